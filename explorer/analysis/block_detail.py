@@ -25,7 +25,7 @@ from explorer.analysis.block_search import Beside
 from explorer.analysis.blocks import BlockUnpacker, is_quantized
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Extent, Folding, Tensor
-from explorer.formats.weights import WeightReader
+from explorer.formats.weights import WeightReader, reader_of_lines
 from explorer.parallel import Check, never
 from explorer.quantization.convert import swap_byte_order
 from explorer.quantization.grouped.layout import (
@@ -34,6 +34,7 @@ from explorer.quantization.grouped.layout import (
     group_layout,
     stored_groups,
 )
+from explorer.quantization.huggingface.layout import Formula, LineReader
 from explorer.quantization.iq import GridRows, grid_rows, group_weights
 from explorer.quantization.registry import (
     BlockField,
@@ -42,6 +43,7 @@ from explorer.quantization.registry import (
     Codes,
     Scales,
     block_layout,
+    decoder,
 )
 from explorer.quantization.types import TENSOR_TYPES, TensorType
 
@@ -321,6 +323,8 @@ class BlockReader:
         self._tensor = tensor
         self._reader = WeightReader(tensor)
         self._unpacker = BlockUnpacker(tensor)
+        companions = tensor.companions
+        self._lines = None if companions is None else reader_of_lines(companions)
         self.count = tensor.parameters // self._reader.unit
 
     def read(self, index: int, check: Check = never) -> BlockDetail:
@@ -337,7 +341,11 @@ class BlockReader:
         found = unpacker.scales(chunk.stored)
         scales, minima = found.scales[0].copy(), found.minima[0].copy()
         sub, rows = None, None
-        if tensor.grouped is None:
+        raw: NDArray[np.uint8]
+        if self._lines is not None:
+            parts, fields, numbers = _line_fields(tensor, self._lines, index)
+            bits = _line_bits(self._lines, index, fields, scales.size)
+        elif tensor.grouped is None:
             name = tensor.type.name
             fields, bits = block_layout(name).fields, bits_of_type(name)
             raw, stored_scales = np.asarray(chunk.stored).reshape(-1).copy(), scales
@@ -353,13 +361,16 @@ class BlockReader:
             stored_scales, minimum = np.empty((2, 1, 1), np.float32)
             groups = stored_groups(layout, raw[None])
             group_layout(layout).unpack_scales(groups, stored_scales, minimum)
+        if self._lines is None:
+            parts = _parts(tensor, index)
+            numbers = tuple(_numbers(field, raw, stored_scales) for field in fields)
         detail = BlockDetail(
             tensor=tensor,
             index=index,
-            parts=_parts(tensor, index),
+            parts=parts,
             stored=stored,
             fields=fields,
-            numbers=tuple(_numbers(field, raw, stored_scales) for field in fields),
+            numbers=numbers,
             levels=unpacker.levels,
             weights_per_scale=unpacker.weights_per_scale,
             codes=codes,
@@ -416,6 +427,93 @@ def _parts(tensor: Tensor, index: int) -> tuple[BlockPart, ...]:
         parts.append(BlockPart(name, first, extent))
         first += size
     return tuple(parts)
+
+
+# A weight with companions: its bytes come from several places in each of several stored tensors,
+# which its reader names, and so does it say which bit belongs to which code.
+
+_ORDER: Final = "g_idx"
+_FIELD_TYPES: Final = {
+    **{"F16": "f16", "BF16": "bf16", "F32": "f32", "I32": "u32", "U8": "u8", "I8": "i8"},
+    **{"F8_E4M3": "E4M3", "F8_E8M0": "E8M0"},
+}
+
+
+def _line_fields(
+    tensor: Tensor, reader: LineReader, index: int
+) -> tuple[tuple[BlockPart, ...], tuple[BlockField, ...], tuple[tuple[float, ...], ...]]:
+    """Return where the bytes of a block lie, its fields, and their numbers."""
+    assert tensor.companions is not None
+    unit = reader.layout.unit
+    parts: list[BlockPart] = []
+    fields: list[BlockField] = []
+    numbers: list[tuple[float, ...]] = []
+    first = 0
+    for role, at, nbytes in reader.places(index * unit, unit):
+        stored = tensor.companions.parts[role]
+        extent = stored.extent
+        parts.append(BlockPart(role, first, Extent(extent.source, extent.offset + at, nbytes)))
+        if fields and fields[-1].name == role:
+            last = fields[-1]
+            fields[-1] = replace(last, nbytes=last.nbytes + nbytes)
+            numbers[-1] = ()
+        else:
+            is_codes = not fields
+            kind = stored.type.name
+            named = f"{reader.layout.bits}-bit codes" if is_codes else _FIELD_TYPES.get(kind, kind)
+            fields.append(BlockField(role, first, nbytes, named, _meaning(role, is_codes)))
+            raw = extent.source.read(extent.offset + at, nbytes)
+            numbers.append(() if is_codes or kind == "I32" else _floats(raw, kind))
+        if role == _ORDER:
+            raw = extent.source.read(extent.offset + at, nbytes)
+            numbers[-1] = tuple(np.frombuffer(raw, "<i4").tolist())
+        first += nbytes
+    return tuple(parts), tuple(fields), tuple(numbers)
+
+
+def _floats(raw: bytes, type_name: str) -> tuple[float, ...]:
+    kind = TENSOR_TYPES[type_name]
+    out = np.empty((len(raw) // kind.block_bytes, 1), np.float32)
+    decoder(type_name)(np.frombuffer(raw, np.uint8).reshape(len(out), -1), out)
+    return tuple(out.reshape(-1).tolist()) if len(out) <= _MOST_NUMBERS else ()
+
+
+def _meaning(role: str, is_codes: bool) -> str:
+    if is_codes:
+        return "codes; some bits may belong to weights of other rows"
+    if role == _ORDER:
+        return "group of each column, whose scale and zero point it takes"
+    if "zero" in role or "shift" in role:
+        return "zero point, maybe among those of other rows"
+    return "scale of these weights"
+
+
+def _line_bits(
+    reader: LineReader, index: int, fields: tuple[BlockField, ...], scale_count: int
+) -> BlockBits:
+    """Return what each bit acts on; a word of zero points acts as a whole."""
+    layout = reader.layout
+    unit, nbytes = layout.unit, sum(field.nbytes for field in fields)
+    has_minimum = layout.formula in {Formula.ZERO_FIRST, Formula.ZERO_LAST}
+    codes = np.zeros((nbytes, unit), np.uint8)
+    scales = np.zeros((nbytes, scale_count), np.uint8)
+    minima = np.zeros((nbytes, scale_count if has_minimum else 0), np.uint8)
+    for number, field in enumerate(fields):
+        run = slice(field.offset, field.offset + field.nbytes)
+        if number == 0:
+            weights = reader.code_bits(index * unit, unit, field.nbytes)
+            bits = np.flatnonzero((weights >= 0) & (weights < unit))
+            np.bitwise_or.at(codes, (bits // 8, weights[bits]), np.uint8(1) << (bits % 8))
+        elif field.name == _ORDER:
+            of_weights = np.arange(field.nbytes) // (field.nbytes // unit)
+            scales[np.arange(run.start, run.stop), of_weights] = 255
+        elif has_minimum and ("zero" in field.name or "shift" in field.name):
+            minima[run] = 255
+        else:
+            scales[run] = 255
+            if layout.formula is Formula.ZERO_FIRST:
+                minima[run] = 255
+    return BlockBits(codes, scales, minima)
 
 
 def _numbers(

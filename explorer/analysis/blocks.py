@@ -21,9 +21,10 @@ from explorer.analysis.errors.metrics import kernels
 from explorer.analysis.histogram import Binning, Histogram, RunningCounts
 from explorer.analysis.moments import Moments, RunningMoments
 from explorer.formats.tensors import Tensor
-from explorer.formats.weights import Span, Stored, spans_of
+from explorer.formats.weights import Span, Stored, reader_of_lines, spans_of
 from explorer.parallel import Check, map_in_order, never
 from explorer.quantization.grouped.layout import group_layout
+from explorer.quantization.huggingface.layout import block_layout_of
 from explorer.quantization.registry import block_layout, has_block_layout
 
 
@@ -51,7 +52,11 @@ class BlockUnpacker:
 
     def __init__(self, tensor: Tensor) -> None:
         self._count: Callable[[Any], int] = len
-        if tensor.grouped is None:
+        if tensor.companions is not None:
+            unit = tensor.companions.layout.unit
+            self._layout = block_layout_of(reader_of_lines(tensor.companions))
+            self._count = lambda stored: stored.weights // unit
+        elif tensor.grouped is None:
             self._layout = block_layout(tensor.type.name)
         else:
             self._layout = group_layout(tensor.grouped.layout)
@@ -94,7 +99,7 @@ class BlockUnpacker:
 
 def is_quantized(tensor: Tensor) -> bool:
     """Return whether a tensor's blocks have codes and scales; loads nothing."""
-    return tensor.grouped is not None or has_block_layout(tensor.type.name)
+    return tensor.has_parts or has_block_layout(tensor.type.name)
 
 
 class ThreadUnpacker(threading.local):

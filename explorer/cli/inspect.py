@@ -15,8 +15,9 @@ from explorer.errors import ExplorerError
 from explorer.formats import MetadataEntry, Model, Problem, Severity, open_model
 from explorer.formats.facts import Facts, describe
 from explorer.formats.gguf.arrays import first_elements
+from explorer.formats.tensors import Tensor
 from explorer.present import recipes
-from explorer.present.model import model_facts, type_text, value_text
+from explorer.present.model import companions_record, model_facts, type_text, value_text
 from explorer.text import bytes_text, count_text, integer_text, plain_text, shape_text
 
 _ARRAY_ELEMENTS: Final = 32  # of an array in JSON (docs/interface.md)
@@ -55,9 +56,14 @@ def model_record(model: Model, *, metadata: bool = False, tensors: bool = False)
         record["metadata"] = entries
     if tensors:
         rows = model.tensors.rows
-        record["tensors"] = [_fields(one, *_TENSOR) | {"type": one.type.name} for one in rows]
+        record["tensors"] = [_tensor_record(one) for one in rows]
     record["groups"] = [_fields(group, *_GROUP) for group in model.groups]
     return record
+
+
+def _tensor_record(tensor: Tensor) -> dict[str, Any]:
+    record = _fields(tensor, *_TENSOR) | {"type": tensor.type.name}
+    return record | companions_record(tensor)
 
 
 def _entry_record(model: Model, entry: MetadataEntry, problems: list[Problem]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from explorer.formats.export import npy_bytes, write_npy
 from explorer.formats.weights import check_decodable
 from explorer.model_files import refuse_model_file
 from explorer.present import statistics
+from explorer.present.model import companions_record
 from explorer.text import bytes_text, float_text, integer_text, plain_text, shape_text
 
 _BAR_LINES: Final = 16
@@ -85,7 +86,7 @@ def stats_command(  # noqa: PLR0913 - one for each option
         histogram = found.histogram
         counts = histogram.counts.tolist()
         record = {"low": histogram.low, "high": histogram.high, "counts": counts}
-        more = {"histogram": record, "notes": notes}
+        more = {"histogram": record, "notes": notes} | companions_record(tensor)
         output.write_json(statistics.statistics_record(found) | more)
     else:
         output.write(_stats_text(found, notes))

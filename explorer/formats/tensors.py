@@ -211,6 +211,13 @@ class CompanionWeights:
     keys: Mapping[str, str]
     attached: Mapping[str, StoredArray]
 
+    @property
+    def stored(self) -> Iterator[tuple[str, StoredArray]]:
+        """Every stored array by its name, the parts first, then what is attached."""
+        for role, array in self.parts.items():
+            yield self.keys[role], array
+        yield from self.attached.items()
+
 
 @dataclass(frozen=True)
 class Tensor:
@@ -244,6 +251,11 @@ class Tensor:
     def nbytes(self) -> int:
         """Stored bytes, scales included; 0 where the type's size is unknown."""
         return sum(extent.nbytes for extent in self.extents)
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether it is a quantized weight whose codes and scales are tensors of their own."""
+        return self.grouped is not None or self.companions is not None
 
     @property
     def bits_per_weight(self) -> float:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from explorer.formats.facts import Facts, enum_name
 from explorer.formats.gguf.arrays import first_elements
 from explorer.formats.model import MetadataEntry, Model, Value
+from explorer.formats.tensors import Tensor
 from explorer.present import Figure
 from explorer.text import count_text, exact_text, float_text, integer_text, plain_text, shorten
 
@@ -59,6 +60,21 @@ def model_facts(model: Model, facts: Facts) -> list[Figure]:
             text = f"{text}, big-endian"
         found.append(Figure(name, label, number, text))
     return found
+
+
+def companions_record(tensor: Tensor) -> dict[str, Any]:
+    """Return what JSON says of a weight with companions, by stored name; nothing of another one."""
+    companions = tensor.companions
+    if companions is None:
+        return {}
+    layout = companions.layout
+    return {
+        "scheme": layout.scheme,
+        "bits": layout.bits,
+        "group_size": layout.group_size,
+        "companions": dict(companions.keys),
+        "attached": list(companions.attached),
+    }
 
 
 def _value(model: Model, facts: Facts, name: str) -> str | int | float | None:

@@ -116,7 +116,7 @@ def _figure(name: str, value: float) -> Figure:
 def damage(row: SurveyRow) -> ExplorerError | None:
     """Return why weights that should be there cannot be read; None for types without a decoder."""
     tensor = row.tensor
-    decodable = tensor.grouped is not None or has_decoder(tensor.type.name)
+    decodable = tensor.has_parts or has_decoder(tensor.type.name)
     return row.error if decodable else None
 
 

@@ -38,6 +38,7 @@ from explorer.paths import cache_folder, make_private_folder
 SOURCES: Final = (
     "quantization/*.py",
     "quantization/grouped/*.py",
+    "quantization/huggingface/*.py",
     "analysis/kernel*.py",
     "analysis/*/kernel*.py",
 )

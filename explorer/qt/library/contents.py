@@ -22,7 +22,7 @@ from explorer.formats.ollama import manifest as manifests
 from explorer.formats.ollama.open import open_manifest
 from explorer.formats.side_files import escapes, hub_cache
 from explorer.formats.strict_json import read_json_file
-from explorer.formats.tensors import Tensor, natural_key, parse_name
+from explorer.formats.tensors import StoredArray, Tensor, natural_key, parse_name
 from explorer.parallel import Check
 from explorer.qt.library.rows import Pages, Row, RowKind, note_row, title_of, translate
 from explorer.sources import FileSource
@@ -156,21 +156,28 @@ class TensorRows:
 
 def _array_rows(tensor: Tensor) -> Iterator[Row]:
     """Yield what a quantized weight is stored as: its codes, scales and so on."""
+    if tensor.companions is not None:
+        for key, array in tensor.companions.stored:
+            yield _array_row(key, title_of(key), array)
     grouped = tensor.grouped
     if grouped is None:
         return
     arrays = (grouped.weight, grouped.scales, grouped.biases, grouped.global_scale)
-    for name, array in zip(_PARTS, arrays, strict=True):
-        if array is not None:
-            yield Row(
-                RowKind.TENSOR,
-                name,
-                translate(name),
-                quantization=title_of(array.type.name),
-                nbytes=array.extent.nbytes,
-                note=shape_text(array.shape),
-                path=array.extent.source.path,
-            )
+    for name, part in zip(_PARTS, arrays, strict=True):
+        if part is not None:
+            yield _array_row(name, translate(name), part)
+
+
+def _array_row(key: str, title: str, array: StoredArray) -> Row:
+    return Row(
+        RowKind.TENSOR,
+        key,
+        title,
+        quantization=title_of(array.type.name),
+        nbytes=array.extent.nbytes,
+        note=shape_text(array.shape),
+        path=array.extent.source.path,
+    )
 
 
 _TEXT_LAYERS: Final = frozenset(

@@ -82,6 +82,10 @@ class FourBits(LineReader):
             found.append(("weight.nested_absmax", block // self._nested_block * 4, 4))
         return tuple(found)
 
+    def code_bits(self, first: int, count: int, nbytes: int) -> NDArray[np.int32]:
+        bits = np.arange(8 * nbytes, dtype=np.int32)
+        return bits // 8 * 2 + (bits % 8 < 4) - first % 2  # the high nibble comes first
+
 
 class Int8(LineReader):
     """LLM.int8: `weight` I8 [out, in], `SCB` the largest magnitude of each row."""

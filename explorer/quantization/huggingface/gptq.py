@@ -105,6 +105,15 @@ class Gptq(LineReader):
         found += [("qzeros", (group * row + word) * _WORD, _WORD) for word in words]
         return tuple(found)
 
+    def code_bits(self, first: int, count: int, nbytes: int) -> NDArray[np.int32]:
+        return _bits_of_words(self.layout, first, nbytes)
+
+
+def _bits_of_words(layout: CompanionLayout, first: int, nbytes: int) -> NDArray[np.int32]:
+    """Return the weights of a stream of bits that begins at a word; see `code_bits`."""
+    skipped = first % layout.line * layout.bits % (8 * _WORD)
+    return (np.arange(8 * nbytes, dtype=np.int32) - skipped) // layout.bits
+
 
 def _turn_scales(scales: Columns, first: int, kind: str, lines: Lines) -> None:
     """Fill the scales of lines from columns of a matrix [groups, out]."""
@@ -180,6 +189,13 @@ class AwqGemm(LineReader):
         found.append(("qzeros", (group * words + word) * _WORD, _WORD))
         return tuple(found)
 
+    def code_bits(self, first: int, count: int, nbytes: int) -> NDArray[np.int32]:
+        k = first // self.layout.line % 8
+        nibble = k // 2 + k % 2 * 4
+        own = np.arange(8 * _WORD) // 4 == nibble
+        weights = np.arange(nbytes // _WORD, dtype=np.int32)[:, None]
+        return np.where(own, weights, -1).astype(np.int32).reshape(-1)
+
 
 class AwqGemv(LineReader):
     """AWQ's gemv kind: `qweight` [out, in / 8], `qzeros` and `scales` of each output, padded."""
@@ -205,3 +221,6 @@ class AwqGemv(LineReader):
             ("scales", (output * 8 * zeros + group) * width, width),
             ("qzeros", (output * zeros + group // 8) * _WORD, _WORD),
         )
+
+    def code_bits(self, first: int, count: int, nbytes: int) -> NDArray[np.int32]:
+        return _bits_of_words(self.layout, first, nbytes)

@@ -30,6 +30,7 @@ from typing import Any, Final, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from explorer.quantization.registry import BlockLayout
 from explorer.quantization.types import E2M1, E4M3, E5M2, TensorType
 
 Shape: TypeAlias = tuple[int, ...]
@@ -238,10 +239,19 @@ class LineReader(ABC):
     def places(self, first: int, count: int) -> tuple[tuple[str, int, int], ...]:
         """Return which bytes make `count` weights, in one line, from flat index `first` on.
 
-        For the inspector: role, first byte in the part, bytes. Codes first; bytes that several
-        weights share are in it. A part that is read in pieces is named by its first piece and
-        those that follow, in order.
+        For the inspector: role, first byte in the part, bytes; pieces of the codes first. Bytes
+        that other weights share are in it.
         """
+
+    def code_bits(self, first: int, count: int, nbytes: int) -> NDArray[np.int32]:
+        """Return which weight each bit of the codes' pieces belongs to, int32 [8 * nbytes].
+
+        Numbers are from 0 to `count`; below 0, or `count` and above, is a bit of other weights. As
+        it stands here: one stream of bits, lowest first, that begins at a byte.
+        """
+        bits = self.layout.bits
+        skipped = first % self.layout.line * bits % 8
+        return (np.arange(8 * nbytes, dtype=np.int32) - skipped) // bits
 
 
 def line_reader(layout: CompanionLayout, parts: Parts) -> LineReader:
@@ -256,3 +266,55 @@ def line_reader(layout: CompanionLayout, parts: Parts) -> LineReader:
 def line_kernels() -> Any:
     """Return the module that puts lines together; the first call loads Numba."""
     return import_module("explorer.quantization.huggingface.lines")
+
+
+# Lines as blocks, for statistics and the inspector.
+
+_WITH_MINIMUM: Final = frozenset({Formula.ZERO_FIRST, Formula.ZERO_LAST})
+
+
+def block_layout_of(reader: LineReader) -> BlockLayout:
+    """Return how units of lines make weights from codes; it unpacks `StoredLines`.
+
+    Where columns are reordered every weight has a scale of its own.
+    """
+    layout, groups = reader.layout, reader.groups
+    unit = layout.unit
+    per = unit if groups is None else 1
+    if groups is None:
+        places = np.arange(0, layout.line, unit) // layout.run
+    else:
+        places = groups.astype(np.intp)
+
+    def spread(of_lines: NDArray[np.float32], stored: StoredLines) -> NDArray[np.float32]:
+        first = stored.skipped // per
+        return of_lines[:, places].reshape(-1)[first : first + stored.weights // per]
+
+    def unpack_codes(stored: StoredLines, codes: NDArray[np.uint8]) -> None:
+        flat = stored.lines.codes.reshape(-1)
+        codes.reshape(-1)[:] = flat[stored.skipped : stored.skipped + stored.weights]
+
+    def unpack_scales(
+        stored: StoredLines, scales: NDArray[np.float32], minima: NDArray[np.float32]
+    ) -> None:
+        own = spread(stored.lines.scales, stored)
+        zeros = spread(stored.lines.zeros, stored) if stored.lines.zeros.size else own
+        with np.errstate(all="ignore"):  # scales may be anything
+            if layout.formula is Formula.DIVIDED:
+                own = np.float32(1) / own
+            elif layout.formula is Formula.TWICE:
+                own = own * zeros
+            elif layout.formula is Formula.ZERO_FIRST:
+                minima.reshape(-1)[:] = zeros * own
+            elif layout.formula is Formula.ZERO_LAST:
+                minima.reshape(-1)[:] = zeros
+            scales.reshape(-1)[:] = own
+
+    return BlockLayout(
+        levels=reader.levels,
+        weights_per_scale=per,
+        fields=(),
+        unpack_codes=unpack_codes,
+        unpack_scales=unpack_scales,
+        has_minimum=layout.formula in _WITH_MINIMUM,
+    )
