@@ -20,6 +20,14 @@ COMPARISON: Final = {
 }
 """Labels of the columns of a comparison by name, in order."""
 
+COMPARISON_TIPS: Final = {
+    "what": "What the bytes are for, and where they are.",
+    "planned": "Bytes of the plan that is made with the log's settings.",
+    "measured": "Bytes that the log tells; a log rounds, mostly to hundredths of a MiB.",
+    "difference": "Measured less planned; none within what the log rounds.",
+}
+"""What these columns mean."""
+
 COMPARISON_TITLE: Final = "Measured beside planned"
 COMPARE_ACTION: Final = "Compare with a log…"
 USE_RESERVE: Final = "Put the rest into the reserve"

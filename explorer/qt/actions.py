@@ -24,6 +24,8 @@ class Actions:
         self.open_folder = make(tr("Open &folder…"), "Ctrl+Shift+O", tip)
         tip = tr("Open a small model that this program makes")
         self.open_demo = make(tr("Open &demo model"), "", tip)
+        tip = tr("Show what a program measured beside the plan of the current model")
+        self.compare_log = make(tr("Compare with a &log…"), "", tip)
         self.close_model = make(tr("&Close model"), "Ctrl+W", tr("Close the current model"))
         self.clear_recent = make(tr("&Forget these"), "", tr("Empty the list of recent models"))
         self.quit = make(tr("&Quit"), Key.Quit, tr("Close the program"))

@@ -70,7 +70,7 @@ def fill_menu_bar(
     file_menu = bar.addMenu(tr("&File"))
     file_menu.addActions([actions.open_files, actions.open_folder, actions.open_demo])
     file_menu.addMenu(recent)
-    file_menu.addActions([actions.close_model, actions.quit])
+    file_menu.addActions([actions.compare_log, actions.close_model, actions.quit])
     bar.addMenu(tr("&Edit")).addActions([actions.find, actions.go_to, actions.copy_path])
     view_menu = bar.addMenu(tr("&View"))
     for number in range(tabs.count()):  # ten of them: 0 is the last one's key
@@ -189,6 +189,7 @@ class MainWindow(QtWidgets.QMainWindow):
         actions.open_files.triggered.connect(lambda: self.open_paths(ask_models(self)))
         actions.open_folder.triggered.connect(lambda: self.open_paths(ask_model_folder(self)))
         actions.open_demo.triggered.connect(self.open_demo)
+        actions.compare_log.triggered.connect(self.panels.ask_log)
         actions.close_model.triggered.connect(self._close_current)
         actions.quit.triggered.connect(self.close)
         actions.find.triggered.connect(self._focus_search)
@@ -306,6 +307,7 @@ class MainWindow(QtWidgets.QMainWindow):
         """Show a model in the panels."""
         self.panels.selection.show_document(document)
         self.actions_.close_model.setEnabled(document is not None)
+        self.actions_.compare_log.setEnabled(document is not None)
         self.actions_.copy_path.setEnabled(document is not None)
         self._show_title()
 

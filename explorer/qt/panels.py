@@ -238,6 +238,11 @@ class Panels(QTabWidget):
         self._pass_on(view)
         return view
 
+    def ask_log(self) -> None:
+        """Ask for a log and show it beside the plan of the current model."""
+        self.setCurrentWidget(self.planner)
+        self.planner.widget.ask_log()
+
     def _fill_planner(self, view: PlannerView) -> None:
         view.set_other_documents(self.references.documents)
         view.show_document(self.selection.document)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -28,6 +29,7 @@ from explorer.qt.planner.controls import SettingsControls
 from explorer.qt.planner.curves import CurvesPage
 from explorer.qt.planner.devices import DevicesBox
 from explorer.qt.planner.fields import colour_text, fill, push_button, scrolled
+from explorer.qt.planner.log import LogPage, ask_log, dropped_log
 from explorer.qt.planner.pages import (
     ExportPage,
     ModelsPage,
@@ -101,6 +103,8 @@ class PlannerView(QtWidgets.QWidget):
         self._others: tuple[Document, ...] = ()
         self._read: WeakKeyDictionary[Document, PlannedModel | ExplorerError] = WeakKeyDictionary()
         self._layer = -1
+        self._log: Path | str | None = None  # to be compared once the model is shown
+        self.setAcceptDrops(True)
         self.body: PlannerBody | None = None
         self.state = PlannerState(save=lambda text: settings.set_note(NOTE_NAME, text), parent=self)
         self._reading = JobSlot(runner, self)
@@ -139,6 +143,20 @@ class PlannerView(QtWidgets.QWidget):
         if self.body is not None:
             self.body.select_layer(layer)
 
+    def ask_log(self) -> None:
+        """Ask for a log and show it beside the plan."""
+        path = ask_log(self)
+        if path is not None:
+            self.compare_log(path)
+
+    def compare_log(self, log: Path | str) -> None:
+        """Show a log, a file or a text, beside the plan; once there is a model to plan for."""
+        if self.body is None or self._stack.currentWidget() is not self.body:
+            self._log = log
+            return
+        self.body.pages.setCurrentWidget(self.body.log)
+        self.body.log.compare(log)
+
     def focus_search(self) -> None:
         """Focus the filter of the figures, if it is visible, else the field of the context."""
         if self.body is None:
@@ -171,7 +189,11 @@ class PlannerView(QtWidgets.QWidget):
             self.state.set_model(result)
             self._show_others()
         body.select_layer(self._layer)
+        body.log.show_document(document)
         self._stack.setCurrentWidget(body)
+        if self._log is not None:
+            log, self._log = self._log, None
+            self.compare_log(log)
 
     def _explain_empty(self) -> None:
         self.placeholder.show_message(
@@ -271,6 +293,18 @@ class PlannerView(QtWidgets.QWidget):
         super().changeEvent(event)
         if event.type() == QEvent.Type.LocaleChange:
             self.state.replan()  # sizes are in other units
+
+    def dragEnterEvent(self, event: QtGui.QDragEnterEvent) -> None:
+        if dropped_log(event.mimeData()) is None:
+            event.ignore()  # a model, which the window opens
+        else:
+            event.acceptProposedAction()
+
+    def dropEvent(self, event: QtGui.QDropEvent) -> None:
+        log = dropped_log(event.mimeData())
+        if log is not None:
+            self.compare_log(log)
+            event.acceptProposedAction()
 
     def showEvent(self, event: QtGui.QShowEvent) -> None:
         super().showEvent(event)
@@ -529,6 +563,7 @@ class PlannerBody(QtWidgets.QWidget):
         self.tables = TablesPage(state, runner, lambda: self.curves.curves, self)
         self.scenarios = ScenariosPage(state, runner, self)
         self.models = ModelsPage(state, runner, self)
+        self.log = LogPage(state, runner, self)
         self.export = ExportPage(state, runner, self.picture, self)
         self.pages = QtWidgets.QTabWidget(self)
         self.pages.setDocumentMode(True)
@@ -539,6 +574,7 @@ class PlannerBody(QtWidgets.QWidget):
         self.pages.addTab(self.scenarios, self.tr("Scenarios"))
         self.pages.addTab(self.models, self.tr("Models"))
         self.pages.addTab(self.export, self.tr("Export"))
+        self.pages.addTab(self.log, self.tr("Measured"))
         self._lay_out()
         self._connect(state)
 
@@ -579,6 +615,7 @@ class PlannerBody(QtWidgets.QWidget):
         self.tables.layer_chosen.connect(self._choose_layer)
         self.tables.curves_wanted.connect(self.curves.refresh)
         self.curves.curves_changed.connect(self.tables.invalidate)
+        self.log.failed.connect(self.failed)
         writing: list[Any] = [self.curves, self.export, *self.pages.findChildren(TableView)]
         for part in writing:
             part.exported.connect(self.exported)

@@ -1,0 +1,239 @@
+"""The page "Measured": a log beside the plan, and the bound of speed with its bandwidths."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from PySide6 import QtGui, QtWidgets
+from PySide6.QtCore import QByteArray, QCoreApplication, QMimeData, Qt, Signal
+
+from explorer.errors import ExplorerError, PlanError
+from explorer.planner import llama_cpp
+from explorer.planner.log_lines import Log
+from explorer.planner.logs import parse_log, read_log
+from explorer.planner.measured import Comparison, Rest, compare
+from explorer.present import measured as words
+from explorer.qt.document import Document
+from explorer.qt.jobs import Job, JobRunner, JobSlot
+from explorer.qt.planner import tables
+from explorer.qt.planner.fields import fill, push_button
+from explorer.qt.planner.pages import PlannerPage
+from explorer.qt.planner.state import PlannerState
+from explorer.qt.widgets.labels import SELECTABLE, plain_label
+from explorer.qt.widgets.table_model import Column
+from explorer.qt.widgets.table_view import TableView
+from explorer.text import plain_text
+
+_MODEL_SUFFIXES: Final = frozenset({".gguf", ".safetensors", ".json", ".bin", ""})
+_MOST_PASTED: Final = 1 << 24
+"""Characters of a text that is dropped or pasted."""
+
+
+def dropped_log(data: QMimeData) -> Path | str | None:
+    """Return the log that is dropped: one file that is no model's, or a text; else None."""
+    urls = data.urls()
+    if urls:
+        path = Path(urls[0].toLocalFile()) if urls[0].isLocalFile() else None
+        is_log = path is not None and path.suffix.casefold() not in _MODEL_SUFFIXES
+        return path if is_log and len(urls) == 1 else None
+    return data.text()[:_MOST_PASTED] if data.hasText() else None
+
+
+def ask_log(parent: QtWidgets.QWidget) -> Path | None:
+    """Ask for a log; return its file, or None."""
+    title = QCoreApplication.translate("LogPage", "Compare with a log")
+    kinds = QCoreApplication.translate("LogPage", "Logs (*.log *.txt *.jsonl);;All files (*)")
+    name, _ = QtWidgets.QFileDialog.getOpenFileName(parent, title, "", kinds)
+    return Path(name) if name else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What a worker made of a log."""
+
+    name: str
+    log: Log
+    comparison: Comparison
+
+
+class LogPage(PlannerPage):
+    """A log's figures beside those of the plan with the log's settings.
+
+    Attributes:
+        choose: Asks for a log.
+        paste: Takes the log in the clipboard.
+        use_rest: Puts what remains into the reserve.
+        table: The terms.
+        notes: What has to be said of them.
+
+    Signals:
+        failed: A log cannot be compared; an `ExplorerError`.
+        reserves_chosen: What remains is to be reserved: bytes by the name of the GPU.
+    """
+
+    failed = Signal(object)
+    reserves_chosen = Signal(object)
+
+    def __init__(self, state: PlannerState, runner: JobRunner, parent: QtWidgets.QWidget) -> None:
+        super().__init__(state, parent)
+        self._document: Document | None = None
+        self._found: _Found | None = None
+        self._reading = JobSlot(runner, self)
+        self.choose = push_button(
+            self, self.tr("Compare with a &log…"), self.tr("Choose a log of the program")
+        )
+        self.paste = push_button(
+            self, self.tr("&Paste a log"), self.tr("Compare with the text in the clipboard")
+        )
+        self.use_rest = push_button(
+            self,
+            self.tr("Put the &rest into the reserve"),
+            self.tr("Plan with it from now on, and remember it for this GPU"),
+        )
+        self.hint = plain_label(self)
+        self.hint.setWordWrap(True)
+        self.notes = plain_label(self)
+        self.notes.setWordWrap(True)
+        self.notes.setTextInteractionFlags(SELECTABLE)
+        self.notes.setAccessibleName(self.tr("Notes on the log"))
+        self.model = tables.LiveTable(self)
+        self.table = TableView(self.model, runner, self)
+        self.table.setAccessibleName(self.tr("Measured beside planned"))
+        self._lay_out()
+        self.choose.clicked.connect(self.ask)
+        self.paste.clicked.connect(self._paste)
+        self.use_rest.clicked.connect(self._use_rest)
+        self._show()
+
+    def _lay_out(self) -> None:
+        line = fill(
+            QtWidgets.QHBoxLayout(), self.choose, self.paste, (self.hint, 1), margins=(8, 4, 8, 2)
+        )
+        below = fill(QtWidgets.QHBoxLayout(), (self.notes, 1), self.use_rest, margins=(8, 4, 8, 6))
+        below.setAlignment(self.use_rest, Qt.AlignmentFlag.AlignTop)
+        fill(QtWidgets.QVBoxLayout(self), line, (self.table, 1), below)
+
+    def show_document(self, document: Document | None) -> None:
+        """Compare logs with this model from now on; forget the log of another one."""
+        if document is not self._document:
+            self._document = document
+            self._reading.cancel()
+            self._found = None
+            self._show()
+
+    def ask(self) -> None:
+        """Ask for a log and compare it."""
+        path = ask_log(self)
+        if path is not None:
+            self.compare(path)
+
+    def compare(self, log: Path | str) -> None:
+        """Read a log, a file or a text, in the background, and show it beside the plan."""
+        document = self._document
+        if document is None:
+            return
+        base = base_settings(self.state)
+        name = log.name if isinstance(log, Path) else self.tr("pasted text")
+        model = document.model
+
+        def read(job: Job) -> _Found:
+            found = _read(log, job.check)
+            wanted = (
+                model.metadata.text(f"general.{key}") or "" for key in ("architecture", "name")
+            )
+            return _Found(plain_text(name), found, compare(model, found.load_of(*wanted), base))
+
+        self.hint.setText(self.tr("Reading {name}…").format(name=plain_text(name)))
+        job = self._reading.run(
+            self.tr("Reading {name}").format(name=plain_text(name)), read, self._take, self._fail
+        )
+        job.finished.connect(self._ended)
+
+    def refresh(self) -> None:
+        """Show what was found; another plan changes nothing of it."""
+
+    def _take(self, found: _Found) -> None:
+        self._found = found
+        self._show()
+
+    def _fail(self, error: ExplorerError) -> None:
+        self._show()
+        self.failed.emit(error)
+
+    def _ended(self) -> None:
+        if self._reading.stopped:
+            self._show()
+            self.hint.setText(self.tr("Cancelled"))
+
+    def _show(self) -> None:
+        """Show what was found, or how to begin."""
+        found = self._found
+        self.use_rest.setEnabled(found is not None and bool(_reserves(found.comparison.rests)))
+        if found is None:
+            self.model.show([], 0)
+            self.notes.clear()
+            self.hint.setText(
+                self.tr(
+                    "Drop a log of llama-server (started with -lv 4), Ollama or LM Studio here, or "
+                    "what “ollama ps” prints: each term is shown beside the plan with the log's "
+                    "settings."
+                )
+            )
+            return
+        rows = words.compared_rows(found.comparison)
+        if self.model.show(_columns(found.comparison, rows), len(rows), found.name):
+            self.table.show_columns(QByteArray())
+        self.hint.setText(f"{found.name}: {words.settings_text(found.comparison.settings)}")
+        said = [*words.comparison_notes(found.comparison, found.log)]
+        said += map(words.rest_sentence, found.comparison.rests)
+        speed = found.comparison.measured.tokens_per_second
+        if speed is not None:
+            said.append(words.share_sentence(speed, None))
+        self.notes.setText("\n".join(f"{line[:1].upper()}{line[1:]}." for line in said))
+
+    def _paste(self) -> None:
+        text = QtGui.QGuiApplication.clipboard().text()[:_MOST_PASTED]
+        if text.strip():
+            self.compare(text)
+        else:
+            self.failed.emit(PlanError("the clipboard holds no text; copy a log first"))
+
+    def _use_rest(self) -> None:
+        if self._found is not None:
+            self.reserves_chosen.emit(_reserves(self._found.comparison.rests))
+
+
+def _read(log: Path | str, check: Callable[[], None]) -> Log:
+    if isinstance(log, Path):
+        return read_log(log, check)
+    return parse_log([log.encode("utf-8", "replace")])
+
+
+def _reserves(rests: tuple[Rest, ...]) -> Mapping[str, int]:
+    return {rest.name: rest.reserve for rest in rests if rest.reserve is not None}
+
+
+def base_settings(state: PlannerState) -> llama_cpp.Settings:
+    """Return what a log that does not tell it is taken to mean: what is set in the planner."""
+    asked = state.inputs.settings
+    settings = llama_cpp.Settings(devices=len(state.inputs.devices))
+    if asked.context:
+        settings = replace(settings, context=asked.context)
+    return replace(settings, parallel=asked.parallel) if asked.parallel else settings
+
+
+def _columns(comparison: Comparison, rows: list[words.ComparedRow]) -> list[Column]:
+    make = tables.ColumnMaker(words.COMPARISON_TIPS)
+    titles, terms = words.COMPARISON, comparison.residuals
+    planned = make.size("planned", titles["planned"], [one.planned for one in terms])
+    differences = [one.difference for one in terms]
+    difference = make.size("difference", titles["difference"], differences)
+    return [
+        make.words("what", titles["what"], [row.what for row in rows]),
+        replace(planned, text=[row.planned for row in rows].__getitem__),
+        make.size("measured", titles["measured"], [one.measured for one in terms]),
+        replace(difference, text=[row.difference for row in rows].__getitem__),
+    ]

@@ -1,0 +1,123 @@
+"""The page "Measured": a log is chosen, dropped or pasted and shown beside the plan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
+from PySide6.QtGui import QDragEnterEvent, QDropEvent, QGuiApplication
+from PySide6.QtTest import QAbstractItemModelTester
+from PySide6.QtWidgets import QFileDialog
+
+from explorer.qt.planner.log import LogPage, dropped_log
+from tests.qt.planner.plan_models import Panel
+
+LOG = """\
+llama_prepare_model_devices: using device CUDA0 (NVIDIA GeForce RTX 4070) - 12000 MiB free
+load_tensors: offloaded 33/33 layers to GPU
+load_tensors:        CUDA0 model buffer size =  3169.25 MiB
+llama_context: n_seq_max             = 1
+llama_context: n_ctx                 = 4096
+llama_context: n_ubatch              = 512
+llama_kv_cache:      CUDA0 KV buffer size =   512.00 MiB
+sched_reserve:      CUDA0 compute buffer size =   100.00 MiB
+common_memory_breakdown_print: |   - CUDA0 (RTX 4070) | 12282 = 7800 + ( 3781 = 3169 + 512 + 100) + 701 |
+       eval time =     165.10 ms /     4 tokens (   55.03 ms per token,    18.17 tokens per second)
+"""  # noqa: E501 - a line as llama.cpp prints it
+
+
+@pytest.fixture
+def page(panel: Panel) -> LogPage:
+    panel.body.pages.setCurrentWidget(panel.body.log)
+    return panel.body.log
+
+
+def cells(page: LogPage) -> dict[str, list[str]]:
+    """Return the texts of each row by its first one."""
+    rows = {}
+    for row in range(page.model.rowCount()):
+        texts = [
+            str(page.model.data(page.model.index(row, column), Qt.ItemDataRole.DisplayRole))
+            for column in range(page.model.columnCount())
+        ]
+        rows[texts[0]] = texts[1:]
+    return rows
+
+
+def test_a_chosen_log_is_shown_term_by_term(
+    panel: Panel, page: LogPage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "server.log"
+    path.write_text(LOG, encoding="utf-8")
+    monkeypatch.setattr(QFileDialog, "getOpenFileName", lambda *_: (str(path), ""))
+    QAbstractItemModelTester(page.model, QAbstractItemModelTester.FailureReportingMode.Fatal)
+    page.choose.click()
+    panel.settle()
+    rows = cells(page)
+    assert rows["GPU 0: KV cache and state"] == ["512 MiB", "512 MiB", "none"]
+    assert "server.log" in page.hint.text()
+    assert "4,096" in page.hint.text()
+    assert "18.17 tokens/s" in page.notes.text()
+    assert not panel.failures
+
+
+def test_a_pasted_log_is_compared(panel: Panel, page: LogPage) -> None:
+    QGuiApplication.clipboard().setText(LOG)
+    page.paste.click()
+    panel.settle()
+    assert "GPU 0: KV cache and state" in cells(page)
+    QGuiApplication.clipboard().setText(" ")
+    page.paste.click()
+    assert "clipboard" in str(panel.failures[-1])
+
+
+def test_a_dropped_log_is_compared_and_a_model_left_to_the_window(
+    panel: Panel, page: LogPage, tmp_path: Path
+) -> None:
+    path = tmp_path / "server.log"
+    path.write_text(LOG, encoding="utf-8")
+    log, model, text = QMimeData(), QMimeData(), QMimeData()
+    log.setUrls([QUrl.fromLocalFile(str(path))])
+    model.setUrls([QUrl.fromLocalFile(str(tmp_path / "m.gguf"))])
+    text.setText(LOG)
+    assert dropped_log(model) is None
+    assert dropped_log(log) == path
+    assert dropped_log(text) == LOG
+    buttons, keys = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
+    copy = Qt.DropAction.CopyAction
+    for data, taken in ((model, False), (log, True)):
+        event = QDragEnterEvent(QPointF(5, 5).toPoint(), copy, data, buttons, keys)
+        panel.view.dragEnterEvent(event)
+        assert event.isAccepted() is taken
+    panel.body.pages.setCurrentWidget(panel.body.why)
+    panel.view.dropEvent(QDropEvent(QPointF(5, 5), copy, log, buttons, keys))
+    panel.settle()
+    assert panel.body.pages.currentWidget() is page
+    assert cells(page)
+
+
+def test_a_log_without_memory_says_what_to_do_and_keeps_the_page(
+    panel: Panel, page: LogPage
+) -> None:
+    page.compare(LOG)
+    panel.settle()
+    page.compare("common_params_print_info: verbosity = 3 (adjust with the `-lv N` CLI arg)\n")
+    panel.settle()
+    assert "-lv 4" in str(panel.failures[-1])
+    assert cells(page), "what was shown stays"
+
+
+def test_another_model_forgets_the_log(panel: Panel, page: LogPage) -> None:
+    page.compare(LOG)
+    panel.settle()
+    page.show_document(None)
+    assert not cells(page)
+    assert not page.use_rest.isEnabled()
+
+
+def test_a_cancelled_reading_says_so(panel: Panel, page: LogPage) -> None:
+    page.compare(LOG)
+    panel.runner.cancel_all()
+    panel.settle()
+    assert page.hint.text() == "Cancelled"
