@@ -71,6 +71,10 @@ class Actions:
         own = [value for value in vars(self).values() if isinstance(value, QAction)]
         return [*own, *self.schemes.values(), *self.units.values()]
 
+    def of_a_model(self) -> list[QAction]:
+        """Return the commands that need an open model."""
+        return [self.close_model, self.compare_log, self.copy_path]
+
     def _make(self, text: str, keys: QKeySequence.StandardKey | str = "", tip: str = "") -> QAction:
         action = QAction(text, self._window)
         if keys:

@@ -306,9 +306,8 @@ class MainWindow(QtWidgets.QMainWindow):
     def show_document(self, document: Document | None) -> None:
         """Show a model in the panels."""
         self.panels.selection.show_document(document)
-        self.actions_.close_model.setEnabled(document is not None)
-        self.actions_.compare_log.setEnabled(document is not None)
-        self.actions_.copy_path.setEnabled(document is not None)
+        for action in self.actions_.of_a_model():
+            action.setEnabled(document is not None)
         self._show_title()
 
     # Linked selection
@@ -376,10 +375,8 @@ class MainWindow(QtWidgets.QMainWindow):
     # Layout
 
     def _show_title(self) -> None:
-        name = "GGUF Explorer"
-        if self.current is not None:
-            name = f"{plain_text(self.current.title)} — {name}"
-        self.setWindowTitle(name)
+        model = "" if self.current is None else f"{plain_text(self.current.title)} — "
+        self.setWindowTitle(f"{model}GGUF Explorer")
         self.place.setText(
             self.tr("Ctrl+O opens a model, F1 opens the guide")
             if self.current is None
