@@ -350,6 +350,28 @@ class HeaderKeys:
             self.warnings.append(f"{self.origins[symbol]}; the figures are not those of a model")
         return default
 
+    def number(self, suffix: str) -> float:
+        """Return a float or an integer; 0 if the key is absent."""
+        key, entry = self._entry(suffix)
+        if entry is None:
+            return 0.0
+        value = entry.value if entry.length is None else None
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            kind = quoted(entry.type_name)
+            raise PlanError(f"{quoted(key)} is a {kind}, where a number belongs")
+        return float(value)
+
+    def truth(self, suffix: str) -> bool:
+        """Return a Boolean; false if the key is absent."""
+        key, entry = self._entry(suffix)
+        if entry is None:
+            return False
+        value = entry.value if entry.length is None else None
+        if not isinstance(value, bool):
+            kind = quoted(entry.type_name)
+            raise PlanError(f"{quoted(key)} is a {kind}, where a Boolean belongs")
+        return value
+
     def list(self, suffix: str, symbol: str = "") -> tuple[int, ...]:
         """Return a list of integers; empty if the key is absent or holds a scalar."""
         key, entry = self._entry(suffix)

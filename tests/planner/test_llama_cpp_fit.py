@@ -72,7 +72,7 @@ def _header(blocks: int, experts: int = 0, weights: int = 100 * MIB) -> Header:
         recurrent=(False,) * blocks,
         conv_state=0,
         ssm_state=0,
-        feed_forward=14336,
+        heads=(32,) * blocks,
         experts_used=experts,
         trained_context=32768,
         tensors=tuple(tensors),

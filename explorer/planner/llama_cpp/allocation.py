@@ -2,7 +2,7 @@
 
 Rules of llama.cpp build 11434 (`llama-model.cpp`, `load_tensors`; `llama-context.cpp`;
 `llama-kv-cache.cpp`, `llama-kv-cache-iswa.cpp`, `llama-memory-recurrent.cpp`), for GPUs that align
-to 128 bytes, as CUDA's do. Compute buffers have no formula there; see `_compute`.
+to 128 bytes, as CUDA's do. Compute buffers: `compute`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ import numpy as np
 from explorer.errors import PlanError
 from explorer.formats.model import Model
 from explorer.planner.devices import quoted, sized, whole
+from explorer.planner.llama_cpp.block import Batch, Placement
+from explorer.planner.llama_cpp.compute import compute_buffers
 from explorer.planner.llama_cpp.header import (
     GPU_ALIGNMENT,
     Header,
@@ -86,6 +88,7 @@ class Allocation:
     n_ctx: int  # positions of all sequences
     n_ctx_seq: int  # of one sequence
     buffers: dict[str, Buffer]  # "GPU0" …; "host": the GPU's host buffer; "CPU", "CPU_REPACK"
+    accuracy: str = "exact"  # of compute buffers; else "unknown architecture"
     places: tuple[str, ...] = ()  # buffer of each layer, the output last
     # bytes of weights by buffer: of each layer, and last of the input
     layer_weights: tuple[dict[str, int], ...] = ()
@@ -120,12 +123,45 @@ def allocate(model: Model | Header, settings: Settings) -> Allocation:
         name: Buffer(sized(weights[name], name), sized(cache[name], name))
         for name in sorted({*places.names, *weights, *cache})
     }
-    compute = _compute(header, settings, n_ctx_seq, ubatch)
-    if compute is not None:
-        buffers["GPU0"] = replace(
-            buffers["GPU0"], compute=compute, compute_low=compute, compute_high=compute
+    batch = _batch(header, settings, n_ctx_seq, ubatch)
+    placement = _placement(header, settings, places)
+    accuracy, computes = compute_buffers(header, batch, placement, settings.devices)
+    for name, found in zip((*places.gpus, places.host), computes, strict=True):
+        size = None if found.size is None else sized(found.size, name)
+        buffers[name] = replace(
+            buffers[name], compute=size, compute_low=found.low, compute_high=found.high
         )
-    return Allocation(n_ctx, n_ctx_seq, buffers, tuple(places.of_layer), by_layer, tuple(caches))
+    return Allocation(
+        n_ctx, n_ctx_seq, buffers, accuracy, tuple(places.of_layer), by_layer, tuple(caches)
+    )
+
+
+def _batch(header: Header, settings: Settings, n_ctx_seq: int, ubatch: int) -> Batch:
+    """Return the largest batch: a full one, with the logits of one token of each sequence."""
+    sequences = settings.parallel
+    return Batch(
+        tokens=padded(ubatch, sequences),
+        sequences=sequences,
+        streams=1 if settings.kv_unified else sequences,
+        cells=n_ctx_seq,
+        window_cells=_window_cells(header, settings, n_ctx_seq, ubatch),
+        flash_attention=settings.flash_attention,
+        type_k=TENSOR_TYPES[settings.type_k.upper()],
+        type_v=TENSOR_TYPES[settings.type_v.upper()],
+    )
+
+
+def _placement(header: Header, settings: Settings, places: _Places) -> Placement:
+    rows = _moved(header, settings, places)
+    moved = {header.tensors[row].name: place for row, place in rows.items()}
+    whole = settings.gpu_layers > header.blocks and settings.offload_kv and not moved
+    return Placement(
+        host=places.host,
+        of_layer=places.of_layer,
+        moved=moved,
+        offload_kv=settings.offload_kv,
+        pipelined=settings.devices > 1 and whole,
+    )
 
 
 def _refuse(header: Header, settings: Settings) -> None:
@@ -153,6 +189,7 @@ class _Places:
 
     Attributes:
         host: The buffer of what is on no GPU.
+        gpus: The buffers of the GPUs.
         names: All buffers that weights may be in.
         of_layer: The buffer of each layer's weights, the output last.
     """
@@ -160,7 +197,8 @@ class _Places:
     def __init__(self, blocks: int, settings: Settings) -> None:
         count, layers = settings.devices, blocks + 1
         self.host = "host" if count else "CPU"
-        self.names = [*(f"GPU{i}" for i in range(count)), self.host]
+        self.gpus = [f"GPU{i}" for i in range(count)]
+        self.names = [*self.gpus, self.host]
         active = min(settings.gpu_layers, layers) if count else 0
         shares = np.array(settings.tensor_split or [1] * count, np.float32)[:count]
         ends = np.cumsum(shares, dtype=np.float32) / shares.sum(dtype=np.float32)
@@ -297,31 +335,3 @@ def _rows(what: str, type_name: str, width: int, rows: int) -> CachePart:
     if row is None:
         raise PlanError(f"rows of {width} are no whole blocks of {type_name}")
     return CachePart(what, row, rows, row_padding(kind, width))
-
-
-_ONE_LAW: Final = frozenset((
-    "llama", "qwen2", "qwen2moe", "qwen3", "qwen3moe", "gemma2", "gemma3", "phi3", "command-r",
-    "olmo2", "granite", "glm4", "gpt-oss", "jamba", "lfm2",
-))  # fmt: skip
-
-
-def _compute(header: Header, settings: Settings, n_ctx_seq: int, ubatch: int) -> int | None:
-    """Return the compute buffer of one GPU that holds all layers; None where no law is known.
-
-    The peak is either the feed-forward network or the sum over experts, above the masks and the
-    inputs. Found by measuring; it held on 135 of 135 cases of models that it was not found on
-    (docs/planner.md).
-    """
-    on_one_gpu = settings.devices == 1 and settings.gpu_layers > header.blocks
-    moved = settings.cpu_moe_layers or settings.overrides or not settings.offload_kv
-    is_plain = settings.flash_attention and settings.type_k == settings.type_v == "f16"
-    if header.architecture not in _ONE_LAW or not on_one_gpu or moved or not is_plain:
-        return None
-    cells, inputs = n_ctx_seq, 28
-    if any(header.windowed):
-        cells += _window_cells(header, settings, n_ctx_seq, ubatch)
-        inputs += 16
-    width, used = header.embedding, header.experts_used
-    network = 4 * width + 3 * header.feed_forward * max(used, 1)
-    experts = 5 * width + 2 * used * width if used else 0
-    return ubatch * (2 * cells + inputs + 4 * max(network, experts)) + GPU_ALIGNMENT

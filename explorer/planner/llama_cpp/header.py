@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -18,9 +18,13 @@ from explorer.formats.model import Model
 from explorer.formats.tensors import Shape
 from explorer.planner.devices import MAX_BLOCKS, quoted
 from explorer.planner.hyperparameters import HeaderKeys
+from explorer.planner.llama_cpp.graph import Extent
 from explorer.quantization import TENSOR_TYPES, TensorType
 
 GPU_ALIGNMENT: Final = 128
+MAX_EXPERTS: Final = 1024
+"""Most experts of a block (`LLAMA_MAX_EXPERTS`)."""
+
 _HOST_ALIGNMENT: Final = 32
 _ROW_WEIGHTS: Final = 512  # rows of quantized weights on a GPU are padded to a multiple
 _BLOCK: Final = re.compile(r"blk\.(\d{1,4})\.")
@@ -48,6 +52,9 @@ class Weights:
     on_gpu: int
     on_host: int
     repacked: bool
+    extent: Extent = (1, 1, 1, 1)  # elements, the fastest dimension first
+    stored: int = 0  # bytes in the file
+    row_padding: int = 0  # bytes that a GPU adds
 
     @property
     def is_scattered(self) -> bool:
@@ -63,7 +70,7 @@ class LayerSum(NamedTuple):
     repacked: int  # of the others, on the host
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Header:
     """What the rules read of a model."""
 
@@ -72,7 +79,8 @@ class Header:
     embedding: int
     key_length: int
     value_length: int
-    kv_heads: tuple[int, ...]  # of each block
+    heads: tuple[int, ...]  # of each block
+    kv_heads: tuple[int, ...]
     mla: bool  # multi-head latent attention: keys hold the values
     window: int
     windowed: tuple[bool, ...]  # of each block
@@ -80,8 +88,17 @@ class Header:
     recurrent: tuple[bool, ...]
     conv_state: int  # elements of a recurrent block's convolution
     ssm_state: int  # elements of its state
-    feed_forward: int  # of one expert, where there are experts
-    experts_used: int
+    inner_size: int = 0  # channels of a recurrent block
+    state_size: int = 0  # of each channel, or of each group's keys
+    groups: int = 0
+    ranks: int = 0  # heads of a recurrent block
+    rope_size: int = 0  # elements of a head that are rotated
+    experts_used: int = 0
+    expert_groups: int = 0
+    expert_groups_used: int = 0
+    expert_gating: int = 0  # 2: a sigmoid
+    experts_normed: bool = False  # their weights are made to sum up to one
+    experts_scaled: bool = False
     trained_context: int
     tensors: tuple[Weights, ...] = field(repr=False)
 
@@ -101,9 +118,10 @@ class Header:
         keys = HeaderKeys(model.metadata)
         blocks = keys.integer("block_count", most=MAX_BLOCKS)
         embedding = keys.integer("embedding_length")
-        heads = max(keys.per_block("attention.head_count", blocks, 0), default=0)
-        head_length = embedding // heads if heads else 0
-        kv_heads = keys.per_block("attention.head_count_kv", blocks, heads)
+        heads = keys.per_block("attention.head_count", blocks, 0)
+        most_heads = max(heads, default=0)
+        head_length = embedding // most_heads if most_heads else 0
+        kv_heads = keys.per_block("attention.head_count_kv", blocks, most_heads)
         window = keys.integer("attention.sliding_window") or keys.integer("attention.chunk_size")
         pattern = _WINDOW_PATTERNS.get(keys.architecture, 0) if window else 0
         attention, recurrent = _kinds_of_blocks(keys, kv_heads)
@@ -114,6 +132,7 @@ class Header:
             embedding=embedding,
             key_length=keys.integer("attention.key_length", default=head_length),
             value_length=keys.integer("attention.value_length", default=head_length),
+            heads=heads,
             kv_heads=kv_heads,
             mla=keys.integer("attention.key_length_mla") > 0,
             window=window,
@@ -122,9 +141,17 @@ class Header:
             recurrent=recurrent,
             conv_state=conv,
             ssm_state=state,
-            feed_forward=keys.integer("expert_feed_forward_length")
-            or keys.integer("feed_forward_length"),
-            experts_used=keys.integer("expert_used_count"),
+            inner_size=keys.integer("ssm.inner_size"),
+            state_size=keys.integer("ssm.state_size"),
+            groups=keys.integer("ssm.group_count"),
+            ranks=keys.integer("ssm.time_step_rank"),
+            rope_size=keys.integer("rope.dimension_count", default=head_length),
+            experts_used=keys.integer("expert_used_count", most=MAX_EXPERTS),
+            expert_groups=keys.integer("expert_group_count"),
+            expert_groups_used=keys.integer("expert_group_used_count"),
+            expert_gating=keys.integer("expert_gating_func"),
+            experts_normed=keys.truth("expert_weights_norm"),
+            experts_scaled=keys.number("expert_weights_scale") not in (0.0, 1.0),
             trained_context=keys.integer("context_length"),
             tensors=tuple(_weights(model, blocks, keys.architecture, others)),
         )
@@ -132,7 +159,56 @@ class Header:
     @cached_property
     def has_output(self) -> bool:
         """Whether the output has weights of its own; else those of the input are held twice."""
-        return any(tensor.name == "output.weight" for tensor in self.tensors)
+        return "output.weight" in self.weights_by_name
+
+    @cached_property
+    def weights_by_name(self) -> dict[str, Weights]:
+        """All weights."""
+        return {tensor.name: tensor for tensor in self.tensors}
+
+    @cached_property
+    def block_weights(self) -> list[dict[str, Weights]]:
+        """The weights of each block, by the rest of their names."""
+        found: list[dict[str, Weights]] = [{} for _ in range(self.blocks)]
+        for tensor in self.tensors:
+            if 0 <= tensor.layer < self.blocks and tensor.name.startswith("blk."):
+                found[tensor.layer][tensor.name.split(".", 2)[2]] = tensor
+        return found
+
+    @cached_property
+    def computed(self) -> dict[Hashable, list[int]]:
+        """What was worked out before: the sizes of compute buffers (`compute`)."""
+        return {}
+
+    @cached_property
+    def kinds(self) -> list[int]:
+        """A number for each block, the same for blocks that hold the same."""
+        known: dict[Hashable, int] = {}
+        return [
+            known.setdefault(
+                (
+                    *(self.windowed[i], self.recurrent[i], self.heads[i], self.kv_heads[i]),
+                    frozenset((name, tensor.extent) for name, tensor in weights.items()),
+                ),
+                len(known),
+            )
+            for i, weights in enumerate(self.block_weights)
+        ]
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        """A number for each block, the same for blocks whose weights have the same bytes."""
+        known: dict[Hashable, int] = {}
+        return [
+            known.setdefault(frozenset((n, t.stored) for n, t in weights.items()), len(known))
+            for weights in self.block_weights
+        ]
+
+    @cached_property
+    def rope_factors(self) -> str | None:
+        """The name of the factors that rotations are multiplied with, if there are any."""
+        names = ("rope_freqs.weight", "rope_factors_long.weight")
+        return next((name for name in names if name in self.weights_by_name), None)
 
     @cached_property
     def scattered(self) -> tuple[Weights, ...]:
@@ -214,14 +290,22 @@ def _weights(
         stored = kind.nbytes(math.prod(shape))
         if stored is None:
             raise PlanError(f"the size of tensor {quoted(name)} is not known")
-        row = shape[-1] if shape else 1
+        padding = row_padding(kind, shape[-1] if shape else 1)
         yield Weights(
             name=name,
             layer=_layer_of(name, blocks, architecture),
-            on_gpu=padded(stored + row_padding(kind, row), GPU_ALIGNMENT),
+            extent=_extent(shape),
+            stored=stored,
+            row_padding=padding,
+            on_gpu=padded(stored + padding, GPU_ALIGNMENT),
             on_host=padded(stored, _HOST_ALIGNMENT),
             repacked=_is_repacked(name, kind, shape),
         )
+
+
+def _extent(shape: Shape) -> Extent:
+    a, b, c, d = (*reversed(shape), 1, 1, 1, 1)[:4]
+    return a, b, c, d
 
 
 def _layer_of(name: str, blocks: int, architecture: str) -> int:

@@ -1,0 +1,489 @@
+"""Parts of graphs: what blocks of many architectures have in common.
+
+Read in `llama-graph.cpp` and `llama-kv-cache.cpp` of build 11434.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from explorer.planner.llama_cpp.graph import (
+    Extent,
+    Graph,
+    Tensor,
+    elements,
+    get_rows,
+    leaf,
+    like,
+    made,
+    mul_mat,
+    mul_mat_id,
+    permute,
+    reshape,
+    stored,
+    transpose,
+    view,
+    written,
+)
+from explorer.planner.llama_cpp.header import GPU_ALIGNMENT, Header, padded
+from explorer.quantization import TensorType
+
+_I32: Final = 4
+_I64: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """What the weights of an architecture do not tell."""
+
+    norm: str = "rms_norm"
+    parallel: bool = False  # the feed-forward network reads what attention reads
+    scaled_input: str = ""  # "scale": all at once; "mul": by rows
+    scaled_query: bool = False
+    scaled_residual: bool = False
+    scaled_logits: int = 0  # operations on the logits
+    normed_before_heads: bool = False  # queries and keys
+    rotated: str = "all"  # "all" blocks, "windowed" ones, or "none"
+    norm_without_weights: bool = False  # of rotated queries and keys
+    softcap: bool = False  # of scores
+    summed_experts: bool = True  # weights of experts are made to sum up to one
+    gate: str = "soft_max"  # how experts are chosen; "late": after the choice
+    weighted_first: bool = False  # experts' weights are applied to what they read
+    biased: bool = False  # the network adds its biases
+    outputs_last: bool = False  # rows are chosen after the last block
+
+
+class UnknownGraphError(Exception):
+    """A file lacks what the graph of its architecture needs: the graph is another one."""
+
+
+class Batch(NamedTuple):
+    """What is computed at once."""
+
+    tokens: int  # of all sequences
+    sequences: int
+    streams: int  # caches that sequences have of their own; 1: a unified one
+    cells: int  # positions of a stream
+    window_cells: int  # the same in blocks with a window
+    flash_attention: bool
+    type_k: TensorType
+    type_v: TensorType
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where things lie."""
+
+    host: str  # the buffer of what is on no GPU
+    of_layer: Sequence[str]  # buffer of each layer, the output last
+    moved: Mapping[str, str]  # names of weights that lie elsewhere → buffer
+    offload_kv: bool
+    pipelined: bool  # GPUs work on different batches at a time
+
+    @property
+    def fixed(self) -> tuple[Hashable, ...]:
+        """What does not depend on the layer."""
+        return self.host, self.offload_kv, self.pipelined
+
+    def of_weights(self, name: str, layer: int) -> str:
+        """Return the buffer of a weight that is used in a layer; -1 for the input."""
+        return self.moved.get(name) or (self.host if layer < 0 else self.of_layer[layer])
+
+    def of_cache(self, block: int) -> str:
+        """Return the buffer of a block's cache and state."""
+        place = self.of_layer[block]
+        return place if self.offload_kv and place.startswith("GPU") else "CPU"
+
+
+class Block:
+    """A graph in the making, at one block."""
+
+    def __init__(self, header: Header, batch: Batch, placement: Placement, style: Style) -> None:
+        self.header, self.batch, self.placement, self.style = header, batch, placement, style
+        self.graph = Graph()
+        self.index = 0
+        self._made: dict[str, Tensor] = {}
+        self._inputs: dict[str, Tensor] = {}
+
+    def weight(self, name: str) -> Tensor | None:
+        """Return a weight of the present block, if it has it."""
+        found = self.header.block_weights[self.index].get(name)
+        if found is None:
+            return None
+        return self.stored(f"blk.{self.index}.{name}", self.index)
+
+    def need(self, name: str) -> Tensor:
+        """Return a weight of the present block."""
+        found = self.weight(name)
+        if found is None:
+            raise UnknownGraphError(f"block {self.index} has no {name}")
+        return found
+
+    def stored(self, name: str, layer: int) -> Tensor:
+        home = self.placement.of_weights(name, layer)
+        key = f"{name} in {home}"
+        if key not in self._made:
+            weights = self.header.weights_by_name.get(name)
+            if weights is None:
+                raise UnknownGraphError(f"there is no {name}")
+            self._made[key] = stored(
+                weights.extent, weights.stored, home, weights=True, scratch=weights.row_padding
+            )
+        return self._made[key]
+
+    def input(self, name: str, *extent: int, width: int = _I32) -> Tensor:
+        """Return an input of the graph, the same one for each use."""
+        if name not in self._inputs:
+            self._inputs[name] = leaf((*extent, 1, 1, 1)[:4], width)  # type: ignore[arg-type]
+        return self._inputs[name]
+
+    @property
+    def positions(self) -> Tensor:
+        return self.input("positions", self.batch.tokens)
+
+    @property
+    def chosen_outputs(self) -> Tensor:
+        return self.input("outputs", self.batch.sequences)  # the logits that a server asks for
+
+    def norm(self, current: Tensor, name: str) -> Tensor:
+        """Return a tensor normed with a weight of the block, and with its bias if there is one."""
+        return self.normed(current, f"blk.{self.index}.{name}.", self.index)
+
+    def normed(self, current: Tensor, prefix: str, layer: int) -> Tensor:
+        current = like(self.style.norm, current)
+        names = self.header.weights_by_name
+        of_block = layer < self.header.blocks and (
+            "post_ffw" not in prefix or self.header.architecture == "glm4"
+        )
+        if of_block and self.placement.pipelined:
+            current.pinned = int(self.placement.of_layer[layer][3:])
+        # falcon-h1 has norms without the ending
+        name = f"{prefix}weight" if f"{prefix}weight" in names else prefix[:-1]
+        if name in names:
+            current = like("mul", current, self.stored(name, layer))
+        if f"{prefix}bias" in names:
+            current = like("add", current, self.stored(f"{prefix}bias", layer))
+        return current
+
+    def linear(self, name: str, current: Tensor, *, biased: bool = True) -> Tensor:
+        """Return a tensor times a matrix of the block, plus its bias if there is one."""
+        current = mul_mat(self.need(f"{name}.weight"), current)
+        bias = self.weight(f"{name}.bias") if biased else None
+        return current if bias is None else like("add", current, bias)
+
+    def rows_for_output(self, is_last: bool, *tensors: Tensor) -> tuple[Tensor, ...]:
+        """Return of the last block only the rows whose logits are asked for."""
+        if not is_last or self.style.outputs_last:
+            return tensors
+        return tuple(get_rows(tensor, self.chosen_outputs) for tensor in tensors)
+
+    def rotated(self, tensor: Tensor) -> Tensor:
+        factors = self.header.rope_factors
+        if factors is None:
+            return like("rope", tensor, self.positions)
+        return like("rope", tensor, self.positions, self.stored(factors, self.index))
+
+    def cache(
+        self, which: str, kind: TensorType, current: Tensor, cells: int, width: int = 0
+    ) -> Tensor:
+        key = f"{which} cache {self.index}"
+        if key not in self._made:
+            width = width or current.extent[0] * current.extent[1]
+            nbytes = (kind.nbytes(width) or 0) * cells * self.batch.streams
+            home = self.placement.of_cache(self.index)
+            extent = (width, cells, self.batch.streams, 1)
+            self._made[key] = stored(extent, nbytes, home, weights=False)
+        return self._made[key]
+
+    def cache_view(self, cache: Tensor, extent: Extent) -> Tensor:
+        seen = view(cache, *extent)
+        seen.nbytes = cache.nbytes
+        return seen
+
+    def per_sequence(self) -> tuple[int, int]:
+        return self.batch.tokens // self.batch.sequences, self.batch.sequences
+
+
+def self_attention(block: Block, current: Tensor) -> Tensor:
+    style = block.style
+    q, k, v = projected(block, current)
+    if not style.normed_before_heads and block.weight("attn_q_norm.weight") is not None:
+        q, k = block.norm(q, "attn_q_norm"), block.norm(k, "attn_k_norm")
+    windowed = block.header.windowed[block.index]
+    if style.rotated == "all" or (style.rotated == "windowed" and windowed):
+        q, k = block.rotated(q), block.rotated(k)
+        if style.norm_without_weights:
+            q, k = like("rms_norm", q), like("rms_norm", k)
+    elif style.norm_without_weights:
+        q = like("mul", q, block.input("attention scales", 1, 1, block.batch.tokens))
+    if style.scaled_query:
+        q = like("scale", q)
+    attended = attention(block, q, k, v)
+    return block.linear("attn_output", attended)
+
+
+def projected(block: Block, current: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return queries, keys and values, by heads."""
+    header, tokens = block.header, block.batch.tokens
+    heads, kv_heads = header.heads[block.index], header.kv_heads[block.index]
+    key, value = header.key_length, header.value_length
+    if block.weight("attn_qkv.weight") is not None:
+        joined = block.linear("attn_qkv", current)
+        return (
+            view(joined, key, heads, tokens),
+            view(joined, key, kv_heads, tokens),
+            view(joined, value, kv_heads, tokens),
+        )
+    q, k, v = (block.linear(f"attn_{name}", current) for name in "qkv")
+    if block.style.normed_before_heads:
+        q, k = block.norm(q, "attn_q_norm"), block.norm(k, "attn_k_norm")
+    return (
+        reshape(q, key, heads, tokens),
+        reshape(k, key, kv_heads, tokens),
+        reshape(v, value, kv_heads, tokens),
+    )
+
+
+def attention(
+    block: Block, q: Tensor, k: Tensor, v: Tensor, *, decompress: Tensor | None = None
+) -> Tensor:
+    """Store keys and values, and return what the queries find, heads joined."""
+    batch, header = block.batch, block.header
+    windowed = header.windowed[block.index]
+    rotation_k, rotation_v = _rotations(block)
+    if rotation_k is not None:
+        q, k = _hadamard(q, rotation_k), _hadamard(k, rotation_k)
+    if rotation_v is not None:
+        v = _hadamard(v, rotation_v)
+    for tensor in (q, k, v) if any(header.windowed) else (q, v, k):
+        block.graph.expand(tensor)
+    cells = batch.window_cells if windowed else batch.cells
+    side = " of windows" if windowed else ""
+    k_cache = block.cache("k", batch.type_k, k, cells)
+    index = block.input(f"key cells{side}", batch.tokens, width=_I64)
+    rows = view(k, k.extent[0] * k.extent[1], batch.tokens)
+    block.graph.expand(written(k_cache, rows, index))
+    keys = block.cache_view(k_cache, (k.extent[0], k.extent[1], cells, batch.streams))
+    if decompress is not None:
+        values = block.cache_view(k_cache, (v.extent[0], 1, cells, batch.streams))
+    else:
+        values = _stored_values(block, v, cells, side)
+    per_stream = batch.tokens // batch.streams
+    q = permute(view(q, q.extent[0], q.extent[1], per_stream, batch.streams))
+    width = 2 if batch.flash_attention else 4
+    mask = block.input(f"mask{side}", cells, per_stream, 1, batch.streams, width=width)
+    sinks = block.weight("attn_sinks.weight")
+    masks = [mask] if sinks is None else [mask, sinks]
+    search = _in_one_kernel if batch.flash_attention else _by_scores
+    found = block.graph.expand(search(block, (q, keys, values), masks, decompress))
+    return found if rotation_v is None else _hadamard(found, rotation_v)
+
+
+def _rotations(block: Block) -> tuple[Tensor | None, Tensor | None]:
+    """Return the matrices that a quantized cache's keys and values are turned with."""
+    found: list[Tensor | None] = []
+    lengths = (block.header.key_length, block.header.value_length)
+    for name, kind, length in zip(
+        "kv", (block.batch.type_k, block.batch.type_v), lengths, strict=True
+    ):
+        size = 64
+        while name == "k" and length % (2 * size) == 0:
+            size *= 2
+        turned = kind.quantized and length % 64 == 0 and not block.header.mla
+        side = " of windows" if block.header.windowed[block.index] else ""
+        found.append(block.input(f"rotation {name}{side}", size, size) if turned else None)
+    return found[0], found[1]
+
+
+def _hadamard(tensor: Tensor, rotation: Tensor) -> Tensor:
+    size = rotation.extent[0]
+    count = elements(tensor.extent)
+    rows = reshape(tensor, size, count // size)
+    if not tensor.plain:
+        rows = made("cont", (size, count // size), tensor)
+    return reshape(mul_mat(rotation, rows), *tensor.extent)
+
+
+def _in_one_kernel(
+    block: Block, qkv: tuple[Tensor, Tensor, Tensor], masks: list[Tensor], decompress: Tensor | None
+) -> Tensor:
+    """Return softmax(q · keys + mask) · values, heads joined, by flash attention."""
+    q, keys, values = qkv
+    _, per_stream, heads, streams = q.extent
+    extent = (values.extent[0], heads, per_stream, streams)
+    found = made("flash_attention", extent, q, permute(keys), permute(values), *masks)
+    # a kernel makes f16 copies of other types (`fattn.cu`)
+    end = found.nbytes
+    if block.batch.type_k.name != "F16":
+        end = padded(end, GPU_ALIGNMENT) + 2 * elements(keys.extent)
+    if block.batch.type_v.name != "F16" and decompress is None:
+        end = padded(end, GPU_ALIGNMENT) + 2 * elements(values.extent)
+    found.scratch = end - found.nbytes
+    if decompress is not None:
+        found = permute(mul_mat(decompress, permute(found)))
+        found = made("cont", found.extent, found)
+    a, b, c, d = found.extent
+    return reshape(found, a * b, c * d)
+
+
+def _by_scores(
+    block: Block, qkv: tuple[Tensor, Tensor, Tensor], masks: list[Tensor], decompress: Tensor | None
+) -> Tensor:
+    """Return the same with a score for each pair of a query and a key."""
+    q, keys, values = qkv
+    scores = mul_mat(permute(keys), q)
+    if block.style.softcap:
+        scores = like("scale", like("unary", like("scale", scores)))
+    scores = like("soft_max", scores, *masks)
+    values = permute(values)
+    if decompress is not None:
+        turned = transpose(values)
+        values = made("cont", turned.extent, turned)
+        values.nbytes = block.batch.type_k.nbytes(elements(turned.extent)) or 0
+    found = mul_mat(values, scores)
+    if decompress is not None:
+        found = mul_mat(decompress, found)
+    found = permute(found)
+    a, b, c, d = found.extent
+    return made("cont", (a * b, c * d), found)
+
+
+def _stored_values(block: Block, v: Tensor, cells: int, side: str) -> Tensor:
+    """Write values into their cache, which is transposed without flash attention."""
+    batch = block.batch
+    length, heads = v.extent[:2]
+    width = length * heads
+    if batch.flash_attention:
+        cache = block.cache("v", batch.type_v, v, cells)
+        index = block.input(f"value cells{side}", batch.tokens, width=_I64)
+        block.graph.expand(written(cache, view(v, width, batch.tokens), index))
+        return block.cache_view(cache, (length, heads, cells, batch.streams))
+    widest = block.header.value_length * max(block.header.kv_heads)
+    cache = block.cache("v", batch.type_v, v, cells, widest)
+    index = block.input(f"value cells{side}", batch.tokens * widest, width=_I64)
+    rows = reshape(v, width, batch.tokens)
+    if not v.plain:
+        rows = made("cont", (width, batch.tokens), v)
+    if width < widest:
+        rows = made("pad", (widest, batch.tokens), rows)
+    block.graph.expand(written(cache, reshape(rows, 1, widest * batch.tokens), index))
+    return block.cache_view(cache, (cells, heads, length, batch.streams))
+
+
+def network(block: Block, current: Tensor, suffix: str = "") -> Tensor:
+    """Return what a network of two or three matrices makes."""
+    biased = block.style.biased
+    up = block.linear(f"ffn_up{suffix}", current, biased=biased)
+    down = block.need(f"ffn_down{suffix}.weight")
+    if block.weight(f"ffn_gate{suffix}.weight") is not None:
+        gate = block.linear(f"ffn_gate{suffix}", current, biased=biased)
+        hidden = made("glu", gate.extent, gate, up)
+    elif up.extent[0] == 2 * down.extent[0]:
+        hidden = made("glu", (down.extent[0], *up.extent[1:]), up)
+    else:
+        hidden = like("unary", up)
+    return block.linear(f"ffn_down{suffix}", hidden, biased=biased)
+
+
+def experts_or_network(block: Block, current: Tensor) -> Tensor:
+    if block.weight("ffn_gate_inp.weight") is None:
+        return network(block, current)
+    mixed = experts(block, current)
+    if block.weight("ffn_up_shexp.weight") is None:
+        return mixed
+    gate = None
+    if block.weight("ffn_gate_inp_shexp.weight") is not None:
+        logits = block.linear("ffn_gate_inp_shexp", current)
+        gate = like("unary", logits)
+        if block.header.architecture == "qwen2moe":
+            gate = like("div", gate, logits)
+    shared = network(block, current, "_shexp")
+    if gate is not None:
+        shared = like("mul", shared, gate)
+    return like("add", mixed, shared)
+
+
+def experts(block: Block, current: Tensor) -> Tensor:
+    """Return the sum of what the chosen experts make."""
+    header, style = block.header, block.style
+    width, tokens = current.extent[:2]
+    used = header.experts_used
+    chosen, weights = _choice(block, current, tokens)
+    block.graph.expand(weights)
+    current = reshape(current, width, 1, tokens)
+    if style.weighted_first:
+        current = like("mul", made("repeat", (width, used, tokens), current), weights)
+    up = _of_experts(block, "up", current, chosen)
+    if block.weight("ffn_gate_exps.weight") is not None:
+        gate = _of_experts(block, "gate", current, chosen)
+        hidden = made("glu", gate.extent, gate, up)
+    else:
+        hidden = like("unary", up)
+    found = _of_experts(block, "down", hidden, chosen)
+    if not style.weighted_first:
+        found = like("mul", found, weights)
+    block.graph.expand(found)
+    parts = [block.graph.expand(view(found, width, tokens)) for _ in range(used)]
+    total = parts[0]
+    for part in parts[1:]:
+        total = block.graph.expand(like("add", total, part))
+    return made("cont", total.extent, total) if used == 1 else total
+
+
+def _choice(block: Block, current: Tensor, tokens: int) -> tuple[Tensor, Tensor]:
+    """Return which experts are used, and with which weights."""
+    header, style = block.header, block.style
+    used = header.experts_used
+    logits = block.linear("ffn_gate_inp", current)
+    count = logits.extent[0]
+    probabilities = logits
+    if style.gate != "late":
+        sigmoid = style.gate == "sigmoid" or header.expert_gating == 2
+        probabilities = like("unary" if sigmoid else "soft_max", logits)
+    choosing = logits if style.weighted_first else probabilities
+    bias = block.weight("exp_probs_b.bias")
+    if bias is not None:
+        choosing = like("add", choosing, bias)
+    if header.expert_groups > 1:
+        choosing = _of_best_groups(block, choosing, count, tokens)
+    chosen = view(like_i32("argsort", choosing), used, tokens)
+    weights = get_rows(reshape(probabilities, 1, count, tokens), chosen)
+    if style.gate == "late":
+        weights = reshape(weights, used, tokens)
+        weights = reshape(like("soft_max", weights), 1, used, tokens)
+    if style.summed_experts or header.experts_normed:
+        weights = reshape(weights, used, tokens)
+        total = like("clamp", made("sum_rows", (1, tokens), weights))
+        weights = reshape(like("div", weights, total), 1, used, tokens)
+    if header.experts_scaled:
+        weights = like("scale", weights)
+    return chosen, weights
+
+
+def _of_best_groups(block: Block, choosing: Tensor, count: int, tokens: int) -> Tensor:
+    """Return the probabilities of experts in the groups whose two best are best."""
+    groups, kept = block.header.expert_groups, block.header.expert_groups_used
+    size = count // groups
+    grouped = reshape(choosing, size, groups, tokens)
+    best = view(like_i32("argsort", grouped), 2, groups, tokens)
+    scores = get_rows(reshape(grouped, 1, size, groups, tokens), best)
+    scores = made("sum_rows", (1, groups, tokens), reshape(scores, 2, groups, tokens))
+    order = like_i32("argsort", reshape(scores, groups, tokens))
+    winners = view(order, kept, tokens)
+    rows = get_rows(grouped, winners)
+    target = like("fill", grouped)
+    masked = Tensor("write", target.extent, [rows, winners, target], 4, target)
+    return reshape(masked, count, tokens)
+
+
+def _of_experts(block: Block, part: str, current: Tensor, chosen: Tensor) -> Tensor:
+    found = mul_mat_id(block.need(f"ffn_{part}_exps.weight"), current, chosen)
+    bias = block.weight(f"ffn_{part}_exps.bias")
+    return found if bias is None else like("add_id", found, bias, chosen)
+
+
+def like_i32(op: str, source: Tensor) -> Tensor:
+    """Return integers in the shape of a tensor."""
+    return Tensor(op, source.extent, [source], _I32)

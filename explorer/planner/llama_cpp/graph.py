@@ -1,0 +1,197 @@
+"""The graph of tensors that llama.cpp computes for a batch: shapes and bytes, and no numbers.
+
+Its memory is what a compute buffer holds (`reservation`). Operations are those of ggml (`ggml.c`);
+which of them may write over their first source is `ggml_op_can_inplace` in `ggml-alloc.c`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final, TypeAlias
+
+Extent: TypeAlias = tuple[int, int, int, int]
+"""Elements along each dimension, the fastest first."""
+
+_IN_PLACE: Final = frozenset((
+    "fill", "scale", "add", "add_id", "sub", "mul", "div", "sqr", "sqrt", "unary", "rope",
+    "rms_norm", "clamp", "soft_max",
+))  # fmt: skip
+_F32: Final = 4
+
+
+class Tensor:
+    """A tensor of the graph.
+
+    Attributes:
+        op: The operation; "leaf" of inputs and of what is stored, "view" of another's elements.
+        extent: Elements along each dimension.
+        width: Bytes of an element.
+        plain: Whether its elements lie one after another.
+        sources: What the operation reads, in ggml's order.
+        root: The tensor that holds the elements, of views and of writes into a cache.
+        home: The buffer of stored weights and caches; else None.
+        weights: Whether it is a model's weights.
+        nbytes: What it takes on the host.
+        scratch: Bytes that a GPU takes beyond that.
+    """
+
+    __slots__ = (
+        *("op", "extent", "width", "plain", "sources", "root", "home", "weights", "nbytes"),
+        *("scratch", "is_input", "is_output", "in_place", "visited", "backend", "pinned"),
+        *("children", "views", "owned", "buffer", "offset", "copies"),
+    )
+
+    def __init__(
+        self,
+        op: str,
+        extent: Extent,
+        sources: list[Tensor],
+        width: int = _F32,
+        root: Tensor | None = None,
+    ) -> None:
+        self.op = op
+        self.extent = extent
+        self.width = width
+        self.plain = True
+        self.sources = sources
+        self.root: Tensor | None = root if root is None or root.root is None else root.root
+        self.home: str | None = None
+        self.weights = False
+        self.nbytes = width * extent[0] * extent[1] * extent[2] * extent[3]
+        self.scratch = 0
+        self.is_input = self.is_output = self.visited = self.owned = False
+        self.in_place = op in _IN_PLACE
+        self.backend = self.pinned = -1
+        self.children = self.views = self.buffer = self.offset = 0
+        self.copies: dict[int, list[Tensor]] | None = None
+
+    @property
+    def rows(self) -> int:
+        """How large a batch the operation is, for the choice of its device (`ggml-cuda.cu`)."""
+        match self.op:
+            case "get_rows":
+                return 0
+            case "mul_mat":
+                return self.extent[1]
+            case "mul_mat_id" | "rope":
+                return self.extent[2]
+            case _:
+                return self.extent[1] * self.extent[2] * self.extent[3]
+
+
+def leaf(extent: Extent, width: int = _F32) -> Tensor:
+    """Return an input of the graph."""
+    made = Tensor("leaf", extent, [], width)
+    made.is_input = True
+    return made
+
+
+def stored(extent: Extent, nbytes: int, home: str, *, weights: bool, scratch: int = 0) -> Tensor:
+    """Return a tensor that lies in a buffer already: weights, or a cache."""
+    made = Tensor("leaf", extent, [], 0)
+    made.home, made.weights, made.nbytes, made.scratch = home, weights, nbytes, scratch
+    return made
+
+
+class Graph:
+    """Tensors in the order in which they are computed."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Tensor] = []
+        self.leaves: list[Tensor] = []
+
+    def expand(self, tensor: Tensor) -> Tensor:
+        """Compute a tensor next, and before it what it needs."""
+        if not tensor.visited:
+            tensor.visited = True
+            for source in tensor.sources:
+                if not source.visited:
+                    self.expand(source)
+            (self.nodes if tensor.sources else self.leaves).append(tensor)
+        return tensor
+
+
+def view(source: Tensor, *extent: int, plain: bool = False) -> Tensor:
+    """Return some elements of a tensor: all of them, or a part of each row."""
+    seen = Tensor("view", _extent(extent), [source], source.width, source)
+    seen.plain = plain
+    length, total = source.extent[0], elements(source.extent)
+    rows = total // length if length else 0
+    if rows and not plain and seen.nbytes < total * source.width:
+        # a copy keeps the distances between rows
+        seen.nbytes += (rows - 1) * (total * source.width - seen.nbytes) // rows
+    return seen
+
+
+def reshape(source: Tensor, *extent: int) -> Tensor:
+    """Return the same elements in another shape."""
+    seen = Tensor("view", _extent(extent), [source], source.width, source)
+    seen.plain = source.plain
+    return seen
+
+
+def permute(source: Tensor) -> Tensor:
+    """Return a tensor with its second and third dimension exchanged."""
+    a, b, c, d = source.extent
+    turned = Tensor("view", (a, c, b, d), [source], source.width, source)
+    turned.plain = source.plain and 1 in (b, c)
+    turned.nbytes = source.nbytes
+    return turned
+
+
+def transpose(source: Tensor) -> Tensor:
+    """Return a tensor with its first and second dimension exchanged."""
+    a, b, c, d = source.extent
+    turned = Tensor("view", (b, a, c, d), [source], source.width, source)
+    turned.plain = source.plain and 1 in (a, b)
+    turned.nbytes = source.nbytes
+    return turned
+
+
+def mul_mat(matrix: Tensor, source: Tensor) -> Tensor:
+    """Return a matrix times the rows of another tensor."""
+    _, b, c, d = source.extent
+    return Tensor("mul_mat", (matrix.extent[1], b, c, d), [matrix, source])
+
+
+def mul_mat_id(matrices: Tensor, source: Tensor, chosen: Tensor) -> Tensor:
+    """Return the chosen matrices times each row."""
+    extent = (matrices.extent[1], chosen.extent[0], source.extent[2], 1)
+    return Tensor("mul_mat_id", extent, [matrices, source, chosen])
+
+
+def like(op: str, source: Tensor, *others: Tensor) -> Tensor:
+    """Return what an operation makes of a tensor, element by element."""
+    return Tensor(op, source.extent, [source, *others], source.width)
+
+
+def made(op: str, extent: tuple[int, ...], *sources: Tensor, width: int = _F32) -> Tensor:
+    """Return what an operation makes, in a shape of its own."""
+    return Tensor(op, _extent(extent), list(sources), width)
+
+
+def concat(first: Tensor, second: Tensor) -> Tensor:
+    """Return the rows of two tensors joined."""
+    a, b, c, d = first.extent
+    return Tensor("concat", (a + second.extent[0], b, c, d), [first, second])
+
+
+def written(target: Tensor, source: Tensor, *others: Tensor) -> Tensor:
+    """Return a cache after something was written into it."""
+    return Tensor("write", target.extent, [source, *others, target], target.width, target)
+
+
+def get_rows(table: Tensor, chosen: Tensor) -> Tensor:
+    """Return the chosen rows of a table."""
+    a, b, c = chosen.extent[:3]
+    return Tensor("get_rows", (table.extent[0], a, b, c), [table, chosen])
+
+
+def _extent(given: tuple[int, ...]) -> Extent:
+    a, b, c, d = (*given, 1, 1, 1)[:4]
+    return a, b, c, d
+
+
+def elements(extent: Extent) -> int:
+    """Return how many elements there are."""
+    return math.prod(extent)
