@@ -255,7 +255,7 @@ def _check_store(place: Place, digests: bool) -> list[Problem]:
     problems = list(store.problems)
     with output.Progress(len(store.entries)) as progress:
         for entry, details in zip(store.entries, _details(store, progress), strict=True):
-            for problem in details.problems:
+            for problem in (*details.problems, *details.refusals):
                 where = problem.where if problem.where != entry.name else ""
                 full = f"{entry.name}: {where}" if where else entry.name
                 problems.append(Problem(problem.severity, full, problem.what))

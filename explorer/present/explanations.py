@@ -9,7 +9,8 @@ import re
 from typing import Final
 
 MODEL_TREE_TEXTS: Final = {
-    "model": "Open models, with their metadata and tensors. Select one to show it.",
+    "model": "Open models, with their metadata and tensors. Select one to show it. ✘ marks what is "
+    "damaged, ⚠ what breaks a rule or is refused by llama.cpp.",
     "what": "Type and size of a model or a layer, the type of a tensor, or a count.",
 }
 TENSOR_TEXTS: Final = {

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from explorer.formats.facts import Facts, enum_name
 from explorer.formats.gguf.arrays import first_elements
-from explorer.formats.model import MetadataEntry, Model, Value
+from explorer.formats.model import MetadataEntry, Model, Problem, Severity, Value
 from explorer.formats.tensors import Tensor
 from explorer.present import Figure
 from explorer.text import count_text, exact_text, float_text, integer_text, plain_text, shorten
@@ -185,3 +185,38 @@ def _elements_text(
     if len(shown) < total:
         shown.append("…")
     return f"[{', '.join(shown)}]"
+
+
+_MARKS: Final = {Severity.ERROR: "✘", Severity.WARNING: "⚠"}  # both are in DejaVu
+
+
+def mark(severity: Severity) -> str:
+    """Return the sign of a problem; a sentence goes with it, so no colour is needed."""
+    return _MARKS[severity]
+
+
+def gravest(problems: Sequence[Problem]) -> Problem | None:
+    """Return the first error, or the first warning if there is no error."""
+    errors = (problem for problem in problems if problem.severity is Severity.ERROR)
+    return next(errors, problems[0] if problems else None)
+
+
+_LONGEST_PROBLEM: Final = 1000
+_LONGEST_WHERE: Final = 200
+
+
+def problem_line(problem: Problem) -> str:
+    """Return a problem as a line, safe to show: its sign, where it is, what is wrong."""
+    where = f"{shorten(plain_text(problem.where), _LONGEST_WHERE)}: " if problem.where else ""
+    what = shorten(plain_text(problem.what), _LONGEST_PROBLEM)
+    return f"{mark(problem.severity)}  {where}{what}"
+
+
+def spoken_problems(title: str, problems: Sequence[Problem]) -> str:
+    """Return what a screen reader says of something with problems, safe to show."""
+    first = gravest(problems)
+    if first is None:
+        return title
+    more = f", and {integer_text(len(problems) - 1)} more" if len(problems) > 1 else ""
+    what = shorten(plain_text(first.what), _LONGEST_PROBLEM)
+    return f"{title}, {first.severity}: {what}{more}"

@@ -68,7 +68,7 @@ def load_document(path: Path, job: Job) -> Document:
         for entry in model.metadata.entries:
             job.check()
             previews.append(_preview(model, entry))
-        problems = *model.problems, *llama_cpp_problems(model)
+        problems = *model.problems, *llama_cpp_problems(model, job.check)
     except BaseException:
         model.close()
         raise

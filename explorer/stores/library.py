@@ -15,6 +15,7 @@ from typing import Final
 from explorer.errors import ExplorerError, SourceError, unreadable_reason
 from explorer.formats import Problem, Severity, open_model
 from explorer.formats.facts import Facts, describe
+from explorer.formats.gguf.llama_cpp import llama_cpp_problems
 from explorer.formats.ollama.manifest import MANIFESTS, SCHEME, OllamaName, parse_name
 from explorer.formats.ollama.open import open_manifest
 from explorer.parallel import Check, never
@@ -79,6 +80,7 @@ class Details:
     parameters: int | None = None  # number of weights
     file_type: str | None = None  # type of most weights
     problems: tuple[Problem, ...] = ()  # what is wrong with the model, those of its entry included
+    refusals: tuple[Problem, ...] = ()  # why llama.cpp would not read it
 
 
 def read_details(entry: Entry, check: Check = never) -> Details:
@@ -97,13 +99,15 @@ def read_details(entry: Entry, check: Check = never) -> Details:
         with open_manifest(entry.path, check) if is_ollama else open_model(entry.path) as model:
             facts = describe(model)
             problems: tuple[Problem, ...] = model.problems
+            refusals = tuple(llama_cpp_problems(model, check))
     except ExplorerError as error:
-        facts = Facts()
+        facts, refusals = Facts(), ()
         problems = (Problem(Severity.ERROR, entry.name, error.without_path),)
     # the scan has reported some of them already, in its own words
     known = {(problem.severity, problem.where) for problem in entry.problems}
     new = (problem for problem in problems if (problem.severity, problem.where) not in known)
-    return Details(facts.architecture, facts.parameters, facts.file_type, (*entry.problems, *new))
+    known_facts = facts.architecture, facts.parameters, facts.file_type
+    return Details(*known_facts, (*entry.problems, *new), refusals)
 
 
 def resolve(text: str, roots: Sequence[Path]) -> Path:

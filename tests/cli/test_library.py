@@ -180,6 +180,15 @@ def test_check_of_a_store(store: OllamaStore, capsys: Capture) -> None:
     assert "missing" in capsys.readouterr().out
 
 
+def test_check_of_a_store_says_what_llama_cpp_refuses(store: OllamaStore, capsys: Capture) -> None:
+    old = SmallGguf(1, keys=[("general.architecture", "llama")]).write()
+    store.manifest([store.layer("model", old)], "registry.ollama.ai/library/old/latest")
+    record = run_json(capsys, "check", str(store.models), code=1)
+    (problem,) = record["problems"]
+    assert problem["severity"] == "warning"
+    assert problem["where"] == "old:latest: llama.cpp"
+
+
 def test_check_of_a_model_that_does_not_open(store: OllamaStore, capsys: Capture) -> None:
     store.raw_manifest(b"{", "h/n/m/t")
     assert main(["check", "ollama:h/n/m:t", "--root", str(store.models), "--json"]) == 1

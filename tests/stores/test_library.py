@@ -108,6 +108,17 @@ def test_details_of_a_broken_model_are_a_problem(tmp_path: Path) -> None:
     assert len(details.problems) == 1
 
 
+def test_details_say_what_llama_cpp_refuses(tmp_path: Path) -> None:
+    keys = [("general.architecture", "llama")]
+    (tmp_path / "fine.gguf").write_bytes(SmallGguf(keys=keys).write())
+    (tmp_path / "old.gguf").write_bytes(SmallGguf(1, keys=keys).write())
+    (store,) = read_library([Place(StoreKind.FOLDER, tmp_path)]).stores
+    fine, old = map(read_details, store.entries)
+    assert (fine.problems, fine.refusals) == ((), ())
+    assert old.problems == ()  # it can be read here
+    assert [problem.where for problem in old.refusals] == ["llama.cpp"]
+
+
 def test_digests(tmp_path: Path) -> None:
     content = b"x" * 3_000_000
     path = tmp_path / "blob"

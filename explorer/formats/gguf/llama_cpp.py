@@ -14,11 +14,14 @@ from typing import Final
 from explorer.formats.gguf.open import DEFAULT_ALIGNMENT
 from explorer.formats.model import MetadataEntry, Model, ModelFile, Problem, Severity
 from explorer.formats.tensors import Tensor
+from explorer.parallel import Check, never
+from explorer.quantization.types import TensorType
 from explorer.text import quoted
 
 WHERE: Final = "llama.cpp"
 """What such a problem has as its place (docs/interface.md, `check`)."""
 
+_CHECK_EVERY: Final = 64
 _VERSIONS: Final = (2, 3)
 _NAME_BYTES: Final = 64  # with the zero at its end
 _DIMENSIONS: Final = 4
@@ -27,36 +30,41 @@ _INT64_MAX: Final = (1 << 63) - 1
 _SIZE_MAX: Final = (1 << 64) - 1
 
 
-def llama_cpp_problems(model: Model) -> Iterator[Problem]:
-    """Yield a warning for each file of a model that llama.cpp refuses to read, with the reason."""
+def llama_cpp_problems(model: Model, check: Check = never) -> Iterator[Problem]:
+    """Yield a warning for each file of a model that llama.cpp refuses to read, with the reason.
+
+    Only headers are looked at.
+
+    Args:
+        model: The model.
+        check: Called now and then; raises to give up.
+    """
     for number, file in enumerate(model.files):
         if file.version is not None:
-            fault = next(_faults(model, number, file), None)
+            fault = _fault(model, number, file, check)
             if fault is not None:
                 what = f"does not read {quoted(file.path.name)}: {fault}"
                 yield Problem(Severity.WARNING, WHERE, what)
 
 
-def _faults(model: Model, number: int, file: ModelFile) -> Iterator[str]:
-    """Yield what is refused, in the order in which the reader meets it."""
+def _fault(model: Model, number: int, file: ModelFile, check: Check) -> str | None:
+    """Return what is refused first: the reader meets it in this order, and reads no further."""
     if file.byte_order == "big":
-        yield "it is big-endian"
+        return "it is big-endian"
     if file.version not in _VERSIONS:
-        yield f"it is of version {file.version}"
+        return f"it is of version {file.version}"
     entries = [entry for entry in model.metadata.entries if entry.file_index == number]
-    yield from _metadata_faults(entries)
     first = file.first_tensor
-    tensors = model.tensors.rows[first : first + len(file.record_offsets)]
-    yield from _tensor_faults(tensors)
-    alignment = _alignment(entries)
-    if tensors and _padded(file.table_end, alignment) > file.source.size:
-        yield "the file ends before its tensor data"
-    expected = 0
-    for tensor in tensors:
-        if tensor.offset - file.header_bytes != expected:
-            found = tensor.offset - file.header_bytes
-            yield f"tensor {quoted(tensor.name)} has offset {found}, not {expected}"
-        expected += _padded(tensor.type.nbytes(tensor.parameters) or 0, alignment)
+    fault = next(_metadata_faults(entries), None)
+    if fault is not None:
+        return fault
+    tensors: list[Tensor] = []
+    for row in range(first, first + len(file.record_offsets)):
+        if row % _CHECK_EVERY == 0:
+            check()
+        tensors.append(model.tensors.rows[row])
+    fault = next(_tensor_faults(tensors), None)
+    return fault or next(_place_faults(file, _alignment(entries), tensors), None)
 
 
 def _metadata_faults(entries: list[MetadataEntry]) -> Iterator[str]:
@@ -74,36 +82,62 @@ def _metadata_faults(entries: list[MetadataEntry]) -> Iterator[str]:
                 yield f"the alignment {entry.value} is not a power of two"
 
 
-def _alignment(entries: list[MetadataEntry]) -> int:
-    stated = (entry.value for entry in entries if entry.key == "general.alignment")
-    value = next(stated, DEFAULT_ALIGNMENT)
-    return value if isinstance(value, int) and _is_power_of_two(value) else DEFAULT_ALIGNMENT
-
-
 def _is_power_of_two(value: object) -> bool:
     return isinstance(value, int) and value > 0 and value & (value - 1) == 0
 
 
+def _alignment(entries: list[MetadataEntry]) -> int:
+    """Return the alignment of a file without a fault in its metadata."""
+    stated = next((entry.value for entry in entries if entry.key == "general.alignment"), None)
+    return stated if isinstance(stated, int) else DEFAULT_ALIGNMENT
+
+
 def _tensor_faults(tensors: Sequence[Tensor]) -> Iterator[str]:
     seen: set[str] = set()
+    fine: set[tuple[TensorType, tuple[int, ...]]] = set()  # a model has few of them
     for tensor in tensors:
-        name = quoted(tensor.name)
-        if len(tensor.name.encode("utf-8", "surrogateescape")) >= _NAME_BYTES:
-            yield f"tensor {name} has a name of {_NAME_BYTES} bytes or more"
-        if tensor.name in seen:
-            yield f"tensor {name} occurs twice"
+        faults = list(_name_faults(tensor, seen))
+        if (tensor.type, tensor.shape) not in fine:
+            faults += _form_faults(tensor)
+        for fault in faults:
+            yield f"tensor {quoted(tensor.name)} {fault}"
+        fine.add((tensor.type, tensor.shape))
         seen.add(tensor.name)
-        if len(tensor.shape) > _DIMENSIONS:
-            yield f"tensor {name} has {len(tensor.shape)} dimensions"
-        if not _is_countable(tensor.shape):
-            yield f"tensor {name} has too many weights"
-        kind = tensor.type
-        if kind.id not in _TYPES or not kind.known:
-            yield f"tensor {name} is of type {kind.name}"
-        elif (tensor.shape[-1] if tensor.shape else 1) % kind.block_weights:
-            yield f"tensor {name} has rows that are no whole blocks of {kind.name}"
-        elif math.prod(tensor.shape) // kind.block_weights > _SIZE_MAX // kind.block_bytes:
-            yield f"tensor {name} has too many bytes"
+
+
+def _name_faults(tensor: Tensor, seen: set[str]) -> Iterator[str]:
+    """Yield what is refused of a name; `seen` are those before it in its file."""
+    if len(tensor.name.encode("utf-8", "surrogateescape")) >= _NAME_BYTES:
+        yield f"has a name of {_NAME_BYTES} bytes or more"
+    if tensor.name in seen:
+        yield "occurs twice"
+
+
+def _form_faults(tensor: Tensor) -> Iterator[str]:
+    """Yield what is refused of a type and a shape."""
+    if len(tensor.shape) > _DIMENSIONS:
+        yield f"has {len(tensor.shape)} dimensions"
+    if not _is_countable(tensor.shape):
+        yield "has too many weights"
+    kind = tensor.type
+    if kind.id not in _TYPES or not kind.known:
+        yield f"is of type {kind.name}"
+    elif (tensor.shape[-1] if tensor.shape else 1) % kind.block_weights:
+        yield f"has rows that are no whole blocks of {kind.name}"
+    elif math.prod(tensor.shape) // kind.block_weights > _SIZE_MAX // kind.block_bytes:
+        yield "has too many bytes"
+
+
+def _place_faults(file: ModelFile, alignment: int, tensors: Sequence[Tensor]) -> Iterator[str]:
+    """Yield what is wrong with where tensors lie: one behind the other, padded, without a gap."""
+    if tensors and _padded(file.table_end, alignment) > file.source.size:
+        yield "the file ends before its tensor data"
+    expected = 0
+    for tensor in tensors:
+        found = tensor.offset - file.header_bytes
+        if found != expected:
+            yield f"tensor {quoted(tensor.name)} has offset {found}, not {expected}"
+        expected += _padded(tensor.type.nbytes(tensor.parameters) or 0, alignment)
 
 
 def _is_countable(shape: tuple[int, ...]) -> bool:

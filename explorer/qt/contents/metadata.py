@@ -16,7 +16,7 @@ from explorer.formats.columns import text_ranks
 from explorer.formats.model import Value
 from explorer.formats.tensors import TypeShare
 from explorer.present.explanations import ARRAY_TEXTS, FACT_TEXTS, METADATA_TEXTS, picture_text
-from explorer.present.model import model_facts, scalar_text, type_text
+from explorer.present.model import model_facts, problem_line, scalar_text, type_text
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner, JobSlot
 from explorer.qt.selection import Selection
@@ -119,9 +119,7 @@ class OverviewView(QtWidgets.QScrollArea):
         heading.setWhatsThis(picture_text("problems"))
         layout.addWidget(heading)
         for problem in problems[:_MOST_PROBLEMS]:
-            mark = "✘" if problem.severity == "error" else "⚠"
-            where = f"{plain_text(problem.where)}: " if problem.where else ""
-            label = _text(f"{mark}  {where}{plain_text(problem.what)}", page)
+            label = _text(problem_line(problem), page)
             palette = label.palette()
             palette.setColor(QPalette.ColorRole.WindowText, warning_colour(self.palette()))
             label.setPalette(palette)

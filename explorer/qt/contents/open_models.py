@@ -6,25 +6,27 @@ into one branch, and a tree view lays out every row that it is given.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
+import numpy as np
 from PySide6 import QtCore
 from PySide6.QtCore import QModelIndex, QPoint, Qt, Signal
 from PySide6.QtGui import QGuiApplication, QKeySequence
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QMenu, QTreeView, QWidget
 
-from explorer.formats import MetadataEntry
+from explorer.formats import MetadataEntry, Problem, Severity
 from explorer.formats.tensors import natural_key, parse_name
 from explorer.present.explanations import MODEL_TREE_TEXTS
-from explorer.present.model import type_text
+from explorer.present.model import gravest, mark, problem_line, spoken_problems, type_text
 from explorer.qt.document import Document
 from explorer.qt.selection import Selection
 from explorer.qt.widgets.building import add_action, column
+from explorer.qt.widgets.painting import plain_tip
 from explorer.qt.widgets.table_model import Index, ItemRole
 from explorer.qt.widgets.table_view import RoomyDelegate
 from explorer.text import bytes_text, integer_text, plain_text
@@ -32,6 +34,7 @@ from explorer.text import bytes_text, integer_text, plain_text
 Make: TypeAlias = Callable[[], Iterable["Node"]]
 
 _PAGE = 256
+_SHOWN_PROBLEMS = 8
 
 
 class NodeKind(Enum):
@@ -66,6 +69,7 @@ class Node:
         children: Children shown.
         parent: The node above, None for a model.
         row: Its place among its siblings.
+        problems: What is wrong with it, or below it.
     """
 
     kind: NodeKind
@@ -80,6 +84,13 @@ class Node:
     children: list[Node] = field(default_factory=list)
     parent: Node | None = None
     row: int = 0
+    problems: Sequence[Problem] = ()
+
+    @property
+    def shown_title(self) -> str:
+        """Its title, behind the sign of its gravest problem."""
+        grave = gravest(self.problems)
+        return self.title if grave is None else f"{mark(grave.severity)} {self.title}"
 
     @property
     def detail(self) -> str:
@@ -106,7 +117,7 @@ class Node:
 def model_node(document: Document) -> Node:
     """Return the branch of one model."""
     title, make = plain_text(document.title), partial(_branches, document)
-    return Node(NodeKind.MODEL, title, "", document, make=make)
+    return Node(NodeKind.MODEL, title, "", document, make=make, problems=document.problems)
 
 
 def _branches(document: Document) -> Iterator[Node]:
@@ -118,7 +129,8 @@ def _branches(document: Document) -> Iterator[Node]:
     if model.tensors.rows:
         tensors = _tr("{n} tensors").format(n=integer_text(len(model.tensors.rows)))
         make = partial(_layers, document)
-        yield Node(kind.TENSORS, _tr("Tensors"), tensors, document, make=make)
+        problems = _damage(document, range(len(model.tensors.rows)))
+        yield Node(kind.TENSORS, _tr("Tensors"), tensors, document, make=make, problems=problems)
     if model.groups:
         groups, make = integer_text(len(model.groups)), partial(_groups, document)
         yield Node(kind.GROUPS, _tr("Groups"), groups, document, make=make)
@@ -178,7 +190,8 @@ def _tensors(document: Document, prefix: str, rows: list[int]) -> Iterator[Node]
     for row in rows:
         title = plain_text(columns.names[row].removeprefix(prefix)) or _tr("(empty name)")
         kind = columns.types[row].name
-        yield Node(NodeKind.TENSOR, title, kind, document, tensor_row=row)
+        problems = _damage(document, [row])
+        yield Node(NodeKind.TENSOR, title, kind, document, tensor_row=row, problems=problems)
 
 
 def _groups(document: Document) -> Iterator[Node]:
@@ -189,7 +202,15 @@ def _groups(document: Document) -> Iterator[Node]:
 def _sized(document: Document, kind: NodeKind, title: str, rows: list[int], make: Make) -> Node:
     """Return a branch that shows the bytes of the tensors below it."""
     nbytes = sum(document.model.tensors.columns.nbytes[row] for row in rows)
-    return Node(kind, plain_text(title), "", document, nbytes=nbytes, make=make)
+    title, problems = plain_text(title), _damage(document, rows)
+    return Node(kind, title, "", document, nbytes=nbytes, make=make, problems=problems)
+
+
+def _damage(document: Document, rows: Sequence[int]) -> list[Problem]:
+    """Return the damage of the first damaged tensors among rows."""
+    places = np.flatnonzero(document.arrays.damaged[rows])[:_SHOWN_PROBLEMS]
+    tensors = (document.model.tensors.rows[rows[place]] for place in places)
+    return [Problem(Severity.ERROR, tensor.name, tensor.damage or "") for tensor in tensors]
 
 
 def _by_name(document: Document, rows: Iterable[int]) -> list[int]:
@@ -302,16 +323,9 @@ class TreeModel(QtCore.QAbstractItemModel):
             self._show(node, _PAGE)
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        node = self.node(index)
-        if node is None:
-            return None
-        if role == Qt.ItemDataRole.DisplayRole:
-            return node.title if index.column() == 0 else node.detail
-        if role == ItemRole.NODE:
-            return node
-        if role == ItemRole.RAW:
-            return node.key or node.title
-        return _meaning(index.column()) if role == Qt.ItemDataRole.WhatsThisRole else None
+        answer = _ANSWERS.get(role)
+        node = None if answer is None else self.node(index)
+        return None if answer is None or node is None else answer(node, index.column())
 
     def headerData(
         self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
@@ -325,6 +339,25 @@ class TreeModel(QtCore.QAbstractItemModel):
 
 def _meaning(column: int) -> str:
     return list(MODEL_TREE_TEXTS.values())[column]
+
+
+def _tip(node: Node, _column: int) -> str | None:
+    return plain_tip("\n".join(map(problem_line, node.problems[:_SHOWN_PROBLEMS]))) or None
+
+
+def _spoken(node: Node, column: int) -> str:
+    """Return what a screen reader says: a sign has no name that says what is meant."""
+    return node.detail if column else spoken_problems(node.title, node.problems)
+
+
+_ANSWERS: Final[dict[int, Callable[[Node, int], Any]]] = {
+    Qt.ItemDataRole.DisplayRole: lambda node, column: node.detail if column else node.shown_title,
+    Qt.ItemDataRole.ToolTipRole: _tip,
+    Qt.ItemDataRole.AccessibleTextRole: _spoken,
+    Qt.ItemDataRole.WhatsThisRole: lambda _, column: _meaning(column),
+    ItemRole.NODE: lambda node, _: node,
+    ItemRole.RAW: lambda node, _: node.key or node.title,
+}
 
 
 _DETAIL_WIDTH = 120

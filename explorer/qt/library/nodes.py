@@ -12,16 +12,8 @@ from itertools import count
 from typing import Final
 
 from explorer.formats import Problem
-from explorer.qt.library.rows import (
-    Row,
-    RowKind,
-    gravest,
-    mark,
-    problem_note,
-    store_summary,
-    title_of,
-    translate,
-)
+from explorer.present.model import gravest, mark, problem_line
+from explorer.qt.library.rows import Row, RowKind, problem_note, store_summary, title_of, translate
 from explorer.stores import Details, Store
 from explorer.text import bytes_text, count_text, integer_text, plain_text
 
@@ -86,7 +78,9 @@ class Node:
     @property
     def problems(self) -> tuple[Problem, ...]:
         """What is wrong, as far as it is known."""
-        return self.row.problems if self.details is None else self.details.problems
+        if self.details is None:
+            return self.row.problems
+        return *self.details.problems, *self.details.refusals
 
     @property
     def store(self) -> Node:
@@ -377,8 +371,7 @@ def facts_of(node: Node) -> str:
     digest = title_of(row.digest) if row.digest else ""
     lines = ["   ·   ".join(filter(None, parts)), *filter(None, (path, digest, node.note))]
     for problem in node.problems[:_SHOWN]:
-        where = f"{title_of(problem.where)}: " if problem.where else ""
-        lines.append(f"{mark(problem.severity)}  {where}{plain_text(problem.what)}")
+        lines.append(problem_line(problem))
     if len(node.problems) > _SHOWN:
         lines.append(translate("… and more problems"))
     store = node.store.row.store

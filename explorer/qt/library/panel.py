@@ -16,13 +16,14 @@ from PySide6.QtGui import QShowEvent
 from explorer.errors import ExplorerError
 from explorer.formats import Severity
 from explorer.present.explanations import picture_text
+from explorer.present.model import mark
 from explorer.qt.jobs import JobRunner, JobSlot
 from explorer.qt.library import readers
 from explorer.qt.library.blobs import BlobsPage, StoredFile, blob_facts
 from explorer.qt.library.commands import Commands
 from explorer.qt.library.contents import read_text
 from explorer.qt.library.nodes import LibraryColumn, Node, facts_of, heading_of, total_of
-from explorer.qt.library.rows import Listing, Row, counted, mark, title_of
+from explorer.qt.library.rows import Listing, Row, counted, title_of
 from explorer.qt.library.tree import LibraryModel, LibraryTree
 from explorer.qt.settings import Settings
 from explorer.qt.widgets.building import column, row

@@ -20,13 +20,13 @@ from explorer.formats.ollama.manifest import BLOBS, MANIFESTS
 from explorer.formats.tensors import natural_key
 from explorer.model_files import hub_name
 from explorer.parallel import Check
+from explorer.present.model import gravest, mark
 from explorer.stores import Blob, Entry, PartialDownload, Place, Store, StoreKind, scan
 from explorer.stores.huggingface import is_hub_cache
 from explorer.stores.ollama import is_ollama_store, models_folder
 from explorer.text import bytes_text, integer_text, plain_text, shorten
 
 _LONGEST_TITLE = 200  # a name may have 60,000 characters; the tool tip shows more
-_MARKS = {Severity.ERROR: "✘", Severity.WARNING: "⚠"}  # both are in DejaVu
 
 
 class Usage:
@@ -145,17 +145,6 @@ def note_row(text: str, problem: Severity | None = None) -> Row:
     """Return a sentence in place of rows."""
     problems = () if problem is None else (Problem(problem, "", text),)
     return Row(RowKind.NOTE, "note", title_of(text), problems=problems)
-
-
-def mark(severity: Severity) -> str:
-    """Return the sign of a problem; a sentence goes with it, so no colour is needed."""
-    return _MARKS[severity]
-
-
-def gravest(problems: Sequence[Problem]) -> Problem | None:
-    """Return the first error, or the first warning if there is no error."""
-    errors = (problem for problem in problems if problem.severity is Severity.ERROR)
-    return next(errors, problems[0] if problems else None)
 
 
 def problem_note(problems: Sequence[Problem]) -> str:

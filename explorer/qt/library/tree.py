@@ -18,8 +18,9 @@ from PySide6.QtGui import QFontMetrics, QShowEvent
 from PySide6.QtWidgets import QAbstractItemView, QMenu, QStyleOptionViewItem, QTreeView, QWidget
 
 from explorer.present.explanations import LIBRARY_TEXTS
+from explorer.present.model import problem_line, spoken_problems
 from explorer.qt.library.nodes import Filter, LibraryColumn, Node, ordered
-from explorer.qt.library.rows import Row, RowKind, mark, note_row, translate
+from explorer.qt.library.rows import Row, RowKind, note_row, translate
 from explorer.qt.widgets.painting import plain_tip
 from explorer.qt.widgets.table_model import LEFT, RIGHT, Index, ItemRole
 from explorer.qt.widgets.table_view import PaddedDelegate, PaddedHeader, RoomyDelegate
@@ -331,20 +332,27 @@ def _column_titles() -> tuple[str, ...]:
 
 def _tip(node: Node, column: int) -> str | None:
     lines: list[str] = []
+    shown = node.problems[:_SHOWN_PROBLEMS]
     if column == LibraryColumn.NAME and node.row.path is not None:
-        lines = [node.row.name or node.row.title, str(node.row.path)]
+        lines = [node.row.name or node.row.title, str(node.row.path), *map(problem_line, shown)]
     elif column == LibraryColumn.NOTE:
-        shown = node.problems[:_SHOWN_PROBLEMS]
-        lines = [f"{mark(each.severity)} {each.where}: {each.what}" for each in shown]
+        lines = [problem_line(each) for each in shown]
         lines = lines or [node.note]
     text = "\n".join(shorten(plain_text(line), _LONGEST_TIP) for line in lines if line)
     return plain_tip(text) or None
+
+
+def _spoken(node: Node, column: int) -> str:
+    """Return what a screen reader says: a sign has no name that says what is meant."""
+    problems = node.problems if column == LibraryColumn.NAME else ()
+    return spoken_problems(node.row.title, problems) if problems else node.cells[column]
 
 
 _ANSWERS: Final[dict[int, Callable[[Node, int], Any]]] = {
     Qt.ItemDataRole.DisplayRole: lambda node, column: node.cells[column],
     Qt.ItemDataRole.TextAlignmentRole: lambda _, column: _alignment(column),
     Qt.ItemDataRole.ToolTipRole: _tip,
+    Qt.ItemDataRole.AccessibleTextRole: _spoken,
     Qt.ItemDataRole.WhatsThisRole: lambda _, column: _column_meaning(column),
     ItemRole.NODE: lambda node, _: node,
     ItemRole.RAW: Node.value,

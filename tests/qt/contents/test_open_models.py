@@ -321,4 +321,42 @@ def test_hostile_names_are_safe_and_of_built_in_types(model: TreeModel, hostile:
     assert {NodeKind.KEY, NodeKind.TENSOR, NodeKind.LAYER} <= kinds
     shown = [index.data() for index in indexes]
     assert "<b>bold</b><img src=x>" in shown
-    assert shown[0] == "<b>%n {0} \\u202e.gguf"
+    assert shown[0] == "⚠ <b>%n {0} \\u202e.gguf"
+
+
+def spoken(index: QModelIndex) -> str:
+    return str(index.data(Qt.ItemDataRole.AccessibleTextRole))
+
+
+def test_a_damaged_tensor_is_marked_and_so_is_every_branch_above_it(
+    view: OpenModelsView, load: Callable[[Path], Document], tmp_path: Path
+) -> None:
+    path = tmp_path / "cut.gguf"
+    tensors = [TensorSpec(f"blk.{layer}.x.weight", (32,), data=bytes(128)) for layer in (0, 1)]
+    path.write_bytes(GgufFile(tensors=tensors).build()[:-8])
+    view.add(load(path), 2)
+    last = open_row(view, "✘ cut.gguf", "✘ Tensors", "✘ Layer 1", "✘ x.weight")
+    tip = str(last.data(Qt.ItemDataRole.ToolTipRole))
+    assert "blk.1.x.weight: cut short: the last 8 bytes are not in the file" in tip
+    assert spoken(last) == "x.weight, error: cut short: the last 8 bytes are not in the file"
+    whole = open_row(view, "✘ cut.gguf", "✘ Tensors", "Layer 0", "x.weight")
+    assert whole.data(Qt.ItemDataRole.ToolTipRole) is None
+    assert spoken(whole) == "x.weight"
+    assert copied_name(view, last) == "blk.1.x.weight"
+
+
+def copied_name(view: OpenModelsView, index: QModelIndex) -> str:
+    view.tree.setCurrentIndex(index)
+    view._copy_action.trigger()
+    return QGuiApplication.clipboard().text()
+
+
+def test_a_model_that_llama_cpp_refuses_is_marked(
+    view: OpenModelsView, load: Callable[[Path], Document], tmp_path: Path
+) -> None:
+    path = tmp_path / "old.gguf"
+    path.write_bytes(GgufFile(version=1).build())
+    view.add(load(path), 2)
+    index = open_row(view, "⚠ old.gguf")
+    assert "it is of version 1" in str(index.data(Qt.ItemDataRole.ToolTipRole))
+    assert spoken(index).startswith("old.gguf, warning: does not read")

@@ -188,3 +188,22 @@ def test_what_is_inside_a_model_that_is_filtered_out_changes_unseen(model: Libra
     assert steps == []
     model.set_filter("")
     assert shown(model)[1] == ["a:1", ["t2"], "b:1"]
+
+
+def test_a_model_that_llama_cpp_refuses_is_marked_once_its_header_was_read(
+    model: LibraryModel,
+) -> None:
+    model.set_rows([row_of("a:1", "b:1")])
+    (first, second) = model.entries()
+    refusal = Problem(Severity.WARNING, "llama.cpp", "does not read a: it is big-endian")
+    entry = first.row.entry
+    assert entry is not None
+    model.set_details([(entry, Details("llama", refusals=(refusal,)))])
+    index = model.index_of(first)
+    assert index.data() == "⚠ a:1"
+    assert "it is big-endian" in str(index.data(Qt.ItemDataRole.ToolTipRole))
+    spoken = index.data(Qt.ItemDataRole.AccessibleTextRole)
+    assert spoken == "a:1, warning: does not read a: it is big-endian"
+    note = index.siblingAtColumn(LibraryColumn.NOTE).data()
+    assert note == "⚠ does not read a: it is big-endian"
+    assert model.index_of(second).data(Qt.ItemDataRole.AccessibleTextRole) == "b:1"
