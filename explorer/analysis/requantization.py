@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from explorer.analysis.errors.metrics import ErrorMetrics
 from explorer.analysis.errors.pairs import RoundedPair, measure_pair, saturated_share
 from explorer.analysis.matching.views import Weights, view_of
-from explorer.analysis.rounding import rounded_type
+from explorer.analysis.rounding import rounded_type, rounding_problem
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Folding, Tensor
 from explorer.formats.weights import Values, check_decodable
@@ -88,6 +88,7 @@ def requantize(  # noqa: PLR0913 - all but the first two have a default
                     progress(before + done)
 
             problem = Folding(tensor.shape).block_problem(kind)
+            problem = problem or rounding_problem(name, weighed=weighing is not None)
             if problem is not None:
                 yield Requantized(name, None, None, None, problem=problem)
             else:

@@ -21,6 +21,7 @@ from explorer.quantization.grouped.layout import (
 )
 from explorer.quantization.registry import (
     WITHOUT_ENCODER,
+    WITHOUT_IMPORTANCE,
     block_layout,
     has_block_layout,
     has_encoder,
@@ -104,10 +105,23 @@ def _wanted(type_name: str, scale_type: str) -> str | GroupedLayout:
     raise ExplorerError(f"unknown type {type_name!r}; known are {known}")
 
 
-def rounding_types() -> tuple[str, ...]:
-    """Return the names of all types that weights can be rounded to, GGUF's first."""
-    blocks = [name for name in TENSOR_TYPES if has_encoder(name) and name != "F32"]
+def rounding_types(*, weighed: bool = True) -> tuple[str, ...]:
+    """Return the names of all types that weights can be rounded to, GGUF's first.
+
+    Args:
+        weighed: Whether there is importance; without, some types cannot be made.
+    """
+    blocks = [
+        name
+        for name in TENSOR_TYPES
+        if has_encoder(name) and name != "F32" and rounding_problem(name, weighed=weighed) is None
+    ]
     return (*blocks, *_AFFINE, *_FIXED)
+
+
+def rounding_problem(type_name: str, *, weighed: bool) -> str | None:
+    """Return why weights cannot have a known type with or without importance; None if they can."""
+    return None if weighed else WITHOUT_IMPORTANCE.get(type_name.upper())
 
 
 def _layout(type_name: str, base: str, group: str, scale_type: str) -> GroupedLayout:

@@ -28,7 +28,7 @@ from explorer.analysis.matching.pairing import Match, Matching
 from explorer.analysis.matching.views import TensorView
 from explorer.analysis.recipes.rules import CURRENT
 from explorer.analysis.recipes.tensors import RecipeModel
-from explorer.analysis.rounding import rounded_type
+from explorer.analysis.rounding import rounded_type, rounding_problem
 from explorer.errors import ExplorerError
 from explorer.formats.model import Model
 from explorer.formats.tensors import Folding
@@ -54,11 +54,13 @@ class TensorSet:
         rows: Rows of the model's tensor table whose weights they are, or are a part of.
         original: What is rounded.
         present: What the file has in its place; None if that is the original.
+        weighed: Whether an importance matrix knows how much its columns count.
     """
 
     rows: tuple[int, ...]
     original: TensorView
     present: TensorView | None = None
+    weighed: bool = False
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -77,15 +79,19 @@ class TensorSet:
 
     def problem(self, type_name: str) -> str | None:
         """Return why it cannot have a type; None if it can."""
-        return Folding(self.original.shape).block_problem(self.kind(type_name))
+        problem = Folding(self.original.shape).block_problem(self.kind(type_name))
+        return problem or rounding_problem(type_name, weighed=self.weighed)
 
     def fitting(self, type_name: str) -> str:
         """Return a type, or what llama-quantize puts in its place where rows are too short for it.
 
-        Where that does not fit either, `PRESENT`: the set stays as it is.
+        Where that does not fit either, or the type is made with importance only and the set has
+        none, `PRESENT`: the set stays as it is.
         """
         if self.problem(type_name) is None:
             return type_name
+        if rounding_problem(type_name, weighed=self.weighed) is not None:
+            return PRESENT
         other = CURRENT.fallbacks.get(type_name)
         return other if other is not None and self.problem(other) is None else PRESENT
 

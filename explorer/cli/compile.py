@@ -73,15 +73,16 @@ def compile_analysis(tensor: Tensor) -> None:
 
 
 def compile_rounding(type_name: str, scale_type: str = "BF16") -> None:
-    """Compile what rounding weights to a type and back needs, with and without importance.
+    """Compile what rounding weights to a type and back needs, with importance and without.
 
     Raises:
         ExplorerError: Weights cannot be rounded to it.
     """
     rounder = rounding.rounder(type_name, scale_type)
     size = rounder.type.block_weights
-    for importance in (None, np.ones(size, np.float32)):
-        rounder.round(np.zeros(size, np.float32), importance)
+    rounder.round(np.zeros(size, np.float32), np.ones(size, np.float32))
+    if rounding.rounding_problem(type_name, weighed=False) is None:
+        rounder.round(np.zeros(size, np.float32), None)
     if rounder.levels is not None:
         rounder.codes()
 

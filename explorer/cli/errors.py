@@ -225,7 +225,7 @@ def _checked_types(
     "--imatrix",
     type=click.Path(),
     metavar="FILE",
-    help="Weigh errors by an importance matrix of llama.cpp, in GGUF.",
+    help="Importance matrix of llama.cpp, in GGUF, that steers the search; some types need one.",
 )
 @options.csv_option
 @options.workers_option

@@ -261,7 +261,7 @@ class ReferenceBar(QWidget):
                 yield _shortened(plain_text(document.title)), document
         yield self.tr("Another model…"), _OPEN
         yield "", None
-        for name in rounding_types():
+        for name in rounding_types(weighed=False):  # no importance matrix is chosen here
             yield self.tr("Rounded to {type}").format(type=name), Rounding(name)
 
     def _show_choice(self) -> None:

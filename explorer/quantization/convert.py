@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from explorer.quantization.registry import (
     WITHOUT_DECODER,
     WITHOUT_ENCODER,
+    WITHOUT_IMPORTANCE,
     Blocks,
     QuantizationError,
     Weights,
@@ -100,12 +101,8 @@ def _check_out(out: Any, count: int) -> None:
 
 # Float32 to blocks: what a tensor would lose in another type, byte for byte as ggml makes it.
 #
-# Bytes are those of ggml's reference code for Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q1_0, Q2_0, TQ1_0,
-# TQ2_0, MXFP4, NVFP4, IQ4_NL, IQ4_XS, F16 and BF16; for Q2_K to Q6_K weights are the same to the
-# bit, and bytes but for codes of sub-blocks whose scale is 0. IQ2_S, IQ3_XXS and IQ3_S are
-# searched in another way, with errors as ggml's or less. With importance, Q4_0 to Q5_1 and Q3_K
-# choose the last codes by the scale that is stored, which ggml does not; errors are the same
-# within 1 %.
+# Bytes are those of ggml's reference code, with importance and without, but for Q2_K to Q6_K: there
+# weights are the same to the bit, and bytes but for codes of sub-blocks whose scale is 0.
 
 
 def quantize(
@@ -121,16 +118,19 @@ def quantize(
         values: float32 of any shape, whole rows in C order.
         type_name: A tensor type, such as ``"Q4_K"``.
         importance: float32 [columns], not negative: how much the square error of each column counts
-            (an importance matrix). Types without a search, such as Q8_0 and MXFP4, do not use it.
+            (an importance matrix). Types without a search, such as Q8_0 and MXFP4, do not use it;
+            IQ1_S, IQ2_XXS and IQ2_XS cannot be made without.
 
     Returns:
         uint8 [blocks * block_bytes].
 
     Raises:
-        QuantizationError: The type is not known or has no quantizer, `values` are no whole number
-            of blocks, or `importance` does not fit them.
+        QuantizationError: The type is not known, has no quantizer or needs importance, `values` are
+            no whole number of blocks, or `importance` does not fit them.
     """
     kind = _type(type_name, WITHOUT_ENCODER, f"cannot be rounded to type {type_name}")
+    if importance is None:
+        _type(type_name, WITHOUT_IMPORTANCE, f"cannot be rounded to type {type_name} as they are")
     if not isinstance(values, np.ndarray) or values.dtype != np.float32:
         found = values.dtype if isinstance(values, np.ndarray) else type(values).__name__
         raise QuantizationError(f"weights must be a float32 array, not {found}")

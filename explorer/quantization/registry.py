@@ -95,7 +95,13 @@ _FAMILIES: Final[Mapping[str, tuple[str, ...]]] = {
     "microscaling": ("MXFP4", "NVFP4"),
 }
 _FAMILY_OF: Final = {name: module for module, names in _FAMILIES.items() for name in names}
-_ENCODER_MODULES: Final = {"k_quants": "k_quants_encode", "iq": "iq_encode"}
+_ENCODER_MODULES: Final = {
+    **dict.fromkeys(_FAMILIES["k_quants"], "k_quants_encode"),
+    **dict.fromkeys(("IQ1_S", "IQ1_M"), "iq1_encode"),
+    **dict.fromkeys(("IQ2_XXS", "IQ2_XS", "IQ2_S"), "iq2_encode"),
+    **dict.fromkeys(("IQ3_XXS", "IQ3_S"), "iq3_encode"),
+}
+"""Of types whose encoder is not in the module of their family."""
 
 WITHOUT_DECODER: Final[Mapping[str, str]] = MappingProxyType(
     {"C64": "complex numbers have no order, so no histogram"}
@@ -203,17 +209,16 @@ Encoder: TypeAlias = Callable[[Weights, Weights | None, Blocks], None]
 _WEIGHTED: Final = frozenset(
     {
         *("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"),
-        *("IQ2_S", "IQ3_XXS", "IQ3_S", "IQ4_NL", "IQ4_XS"),
+        *("IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S"),
+        *("IQ4_NL", "IQ4_XS"),
     }
 )
 _AT_RUN_TIME: Final = "ggml makes it of activations while a model runs; no file has it"
-_NEEDS_MATRIX: Final = "ggml makes it only with an importance matrix, and this program not at all"
 _NO_SCALE: Final = "it has no scales, so weights would have to be scaled before"
 
 WITHOUT_ENCODER: Final[Mapping[str, str]] = MappingProxyType(
     {
         **dict.fromkeys(("Q8_1", "Q8_K"), _AT_RUN_TIME),
-        **dict.fromkeys(("IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS"), _NEEDS_MATRIX),
         **{
             name: _NO_SCALE
             for name, kind in TENSOR_TYPES.items()
@@ -234,6 +239,12 @@ def uses_importance(type_name: str) -> bool:
     return type_name in _WEIGHTED
 
 
+WITHOUT_IMPORTANCE: Final[Mapping[str, str]] = MappingProxyType(
+    dict.fromkeys(("IQ1_S", "IQ2_XXS", "IQ2_XS"), "ggml makes it only with an importance matrix")
+)
+"""Types that weights cannot be rounded to without importance, with the reason."""
+
+
 @cache
 def encoder(type_name: str) -> Encoder:
     """Return the encoder of a tensor type, importing its family on first use.
@@ -245,8 +256,8 @@ def encoder(type_name: str) -> Encoder:
     """
     if not has_encoder(type_name):
         raise KeyError(type_name)
-    name = family(type_name)
-    kernel: Encode = _module(_ENCODER_MODULES.get(name, name)).ENCODERS[type_name]
+    module = _ENCODER_MODULES.get(type_name, family(type_name))
+    kernel: Encode = _module(module).ENCODERS[type_name]
     kind = TENSOR_TYPES[type_name]
 
     def encode(values: Weights, importance: Weights | None, blocks: Blocks) -> None:

@@ -18,7 +18,7 @@ from explorer.analysis.errors.kernel_api import KEYS, Work, new_work
 from explorer.analysis.errors.metrics import AllCounts, RunningErrors
 from explorer.analysis.matching.pairing import Match
 from explorer.analysis.matching.views import TensorView, ViewReader, Weights, view_of, without_ones
-from explorer.analysis.rounding import FloatBuffer, Rounder, rounded_type, rounder
+from explorer.analysis.rounding import FloatBuffer, Rounder, rounded_type, rounder, rounding_problem
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Folding
 from explorer.formats.weights import SPAN_WEIGHTS, Values, check_decodable
@@ -168,7 +168,8 @@ class RoundedPair(WeightsPair):
         importance: float32 [matrices, columns], as `requantization.checked_importance` returns it.
 
     Raises:
-        ExplorerError: The type is not known, or its blocks do not fit the weights' rows.
+        ExplorerError: The type is not known, its blocks do not fit the weights' rows, or it is made
+            with importance only.
     """
 
     def __init__(self, weights: Weights, type_name: str, importance: Values | None = None) -> None:
@@ -178,6 +179,7 @@ class RoundedPair(WeightsPair):
         self.candidate_type = type_name
         self._importance = importance
         problem = Folding(view.shape).block_problem(rounded_type(type_name, view.type_name))
+        problem = problem or rounding_problem(type_name, weighed=importance is not None)
         if problem is not None:
             raise ExplorerError(f"tensor {view.name!r} cannot have type {type_name}: {problem}")
 

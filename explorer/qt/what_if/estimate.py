@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 from weakref import WeakKeyDictionary
@@ -307,7 +307,12 @@ def estimate_of(
     if request.source is not None:
         sets = what_if.original_sets(model, rows, request.source.matching)
     against = bool(sets)
-    sets = sets or what_if.own_sets(model, rows)
+    matrix, names = request.matrix, model.tensors.columns.names
+    known = frozenset[str]() if matrix is None else matrix.names
+    sets = [
+        replace(one, weighed=names[one.rows[0]] in known)
+        for one in sets or what_if.own_sets(model, rows)
+    ]
     held = {row for one in sets for row in one.rows}
     looked_at = set(range(model.tensors.main_rows)) if request.rows is None else set(rows)
     present = what_if.present_size(model, looked_at | held)
@@ -322,7 +327,6 @@ def estimate_of(
     tasks = {name: what_if.tasks_of(sets, name) for name in request.types}
     quick_first = sorted(request.types, key=lambda name: sum(task.cost for task in tasks[name]))
     first = {what_if.PRESENT: what_if.tasks_of(sets, what_if.PRESENT)} if against else {}
-    matrix, names = request.matrix, model.tensors.columns.names
     kinds = {model.tensors.columns.types[row].name for row in held}
     return WhatIfEstimate(
         request=request,
@@ -336,9 +340,7 @@ def estimate_of(
         planned=inputs,
         plan_problem=plan_problem,
         tasks={**first, **{name: tasks[name] for name in quick_first if tasks[name]}},
-        importance_count=0
-        if matrix is None
-        else sum(names[one.rows[0]] in matrix.names for one in sets),
+        importance_count=sum(one.weighed for one in sets),
     )
 
 

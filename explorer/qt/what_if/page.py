@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 from PySide6 import QtWidgets
 from PySide6.QtCore import QByteArray, QCoreApplication, QSignalBlocker, Qt, Signal
 
+from explorer.analysis.rounding import rounding_problem
 from explorer.analysis.what_if import PRESENT, TypeErrors
 from explorer.errors import ExplorerError
 from explorer.hardware.detect import Machine, detect
@@ -366,7 +367,9 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
 
     def _offer_use(self, line: Line | None) -> None:
         possible = line is not None and line.type_name != PRESENT and line.size.problem is None
-        self.controls.use.setEnabled(possible)
+        # other panels know of no importance matrix
+        alone = line is not None and rounding_problem(line.type_name, weighed=False) is None
+        self.controls.use.setEnabled(possible and alone)
 
     # What is asked
 
