@@ -97,9 +97,8 @@ _FAMILIES: Final[Mapping[str, tuple[str, ...]]] = {
 _FAMILY_OF: Final = {name: module for module, names in _FAMILIES.items() for name in names}
 _ENCODER_MODULES: Final = {
     **dict.fromkeys(_FAMILIES["k_quants"], "k_quants_encode"),
+    **dict.fromkeys(_FAMILIES["iq"], "iq_encode"),
     **dict.fromkeys(("IQ1_S", "IQ1_M"), "iq1_encode"),
-    **dict.fromkeys(("IQ2_XXS", "IQ2_XS", "IQ2_S"), "iq2_encode"),
-    **dict.fromkeys(("IQ3_XXS", "IQ3_S"), "iq3_encode"),
 }
 """Of types whose encoder is not in the module of their family."""
 
