@@ -210,6 +210,12 @@ def _settings(
     wanted = ("context",) if not measured.buffers else ("context", "parallel", "ubatch")
     assumed = tuple(name for name in wanted if name not in told)
     if measured.buffers:
+        # where layers lie is the log's to tell, or llama.cpp's default
+        base = llama_cpp.Settings(
+            *(base.context, base.parallel, base.batch, base.ubatch),
+            type_k=base.type_k,
+            type_v=base.type_v,
+        )
         told["devices"] = len(places.devices)
         kinds = {(places.place(one) == HOST, one.kind) for one in measured.buffers}
         caches = {on_host for on_host, kind in kinds if kind == CACHE}

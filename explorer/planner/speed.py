@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from explorer.formats.model import Model
-from explorer.planner.hyperparameters import HeaderKeys
 from explorer.planner.llama_cpp import Allocation, Header, Settings, allocate
+from explorer.planner.llama_cpp.header import Weights
 
 CPU: Final = "CPU"
 
 _INPUT: Final = "token_embd.weight"
+_OUTPUT: Final = "output.weight"
 _ROWS_ONLY: Final = ("token_embd", "per_layer_token_embd", "position_embd", "token_types")
 _STACKED: Final = "_exps"
 
@@ -55,7 +56,7 @@ class SpeedBound:
         return 1 / seconds if seconds else None
 
 
-def read_header(model: Model) -> Header:
+def read_header(model: Model | Header) -> Header:
     """Return a model's header with those weights only that each token reads, in bytes.
 
     Of the input a token reads one row, which is nothing; a tied input is read as the output. Of the
@@ -64,23 +65,25 @@ def read_header(model: Model) -> Header:
     Raises:
         PlanError: The header is damaged.
     """
-    header = Header.from_model(model)
-    experts = HeaderKeys(model.metadata).integer("expert_count")
-    used = min(header.experts_used, experts)
+    header = model if isinstance(model, Header) else Header.from_model(model)
 
-    def read() -> Iterator[Any]:
+    def read() -> Iterator[Weights]:
         for tensor in header.tensors:
             if tensor.name == _INPUT and not header.has_output:
-                yield replace(
-                    tensor, name="output.weight", layer=header.blocks, on_gpu=tensor.on_host
-                )
+                yield _reading(replace(tensor, name=_OUTPUT, layer=header.blocks), tensor.stored)
             elif not tensor.name.startswith(_ROWS_ONLY):
-                nbytes = tensor.on_host
-                if _STACKED in tensor.name and used:
-                    nbytes = nbytes * used // experts
-                yield replace(tensor, on_gpu=nbytes, on_host=nbytes)
+                nbytes, experts = tensor.stored, tensor.extent[2]
+                if _STACKED in tensor.name:
+                    nbytes = nbytes * min(header.experts_used or experts, experts) // experts
+                yield _reading(tensor, nbytes)
 
-    return replace(header, tensors=tuple(read()))
+    # of no architecture, so that no compute buffer is worked out
+    return replace(header, architecture="", tensors=tuple(read()))
+
+
+def _reading(tensor: Weights, nbytes: int) -> Weights:
+    """Return a tensor of which so many bytes are read, wherever it lies."""
+    return replace(tensor, on_gpu=nbytes, on_host=nbytes, row_padding=0)
 
 
 def speed_bound(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -11,18 +12,23 @@ from PySide6 import QtGui, QtWidgets
 from PySide6.QtCore import QByteArray, QCoreApplication, QMimeData, Qt, Signal
 
 from explorer.errors import ExplorerError, PlanError
+from explorer.hardware.catalogue import find_bandwidths
 from explorer.planner import llama_cpp
+from explorer.planner.llama_cpp.outcome import Outcome
 from explorer.planner.log_lines import Log
 from explorer.planner.logs import parse_log, read_log
 from explorer.planner.measured import Comparison, Rest, compare
+from explorer.planner.result import Plan
+from explorer.planner.speed import CPU, read_header, speed_bound
 from explorer.present import measured as words
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobRunner, JobSlot
 from explorer.qt.planner import tables
-from explorer.qt.planner.fields import fill, push_button
+from explorer.qt.planner.fields import SizeEdit, buddy_label, fill, push_button
 from explorer.qt.planner.pages import PlannerPage
 from explorer.qt.planner.state import PlannerState
 from explorer.qt.widgets.labels import SELECTABLE, plain_label
+from explorer.qt.widgets.painting import plain_tip
 from explorer.qt.widgets.table_model import Column
 from explorer.qt.widgets.table_view import TableView
 from explorer.text import plain_text
@@ -59,6 +65,68 @@ class _Found:
     comparison: Comparison
 
 
+class SpeedLine(QtWidgets.QWidget):
+    """The bound of speed of the current plan, and the bandwidths that it believes.
+
+    Attributes:
+        sentence: The bound, or why there is none.
+        gpu: Bandwidth of each GPU; empty for the catalogue's.
+        main: Bandwidth of main memory; empty for what is assumed.
+    """
+
+    def __init__(self, parent: QtWidgets.QWidget) -> None:
+        super().__init__(parent)
+        self._plan: Plan | None = None
+        self._read: tuple[llama_cpp.Header, llama_cpp.Header] | None = None
+        self._given: dict[str, int] = {}
+        self.sentence = plain_label(self)
+        self.sentence.setWordWrap(True)
+        self.sentence.setTextInteractionFlags(SELECTABLE)
+        self.sentence.setAccessibleName(self.tr("Bound of speed"))
+        self.gpu, self.main = SizeEdit(self), SizeEdit(self)
+        tip = self.tr("Bytes a second, such as 504 GB; empty: as the catalogue says")
+        labels = []
+        for field, text in ((self.gpu, self.tr("GPU bandw&idth")), (self.main, self.tr("&Memory"))):
+            field.setToolTip(tip)
+            field.setMaximumWidth(90)
+            labels.append(buddy_label(text, field))
+        self.gpu.size_chosen.connect(partial(self._give, "GPU"))
+        self.main.size_chosen.connect(partial(self._give, CPU))
+        parts = (labels[0], self.gpu, labels[1], self.main)
+        fill(QtWidgets.QHBoxLayout(self), (self.sentence, 1), *parts, margins=(8, 2, 8, 2))
+
+    def show_plan(self, plan: Plan | None) -> None:
+        """Show the bound of a plan; of one that is not llama.cpp's there is none."""
+        self._plan = plan
+        outcome = None if plan is None else plan.llama_cpp
+        self.setEnabled(outcome is not None)
+        if outcome is None:
+            self.sentence.setText(self.tr("Choose a profile of llama.cpp for the bound of speed."))
+            return
+        if self._read is None or self._read[0] is not outcome.header:
+            self._read = outcome.header, read_header(outcome.header)
+        given = {name: self._given["GPU"] for name in self._gpus(outcome) if "GPU" in self._given}
+        given |= {CPU: self._given[CPU]} if CPU in self._given else {}
+        rates = find_bandwidths(outcome.devices, given)
+        depth = outcome.allocation.n_ctx_seq
+        full, empty = (speed_bound(self._read[1], outcome.settings, rates, at) for at in (depth, 0))
+        text = words.speed_sentence(full, empty)
+        self.sentence.setText(f"{text[:1].upper()}{text[1:]}")
+        self.sentence.setToolTip(plain_tip("\n".join(words.speed_details(full))))
+
+    @staticmethod
+    def _gpus(outcome: Outcome) -> list[str]:
+        return [f"GPU{number}" for number in range(len(outcome.devices))]
+
+    def _give(self, name: str, rate: int | None) -> None:
+        (self.main if name == CPU else self.gpu).show_size(rate or None)
+        if rate:
+            self._given[name] = rate
+        else:
+            self._given.pop(name, None)
+        self.show_plan(self._plan)
+
+
 class LogPage(PlannerPage):
     """A log's figures beside those of the plan with the log's settings.
 
@@ -66,16 +134,15 @@ class LogPage(PlannerPage):
         choose: Asks for a log.
         paste: Takes the log in the clipboard.
         use_rest: Puts what remains into the reserve.
+        speed: The bound of speed.
         table: The terms.
         notes: What has to be said of them.
 
     Signals:
         failed: A log cannot be compared; an `ExplorerError`.
-        reserves_chosen: What remains is to be reserved: bytes by the name of the GPU.
     """
 
     failed = Signal(object)
-    reserves_chosen = Signal(object)
 
     def __init__(self, state: PlannerState, runner: JobRunner, parent: QtWidgets.QWidget) -> None:
         super().__init__(state, parent)
@@ -93,6 +160,7 @@ class LogPage(PlannerPage):
             self.tr("Put the &rest into the reserve"),
             self.tr("Plan with it from now on, and remember it for this GPU"),
         )
+        self.speed = SpeedLine(self)
         self.hint = plain_label(self)
         self.hint.setWordWrap(True)
         self.notes = plain_label(self)
@@ -103,6 +171,8 @@ class LogPage(PlannerPage):
         self.table = TableView(self.model, runner, self)
         self.table.setAccessibleName(self.tr("Measured beside planned"))
         self._lay_out()
+        for field in (self.speed.gpu, self.speed.main):
+            field.refused.connect(self.failed)
         self.choose.clicked.connect(self.ask)
         self.paste.clicked.connect(self._paste)
         self.use_rest.clicked.connect(self._use_rest)
@@ -114,7 +184,7 @@ class LogPage(PlannerPage):
         )
         below = fill(QtWidgets.QHBoxLayout(), (self.notes, 1), self.use_rest, margins=(8, 4, 8, 6))
         below.setAlignment(self.use_rest, Qt.AlignmentFlag.AlignTop)
-        fill(QtWidgets.QVBoxLayout(self), line, (self.table, 1), below)
+        fill(QtWidgets.QVBoxLayout(self), self.speed, line, (self.table, 1), below)
 
     def show_document(self, document: Document | None) -> None:
         """Compare logs with this model from now on; forget the log of another one."""
@@ -153,7 +223,8 @@ class LogPage(PlannerPage):
         job.finished.connect(self._ended)
 
     def refresh(self) -> None:
-        """Show what was found; another plan changes nothing of it."""
+        """Show the bound of speed of the current plan; what a log told stays."""
+        self.speed.show_plan(self.state.current.plan)
 
     def _take(self, found: _Found) -> None:
         self._found = found
@@ -203,7 +274,7 @@ class LogPage(PlannerPage):
 
     def _use_rest(self) -> None:
         if self._found is not None:
-            self.reserves_chosen.emit(_reserves(self._found.comparison.rests))
+            self.state.reserve(_reserves(self._found.comparison.rests))
 
 
 def _read(log: Path | str, check: Callable[[], None]) -> Log:
@@ -218,6 +289,9 @@ def _reserves(rests: tuple[Rest, ...]) -> Mapping[str, int]:
 
 def base_settings(state: PlannerState) -> llama_cpp.Settings:
     """Return what a log that does not tell it is taken to mean: what is set in the planner."""
+    plan = state.current.plan
+    if plan is not None and plan.llama_cpp is not None:
+        return plan.llama_cpp.settings
     asked = state.inputs.settings
     settings = llama_cpp.Settings(devices=len(state.inputs.devices))
     if asked.context:

@@ -18,6 +18,7 @@ from explorer.formats import open_model
 from explorer.hardware.detect import Machine
 from explorer.planner import Device, Hyperparameters
 from explorer.planner import settings as env
+from explorer.planner.devices import MAX_DEVICES, MAX_MEMORY, whole
 from explorer.planner.inputs import (
     PlanInputs,
     PlanResult,
@@ -28,6 +29,7 @@ from explorer.planner.inputs import (
 )
 from explorer.planner.result import Plan
 from explorer.qt.document import Document
+from explorer.text import plain_text
 
 Value = TypeVar("Value")
 
@@ -182,6 +184,7 @@ class PlannerState(QObject):
         machine: What was found of this machine, or None while it is looked for.
         scenarios: Pinned inputs.
         sets: Remembered devices by name.
+        reserves: What a log showed that GPUs need beyond a plan: bytes by the name of the GPU.
         others: Models to compare with.
 
     Signals:
@@ -211,6 +214,7 @@ class PlannerState(QObject):
         self.machine: Machine | None = None
         self.scenarios: list[Scenario] = []
         self.sets: dict[str, tuple[Device, ...]] = {}
+        self.reserves: dict[str, int] = {}
         self.others: list[PlannedModel] = []
         self._save = save
         self._frame = single_shot(self, self.flush)
@@ -257,6 +261,7 @@ class PlannerState(QObject):
     def set_machine(self, machine: Machine) -> None:
         """Take what was found of this machine; it is planned for unless devices were chosen."""
         first = self.machine is None and not self.history.can_undo
+        machine = replace(machine, devices=self._with_reserves(machine.devices))
         self.machine = machine
         if first:
             inputs = replace(self.inputs, devices=machine.devices, host=machine.host)
@@ -323,6 +328,32 @@ class PlannerState(QObject):
         self.history.put(inputs, kind)
         return True
 
+    def reserve(self, found: Mapping[str, int]) -> None:
+        """Plan with these reserves, and remember them: bytes by the name that a log has for a GPU.
+
+        The one GPU of a plan is meant by any name.
+        """
+        devices = self.inputs.devices
+        names = {_plain(device.name) for device in devices}
+        if len(devices) == len(found) == 1 and devices[0].name:
+            found = {devices[0].name: next(iter(found.values()))}
+        self.reserves |= {name: size for name, size in found.items() if _plain(name) in names}
+        if not names & {_plain(name) for name in found}:
+            words = self.tr("No GPU of the plan is called so: {names}. Add it under Devices first.")
+            shown = ", ".join(plain_text(name) for name in found)
+            self.refused.emit(PlanError(words.format(names=shown)))
+            return
+        self.replace_inputs(devices=self._with_reserves(devices))
+        self._keep()
+
+    def _with_reserves(self, devices: tuple[Device, ...]) -> tuple[Device, ...]:
+        """Return devices with the reserves that are remembered for their names."""
+        known = {_plain(name): size for name, size in self.reserves.items()}
+        return tuple(
+            replace(one, reserve=known.get(_plain(one.name), one.reserve)) if one.name else one
+            for one in devices
+        )
+
     # Scenarios and sets of devices
 
     def pin(self) -> None:
@@ -369,7 +400,7 @@ class PlannerState(QObject):
         """Return scenarios and sets as JSON, for the next run."""
         scenarios = [{"name": one.name, "inputs": one.inputs.record()} for one in self.scenarios]
         sets = {name: device_records(devices) for name, devices in self.sets.items()}
-        return json.dumps({"scenarios": scenarios, "sets": sets})
+        return json.dumps({"scenarios": scenarios, "sets": sets, "reserves": self.reserves})
 
     def restore(self, text: str) -> None:
         """Take what `saved` returned in an earlier run.
@@ -377,10 +408,15 @@ class PlannerState(QObject):
         Raises:
             PlanError: The text is something else; nothing is taken then.
         """
-        self.scenarios, self.sets = _parse(text)
+        self.scenarios, self.sets, self.reserves = _parse(text)
 
 
-def _parse(text: str) -> tuple[list[Scenario], dict[str, tuple[Device, ...]]]:
+def _plain(name: str) -> str:
+    """Return a GPU's name as it is compared."""
+    return " ".join(name.casefold().split())
+
+
+def _parse(text: str) -> tuple[list[Scenario], dict[str, tuple[Device, ...]], dict[str, int]]:
     if len(text) > _LONGEST_SAVED:
         raise PlanError("the saved scenarios are too long to be ours")
     try:
@@ -397,4 +433,12 @@ def _parse(text: str) -> tuple[list[Scenario], dict[str, tuple[Device, ...]]]:
         for row in rows
         if isinstance(row, dict)
     ]
-    return scenarios, {saved_text(name): devices_of(value) for name, value in named.items()}
+    sets = {saved_text(name): devices_of(value) for name, value in named.items()}
+    reserves = saved.get("reserves", {})
+    if not isinstance(reserves, dict) or len(reserves) > MAX_DEVICES:
+        raise PlanError("the saved reserves are damaged")
+    sizes = {
+        saved_text(name): whole(size, "saved reserve", MAX_MEMORY)
+        for name, size in reserves.items()
+    }
+    return scenarios, sets, sizes

@@ -9,7 +9,12 @@ from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
 from PySide6.QtGui import QDragEnterEvent, QDropEvent, QGuiApplication
 from PySide6.QtTest import QAbstractItemModelTester
 from PySide6.QtWidgets import QFileDialog
+from pytestqt.qtbot import QtBot
 
+from explorer.errors import PlanError
+from explorer.planner import Device
+from explorer.qt.document import Document
+from explorer.qt.jobs import JobRunner
 from explorer.qt.planner.log import LogPage, dropped_log
 from tests.qt.planner.plan_models import Panel
 
@@ -121,3 +126,52 @@ def test_a_cancelled_reading_says_so(panel: Panel, page: LogPage) -> None:
     panel.runner.cancel_all()
     panel.settle()
     assert page.hint.text() == "Cancelled"
+
+
+def test_the_rest_becomes_the_reserve_of_that_gpu_and_is_remembered(
+    panel: Panel, page: LogPage, qtbot: QtBot, runner: JobRunner, document: Document
+) -> None:
+    assert panel.state.inputs.devices[0].reserve is None
+    page.compare(LOG)
+    panel.settle()
+    assert "are used beyond the plan" in page.notes.text()
+    page.use_rest.click()
+    reserve = panel.state.inputs.devices[0].reserve
+    planned = sum(int(page.model.columns[1].value(row) or 0) for row in range(3))
+    assert reserve == (12000 - 7800 << 20) - planned
+    again = Panel(qtbot, runner, document, panel.notes)
+    assert again.state.inputs.devices[0].reserve == reserve
+    panel.state.undo()
+    assert panel.state.inputs.devices[0].reserve is None
+
+
+def test_a_reserve_for_a_gpu_that_is_not_planned_for_is_refused(panel: Panel) -> None:
+    panel.state.reserve({"Card A": 1, "Card B": 2})
+    assert "Card A, Card B" in str(panel.failures[-1])
+    assert panel.state.inputs.devices[0].reserve is None
+
+
+@pytest.mark.parametrize("saved", ['{"a": -1}', '{"a": "b"}', "[1]", '{"a": 1e999}'])
+def test_damaged_reserves_are_not_taken(panel: Panel, saved: str) -> None:
+    with pytest.raises(PlanError):
+        panel.state.restore('{"reserves": ' + saved + "}")
+
+
+def test_the_bound_of_speed_follows_plan_and_bandwidth(panel: Panel, page: LogPage) -> None:
+    gpu = Device("0", "CUDA", 12 << 30, name="NVIDIA GeForce RTX 4070")
+    panel.state.replace_inputs(devices=(gpu,), profile="llama.cpp")
+    panel.settle()
+    assert "(504 GB/s)" in page.speed.sentence.text()
+    first = page.speed.sentence.text()
+    page.speed.gpu.setText("252 GB")
+    page.speed.gpu.editingFinished.emit()
+    assert "(252 GB/s)" in page.speed.sentence.text()
+    page.speed.gpu.setText("fast")
+    page.speed.gpu.editingFinished.emit()
+    assert panel.failures
+    page.speed.gpu.setText("")
+    page.speed.gpu.editingFinished.emit()
+    assert page.speed.sentence.text() == first
+    panel.state.replace_inputs(profile="ollama-graphsize")
+    panel.settle()
+    assert "profile" in page.speed.sentence.text()
