@@ -56,12 +56,14 @@ class Declaration:
         origin: The file that says so; "" if none does.
         fields: The object that declares it; values of any type.
         files: The other files by name: objects with values of any type.
+        widths: The model's embedding and feed-forward length; 0 where they are not said.
     """
 
     method: str = ""
     origin: str = ""
     fields: Mapping[str, Any] = field(default_factory=dict)
     files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    widths: tuple[int, int] = (0, 0)
 
     @property
     def says_something(self) -> bool:
@@ -142,17 +144,28 @@ def read_declaration(folder: Path, config: Mapping[str, Any], log: ProblemLog) -
         log: Where files that cannot be used are told.
     """
     files = {name: fields for name in SIDE_FILES if (fields := _read(folder, name, log))}
-    own = _in_config(config)
+    own, widths = _in_config(config), _widths(config)
     if own is not None:
-        return Declaration(text_of(own, "quant_method"), CONFIG_NAME, own, files)
+        return Declaration(text_of(own, "quant_method"), CONFIG_NAME, own, files, widths)
     for name, method in ((MODELOPT_FILE, "modelopt"), (GPTQ_FILE, "gptq"), (AWQ_FILE, "awq")):
         if name in files:
             fields = files[name]
             inner = fields.get("quantization")
             if name == MODELOPT_FILE and isinstance(inner, dict):
                 fields = inner
-            return Declaration(text_of(fields, "quant_method") or method, name, fields, files)
-    return Declaration("quanto" if files else "", QUANTO_FILE if files else "", {}, files)
+            said = text_of(fields, "quant_method") or method
+            return Declaration(said, name, fields, files, widths)
+    return Declaration("quanto" if files else "", QUANTO_FILE if files else "", {}, files, widths)
+
+
+def _widths(config: Mapping[str, Any]) -> tuple[int, int]:
+    inner = config.get("text_config")
+    places = [config, inner] if isinstance(inner, dict) else [config]
+    hidden, feed_forward = (
+        next((found for one in places if (found := integer_of(one, key))), 0)
+        for key in ("hidden_size", "intermediate_size")
+    )
+    return hidden, feed_forward
 
 
 def _in_config(config: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -31,6 +31,18 @@ RULES: Final = (
     (".weight.quant_state.bitsandbytes__nf4", "rules_words.bitsandbytes_4"),
     (".weight.quant_state.bitsandbytes__fp4", "rules_words.bitsandbytes_4"),
     (".SCB", "rules_words.bitsandbytes_8"),
+    (".weight_packed", "rules_packed.compressed"),
+    (".W_q", "rules_stacked.hqq"),
+    (".weight._data._data", "rules_stacked.quanto_packed"),
+    (".weight._data", "rules_stacked.quanto_plain"),
+    ("._weight_qdata", "rules_floats.torchao"),
+    ("_blocks", "rules_floats.gpt_oss"),
+    (".blocks", "rules_floats.gpt_oss_original"),
+    (".weight_scale_inv", "rules_floats.inverse_scaled_weight"),
+    (".qscale_weight", "rules_floats.mistral_weight"),
+    (".weight_scale", "rules_floats.scaled_weight"),
+    (".scale", "rules_floats.shortly_scaled_weight"),
+    ("_scale_inv", "rules_floats.fused_experts"),
 )
 """Suffix of the key that gives a weight away, and its rule: a function of a module here.
 

@@ -190,3 +190,21 @@ def check_logical(shape: Shape, line: int) -> None:
         raise RuleError(f"a weight cannot be of shape {list(shape)}")
     if not 0 < line <= MAX_LINE:
         raise RuleError(f"rows of {line} weights are longer than {MAX_LINE}")
+
+
+def says(key: str, said: object, found: object) -> str:
+    """Return that a field contradicts the shapes."""
+    return f"the configuration says a {key} of {said}, the shapes say {found}"
+
+
+def other_method(module: Module, methods: frozenset[str], name: str) -> str | None:
+    """Return that another method is declared than the keys and shapes are of; None if not."""
+    declared = module.declared
+    if not declared.method or declared.method in methods:
+        return None
+    return f"{declared.origin} says {declared.method}, the keys and shapes say {name}"
+
+
+def joined(*problems: str | None) -> str | None:
+    """Return problems as one text; None without any."""
+    return "; ".join(filter(None, problems)) or None

@@ -22,7 +22,10 @@ from explorer.formats.quantized.modules import (
     check_logical,
     check_shape,
     check_type,
+    joined,
     matrix,
+    other_method,
+    says,
 )
 from explorer.formats.quantized.patterns import matches
 from explorer.quantization.huggingface.layout import CompanionLayout, Formula, Levels, Shape
@@ -119,8 +122,8 @@ def _gptq(module: Module, words: _Words) -> Found | None:
         options=(("stored_minus_one", int(_stores_minus_one(module))),),
         native=words.scales.dtype,
     )
-    other = _other_method(module, _GPTQ_METHODS, "GPTQ")
-    return Found(f"{module.stem}.weight", parts, layout, _joined(other, wrong, problem))
+    other = other_method(module, _GPTQ_METHODS, "GPTQ")
+    return Found(f"{module.stem}.weight", parts, layout, joined(other, wrong, problem))
 
 
 def _stores_minus_one(module: Module) -> bool:
@@ -164,7 +167,7 @@ def _group_size(
     if groups == 1:
         wrong = next((size for size in said if 0 < size < inputs), None)
         fits = not said or any(size == -1 or size >= inputs for size in said)
-        return inputs, None if fits or wrong is None else _says("group_size", wrong, inputs)
+        return inputs, None if fits or wrong is None else says("group_size", wrong, inputs)
     for size in said:
         if size > 0 and -(-inputs // size) == groups:
             return size, None
@@ -180,11 +183,7 @@ def _group_size(
             size = -(-inputs // groups)
             if -(-inputs // size) != groups:
                 raise RuleError(f"{groups} groups of {inputs} inputs have no known size")
-    return size, _says("group_size", said[0], size) if said else None
-
-
-def _says(key: str, said: object, found: object) -> str:
-    return f"the configuration says a {key} of {said}, the shapes say {found}"
+    return size, says("group_size", said[0], size) if said else None
 
 
 def _other_than(settings: list[Mapping[str, Any]], key: str, found: int) -> str | None:
@@ -193,18 +192,6 @@ def _other_than(settings: list[Mapping[str, Any]], key: str, found: int) -> str 
     if not said or found in said:
         return None
     return f"the configuration says {said[0]} {key}, the shapes say {found}"
-
-
-def _other_method(module: Module, methods: frozenset[str], name: str) -> str | None:
-    """Return that another method is declared than the keys and shapes are of."""
-    declared = module.declared
-    if not declared.method or declared.method in methods:
-        return None
-    return f"{declared.origin} says {declared.method}, the keys and shapes say {name}"
-
-
-def _joined(*problems: str | None) -> str | None:
-    return "; ".join(filter(None, problems)) or None
 
 
 def _awq_gemm(module: Module, words: _Words) -> Found:
@@ -269,10 +256,10 @@ def _awq(module: Module, words: _Words, layout: CompanionLayout) -> Found:
     wrong = None if group in {None, layout.group_size} or (group == -1 == -inputs) else group
     if group == -1 and layout.group_size == inputs:
         wrong = None
-    problem = _joined(
-        _other_method(module, _AWQ_METHODS, "AWQ"),
+    problem = joined(
+        other_method(module, _AWQ_METHODS, "AWQ"),
         None if bits == 4 else f"the configuration says {bits} bits, the shapes say 4",
-        None if wrong is None else _says("group_size", wrong, layout.group_size),
+        None if wrong is None else says("group_size", wrong, layout.group_size),
     )
     return Found(f"{module.stem}.weight", parts, layout, problem)
 
@@ -333,8 +320,8 @@ def bitsandbytes_4(module: Module) -> Found | None:
     )
     said = fields.get("quant_type")
     wrong = None if said == kind else f"its quant_state says {said!r:.40}, its name says {kind}"
-    other = _other_method(module, frozenset({"bitsandbytes"}), "bitsandbytes")
-    return Found(f"{module.stem}.weight", parts, layout, _joined(other, wrong))
+    other = other_method(module, frozenset({"bitsandbytes"}), "bitsandbytes")
+    return Found(f"{module.stem}.weight", parts, layout, joined(other, wrong))
 
 
 def _nested(
@@ -432,6 +419,6 @@ def bitsandbytes_8(module: Module) -> Found | None:
         formula=Formula.TWICE,
         native="F32",
     )
-    other = _other_method(module, frozenset({"bitsandbytes"}), "bitsandbytes")
+    other = other_method(module, frozenset({"bitsandbytes"}), "bitsandbytes")
     parts = {"weight": weight, "SCB": largest}
     return Found(f"{module.stem}.weight", parts, layout, other)

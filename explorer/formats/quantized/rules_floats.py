@@ -1,0 +1,478 @@
+"""Rules for codes of a byte or half a byte: FP8, FP4, int8, gpt-oss, ModelOpt, torchao.
+
+Source: `docs/hf_quantization.md`, sections 3.4 to 3.7 and 3.10.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from explorer.formats.quantized.declaration import integer_of
+from explorer.formats.quantized.modules import (
+    FLOAT_TYPES,
+    Found,
+    LeftAloneError,
+    Member,
+    Module,
+    RuleError,
+    check_logical,
+    check_shape,
+    check_type,
+    joined,
+    last_part,
+    matrix,
+    other_method,
+    says,
+)
+from explorer.quantization.huggingface.layout import CompanionLayout, Formula, Levels, Shape
+
+_FP8: Final[Mapping[str, Levels]] = {"F8_E4M3": Levels.E4M3, "F8_E5M2": Levels.E5M2}
+_EXPONENTS: Final = frozenset({"U8", "F8_E8M0"})
+_SCALES: Final = (*sorted(FLOAT_TYPES), *sorted(_EXPONENTS))
+_USUAL: Final = 128  # side of the blocks of DeepSeek's FP8, which most programs took over
+_USUAL_RUNS: Final = (128, 64, 32, 16, 256, 512)
+_MX: Final = 32
+_NV: Final = 16
+
+_FP8_METHODS: Final = frozenset({"fp8", "fbgemm_fp8"})
+_CT_METHODS: Final = frozenset({"compressed-tensors", "sparseml"})
+_MODELOPT: Final = ("modelopt", "nvfp4")
+
+
+def scheme_of(module: Module, default: str) -> str:
+    """Return the method of a weight whose keys several methods use: the declared one."""
+    method = module.declared.method
+    if method in _CT_METHODS:
+        return "compressed-tensors"
+    return "modelopt" if method.startswith(_MODELOPT) else default
+
+
+def ct_weights(module: Module) -> Iterator[Mapping[str, Any]]:
+    """Yield what compressed-tensors' groups say about weights: objects of any content."""
+    groups = module.declared.fields.get("config_groups")
+    for group in groups.values() if isinstance(groups, dict) else ():
+        weights = group.get("weights") if isinstance(group, dict) else None
+        if isinstance(weights, dict):
+            yield weights
+
+
+class _Tile(NamedTuple):
+    """Weights that share a scale."""
+
+    rows: int
+    columns: int
+    problem: str | None = None
+
+
+def scaled_weight(module: Module) -> Found | None:
+    """Return a weight with `weight_scale`: FP8, int8, NVFP4 of ModelOpt, or BitNet's."""
+    weight, scale = module.get(".weight"), module.need(".weight_scale")
+    if weight is None:
+        return None  # told as a part without its weight
+    if weight.dtype in _FP8:
+        return _tiles(module, f"{module.stem}.weight", (weight, scale), ("weight", "weight_scale"))
+    if weight.dtype == "I8":
+        return _int8(module, weight, scale)
+    if weight.dtype != "U8":
+        raise LeftAloneError("its weights are plain")
+    if scale.dtype == "F8_E4M3" or module.get(".weight_scale_2") is not None:
+        return _modelopt_nvfp4(module, weight, scale)
+    if math.prod(scale.shape) == 1:
+        from explorer.formats.quantized.rules_stacked import bitnet  # noqa: PLC0415 - if it is one
+
+        return bitnet(module)
+    return _paired_rows(module, weight, scale)
+
+
+def inverse_scaled_weight(module: Module) -> Found | None:
+    """Return an FP8 weight with `weight_scale_inv`, which is multiplied all the same."""
+    return _named_scale(module, "weight_scale_inv")
+
+
+def shortly_scaled_weight(module: Module) -> Found | None:
+    """Return a weight with `scale` (DeepSeek V4): FP8, or FP4 in bytes of two."""
+    weight, scale = module.get(".weight"), module.need(".scale")
+    if weight is not None and weight.dtype in {"I8", "U8"} and scale.dtype == "F8_E8M0":
+        parts = {"weight": weight, "scale": scale}
+        shape = _packed_shape(weight)
+        check_shape(scale, (*shape[:-1], shape[-1] // _MX))
+        return _fp4(module, f"{module.stem}.weight", parts, shape, _Fp4("fp8", "mxfp4", None))
+    return _named_scale(module, "scale")
+
+
+def mistral_weight(module: Module) -> Found | None:
+    """Return an FP8 weight with `qscale_weight`."""
+    return _named_scale(module, "qscale_weight")
+
+
+def _named_scale(module: Module, role: str) -> Found | None:
+    weight, scale = module.get(".weight"), module.need(f".{role}")
+    if weight is None or weight.dtype not in _FP8:
+        return None
+    return _tiles(module, f"{module.stem}.weight", (weight, scale), ("weight", role))
+
+
+def fused_experts(module: Module) -> Found | None:
+    """Return experts in one FP8 tensor of three dimensions, `Y` and `Y_scale_inv`."""
+    weight, scale = module.get(""), module.need("_scale_inv")
+    if weight is None or weight.dtype not in _FP8:
+        return None
+    return _tiles(module, module.stem, (weight, scale), ("weight", "weight_scale_inv"))
+
+
+def _tiles(
+    module: Module, name: str, members: tuple[Member, Member], roles: tuple[str, str]
+) -> Found:
+    """Return an FP8 weight: a scale for the tensor, for each row or for each tile."""
+    weight, scale = members
+    check_type(scale, *_SCALES)
+    if len(weight.shape) not in {2, 3} or 0 in weight.shape:
+        raise RuleError(f"its weight is of shape {list(weight.shape)}, and should be a matrix")
+    rows, columns = weight.shape[-2:]
+    check_logical(weight.shape, columns)
+    is_exponent = scale.dtype in _EXPONENTS
+    grid = _grid(weight, scale)
+    if grid is None:  # one scale
+        tile = _Tile(math.prod(weight.shape[:-1]), columns)
+        rows = tile.rows
+    else:
+        tile = _tile(module, (rows, columns), grid)
+    is_mx = is_exponent and tile[:2] == (1, _MX)
+    by_group = tile.rows == 1 and tile.columns < columns
+    scheme = scheme_of(module, "fp8")
+    native = "BF16" if is_exponent or scheme == "modelopt" else scale.dtype
+    layout = CompanionLayout(
+        reader="floats.Tiles",
+        scheme=scheme,
+        name="mxfp8" if is_mx else "fp8",
+        bits=8,
+        shape=weight.shape,
+        group_size=tile.columns if by_group else None,
+        line=columns,
+        run=tile.columns,
+        levels=_FP8[weight.dtype],
+        formula=Formula.SCALED,
+        options=(
+            ("codes", roles[0]),
+            ("scales", roles[1]),
+            ("rows", rows),
+            ("tile_rows", tile.rows),
+            ("scale_type", "F8_E8M0" if is_exponent else ""),
+        ),
+        native=native,
+    )
+    known = scheme in {"compressed-tensors", "modelopt"}
+    other = None if known else other_method(module, _FP8_METHODS, "FP8")
+    return Found(name, dict(zip(roles, members, strict=True)), layout, joined(other, tile.problem))
+
+
+def _grid(weight: Member, scale: Member) -> tuple[int, int] | None:
+    """Return the rows and columns of tiles in a matrix; None for one scale of the whole tensor.
+
+    Raises:
+        RuleError: Scales of this shape do not belong to the weight.
+        LeftAloneError: They belong to it in a way that is not decoded.
+    """
+    shape, (rows, columns) = scale.shape, weight.shape[-2:]
+    if math.prod(shape) == 1:
+        return None
+    if len(weight.shape) == 3:
+        if len(shape) == 3 and shape[0] == weight.shape[0]:
+            if shape[1] == 1 < shape[2] == columns:
+                raise LeftAloneError("a scale for each column")
+            return shape[1], shape[2]
+    elif len(shape) == 1 and shape[0] == rows:
+        return rows, 1
+    elif len(shape) == 2:
+        return shape[0], shape[1]
+    elif len(shape) == 4 and shape[1] == shape[3] == 1:  # ModelOpt's blocks
+        return shape[0], shape[2]
+    what = f"its {last_part(scale.name)} is of shape {list(shape)}"
+    raise RuleError(f"{what}, which does not fit a weight of shape {list(weight.shape)}")
+
+
+def _tile(module: Module, shape: tuple[int, int], grid: tuple[int, int]) -> _Tile:
+    """Return the tiles of a matrix, as shapes and the configuration say.
+
+    Raises:
+        RuleError: No tiles make this grid.
+    """
+    said = list(_said_tiles(module))
+
+    def fits(tile: tuple[int, int]) -> bool:
+        sides = zip(shape, tile, grid, strict=True)
+        return all(-(-side // part) == count for side, part, count in sides)
+
+    by_row = ((1, shape[1] if grid[1] == 1 else run) for run in (*_USUAL_RUNS, shape[1]))
+    even = tuple(-(-side // max(count, 1)) for side, count in zip(shape, grid, strict=True))
+    for tile in (*said, *(by_row if grid[0] == shape[0] else ()), (_USUAL, _USUAL), even):
+        if min(tile) > 0 and fits((tile[0], tile[1])):
+            one_row = tile[0] == 1 or grid[0] == shape[0]
+            wrong = said and tile not in said and not one_row
+            problem = says("block size", list(said[0]), list(tile)) if wrong else None
+            return _Tile(min(tile[0], shape[0]), min(tile[1], shape[1]), problem)
+    what = f"{grid[0]} × {grid[1]} scales do not fit a matrix of {shape[0]} × {shape[1]} weights"
+    raise RuleError(what)
+
+
+def _said_tiles(module: Module) -> Iterator[tuple[int, int]]:
+    """Yield the tiles that the configuration names."""
+    found: list[object] = [module.declared.fields.get("weight_block_size")]
+    for weights in ct_weights(module):
+        block, group = weights.get("block_structure"), integer_of(weights, "group_size")
+        if isinstance(block, str) and len(block) < 20:
+            block = [int(part) for part in block.split("x") if part.isascii() and part.isdigit()]
+        found += [block, [1, group]]
+    for sizes in found:
+        if (
+            isinstance(sizes, list)
+            and len(sizes) == 2
+            and all(type(size) is int and 0 < size < 1 << 31 for size in sizes)
+        ):
+            yield sizes[0], sizes[1]
+
+
+def _int8(module: Module, weight: Member, scale: Member) -> Found:
+    """Return a weight of int8 with scales of the tensor, of rows or of groups of a row."""
+    shape = matrix(weight, "I8")
+    check_type(scale, *FLOAT_TYPES)
+    grid = _grid(weight, scale)
+    tile = _Tile(shape.rows, shape.columns)
+    if grid is not None:
+        tile = _tile(module, (shape.rows, shape.columns), grid)
+    parts = {"weight": weight, "weight_scale": scale}
+    zeros = module.get(".weight_zero_point")
+    if zeros is not None:
+        check_type(zeros, "I8")
+        check_shape(zeros, scale.shape)
+        parts["weight_zero_point"] = zeros
+    check_logical(weight.shape, shape.columns)
+    layout = CompanionLayout(
+        reader="floats.Tiles",
+        scheme=scheme_of(module, "compressed-tensors"),
+        name="int8",
+        bits=8,
+        shape=weight.shape,
+        group_size=tile.columns if tile.rows == 1 and tile.columns < shape.columns else None,
+        line=shape.columns,
+        run=tile.columns,
+        levels=Levels.SIGNED,
+        formula=Formula.SCALED if zeros is None else Formula.ZERO_FIRST,
+        options=(
+            ("codes", "weight"),
+            ("scales", "weight_scale"),
+            ("zeros", "" if zeros is None else "weight_zero_point"),
+            ("rows", shape.rows),
+            ("tile_rows", tile.rows),
+        ),
+        native=scale.dtype,
+    )
+    other = None
+    if not module.declared.method.startswith(_MODELOPT):
+        other = other_method(module, _CT_METHODS, "compressed-tensors")
+    return Found(f"{module.stem}.weight", parts, layout, joined(other, tile.problem))
+
+
+class _Fp4(NamedTuple):
+    """What FP4 weights differ in."""
+
+    scheme: str
+    name: str
+    group_size: int | None
+    options: tuple[tuple[str, int | str], ...] = ()
+    levels: Levels = Levels.E2M1
+
+
+def _packed_shape(codes: Member) -> Shape:
+    """Return the logical shape of nibbles, two to a byte."""
+    if not codes.shape or 0 in codes.shape:
+        raise RuleError(f"its {last_part(codes.name)} is of shape {list(codes.shape)}")
+    return (*codes.shape[:-1], 2 * codes.shape[-1])
+
+
+def _fp4(module: Module, name: str, parts: dict[str, Member], shape: Shape, kind: _Fp4) -> Found:
+    """Return a weight of E2M1 codes with scales of 16 or 32 weights of a row."""
+    line = shape[-1]
+    check_logical(shape, line)
+    codes, scales = list(parts)[:2]
+    layout = CompanionLayout(
+        reader="floats.Fp4",
+        scheme=kind.scheme,
+        name=kind.name,
+        bits=4,
+        shape=shape,
+        group_size=kind.group_size,
+        line=line,
+        run=_NV if kind.name == "nvfp4" else _MX,
+        levels=kind.levels,
+        formula=Formula.SCALED,
+        options=(("codes", codes), ("scales", scales), *kind.options),
+        native="BF16",
+    )
+    return Found(name, parts, layout)
+
+
+def _modelopt_nvfp4(module: Module, weight: Member, scale: Member) -> Found:
+    """Return ModelOpt's NVFP4: scales are multiplied by `weight_scale_2`."""
+    matrix(weight, "U8")
+    factor = module.need(".weight_scale_2")
+    check_type(scale, "F8_E4M3")
+    check_type(factor, "F32")
+    check_shape(factor, (), (1,))
+    shape = _packed_shape(weight)
+    check_shape(scale, (shape[0], shape[1] // _NV))
+    _check_whole(shape[1], _NV)
+    parts = {"weight": weight, "weight_scale": scale, "weight_scale_2": factor}
+    options = (("factor", "weight_scale_2"),)
+    kind = _Fp4("modelopt", "nvfp4", _NV, options, Levels.STORED)
+    return _fp4(module, f"{module.stem}.weight", parts, shape, kind)
+
+
+def _check_whole(line: int, group: int) -> None:
+    if line % group:
+        raise RuleError(f"rows of {line} weights are no whole number of groups of {group}")
+
+
+def _paired_rows(module: Module, weight: Member, scale: Member) -> Found:
+    """Return ModelOpt's W4A16_AWQ: 4-bit integers of two rows in a byte."""
+    stored = matrix(weight, "U8")
+    scales = matrix(scale, *FLOAT_TYPES)
+    rows, columns = 2 * stored.rows, stored.columns
+    if scales.rows != rows or columns % scales.columns:
+        shapes = f"{list(weight.shape)} and {list(scale.shape)}"
+        raise RuleError(f"the shapes of its weight and weight_scale, {shapes}, do not fit together")
+    run = columns // scales.columns
+    check_logical((rows, columns), columns)
+    layout = CompanionLayout(
+        reader="floats.PairedRows",
+        scheme="modelopt",
+        name="int4",
+        bits=4,
+        shape=(rows, columns),
+        group_size=run,
+        line=columns,
+        run=run,
+        levels=Levels.SIGNED,
+        formula=Formula.SCALED,
+        native=scale.dtype,
+    )
+    parts = {"weight": weight, "weight_scale": scale}
+    return Found(f"{module.stem}.weight", parts, layout)
+
+
+def gpt_oss(module: Module) -> Found | None:
+    """Return experts of gpt-oss: `Y_blocks` of 16 bytes for 32 weights, and `Y_scales`."""
+    return _mxfp4_experts(module, "_blocks", "_scales")
+
+
+def gpt_oss_original(module: Module) -> Found | None:
+    """Return experts of gpt-oss as OpenAI names them, `Y.blocks` and `Y.scales`."""
+    return _mxfp4_experts(module, ".blocks", ".scales")
+
+
+def _mxfp4_experts(module: Module, codes_suffix: str, scales_suffix: str) -> Found | None:
+    codes, scales = module.need(codes_suffix), module.get(scales_suffix)
+    if codes.dtype != "U8" or len(codes.shape) < 3 or codes.shape[-1] != _MX // 2:
+        return None
+    if scales is None:
+        raise RuleError(f"its {scales_suffix[1:]} is missing")
+    check_type(scales, "U8")
+    check_shape(scales, codes.shape[:-1])
+    shape = (*codes.shape[:-2], _MX * codes.shape[-2])
+    parts = {"blocks": codes, "scales": scales}
+    kind = _Fp4("mxfp4", "mxfp4", _MX, (("scale_type", "power of two"),))
+    return _fp4(module, module.stem, parts, shape, kind)
+
+
+def ct_fp4(module: Module) -> Found:
+    """Return compressed-tensors' NVFP4, whose scales are divided by a global one, or MXFP4."""
+    codes, scale = module.need(".weight_packed"), module.need(".weight_scale")
+    matrix(codes, "U8")
+    shape = _packed_shape(codes)
+    parts = {"weight_packed": codes, "weight_scale": scale}
+    name = f"{module.stem}.weight"
+    if scale.dtype == "F8_E4M3":
+        divisor = module.need(".weight_global_scale")
+        check_type(divisor, "F32")
+        check_shape(divisor, (), (1,))
+        _check_whole(shape[1], _NV)
+        check_shape(scale, (shape[0], shape[1] // _NV))
+        parts["weight_global_scale"] = divisor
+        options = (("divisor", "weight_global_scale"),)
+        return _fp4(module, name, parts, shape, _Fp4("compressed-tensors", "nvfp4", _NV, options))
+    check_type(scale, *sorted(_EXPONENTS))
+    _check_whole(shape[1], _MX)
+    check_shape(scale, (shape[0], shape[1] // _MX))
+    options = (("scale_type", "F8_E8M0"),)
+    return _fp4(module, name, parts, shape, _Fp4("compressed-tensors", "mxfp4", _MX, options))
+
+
+# torchao
+
+_AO_KINDS: Final[Mapping[str, str]] = {"Int8Tensor": "I8", "Float8Tensor": "F8_E4M3"}
+_AO_NATIVE: Final = {"bfloat16": "BF16", "float16": "F16", "float32": "F32"}
+_MAX_TEXT: Final = 65_536
+
+
+def torchao(module: Module) -> Found | None:
+    """Return a weight of torchao; `__metadata__` says of which kind it is."""
+    name = f"{module.stem}.weight"
+    codes, scale = module.need("._weight_qdata"), module.need("._weight_scale")
+    kind, native = _ao_kind(module.metadata.get(name, ""))
+    kind = kind or next((kind for kind, dtype in _AO_KINDS.items() if dtype == codes.dtype), "")
+    if kind not in _AO_KINDS:
+        raise LeftAloneError(kind)
+    shape = matrix(codes, _AO_KINDS[kind])
+    check_type(scale, *FLOAT_TYPES)
+    grid = _grid(codes, scale)
+    rows, columns = shape.rows, shape.columns
+    tile = _Tile(rows, columns) if grid is None else _tile(module, (rows, columns), grid)
+    parts = {"_weight_qdata": codes, "_weight_scale": scale}
+    zeros = module.get("._weight_zero_point") if kind == "Int8Tensor" else None
+    if zeros is not None:
+        check_type(zeros, "I8")
+        check_shape(zeros, scale.shape)
+        parts["_weight_zero_point"] = zeros
+    check_logical(codes.shape, columns)
+    layout = CompanionLayout(
+        reader="floats.Tiles",
+        scheme="torchao",
+        name="int8" if codes.dtype == "I8" else "fp8",
+        bits=8,
+        shape=codes.shape,
+        group_size=None,
+        line=columns,
+        run=tile.columns,
+        levels=Levels.SIGNED if codes.dtype == "I8" else Levels.E4M3,
+        formula=Formula.SCALED if zeros is None else Formula.ZERO_FIRST,
+        options=(
+            ("codes", "_weight_qdata"),
+            ("scales", "_weight_scale"),
+            ("zeros", "" if zeros is None else "_weight_zero_point"),
+            ("rows", rows),
+            ("tile_rows", tile.rows),
+        ),
+        native=native or scale.dtype,
+    )
+    other = other_method(module, frozenset({"torchao"}), "torchao")
+    return Found(name, parts, layout, joined(other, tile.problem))
+
+
+def _ao_kind(text: str) -> tuple[str, str]:
+    """Return the kind of a tensor and its native type, both "" where they are not said."""
+    if not 0 < len(text) <= _MAX_TEXT:
+        return "", ""
+    try:
+        fields = json.loads(text)
+    except (ValueError, RecursionError):
+        return "", ""
+    kind = fields.get("_type") if isinstance(fields, dict) else None
+    if not isinstance(kind, str):
+        return "", ""
+    data: Any = fields.get("_data")
+    dtype = data.get("dtype") if isinstance(data, dict) else None
+    native = dtype.get("_data") if isinstance(dtype, dict) else None
+    return kind, _AO_NATIVE.get(native, "") if isinstance(native, str) else ""

@@ -1,0 +1,275 @@
+"""Rules for HQQ, quanto and BitNet, whose words hold codes of rows that lie far apart.
+
+Source: `docs/hf_quantization.md`, sections 3.8, 3.9 and 3.11.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from explorer.formats.quantized.modules import (
+    FLOAT_TYPES,
+    Found,
+    LeftAloneError,
+    Member,
+    Module,
+    RuleError,
+    check_logical,
+    check_shape,
+    check_type,
+    matrix,
+    other_method,
+)
+from explorer.quantization.huggingface.layout import CompanionLayout, Formula, Levels, Shape
+
+# HQQ
+
+_HQQ_KEYS: Final = (
+    *("W_q", "nbits", "group_size", "shape", "scale", "zero", "axis", "packing"),
+    *("unpack_view_dtype", "view_as_float", "quant_scale", "quant_zero", "compute_dtype"),
+    *("offload_meta", "encoded_state_dict", "stores_quant_config", "channel_wise", "optimize"),
+    *("round_zero",),
+)
+_PACKINGS: Final[Mapping[str, tuple[int, int, str]]] = {  # bits, codes of a word, type of words
+    "8bit_u8": (8, 1, "U8"),
+    "4bit_u8": (4, 2, "U8"),
+    "2bit_u8": (2, 4, "U8"),
+    "1bit_u8": (1, 8, "U8"),
+    "3bit_32": (3, 10, "I32"),
+}
+_COMPUTE: Final = {"float16": "F16", "bfloat16": "BF16", "float32": "F32"}
+_MAX_AXES: Final = 4
+
+
+def hqq(module: Module) -> Found | None:
+    """Return a weight of HQQ: every setting of a layer is a key of its own."""
+    members = {name: one for name in _HQQ_KEYS if (one := module.get(f".{name}")) is not None}
+    for name in ("W_q", "scale", "zero", "shape", "axis", "packing"):
+        module.need(f".{name}")
+    if any(_flag(members, name) for name in ("quant_scale", "quant_zero", "view_as_float")):
+        raise LeftAloneError("its scales are quantized too")
+    packing = _text(members["packing"])
+    if packing not in _PACKINGS:
+        raise LeftAloneError(packing)
+    bits, each, words = _PACKINGS[packing]
+    axis, shape = _number(members["axis"]), _numbers(members["shape"])
+    if not 1 <= len(shape) <= _MAX_AXES or axis not in {0, 1}:
+        raise RuleError(f"its shape {list(shape)[:8]} or its axis {axis} makes no matrix")
+    check_logical(shape, shape[-1])
+    weights = math.prod(shape)
+    codes, scale = members["W_q"], members["scale"]
+    check_type(codes, words)
+    check_type(scale, *FLOAT_TYPES)
+    check_type(members["zero"], *FLOAT_TYPES)
+    groups = math.prod(scale.shape)
+    if not groups or weights % groups:
+        raise RuleError(f"{groups} scales do not share {weights} weights")
+    group = weights // groups
+    check_shape(scale, (groups, 1) if axis else (1, groups))
+    check_shape(members["zero"], scale.shape)
+    rows, width = (groups, group) if axis else (group, groups)
+    check_shape(codes, (-(-rows // each), width))
+    line = group if axis else shape[-1]
+    check_logical(shape, line)
+    layout = CompanionLayout(
+        reader="stacked.Stacked" if axis else "stacked.StackedColumns",
+        scheme="hqq",
+        name=f"hqq{bits}",
+        bits=bits,
+        shape=shape,
+        group_size=group,
+        line=line,
+        run=group if axis else 1,
+        levels=Levels.UNSIGNED,
+        formula=Formula.ZERO_FIRST,
+        options=(
+            ("codes", "W_q"),
+            ("each", each),
+            ("width", width),
+            ("high_first", 1),
+            ("scales", "scale"),
+            ("zeros", "zero"),
+        ),
+        native=_compute_type(members) or scale.dtype,
+    )
+    other = other_method(module, frozenset({"hqq"}), "HQQ")
+    return Found(f"{module.stem}.weight", members, layout, other)
+
+
+def _text(member: Member) -> str:
+    check_type(member, "U8")
+    return member.small().decode("ascii", "replace").rstrip("\0")
+
+
+def _compute_type(members: Mapping[str, Member]) -> str:
+    member = members.get("compute_dtype")
+    return "" if member is None else _COMPUTE.get(_text(member).removeprefix("torch."), "")
+
+
+def _numbers(member: Member) -> Shape:
+    if member.dtype not in {"I32", "I64"}:
+        raise RuleError(f"its {member.name.rpartition('.')[2]} is of type {member.dtype}")
+    width = member.spec.type.block_bytes
+    data = member.small()
+    starts = range(0, len(data), width)
+    return tuple(int.from_bytes(data[i : i + width], "little", signed=True) for i in starts)
+
+
+def _number(member: Member) -> int:
+    found = _numbers(member)
+    if len(found) != 1:
+        raise RuleError(f"its {member.name.rpartition('.')[2]} is no single number")
+    return found[0]
+
+
+def _flag(members: Mapping[str, Member], name: str) -> bool:
+    """Return whether a setting is there and not 0."""
+    member = members.get(name)
+    return member is not None and any(member.small())
+
+
+# quanto
+
+_QUANTO_GROUP: Final = 128
+_QUANTO_STEP: Final = 32
+
+
+def quanto_plain(module: Module) -> Found | None:
+    """Return a weight of quanto of 8 bits: `_data` and a scale for each row."""
+    codes, scale = module.need(".weight._data"), module.need(".weight._scale")
+    shape = matrix(codes, "I8", "F8_E4M3", "F8_E5M2")
+    check_type(scale, *FLOAT_TYPES)
+    check_shape(scale, (shape.rows, 1), (), (1,), (1, 1))
+    check_logical(codes.shape, shape.columns)
+    signed = codes.dtype == "I8"
+    layout = CompanionLayout(
+        reader="floats.Tiles",
+        scheme="quanto",
+        name="qint8" if signed else "qfloat8",
+        bits=8,
+        shape=codes.shape,
+        group_size=None,
+        line=shape.columns,
+        run=shape.columns,
+        levels=Levels.SIGNED if signed else Levels[codes.dtype.removeprefix("F8_")],
+        formula=Formula.SCALED,
+        options=(
+            ("codes", "weight._data"),
+            ("scales", "weight._scale"),
+            ("rows", shape.rows),
+            ("tile_rows", 1 if math.prod(scale.shape) > 1 else shape.rows),
+        ),
+        native=scale.dtype,
+    )
+    parts = {"weight._data": codes, "weight._scale": scale}
+    other = other_method(module, frozenset({"quanto"}), "quanto")
+    return Found(f"{module.stem}.weight", parts, layout, other)
+
+
+def quanto_packed(module: Module) -> Found | None:
+    """Return a weight of quanto of 2 or 4 bits: groups are rows of `_data._data`."""
+    codes, scale = module.need(".weight._data._data"), module.need(".weight._scale")
+    shift = module.need(".weight._shift")
+    stored = matrix(codes, "U8")
+    check_type(scale, *FLOAT_TYPES)
+    groups = math.prod(scale.shape)
+    check_shape(scale, (groups, 1))
+    check_shape(shift, scale.shape)
+    each = next((n for n in (2, 4) if -(-groups // n) == stored.rows), 0)
+    if not each:
+        raise RuleError(f"{stored.rows} rows of codes do not make {groups} groups")
+    bits = 8 // each
+    is_integer = shift.dtype in {"I8", "U8", "I16", "I32"}
+    check_type(shift, shift.dtype if is_integer else "F32", *FLOAT_TYPES)
+    shape = _quanto_shape(module, groups, stored.columns)
+    check_logical(shape, stored.columns)
+    layout = CompanionLayout(
+        reader="stacked.Stacked",
+        scheme="quanto",
+        name=f"qint{bits}",
+        bits=bits,
+        shape=shape,
+        group_size=None,
+        line=stored.columns,
+        run=stored.columns,
+        levels=Levels.UNSIGNED,
+        formula=Formula.ZERO_FIRST if is_integer else Formula.ZERO_LAST,
+        options=(
+            ("codes", "weight._data._data"),
+            ("each", each),
+            ("width", stored.columns),
+            ("scales", "weight._scale"),
+            ("zeros", "weight._shift"),
+        ),
+        native=scale.dtype,
+    )
+    parts = {"weight._data._data": codes, "weight._scale": scale, "weight._shift": shift}
+    other = other_method(module, frozenset({"quanto"}), "quanto")
+    return Found(f"{module.stem}.weight", parts, layout, other)
+
+
+def _quanto_shape(module: Module, groups: int, group: int) -> Shape:
+    """Return the logical shape, which is not stored: a bias or the width of the model tells it.
+
+    Without either it is one row for each group, as it is where a group is a whole row.
+    """
+    bias = module.get(".bias")
+    if bias is not None and len(bias.shape) == 1 and bias.shape[0] and groups % bias.shape[0] == 0:
+        return bias.shape[0], groups // bias.shape[0] * group
+    for width in _widths(module):
+        if width % group == 0 and groups * group % width == 0 and _quanto_group(width) == group:
+            return groups * group // width, width
+    return groups, group
+
+
+def _widths(module: Module) -> Iterator[int]:
+    """Yield how many inputs a module may have, the likeliest first."""
+    hidden, inner = module.declared.widths
+    is_second = module.stem.endswith(("down_proj", "fc2", "w2", "dense_4h_to_h"))
+    yield from filter(None, (inner, hidden) if is_second else (hidden, inner))
+
+
+def _quanto_group(width: int) -> int:
+    """Return the size of quanto's groups of rows of a width (quanto, nn/qmodule.py)."""
+    size = _QUANTO_GROUP
+    while size > _QUANTO_STEP and width % size:
+        size -= _QUANTO_STEP
+    return size if width % size == 0 else width
+
+
+# BitNet
+
+
+def bitnet(module: Module) -> Found:
+    """Return a weight of BitNet: -1, 0 and 1, four to a byte, with one scale."""
+    codes, scale = module.need(".weight"), module.need(".weight_scale")
+    stored = matrix(codes, "U8")
+    check_type(scale, *FLOAT_TYPES)
+    shape = 4 * stored.rows, stored.columns
+    check_logical(shape, stored.columns)
+    divides = module.declared.text("linear_class") == "bitlinear"
+    layout = CompanionLayout(
+        reader="stacked.Stacked",
+        scheme="bitnet",
+        name="bitnet",
+        bits=2,
+        shape=shape,
+        group_size=None,
+        line=stored.columns,
+        run=stored.columns,
+        levels=Levels.TERNARY,
+        formula=Formula.DIVIDED if divides else Formula.SCALED,
+        options=(
+            ("codes", "weight"),
+            ("each", 4),
+            ("width", stored.columns),
+            ("scales", "weight_scale"),
+            ("one_scale", 1),
+        ),
+        native=scale.dtype,
+    )
+    parts = {"weight": codes, "weight_scale": scale}
+    other = other_method(module, frozenset({"bitnet"}), "BitNet")
+    return Found(f"{module.stem}.weight", parts, layout, other)

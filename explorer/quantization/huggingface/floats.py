@@ -1,0 +1,194 @@
+"""Codes of a byte or half a byte: FP8, FP4 and int8, with a scale for each tile or group of a row.
+
+Source: `docs/hf_quantization.md`, sections 3.4 to 3.7 and 3.10; compressed-tensors,
+compressors/nvfp4; ModelOpt, quantization/qtensor/nvfp4_tensor.py; transformers,
+integrations/mxfp4.py (`convert_moe_packed_tensors`); torchao, quantization/quantize_.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from explorer.quantization.huggingface.layout import (
+    CompanionLayout,
+    Levels,
+    LineReader,
+    Lines,
+    Part,
+    Parts,
+)
+from explorer.quantization.huggingface.lines import elements
+from explorer.quantization.jit import kernel, u8
+from explorer.quantization.registry import read_only
+from explorer.quantization.types import E2M1, TENSOR_TYPES
+
+Floats = NDArray[np.float32]
+
+_POWERS: Final[Floats] = np.append(np.exp2(np.arange(255) - 127.0), np.inf).astype(np.float32)
+"""What gpt-oss makes of the bytes of its scales: the last one is infinite."""
+
+POWER: Final = "power of two"
+"""Value of the option ``"scale_type"``: bytes that are exponents, as gpt-oss reads them."""
+
+
+def _scales(part: Part, first: int, count: int, kind: str) -> Floats:
+    """Return scales, float32 [count]; `kind` is their true type, or "" for the stored one."""
+    if kind == POWER:
+        return _POWERS[part.read(first, count)]
+    return elements(part, first, count, kind or None)
+
+
+def _width(part: Part) -> int:
+    return TENSOR_TYPES[part.dtype].block_bytes
+
+
+class Tiles(LineReader):
+    """A byte for each weight, and a scale for each tile of a matrix.
+
+    Options: ``"codes"``, ``"scales"``, ``"zeros"``: roles of the parts, zeros "" where there are
+    none. ``"rows"``: rows of a matrix. ``"tile_rows"``: rows of a tile. ``"scale_type"``: the true
+    type of scales, "" for the stored one.
+    """
+
+    def __init__(self, layout: CompanionLayout, parts: Parts) -> None:
+        super().__init__(layout, parts)
+        self._codes = str(layout.option("codes"))
+        self._scale_role = str(layout.option("scales"))
+        self._zero_role = str(layout.option("zeros", ""))
+        self._kind = str(layout.option("scale_type", ""))
+        self._rows = int(layout.option("rows"))
+        self._tile_rows = int(layout.option("tile_rows"))
+        self._signed = self.parts[self._codes].dtype == "I8"
+
+    def _tile_row(self, lines: Any) -> Any:
+        """Return in which row of tiles lines are."""
+        matrix, row = np.divmod(lines, self._rows)
+        return matrix * -(-self._rows // self._tile_rows) + row // self._tile_rows
+
+    def fill(self, first: int, lines: Lines) -> None:
+        count, line = lines.codes.shape
+        stored = self.parts[self._codes].read(first * line, count * line).reshape(count, line)
+        np.bitwise_xor(stored, np.uint8(0x80 if self._signed else 0), out=lines.codes)
+        if not count:
+            return
+        tiles = self._tile_row(np.arange(first, first + count))
+        lowest, each = int(tiles[0]), lines.scales.shape[1]
+        used = (int(tiles[-1]) + 1 - lowest) * each
+        scales = _scales(self.parts[self._scale_role], lowest * each, used, self._kind)
+        lines.scales[:] = scales.reshape(-1, each)[tiles - lowest]
+        if self._zero_role:
+            zeros = elements(self.parts[self._zero_role], lowest * each, used)
+            lines.zeros[:] = zeros.reshape(-1, each)[tiles - lowest]
+
+    def places(self, first: int, count: int) -> tuple[tuple[str, int, int], ...]:
+        line, column = divmod(first, self.layout.line)
+        place = int(self._tile_row(line)) * self.layout.scales_of_line + column // self.layout.run
+        found = [(self._codes, first, count)]
+        for role in filter(None, (self._scale_role, self._zero_role)):
+            width = _width(self.parts[role])
+            found.append((role, place * width, width))
+        return tuple(found)
+
+
+@kernel
+def _unpack_low_first(packed: Any, codes: Any) -> None:
+    """Unpack nibbles, the low one first.
+
+    Args:
+        packed: uint8 [bytes].
+        codes: uint8 [2 * bytes]; is filled.
+    """
+    for i in range(packed.size):
+        codes[2 * i] = packed[i] & u8(15)
+        codes[2 * i + 1] = packed[i] >> u8(4)
+
+
+class Fp4(LineReader):
+    """E2M1 codes, two to a byte, the low one first, and a scale for each group of a row.
+
+    Options: ``"codes"``, ``"scales"``: roles of the parts. ``"scale_type"``: as in `Tiles`.
+    ``"factor"`` or ``"divisor"``: role of a number that all scales are multiplied or divided by,
+    before anything else. With stored levels, as of ModelOpt, code 8 is 0 rather than -0.
+    """
+
+    def __init__(self, layout: CompanionLayout, parts: Parts) -> None:
+        super().__init__(layout, parts)
+        self._codes = str(layout.option("codes"))
+        self._scale_role = str(layout.option("scales"))
+        self._kind = str(layout.option("scale_type", ""))
+        self._factor = self._number("factor")
+        self._divisor = self._number("divisor")
+
+    def _number(self, option: str) -> np.float32 | None:
+        role = self.layout.option(option)
+        return None if role is None else elements(self.parts[role], 0, 1)[0]
+
+    def stored_levels(self) -> Floats:
+        if self.layout.levels is not Levels.STORED:
+            return self.layout.level_values()
+        return np.where(E2M1 == 0, np.float32(0), E2M1).astype(np.float32)
+
+    def fill(self, first: int, lines: Lines) -> None:
+        count, line = lines.codes.shape
+        packed = self.parts[self._codes].read(first * line // 2, count * line // 2)
+        _unpack_low_first(read_only(packed), lines.codes.reshape(-1))
+        each = lines.scales.shape[1]
+        part = self.parts[self._scale_role]
+        scales = _scales(part, first * each, count * each, self._kind)
+        with np.errstate(all="ignore"):  # stored numbers may be anything
+            if self._factor is not None:
+                scales = scales * self._factor
+            if self._divisor is not None:
+                scales = scales / self._divisor
+        lines.scales[:] = scales.reshape(count, each)
+
+    def places(self, first: int, count: int) -> tuple[tuple[str, int, int], ...]:
+        line, column = divmod(first, self.layout.line)
+        place = line * self.layout.scales_of_line + column // self.layout.run
+        width = _width(self.parts[self._scale_role])
+        found = [
+            (self._codes, first // 2, -(-(first + count) // 2) - first // 2),
+            (self._scale_role, place * width, width),
+        ]
+        for option in ("factor", "divisor"):
+            role = self.layout.option(option)
+            if role is not None:
+                found.append((role, 0, _width(self.parts[role])))
+        return tuple(found)
+
+
+class PairedRows(LineReader):
+    """ModelOpt's W4A16_AWQ: a byte holds the 4-bit codes of two rows, the even row's below.
+
+    `weight` U8 [out / 2, in] of two's complement, `weight_scale` [out, groups].
+    """
+
+    def fill(self, first: int, lines: Lines) -> None:
+        count, line = lines.codes.shape
+        low = first // 2
+        packed = self.parts["weight"].read(low * line, (-(-(first + count) // 2) - low) * line)
+        pairs = packed.reshape(-1, line)
+        for number in range(count):
+            row = first + number
+            nibble = pairs[row // 2 - low] >> np.uint8(row % 2 * 4) & np.uint8(15)
+            lines.codes[number] = nibble ^ np.uint8(8)
+        each = lines.scales.shape[1]
+        scales = elements(self.parts["weight_scale"], first * each, count * each)
+        lines.scales[:] = scales.reshape(count, each)
+
+    def places(self, first: int, count: int) -> tuple[tuple[str, int, int], ...]:
+        row, column = divmod(first, self.layout.line)
+        place = row * self.layout.scales_of_line + column // self.layout.run
+        width = _width(self.parts["weight_scale"])
+        return (
+            ("weight", row // 2 * self.layout.line + column, count),
+            ("weight_scale", place * width, width),
+        )
+
+    def code_bits(self, first: int, count: int, nbytes: int) -> NDArray[np.int32]:
+        bits = np.arange(8 * nbytes, dtype=np.int32)
+        own = bits % 8 // 4 == first // self.layout.line % 2
+        return np.where(own, bits // 8, -1).astype(np.int32)
