@@ -25,7 +25,7 @@ CLASS_LINES = 300
 """Lines from the first to the last, docstrings and comments included."""
 
 # What the reorganization reached.
-MODULES = 261
+MODULES = 300
 CODE_LINES_A_MODULE = 165
 IMPORT_SHARE = 0.08
 SINGLE_IMPORTERS = 46
