@@ -22,7 +22,7 @@ from explorer.qt.widgets.table_view import FilterBar, RoomyDelegate
 
 ORDER: Final = (
     *("start", "library", "overview", "metadata", "tensors", "weights", "errors", "survey"),
-    *("vocabulary", "planner", "raw", "commands", "formats", "words", "never"),
+    *("vocabulary", "planner", "differ", "raw", "commands", "formats", "words", "never"),
 )
 """The pages, in the order of reading."""
 
