@@ -123,12 +123,12 @@ def test_compute_buffers_are_llama_cpp_s_in_every_circumstance(golden: _Golden) 
             of_circumstance["near"] += abs(found.compute - expected) <= expected // 100
             of_circumstance["inside"] += found.compute_low <= expected <= found.compute_high
     for name, count in counts.items():
-        least = 0.93 if name == "cache on the CPU" else 0.97
+        least = 0.96 if name == "cache on the CPU" else 0.98
         assert count["near"] >= least * count["GPUs"], (name, count)
     total = sum(counts.values(), Counter())
     assert total["GPUs"] >= 1260
-    assert total["near"] >= 0.99 * total["GPUs"]
-    assert total["inside"] >= 0.99 * total["GPUs"]
+    assert total["near"] >= 0.995 * total["GPUs"]
+    assert total["inside"] >= 0.995 * total["GPUs"]
 
 
 def _qwen2_half_billion() -> Model:

@@ -125,7 +125,7 @@ def allocate(model: Model | Header, settings: Settings) -> Allocation:
     }
     batch = _batch(header, settings, n_ctx_seq, ubatch)
     placement = _placement(header, settings, places)
-    accuracy, computes = compute_buffers(header, batch, placement, settings.devices)
+    accuracy, computes = compute_buffers(header, batch, placement)
     for name, found in zip((*places.gpus, places.host), computes, strict=True):
         size = None if found.size is None else sized(found.size, name)
         buffers[name] = replace(
@@ -156,6 +156,7 @@ def _placement(header: Header, settings: Settings, places: _Places) -> Placement
     moved = {header.tensors[row].name: place for row, place in rows.items()}
     whole = settings.gpu_layers > header.blocks and settings.offload_kv and not moved
     return Placement(
+        gpus=settings.devices,
         host=places.host,
         of_layer=places.of_layer,
         moved=moved,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, NamedTuple
 
 from explorer.planner.llama_cpp.graph import (
@@ -76,6 +77,7 @@ class Batch(NamedTuple):
 class Placement:
     """Where things lie."""
 
+    gpus: int
     host: str  # the buffer of what is on no GPU
     of_layer: Sequence[str]  # buffer of each layer, the output last
     moved: Mapping[str, str]  # names of weights that lie elsewhere → buffer
@@ -85,16 +87,26 @@ class Placement:
     @property
     def fixed(self) -> tuple[Hashable, ...]:
         """What does not depend on the layer."""
-        return self.host, self.offload_kv, self.pipelined
+        return self.gpus, self.offload_kv, self.pipelined
 
-    def of_weights(self, name: str, layer: int) -> str:
-        """Return the buffer of a weight that is used in a layer; -1 for the input."""
-        return self.moved.get(name) or (self.host if layer < 0 else self.of_layer[layer])
+    def of_weights(self, name: str, layer: int) -> int:
+        """Return the device of a weight that is used in a layer; -1 for the input."""
+        moved = self.moved.get(name)
+        if moved is not None:
+            return self._devices.get(moved, self.gpus)
+        return self.gpus if layer < 0 else self.of_block(layer)
 
-    def of_cache(self, block: int) -> str:
-        """Return the buffer of a block's cache and state."""
-        place = self.of_layer[block]
-        return place if self.offload_kv and place.startswith("GPU") else "CPU"
+    def of_block(self, layer: int) -> int:
+        """Return the device of a layer."""
+        return self._devices.get(self.of_layer[layer], self.gpus)
+
+    def of_cache(self, block: int) -> int:
+        """Return the device of a block's cache and state."""
+        return self.of_block(block) if self.offload_kv else self.gpus
+
+    @cached_property
+    def _devices(self) -> dict[str, int]:
+        return {f"GPU{i}": i for i in range(self.gpus)}
 
 
 class Block:
@@ -122,14 +134,14 @@ class Block:
         return found
 
     def stored(self, name: str, layer: int) -> Tensor:
-        home = self.placement.of_weights(name, layer)
-        key = f"{name} in {home}"
+        place = self.placement.of_weights(name, layer)
+        key = f"{name} on {place}"
         if key not in self._made:
             weights = self.header.weights_by_name.get(name)
             if weights is None:
                 raise UnknownGraphError(f"there is no {name}")
             self._made[key] = stored(
-                weights.extent, weights.stored, home, weights=True, scratch=weights.row_padding
+                weights.extent, weights.stored, place, weights=True, scratch=weights.row_padding
             )
         return self._made[key]
 
@@ -138,6 +150,13 @@ class Block:
         if name not in self._inputs:
             self._inputs[name] = leaf((*extent, 1, 1, 1)[:4], width)  # type: ignore[arg-type]
         return self._inputs[name]
+
+    def part_of_input(self, name: str, count: int) -> Tensor:
+        """Return the first elements of an input, the same tensor for each block."""
+        key = f"{count} of {name}"
+        if key not in self._inputs:
+            self._inputs[key] = view(self._inputs[name], count)
+        return self._inputs[key]
 
     @property
     def positions(self) -> Tensor:
@@ -158,7 +177,7 @@ class Block:
             "post_ffw" not in prefix or self.header.architecture == "glm4"
         )
         if of_block and self.placement.pipelined:
-            current.pinned = int(self.placement.of_layer[layer][3:])
+            current.pinned = self.placement.of_block(layer)
         # falcon-h1 has norms without the ending
         name = f"{prefix}weight" if f"{prefix}weight" in names else prefix[:-1]
         if name in names:
@@ -192,9 +211,9 @@ class Block:
         if key not in self._made:
             width = width or current.extent[0] * current.extent[1]
             nbytes = (kind.nbytes(width) or 0) * cells * self.batch.streams
-            home = self.placement.of_cache(self.index)
+            place = self.placement.of_cache(self.index)
             extent = (width, cells, self.batch.streams, 1)
-            self._made[key] = stored(extent, nbytes, home, weights=False)
+            self._made[key] = stored(extent, nbytes, place, weights=False)
         return self._made[key]
 
     def cache_view(self, cache: Tensor, extent: Extent) -> Tensor:
@@ -268,6 +287,8 @@ def attention(
     keys = block.cache_view(k_cache, (k.extent[0], k.extent[1], cells, batch.streams))
     if decompress is not None:
         values = block.cache_view(k_cache, (v.extent[0], 1, cells, batch.streams))
+        rest = k.extent[0] - v.extent[0]  # of the last row
+        values.nbytes -= batch.type_k.nbytes(rest) or 0
     else:
         values = _stored_values(block, v, cells, side)
     per_stream = batch.tokens // batch.streams

@@ -10,14 +10,15 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from explorer.planner.llama_cpp.architectures import STYLES, build_graph
 from explorer.planner.llama_cpp.block import Batch, Placement, UnknownGraphError
 from explorer.planner.llama_cpp.graph import Graph, Tensor
 from explorer.planner.llama_cpp.header import GPU_ALIGNMENT, Header, padded
 
-_REPEATED: Final = 2  # times that two kinds of blocks are looked at as neighbours
+_REPEATED: Final = 3  # times that two kinds of blocks are looked at as neighbours
+_REPEATED_ON_HOST: Final = 2
 _REMEMBERED: Final = 256  # results of a model
 _KNOWN: Final = (99, 101)  # per cent of the figure, as measured (docs/planner.md)
 _UNKNOWN: Final = (70, 145)  # the same, with the graphs of others
@@ -25,6 +26,9 @@ _HOST_ALIGNMENT: Final = 32
 _OFFLOADED_ROWS: Final = 32  # from which on a GPU computes with weights of the host
 _COPIES: Final = 4  # of what crosses, where devices work in a pipeline
 _ENDLESS: Final = 1 << 62
+
+
+_Kind: TypeAlias = tuple[Hashable, ...]
 
 
 class Compute(NamedTuple):
@@ -36,7 +40,7 @@ class Compute(NamedTuple):
 
 
 def compute_buffers(
-    header: Header, batch: Batch, placement: Placement, gpus: int
+    header: Header, batch: Batch, placement: Placement
 ) -> tuple[str, list[Compute]]:
     """Return the compute buffer of each GPU, and last that of the host.
 
@@ -45,26 +49,26 @@ def compute_buffers(
     """
     known = header.architecture in STYLES
     try:
-        sizes = _remembered(header, batch, placement, gpus)
+        sizes = _remembered(header, batch, placement)
     except UnknownGraphError:
         most = _most(header, batch)
-        return "unknown architecture", [Compute(None, 0, most)] * (gpus + 1)
+        return "unknown architecture", [Compute(None, 0, most)] * (placement.gpus + 1)
     low, high = _KNOWN if known else _UNKNOWN
     found = [Compute(size, size * low // 100, -(-size * high // 100)) for size in sizes]
     return "exact" if known else "unknown architecture", found
 
 
-def _remembered(header: Header, batch: Batch, placement: Placement, gpus: int) -> list[int]:
+def _remembered(header: Header, batch: Batch, placement: Placement) -> list[int]:
     """Return the sizes of a batch; a slider or `fit` asks for the same graph again and again."""
     blocks, kinds = _different_blocks(header, placement)
     others = frozenset(item for item in placement.moved.items() if not item[0].startswith("blk."))
-    key: Hashable = (gpus, batch, *placement.fixed, placement.of_layer[-1], kinds, others)
+    key: Hashable = (batch, *placement.fixed, placement.of_layer[-1], kinds, others)
     known = header.computed
     if key not in known:
         if len(known) >= _REMEMBERED:
             known.pop(next(iter(known)))
         graph = build_graph(header, batch, placement, blocks)
-        known[key] = reserve(graph, gpus, pipelined=placement.pipelined)
+        known[key] = reserve(graph, placement.gpus, pipelined=placement.pipelined)
     return known[key]
 
 
@@ -76,20 +80,62 @@ def _different_blocks(header: Header, placement: Placement) -> tuple[list[int], 
     moved: dict[int, list[tuple[str, str]]] = {}
     for name, place in placement.moved.items():
         moved.setdefault(header.weights_by_name[name].layer, []).append((name.split(".")[2], place))
-    kinds: list[Hashable] = []
+    kinds: list[_Kind] = []
     for block in range(header.blocks):
         place, told = placement.of_layer[block], tuple(moved.get(block, ()))
         on_host = bool(told) or not place.startswith("GPU")
         sizes = header.sizes[block] if on_host else None  # of what is copied to a GPU
         kinds.append((place, header.kinds[block], told, sizes))
-    seen: Counter[Hashable] = Counter()
-    found = []
+    walk = _Walk()
     for block, kind in enumerate(kinds):
-        pair = (kinds[block - 1] if block else None, kind)
-        seen[pair] += 1
-        if seen[pair] <= _REPEATED or block == header.blocks - 1:
-            found.append(block)
-    return found, tuple(kinds[block] for block in found)
+        walk.step(block, kind)
+    return walk.blocks, tuple(kinds[block] for block in walk.blocks)
+
+
+class _Walk:
+    """A walk from kind to kind without the ways around that it has been before.
+
+    So a kind follows another only where it does in the model.
+    """
+
+    def __init__(self) -> None:
+        self.blocks: list[int] = []
+        self._kinds: list[_Kind] = []
+        self._seen: Counter[tuple[_Kind, _Kind]] = Counter()  # pairs of neighbours
+
+    def step(self, block: int, kind: _Kind) -> None:
+        """Go on to a block, or back to the last one of its kind if all between was seen before."""
+        self.blocks.append(block)
+        self._kinds.append(kind)
+        if len(self._kinds) > 1:
+            self._count(len(self._kinds) - 1, 1)
+        try:
+            last = len(self._kinds) - 2 - self._kinds[-2::-1].index(kind)
+        except ValueError:
+            return
+        around = range(last + 1, len(self._kinds))
+        for place in around:
+            self._count(place, -1)
+        if all(self._is_known(place) for place in around):
+            del self.blocks[last:], self._kinds[last + 1 :]
+            self.blocks.append(block)
+        else:
+            for place in around:
+                self._count(place, 1)
+
+    def _pairs(self, place: int) -> tuple[tuple[_Kind, _Kind], tuple[_Kind, _Kind]]:
+        """Return a kind with the one before, and both without the sizes of their weights."""
+        before, kind = self._kinds[place - 1], self._kinds[place]
+        return (before, kind), (before[:-1], kind[:-1])
+
+    def _count(self, place: int, times: int) -> None:
+        for pair in self._pairs(place):
+            self._seen[pair] += times
+
+    def _is_known(self, place: int) -> bool:
+        pair, alike = self._pairs(place)
+        needed = _REPEATED if pair[1][-1] is None else _REPEATED_ON_HOST
+        return self._seen[pair] >= 1 and self._seen[alike] >= needed
 
 
 def _most(header: Header, batch: Batch) -> int:
@@ -107,25 +153,17 @@ def _most(header: Header, batch: Batch) -> int:
 
 def reserve(graph: Graph, gpus: int, *, pipelined: bool = False) -> list[int]:
     """Return the bytes of each GPU's compute buffer, and last those of the host's."""
-    host = gpus
-    _assign(graph.nodes, graph.leaves, host)
-    nodes, leaves = _split(graph, host, _COPIES if pipelined else 1)
+    _assign(graph.nodes, graph.leaves, gpus)
+    nodes, leaves = _split(graph, _COPIES if pipelined else 1)
     allocator = _Allocator(gpus)
     allocator.run(nodes, leaves)
     return [heap.peak for heap in allocator.heaps]
 
 
-def place_of(home: str, host: int) -> int:
-    """Return the number of the device that computes with what lies in a buffer."""
-    return int(home[3:]) if home.startswith("GPU") else host
-
-
 def _assign(nodes: Sequence[Tensor], leaves: Sequence[Tensor], host: int) -> None:
     """Give every tensor a device."""
     for tensor in leaves:
-        tensor.backend = host if tensor.home is None else place_of(tensor.home, host)
-        if tensor.home is None and not tensor.is_input:
-            tensor.backend = -1
+        tensor.backend = host if tensor.is_input else tensor.place
     for tensor in nodes:
         tensor.backend = tensor.pinned if tensor.pinned >= 0 else _of_stored(tensor, host)
     own = [tensor for tensor in nodes if tensor.op != "view"]
@@ -145,15 +183,14 @@ def _assign(nodes: Sequence[Tensor], leaves: Sequence[Tensor], host: int) -> Non
 
 def _of_stored(tensor: Tensor, host: int) -> int:
     """Return the device where what an operation needs lies; -1 if it needs nothing stored."""
-    if tensor.root is not None and tensor.root.home is not None:
-        return place_of(tensor.root.home, host)
+    if tensor.root is not None:
+        return tensor.root.place
     if tensor.op in ("rope", "flash_attention"):
         return -1  # what they read of a model is too small to decide
     for source in tensor.sources:
-        if source.weights and source.home is not None:
-            place = place_of(source.home, host)
-            offloaded = place == host > 0 and tensor.rows >= _OFFLOADED_ROWS
-            return 0 if offloaded else place
+        if source.weights:
+            place = source.place
+            return 0 if place == host > 0 and tensor.rows >= _OFFLOADED_ROWS else place
     return -1
 
 
@@ -167,7 +204,7 @@ def _spread(nodes: Sequence[Tensor], skipped: int) -> None:
             tensor.backend = current
 
 
-def _split(graph: Graph, host: int, copies: int) -> tuple[list[Tensor], list[Tensor]]:
+def _split(graph: Graph, copies: int) -> tuple[list[Tensor], list[Tensor]]:
     """Return the nodes with copies of what crosses between devices, and all leaves."""
     nodes: list[Tensor] = []
     crossing: list[Tensor] = []
@@ -179,12 +216,13 @@ def _split(graph: Graph, host: int, copies: int) -> tuple[list[Tensor], list[Ten
             continue
         if current < 0:
             current = tensor.backend
-        if tensor.backend != current or (brought and _brings_weights(tensor, current, host)):
+        if tensor.backend != current or (brought and _brings_weights(tensor, current)):
             nodes += part
             part, brought, current = [], 0, tensor.backend
         for index, source in enumerate(tensor.sources):
-            if _reaches(source, current, host):
-                continue
+            place = (source if source.root is None else source.root).place
+            if (source.backend if place < 0 else place) == current:
+                continue  # it can be read where it lies
             known = source.copies
             if known is None:
                 known = source.copies = {}
@@ -202,24 +240,15 @@ def _split(graph: Graph, host: int, copies: int) -> tuple[list[Tensor], list[Ten
     return nodes, [*_repeated(inputs, copies), *crossing, *graph.leaves]
 
 
-def _reaches(source: Tensor, device: int, host: int) -> bool:
-    """Return whether a device can read a tensor where it lies."""
-    root = source if source.root is None else source.root
-    place = source.backend if root.home is None else place_of(root.home, host)
-    return place == device
-
-
-def _brings_weights(tensor: Tensor, device: int, host: int) -> bool:
-    return any(
-        source.weights and source.home is not None and place_of(source.home, host) != device
-        for source in tensor.sources
-    )
+def _brings_weights(tensor: Tensor, device: int) -> bool:
+    return any(source.weights and source.place != device for source in tensor.sources)
 
 
 def _copy(source: Tensor, device: int, copies: int) -> Tensor:
     twin = Tensor("leaf", source.extent, [], source.width)
     twin.plain = source.plain
-    twin.nbytes, twin.scratch, twin.backend = source.nbytes, source.scratch, device
+    twin.nbytes, twin.backend = source.nbytes, device
+    twin.scratch = source.scratch if source.weights else 0
     twin.is_input = twin.is_output = copies > 1
     return twin
 
@@ -302,7 +331,8 @@ class _Allocator:
                 source.children += 1
         for tensor in nodes:
             for source in tensor.sources:
-                self._take(source)
+                if not source.owned:
+                    self._take(source)
             self._take(tensor)
             for source in tensor.sources:
                 source.children -= 1
@@ -313,7 +343,7 @@ class _Allocator:
         return tensor.nbytes + (tensor.scratch if tensor.buffer != self._host else 0)
 
     def _take(self, tensor: Tensor) -> None:
-        if tensor.owned or tensor.home is not None or tensor.root is not None:
+        if tensor.owned or tensor.place >= 0 or tensor.root is not None:
             return
         tensor.owned = True
         if tensor.in_place and self._takes_over(tensor):

@@ -29,17 +29,21 @@ class Tensor:
         plain: Whether its elements lie one after another.
         sources: What the operation reads, in ggml's order.
         root: The tensor that holds the elements, of views and of writes into a cache.
-        home: The buffer of stored weights and caches; else None.
+        place: The device of stored weights and caches; else -1. GPUs first, then the host.
         weights: Whether it is a model's weights.
         nbytes: What it takes on the host.
         scratch: Bytes that a GPU takes beyond that.
     """
 
-    __slots__ = (
-        *("op", "extent", "width", "plain", "sources", "root", "home", "weights", "nbytes"),
-        *("scratch", "is_input", "is_output", "in_place", "visited", "backend", "pinned"),
-        *("children", "views", "owned", "buffer", "offset", "copies"),
-    )
+    # what few tensors have differently is said here once: a graph has thousands of them
+    plain = True
+    place = -1
+    weights = False
+    scratch = 0
+    is_input = is_output = visited = owned = False
+    backend = pinned = -1
+    children = views = buffer = offset = 0
+    copies: dict[int, list[Tensor]] | None = None
 
     def __init__(
         self,
@@ -49,21 +53,14 @@ class Tensor:
         width: int = _F32,
         root: Tensor | None = None,
     ) -> None:
+        a, b, c, d = extent
         self.op = op
         self.extent = extent
         self.width = width
-        self.plain = True
         self.sources = sources
         self.root: Tensor | None = root if root is None or root.root is None else root.root
-        self.home: str | None = None
-        self.weights = False
-        self.nbytes = width * extent[0] * extent[1] * extent[2] * extent[3]
-        self.scratch = 0
-        self.is_input = self.is_output = self.visited = self.owned = False
+        self.nbytes = width * a * b * c * d
         self.in_place = op in _IN_PLACE
-        self.backend = self.pinned = -1
-        self.children = self.views = self.buffer = self.offset = 0
-        self.copies: dict[int, list[Tensor]] | None = None
 
     @property
     def rows(self) -> int:
@@ -86,10 +83,10 @@ def leaf(extent: Extent, width: int = _F32) -> Tensor:
     return made
 
 
-def stored(extent: Extent, nbytes: int, home: str, *, weights: bool, scratch: int = 0) -> Tensor:
+def stored(extent: Extent, nbytes: int, place: int, *, weights: bool, scratch: int = 0) -> Tensor:
     """Return a tensor that lies in a buffer already: weights, or a cache."""
     made = Tensor("leaf", extent, [], 0)
-    made.home, made.weights, made.nbytes, made.scratch = home, weights, nbytes, scratch
+    made.place, made.weights, made.nbytes, made.scratch = place, weights, nbytes, scratch
     return made
 
 

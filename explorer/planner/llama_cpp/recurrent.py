@@ -26,14 +26,13 @@ from explorer.planner.llama_cpp.graph import (
 
 
 def recurrent_state(
-    block: Block, which: str, size: int, scan: Callable[[Tensor, Tensor], Tensor] | None = None
+    block: Block, size: int, scan: Callable[[Tensor, Tensor], Tensor] | None = None
 ) -> tuple[Tensor, Tensor]:
     """Return a recurrent state's cache, and what is read of it: its rows, or what a scan makes.
 
     All sequences' states are there, so that none is left to be moved.
     """
     sequences = block.batch.sequences
-    key = f"{which} state {block.index}"
     cache = stored(
         (size, sequences, 1, 1),
         4 * size * sequences,
@@ -41,7 +40,6 @@ def recurrent_state(
         weights=False,
     )
     cache.width = 4
-    block._made[key] = cache
     copied = block.input("copied states", sequences)
     states = view(cache, size, sequences, plain=True)
     cleared = Tensor("write", (0, 1, 1, 1), [view(states, 0)], 4, cache)
@@ -50,8 +48,8 @@ def recurrent_state(
         rows = get_rows(states, copied)
         seen = view(rows, size, sequences, plain=True)
     else:
-        rows = get_rows(states, view(copied, sequences - 1))
-        seen = scan(states, view(copied, sequences))
+        rows = get_rows(states, block.part_of_input("copied states", sequences - 1))
+        seen = scan(states, block.part_of_input("copied states", sequences))
     block.graph.expand(seen)
     block.graph.expand(written(cache, view(rows, size, 0), view(cache, size, 0)))
     return cache, seen
@@ -67,7 +65,7 @@ def convolved(block: Block, current: Tensor, channels: int, kernel: str) -> Tens
     weights = block.need(kernel)
     size = weights.extent[0]
     tokens, sequences = block.per_sequence()
-    cache, seen = recurrent_state(block, "convolution", (size - 1) * channels)
+    cache, seen = recurrent_state(block, (size - 1) * channels)
     before = reshape(seen, size - 1, channels, sequences)
     joined = concat(before, transpose(current))
     keep_state(block, cache, view(joined, size - 1, channels, sequences))
@@ -103,7 +101,7 @@ def mamba(block: Block, current: Tensor) -> Tensor:
         held = view(states, state, 1, inner, sequences, plain=True)
         return made("ssm_scan", (size,), held, heads, dt, block.need("ssm_a"), b, c, chosen)
 
-    cache, scanned = recurrent_state(block, "scan", state * inner, scan)
+    cache, scanned = recurrent_state(block, state * inner, scan)
     keep_state(block, cache, view(scanned, state * inner * sequences))
     y = view(scanned, inner, tokens, sequences, plain=True)
     y = like("add", y, like("mul", x, block.need("ssm_d")))
@@ -124,7 +122,7 @@ def mamba2(block: Block, current: Tensor) -> Tensor:
     channels = inner + 2 * groups * state
     size = block.need("ssm_conv1d.weight").extent[0]
     # llama.cpp reads the state before it projects; memory is given out in that order
-    cache, seen = recurrent_state(block, "convolution", (size - 1) * channels)
+    cache, seen = recurrent_state(block, (size - 1) * channels)
     joined = mul_mat(block.need("ssm_in.weight"), current)
     joined = reshape(joined, joined.extent[0], tokens, sequences)
     z = view(joined, length, heads, tokens, sequences)
@@ -143,7 +141,7 @@ def mamba2(block: Block, current: Tensor) -> Tensor:
         held = view(states, state, length, heads, sequences, plain=True)
         return made("ssm_scan", (total,), held, x, dt, block.need("ssm_a"), b, c, chosen)
 
-    cache, scanned = recurrent_state(block, "scan", state * inner, scan)
+    cache, scanned = recurrent_state(block, state * inner, scan)
     keep_state(block, cache, view(scanned, state * inner, sequences))
     y = view(scanned, length, heads, tokens, sequences, plain=True)
     y = like("add", y, like("mul", x, block.need("ssm_d")))
@@ -185,11 +183,11 @@ def delta_network(block: Block, current: Tensor) -> Tensor:
     gate = reshape(like("mul", alpha, block.need("ssm_a")), 1, heads, tokens, sequences)
     beta = reshape(beta, 1, heads, tokens, sequences)
     size = block.need("ssm_conv1d.weight").extent[0]
-    cache, seen = recurrent_state(block, "convolution", (size - 1) * channels)
+    cache, seen = recurrent_state(block, (size - 1) * channels)
     before = reshape(seen, size - 1, channels, sequences)
     row = concat(before, transpose(mixed))
     keep_state(block, cache, view(row, size - 1, channels, sequences))
-    cache, seen = recurrent_state(block, "delta", value * value * heads)
+    cache, seen = recurrent_state(block, value * value * heads)
     before = reshape(seen, value, value, heads, sequences)
     mixed = made("ssm_conv", (channels, tokens, sequences), row, block.need("ssm_conv1d.weight"))
     mixed = like("unary", mixed)
