@@ -3,97 +3,116 @@
 from __future__ import annotations
 
 import os
-import re
+import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from explorer.cli import measured, options, output
+from explorer.cli import machine, measured, options, output
 from explorer.cli.output import line_width, name_cell, on_terminal, style, table
 from explorer.errors import ExplorerError, PlanError
 from explorer.formats import open_model
-from explorer.hardware.catalogue import CatalogueError, load_catalogue
-from explorer.hardware.detect import detect
-from explorer.planner import Device, Host, Hyperparameters, Settings, llama_cpp
+from explorer.planner import Device, Hyperparameters, Settings
 from explorer.planner.advice import QUESTIONS, Advice, solve
-from explorer.planner.devices import LookUp, parse_context, parse_gpu, parse_size
+from explorer.planner.devices import MAX_BLOCKS, parse_context, parse_size, quoted
 from explorer.planner.inputs import plan_record
-from explorer.planner.profiles import GRAPH_SIZE, PROFILES, profile_named
+from explorer.planner.llama_cpp import CACHE_TYPES
+from explorer.planner.llama_cpp import Settings as LlamaCppSettings
+from explorer.planner.profiles import (
+    LLAMA_CPP,
+    OLLAMA,
+    PREDICTION,
+    PROFILES,
+    default_profile,
+    profile_named,
+)
 from explorer.planner.result import Plan, PlanRequest, Term
+from explorer.planner.settings import AUTOMATIC
+from explorer.present import llama_cpp
 from explorer.present import plan as plans
 from explorer.present.plan import Kind
 from explorer.tabular import Cell
 from explorer.text import bytes_text, exact_text, integer_text, plain_text
 
 _ALL: Final = "all"
+_MAX_SHARES: Final = 1000  # characters
 _CACHE_TYPES: Final = ("f16", "q8_0", "q4_0", "f32")
-_SIZED: Final = re.compile(r"(?:^|,)\s*(?:free|total)\s*=")
-_UNIT: Final = re.compile(r"[0-9.]+\s*(?:[kmgtpe]i?b?|b|bytes)", re.IGNORECASE)
-_MIN_SIZE: Final = 1 << 20  # "3090" is a card, not a memory of 3,090 bytes
 _UNCHECKED: Final = (
     "whether main memory holds what is left to the CPU was not checked: the GPUs are named, so "
     "they may be another machine's; say --memory SIZE to check it"
 )
 
 
-def named_gpus(
-    _context: click.Context, _parameter: click.Parameter, specs: Sequence[str]
-) -> list[Device]:
-    """Return the GPUs of all SPECs of an option; a callback of click."""
-    return [
-        options.parsed_by(partial(named_gpu, position=position))(spec)
-        for position, spec in enumerate(specs)
-    ]
+def _layers(text: str) -> int:
+    """Return a number of GPU layers; -1 is "auto"."""
+    known = {"auto": AUTOMATIC, "-1": AUTOMATIC, "all": MAX_BLOCKS + 1}
+    if text in known:
+        return known[text]
+    if text.isascii() and text.isdigit() and len(text) < 10:
+        return int(text)
+    raise PlanError(f"{quoted(text)!r} is no number of layers; write a number, all or auto")
 
 
-def named_gpu(text: str, position: int) -> Device:
-    """Return the GPU of a SPEC; names are looked up in the catalogue.
-
-    Args:
-        text: ``24GiB``, ``RTX 3090``, or ``name=NVIDIA L4,free=22.5GiB``.
-        position: Number of the GPU among those named.
-
-    Raises:
-        ExplorerError: It is no SPEC, or the name fits no GPU or several.
-    """
-    if _is_size(text.strip()):  # no name, though a dozen GPUs have "24 GB" in theirs
-        return parse_gpu(text, position)
-    return parse_gpu(text, position, _look_up(sized=_SIZED.search(text) is not None))
+def _blocks(text: str) -> int:
+    """Return a number of blocks whose experts stay on the CPU."""
+    if text == "auto":
+        raise PlanError("write a number of blocks, or all")
+    return max(0, _layers(text))
 
 
-def _is_size(text: str) -> bool:
-    if text.isascii() and text.isdigit() and len(text) < 8:
-        return int(text) >= _MIN_SIZE
-    return text.isdigit() or _UNIT.fullmatch(text) is not None
+def _shares(text: str) -> tuple[float, ...]:
+    """Return the shares of GPUs: ``"3,1"``."""
+    try:
+        return tuple(float(part) for part in text[:_MAX_SHARES].split(","))
+    except ValueError as error:
+        raise PlanError(f"{quoted(text)!r} are no shares; write numbers, such as 3,1") from error
 
 
-def _look_up(*, sized: bool) -> LookUp:
-    """Return a function that finds a GPU by its name.
+_LLAMA_CPP_OPTIONS: Final = (
+    click.option("--ubatch", type=click.IntRange(min=1), metavar="N", help="Tokens of one step."),
+    click.option("--kv-unified/--no-kv-unified", default=None, help="One cache for all sequences."),
+    click.option("--cache-type-k", type=click.Choice(CACHE_TYPES), help="Type of the cached keys."),
+    click.option("--cache-type-v", type=click.Choice(CACHE_TYPES), help="Type of cached values."),
+    click.option(
+        "--tensor-split",
+        metavar="A,B",
+        type=options.parsed_by(_shares),
+        help="Shares of the GPUs. Default: by free memory.",
+    ),
+    click.option(
+        "cpu_moe_layers",
+        "--cpu-moe",
+        metavar="N|all",
+        type=options.parsed_by(_blocks),
+        help="Keep the experts of the first N blocks on the CPU.",
+    ),
+    click.option("--split-mode", metavar="layer|none", help="none: the first GPU alone."),
+    click.option("offload_kv", "--kv-offload/--no-kv-offload", default=None, help="Cache on GPUs."),
+    click.option("--swa-full", is_flag=True, default=None, help="Whole cache for sliding windows."),
+    click.option(
+        "--reserve",
+        metavar="SIZE",
+        type=options.parsed_by(parse_size),
+        help="Memory of each GPU for the driver and what no dry run sees. Default: 512MiB.",
+    ),
+    click.option(
+        "--margin",
+        metavar="SIZE",
+        type=options.parsed_by(parse_size),
+        help="Memory that llama.cpp leaves free on each GPU when it decides. Default: 1GiB.",
+    ),
+)
+"""What only llama.cpp's own profiles read."""
 
-    Args:
-        sized: The SPEC has the size of the memory, so that the name need not be known; the GPU gets
-            the properties that all GPUs of that name share.
-    """
 
-    def find(name: str) -> Device | None:
-        catalogue = load_catalogue()
-        try:
-            return catalogue.find(name).device()
-        except CatalogueError as error:
-            if not sized:
-                raise
-            several = [catalogue.find(candidate) for candidate in error.matching]
-        alike = {(gpu.library, gpu.compute, gpu.integrated) for gpu in several}
-        if len(alike) != 1:
-            return None
-        return replace(several[0].device(), name=name, total=None)
-
-    return find
+def _llama_cpp_options(command: Callable[..., int]) -> Callable[..., int]:
+    for option in reversed(_LLAMA_CPP_OPTIONS):
+        command = option(command)
+    return command
 
 
 @click.command("plan")
@@ -103,7 +122,7 @@ def _look_up(*, sized: bool) -> LookUp:
     "--context",
     metavar="N",
     type=options.parsed_by(parse_context),
-    help="Tokens of each sequence, such as 32768 or 32k.",
+    help="Tokens, such as 32768 or 32k: of each sequence; of llama.cpp in all, 0 leaves it open.",
 )
 @click.option("--parallel", type=click.IntRange(min=1), metavar="N", help="Sequences at a time.")
 @click.option("--batch", type=click.IntRange(min=1), metavar="N", help="Tokens computed at a time.")
@@ -118,10 +137,17 @@ def _look_up(*, sized: bool) -> LookUp:
     "--gpu",
     multiple=True,
     metavar="SPEC",
-    callback=named_gpus,
+    callback=machine.named_gpus,
     help="A GPU: its free memory, its name, or KEY=VALUE,… Once for each. Default: this machine's.",
 )
-@click.option("--num-gpu", type=click.IntRange(min=-1), metavar="N", help="Layers to put on GPUs.")
+@click.option(
+    "num_gpu",
+    "--num-gpu",
+    "--gpu-layers",
+    metavar="N|all|auto",
+    type=options.parsed_by(_layers),
+    help="Layers to put on GPUs; auto leaves it to the program.",
+)
 @click.option(
     "--overhead",
     metavar="SIZE",
@@ -141,9 +167,9 @@ def _look_up(*, sized: bool) -> LookUp:
 @click.option(
     "--profile",
     type=click.Choice([*PROFILES, _ALL]),
-    default=GRAPH_SIZE.name,
-    help="Releases of Ollama whose rules to follow.",
+    help="Whose rules to follow; all: side by side. Default: llama.cpp, in Ollama's store ollama.",
 )
+@_llama_cpp_options
 @click.option(
     "question", "--solve", type=click.Choice(list(QUESTIONS)), help="Also find the most that fits."
 )
@@ -164,7 +190,7 @@ def plan_command(  # noqa: PLR0913, PLR0917 - one for each option; click passes 
     gpus: Sequence[Device],
     memory: int | None,
     projector: str | None,
-    profile: str,
+    profile: str | None,
     question: str | None,
     explain: bool,
     csv_path: Path | None,
@@ -175,29 +201,29 @@ def plan_command(  # noqa: PLR0913, PLR0917 - one for each option; click passes 
 ) -> int:
     """Show how much memory each model at PATH needs, and which layers each GPU gets.
 
-    Follows the arithmetic of Ollama 0.13.3 to the byte. Reads headers only, never the weights.
-    Where an option is left out, Ollama's environment variables and defaults count.
+    Follows llama.cpp's own rules, or the arithmetic of Ollama 0.13.3 to the byte. Reads headers
+    only, never the weights. What is left out is what llama-server or Ollama would take; of Ollama's
+    profiles its environment variables count.
 
     A SPEC is 24GiB (free memory), "RTX 3090" (a name of the catalogue), or
     "name=NVIDIA L4,free=22.5GiB,total=24GiB,library=CUDA,integrated=no".
 
     \b
     Examples:
-      gguf-explorer plan model.gguf --context 32k
-      gguf-explorer plan model.gguf --context 8192 --gpu 24GiB --gpu "RTX 3060 12GB"
+      gguf-explorer plan model.gguf --gpu 12GiB
+      gguf-explorer plan model.gguf --context 32k --gpu 24GiB --gpu "RTX 3060 12GB"
       gguf-explorer plan model.gguf --gpu "M3 Max 64GB" --solve context
       gguf-explorer plan *.gguf --context 16k --parallel 4 --csv plans.csv
       gguf-explorer plan ollama:llama3 --context 8k --profile all --json
       gguf-explorer plan model.gguf --log server.log
     """
-    profiles = list(PROFILES) if profile == _ALL else [profile]
-    if question is not None and GRAPH_SIZE.name not in profiles:
+    if question is not None and profile == PREDICTION.name:
         raise click.UsageError(f"--solve needs a layout of layers; {profile} predicts none")
     try:
         chosen = Settings(**settings)
     except PlanError as error:  # a number that no computer has
         raise click.UsageError(str(error)) from error
-    devices, host, notes = find_machine(gpus, memory)
+    devices, host, notes = machine.find_machine(gpus, memory)
     log_file, given = measured.read_log_option(log_path), dict(bandwidths)
     base = _llama_cpp_settings(chosen, len(devices))
     found: list[PlannedModel] = []
@@ -206,11 +232,12 @@ def plan_command(  # noqa: PLR0913, PLR0917 - one for each option; click passes 
             h, projector_bytes = _read(path, root, projector)
             compared = None if log_file is None else _compared(path, root, log_file, base, given)
         except ExplorerError as error:
-            found += [PlannedModel(path, name, failure=str(error)) for name in profiles]
+            found.append(PlannedModel(path, profile or "", failure=str(error)))
         else:
             asked = replace(chosen, projector_bytes=projector_bytes)
             request = PlanRequest(h, asked, devices, host, os.environ)
-            plans_made = [_planned(path, name, request, question, notes) for name in profiles]
+            names = _profiles_for(h, profile)
+            plans_made = [_planned(path, name, request, question, notes) for name in names]
             found += [replace(one, compared=compared) for one in plans_made]
     output.save_csv(csv_path, CSV_HEADER, map(csv_row, found))
     _print(found, as_json=as_json, explain=explain)
@@ -219,10 +246,20 @@ def plan_command(  # noqa: PLR0913, PLR0917 - one for each option; click passes 
     return 1 if any(one.plan is None for one in found) else 0
 
 
+def _profiles_for(h: Hyperparameters, profile: str | None) -> list[str]:
+    """Return the profiles to plan a model by; all are those that can read its format."""
+    if profile != _ALL:
+        return [default_profile(h) if profile is None else profile]
+    readers = (LLAMA_CPP.name, OLLAMA.name)
+    return [name for name in PROFILES if not (h.after_conversion and name in readers)]
+
+
 def _print(found: Sequence[PlannedModel], *, as_json: bool, explain: bool) -> None:
     one = found[0]
     if len(found) > 1 and as_json:
         output.write_json({"plans": [{"path": one.path} | _record(one) for one in found]})
+    elif len(found) > 1 and len({each.path for each in found}) == 1:
+        output.write(side_by_side_text(found))
     elif len(found) > 1:
         output.write(plans_table(found))
     elif one.plan is not None and as_json:
@@ -245,27 +282,6 @@ def _record(found: PlannedModel) -> dict[str, Any]:
     return record
 
 
-def find_machine(
-    named: Sequence[Device], memory: int | None
-) -> tuple[tuple[Device, ...], Host | None, tuple[str, ...]]:
-    """Return GPUs and main memory of the machine to plan for, and notes on the search for them.
-
-    Args:
-        named: GPUs that were named; none means this machine's.
-        memory: Free bytes of main memory, or None for this machine's where its GPUs are meant.
-    """
-    if not named:
-        machine = detect()
-        host = machine.host if memory is None else replace(machine.host, free=memory, swap=0)
-        return machine.devices, host, machine.notes
-    mac = next((device for device in named if device.library == "Metal"), None)
-    if mac is not None:  # its memory is the machine's
-        total = mac.capacity_bytes
-        free = total - mac.free if memory is None else memory
-        return tuple(named), Host(free, total=total, macos=True), ()
-    return tuple(named), None if memory is None else Host(memory), ()
-
-
 def _read(path: str, root: str | None, projector: str | None) -> tuple[Hyperparameters, int]:
     """Return what the formulas need of a model's header, and the bytes of a separate projector."""
     with open_model(options.model_path(path, root)) as model:
@@ -277,18 +293,18 @@ def _read(path: str, root: str | None, projector: str | None) -> tuple[Hyperpara
         return h, separate.nbytes
 
 
-def _llama_cpp_settings(chosen: Settings, devices: int) -> llama_cpp.Settings:
+def _llama_cpp_settings(chosen: Settings, devices: int) -> LlamaCppSettings:
     """Return what a log that does not tell it is taken to mean."""
     asked = {"context": chosen.context, "parallel": chosen.parallel, "ubatch": chosen.batch}
     told: dict[str, Any] = {name: value for name, value in asked.items() if value}
-    return replace(llama_cpp.Settings(devices=devices), **told)
+    return replace(LlamaCppSettings(devices=devices), **told)
 
 
 def _compared(
     path: str,
     root: str | None,
     log_file: measured.LogFile,
-    base: llama_cpp.Settings,
+    base: LlamaCppSettings,
     given: Mapping[str, int],
 ) -> measured.Compared:
     """Return a log beside the plan of a model with its settings."""
@@ -301,14 +317,14 @@ def _planned(
 ) -> PlannedModel:
     try:
         advice = None
-        if question is not None and profile == GRAPH_SIZE.name:
-            advice = solve(question, request)
+        if question is not None and profile != PREDICTION.name:
+            advice = solve(question, request, profile=profile)
         plan = _plan(profile, request, advice)
     except PlanError as error:
         # the planner knows no files, so its message has no path yet
         failure = str(error) if error.path is not None else f"{path}: {error}"
         return PlannedModel(path, profile, failure=failure, reason=error.reason)
-    if request.host is None and plan.layout is not None and not plan.layout.fully_offloaded:
+    if request.host is None and plan.layers and not plan.fully_offloaded:
         notes += (_UNCHECKED,)
     return PlannedModel(path, profile, plan, advice, notes=notes)
 
@@ -406,9 +422,23 @@ def plan_text(found: PlannedModel, plan: Plan) -> str:
     bars = plans.memory_bars(plan, None)
     shown = [bar for bar in bars if bar.device is not None or bar.held_bytes]
     blocks += [_bar_block(plan, bar) for bar in shown]
+    if plan.llama_cpp is not None:
+        rows = [llama_cpp.BUFFERS, *llama_cpp.buffer_rows(plan.llama_cpp)]
+        blocks.append(f"\n{table(rows, right=(1, 2, 3, 4))}")
+        words = shlex.join(plan.llama_cpp.arguments())
+        blocks.append(f"\n{style('Arguments of llama-server', bold=True)}\n{_INDENT}{words}\n")
     blocks.append(_sentences("Warnings", plan.warnings, "yellow"))
     blocks.append(_sentences("Notes", (*plan.notes, *found.notes), None))
     return "".join(blocks)
+
+
+def side_by_side_text(found: Sequence[PlannedModel]) -> str:
+    """Return the profiles of one model as a table, and a sentence on why they differ."""
+    rows = [llama_cpp.ProfileRow(one.profile, one.plan, "refused") for one in found]
+    cells = [tuple(map(plain_text, row.cells())) for row in rows]
+    shown = table([llama_cpp.SIDE_BY_SIDE, *cells], right=range(2, 7))
+    why = llama_cpp.why_profiles_differ(rows)
+    return f"{style(_safe(found[0].path), bold=True)}\n{shown}\n{_INDENT}{why}\n"
 
 
 def terms_text(terms: Sequence[Term]) -> str:
@@ -440,7 +470,10 @@ def _facts(plan: Plan) -> Iterator[tuple[str, str]]:
     """Yield what holds for the model as a whole."""
     effective, layout = plan.effective, plan.layout
     yield "Architecture", _safe(plan.request.h.architecture)
-    yield "Profile", plan.profile
+    yield "Profile", f"{plan.profile}: {profile_named(plan.profile).title}"
+    if plan.llama_cpp is not None:
+        yield "Decided", llama_cpp.decision_sentence(plan.llama_cpp)
+        yield "Accuracy", llama_cpp.accuracy_sentence(plan.llama_cpp)
     sequences = " sequences" if effective.parallel > 1 else " tokens"
     yield "Context", plans.sequences_text(plan) + sequences
     yield "Batch", integer_text(plan.batch)
@@ -451,6 +484,8 @@ def _facts(plan: Plan) -> Iterator[tuple[str, str]]:
             graphs = f"{bytes_text(layout.full)} full, {bytes_text(layout.partial)} partial"
             yield "Graph by offload", graphs
             yield figure.label, f"{figure.text} ({_ratio(plan)})"
+        elif figure.name == "gpu_layers" and figure.value is not None:
+            yield figure.label, figure.text
         elif isinstance(figure.value, int):
             yield figure.label, exact_text(figure.value)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from explorer.cli import options, output
-from explorer.cli.plan import named_gpus
+from explorer.cli.machine import named_gpus
 from explorer.errors import ExplorerError
 from explorer.formats import open_model
 from explorer.hardware.detect import detect

@@ -31,7 +31,15 @@ from typing import Any, Final
 from explorer.errors import PlanError
 from explorer.planner.devices import quoted
 from explorer.planner.layout import Layout, Trace
-from explorer.planner.profiles import effective_for, layout_for
+from explorer.planner.llama_cpp.outcome import Outcome
+from explorer.planner.profiles import (
+    GRAPH_SIZE,
+    LLAMA_CPP,
+    OLLAMA,
+    effective_for,
+    layout_for,
+    profile_named,
+)
 from explorer.planner.result import PlanRequest
 from explorer.planner.settings import EffectiveSettings
 from explorer.planner.sizes import MAX_PARALLEL
@@ -132,7 +140,12 @@ class Advice:
         return {"what": self.what, "value": self.value, "limited_by": self.limited_by}
 
 
-def solve(what: str, request: PlanRequest, check: Callable[[], None] = lambda: None) -> Advice:
+def solve(
+    what: str,
+    request: PlanRequest,
+    check: Callable[[], None] = lambda: None,
+    profile: str = GRAPH_SIZE.name,
+) -> Advice:
     """Answer one of `QUESTIONS`; all settings but the one in question stay as they are.
 
     `check` is called before each layout; it raises to stop the search.
@@ -142,6 +155,8 @@ def solve(what: str, request: PlanRequest, check: Callable[[], None] = lambda: N
     """
     if what not in QUESTIONS:
         raise PlanError(f"{quoted(what)!r} cannot be solved for; use one of {', '.join(QUESTIONS)}")
+    if profile in (LLAMA_CPP.name, OLLAMA.name):
+        return _ServerSearch(request, profile, check).solve(what)
     return QUESTIONS[what](_Search(request, check))
 
 
@@ -341,3 +356,98 @@ def _layers_obstacle(search: _Search, count: int) -> str:
         if held.layers is not None and over > 0:
             return f"{quoted(held.device.label)} is {bytes_text(over)} short"
     return ""
+
+
+# What llama.cpp allocates never falls as a context, a number of sequences or of layers grows, and
+# is worked out in a millisecond: bisection does.
+
+
+_CELLS: Final = 256  # llama.cpp rounds contexts up to a multiple
+_MOST_SEQUENCES: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class _ServerSearch:
+    """Plans by llama.cpp's rules with some settings changed."""
+
+    request: PlanRequest
+    profile: str
+    check: Callable[[], None]
+
+    def outcome(self, **changes: Any) -> Outcome:
+        self.check()
+        settings = replace(self.request.settings, **changes)
+        plan = profile_named(self.profile).plan(replace(self.request, settings=settings))
+        assert plan.llama_cpp is not None  # these profiles have it
+        return plan.llama_cpp
+
+    def solve(self, what: str) -> Advice:
+        """Return the answer to a question; "fits" counts the reserve of each GPU."""
+        layers = self.request.h.total_layers
+        match what:
+            case "context":
+                trained = self.request.h.trained_context
+                most = max(1, min(trained or _MOST_TOKENS, _MOST_TOKENS) // _CELLS)
+                limit = f"the model was trained for {integer_text(trained)} tokens"
+                found = self.most("context", most, limit if trained else "", _CELLS)
+            case "parallel":
+                limit = f"llama.cpp runs at most {_MOST_SEQUENCES} sequences"
+                found = self.most("parallel", _MOST_SEQUENCES, limit)
+            case "kv-cache-type":
+                found = self.cache_type()
+            case "gpu-layers":
+                found = self.most("num_gpu", layers, "nothing: the model has no more layers")
+            case _:
+                found = self.fewest_layers()
+        return replace(found, what=what)
+
+    def obstacle(self, **changes: Any) -> str:
+        """Say why it does not fit; empty if it does."""
+        if not self.request.devices:
+            return "there is no GPU"
+        if "num_gpu" not in changes:
+            changes["num_gpu"] = self.request.h.total_layers
+        try:
+            outcome = self.outcome(**changes)
+        except PlanError as error:
+            return str(error)
+        for device, held in zip(outcome.devices, outcome.gpus, strict=True):
+            if held.short:
+                name = quoted(device.label)
+                return f"{name} is {bytes_text(held.short)} short, its reserve counted"
+        return _main_obstacle(outcome)
+
+    def most(self, name: str, most: int, limit: str, step: int = 1) -> Advice:
+        """Return the largest multiple of a step at which nothing is short."""
+        low, high = 0, most + 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.obstacle(**{name: middle * step}) else (middle, high)
+        if low < most:
+            value = (low + 1) * step
+            limit = f"{integer_text(value)}: {self.obstacle(**{name: value})}"
+        return Advice(name, low * step or None, limit)
+
+    def cache_type(self) -> Advice:
+        limit = "nothing: it is the least lossy of them"
+        for name in _CACHE_TYPES:
+            asked = {"kv_cache_type": name, "cache_type_k": None, "cache_type_v": None}
+            obstacle = self.obstacle(**asked)
+            if not obstacle:
+                return Advice("", name, limit)
+            limit = f"{name} does not fit: {obstacle}"
+        return Advice("", None, limit)
+
+    def fewest_layers(self) -> Advice:
+        limit = "nothing: system memory holds the whole model"
+        for count in range(self.request.h.total_layers + 1):
+            obstacle = _main_obstacle(self.outcome(num_gpu=count))
+            if not obstacle:
+                return Advice("", count, limit)
+            limit = f"{count} layers: {obstacle}"
+        return Advice("", None, limit)
+
+
+def _main_obstacle(outcome: Outcome) -> str:
+    short = outcome.main.short
+    return f"system memory is {bytes_text(short)} short" if short else ""

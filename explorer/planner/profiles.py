@@ -386,6 +386,7 @@ def _allocated(
         host_free=None if host is None or host.macos else host.free + host.swap,
         projector=asked.projector_bytes,
         split_mode=asked.split_mode or "layer",
+        context_was_open=not wanted.settings.context,
         origins=wanted.origins,
     )
     types = dict.fromkeys((settings.type_k, settings.type_v))

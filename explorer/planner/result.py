@@ -15,10 +15,9 @@ from explorer.planner.hyperparameters import Hyperparameters
 from explorer.planner.layout import DeviceLayout, Layer, Layout
 from explorer.planner.llama_cpp.allocation import cache_parts
 from explorer.planner.llama_cpp.outcome import (
-    BAND,
+    EXACT,
     HOST_BUFFERS,
     RESERVE_ORIGIN,
-    UNKNOWN,
     Held,
     Outcome,
     compute_most,
@@ -325,9 +324,12 @@ def _quick_estimate_note(request: PlanRequest, layout: Layout) -> Iterator[str]:
 def llama_cpp_notes(outcome: Outcome, effective: EffectiveSettings) -> Iterator[str]:
     """Yield notes on a plan by llama.cpp's rules."""
     yield from settings_notes(effective)
+    asked = effective.requested
+    if asked.overhead is not None or asked.spread is not None:
+        yield "overhead and spread belong to Ollama's old estimate and change nothing; see margin"
     if outcome.reserves:
         sizes = dict.fromkeys(map(bytes_text, outcome.reserves))
-        yield f"reserve {RESERVE_ORIGIN}: {', '.join(sizes)} on each GPU; it is in no total"
+        yield f"reserve {RESERVE_ORIGIN}, {' and '.join(sizes)}, is kept on each GPU; in no total"
     trained = outcome.header.trained_context
     if 0 < trained < outcome.allocation.n_ctx_seq:
         tokens = integer_text(trained)
@@ -346,11 +348,9 @@ def llama_cpp_notes(outcome: Outcome, effective: EffectiveSettings) -> Iterator[
 
 def llama_cpp_warnings(outcome: Outcome) -> Iterator[str]:
     """Yield what makes the figures of a plan by llama.cpp's rules doubtful."""
-    architecture = quoted(outcome.header.architecture)
-    if outcome.accuracy == UNKNOWN:
-        yield f"what {architecture} needs to compute is not known here and not counted on a GPU"
-    elif outcome.accuracy == BAND:
-        yield f"compute buffers of {architecture} are a band here; its upper end is counted"
+    if outcome.accuracy != EXACT:
+        name = quoted(outcome.header.architecture)
+        yield f"compute buffers of {name} are not known; they are those of a similar graph"
     for device, held in zip(outcome.devices, outcome.gpus, strict=True):
         if held.short:
             name, missing = quoted(device.label), bytes_text(held.short)

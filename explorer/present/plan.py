@@ -37,8 +37,8 @@ CACHE_TYPES: Final = tuple(BYTES_PER_ELEMENT)
 PLAN: Final = {
     "weights": "Weights",
     "kv_cache": "KV cache",
-    "graph_each": "Graph on each GPU",
-    "graph_total": "Graphs on all GPUs",
+    "graph_each": "Compute on each GPU",
+    "graph_total": "Compute on all GPUs",
     "vram_total": "On GPUs",
     "cpu_total": "On the CPU",
     "gpu_layers": "Layers on GPUs",
@@ -409,7 +409,7 @@ class Kind(StrEnum):
 
 
 _KIND_LABELS: Final = {
-    **{Kind.WEIGHTS: "Weights", Kind.KV_CACHE: "KV cache", Kind.GRAPH: "Graph"},
+    **{Kind.WEIGHTS: "Weights", Kind.KV_CACHE: "KV cache", Kind.GRAPH: "Compute"},
     **{Kind.PROJECTOR: "Projector", Kind.RESERVED: "Reserved"},
     **{Kind.FREE: "Free", Kind.SWAP: "Free swap"},
 }

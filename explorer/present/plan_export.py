@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from explorer.planner import Device, Hyperparameters
 from explorer.planner import settings as env
 from explorer.planner.inputs import PlanInputs, plan_result
-from explorer.planner.profiles import GRAPH_SIZE
 from explorer.planner.result import Plan
 from explorer.present.plan import CACHE_TYPES
 from explorer.text import plain_text
@@ -38,20 +37,35 @@ def plan_command(path: Path, inputs: PlanInputs) -> str:
         ("--kv-cache-type", settings.kv_cache_type),
         ("--num-gpu", settings.num_gpu),
         ("--overhead", settings.overhead),
+        ("--ubatch", settings.ubatch),
+        ("--cache-type-k", settings.cache_type_k),
+        ("--cache-type-v", settings.cache_type_v),
+        ("--tensor-split", _shares_text(settings.tensor_split)),
+        ("--cpu-moe", settings.cpu_moe_layers),
+        ("--split-mode", settings.split_mode),
+        ("--reserve", settings.reserve),
+        ("--margin", settings.margin),
     ):
         if value is not None:
             words += [option, str(value)]
-    if settings.flash_attention is not None:
-        words.append("--flash-attention" if settings.flash_attention else "--no-flash-attention")
-    if settings.spread:
-        words.append("--spread")
+    for option, on in (
+        ("flash-attention", settings.flash_attention),
+        ("kv-unified", settings.kv_unified),
+        ("kv-offload", settings.offload_kv),
+    ):
+        if on is not None:
+            words.append(f"--{option}" if on else f"--no-{option}")
+    words += ["--spread"] if settings.spread else []
+    words += ["--swa-full"] if settings.swa_full else []
     for device in inputs.devices:
         words += ["--gpu", device_spec(device)]
     if inputs.host is not None:
         words += ["--memory", str(inputs.host.free + inputs.host.swap)]  # both are checked
-    if inputs.profile != GRAPH_SIZE.name:
-        words += ["--profile", inputs.profile]
-    return shlex.join(words)
+    return shlex.join([*words, "--profile", inputs.profile])
+
+
+def _shares_text(shares: Sequence[float] | None) -> str | None:
+    return None if shares is None else ",".join(f"{share:g}" for share in shares)
 
 
 def device_spec(device: Device) -> str:
@@ -108,6 +122,9 @@ def server_command(path: Path, plan: Plan, projector: Path | None = None) -> str
 
 def _server_options(plan: Plan) -> Iterator[str]:
     """Yield the options; llama-server's context is that of all sequences together."""
+    if plan.llama_cpp is not None:
+        yield from plan.llama_cpp.arguments()
+        return
     effective = plan.effective
     batch = str(plan.batch)
     yield from ("--ctx-size", str(effective.context * effective.parallel))

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from explorer.cli import plan as plan_command
+from explorer.cli import machine as machines
 from explorer.cli.main import main
 from explorer.cli.plan import bar_lengths
 from explorer.formats import open_model
@@ -42,7 +42,7 @@ KEYS = [
 def nothing_around(monkeypatch: pytest.MonkeyPatch) -> None:
     """No GPU, 8 GiB of memory, none of Ollama's variables: whatever machine runs the tests."""
     machine = Machine((), Host(8 * GIB), ("No GPU was found.",))
-    monkeypatch.setattr(plan_command, "detect", lambda: machine)
+    monkeypatch.setattr(machines, "detect", lambda: machine)
     for name in list(os.environ):
         if name.startswith("OLLAMA_"):
             monkeypatch.delenv(name)
@@ -76,8 +76,13 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_model(tmp_path_factory.mktemp("model") / "small.gguf")
 
 
+ESTIMATE = ("--profile", "ollama-graphsize")
+
+
 def run(capsys: Capture, *arguments: object, code: int = 0) -> str:
-    assert main(["plan", *map(str, arguments)]) == code
+    """Run it, by Ollama's old estimate unless a profile is named."""
+    profile = () if "--profile" in arguments else ESTIMATE
+    assert main(["plan", *map(str, arguments), *profile]) == code
     return capsys.readouterr().out
 
 
@@ -126,12 +131,12 @@ def test_text_distinguishes_every_figure(model: Path, capsys: Capture) -> None:
     assert "\x1b" not in text
     lines = text.splitlines()
     assert lines[0] == f"{model}: Fits: 5 of 5 layers on NVIDIA GeForce RTX 3090; 23.4 GiB free."
-    assert "  Context             8,192 tokens" in lines
-    assert "  Weights             20.0 MiB (20,971,520 bytes)" in lines
+    assert "  Context              8,192 tokens" in lines
+    assert "  Weights              20.0 MiB (20,971,520 bytes)" in lines
     heading = "NVIDIA GeForce RTX 3090 (CUDA 0), 24.0 GiB free, 5 layers: 0–4"
     below = lines[lines.index(heading) + 1 :]
     parts = [line.split("  ")[1] for line in below[:5]]
-    assert parts == ["Weights", "KV cache", "Graph", "Reserved", "Free"]
+    assert parts == ["Weights", "KV cache", "Compute", "Reserved", "Free"]
 
 
 def test_what_stays_on_the_cpu_is_listed(model: Path, capsys: Capture) -> None:
@@ -169,7 +174,8 @@ def test_a_terminal_gets_a_bar(model: Path, encoding: str, blocks: str) -> None:
 
 
 def test_a_model_that_ollama_would_refuse_is_one_error(model: Path, capsys: Capture) -> None:
-    assert main(["plan", str(model), "--gpu", "460MiB", "--memory", "1MiB", "--json"]) == 1
+    options = ("--gpu", "460MiB", "--memory", "1MiB", "--json", *ESTIMATE)
+    assert main(["plan", str(model), *options]) == 1
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith(f"error: {model}: ")
@@ -184,7 +190,7 @@ def test_this_machine_is_planned_for_unless_gpus_are_named(
     assert (record["devices"], record["gpu_layers"]) == ([], 0)
     assert record["notes"][-1] == "No GPU was found."
     card = Device("GPU-1", "CUDA", 10 * GIB, name="Card", total=12 * GIB, driver_major=12)
-    monkeypatch.setattr(plan_command, "detect", lambda: Machine((card,), Host(GIB)))
+    monkeypatch.setattr(machines, "detect", lambda: Machine((card,), Host(GIB)))
     assert run_json(capsys, model) == own_plan(model, Settings(), card, host=Host(GIB))
 
 
@@ -232,7 +238,7 @@ def test_a_mac_of_the_catalogue(model: Path, capsys: Capture) -> None:
     ],
 )
 def test_a_spec(spec: str, library: str, free: int, name: str) -> None:
-    device = plan_command.named_gpu(spec, 3)
+    device = machines.named_gpu(spec, 3)
     assert (device.id, device.library, device.free, device.name) == ("3", library, free, name)
 
 
@@ -322,7 +328,8 @@ def test_one_bad_model_does_not_stop_the_others(
 ) -> None:
     saved = tmp_path / "plans.csv"
     absent = tmp_path / "absent.gguf"
-    assert main(["plan", str(absent), str(model), "--gpu", "1GiB", "--csv", str(saved)]) == 1
+    options = ("--gpu", "1GiB", "--csv", str(saved), *ESTIMATE)
+    assert main(["plan", str(absent), str(model), *options]) == 1
     out, err = capsys.readouterr()
     assert model.name in out
     assert err.startswith(f"error: {absent}: does not exist")
@@ -389,7 +396,7 @@ def test_every_question_has_an_answer(model: Path, capsys: Capture, question: st
 
 def test_where_the_plan_is_refused_the_answer_still_stands(model: Path, capsys: Capture) -> None:
     options = ("--gpu", "1GiB", "--num-gpu", 0, "--memory", "8MiB", "--context", 512)
-    assert main(["plan", str(model), *map(str, options)]) == 1
+    assert main(["plan", str(model), *map(str, options), *ESTIMATE]) == 1
     record = run_json(capsys, model, *options, "--solve", "fewest-gpu-layers")
     assert record["gpu_layers"] == record["solved"]["value"] > 0
 
@@ -527,3 +534,106 @@ def test_a_bandwidth_names_a_device_and_a_rate(value: str, tmp_path: Path, capsy
     model = write_model(tmp_path / "m.gguf")
     assert main(["plan", str(model), "--bandwidth", value]) == 2
     assert "--bandwidth" in capsys.readouterr().err
+
+
+def test_files_are_planned_as_llama_cpp_allocates(model: Path, capsys: Capture) -> None:
+    record = run_json(capsys, model, "--profile", "llama.cpp", "--gpu", "8GiB")
+    assert main(["plan", str(model), "--gpu", "8GiB", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == record  # the default of files
+    assert record["profile"] == "llama.cpp"
+    assert list(record)[: len(KEYS)] == KEYS
+    found = record["llama_cpp"]
+    assert (found["n_ctx"], found["decided_by"]) == (65536, "fit")
+    held = found["buffers"]["GPU0"]
+    sizes = [held["weights"], held["cache"], held["compute"] or held["compute_high"] or 0]
+    assert record["devices"][0]["total"] == sum(sizes) == record["vram_total"]
+    assert held["reserve"] == 512 * MIB
+
+
+def test_every_option_of_llama_cpp_has_its_effect(model: Path, capsys: Capture) -> None:
+    options = (
+        *("--context", 8192, "--parallel", 2, "--kv-unified", "--batch", 1024, "--ubatch", 256),
+        *("--cache-type-k", "q8_0", "--cache-type-v", "q4_0", "--gpu-layers", 3),
+        *("--tensor-split", "3,1", "--cpu-moe", "all", "--no-kv-offload", "--swa-full"),
+        *("--reserve", "256MiB", "--margin", "2GiB"),
+    )
+    two = ("--gpu", "1GiB", "--gpu", "2GiB", "--profile", "llama.cpp")
+    found = run_json(capsys, model, *two, *options)["llama_cpp"]
+    assert (found["decided_by"], found["gpu_layers"]) == ("you", 3)
+    assert found["tensor_split"] == [3, 1]
+    assert found["cpu_moe_layers"] == 4
+    assert found["buffers"]["GPU1"]["reserve"] == 256 * MIB
+    assert found["buffers"]["CPU"]["cache"] > 0
+    words = " ".join(found["arguments"])
+    for part in (
+        "--ctx-size 8192 --parallel 2 --kv-unified --batch-size 1024 --ubatch-size 256",
+        "--cache-type-k q8_0 --cache-type-v q4_0",
+        "--n-gpu-layers 3 --tensor-split 3,0 --cpu-moe --no-kv-offload --swa-full",
+    ):
+        assert part in words
+    one = run_json(capsys, model, *two, "--split-mode", "none", "--context", 4096)["llama_cpp"]
+    assert "GPU1" not in one["buffers"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--split-mode", "row"), "CUDA refuses row"),
+        (("--tensor-split", "a,b"), "no shares"),
+        (("--tensor-split", "0,0"), "not all of them 0"),
+        (("--gpu-layers", "many"), "number, all or auto"),
+        (("--cpu-moe", "auto"), "or all"),
+        (("--cache-type-k", "q9"), "q9"),
+        (("--reserve", "lots"), "no size"),
+    ],
+)
+def test_what_an_option_cannot_be(
+    model: Path, capsys: Capture, options: tuple[str, str], words: str
+) -> None:
+    assert main(["plan", str(model), *options]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_a_refusal_of_llama_cpp_is_one_error(model: Path, capsys: Capture) -> None:
+    options = ("--cache-type-v", "q8_0", "--no-flash-attention", "--profile", "llama.cpp")
+    assert main(["plan", str(model), *options, "--gpu", "1GiB"]) == 1
+    assert capsys.readouterr().err.splitlines() == [
+        f"error: {model}: without flash attention values cannot be quantized"
+    ]
+
+
+def test_profiles_side_by_side_say_why_they_differ(model: Path, capsys: Capture) -> None:
+    lines = run(capsys, model, "--gpu", "1GiB", "--profile", "all").splitlines()
+    assert lines[0] == str(model)
+    heads = ("Profile", "Context", "Weights", "KV cache", "Compute", "On GPUs", "In all", "Fits")
+    assert [head for head in heads if head in lines[1]] == list(heads)
+    titles = ("llama.cpp, as of", "Ollama 0.30 and later", "Ollama from 0.30", "Ollama up to 0.13")
+    for title, line in zip(titles, lines[2:6], strict=True):
+        assert line.strip().startswith(title)
+    assert lines[7].strip().startswith("llama.cpp allocates what its graph needs")
+
+
+def test_a_plan_in_words_names_the_reserve(model: Path, capsys: Capture) -> None:
+    text = run(capsys, model, "--profile", "llama.cpp", "--gpu", "8GiB", "--reserve", "300MiB")
+    assert "Reserve for the driver and what no dry run sees, 300 MiB" in text
+    assert "llama.cpp chooses 65,536 tokens, 5 of 5 layers on GPUs" in text
+    assert "Arguments of llama-server\n  --ctx-size 65536 --parallel 4 --kv-unified" in text
+
+
+@pytest.mark.parametrize("what", ["context", "parallel", "kv-cache-type", "gpu-layers"])
+@pytest.mark.parametrize("profile", ["llama.cpp", "ollama"])
+def test_llama_cpp_s_answers_hold(model: Path, capsys: Capture, what: str, profile: str) -> None:
+    options = ("--profile", profile, "--gpu", "560MiB", "--reserve", "500MiB", "--context", 8192)
+    found = run_json(capsys, model, *options, "--solve", what)["solved"]
+    assert found["what"] == what
+    assert found["limited_by"]
+    option = {"gpu-layers": "--gpu-layers"}.get(what, f"--{what}")
+    asked = (*options, "--gpu-layers", "all") if what != "gpu-layers" else options
+    if isinstance(found["value"], int):
+        step = 256 if what == "context" else 1
+        for value, fits in ((found["value"], True), (found["value"] + step, False)):
+            record = run_json(capsys, model, *asked, option, value)
+            held = record["devices"][0]
+            short = held["total"] + held["reserved"] > held["free"]
+            at_its_end = value > {"gpu-layers": 5, "parallel": 256}.get(what, 65536)
+            assert short is not fits or at_its_end

@@ -42,8 +42,8 @@ def test_the_graph_is_named_on_each_gpu_and_in_sum() -> None:
     graphs = [held.graph for held in layout.devices]
     assert graphs[0] == graphs[1] > 0
     found = {figure.label: figure.value for figure in plan_figures(plan)}
-    assert found["Graph on each GPU"] == graphs[0]
-    assert found["Graphs on all GPUs"] == 2 * graphs[0]
+    assert found["Compute on each GPU"] == graphs[0]
+    assert found["Compute on all GPUs"] == 2 * graphs[0]
 
 
 def test_what_a_profile_does_not_claim_is_a_dash() -> None:

@@ -258,7 +258,7 @@ def test_a_plan_on_two_gpus(
         for place, column in enumerate(model.columns)
     }
 
-    sizes = ["Weights", "KV cache", "Graph on each GPU", "Graphs on all GPUs", "On GPUs"]
+    sizes = ["Weights", "KV cache", "Compute on each GPU", "Compute on all GPUs", "On GPUs"]
     sizes += ["On the CPU", "In all"]
     fronts = {"report": written, "window": shown, "table of the command line": row}
     assert_same(fronts, [*sizes, "Layers on GPUs"])
@@ -278,4 +278,4 @@ def test_a_plan_on_two_gpus(
             assert any("  ".join(cells).startswith(bar.title) for cells in lines), bar.title
             assert any(f", {bar.layers}" in "  ".join(cells) for cells in lines), bar.layers
     if free == 10:
-        assert shown["Graph on each GPU"] != shown["Graphs on all GPUs"]
+        assert shown["Compute on each GPU"] != shown["Compute on all GPUs"]

@@ -15,13 +15,12 @@ from explorer.planner.llama_cpp.header import Header
 DEFAULT_RESERVE: Final = 512 * MIB
 """Bytes on each GPU for what no dry run sees: the driver's context, workspaces, pools, graphs."""
 
-RESERVE_ORIGIN: Final = (
-    "for the driver and what no dry run sees: contexts, workspaces, pools, graphs"
-)
+RESERVE_ORIGIN: Final = "for the driver and what no dry run sees"
 
 EXACT: Final = "exact"
 BAND: Final = "band"
 UNKNOWN: Final = "unknown architecture"
+"""How sure compute buffers are: `EXACT` within 1 %, else between their low and their high end."""
 
 HOST_BUFFERS: Final = ("host", "CPU", "CPU_REPACK")
 """Buffers in main memory; the first one is the GPU's own, which it copies from fast."""
@@ -29,7 +28,7 @@ HOST_BUFFERS: Final = ("host", "CPU", "CPU_REPACK")
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What one GPU holds, or main memory; of a compute buffer that is a band, the upper end."""
+    """What one GPU holds, or main memory."""
 
     name: str  # of the buffer: "GPU0"; "CPU" for all of main memory
     weights: int
@@ -65,6 +64,7 @@ class Outcome:
         host_free: Free main memory, or None if not known.
         projector: Bytes of a separate projector file, which the first GPU holds.
         split_mode: ``"layer"`` or ``"none"``.
+        context_was_open: Whether the context was left to llama.cpp.
         origins: Setting → where its value came from.
     """
 
@@ -77,6 +77,7 @@ class Outcome:
     host_free: int | None
     projector: int
     split_mode: str
+    context_was_open: bool
     origins: Mapping[str, str]
 
     @property
@@ -144,12 +145,8 @@ class Outcome:
 
     @property
     def accuracy(self) -> str:
-        """How sure the compute buffers of the GPUs are; all else is exact."""
-        names = [f"GPU{i}" for i in range(len(self.devices))] or ["CPU"]
-        buffers = [self.allocation.buffers[name] for name in names]
-        if all(one.compute is not None for one in buffers):
-            return EXACT
-        return BAND if any(one.compute_high for one in buffers) else UNKNOWN
+        """How sure the compute buffers are: "exact", or why not; all else is exact."""
+        return self.allocation.accuracy
 
     @property
     def total(self) -> int:
@@ -168,7 +165,7 @@ class Outcome:
 
     @property
     def compute(self) -> int:
-        """Bytes of all compute buffers; of a band the upper end."""
+        """Bytes of all compute buffers."""
         return self.main.compute + sum(held.compute for held in self.gpus)
 
     def caches_in(self, name: str) -> list[int]:
@@ -183,11 +180,10 @@ class Outcome:
     def compute_origin(self, name: str) -> str:
         """Say where the figure of a compute buffer comes from."""
         buffer = self.allocation.buffers[name]
-        if buffer.compute is not None:
-            return f"largest sum of tensors that are alive at once in the graph of {name}"
-        if buffer.compute_high is not None:
-            return "upper end of what was measured of this architecture"
-        return "not known for this architecture"
+        if buffer.compute is None:
+            return "not known: the upper end of what any such graph takes"
+        graph = "its graph" if self.accuracy == EXACT else "the graph of llama, for want of its own"
+        return f"most memory that {graph} of a full batch takes on {name} at once"
 
     def arguments(self) -> list[str]:
         """Return the arguments of `llama-server` that load the model alike."""
@@ -271,7 +267,7 @@ class Outcome:
 
 
 def compute_most(buffer: Buffer) -> int:
-    """Return the bytes of a compute buffer; the upper end where only a band is known."""
+    """Return the bytes of a compute buffer; the upper end where there is no figure."""
     return buffer.compute if buffer.compute is not None else buffer.compute_high or 0
 
 
