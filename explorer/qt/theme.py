@@ -38,60 +38,88 @@ class Scheme(StrEnum):
 
 @dataclass(frozen=True)
 class _Ink:
-    """The colours of a scheme."""
+    """The colours of a scheme, by what they are for; measured in `tests/qt/test_colours.py`."""
 
-    window: str  # behind controls
-    base: str  # behind lists, texts and plots
+    ground: str  # behind controls and between groups
+    surface: str  # behind lists, texts, plots and tiles
     stripe: str  # behind every other row of a list
+    raised: str  # chips, and the part of a bar that is not filled
+    line: str  # separators that carry no meaning
+    control: str  # borders of fields and buttons, grooves, handles
     text: str
-    faded: str  # text of less weight: hints, and what cannot be used now
-    accent: str  # behind what is selected
+    muted: str  # text of less weight: hints, units, and what cannot be used now
+    accent: str  # focus, primary actions, the part of a slider that is filled
     on_accent: str  # text there
+    tint: str  # behind what is selected
+    on_tint: str  # text there
     link: str
-    warning: str
-    box: str | None = None  # Fusion derives outlines from it, 140 % darker; None for `window`
+    good: str  # it fits
+    caution: str  # it fits in part
+    warning: str  # it does not, or something is wrong
 
 
 _LIGHT: Final = _Ink(
-    window="#f2f3f5",
-    base="#ffffff",
-    stripe="#f7f8fa",
-    text="#1c1e21",
-    faded="#5f6368",
-    accent="#2f6fd0",
+    ground="#f6f7f9",
+    surface="#ffffff",
+    stripe="#fafbfc",
+    raised="#eef1f5",
+    line="#d5dae1",
+    control="#7c8796",
+    text="#1b2430",
+    muted="#56616f",
+    accent="#1f5fd0",
     on_accent="#ffffff",
-    link="#2458b0",
+    tint="#e3edfc",
+    on_tint="#1b2430",
+    link="#1f5fd0",
+    good="#1c7a45",
+    caution="#9a5b00",
     warning="#b3261e",
 )
 _DARK: Final = _Ink(
-    window="#25272b",
-    base="#1d1f22",
-    stripe="#222528",
-    text="#e2e4e8",
-    faded="#a0a4ab",
-    accent="#2f6fd0",
-    on_accent="#ffffff",
-    link="#8ab4f8",
-    warning="#ff8f70",
-    box="#bec2ca",
+    ground="#15191f",
+    surface="#1c2128",
+    stripe="#20262e",
+    raised="#252b34",
+    line="#343c47",
+    control="#7f8b9a",
+    text="#e7ecf2",
+    muted="#a3aebb",
+    accent="#7fb0ff",
+    on_accent="#15191f",
+    tint="#22365a",
+    on_tint="#e7ecf2",
+    link="#7fb0ff",
+    good="#6fcf97",
+    caution="#f0b455",
+    warning="#ff8a80",
 )
 # every text at 7 : 1 or better (WCAG 2.2, 1.4.6), every outline at 3 : 1 (1.4.11)
 _CONTRAST: Final = _Ink(
-    window="#000000",
-    base="#000000",
+    ground="#000000",
+    surface="#000000",
     stripe="#141414",
+    raised="#1e1e1e",
+    line="#8a8a8a",
+    control="#b6b6b6",
     text="#ffffff",
-    faded="#c8c8c8",
+    muted="#c8c8c8",
     accent="#ffd400",
     on_accent="#000000",
+    tint="#ffd400",
+    on_tint="#000000",
     link="#7fd4ff",
+    good="#7dffb0",
+    caution="#ffd400",
     warning="#ff9e80",
-    box="#ffffff",
 )
-_OUTLINED_DARK: Final = ("QCheckBox", "QRadioButton")
-# no lists and texts: the corner between their scroll bars would have that colour
-_OUTLINED_CONTRAST: Final = (*_OUTLINED_DARK, "QAbstractButton", "QLineEdit", "QComboBox",
-    "QAbstractSpinBox", "QTabBar", "QSlider", "QProgressBar", "QScrollBar")  # fmt: skip
+_OUTLINED: Final = ("QAbstractButton", "QLineEdit", "QComboBox", "QAbstractSpinBox", "QTabBar",
+    "QSlider", "QProgressBar", "QScrollBar", "QGroupBox")  # fmt: skip
+"""Controls whose outline says what they are."""
+
+_BOXES: Final = ("QCheckBox", "QRadioButton")  # Fusion blends their outline with the ground
+
+_FUSION_DARKENS: Final = 140  # per cent, how much darker an outline is than what it stands on
 
 
 def apply_scheme(scheme: Scheme) -> None:
@@ -102,11 +130,24 @@ def apply_scheme(scheme: Scheme) -> None:
     ink = _ink(scheme, hints)
     palette = _palette(ink)
     QApplication.setPalette(palette)  # takes palettes of classes away
-    if ink.box is not None:
-        # Fusion outlines a box in a darker shade of what it stands on: invisible on dark
-        palette.setColor(QPalette.ColorRole.Window, QColor(ink.box))
-        for name in _OUTLINED_CONTRAST if ink is _CONTRAST else _OUTLINED_DARK:
-            QApplication.setPalette(palette, name)  # type: ignore[arg-type] # the stub says bytes, which raise
+    _set_class_palette("QAbstractItemView", _with_tint(palette, ink))
+    # Fusion outlines a control in a darker shade of what it stands on: invisible on dark
+    for names, colour in ((_OUTLINED, ink.control), (_BOXES, ink.muted)):
+        palette.setColor(QPalette.ColorRole.Window, QColor(colour).lighter(_FUSION_DARKENS))
+        for name in names:
+            _set_class_palette(name, palette)
+
+
+def _set_class_palette(name: str, palette: QPalette) -> None:
+    QApplication.setPalette(palette, name)  # type: ignore[arg-type] # the stub says bytes, which raise
+
+
+def _with_tint(palette: QPalette, ink: _Ink) -> QPalette:
+    """Return a palette in which what is selected is tinted, so that the text in it stays calm."""
+    tinted = QPalette(palette)
+    tinted.setColor(QPalette.ColorRole.Highlight, QColor(ink.tint))
+    tinted.setColor(QPalette.ColorRole.HighlightedText, QColor(ink.on_tint))
+    return tinted
 
 
 def scheme_palette(scheme: Scheme) -> QPalette:
@@ -132,23 +173,24 @@ def _system_wants_contrast(hints: QStyleHints) -> bool:
 
 def _palette(ink: _Ink) -> QPalette:
     role, group = QPalette.ColorRole, QPalette.ColorGroup
-    palette = QPalette(QColor(ink.window))
+    palette = QPalette(QColor(ink.raised), QColor(ink.ground))
     for part, colour in (
-        (role.Base, ink.base),
+        (role.Base, ink.surface),
         (role.AlternateBase, ink.stripe),
         (role.Text, ink.text),
         (role.WindowText, ink.text),
         (role.ButtonText, ink.text),
-        (role.ToolTipBase, ink.base),
+        (role.ToolTipBase, ink.surface),
         (role.ToolTipText, ink.text),
+        (role.Accent, ink.accent),
         (role.Highlight, ink.accent),
         (role.HighlightedText, ink.on_accent),
         (role.Link, ink.link),
-        (role.PlaceholderText, ink.faded),
+        (role.PlaceholderText, ink.muted),
     ):
         palette.setColor(part, QColor(colour))
     for part in (role.Text, role.WindowText, role.ButtonText):
-        palette.setColor(group.Disabled, part, QColor(ink.faded))
+        palette.setColor(group.Disabled, part, QColor(ink.muted))
     return palette
 
 
@@ -166,7 +208,7 @@ def monospace_font() -> QFont:
 def warning_colour(palette: QPalette) -> QColor:
     """Return a colour for problems that reads on the palette's base."""
     base = palette.color(QPalette.ColorRole.Base).name()
-    ink = next((ink for ink in (_LIGHT, _DARK, _CONTRAST) if ink.base == base), None)
+    ink = next((ink for ink in (_LIGHT, _DARK, _CONTRAST) if ink.surface == base), None)
     return QColor((ink or (_DARK if is_dark(palette) else _LIGHT)).warning)
 
 

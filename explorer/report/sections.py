@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from itertools import groupby, islice, zip_longest
@@ -30,6 +30,7 @@ from explorer.planner.result import Plan
 from explorer.present import errors, statistics
 from explorer.present import plan as plan_texts
 from explorer.present import recipes as recipe_texts
+from explorer.present.colours import MEMORY_COLOURS, Pattern, type_colour, type_pattern
 from explorer.present.model import model_facts, type_text, value_text
 from explorer.report import svg
 from explorer.report.gather import ERRORS, PlannedCase, ReportData, ReportTensor
@@ -109,25 +110,26 @@ def _overview(data: ReportData) -> dict[str, Any]:
 
 _SHOWN_ROLES: Final = 24
 _OTHERS: Final = "other types"
+_SHOWN_TYPES: Final = 12
 _SHOWN_FITS: Final = 10
 _SHOWN_DIFFERENCES: Final = 20
 
 
 def _types(data: ReportData) -> dict[str, Any]:
     totals = data.model.tensors.totals_by_type
-    colours = svg.colours_of(list(totals)[: len(svg.SERIES)])
+    shown = list(totals)[:_SHOWN_TYPES]
     by_type = [(name, total.nbytes) for name, total in totals.items()]
-    whole = svg.Bar("whole model", _type_parts(by_type, colours), bytes_text(data.model.nbytes))
+    whole = svg.Bar("whole model", _type_parts(by_type, shown), bytes_text(data.model.nbytes))
     bars = []
     for role, group in groupby(data.mix, lambda row: row.role):
         rows = list(group)
         nbytes, weights = sum(row.nbytes for row in rows), sum(row.parameters for row in rows)
         bits = f", {float_text(8 * nbytes / weights, 3)} bits" if weights else ""
-        parts = _type_parts([(row.type, row.nbytes) for row in rows], colours)
+        parts = _type_parts([(row.type, row.nbytes) for row in rows], shown)
         bars.append(svg.Bar(cut(role, 60), parts, f"{bytes_text(nbytes)}{bits}"))
-    legend = [(cut(name, 40), colour) for name, colour in colours.items()]
-    if len(totals) > len(colours):
-        legend.append((_OTHERS, svg.OTHER))
+    legend = [(cut(name, 40), *_type_fill(name)) for name in shown]
+    if len(totals) > len(shown):
+        legend.append((_OTHERS, *_type_fill(_OTHERS)))
     head = recipe_texts.MIX_HEAD
     mix = (tuple(map(cut, recipe_texts.mix_cells(row))) for row in data.mix)
     return {
@@ -140,17 +142,25 @@ def _types(data: ReportData) -> dict[str, Any]:
     }
 
 
-def _type_parts(by_type: Sequence[tuple[str, int]], colours: Mapping[str, str]) -> list[svg.Part]:
-    """Return the parts of a bar in the order of the colours; types without one are together."""
-    amounts: dict[str, int] = dict.fromkeys(colours, 0)
+def _type_parts(by_type: Sequence[tuple[str, int]], shown: Sequence[str]) -> list[svg.Part]:
+    """Return the parts of a bar in the order of the types shown; all others are together."""
+    amounts: dict[str, int] = dict.fromkeys(shown, 0)
     for name, nbytes in by_type:
-        known = name if name in colours else _OTHERS
+        known = name if name in shown else _OTHERS
         amounts[known] = amounts.get(known, 0) + nbytes
     return [
-        svg.Part(cut(name, 40), amount, bytes_text(amount), colours.get(name, svg.OTHER))
+        svg.Part(cut(name, 40), amount, bytes_text(amount), *_type_fill(name))
         for name, amount in amounts.items()
         if amount
     ]
+
+
+def _type_fill(name: str) -> tuple[str, str]:
+    """Return the colour and the pattern of a type."""
+    if name == _OTHERS:
+        return svg.OTHER, ""
+    pattern = type_pattern(name)
+    return type_colour(name), "" if pattern is Pattern.PLAIN else pattern
 
 
 def _recipes(fits: Sequence[RecipeFit]) -> dict[str, Any]:
@@ -456,12 +466,15 @@ def _figures_row(one: ReportTensor, *, compared: bool) -> Iterator[str]:
 
 # Memory plan: memory by machine and context
 
+_KINDS_SHOWN: Final = (
+    (plan_texts.Kind.WEIGHTS, plan_texts.Kind.WEIGHTS.label),
+    (plan_texts.Kind.KV_CACHE, plan_texts.Kind.KV_CACHE.label),
+    (plan_texts.Kind.GRAPH, plan_texts.PLAN["graph_total"]),
+    (plan_texts.Kind.PROJECTOR, plan_texts.Kind.PROJECTOR.label),
+)
 _LEGEND: Final = (
-    (plan_texts.Kind.WEIGHTS.label, svg.SERIES[0]),
-    (plan_texts.Kind.KV_CACHE.label, svg.SERIES[2]),
-    (plan_texts.PLAN["graph_total"], svg.SERIES[1]),
-    (plan_texts.Kind.PROJECTOR.label, svg.SERIES[3]),
-    (plan_texts.PLAN["cpu_total"], svg.OTHER),
+    *((label, MEMORY_COLOURS[kind], "") for kind, label in _KINDS_SHOWN),
+    (plan_texts.PLAN["cpu_total"], svg.OTHER, ""),
 )
 _KINDS: Final = {
     plan_texts.Level.FITS: "good",
@@ -505,7 +518,7 @@ def _memory_bars(cases: Sequence[PlannedCase], free: int) -> Iterator[svg.Bar]:
         )
         parts = [
             svg.Part(name, amount, bytes_text(amount), colour)
-            for (name, colour), amount in zip(_LEGEND, amounts, strict=True)
+            for (name, colour, _), amount in zip(_LEGEND, amounts, strict=True)
         ]
         label = f"{integer_text(case.context)} tokens"
         yield svg.Bar(label, parts, bytes_text(layout.total), limit=free)

@@ -14,9 +14,8 @@ from typing import ClassVar, Final, TypeAlias
 from explorer.analysis import Histogram
 from explorer.text import float_text, integer_text, shorten
 
-# Okabe & Ito (jfly.uni-koeln.de/color), as in the window; the last is for all that is left
-SERIES: Final = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
 OTHER: Final = "#999999"
+"""The colour of all that is left."""
 
 # cividis (Nuñez, Anderton and Renslow 2018, PLOS ONE 13(7)), eleven steps from dark to light
 SCALE: Final = (
@@ -55,6 +54,7 @@ class Box:
     kind: str = ""
     title: str = ""
     label: Text | None = None
+    pattern: str = ""  # drawn over the colour, one of `explorer.present.colours.Pattern`
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +92,6 @@ class Picture:
     kind: str = "fixed"
 
 
-def colours_of(names: Iterable[str]) -> dict[str, str]:
-    """Return a colour for each name, in their order; beyond seven they share one."""
-    series = (*SERIES, OTHER)
-    return {
-        name: series[min(place, len(SERIES))] for place, name in enumerate(dict.fromkeys(names))
-    }
-
-
 def ink_class(colour: str) -> str:
     """Return the class of text that is readable on a colour (WCAG 2.2, relative luminance)."""
     channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
@@ -130,6 +122,7 @@ class Part:
     amount: float  # its length on the scale of the bars
     text: str  # the amount for people
     colour: str
+    pattern: str = ""  # drawn over it
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +159,8 @@ def _bar(bar: Bar, scale: float, top: float) -> Iterable[Shape]:
                 label = Text(part.name, *at, "middle", ink_class(part.colour))
             title = f"{bar.label}, {part.name}: {part.text}"
             # half a pixel at least: a part that is not empty must be visible
-            yield Box(x, top, max(width, 0.5), _BAR, part.colour, title=title, label=label)
+            fill = part.colour, "", title, label, part.pattern
+            yield Box(x, top, max(width, 0.5), _BAR, *fill)
         x += width
     end = x
     if bar.limit is not None:

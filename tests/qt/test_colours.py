@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import combinations, pairwise
 
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor, QPalette
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QLineEdit, QPushButton, QWidget
+from PySide6.QtWidgets import (
+    QApplication,
+    QCheckBox,
+    QComboBox,
+    QLineEdit,
+    QPushButton,
+    QRadioButton,
+    QSlider,
+    QSpinBox,
+    QWidget,
+)
 from pytestqt.qtbot import QtBot
 
+from explorer.present.colours import TYPE_COLOURS
 from explorer.present.plan import Kind
 from explorer.qt.planner import curves as curves_plot
 from explorer.qt.theme import SERIES, Scheme, apply_scheme, is_dark, warning_colour
@@ -151,3 +162,31 @@ def test_curves_differ_in_their_marks_too() -> None:
 @pytest.mark.parametrize("name", SERIES)
 def test_text_on_a_colour_reads_well(name: str) -> None:
     assert contrast(painting.text_on(QColor(name)), QColor(name)) >= 4.5
+
+
+@pytest.mark.parametrize("name", TYPE_COLOURS)
+def test_text_on_a_type_reads_well(name: str) -> None:
+    assert contrast(painting.text_on(QColor(name)), QColor(name)) >= 4.5
+
+
+@pytest.mark.parametrize("scheme", _SCHEMES)
+@pytest.mark.parametrize(
+    "make", [QPushButton, QLineEdit, QComboBox, QSpinBox, QCheckBox, QRadioButton, QSlider]
+)
+def test_edges_of_controls_are_seen(
+    qtbot: QtBot, scheme: Scheme, make: Callable[[QWidget], QWidget]
+) -> None:
+    apply_scheme(scheme)
+    window = QWidget()
+    qtbot.addWidget(window)
+    control = make(window)
+    if isinstance(control, QSlider):
+        control.setOrientation(Qt.Orientation.Horizontal)
+        control.setValue(0)  # all of the groove is empty
+    control.setGeometry(10, 10, 120, 30)
+    window.resize(140, 60)
+    picture = window.grab().toImage()
+    ground = QApplication.palette().color(_ROLE.Window)
+    middle = [picture.pixelColor(x, y) for x in range(10, 130) for y in range(10, 40)]
+    edge = [colour for colour in middle if contrast(colour, ground) >= 3.0]  # WCAG 2.2, 1.4.11
+    assert len(edge) >= 20

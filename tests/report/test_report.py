@@ -11,6 +11,7 @@ import pytest
 from explorer.formats import Model, open_model
 from explorer.hardware.detect import Machine
 from explorer.planner import Host
+from explorer.present.colours import Pattern
 from explorer.present.errors import ABOUT_ERRORS
 from explorer.report.gather import PlanTarget, ReportData, gather, plan_targets
 from explorer.report.sections import most_interesting, rank, relative_step, report_html
@@ -183,6 +184,7 @@ def test_nothing_of_a_model_becomes_markup(tmp_path: Path, target: PlanTarget) -
     page = check_html(html)
     assert {*page.tags} <= {*usual.tags, "pre", "a", "text", "path", "line", "li", "ul"}
     allowed = {*usual.attributes}
+    allowed |= {("fill", f"url(#{pattern})") for pattern in Pattern}  # of this very document
     new = {(name, value) for name, value in page.attributes if (name, value) not in allowed}
     numeric = {"x", "y", "x1", "x2", "y1", "y2", "width", "height", "d", "viewbox", "fill"}
     assert {name for name, _ in new} - numeric <= {"class", "stroke-width", "stroke-dasharray"}

@@ -20,9 +20,10 @@ from explorer.present.model import model_facts, problem_line, scalar_text, type_
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner, JobSlot
 from explorer.qt.selection import Selection
-from explorer.qt.theme import series_colour, warning_colour
+from explorer.qt.theme import warning_colour
 from explorer.qt.widgets.building import column
 from explorer.qt.widgets.labels import SELECTABLE, centred_label, plain_label
+from explorer.qt.widgets.painting import fill_type
 from explorer.qt.widgets.table_model import Cell, Column, TableModel
 from explorer.qt.widgets.table_view import ListPanel, TableView
 from explorer.qt.widgets.text_view import TextView
@@ -196,7 +197,7 @@ class TypeMixChart(QtWidgets.QWidget):
             painter.drawText(name, middle | Qt.AlignmentFlag.AlignRight, share.name)
             top = line.center().y() - _BAR_PIXELS / 2
             bar = QRectF(left, top, scale * share.share, _BAR_PIXELS)
-            painter.fillRect(bar, series_colour(row))
+            fill_type(painter, bar, share.name)
             painter.drawText(line.adjusted(bar.right() + _GAP, 0, 0, 0), middle, text)
         painter.end()
 

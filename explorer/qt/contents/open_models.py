@@ -16,17 +16,17 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from PySide6 import QtCore
 from PySide6.QtCore import QModelIndex, QPoint, Qt, Signal
-from PySide6.QtGui import QGuiApplication, QKeySequence
+from PySide6.QtGui import QGuiApplication, QKeySequence, QPixmap
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QMenu, QTreeView, QWidget
 
 from explorer.formats import MetadataEntry, Problem, Severity
 from explorer.formats.tensors import natural_key, parse_name
 from explorer.present.explanations import MODEL_TREE_TEXTS
-from explorer.present.model import gravest, mark, problem_line, spoken_problems, type_text
+from explorer.present.model import gravest, mark, problem_line, spoken_problems
 from explorer.qt.document import Document
 from explorer.qt.selection import Selection
 from explorer.qt.widgets.building import add_action, column
-from explorer.qt.widgets.painting import plain_tip
+from explorer.qt.widgets.painting import plain_tip, type_swatch
 from explorer.qt.widgets.table_model import Index, ItemRole
 from explorer.qt.widgets.table_view import RoomyDelegate
 from explorer.text import bytes_text, integer_text, plain_text
@@ -137,19 +137,21 @@ def _branches(document: Document) -> Iterator[Node]:
 
 
 def _namespaces(document: Document) -> Iterator[Node]:
-    namespaces: dict[str, list[MetadataEntry]] = {}
-    for entry in document.model.metadata.entries:
-        namespaces.setdefault(entry.key.partition(".")[0], []).append(entry)
+    namespaces: dict[str, list[tuple[MetadataEntry, str]]] = {}
+    for entry, preview in zip(document.model.metadata.entries, document.previews, strict=True):
+        namespaces.setdefault(entry.key.partition(".")[0], []).append((entry, preview))
     for name, entries in namespaces.items():
         title, keys = plain_text(name), integer_text(len(entries))
         make = partial(_keys, document, name, entries)
         yield Node(NodeKind.NAMESPACE, title, keys, document, make=make)
 
 
-def _keys(document: Document, namespace: str, entries: list[MetadataEntry]) -> Iterator[Node]:
-    for entry in sorted(entries, key=lambda entry: natural_key(entry.key)):
+def _keys(
+    document: Document, namespace: str, entries: list[tuple[MetadataEntry, str]]
+) -> Iterator[Node]:
+    for entry, preview in sorted(entries, key=lambda pair: natural_key(pair[0].key)):
         title = plain_text(entry.key.removeprefix(f"{namespace}."))
-        yield Node(NodeKind.KEY, title, type_text(entry), document, key=entry.key)
+        yield Node(NodeKind.KEY, title, preview, document, key=entry.key)
 
 
 def _layers(document: Document) -> Iterator[Node]:
@@ -345,6 +347,10 @@ def _tip(node: Node, _column: int) -> str | None:
     return plain_tip("\n".join(map(problem_line, node.problems[:_SHOWN_PROBLEMS]))) or None
 
 
+def _swatch(node: Node, column: int) -> QPixmap | None:
+    return type_swatch(node.words) if node.kind is NodeKind.TENSOR and column == 0 else None
+
+
 def _spoken(node: Node, column: int) -> str:
     """Return what a screen reader says: a sign has no name that says what is meant."""
     return node.detail if column else spoken_problems(node.title, node.problems)
@@ -352,6 +358,7 @@ def _spoken(node: Node, column: int) -> str:
 
 _ANSWERS: Final[dict[int, Callable[[Node, int], Any]]] = {
     Qt.ItemDataRole.DisplayRole: lambda node, column: node.detail if column else node.shown_title,
+    Qt.ItemDataRole.DecorationRole: _swatch,
     Qt.ItemDataRole.ToolTipRole: _tip,
     Qt.ItemDataRole.AccessibleTextRole: _spoken,
     Qt.ItemDataRole.WhatsThisRole: lambda _, column: _meaning(column),

@@ -22,10 +22,10 @@ from PySide6.QtGui import QBrush, QColor, QFontMetricsF, QLinearGradient, QPaint
 
 from explorer.analysis.model_grid import GridSection, Kind, ModelGrid
 from explorer.formats.tensors import TypeShare
+from explorer.present.colours import type_colour
 from explorer.present.survey import Groups, Known, Metric, Source
 from explorer.qt.survey.work import ComparisonContent, SurveyContent
-from explorer.qt.theme import series_colour
-from explorer.qt.widgets.painting import text_on
+from explorer.qt.widgets.painting import fill_type, text_on
 from explorer.qt.widgets.plot import PlotColours
 from explorer.text import bytes_text, integer_text, plain_text
 
@@ -271,13 +271,13 @@ class Colouring:
         title: Title of the legend.
         scale: How figures become colours; None for types.
         by_role: Whether each role has a scale of its own.
-        types: The types shown, most bytes first, with their colours.
+        types: The types shown, most bytes first.
     """
 
     title: str
     scale: Scale | None = None
     by_role: bool = False
-    types: tuple[tuple[TypeShare, QColor], ...] = ()
+    types: tuple[TypeShare, ...] = ()
 
     def is_void(self, cell: int) -> bool:
         """Return whether a cell has nothing to show, and a survey would not change that."""
@@ -302,12 +302,10 @@ class TypeColouring(Colouring):
     def __init__(self, title: str, content: SurveyContent) -> None:
         self.title = title
         document = content.document
-        shares = document.facts.types
-        self.types = tuple((share, series_colour(place)) for place, share in enumerate(shares))
-        colours = {share.name: colour for share, colour in self.types}
+        self.types = document.facts.types
         arrays = document.arrays
         self._names = [kind.name for kind in arrays.types]
-        self._colours = [colours.get(name) for name in self._names]
+        self._colours = [QColor(type_colour(name)) for name in self._names]
         # the weights of each type in each cell: a file may have many types, and few in a cell
         keys = content.grid.cell_of * len(arrays.types) + arrays.type_codes
         found, inverse = np.unique(keys, return_inverse=True)
@@ -519,9 +517,9 @@ class MapPainter:
             return
         places = self._legend_places(QFontMetricsF(painter.font()), width)
         shown = self.colouring.types[:_MOST_TYPES]
-        for place, text, (_, colour) in zip(places, self._legend_texts(), shown, strict=True):
+        for place, text, share in zip(places, self._legend_texts(), shown, strict=True):
             top = place.center().y() - _SWATCH / 2
-            painter.fillRect(QRectF(place.left(), top, _SWATCH, _SWATCH), colour)
+            fill_type(painter, QRectF(place.left(), top, _SWATCH, _SWATCH), share.name)
             painter.drawText(place.adjusted(_SWATCH + 5, 0, 0, 0), int(_LEFT), text)
 
     def legend_text(self) -> str:
@@ -538,7 +536,7 @@ class MapPainter:
 
     def _legend_texts(self) -> list[str]:
         shown = self.colouring.types[:_MOST_TYPES]
-        return [f"{share.name}  {bytes_text(share.nbytes)}" for share, _ in shown]
+        return [f"{share.name}  {bytes_text(share.nbytes)}" for share in shown]
 
     def _legend_places(self, metrics: QFontMetricsF, width: float) -> list[QRectF]:
         """Return the place of each entry, wrapped like words."""

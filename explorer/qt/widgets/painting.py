@@ -1,46 +1,42 @@
-"""How the planner's picture and the bytes of a file are painted: a colour for each kind of content.
+"""How contents are painted: memory, tensor types, bytes of a file; a colour for each kind.
 
-In the planner's picture, kinds differ in texture too, and devices have their number.
+Kinds of memory and families of types differ in texture too, and devices have their number.
 """
 
 from __future__ import annotations
 
 import html
 from collections.abc import Mapping
+from functools import lru_cache
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from PySide6.QtCore import QCoreApplication, QRectF, Qt
-from PySide6.QtGui import QBrush, QColor, QPainter, QPalette, QPen
+from PySide6.QtGui import QBrush, QColor, QPainter, QPainterPath, QPalette, QPen, QPixmap
 
 from explorer.formats.structure import FieldKind
-from explorer.present.plan import Kind
-from explorer.qt.theme import SERIES, is_dark, series_colour
+from explorer.present.colours import MEMORY_COLOURS, Pattern, type_colour, type_pattern
+from explorer.qt.theme import is_dark, series_colour
 
-_TEXTURES: Final[Mapping[Kind, Qt.BrushStyle]] = MappingProxyType(
+if TYPE_CHECKING:
+    from explorer.present.plan import Kind  # loads the planner
+
+_TEXTURES: Final[Mapping[str, Qt.BrushStyle]] = MappingProxyType(
     {
-        Kind.WEIGHTS: Qt.BrushStyle.NoBrush,
-        Kind.KV_CACHE: Qt.BrushStyle.BDiagPattern,
-        Kind.GRAPH: Qt.BrushStyle.Dense6Pattern,
-        Kind.PROJECTOR: Qt.BrushStyle.VerPattern,
-        Kind.RESERVED: Qt.BrushStyle.FDiagPattern,
-        Kind.FREE: Qt.BrushStyle.NoBrush,
-        Kind.SWAP: Qt.BrushStyle.HorPattern,
-    }
-)
-_COLOURS: Final[Mapping[Kind, str]] = MappingProxyType(
-    {
-        Kind.WEIGHTS: SERIES[0],
-        Kind.KV_CACHE: SERIES[1],
-        Kind.GRAPH: SERIES[2],
-        Kind.PROJECTOR: SERIES[6],
-        Kind.RESERVED: SERIES[7],
+        "weights": Qt.BrushStyle.NoBrush,
+        "kv_cache": Qt.BrushStyle.BDiagPattern,
+        "graph": Qt.BrushStyle.Dense6Pattern,
+        "projector": Qt.BrushStyle.VerPattern,
+        "reserved": Qt.BrushStyle.FDiagPattern,
+        "free": Qt.BrushStyle.NoBrush,
+        "free swap": Qt.BrushStyle.HorPattern,
     }
 )
 _FIRST_DEVICE: Final = 3  # the colours before it are those of the kinds
 _CPU_COLOUR: Final = "#8a8f98"
 _AS_MUCH_TO_BOTH: Final = 0.179  # (L + 0.05) / 0.05 = 1.05 / (L + 0.05)
-_EMPTY: Final = (Kind.FREE, Kind.SWAP)
+_EMPTY: Final = ("free", "free swap")
+_PATTERN_ALPHA: Final = 70
 
 
 def device_colour(device: int | None) -> QColor:
@@ -58,7 +54,7 @@ def text_on(colour: QColor) -> QColor:
 
 def kind_colour(kind: Kind, base: QColor) -> QColor:
     """Return the colour of a kind; what is free has that of the ground."""
-    return base if kind in _EMPTY else QColor(_COLOURS[kind])
+    return base if kind in _EMPTY else QColor(MEMORY_COLOURS[kind])
 
 
 def fill_kind(painter: QPainter, area: QRectF, kind: Kind, base: QColor, text: QColor) -> None:
@@ -68,8 +64,49 @@ def fill_kind(painter: QPainter, area: QRectF, kind: Kind, base: QColor, text: Q
     texture = _TEXTURES[kind]
     if texture is not Qt.BrushStyle.NoBrush:
         line = QColor(text if kind in _EMPTY else text_on(colour))
-        line.setAlpha(70)
+        line.setAlpha(_PATTERN_ALPHA)
         painter.fillRect(area, QBrush(line, texture))
+
+
+_PATTERNS: Final[Mapping[Pattern, Qt.BrushStyle]] = MappingProxyType(
+    {
+        Pattern.DOTS: Qt.BrushStyle.Dense6Pattern,
+        Pattern.DIAGONAL: Qt.BrushStyle.BDiagPattern,
+        Pattern.CROSS: Qt.BrushStyle.DiagCrossPattern,
+        Pattern.LINES: Qt.BrushStyle.HorPattern,
+    }
+)
+_SWATCH: Final = 10
+_SWATCH_SCALE: Final = 4  # of the picture that is drawn smaller, sharp on every screen
+
+
+def fill_type(painter: QPainter, area: QRectF, name: str) -> QColor:
+    """Fill an area with the colour and the pattern of a tensor type; return the colour."""
+    colour = QColor(type_colour(name))
+    painter.fillRect(area, colour)
+    pattern = type_pattern(name)
+    if pattern is not Pattern.PLAIN:
+        line = text_on(colour)
+        line.setAlpha(_PATTERN_ALPHA)
+        painter.fillRect(area, QBrush(line, _PATTERNS[pattern]))
+    return colour
+
+
+@lru_cache(maxsize=256)  # a table asks for it in each row that it paints
+def type_swatch(name: str) -> QPixmap:
+    """Return a small square in the colour and the pattern of a tensor type."""
+    picture = QPixmap(_SWATCH * _SWATCH_SCALE, _SWATCH * _SWATCH_SCALE)
+    picture.fill(Qt.GlobalColor.transparent)
+    painter = QPainter(picture)
+    painter.scale(_SWATCH_SCALE, _SWATCH_SCALE)
+    outline = QPainterPath()
+    outline.addRoundedRect(QRectF(0, 0, _SWATCH, _SWATCH), 2.5, 2.5)
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    painter.setClipPath(outline)
+    fill_type(painter, QRectF(0, 0, _SWATCH, _SWATCH), name)
+    painter.end()
+    picture.setDevicePixelRatio(_SWATCH_SCALE)
+    return picture
 
 
 def fill_over(painter: QPainter, area: QRectF, warning: QColor) -> None:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, QPersistentModelIndex, Qt
 
 from explorer.formats.columns import text_ranks
+from explorer.qt.widgets.painting import type_swatch
 from explorer.text import plain_text
 
 Row = TypeVar("Row")
@@ -46,7 +47,10 @@ LEFT: Final = int(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
 _DISPLAY: Final = Qt.ItemDataRole.DisplayRole
 _ALIGNMENT: Final = Qt.ItemDataRole.TextAlignmentRole
 _MEANINGS: Final = Qt.ItemDataRole.ToolTipRole, Qt.ItemDataRole.WhatsThisRole
-_ANSWERED = frozenset(map(int, (_DISPLAY, _ALIGNMENT, *_MEANINGS, ItemRole.RAW, ItemRole.ROW)))
+_DECORATION: Final = Qt.ItemDataRole.DecorationRole
+_ANSWERED = frozenset(
+    map(int, (_DISPLAY, _DECORATION, _ALIGNMENT, *_MEANINGS, ItemRole.RAW, ItemRole.ROW))
+)
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,7 @@ class Column:
         numeric: Whether to align to the right.
         tip: What the column means: the header's tool tip, and what "What's this?" says.
         row_tip: What a row means, where that is more than what the column does.
+        type_name: The tensor type whose colour stands before the text.
     """
 
     name: str
@@ -72,6 +77,7 @@ class Column:
     numeric: bool = False
     tip: str = ""
     row_tip: Callable[[int], str] | None = None
+    type_name: Callable[[int], str] | None = None
 
 
 def array_column(
@@ -211,6 +217,8 @@ class TableModel(QAbstractTableModel):
         row = int(self.rows[index.row()])
         if role == _DISPLAY:
             return column.text(row)
+        if role == _DECORATION:
+            return None if column.type_name is None else type_swatch(column.type_name(row))
         if role == _ALIGNMENT:
             return RIGHT if column.numeric else LEFT
         if role == ItemRole.RAW:

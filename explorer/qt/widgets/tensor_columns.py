@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -59,7 +60,7 @@ def tensor_columns(document: Document) -> list[Column]:
         text("name", tr("Name"), name, lambda: arrays.name_ranks),
         text("role", tr("Role"), role, lambda: arrays.role_ranks),
         Column("layer", tr("Layer"), layer_text, layer, lambda: arrays.layers, True, tips["layer"]),
-        text("type", tr("Type"), kind, lambda: arrays.type_ranks),
+        replace(text("type", tr("Type"), kind, lambda: arrays.type_ranks), type_name=kind),
         Column("shape", tr("Shape"), shape, shape, lambda: arrays.shape_ranks, True, tips["shape"]),
         number("parameters", tr("Parameters"), arrays.parameters, integer_text),
         number("bytes", tr("Size"), arrays.nbytes, bytes_text),

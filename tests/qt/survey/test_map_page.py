@@ -13,12 +13,13 @@ from PySide6.QtGui import QColor, QFontMetricsF, QImage
 from pytestqt.qtbot import QtBot
 
 from explorer.analysis.model_grid import ModelGrid, model_grid
+from explorer.present.colours import type_colour
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
 from explorer.qt.references import Rounding
 from explorer.qt.survey.map_page import ModelMap
 from explorer.qt.survey.map_paint import COLOUR_MAP, LineKind, MapLayout, MetricColouring, Scale
-from explorer.qt.theme import Scheme, apply_scheme, series_colour
+from explorer.qt.theme import Scheme, apply_scheme
 from tests.helpers.model_pairs import arrays_of, write_gguf
 from tests.helpers.survey_views import SurveyPanel
 from tests.helpers.window import copied, unsafe_characters
@@ -58,14 +59,13 @@ def corner(panel: SurveyPanel, name: str) -> QPoint:
 
 
 def test_types_have_the_colours_of_the_legend(panel: SurveyPanel) -> None:
-    shares = [share.name for share in panel.references.documents[0].facts.types]
     for name, kind in (
         ("blk.0.attn_q.weight", "Q8_0"),
         ("blk.1.attn_q.weight", "Q4_0"),
         ("blk.2.attn_q.weight", "F32"),
         ("token_embd.weight", "F32"),
     ):
-        assert pixel(panel, corner(panel, name)) == series_colour(shares.index(kind))
+        assert pixel(panel, corner(panel, name)) == QColor(type_colour(kind))
 
 
 def test_figures_have_the_colours_of_the_scale(panel: SurveyPanel) -> None:
