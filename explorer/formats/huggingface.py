@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from explorer.errors import ExplorerError, FormatError, SourceError, system_reason
 from explorer.formats.gguf.open import SHARD_NAME, open_gguf
-from explorer.formats.limits import MAX_SHARDS
+from explorer.formats.limits import MAX_FILE_NAME, MAX_SHARDS
 from explorer.formats.model import Model, ProblemLog, Severity
 from explorer.formats.safetensors.open import SafetensorsFile, build_model, open_file
 from explorer.formats.side_files import LEADS_OUT, escapes, hub_cache, link_escapes, read_config
@@ -123,9 +123,9 @@ def _read_index(path: Path, log: ProblemLog) -> _Index:
             what = f"is an index that names no file for tensor {quoted(name)}; download it again"
             raise FormatError(what, path)
         shards.setdefault(file, []).append(name)
-    if len(shards) > MAX_SHARDS:
-        what = f"is an index of {len(shards)} shards, more than {MAX_SHARDS}; it is damaged"
-        raise FormatError(what, path)
+        if len(shards) > MAX_SHARDS:
+            what = f"is an index of more than {MAX_SHARDS} shards; it is damaged"
+            raise FormatError(what, path)
     about = value.get("metadata")
     total = about.get("total_size") if isinstance(about, dict) else None
     if isinstance(total, float) and total.is_integer():  # some writers store 1.5e10
@@ -136,6 +136,8 @@ def _read_index(path: Path, log: ProblemLog) -> _Index:
 
 def _leaves_folder(name: str) -> bool:
     """Return whether a file name points out of its folder, by the rules of any system."""
+    if len(name) > MAX_FILE_NAME:
+        return True  # no system has such a file, and looking at its parts takes long
     kinds = (PurePosixPath(name), PureWindowsPath(name))
     return any(kind.anchor or ".." in kind.parts for kind in kinds) or not kinds[0].name
 

@@ -15,8 +15,9 @@ GGUF_MAX_STRING_BYTES: Final = 1 << 30
 GGUF_MAX_ARRAY_ELEMENTS: Final = 1 << 30
 """Most elements of an array, ggml's limit."""
 
-MAX_STRING_ELEMENTS: Final = 1 << 24
-"""Most strings of one array: each must be walked over. The largest real vocabularies have 2^19."""
+MAX_STRING_ELEMENTS: Final = 3_000_000
+"""Most strings of all arrays of one file: each must be walked over. The largest real vocabularies
+have 2^19, and as many merges."""
 
 MAX_INNER_ARRAYS: Final = 50_000
 """Most arrays inside arrays of one file: each must be walked over. Real files have none."""
@@ -65,11 +66,20 @@ MAX_JSON_FILE_BYTES: Final = 24 << 20
 MAX_JSON_DEPTH: Final = 127
 """Deepest nesting of JSON, as serde_json's default recursion limit."""
 
-MAX_JSON_VALUES: Final = 400_000
-"""Most values of a side file in JSON; the index of 92,000 tensors has as many values."""
+MAX_JSON_VALUES: Final = 300_000
+"""Most values of a side file in JSON; the largest real index, of 280,000 tensors, has as many."""
+
+MAX_FILE_NAME: Final = 4096
+"""Longest name of a shard in an index, in characters: the longest path that Linux takes."""
 
 MAX_SHARDS: Final = 1000
 """Most shards of a model that are opened; the largest real ones have some 200."""
 
 MAX_CONFIG_ENTRIES: Final = 4096
 """Most fields of a config.json that become metadata."""
+
+MAX_CONFIG_KEY_TEXT: Final = 4 << 20
+"""Most characters of their keys together: the key of a field names all objects that it lies in."""
+
+MAX_TEXT_LAYERS: Final = 1000
+"""Most layers of an Ollama manifest that are read beside the weights; real ones have dozens."""

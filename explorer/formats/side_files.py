@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from explorer.errors import ExplorerError, system_reason
-from explorer.formats.limits import MAX_CONFIG_ENTRIES
+from explorer.formats.limits import MAX_CONFIG_ENTRIES, MAX_CONFIG_KEY_TEXT, MAX_KEY_BYTES
 from explorer.formats.model import MetadataEntry, ProblemLog, loaded_entry
 from explorer.formats.strict_json import read_json_file
 from explorer.model_files import hub_name
@@ -77,9 +77,11 @@ def read_object(path: Path, where: str, prefix: str, log: ProblemLog) -> Config:
         log.add_warning(where, "it is not a JSON object, and is left out")
         return Config()
     entries: list[MetadataEntry] = []
+    room = MAX_CONFIG_KEY_TEXT
     for key, leaf in _flatten(value):
-        if len(entries) == MAX_CONFIG_ENTRIES:
-            what = f"only its first {MAX_CONFIG_ENTRIES} fields are shown as metadata"
+        room -= len(key)
+        if len(entries) == MAX_CONFIG_ENTRIES or room < 0 or len(key) > MAX_KEY_BYTES:
+            what = f"only its first {len(entries)} fields are shown as metadata"
             log.add_warning(where, what)
             break
         entry = _entry(prefix + key, leaf)
@@ -88,14 +90,17 @@ def read_object(path: Path, where: str, prefix: str, log: ProblemLog) -> Config:
     return Config(value, tuple(entries))
 
 
-def _flatten(fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield dotted path and value, objects opened, in file order; the parser bounded the depth."""
+def _flatten(fields: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield dotted path and value, objects opened, in file order; the parser bounded the depth.
+
+    An object whose path is too long for a key is not opened: paths of paths grow without bound.
+    """
     for key, value in fields.items():
-        if isinstance(value, dict) and value:
-            for inner, leaf in _flatten(value):
-                yield f"{key}.{inner}", leaf
+        path = prefix + key
+        if isinstance(value, dict) and value and len(path) <= MAX_KEY_BYTES:
+            yield from _flatten(value, f"{path}.")
         else:
-            yield key, value
+            yield path, value
 
 
 def _entry(key: str, value: Any) -> MetadataEntry | None:

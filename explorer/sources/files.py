@@ -29,6 +29,8 @@ from explorer.model_files import note_model_file
 
 MOST_OPEN: Final = 64
 
+_BUFFERED_BYTES: Final = 1 << 16
+
 # O_NONBLOCK: opening a FIFO that was swapped in after the check must not wait for a writer.
 # O_BINARY exists on Windows only, where text mode would translate line ends.
 _OPEN_FLAGS: Final = (
@@ -97,6 +99,34 @@ class MemorySource(ByteSource):
 
     def close(self) -> None:
         """Do nothing: memory needs no release."""
+
+
+class BufferedSource(ByteSource):
+    """Many small reads of another source, one behind the other, in few large ones.
+
+    For one thread. The other source stays its owner's to close.
+    """
+
+    def __init__(self, source: ByteSource) -> None:
+        self.path, self.size = source.path, source.size
+        self._source = source
+        self._window = b""
+        self._base = 0
+
+    def read(self, offset: int, length: int) -> bytes:
+        start = offset - self._base
+        if start < 0 or length < 0 or start + length > len(self._window):
+            if not 0 <= length < _BUFFERED_BYTES or not 0 <= offset <= self.size - length:
+                return self._source.read(offset, length)
+            self._window = self._source.read(offset, min(_BUFFERED_BYTES, self.size - offset))
+            self._base, start = offset, 0
+        return self._window[start : start + length]
+
+    def read_into(self, offset: int, buffer: bytearray | memoryview) -> None:
+        self._source.read_into(offset, buffer)
+
+    def close(self) -> None:
+        """Do nothing."""
 
 
 class FileSource(ByteSource):

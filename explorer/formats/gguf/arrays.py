@@ -6,6 +6,7 @@ import struct
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from typing import Final, Literal, TypeAlias
 
@@ -62,6 +63,18 @@ class Layout:
         """A count or a length."""
         return struct.Struct(self.prefix + ("Q" if self.width == 8 else "I"))
 
+    @property
+    def record(self) -> list[struct.Struct]:
+        """Rank, dimensions and type of a tensor's record, by rank."""
+        return _records(self)
+
+
+@cache
+def _records(layout: Layout) -> list[struct.Struct]:
+    code = "Q" if layout.width == 8 else "I"
+    ranks = range(limits.MAX_DIMENSIONS + 1)
+    return [struct.Struct(f"{layout.prefix}I{rank}{code}I") for rank in ranks]
+
 
 # Skipping an array of strings. GGUF stores each string behind its length, so the end of the array
 # is known only after a walk over all strings, and the rest of the header lies behind it. A plain
@@ -72,7 +85,7 @@ class Layout:
 
 
 _WINDOW_BYTES = 1 << 18  # with its arrays it stays within a core's cache
-_FEW: Final = 64  # strings that are walked faster one at a time
+_FEW: Final = 128  # strings that are walked faster one at a time
 _USUAL_BYTES: Final = 64  # of a string with its length: the guess for the first window
 _SHORT_CHAIN: Final = 32  # fewer strings than that are walked faster one at a time
 _FEWEST_STEPS: Final = 4
@@ -188,10 +201,11 @@ class ArrayPlace:
     end: int  # first byte behind the last element
     type_name: str  # "array[string]"; of an array of arrays, after its first inner array
     inner_arrays: int = 0  # at all depths
+    strings: int = 0  # likewise
 
 
 def read_array_head(
-    source: ByteSource, offset: int, layout: Layout, what: str
+    source: ByteSource, offset: int, layout: Layout, what: object
 ) -> tuple[int, int, int]:
     """Read an array's element type and count, checked against what is left of the file.
 
@@ -199,7 +213,7 @@ def read_array_head(
         source: The file.
         offset: Offset of the element type.
         layout: How the file writes numbers.
-        what: The key, for messages.
+        what: The array, for messages: "key 'a'".
 
     Returns:
         Element type, count, offset of the first element.
@@ -209,7 +223,7 @@ def read_array_head(
     """
     size = 4 + layout.width
     if offset + size > source.size:
-        raise FormatError(f"file ends inside the array of key {what}", source.path, offset)
+        raise FormatError(f"file ends inside the array of {what}", source.path, offset)
     head = source.read(offset, size)
     element_type = int.from_bytes(head[:4], layout.order)
     count = int.from_bytes(head[4:], layout.order)
@@ -217,19 +231,19 @@ def read_array_head(
     left = source.size - start
     least = {STRING: layout.width, ARRAY: size}.get(element_type) or NUMBER_BYTES.get(element_type)
     if least is None:
-        fault = f"key {what}: unknown array element type {element_type}"
+        fault = f"{what}: unknown array element type {element_type}"
         raise FormatError(fault, source.path, offset)
     limit = limits.MAX_STRING_ELEMENTS if element_type == STRING else limits.GGUF_MAX_ARRAY_ELEMENTS
     if count * least > left or count > limit:
         fault = (
-            f"key {what}: an array of {count} elements, where {left} bytes are left "
+            f"{what}: an array of {count} elements, where {left} bytes are left "
             f"and {limit} elements allowed"
         )
         raise FormatError(fault, source.path, offset)
     return element_type, count, start
 
 
-def locate_array(source: ByteSource, offset: int, layout: Layout, what: str) -> ArrayPlace:
+def locate_array(source: ByteSource, offset: int, layout: Layout, what: object) -> ArrayPlace:
     """Find the end of an array without decoding it.
 
     Arrays of arrays are walked with a stack of counts: a file may nest them deeper than Python's
@@ -242,7 +256,7 @@ def locate_array(source: ByteSource, offset: int, layout: Layout, what: str) -> 
     position = start
     names: list[str] = []  # of the first array at each depth
     pending: list[int] = []  # for each open array of arrays: inner arrays still to come
-    inner_arrays = 0
+    inner_arrays = strings = 0
     kind, left = element_type, count
     while True:
         if len(names) == len(pending) and (not names or names[-1] == "array"):
@@ -251,10 +265,14 @@ def locate_array(source: ByteSource, offset: int, layout: Layout, what: str) -> 
             pending.append(left)
             inner_arrays += left
         else:
+            strings += left if kind == STRING else 0
+            if strings > limits.MAX_STRING_ELEMENTS:
+                fault = f"{what}: more than {limits.MAX_STRING_ELEMENTS} strings"
+                raise FormatError(fault, source.path, position)
             position = end_of_elements(source, position, kind, left, layout)
         if len(pending) >= limits.MAX_ARRAY_DEPTH or inner_arrays > limits.MAX_INNER_ARRAYS:
             most = f"{limits.MAX_ARRAY_DEPTH} deep, or more than {limits.MAX_INNER_ARRAYS} of them"
-            fault = f"key {what}: arrays nested more than {most}"
+            fault = f"{what}: arrays nested more than {most}"
             raise FormatError(fault, source.path, position)
         while pending and pending[-1] == 0:
             pending.pop()
@@ -263,7 +281,7 @@ def locate_array(source: ByteSource, offset: int, layout: Layout, what: str) -> 
         pending[-1] -= 1
         kind, left, position = read_array_head(source, position, layout, what)
     type_name = "array[" + "[".join(names) + "]" * len(names)
-    return ArrayPlace(element_type, count, start, position, type_name, inner_arrays)
+    return ArrayPlace(element_type, count, start, position, type_name, inner_arrays, strings)
 
 
 def end_of_elements(
@@ -276,11 +294,28 @@ def end_of_elements(
     Raises:
         FormatError: A string runs past the end of the file or is longer than ggml allows.
     """
-    if kind == STRING:
-        for places in walk_strings(source, position, count, layout):
-            position = int(places[-1])
-        return position
-    return position + count * NUMBER_BYTES[kind]
+    if kind != STRING:
+        return position + count * NUMBER_BYTES[kind]
+    if count <= _FEW:
+        end = _end_of_few(source, position, count, layout)
+        if end is not None:
+            return end
+    for places in walk_strings(source, position, count, layout):
+        position = int(places[-1])
+    return position
+
+
+def _end_of_few(source: ByteSource, position: int, count: int, layout: Layout) -> int | None:
+    """Return the offset behind some short strings; None if they are not short or not whole."""
+    window = source.read(position, min(count * _USUAL_BYTES, source.size - position))
+    length_at, width = layout.count.unpack_from, layout.width
+    last_start = len(window) - width
+    step = 0
+    for _ in range(count):
+        if step > last_start:
+            return None
+        step += width + length_at(window, step)[0]
+    return position + step if step <= len(window) else None
 
 
 def read_array(source: ByteSource, place: ArrayPlace, layout: Layout) -> Sequence[Value]:
@@ -293,7 +328,7 @@ def read_array(source: ByteSource, place: ArrayPlace, layout: Layout) -> Sequenc
         values: list[Value] = []
         position = place.offset
         for _ in range(place.count):
-            inner = locate_array(source, position, layout, "(nested array)")
+            inner = locate_array(source, position, layout, "an inner array")
             values.append(read_array(source, inner, layout))  # depth was checked while opening
             position = inner.end
         return values
@@ -343,7 +378,7 @@ def _cut(value: Value, count: int) -> list[Value]:
 def _read_head(
     source: ByteSource, offset: int, layout: Layout, count: int, depth: int
 ) -> list[Value]:
-    kind, total, start = read_array_head(source, offset, layout, "(first elements)")
+    kind, total, start = read_array_head(source, offset, layout, "the first elements")
     wanted = min(count, total)
     if kind == ARRAY:
         if depth == 0:
@@ -351,7 +386,7 @@ def _read_head(
         values: list[Value] = []
         for _ in range(wanted):
             values.append(_read_head(source, start, layout, count, depth - 1))
-            start = locate_array(source, start, layout, "(nested array)").end
+            start = locate_array(source, start, layout, "an inner array").end
         return values
     end = end_of_elements(source, start, kind, wanted, layout)
     if kind == STRING and end - start > _MAX_HEAD_BYTES:

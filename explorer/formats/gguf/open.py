@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -43,7 +43,7 @@ from explorer.formats.side_files import escapes, hub_cache
 from explorer.formats.tensors import FileTensors, Spec, table_of
 from explorer.model_files import GGUF_MAGIC
 from explorer.quantization import ggml_type
-from explorer.sources import ByteSource, FileSource
+from explorer.sources import BufferedSource, ByteSource, FileSource
 from explorer.text import quoted
 
 DEFAULT_ALIGNMENT: Final = 32
@@ -68,6 +68,17 @@ _LOOKS_LIKE: Final = (
 )
 
 
+class _Part(NamedTuple):
+    """What is read, for a message: it becomes text if the message is needed."""
+
+    part: str
+    whole: object
+
+    def __str__(self) -> str:
+        whole = quoted(self.whole) if isinstance(self.whole, str) else self.whole
+        return f"{self.part} {whole}"
+
+
 class _Cursor:
     """A position in the header and a window of bytes around it.
 
@@ -82,7 +93,9 @@ class _Cursor:
         self.source = source
         self.layout = layout
         self.position = len(GGUF_MAGIC) + 4  # behind the version
-        self.inner_arrays = 0  # stepped over so far
+        self.nearby = BufferedSource(source)  # for many small arrays
+        self.inner_arrays = 0  # stepped over so far, as the strings of arrays
+        self.strings = 0
         self._window = b""
         self._base = 0
 
@@ -109,8 +122,12 @@ class _Cursor:
             start = 0
         return self._window, start
 
-    def take(self, length: int, what: str) -> bytes:
+    def take(self, length: int, what: object) -> bytes:
         """Return the next `length` bytes."""
+        start = self.position - self._base
+        if start >= 0 and start + length <= len(self._window):  # as nearly always
+            self.position += length
+            return self._window[start : start + length]
         if length > self.left:
             raise self.error(
                 f"file ends inside {what}: {length} bytes expected, {self.left} left; "
@@ -120,18 +137,18 @@ class _Cursor:
         self.position += length
         return window[start : start + length]
 
-    def u32(self, what: str) -> int:
+    def u32(self, what: object) -> int:
         """Return the next number of 4 bytes."""
         return int.from_bytes(self.take(4, what), self.layout.order)
 
-    def count(self, what: str) -> int:
+    def count(self, what: object) -> int:
         """Return the next count or length: 8 bytes, or 4 in version 1."""
         return int.from_bytes(self.take(self.layout.width, what), self.layout.order)
 
-    def name(self, what: str) -> bytes:
+    def name(self, what: object) -> bytes:
         """Return the next string, a key or the name of a tensor."""
         at = self.position
-        length = self.count(f"the length of {what}")
+        length = self.count(_Part("the length of", what))
         if length > MAX_KEY_BYTES:
             allowed = f"at most {MAX_KEY_BYTES} are allowed; the header is damaged"
             raise self.error(f"{what} is {length} bytes long, {allowed}", at)
@@ -235,7 +252,7 @@ def _read_entries(cursor: _Cursor, count: int, shard: Shard, file_index: int) ->
     seen: set[str] = set()
     for index in range(count):
         at = cursor.position
-        raw_key = cursor.name(f"the key of entry {index}")
+        raw_key = cursor.name(_Part("the key of entry", index))
         key = decode_text(raw_key)
         names_left -= len(raw_key)
         if not raw_key or names_left < 0:
@@ -244,7 +261,7 @@ def _read_entries(cursor: _Cursor, count: int, shard: Shard, file_index: int) ->
         if key in seen:
             shard.warnings.append((key, "the key occurs more than once; ggml refuses such a file"))
         seen.add(key)
-        kind = cursor.u32(f"the type of key {quoted(key)}")
+        kind = cursor.u32(_Part("the type of key", key))
         value_offset = cursor.position
         type_name, length, load = _read_value(cursor, key, kind, eager_left)
         end = cursor.position
@@ -263,17 +280,21 @@ def _read_value(
     if kind == arrays.STRING:
         return "string", None, _read_string(cursor, key, eager_left)
     if kind == arrays.ARRAY:
-        place = arrays.locate_array(source, cursor.position, layout, quoted(key))
+        place = arrays.locate_array(cursor.nearby, cursor.position, layout, _Part("key", key))
         cursor.position = place.end
         cursor.inner_arrays += place.inner_arrays
+        cursor.strings += place.strings
         if cursor.inner_arrays > MAX_INNER_ARRAYS:
             most = f"more than {MAX_INNER_ARRAYS} arrays in arrays"
+            raise cursor.error(f"the keys up to {quoted(key)} have {most}")
+        if cursor.strings > limits.MAX_STRING_ELEMENTS:
+            most = f"more than {limits.MAX_STRING_ELEMENTS} strings in arrays"
             raise cursor.error(f"the keys up to {quoted(key)} have {most}")
         load = partial(arrays.read_array, source, place, layout)
         return place.type_name, place.count, load
     if kind in arrays.NUMBER_TYPES:
         type_name, code = arrays.NUMBER_TYPES[kind]
-        raw = cursor.take(arrays.NUMBER_BYTES[kind], f"the value of key {quoted(key)}")
+        raw = cursor.take(arrays.NUMBER_BYTES[kind], _Part("the value of key", key))
         number = np.frombuffer(raw, layout.prefix + code)[0].item()
         return type_name, None, constant(bool(number) if kind == arrays.BOOL else number)
     what = f"key {quoted(key)} has the unknown value type {kind}"
@@ -283,13 +304,13 @@ def _read_value(
 def _read_string(cursor: _Cursor, key: str, eager_left: int) -> Callable[[], Value]:
     """Step over a string; return what gives its text, at once for a short one."""
     source, at = cursor.source, cursor.position
-    size = cursor.count(f"the length of key {quoted(key)}")
+    size = cursor.count(_Part("the length of key", key))
     if size > limits.GGUF_MAX_STRING_BYTES or size > cursor.left:
         what = f"key {quoted(key)}: a string of {size} bytes, where {cursor.left} are left"
         raise cursor.error(what, at)
     start = cursor.position
     if size <= min(limits.EAGER_STRING_BYTES, eager_left):
-        return constant(decode_text(cursor.take(size, f"the value of key {quoted(key)}")))
+        return constant(decode_text(cursor.take(size, _Part("the value of key", key))))
     cursor.position += size
 
     def load() -> Value:
@@ -350,13 +371,10 @@ def _read_records(cursor: _Cursor, count: int, shard: Shard) -> None:
 
 def _read_spec(fields: bytes, layout: Layout) -> Spec:
     """Decode a record's number of dimensions, dimensions and type; check that sizes fit."""
-    width = layout.width
-    dims = [
-        int.from_bytes(fields[at : at + width], layout.order)
-        for at in range(4, len(fields) - 4, width)
-    ]
+    rank = (len(fields) - 8) // layout.width
+    _, *dims, number = layout.record[rank].unpack(fields)
     shape = tuple(reversed(dims))
-    kind = ggml_type(int.from_bytes(fields[-4:], layout.order))
+    kind = ggml_type(number)
     parameters = 1
     for length in dims:
         parameters *= length

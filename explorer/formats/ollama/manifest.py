@@ -104,6 +104,11 @@ class Layer:
         """What to call the layer in a message."""
         return plain_text(self.name or f"{self.kind} layer")
 
+    @property
+    def file_names(self) -> tuple[str, str]:
+        """Names that its blob may have: today's, and that of very old stores."""
+        return self.digest, self.digest.replace("sha256-", "sha256:", 1)
+
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
@@ -212,10 +217,9 @@ def find_blob(models: Path, layer: Layer) -> Path:
     if not layer.digest:
         raise FormatError(layer.fault or "it has no digest")
     folder = models / BLOBS
-    path = folder / layer.digest
-    if not os.path.lexists(path):
-        old = folder / layer.digest.replace("sha256-", "sha256:", 1)  # as very old stores name them
-        path = old if os.path.lexists(old) else path
+    path, old = (folder / name for name in layer.file_names)
+    if not os.path.lexists(path) and os.path.lexists(old):
+        path = old
     if os.path.islink(path) and escapes(path, folder, models):
         raise FormatError("is a link out of the store; it is not opened", path)
     return path

@@ -9,6 +9,7 @@ blob opens.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -16,13 +17,15 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from explorer.errors import ExplorerError, FormatError
+from explorer.errors import ExplorerError, FormatError, SourceError
 from explorer.formats.gguf.open import open_gguf
 from explorer.formats.limits import (
     EAGER_STRING_BYTES,
     MAX_JSON_FILE_BYTES,
+    MAX_KEYS,
     MAX_TENSORS,
     MAX_TEXT_BYTES,
+    MAX_TEXT_LAYERS,
 )
 from explorer.formats.model import (
     Metadata,
@@ -99,15 +102,17 @@ def read_texts(manifest: manifests.Manifest, log: ProblemLog) -> tuple[Config, l
     entries = [loaded_entry(NAME_KEY, "string", str(manifest.name))]
     numbers: dict[str, int] = {}
     room = MAX_JSON_FILE_BYTES  # for all of them: many layers may name one large blob
-    for layer in manifest.all_layers:
-        if layer.kind in _WEIGHTS:
-            continue
+    texts = [layer for layer in manifest.all_layers if layer.kind not in _WEIGHTS]
+    if len(texts) > MAX_TEXT_LAYERS:
+        what = f"only the first {MAX_TEXT_LAYERS} of {len(texts)} layers of text are read"
+        log.add_warning(str(manifest.name), what)
+    for layer in texts[:MAX_TEXT_LAYERS]:
         found = blob_size(manifest, layer, log)
         if found is None:
             continue
         path, nbytes = found
         room -= nbytes if layer.kind in _PARSED or layer.name in _PARSED_FILES else 0
-        if room < 0:
+        if room < 0 or len(entries) > MAX_KEYS:
             what = f"left out: at most {MAX_JSON_FILE_BYTES} bytes of such texts are read"
             log.add_warning(layer.title, what)
             continue
@@ -243,6 +248,9 @@ class _TensorBlobs:
         self._check = check
         self._log = ProblemLog()
         self._blobs: dict[str, SafetensorsFile | str] = {}  # or why one cannot be used
+        self._present: set[str] | None = None  # names of all blobs, if the folder can be listed
+        with suppress(OSError):
+            self._present = set(os.listdir(manifest.models / manifests.BLOBS))
 
     @property
     def _files(self) -> list[SafetensorsFile]:
@@ -330,6 +338,9 @@ class _TensorBlobs:
         blob = self._blobs.get(key)
         if blob is None:
             try:
+                if layer.digest and self._present and self._present.isdisjoint(layer.file_names):
+                    # without a look at the disk: a manifest may name 65,000 that are not there
+                    raise SourceError("does not exist; it may have been moved or deleted")
                 blob = open_file(manifests.find_blob(self._manifest.models, layer), self._log)
                 if not blob.names:
                     blob.source.close()

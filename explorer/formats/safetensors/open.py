@@ -271,8 +271,8 @@ class _Walk:
             else:
                 try:
                     entry, position = decode(text, start)
-                    shape = entry["shape"]
-                    spec = specs[entry["dtype"], tuple(shape)]
+                    shape, key = entry["shape"], (entry["dtype"], tuple(entry["shape"]))
+                    spec = specs.get(key) or self._new_spec(key)
                     begin, end = entry["data_offsets"]
                     usual = (
                         end - begin == spec.nbytes
@@ -296,6 +296,20 @@ class _Walk:
                 return position + 1
             what = "has a header where ',' or '}' is missing; it is damaged"
             position = self._expect(",", position, what)
+
+    def _new_spec(self, key: tuple[str, tuple[int, ...]]) -> Spec:
+        """Return the spec of a dtype and a shape that did not occur before.
+
+        Raises:
+            ValueError: Something is odd, and `_careful` says what.
+        """
+        dtype, shape = key
+        _read_integers(list(shape), "shape")
+        spec = _make_spec(_read_dtype(dtype), shape)
+        if spec.fault is not None:
+            raise ValueError(spec.fault)
+        self._specs[key] = spec
+        return spec
 
     def _expect(self, character: str, position: int, what: str) -> int:
         """Return the position behind a character and the white space around it."""

@@ -11,7 +11,7 @@ import pytest
 from explorer.errors import FormatError
 from explorer.formats import open_model
 from explorer.formats.gguf.open import open_gguf
-from explorer.formats.limits import MAX_INNER_ARRAYS
+from explorer.formats.limits import MAX_INNER_ARRAYS, MAX_STRING_ELEMENTS
 from tests.helpers.gguf_writer import (
     ARRAY,
     F32,
@@ -105,6 +105,17 @@ def test_arrays_in_arrays_are_counted_over_the_whole_file(tmp_path: Path) -> Non
     value = Raw(file.number("I", ARRAY) + file.count(30_000) + inner)
     path = GgufFile(keys=[(f"k{i}", ARRAY, value) for i in range(2)]).write(tmp_path / "m.gguf")
     with pytest.raises(FormatError, match="the keys up to 'k1' have more than 50000 arrays in"):
+        open_model(path)
+
+
+def test_strings_are_counted_over_the_whole_file(tmp_path: Path) -> None:
+    file = GgufFile()
+    count = MAX_STRING_ELEMENTS // 3 + 1
+    inner = file.number("I", STRING) + file.count(count) + bytes(8 * count)
+    path = GgufFile(keys=[(f"k{i}", ARRAY, Raw(inner)) for i in range(3)]).write(
+        tmp_path / "m.gguf"
+    )
+    with pytest.raises(FormatError, match="the keys up to 'k2' have more than 3000000 strings"):
         open_model(path)
 
 

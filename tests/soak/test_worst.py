@@ -1,0 +1,52 @@
+"""The worst legal files open, or are refused, within a second and 100 MB.
+
+The whole table, with all that commands do: `python -m tests.soak.worst`.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from explorer.errors import ExplorerError
+from explorer.formats import open_model
+from tests.helpers.gguf_writer import small_model
+from tests.helpers.limits import MAX_BYTES, MAX_SECONDS, bounded
+from tests.helpers.stopwatch import in_time
+from tests.soak.worst import FILES, MOST_BYTES, file_bytes, measure
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "gguf: 40 keys of 90,000 arrays",
+        "json: config: 4,000 fields below 120 keys of 100,000 letters",
+        "json: index: 1,000 names of 20,000 parts",
+        "ollama: 500 layers of 4,000 params",
+    ],
+)
+def test_what_once_took_long(tmp_path: Path, name: str) -> None:
+    path = FILES[name](tmp_path)
+
+    def look() -> None:
+        with suppress(ExplorerError), open_model(path):
+            pass
+
+    bounded(look)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("name", FILES)
+def test_the_worst_files(tmp_path: Path, name: str) -> None:
+    harmless = small_model().write(tmp_path / "small.gguf")
+    folder = tmp_path / "worst"
+    folder.mkdir()
+    path = FILES[name](folder)
+    assert file_bytes(path) <= MOST_BYTES
+    cost = measure("open", path, harmless, tmp_path)
+    assert in_time(cost.seconds, 2 * MAX_SECONDS), cost  # a loaded machine is allowed twice
+    assert cost.nbytes <= MAX_BYTES, cost
