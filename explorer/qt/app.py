@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import ctypes
 import os
-import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
 from PySide6.QtCore import QEvent, QLocale, QObject, QTimer
-from PySide6.QtGui import QAccessible, QAccessibleInterface, QIcon
+from PySide6.QtGui import QAccessible, QAccessibleInterface, QIcon, QSessionManager
 from PySide6.QtWidgets import QAccessibleWidget, QApplication, QWidget
 
 from explorer import __version__
+from explorer.ends import end_at_once, exit_code, on_signals, remove_leftovers
 from explorer.qt.crashes import catching
 from explorer.qt.jobs import Job
 from explorer.qt.locale_numbers import use_locale
@@ -59,6 +59,7 @@ DESKTOP_FILE: Final = "io.github.gguf_explorer.GGUFExplorer"
 """Name of the desktop entry in packaging/linux/, by which a desktop finds a window's program."""
 
 _SIGNAL_POLL_MS = 250
+_NO_DISPLAY: Final = 1
 
 
 def run(paths: Sequence[str], fresh: bool) -> int:
@@ -84,12 +85,9 @@ def run(paths: Sequence[str], fresh: bool) -> int:
     use_locale(QLocale.system(), settings.byte_units)
     apply_scheme(settings.scheme)
     app.styleHints().colorSchemeChanged.connect(lambda _: apply_scheme(settings.scheme))
+    settings.begin_session(anew=bool(paths))
     window = MainWindow(settings)
-    # Python sees Ctrl+C only between two of its own instructions: wake it now and then
-    signal.signal(signal.SIGINT, lambda *_: app.quit())
-    waker = QTimer(app)
-    waker.timeout.connect(lambda: None)
-    waker.start(_SIGNAL_POLL_MS)
+    ending = _Ending(app, window)
 
     def go_on() -> None:
         from explorer.formats.ollama.manifest import is_name  # noqa: PLC0415 - after the first paint
@@ -100,6 +98,7 @@ def run(paths: Sequence[str], fresh: bool) -> int:
         _open_first(window, files, [path for path in paths if is_name(path)])
         window.runner.kernels_not_kept.connect(window.message_bar.show_error)
         window.runner.prepare_kernels()
+        window.runner.run_quietly(remove_leftovers)
         app.setWindowIcon(_icon())
         problem = settings.problem()
         if problem is not None:
@@ -109,7 +108,60 @@ def run(paths: Sequence[str], fresh: bool) -> int:
     with catching(window.crashes):
         window.installEventFilter(_AfterFirstPaint(go_on, window))
         window.show()
-        return app.exec()
+        code = app.exec()
+    settings.end_session()
+    if ending.signal:  # do not wait for workers that nothing interrupts
+        end_at_once(ending.signal)
+    return code
+
+
+class _Ending(QObject):
+    """Saves the session where something else than the user ends the program.
+
+    Attributes:
+        signal: The signal that ended it, or 0.
+    """
+
+    def __init__(self, app: QApplication, window: MainWindow) -> None:
+        super().__init__(app)
+        self._app = app
+        self._window = window
+        self.signal = 0
+        on_signals(self._end)
+        # Python sees a signal only between two of its own instructions: wake it now and then
+        waker = QTimer(self)
+        waker.timeout.connect(lambda: None)
+        waker.start(_SIGNAL_POLL_MS)
+        app.commitDataRequest.connect(self._log_out)
+        app.saveStateRequest.connect(self._log_out)
+        window.crashes.display_lost.connect(self._lose_display)
+
+    def _end(self, number: int) -> None:
+        if self.signal:  # the second one: somebody is impatient
+            end_at_once(number)
+        self.signal = number
+        QTimer.singleShot(0, self, self._close)  # not in the middle of a paint event
+
+    def _close(self) -> None:
+        self._window.close()
+        self._app.exit(exit_code(self.signal))
+
+    def _log_out(self, manager: QSessionManager) -> None:
+        """Save all: the program may be ended at any moment from now on."""
+        self._save()
+        module = [] if getattr(sys, "frozen", False) else ["-P", "-m", "explorer"]
+        manager.setRestartCommand([sys.executable, *module])  # Qt's has an option that is not ours
+
+    def _lose_display(self) -> None:
+        """Save what is open; Qt would end the process now, and may crash as it does."""
+        self._save()
+        self._window.crashes.reports.stop_watching()
+        self._window.settings.end_session()
+        os._exit(_NO_DISPLAY)
+
+    def _save(self) -> None:
+        self._window.session.note()
+        self._window.settings.write()
 
 
 def _icon() -> QIcon:

@@ -6,6 +6,7 @@ from jobs and other threads, from destructors, and from Qt. Reports: `explorer.c
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 from collections import Counter
@@ -25,6 +26,8 @@ from explorer.crash_reports import CrashReports, error_report
 from explorer.text import plain_text, shorten
 
 _MOST_OF_A_MESSAGE: Final = 100
+# before Qt exits: qxcbconnection.cpp, qwaylanddisplay.cpp
+_DISPLAY_LOST: Final = re.compile("^The (X11|Wayland) connection (broke|experienced a fatal error)")
 
 
 def _versions() -> str:
@@ -43,9 +46,11 @@ class Crashes(QtCore.QObject):
     Signals:
         happened: A sentence for the user, and the report; for a fault that repeats, the 1st, 10th,
             100th … time.
+        display_lost: The display went away; Qt ends the process when this returns.
     """
 
     happened = Signal(str, str)
+    display_lost = Signal()
 
     def __init__(self, reports: CrashReports, parent: QtCore.QObject | None = None) -> None:
         super().__init__(parent)
@@ -124,6 +129,8 @@ def catching(crashes: Crashes) -> Iterator[None]:
     ) -> None:
         line = plain_text(message)
         _print(line)
+        if _DISPLAY_LOST.search(line):
+            crashes.display_lost.emit()
         if kind is QtCore.QtMsgType.QtFatalMsg:  # Qt ends the process when this returns
             crashes.reports.note_before_abort(line)
         elif kind is QtCore.QtMsgType.QtCriticalMsg:

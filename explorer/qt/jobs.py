@@ -199,6 +199,10 @@ class JobRunner(QtCore.QObject):
         self._pool.start(lambda: job.execute(op))
         return job
 
+    def run_quietly(self, work: Callable[[], object]) -> None:
+        """Do something short in a worker that needs no place in the status bar."""
+        self._pool.start(work)
+
     def prepare_kernels(self) -> None:
         """Compile all kernels soon in a process of low priority, unless they are compiled.
 

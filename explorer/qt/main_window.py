@@ -9,7 +9,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6 import QtGui, QtWidgets
+from PySide6 import QtCore, QtGui, QtWidgets
 from PySide6.QtCore import QCoreApplication, Qt, Signal
 
 from explorer.crash_reports import CrashReports
@@ -121,6 +121,57 @@ class RecentMenu(QtWidgets.QMenu):
             self.addAction(self.tr("Nothing was opened yet")).setEnabled(False)
 
 
+_WRITE_AFTER_MS = 3_000  # so soon after a change it is on the disk
+
+
+class SessionKeeper(QtCore.QObject):
+    """Writes settings and session of a window a few seconds after they change, and at its end."""
+
+    def __init__(self, window: MainWindow) -> None:
+        super().__init__(window)
+        self._window = window
+        self._settings = window.settings
+        self._settings.changed = self._changed
+        self._writer = QtCore.QThreadPool(self)  # of its own: jobs may keep the others for minutes
+        self._writer.setMaxThreadCount(1)
+        self._timer = QtCore.QTimer(self)
+        self._timer.setSingleShot(True)
+        self._timer.setInterval(_WRITE_AFTER_MS)
+        self._timer.timeout.connect(self._write_soon)
+
+    def _changed(self) -> None:
+        if not self._timer.isActive():
+            self._timer.start()
+
+    def _write_soon(self) -> None:
+        try:
+            self._note_layout()
+        finally:
+            self._writer.start(self._settings.write)
+
+    def note(self) -> None:
+        """Note what is open; what is not open yet is not forgotten."""
+        window = self._window
+        opened = [document.path for document in window.documents]
+        self._settings.session = list(dict.fromkeys([*opened, *window.loading, *window.expected]))
+
+    def _note_layout(self) -> None:
+        self._settings.set_layout("window", self._window.saveGeometry())
+        self._settings.set_layout("splitter", self._window.splitter.saveState())
+        self._window.panels.save_layout()
+
+    def end(self) -> None:
+        """Write all, and nothing more after it; takes the time of the disk."""
+        try:
+            self.note()
+            self._note_layout()
+        finally:
+            self._settings.changed = lambda: None
+            self._timer.stop()
+            self._writer.waitForDone()
+            self._settings.write()
+
+
 _FIRST_WIDTH, _FIRST_HEIGHT = 1280, 800
 _TREE_WIDTH = 380
 
@@ -134,6 +185,8 @@ class MainWindow(QtWidgets.QMainWindow):
         crashes: Reports uncaught exceptions.
         help: Guide, tour, and what else the menu Help has.
         expected: Models of the last session that are still being looked for.
+        loading: Models that are being opened.
+        session: Keeps what is open for the next start.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -141,9 +194,10 @@ class MainWindow(QtWidgets.QMainWindow):
         self.settings = settings
         self.documents: list[Document] = []
         self.expected: tuple[Path, ...] = ()
-        self._loading: dict[Path, None] = {}
+        self.loading: dict[Path, None] = {}
         self._tickets = count()
         self._order: list[int] = []  # the ticket of each document
+        self.session = SessionKeeper(self)
         self.runner = JobRunner(self)
         self.crashes = Crashes(CrashReports.of_user(), self)
         self.actions_ = Actions(self)
@@ -242,16 +296,16 @@ class MainWindow(QtWidgets.QMainWindow):
         known = next((document for document in self.documents if document.path == path), None)
         if known is not None:
             on_open(known, True)
-        elif path not in self._loading:
+        elif path not in self.loading:
             ticket = next(self._tickets)
-            self._loading[path] = None
+            self.loading[path] = None
             job = self.runner.run(
                 self.tr("Opening {name}").format(name=plain_text(path.name)),
                 lambda job: load_document(path, job),
                 lambda document: on_open(document, self._add_document(document, ticket)),
                 self.show_error,
             )
-            job.finished.connect(lambda: self._loading.pop(path))
+            job.finished.connect(lambda: self.loading.pop(path))
 
     def _add_document(self, document: Document, ticket: int) -> bool:
         """List a model in the order of asking; return whether it is the last."""
@@ -261,6 +315,7 @@ class MainWindow(QtWidgets.QMainWindow):
         self.settings.add_recent(document.path)
         self.open_models.add(document, place)
         self.panels.set_documents(self.documents)
+        self.session.note()
         return place == len(self.documents) - 1
 
     def open_library(self) -> None:
@@ -301,6 +356,7 @@ class MainWindow(QtWidgets.QMainWindow):
         if self.current is document:
             self.show_document(self.documents[-1] if self.documents else None)
         self.panels.set_documents(self.documents)
+        self.session.note()
         document.model.close()
 
     def show_document(self, document: Document | None) -> None:
@@ -396,14 +452,6 @@ class MainWindow(QtWidgets.QMainWindow):
         self._restore_layout()
         self.panels.reset_layout()
 
-    def _save_session(self) -> None:
-        self.settings.set_layout("window", self.saveGeometry())
-        self.settings.set_layout("splitter", self.splitter.saveState())
-        opened = [document.path for document in self.documents]
-        # what is not open yet is not forgotten
-        self.settings.session = list(dict.fromkeys([*opened, *self._loading, *self.expected]))
-        self.panels.save_layout()
-
     # Qt
 
     def dragEnterEvent(self, event: QtGui.QDragEnterEvent) -> None:
@@ -418,7 +466,7 @@ class MainWindow(QtWidgets.QMainWindow):
     def closeEvent(self, event: QtGui.QCloseEvent) -> None:
         self.help.close()
         try:
-            self._save_session()
+            self.session.end()
         finally:  # a panel that fails keeps no file open, and no window
             self.runner.close()
             for document in self.documents:

@@ -1,37 +1,71 @@
-"""Settings that are kept between two runs: one class owns the file."""
+"""Settings that are kept between two runs: one class owns the file.
+
+Several programs may run at once. Each writes only what it has changed, and its session under a key
+of its own. What is remembered of one model is a key of its own too. So nothing that another program
+has written is lost.
+"""
 
 from __future__ import annotations
 
+import os
+import time
+from collections.abc import Callable
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
-from PySide6.QtCore import QByteArray, QCoreApplication, QSettings
+from PySide6.QtCore import QByteArray, QCoreApplication, QEvent, QSettings
 
+from explorer.ends import mark_as_running
 from explorer.qt.theme import Scheme
 from explorer.text import ByteUnits, plain_text
 
 _VERSION: Final = 1
 _MOST_RECENT: Final = 12
 _CHECKSUM_BYTES: Final = 8
+_DIGITS: Final = 20  # of a time; more are no time
+
+
+_INI: Final = QSettings.Format.IniFormat
+_WINDOWS: Final = "windows"
+_RECENT: Final = "recent_models"
+_RUNNING: Final = "window-"  # a file for each program that runs, beside that of the settings
+
+
+class _Store(QSettings):
+    """Settings that are written when we say so, not by Qt on the GUI thread."""
+
+    # Qt
+
+    def event(self, event: QEvent) -> bool:
+        return event.type() is QEvent.Type.UpdateRequest or super().event(event)
 
 
 class Settings:
     """Typed access to the settings file (INI, per user).
 
+    What is set is in memory until `write`.
+
     Args:
         file: Another file than the user's, for tests; its folder must exist.
         fresh: Start from nothing and write nothing.
+
+    Attributes:
+        changed: Called when there is something to write.
     """
 
     def __init__(self, file: Path | None = None, *, fresh: bool = False) -> None:
         self._fresh = fresh
+        self.changed: Callable[[], object] = lambda: None
+        self._window = f"{time.time_ns()}-{os.getpid()}"
+        self._running: IO[bytes] | None = None
+        self._replaced: list[str] = []
         if file is None:
-            ini, user = QSettings.Format.IniFormat, QSettings.Scope.UserScope
-            self._store = QSettings(ini, user, "gguf-explorer", "gguf-explorer")
+            user = QSettings.Scope.UserScope
+            self._store = _Store(_INI, user, "gguf-explorer", "gguf-explorer")
         else:
-            self._store = QSettings(str(file), QSettings.Format.IniFormat)
+            self._store = _Store(str(file), _INI)
         self._damaged = False
         if fresh:
             return
@@ -80,28 +114,101 @@ class Settings:
     def byte_units(self, units: ByteUnits) -> None:
         self._set("byte_units", units.value)
 
+    def write(self) -> None:
+        """Write what has changed. Safe in any thread; takes the time of the disk."""
+        if not self._fresh:
+            QSettings(self._store.fileName(), _INI).sync()  # objects of one file share its content
+
     @property
     def recent(self) -> list[Path]:
         """Models opened last, the newest first."""
-        return [Path(text) for text in self._texts("recent")[:_MOST_RECENT]]
+        return [path for path, _ in self._recent()[:_MOST_RECENT]]
+
+    def _recent(self) -> list[tuple[Path, str]]:
+        """Return the models that are remembered, with their keys, the newest first."""
+        found = []
+        for key in [] if self._fresh else self._keys(_RECENT):
+            moment, _, path = self._text(f"{_RECENT}/{key}").partition(" ")
+            if moment.isdecimal() and path:
+                found.append((int(moment[:_DIGITS]), Path(path), key))
+        return [(path, key) for _, path, key in sorted(found, reverse=True)]
 
     def add_recent(self, path: Path) -> None:
         """Put a model in front of the recent ones."""
-        kept = [other for other in self.recent if other != path]
-        self._set("recent", [str(p) for p in (path, *kept)][:_MOST_RECENT])
+        key = _checksum(os.fsencode(path)).hex()
+        self._set(f"{_RECENT}/{key}", f"{time.time_ns()} {path}")
+        for _, old in self._recent()[_MOST_RECENT:]:
+            self._remove(f"{_RECENT}/{old}")
 
     def clear_recent(self) -> None:
         """Forget the recent models."""
-        self._set("recent", [])
+        self._remove(_RECENT)
+
+    # The session: each program's own, so that none overwrites another's
+
+    def begin_session(self, *, anew: bool) -> None:
+        """Mark this program as running, and say what becomes of the sessions that others have left.
+
+        They are replaced by this program's at its first `write`, but if another program runs and
+        models are opened anew: then they wait for the next start without models.
+
+        Args:
+            anew: Whether models are opened, rather than those of the last session.
+        """
+        if self._fresh:
+            return
+        ended = [each for each in self._keys(_WINDOWS) if not self._is_running(each)]
+        alone = len(ended) == len(self._keys(_WINDOWS))
+        self._replaced = ended if alone or not anew else []
+        file = self._running_file(self._window)
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            self._running = open(file, "wb")  # noqa: SIM115 - until the end
+        except OSError:  # then its session counts as left while it runs
+            return
+        mark_as_running(self._running)
+
+    def end_session(self) -> None:
+        """Leave the session to the next start; after this nothing is written any more."""
+        if self._running is not None:
+            self._running.close()
+            self._running_file(self._window).unlink(missing_ok=True)
+            self._running = None
 
     @property
     def session(self) -> list[Path]:
-        """Models that were open when the program was closed."""
-        return [Path(text) for text in self._texts("session")]
+        """Models of this program, and of all others that ran together and have ended."""
+        found: list[str] = []
+        for window in [] if self._fresh else sorted(self._keys(_WINDOWS)):
+            if window == self._window or not self._is_running(window):
+                found += self._texts(f"{_WINDOWS}/{window}/session")
+        return [Path(text) for text in dict.fromkeys(found)]
 
     @session.setter
     def session(self, paths: list[Path]) -> None:
-        self._set("session", [str(path) for path in paths])
+        self._set(f"{_WINDOWS}/{self._window}/session", [str(path) for path in paths])
+        for window in self._replaced:
+            self._remove(f"{_WINDOWS}/{window}")
+
+    def _running_file(self, window: str) -> Path:
+        return Path(self._store.fileName()).with_name(f"{_RUNNING}{window}")
+
+    def _is_running(self, window: str) -> bool:
+        """Return whether the program of a session still runs; remove what one that died has left.
+
+        Reads the disk, which may be done before the first paint only.
+        """
+        file = self._running_file(window)
+        try:
+            with open(file, "rb") as opened:
+                if not mark_as_running(opened):
+                    return True
+            file.unlink()  # Windows refuses it for as long as its program runs
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+        return False
 
     @property
     def library_folders(self) -> list[Path]:
@@ -155,12 +262,24 @@ class Settings:
 
     def reset_layout(self) -> None:
         """Forget all layouts."""
-        if not self._fresh:
-            self._store.remove("layout")
+        self._remove("layout")
 
     def _set(self, key: str, value: object) -> None:
-        if not self._fresh:
+        if not self._fresh and self._store.value(key) != value:
             self._store.setValue(key, value)
+            self.changed()
+
+    def _remove(self, key: str) -> None:
+        if not self._fresh:
+            self._store.remove(key)
+            self.changed()
+
+    def _keys(self, group: str) -> list[str]:
+        """Return the names directly below a group."""
+        self._store.beginGroup(group)
+        found = [*self._store.childKeys(), *self._store.childGroups()]
+        self._store.endGroup()
+        return found
 
     def _text(self, key: str) -> str:
         value = None if self._fresh else self._store.value(key)

@@ -1,10 +1,9 @@
-"""The program from start to end: what it opens first, and Ctrl+C."""
+"""The program from start to end: what it opens first. How it is ended: test_ends.py."""
 
 from __future__ import annotations
 
 import os
 import platform
-import signal
 import subprocess
 import sys
 import threading
@@ -91,19 +90,6 @@ def test_a_session_is_left_and_found_again(
 ) -> None:
     assert end(start("close", str(small_path))) == "twelve.gguf"
     assert end(start("close")) == "twelve.gguf"
-
-
-@pytest.mark.skipif(os.name != "posix", reason="needs signals")
-def test_ctrl_c_closes_the_program_as_its_window_would(
-    start: Callable[..., subprocess.Popen[str]], small_path: Path, tmp_path: Path
-) -> None:
-    process = start("wait", str(small_path))
-    assert process.stdout is not None
-    assert process.stdout.readline().strip() == "twelve.gguf"
-    process.send_signal(signal.SIGINT)
-    end(process)
-    (settings,) = (tmp_path / "home").rglob("*.ini")
-    assert f"session={small_path}" in settings.read_text()
 
 
 @pytest.mark.parametrize("given", [True, False])

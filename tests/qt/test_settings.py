@@ -135,6 +135,8 @@ def test_values_of_any_type_are_survived(settings_file: Path, value: str) -> Non
     assert len(names) >= 5
     plain = Settings(settings_file.with_name("none.ini"))
     general = "".join(f"{key}={value}\n" for key in names)
+    general += f"[windows]\n1-2\\session={value}\n3={value}\n[recent_models]\nab={value}\n"
+    general += f"cd=5 {value}\n[ef]\ng=1\n"
     layouts = f"[layout]\ntensors={value}\nwindow={value}\n[notes]\nplanner={value}\n"
     settings_file.write_text(f"[General]\nversion=1\n{general}{layouts}")
     settings = Settings(settings_file)
@@ -167,6 +169,65 @@ def test_a_layout_that_was_damaged_is_none(tmp_path: Path, data: st.DataObject) 
     assert settings.layout("tensors").isEmpty()
 
 
+def test_a_session_is_each_program_s_own(settings_file: Path) -> None:
+    """A and B run together; C replaces what both have left, D takes over what C has left."""
+    a, b = Settings(settings_file), Settings(settings_file)
+    a.begin_session(anew=True)
+    b.begin_session(anew=True)
+    a.session = [Path("/a"), Path("/both")]
+    b.session = [Path("/both"), Path("/b")]
+    assert a.session == [Path("/a"), Path("/both")]
+    assert b.session == [Path("/both"), Path("/b")]
+    b.end_session()
+    assert a.session == [Path("/a"), Path("/both"), Path("/b")]
+    between = Settings(settings_file)
+    between.begin_session(anew=True)  # while A runs, with models of its own
+    between.session = [Path("/x")]
+    between.end_session()
+    a.end_session()
+    c = Settings(settings_file)
+    c.begin_session(anew=True)
+    assert c.session == [Path("/a"), Path("/both"), Path("/b"), Path("/x")]
+    c.session = [Path("/c")]
+    assert c.session == [Path("/c")]
+    c.end_session()
+    d = Settings(settings_file)
+    d.begin_session(anew=False)
+    assert d.session == [Path("/c")]
+    d.session = [*d.session, Path("/d")]
+    d.write()
+    assert settings_file.read_text().count("session=") == 1
+    d.end_session()
+    assert not list(settings_file.parent.glob("window-*"))
+
+
+def test_a_window_without_models_takes_nothing_of_one_that_runs(settings_file: Path) -> None:
+    a, b = Settings(settings_file), Settings(settings_file)
+    a.begin_session(anew=True)
+    a.session = [Path("/a")]
+    b.begin_session(anew=False)
+    assert b.session == []
+    b.session = []
+    b.end_session()
+    a.end_session()
+    assert Settings(settings_file).session == [Path("/a")]
+
+
+def test_what_a_program_that_died_has_left_is_not_taken_for_one_that_runs(
+    settings_file: Path,
+) -> None:
+    died = Settings(settings_file)
+    died.begin_session(anew=True)
+    died.session = [Path("/a")]
+    assert died._running is not None
+    died._running.close()  # as the system does
+    after = Settings(settings_file)
+    after.begin_session(anew=False)
+    assert after.session == [Path("/a")]
+    assert len(list(settings_file.parent.glob("window-*"))) == 1
+    after.end_session()
+
+
 _WRITER = """
 import sys
 from pathlib import Path
@@ -174,9 +235,9 @@ from explorer.qt.settings import Settings
 
 settings = Settings(Path(sys.argv[1]))
 for number in range(20):
-    settings.add_recent(Path(f"/{sys.argv[2]}/{number}"))
+    settings.add_recent(Path(f"/{sys.argv[2]}/{number % 6}"))
     settings.set_note(sys.argv[2], str(number))
-    settings._store.sync()
+    settings.write()
 """
 
 
@@ -189,4 +250,14 @@ def test_two_programs_that_write_at_once_leave_a_whole_file(settings_file: Path)
     settings = Settings(settings_file)
     assert settings.problem() is None
     assert (settings.note("one"), settings.note("two")) == ("19", "19")
-    assert len(settings.recent) == 12
+    expected = {Path(f"/{name}/{number}") for name in ("one", "two") for number in range(6)}
+    assert set(settings.recent) == expected
+
+
+def test_a_model_that_two_windows_opened_is_remembered_once(settings_file: Path) -> None:
+    one, two = Settings(settings_file), Settings(settings_file)
+    for settings in (one, two):
+        settings.add_recent(Path("/a, ü/@1.gguf"))
+        settings.write()
+    two.add_recent(Path("/b.gguf"))
+    assert Settings(settings_file).recent == [Path("/b.gguf"), Path("/a, ü/@1.gguf")]
