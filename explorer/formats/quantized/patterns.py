@@ -11,7 +11,9 @@ Expression Matching Can Be Simple And Fast".
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
 
@@ -28,6 +30,24 @@ _WORD: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01
 _Test: TypeAlias = Callable[[str], bool]
 
 
+MAX_WORK: Final = 3_000_000
+"""Most steps that all patterns of a model may take together: about a second."""
+
+_MOST_KEPT: Final = 4096  # transitions of one pattern
+
+_work: ContextVar[list[int] | None] = ContextVar("work", default=None)
+
+
+@contextmanager
+def bounded_work(most: int = MAX_WORK) -> Iterator[None]:
+    """Bound the work of all patterns that are evaluated inside; then they are not evaluated."""
+    token = _work.set([most])
+    try:
+        yield
+    finally:
+        _work.reset(token)
+
+
 class _State(NamedTuple):
     """A state: it takes a character of `test`, or is at one end of the text, or only leads on."""
 
@@ -37,7 +57,7 @@ class _State(NamedTuple):
 
 
 class _NotEvaluatedError(Exception):
-    """A pattern outside of the language."""
+    """A pattern outside of the language, or too much work."""
 
 
 def matches(pattern: str, text: str) -> bool | None:
@@ -50,62 +70,106 @@ def matches(pattern: str, text: str) -> bool | None:
     Returns:
         None if the pattern is outside of this language or too long: it is not evaluated.
     """
-    machine = _compiled(pattern) if len(pattern) <= MAX_PATTERN else None
-    if machine is None or len(text) > MAX_TEXT:
-        return None
-    return _run(machine, text, whole=False)
+    return _evaluate(pattern, text, whole=False)
 
 
 def matches_wholly(pattern: str, text: str) -> bool | None:
     """Return whether a pattern matches all of a text, as `re.fullmatch` would; see `matches`."""
-    machine = _compiled(pattern) if len(pattern) <= MAX_PATTERN else None
-    if machine is None or len(text) > MAX_TEXT:
+    return _evaluate(pattern, text, whole=True)
+
+
+def _evaluate(pattern: str, text: str, *, whole: bool) -> bool | None:
+    if len(pattern) > MAX_PATTERN or len(text) > MAX_TEXT:
         return None
-    return _run(machine, text, whole=True)
-
-
-def _run(machine: list[_State], text: str, *, whole: bool) -> bool:
-    final = len(machine) - 1
-    states = _closure(machine, [0], 0, len(text))
-    for place, character in enumerate(text):
-        if final in states and not whole:
-            return True
-        taken = [
-            follow
-            for state in states
-            if (test := machine[state].test) is not None and test(character)
-            for follow in machine[state].follows
-        ]
-        if not taken:
-            return False
-        states = _closure(machine, taken, place + 1, len(text))
-    return final in states
-
-
-def _closure(machine: list[_State], start: list[int], place: int, length: int) -> set[int]:
-    """Return all states that are reached without taking a character."""
-    reached: set[int] = set()
-    waiting = list(start)
-    while waiting:
-        state = waiting.pop()
-        if state in reached:
-            continue
-        reached.add(state)
-        test, anchor, follows = machine[state]
-        closed = (anchor == "^" and place) or (anchor == "$" and place != length)
-        if test is None and not closed:
-            waiting += follows
-    return reached
-
-
-@lru_cache(maxsize=4096)
-def _compiled(pattern: str) -> list[_State] | None:
-    """Return the machine of a pattern; its last state accepts. None if it is not evaluated."""
-    builder = _Builder(pattern)
+    machine = _compiled(pattern)
+    if machine is None:
+        return None
     try:
-        return builder.build()
+        return machine.run(text, whole=whole)
     except _NotEvaluatedError:
         return None
+
+
+def _count(steps: int) -> None:
+    left = _work.get()
+    if left is None:
+        return
+    left[0] -= steps
+    if left[0] < 0:
+        raise _NotEvaluatedError
+
+
+@lru_cache(maxsize=256)
+def _compiled(pattern: str) -> _Machine | None:
+    """Return the machine of a pattern; None if it is not evaluated."""
+    try:
+        return _Machine(_Builder(pattern).build())
+    except _NotEvaluatedError:
+        return None
+
+
+_States: TypeAlias = frozenset[int]
+
+
+class _Machine:
+    """Runs over a text with the set of states that it can be in; sets that it met are kept.
+
+    Args:
+        states: The first is the start, the last accepts.
+    """
+
+    def __init__(self, states: list[_State]) -> None:
+        self._states = states
+        self._start = self._closure([0], {"^"})
+        self._known: dict[tuple[_States, str], _States] = {}
+
+    def run(self, text: str, *, whole: bool) -> bool:
+        """Return whether it accepts a text, or, if not `whole`, the beginning of it."""
+        final, known = len(self._states) - 1, self._known
+        _count(1 + len(text))
+        if not text:
+            return final in self._closure([0], {"^", "$"})
+        current = self._start
+        for character in text:
+            if final in current and not whole:
+                return True
+            key = (current, character)
+            if key not in known:
+                if len(known) == _MOST_KEPT:
+                    known.clear()
+                known[key] = self._step(current, character)
+            current = known[key]
+            if not current:
+                return False
+        return final in current or final in self._closure(current, {"$"})
+
+    def _step(self, current: _States, character: str) -> _States:
+        taken = [
+            follow
+            for state in current
+            if (test := self._states[state].test) is not None and test(character)
+            for follow in self._states[state].follows
+        ]
+        return self._closure(taken, set())
+
+    def _closure(self, start: Iterable[int], passed: set[str]) -> _States:
+        """Return all states that are reached without taking a character.
+
+        Args:
+            passed: Anchors that hold there.
+        """
+        reached: set[int] = set()
+        waiting = list(start)
+        while waiting:
+            state = waiting.pop()
+            if state in reached:
+                continue
+            reached.add(state)
+            test, anchor, follows = self._states[state]
+            if test is None and (not anchor or anchor in passed):
+                waiting += follows
+        _count(len(reached))
+        return frozenset(reached)
 
 
 class _Builder:
@@ -187,6 +251,8 @@ class _Builder:
         if character == "[":
             return self._single(self._set())
         if character in "^$":
+            if self._peek() and self._peek() in "*+?":
+                raise _NotEvaluatedError
             state = self._new(anchor=character)
             end = self._new()
             self._states[state].follows.append(end)

@@ -18,6 +18,7 @@ from explorer.formats.model import ProblemLog
 from explorer.formats.quantized.declaration import Declaration
 from explorer.formats.quantized.grouping import Grouped, group_members
 from explorer.formats.quantized.modules import Found, Member
+from explorer.formats.quantized.patterns import bounded_work
 from explorer.formats.tensors import (
     CompanionWeights,
     Extent,
@@ -178,7 +179,8 @@ def join_companions(
     metadata: dict[str, str] = {}
     for file in {id(tensor.metadata): tensor.metadata for tensor in reversed(stored)}.values():
         metadata |= file
-    grouped = group_members(dict(reversed(members.items())), declared, metadata, log)
+    with bounded_work():
+        grouped = group_members(dict(reversed(members.items())), declared, metadata, log)
     if not grouped.weights:
         return assemble(stored, (MLX_NAMING, OLLAMA_NAMING), config, log)
     rest = [tensor for tensor in stored if tensor.name not in grouped.used]
