@@ -163,10 +163,13 @@ def _permuted(target: TargetTensor, source: Tensor, heads: int | None) -> Made:
 
 
 def transposed(_target: TargetTensor, sources: Sequence[Tensor]) -> Made:
-    """Exchange rows and columns, as for weights of GPT-2's Conv1D and of gpt-oss's experts."""
+    """Exchange rows and columns, as for weights of GPT-2's Conv1D and of gpt-oss's experts.
+
+    Not those of a bias, and of weights with companions, which are in the order of a Linear layer.
+    """
     part = TensorPart.whole(sources[0])
-    if len(part.shape) < 2:
-        return Made((part,))  # a bias
+    if len(part.shape) < 2 or sources[0].companions is not None:
+        return Made((part,))
     *outer, rows, columns = range(len(part.shape))
     return Made((part.transposed(*outer, columns, rows),), ("rows and columns are exchanged",))
 
@@ -263,13 +266,13 @@ def expert_half(position: int) -> Maker:
 def interleaved(position: int) -> Maker:
     """Return what takes every second row of gpt-oss's fused gates (0) and ups (1).
 
-    Weights are [experts, columns, 2 * rows], biases [experts, 2 * rows]; MXFP4 codes and scales,
-    in two tensors, are [experts, 2 * rows, columns].
+    Weights are [experts, columns, 2 * rows], biases [experts, 2 * rows]; MXFP4 ones, joined or as
+    codes and scales in two tensors, are [experts, 2 * rows, columns].
     """
 
     def make(_target: TargetTensor, sources: Sequence[Tensor]) -> Made:
         part = _whole(sources)
-        if len(part.shape) == 3 and len(sources) == 1:
+        if _is_turned(part, sources):
             part = part.transposed(0, 2, 1)
         view = part.sliced(1, position, part.shape[1], 2)
         return Made((view,), ("it is every second row of a fused tensor",))
@@ -280,7 +283,7 @@ def interleaved(position: int) -> Maker:
 def in_turn(_target: TargetTensor, sources: Sequence[Tensor]) -> Made:
     """Put gpt-oss's gates in front of the ups: what was in turn before."""
     part = _whole(sources)
-    if len(part.shape) == 3 and len(sources) == 1:  # rows and columns are exchanged
+    if _is_turned(part, sources):
         experts, columns, rows = part.shape
         view = part.reshaped(experts, columns, rows // 2, 2).transposed(0, 3, 2, 1)
         shape: Shape = (experts, rows, columns)
@@ -289,6 +292,11 @@ def in_turn(_target: TargetTensor, sources: Sequence[Tensor]) -> Made:
         order = (0, 2, 1, 3)[: 3 + len(rest)]
         view = part.reshaped(experts, rows // 2, 2, *rest).transposed(*order)
     return Made((view,), ("every second row is put behind the others",), shape)
+
+
+def _is_turned(part: TensorPart, sources: Sequence[Tensor]) -> bool:
+    """Return whether rows and columns are exchanged, as in plain weights: MXFP4 ones are not."""
+    return len(part.shape) == 3 and len(sources) == 1 and sources[0].companions is None
 
 
 def _whole(sources: Sequence[Tensor]) -> TensorPart:

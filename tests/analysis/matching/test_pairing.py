@@ -198,13 +198,15 @@ def test_factors_in_other_tensors(tmp_path: Path) -> None:
     assert "'blk.0.ffn_up.scale' are not applied" in found.not_comparable[0].reason
     name = "model.layers.0.mlp.up_proj.weight"
     floats = tmp_path / "fp8.safetensors"
-    floats.write_bytes(
-        tensors_bytes([(name, "F8_E4M3", [1, 64]), (f"{name}_scale_inv", "F32", [1, 1])])
-    )
     other = _gguf(tmp_path / "f32.gguf", arrays_of({"blk.0.ffn_up.weight": (1, 64)}))
-    found = _matched(other, floats)
-    assert not found.matches
-    assert f"'{name}_scale_inv' are not applied" in found.not_comparable[0].reason
+    for scales, count in (([3, 7], 0), ([1, 1], 1)):  # the first fit no weight, and stay apart
+        parts = [(name, "F8_E4M3", [1, 64]), (f"{name}_scale_inv", "F32", scales)]
+        floats.write_bytes(tensors_bytes(parts))
+        with open_model(other) as reference, open_model(floats) as candidate:
+            found = match_models(reference, candidate)
+        assert len(found.matches) == count
+        reasons = [pair.reason for pair in found.not_comparable]
+        assert count or f"'{name}_scale_inv' are not applied" in reasons[0]
 
 
 def test_what_only_one_side_can_have(tmp_path: Path) -> None:
