@@ -25,6 +25,7 @@ from explorer.formats.quantized.modules import (
     Rule,
     RuleError,
 )
+from explorer.quantization.huggingface.layout import CompanionLayout
 
 RULES: Final = (
     (".qweight", "rules_words.gptq_or_awq"),
@@ -121,6 +122,7 @@ def group_members(
         for mark in LISTED
         if name.endswith(mark)
     }
+    known: dict[tuple[object, ...], tuple[CompanionLayout, str | None]] = {}
     seen: set[tuple[str, Rule]] = set()
     faulty: set[str] = set()
     for name, suffix, rule in _anchors(by_name):
@@ -129,7 +131,7 @@ def group_members(
             continue
         seen.add((stem, rule))
         try:
-            found = rule(Module(stem, by_name, declared, metadata))
+            found = rule(Module(stem, by_name, declared, metadata, known))
         except LeftAloneError:
             left_alone.add(stem)
             continue

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from explorer.errors import ExplorerError
 from explorer.formats.quantized.declaration import Declaration
+from explorer.formats.quantized.patterns import may_read
 from explorer.formats.tensors import Extent, Spec, StoredArray
 from explorer.quantization.huggingface.layout import MAX_LINE, CompanionLayout, Shape
 
@@ -60,6 +61,8 @@ class Member(NamedTuple):
         if self.extent.nbytes > MAX_SMALL:
             what = f"has {self.extent.nbytes} bytes, more than {MAX_SMALL}"
             raise RuleError(f"its {last_part(self.name)} {what}")
+        if not may_read(self.extent.nbytes):
+            raise RuleError("there is more data to read than a listing reads of one model")
         try:
             return self.extent.source.read(self.extent.offset, self.extent.nbytes)
         except ExplorerError as error:
@@ -86,9 +89,10 @@ class Module:
         stem: Its path, such as ``"model.layers.0.mlp.down_proj"``.
         declared: What the model says about its quantization.
         metadata: What the files say about their tensors (``__metadata__``).
+        known: What rules found of modules that are alike, by keys of their own: thousands are.
     """
 
-    __slots__ = ("_by_name", "declared", "metadata", "stem")
+    __slots__ = ("_by_name", "declared", "known", "metadata", "stem")
 
     def __init__(
         self,
@@ -96,8 +100,10 @@ class Module:
         by_name: Mapping[str, Member],
         declared: Declaration,
         metadata: Mapping[str, str],
+        known: dict[tuple[object, ...], tuple[CompanionLayout, str | None]] | None = None,
     ) -> None:
         self.stem = stem
+        self.known = {} if known is None else known
         self.declared = declared
         self.metadata = metadata
         self._by_name = by_name

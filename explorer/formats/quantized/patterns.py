@@ -35,13 +35,16 @@ MAX_WORK: Final = 3_000_000
 
 _MOST_KEPT: Final = 4096  # transitions of one pattern
 
+MAX_DATA: Final = 8 << 20
+"""Most bytes of small tensors that the listing of a model reads."""
+
 _work: ContextVar[list[int] | None] = ContextVar("work", default=None)
 
 
 @contextmanager
-def bounded_work(most: int = MAX_WORK) -> Iterator[None]:
-    """Bound the work of all patterns that are evaluated inside; then they are not evaluated."""
-    token = _work.set([most])
+def bounded_work(most: int = MAX_WORK, most_bytes: int = MAX_DATA) -> Iterator[None]:
+    """Bound what is done inside for one model: steps of patterns, and bytes of small tensors."""
+    token = _work.set([most, most_bytes])
     try:
         yield
     finally:
@@ -88,6 +91,15 @@ def _evaluate(pattern: str, text: str, *, whole: bool) -> bool | None:
         return machine.run(text, whole=whole)
     except _NotEvaluatedError:
         return None
+
+
+def may_read(nbytes: int) -> bool:
+    """Return whether a listing may read so many bytes more, and count them."""
+    left = _work.get()
+    if left is None:
+        return True
+    left[1] -= nbytes
+    return left[1] >= 0
 
 
 def _count(steps: int) -> None:

@@ -32,6 +32,7 @@ from explorer.quantization.huggingface.layout import CompanionLayout, Formula, L
 
 _WORD_BITS: Final = 32
 _GPTQ_BITS: Final = (2, 3, 4, 8)
+_OWN_RULES: Final = ("dynamic", "extra_config")  # fields with settings of modules
 _USUAL_GROUPS: Final = (128, 64, 32, 256, 16, 512, 1024)
 _NATURAL_ZEROS: Final = frozenset({"gptq_v2", "gptq_p"})
 _GPTQ_METHODS: Final = frozenset({"gptq", "gptqmodel", "auto-round", "auto_round", "autoround"})
@@ -52,12 +53,27 @@ class _Words(NamedTuple):
 
 def gptq_or_awq(module: Module) -> Found | None:
     """Return a weight of GPTQ, auto-round or AWQ: `qweight`, `qzeros`, `scales`, [`g_idx`]."""
-    declared = module.declared
-    kind = declared.text("version") or _format_of(module)
-    qweight = module.need(".qweight")
+    parts = {name: module.need(f".{name}") for name in ("qweight", "qzeros", "scales")}
+    g_idx = module.get(".g_idx")
+    if g_idx is not None:
+        parts["g_idx"] = g_idx
+    own_rules = any(module.declared.fields.get(key) for key in _OWN_RULES)
+    alike = tuple(id(part.spec) for part in parts.values())  # tensors of a file share them
+    found = None if own_rules else module.known.get(alike)
+    if found is None:
+        found = module.known[alike] = _resolve(module, parts)
+    layout, problem = found
+    if layout.scheme == "awq" and g_idx is not None:
+        del parts["g_idx"]
+    return Found(f"{module.stem}.weight", parts, layout, problem)
+
+
+def _resolve(module: Module, parts: Mapping[str, Member]) -> tuple[CompanionLayout, str | None]:
+    """Return how a weight is stored, and what contradicts its shapes."""
+    qweight, qzeros, scales = (parts[name] for name in ("qweight", "qzeros", "scales"))
+    kind = module.declared.text("version") or _format_of(module)
     if kind in _NOT_DECODED or qweight.dtype == "I16":
         raise LeftAloneError(kind)
-    qzeros, scales = module.need(".qzeros"), module.need(".scales")
     shapes = (matrix(qweight, "I32"), matrix(qzeros, "I32"), matrix(scales, *FLOAT_TYPES))
     words = _Words(qweight, qzeros, scales, *shapes)
     weight, zeros, scale = shapes
@@ -65,8 +81,8 @@ def gptq_or_awq(module: Module) -> Found | None:
     if is_gemv and (kind == "gemv" or weight.columns != scale.columns):
         return _awq_gemv(module, words)
     if weight.columns == scale.columns:
-        return _gptq(module, words)
-    if module.get(".g_idx") is None and zeros.columns == weight.columns:
+        return _gptq(module, words, parts.get("g_idx"))
+    if "g_idx" not in parts and zeros.columns == weight.columns:
         return _awq_gemm(module, words)
     texts = ", ".join(f"{list(one)}" for one in (qweight.shape, qzeros.shape, scales.shape))
     raise RuleError(f"the shapes of its qweight, qzeros and scales, {texts}, do not fit together")
@@ -82,7 +98,9 @@ def _format_of(module: Module) -> str:
     return ""
 
 
-def _gptq(module: Module, words: _Words) -> Found | None:
+def _gptq(
+    module: Module, words: _Words, g_idx: Member | None
+) -> tuple[CompanionLayout, str | None]:
     weight, zeros, scale = words.weight_shape, words.zeros_shape, words.scales_shape
     outputs, groups = scale.columns, scale.rows
     bits, rest = divmod(_WORD_BITS * zeros.columns, outputs)
@@ -98,12 +116,9 @@ def _gptq(module: Module, words: _Words) -> Found | None:
         raise RuleError(f"its qweight has {weight.rows} rows, no whole number of {bits}-bit codes")
     if zeros.rows != groups:
         raise RuleError(f"its qzeros have {zeros.rows} groups, its scales {groups}")
-    parts = {"qweight": words.qweight, "qzeros": words.qzeros, "scales": words.scales}
-    g_idx = module.get(".g_idx")
     if g_idx is not None:
         check_type(g_idx, "I32")
         check_shape(g_idx, (inputs,))
-        parts["g_idx"] = g_idx
     own = list(_gptq_settings(module))
     group, problem = _group_size(inputs, groups, own, has_index=g_idx is not None)
     wrong = _other_than(own, "bits", bits)
@@ -123,7 +138,7 @@ def _gptq(module: Module, words: _Words) -> Found | None:
         native=words.scales.dtype,
     )
     other = other_method(module, _GPTQ_METHODS, "GPTQ")
-    return Found(f"{module.stem}.weight", parts, layout, joined(other, wrong, problem))
+    return layout, joined(other, wrong, problem)
 
 
 def _stores_minus_one(module: Module) -> bool:
@@ -141,7 +156,7 @@ def _gptq_settings(module: Module) -> Iterator[Mapping[str, Any]]:
     A rule that is not evaluated, because its pattern could take for ever, may hold too.
     """
     declared = module.declared
-    for key in ("dynamic", "extra_config"):
+    for key in _OWN_RULES:
         rules = declared.fields.get(key)
         if not isinstance(rules, dict):
             continue
@@ -194,7 +209,7 @@ def _other_than(settings: list[Mapping[str, Any]], key: str, found: int) -> str 
     return f"the configuration says {said[0]} {key}, the shapes say {found}"
 
 
-def _awq_gemm(module: Module, words: _Words) -> Found:
+def _awq_gemm(module: Module, words: _Words) -> tuple[CompanionLayout, str | None]:
     weight, zeros, scale = words.weight_shape, words.zeros_shape, words.scales_shape
     inputs, outputs, groups = weight.rows, 8 * weight.columns, scale.rows
     if scale.columns != outputs or zeros.rows != groups:
@@ -204,17 +219,18 @@ def _awq_gemm(module: Module, words: _Words) -> Found:
         raise RuleError(f"its {inputs} inputs cannot be shared out among {groups} groups")
     group = inputs // groups
     layout = _awq_layout("gptq.AwqGemm", words, (outputs, inputs), group)
-    return _awq(module, words, layout)
+    return _with_problem(module, layout)
 
 
-def _awq_gemv(module: Module, words: _Words) -> Found:
+def _awq_gemv(module: Module, words: _Words) -> tuple[CompanionLayout, str | None]:
     weight, zeros = words.weight_shape, words.zeros_shape
     outputs, inputs = weight.rows, 8 * weight.columns
     said = _awq_group(module)
     sizes = [inputs if said == -1 else said] if said is not None else []
     for group in (*sizes, *(128, 64, 32), inputs):
         if group > 0 and _padded_zeros(inputs, group) == zeros.columns:
-            return _awq(module, words, _awq_layout("gptq.AwqGemv", words, (outputs, inputs), group))
+            layout = _awq_layout("gptq.AwqGemv", words, (outputs, inputs), group)
+            return _with_problem(module, layout)
     raise RuleError(f"{zeros.columns} words of zero points for {inputs} inputs fit no group size")
 
 
@@ -248,20 +264,18 @@ def _awq_group(module: Module) -> int | None:
     return integer_of(fields, "q_group_size", -1) if found is None else found
 
 
-def _awq(module: Module, words: _Words, layout: CompanionLayout) -> Found:
-    parts = {"qweight": words.qweight, "qzeros": words.qzeros, "scales": words.scales}
+def _with_problem(module: Module, layout: CompanionLayout) -> tuple[CompanionLayout, str | None]:
+    """Return a layout of AWQ, and what is said otherwise."""
     fields = module.declared.fields
     bits = integer_of(fields, "bits") or integer_of(fields, "w_bit") or 4
-    group, inputs = _awq_group(module), layout.shape[1]
-    wrong = None if group in {None, layout.group_size} or (group == -1 == -inputs) else group
-    if group == -1 and layout.group_size == inputs:
-        wrong = None
+    group = _awq_group(module)
+    fits = {None, layout.group_size} | ({-1} if layout.group_size == layout.shape[1] else set())
     problem = joined(
         other_method(module, _AWQ_METHODS, "AWQ"),
         None if bits == 4 else f"the configuration says {bits} bits, the shapes say 4",
-        None if wrong is None else says("group_size", wrong, layout.group_size),
+        None if group in fits else says("group_size", group, layout.group_size),
     )
-    return Found(f"{module.stem}.weight", parts, layout, problem)
+    return layout, problem
 
 
 # bitsandbytes
