@@ -258,7 +258,7 @@ def _print(found: Sequence[PlannedModel], *, as_json: bool, explain: bool) -> No
     one = found[0]
     if len(found) > 1 and as_json:
         output.write_json({"plans": [{"path": one.path} | _record(one) for one in found]})
-    elif len(found) > 1 and len({each.path for each in found}) == 1:
+    elif len(found) > 1 and _is_one_model(found):
         output.write(side_by_side_text(found))
     elif len(found) > 1:
         output.write(plans_table(found))
@@ -268,6 +268,12 @@ def _print(found: Sequence[PlannedModel], *, as_json: bool, explain: bool) -> No
         more = "" if one.compared is None else one.compared.text()
         explained = terms_text(one.plan.terms) if explain else ""
         output.write(plan_text(one, one.plan) + explained + more)
+
+
+def _is_one_model(found: Sequence[PlannedModel]) -> bool:
+    """Return whether they are profiles of one model, not several models."""
+    profiles = {one.profile for one in found}
+    return len(profiles) == len(found) and len({one.path for one in found}) == 1
 
 
 def _record(found: PlannedModel) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from explorer.formats.tensors import Tensor
 from explorer.hardware.catalogue import load_catalogue
 from explorer.hardware.detect import Machine
 from explorer.planner import Device, Host, Hyperparameters, Settings, plan
+from explorer.planner.profiles import default_profile
 from explorer.planner.result import Plan
 from explorer.present.statistics import damage
 from explorer.present.survey import ErrorColumns, parameter_shares
@@ -227,11 +228,11 @@ def _plans(
         settings = Settings(projector_bytes=_projector_bytes(model))
     except ExplorerError as error:
         return [PlannedCase(*case, None, error.what) for case in cases[:1]]
-    found = []
+    found, profile = [], default_profile(h)
     for target, context in cases:
         try:
             asked = replace(settings, context=context)
-            made = plan(h, asked, target.devices, host=target.host)
+            made = plan(h, asked, target.devices, host=target.host, profile=profile)
             found.append(PlannedCase(target, context, made))
         except PlanError as error:
             found.append(PlannedCase(target, context, None, error.what))

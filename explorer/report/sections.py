@@ -26,6 +26,7 @@ from explorer.analysis.recipes.rules import RULES_SOURCE
 from explorer.errors import ExplorerError
 from explorer.formats.model import MetadataEntry, Model, Severity
 from explorer.paths import resource
+from explorer.planner.profiles import profile_named
 from explorer.planner.result import Plan
 from explorer.present import errors, statistics
 from explorer.present import plan as plan_texts
@@ -476,6 +477,10 @@ _LEGEND: Final = (
     *((label, MEMORY_COLOURS[kind], "") for kind, label in _KINDS_SHOWN),
     (plan_texts.PLAN["cpu_total"], svg.OTHER, ""),
 )
+_ON_GPUS: Final = (
+    *(plan_texts.Kind.WEIGHTS, plan_texts.Kind.KV_CACHE, plan_texts.Kind.GRAPH),
+    plan_texts.Kind.PROJECTOR,
+)
 _KINDS: Final = {
     plan_texts.Level.FITS: "good",
     plan_texts.Level.PARTLY: "warn",
@@ -500,28 +505,24 @@ def _plan(data: ReportData) -> dict[str, Any]:
             }
         )
     made = [case.plan for case in data.plans if case.plan is not None]
-    return {"machines": machines, "legend": _LEGEND, "notes": _plan_notes(made)}
+    rules = profile_named(made[0].profile).title if made else ""
+    return {"machines": machines, "legend": _LEGEND, "rules": rules, "notes": _plan_notes(made)}
 
 
 def _memory_bars(cases: Sequence[PlannedCase], free: int) -> Iterator[svg.Bar]:
     for case in cases:
-        layout = None if case.plan is None else case.plan.layout
-        if layout is None:
+        if case.plan is None or not case.plan.layers:
             continue
-        held = layout.devices
-        amounts = (
-            sum(one.weights for one in held),
-            sum(one.kv_cache for one in held),
-            sum(one.graph for one in held),
-            sum(one.projector for one in held),
-            layout.cpu_weights + layout.cpu_kv_cache,
-        )
+        bars = plan_texts.memory_bars(case.plan, None)
+        gpus = [bar for bar in bars if bar.device is not None]
+        amounts = [sum(bar.nbytes(kind) for bar in gpus) for kind in _ON_GPUS]
+        amounts.append(sum(bar.held_bytes for bar in bars if bar.device is None))
         parts = [
             svg.Part(name, amount, bytes_text(amount), colour)
             for (name, colour, _), amount in zip(_LEGEND, amounts, strict=True)
         ]
         label = f"{integer_text(case.context)} tokens"
-        yield svg.Bar(label, parts, bytes_text(layout.total), limit=free)
+        yield svg.Bar(label, parts, bytes_text(case.plan.total), limit=free)
 
 
 def _plan_row(case: PlannedCase) -> tuple[Cell, ...]:
@@ -529,7 +530,7 @@ def _plan_row(case: PlannedCase) -> tuple[Cell, ...]:
     found = plan_texts.verdict(made, without_paths(cut(case.failure, 300)))
     answer = Marked(_KINDS[found.level], f"{found.mark} {found.sentence}")
     start = (integer_text(case.context), answer)
-    if made is None or made.layout is None:
+    if made is None or not made.layers:
         return (*start, *[""] * (len(plan_texts.PLAN) + 2))
     places = [
         f"{bar.title}, {bar.layers}"

@@ -246,7 +246,7 @@ def test_a_plan_on_two_gpus(
     written = row_of(section, "8,192")
 
     panel = make_panel(PlannerPanel, path)
-    panel.state.replace_inputs(devices=tuple(gpus))
+    panel.state.replace_inputs(devices=tuple(gpus), profile="llama.cpp")
     panel.state.replace_inputs(host=None)
     panel.state.set(context=8192)
     page = panel.body.scenarios
