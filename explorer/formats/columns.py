@@ -125,7 +125,10 @@ def text_ranks(texts: Sequence[str], check: Check = never) -> NDArray[np.int64]:
 
     `check` is called every few thousand texts, and raises to stop.
     """
-    return _ranks([(natural_key(text), text) for text in _checked(texts, check)], texts)
+    distinct = list(dict.fromkeys(texts))
+    keys = [(natural_key(text), text) for text in _checked(distinct, check)]
+    ranks = dict(zip(distinct, _ranks(keys, distinct).tolist(), strict=True))
+    return np.array([ranks[text] for text in texts], dtype=np.int64)
 
 
 def _checked(items: Iterable[T], check: Check) -> Iterator[T]:

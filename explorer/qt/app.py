@@ -19,6 +19,7 @@ from explorer.qt.crashes import catching
 from explorer.qt.jobs import Job
 from explorer.qt.locale_numbers import use_locale
 from explorer.qt.main_window import MainWindow
+from explorer.qt.panels import PANEL_MODULES
 from explorer.qt.settings import Settings
 from explorer.qt.theme import apply_scheme
 from explorer.text import plain_text
@@ -97,6 +98,7 @@ def run(paths: Sequence[str], fresh: bool) -> int:
         files = [Path(path) for path in paths if not is_name(path)]
         _open_first(window, files, [path for path in paths if is_name(path)])
         window.runner.kernels_not_kept.connect(window.message_bar.show_error)
+        window.runner.load_ahead(PANEL_MODULES)
         window.runner.prepare_kernels()
         window.runner.run_quietly(remove_leftovers)
         app.setWindowIcon(_icon())

@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from explorer.errors import ExplorerError
 from explorer.formats import MetadataEntry, Model, Problem
-from explorer.formats.columns import TensorArrays, tensor_arrays
+from explorer.formats.columns import TensorArrays, tensor_arrays, text_ranks
 from explorer.formats.facts import Facts, describe
 from explorer.model_files import hub_name
-from explorer.present.model import value_text
+from explorer.present.model import type_text, value_text
 from explorer.qt.jobs import Job
-from explorer.text import bytes_text, count_text
+from explorer.text import bytes_text, count_text, plain_text
 
 _PREVIEW_CHARACTERS = 160
+
+
+@dataclass(frozen=True, eq=False)
+class KeyColumns:
+    """The metadata as a table, a row for each entry: a hostile file has 60,000 of them."""
+
+    names: Sequence[str]  # the keys, safe to show
+    types: Sequence[str]
+    values: Sequence[str]  # a line of text for each
+    ranks: Sequence[NDArray[np.int64]]  # of these three: place in natural order, int64 [n] each
+    searched: Sequence[str]  # what the filter searches, case folded
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +42,7 @@ class Document:
         model: The model.
         facts: What it is.
         arrays: Columns of its tensor table, for sorting and filtering.
-        previews: A line of text for the value of each metadata entry.
+        keys: The metadata as a table.
         title: What to call it in lists.
         problems: What is wrong with it, here and for llama.cpp.
     """
@@ -35,9 +51,14 @@ class Document:
     model: Model
     facts: Facts
     arrays: TensorArrays
-    previews: tuple[str, ...]
+    keys: KeyColumns
     title: str
     problems: tuple[Problem, ...]
+
+    @cached_property
+    def has_damage(self) -> bool:
+        """Whether the bytes of a tensor cannot all be read."""
+        return bool(self.arrays.damaged.any())
 
     @property
     def summary(self) -> str:
@@ -64,15 +85,25 @@ def load_document(path: Path, job: Job) -> Document:
         job.check()
         facts = describe(model)
         arrays = tensor_arrays(model.tensors, job.check)
-        previews = []
-        for entry in model.metadata.entries:
-            job.check()
-            previews.append(_preview(model, entry))
+        keys = _key_columns(model, job)
         problems = *model.problems, *llama_cpp_problems(model, job.check)
     except BaseException:
         model.close()
         raise
-    return Document(path, model, facts, arrays, tuple(previews), _title(path), problems)
+    return Document(path, model, facts, arrays, keys, _title(path), problems)
+
+
+def _key_columns(model: Model, job: Job) -> KeyColumns:
+    names, types, values, searched = [], [], [], []
+    for entry in model.metadata.entries:
+        job.check()
+        value = _preview(model, entry)
+        names.append(plain_text(entry.key))
+        types.append(type_text(entry))
+        values.append(value)
+        searched.append(f"{entry.key} {entry.type_name} {value}".casefold())
+    ranks = [text_ranks(texts, job.check) for texts in (names, types, values)]
+    return KeyColumns(names, types, values, ranks, searched)
 
 
 def _title(path: Path) -> str:

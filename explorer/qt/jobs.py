@@ -13,8 +13,9 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -33,6 +34,7 @@ _CLOSE_WAIT_MS = 5_000
 _LEAST_THREADS = 4
 _PUBLISH_SECONDS = 0.05  # between two values that a job publishes, at least
 _COMPILE_AFTER_MS: Final = 10_000  # after the first paint
+_LOAD_AFTER_MS: Final = 500
 _KILL_WAIT_MS: Final = 2_000
 _PACKAGE_PARENT: Final = Path(__file__).resolve().parents[2]
 
@@ -217,6 +219,15 @@ class JobRunner(QtCore.QObject):
                 self._kernels_missing.emit()
 
         QtCore.QTimer.singleShot(_COMPILE_AFTER_MS, self, lambda: self._pool.start(look))
+
+    def load_ahead(self, modules: Sequence[str]) -> None:
+        """Import modules in a worker soon: the window waits 300 ms for a panel with plots else."""
+
+        def load() -> None:
+            for module in modules:
+                import_module(module)
+
+        QtCore.QTimer.singleShot(_LOAD_AFTER_MS, self, lambda: self._pool.start(load))
 
     @Slot()
     def _start_compiler(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QTabWidget, QWidget
@@ -32,6 +32,12 @@ if TYPE_CHECKING:
     from explorer.qt.weights.panel import WeightsView
 
 View = TypeVar("View", bound=QWidget)
+
+PANEL_MODULES: Final = (
+    *("explorer.qt.library.panel", "explorer.qt.weights.panel", "explorer.qt.planner.panel"),
+    *("explorer.qt.errors.panel", "explorer.qt.survey.panel", "explorer.qt.raw.panel"),
+)
+"""What panels import when they are first shown: nothing of it is there at the first paint."""
 
 
 class Panels(QTabWidget):

@@ -12,7 +12,6 @@ from PySide6.QtCore import QByteArray, QCoreApplication, QEvent, QRectF, Qt, Sig
 from PySide6.QtGui import QAccessible, QFont, QPainter, QPaintEvent, QPalette
 
 from explorer.formats import MetadataEntry, NumberArray, Problem
-from explorer.formats.columns import text_ranks
 from explorer.formats.model import Value
 from explorer.formats.tensors import TypeShare
 from explorer.present.explanations import ARRAY_TEXTS, FACT_TEXTS, METADATA_TEXTS, picture_text
@@ -27,9 +26,11 @@ from explorer.qt.widgets.painting import fill_type
 from explorer.qt.widgets.table_model import Cell, Column, TableModel
 from explorer.qt.widgets.table_view import ListPanel, TableView
 from explorer.qt.widgets.text_view import TextView
-from explorer.text import bytes_text, fixed_text, integer_text, plain_text
+from explorer.text import bytes_text, fixed_text, integer_text, plain_text, shorten
 
 _MOST_PROBLEMS = 50
+_LONGEST_CELL = 400
+_LONGEST_FACT = 2000
 
 
 class OverviewView(QtWidgets.QScrollArea):
@@ -100,7 +101,7 @@ class OverviewView(QtWidgets.QScrollArea):
         for fact in model_facts(document.model, document.facts):
             if fact.name == "name":  # it is the heading
                 continue
-            text = plain_text(fact.text)
+            text = shorten(plain_text(fact.text), _LONGEST_FACT)
             label = _text(fact.label, page)
             label.setWordWrap(False)
             label.setForegroundRole(QPalette.ColorRole.PlaceholderText)
@@ -233,32 +234,27 @@ def array_columns(key: str, elements: Sequence[Value]) -> list[Column]:
 
 def metadata_columns(document: Document) -> list[Column]:
     """Return the columns of a model's metadata."""
-    entries = document.model.metadata.entries
+    keys, tips = document.keys, METADATA_TEXTS
     tr = partial(QCoreApplication.translate, "MetadataTable")
-    tips = METADATA_TEXTS
 
-    def texts_column(name: str, title: str, texts: Sequence[str]) -> Column:
-        cell = texts.__getitem__
-        return Column(name, title, cell, cell, lambda: text_ranks(texts), tip=tips[name])
+    def texts_column(
+        name: str, title: str, texts: Sequence[str], ranks: NDArray[np.int64]
+    ) -> Column:
+        def shown(row: int) -> str:
+            return shorten(texts[row], _LONGEST_CELL)
 
-    return [
-        texts_column("key", tr("Key"), [plain_text(entry.key) for entry in entries]),
-        texts_column("type", tr("Type"), [type_text(entry) for entry in entries]),
-        texts_column("value", tr("Value"), document.previews),
-    ]
+        return Column(name, title, shown, texts.__getitem__, lambda: ranks, tip=tips[name])
+
+    titles = {"key": tr("Key"), "type": tr("Type"), "value": tr("Value")}
+    columns = zip(titles.items(), (keys.names, keys.types, keys.values), keys.ranks, strict=True)
+    return [texts_column(*title, texts, ranks) for title, texts, ranks in columns]
 
 
 def metadata_mask(document: Document, text: str) -> NDArray[np.bool_]:
     """Return which entries hold every word of `text` in key, type or value."""
     words = text.casefold().split()
-    entries = document.model.metadata.entries
-    return np.array(
-        [
-            all(word in f"{entry.key} {entry.type_name} {preview}".casefold() for word in words)
-            for entry, preview in zip(entries, document.previews, strict=True)
-        ],
-        dtype=np.bool_,
-    )
+    searched = document.keys.searched
+    return np.array([all(word in line for word in words) for line in searched], dtype=np.bool_)
 
 
 class MetadataView(QtWidgets.QWidget):

@@ -11,16 +11,16 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 from PySide6 import QtCore
 from PySide6.QtCore import QModelIndex, QPoint, Qt, Signal
-from PySide6.QtGui import QGuiApplication, QKeySequence, QPixmap
+from PySide6.QtGui import QGuiApplication, QKeyEvent, QKeySequence, QPixmap
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QMenu, QTreeView, QWidget
 
-from explorer.formats import MetadataEntry, Problem, Severity
-from explorer.formats.tensors import natural_key, parse_name
+from explorer.formats import Problem, Severity
+from explorer.formats.tensors import TensorGroup, natural_key, parse_name
 from explorer.present.explanations import MODEL_TREE_TEXTS
 from explorer.present.model import gravest, mark, problem_line, spoken_problems
 from explorer.qt.document import Document
@@ -29,11 +29,17 @@ from explorer.qt.widgets.building import add_action, column
 from explorer.qt.widgets.painting import plain_tip, type_swatch
 from explorer.qt.widgets.table_model import Index, ItemRole
 from explorer.qt.widgets.table_view import RoomyDelegate
-from explorer.text import bytes_text, integer_text, plain_text
+from explorer.text import bytes_text, integer_text, plain_text, shorten
 
 Make: TypeAlias = Callable[[], Iterable["Node"]]
+T = TypeVar("T")
 
 _PAGE = 256
+_MOST_SIBLINGS = 2000
+_SPAN = 1000
+_MOST_OPENED = 16
+_LONGEST_TITLE = 200  # a name may have 65,000 letters
+_SHORT_TITLE = 40
 _SHOWN_PROBLEMS = 8
 
 
@@ -43,6 +49,7 @@ class NodeKind(Enum):
     MODEL = auto()
     METADATA = auto()
     NAMESPACE = auto()
+    SPAN = auto()  # some of very many siblings
     KEY = auto()
     TENSORS = auto()
     LAYER = auto()
@@ -65,7 +72,9 @@ class Node:
         tensor_row: Row in the model's tensor table, of a TENSOR.
         nbytes: Bytes of what it stands for, where the second column shows them.
         make: Makes its children, or None for a leaf.
-        waiting: Children not shown yet; None before the branch was opened.
+        rest: Makes the children that are not shown yet; None before the branch was opened.
+        ahead: The first of them, if there is one.
+        holds: Whether a tensor (its row) or a key may be below it; None if that is not known.
         children: Children shown.
         parent: The node above, None for a model.
         row: Its place among its siblings.
@@ -80,7 +89,9 @@ class Node:
     tensor_row: int = -1
     nbytes: int | None = None
     make: Make | None = None
-    waiting: list[Node] | None = None
+    rest: Iterator[Node] | None = None
+    ahead: Node | None = None
+    holds: Callable[[int | str], bool] | None = None
     children: list[Node] = field(default_factory=list)
     parent: Node | None = None
     row: int = 0
@@ -101,22 +112,24 @@ class Node:
 
     def pending(self) -> bool:
         """Whether there are children that are not shown yet."""
-        return self.make is not None if self.waiting is None else bool(self.waiting)
+        return self.make is not None if self.rest is None else self.ahead is not None
 
     def next_page(self, count: int) -> list[Node]:
         """Return the next children, which are then no longer waiting."""
-        if self.waiting is None:
-            self.waiting = list(self.make() if self.make else ())
-            self.waiting.reverse()  # taken from the end
-        page = [self.waiting.pop() for _ in range(min(count, len(self.waiting)))]
-        for row, node in enumerate(page, len(self.children)):
-            node.parent, node.row = self, row
+        if self.rest is None:
+            self.rest = iter(self.make() if self.make else ())
+            self.ahead = next(self.rest, None)
+        page: list[Node] = []
+        while self.ahead is not None and len(page) < count:
+            self.ahead.parent, self.ahead.row = self, len(self.children) + len(page)
+            page.append(self.ahead)
+            self.ahead = next(self.rest, None)
         return page
 
 
 def model_node(document: Document) -> Node:
     """Return the branch of one model."""
-    title, make = plain_text(document.title), partial(_branches, document)
+    title, make = _short(document.title), partial(_branches, document)
     return Node(NodeKind.MODEL, title, "", document, make=make, problems=document.problems)
 
 
@@ -124,34 +137,58 @@ def _branches(document: Document) -> Iterator[Node]:
     model, kind = document.model, NodeKind
     if model.metadata.entries:
         keys = _tr("{n} keys").format(n=integer_text(len(model.metadata.entries)))
-        make = partial(_namespaces, document)
-        yield Node(kind.METADATA, _tr("Metadata"), keys, document, make=make)
+        branch = Node(kind.METADATA, _tr("Metadata"), keys, document)
+        branch.make, branch.holds = partial(_namespaces, document), _is_key
+        yield branch
     if model.tensors.rows:
         tensors = _tr("{n} tensors").format(n=integer_text(len(model.tensors.rows)))
-        make = partial(_layers, document)
-        problems = _damage(document, range(len(model.tensors.rows)))
-        yield Node(kind.TENSORS, _tr("Tensors"), tensors, document, make=make, problems=problems)
+        branch = Node(kind.TENSORS, _tr("Tensors"), tensors, document)
+        branch.make, branch.holds = partial(_layers, document), _is_row
+        branch.problems = _damage(document, range(len(model.tensors.rows)))
+        yield branch
     if model.groups:
-        groups, make = integer_text(len(model.groups)), partial(_groups, document)
-        yield Node(kind.GROUPS, _tr("Groups"), groups, document, make=make)
+        branch = Node(kind.GROUPS, _tr("Groups"), integer_text(len(model.groups)), document)
+        branch.make, branch.holds = partial(_groups, document), lambda _: False
+        yield branch
+
+
+def _is_key(target: int | str) -> bool:
+    return isinstance(target, str)
+
+
+def _is_row(target: int | str) -> bool:
+    return isinstance(target, int)
 
 
 def _namespaces(document: Document) -> Iterator[Node]:
-    namespaces: dict[str, list[tuple[MetadataEntry, str]]] = {}
-    for entry, preview in zip(document.model.metadata.entries, document.previews, strict=True):
-        namespaces.setdefault(entry.key.partition(".")[0], []).append((entry, preview))
-    for name, entries in namespaces.items():
-        title, keys = plain_text(name), integer_text(len(entries))
-        make = partial(_keys, document, name, entries)
-        yield Node(NodeKind.NAMESPACE, title, keys, document, make=make)
+    namespaces: dict[str, list[int]] = {}
+    for place, entry in enumerate(document.model.metadata.entries):
+        namespaces.setdefault(entry.key.partition(".")[0], []).append(place)
+
+    def node(name: str) -> Node:
+        places = namespaces[name]
+        make = partial(_keys, document, name, places)
+        count = integer_text(len(places))
+        holds = partial(_is_in_namespace, name)
+        return Node(NodeKind.NAMESPACE, _short(name), count, document, make=make, holds=holds)
+
+    yield from _spread(document, list(namespaces), node)
 
 
-def _keys(
-    document: Document, namespace: str, entries: list[tuple[MetadataEntry, str]]
-) -> Iterator[Node]:
-    for entry, preview in sorted(entries, key=lambda pair: natural_key(pair[0].key)):
-        title = plain_text(entry.key.removeprefix(f"{namespace}."))
-        yield Node(NodeKind.KEY, title, preview, document, key=entry.key)
+def _is_in_namespace(name: str, target: int | str) -> bool:
+    return isinstance(target, str) and target.partition(".")[0] == name
+
+
+def _keys(document: Document, namespace: str, places: list[int]) -> Iterator[Node]:
+    entries, values = document.model.metadata.entries, document.keys.values
+
+    def node(place: int) -> Node:
+        key = entries[place].key
+        title = _short(key.removeprefix(f"{namespace}."))
+        return Node(NodeKind.KEY, title, values[place], document, key=key)
+
+    ranks = document.keys.ranks[0]
+    yield from _spread(document, sorted(places, key=ranks.__getitem__), node)
 
 
 def _layers(document: Document) -> Iterator[Node]:
@@ -166,11 +203,16 @@ def _layers(document: Document) -> Iterator[Node]:
             layers.setdefault((parsed.stack, parsed.layer), []).append(row)
     yield from _tensors(document, "", _by_name(document, outside))
     several_stacks = len({stack for stack, _ in layers}) > 1
-    for stack, layer in sorted(layers, key=lambda key: (natural_key(key[0]), key[1])):
+
+    def node(key: tuple[str, int]) -> Node:
+        stack, layer = key
         title = f"{stack}.{layer}" if several_stacks else _tr("Layer {n}").format(n=layer)
-        prefix, rows = f"{stack}.{layer}.", layers[stack, layer]
+        prefix, rows = f"{stack}.{layer}.", layers[key]
         make = partial(_roles, document, prefix, rows)
-        yield _sized(document, NodeKind.LAYER, title, rows, make)
+        return _sized(document, NodeKind.LAYER, title, rows, make)
+
+    order = sorted(layers, key=lambda key: (natural_key(key[0]), key[1]))
+    yield from _spread(document, order, node, lambda key: layers[key])
 
 
 def _roles(document: Document, prefix: str, rows: list[int]) -> Iterator[Node]:
@@ -179,45 +221,91 @@ def _roles(document: Document, prefix: str, rows: list[int]) -> Iterator[Node]:
     for row in _by_name(document, rows):
         name = document.model.tensors.columns.names[row]
         roles.setdefault(parse_name(name).role, []).append(row)
-    for role, members in roles.items():
-        make = partial(_tensors, document, prefix, members)
+    tensor = partial(_tensor, document, prefix)
+
+    def node(role: str) -> Node:
+        members = roles[role]
         if len(members) == 1:
-            yield from make()
-        else:
-            yield _sized(document, NodeKind.ROLE, role, members, make)
+            return tensor(members[0])
+        make = partial(_tensors, document, prefix, members)
+        return _sized(document, NodeKind.ROLE, role, members, make)
+
+    yield from _spread(document, list(roles), node, lambda role: roles[role])
 
 
 def _tensors(document: Document, prefix: str, rows: list[int]) -> Iterator[Node]:
+    yield from _spread(document, rows, partial(_tensor, document, prefix), lambda row: [row])
+
+
+def _tensor(document: Document, prefix: str, row: int) -> Node:
     columns = document.model.tensors.columns
-    for row in rows:
-        title = plain_text(columns.names[row].removeprefix(prefix)) or _tr("(empty name)")
-        kind = columns.types[row].name
-        problems = _damage(document, [row])
-        yield Node(NodeKind.TENSOR, title, kind, document, tensor_row=row, problems=problems)
+    title = _short(columns.names[row].removeprefix(prefix)) or _tr("(empty name)")
+    kind, problems = columns.types[row].name, _damage(document, [row])
+    return Node(NodeKind.TENSOR, title, kind, document, tensor_row=row, problems=problems)
 
 
 def _groups(document: Document) -> Iterator[Node]:
-    for group in sorted(document.model.groups, key=lambda group: natural_key(group.name)):
-        yield Node(NodeKind.GROUP, plain_text(group.name), "", document, nbytes=group.nbytes)
+    def node(group: TensorGroup) -> Node:
+        title = _short(group.name)
+        return Node(NodeKind.GROUP, title, "", document, key=group.name, nbytes=group.nbytes)
+
+    order = sorted(document.model.groups, key=lambda group: natural_key(group.name))
+    yield from _spread(document, order, node)
+
+
+def _spread(
+    document: Document,
+    items: Sequence[T],
+    node: Callable[[T], Node],
+    rows_of: Callable[[T], list[int]] | None = None,
+) -> Iterator[Node]:
+    """Yield a node for each item; of many, branches of some each: no view lays out 60,000 rows.
+
+    Args:
+        document: The model.
+        items: What the nodes stand for, in order.
+        node: Makes one.
+        rows_of: Returns the tensors of an item, if it has any.
+    """
+    if len(items) <= _MOST_SIBLINGS:
+        yield from map(node, items)
+        return
+    for start in range(0, len(items), _SPAN):
+        members = items[start : start + _SPAN]
+        rows = [] if rows_of is None else [row for item in members for row in rows_of(item)]
+        ends = (shorten(node(item).title, _SHORT_TITLE) for item in (members[0], members[-1]))
+        count = integer_text(len(members))
+        span = Node(NodeKind.SPAN, " … ".join(ends), count, document)
+        span.make = partial(map, node, members)
+        span.problems = _damage(document, rows) if rows else ()
+        if rows_of is not None:
+            span.holds = frozenset(rows).__contains__
+        yield span
+
+
+def _short(text: str) -> str:
+    return shorten(plain_text(text), _LONGEST_TITLE)
 
 
 def _sized(document: Document, kind: NodeKind, title: str, rows: list[int], make: Make) -> Node:
     """Return a branch that shows the bytes of the tensors below it."""
     nbytes = sum(document.model.tensors.columns.nbytes[row] for row in rows)
-    title, problems = plain_text(title), _damage(document, rows)
-    return Node(kind, title, "", document, nbytes=nbytes, make=make, problems=problems)
+    node = Node(kind, _short(title), "", document, nbytes=nbytes, make=make)
+    node.problems, node.holds = _damage(document, rows), frozenset(rows).__contains__
+    return node
 
 
-def _damage(document: Document, rows: Sequence[int]) -> list[Problem]:
+def _damage(document: Document, rows: Sequence[int]) -> Sequence[Problem]:
     """Return the damage of the first damaged tensors among rows."""
+    if not document.has_damage:
+        return ()
     places = np.flatnonzero(document.arrays.damaged[rows])[:_SHOWN_PROBLEMS]
     tensors = (document.model.tensors.rows[rows[place]] for place in places)
     return [Problem(Severity.ERROR, tensor.name, tensor.damage or "") for tensor in tensors]
 
 
 def _by_name(document: Document, rows: Iterable[int]) -> list[int]:
-    names = document.model.tensors.columns.names
-    return sorted(rows, key=lambda row: natural_key(names[row]))
+    return sorted(rows, key=document.arrays.name_ranks.__getitem__)
 
 
 def _tr(text: str) -> str:
@@ -264,8 +352,16 @@ class TreeModel(QtCore.QAbstractItemModel):
         """Return the index of a node that is shown."""
         return self.createIndex(node.row, 0, node)
 
-    def find(self, document: Document, match: Callable[[Node], bool]) -> QModelIndex:
-        """Return the first matching node of a model, opening branches on the way."""
+    def find(
+        self, document: Document, match: Callable[[Node], bool], target: int | str | None = None
+    ) -> QModelIndex:
+        """Return the first matching node of a model, opening branches on the way.
+
+        Args:
+            document: The model.
+            match: Tells it.
+            target: The row of a tensor, or a key: branches that do not hold it stay closed.
+        """
         root = next((node for node in self.roots if node.document is document), None)
         stack = [root] if root is not None else []
         while stack:
@@ -274,8 +370,10 @@ class TreeModel(QtCore.QAbstractItemModel):
                 return self.index_of(node)
             if node.kind in (NodeKind.KEY, NodeKind.TENSOR, NodeKind.GROUP):
                 continue
+            if target is not None and node.holds is not None and not node.holds(target):
+                continue
             while node.pending():
-                self._show(node, len(node.waiting) if node.waiting else _PAGE)
+                self._show(node, _MOST_SIBLINGS)
             stack.extend(reversed(node.children))
         return QModelIndex()
 
@@ -370,6 +468,21 @@ _ANSWERS: Final[dict[int, Callable[[Node, int], Any]]] = {
 _DETAIL_WIDTH = 120
 
 
+class _Tree(QTreeView):
+    """A tree whose key * opens one level: Qt opens all, and lays out 60,000 rows at once."""
+
+    # Qt
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        index = self.currentIndex()
+        if event.key() != Qt.Key.Key_Asterisk or not index.isValid():
+            super().keyPressEvent(event)
+            return
+        self.expand(index)
+        for row in range(min(_MOST_OPENED, self.model().rowCount(index))):
+            self.expand(self.model().index(row, 0, index))
+
+
 class OpenModelsView(QWidget):
     """The open models and what is in them.
 
@@ -388,7 +501,7 @@ class OpenModelsView(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.model = TreeModel(self)
-        self.tree = QTreeView(self)
+        self.tree = _Tree(self)
         self.tree.setModel(self.model)
         self.tree.setUniformRowHeights(True)
         self.tree.setAccessibleName(self.tr("Open models"))
@@ -432,17 +545,19 @@ class OpenModelsView(QWidget):
 
     def reveal_key(self, document: Document, key: str) -> None:
         """Select a metadata key, opening its branch."""
-        self._reveal(document, lambda node: node.kind is NodeKind.KEY and node.key == key)
+        self._reveal(document, lambda node: node.kind is NodeKind.KEY and node.key == key, key)
 
     def reveal_tensor(self, document: Document, row: int) -> None:
         """Select a tensor, opening its branch."""
-        self._reveal(document, lambda node: node.tensor_row == row)
+        self._reveal(document, lambda node: node.tensor_row == row, row)
 
-    def _reveal(self, document: Document, match: Callable[[Node], bool]) -> None:
+    def _reveal(
+        self, document: Document, match: Callable[[Node], bool], target: int | str | None = None
+    ) -> None:
         current = self._current()
         if current is not None and current.document is document and match(current):
             return
-        index = self.model.find(document, match)
+        index = self.model.find(document, match, target)
         if index.isValid():
             self._quiet = True
             self.tree.setCurrentIndex(index)
@@ -493,7 +608,7 @@ class OpenModelsView(QWidget):
 
 
 def _full_name(node: Node) -> str:
-    if node.kind is NodeKind.KEY:
+    if node.kind in {NodeKind.KEY, NodeKind.GROUP}:
         return node.key
     if node.kind is NodeKind.TENSOR:
         return node.document.model.tensors.columns.names[node.tensor_row]

@@ -99,20 +99,37 @@ class LibraryModel(QtCore.QAbstractItemModel):
 
     def set_details(self, found: Iterable[tuple[Entry, Details]]) -> None:
         """Show what the headers of models say."""
-        above: dict[int, Node] = {}
+        changed: dict[int, tuple[Node, set[int]]] = {}  # parent and places of rows below it
+
+        def note(node: Node) -> None:
+            parent = node.parent
+            if parent is not None and node in parent.children[node.place : node.place + 1]:
+                changed.setdefault(parent.id, (parent, set()))[1].add(node.place)
+
         for entry, details in found:
             self.details[entry] = details
             for node in self.nodes_at(str(entry.path)):
                 if node.row.entry == entry and node.parent is not None:
                     node.details = details
                     node.changed()
-                    above[node.parent.id] = node.parent
-                    if node.parent.parent is not None and node.parent.row.kind is RowKind.FAMILY:
-                        above[node.parent.parent.id] = node.parent.parent
-        for parent in above.values():  # one signal for all that stand below the same node
-            if parent.children and self.is_shown(parent):
-                first, last = parent.children[0], parent.children[-1]
-                self.dataChanged.emit(self.index_of(first), self.index_of(last, _COUNT - 1))
+                    note(node)
+                    if node.parent.row.kind is RowKind.FAMILY:
+                        note(node.parent)
+        for parent, places in changed.values():
+            if self.is_shown(parent):
+                self._tell_changed(parent, places)
+
+    def _tell_changed(self, parent: Node, places: set[int]) -> None:
+        """Report rows below a node, a run of them at a time: a view asks about each.
+
+        One signal for 5,000 rows of which some changed holds up the window for 300 ms.
+        """
+        for first in sorted(place for place in places if place - 1 not in places):
+            last = first
+            while last + 1 in places:
+                last += 1
+            ends = parent.children[first], parent.children[last]
+            self.dataChanged.emit(self.index_of(ends[0]), self.index_of(ends[1], _COUNT - 1))
 
     def set_contents(self, node: Node, rows: Sequence[Row]) -> None:
         """Show what is inside a model; nothing happens if it is gone meanwhile."""

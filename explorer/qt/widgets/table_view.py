@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from PySide6 import QtCore, QtWidgets
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QFontMetrics, QGuiApplication, QKeyEvent, QKeySequence
 
+from explorer.parallel import Check, never
 from explorer.present.explanations import picture_text
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.widgets import building
@@ -71,6 +73,20 @@ class PaddedHeader(QtWidgets.QHeaderView):
         option.text = f"{_BLANK}{option.text}{_BLANK}"
 
 
+_COPIED_AT_ONCE = 20_000  # cells: some 30 ms
+_CHECK_EVERY = 4096
+
+
+def _lines(
+    rows: NDArray[np.intp], raws: Sequence[Callable[[int], Cell]], check: Check
+) -> Iterator[list[Cell]]:
+    """Yield the raw values of content rows; `check` is called now and then, and raises to stop."""
+    for done, row in enumerate(rows.tolist()):
+        if not done % _CHECK_EVERY:
+            check()
+        yield [raw(row) for raw in raws]
+
+
 ROW_PADDING = 7
 _SAMPLE_ROWS = 100
 _WIDEST_CHARACTERS = 60
@@ -97,6 +113,7 @@ class TableView(QtWidgets.QTableView):
     ) -> None:
         super().__init__(parent)
         self.table = model
+        self._runner = runner
         self._saver = FileSaver(runner, self, self.exported.emit, self.failed.emit)
         self.setHorizontalHeader(PaddedHeader(self))
         self.setModel(model)
@@ -236,10 +253,8 @@ class TableView(QtWidgets.QTableView):
 
     def copy_rows(self) -> None:
         """Copy the selected rows as tab-separated text."""
-        rows = self._selected_rows()
-        if len(rows):
-            cells = self.table.cells(rows.tolist(), self._visible_columns())
-            QGuiApplication.clipboard().setText(to_tsv(None, cells))
+        if self.selectionModel().hasSelection():
+            self._copy(lambda _, lines: to_tsv(None, lines))
 
     def copy_cell(self) -> None:
         """Copy the current cell as it is shown, a number as every country writes it."""
@@ -250,11 +265,29 @@ class TableView(QtWidgets.QTableView):
 
     def copy_json(self) -> None:
         """Copy the selected rows as a JSON list of objects."""
-        columns = self._visible_columns()
-        text = io.StringIO()
+
+        def text(names: Sequence[str], lines: Iterable[list[Cell]]) -> str:
+            stream = io.StringIO()
+            write_json(stream, names, lines)
+            return stream.getvalue()
+
+        self._copy(text)
+
+    def _copy(self, text_of: Callable[[Sequence[str], Iterable[list[Cell]]], str]) -> None:
+        """Copy the selected rows; many of them are written in the background."""
+        rows, columns = self.table.rows[self._selected_rows()], self._visible_columns()
         names = [self.table.columns[column].name for column in columns]
-        write_json(text, names, self.table.cells(self._selected_rows().tolist(), columns))
-        QGuiApplication.clipboard().setText(text.getvalue())
+        raws = [self.table.columns[column].raw for column in columns]
+        clipboard = QGuiApplication.clipboard()
+        if len(rows) * len(raws) <= _COPIED_AT_ONCE:
+            clipboard.setText(text_of(names, _lines(rows, raws, never)))
+            return
+        title = self.tr("Copying {n} rows").format(n=integer_text(len(rows)))
+
+        def write(job: Job) -> str:
+            return text_of(names, _lines(rows, raws, job.check))
+
+        self._runner.run(title, write, clipboard.setText, self.failed.emit)
 
     def ask_export(self) -> None:
         """Ask for a file and write what is shown into it."""
@@ -271,16 +304,15 @@ class TableView(QtWidgets.QTableView):
         rows = self.table.rows.copy()
 
         def write(job: Job) -> None:
-            def lines() -> Iterator[list[Cell]]:
-                for done, row in enumerate(rows.tolist()):
-                    if not done % 4096:
-                        job.check()
-                        job.report(done, len(rows))
-                    yield [raw(row) for raw in raws]
+            done = count(step=_CHECK_EVERY)
+
+            def check() -> None:
+                job.check()
+                job.report(next(done), len(rows))
 
             with write_atomically(path) as stream:
                 writer = write_json if path.suffix.lower() == ".json" else write_csv
-                writer(stream, names, lines())
+                writer(stream, names, _lines(rows, raws, check))
 
         title = self.tr("Exporting {name}").format(name=path.name)
         return self._saver.write(title, path, write)
