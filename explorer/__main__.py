@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import atexit
 import sys
 
 
 def main() -> int:
     """Run the program by `sys.argv`; return its exit code."""
     _end_at_ctrl_c()
-    from explorer.ends import end_at_once, on_signals  # noqa: PLC0415 - see above
+    from explorer.ends import end_at_once, ignore_signals, on_signals  # noqa: PLC0415 - see above
 
     on_signals(end_at_once)
+    atexit.register(ignore_signals)  # the first to be registered is the last to be called
     from explorer.cli.main import main as run  # noqa: PLC0415 - see above
 
     return run()

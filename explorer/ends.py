@@ -39,6 +39,12 @@ def on_signals(act: Callable[[int], object]) -> None:
             signal.signal(number, lambda number, _frame: act(number))
 
 
+def ignore_signals() -> None:
+    """Ignore all of `SIGNALS`: the work is done, its exit code known, and Python is tidying up."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+
+
 def exit_code(number: int) -> int:
     """Return the exit code of a program that a signal ended, as shells count: 130 for Ctrl+C."""
     return 128 + number

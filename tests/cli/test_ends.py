@@ -99,6 +99,25 @@ sys.exit(main())
     assert process.returncode == 130
 
 
+def test_a_command_that_is_done_is_not_interrupted_any_more(start: Start) -> None:
+    """Python's own end takes some time, in which a signal would be one of the system again."""
+    code = """
+import os, sys, time
+class Last:
+    def __del__(self, write=os.write, sleep=time.sleep):
+        write(1, b'.\\n')
+        sleep(0.3)
+sys.last = Last()
+from explorer.__main__ import main
+sys.exit(main())
+"""
+    process = start("--version", code=code)
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("gguf-explorer")
+    assert interrupt(process, 0.1) == ""
+    assert process.returncode == 0
+
+
 def test_what_is_ignored_stays_ignored(start: Start, model: Path) -> None:
     code = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n" + _START
     process = start("inspect", str(model), code=code)  # as under nohup

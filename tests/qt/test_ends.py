@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QCoreApplication
+from PySide6.QtCore import QCoreApplication, QTimer
+from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
+from explorer.qt import app as application
 from explorer.qt import main_window
 from explorer.qt.main_window import MainWindow
 from explorer.qt.settings import Settings
@@ -212,6 +214,35 @@ def test_settings_are_written_by_a_worker_a_moment_after_they_change(
 
 def _session_line(file: Path) -> str:
     return next(line for line in file.read_text().splitlines() if "session=" in line)
+
+
+def test_a_logout_saves_and_names_the_program_to_start_again(
+    *,
+    qapp: QApplication,
+    make_window: Callable[..., MainWindow],
+    small_path: Path,
+    settings_file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Manager:
+        command: tuple[str, ...] = ()
+
+        def setRestartCommand(self, command: list[str]) -> None:
+            self.command = tuple(command)
+
+    monkeypatch.setattr(application, "on_signals", lambda act: None)
+    window, manager = make_window(small_path), Manager()
+    ending = application._Ending(qapp, window)
+    try:
+        ending._log_out(manager)
+    finally:
+        ending.findChild(QTimer).stop()
+        ending.deleteLater()
+    assert f"\\session={small_path}\n" in settings_file.read_text()
+    version = subprocess.run(
+        [*manager.command, "--version"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert version.stdout.startswith("gguf-explorer ")
 
 
 def test_the_event_loop_writes_nothing(settings: Settings, settings_file: Path) -> None:
