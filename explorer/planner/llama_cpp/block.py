@@ -445,12 +445,8 @@ def experts(block: Block, current: Tensor) -> Tensor:
     found = _of_experts(block, "down", hidden, chosen)
     if not style.weighted_first:
         found = like("mul", found, weights)
-    block.graph.expand(found)
-    parts = [block.graph.expand(view(found, width, tokens)) for _ in range(used)]
-    total = parts[0]
-    for part in parts[1:]:
-        total = block.graph.expand(like("add", total, part))
-    return made("cont", total.extent, total) if used == 1 else total
+    # llama.cpp adds one expert after the other to the first sum: one tensor beside theirs
+    return block.graph.expand(made("sum", (width, tokens), found))
 
 
 def _choice(block: Block, current: Tensor, tokens: int) -> tuple[Tensor, Tensor]:

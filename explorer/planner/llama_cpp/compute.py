@@ -77,15 +77,19 @@ def _different_blocks(header: Header, placement: Placement) -> tuple[list[int], 
 
     After a block, memory is as it was after the one before, if both are of one kind.
     """
-    moved: dict[int, list[tuple[str, str]]] = {}
+    moved: dict[int, list[Hashable]] = {}
     for name, place in placement.moved.items():
-        moved.setdefault(header.weights_by_name[name].layer, []).append((name.split(".")[2], place))
+        tensor = header.weights_by_name[name]
+        told = (name.split(".", 2)[-1], place, tensor.stored)
+        moved.setdefault(tensor.layer, []).append(told)
     kinds: list[_Kind] = []
     for block in range(header.blocks):
-        place, told = placement.of_layer[block], tuple(moved.get(block, ()))
-        on_host = bool(told) or not place.startswith("GPU")
-        sizes = header.sizes[block] if on_host else None  # of what is copied to a GPU
-        kinds.append((place, header.kinds[block], told, sizes))
+        place = placement.of_layer[block]
+        # weights of the host are copied to a GPU, so their sizes count
+        sizes: Hashable = None if place.startswith("GPU") else header.sizes[block]
+        if block in moved:
+            sizes = (sizes, *moved[block])
+        kinds.append((place, header.kinds[block], len(moved.get(block, ())), sizes))
     walk = _Walk()
     for block, kind in enumerate(kinds):
         walk.step(block, kind)
@@ -241,7 +245,10 @@ def _split(graph: Graph, copies: int) -> tuple[list[Tensor], list[Tensor]]:
 
 
 def _brings_weights(tensor: Tensor, device: int) -> bool:
-    return any(source.weights and source.place != device for source in tensor.sources)
+    for source in tensor.sources:  # noqa: SIM110 - half of the time of any()
+        if source.weights and source.place != device:
+            return True
+    return False
 
 
 def _copy(source: Tensor, device: int, copies: int) -> Tensor:
