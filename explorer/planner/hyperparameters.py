@@ -361,11 +361,11 @@ class HeaderKeys:
             raise PlanError(f"{quoted(key)} is a {kind}, where a number belongs")
         return float(value)
 
-    def truth(self, suffix: str) -> bool:
-        """Return a Boolean; false if the key is absent."""
+    def truth(self, suffix: str, *, default: bool = False) -> bool:
+        """Return a Boolean, or the default if the key is absent."""
         key, entry = self._entry(suffix)
         if entry is None:
-            return False
+            return default
         value = entry.value if entry.length is None else None
         if not isinstance(value, bool):
             kind = quoted(entry.type_name)

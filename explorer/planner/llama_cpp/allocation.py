@@ -88,7 +88,7 @@ class Allocation:
     n_ctx: int  # positions of all sequences
     n_ctx_seq: int  # of one sequence
     buffers: dict[str, Buffer]  # "GPU0" …; "host": the GPU's host buffer; "CPU", "CPU_REPACK"
-    accuracy: str = "exact"  # of compute buffers; else "unknown architecture"
+    accuracy: str = "exact"  # of compute buffers; else "band" or "unknown architecture"
     places: tuple[str, ...] = ()  # buffer of each layer, the output last
     # bytes of weights by buffer: of each layer, and last of the input
     layer_weights: tuple[dict[str, int], ...] = ()

@@ -42,13 +42,12 @@ STYLES: Final[dict[str, Style]] = {
     "qwen3moe": Style(),
     "gemma2": Style(scaled_input="scale", scaled_query=True, scaled_logits=3, softcap=True),
     "gemma3": Style(scaled_input="mul", scaled_query=True),
-    "phi2": Style(norm="norm", parallel=True, scaled_query=True, biased=True),
+    "phi2": Style(norm="norm", parallel="attended", scaled_query=True, biased=True),
     "phi3": Style(scaled_query=True),
-    "command-r": Style(norm="norm", parallel=True, scaled_logits=1),
-    "cohere2": Style(norm="norm", parallel=True, scaled_logits=1, rotated="windowed"),
+    "command-r": Style(norm="norm", parallel="residual", scaled_logits=1),
+    "cohere2": Style(norm="norm", parallel="residual", scaled_logits=1, rotated="windowed"),
     "olmo2": Style(normed_before_heads=True),
     "granite": Style(scaled_input="scale", scaled_residual=True, scaled_logits=1),
-    "granitemoe": Style(scaled_input="scale", scaled_residual=True, scaled_logits=1),
     "glm4": Style(),
     "starcoder2": Style(norm="norm", biased=True),
     "gpt-oss": Style(summed_experts=False, gate="late", biased=True, outputs_last=True),
@@ -66,6 +65,34 @@ STYLES: Final[dict[str, Style]] = {
     "falcon-h1": Style(),
     "lfm2": Style(),
     "qwen3next": Style(outputs_last=True),
+    # no golden case: read in the sources
+    "gemma": Style(tried=False, scaled_input="scale", scaled_query=True),
+    "granitemoe": Style(tried=False, scaled_input="scale", scaled_residual=True, scaled_logits=1),
+    "granitehybrid": Style(
+        tried=False, scaled_input="scale", scaled_residual=True, scaled_logits=1
+    ),
+    "lfm2moe": Style(tried=False),
+    "stablelm": Style(tried=False, norm="norm"),
+    "falcon": Style(tried=False, norm="norm", parallel="attended"),
+    "gptneox": Style(tried=False, norm="norm", parallel="residual", biased=True),
+    "olmo": Style(tried=False, norm="norm", always_normed=True),
+    "olmoe": Style(tried=False, normed_before_heads=True, summed_experts=False),
+    "nemotron": Style(tried=False, norm="norm", biased=True),
+    "smollm3": Style(tried=False, rotated="three of four", biased=True),
+    "exaone4": Style(tried=False, rotated="windowed"),
+    "hunyuan-moe": Style(tried=False, normed_when_rotated=True),
+    "hunyuan-dense": Style(tried=False, normed_when_rotated=True),
+    "deepseek": Style(tried=False, summed_experts=False),
+    "bailingmoe": Style(tried=False, summed_experts=False),
+    "dots1": Style(tried=False, summed_experts=False),
+    "glm4moe": Style(tried=False, summed_experts=False),
+    "deci": Style(tried=False),
+    "phimoe": Style(tried=False, scaled_query=True),
+    **{
+        name: Style(tried=False)
+        for name in ("internlm2", "exaone", "chatglm", "seed_oss", "ernie4_5", "ernie4_5-moe")
+    },
+    **{name: Style(tried=False) for name in ("mistral3", "qwen2vl", "openelm", "xverse", "qwen")},
 }
 """Architecture → what its graph does differently from that of llama."""
 
@@ -148,7 +175,10 @@ def _embedded(block: Block) -> Tensor:
     if block.style.scaled_input == "mul":
         current = like("mul", current, block.input("scales", 1, tokens))
     block.graph.expand(current)
-    return like("scale", current) if block.style.scaled_input == "scale" else current
+    if block.style.scaled_input != "scale":
+        return current
+    scaled = "embedding_scale" in block.header.scales or "granite" not in block.header.architecture
+    return like("scale", current) if scaled else current
 
 
 def _logits(block: Block, current: Tensor) -> None:
@@ -175,36 +205,85 @@ def _logits(block: Block, current: Tensor) -> None:
 
 
 def _decoder_block(block: Block, current: Tensor, is_last: bool) -> Tensor:
-    residual = current
-    normed = current
-    if block.weight("attn_norm.weight") is not None:
+    style, residual, normed = block.style, current, current
+    if style.always_normed or block.weight("attn_norm.weight") is not None:
         normed = block.norm(current, "attn_norm")
-    attended = self_attention(block, normed)
-    if block.style.parallel:
-        attended, residual, normed = block.rows_for_output(is_last, attended, residual, normed)
-        found = network(block, normed)
-        if block.header.architecture == "phi2":
-            return like("add", like("add", attended, found), residual)
-        return like("add", like("add", found, residual), attended)
-    attended, residual = block.rows_for_output(is_last, attended, residual)
-    if block.style.scaled_residual:
+    layer = mamba2 if block.header.recurrent[block.index] else self_attention
+    second = block.weight("attn_norm_2.weight") is not None  # of large falcons
+    attended = layer(block, block.norm(current, "attn_norm_2") if second else normed)
+    if style.parallel and _is_parallel(block):
+        return _parallel(block, (attended, residual, normed), is_last)
+    attended, residual, normed = block.rows_for_output(is_last, attended, residual, normed)
+    if _scales_residual(block):
         attended = like("scale", attended)
-    first_norm = "ffn_norm"
-    if block.weight("post_attention_norm.weight") is not None:
-        if block.weight("ffn_norm.weight") is None and not block.style.normed_before_heads:
-            first_norm = "post_attention_norm"
-        else:
-            attended = block.norm(attended, "post_attention_norm")
+    if block.weight("post_attention_norm.weight") is not None and not _is_norm_of_network(block):
+        attended = block.norm(attended, "post_attention_norm")
     middle = like("add", attended, residual)
-    normed = middle if block.style.normed_before_heads else block.norm(middle, first_norm)
-    found = experts_or_network(block, normed)
+    found = experts_or_network(block, _normed_for_network(block, middle, normed))
     if block.weight("post_ffw_norm.weight") is not None:
         found = block.norm(found, "post_ffw_norm")
-    if block.style.scaled_residual:
+    if _scales_residual(block):
         found = like("scale", found)
-    if block.header.architecture == "phi3":
+    if block.header.architecture in ("phi3", "phimoe"):
         return like("add", middle, found)
     return like("add", found, middle)
+
+
+def _normed_for_network(block: Block, middle: Tensor, normed: Tensor) -> Tensor:
+    """Return what the network of a block reads."""
+    if block.style.always_normed or block.weight("ffn_norm.weight") is not None:
+        return block.norm(middle, "ffn_norm")
+    if _is_norm_of_network(block):
+        return block.norm(middle, "post_attention_norm")
+    if block.weight("post_ffw_norm.weight") is not None:
+        return middle  # it is normed behind instead
+    if block.header.architecture == "stablelm":
+        return normed
+    return block.norm(middle, "ffn_norm")
+
+
+def _is_norm_of_network(block: Block) -> bool:
+    """Return whether the norm behind attention is that before the network."""
+    names = ("ffn_norm.weight", "post_ffw_norm.weight")
+    alone = all(block.weight(name) is None for name in names)
+    return alone and block.weight("post_attention_norm.weight") is not None
+
+
+def _scales_residual(block: Block) -> bool:
+    return block.style.scaled_residual and "residual_scale" in block.header.scales
+
+
+def _is_parallel(block: Block) -> bool:
+    return block.header.architecture != "gptneox" or block.header.parallel_residual
+
+
+def _parallel(block: Block, parts: tuple[Tensor, Tensor, Tensor], is_last: bool) -> Tensor:
+    """Return the sum of residual, attention, and a network that does not read it."""
+    attended, residual, normed = block.rows_for_output(is_last, *parts)
+    if block.weight("ffn_norm.weight") is not None:
+        normed = block.norm(residual, "ffn_norm")
+    found = network(block, normed)
+    if block.style.parallel == "residual":
+        return like("add", like("add", found, residual), attended)
+    pair = (attended, found) if block.header.architecture == "phi2" else (found, attended)
+    return like("add", like("add", *pair), residual)
+
+
+def _deci_block(block: Block, current: Tensor, is_last: bool) -> Tensor:
+    """Build a block that may lack heads, keys and values, or the network."""
+    header, residual, attended = block.header, current, current
+    has_heads = header.heads[block.index] > 0
+    if has_heads:
+        attended = block.norm(current, "attn_norm")
+        if header.kv_heads[block.index]:
+            attended = self_attention(block, attended)
+        else:
+            attended = block.linear("attn_output", attended)
+    attended, residual = block.rows_for_output(is_last, attended, residual)
+    if block.weight("ffn_up.weight") is None:
+        return current  # what attention made is not used
+    middle = like("add", attended, residual) if has_heads else attended
+    return like("add", network(block, block.norm(middle, "ffn_norm")), middle)
 
 
 def _mamba_block(block: Block, current: Tensor, is_last: bool) -> Tensor:
@@ -265,7 +344,9 @@ def _qwen3next_block(block: Block, current: Tensor, is_last: bool) -> Tensor:
 _BLOCKS: Final[dict[str, Callable[[Block, Tensor, bool], Tensor]]] = {
     "mamba": _mamba_block,
     "mamba2": _mamba_block,
+    "deci": _deci_block,
     "lfm2": _lfm2_block,
+    "lfm2moe": _lfm2_block,
     "jamba": _jamba_block,
     "falcon-h1": _falcon_block,
     "qwen3next": _qwen3next_block,

@@ -40,13 +40,16 @@ class Style:
     """What the weights of an architecture do not tell."""
 
     norm: str = "rms_norm"
-    parallel: bool = False  # the feed-forward network reads what attention reads
+    tried: bool = True  # on golden cases; else only read in the sources
+    parallel: str = ""  # the network reads what attention reads; what is added to it first
     scaled_input: str = ""  # "scale": all at once; "mul": by rows
     scaled_query: bool = False
     scaled_residual: bool = False
     scaled_logits: int = 0  # operations on the logits
     normed_before_heads: bool = False  # queries and keys
-    rotated: str = "all"  # "all" blocks, "windowed" ones, or "none"
+    normed_when_rotated: bool = False  # queries and keys
+    always_normed: bool = False  # though norms have no weights
+    rotated: str = "all"  # "all" blocks, "windowed" ones, "three of four", or "none"
     norm_without_weights: bool = False  # of rotated queries and keys
     softcap: bool = False  # of scores
     summed_experts: bool = True  # weights of experts are made to sum up to one
@@ -228,19 +231,34 @@ class Block:
 def self_attention(block: Block, current: Tensor) -> Tensor:
     style = block.style
     q, k, v = projected(block, current)
-    if not style.normed_before_heads and block.weight("attn_q_norm.weight") is not None:
+    normed = block.weight("attn_q_norm.weight") is not None and not style.normed_before_heads
+    if normed and not style.normed_when_rotated:
         q, k = block.norm(q, "attn_q_norm"), block.norm(k, "attn_k_norm")
-    windowed = block.header.windowed[block.index]
-    if style.rotated == "all" or (style.rotated == "windowed" and windowed):
+    if _is_rotated(block):
         q, k = block.rotated(q), block.rotated(k)
         if style.norm_without_weights:
             q, k = like("rms_norm", q), like("rms_norm", k)
     elif style.norm_without_weights:
         q = like("mul", q, block.input("attention scales", 1, 1, block.batch.tokens))
+    if normed and style.normed_when_rotated:
+        q, k = block.norm(q, "attn_q_norm"), block.norm(k, "attn_k_norm")
     if style.scaled_query:
         q = like("scale", q)
     attended = attention(block, q, k, v)
     return block.linear("attn_output", attended)
+
+
+def _is_rotated(block: Block) -> bool:
+    """Return whether a block's queries and keys are rotated by their positions."""
+    match block.style.rotated:
+        case "windowed":
+            windows = block.header.windowed
+            return windows[block.index] or not any(windows)
+        case "three of four":
+            return (block.index + 1) % 4 != 0
+        case "none":
+            return False
+    return block.header.rotated
 
 
 def projected(block: Block, current: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -21,6 +21,7 @@ _REPEATED: Final = 3  # times that two kinds of blocks are looked at as neighbou
 _REPEATED_ON_HOST: Final = 2
 _REMEMBERED: Final = 256  # results of a model
 _KNOWN: Final = (99, 101)  # per cent of the figure, as measured (docs/planner.md)
+_READ: Final = (90, 110)  # of what was read in the sources and never measured
 _UNKNOWN: Final = (70, 145)  # the same, with the graphs of others
 _HOST_ALIGNMENT: Final = 32
 _OFFLOADED_ROWS: Final = 32  # from which on a GPU computes with weights of the host
@@ -44,18 +45,20 @@ def compute_buffers(
 ) -> tuple[str, list[Compute]]:
     """Return the compute buffer of each GPU, and last that of the host.
 
-    With them how well they are known: "exact" where the graph of the architecture is known, else
-    "unknown architecture".
+    With them how well they are known: "exact" where the graph of the architecture was tried on
+    golden cases, "band" where it was only read in the sources, else "unknown architecture".
     """
-    known = header.architecture in STYLES
+    style = STYLES.get(header.architecture)
+    accuracy, (low, high) = "unknown architecture", _UNKNOWN
+    if style is not None:
+        accuracy, (low, high) = ("exact", _KNOWN) if style.tried else ("band", _READ)
     try:
         sizes = _remembered(header, batch, placement)
     except UnknownGraphError:
         most = _most(header, batch)
         return "unknown architecture", [Compute(None, 0, most)] * (placement.gpus + 1)
-    low, high = _KNOWN if known else _UNKNOWN
     found = [Compute(size, size * low // 100, -(-size * high // 100)) for size in sizes]
-    return "exact" if known else "unknown architecture", found
+    return accuracy, found
 
 
 def _remembered(header: Header, batch: Batch, placement: Placement) -> list[int]:
@@ -303,6 +306,8 @@ class _Heap:
 
     def give(self, start: int, size: int) -> None:
         """Take back a block, and join it with its neighbours."""
+        if not size:
+            return  # there are states of no sequence
         size = -(-size // self.alignment) * self.alignment
         starts, sizes = self._starts, self._sizes
         index = bisect_left(starts, start)

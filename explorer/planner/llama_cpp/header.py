@@ -25,6 +25,7 @@ GPU_ALIGNMENT: Final = 128
 MAX_EXPERTS: Final = 1024
 """Most experts of a block (`LLAMA_MAX_EXPERTS`)."""
 
+_SCALES: Final = ("embedding_scale", "residual_scale", "logit_scale")
 _HOST_ALIGNMENT: Final = 32
 _ROW_WEIGHTS: Final = 512  # rows of quantized weights on a GPU are padded to a multiple
 _BLOCK: Final = re.compile(r"blk\.(\d{1,4})\.")
@@ -93,6 +94,9 @@ class Header:
     groups: int = 0
     ranks: int = 0  # heads of a recurrent block
     rope_size: int = 0  # elements of a head that are rotated
+    parallel_residual: bool = False  # of gptneox
+    rotated: bool = True  # queries and keys by their positions
+    scales: frozenset[str] = frozenset()  # the factors that it has
     experts_used: int = 0
     expert_groups: int = 0
     expert_groups_used: int = 0
@@ -146,6 +150,9 @@ class Header:
             groups=keys.integer("ssm.group_count"),
             ranks=keys.integer("ssm.time_step_rank"),
             rope_size=keys.integer("rope.dimension_count", default=head_length),
+            parallel_residual=keys.truth("use_parallel_residual"),
+            rotated=keys.truth("rope.scaling.finetuned", default=True),
+            scales=frozenset(name for name in _SCALES if keys.number(name)),
             experts_used=keys.integer("expert_used_count", most=MAX_EXPERTS),
             expert_groups=keys.integer("expert_group_count"),
             expert_groups_used=keys.integer("expert_group_used_count"),
