@@ -16,12 +16,15 @@ from explorer.quantization.jit import f32, i32, inlined, kernel, routine, set_ha
 from explorer.quantization.k_quants import q3_k_scale, q4_k_minimum, q4_k_scale
 from explorer.quantization.registry import LANES
 from explorer.quantization.scale_search import (
+    CHOSEN,
+    CHOSEN_LOW,
     EPSILON,
     MINIMUM,
     SCALE,
     SUM_W,
     Steps,
     clamped,
+    code_of,
     finite,
     first_of_largest,
     greatest,
@@ -43,6 +46,8 @@ _MINIMA: Final = 1
 WEIGHTS: Final = 2
 NUMBERS: Final = 3  # that scales are rounded to
 MINIMUM_NUMBERS: Final = 4
+_FACTORS: Final = 5  # with what codes were made while scales were searched
+_LOWS: Final = 6
 
 # How a weight counts without importance.
 MAGNITUDE: Final = 1  # |x|
@@ -95,6 +100,8 @@ def keep(first: Any, work: Any) -> None:
         work.sub[SCALES, first + k] = work.lanes[SCALE + k]
         work.sub[_MINIMA, first + k] = work.lanes[MINIMUM + k]
         work.sub[WEIGHTS, first + k] = work.lanes[SUM_W + k]
+        work.sub[_FACTORS, first + k] = work.lanes[CHOSEN + k]
+        work.sub[_LOWS, first + k] = work.lanes[CHOSEN_LOW + k]
 
 
 @inlined
@@ -128,25 +135,34 @@ def rounded(figure: Any, factor: Any, low: Any, high: Any) -> Any:
 
 
 @routine
-def round_with_minimum(values: Any, b: Any, place: Any, scale: Any, minimum: Any) -> None:
-    """Write the codes of a sub-block; place: its first weight, its length, top code, codes."""
-    first, count, top, codes = place
-    for i in range(first, first + count):
-        code = f32(0)
+def round_with_minimum(values: Any, b: Any, place: Any, scales: Any, work: Any) -> None:
+    """Write the codes of a sub-block; place: its number, its length, top code.
+
+    scales: its scale and minimum. Where the scale was rounded to 0, codes stay what they were
+    while it was searched, which decodes to the same.
+    """
+    sub, count, top = place
+    scale, minimum = scales
+    factor, low = work.sub[_FACTORS, sub], work.sub[_LOWS, sub]
+    for i in range(count * sub, count * (sub + 1)):
         if scale != 0:
-            code = clamped(nearest((finite(values[b, i]) + minimum) / scale), f32(0), f32(top))
-        codes[i] = u8(i32(code))
+            code = nearest((finite(values[b, i]) + minimum) / scale)
+        else:
+            code = nearest(factor * (finite(values[b, i]) - low))
+        work.codes[i] = u8(i32(clamped(code, f32(0), f32(top))))
 
 
 @routine
-def round_symmetric(values: Any, b: Any, place: Any, scale: Any) -> None:
-    """Write the codes of a sub-block of 16; place: first weight, codes below 0, codes."""
-    first, half, codes = place
-    for i in range(first, first + 16):
-        code = f32(0)
+def round_symmetric(values: Any, b: Any, place: Any, scale: Any, work: Any) -> None:
+    """Write the codes of a sub-block of 16; place: its number, codes below 0."""
+    sub, half = place
+    factor = work.sub[_FACTORS, sub]
+    for i in range(16 * sub, 16 * (sub + 1)):
+        code = code_of(finite(values[b, i]), factor, half)
         if scale != 0:
             code = clamped(nearest(finite(values[b, i]) / scale), f32(-half), f32(half - 1))
-        codes[i] = u8(i32(code) + i32(half))
+            code += f32(half)
+        work.codes[i] = u8(i32(code))
 
 
 @routine
@@ -196,8 +212,8 @@ def _encode_q2_k(values: Any, importance: Any, blocks: Any, work: Any) -> None:
             scale = i32(work.sub[NUMBERS, k])
             minimum = i32(work.sub[MINIMUM_NUMBERS, k])
             blocks[b, k] = u8(scale | minimum << 4)
-            place = (16 * k, 16, 3, work.codes)
-            round_with_minimum(values, b, place, stored * f32(scale), stored_min * f32(minimum))
+            scales = (stored * f32(scale), stored_min * f32(minimum))
+            round_with_minimum(values, b, (k, 16, 3), scales, work)
         store_pairs_of_bits(work.codes, 0, blocks, b, 16)
 
 
@@ -207,6 +223,15 @@ def _store_q3_k_scale(blocks: Any, b: Any, k: Any, number: Any) -> None:
     code = u8(number + i32(32))
     blocks[b, 96 + (k & 7)] |= u8((code & 15) << (k >> 3) * 4)
     blocks[b, 104 + (k & 3)] |= u8((code >> 4) << (k >> 2) * 2)
+
+
+@inlined
+def _write_searched_codes(k: Any, work: Any) -> None:
+    """Write the codes that `search_codes` left of a sub-block."""
+    negligible = work.sub[_FACTORS, k] == 0
+    for i in range(16):
+        code = work.spare[128 * (k // LANES) + LANES * i + k % LANES] + f32(4)
+        work.codes[16 * k + i] = u8(0) if negligible else u8(i32(code))
 
 
 @kernel
@@ -220,21 +245,25 @@ def _encode_q3_k(values: Any, importance: Any, blocks: Any, work: Any) -> None:
                 search_scales(work.x, work.w, work.lanes, 16, 4)
             else:
                 weigh(16, SQUARE, work)
-                search_codes(work.x, work.w, work.lanes, work.spare, 4)
+                search_codes(work.x, work.w, work.lanes, work.spare[16 * first :], 4)
             keep(first, work)
         scales = work.sub[SCALES]
         if importance is not None:
-            d = search_scale_of_signed(scales, work.sub[WEIGHTS], 16, 32)
+            d, factor = search_scale_of_signed(scales, work.sub[WEIGHTS], 16, 32)
         else:
-            d = first_of_largest(scales, 16) / f32(-32)
+            most = first_of_largest(scales, 16)
+            factor = f32(-32) / most if most != 0 else f32(0)
+            d = inverse(factor)
         stored = set_half(blocks, b, 108, d)
-        factor = inverse(d)
         for i in range(96, 108):
             blocks[b, i] = 0
         for k in range(16):
-            _store_q3_k_scale(blocks, b, k, rounded(scales[k], factor, -32, 31))
+            number = rounded(scales[k], factor, -32, 31)
+            _store_q3_k_scale(blocks, b, k, number if factor != 0 else i32(-32))
             scale = stored * f32(i32(q3_k_scale(blocks, b, k)))
-            round_symmetric(values, b, (16 * k, 4, work.codes), scale)
+            round_symmetric(values, b, (k, 4), scale, work)
+            if importance is None and scale == 0:
+                _write_searched_codes(k, work)
         store_pairs_of_bits(work.codes, 0, blocks, b, 32)
         for i in range(32):
             bits = u8(0)
@@ -277,8 +306,7 @@ def _encode_with_minima(values: Any, importance: Any, blocks: Any, b: Any, searc
     for k in range(8):
         scale = stored * f32(i32(q4_k_scale(blocks, b, k)))
         minimum = stored_min * f32(i32(q4_k_minimum(blocks, b, k)))
-        place = (32 * k, 32, steps.top, work.codes)
-        round_with_minimum(values, b, place, scale, minimum)
+        round_with_minimum(values, b, (k, 32, steps.top), (scale, minimum), work)
 
 
 @kernel
@@ -315,13 +343,16 @@ def _encode_q6_k(values: Any, importance: Any, blocks: Any, work: Any) -> None:
             keep(first, work)
         scales = work.sub[SCALES]
         most = first_of_largest(scales, 16)
-        d = most / f32(-128) if abs(most) >= f32(EPSILON) else f32(0)
-        stored = set_half(blocks, b, 208, d)
-        factor = inverse(d)
+        if abs(most) < f32(EPSILON):
+            for i in range(210):
+                blocks[b, i] = 0
+            continue
+        factor = f32(-128) / most
+        stored = set_half(blocks, b, 208, f32(1) / factor)
         for k in range(16):
             number = rounded(scales[k], factor, -128, 127)
             blocks[b, 192 + k] = u8(number)
-            round_symmetric(values, b, (16 * k, 32, work.codes), stored * f32(number))
+            round_symmetric(values, b, (k, 32), stored * f32(number), work)
         store_pairs_of_bits(work.codes, 4, blocks, b, 128)
         for half in range(2):
             for i in range(64):

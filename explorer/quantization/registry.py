@@ -167,8 +167,8 @@ class Work(NamedTuple):
         lanes: float32 [32 * LANES]: figures of the sub-blocks that are searched.
         spare: float32 [1024]: for what else there is.
         codes: uint8 [BLOCK + 4]: a block's codes.
-        sub: float32 [5, 16]: of a block's sub-blocks: scales, minima, sums of weights, and what
-            scales and minima are rounded to.
+        sub: float32 [7, 16]: of a block's sub-blocks: scales, minima, sums of weights, what scales
+            and minima are rounded to, and what the codes of a scale of 0 are made with.
     """
 
     x: NDArray[np.float32]
@@ -187,7 +187,7 @@ def new_work() -> Work:
         np.zeros(32 * LANES, np.float32),
         np.zeros(1024, np.float32),
         np.zeros(BLOCK + 4, np.uint8),
-        np.zeros((5, 16), np.float32),
+        np.zeros((7, 16), np.float32),
     )
 
 

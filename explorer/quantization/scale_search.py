@@ -124,7 +124,9 @@ BEST: Final = 5 * LANES  # what the best scale so far gains or costs
 INVERSE: Final = 6 * LANES  # what weights are multiplied by before they are rounded
 SUM_L2: Final = 7 * LANES  # weighted sums over codes l and weights x, named as in ggml
 SUM_XL: Final = 8 * LANES
-OTHERS: Final = 9 * LANES  # the first place that is free
+CHOSEN: Final = 9 * LANES  # what weights were multiplied by for the codes that were best
+CHOSEN_LOW: Final = 10 * LANES  # what was subtracted from them before
+OTHERS: Final = 11 * LANES  # the first place that is free
 
 SHIFTS: Final = (0, -9, -8, -7, -6, -5, -4, -3, -2, -1, 1, 2, 3, 4, 5, 6, 7, 8, 9)
 """Tenths of a code by which tried scales differ from the obvious one, which comes first."""
@@ -285,17 +287,21 @@ def search_scales_and_minima(x: Any, w: Any, lanes: Any, steps: Any) -> None:
     for k in range(LANES):
         lanes[SCALE + k] = lanes[_TRIED_SCALE + k]
         lanes[BEST + k] = lanes[_ERROR + k]
+        lanes[CHOSEN + k] = lanes[INVERSE + k]
+        lanes[CHOSEN_LOW + k] = lanes[_LOW + k]
     for n in range(steps.tries + 1):
         number = f32(steps.first) + f32(steps.step) * f32(n) + top
         for k in range(LANES):
-            span = lanes[HIGH + k] - lanes[_LOW + k]
-            lanes[INVERSE + k] = number / span if span > 0 else f32(0)
+            # The best minimum so far may be above all weights: then both factors are negative.
+            lanes[INVERSE + k] = number / (lanes[HIGH + k] - lanes[_LOW + k])
         _sum_up(x, w, lanes, steps)
         _solve(lanes)
         _add_errors(x, w, lanes, steps)
         for k in range(LANES):
             if lanes[_ERROR + k] < lanes[BEST + k]:
                 lanes[BEST + k] = lanes[_ERROR + k]
+                lanes[CHOSEN + k] = lanes[INVERSE + k]
+                lanes[CHOSEN_LOW + k] = lanes[_LOW + k]
                 lanes[SCALE + k] = lanes[_TRIED_SCALE + k]
                 lanes[_LOW + k] = lanes[_TRIED_LOW + k]
     for k in range(LANES):
@@ -333,9 +339,22 @@ def search_scales(x: Any, w: Any, lanes: Any, count: Any, half: Any) -> None:
                 lanes[SUM_L2 + k] += w[LANES * i + k] * code * code
         for k in range(LANES):
             sum_xl, sum_l2 = lanes[SUM_XL + k], lanes[SUM_L2 + k]
+            if n == 0:
+                lanes[CHOSEN + k] = lanes[INVERSE + k]
             if sum_l2 > 0 and (n == 0 or sum_xl * sum_xl > lanes[BEST + k] * sum_l2):
                 lanes[SCALE + k] = sum_xl / sum_l2
                 lanes[BEST + k] = lanes[SCALE + k] * sum_xl
+                lanes[CHOSEN + k] = lanes[INVERSE + k]
+
+
+@inlined
+def code_of(x: Any, factor: Any, half: Any) -> Any:
+    """Return the code, from 0 on, of a weight whose scale is 1 / factor.
+
+    Where all weights are negligible, the factor is 0, and ggml has the lowest code.
+    """
+    code = clamped(nearest(factor * x), f32(-half), f32(half - 1)) + f32(half)
+    return code if factor != 0 else f32(0)
 
 
 @routine
@@ -349,6 +368,7 @@ def search_codes(x: Any, w: Any, lanes: Any, codes: Any, half: Any) -> None:
     for k in range(LANES):
         enough = lanes[HIGH + k] >= f32(EPSILON)
         lanes[INVERSE + k] = low / lanes[MAX + k] if enough else f32(0)
+        lanes[CHOSEN + k] = lanes[INVERSE + k]
         lanes[SUM_XL + k] = f32(0)
         lanes[SUM_L2 + k] = f32(0)
     for i in range(16):
@@ -386,13 +406,14 @@ def search_codes(x: Any, w: Any, lanes: Any, codes: Any, half: Any) -> None:
 def search_scale_of_signed(scales: Any, weights: Any, count: Any, half: Any) -> Any:
     """Return the scale with which numbers from -half to half - 1 come nearest to scales.
 
-    `weights` say how much the square error of each scale counts.
+    And what scales are to be multiplied by, before they are rounded to these numbers; 0 if there is
+    none. `weights` say how much the square error of each scale counts.
     """
     low, high = f32(-half), f32(half - 1)
     most = first_of_largest(scales, count)
-    best, found = f32(0), f32(0)
+    best, found, chosen = f32(0), f32(0), f32(0)
     if abs(most) < f32(EPSILON):
-        return found
+        return found, chosen
     for n in range(19):
         factor = -(f32(half) + f32(0.1) * f32(SHIFTS[n])) / most
         sum_xl, sum_l2 = f32(0), f32(0)
@@ -400,10 +421,13 @@ def search_scale_of_signed(scales: Any, weights: Any, count: Any, half: Any) -> 
             code = clamped(nearest(factor * scales[k]), low, high)
             sum_xl += weights[k] * scales[k] * code
             sum_l2 += weights[k] * code * code
+        if n == 0:
+            chosen = factor
         if sum_l2 > 0 and (n == 0 or sum_xl * sum_xl > best * sum_l2):
             found = sum_xl / sum_l2
             best = found * sum_xl
-    return found
+            chosen = factor
+    return found, chosen
 
 
 @routine
