@@ -101,8 +101,7 @@ def _check_out(out: Any, count: int) -> None:
 
 # Float32 to blocks: what a tensor would lose in another type, byte for byte as ggml makes it.
 #
-# Bytes are those of ggml's reference code, with importance and without, but for Q2_K to Q6_K: there
-# weights are the same to the bit, and bytes but for codes of sub-blocks whose scale is 0.
+# Bytes are those of ggml's reference code, with importance and without.
 
 
 def quantize(

@@ -238,9 +238,12 @@ def _search(x: Any, w: Any, lanes: Any) -> None:
                 lanes[SUM_L2 + k] += w[LANES * i + k] * level * level
         for k in range(LANES):
             sum_xl, sum_l2 = lanes[SUM_XL + k], lanes[SUM_L2 + k]
-            if sum_l2 > 0 and sum_xl * sum_xl > lanes[BEST + k] * sum_l2:
+            first = n < -_TRIES  # counts even where all squares are too small for a float32
+            if sum_l2 > 0 and (first or sum_xl * sum_xl > lanes[BEST + k] * sum_l2):
                 lanes[SCALE + k] = sum_xl / sum_l2
                 lanes[BEST + k] = lanes[SCALE + k] * sum_xl
+    for k in range(LANES):
+        lanes[SCALE + k] = lanes[SCALE + k] if lanes[HIGH + k] >= f32(EPSILON) else f32(0)
 
 
 @routine

@@ -43,11 +43,14 @@ from explorer.quantization.jit import (
 )
 from explorer.quantization.registry import LANES, BlockField, BlockLayout, UnpackCodes, integers
 from explorer.quantization.scale_search import (
+    CHOSEN,
+    CHOSEN_LOW,
     MINIMUM,
     SCALE,
     Steps,
     away_from_zero,
     clamped,
+    code_of,
     finite,
     first_of,
     inverse,
@@ -329,8 +332,8 @@ LAYOUTS = {
 
 # Blocks of one scale: from the range of the block, or searched where importance is given.
 #
-# Without importance, bytes are those of ggml's reference code. With it a weight counts as in
-# ggml, by importance times the root of its square plus the row's mean square.
+# With importance a weight counts by that times the root of its square plus the row's mean square.
+# Codes are those of the search, not the nearest ones with the scale that is stored.
 #
 # Source: ggml/src/ggml-quants.c, `quantize_row_q4_0_ref` and its siblings,
 # `quantize_row_q4_0_impl` and its siblings.
@@ -340,74 +343,98 @@ _STEPS_4_1 = Steps(32, 15.0, -0.9, 0.05, 36, absolute=False)
 _STEPS_5_1 = Steps(32, 31.0, -0.9, 0.05, 36, absolute=False)
 
 
-@routine
-def _mean_square(values: Any, b: Any, row: Any) -> Any:
-    """Return the mean square of a row of blocks, the one that block `b` is in."""
-    total = 0.0
-    first = b - b % row
-    for other in range(first, min(first + row, values.shape[0])):
-        for i in range(32):
-            x = finite(values[other, i])
-            total += x * x
-    return f32(total / (32 * row))
-
-
-@routine
-def _weigh(importance: Any, b: Any, mean_square: Any, work: Any) -> None:
-    """Spread the block in `work.x` over lane 0, with what its weights count; other lanes are 0."""
-    row = b % importance.shape[0]
-    for i in range(31, -1, -1):  # from the end, because x is spread over itself
-        x = work.x[i]
-        for k in range(1, LANES):
-            work.x[LANES * i + k] = f32(0)
-            work.w[LANES * i + k] = f32(0)
-        work.x[LANES * i] = x
-        work.w[LANES * i] = importance[row, i] * f32(math.sqrt(mean_square + x * x))
-
-
 @inlined
-def _symmetric(values: Any, importance: Any, b: Any, half: Any, work: Any) -> Any:
+def _symmetric(values: Any, b: Any, half: Any, x: Any) -> Any:
     """Write what is to be truncated to codes of Q4_0 (half = 8) or Q5_0 (16), return the scale."""
-    x, middle = work.x, f32(half)
+    middle = f32(half)
     low, high = load_range(values, b, 32, x)
-    if importance is None:
-        most = high if high > -low else low
-        if high == -low:
-            most = first_of(x, high, 32)
-        d = most / f32(-half)
-        factor = inverse(d)
-        for i in range(32):
-            x[i] = clamped(x[i] * factor + (middle + f32(0.5)), f32(0), f32(2 * half - 1))
-    else:
-        _weigh(importance, b, _mean_square(values, b, importance.shape[0]), work)
-        search_scales(x, work.w, work.lanes, 32, half)
-        d = work.lanes[SCALE]
-        factor = inverse(d)
-        for i in range(32):
-            x[i] = clamped(nearest(x[LANES * i] * factor) + middle, f32(0), f32(2 * half - 1))
+    most = high if high > -low else low
+    if high == -low:
+        most = first_of(x, high, 32)
+    d = most / f32(-half)
+    factor = inverse(d)
+    for i in range(32):
+        x[i] = clamped(x[i] * factor + (middle + f32(0.5)), f32(0), f32(2 * half - 1))
     return d
 
 
 @inlined
-def _affine(values: Any, importance: Any, b: Any, steps: Any, work: Any) -> Any:
+def _affine(values: Any, b: Any, steps: Any, x: Any) -> Any:
     """Write what is to be truncated to codes of Q4_1 or Q5_1, return scale and minimum."""
-    x, top = work.x, f32(steps.top)
+    top = f32(steps.top)
     m, high = load_range(values, b, 32, x)
-    if importance is None:
-        if m == 0:
-            m = first_of(x, m, 32)  # of 0 and -0, as in C
-        d = (high - m) / top
-        factor = inverse(d)
-        for i in range(32):
-            x[i] = clamped((x[i] - m) * factor + f32(0.5), f32(0), top)
-    else:
-        _weigh(importance, b, _mean_square(values, b, importance.shape[0]), work)
-        search_scales_and_minima(x, work.w, work.lanes, steps)
-        d, m = work.lanes[SCALE], -work.lanes[MINIMUM]
-        factor = inverse(d)
-        for i in range(32):
-            x[i] = clamped(nearest((x[LANES * i] - m) * factor), f32(0), top)
+    if m == 0:
+        m = first_of(x, m, 32)  # of 0 and -0, as in C
+    d = (high - m) / top
+    factor = inverse(d)
+    for i in range(32):
+        x[i] = clamped((x[i] - m) * factor + f32(0.5), f32(0), top)
     return d, m
+
+
+@inlined
+def _mean_square_of_row(values: Any, first: Any, count: Any) -> Any:
+    total = f32(0)
+    for b in range(first, min(first + count, values.shape[0])):
+        for i in range(32):
+            x = finite(values[b, i])
+            total += x * x
+    return total / f32(32 * count)
+
+
+@routine
+def _load_eight(values: Any, importance: Any, first: Any, work: Any) -> None:
+    """Spread eight blocks over the lanes, with what their weights count; behind the last, zeros.
+
+    The mean square of the row that the blocks are in stays in `work.sub`.
+    """
+    x, w = work.x, work.w
+    for k in range(LANES):
+        b = first + k
+        if b >= values.shape[0]:
+            for i in range(32):
+                x[LANES * i + k] = f32(0)
+                w[LANES * i + k] = f32(0)
+            continue
+        row = b % importance.shape[0]
+        if row == 0:
+            work.sub[0, 0] = _mean_square_of_row(values, b, importance.shape[0])
+        for i in range(32):
+            v = finite(values[b, i])
+            x[LANES * i + k] = v
+            w[LANES * i + k] = importance[row, i] * f32(math.sqrt(work.sub[0, 0] + v * v))
+
+
+@routine
+def _search_symmetric(values: Any, importance: Any, first: Any, half: Any, work: Any) -> None:
+    """Set SCALE of eight blocks, and write their codes over their weights."""
+    _load_eight(values, importance, first, work)
+    search_scales(work.x, work.w, work.lanes, 32, half)
+    for i in range(32):
+        for k in range(LANES):
+            at = LANES * i + k
+            work.x[at] = code_of(work.x[at], work.lanes[CHOSEN + k], half)
+
+
+@routine
+def _search_affine(values: Any, importance: Any, first: Any, steps: Any, work: Any) -> None:
+    """The same for SCALE and MINIMUM."""
+    _load_eight(values, importance, first, work)
+    search_scales_and_minima(work.x, work.w, work.lanes, steps)
+    lanes, top = work.lanes, f32(steps.top)
+    for i in range(32):
+        for k in range(LANES):
+            at = LANES * i + k
+            code = nearest(lanes[CHOSEN + k] * (work.x[at] - lanes[CHOSEN_LOW + k]))
+            work.x[at] = clamped(code, f32(0), top)
+
+
+@inlined
+def _lane(k: Any, work: Any) -> Any:
+    """Return the 32 codes in a lane."""
+    for i in range(32):
+        work.spare[i] = work.x[LANES * i + k]
+    return work.spare
 
 
 @inlined
@@ -426,38 +453,78 @@ def _store_fifth_bits(x: Any, blocks: Any, b: Any, offset: Any) -> None:
     set_u16(blocks, b, offset + 2, u16(bits >> u32(16)))
 
 
+@inlined
+def _store_q5_0(x: Any, d: Any, blocks: Any, b: Any) -> None:
+    set_half(blocks, b, 0, d)
+    _store_fifth_bits(x, blocks, b, 2)
+    _store_nibbles(x, blocks, b, 6)
+
+
+@inlined
+def _store_q4_1(x: Any, scales: Any, blocks: Any, b: Any) -> None:
+    set_half(blocks, b, 0, scales[0])
+    set_half(blocks, b, 2, scales[1])
+    _store_nibbles(x, blocks, b, 4)
+
+
+@inlined
+def _store_q5_1(x: Any, scales: Any, blocks: Any, b: Any) -> None:
+    set_half(blocks, b, 0, scales[0])
+    set_half(blocks, b, 2, scales[1])
+    _store_fifth_bits(x, blocks, b, 4)
+    _store_nibbles(x, blocks, b, 8)
+
+
 @kernel
 def _encode_q4_0(values: Any, importance: Any, blocks: Any, work: Any) -> None:
-    for b in range(blocks.shape[0]):
-        set_half(blocks, b, 0, _symmetric(values, importance, b, 8, work))
-        _store_nibbles(work.x, blocks, b, 2)
+    if importance is None:
+        for b in range(blocks.shape[0]):
+            set_half(blocks, b, 0, _symmetric(values, b, 8, work.x))
+            _store_nibbles(work.x, blocks, b, 2)
+    else:
+        for first in range(0, blocks.shape[0], LANES):
+            _search_symmetric(values, importance, first, 8, work)
+            for k in range(min(LANES, blocks.shape[0] - first)):
+                set_half(blocks, first + k, 0, work.lanes[SCALE + k])
+                _store_nibbles(_lane(k, work), blocks, first + k, 2)
 
 
 @kernel
 def _encode_q5_0(values: Any, importance: Any, blocks: Any, work: Any) -> None:
-    for b in range(blocks.shape[0]):
-        set_half(blocks, b, 0, _symmetric(values, importance, b, 16, work))
-        _store_fifth_bits(work.x, blocks, b, 2)
-        _store_nibbles(work.x, blocks, b, 6)
+    if importance is None:
+        for b in range(blocks.shape[0]):
+            _store_q5_0(work.x, _symmetric(values, b, 16, work.x), blocks, b)
+    else:
+        for first in range(0, blocks.shape[0], LANES):
+            _search_symmetric(values, importance, first, 16, work)
+            for k in range(min(LANES, blocks.shape[0] - first)):
+                _store_q5_0(_lane(k, work), work.lanes[SCALE + k], blocks, first + k)
 
 
 @kernel
 def _encode_q4_1(values: Any, importance: Any, blocks: Any, work: Any) -> None:
-    for b in range(blocks.shape[0]):
-        d, m = _affine(values, importance, b, _STEPS_4_1, work)
-        set_half(blocks, b, 0, d)
-        set_half(blocks, b, 2, m)
-        _store_nibbles(work.x, blocks, b, 4)
+    if importance is None:
+        for b in range(blocks.shape[0]):
+            _store_q4_1(work.x, _affine(values, b, _STEPS_4_1, work.x), blocks, b)
+    else:
+        for first in range(0, blocks.shape[0], LANES):
+            _search_affine(values, importance, first, _STEPS_4_1, work)
+            for k in range(min(LANES, blocks.shape[0] - first)):
+                scales = (work.lanes[SCALE + k], -work.lanes[MINIMUM + k])
+                _store_q4_1(_lane(k, work), scales, blocks, first + k)
 
 
 @kernel
 def _encode_q5_1(values: Any, importance: Any, blocks: Any, work: Any) -> None:
-    for b in range(blocks.shape[0]):
-        d, m = _affine(values, importance, b, _STEPS_5_1, work)
-        set_half(blocks, b, 0, d)
-        set_half(blocks, b, 2, m)
-        _store_fifth_bits(work.x, blocks, b, 4)
-        _store_nibbles(work.x, blocks, b, 8)
+    if importance is None:
+        for b in range(blocks.shape[0]):
+            _store_q5_1(work.x, _affine(values, b, _STEPS_5_1, work.x), blocks, b)
+    else:
+        for first in range(0, blocks.shape[0], LANES):
+            _search_affine(values, importance, first, _STEPS_5_1, work)
+            for k in range(min(LANES, blocks.shape[0] - first)):
+                scales = (work.lanes[SCALE + k], -work.lanes[MINIMUM + k])
+                _store_q5_1(_lane(k, work), scales, blocks, first + k)
 
 
 @kernel

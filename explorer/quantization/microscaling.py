@@ -197,11 +197,14 @@ def _exponent(most: Any) -> Any:
 
 @inlined
 def _ue4m3(x: Any) -> Any:
-    """Return the nearest UE4M3 code of a number that is not negative, ties up, 448 at most."""
+    """Return the nearest UE4M3 code of a number that is not negative, ties up.
+
+    From 256 on it is 448, as in C, though the type has five numbers between them.
+    """
     if x >= f32(2.0**-6):
         bits = bits_of_float32(x) + u32(1 << 19)  # half of the last place that is kept
         code = i32(bits >> u32(20)) - i32((127 - 7) << 3)
-        return u8(min(code, i32(0x7E)))
+        return u8(code) if code < i32(15 << 3) else u8(0x7E)
     return u8(clamped(x * f32(512) + f32(0.5), f32(0), f32(7)))  # C does not round 7.5 up to 8
 
 

@@ -7,7 +7,9 @@ FOLDER holds `ggml_golden.npz`, made with ggml's C code (`ggml_golden.md` beside
 
   decoders_golden.npz   TYPE.blocks, TYPE.weights: some blocks, and what ggml makes of them
   encoders_golden.npz   weights [16, 256]: some weights of each kind; importance [256]: of columns;
-                        TYPE.blocks: what ggml makes of the weights, TYPE.weighted: with importance
+                        TYPE.blocks: what ggml makes of the weights, TYPE.weighted: with importance;
+                        rows, row_importance: the same of whole rows, TYPE.rows: with importance,
+                        for types that weigh by the mean square of a row
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ SHARED = HERE.parents[2] / "shared" / "reference"
 # Quantized weights, random blocks, blocks with scales such as infinity: about how many weights.
 COUNTS = {"quant": 512, "rand": 1024, "edge": 1536}
 COLUMNS = 256
+BY_ROW = ("Q4_0", "Q4_1", "Q5_0", "Q5_1")
+WHOLE_ROWS = 3
 TYPES = [kind for kind in TENSOR_TYPES.values() if kind.quantized or kind.name in ("F16", "BF16")]
 
 
@@ -49,12 +53,16 @@ def weights_to_encode(golden: np.lib.npyio.NpzFile) -> dict[str, np.ndarray]:
     """Return the first columns of the weights, and the blocks that ggml makes of them."""
     chosen = {"weights": golden["src"][:, :COLUMNS], "importance": golden["imatrix"][:COLUMNS]}
     rows = len(golden["src"])
+    chosen["rows"], chosen["row_importance"] = golden["src"][:WHOLE_ROWS], golden["imatrix"]
     for kind in TYPES:
         size = kind.nbytes(COLUMNS)
         for what, name in (("quant", "blocks"), ("imat", "weighted")):
             if f"{kind.name}.{what}_raw" in golden:
                 raw = golden[f"{kind.name}.{what}_raw"].reshape(rows, -1)
-                chosen[f"{kind.name}.{name}"] = raw[:, :size]
+                if what == "imat" and kind.name in BY_ROW:
+                    chosen[f"{kind.name}.rows"] = raw[:WHOLE_ROWS]
+                else:
+                    chosen[f"{kind.name}.{name}"] = raw[:, :size]
     return chosen
 
 
