@@ -3,9 +3,10 @@ r"""The campaign of mutated files: a million of each format, each made from its 
     python -m tests.soak.fuzz --inputs 1000000 --processes 2
     python -m tests.soak.fuzz --formats gguf --seed 1 --case 4711 --write /tmp/case.gguf
 
-A finding is anything but an `ExplorerError`, a case that takes longer than `MOST_SECONDS` of the
-processor, or one that takes more than `MOST_BYTES` of memory. Findings of one kind and place count
-once; the first case of each is told, and can be written to a file.
+A finding is anything but an `ExplorerError`, a case that takes longer than its size allows
+(`allowed_seconds`) each of three times, or more than `MOST_BYTES` of memory. One case in
+`LARGE_EVERY` is made of a file of megabytes. Findings of one kind and place count once; the first
+case of each is told, and can be written to a file.
 """
 
 from __future__ import annotations
@@ -28,8 +29,11 @@ from random import Random
 from explorer.errors import ExplorerError
 from tests.soak.targets import Target, make_targets, open_and_look
 
-MOST_SECONDS = 1.0
+MOST_SECONDS = 0.25
 MOST_BYTES = 100 << 20
+LARGE_EVERY = 500
+
+_TRIES = 3
 
 _BATCH = 2_000
 _ADDRESS_SPACE = 4 << 30  # behind this a case gets a MemoryError, and is a finding
@@ -79,8 +83,14 @@ class Result:
 def make_case(target: Target, seed: int, case: int) -> bytes:
     """Return the bytes of a case."""
     chance = Random((seed << 40) + case)
-    content, other = chance.choice(target.seeds), chance.choice(target.seeds)
-    return target.mutate(chance, content, other)
+    is_large = chance.randrange(LARGE_EVERY) == 0
+    content = chance.choice(target.large() if is_large else target.seeds)
+    return target.mutate(chance, content, chance.choice(target.seeds))
+
+
+def allowed_seconds(size: int) -> float:
+    """Return how long a file may take to be opened and looked at: 2 s more for each 50 MB."""
+    return MOST_SECONDS + 2.0 * size / 50e6
 
 
 def run_cases(target: Target, folder: Path, seed: int, cases: range) -> Result:
@@ -97,27 +107,37 @@ def run_cases(target: Target, folder: Path, seed: int, cases: range) -> Result:
     written, opened = _places(target, folder)
     most_before = _most_memory()
     for case in cases:
-        written.write_bytes(make_case(target, seed, case))
-        started = time.process_time()
-        try:
-            open_and_look(opened)
-        except ExplorerError as error:
-            if not str(error).isprintable():
-                result.note("an error whose text is not safe to print", case)
-        except Exception as error:  # noqa: BLE001 - what the campaign looks for
-            result.note(_place(error), case)
-        else:
-            result.opened += 1
-        seconds = time.process_time() - started
+        content = make_case(target, seed, case)
+        written.write_bytes(content)
+        seconds = _try_case(opened, case, result)
         result.seconds += seconds
+        allowed = allowed_seconds(len(content))
+        if seconds > allowed:  # another program may have held it up
+            again = (_try_case(opened, case, Result()) for _ in range(_TRIES - 1))
+            seconds = min(seconds, *again)
         result.slowest = max(result.slowest, (seconds, case))
-        if seconds > MOST_SECONDS:
+        if seconds > allowed:
             result.note(f"took {seconds:.1f} s", case)
     result.inputs = len(cases)
     result.largest = _most_memory() - most_before
     if result.largest > MOST_BYTES:
         result.note(f"took {result.largest >> 20} MiB", cases.start)
     return result
+
+
+def _try_case(path: Path, case: int, result: Result) -> float:
+    """Open and look; note a finding; return the seconds of the processor that it took."""
+    started = time.process_time()
+    try:
+        open_and_look(path)
+    except ExplorerError as error:
+        if not str(error).isprintable():
+            result.note("an error whose text is not safe to print", case)
+    except Exception as error:  # noqa: BLE001 - what the campaign looks for
+        result.note(_place(error), case)
+    else:
+        result.opened += 1
+    return time.process_time() - started
 
 
 _prepared: dict[Path, tuple[Path, Path]] = {}

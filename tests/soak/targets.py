@@ -10,6 +10,7 @@ import contextlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from random import Random
 
@@ -37,11 +38,13 @@ class Target:
         seeds: Good files, made in a folder that is given to `place`.
         mutate: How files are spoilt.
         place: Prepares a folder; returns where the spoilt bytes go and what is opened.
+        large: Makes good files of megabytes, once.
     """
 
     seeds: Sequence[bytes]
     mutate: Mutate
     place: Callable[[Path], tuple[Path, Path]]
+    large: Callable[[], Sequence[bytes]]
 
 
 def look_at_everything(model: Model) -> None:
@@ -225,22 +228,64 @@ def _manifest_seeds(folder: Path) -> list[bytes]:
     ]
 
 
+@cache
+def _large_gguf() -> Sequence[bytes]:
+    names = [f"blk.{i}.attn_q.weight" for i in range(20_000)]
+    texts = [f"token {i}" for i in range(100_000)]
+    inner = Array(ARRAY, [Array(U32, [1, 2])] * 5_000)
+    return [
+        GgufFile(keys=[(f"key.{i}", STRING, "text" * 20) for i in range(10_000)]).build(),
+        GgufFile(keys=[("tokenizer.ggml.tokens", ARRAY, Array(STRING, texts))]).build(),
+        GgufFile(keys=[("nested", ARRAY, inner)]).build(),
+        GgufFile(tensors=[TensorSpec(name, (0,), 0, b"", 0) for name in names]).build(),
+    ]
+
+
+@cache
+def _large_safetensors() -> Sequence[bytes]:
+    tensors: list[tuple[str, str, list[int]]] = [(f"t.{i}.w", "F32", [0]) for i in range(20_000)]
+    return [tensors_bytes(tensors), tensors_bytes([], {f"k{i}": "v" * 40 for i in range(20_000)})]
+
+
+@cache
+def _large_config() -> Sequence[bytes]:
+    return [json.dumps({**_CONFIG, **{str(i): [i] * 20 for i in range(5_000)}}).encode()]
+
+
+@cache
+def _large_index() -> Sequence[bytes]:
+    return [json.dumps({"weight_map": {f"t{i}": _SHARD for i in range(40_000)}}).encode()]
+
+
 def make_targets(folder: Path) -> Mapping[str, Target]:
     """Return every target by its name; the folder is for what making the seeds needs."""
+    manifests = _manifest_seeds(folder)
+
+    def large_manifests() -> Sequence[bytes]:
+        value = json.loads(manifests[1])
+        return [json.dumps({**value, "layers": value["layers"] * 500}).encode()]
+
     return {
-        "gguf": Target(_gguf_seeds(), spoil_bytes, _alone("f.gguf")),
-        "safetensors": Target(_safetensors_seeds(), spoil_bytes, _alone("f.safetensors")),
-        "safetensors-header": Target(_headers(), _spoil_header, _alone("f.safetensors")),
-        "manifest": Target(_manifest_seeds(folder), spoil_json, _manifest_place),
-        "config": Target([json.dumps(_CONFIG).encode()], spoil_json, _config_place),
-        "index": Target([_index_seed()], spoil_json, _index_place),
-        "imatrix": Target(_imatrix_seeds(), spoil_bytes, _alone("f.gguf")),
+        "gguf": Target(_gguf_seeds(), spoil_bytes, _alone("f.gguf"), _large_gguf),
+        "safetensors": Target(
+            _safetensors_seeds(), spoil_bytes, _alone("f.safetensors"), _large_safetensors
+        ),
+        "safetensors-header": Target(
+            _headers(_safetensors_seeds()),
+            _spoil_header,
+            _alone("f.safetensors"),
+            lambda: _headers(_large_safetensors()),
+        ),
+        "manifest": Target(manifests, spoil_json, _manifest_place, large_manifests),
+        "config": Target([json.dumps(_CONFIG).encode()], spoil_json, _config_place, _large_config),
+        "index": Target([_index_seed()], spoil_json, _index_place, _large_index),
+        "imatrix": Target(_imatrix_seeds(), spoil_bytes, _alone("f.gguf"), _large_gguf),
     }
 
 
-def _headers() -> list[bytes]:
-    """Return the JSON headers of the safetensors seeds."""
-    return [seed[8 : 8 + int.from_bytes(seed[:8], "little")] for seed in _safetensors_seeds()]
+def _headers(files: Sequence[bytes]) -> list[bytes]:
+    """Return the JSON headers of safetensors files."""
+    return [file[8 : 8 + int.from_bytes(file[:8], "little")] for file in files]
 
 
 def _spoil_header(chance: Random, content: bytes, other: bytes) -> bytes:
