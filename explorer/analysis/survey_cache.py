@@ -59,6 +59,7 @@ _READ: Final = """
 _MAX_HEADER: Final = 64 << 20  # bytes of a header that identify a model
 _PIECE: Final = 1 << 20
 _DIGEST_BYTES: Final = 20
+_MOST_EMPTY: Final = 64  # tensors without weights
 _FLOAT32_MAX: Final = float(np.finfo(np.float32).max)
 _DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 _ODD_VALUES: Final = (ValueError, TypeError, LookupError, ArithmeticError, RecursionError)
@@ -227,10 +228,19 @@ class KeptSurvey(KeptResults[TensorStatistics]):
     def __init__(self, cache: SurveyCache | None, model: Model, *, slim: bool = False) -> None:
         self._tensors = model.tensors.rows
         self._slim = slim
+        self._empty = 0
         super().__init__(cache, None if cache is None else identify(model))
 
     def add(self, number: int, result: TensorStatistics) -> None:
-        """Keep statistics, on disk as well if possible."""
+        """Keep statistics, on disk as well if possible; of many empty tensors only some.
+
+        Writing a row takes a millisecond, and making it next to nothing.
+        """
+        if not result.count:
+            self._empty += 1
+            if self._empty > _MOST_EMPTY:
+                self.rows[number] = result
+                return
         super().add(number, result)
         if self._slim:
             self.rows[number] = dataclasses.replace(result, histogram=NO_HISTOGRAM)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final, TypeAlias, TypeVar
 
@@ -24,6 +24,7 @@ Progress: TypeAlias = Callable[[int], object] | None
 """Called with the number of weights walked over so far; None if nothing shows it."""
 
 _LEAST_SPANS: Final = 2  # for each thread that shares a tensor
+_EMPTY_RUN: Final = 64  # tensors
 _HUGE: Final = 1 << 27  # weights, which take a thread a quarter of a second
 _WAITING: Final = 256  # results that may wait for one before theirs, some KiB each
 _STATISTICS_WALKS: Final = 2
@@ -90,7 +91,10 @@ def map_tensors(  # noqa: PLR0913 - the last two have a default
 
 
 def _shared(sizes: Sequence[int], workers: int) -> list[bool]:
-    """Return of each tensor whether all threads share it."""
+    """Return of each tensor whether all threads share it, rather than each taking another.
+
+    So the caller's thread takes a long run of empty ones: handing them out would take longer.
+    """
     shared = []
     behind = sum(sizes)
     least = _LEAST_SPANS * workers * SPAN_WEIGHTS
@@ -99,6 +103,10 @@ def _shared(sizes: Sequence[int], workers: int) -> list[bool]:
         keeps_others_waiting = behind <= size * (workers - 1)
         enough = least if keeps_others_waiting else max(least, _HUGE)
         shared.append(workers <= 1 or size >= enough)
+    for is_empty, places in groupby(range(len(sizes)), key=lambda place: sizes[place] == 0):
+        run = list(places)
+        if is_empty and len(run) >= _EMPTY_RUN:
+            shared[run[0] : run[-1] + 1] = [True] * len(run)
     return shared
 
 
@@ -219,8 +227,18 @@ def run_survey(  # noqa: PLR0913 - all but the first two have a default
     numbers = range(len(tensors)) if rows is None else rows
     sizes = {number: tensors[number].parameters for number in numbers}
 
+    empty: dict[str, TensorStatistics] = {}  # statistics of no weights, by type
+
     def measure(number: int, workers: int, check: Check, steps: Progress) -> TensorStatistics:
-        return tensor_statistics(tensors[number], workers=workers, cancel=check, steps=steps)
+        tensor = tensors[number]
+        is_empty = tensor.parameters == 0 and tensor.damage is None
+        if is_empty and tensor.type.name in empty:
+            like = empty[tensor.type.name]
+            return replace(like, tensor=tensor.name, shape=tensor.shape)
+        found = tensor_statistics(tensor, workers=workers, cancel=check, steps=steps)
+        if is_empty:
+            empty[tensor.type.name] = found
+        return found
 
     for number, statistics, error in _measure_missing(
         measure,
@@ -310,7 +328,8 @@ def _measure_missing(  # noqa: PLR0913 - the arguments of a survey
         try:
             return number, measure(number, workers, check, progress), None
         except ExplorerError as error:
-            return number, None, error
+            # its frames hold what was read, and thousands of rows may wait or be kept
+            return number, None, error.with_traceback(None)
 
     check = (control or SurveyControl()).check
     weights = list(sizes.values())

@@ -175,7 +175,7 @@ def survey_command(  # noqa: PLR0913, PLR0917 - options of the command line
             rows = run_survey(model, kept, workers, progress=line.counter("weights"))
             needed = csv_path is not None
             found = list(rows) if as_json else print_survey(model, rows, needed=needed)
-    records = [_survey_record(row) for row in found]
+    records = [_survey_record(row) for row in found] if as_json or csv_path else []
     columns = output.flat_record(statistics.statistics_record(None) | {"problem": None})
     output.save_csv(csv_path, list(columns), records)
     if as_json:
@@ -211,13 +211,20 @@ def print_survey(model: Model, rows: Iterable[SurveyRow], *, needed: bool) -> li
     subjects = map(_subject, model.tensors.rows)
     lines = output.TensorLines("tensor", titles, subjects, _LONGEST_NAME)
 
+    of_no_weights: list[str] = []
+
+    def figures_of(found: TensorStatistics) -> list[str]:
+        texts = {figure.name: figure.text for figure in statistics.statistic_figures(found)}
+        numbers = [texts["zeros"], integer_text(found.nan + found.inf)]
+        return numbers + [texts.get(name, "") for name in _FIGURES]
+
     def line_of(row: SurveyRow) -> str:
         found = row.statistics
         if found is None:
             return lines.problem_line(_subject(row.tensor), row.error)
-        texts = {figure.name: figure.text for figure in statistics.statistic_figures(found)}
-        numbers = [texts["zeros"], integer_text(found.nan + found.inf)]
-        numbers += [texts.get(name, "") for name in _FIGURES]
+        if not found.count and not of_no_weights:  # a hostile file may list 100,000 such tensors
+            of_no_weights.extend(figures_of(found))
+        numbers = figures_of(found) if found.count else of_no_weights
         return lines.line(_subject(row.tensor), numbers)
 
     return output.print_rows(lines.head, rows, line_of, needed=needed)
