@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 from explorer.errors import PlanError
@@ -30,6 +31,7 @@ Allocate = Callable[[Header, Settings], Allocation]
 
 _STEP: Final = 256
 _UNSIGNED: Final = (1 << 32) - 1  # counts are unsigned in the source, and may wrap
+_LEAST_SHARE: Final = 2  # a compute buffer is at least half of that with one layer less
 _MOST_TRIALS: Final = 1000  # a placement takes some ten
 _MOST_NAMED_LAYERS: Final = 1000  # for which the source has names of overrides
 
@@ -115,7 +117,8 @@ def fit(  # noqa: PLR0913 - the first four are docs/interface.md's promise
         start = replace(start, gpu_layers=header.blocks + 1, cpu_moe_layers=0, overrides=())
     elif settings.tensor_split is not None:
         start = replace(start, tensor_split=settings.tensor_split)
-    search = _Search(header, start, tuple(free), tuple(margins), host, measure)
+    bare = partial(allocate, with_compute=False) if measure is allocate else measure
+    search = _Search(header, start, tuple(free), tuple(margins), host, measure, bare)
     needed = search.shrink(streams, least_context * streams, is_open=not settings.context)
     if needed and count and not placed:
         return search.place()
@@ -163,8 +166,13 @@ class _Search:
     margins: tuple[int, ...]
     host: int | None
     measure: Allocate
+    bare: Allocate  # the same without compute buffers
     exact: bool = True
-    trials: int = field(default=0)
+    trials: int = 0
+    computes: list[int] = field(default_factory=list)  # of each GPU, as last seen
+
+    def __post_init__(self) -> None:
+        self.computes = [0] * len(self.free)
 
     @property
     def last(self) -> int:
@@ -180,8 +188,13 @@ class _Search:
 
     def shrink(self, streams: int, least: int, *, is_open: bool) -> bool:
         """Lower the context to what is free; return whether the placement must change too."""
+        if self.free and not is_open:  # then it is enough to know that something is short
+            left = self.left(self.without_compute(self.start))
+            if any(margin > free for margin, free in zip(self.margins, left, strict=True)):
+                return True
         full = self.allocation(self.start)
         used = self.on_devices(full)
+        self.computes = [buffer.compute or 0 for buffer in self.gpu_buffers(full)]
         if all(margin <= free for margin, free in zip(self.margins, self.left(used), strict=True)):
             return False
         most, target = self.start.context, sum(self.rooms()) - sum(self.margins)
@@ -216,10 +229,8 @@ class _Search:
 
     def on_devices(self, allocation: Allocation) -> tuple[int, ...]:
         """Return the bytes on each GPU; without one, those of main memory."""
-        names = [f"GPU{i}" for i in range(len(self.free))]
-        held = [self.bytes_of(allocation.buffers[name]) for name in names]
-        if names:
-            return tuple(held)
+        if self.free:
+            return tuple(map(self.bytes_of, self.gpu_buffers(allocation)))
         rest = (one for name, one in allocation.buffers.items() if name != "CPU_REPACK")
         return (sum(map(self.bytes_of, rest)),)
 
@@ -237,10 +248,15 @@ class _Search:
         experts, surplus = self.header.experts_used > 0, 0
         if experts:
             moved = replace(self.start, overrides=((_ALL_EXPERTS, "CPU"),))
-            used = self.on_devices(self.allocation(moved))
+            used = self.without_compute(moved)
             surplus = sum(self.free) - sum(used) - sum(self.margins)
+            if surplus > 0:
+                computes = self.allocation(moved)
+                used = self.on_devices(computes)
+                surplus = sum(self.free) - sum(used) - sum(self.margins)
+                self.computes = [one.compute or 0 for one in self.gpu_buffers(computes)]
         count = len(self.free)
-        best = self.tried(_Placement((_Share(),) * count, ("CPU",) * count))
+        best = _Placement((_Share(),) * count, ("CPU",) * count)
         for device in reversed(range(count)):
             best = self.filled(best, device)
         if experts and surplus > 0:
@@ -253,33 +269,55 @@ class _Search:
     def filled(self, low: _Placement, device: int) -> _Placement:
         """Return a placement with as many of the layers that are left as a GPU holds."""
         others = sum(share.layers for share in low.shares[device + 1 :])
-        layers = self.header.blocks + 1 - others
-        if layers <= 0:
-            return low
-        part = 0
-        if self.header.experts_used:  # the output, which is the last GPU's first, is always whole
-            part = layers if device < self.last else layers - 1
-        high = self.tried(low.changed({device: replace(_Share(), layers=layers, part=part)}))
-        if high.taken[device] <= self.target(device):
-            return high
-        while (delta := high.shares[device].layers - low.shares[device].layers) > 1:
-            step = self.step(low, high, device, delta)
-            share, part = low.shares[device], 0
-            if self.header.experts_used:
-                part = step - (device == self.last and share.part == 0)
-            trial = self.tried(low.changed({device: share.more(step, part)}))
-            if trial.taken[device] <= self.target(device):
-                low = trial
+        layers, experts = self.header.blocks + 1 - others, self.header.experts_used > 0
+
+        def with_layers(count: int) -> _Placement:
+            # the output, which is the last GPU's first layer, is always whole
+            part = count - (device == self.last) if experts else 0
+            share = replace(low.shares[device], layers=count, part=part)
+            return low.changed({device: share})
+
+        return self.most(low, with_layers, layers, device)
+
+    def most(
+        self, low: _Placement, make: Callable[[int], _Placement], count: int, device: int
+    ) -> _Placement:
+        """Return the placement with the most layers that a GPU holds: all, or one that is found.
+
+        Source: the method of false position in `common_params_fit_impl`. What a GPU holds grows
+        with its layers, so the same is found with fewer trials: what weights and cache alone
+        exceed need not be tried, and compute buffers differ little between neighbours.
+        """
+        target, below, above = self.target(device), 0, count + 1
+        number = count
+        while above - below > 1:
+            placement = make(number)
+            held = self.held(placement)[device]
+            if held <= target:
+                placement = self.tried(placement)
+                self.computes[device] = placement.taken[device] - held
+            if held <= target and placement.taken[device] <= target:
+                below, low = number, placement
+                room = target - self.computes[device] // _LEAST_SHARE
+                if above - below > 1 and self.held(make(below + 1))[device] > room:
+                    break
             else:
-                high = trial
+                above = number
+            guess = self.guess(make, below, above, device, target - self.computes[device])
+            number = max(guess, below + 1)
         return low
 
-    def step(self, low: _Placement, high: _Placement, device: int, delta: int) -> int:
-        """Return how many layers to try: what a line through both would give (false position)."""
-        more = high.taken[device] - low.taken[device]
-        room = delta * (self.target(device) - low.taken[device])
-        guess = abs(room) // abs(more) * (1 if (room < 0) == (more < 0) else -1) if more else 0
-        return min(max(guess & _UNSIGNED, 1), delta - 1)
+    def guess(
+        self, make: Callable[[int], _Placement], below: int, above: int, device: int, room: int
+    ) -> int:
+        """Return how many layers have weights and cache that fit into so many bytes."""
+        while above - below > 1:
+            middle = (below + above) // 2
+            if self.held(make(middle))[device] <= room:
+                below = middle
+            else:
+                above = middle
+        return below
 
     # Step 4: layers with their experts, from the first GPU to the last
 
@@ -305,16 +343,15 @@ class _Search:
             changes[device] = changes.get(device, low.shares[device]).more(moved, 0)
             share = changes.get(other, share)
             changes[other] = replace(share, layers=share.layers - moved, part=0)
-        high = self.tried(replace(low.changed(changes), dense=self.last))
-        if high.taken[device] <= self.target(device):
-            return high
-        while (delta := high.shares[device].full - low.shares[device].full & _UNSIGNED) > 1:
-            trial = self.tried(self.moved(low, device, self.step(low, high, device, delta)))
-            if trial.taken[device] <= self.target(device):
-                low = trial
-            else:
-                high = trial
-        return low
+        everything = replace(low.changed(changes), dense=self.last)
+        count = changes[device].full - low.shares[device].full
+        if count <= 0:
+            return everything
+
+        def with_whole(number: int) -> _Placement:
+            return everything if number == count else self.moved(low, device, number)
+
+        return self.most(low, with_whole, count, device)
 
     def moved(self, low: _Placement, device: int, count: int) -> _Placement:
         """Return a placement with so many more whole layers on a GPU."""
@@ -350,15 +387,28 @@ class _Search:
     def lacking(self, one_more: _Placement, device: int, what: str) -> _Placement | None:
         """Return a placement whose partial layer lacks so much; None if it does not fit."""
         share = replace(one_more.shares[device], lacking=what)
-        trial = self.tried(one_more.changed({device: share}))
-        for one in range(device, min(device + 1, self.last) + 1):  # the next holds what overflows
-            if trial.taken[one] >= self.target(one):
-                return None
-        return trial
+        trial = one_more.changed({device: share})
+        asked = range(device, min(device + 1, self.last) + 1)  # the next one holds what overflows
+        held = self.held(trial)
+        if any(held[one] >= self.target(one) for one in asked):
+            return None
+        trial = self.tried(trial)
+        return None if any(trial.taken[one] >= self.target(one) for one in asked) else trial
 
     def tried(self, placement: _Placement) -> _Placement:
         """Return a placement with what it takes."""
         return replace(placement, taken=self.on_devices(self.allocation(self.settings(placement))))
+
+    def held(self, placement: _Placement) -> tuple[int, ...]:
+        """Return the bytes of weights and cache on each GPU."""
+        return self.without_compute(self.settings(placement))
+
+    def without_compute(self, settings: Settings) -> tuple[int, ...]:
+        allocation = self.bare(self.header, settings)
+        return tuple(one.weights + one.cache for one in self.gpu_buffers(allocation))
+
+    def gpu_buffers(self, allocation: Allocation) -> list[Buffer]:
+        return [allocation.buffers[f"GPU{i}"] for i in range(len(self.free))]
 
     def settings(self, placement: _Placement) -> Settings:
         """Return the arguments of a placement."""
