@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.formats.tensors import Shape, TensorTable, natural_key, parse_name
+from explorer.formats.tensors import Shape, Tensor, TensorTable, natural_key, parse_name
 from explorer.parallel import Check, never
 from explorer.quantization import TensorType
 
@@ -43,6 +43,9 @@ class TensorArrays:
     shape_codes: NDArray[np.int64]  # index into `shapes`, int64 [n]
     files: Sequence[Path]  # the files that hold tensors
     file_codes: NDArray[np.int64]  # index into `files`, int64 [n]
+    schemes: Sequence[str]  # the quantization methods that occur, "" for none that is known
+    scheme_codes: NDArray[np.int64]  # index into `schemes`, int64 [n]
+    groups: NDArray[np.int64]  # weights of a row that share a scale, 0 where not known, int64 [n]
     layers: NDArray[np.int64]  # layer number, -1 outside the layers, int64 [n]
     parameters: NDArray[np.int64]  # weights, int64 [n]
     nbytes: NDArray[np.int64]  # stored bytes, 0 where the type's size is unknown, int64 [n]
@@ -101,6 +104,7 @@ def tensor_arrays(table: TensorTable, check: Check = never) -> TensorArrays:
     roles, role_codes = _coded(name.role.lower() for name in parsed)
     shapes, shape_codes = _coded(columns.shapes)
     files, file_codes = _coded(tensor.file for tensor in tensors)
+    schemes, scheme_codes = _coded(_scheme_and_group(tensor)[0] for tensor in tensors)
     return TensorArrays(
         names=[name.lower() for name in columns.names],
         types=types,
@@ -111,6 +115,9 @@ def tensor_arrays(table: TensorTable, check: Check = never) -> TensorArrays:
         shape_codes=shape_codes,
         files=files,
         file_codes=file_codes,
+        schemes=schemes,
+        scheme_codes=scheme_codes,
+        groups=_int64(_scheme_and_group(tensor)[1] for tensor in tensors),
         layers=_int64(-1 if name.layer is None else name.layer for name in parsed),
         parameters=_int64(columns.parameters),
         nbytes=_int64(columns.nbytes),
@@ -118,6 +125,13 @@ def tensor_arrays(table: TensorTable, check: Check = never) -> TensorArrays:
         damaged=np.array([tensor.damage is not None for tensor in tensors], dtype=np.bool_),
         name_ranks=text_ranks(columns.names, check),
     )
+
+
+def _scheme_and_group(tensor: Tensor) -> tuple[str, int]:
+    if tensor.companions is not None:
+        layout = tensor.companions.layout
+        return layout.scheme, layout.group_size or 0
+    return "", 0 if tensor.grouped is None else tensor.grouped.layout.group_size
 
 
 def text_ranks(texts: Sequence[str], check: Check = never) -> NDArray[np.int64]:

@@ -7,13 +7,16 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Self, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from explorer.formats.tensors import TensorGroup, TensorTable
 from explorer.sources import ByteSource
+
+if TYPE_CHECKING:
+    from explorer.formats.quantized.declaration import Declaration
 
 Scalar: TypeAlias = int | float | bool | str
 Value: TypeAlias = "Scalar | Sequence[Value]"
@@ -247,6 +250,7 @@ class Model:
         version: Version of the format (GGUF) of its first file, or None.
         byte_order: ``"little"`` or ``"big"``, of its first file.
         alignment: Alignment of tensor data in bytes (GGUF), or None.
+        declared: What a folder of safetensors says about its quantization; None of another model.
         projector: The file of its vision or audio projector, where an Ollama manifest names one.
     """
 
@@ -262,6 +266,7 @@ class Model:
     byte_order: Literal["little", "big"] = "little"
     alignment: int | None = None
     projector: Path | None = None
+    declared: Declaration | None = None
 
     @property
     def data_offset(self) -> int | None:

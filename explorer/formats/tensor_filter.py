@@ -11,6 +11,8 @@ A tensor is shown if every term holds. Case does not count.
 | `file:00002` | files with this text in their names |
 | `shape:4096`, `shape:4096x1024`, `shape:*x1024` | a dimension; all of them, outermost first |
 | `dims:2` | a number of dimensions, ranges as for layers |
+| `scheme:gptq` | quantization methods of Hugging Face models that begin so |
+| `group:128`, `group>64` | weights that share a scale, ranges as for layers |
 | `size>100M`, `params>=1B`, `bpw<4.5`, `offset=0x1000`, `layer<4`, `dims>1` | comparisons |
 | `is:damaged`, `is:quantized` | what they say |
 | `-word`, `-type:f32` | tensors for which the term does not hold |
@@ -351,6 +353,18 @@ def _shape_term(key: str, sign: str, value: str, problems: list[str]) -> _Evalua
     return lambda columns: _spread([agrees(shape) for shape in columns.shapes], columns.shape_codes)
 
 
+def _scheme_term(key: str, sign: str, value: str, problems: list[str]) -> _Evaluate:
+    _no_comparison(key, sign)
+    return lambda columns: _spread(
+        [bool(name) and name.startswith(value) for name in columns.schemes], columns.scheme_codes
+    )
+
+
+def _group_term(key: str, sign: str, value: str, problems: list[str]) -> _Evaluate:
+    found = _count_term(key, sign, value, lambda columns: columns.groups)
+    return lambda columns: found(columns) & (columns.groups > 0)
+
+
 def _number_term(key: str, sign: str, value: str, problems: list[str]) -> _Evaluate:
     unit, column = _INTEGERS[key]
     bounds = _bounds(key, sign, value, unit)
@@ -393,6 +407,8 @@ _KEYS: Final[dict[str, _Parse]] = {
     "file": _file_term,
     "shape": _shape_term,
     "dims": _dims_term,
+    "scheme": _scheme_term,
+    "group": _group_term,
     "size": _number_term,
     "offset": _number_term,
     "params": _number_term,
@@ -412,6 +428,8 @@ _EXAMPLES: Final = {
     "file": "file:00002",
     "shape": "shape:4096 or shape:4096x1024",
     "dims": "dims:2",
+    "scheme": "scheme:gptq",
+    "group": "group:128 or group>64",
     "size": "size>100M",
     "offset": "offset>=1G",
     "params": "params>1B",

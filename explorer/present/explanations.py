@@ -131,6 +131,7 @@ FACT_TEXTS: Final = {
     "architecture": "The model's family: it defines the layers and how they are computed.",
     "parameters": "Number of weights of all tensors together.",
     "file_type": "The mix of tensor types, as the file declares it.",
+    "quantization": "How weights are stored, as the names and shapes of their parts say.",
     "nbytes": "Bytes of all weights, without the header.",
     "bits_per_weight": "Stored bits for each weight, over all tensors, scales included.",
     "context_length": "Tokens of the longest text in training. A server may allow fewer.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -10,6 +11,7 @@ from explorer.formats.gguf.arrays import first_elements
 from explorer.formats.model import MetadataEntry, Model, Problem, Severity, Value
 from explorer.formats.tensors import Tensor
 from explorer.present import Figure
+from explorer.quantization.huggingface.layout import Levels
 from explorer.text import count_text, exact_text, float_text, integer_text, plain_text, shorten
 
 FACTS: Final = {
@@ -18,6 +20,7 @@ FACTS: Final = {
     "architecture": "Architecture",
     "parameters": "Parameters",
     "file_type": "File type",
+    "quantization": "Quantization",
     "nbytes": "Size of tensors",
     "bits_per_weight": "Bits per weight",
     "context_length": "Context length",
@@ -62,6 +65,66 @@ def model_facts(model: Model, facts: Facts) -> list[Figure]:
     return found
 
 
+_METHODS: Final = {
+    **{"gptq": "GPTQ", "awq": "AWQ", "fp8": "FP8", "modelopt": "ModelOpt", "mxfp4": "MXFP4"},
+    **{"hqq": "HQQ", "bitnet": "BitNet"},
+}
+_FLOATS: Final = frozenset({Levels.E2M1, Levels.E4M3, Levels.E5M2, Levels.STORED})
+_SHOWN_KINDS: Final = 2
+_SHOWN_MODULES: Final = 3
+
+
+def quantization_text(model: Model) -> str | None:
+    """Say how the weights of a Hugging Face model are quantized; None where no method is known.
+
+    "AWQ, 4 bits, groups of 128; lm_head left alone". It is what the keys say; where something
+    else is declared, a problem of the model says so. Names come from the file, not escaped.
+    """
+    if model.declared is None:
+        return None
+    method = model.declared.method
+    if not any(kind.quantized for kind in model.tensors.columns.types):
+        declared = _METHODS.get(method, method)
+        return f"{declared} is declared; tensors are listed as they are stored" if method else None
+    kinds: Counter[tuple[str, str]] = Counter()  # bytes by method and kind of codes
+    groups: dict[tuple[str, str], set[int]] = {}
+    left_alone: dict[str, None] = {}
+    for tensor in model.tensors.rows:
+        if tensor.companions is not None:
+            layout = tensor.companions.layout
+            codes = f"{layout.bits} bits" if layout.name[-1].isdigit() else ""
+            codes = layout.name.upper() if layout.levels in _FLOATS else codes
+            kind = _METHODS.get(layout.scheme, layout.scheme), codes
+            kinds[kind] += tensor.nbytes
+            sizes = groups.setdefault(kind, set())
+            if layout.group_size not in {None, layout.shape[-1]}:  # else a scale for each row
+                sizes.add(layout.group_size or 0)
+        elif len(tensor.shape) > 1 and tensor.name.endswith(".weight"):
+            left_alone[tensor.parsed_name.role] = None
+    if not kinds:  # MLX has its own words for it
+        return None
+    parts = [_kind_text(kind, groups[kind]) for kind, _ in kinds.most_common(_SHOWN_KINDS)]
+    if len(kinds) > _SHOWN_KINDS:
+        parts.append("other kinds")
+    return " and ".join(parts) + _left_alone([one for one in left_alone if "embed" not in one])
+
+
+def _kind_text(kind: tuple[str, str], groups: set[int]) -> str:
+    method, codes = kind
+    parts = [method] if codes in {"", method} else [method, codes]
+    if groups:
+        parts.append("groups of " + ", ".join(map(str, sorted(groups)[:_SHOWN_MODULES])))
+    return ", ".join(parts)
+
+
+def _left_alone(modules: list[str]) -> str:
+    if not modules:
+        return ""
+    more = len(modules) - _SHOWN_MODULES
+    shown = ", ".join(shorten(one, 40) for one in modules[:_SHOWN_MODULES])
+    return f"; {shown}{f' and {more} more' if more > 0 else ''} left alone"
+
+
 def companions_record(tensor: Tensor) -> dict[str, Any]:
     """Return what JSON says of a weight with companions, by stored name; nothing of another one."""
     companions = tensor.companions
@@ -77,18 +140,19 @@ def companions_record(tensor: Tensor) -> dict[str, Any]:
     }
 
 
+_OF_MODELS: Final[dict[str, Callable[[Model], str | int | None]]] = {
+    "format": lambda model: _FORMATS[model.format],
+    "quantization": quantization_text,
+    "tensors": lambda model: len(model.tensors),
+    "metadata": lambda model: len(model.metadata.entries),
+    "alignment": lambda model: model.alignment,
+    "data_offset": lambda model: model.data_offset,
+}
+
+
 def _value(model: Model, facts: Facts, name: str) -> str | int | float | None:
-    match name:
-        case "format":
-            return _FORMATS[model.format]
-        case "tensors":
-            return len(model.tensors)
-        case "metadata":
-            return len(model.metadata.entries)
-        case "alignment":
-            return model.alignment
-        case "data_offset":
-            return model.data_offset
+    if name in _OF_MODELS:
+        return _OF_MODELS[name](model)
     found: str | int | float | None = getattr(facts, name)
     return found
 

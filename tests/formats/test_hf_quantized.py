@@ -14,8 +14,11 @@ import numpy as np
 import pytest
 
 from explorer.formats import Model, open_model
+from explorer.formats.columns import tensor_arrays
+from explorer.formats.tensor_filter import parse_filter
 from explorer.formats.tensors import Tensor
 from explorer.formats.weights import WeightReader
+from explorer.present.model import quantization_text
 
 FOLDER = Path(__file__).parents[3] / "shared" / "data" / "hf_quantized"
 NAMES = sorted(path.name for path in FOLDER.glob("*/"))
@@ -60,6 +63,33 @@ def test_a_folder_is_listed_as_logical_tensors(name: str) -> None:
         assert companions.layout.group_size == one["group_size"]
         assert companions.layout.bits == one["bits"]
         assert companions.layout.native == one["native_dtype"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("awq_gemm_g128", "AWQ, 4 bits, groups of 128; lm_head left alone"),
+        ("gptq_4bit_dynamic", "GPTQ, 4 bits, groups of 64 and GPTQ, 8 bits, groups of 32; lm_head"),
+        ("bnb_nf4_double", "bitsandbytes, NF4, groups of 64"),
+        ("gpt_oss_mxfp4", "MXFP4, groups of 32; lm_head, mlp.router left alone"),
+    ],
+)
+def test_the_method_in_plain_words(name: str, text: str) -> None:
+    with open_model(FOLDER / name) as model:
+        assert (quantization_text(model) or "").startswith(text)
+
+
+def test_the_filter_knows_methods_and_groups() -> None:
+    with open_model(FOLDER / "gptq_4bit_dynamic") as model:
+        arrays = tensor_arrays(model.tensors)
+        found = {
+            text: int(parse_filter(text).mask(arrays).sum())
+            for text in ("scheme:gptq", "scheme:awq", "group:32", "group>32", "-scheme:gptq")
+        }
+        assert found["scheme:gptq"] == len(weights_of(model))
+        assert found["scheme:awq"] == 0
+        assert found["group:32"] + found["group>32"] == found["scheme:gptq"]
+        assert found["-scheme:gptq"] == len(model.tensors) - found["scheme:gptq"]
 
 
 @pytest.mark.parametrize("name", NAMES)

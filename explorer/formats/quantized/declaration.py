@@ -5,14 +5,12 @@ Source: `docs/hf_quantization.md`, section 1.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from explorer.formats.model import ProblemLog
-from explorer.formats.quantized.patterns import matches
 from explorer.formats.side_files import CONFIG_NAME, LEADS_OUT, link_escapes, read_object
 from explorer.text import plain_text, shorten
 
@@ -21,12 +19,6 @@ GPTQ_FILE: Final = "quantize_config.json"
 AWQ_FILE: Final = "quant_config.json"
 QUANTO_FILE: Final = "quanto_qmap.json"
 SIDE_FILES: Final = (MODELOPT_FILE, GPTQ_FILE, AWQ_FILE, QUANTO_FILE)
-
-IGNORE_FIELDS: Final = (
-    *("modules_to_not_convert", "llm_int8_skip_modules", "skip_modules", "ignored_layers"),
-    *("ignore", "exclude_modules"),
-)
-"""Fields that list modules which are left alone; each method has one of them."""
 
 LIST_ONLY: Final = frozenset(
     {
@@ -66,46 +58,9 @@ class Declaration:
     widths: tuple[int, int] = (0, 0)
 
     @property
-    def says_something(self) -> bool:
-        """Whether there is a declaration at all."""
-        return bool(self.origin)
-
-    @property
     def is_list_only(self) -> bool:
         """Whether the method is one whose weights are not decoded here."""
         return self.method in LIST_ONLY
-
-    @property
-    def ignored(self) -> tuple[str, ...]:
-        """The entries of the list of modules that are left alone."""
-        for name in IGNORE_FIELDS:
-            entries = self.fields.get(name)
-            if isinstance(entries, list):
-                return tuple(entry for entry in entries if isinstance(entry, str))
-        return ()
-
-    def ignores(self, module: str) -> bool | None:
-        """Return whether the list of modules that are left alone holds a module.
-
-        Libraries differ in how they match (docs/hf_quantization.md); this takes an entry for a
-        path, an end of one, ``*`` for anything, or, behind ``re:``, for a pattern.
-
-        Returns:
-            None if only entries may hold it that are not evaluated.
-        """
-        unknown = False
-        for entry in self.ignored:
-            if entry.startswith("re:"):
-                found = matches(entry[3:], module)
-            elif "*" in entry:
-                pattern = re.sub(r"[^\w*]", lambda one: "\\" + one[0], entry).replace("*", ".*")
-                found = matches(f"{pattern}$", module)
-            else:
-                found = module == entry or module.endswith(f".{entry}")
-            if found:
-                return True
-            unknown = unknown or found is None
-        return None if unknown else False
 
     def integer(self, key: str, low: int = 1, high: int = (1 << 31) - 1) -> int | None:
         """Return a field if it is an integer within bounds."""
@@ -114,11 +69,6 @@ class Declaration:
     def text(self, key: str) -> str:
         """Return a field in lower case if it is a text, else ""."""
         return text_of(self.fields, key)
-
-    def flag(self, key: str) -> bool | None:
-        """Return a field if it is true or false."""
-        value = self.fields.get(key)
-        return value if isinstance(value, bool) else None
 
 
 def integer_of(

@@ -469,10 +469,9 @@ def build_model(
             if key not in entries:
                 entries[key] = loaded_entry(key, "string", value, index)
     table, tensors, groups = table_of(files), None, None
+    declared = read_declaration(files[0].source.path.parent, config.fields, log)
     if may_hold_weights([name for file in files for name in file.names]):
         stored = [tensor for file in files for tensor in file.all_stored()]
-        folder = files[0].source.path.parent
-        declared = read_declaration(folder, config.fields, log)
         assembly = join_companions(stored, declared, config.fields, log)
         table, tensors, groups = assembly.table(), assembly.tensors, tuple(assembly.groups)
     return Model(
@@ -484,6 +483,7 @@ def build_model(
         groups=ExpertGroups(table) if groups is None else groups,
         problems=log.problems(),
         config=config.fields,
+        declared=declared,
     )
 
 
