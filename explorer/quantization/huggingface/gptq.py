@@ -30,7 +30,10 @@ _ONES: Final = {2: 0x55555555, 4: 0x11111111, 8: 0x01010101}
 
 
 def _words(stored: NDArray[np.uint8]) -> Words:
-    """Return bytes, uint8 [n, 4 m], as little-endian words; rows may lie apart in memory."""
+    """Return bytes, uint8 [n, 4 m], as little-endian words; rows may lie apart in memory.
+
+    They are copied: to turn a matrix whose rows lie far apart costs twice as much.
+    """
     return np.ascontiguousarray(stored).view("<u4")
 
 

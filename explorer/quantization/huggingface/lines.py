@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.quantization.huggingface.layout import Formula, Levels, LineReader, Lines, Part
-from explorer.quantization.jit import f32, i32, kernel, routine, u8, u16
+from explorer.quantization.jit import f32, i32, inlined, kernel, routine, u8, u16, u64
 from explorer.quantization.plain import e4m3, twice_e2m1
 from explorer.quantization.registry import QuantizationError, decoder, read_only
 from explorer.quantization.types import TENSOR_TYPES
@@ -94,6 +94,19 @@ class Columns:
 # Streams of bits: `docs/hf_quantization.md`, section 2.
 
 
+@inlined
+def _unpack_rest(packed: Any, line: Any, bits: Any, first: Any, codes: Any) -> None:
+    """Unpack the last codes of a line, from number `first` on, one by one."""
+    last, mask = packed.shape[1] - 1, u16((1 << bits) - 1)
+    for i in range(first, codes.shape[1]):
+        place = i * bits
+        byte = place >> 3
+        pair = u16(packed[line, byte])
+        if byte < last:
+            pair |= u16(u16(packed[line, byte + 1]) << u16(8))
+        codes[line, i] = u8((pair >> u16(place & 7)) & mask)
+
+
 @kernel
 def unpack_dense(packed: Any, bits: Any, codes: Any) -> None:
     """Unpack lines of codes of 1 to 8 bits: one stream for each line, lowest bit first.
@@ -104,7 +117,7 @@ def unpack_dense(packed: Any, bits: Any, codes: Any) -> None:
         codes: uint8 [lines, line]; is filled.
     """
     count, size = codes.shape
-    mask = u16((1 << bits) - 1)
+    mask = u64((1 << bits) - 1)
     for line in range(count):
         if bits == 8:
             for i in range(size):
@@ -115,15 +128,23 @@ def unpack_dense(packed: Any, bits: Any, codes: Any) -> None:
                 codes[line, 2 * i + 1] = packed[line, i] >> u8(4)
             if size % 2:
                 codes[line, size - 1] = packed[line, size // 2] & u8(15)
+        elif bits == 2:
+            for i in range(size // 4):
+                byte = packed[line, i]
+                codes[line, 4 * i] = byte & u8(3)
+                codes[line, 4 * i + 1] = (byte >> u8(2)) & u8(3)
+                codes[line, 4 * i + 2] = (byte >> u8(4)) & u8(3)
+                codes[line, 4 * i + 3] = byte >> u8(6)
+            _unpack_rest(packed, line, bits, size // 4 * 4, codes)
         else:
-            last = packed.shape[1] - 1
-            for i in range(size):
-                place = i * bits
-                byte = place >> 3
-                pair = u16(packed[line, byte])
-                if byte < last:
-                    pair |= u16(u16(packed[line, byte + 1]) << u16(8))
-                codes[line, i] = u8((pair >> u16(place & 7)) & mask)
+            for i in range(size // 8):  # eight codes fill `bits` bytes
+                word = u64(0)
+                for j in range(8):  # of constant length, which doubles the speed
+                    if j < bits:
+                        word |= u64(packed[line, i * bits + j]) << u64(8 * j)
+                for j in range(8):
+                    codes[line, 8 * i + j] = u8((word >> u64(j * bits)) & mask)
+            _unpack_rest(packed, line, bits, size // 8 * 8, codes)
 
 
 @kernel
@@ -196,10 +217,10 @@ class _Given(NamedTuple):
 def _set_levels(codes: Any, line: Any, what: Any, table: Any, out: Any) -> None:
     """Write the level of each code of a line."""
     size = out.shape[1]
-    kind, offset = what[0], i32(what[1])
+    kind, offset = what[0], f32(what[1])
     if kind == _INTEGERS:
         for c in range(size):
-            out[line, c] = f32(i32(codes[line, c]) - offset)
+            out[line, c] = f32(i32(codes[line, c])) - offset
     elif kind == _E2M1:
         for c in range(size):
             out[line, c] = twice_e2m1(codes[line, c]) * f32(0.5)
@@ -232,6 +253,16 @@ def _scale_run(out: Any, place: Any, how: Any, scale: Any, zero: Any) -> None:
             out[line, c] = out[line, c] * scale * zero
 
 
+@routine
+def _look_up_scaled(given: Any, line: Any, run: Any, out: Any) -> None:
+    """Make weights of a line whose levels are in a table, and have scales alone."""
+    size = out.shape[1]
+    for s in range(given.scales.shape[1]):
+        scale = given.scales[line, s]
+        for c in range(u64(s * run), u64(min(size, (s + 1) * run))):
+            out[line, c] = given.table[given.codes[line, c]] * scale
+
+
 @kernel
 def _combine_runs(given: Any, out: Any) -> None:
     """Put lines together; weight `c` has scale ``c // run``."""
@@ -239,10 +270,14 @@ def _combine_runs(given: Any, out: Any) -> None:
     how, run = given.what[2], given.what[3]
     count, size = out.shape
     for line in range(count):
+        if how == _SCALED and given.what[0] == _TABLE:  # one walk, where looking up is the work
+            _look_up_scaled(given, line, run, out)
+            continue
         _set_levels(given.codes, line, given.what, given.table, out)
         for s in range(scales.shape[1]):
             zero = zeros[line, s] if zeros.shape[1] else f32(0)
-            place = (line, s * run, min(size, (s + 1) * run))
+            # unsigned: no test for a negative index, and so vectors
+            place = (line, u64(s * run), u64(min(size, (s + 1) * run)))
             _scale_run(out, place, how, scales[line, s], zero)
 
 
@@ -261,7 +296,7 @@ def _combine_gathered(given: Any, groups: Any, out: Any) -> None:
             for c in range(size):
                 g = groups[c]
                 zero = zeros[line, g] if zeros.shape[1] else f32(0)
-                _scale_run(out, (line, c, c + 1), how, scales[line, g], zero)
+                _scale_run(out, (line, u64(c), u64(c + 1)), how, scales[line, g], zero)
 
 
 def combine(reader: LineReader, lines: Lines, out: Floats) -> None:
