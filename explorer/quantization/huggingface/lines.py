@@ -107,6 +107,19 @@ def _unpack_rest(packed: Any, line: Any, bits: Any, first: Any, codes: Any) -> N
         codes[line, i] = u8((pair >> u16(place & 7)) & mask)
 
 
+@inlined
+def _unpack_eights(packed: Any, line: Any, bits: Any, codes: Any) -> None:
+    """Unpack codes of a line by eight, which fill `bits` bytes."""
+    mask = u64((1 << bits) - 1)
+    for i in range(codes.shape[1] // 8):
+        word = u64(0)
+        for j in range(8):  # of constant length, which doubles the speed
+            if j < bits:
+                word |= u64(packed[line, i * bits + j]) << u64(8 * j)
+        for j in range(8):
+            codes[line, 8 * i + j] = u8((word >> u64(j * bits)) & mask)
+
+
 @kernel
 def unpack_dense(packed: Any, bits: Any, codes: Any) -> None:
     """Unpack lines of codes of 1 to 8 bits: one stream for each line, lowest bit first.
@@ -117,7 +130,6 @@ def unpack_dense(packed: Any, bits: Any, codes: Any) -> None:
         codes: uint8 [lines, line]; is filled.
     """
     count, size = codes.shape
-    mask = u64((1 << bits) - 1)
     for line in range(count):
         if bits == 8:
             for i in range(size):
@@ -137,13 +149,7 @@ def unpack_dense(packed: Any, bits: Any, codes: Any) -> None:
                 codes[line, 4 * i + 3] = byte >> u8(6)
             _unpack_rest(packed, line, bits, size // 4 * 4, codes)
         else:
-            for i in range(size // 8):  # eight codes fill `bits` bytes
-                word = u64(0)
-                for j in range(8):  # of constant length, which doubles the speed
-                    if j < bits:
-                        word |= u64(packed[line, i * bits + j]) << u64(8 * j)
-                for j in range(8):
-                    codes[line, 8 * i + j] = u8((word >> u64(j * bits)) & mask)
+            _unpack_eights(packed, line, bits, codes)
             _unpack_rest(packed, line, bits, size // 8 * 8, codes)
 
 
@@ -254,13 +260,17 @@ def _scale_run(out: Any, place: Any, how: Any, scale: Any, zero: Any) -> None:
 
 
 @routine
-def _look_up_scaled(given: Any, line: Any, run: Any, out: Any) -> None:
-    """Make weights of a line whose levels are in a table, and have scales alone."""
-    size = out.shape[1]
+def _scale_levels(given: Any, line: Any, out: Any) -> None:
+    """Make weights of a line of small floats that have scales alone: levels and product at once."""
+    size, run = out.shape[1], given.what[3]
     for s in range(given.scales.shape[1]):
         scale = given.scales[line, s]
-        for c in range(u64(s * run), u64(min(size, (s + 1) * run))):
-            out[line, c] = given.table[given.codes[line, c]] * scale
+        if given.what[0] == _E2M1:
+            for c in range(u64(s * run), u64(min(size, (s + 1) * run))):
+                out[line, c] = twice_e2m1(given.codes[line, c]) * f32(0.5) * scale
+        else:
+            for c in range(u64(s * run), u64(min(size, (s + 1) * run))):
+                out[line, c] = given.table[given.codes[line, c]] * scale
 
 
 @kernel
@@ -270,8 +280,8 @@ def _combine_runs(given: Any, out: Any) -> None:
     how, run = given.what[2], given.what[3]
     count, size = out.shape
     for line in range(count):
-        if how == _SCALED and given.what[0] == _TABLE:  # one walk, where looking up is the work
-            _look_up_scaled(given, line, run, out)
+        if how == _SCALED and (given.what[0] == _TABLE or given.what[0] == _E2M1):
+            _scale_levels(given, line, out)
             continue
         _set_levels(given.codes, line, given.what, given.table, out)
         for s in range(scales.shape[1]):
