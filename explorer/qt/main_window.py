@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6 import QtCore, QtGui, QtWidgets
-from PySide6.QtCore import QCoreApplication, Qt, Signal
+from PySide6.QtCore import QCoreApplication, QSize, Qt, Signal
 
 from explorer.crash_reports import CrashReports
 from explorer.errors import ExplorerError
@@ -174,6 +174,14 @@ class SessionKeeper(QtCore.QObject):
 
 _FIRST_WIDTH, _FIRST_HEIGHT = 1280, 800
 _TREE_WIDTH = 380
+
+
+def _take_first_size(window: QtWidgets.QWidget) -> None:
+    """Give a window the usual size; all of a screen that is smaller."""
+    wanted, room = QSize(_FIRST_WIDTH, _FIRST_HEIGHT), window.screen().availableGeometry().size()
+    window.resize(wanted.boundedTo(room))
+    if wanted.boundedTo(room) != wanted:
+        window.setWindowState(Qt.WindowState.WindowMaximized)
 
 
 class MainWindow(QtWidgets.QMainWindow):
@@ -353,8 +361,10 @@ class MainWindow(QtWidgets.QMainWindow):
         place = self.documents.index(document)
         del self.documents[place], self._order[place]
         self.open_models.remove(document)
-        if self.current is document:
-            self.show_document(self.documents[-1] if self.documents else None)
+        if self.current is document and self.documents:
+            self.reveal_model(self.documents[min(place, len(self.documents) - 1)])
+        elif self.current is document:
+            self.show_document(None)
         self.panels.set_documents(self.documents)
         self.session.note()
         document.model.close()
@@ -442,7 +452,7 @@ class MainWindow(QtWidgets.QMainWindow):
     def _restore_layout(self) -> None:
         geometry = self.settings.layout("window")
         if geometry.isEmpty() or not self.restoreGeometry(geometry):
-            self.resize(_FIRST_WIDTH, _FIRST_HEIGHT)
+            _take_first_size(self)
         state = self.settings.layout("splitter")
         if state.isEmpty() or not self.splitter.restoreState(state):
             self.splitter.setSizes([_TREE_WIDTH, _FIRST_WIDTH - _TREE_WIDTH])

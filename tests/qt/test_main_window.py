@@ -73,6 +73,42 @@ def test_models_are_dropped_shown_and_closed(
     assert window.windowTitle() == "GGUF Explorer"
 
 
+def test_a_closed_model_leaves_its_neighbour_selected(
+    qtbot: QtBot, window: MainWindow, small_path: Path
+) -> None:
+    first = window.documents[0]
+    drop(window, small_path)
+    qtbot.waitUntil(lambda: len(window.documents) == 2)
+    window.reveal_model(first)
+    qtbot.keyClick(window, Qt.Key.Key_W, CONTROL)
+    assert "twelve.gguf" in tree_text(window)
+    assert window.current is window.documents[0]
+
+
+def test_no_panel_makes_the_window_large_and_names_stay(qtbot: QtBot, window: MainWindow) -> None:
+    for number in range(window.panels.count()):
+        window.panels.setCurrentIndex(number)
+        wait_idle(qtbot, window)
+        least = window.minimumSizeHint()
+        assert least.width() <= 960
+        assert least.height() <= 500
+    window.resize(640, 420)
+    window.splitter.setSizes([1, 639])
+    header = window.open_models.tree.header()
+    assert header.sectionSize(0) >= 100
+    assert header.sectionSize(0) + header.sectionSize(1) <= window.open_models.width() + 2
+
+
+def test_the_first_window_fits_its_screen(qtbot: QtBot, settings: Settings) -> None:
+    window = MainWindow(settings)
+    qtbot.addWidget(window)
+    room = window.screen().availableGeometry().size()
+    assert room.width() < 1280  # of the offscreen platform
+    assert window.width() <= room.width()
+    assert window.height() <= room.height()
+    assert window.isMaximized()
+
+
 @pytest.mark.parametrize("content", [None, b"", b"GGUF", b"no model at all"])
 def test_a_bad_file_is_told_and_the_others_stay(
     qtbot: QtBot, window: MainWindow, tmp_path: Path, content: bytes | None

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 import numpy as np
 from PySide6 import QtCore
 from PySide6.QtCore import QModelIndex, QPoint, Qt, Signal
-from PySide6.QtGui import QGuiApplication, QKeyEvent, QKeySequence, QPixmap
+from PySide6.QtGui import QGuiApplication, QKeyEvent, QKeySequence, QPixmap, QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QMenu, QTreeView, QWidget
 
 from explorer.formats import Problem, Severity
@@ -466,6 +466,7 @@ _ANSWERS: Final[dict[int, Callable[[Node, int], Any]]] = {
 
 
 _DETAIL_WIDTH = 120
+_NAME_WIDTH = 140
 
 
 class _Tree(QTreeView):
@@ -512,6 +513,7 @@ class OpenModelsView(QWidget):
         header.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
         header.setSectionResizeMode(1, QHeaderView.ResizeMode.Interactive)
         header.resizeSection(1, _DETAIL_WIDTH)
+        self.tree.setMinimumWidth(_NAME_WIDTH)
         self.tree.setItemDelegate(RoomyDelegate(self.tree))
         self.tree.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self.tree.customContextMenuRequested.connect(self._show_menu)
@@ -520,6 +522,14 @@ class OpenModelsView(QWidget):
         self._quiet = False
         copy = QKeySequence.StandardKey.Copy
         self._copy_action = add_action(self.tree, self.tr("&Copy name"), self._copy_name, copy)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Keep room for names: where there is little, the second column gives way."""
+        header = self.tree.header()
+        room = max(self.width() - _NAME_WIDTH, header.minimumSectionSize())
+        if header.sectionSize(1) > room:
+            header.resizeSection(1, room)
+        super().resizeEvent(event)
 
     def add(self, document: Document, row: int) -> None:
         """Show a model as the branch at `row`, opened one level."""

@@ -12,7 +12,7 @@ from typing import Final
 
 from PySide6.QtCore import QObject, QPoint, QProcess, Qt, QUrl, Signal, SignalInstance
 from PySide6.QtGui import QAction, QDesktopServices, QGuiApplication, QKeySequence
-from PySide6.QtWidgets import QAbstractItemView, QFileDialog, QMenu, QWidget
+from PySide6.QtWidgets import QAbstractItemView, QFileDialog, QMenu, QMessageBox, QWidget
 
 from explorer.errors import ExplorerError
 from explorer.formats.ollama.manifest import OllamaName
@@ -28,6 +28,8 @@ from explorer.text import plain_text
 
 _NAME_PARTS: Final = 4  # of the path of a manifest
 _UNOPENED: Final = frozenset({RowKind.STORE, RowKind.FAMILY, RowKind.BRANCH, RowKind.PARTIAL})
+_MOST_UNASKED: Final = 10
+"""Most models that are opened at once without a question."""
 
 
 def folder_of(path: Path) -> Path:
@@ -119,7 +121,7 @@ class Commands(QObject):
         self._panel, self._tree, self._blobs = panel, tree, blobs
         self._settings = settings
         self._jobs = JobSlot(runner, self)
-        self.open = self._action(self.tr("&Open"), self.open_current)
+        self.open = self._action(self.tr("&Open"), self.open_selected)
         self.reveal = self._action(self.tr("Show in &file manager"), self._reveal, "Ctrl+Shift+E")
         self.remove = self._action(self.tr("Re&move folder from this list"), self._remove_folders)
         self.rescan = self._action(self.tr("Read &again"), self.rescan_requested, "F5")
@@ -194,14 +196,22 @@ class Commands(QObject):
 
     # Opening
 
-    def open_current(self) -> None:
-        """Open what the current row of the list shown belongs to."""
-        node, file = self._tree.current_node(), self._blobs.current_file()
+    def open_selected(self) -> None:
+        """Open what the selected rows of the list shown belong to; asks before it opens many."""
         if self._blobs.isVisibleTo(self._panel):
+            file = self._blobs.current_file()
             if file is not None:
                 self.open_file(file)
-        elif node is not None:
-            self.open_node(node)
+            return
+        nodes = {id(node.model or node): node for node in self._tree.selected_nodes()}
+        if len(nodes) <= _MOST_UNASKED or self._may_open(len(nodes)):
+            for node in nodes.values():
+                self.open_node(node)
+
+    def _may_open(self, count: int) -> bool:
+        question = self.tr("Open {n} models?").format(n=count)
+        answer = QMessageBox.question(self._panel, self.tr("Open"), question)
+        return answer is QMessageBox.StandardButton.Yes
 
     def open_node(self, node: Node) -> None:
         """Open the model to which a row belongs, or a blob that belongs to none."""

@@ -7,7 +7,7 @@ from typing import Generic, Protocol, TypeVar
 
 from PySide6.QtCore import Qt, Signal, SignalInstance
 from PySide6.QtGui import QKeySequence, QShortcut, QShowEvent
-from PySide6.QtWidgets import QTabWidget, QWidget
+from PySide6.QtWidgets import QFrame, QScrollArea, QTabWidget, QWidget
 
 from explorer.qt.widgets.building import column
 from explorer.qt.widgets.pages import ContentPage
@@ -17,6 +17,8 @@ View = TypeVar("View", bound=QWidget)
 
 class LazyTab(QWidget, Generic[View]):
     """A tab whose widget is imported, built and filled when the tab is shown.
+
+    In a window that is too small for the widget it scrolls, so that no panel makes a window larger.
 
     Args:
         make: Builds the widget, once. It imports the widget's module: those with plots load
@@ -37,20 +39,25 @@ class LazyTab(QWidget, Generic[View]):
         self._make, self._fill = make, fill
         self.built: View | None = None
         self._stale = True
-        self._layout = column(of=self)
+        self._area = QScrollArea(self)
+        self._area.setWidgetResizable(True)
+        self._area.setFrameShape(QFrame.Shape.NoFrame)
+        self._area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        column(self._area, of=self)
 
     @property
     def widget(self) -> View:
         """The widget, built if necessary and up to date."""
         if self.built is None:
             self.built = self._make()
-            self._layout.addWidget(self.built)
-            self.setFocusProxy(self.built)
         if self._stale:
             self._stale = False
             try:
                 self._fill(self.built)
             finally:
+                if self._area.widget() is None:  # which shows it
+                    self._area.setWidget(self.built)
+                    self.setFocusProxy(self.built)
                 self.built.show()
         return self.built
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from PySide6.QtCore import QItemSelectionModel, Qt
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QMessageBox
 from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
 from explorer.qt.jobs import JobRunner
+from explorer.qt.library import commands
 from explorer.qt.library.nodes import LibraryColumn
 from explorer.qt.library.panel import LibraryView
 from explorer.qt.settings import Settings
@@ -71,6 +73,29 @@ def test_the_total_of_a_selection_counts_what_is_shared_once(
         panel.view.total.text()
         == f"{text} ({bytes_text(apart - union)} that they share counted once)"
     )
+
+
+def test_open_opens_every_selected_model(panel: Panel) -> None:
+    panel.click(panel.find("Ollama", "alpha", "latest"))
+    panel.click(panel.find("Ollama", "beta"), add=True)
+    panel.view.commands.open.trigger()
+    assert [path.parent.name for path in panel.opened] == ["alpha", "beta"]
+
+
+def test_open_asks_before_it_opens_many(panel: Panel, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def refuse(_parent: object, _title: str, question: str) -> QMessageBox.StandardButton:
+        asked.append(question)
+        return QMessageBox.StandardButton.No
+
+    monkeypatch.setattr(commands, "_MOST_UNASKED", 1)
+    monkeypatch.setattr(QMessageBox, "question", refuse)
+    panel.click(panel.find("Ollama", "alpha", "latest"))
+    panel.click(panel.find("Ollama", "beta"), add=True)
+    panel.view.commands.open.trigger()
+    assert asked == ["Open 2 models?"]
+    assert panel.opened == []
 
 
 def test_a_model_opens_into_layers_groups_and_tensors(panel: Panel) -> None:
