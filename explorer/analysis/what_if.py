@@ -40,7 +40,8 @@ PRESENT: Final = ""
 """Stands for the type that the file has: weights are left as they are."""
 
 _COSTS: Final = {
-    **{"IQ2_S": 200, "IQ3_S": 170, "IQ3_XXS": 100},
+    **{"IQ3_XXS": 100, "IQ2_XS": 100, "IQ2_XXS": 65, "IQ3_S": 60, "IQ1_S": 60, "IQ1_M": 60},
+    "IQ2_S": 45,
     **{"Q3_K": 15, "Q5_K": 15, "IQ4_XS": 15, "Q2_K": 13, "IQ4_NL": 12, "Q4_K": 5, "Q6_K": 3},
 }
 """Time to round a weight, relative to the quick types; measured, for progress."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -101,6 +102,22 @@ def test_what_cannot_have_a_type_has_its_substitute_or_stays(
     only = [piece for piece in pieces if piece.original.shape[-1] == 96]
     assert tasks_of(only, "Q4_K") == []
     assert "no whole number of blocks of 256" in (only[0].problem("Q4_K") or "")
+
+
+def test_types_that_are_made_with_importance_only(model: Model) -> None:
+    """Without it tensors stay as they are; none has a substitute."""
+    pieces = own_sets(model, matrix_rows(model))
+    assert tasks_of(pieces, "IQ2_XXS") == []
+    wide = next(piece for piece in pieces if piece.original.shape[-1] == 256)
+    assert wide.problem("IQ2_XXS") == "ggml makes it only with an importance matrix"
+    assert (wide.fitting("IQ2_XXS"), wide.fitting("IQ3_XXS")) == (PRESENT, "IQ3_XXS")
+    known = replace(wide, weighed=True)
+    assert (known.problem("IQ2_XXS"), known.fitting("IQ2_XXS")) == (None, "IQ2_XXS")
+    importance = np.ones((1, 256), np.float32)
+    assert measure_set(known, "IQ2_XXS", importance).sums.metrics().relative_rmse < 0.7
+    present = present_size(model, wide.rows)
+    assert size_after(model, present, [wide], "IQ1_S").problem is not None
+    assert size_after(model, present, [known], "IQ1_S").bits_per_weight == 1.5625
 
 
 @pytest.mark.parametrize("kind", ["Q4_K", "Q5_1", "IQ4_NL", "int4", "F16"])

@@ -21,6 +21,7 @@ from explorer.present.errors import share_text
 from explorer.qt.document import Document
 from explorer.qt.what_if.controls import USUAL_TYPES, type_groups
 from explorer.qt.what_if.estimate import (
+    ImportanceMatrix,
     PlannedMemory,
     WhatIfCache,
     WhatIfEstimate,
@@ -75,6 +76,20 @@ def test_quick_types_come_first_and_impossible_ones_not_at_all(document: Documen
     assert "Q4_K" not in odd.plans
     assert odd.missing(WhatIfCache()) == list(odd.tasks["Q8_0"])
     assert odd.known(WhatIfCache()) == {}
+
+
+def test_some_types_need_an_importance_matrix_that_knows_the_tensor(document: Document) -> None:
+    rows, kinds = (0, 3), ("IQ2_XXS", "Q8_0")
+    names = document.model.tensors.columns.names
+    without = estimate_of(WhatIfRequest(document, rows, kinds), MACHINE, lambda: None)
+    assert without.sizes["IQ2_XXS"].problem == "ggml makes it only with an importance matrix"
+    assert list(without.tasks) == ["Q8_0"]
+    matrix = ImportanceMatrix(document.model, frozenset({names[0]}))
+    request = WhatIfRequest(document, rows, kinds, matrix=matrix)
+    estimate = estimate_of(request, MACHINE, lambda: None)
+    assert estimate.importance_count == 1
+    assert (estimate.sizes["IQ2_XXS"].problem, estimate.sizes["IQ2_XXS"].kept) == (None, 1)
+    assert [task.type_name for task in estimate.tasks["IQ2_XXS"]] == ["IQ2_XXS", PRESENT]
 
 
 def test_the_whole_model_is_all_tensors_but_only_matrices_change(document: Document) -> None:
