@@ -259,7 +259,8 @@ def _inferred(
         best = min(moved, key=lambda one: abs(sum(off(one))), default=settings)
         if best is not settings and abs(sum(off(best))) * _CLOSE <= sum(wanted):
             settings, found = best, ["cpu_moe_layers"]
-    if settings.devices > 1 and not is_close(off(settings)):
+    told = "tensor_split" in measured.settings
+    if settings.devices > 1 and not told and not is_close(off(settings)):
         shares = replace(settings, tensor_split=_layers_by_weights(header, settings, wanted))
         if is_close(off(shares)):
             settings = shares

@@ -141,6 +141,13 @@ def _notes(comparison: Comparison, log: Log) -> Iterator[str]:
         )
     if measured.source == "ollama ps":
         yield f"`ollama ps` prints rounded sums only, here of {measured.name}"
+    if measured.source in {"llama-server", "llama-fit-params"}:
+        yield f"{measured.source} estimates in whole MiB, before it loads anything"
+    if measured.source == "llama-fit-params":
+        yield (
+            "llama-fit-params counts the logits of a whole batch, the server those of one token a "
+            "sequence: its compute buffers may be larger"
+        )
     gpus = [device.name for device in measured.devices]
     if gpus and not any(name.startswith(_CUDA_LIKE) for name in gpus):
         yield (

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ from PySide6.QtCore import QByteArray, QCoreApplication, QMimeData, Qt, Signal
 
 from explorer.errors import ExplorerError, PlanError
 from explorer.hardware.catalogue import find_bandwidths
+from explorer.hardware.own_build import estimate_command, find_program, run_estimate
 from explorer.planner import llama_cpp
 from explorer.planner.llama_cpp.outcome import Outcome
 from explorer.planner.log_lines import Log
@@ -54,6 +56,23 @@ def ask_log(parent: QtWidgets.QWidget) -> Path | None:
     kinds = QCoreApplication.translate("LogPage", "Logs (*.log *.txt *.jsonl);;All files (*)")
     name, _ = QtWidgets.QFileDialog.getOpenFileName(parent, title, "", kinds)
     return Path(name) if name else None
+
+
+def may_run(parent: QtWidgets.QWidget, command: Sequence[str]) -> bool:
+    """Show a command and ask whether it may be run."""
+    tr = QCoreApplication.translate
+    box = QtWidgets.QMessageBox(parent)
+    box.setWindowTitle(tr("LogPage", "Run your llama.cpp?"))
+    box.setTextFormat(Qt.TextFormat.PlainText)
+    box.setText(
+        tr("LogPage", "It reads the header of the model, prints its estimate, and is ended.")
+    )
+    box.setInformativeText(plain_text(shlex.join(command)))
+    run = box.addButton(tr("LogPage", "Run"), QtWidgets.QMessageBox.ButtonRole.AcceptRole)
+    box.setDefaultButton(box.addButton(QtWidgets.QMessageBox.StandardButton.Cancel))
+    box.exec()
+    box.deleteLater()
+    return box.clickedButton() is run
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +152,7 @@ class LogPage(PlannerPage):
     Attributes:
         choose: Asks for a log.
         paste: Takes the log in the clipboard.
+        check: Asks the user's own llama.cpp, after showing the command.
         use_rest: Puts what remains into the reserve.
         speed: The bound of speed.
         table: The terms.
@@ -155,6 +175,11 @@ class LogPage(PlannerPage):
         self.paste = push_button(
             self, self.tr("&Paste a log"), self.tr("Compare with the text in the clipboard")
         )
+        self.check = push_button(
+            self,
+            self.tr("Check with your &build…"),
+            self.tr("Ask your own llama.cpp for its estimate; it is shown before it runs"),
+        )
         self.use_rest = push_button(
             self,
             self.tr("Put the &rest into the reserve"),
@@ -175,12 +200,15 @@ class LogPage(PlannerPage):
             field.refused.connect(self.failed)
         self.choose.clicked.connect(self.ask)
         self.paste.clicked.connect(self._paste)
+        self.check.clicked.connect(self.check_build)
         self.use_rest.clicked.connect(self._use_rest)
         self._show()
 
     def _lay_out(self) -> None:
         line = fill(
-            QtWidgets.QHBoxLayout(), self.choose, self.paste, (self.hint, 1), margins=(8, 4, 8, 2)
+            QtWidgets.QHBoxLayout(),
+            *(self.choose, self.paste, self.check, (self.hint, 1)),
+            margins=(8, 4, 8, 2),
         )
         below = fill(QtWidgets.QHBoxLayout(), (self.notes, 1), self.use_rest, margins=(8, 4, 8, 6))
         below.setAlignment(self.use_rest, Qt.AlignmentFlag.AlignTop)
@@ -220,6 +248,48 @@ class LogPage(PlannerPage):
         job = self._reading.run(
             self.tr("Reading {name}").format(name=plain_text(name)), read, self._take, self._fail
         )
+        job.finished.connect(self._ended)
+
+    def check_build(self) -> None:
+        """Find the user's own llama.cpp and ask whether to run it for its estimate."""
+        plan, document = self.state.current.plan, self._document
+        if document is None or plan is None or plan.llama_cpp is None or not document.model.version:
+            self.failed.emit(PlanError("llama.cpp's own check needs a GGUF model and its profile"))
+            return
+        named, outcome, model = self.state.program, plan.llama_cpp, document.model
+
+        def find(_job: Job) -> list[str]:
+            program = find_program(named)
+            return estimate_command(program, model.files[0].path, outcome.arguments())
+
+        def ask(command: list[str]) -> None:
+            if may_run(self, command):
+                self._run_build(command, outcome.settings)
+
+        self._reading.run(self.tr("Looking for llama.cpp"), find, ask, self._name_program)
+
+    def _name_program(self, error: ExplorerError) -> None:
+        """Say that no program was found, and ask for one."""
+        self.failed.emit(error)
+        title = self.tr("Choose your llama-server or llama-fit-params")
+        name, _ = QtWidgets.QFileDialog.getOpenFileName(self, title)
+        if name:
+            self.state.name_program(Path(name))
+            self.check_build()
+
+    def _run_build(self, command: list[str], settings: llama_cpp.Settings) -> None:
+        document = self._document
+        if document is None:
+            return
+        model, name = document.model, plain_text(Path(command[0]).name)
+
+        def run(job: Job) -> _Found:
+            measured = run_estimate(command, settings, job.check)
+            return _Found(name, Log((measured,), 1), compare(model, measured, settings))
+
+        words_ = self.tr("Running {name}").format(name=name)
+        self.hint.setText(f"{words_}…")
+        job = self._reading.run(words_, run, self._take, self._fail)
         job.finished.connect(self._ended)
 
     def refresh(self) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from string import ascii_uppercase
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
@@ -185,6 +185,7 @@ class PlannerState(QObject):
         scenarios: Pinned inputs.
         sets: Remembered devices by name.
         reserves: What a log showed that GPUs need beyond a plan: bytes by the name of the GPU.
+        program: The user's own llama.cpp where it was named; None: as the PATH says.
         others: Models to compare with.
 
     Signals:
@@ -215,6 +216,7 @@ class PlannerState(QObject):
         self.scenarios: list[Scenario] = []
         self.sets: dict[str, tuple[Device, ...]] = {}
         self.reserves: dict[str, int] = {}
+        self.program: Path | None = None
         self.others: list[PlannedModel] = []
         self._save = save
         self._frame = single_shot(self, self.flush)
@@ -346,6 +348,11 @@ class PlannerState(QObject):
         self.replace_inputs(devices=self._with_reserves(devices))
         self._keep()
 
+    def name_program(self, path: Path) -> None:
+        """Remember the user's own llama.cpp."""
+        self.program = path
+        self._keep()
+
     def _with_reserves(self, devices: tuple[Device, ...]) -> tuple[Device, ...]:
         """Return devices with the reserves that are remembered for their names."""
         known = {_plain(name): size for name, size in self.reserves.items()}
@@ -400,7 +407,8 @@ class PlannerState(QObject):
         """Return scenarios and sets as JSON, for the next run."""
         scenarios = [{"name": one.name, "inputs": one.inputs.record()} for one in self.scenarios]
         sets = {name: device_records(devices) for name, devices in self.sets.items()}
-        return json.dumps({"scenarios": scenarios, "sets": sets, "reserves": self.reserves})
+        named = {} if self.program is None else {"program": str(self.program)}
+        return json.dumps({"scenarios": scenarios, "sets": sets, "reserves": self.reserves} | named)
 
     def restore(self, text: str) -> None:
         """Take what `saved` returned in an earlier run.
@@ -408,7 +416,9 @@ class PlannerState(QObject):
         Raises:
             PlanError: The text is something else; nothing is taken then.
         """
-        self.scenarios, self.sets, self.reserves = _parse(text)
+        saved = _parse(text)
+        self.scenarios, self.sets = saved.scenarios, saved.sets
+        self.reserves, self.program = saved.reserves, saved.program
 
 
 def _plain(name: str) -> str:
@@ -416,7 +426,16 @@ def _plain(name: str) -> str:
     return " ".join(name.casefold().split())
 
 
-def _parse(text: str) -> tuple[list[Scenario], dict[str, tuple[Device, ...]], dict[str, int]]:
+class _Saved(NamedTuple):
+    """What is kept between two runs."""
+
+    scenarios: list[Scenario]
+    sets: dict[str, tuple[Device, ...]]
+    reserves: dict[str, int]
+    program: Path | None
+
+
+def _parse(text: str) -> _Saved:
     if len(text) > _LONGEST_SAVED:
         raise PlanError("the saved scenarios are too long to be ours")
     try:
@@ -441,4 +460,7 @@ def _parse(text: str) -> tuple[list[Scenario], dict[str, tuple[Device, ...]], di
         saved_text(name): whole(size, "saved reserve", MAX_MEMORY)
         for name, size in reserves.items()
     }
-    return scenarios, sets, sizes
+    program = saved.get("program")
+    if program is not None and (not isinstance(program, str) or "\0" in program):
+        raise PlanError("the saved program is none")
+    return _Saved(scenarios, sets, sizes, None if program is None else Path(program))

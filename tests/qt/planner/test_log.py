@@ -13,8 +13,10 @@ from pytestqt.qtbot import QtBot
 
 from explorer.errors import PlanError
 from explorer.planner import Device
+from explorer.planner.logs import parse_log
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
+from explorer.qt.planner import log as log_module
 from explorer.qt.planner.log import LogPage, dropped_log
 from tests.qt.planner.plan_models import Panel
 
@@ -175,3 +177,52 @@ def test_the_bound_of_speed_follows_plan_and_bandwidth(panel: Panel, page: LogPa
     panel.state.replace_inputs(profile="ollama-graphsize")
     panel.settle()
     assert "profile" in page.speed.sentence.text()
+
+
+def test_the_own_build_is_asked_only_after_the_command_was_shown(
+    panel: Panel, page: LogPage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[list[str]] = []
+    measured = parse_log([LOG.encode()]).loads[0]
+    monkeypatch.setattr(log_module, "find_program", lambda _named: tmp_path / "llama-server")
+    monkeypatch.setattr(
+        log_module, "run_estimate", lambda command, *_: ran.append(command) or measured
+    )
+    answers = iter([False, True])
+    shown: list[list[str]] = []
+    monkeypatch.setattr(
+        log_module, "may_run", lambda _parent, command: shown.append(command) or next(answers)
+    )
+    page.check.click()
+    assert "profile" in str(panel.failures[-1]), "no plan of llama.cpp yet"
+    panel.state.replace_inputs(profile="llama.cpp")
+    panel.settle()
+    page.check.click()
+    panel.settle()
+    assert shown
+    assert not ran
+    page.check.click()
+    panel.settle()
+    assert ran == shown[1:]
+    assert "--ctx-size" in ran[0]
+    assert cells(page)
+    assert "llama-server" in page.hint.text()
+
+
+def test_a_program_that_is_not_found_can_be_named(
+    panel: Panel, page: LogPage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    own = tmp_path / "builds" / "llama-server"
+    own.parent.mkdir()
+    own.write_text("")
+    monkeypatch.setattr(QFileDialog, "getOpenFileName", lambda *_: (str(own), ""))
+    shown: list[list[str]] = []
+    monkeypatch.setattr(log_module, "may_run", lambda _parent, command: bool(shown.append(command)))
+    panel.state.replace_inputs(profile="llama.cpp")
+    panel.settle()
+    page.check.click()
+    panel.settle()
+    assert "on the PATH" in str(panel.failures[-1])
+    assert shown[0][0] == str(own)
+    assert str(own) in panel.notes.note("planner")
