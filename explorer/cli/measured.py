@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,8 +16,10 @@ from explorer.errors import PlanError
 from explorer.formats.model import Model
 from explorer.hardware.catalogue import find_bandwidths
 from explorer.planner import Device
+from explorer.planner import Settings as PlanSettings
 from explorer.planner.devices import parse_size
-from explorer.planner.llama_cpp import Settings
+from explorer.planner.llama_cpp import Header, Settings
+from explorer.planner.llama_cpp.outcome import Outcome
 from explorer.planner.log_lines import Log
 from explorer.planner.logs import read_log, read_stream
 from explorer.planner.measured import Comparison, compare, measured_record
@@ -133,7 +135,7 @@ def compare_log(model: Model, file: LogFile, base: Settings, given: Mapping[str,
 
 
 def bounds(
-    model: Model,
+    model: Model | Header,
     settings: Settings,
     devices: Sequence[Device],
     given: Mapping[str, int],
@@ -152,13 +154,53 @@ def bounds(
     return speed_bound(read, settings, rates, at), speed_bound(read, settings, rates, 0)
 
 
-def speed_text(bound: SpeedBound, empty: SpeedBound) -> str:
-    """Return the bound for people."""
-    sentence = words.speed_sentence(bound, empty)
-    details = "".join(f"    {line}\n" for line in words.speed_details(bound))
-    return f"\n{style('Speed', bold=True)}\n  {sentence[:1].upper()}{sentence[1:]}\n{details}"
+def with_log(chosen: PlanSettings, compared: Compared, devices: int) -> PlanSettings:
+    """Return the settings of a plan with those of a log, where the user gave none.
+
+    Args:
+        chosen: What the user gave.
+        compared: The log.
+        devices: GPUs of the plan; where layers lie is taken from a log with as many.
+    """
+    log = compared.comparison.settings
+    told: dict[str, Any] = {
+        "context": log.context,
+        "parallel": log.parallel,
+        "batch": log.batch,
+        "ubatch": log.ubatch,
+        "kv_unified": log.kv_unified,
+        "cache_type_k": log.type_k,
+        "cache_type_v": log.type_v,
+        "flash_attention": log.flash_attention,
+        "offload_kv": log.offload_kv,
+        "swa_full": log.swa_full,
+    }
+    if log.devices == devices:
+        told |= {"num_gpu": log.gpu_layers, "cpu_moe_layers": log.cpu_moe_layers}
+        told["tensor_split"] = None if log.tensor_split is None else tuple(log.tensor_split)
+    told = {name: value for name, value in told.items() if getattr(chosen, name) is None}
+    return replace(chosen, **told)
 
 
-def bounds_record(bound: SpeedBound, empty: SpeedBound) -> dict[str, Any]:
-    """Return the ``speed_bound`` object of docs/interface.md."""
-    return speed_record(bound, empty)
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """The bound of speed of a plan: with its context full, and with nothing in the cache."""
+
+    full: SpeedBound
+    empty: SpeedBound
+
+    @classmethod
+    def of(cls, outcome: Outcome, given: Mapping[str, int]) -> Speed:
+        """Return the bound of a plan by llama.cpp; `given` are bandwidths of the user."""
+        return cls(*bounds(outcome.header, outcome.settings, outcome.devices, given))
+
+    def record(self) -> dict[str, Any]:
+        """Return the ``speed_bound`` object of docs/interface.md."""
+        return speed_record(self.full, self.empty)
+
+    def text(self) -> str:
+        """Return it for people."""
+        sentence = words.speed_sentence(self.full, self.empty)
+        lines = [sentence, *words.speed_details(self.full)]
+        shown = "".join(f"  {line[:1].upper()}{line[1:]}\n" for line in lines)
+        return f"\n{style('Speed', bold=True)}\n{shown}"

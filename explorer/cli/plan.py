@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -234,11 +234,13 @@ def plan_command(  # noqa: PLR0913, PLR0917 - one for each option; click passes 
         except ExplorerError as error:
             found.append(PlannedModel(path, profile or "", failure=str(error)))
         else:
-            asked = replace(chosen, projector_bytes=projector_bytes)
-            request = PlanRequest(h, asked, devices, host, os.environ)
             names = _profiles_for(h, profile)
+            asked = replace(chosen, projector_bytes=projector_bytes)
+            if compared is not None and names == [LLAMA_CPP.name]:
+                asked = measured.with_log(asked, compared, len(devices))
+            request = PlanRequest(h, asked, devices, host, os.environ)
             plans_made = [_planned(path, name, request, question, notes) for name in names]
-            found += [replace(one, compared=compared) for one in plans_made]
+            found += [replace(one, compared=compared, bandwidths=given) for one in plans_made]
     output.save_csv(csv_path, CSV_HEADER, map(csv_row, found))
     _print(found, as_json=as_json, explain=explain)
     for failure in dict.fromkeys(one.failure for one in found if one.failure):
@@ -265,7 +267,12 @@ def _print(found: Sequence[PlannedModel], *, as_json: bool, explain: bool) -> No
     elif one.plan is not None and as_json:
         output.write_json(_record(one))
     elif one.plan is not None:
-        more = "" if one.compared is None else one.compared.text()
+        more = (
+            ""
+            if one.plan.llama_cpp is None
+            else measured.Speed.of(one.plan.llama_cpp, one.bandwidths).text()
+        )
+        more += "" if one.compared is None else one.compared.text()
         explained = terms_text(one.plan.terms) if explain else ""
         output.write(plan_text(one, one.plan) + explained + more)
 
@@ -283,8 +290,10 @@ def _record(found: PlannedModel) -> dict[str, Any]:
         return {"path": found.path, "profile": found.profile, "error": failure}
     record = plan_record(found.plan, found.advice)
     record["notes"] = [*record["notes"], *found.notes]
-    if found.compared is not None:
-        record["measured"] = found.compared.record()
+    if found.compared is not None or found.plan.llama_cpp is not None:
+        record["measured"] = None if found.compared is None else found.compared.record()
+    if found.plan.llama_cpp is not None:
+        record["speed_bound"] = measured.Speed.of(found.plan.llama_cpp, found.bandwidths).record()
     return record
 
 
@@ -366,6 +375,7 @@ class PlannedModel:
     reason: str | None = None  # "requires full" or "system memory" where Ollama would refuse
     notes: tuple[str, ...] = ()  # notes on the machine
     compared: measured.Compared | None = None  # the log of --log beside the plan
+    bandwidths: Mapping[str, int] = field(default_factory=dict)  # those that the user gave
 
 
 # A block character, one for terminals without them, and a colour of `click.style`: parts differ by

@@ -637,3 +637,37 @@ def test_llama_cpp_s_answers_hold(model: Path, capsys: Capture, what: str, profi
             short = held["total"] + held["reserved"] > held["free"]
             at_its_end = value > {"gpu-layers": 5, "parallel": 256}.get(what, 65536)
             assert short is not fits or at_its_end
+
+
+def test_a_log_s_settings_make_the_plan_but_for_what_was_given(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    model, log = write_model(tmp_path / "m.gguf"), tmp_path / "server.log"
+    log.write_text(LOG, encoding="utf-8")
+    command = ["plan", str(model), "--gpu", "RTX 4070", "--log", str(log), "--json"]
+    assert main(command) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["llama_cpp"]["n_ctx"] == 4096
+    assert main([*command, "--context", "8192"]) == 0
+    assert json.loads(capsys.readouterr().out)["llama_cpp"]["n_ctx"] == 8192
+
+
+def test_the_bound_of_speed_is_bytes_by_bandwidth(tmp_path: Path, capsys: Capture) -> None:
+    model = str(write_model(tmp_path / "m.gguf"))
+    command = ["plan", model, "--gpu", "RTX 4070", "--context", "4096", "--json"]
+    assert main(command) == 0
+    record = json.loads(capsys.readouterr().out)
+    bound = record["speed_bound"]
+    assert record["measured"] is None
+    (device,) = bound["bandwidth"]
+    assert device["bytes_per_second"] == 504 * 10**9
+    assert bound["tokens_per_second"] == pytest.approx(504 * 10**9 / bound["bytes_per_token"])
+    assert bound["empty"]["bytes_per_token"] < bound["bytes_per_token"]
+    assert main([*command, "--bandwidth", "GPU0=252GB"]) == 0
+    half = json.loads(capsys.readouterr().out)["speed_bound"]
+    assert half["tokens_per_second"] == pytest.approx(bound["tokens_per_second"] / 2)
+    assert half["bandwidth"][0]["from"] == "you"
+    assert main(["plan", model, "--gpu", "4GiB"]) == 0
+    assert "No bound of speed" in capsys.readouterr().out
+    assert main([*command, "--profile", "ollama-graphsize"]) == 0
+    assert "speed_bound" not in json.loads(capsys.readouterr().out)
