@@ -23,6 +23,7 @@ from explorer.planner.llama_cpp.outcome import Outcome
 from explorer.planner.log_lines import Log
 from explorer.planner.logs import read_log, read_stream
 from explorer.planner.measured import Comparison, compare, measured_record
+from explorer.planner.profiles import LLAMA_CPP
 from explorer.planner.speed import CPU, SpeedBound, read_header, speed_bound, speed_record
 from explorer.present import measured as words
 from explorer.text import plain_text
@@ -154,14 +155,19 @@ def bounds(
     return speed_bound(read, settings, rates, at), speed_bound(read, settings, rates, 0)
 
 
-def with_log(chosen: PlanSettings, compared: Compared, devices: int) -> PlanSettings:
+def with_log(
+    chosen: PlanSettings, compared: Compared | None, profiles: Sequence[str], devices: int
+) -> PlanSettings:
     """Return the settings of a plan with those of a log, where the user gave none.
 
     Args:
         chosen: What the user gave.
-        compared: The log.
+        compared: The log, if there is one.
+        profiles: What is planned by; only llama.cpp itself takes the settings of a log.
         devices: GPUs of the plan; where layers lie is taken from a log with as many.
     """
+    if compared is None or list(profiles) != [LLAMA_CPP.name]:
+        return chosen
     log = compared.comparison.settings
     told: dict[str, Any] = {
         "context": log.context,

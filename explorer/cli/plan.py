@@ -235,9 +235,8 @@ def plan_command(  # noqa: PLR0913, PLR0917 - one for each option; click passes 
             found.append(PlannedModel(path, profile or "", failure=str(error)))
         else:
             names = _profiles_for(h, profile)
-            asked = replace(chosen, projector_bytes=projector_bytes)
-            if compared is not None and names == [LLAMA_CPP.name]:
-                asked = measured.with_log(asked, compared, len(devices))
+            asked = measured.with_log(chosen, compared, names, len(devices))
+            asked = replace(asked, projector_bytes=projector_bytes)
             request = PlanRequest(h, asked, devices, host, os.environ)
             plans_made = [_planned(path, name, request, question, notes) for name in names]
             found += [replace(one, compared=compared, bandwidths=given) for one in plans_made]
