@@ -229,15 +229,16 @@ def plan_command(  # noqa: PLR0913, PLR0917 - one for each option; click passes 
     found: list[PlannedModel] = []
     for path in paths:  # a model that cannot be planned does not stop the others
         try:
-            h, projector_bytes = _read(path, root, projector)
+            h, nbytes = _read(path, root, projector)
             compared = None if log_file is None else _compared(path, root, log_file, base, given)
         except ExplorerError as error:
             found.append(PlannedModel(path, profile or "", failure=str(error)))
         else:
             names = _profiles_for(h, profile)
             asked = measured.with_log(chosen, compared, names, len(devices))
-            asked = replace(asked, projector_bytes=projector_bytes)
-            request = PlanRequest(h, asked, devices, host, os.environ)
+            request = PlanRequest(
+                h, replace(asked, projector_bytes=nbytes), devices, host, os.environ
+            )
             plans_made = [_planned(path, name, request, question, notes) for name in names]
             found += [replace(one, compared=compared, bandwidths=given) for one in plans_made]
     output.save_csv(csv_path, CSV_HEADER, map(csv_row, found))
