@@ -219,10 +219,7 @@ def plan_command(  # noqa: PLR0913, PLR0917 - one for each option; click passes 
     """
     if question is not None and profile == PREDICTION.name:
         raise click.UsageError(f"--solve needs a layout of layers; {profile} predicts none")
-    try:
-        chosen = Settings(**settings)
-    except PlanError as error:  # a number that no computer has
-        raise click.UsageError(str(error)) from error
+    chosen = _chosen(settings)
     devices, host, notes = machine.find_machine(gpus, memory)
     log_file, given = measured.read_log_option(log_path), dict(bandwidths)
     base = _llama_cpp_settings(chosen, len(devices))
@@ -246,6 +243,14 @@ def plan_command(  # noqa: PLR0913, PLR0917 - one for each option; click passes 
     for failure in dict.fromkeys(one.failure for one in found if one.failure):
         output.write_error(failure)
     return 1 if any(one.plan is None for one in found) else 0
+
+
+def _chosen(settings: Mapping[str, Any]) -> Settings:
+    """Return the settings that options gave; a number that no computer has is wrong usage."""
+    try:
+        return Settings(**settings)
+    except PlanError as error:
+        raise click.UsageError(str(error)) from error
 
 
 def _profiles_for(h: Hyperparameters, profile: str | None) -> list[str]:
