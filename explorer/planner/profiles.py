@@ -460,6 +460,18 @@ def _split(devices: Sequence[Device], shares: Sequence[float] | None) -> tuple[f
     return free if any(free) else (1.0,) * len(devices)
 
 
+def left_alone(request: PlanRequest, profile: str) -> Plan:
+    """Return what llama.cpp would do if context and placement were left to it.
+
+    Raises:
+        PlanError: The profile does not exist, or the model cannot be planned by it.
+    """
+    open_ones: dict[str, Any] = dict.fromkeys(("num_gpu", "tensor_split", "cpu_moe_layers"))
+    context = 0 if profile == LLAMA_CPP.name else request.settings.context
+    settings = replace(request.settings, context=context, **open_ones)
+    return profile_named(profile).plan(replace(request, settings=settings))
+
+
 def default_profile(h: Hyperparameters) -> str:
     """Return the name of the profile of what runs a model, by where it was found.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from explorer.planner.llama_cpp import Buffer
 from explorer.planner.llama_cpp.outcome import BAND, EXACT, UNKNOWN, Outcome
@@ -54,6 +54,21 @@ def decision_sentence(outcome: Outcome) -> str:
     if outcome.context_was_open:
         return f"llama.cpp chooses {tokens}, {layers}"
     return f"for {tokens} llama.cpp chooses {layers}"
+
+
+def choice_sentence(outcome: Outcome) -> str:
+    """Return what is chosen where all is left to llama.cpp (`profiles.left_alone`)."""
+    tokens = integer_text(outcome.allocation.n_ctx)
+    layers = f"{outcome.gpu_layers} of {outcome.total_layers} layers"
+    experts = len(outcome.expert_layers)
+    more = f", experts of {experts} of them on the CPU" if experts else ""
+    return f"llama.cpp would choose: {tokens} tokens, {layers}{more}"
+
+
+def choice_changes(outcome: Outcome) -> dict[str, Any]:
+    """Return the settings that take that choice: the placement follows from the context."""
+    open_ones = dict.fromkeys(("num_gpu", "tensor_split", "cpu_moe_layers"))
+    return {"context": outcome.allocation.n_ctx, **open_ones}
 
 
 def compute_text(buffer: Buffer, accuracy: str = EXACT) -> str:
