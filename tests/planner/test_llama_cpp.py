@@ -5,19 +5,22 @@ from __future__ import annotations
 import gzip
 import json
 import math
-from collections import Counter, defaultdict
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
 
 from explorer.errors import PlanError
 from explorer.formats.model import Model
 from explorer.formats.tensors import TensorColumns, TensorTable
 from explorer.planner.hyperparameters import plain_metadata
 from explorer.planner.llama_cpp import Allocation, Header, Settings, allocate
+from explorer.planner.llama_cpp.architectures import STYLES
 from explorer.quantization import TENSOR_TYPES
 
 
@@ -73,17 +76,12 @@ def _found(allocation: Allocation) -> dict[str, tuple[int, int]]:
     return {name: size for name, size in sizes.items() if any(size)}
 
 
-def test_weights_cache_and_refusals_equal_llama_cpp_s(golden: _Golden) -> None:
-    for case in golden.cases:
-        header, settings = golden.header(case["model"]), Settings(**case["settings"])
-        if case.get("error"):
-            with pytest.raises(PlanError):
-                allocate(header, settings)
-            continue
-        allocation = allocate(header, settings)
-        assert (allocation.n_ctx, allocation.n_ctx_seq) == (case["n_ctx"], case["n_ctx_seq"])
-        assert _found(allocation) == _expected(case), case["id"]
-    assert len(golden.cases) >= 1099
+def test_what_llama_cpp_refuses_is_refused(golden: _Golden) -> None:
+    refused = [case for case in golden.cases if case.get("error")]
+    assert refused
+    for case in refused:
+        with pytest.raises(PlanError):
+            allocate(golden.header(case["model"]), Settings(**case["settings"]))
 
 
 def _circumstance(settings: Mapping[str, Any]) -> str:
@@ -101,33 +99,45 @@ def _circumstance(settings: Mapping[str, Any]) -> str:
     return next((name for name, is_so in special.items() if is_so), "one GPU")
 
 
-def test_compute_buffers_are_llama_cpp_s_in_every_circumstance(golden: _Golden) -> None:
-    counts: dict[str, Counter[str]] = defaultdict(Counter)
+_GPUS = {
+    "one GPU": 279,
+    "several sequences": 124,
+    "without flash attention": 155,
+    "quantized cache": 90,
+    "some layers on the CPU": 217,
+    "cache on the CPU": 31,
+    "several GPUs": 310,
+    "experts on the CPU": 54,
+    "no GPU": 0,
+}
+"""How many GPUs the golden cases have in each circumstance."""
+
+_OMITTED = {"some layers on the CPU": 2}
+"""Of them, those where a block that was left out would have changed the buffer: Mamba 2."""
+
+
+@pytest.mark.parametrize("circumstance", _GPUS)
+def test_buffers_equal_llama_cpp_s(golden: _Golden, circumstance: str) -> None:
+    gpus = different = 0
     for case in golden.cases:
-        if case.get("error"):
+        if case.get("error") or _circumstance(case["settings"]) != circumstance:
             continue
         allocation = allocate(golden.header(case["model"]), Settings(**case["settings"]))
+        assert (allocation.n_ctx, allocation.n_ctx_seq) == (case["n_ctx"], case["n_ctx_seq"])
+        assert _found(allocation) == _expected(case), case["id"]
         assert allocation.accuracy == "exact"
-        of_circumstance = counts[_circumstance(case["settings"])]
         for name, (_, _, expected) in case["memory"].items():
-            found = allocation.buffers.get("host" if name == "CPU_mapped" else name)
-            if name == "CPU_mapped" or found is None or found.compute is None:
+            if name == "CPU_mapped":
                 assert expected == 0
                 continue
-            if not name.startswith("GPU"):
-                assert found.compute == expected, case["id"]  # the host's are equal in all cases
-                continue
-            assert found.compute_low is not None
-            assert found.compute_high is not None
-            of_circumstance["GPUs"] += 1
-            of_circumstance["near"] += abs(found.compute - expected) <= expected // 100
-            of_circumstance["inside"] += found.compute_low <= expected <= found.compute_high
-    for name, count in counts.items():
-        assert count["near"] >= 0.98 * count["GPUs"], (name, count)
-    total = sum(counts.values(), Counter())
-    assert total["GPUs"] >= 1260
-    assert total["near"] >= 0.995 * total["GPUs"]
-    assert total["inside"] >= 0.995 * total["GPUs"]
+            compute = allocation.buffers[name].compute or 0
+            if name.startswith("GPU"):
+                gpus += 1
+                different += compute != expected
+            else:
+                assert compute == expected, case["id"]
+    assert gpus >= _GPUS[circumstance]
+    assert different <= _OMITTED.get(circumstance, 0)
 
 
 def _qwen2_half_billion() -> Model:
@@ -239,6 +249,72 @@ def test_a_graph_that_is_not_known_has_limits_alone() -> None:
     gpu = allocate(_model(_TINY, _TENSORS), Settings()).buffers["GPU0"]  # there are no queries
     assert (gpu.compute, gpu.compute_low) == (None, 0)
     assert gpu.compute_high
+
+
+_BLOCK_WEIGHTS = (
+    *("attn_norm", "attn_q", "attn_k", "attn_v", "attn_qkv", "attn_output", "ffn_norm", "ffn_up"),
+    *("ffn_gate", "ffn_down", "ffn_gate_inp", "ffn_up_exps", "ffn_gate_exps", "ffn_down_exps"),
+    *("ssm_in", "ssm_conv1d", "ssm_x", "ssm_dt", "ssm_out", "ssm_ba", "ssm_norm", "attn_q_norm"),
+    *("attn_kv_a_mqa", "attn_k_b", "attn_v_b", "shortconv.in_proj", "shortconv.conv", "attn_gate"),
+)
+
+
+@st.composite
+def _damaged_models(draw: st.DrawFn) -> Model:
+    """Make a model whose header and weights do not fit one another."""
+    a = draw(st.sampled_from([*STYLES, "new"]))
+    small = st.integers(0, 300)
+    metadata: dict[str, Any] = {"general.architecture": a, f"{a}.block_count": 3}
+    for key in (
+        *("embedding_length", "context_length", "expert_used_count", "expert_group_count"),
+        *("attention.head_count", "attention.head_count_kv", "attention.sliding_window"),
+        *("attention.key_length", "attention.key_length_mla", "rope.dimension_count"),
+        *("ssm.conv_kernel", "ssm.inner_size", "ssm.state_size", "ssm.group_count"),
+        *("ssm.time_step_rank", "shortconv.l_cache"),
+    ):
+        if draw(st.booleans()):
+            metadata[f"{a}.{key}"] = draw(small)
+    names = [f"blk.{i}.{name}" for i in range(3) for name in _BLOCK_WEIGHTS]
+    held = draw(st.lists(st.sampled_from(names), unique=True)) if draw(st.booleans()) else names
+    sizes = st.lists(st.integers(1, 300), min_size=1, max_size=3)
+    extents = {name.split(".", 2)[2]: draw(sizes) for name in names}
+    tensors = [("token_embd.weight", "F32", [draw(st.integers(1, 300)), 7])]
+    tensors += [(f"{name}.weight", "F32", extents[name.split(".", 2)[2]]) for name in held]
+    tensors += [(f"{name}.bias", "F32", [8]) for name in held if "ssm" in name]
+    tensors += [(f"blk.{i}.ssm_{one}", "F32", [8]) for i in range(3) for one in "ad"]
+    return _model(metadata, tensors)
+
+
+@examples(max_examples=40)
+@given(
+    _damaged_models(),
+    st.builds(
+        Settings,
+        context=st.integers(1, 5000),
+        parallel=st.integers(1, 9),
+        ubatch=st.integers(1, 600),
+        gpu_layers=st.integers(0, 5),
+        flash_attention=st.booleans(),
+        kv_unified=st.booleans(),
+        devices=st.integers(0, 3),
+        cpu_moe_layers=st.integers(0, 3),
+        offload_kv=st.booleans(),
+    ),
+)
+def test_a_damaged_header_has_limits_or_a_clear_error(model: Model, settings: Settings) -> None:
+    try:
+        allocation = allocate(model, settings)
+    except PlanError:
+        return
+    for name in (
+        *(f"GPU{i}" for i in range(settings.devices)),
+        "host" if settings.devices else "CPU",
+    ):
+        buffer = allocation.buffers[name]
+        assert buffer.compute_low is not None
+        assert buffer.compute_high is not None
+        size = buffer.compute_high if buffer.compute is None else buffer.compute
+        assert 0 <= buffer.compute_low <= size <= buffer.compute_high
 
 
 _TINY = {

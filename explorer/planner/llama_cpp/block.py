@@ -327,12 +327,12 @@ def _rotations(block: Block) -> tuple[Tensor | None, Tensor | None]:
     for name, kind, length in zip(
         "kv", (block.batch.type_k, block.batch.type_v), lengths, strict=True
     ):
-        size = 64
-        while name == "k" and length % (2 * size) == 0:
-            size *= 2
-        turned = kind.quantized and length % 64 == 0 and not block.header.mla
+        if not kind.quantized or length == 0 or length % 64 or block.header.mla:
+            found.append(None)
+            continue
+        size = 64 if name == "v" else length & -length  # the largest power of two that divides it
         side = " of windows" if block.header.windowed[block.index] else ""
-        found.append(block.input(f"rotation {name}{side}", size, size) if turned else None)
+        found.append(block.input(f"rotation {name}{side}", size, size))
     return found[0], found[1]
 
 
