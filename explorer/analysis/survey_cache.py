@@ -59,6 +59,7 @@ _READ: Final = """
 _MAX_HEADER: Final = 64 << 20  # bytes of a header that identify a model
 _PIECE: Final = 1 << 20
 _DIGEST_BYTES: Final = 20
+_INT64_MAX: Final = (1 << 63) - 1
 _MOST_EMPTY: Final = 64  # tensors without weights
 _FLOAT32_MAX: Final = float(np.finfo(np.float32).max)
 _DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
@@ -262,17 +263,26 @@ class KeptSurvey(KeptResults[TensorStatistics]):
         if found != (tensor.name, tensor.type.name, list(tensor.shape), tensor.parameters):
             raise ValueError("these are statistics of another tensor")
         numbers = _numbers(TensorStatistics, fields)
+        parts = ("finite", "nan", "positive_inf", "negative_inf")
+        if sum(numbers[part] for part in parts) != numbers["count"]:
+            raise ValueError("its weights are not as many as the tensor's")
+        percentiles = _percentiles(PERCENTS, fields)
+        if numbers["finite"]:
+            known = (numbers["mean"], numbers["std"], numbers["rms"], *percentiles.values())
+            if not all(map(math.isfinite, known)):
+                raise ValueError("a figure of finite weights is none")
         step = fields["step_error_rms"]
+        counts = _counts(fields["histogram"], numbers["finite"])
         histogram = NO_HISTOGRAM
         if not self._slim:
-            histogram = _histogram(numbers["min"], numbers["max"], fields["histogram"])
+            histogram = _histogram(numbers["min"], numbers["max"], counts)
         return TensorStatistics(
             tensor=tensor.name,
             type=tensor.type.name,
             shape=tensor.shape,
-            percentiles=_percentiles(PERCENTS, fields),
+            percentiles=percentiles,
             histogram=histogram,
-            step_error_rms=None if step is None else float(step),
+            step_error_rms=None if step is None else _real(step),
             **numbers,
         )
 
@@ -294,8 +304,18 @@ class KeptErrors(KeptResults[ErrorMetrics]):
     def _decode(self, number: int, fields: dict[str, Any]) -> ErrorMetrics:
         if fields["pair"] != _identity(self._pairs[number]):
             raise ValueError("these are errors of another pair")
-        percentiles = _percentiles(ERROR_PERCENTS, fields)
-        return ErrorMetrics(**_numbers(ErrorMetrics, fields), percentiles=percentiles)
+        numbers, percentiles = _numbers(ErrorMetrics, fields), _percentiles(ERROR_PERCENTS, fields)
+        count, compared = numbers["count"], numbers["compared"]
+        of_all = ("compared", "reference_not_finite", "candidate_not_finite")
+        of_compared = ("equal", "sign_flips", "zeroed")
+        if (
+            count != self._pairs[number].parameters
+            or any(numbers[name] > count for name in of_all)
+            or any(numbers[name] > compared for name in of_compared)
+            or (compared and math.isnan(numbers["rmse"]))
+        ):
+            raise ValueError("these are no errors of this pair")
+        return ErrorMetrics(**numbers, percentiles=percentiles)
 
 
 def _identity(pair: WeightsPair) -> list[Any]:
@@ -311,11 +331,37 @@ def _number_fields(kind: type) -> dict[str, type[int] | type[float]]:
 
 
 def _numbers(kind: type, fields: dict[str, Any]) -> dict[str, Any]:
-    return {name: number(fields[name]) for name, number in _number_fields(kind).items()}
+    """Return the numbers of a result; a ValueError, if one is of another type, or a count below 0.
+
+    What `int` and `float` would make of a text or a Boolean is no number that was written.
+    """
+    return {
+        name: _count(fields[name]) if number is int else _real(fields[name])
+        for name, number in _number_fields(kind).items()
+    }
+
+
+def _count(value: object) -> int:
+    if type(value) is not int or not 0 <= value <= _INT64_MAX:
+        raise ValueError("this is no count")
+    return value
+
+
+def _real(value: object) -> float:
+    if type(value) not in (int, float):
+        raise ValueError("this is no number")
+    return float(value)  # type: ignore[arg-type]
 
 
 def _percentiles(percents: Sequence[float], fields: dict[str, Any]) -> dict[float, float]:
-    return dict(zip(percents, map(float, fields["percentiles"]), strict=True))
+    return dict(zip(percents, map(_real, fields["percentiles"]), strict=True))
+
+
+def _counts(values: object, total: int) -> list[int]:
+    counts = list(map(_count, values)) if type(values) is list else []
+    if len(counts) != DEFAULT_BINS or sum(counts) != total:
+        raise ValueError("this is no histogram of the tensor")
+    return counts
 
 
 def _histogram(low: float, high: float, counts: list[int]) -> Histogram:
@@ -324,11 +370,8 @@ def _histogram(low: float, high: float, counts: list[int]) -> Histogram:
         low, high = math.inf, -math.inf
     elif not -_FLOAT32_MAX <= low <= high <= _FLOAT32_MAX:
         raise ValueError("this is no range of weights")
-    bins = np.array(counts, np.int64)
-    if bins.shape != (DEFAULT_BINS,):
-        raise ValueError("this is no histogram of a survey")
     edges = Binning.of_weights(low, high, DEFAULT_BINS).edges.astype(np.float64)
-    return Histogram(float(edges[0]), float(edges[-1]), edges, bins)
+    return Histogram(float(edges[0]), float(edges[-1]), edges, np.array(counts, np.int64))
 
 
 def identify(model: Model) -> str | None:

@@ -224,8 +224,9 @@ def test_an_odd_row_is_a_miss(command: str, model: Model, cache: SurveyCache) ->
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        *[("mean", value) for value in ("much", None, [], 10**400)],
-        *[("count", value) for value in (4, math.inf, math.nan)],
+        *[("mean", value) for value in ("much", "1.5", True, None, [], 10**400, math.nan)],
+        *[("count", value) for value in (4, 3.0, True, "3", math.inf, math.nan)],
+        *[(name, value) for name in ("finite", "nan", "zeros") for value in (-1, 1e30, 1 << 70)],
         *[("tensor", value) for value in ("other", 1)],
         ("type", "F16"),
         ("shape", [1, 3]),
@@ -233,7 +234,9 @@ def test_an_odd_row_is_a_miss(command: str, model: Model, cache: SurveyCache) ->
         *[("histogram", value) for value in ([], 1, None, [1 << 70] * 256, [[1]] * 256)],
         *[("min", value) for value in (5, math.inf, 1e300)],
         *[("max", value) for value in (-5, math.inf, 1e300)],
-        ("step_error_rms", "none"),
+        ("histogram", [-1, *[0] * 254, 4]),
+        ("histogram", [3.0, *[0] * 255]),
+        *[("step_error_rms", value) for value in ("none", "1", True)],
     ],
 )
 def test_odd_values_with_the_right_digest_are_a_miss(
@@ -243,6 +246,48 @@ def test_odd_values_with_the_right_digest_are_a_miss(
     _put(cache, json.dumps(_fields(cache) | {name: value}))
     with cache.open(model) as kept:
         assert sorted(kept.rows) == [0, 2, 3]
+
+
+_JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-3, 3)
+    | st.integers(-(10**40), 10**40)
+    | st.floats()
+    | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=7) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=10,
+)
+
+
+@settings(max_examples=200)
+@given(data=st.data())
+def test_any_values_with_the_right_digest_are_a_miss_or_figures(
+    data: st.DataObject, model: Model, cache: SurveyCache
+) -> None:
+    if not cache.path.exists():
+        _rows(model, cache)
+        _WRITTEN[cache.path] = _fields(cache)
+    fields = dict(_WRITTEN[cache.path])
+    for name in data.draw(st.lists(st.sampled_from(sorted(fields)), min_size=1, max_size=3)):
+        values = fields[name]
+        if isinstance(values, list) and values and data.draw(st.booleans()):
+            place = data.draw(st.integers(0, len(values) - 1))
+            fields[name] = [*values[:place], data.draw(_JSON), *values[place + 1 :]]
+        else:
+            fields[name] = data.draw(_JSON)
+    _put(cache, json.dumps(fields))
+    with cache.open(model) as kept:
+        assert [number for number in sorted(kept.rows) if number != 4] == [0, 2, 3]
+        found = kept.rows.get(4)
+    if found is not None:
+        assert found.finite + found.nan + found.inf == found.count == 3
+        assert found.histogram.counts.sum() == found.finite
+        assert all(type(number) is float for number in (found.mean, found.std, found.min))
+        assert found.finite == 0 or found.min <= found.max
+
+
+_WRITTEN: dict[Path, dict[str, object]] = {}
 
 
 @pytest.mark.parametrize("value", ["", "{", "[]", "1", "null", "{}", "[" * 50_000, "\udcff"])

@@ -9,12 +9,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from explorer.errors import FormatError
 from explorer.formats import Model
-from tests.soak import fuzz
+from tests.soak import damage, fuzz
 from tests.soak.resting import AtRest
 from tests.soak.soak import Report
 from tests.soak.targets import make_targets
@@ -75,6 +76,44 @@ def test_what_is_no_error_of_ours_is_a_finding(
     monkeypatch.setattr(fuzz, "MOST_SECONDS", -1.0)
     result = fuzz.run_cases(target, tmp_path / "cases", _SEED, range(3))
     assert sum(result.counts.values()) >= 3
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs modes of files")
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "foreign code",
+        "link",
+        *[
+            pytest.param(kind, marks=pytest.mark.slow)
+            for kind in (*damage.OF_FILES, *damage.OF_FOLDERS)
+        ],
+    ],
+)
+def test_a_damaged_cache_gives_the_same_figures(campaign: damage.Campaign, kind: str) -> None:
+    report = damage.Report()
+    campaign.damage(_SEED, 1, report, [kind])
+    assert report.counts == {kind: 1}
+    assert (report.died, report.findings) == (0, [])
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory: pytest.TempPathFactory) -> damage.Campaign:
+    """A warm cache to spoil."""
+    return damage.Campaign(tmp_path_factory.mktemp("damage"))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs modes of files")
+def test_foreign_code_that_runs_is_a_finding(
+    campaign: damage.Campaign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def trap(_chance: Random, place: damage.Place) -> None:
+        place.trap.touch()
+
+    monkeypatch.setitem(damage.OF_FILES, "trap", trap)
+    report = damage.Report()
+    campaign.damage(_SEED, 1, report, ["trap"])
+    assert report.findings == ["1: trap: foreign code ran"]
 
 
 def _soak(program: str = "soak", **options: int) -> list[str]:
