@@ -19,6 +19,7 @@ from explorer.planner.llama_cpp.header import GPU_ALIGNMENT, Header, padded
 
 _REPEATED: Final = 3  # times that two kinds of blocks are looked at as neighbours
 _REPEATED_ON_HOST: Final = 2
+_LONGEST_WAY: Final = 64  # from a kind of block back to itself, that is looked at
 _REMEMBERED: Final = 256  # results of a model
 _KNOWN: Final = (99, 101)  # per cent of the figure, as measured (docs/planner.md)
 _READ: Final = (90, 110)  # of what was read in the sources and never measured
@@ -116,10 +117,10 @@ class _Walk:
         self._kinds.append(kind)
         if len(self._kinds) > 1:
             self._count(len(self._kinds) - 1, 1)
-        try:
-            last = len(self._kinds) - 2 - self._kinds[-2::-1].index(kind)
-        except ValueError:
+        behind = self._kinds[-2 : -2 - _LONGEST_WAY : -1]
+        if kind not in behind:
             return
+        last = len(self._kinds) - 2 - behind.index(kind)
         around = range(last + 1, len(self._kinds))
         for place in around:
             self._count(place, -1)
