@@ -256,6 +256,18 @@ def test_blocks_do_not_depend_on_their_neighbours(first: int, count: int) -> Non
         assert np.array_equal(part, whole[first : first + count])
 
 
+@pytest.mark.parametrize("name", BY_ROW)
+def test_rows_of_any_number_of_blocks_are_weighed_one_by_one(name: str) -> None:
+    """Eight blocks are searched side by side, and a row may end between them."""
+    generator = np.random.default_rng(10)
+    for columns in (32, 96, 288):
+        spread = np.exp(generator.normal(0, 3, (7, 1)))
+        values = (generator.standard_normal((7, columns)) * spread).astype(np.float32)
+        importance = generator.random(columns, np.float32)
+        rows = [quantize(row, name, importance) for row in values]
+        assert np.array_equal(quantize(values, name, importance), np.concatenate(rows))
+
+
 def test_any_layout_of_the_array() -> None:
     values = np.random.default_rng(6).standard_normal((64, 64)).astype(np.float32)
     wanted = quantize(values.reshape(-1), "Q8_0")
