@@ -7,6 +7,7 @@ tensor goes, through statistics, block statistics, maps, errors and rounding.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 from typing import Final
@@ -24,7 +25,10 @@ from explorer.analysis.matching.views import TensorView
 from explorer.analysis.statistics import GrowingStatistics
 from explorer.analysis.tensor_map.draw import Quantity, draw_map, tensor_source
 from explorer.analysis.tensor_map.map import Grid, Window
-from explorer.formats.tensors import Extent, GroupedWeights, StoredArray, Tensor
+from explorer.formats.model import ProblemLog
+from explorer.formats.quantized.declaration import Declaration
+from explorer.formats.safetensors.groups import Stored, join_companions
+from explorer.formats.tensors import Extent, GroupedWeights, Spec, StoredArray, Tensor
 from explorer.quantization import kernel_cache
 from explorer.quantization.grouped import layout as grouped
 from explorer.quantization.registry import has_decoder
@@ -98,6 +102,7 @@ def zero_tensors() -> Iterator[Tensor]:
         yield grouped_zeros(layout)
     for mode, (bits, size) in grouped.FIXED_SIZES.items():
         yield grouped_zeros(grouped.GroupedLayout(mode, bits, size, "U8"))
+    yield from companion_zeros()
 
 
 def grouped_zeros(layout: grouped.GroupedLayout) -> Tensor:
@@ -117,6 +122,32 @@ def grouped_zeros(layout: grouped.GroupedLayout) -> Tensor:
     extents = tuple(array.extent for array in weights.arrays)
     size = layout.group_size
     return Tensor("zeros", (1, size), layout.type, extents, size, grouped=weights)
+
+
+_COMPANIONS: Final[dict[str, dict[str, tuple[str, tuple[int, ...]]]]] = {
+    "gptq": {
+        **{"qweight": ("I32", (8, 64)), "qzeros": ("I32", (2, 8)), "scales": ("F16", (2, 64))},
+        "g_idx": ("I32", (64,)),  # zeros are an order of columns that needs the other kernel
+    },
+    "awq": {"qweight": ("I32", (64, 8)), "qzeros": ("I32", (2, 8)), "scales": ("F16", (2, 64))},
+    "int8": {"weight": ("I8", (2, 64)), "SCB": ("F32", (2,))},
+    "fp8": {"weight": ("F8_E4M3", (128, 128)), "weight_scale_inv": ("F32", (1, 1))},
+    "fp4": {"weight_packed": ("U8", (2, 32)), "weight_scale": ("U8", (2, 2))},
+}
+"""Stored parts of a weight of each kind; others have the same kernels."""
+
+
+def companion_zeros() -> Iterator[Tensor]:
+    """Yield a weight with companions for each of the ways that their codes are packed."""
+    for name, parts in _COMPANIONS.items():
+        stored = []
+        for part, (dtype, shape) in parts.items():
+            kind, count = TENSOR_TYPES[dtype], math.prod(shape)
+            nbytes = count * kind.block_bytes
+            spec = Spec(kind, shape, count, nbytes)
+            key = f"{name}.{part}"
+            stored.append(Stored(key, spec, _zero_bytes(nbytes), None, key, {}))
+        yield from join_companions(stored, Declaration(), {}, ProblemLog()).tensors
 
 
 def _zero_bytes(count: int) -> Extent:

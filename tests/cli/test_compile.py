@@ -83,9 +83,20 @@ print(*compiled)
 
 @pytest.mark.parametrize("name", ["int4", "affine3", "mxfp8"])
 def test_weights_with_scales_in_arrays_of_their_own(name: str) -> None:
-    found = [tensor for tensor in compiling.zero_tensors() if tensor.type.name == name]
+    found = [
+        tensor
+        for tensor in compiling.zero_tensors()
+        if tensor.type.name == name and tensor.companions is None
+    ]
     assert len(found) == 1
     compiling.compile_analysis(found[0])
+
+
+def test_weights_with_companions_are_compiled_too() -> None:
+    found = [tensor for tensor in compiling.companion_zeros() if tensor.companions is not None]
+    assert {tensor.type.name for tensor in found} == {"gptq4", "awq4", "int8", "fp8", "mxfp4"}
+    for tensor in found:
+        compiling.compile_analysis(tensor)
 
 
 def test_people_are_not_told_of_it(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,8 +5,10 @@ Source: `docs/hf_quantization.md`, section 1.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +21,11 @@ GPTQ_FILE: Final = "quantize_config.json"
 AWQ_FILE: Final = "quant_config.json"
 QUANTO_FILE: Final = "quanto_qmap.json"
 SIDE_FILES: Final = (MODELOPT_FILE, GPTQ_FILE, AWQ_FILE, QUANTO_FILE)
+
+MAX_RULES: Final = 64
+"""Most rules or groups of a configuration that are held against each module; real ones have ten."""
+
+_SIGNS: Final = frozenset("*+?[](){}|^$\\")  # of a pattern that is no path
 
 LIST_ONLY: Final = frozenset(
     {
@@ -61,6 +68,35 @@ class Declaration:
     def is_list_only(self) -> bool:
         """Whether the method is one whose weights are not decoded here."""
         return self.method in LIST_ONLY
+
+    @cached_property
+    def module_rules(self) -> tuple[tuple[str, Mapping[str, Any]], ...]:
+        """Patterns of modules with their settings, in order: at most `MAX_RULES`.
+
+        An entry without signs of a pattern is a path, which `own_settings` looks up.
+        """
+        rules = (rule for fields in self._rule_fields() for rule in fields.items())
+        found = (
+            (pattern.removeprefix("+:"), settings)
+            for pattern, settings in rules
+            if isinstance(settings, dict)
+            and not pattern.startswith("-:")
+            and not _SIGNS.isdisjoint(pattern.removeprefix("+:"))
+        )
+        return tuple(islice(found, MAX_RULES))
+
+    def own_settings(self, module: str) -> Iterator[Mapping[str, Any]]:
+        """Yield what is said of one module by its path."""
+        for fields in self._rule_fields():
+            settings = fields.get(module)
+            if isinstance(settings, dict):
+                yield settings
+
+    def _rule_fields(self) -> Iterator[Mapping[str, Any]]:
+        for key in ("dynamic", "extra_config"):
+            rules = self.fields.get(key)
+            if isinstance(rules, dict):
+                yield rules
 
     def integer(self, key: str, low: int = 1, high: int = (1 << 31) - 1) -> int | None:
         """Return a field if it is an integer within bounds."""

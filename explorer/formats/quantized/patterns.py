@@ -33,6 +33,8 @@ _Test: TypeAlias = Callable[[str], bool]
 MAX_WORK: Final = 3_000_000
 """Most steps that all patterns of a model may take together: about a second."""
 
+_TO_COMPILE: Final = 50  # steps for each character
+
 _MOST_KEPT: Final = 4096  # transitions of one pattern
 
 MAX_DATA: Final = 8 << 20
@@ -82,7 +84,9 @@ def matches_wholly(pattern: str, text: str) -> bool | None:
 
 
 def _evaluate(pattern: str, text: str, *, whole: bool) -> bool | None:
-    if len(pattern) > MAX_PATTERN or len(text) > MAX_TEXT:
+    left = _work.get()
+    spent = left is not None and left[0] < 0
+    if spent or len(pattern) > MAX_PATTERN or len(text) > MAX_TEXT:
         return None
     machine = _compiled(pattern)
     if machine is None:
@@ -114,6 +118,9 @@ def _count(steps: int) -> None:
 @lru_cache(maxsize=256)
 def _compiled(pattern: str) -> _Machine | None:
     """Return the machine of a pattern; None if it is not evaluated."""
+    left = _work.get()
+    if left is not None:
+        left[0] -= _TO_COMPILE * len(pattern)
     try:
         return _Machine(_Builder(pattern).build())
     except _NotEvaluatedError:
@@ -132,7 +139,7 @@ class _Machine:
 
     def __init__(self, states: list[_State]) -> None:
         self._states = states
-        self._start = self._closure([0], {"^"})
+        self._start: _States | None = None  # found on first use, which counts its work
         self._known: dict[tuple[_States, str], _States] = {}
 
     def run(self, text: str, *, whole: bool) -> bool:
@@ -141,6 +148,8 @@ class _Machine:
         _count(1 + len(text))
         if not text:
             return final in self._closure([0], {"^", "$"})
+        if self._start is None:
+            self._start = self._closure([0], {"^"})
         current = self._start
         for character in text:
             if final in current and not whole:

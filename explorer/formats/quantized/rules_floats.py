@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from explorer.formats.quantized.declaration import integer_of
+from explorer.formats.quantized.declaration import MAX_RULES, integer_of
 from explorer.formats.quantized.modules import (
     FLOAT_TYPES,
     Found,
@@ -53,7 +54,7 @@ def scheme_of(module: Module, default: str) -> str:
 def ct_weights(module: Module) -> Iterator[Mapping[str, Any]]:
     """Yield what compressed-tensors' groups say about weights: objects of any content."""
     groups = module.declared.fields.get("config_groups")
-    for group in groups.values() if isinstance(groups, dict) else ():
+    for group in islice(groups.values(), MAX_RULES) if isinstance(groups, dict) else ():
         weights = group.get("weights") if isinstance(group, dict) else None
         if isinstance(weights, dict):
             yield weights

@@ -6,9 +6,10 @@ Source: `docs/hf_quantization.md`, section 3.5.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any, Final
 
-from explorer.formats.quantized.declaration import integer_of
+from explorer.formats.quantized.declaration import MAX_RULES, integer_of
 from explorer.formats.quantized.modules import (
     FLOAT_TYPES,
     Found,
@@ -109,11 +110,11 @@ def _settings(module: Module) -> Iterator[Mapping[str, Any]]:
     """
     found: list[tuple[int, Mapping[str, Any]]] = []
     groups = module.declared.fields.get("config_groups")
-    for group in groups.values() if isinstance(groups, dict) else ():
+    for group in islice(groups.values(), MAX_RULES) if isinstance(groups, dict) else ():
         weights = group.get("weights") if isinstance(group, dict) else None
         targets = group.get("targets") if isinstance(group, dict) else None
         if isinstance(weights, dict):
-            names = targets if isinstance(targets, list) else []
+            names = targets[:MAX_RULES] if isinstance(targets, list) else []
             order = [_order(name, module.stem) for name in names if isinstance(name, str)]
             found.append((min(order, default=2), weights))
     yield from (weights for _, weights in sorted(found, key=lambda one: one[0]))

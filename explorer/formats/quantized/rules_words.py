@@ -156,16 +156,10 @@ def _gptq_settings(module: Module) -> Iterator[Mapping[str, Any]]:
     A rule that is not evaluated, because its pattern could take for ever, may hold too.
     """
     declared = module.declared
-    for key in _OWN_RULES:
-        rules = declared.fields.get(key)
-        if not isinstance(rules, dict):
-            continue
-        for pattern, settings in rules.items():
-            if not isinstance(settings, dict) or pattern.startswith("-:"):
-                continue
-            exact = pattern == module.stem
-            if exact or matches(pattern.removeprefix("+:"), module.stem) is not False:
-                yield settings
+    yield from declared.own_settings(module.stem)
+    for pattern, settings in declared.module_rules:
+        if matches(pattern, module.stem) is not False:
+            yield settings
     yield declared.fields
     yield declared.files.get(GPTQ_FILE, {})
 
