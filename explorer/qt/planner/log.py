@@ -207,12 +207,13 @@ class LogPage(PlannerPage):
     def _lay_out(self) -> None:
         line = fill(
             QtWidgets.QHBoxLayout(),
-            *(self.choose, self.paste, self.check, (self.hint, 1)),
+            *(self.choose, self.paste, self.check, None),
             margins=(8, 4, 8, 2),
         )
         below = fill(QtWidgets.QHBoxLayout(), (self.notes, 1), self.use_rest, margins=(8, 4, 8, 6))
         below.setAlignment(self.use_rest, Qt.AlignmentFlag.AlignTop)
-        fill(QtWidgets.QVBoxLayout(self), self.speed, line, (self.table, 1), below)
+        hint = fill(QtWidgets.QHBoxLayout(), self.hint, margins=(8, 0, 8, 2))
+        fill(QtWidgets.QVBoxLayout(self), self.speed, line, hint, (self.table, 1), below)
 
     def show_document(self, document: Document | None) -> None:
         """Compare logs with this model from now on; forget the log of another one."""
