@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,11 +15,8 @@ from explorer.errors import ExplorerError
 from explorer.formats import open_model
 from explorer.model_files import note_model_file, refuse_model_file
 from explorer.tabular import write_atomically
-from tests.helpers.gguf_files import write_shards
-from tests.helpers.model_pairs import arrays_of, write_gguf, write_safetensors
+from tests.helpers.model_kinds import KINDS, digests
 from tests.helpers.ollama_store import OllamaStore
-
-_ARRAYS = arrays_of({"blk.0.ffn_up.weight": (2, 32)})
 
 
 @pytest.fixture(autouse=True)
@@ -31,68 +26,12 @@ def nothing_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_files, "_folders", set())
 
 
-def _gguf(folder: Path) -> Path:
-    (folder / "tokenizer.json").write_text("{}")
-    return write_gguf(folder / "model.bin", "llama", _ARRAYS)
-
-
-def _shards(folder: Path) -> Path:
-    first, second, _third = write_shards(folder)
-    second.write_bytes(b"not a model")
-    return first
-
-
-def _safetensors(folder: Path) -> Path:
-    write_safetensors(folder, _ARRAYS, model_type="llama")
-    for name in ("tokenizer.json", "tokenizer.model", "merges.txt", "README.md", "chat.jinja"):
-        (folder / name).write_text("{}")
-    (folder / "damaged.safetensors").write_bytes(b"\xff" * 16)
-    places = {"blk.0.ffn_up.weight": "model.safetensors", "lost": "damaged.safetensors"}
-    index = folder / "model.safetensors.index.json"
-    index.write_text(json.dumps({"weight_map": places}))
-    return folder
-
-
-def _manifest(folder: Path) -> Path:
-    store = OllamaStore(folder / "models")
-    weights = write_gguf(folder / "weights", "llama", _ARRAYS)
-    content = weights.read_bytes()
-    weights.unlink()
-    layers = [store.layer("model", content), store.layer("license", "free"), store.layer("x", "y")]
-    return store.manifest(layers, config={"model_format": "gguf"})
-
-
-def _snapshot(folder: Path) -> Path:
-    """Return a snapshot of the hub's cache: links to blobs."""
-    repository = folder / "models--a--b"
-    snapshot = repository / "snapshots" / "1"
-    blobs = repository / "blobs"
-    for place in (snapshot, blobs, repository / "refs"):
-        place.mkdir(parents=True)
-    (repository / "refs" / "main").write_text("1")
-    write_safetensors(blobs, _ARRAYS, model_type="llama")
-    for name in os.listdir(blobs):
-        (snapshot / name).symlink_to(Path("../../blobs") / name)
-    return snapshot
-
-
-_KINDS = (_gguf, _shards, _safetensors, _manifest, _snapshot)
-
-
-@pytest.fixture(params=_KINDS, ids=lambda kind: kind.__name__)
+@pytest.fixture(params=KINDS, ids=lambda kind: kind.__name__)
 def model(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A model of each kind, alone below `tmp_path / "kept"`."""
     (tmp_path / "kept").mkdir()
     make: Callable[[Path], Path] = request.param
     return make(tmp_path / "kept")
-
-
-def _digests(folder: Path) -> dict[str, str]:
-    return {
-        str(path): hashlib.sha256(path.read_bytes()).hexdigest() + str(path.stat().st_nlink)
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
 
 
 def _names_of(file: Path, elsewhere: Path) -> Iterator[Path]:
@@ -138,18 +77,18 @@ def test_no_option_replaces_a_file_of_a_model(
     model: Path, tmp_path: Path, command: str, option: str, needed: list[str]
 ) -> None:
     kept = tmp_path / "kept"
-    before = _digests(kept)
+    before = digests(kept)
     arguments = [str(model) if one == "MODEL" else one for one in needed]
     for file in before:
         for name in _names_of(Path(file), tmp_path / "links"):
             main([command, *arguments, option, str(name)])
-            assert _digests(kept) == before, name
+            assert digests(kept) == before, name
 
 
 def test_what_is_saved_by_hand_replaces_no_file_either(model: Path, tmp_path: Path) -> None:
     """As tables, plots and maps of the window do: all of them write so."""
     with open_model(model):
-        for file in _digests(tmp_path / "kept"):
+        for file in digests(tmp_path / "kept"):
             for name in _names_of(Path(file), tmp_path / "links"):
                 with pytest.raises(ExplorerError), write_atomically(name):
                     pass
@@ -158,7 +97,7 @@ def test_what_is_saved_by_hand_replaces_no_file_either(model: Path, tmp_path: Pa
 def test_hard_links_are_seen_through(model: Path, tmp_path: Path) -> None:
     with open_model(model) as opened:
         folders = {os.path.realpath(file.path.parent) for file in opened.files}
-        for number, file in enumerate(_digests(tmp_path / "kept")):
+        for number, file in enumerate(digests(tmp_path / "kept")):
             if os.path.dirname(os.path.realpath(file)) in folders:
                 other = tmp_path / f"{number}.csv"
                 os.link(os.path.realpath(file), other)

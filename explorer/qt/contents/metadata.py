@@ -30,7 +30,8 @@ from explorer.text import bytes_text, fixed_text, integer_text, plain_text, shor
 
 _MOST_PROBLEMS = 50
 _LONGEST_CELL = 400
-_LONGEST_FACT = 2000
+_LONGEST_FACT = 1000
+_LONGEST_TEXT = 1 << 16
 
 
 class OverviewView(QtWidgets.QScrollArea):
@@ -363,7 +364,8 @@ class ValueView(QtWidgets.QWidget):
     def show_entry(self, entry: MetadataEntry) -> None:
         """Show a value; one that lies on disk is read in the background."""
         self._jobs.cancel()
-        self._title.setText(f"{plain_text(entry.key)}   ({type_text(entry)})")
+        key = shorten(plain_text(entry.key), _LONGEST_CELL)
+        self._title.setText(f"{key}   ({type_text(entry)})")
         self._show_message(self.tr("Reading…"))
         job = self._jobs.run(
             self.tr("Reading {key}").format(key=plain_text(entry.key)),
@@ -379,10 +381,19 @@ class ValueView(QtWidgets.QWidget):
             self.array.show_columns(QByteArray())
             self._stack.setCurrentWidget(self.array)
         else:
-            self.text.show_text(
-                value if isinstance(value, str) else scalar_text(value, key=entry.key)
-            )
+            text = value if isinstance(value, str) else scalar_text(value, key=entry.key)
+            self.text.show_text(self._bounded(text))
             self._stack.setCurrentWidget(self.text)
+
+    def _bounded(self, text: str) -> str:
+        """Return as much of a text as can be laid out without holding up the window."""
+        if len(text) <= _LONGEST_TEXT:
+            return text
+        note = self.tr(
+            "… cut here: {shown} of {all} characters are shown; "
+            "gguf-explorer inspect --json --metadata prints all"
+        ).format(shown=integer_text(_LONGEST_TEXT), all=integer_text(len(text)))
+        return f"{text[:_LONGEST_TEXT]}\n\n{note}"
 
     def _show_message(self, text: str) -> None:
         """Show a message in place of the value, which is not kept: its model may be closed."""

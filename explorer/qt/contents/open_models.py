@@ -35,9 +35,8 @@ Make: TypeAlias = Callable[[], Iterable["Node"]]
 T = TypeVar("T")
 
 _PAGE = 256
-_MOST_SIBLINGS = 2000
-_SPAN = 1000
-_MOST_OPENED = 16
+_MOST_SIBLINGS = 1000
+_SPAN = 256
 _LONGEST_TITLE = 200  # a name may have 65,000 letters
 _SHORT_TITLE = 40
 _SHOWN_PROBLEMS = 8
@@ -475,13 +474,10 @@ class _Tree(QTreeView):
     # Qt
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        index = self.currentIndex()
-        if event.key() != Qt.Key.Key_Asterisk or not index.isValid():
+        if event.key() == Qt.Key.Key_Asterisk:
+            self.expand(self.currentIndex())
+        else:
             super().keyPressEvent(event)
-            return
-        self.expand(index)
-        for row in range(min(_MOST_OPENED, self.model().rowCount(index))):
-            self.expand(self.model().index(row, 0, index))
 
 
 class OpenModelsView(QWidget):

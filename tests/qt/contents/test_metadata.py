@@ -16,11 +16,13 @@ from explorer.formats.columns import text_ranks
 from explorer.qt.contents.metadata import (
     OverviewView,
     TypeMixChart,
+    ValueView,
     array_columns,
     metadata_columns,
     metadata_mask,
 )
 from explorer.qt.document import Document
+from explorer.qt.jobs import JobRunner
 from explorer.qt.main_window import MainWindow
 from explorer.qt.widgets.table_model import ItemRole, TableModel
 from tests.helpers.gguf_writer import ARRAY, STRING, U32, Array, GgufFile, TensorSpec, small_model
@@ -294,3 +296,15 @@ def test_hostile_elements_are_safe_and_short(hostile: Document) -> None:
     assert not any(unsafe_characters(str(text)) for text in texts + column(model))
     assert texts[0] == HOSTILE[0]
     assert max(len(str(text)) for text in texts) <= 400
+
+
+def test_a_value_of_a_million_characters_is_cut_and_says_so(
+    qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path
+) -> None:
+    keys: list[tuple[str | bytes, int, object]] = [("some.text", STRING, "x" * 1_000_000)]
+    document = load(GgufFile(keys=keys).write(tmp_path / "long.gguf"))
+    view = ValueView(runner)
+    qtbot.addWidget(view)
+    view.show_entry(document.model.metadata.entries[0])
+    qtbot.waitUntil(lambda: "65,536 of 1,000,000" in view.text.text.toPlainText())
+    assert len(view.text.text.toPlainText()) < 66_000

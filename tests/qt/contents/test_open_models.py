@@ -16,7 +16,7 @@ from explorer.qt.contents.open_models import Node, NodeKind, OpenModelsView, Tre
 from explorer.qt.document import Document
 from explorer.qt.widgets.table_model import ItemRole
 from explorer.qt.widgets.table_view import ROW_PADDING
-from tests.helpers.gguf_writer import GgufFile, TensorSpec
+from tests.helpers.gguf_writer import U32, GgufFile, TensorSpec
 from tests.helpers.window import copied, unsafe_characters
 
 KEY = Qt.Key
@@ -361,3 +361,70 @@ def test_a_model_that_llama_cpp_refuses_is_marked(
     index = open_row(view, "⚠ old.gguf")
     assert "it is of version 1" in str(index.data(Qt.ItemDataRole.ToolTipRole))
     assert spoken(index).startswith("old.gguf, warning: does not read")
+
+
+@pytest.fixture
+def very_wide(tmp_path: Path, load: Callable[[Path], Document]) -> Document:
+    names = [f"t{number}" for number in range(1_500)]
+    names += [f"blk.{number}.x" for number in range(1_200)]
+    keys = [(f"some.key{number}", U32, number) for number in range(1_100)]
+    file = GgufFile(keys=keys, tensors=[TensorSpec(name) for name in names])  # type: ignore[arg-type]
+    return load(file.write(tmp_path / "very_wide.gguf"))
+
+
+def test_very_many_siblings_are_spans_in_natural_order(
+    model: TreeModel, very_wide: Document
+) -> None:
+    root = model.add(very_wide, len(model.roots))
+    tensors = child(model, root, "Tensors")
+    model.fetchMore(tensors)
+    spans = titles(model, tensors)
+    assert spans[:2] == ["t0 … t255", "t256 … t511"]
+    assert spans[6:8] == ["Layer 0 … Layer 255", "Layer 256 … Layer 511"]
+    assert len(spans) == 6 + 5
+    some = child(model, child(model, root, "Metadata"), "some")
+    model.fetchMore(some)
+    assert titles(model, some)[-1] == "key1024 … key1099"
+
+
+def test_what_is_looked_for_opens_its_own_branches_only(
+    view: OpenModelsView, very_wide: Document
+) -> None:
+    view.add(very_wide, 2)
+    last = very_wide.model.tensors.row_of("blk.1199.x")
+    assert last is not None
+    view.reveal_tensor(very_wide, last)
+    index = view.tree.currentIndex()
+    assert index.data() == "x"
+    assert index.parent().data() == "Layer 1199"
+    assert index.parent().parent().data() == "Layer 1024 … Layer 1199"
+    tensors = index.parent().parent().parent()
+    filled = [view.model.rowCount(view.model.index(row, 0, tensors)) for row in range(11)]
+    assert filled == [0] * 10 + [176]
+    view.reveal_key(very_wide, "some.key1099")
+    assert view.tree.currentIndex().data(ItemRole.RAW) == "some.key1099"
+    assert view.tree.currentIndex().parent().data() == "key1024 … key1099"
+
+
+def test_the_key_that_opens_all_opens_one_level(
+    qtbot: QtBot, view: OpenModelsView, very_wide: Document
+) -> None:
+    view.add(very_wide, 2)
+    index = open_row(view, "very_wide.gguf")
+    view.tree.collapse(index)
+    view.tree.setCurrentIndex(index)
+    qtbot.keyClick(view.tree, KEY.Key_Asterisk)
+    assert view.tree.isExpanded(index)
+    assert not view.tree.isExpanded(view.model.index(1, 0, index))
+
+
+def test_a_name_of_65000_letters_is_shortened_and_copied_whole(
+    view: OpenModelsView, load: Callable[[Path], Document], tmp_path: Path
+) -> None:
+    name = "n" * 60_000
+    document = load(GgufFile(tensors=[TensorSpec(name)]).write(tmp_path / "long.gguf"))
+    view.add(document, 2)
+    view.reveal_tensor(document, 0)
+    index = view.tree.currentIndex()
+    assert len(index.data()) < 250
+    assert copied_name(view, index) == name

@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PySide6.QtCore import QByteArray, QPoint, QRect, Qt
-from PySide6.QtGui import QImage
+from PySide6.QtGui import QGuiApplication, QImage
 from PySide6.QtWidgets import QFileDialog, QTableWidget, QWidget
 from pytestqt.qtbot import QtBot
 
 from explorer.qt.jobs import JobRunner
 from explorer.qt.main_window import MainWindow
+from explorer.qt.widgets import table_view
 from explorer.qt.widgets.table_model import Column, ItemRole, TableModel
 from explorer.qt.widgets.table_view import TableView
 from tests.helpers.window import copied
@@ -81,6 +82,20 @@ def test_an_export_that_fails_is_told(
         table.export(tmp_path / "no folder" / "tensors.csv")
     assert window.message_bar.isVisible()
     assert "cannot be written" in window.message_bar.messages[-1].label.text()
+
+
+def test_many_rows_are_copied_in_the_background(
+    qtbot: QtBot, table: TableView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table.selectAll()
+    few = [copied(qtbot, action.trigger) for action in (table.copy_action, table.copy_json_action)]
+    monkeypatch.setattr(table_view, "_COPIED_AT_ONCE", 0)
+    many = [copied(qtbot, action.trigger) for action in (table.copy_action, table.copy_json_action)]
+    assert few == many
+    table.clearSelection()
+    QGuiApplication.clipboard().setText("kept")
+    table.copy_rows()  # of no row: nothing is copied
+    assert QGuiApplication.clipboard().text() == "kept"
 
 
 def test_a_click_on_a_header_sorts(qtbot: QtBot, table: TableView) -> None:

@@ -1,0 +1,170 @@
+"""Whatever the window saves replaces no file of a model, wherever the dialog points.
+
+What saves is found by trying every command and button of every page, not by a list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PySide6.QtGui import QAction, QDesktopServices
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QApplication,
+    QColorDialog,
+    QDialog,
+    QFileDialog,
+    QInputDialog,
+    QMenu,
+    QPushButton,
+    QToolButton,
+    QWidget,
+)
+from pytestqt.qtbot import QtBot
+from shiboken6 import isValid
+
+from explorer import model_files
+from explorer.qt.locale_numbers import descendants
+from explorer.qt.main_window import MainWindow
+from explorer.qt.widgets import saving
+from tests.helpers.everywhere import everywhere, settle
+from tests.helpers.model_kinds import KINDS, Kind, digests
+
+Command = QAction | QAbstractButton
+
+
+class Dialog:
+    """Answers in place of the user, and knows whether it was asked."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.answer: Path | None = None
+        self.kinds: list[str] | None = None  # suffixes that it offered when it was last asked
+        patch.setattr(QFileDialog, "getSaveFileName", self._save)
+        patch.setattr(saving, "may_replace", lambda *_: True)
+        patch.setattr(QFileDialog, "getOpenFileName", lambda *_: ("", ""))
+        patch.setattr(QFileDialog, "getOpenFileNames", lambda *_: ([], ""))
+        patch.setattr(QFileDialog, "getExistingDirectory", lambda *_: "")
+        patch.setattr(QInputDialog, "getText", lambda *_: ("", False))
+        patch.setattr(QColorDialog, "getColor", lambda *_: None)
+        patch.setattr(QDialog, "exec", lambda _: 0)
+        patch.setattr(QMenu, "exec", lambda *_: None)
+        patch.setattr(QDesktopServices, "openUrl", lambda _: True)
+
+    def _save(self, _parent: object, _title: str, _name: str, filters: str, *_: Any) -> Any:
+        asked_again, self.kinds = self.kinds is not None, _suffixes(filters)
+        answer = "" if self.answer is None or asked_again else str(self.answer)
+        return answer, filters.split(";;", maxsplit=1)[0]
+
+    def asked_by(self, command: Command, answer: Path | None = None) -> bool:
+        """Give a command; return whether it asked where to save."""
+        self.answer, self.kinds = answer, None
+        command.trigger() if isinstance(command, QAction) else command.click()
+        return self.kinds is not None
+
+
+def _suffixes(filters: str) -> list[str]:
+    return [kind.split("(*", 1)[1].rstrip(")") for kind in filters.split(";;")]
+
+
+def _commands(page: QWidget) -> Iterator[Command]:
+    """Yield every command of a page: its buttons, and the actions of its widgets and menus."""
+    seen: set[int] = set()
+    for widget in (page, *descendants(page, QWidget)):
+        if not isValid(widget) or not widget.isVisible():
+            continue
+        menu = widget.menu() if isinstance(widget, QPushButton | QToolButton) else None
+        if isinstance(widget, QAbstractButton) and menu is None:  # a menu waits for the mouse
+            yield widget
+        for action in _actions([*widget.actions(), *(menu.actions() if menu else ())]):
+            if id(action) not in seen and action.isEnabled():
+                seen.add(id(action))
+                yield action
+
+
+def _actions(found: Sequence[QAction]) -> Iterator[QAction]:
+    """Yield actions, those of submenus too."""
+    for action in found:
+        inner = action.menu()
+        if isinstance(inner, QMenu):
+            yield from _actions(inner.actions())
+        else:
+            yield action
+
+
+def _close_popups() -> None:
+    while (popup := QApplication.activePopupWidget()) is not None:
+        popup.close()
+    for widget in QApplication.topLevelWidgets():
+        if isinstance(widget, QDialog) and widget.isVisible():
+            widget.close()
+
+
+@pytest.fixture(autouse=True)
+def nothing_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget what other tests opened."""
+    monkeypatch.setattr(model_files, "_noted", set())
+    monkeypatch.setattr(model_files, "_folders", set())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_nothing_that_the_window_saves_replaces_a_file_of_a_model(
+    qtbot: QtBot,
+    make_window: Callable[..., MainWindow],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: Kind,
+) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    window = make_window(kind(kept))
+    window.reveal_tensor(window.documents[0], 0)
+    dialog = Dialog(monkeypatch)
+    before = digests(kept)
+
+    def saves(command: Command) -> bool:
+        """Try to save over each file, if a command saves at all; return whether it does."""
+        if not dialog.asked_by(command):
+            return False
+        kinds = dialog.kinds or []
+        for target, is_link in _targets(list(before), kinds, tmp_path / "links"):
+            window.message_bar.clear()
+            assert dialog.asked_by(command, target)
+            settle(qtbot, window)
+            now = digests(kept)
+            assert {path: now.get(path) for path in before} == before, (command, target)
+            told = [message.text for message in window.message_bar.messages]
+            assert not is_link or any(text.is_error for text in told), (command, target)
+        return True
+
+    saving_pages: set[str] = set()
+    for name, page in everywhere(qtbot, window):
+        window.panels.selection.show_document(window.documents[0])
+        window.panels.selection.select_tensors([0])  # a command may have led elsewhere
+        settle(qtbot, window)
+        for command in list(_commands(page)):
+            if isValid(command) and saves(command):
+                saving_pages.add(name.split(" / ")[0])
+            _close_popups()
+        settle(qtbot, window)
+    assert {"Metadata", "Tensors", "Weights", "Errors", "Survey"} <= saving_pages
+    for command in list(_actions(window.menuBar().actions())):
+        if isValid(command) and command not in {window.actions_.quit, window.actions_.close_model}:
+            saves(command)
+            _close_popups()
+    assert digests(kept).items() >= before.items()
+
+
+def _targets(files: list[str], suffixes: list[str], links: Path) -> Iterator[tuple[Path, bool]]:
+    """Yield names that lead to the files: their own, and links with each suffix that is offered."""
+    links.mkdir(exist_ok=True)
+    for file in files:
+        yield Path(file), False
+        for suffix in suffixes:
+            link = links / f"link{suffix}"
+            link.unlink(missing_ok=True)
+            link.symlink_to(file)
+            yield link, True
