@@ -110,6 +110,7 @@ def nothing_noted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.qt_log_ignore("^This plugin does not support grabbing the keyboard$", extend=True)
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_nothing_that_the_window_saves_replaces_a_file_of_a_model(
     qtbot: QtBot,

@@ -30,8 +30,10 @@ from explorer.text import bytes_text, fixed_text, integer_text, plain_text, shor
 
 _MOST_PROBLEMS = 50
 _LONGEST_CELL = 400
+_LONGEST_TITLE = 200
 _LONGEST_FACT = 1000
-_LONGEST_TEXT = 1 << 16
+_LONGEST_TEXT = 1 << 16  # characters; a line of as many takes 300 ms to lay out
+_LONGEST_LINE = 1 << 13
 
 
 class OverviewView(QtWidgets.QScrollArea):
@@ -84,7 +86,7 @@ class OverviewView(QtWidgets.QScrollArea):
     def _fill(self, layout: QtWidgets.QVBoxLayout, document: Document) -> None:
         page = layout.parentWidget()
         name = document.facts.name or document.title
-        heading = _heading(plain_text(name), page, 1.6)
+        heading = _heading(shorten(plain_text(name), _LONGEST_TITLE), page, 1.6)
         heading.setWhatsThis(picture_text("name"))
         path, count = plain_text(str(document.path)), len(document.model.files)
         files = self.tr("{count} files").format(count=count) + "   ·   " if count > 1 else ""
@@ -387,13 +389,15 @@ class ValueView(QtWidgets.QWidget):
 
     def _bounded(self, text: str) -> str:
         """Return as much of a text as can be laid out without holding up the window."""
-        if len(text) <= _LONGEST_TEXT:
+        lines = text[:_LONGEST_TEXT].split("\n")
+        shown = "\n".join(shorten(line, _LONGEST_LINE) for line in lines)
+        if shown == text:
             return text
         note = self.tr(
-            "… cut here: {shown} of {all} characters are shown; "
+            "… cut: {shown} of {all} characters are shown; "
             "gguf-explorer inspect --json --metadata prints all"
-        ).format(shown=integer_text(_LONGEST_TEXT), all=integer_text(len(text)))
-        return f"{text[:_LONGEST_TEXT]}\n\n{note}"
+        ).format(shown=integer_text(len(shown)), all=integer_text(len(text)))
+        return f"{shown}\n\n{note}"
 
     def _show_message(self, text: str) -> None:
         """Show a message in place of the value, which is not kept: its model may be closed."""

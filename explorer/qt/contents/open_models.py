@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 from PySide6 import QtCore
 from PySide6.QtCore import QModelIndex, QPoint, Qt, Signal
 from PySide6.QtGui import QGuiApplication, QKeyEvent, QKeySequence, QPixmap, QResizeEvent
@@ -32,6 +33,7 @@ from explorer.qt.widgets.table_view import RoomyDelegate
 from explorer.text import bytes_text, integer_text, plain_text, shorten
 
 Make: TypeAlias = Callable[[], Iterable["Node"]]
+Holds: TypeAlias = Callable[["int | str"], bool]
 T = TypeVar("T")
 
 _PAGE = 256
@@ -171,7 +173,12 @@ def _namespaces(document: Document) -> Iterator[Node]:
         holds = partial(_is_in_namespace, name)
         return Node(NodeKind.NAMESPACE, _short(name), count, document, make=make, holds=holds)
 
-    yield from _spread(document, list(namespaces), node)
+    yield from _spread(document, list(namespaces), node, holds_of=_one_of_namespaces)
+
+
+def _one_of_namespaces(names: Sequence[str]) -> Holds:
+    members = frozenset(names)
+    return lambda target: isinstance(target, str) and target.partition(".")[0] in members
 
 
 def _is_in_namespace(name: str, target: int | str) -> bool:
@@ -187,18 +194,28 @@ def _keys(document: Document, namespace: str, places: list[int]) -> Iterator[Nod
         return Node(NodeKind.KEY, title, values[place], document, key=key)
 
     ranks = document.keys.ranks[0]
-    yield from _spread(document, sorted(places, key=ranks.__getitem__), node)
+    names = document.keys.names
+
+    def between(members: Sequence[int]) -> Holds:
+        first, last = (_key_order(names[place]) for place in (members[0], members[-1]))
+        return lambda key: isinstance(key, str) and first <= _key_order(plain_text(key)) <= last
+
+    yield from _spread(document, _ordered(places, ranks), node, holds_of=between)
+
+
+def _key_order(name: str) -> tuple[object, str]:
+    """Return what decides the place of a key in natural order; see `text_ranks`."""
+    return natural_key(name), name
 
 
 def _layers(document: Document) -> Iterator[Node]:
     """Yield the tensors of no layer, then the layers."""
     layers: dict[tuple[str, int], list[int]] = {}
-    outside: list[int] = []
-    for row, name in enumerate(document.model.tensors.columns.names):
-        parsed = parse_name(name)
-        if parsed.layer is None:
-            outside.append(row)
-        else:
+    names, numbers = document.model.tensors.columns.names, document.arrays.layers
+    outside: list[int] = np.flatnonzero(numbers < 0).tolist()
+    for row in np.flatnonzero(numbers >= 0).tolist():
+        parsed = parse_name(names[row])
+        if parsed.layer is not None:
             layers.setdefault((parsed.stack, parsed.layer), []).append(row)
     yield from _tensors(document, "", _by_name(document, outside))
     several_stacks = len({stack for stack, _ in layers}) > 1
@@ -257,6 +274,7 @@ def _spread(
     items: Sequence[T],
     node: Callable[[T], Node],
     rows_of: Callable[[T], list[int]] | None = None,
+    holds_of: Callable[[Sequence[T]], Holds] | None = None,
 ) -> Iterator[Node]:
     """Yield a node for each item; of many, branches of some each: no view lays out 60,000 rows.
 
@@ -264,7 +282,8 @@ def _spread(
         document: The model.
         items: What the nodes stand for, in order.
         node: Makes one.
-        rows_of: Returns the tensors of an item, if it has any.
+        rows_of: Returns the tensors of an item; None if it has none.
+        holds_of: Returns whether a target may be below some of the items; None for by `rows_of`.
     """
     if len(items) <= _MOST_SIBLINGS:
         yield from map(node, items)
@@ -277,8 +296,7 @@ def _spread(
         span = Node(NodeKind.SPAN, " … ".join(ends), count, document)
         span.make = partial(map, node, members)
         span.problems = _damage(document, rows) if rows else ()
-        if rows_of is not None:
-            span.holds = frozenset(rows).__contains__
+        span.holds = frozenset(rows).__contains__ if holds_of is None else holds_of(members)
         yield span
 
 
@@ -303,8 +321,15 @@ def _damage(document: Document, rows: Sequence[int]) -> Sequence[Problem]:
     return [Problem(Severity.ERROR, tensor.name, tensor.damage or "") for tensor in tensors]
 
 
-def _by_name(document: Document, rows: Iterable[int]) -> list[int]:
-    return sorted(rows, key=document.arrays.name_ranks.__getitem__)
+def _by_name(document: Document, rows: list[int]) -> list[int]:
+    return _ordered(rows, document.arrays.name_ranks)
+
+
+def _ordered(places: list[int], ranks: NDArray[np.int64]) -> list[int]:
+    """Return places in the order of their ranks."""
+    chosen = np.array(places, np.intp)
+    ordered: list[int] = chosen[np.argsort(ranks[chosen], kind="stable")].tolist()
+    return ordered
 
 
 def _tr(text: str) -> str:
