@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -31,6 +31,7 @@ class KeyColumns:
     values: Sequence[str]  # a line of text for each
     ranks: Sequence[NDArray[np.int64]]  # of these three: place in natural order, int64 [n] each
     searched: Sequence[str]  # what the filter searches, case folded
+    namespaces: Mapping[str, list[int]]  # rows of the keys with the same first part
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,15 +96,17 @@ def load_document(path: Path, job: Job) -> Document:
 
 def _key_columns(model: Model, job: Job) -> KeyColumns:
     names, types, values, searched = [], [], [], []
-    for entry in model.metadata.entries:
+    namespaces: dict[str, list[int]] = {}
+    for row, entry in enumerate(model.metadata.entries):
         job.check()
         value = _preview(model, entry)
+        namespaces.setdefault(entry.key.partition(".")[0], []).append(row)
         names.append(plain_text(entry.key))
         types.append(type_text(entry))
         values.append(value)
         searched.append(f"{entry.key} {entry.type_name} {value}".casefold())
     ranks = [text_ranks(texts, job.check) for texts in (names, types, values)]
-    return KeyColumns(names, types, values, ranks, searched)
+    return KeyColumns(names, types, values, ranks, searched, namespaces)
 
 
 def _title(path: Path) -> str:

@@ -162,9 +162,7 @@ def _is_row(target: int | str) -> bool:
 
 
 def _namespaces(document: Document) -> Iterator[Node]:
-    namespaces: dict[str, list[int]] = {}
-    for place, entry in enumerate(document.model.metadata.entries):
-        namespaces.setdefault(entry.key.partition(".")[0], []).append(place)
+    namespaces = document.keys.namespaces
 
     def node(name: str) -> Node:
         places = namespaces[name]
