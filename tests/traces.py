@@ -399,7 +399,8 @@ def trace_all() -> dict[str, Trace]:
         model = make_demo(Path(folder)).model
         QApplication.exec = drive  # type: ignore[method-assign]
         recorder.install()
-        main(["--fresh", str(model)])
+        sys.argv[1:] = ["--fresh", str(model)]
+        main()
         sys.setprofile(None)
     if faults:
         raise faults[0]

@@ -14,7 +14,11 @@ Key = QKeySequence.StandardKey
 
 
 class Actions:
-    """The commands of a window, as `QAction`s."""
+    """The commands of a window, as `QAction`s.
+
+    Attributes:
+        of_a_model: Those that need an open model.
+    """
 
     def __init__(self, window: QMainWindow) -> None:
         self._window = window
@@ -48,6 +52,7 @@ class Actions:
         for name, action in vars(self).items():
             if isinstance(action, QAction):
                 action.setObjectName(name)
+        self.of_a_model = (self.close_model, self.compare_log, self.copy_path)
         self.schemes = {
             Scheme.SYSTEM: make(tr("As the &system")),
             Scheme.LIGHT: make(tr("&Light")),
@@ -70,10 +75,6 @@ class Actions:
         """Return every command."""
         own = [value for value in vars(self).values() if isinstance(value, QAction)]
         return [*own, *self.schemes.values(), *self.units.values()]
-
-    def of_a_model(self) -> list[QAction]:
-        """Return the commands that need an open model."""
-        return [self.close_model, self.compare_log, self.copy_path]
 
     def _make(self, text: str, keys: QKeySequence.StandardKey | str = "", tip: str = "") -> QAction:
         action = QAction(text, self._window)

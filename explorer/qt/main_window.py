@@ -372,7 +372,7 @@ class MainWindow(QtWidgets.QMainWindow):
     def show_document(self, document: Document | None) -> None:
         """Show a model in the panels."""
         self.panels.selection.show_document(document)
-        for action in self.actions_.of_a_model():
+        for action in self.actions_.of_a_model:
             action.setEnabled(document is not None)
         self._show_title()
 
