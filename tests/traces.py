@@ -375,7 +375,7 @@ def _figures(table: QTableView | None) -> str:
 
 def trace_all() -> dict[str, Trace]:
     """Start the program, do the four actions, and return their traces."""
-    from explorer.__main__ import main
+    from explorer.cli.main import main
     from explorer.demo import make_demo
 
     recorder = Recorder()

@@ -16,7 +16,7 @@ from explorer.planner.advice import Advice
 from explorer.planner.devices import check_devices
 from explorer.planner.layout import DeviceLayout
 from explorer.planner.llama_cpp.outcome import Held
-from explorer.planner.profiles import GRAPH_SIZE, PROFILES, profile_named
+from explorer.planner.profiles import PROFILES, default_profile, profile_named
 from explorer.planner.result import Plan, PlanRequest, Term
 from explorer.planner.settings import used
 from explorer.text import plain_text, shorten
@@ -33,7 +33,7 @@ class PlanInputs:
     settings: Settings = field(default_factory=Settings)  # what is asked for
     devices: tuple[Device, ...] = ()  # the GPUs, in the chosen order
     host: Host | None = None  # memory of the machine, or None to check nothing against it
-    profile: str = GRAPH_SIZE.name  # name of the profile to plan by
+    profile: str | None = None  # name of the profile; None: by where the model comes from
 
     def with_settings(self, **changes: Any) -> PlanInputs:
         """Return the same with other settings.
@@ -42,6 +42,10 @@ class PlanInputs:
             PlanError: A setting is out of its limits.
         """
         return replace(self, settings=replace(self.settings, **changes))
+
+    def profile_for(self, h: Hyperparameters) -> str:
+        """Return the name of the profile that a model is planned by."""
+        return default_profile(h) if self.profile is None else self.profile
 
     def request(self, h: Hyperparameters, environment: Mapping[str, str]) -> PlanRequest:
         """Return what the planner takes; raise `PlanError` if two devices are the same one."""
@@ -64,14 +68,14 @@ class PlanInputs:
             PlanError: It is no such record.
         """
         parts = _object(record)
-        host, profile = parts.get("host"), str(parts.get("profile"))
-        if profile not in PROFILES:
+        host, profile = parts.get("host"), parts.get("profile")
+        if profile is not None and str(profile) not in PROFILES:
             raise PlanError("the saved profile does not exist")
         return cls(
             settings=_saved(Settings, parts.get("settings")),
             devices=devices_of(parts.get("devices")),
             host=None if host is None else _saved(Host, {"free": 0} | _object(host)),
-            profile=profile,
+            profile=None if profile is None else str(profile),
         )
 
 
@@ -91,7 +95,7 @@ def plan_result(
     h: Hyperparameters, inputs: PlanInputs, environment: Mapping[str, str]
 ) -> PlanResult:
     """Plan; takes about a millisecond."""
-    profile = profile_named(inputs.profile)
+    profile = profile_named(inputs.profile_for(h))
     try:
         return PlanResult(profile.plan(inputs.request(h, environment)))
     except PlanError as error:

@@ -61,7 +61,8 @@ def plan_command(path: Path, inputs: PlanInputs) -> str:
         words += ["--gpu", device_spec(device)]
     if inputs.host is not None:
         words += ["--memory", str(inputs.host.free + inputs.host.swap)]  # both are checked
-    return shlex.join([*words, "--profile", inputs.profile])
+    words += [] if inputs.profile is None else ["--profile", inputs.profile]
+    return shlex.join(words)
 
 
 def _shares_text(shares: Sequence[float] | None) -> str | None:

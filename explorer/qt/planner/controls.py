@@ -9,7 +9,7 @@ from typing import Any, Final
 from PySide6 import QtGui, QtWidgets
 from PySide6.QtCore import QEvent, QRect, QSignalBlocker, QSize, Qt, Signal
 
-from explorer.planner.profiles import GRAPH_SIZE, PROFILES
+from explorer.planner.profiles import PROFILES
 from explorer.planner.result import Plan
 from explorer.planner.settings import AUTOMATIC
 from explorer.planner.sizes import DEFAULT_BATCH, DEFAULT_CONTEXT
@@ -281,7 +281,7 @@ class SettingRows(QtWidgets.QWidget):
 
     def _reset(self, name: str) -> None:
         if name == "profile":
-            self._state.replace_inputs(profile=GRAPH_SIZE.name)
+            self._state.replace_inputs(profile=None)
         else:
             self._state.apply({name: None})
 
@@ -295,7 +295,7 @@ class SettingRows(QtWidgets.QWidget):
         for name, row in self.rows.items():
             if name == "profile":
                 row.show(inputs.profile, current)
-                row.reset.setEnabled(inputs.profile != GRAPH_SIZE.name)
+                row.reset.setEnabled(inputs.profile is not None)
                 continue
             asked = getattr(inputs.settings, name)
             row.show(asked, current)
@@ -442,7 +442,7 @@ class SettingsControls(SettingRows):
             edit.show_value(AUTOMATIC if asked is None else asked)
 
         def text(plan: Plan) -> str:
-            return "–" if plan.layout is None else str(plan.layout.placed)
+            return "–" if plan.gpu_layers is None else str(plan.gpu_layers)
 
         tip = self.tr("Layers to put on GPUs; auto places as many as fit")
         self.add(Setting("num_gpu", self.tr("&GPU layers"), edit, tip, show, text))
@@ -479,15 +479,17 @@ class SettingsControls(SettingRows):
     def _add_profile(self) -> None:
         edit = CalmComboBox(self)
         for name, profile in PROFILES.items():
-            edit.addItem(name, name)
+            edit.addItem(profile.title, name)
             edit.setItemData(edit.count() - 1, profile.title, Qt.ItemDataRole.ToolTipRole)
         edit.currentIndexChanged.connect(
             lambda _: self._state.replace_inputs(profile=str(edit.currentData()))
         )
 
-        def show(asked: str, _current: CurrentPlan) -> None:
-            edit.show_value(asked)
-            edit.setToolTip(PROFILES[asked].title)
+        def show(asked: str | None, current: CurrentPlan) -> None:
+            shown = asked or current.profile
+            edit.show_value(shown or None)
+            if shown:
+                edit.setToolTip(PROFILES[shown].title)
 
         self.add(Setting("profile", self.tr("P&rofile"), edit, "", show))
 

@@ -19,7 +19,7 @@ from explorer.errors import ExplorerError, PlanError
 from explorer.hardware.catalogue import Catalogue, load_catalogue
 from explorer.hardware.detect import Machine, detect
 from explorer.planner.advice import Advice, solve
-from explorer.planner.profiles import GRAPH_SIZE
+from explorer.planner.profiles import GRAPH_SIZE, LLAMA_CPP, OLLAMA, PREDICTION
 from explorer.planner.result import PlanRequest
 from explorer.present import plan as plan_texts
 from explorer.present.explanations import picture_text
@@ -378,9 +378,8 @@ class AnswerBar(QtWidgets.QWidget):
 
     def _lay_out(self) -> None:
         self.questions: dict[str, QtWidgets.QPushButton] = {}
-        tip = self.tr("Find the best value that fits; other settings stay")
-        for what in _ASKED:
-            self.questions[what] = push_button(self, f"{plan_texts.QUESTIONS[what].title}?", tip)
+        for what in _ASKED:  # `_forget_advice` gives them their tips
+            self.questions[what] = push_button(self, f"{plan_texts.QUESTIONS[what].title}?", "")
             self.questions[what].clicked.connect(lambda _=False, what=what: self._ask(what))
         for number in range(_MOST_SUGGESTED):
             suggested = push_button(self, "", self.tr("Puts all layers on GPUs"))
@@ -422,7 +421,7 @@ class AnswerBar(QtWidgets.QWidget):
     def _can_search(self) -> bool:
         """Return whether there may be settings with which the model fits."""
         inputs, fits = self._current.inputs, self._verdict.level is plan_texts.Level.FITS
-        planned = self._current.plan is not None and inputs.profile == GRAPH_SIZE.name
+        planned = self._current.plan is not None and self._current.profile == GRAPH_SIZE.name
         return planned and not fits and bool(inputs.devices)
 
     def _show_sentence(self) -> None:
@@ -486,7 +485,8 @@ class AnswerBar(QtWidgets.QWidget):
     def _ask(self, what: str) -> None:
         self.reply.setText(self.tr("Searching…"))
         title = self.tr("Searching: {question}").format(question=plan_texts.QUESTIONS[what].title)
-        self._run(self._asking, title, partial(solve, what), self._show_advice)
+        search = partial(solve, what, profile=self._current.profile)
+        self._run(self._asking, title, search, self._show_advice)
 
     def _show_advice(self, advice: Advice) -> None:
         self._advice = advice
@@ -504,13 +504,23 @@ class AnswerBar(QtWidgets.QWidget):
             self.reply.clear()
             self.reply.setToolTip("")
             self.apply.hide()
-        on = self._current.inputs.profile == GRAPH_SIZE.name
+        on = self._current.profile != PREDICTION.name  # which places no layers
+        why = self.tr("Find the best value that fits; other settings stay")
+        if not on:
+            why = self.tr("This profile places no layers, so nothing can be asked of it")
         for button in self.questions.values():
-            button.setEnabled(on)  # other profiles predict no layout that could be asked
+            button.setEnabled(on)
+            button.setToolTip(why)
+            button.setStatusTip("" if on else why)
 
     def _apply_advice(self) -> None:
-        if self._advice is not None:
-            self._state.apply(plan_texts.advice_changes(self._advice))
+        if self._advice is None or self._current.model is None:
+            return
+        changes = dict(plan_texts.advice_changes(self._advice))
+        if self._current.profile in (LLAMA_CPP.name, OLLAMA.name):
+            # the answer is for all layers on GPUs; llama.cpp itself would leave a wider margin
+            changes = {"num_gpu": self._current.model.h.total_layers} | changes
+        self._state.apply(changes)
 
     def _label(self, name: str, explanation: str) -> QtWidgets.QLabel:
         label = plain_label(self)

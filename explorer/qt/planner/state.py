@@ -159,6 +159,11 @@ class CurrentPlan:
     can_redo: bool = False  # whether there is a step to redo
 
     @property
+    def profile(self) -> str:
+        """The name of the profile that the model is planned by; empty without a model."""
+        return "" if self.model is None else self.inputs.profile_for(self.model.h)
+
+    @property
     def plan(self) -> Plan | None:
         """The plan, if there is one."""
         return None if self.result is None else self.result.plan

@@ -15,6 +15,8 @@ from explorer.errors import ExplorerError
 from explorer.hardware.detect import Machine
 from explorer.planner import Device, Host
 from explorer.planner import plan as make_plan
+from explorer.planner.inputs import PlanInputs
+from explorer.planner.profiles import GRAPH_SIZE
 from explorer.planner.result import Plan
 from explorer.present.plan import Kind
 from explorer.qt.document import Document
@@ -78,7 +80,12 @@ class Panel:
     """A planner that is shown, has looked at the test's machine, and is idle."""
 
     def __init__(
-        self, qtbot: QtBot, runner: JobRunner, document: Document, notes: MemoryNotes | None = None
+        self,
+        qtbot: QtBot,
+        runner: JobRunner,
+        document: Document,
+        notes: MemoryNotes | None = None,
+        profile: str | None = GRAPH_SIZE.name,  # whose layouts `assert_shown` compares
     ) -> None:
         self.qtbot = qtbot
         self.runner = runner
@@ -91,6 +98,7 @@ class Panel:
         self.view.show()
         qtbot.waitExposed(self.view)
         self.view.activateWindow()
+        self.state.history.value = PlanInputs(profile=profile)
         self.view.show_document(document)
         qtbot.waitUntil(lambda: self.view.body is not None and self.state.machine is not None)
         # not the curves, whose 150 plans every test would wait for
@@ -128,7 +136,7 @@ class Panel:
             inputs.devices,
             host=inputs.host,
             environment=self.state.environment,
-            profile=inputs.profile,
+            profile=inputs.profile_for(model.h),
         )
 
     def assert_shown(self) -> Plan:

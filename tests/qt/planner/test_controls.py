@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QCheckBox, QComboBox, QLineEdit, QSpinBox
 from pytestqt.qtbot import QtBot
 
 from explorer.planner import Device
+from explorer.planner.profiles import PROFILES
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
 from tests.qt.planner.plan_models import GIB, Panel, drag, turn_wheel, write_model
@@ -226,7 +227,7 @@ def test_a_size_that_is_none_is_refused_with_a_sentence(qtbot: QtBot, panel: Pan
 
 def test_the_newer_profile_shows_its_prediction_and_no_layers(panel: Panel) -> None:
     profile = panel.body.controls.findChild(QComboBox, "planner_profile")
-    profile.setCurrentText("ollama-0.30")
+    profile.setCurrentIndex(profile.findData("ollama-0.30"))
     panel.settle()
     plan = panel.plan()
     (bar,) = panel.body.picture.bars.bars
@@ -234,8 +235,64 @@ def test_the_newer_profile_shows_its_prediction_and_no_layers(panel: Panel) -> N
     assert bar.held_bytes == plan.prediction.total == plan.total
     assert panel.body.picture.strip.layers == ()
     assert not any(b.isEnabled() for b in panel.body.answer.questions.values())
-    panel.body.controls.rows["profile"].reset.click()
+    panel.state.undo()
     panel.assert_shown()
+
+
+def test_a_profile_is_that_of_where_the_model_comes_from_until_one_is_chosen(
+    qtbot: QtBot,
+    runner: JobRunner,
+    document: Document,
+    load: Callable[[Path], Document],
+    tmp_path: Path,
+) -> None:
+    panel = Panel(qtbot, runner, document, profile=None)
+    chooser = panel.body.controls.findChild(QComboBox, "planner_profile")
+    shown = [chooser.itemText(i) for i in range(chooser.count())]
+    assert shown == [profile.title for profile in PROFILES.values()]
+    assert chooser.currentData() == panel.plan().profile == "llama.cpp"
+    assert panel.state.current.plan.llama_cpp is not None
+    assert not panel.body.controls.rows["profile"].reset.isEnabled()
+    assert all(button.isEnabled() for button in panel.body.answer.questions.values())
+
+    store = tmp_path / "models" / "blobs"
+    store.mkdir(parents=True)
+    stored = load(write_model(store / f"sha256-{'0' * 64}"))
+    panel.view.show_document(stored)
+    qtbot.waitUntil(lambda: panel.state.model is not None and panel.state.model.path == stored.path)
+    panel.settle()
+    assert chooser.currentData() == panel.state.current.plan.profile == "ollama"
+
+    chooser.setCurrentIndex(chooser.findData("ollama-graphsize"))
+    panel.assert_shown()
+    panel.view.show_document(document)  # what was chosen stays
+    qtbot.waitUntil(lambda: panel.state.model.path == document.path)
+    panel.settle()
+    assert chooser.currentData() == "ollama-graphsize"
+    panel.state.undo()
+    panel.settle()
+    assert chooser.currentData() == "llama.cpp"
+    panel.state.redo()
+    panel.body.controls.rows["profile"].reset.click()
+    assert panel.state.inputs.profile is None
+
+
+def test_an_answer_by_llama_cpp_puts_all_layers_on_the_gpus(
+    qtbot: QtBot, runner: JobRunner, document: Document
+) -> None:
+    panel = Panel(qtbot, runner, document, profile=None)
+    panel.state.replace_inputs(devices=(Device("0", "CUDA", 6 * GIB, name="Test GPU"),))
+    panel.settle()
+    panel.body.answer.questions["context"].click()
+    qtbot.waitUntil(lambda: not panel.body.answer.apply.isHidden())
+    panel.body.answer.apply.click()
+    panel.settle()
+    outcome = panel.state.current.plan.llama_cpp
+    assert outcome.all_on_gpus
+    assert outcome.fits
+    panel.state.undo()
+    assert panel.state.inputs.settings.context is None
+    assert panel.state.inputs.settings.num_gpu is None
 
 
 def test_undo_and_redo_take_a_drag_as_one_step(qtbot: QtBot, panel: Panel) -> None:

@@ -8,6 +8,7 @@ from pytestqt.modeltest import ModelTester
 
 from explorer.planner import Device, Host, Hyperparameters, Settings
 from explorer.planner.inputs import PlanInputs, plan_result
+from explorer.planner.profiles import GRAPH_SIZE
 from explorer.present.plan import (
     Kind,
     Level,
@@ -41,7 +42,7 @@ def test_every_bar_adds_up_to_what_is_free_and_all_bars_to_the_plan(
     h: Hyperparameters, asked: Settings, devices: list[Device]
 ) -> None:
     host = Host(64 * GIB, GIB)
-    outcome = plan_result(h, PlanInputs(asked, tuple(devices), host), {})
+    outcome = plan_result(h, PlanInputs(asked, tuple(devices), host, GRAPH_SIZE.name), {})
     assume(outcome.plan is not None)
     plan = outcome.plan
     assert plan is not None
@@ -84,11 +85,13 @@ def test_a_boundary_asks_for_the_layers_right_of_it() -> None:
     h = small_model(blocks=10)
     devices = (Device("0", "CUDA", 24 * GIB),)
     for boundary in range(11):
-        plan = plan_result(h, PlanInputs(devices=devices), {}).plan
+        plan = plan_result(h, PlanInputs(devices=devices, profile=GRAPH_SIZE.name), {}).plan
         assert plan is not None
         assert plan.layout is not None
         count = layers_asked(plan, boundary)
-        moved = plan_result(h, PlanInputs(Settings(num_gpu=count), devices), {}).plan
+        moved = plan_result(
+            h, PlanInputs(Settings(num_gpu=count), devices, profile=GRAPH_SIZE.name), {}
+        ).plan
         assert moved is not None
         assert moved.layout is not None
         assert moved.layout.placed == count
@@ -97,7 +100,9 @@ def test_a_boundary_asks_for_the_layers_right_of_it() -> None:
 
 
 def test_a_refused_plan_is_drawn_all_the_same() -> None:
-    inputs = PlanInputs(Settings(require_full=True), (Device("0", "CUDA", GIB),), Host(1))
+    inputs = PlanInputs(
+        Settings(require_full=True), (Device("0", "CUDA", GIB),), Host(1), GRAPH_SIZE.name
+    )
     outcome = plan_result(small_model(blocks=30), inputs, {})
     assert outcome.reason == "requires full"
     assert outcome.plan is not None
@@ -118,7 +123,9 @@ def test_tables_keep_qts_rules_and_their_selection(qtmodeltester: ModelTester) -
     table = LiveTable()
     qtmodeltester.check(table)
     for context in (4096, 8192):
-        outcome = plan_result(h, PlanInputs(Settings(context=context), devices), {})
+        outcome = plan_result(
+            h, PlanInputs(Settings(context=context), devices, profile=GRAPH_SIZE.name), {}
+        )
         plan = outcome.plan
         assert plan is not None
         assert plan.layout is not None
@@ -148,7 +155,12 @@ def test_tables_keep_qts_rules_and_their_selection(qtmodeltester: ModelTester) -
 def test_a_comparison_marks_what_differs() -> None:
     h, devices = small_model(), (Device("0", "CUDA", 24 * GIB),)
     rows = [
-        Candidate(str(context), plan_result(h, PlanInputs(Settings(context=context), devices), {}))
+        Candidate(
+            str(context),
+            plan_result(
+                h, PlanInputs(Settings(context=context), devices, profile=GRAPH_SIZE.name), {}
+            ),
+        )
         for context in (4096, 8192, 2048)
     ]
     rows.append(Candidate("broken", plan_result(small_model(blocks=0), PlanInputs(), {})))

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from explorer.errors import PlanError
 from explorer.hardware.detect import Machine
 from explorer.planner import Device, Host
+from explorer.planner.profiles import GRAPH_SIZE
 from explorer.present.plan_export import server_command
 from explorer.qt.planner.state import (
     MOST_SCENARIOS,
@@ -155,7 +156,7 @@ def test_a_plan_is_made_once_for_the_same_inputs() -> None:
     state = PlannerState({"OLLAMA_NUM_PARALLEL": "3", "PATH": "/bin"})
     emitted: list[CurrentPlan] = []
     state.plan_changed.connect(emitted.append)
-    state.flush()
+    state.replace_inputs(profile=GRAPH_SIZE.name)
     assert state.current.result is None
     state.set_model(PlannedModel("small", Path("small.gguf"), small_model()))
     first = state.current
@@ -170,6 +171,7 @@ def test_a_plan_is_made_once_for_the_same_inputs() -> None:
 def test_a_separate_projector_is_part_of_the_plan() -> None:
     state = PlannerState({})
     state.set_machine(Machine((Device("0", "CUDA", 24 * GIB),), Host(GIB)))
+    state.replace_inputs(profile=GRAPH_SIZE.name)
     model = PlannedModel("m", Path("m.gguf"), small_model(), Path("p.gguf"), GIB)
     state.set_model(model)
     plan = state.current.plan

@@ -387,7 +387,7 @@ def test_what_is_planned(opened: Page) -> None:
     assert line.cell("memory_change") == line.cell("bytes_change")
     assert line.cell("memory_on_gpus") is None
     gpu = Device("0", "CUDA", 8 * GIB, name="A GPU")
-    inputs = PlanInputs(Settings(context=1024), (gpu,), Host(16 * GIB))
+    inputs = PlanInputs(Settings(context=1024), (gpu,), Host(16 * GIB), "ollama-graphsize")
     opened.page.plan_inputs = lambda _document: inputs
     opened.page.controls.choose(Scope.MODEL)
     opened.settle()
