@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -10,11 +12,14 @@ from typing import Any
 
 import click
 
-from explorer.cli import options, output
+from explorer.cli import machine, options, output
 from explorer.errors import FormatError, SourceError
 from explorer.formats import Problem, Severity, open_model
 from explorer.formats.gguf.llama_cpp import llama_cpp_problems
 from explorer.formats.ollama.manifest import is_manifest_path
+from explorer.planner import Device
+from explorer.planner.devices import parse_size
+from explorer.present.fits import NOTHING_TO_FIT, ModelFit, Target, fit_at
 from explorer.stores import (
     Details,
     Entry,
@@ -30,6 +35,8 @@ from explorer.stores.huggingface import is_hub_cache
 from explorer.stores.ollama import digest_fault, is_ollama_store, manifest_blobs
 from explorer.text import bytes_text, count_text, integer_text, plain_text
 
+_HEAD = ("name", "architecture", "parameters", "size", "file type", "modified")
+_FIT_HEAD = ("fits", "largest context")
 _LONGEST_NAME = 80
 _SHOWN_DIGEST = 19  # "sha256-" and twelve digits, as Ollama shows them
 
@@ -54,26 +61,63 @@ def _place(text: str) -> Place:
 )
 @options.json_option
 @click.option("--blobs", is_flag=True, help="Also list each blob with the models that use it.")
-def library_command(roots: Sequence[Place], as_json: bool, blobs: bool) -> int:
+@click.option("fits", "--fits", is_flag=True, help="Also say which models fit this machine.")
+@click.option(
+    "gpus",
+    "--gpu",
+    multiple=True,
+    metavar="SPEC",
+    callback=machine.named_gpus,
+    help="With --fits: a GPU as in “plan”. Once for each. Default: this machine's.",
+)
+@click.option(
+    "--memory",
+    metavar="SIZE",
+    type=options.parsed_by(parse_size),
+    help="With --fits: free main memory.",
+)
+def library_command(  # noqa: PLR0913, PLR0917 - one for each option; click passes them by name
+    roots: Sequence[Place],
+    as_json: bool,
+    blobs: bool,
+    fits: bool,
+    gpus: Sequence[Device],
+    memory: int | None,
+) -> int:
     """List downloaded models: of Ollama, Hugging Face, LM Studio, llama.cpp, or in a folder.
+
+    --fits plans each model as “plan” does without further options, by its header alone: whether all
+    layers go to GPUs, and the most tokens of one sequence with the layers that do.
 
     \b
     Examples:
       gguf-explorer library
+      gguf-explorer library --fits --gpu "RTX 3060 12GB"
       gguf-explorer library --root folder=~/models --json
       gguf-explorer library --blobs --root ollama=/usr/share/ollama/.ollama/models
     """
+    if not fits and (gpus or memory is not None):
+        raise click.UsageError("--gpu and --memory say what --fits plans for; add --fits")
     for place in roots:
         _refuse_missing(place.root)
     library = read_library(roots or present_places(this_machine()))
+    target: Target | None = None
+    notes: tuple[str, ...] = ()
+    if fits:
+        devices, host, notes = machine.find_machine(gpus, memory)
+        target = Target(devices, host, os.environ)
     with output.Progress(library.entry_count) as progress:
-        pairs = [(store, list(_details(store, progress))) for store in library.stores]
+        listings = [_Listing.of(store, target, progress) for store in library.stores]
     if as_json:
-        output.write_json({"stores": [_store_record(*pair, blobs) for pair in pairs]})
-    elif not pairs:
+        record: dict[str, Any] = {"stores": [one.record(blobs) for one in listings]}
+        if target is not None:
+            record["machine"] = target.record() | {"notes": list(notes)}
+        output.write_json(record)
+    elif not listings:
         output.write("No store of downloaded models was found; name one with --root KIND=DIR.\n")
     else:
-        output.write("\n".join(_store_text(*pair, blobs) for pair in pairs))
+        head = "" if target is None else f"{plain_text(target.text)}\n\n"
+        output.write(head + "\n".join(one.text(blobs) for one in listings))
     return 0
 
 
@@ -92,23 +136,72 @@ def _details(store: Store, progress: output.Progress) -> Iterator[Details]:
         yield read_details(entry)
 
 
-def _store_record(store: Store, details: Sequence[Details], blobs: bool) -> dict[str, Any]:
-    record: dict[str, Any] = {
-        "kind": str(store.kind),
-        "root": str(store.root),
-        "bytes": store.nbytes,
-        "problems": [output.problem_record(problem) for problem in store.problems],
-        "models": [_record(*pair) for pair in zip(store.entries, details, strict=True)],
-    }
-    if blobs:
-        record["blobs"] = [
-            {"digest": blob.digest, "bytes": blob.nbytes, "used_by": list(blob.used_by)}
-            for blob in store.blobs
+@dataclass(frozen=True)
+class _Listing:
+    """A store, and of each of its models the facts and how it fits (nothing if not asked for)."""
+
+    store: Store
+    details: tuple[Details, ...]
+    fits: tuple[ModelFit, ...] | None
+
+    @classmethod
+    def of(cls, store: Store, target: Target | None, progress: output.Progress) -> _Listing:
+        """Open every model; for each target once more."""
+        details = tuple(_details(store, progress))
+        if target is None:
+            return cls(store, details, None)
+        return cls(store, details, tuple(_fit(entry, target) for entry in store.entries))
+
+    def record(self, blobs: bool) -> dict[str, Any]:
+        """Return the JSON object of docs/interface.md."""
+        store = self.store
+        models = [_record(*pair) for pair in zip(store.entries, self.details, strict=True)]
+        for model, fit in zip(models, self.fits or (), strict=False):
+            model["fit"] = fit.record()
+        record: dict[str, Any] = {
+            "kind": str(store.kind),
+            "root": str(store.root),
+            "bytes": store.nbytes,
+            "problems": [output.problem_record(problem) for problem in store.problems],
+            "models": models,
+        }
+        if blobs:
+            record["blobs"] = [
+                {"digest": blob.digest, "bytes": blob.nbytes, "used_by": list(blob.used_by)}
+                for blob in store.blobs
+            ]
+            record["partial_downloads"] = [
+                {"path": str(one.path), "bytes": one.nbytes} for one in store.partials
+            ]
+        return record
+
+    def text(self, blobs: bool) -> str:
+        """Return a table of the models below the name of the store."""
+        store, count = self.store, len(self.store.entries)
+        models = f"{integer_text(count)} model{'' if count == 1 else 's'}"
+        title = output.style(f"{store.kind}  {plain_text(str(store.root))}", bold=True)
+        lines = [
+            f"{title}  ({models}, {bytes_text(store.nbytes)})\n",
+            output.problem_lines(store.problems),
         ]
-        record["partial_downloads"] = [
-            {"path": str(one.path), "bytes": one.nbytes} for one in store.partials
-        ]
-    return record
+        rows = [_HEAD, *(_row(*pair) for pair in zip(store.entries, self.details, strict=True))]
+        right: tuple[int, ...] = (2, 3)
+        if self.fits is not None:
+            cells = [_FIT_HEAD, *((fit.text, fit.context_text) for fit in self.fits)]
+            rows = [(*row, *more) for row, more in zip(rows, cells, strict=True)]
+            right = (2, 3, 7)
+        if count:
+            lines.append(output.table(rows, right=right))
+        for entry, known in zip(store.entries, self.details, strict=True):
+            if known.problems:
+                lines.append(f"{_name(entry)}\n{output.problem_lines(known.problems)}")
+        if blobs:
+            lines += _blob_lines(store)
+        return "".join(lines)
+
+
+def _fit(entry: Entry, target: Target) -> ModelFit:
+    return NOTHING_TO_FIT if entry.format is None else fit_at(entry.path, target)
 
 
 def _record(entry: Entry, details: Details) -> dict[str, Any]:
@@ -131,26 +224,6 @@ def _time_text(seconds: float | None) -> str | None:
         return None if seconds is None else datetime.fromtimestamp(int(seconds), UTC).isoformat()
     except (ValueError, OverflowError, OSError):
         return None
-
-
-def _store_text(store: Store, details: Sequence[Details], blobs: bool) -> str:
-    count = len(store.entries)
-    models = f"{integer_text(count)} model{'' if count == 1 else 's'}"
-    title = output.style(f"{store.kind}  {plain_text(str(store.root))}", bold=True)
-    lines = [
-        f"{title}  ({models}, {bytes_text(store.nbytes)})\n",
-        output.problem_lines(store.problems),
-    ]
-    head = ("name", "architecture", "parameters", "size", "file type", "modified")
-    rows = [_row(*pair) for pair in zip(store.entries, details, strict=True)]
-    if rows:
-        lines.append(output.table([head, *rows], right=(2, 3)))
-    for entry, known in zip(store.entries, details, strict=True):
-        if known.problems:
-            lines.append(f"{_name(entry)}\n{output.problem_lines(known.problems)}")
-    if blobs:
-        lines += _blob_lines(store)
-    return "".join(lines)
 
 
 def _name(entry: Entry) -> str:

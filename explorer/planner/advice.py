@@ -29,8 +29,10 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from explorer.errors import PlanError
+from explorer.parallel import Check, never
 from explorer.planner.devices import quoted
 from explorer.planner.layout import Layout, Trace
+from explorer.planner.llama_cpp.allocation import allocate
 from explorer.planner.llama_cpp.outcome import Outcome
 from explorer.planner.profiles import (
     GRAPH_SIZE,
@@ -40,7 +42,7 @@ from explorer.planner.profiles import (
     layout_for,
     profile_named,
 )
-from explorer.planner.result import PlanRequest
+from explorer.planner.result import Plan, PlanRequest
 from explorer.planner.settings import EffectiveSettings
 from explorer.planner.sizes import MAX_PARALLEL
 from explorer.text import bytes_text, integer_text
@@ -141,10 +143,7 @@ class Advice:
 
 
 def solve(
-    what: str,
-    request: PlanRequest,
-    check: Callable[[], None] = lambda: None,
-    profile: str = GRAPH_SIZE.name,
+    what: str, request: PlanRequest, check: Check = never, profile: str = GRAPH_SIZE.name
 ) -> Advice:
     """Answer one of `QUESTIONS`; all settings but the one in question stay as they are.
 
@@ -165,7 +164,7 @@ class _Search:
     """Layouts of one request with some settings changed."""
 
     request: PlanRequest
-    check: Callable[[], None]
+    check: Check
 
     def effective(self, **changes: Any) -> EffectiveSettings:
         return effective_for(self.request, **changes)
@@ -358,12 +357,48 @@ def _layers_obstacle(search: _Search, count: int) -> str:
     return ""
 
 
-# What llama.cpp allocates never falls as a context, a number of sequences or of layers grows, and
-# is worked out in a millisecond: bisection does.
+# What llama.cpp allocates never falls as a context, a number of sequences or of layers grows.
 
 
 _CELLS: Final = 256  # llama.cpp rounds contexts up to a multiple
 _MOST_SEQUENCES: Final = 256
+_FIRST_TRIAL: Final = 16  # small, for what does not fit there needs no further look
+
+
+def largest_held(
+    room: Callable[[int], int | None], most: int, known: tuple[int, int] | None = None
+) -> int:
+    """Return the largest value from 1 to `most` that has room; 0 if none has.
+
+    What a plan takes grows nearly in proportion to a context, so false position needs some five
+    plans where bisection needs ten. Every fourth step halves the range, so a bend costs little.
+
+    Args:
+        room: The bytes that are left at a value; never grows with it. None or negative: no room.
+        most: The largest value.
+        known: A value that has room, and the bytes that are left there.
+    """
+    if known is not None and known[0] >= most:
+        return most
+    above = room(most)
+    if above is not None and above >= 0:
+        return most
+    below: int | None
+    (low, below), high, steps = known or (0, None), most, 0
+    while high - low > 1:
+        steps += 1
+        value = (low + high) // 2
+        if steps % 4 and below is not None and above is not None:
+            guess = low + (high - low) * below // max(1, below - above)
+            value = min(max(guess, low + 1), high - 1)
+        elif steps == 1:
+            value = max(low + 1, min(_FIRST_TRIAL, value))
+        left = room(value)
+        if left is not None and left >= 0:
+            low, below = value, left
+        else:
+            high, above = value, left
+    return low
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,7 +407,7 @@ class _ServerSearch:
 
     request: PlanRequest
     profile: str
-    check: Callable[[], None]
+    check: Check
 
     def outcome(self, **changes: Any) -> Outcome:
         self.check()
@@ -419,14 +454,22 @@ class _ServerSearch:
 
     def most(self, name: str, most: int, limit: str, step: int = 1) -> Advice:
         """Return the largest multiple of a step at which nothing is short."""
-        low, high = 0, most + 1
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if self.obstacle(**{name: middle * step}) else (middle, high)
+        low = largest_held(lambda value: self.room(**{name: value * step}), most)
         if low < most:
             value = (low + 1) * step
             limit = f"{integer_text(value)}: {self.obstacle(**{name: value})}"
         return Advice(name, low * step or None, limit)
+
+    def room(self, **changes: Any) -> int | None:
+        """Return the bytes that the tightest memory has left; negative: missing; None: refused."""
+        if not self.request.devices:
+            return None
+        if "num_gpu" not in changes:
+            changes["num_gpu"] = self.request.h.total_layers
+        try:
+            return self.outcome(**changes).room
+        except PlanError:
+            return None
 
     def cache_type(self) -> Advice:
         limit = "nothing: it is the least lossy of them"
@@ -446,6 +489,45 @@ class _ServerSearch:
                 return Advice("", count, limit)
             limit = f"{count} layers: {obstacle}"
         return Advice("", None, limit)
+
+
+def context_as_placed(request: PlanRequest, plan: Plan, check: Check = never) -> int | None:
+    """Return the largest context of a sequence at which nothing is short; layers stay as planned.
+
+    Where the plan has all layers on GPUs, that is the answer to the question ``"context"``.
+
+    Args:
+        request: What the plan was made of.
+        plan: A plan by llama.cpp's rules, whose placement of layers holds.
+        check: Called before each plan; it raises to stop the search.
+    """
+    placed = plan.llama_cpp
+    assert placed is not None  # its rules were followed
+    held = placed.settings
+    search = _ServerSearch(request, plan.profile, check)
+    layers = {"num_gpu": held.gpu_layers, "tensor_split": held.tensor_split}
+    if placed.all_on_gpus and len(placed.devices) > 1:  # other shares may hold more
+        answer = search.solve("context").value
+        if isinstance(answer, int):
+            return answer
+
+    def room(value: int) -> int | None:
+        check()
+        settings = replace(held, context=value * _CELLS)
+        try:
+            if plan.profile == OLLAMA.name:  # its batch follows from the context
+                asked = search.outcome(context=value * _CELLS, **layers).settings
+                settings = replace(asked, overrides=held.overrides)
+            allocation = allocate(placed.header, settings)
+        except PlanError:
+            return None
+        return replace(placed, settings=settings, allocation=allocation).room
+
+    trained = request.h.trained_context
+    most = max(1, min(trained or _MOST_TOKENS, _MOST_TOKENS) // _CELLS)
+    value = plan.effective.context // _CELLS
+    known = (value, placed.room) if value and placed.room >= 0 else None
+    return largest_held(room, most, known) * _CELLS or None
 
 
 def _main_obstacle(outcome: Outcome) -> str:

@@ -12,6 +12,7 @@ from explorer.cli.main import main
 from tests.helpers.ollama_store import OllamaStore
 from tests.helpers.safetensors_writer import write_tensors
 from tests.helpers.small_gguf import SmallGguf
+from tests.helpers.sparse_models import Shape
 
 Capture = pytest.CaptureFixture[str]
 GGUF = SmallGguf(
@@ -215,3 +216,55 @@ def test_check_of_a_hub_cache(tmp_path: Path, capsys: Capture) -> None:
     record = run_json(capsys, "check", str(tmp_path), "--digests", code=1)
     assert record["format"] == "huggingface"
     assert "digest" in record["problems"][0]["what"]
+
+
+# Which models fit
+
+
+@pytest.fixture
+def sized(tmp_path: Path) -> str:
+    """A folder with a model of some 4 GiB, and a file that is none."""
+    folder = tmp_path / "sized"
+    folder.mkdir()
+    Shape().write(folder / "eight.gguf")
+    (folder / "junk.gguf").write_bytes(b"GGUF")
+    return f"folder={folder}"
+
+
+def test_which_models_fit_a_named_gpu(sized: str, capsys: Capture) -> None:
+    gpu = ["--gpu", "name=NVIDIA L4,free=3.5GiB,library=CUDA", "--memory", "64GiB"]
+    record = run_json(capsys, "library", "--root", sized, "--fits", *gpu)
+    assert record["machine"] == {
+        "devices": [{"name": "NVIDIA L4", "library": "CUDA", "free": 7 << 29}],
+        "memory": 64 << 30,
+        "notes": [],
+    }
+    fits = {model["name"]: model["fit"] for model in record["stores"][0]["models"]}
+    assert fits["junk.gguf"]["fits"] is None
+    assert fits["junk.gguf"]["why"]
+    found = fits["eight.gguf"]
+    layers = found["gpu_layers"]
+    assert found | {"why": ""} == {
+        "fits": "partly",
+        "text": f"partly, {layers} of 33 layers",
+        "gpu_layers": layers,
+        "total_layers": 33,
+        "expert_layers": 0,
+        "largest_context": found["largest_context"],
+        "profile": "llama.cpp",
+        "why": "",
+    }
+    assert found["largest_context"] % 256 == 0
+    assert main(["library", "--root", sized, "--fits", *gpu]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("Planned for: NVIDIA L4, 3.50 GiB free; 64.0 GiB of main memory free")
+    assert f"partly, {layers} of 33 layers" in out
+    assert f"{found['largest_context']:,}" in out
+
+
+def test_fits_is_left_out_unless_asked_for(sized: str, capsys: Capture) -> None:
+    record = run_json(capsys, "library", "--root", sized)
+    assert "machine" not in record
+    assert not any("fit" in model for model in record["stores"][0]["models"])
+    assert main(["library", "--root", sized, "--gpu", "8GiB"]) == 2
+    assert "--fits" in capsys.readouterr().err

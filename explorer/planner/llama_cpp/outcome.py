@@ -144,6 +144,18 @@ class Outcome:
         return not any(held.short for held in (*self.gpus, self.main))
 
     @property
+    def room(self) -> int:
+        """Bytes that the tightest memory has left, its reserve counted; negative: missing."""
+        return min(
+            (
+                held.free - held.total - held.reserve
+                for held in (*self.gpus, self.main)
+                if held.free is not None
+            ),
+            default=0,
+        )
+
+    @property
     def accuracy(self) -> str:
         """How sure the compute buffers are: "exact", or why not; all else is exact."""
         return self.allocation.accuracy

@@ -1,0 +1,213 @@
+"""Which models fit a machine: by headers alone, worded once for the library and its command."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+
+from explorer.errors import ExplorerError, PlanError
+from explorer.formats import open_model
+from explorer.formats.model import Model
+from explorer.parallel import Check, never
+from explorer.planner import Device, Host, Hyperparameters, Settings
+from explorer.planner import settings as env
+from explorer.planner.advice import context_as_placed, solve
+from explorer.planner.profiles import default_profile, profile_named
+from explorer.planner.result import Plan, PlanRequest
+from explorer.present.plan import Level, device_name, verdict
+from explorer.text import bytes_text, integer_text, plain_text
+
+FITS_WORD: Final = "fits:"
+"""How a word of the library's filter begins that names a `Fits`."""
+
+
+class Fits(StrEnum):
+    """Whether a model fits a machine: all of it, with some layers on the CPU, or not."""
+
+    YES = "yes"
+    PARTLY = "partly"
+    NO = "no"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The machine that models shall fit.
+
+    Attributes:
+        devices: Its GPUs; without any, main memory holds the whole model.
+        host: Its main memory, or None to check nothing against it.
+        environment: Ollama's environment variables.
+    """
+
+    devices: tuple[Device, ...]
+    host: Host | None
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """ "Planned for: NVIDIA L4, 22.5 GiB free; 61.2 GiB of main memory free"."""
+        gpus = (f"{device_name(one)}, {bytes_text(one.free)} free" for one in self.devices)
+        parts = list(gpus) or ["no GPU"]
+        if self.host is None:
+            parts.append("main memory is not checked")
+        else:
+            parts.append(f"{bytes_text(self.host.free)} of main memory free")
+        return f"Planned for: {'; '.join(parts)}"
+
+    def record(self) -> dict[str, Any]:
+        """Return the object ``machine`` of docs/interface.md."""
+        return {
+            "devices": [
+                {"name": one.name or one.key, "library": one.library, "free": one.free}
+                for one in self.devices
+            ],
+            "memory": None if self.host is None else self.host.free,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFit:
+    """How a model fits a machine with what its program takes where nothing is asked for.
+
+    Attributes:
+        fits: Whether it fits; None where that cannot be said.
+        sentence: Why.
+        profile: Name of the profile that it was planned by; empty without one.
+        gpu_layers: Layers on GPUs, the output being one; None without a plan.
+        total_layers: All layers; None without a plan.
+        expert_layers: Layers on GPUs whose experts are on the CPU.
+        on_cpu: Whether there is no GPU.
+        largest_context: The most tokens of one sequence with these layers on GPUs; None if not
+            known, or if it does not fit.
+    """
+
+    fits: Fits | None
+    sentence: str
+    profile: str = ""
+    gpu_layers: int | None = None
+    total_layers: int | None = None
+    expert_layers: int = 0
+    on_cpu: bool = False
+    largest_context: int | None = None
+
+    @property
+    def text(self) -> str:
+        """ "yes", "partly, 28 of 49 layers", "no"; empty where it cannot be said."""
+        if self.fits is None:
+            return ""
+        if self.fits is Fits.YES and self.on_cpu:
+            return "yes, on the CPU"
+        if self.fits is not Fits.PARTLY:
+            return self.fits.value
+        if self.expert_layers and self.gpu_layers == self.total_layers:
+            return (
+                f"partly, experts of {self.expert_layers} of {self.total_layers} layers on the CPU"
+            )
+        return f"partly, {self.gpu_layers} of {self.total_layers} layers"
+
+    @property
+    def context_text(self) -> str:
+        """The largest context; empty where there is none."""
+        return "" if self.largest_context is None else integer_text(self.largest_context)
+
+    @property
+    def order(self) -> float | None:
+        """A number to sort by, the larger the better it fits; None where it cannot be said."""
+        match self.fits:
+            case None:
+                return None
+            case Fits.NO:
+                return 0.0
+            case Fits.YES:
+                return 3.0
+        layers, total = self.gpu_layers or 0, max(1, self.total_layers or 1)
+        return 1.0 + (layers - self.expert_layers / 2) / total
+
+    def record(self) -> dict[str, Any]:
+        """Return the object ``fit`` of docs/interface.md."""
+        return {
+            "fits": None if self.fits is None else self.fits.value,
+            "text": self.text,
+            "gpu_layers": self.gpu_layers,
+            "total_layers": self.total_layers,
+            "expert_layers": self.expert_layers,
+            "largest_context": self.largest_context,
+            "profile": self.profile or None,
+            "why": self.sentence,
+        }
+
+
+NOTHING_TO_FIT: Final = ModelFit(None, "There is nothing that can be opened.")
+"""Of an entry of a store without a model."""
+
+
+def fit_at(path: Path, target: Target, check: Check = never) -> ModelFit:
+    """Open a model, read its header and say how it fits; a failure is a sentence.
+
+    Args:
+        path: The model.
+        target: The machine.
+        check: Called now and then; raises to give up.
+    """
+    try:
+        with open_model(path) as model:
+            return fit_of(model, target, check)
+    except ExplorerError as error:
+        return ModelFit(None, plain_text(error.without_path))
+
+
+def fit_of(model: Model, target: Target, check: Check = never) -> ModelFit:
+    """Say how an opened model fits, by the profile of where it lies; reads headers only.
+
+    Raises:
+        ExplorerError: Its header, or that of its projector, cannot be read.
+    """
+    check()
+    h = Hyperparameters.from_model(model)
+    if not h.block_count:
+        return ModelFit(None, "It states no number of layers, so it cannot be planned.")
+    projector_bytes = 0
+    if model.projector is not None:
+        with open_model(model.projector) as projector:
+            projector_bytes = projector.nbytes
+    settings = Settings(projector_bytes=projector_bytes)
+    variables = env.used(target.environment)
+    request = PlanRequest(h, settings, target.devices, target.host, variables)
+    profile = default_profile(h)
+    try:
+        plan = profile_named(profile).plan(request)
+    except PlanError as error:
+        known = Fits.NO if error.reason is not None else None
+        return ModelFit(known, verdict(None, str(error)).sentence, profile)
+    return _fit(plan, request, check)
+
+
+def _fit(plan: Plan, request: PlanRequest, check: Check) -> ModelFit:
+    said, outcome = verdict(plan), plan.llama_cpp
+    on_cpu = not request.devices
+    fits = {Level.FITS: Fits.YES, Level.PARTLY: Fits.PARTLY, Level.NOT: Fits.NO}[said.level]
+    if on_cpu and fits is Fits.PARTLY:  # main memory holds all of it, and there is no more
+        fits = Fits.YES
+    context, sentence = None, said.sentence
+    if outcome is not None and outcome.gpu_layers + on_cpu and not outcome.main.short:
+        context = context_as_placed(request, plan, check)
+        if fits is Fits.NO and context is not None:  # a GPU is short of its reserve
+            fits = Fits.YES if outcome.all_on_gpus else Fits.PARTLY
+            tokens = f"{integer_text(context)} tokens"
+            sentence = f"Fits with at most {tokens}. With those of its own choice: {sentence}"
+    elif outcome is None and fits is Fits.YES and not on_cpu:
+        answer = solve("context", request, check, plan.profile).value
+        context = answer if isinstance(answer, int) else None
+    return ModelFit(
+        fits,
+        sentence,
+        plan.profile,
+        gpu_layers=plan.gpu_layers,
+        total_layers=request.h.total_layers,
+        expert_layers=0 if outcome is None else len(outcome.expert_layers),
+        on_cpu=on_cpu,
+        largest_context=context,
+    )

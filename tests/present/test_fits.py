@@ -1,0 +1,166 @@
+"""Whether models fit a machine, and the largest context with the layers that do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from explorer.formats import open_model
+from explorer.planner import Device, Host, Hyperparameters, Settings
+from explorer.planner.advice import largest_held, solve
+from explorer.planner.profiles import LLAMA_CPP
+from explorer.planner.result import PlanRequest
+from explorer.present.fits import Fits, ModelFit, Target, fit_at
+from tests.helpers.ollama_store import OllamaStore
+from tests.helpers.small_gguf import SmallGguf
+from tests.helpers.sparse_models import Shape
+
+GIB = 1 << 30
+HOST = Host(64 * GIB, total=64 * GIB)
+
+
+def gpu(size: float, number: int = 0) -> Device:
+    return Device(str(number), "CUDA", int(size * GIB), name="NVIDIA L4")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Some 4 GiB in 33 layers; 128 KiB of cache for each token."""
+    return Shape().write(tmp_path_factory.mktemp("models") / "eight.gguf")
+
+
+def test_all_of_it_on_a_large_gpu_with_the_trained_context(model: Path) -> None:
+    found = fit_at(model, Target((gpu(48),), HOST))
+    assert (found.fits, found.text, found.context_text) == (Fits.YES, "yes", "131,072")
+    assert (found.gpu_layers, found.total_layers, found.profile) == (33, 33, "llama.cpp")
+
+
+@pytest.mark.parametrize("devices", [(gpu(8),), (gpu(5), gpu(6, 1))])
+def test_the_largest_context_is_the_answer_of_the_planner(
+    model: Path, devices: tuple[Device, ...]
+) -> None:
+    found = fit_at(model, Target(devices, HOST))
+    with open_model(model) as opened:
+        request = PlanRequest(Hyperparameters.from_model(opened), Settings(), devices, HOST, {})
+    assert found.text == "yes"
+    assert found.largest_context == solve("context", request, profile=LLAMA_CPP.name).value
+    assert 4096 < (found.largest_context or 0) < 131072
+
+
+def test_a_part_of_it_with_the_largest_context_for_these_layers(model: Path) -> None:
+    target = Target((gpu(3.5),), HOST)
+    found = fit_at(model, target)
+    layers = found.gpu_layers
+    assert layers is not None
+    assert 0 < layers < 33
+    assert (found.fits, found.text) == (Fits.PARTLY, f"partly, {layers} of 33 layers")
+    context = found.largest_context
+    assert context is not None
+    with open_model(model) as opened:
+        h = Hyperparameters.from_model(opened)
+    for tokens, fits in ((context, True), (context + 256, False)):
+        asked = Settings(num_gpu=layers, context=tokens)
+        plan = LLAMA_CPP.plan(PlanRequest(h, asked, target.devices, HOST, {}))
+        assert plan.llama_cpp is not None
+        assert plan.llama_cpp.fits == fits
+
+
+def test_experts_on_the_cpu(tmp_path: Path) -> None:
+    path = Shape(blocks=8, experts=8).write(tmp_path / "experts.gguf")
+    found = fit_at(path, Target((gpu(4.5),), HOST))
+    assert found.gpu_layers == found.total_layers == 9
+    assert found.text == f"partly, experts of {found.expert_layers} of 9 layers on the CPU"
+    assert found.largest_context is not None
+
+
+def test_without_a_gpu_main_memory_decides(model: Path) -> None:
+    found = fit_at(model, Target((), HOST))
+    assert (found.fits, found.text) == (Fits.YES, "yes, on the CPU")
+    assert found.largest_context == 131072
+    none = fit_at(model, Target((), Host(2 * GIB)))
+    assert (none.fits, none.text, none.context_text) == (Fits.NO, "no", "")
+    assert "main memory" in none.sentence
+
+
+def test_what_lies_in_ollama_s_store_is_planned_as_ollama_starts_it(
+    model: Path, tmp_path: Path
+) -> None:
+    store = OllamaStore(tmp_path / "models")
+    small = Shape(blocks=2, width=256, feed_forward=512, heads=4, kv_heads=2).write(tmp_path / "s")
+    path = store.manifest(
+        [store.layer("model", small.read_bytes())], "registry.ollama.ai/library/tiny/latest"
+    )
+    found = fit_at(path, Target((gpu(8),), HOST, {"OLLAMA_CONTEXT_LENGTH": "2048"}))
+    assert (found.profile, found.text, found.largest_context) == ("ollama", "yes", 131072)
+
+
+def test_what_cannot_be_planned_says_why(tmp_path: Path) -> None:
+    target = Target((gpu(8),), HOST)
+    damaged = tmp_path / "damaged.gguf"
+    damaged.write_bytes(b"GGUF" + bytes(3))
+    tokens = tmp_path / "tokens.gguf"
+    tokens.write_bytes(SmallGguf(keys=[("general.architecture", "llama")]).write())
+    for path in (damaged, tokens, tmp_path / "none.gguf"):
+        found = fit_at(path, target)
+        assert found.fits is found.order is found.largest_context is None
+        assert found.text == ""
+        assert found.sentence
+    assert "number of layers" in fit_at(tokens, target).sentence
+
+
+def test_better_fits_sort_higher() -> None:
+    part = ModelFit(Fits.PARTLY, "", gpu_layers=28, total_layers=49)
+    more = replace(part, gpu_layers=30)
+    experts = replace(part, gpu_layers=49, expert_layers=10)
+    rows = [ModelFit(Fits.NO, ""), part, more, experts, ModelFit(Fits.YES, "")]
+    orders = [row.order for row in rows]
+    assert orders == sorted(orders, key=lambda order: -1 if order is None else order)
+    assert len(set(orders)) == len(orders)
+
+
+def test_a_check_that_raises_ends_it(model: Path) -> None:
+    def stop() -> None:
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        fit_at(model, Target((gpu(8),), HOST), stop)
+
+
+@given(
+    most=st.integers(1, 4096),
+    slope=st.integers(0, 1000),
+    bend=st.integers(0, 4096),
+    steep=st.integers(0, 5000),
+    free=st.integers(0, 1 << 22),
+    refused=st.integers(1, 5000),
+)
+def test_the_largest_value_is_that_of_trying_all(
+    *, most: int, slope: int, bend: int, steep: int, free: int, refused: int
+) -> None:
+    calls = 0
+
+    def left(value: int) -> int | None:
+        if value >= refused:
+            return None
+        return free - slope * value - steep * max(0, value - bend)
+
+    def room(value: int) -> int | None:
+        nonlocal calls
+        calls += 1
+        assert 1 <= value <= most
+        return left(value)
+
+    def held(value: int) -> bool:
+        found = left(value)
+        return found is not None and found >= 0
+
+    expected = max((value for value in range(1, most + 1) if held(value)), default=0)
+    assert largest_held(room, most) == expected
+    assert calls <= 60
+    known = max(1, expected // 2)
+    if expected and (at := left(known)) is not None:
+        assert largest_held(room, most, (known, at)) == expected
