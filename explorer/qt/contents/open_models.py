@@ -137,12 +137,16 @@ def model_node(document: Document) -> Node:
 def _branches(document: Document) -> Iterator[Node]:
     model, kind = document.model, NodeKind
     if model.metadata.entries:
-        keys = _tr("{n} keys").format(n=integer_text(len(model.metadata.entries)))
+        count = len(model.metadata.entries)
+        text = _tr("1 key") if count == 1 else _tr("{n} keys")
+        keys = text.format(n=integer_text(count))
         branch = Node(kind.METADATA, _tr("Metadata"), keys, document)
         branch.make, branch.holds = partial(_namespaces, document), _is_key
         yield branch
     if model.tensors.rows:
-        tensors = _tr("{n} tensors").format(n=integer_text(len(model.tensors.rows)))
+        count = len(model.tensors.rows)
+        text = _tr("1 tensor") if count == 1 else _tr("{n} tensors")
+        tensors = text.format(n=integer_text(count))
         branch = Node(kind.TENSORS, _tr("Tensors"), tensors, document)
         branch.make, branch.holds = partial(_layers, document), _is_row
         branch.problems = _damage(document, range(len(model.tensors.rows)))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from enum import IntEnum
 from itertools import count
 from typing import Final
@@ -194,10 +194,9 @@ class Node:
 def time_text(seconds: float | None) -> str:
     """Return a time in the local zone; "" if it is unknown or out of range."""
     try:
-        moment = None if seconds is None else datetime.fromtimestamp(seconds).astimezone()
+        return "" if seconds is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
     except (ValueError, OverflowError, OSError):
         return ""
-    return "" if moment is None else moment.strftime("%Y-%m-%d %H:%M")
 
 
 def ordered(nodes: Sequence[Node], column: int, descending: bool) -> list[Node]:
