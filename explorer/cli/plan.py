@@ -23,12 +23,11 @@ from explorer.planner.inputs import plan_record
 from explorer.planner.llama_cpp import CACHE_TYPES
 from explorer.planner.llama_cpp import Settings as LlamaCppSettings
 from explorer.planner.profiles import (
-    LLAMA_CPP,
-    OLLAMA,
     PREDICTION,
     PROFILES,
     default_profile,
     profile_named,
+    profiles_for,
 )
 from explorer.planner.result import Plan, PlanRequest, Term
 from explorer.planner.settings import AUTOMATIC
@@ -257,8 +256,7 @@ def _profiles_for(h: Hyperparameters, profile: str | None) -> list[str]:
     """Return the profiles to plan a model by; all are those that can read its format."""
     if profile != _ALL:
         return [default_profile(h) if profile is None else profile]
-    readers = (LLAMA_CPP.name, OLLAMA.name)
-    return [name for name in PROFILES if not (h.after_conversion and name in readers)]
+    return profiles_for(h)
 
 
 def _print(found: Sequence[PlannedModel], *, as_json: bool, explain: bool) -> None:

@@ -498,6 +498,12 @@ PROFILES: Final[Mapping[str, Profile]] = MappingProxyType(
 """The profiles by name; which is the default: `default_profile`."""
 
 
+def profiles_for(h: Hyperparameters) -> list[str]:
+    """Return the names of the profiles that can read the format of a model."""
+    readers = (LLAMA_CPP.name, OLLAMA.name)
+    return [name for name in PROFILES if not (h.after_conversion and name in readers)]
+
+
 def profile_named(name: str) -> Profile:
     """Return the profile of a name; raise `PlanError` if there is none."""
     if name not in PROFILES:

@@ -331,6 +331,12 @@ GPU_TEXTS: Final = {
     "year": "The year of its release.",
     "free": "Free memory to plan with; double-click to change it.",
 }
+PROFILE_TEXTS: Final = {
+    "profile": "The program whose rules are followed.",
+    "fits": "Whether the model fits; or why this program makes no plan of it.",
+}
+"""Columns of the profiles side by side that no other comparison has."""
+
 COMPARISON_TEXTS: Final = {
     "name": "The scenario or the model; the first line is the current plan.",
     "context": "Tokens of each sequence, times the sequences at a time.",
@@ -346,6 +352,6 @@ COMPARISON_TEXTS: Final = {
     "devices": "The GPUs that the plan may use.",
     "batch": "Tokens computed at a time.",
     "flash_attention": "Whether attention is computed without storing its table.",
-    "profile": "The release of Ollama whose rules the plan follows.",
+    "profile": "The program whose rules the plan follows.",
     "answer": "Whether the model fits, in one sentence.",
 }

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from explorer.errors import PlanError
 from explorer.planner.llama_cpp import Buffer
 from explorer.planner.llama_cpp.outcome import BAND, EXACT, UNKNOWN, Outcome
-from explorer.planner.profiles import GRAPH_SIZE, LLAMA_CPP, OLLAMA, PREDICTION, profile_named
-from explorer.planner.result import Plan
+from explorer.planner.profiles import (
+    GRAPH_SIZE,
+    LLAMA_CPP,
+    OLLAMA,
+    PREDICTION,
+    left_alone,
+    profile_named,
+    profiles_for,
+)
+from explorer.planner.result import Plan, PlanRequest
 from explorer.present.plan import plan_value, sequences_text, verdict
 from explorer.text import bytes_text, integer_text
 
@@ -134,6 +143,34 @@ class ProfileRow:
         if plan.gpu_layers is not None:
             layers = f"{plan.gpu_layers} of {plan.request.h.total_layers}"
         return (title, sequences_text(plan), *sizes, verdict(plan).level.value, layers)
+
+
+def side_by_side(request: PlanRequest, check: Callable[[], None]) -> list[ProfileRow]:
+    """Plan by every profile that can read the model. For a worker: some take 0.3 s.
+
+    `check` is called before each plan; it raises to stop.
+    """
+    rows = []
+    for name in profiles_for(request.h):
+        check()
+        try:
+            rows.append(ProfileRow(name, profile_named(name).plan(request)))
+        except PlanError as error:
+            rows.append(ProfileRow(name, None, str(error)))
+    return rows
+
+
+def left_to_llama_cpp(request: PlanRequest, profile: str) -> Outcome | None:
+    """Return what `choice_sentence` is about; None where nobody but the user chooses.
+
+    For a worker: with a profile of llama.cpp, and a model that it can read.
+    """
+    if profile not in (LLAMA_CPP.name, OLLAMA.name):
+        return None
+    try:
+        return left_alone(request, profile).llama_cpp
+    except PlanError:  # the plan says why
+        return None
 
 
 def why_profiles_differ(rows: Sequence[ProfileRow]) -> str:

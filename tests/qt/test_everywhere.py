@@ -7,6 +7,7 @@ off, and what has no name for those who cannot see it.
 from __future__ import annotations
 
 import ast
+import html
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -143,13 +144,13 @@ def _core_phrases() -> re.Pattern[str]:
                 parts = re.split(r"\{[^}]*\}|\n", node.value)
                 phrases.update(part.strip() for part in parts if _WORD.search(part))
     longest_first = sorted(phrases, key=len, reverse=True)
-    return re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, longest_first))})(?!\w)")
+    return re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, longest_first))})(?!\w)", re.IGNORECASE)
 
 
 def _untranslated(seen: Seen, known: set[str]) -> str:
     if seen.kind in DATA - {"cell"}:
         return ""
-    rest = _core_phrases().sub(" ", unmarked(seen.text))
+    rest = _core_phrases().sub(" ", html.unescape(unmarked(seen.text)))
     rest = re.sub(r"\b[0-9a-f]{12}\b", "", rest)  # a commit
     rest = re.sub(r"\b(IQ|TQ|MXFP|NVFP|BF|Q|F|I)\d\w*", "", rest)  # types, also of recipes
     return " ".join(word for word in _WORD.findall(rest) if word not in known)

@@ -107,6 +107,7 @@ class SpeedLine(QtWidgets.QWidget):
         labels = []
         for field, text in ((self.gpu, self.tr("GPU bandw&idth")), (self.main, self.tr("&Memory"))):
             field.setToolTip(tip)
+            field.setAccessibleName(text.replace("&", ""))
             field.setMaximumWidth(90)
             labels.append(buddy_label(text, field))
         self.gpu.size_chosen.connect(partial(self._give, "GPU"))

@@ -1,22 +1,23 @@
-"""The pages below the picture: reasons, tables, scenarios, other models and export."""
+"""The pages below the picture: programs, reasons, tables, scenarios, other models and export."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from PySide6 import QtWidgets
 from PySide6.QtCore import QByteArray, QSignalBlocker, Signal
 from PySide6.QtGui import QFontMetrics, QGuiApplication, QShowEvent
 
+from explorer.planner.llama_cpp.outcome import Outcome
 from explorer.planner.result import Term
-from explorer.present import plan_export
+from explorer.present import llama_cpp, plan_export
 from explorer.present.explanations import picture_text
 from explorer.present.plan import memory_bars, value_text
 from explorer.present.plan_export import Curves
-from explorer.qt.jobs import JobRunner
+from explorer.qt.jobs import Job, JobRunner, JobSlot
 from explorer.qt.planner import tables
 from explorer.qt.planner.fields import CalmComboBox, buddy_label, fill, push_button
 from explorer.qt.planner.picture import PlannerPicture, SavedPicture
@@ -30,6 +31,7 @@ from explorer.text import exact_text, plain_text
 
 _DELAY_MS: Final = 80
 _LEAST_LINES: Final = 2
+_NAME_WIDTH: Final = 190
 _BARS, _LAYERS, _CURVES = "bars", "layers", "curves"
 
 
@@ -92,6 +94,107 @@ class ComparisonPage(PlannerPage):
         columns = tables.comparison_columns(rows) if rows else []
         if self.model.show(columns, len(rows), kind):
             self.table.show_columns(QByteArray())
+
+
+class ProgramsPage(PlannerPage):
+    """The profiles side by side for the current model and settings, and why they differ.
+
+    The plans are made in the background: those of models of many experts take longer than a frame.
+
+    Attributes:
+        table: A row for each profile.
+        why: The sentence.
+    """
+
+    def __init__(self, state: PlannerState, runner: JobRunner, parent: QtWidgets.QWidget) -> None:
+        super().__init__(state, parent)
+        self._planning = JobSlot(runner, self)
+        self.model = tables.LiveTable(self)
+        self.table = TableView(self.model, runner, self)
+        self.table.setAccessibleName(self.tr("Programs side by side"))
+        self.table.setSelectionMode(TableView.SelectionMode.SingleSelection)
+        self.why = plain_label(self)
+        self.why.setWordWrap(True)
+        self.why.setContentsMargins(8, 4, 8, 4)
+        self.why.setTextInteractionFlags(SELECTABLE)
+        self.why.setAccessibleName(self.tr("Why programs differ"))
+        fill(QtWidgets.QVBoxLayout(self), (self.table, 1), self.why, spacing=0)
+
+    def refresh(self) -> None:
+        """Plan by all profiles, and show them when they are there."""
+        request = self.state.request
+        if request is None:
+            self._show([])
+            return
+        title = self.tr("Planning for other programs")
+        refused = self.state.refused.emit
+        self._planning.run(
+            title, lambda job: llama_cpp.side_by_side(request, job.check), self._show, refused
+        )
+
+    def _show(self, rows: list[llama_cpp.ProfileRow]) -> None:
+        columns = tables.profile_columns(rows) if rows else []
+        if self.model.show(columns, len(rows), tuple(row.profile for row in rows)):
+            self.table.show_columns(QByteArray())
+            self.table.setColumnWidth(0, _NAME_WIDTH)  # so that all figures are seen beside it
+        why = llama_cpp.why_profiles_differ(rows)
+        self.why.setText(self.tr("Why they differ: {reasons}").format(reasons=why) if why else "")
+
+
+class ChoiceLine(QtWidgets.QWidget):
+    """What llama.cpp would choose if all were left to it, and a button that takes it.
+
+    Attributes:
+        sentence: What it would choose.
+        use: Takes the choice as one step.
+    """
+
+    def __init__(self, state: PlannerState, runner: JobRunner, parent: QtWidgets.QWidget) -> None:
+        super().__init__(parent)
+        self._state = state
+        self._changes: dict[str, Any] = {}
+        self._followed: tuple[object, ...] = ()
+        self._choosing = JobSlot(runner, self)
+        self._delay = single_shot(self, self._choose, _DELAY_MS)
+        self.sentence = plain_label(self)
+        self.sentence.setWordWrap(True)
+        self.sentence.setAccessibleName(self.tr("What llama.cpp would choose"))
+        self.sentence.setTextInteractionFlags(SELECTABLE)
+        tip = self.tr("Take this context and leave the layers to llama.cpp; Undo takes it back")
+        self.use = push_button(self, self.tr("Use"), tip)
+        self.use.clicked.connect(lambda: self._state.apply(self._changes))
+        fill(QtWidgets.QHBoxLayout(self), (self.sentence, 1), self.use, spacing=6)
+        self.hide()
+        self.follow(state.current)
+
+    def follow(self, current: CurrentPlan) -> None:
+        """Ask again soon where the model or the inputs are others."""
+        followed = (current.model, current.inputs)
+        if followed != self._followed:
+            self._followed = followed
+            self.use.setEnabled(False)  # until it is known what would be chosen now
+            self._delay.start()
+
+    def _choose(self) -> None:
+        request, profile = self._state.request, self._state.current.profile
+        if request is None:
+            self._show(None)
+            return
+
+        def work(_job: Job) -> Outcome | None:
+            return llama_cpp.left_to_llama_cpp(request, profile)
+
+        title = self.tr("Asking what llama.cpp would choose")
+        self._choosing.run(title, work, self._show, self._state.refused.emit)
+
+    def _show(self, outcome: Outcome | None) -> None:
+        self.setVisible(outcome is not None)
+        if outcome is None:
+            return
+        self.sentence.setText(llama_cpp.choice_sentence(outcome))
+        self._changes = llama_cpp.choice_changes(outcome)
+        asked = self._state.inputs.settings
+        self.use.setEnabled(any(getattr(asked, k) != v for k, v in self._changes.items()))
 
 
 class ScenariosPage(ComparisonPage):

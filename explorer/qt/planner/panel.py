@@ -31,9 +31,11 @@ from explorer.qt.planner.devices import DevicesBox
 from explorer.qt.planner.fields import colour_text, fill, push_button, scrolled
 from explorer.qt.planner.log import LogPage, ask_log, dropped_log
 from explorer.qt.planner.pages import (
+    ChoiceLine,
     ExportPage,
     ModelsPage,
     PlannerPage,
+    ProgramsPage,
     ScenariosPage,
     TablesPage,
     WhyPage,
@@ -464,10 +466,10 @@ class AnswerBar(QtWidgets.QWidget):
         on_done: Callable[[Found], None],
     ) -> None:
         """Search in the background for the current model and inputs."""
-        state, model = self._state, self._state.model
-        if model is not None:
-            request = model.complete(state.inputs).request(model.h, state.environment)
-            slot.run(title, lambda job: search(request, job.check), on_done, state.refused.emit)
+        request = self._state.request
+        if request is not None:
+            refused = self._state.refused.emit
+            slot.run(title, lambda job: search(request, job.check), on_done, refused)
 
     def _show_suggestions(self, found: tuple[plan_texts.Suggestion, ...]) -> None:
         self._found, self._searched = found, True
@@ -569,6 +571,8 @@ class PlannerBody(QtWidgets.QWidget):
         self.devices = DevicesBox(state, runner, self)
         self.picture = PlannerPicture(state, self)
         self.curves = CurvesPage(state, runner, self)
+        self.choice = ChoiceLine(state, runner, self)
+        self.programs = ProgramsPage(state, runner, self)
         self.why = WhyPage(state, runner, self)
         self.tables = TablesPage(state, runner, lambda: self.curves.curves, self)
         self.scenarios = ScenariosPage(state, runner, self)
@@ -579,6 +583,7 @@ class PlannerBody(QtWidgets.QWidget):
         self.pages.setDocumentMode(True)
         self.pages.setAccessibleName(self.tr("Pages of the planner"))
         self.pages.addTab(self.curves, self.tr("Curves"))
+        self.pages.addTab(self.programs, self.tr("Programs"))
         self.pages.addTab(self.why, self.tr("Why"))
         self.pages.addTab(self.tables, self.tr("Tables"))
         self.pages.addTab(self.scenarios, self.tr("Scenarios"))
@@ -595,7 +600,7 @@ class PlannerBody(QtWidgets.QWidget):
         font.setWeight(QtGui.QFont.Weight.DemiBold)
         heading.setFont(font)
         column = QtWidgets.QVBoxLayout(side)
-        parts = (self.controls, heading, self.devices, None)
+        parts = (self.choice, self.controls, heading, self.devices, None)
         fill(column, *parts, spacing=6, margins=(10, 2, 8, 8))
         self.side = scrolled(side, self.tr("Settings and devices"))
         bar = self.side.verticalScrollBar().sizeHint().width()
@@ -610,6 +615,7 @@ class PlannerBody(QtWidgets.QWidget):
         fill(QtWidgets.QVBoxLayout(self), self.answer, (self.splitter, 1), spacing=0)
         chain = [
             *self.answer.tab_chain(),
+            self.choice.use,
             *self.controls.tab_chain(),
             *self.devices.tab_chain(),
             self.picture.bars,
@@ -637,6 +643,7 @@ class PlannerBody(QtWidgets.QWidget):
         """Hand a plan to what is visible; a hidden page takes it when it is shown."""
         for part in (self.answer, self.controls, self.devices, self.picture):
             part.follow(current)
+        self.choice.follow(current)
         page = self.pages.currentWidget()
         if isinstance(page, PlannerPage):
             page.follow(current)

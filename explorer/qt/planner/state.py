@@ -27,7 +27,7 @@ from explorer.planner.inputs import (
     plan_result,
     saved_text,
 )
-from explorer.planner.result import Plan
+from explorer.planner.result import Plan, PlanRequest
 from explorer.qt.document import Document
 from explorer.text import plain_text
 
@@ -236,6 +236,14 @@ class PlannerState(QObject):
     def result_of(self, model: PlannedModel, inputs: PlanInputs) -> PlanResult:
         """Return the result of other inputs, or of another model."""
         return plan_result(model.h, model.complete(inputs), self.environment)
+
+    @property
+    def request(self) -> PlanRequest | None:
+        """What the planner is asked for the current model; None without one."""
+        model = self.model
+        if model is None:
+            return None
+        return model.complete(self.inputs).request(model.h, self.environment)
 
     def flush(self) -> None:
         """Make the plan of the inputs now, unless it is there, and emit it."""

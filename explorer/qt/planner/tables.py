@@ -17,6 +17,7 @@ from explorer.planner.layout import Layer
 from explorer.planner.result import Input, Plan, Term
 from explorer.present import explanations
 from explorer.present import plan as plan_texts
+from explorer.present.llama_cpp import SIDE_BY_SIDE, ProfileRow
 from explorer.present.plan_export import Curves
 from explorer.qt.widgets.table_model import Column, TableModel
 from explorer.text import bytes_text, float_text, integer_text, plain_text, shorten
@@ -218,6 +219,32 @@ def comparison_columns(candidates: Sequence[Candidate]) -> list[Column]:
         _text(plans, "flash_attention", _tr("Flash attention"), plan_texts.attention_text),
         _text(plans, "profile", _tr("Profile"), lambda plan: plan.profile),
         make.words("answer", _tr("Answer"), answers),
+    ]
+
+
+def profile_columns(rows: Sequence[ProfileRow]) -> list[Column]:
+    """Return a row for each profile; a dash stands for what it does not claim."""
+    texts = [tuple(map(plain_text, row.cells())) for row in rows]
+    make = ColumnMaker({**explanations.COMPARISON_TEXTS, **explanations.PROFILE_TEXTS})
+
+    def words(name: str, place: int) -> Column:
+        return make.words(name, SIDE_BY_SIDE[place], [cells[place] for cells in texts])
+
+    def size(name: str, place: int, key: str) -> Column:
+        plans = [row.plan for row in rows]
+        values = [None if plan is None else plan_texts.plan_value(plan, key) for plan in plans]
+        return make.size(name, SIDE_BY_SIDE[place], values)
+
+    return [
+        words("profile", 0),
+        words("context", 1),
+        size("weights", 2, "weights"),
+        size("kv_cache", 3, "kv_cache"),
+        size("graph", 4, "graph_total"),
+        size("vram_total", 5, "vram_total"),
+        size("total", 6, "total"),
+        words("fits", 7),
+        words("gpu_layers", 8),
     ]
 
 

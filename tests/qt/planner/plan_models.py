@@ -122,6 +122,7 @@ class Panel:
                 not self.state._frame.isActive()
                 and not self.runner.jobs
                 and not any(page._delay.isActive() for page in pages)
+                and not self.body.choice._delay.isActive()
             )
         )
 

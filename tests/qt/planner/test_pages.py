@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,9 @@ from explorer.cli.main import main as command_line
 from explorer.planner import Device
 from explorer.planner import plan as make_plan
 from explorer.planner.inputs import plan_record
-from explorer.present.plan import Kind
+from explorer.planner.profiles import PROFILES, left_alone
+from explorer.present.llama_cpp import choice_sentence
+from explorer.present.plan import Kind, plan_value
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
 from explorer.qt.planner.pages import PlannerPage
@@ -329,3 +332,65 @@ def test_a_picture_that_cannot_be_written_says_so(
     with qtbot.waitSignal(panel.view.failed):
         panel.body.export.save_picture(tmp_path / "nowhere" / "plan.png")
     assert "cannot be written" in str(panel.failures[-1])
+
+
+# Programs side by side, and what llama.cpp would choose
+
+
+def test_programs_stand_side_by_side_with_the_figures_of_each(
+    qtbot: QtBot, runner: JobRunner, document: Document, qtmodeltester: ModelTester
+) -> None:
+    panel = Panel(qtbot, runner, document, profile=None)
+    page = panel.body.programs
+    _open(panel, page)
+    model = panel.state.model
+    assert model is not None
+    for place, name in enumerate(PROFILES):
+        inputs = replace(panel.state.inputs, profile=name)
+        plan = panel.state.result_of(model, inputs).plan
+        assert _raw(page.model, place, "profile") == PROFILES[name].title
+        for column, figure in (
+            *(("weights", "weights"), ("kv_cache", "kv_cache"), ("graph", "graph_total")),
+            *(("vram_total", "vram_total"), ("total", "total")),
+        ):
+            assert _raw(page.model, place, column) == plan_value(plan, figure)
+    assert page.model.rowCount() == len(PROFILES)
+    assert "attention matrix" in page.why.text()
+    qtmodeltester.check(page.model)
+
+    before = _raw(page.model, 0, "kv_cache")
+    panel.state.set(context=65_536)
+    panel.settle()
+    assert _raw(page.model, 0, "kv_cache") > before  # type: ignore[operator]
+
+
+def test_the_choice_of_llama_cpp_is_taken_and_undone(
+    qtbot: QtBot, runner: JobRunner, document: Document
+) -> None:
+    panel = Panel(qtbot, runner, document, profile=None)
+    choice = panel.body.choice
+    gpu = Device("0", "CUDA", 3 * GIB, name="Test GPU")
+    panel.state.replace_inputs(devices=(gpu,))
+    panel.state.set(context=65_536, num_gpu=3, parallel=1)
+    panel.settle()
+    qtbot.waitUntil(lambda: choice.isVisible() and choice.use.isEnabled())
+    outcome = left_alone(panel.state.request, "llama.cpp").llama_cpp
+    assert choice.sentence.text() == choice_sentence(outcome)
+    assert 0 < outcome.gpu_layers < 33
+    choice.use.click()
+    panel.settle()
+    taken = panel.state.current.plan.llama_cpp
+    assert taken.allocation.n_ctx == outcome.allocation.n_ctx
+    assert taken.gpu_layers == outcome.gpu_layers
+    assert panel.state.inputs.settings.num_gpu is None
+    assert not choice.use.isEnabled()  # it is chosen already
+    panel.state.undo()
+    panel.settle()
+    assert panel.state.inputs.settings.context == 65_536
+    assert panel.state.inputs.settings.num_gpu == 3
+    assert choice.use.isEnabled()
+
+
+def test_the_old_estimate_leaves_no_choice_to_llama_cpp(panel: Panel) -> None:
+    panel.settle()
+    assert not panel.body.choice.isVisible()
