@@ -89,6 +89,8 @@ LIBRARY_TEXTS: Final = {
     "quantization": "The file type that the header names, such as Q4_K_M.",
     "bytes": "Bytes on disk. Sums count shared files once.",
     "modified": "When it was written or downloaded.",
+    "fits": "Whether its layers fit the GPUs of the planner, or of this machine. Filter: fits:yes",
+    "context": "The most tokens of one sequence that fit, with the layers that Fits says.",
     "note": "What is wrong, missing or shared.",
 }
 BLOB_TEXTS: Final = {

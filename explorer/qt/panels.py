@@ -142,7 +142,17 @@ class Panels(QTabWidget):
         view.failed.connect(self.failed)
         view.written.connect(self.written)
         view.scanned.connect(self.library_scanned)
+        self._plan_library(view)
         return view
+
+    def _plan_library(self, view: LibraryView | None = None) -> None:
+        """Let the library say which models fit the machine that the planner plans for."""
+        from explorer.present.fits import Target  # noqa: PLC0415 - see LazyTab
+
+        planner, view = self.planner.built, view or self.library.built
+        if view is not None and planner is not None and planner.state.machine is not None:
+            inputs = planner.state.inputs
+            view.plan_for(Target(inputs.devices, inputs.host, planner.state.environment))
 
     def show_demo_store(self, models: Path) -> None:
         """List the demo's store in the library too, for users who have downloaded nothing."""
@@ -240,6 +250,7 @@ class Panels(QTabWidget):
 
         view = PlannerView(self._runner, self._settings)
         view.layer_chosen.connect(self.selection.select_layer)
+        view.state.plan_changed.connect(lambda _current: self._plan_library())
         view.demo_wanted.connect(self.demo_requested)
         self._pass_on(view)
         return view

@@ -12,6 +12,7 @@ from itertools import count
 from typing import Final
 
 from explorer.formats import Problem
+from explorer.present.fits import FITS_WORD, ModelFit
 from explorer.present.model import gravest, mark, problem_line
 from explorer.qt.library.rows import Row, RowKind, problem_note, store_summary, title_of, translate
 from explorer.stores import Details, Store
@@ -30,7 +31,9 @@ class LibraryColumn(IntEnum):
     QUANTIZATION = 3
     BYTES = 4
     MODIFIED = 5
-    NOTE = 6
+    FITS = 6
+    CONTEXT = 7
+    NOTE = 8
 
 
 class Node:
@@ -42,12 +45,13 @@ class Node:
         every: All nodes below, in the order shown, those filtered out included.
         children: The nodes below that are shown.
         details: Facts of the model's header, of an ENTRY.
+        fit: How it fits the machine, of an ENTRY.
         expanded: Whether it is open in the view.
         requested: Whether its contents were asked for, of an ENTRY.
     """
 
     __slots__ = (
-        *("_cells", "children", "details", "every", "expanded"),
+        *("_cells", "children", "details", "every", "expanded", "fit"),
         *("id", "parent", "place", "requested", "row"),
     )
 
@@ -59,6 +63,7 @@ class Node:
         self.every: list[Node] = []
         self.children: list[Node] = []
         self.details: Details | None = None
+        self.fit: ModelFit | None = None
         self.expanded = False
         self.requested = False
         self._cells: tuple[str, ...] | None = None
@@ -136,6 +141,23 @@ class Node:
         return self.row.quantization
 
     @property
+    def fit_texts(self) -> tuple[str, str]:
+        """Whether it fits, and the largest context; of a family, what all its members share."""
+        if self.row.kind is RowKind.FAMILY:
+            shared = {node.fit_texts for node in self.every}
+            return shared.pop() if len(shared) == 1 else ("", "")
+        return ("", "") if self.fit is None else (self.fit.text, self.fit.context_text)
+
+    def _fit_value(self, column: int) -> float | None:
+        """Return a number to sort by; a family goes by the best of its members."""
+        if self.row.kind is RowKind.FAMILY:
+            known = [node._fit_value(column) for node in self.every]
+            return max((value for value in known if value is not None), default=None)
+        if self.fit is None:
+            return None
+        return self.fit.order if column == LibraryColumn.FITS else self.fit.largest_context
+
+    @property
     def note(self) -> str:
         """What there is to say: of a model, how much of it others use too; of a store, the sum."""
         entry = self.row.entry
@@ -157,6 +179,8 @@ class Node:
                 return self.row.nbytes
             case LibraryColumn.MODIFIED:
                 return self.row.modified
+            case LibraryColumn.FITS | LibraryColumn.CONTEXT:
+                return self._fit_value(column)
             case _:
                 return self.cells[column]
 
@@ -187,6 +211,7 @@ class Node:
             self.quantization,
             "" if row.nbytes is None else bytes_text(row.nbytes),
             time_text(row.modified)[:_DATE_LENGTH],
+            *self.fit_texts,
             problem_note(problems) if problems else self.note,
         )
 
@@ -227,6 +252,8 @@ _MATCHED: Final = frozenset({RowKind.ENTRY, RowKind.BLOB, RowKind.PARTIAL})
 class Filter:
     """Keeps rows whose name, architecture, type, format or state holds every word.
 
+    The word ``fits:yes`` (``partly``, ``no``) keeps the models that fit so.
+
     A word of hexadecimal digits also finds the models that use a blob of such a digest: so a user
     learns what a nameless file of 40 GB is.
     """
@@ -250,7 +277,12 @@ class Filter:
 
     def _accepts(self, node: Node) -> bool:
         text = _searched_text(node)
-        return all(word in text or self._uses(node, word) for word in self._words)
+        return all(
+            _fits_as(node, word)
+            if word.startswith(FITS_WORD)
+            else word in text or self._uses(node, word)
+            for word in self._words
+        )
 
     def _uses(self, node: Node, word: str) -> bool:
         """Return whether a model uses a blob whose digest holds a word."""
@@ -265,6 +297,12 @@ class Filter:
             found = (blob.used_by for blob in blobs if digits in blob.digest)
             self._users[key] = frozenset(name for names in found for name in names)
         return entry.name in self._users[key]
+
+
+def _fits_as(node: Node, word: str) -> bool:
+    """Return whether a model fits as a word says, also one that is being typed: "fits:part"."""
+    fits = None if node.fit is None else node.fit.fits
+    return fits is not None and fits.value.startswith(word.removeprefix(FITS_WORD))
 
 
 def _searched_text(node: Node) -> str:
@@ -368,7 +406,8 @@ def facts_of(node: Node) -> str:
     ]
     path = "" if row.path is None else plain_text(str(row.path))
     digest = title_of(row.digest) if row.digest else ""
-    lines = ["   ·   ".join(filter(None, parts)), *filter(None, (path, digest, node.note))]
+    fit = "" if node.fit is None else node.fit.sentence
+    lines = ["   ·   ".join(filter(None, parts)), *filter(None, (path, digest, node.note, fit))]
     for problem in node.problems[:_SHOWN]:
         lines.append(problem_line(problem))
     if len(node.problems) > _SHOWN:

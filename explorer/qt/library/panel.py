@@ -6,6 +6,7 @@ is shown for the first time.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +16,9 @@ from PySide6.QtGui import QShowEvent
 
 from explorer.errors import ExplorerError
 from explorer.formats import Severity
+from explorer.parallel import Check
 from explorer.present.explanations import picture_text
+from explorer.present.fits import ModelFit, Target
 from explorer.present.model import mark
 from explorer.qt.jobs import JobRunner, JobSlot
 from explorer.qt.library import readers
@@ -30,7 +33,7 @@ from explorer.qt.widgets.building import column, row
 from explorer.qt.widgets.labels import SELECTABLE, ElidedLabel, empty_label, plain_label
 from explorer.qt.widgets.table_view import FilterBar
 from explorer.qt.widgets.text_view import TextView
-from explorer.stores import Details, Entry
+from explorer.stores import Details, Entry, read_details
 from explorer.text import bytes_text, integer_text, plain_text
 
 _TEXT_WIDTH: Final = 620
@@ -160,7 +163,8 @@ class LibraryWidgets(QtWidgets.QWidget):
         super().__init__(parent)
         hint = self.tr("Filter by name, architecture, quantization, state or digest")
         tip = self.tr(
-            "Every word must be found. Digits of a digest find the models that use that blob."
+            "Every word must be found. Digits of a digest find the models that use that blob. "
+            "fits:yes, fits:partly and fits:no find models by how they fit."
         )
         self.bar = FilterBar(hint, tip, self)
         self.bar.status.setWhatsThis(picture_text("listed"))
@@ -233,7 +237,7 @@ class LibraryWidgets(QtWidgets.QWidget):
 
     def restore_layout(self, settings: Settings) -> None:
         """Restore widths and order of columns, and the splitter."""
-        self.tree.header().restoreState(settings.layout("downloads"))
+        self.tree.header().restoreState(settings.layout("library"))
         self.blobs.restore(settings.layout("downloads_blobs"))
         self.splitter.restoreState(settings.layout("downloads_splitter"))
 
@@ -252,6 +256,10 @@ class LibraryWidgets(QtWidgets.QWidget):
     def show_page(self, page: QtWidgets.QWidget) -> None:
         """Show the lists with the pane, or that there is nothing to list."""
         self._pages.setCurrentWidget(page)
+
+
+def _this_machine() -> Callable[[Entry, Check], ModelFit]:
+    return readers.fits_of(readers.this_target())
 
 
 class LibraryView(LibraryWidgets):
@@ -292,7 +300,11 @@ class LibraryView(LibraryWidgets):
         self._asked = False  # for a scan
         self._changed = False  # on disk, while a scan ran
         self.scanner = readers.Scanner(runner, places, self)
-        self.details = readers.DetailsReader(runner, self)
+        title = self.tr("Reading what the models are")
+        self.details = readers.EntryReader(runner, title, lambda: read_details, self)
+        self.target: Target | None = None
+        title = self.tr("Working out which models fit")
+        self.fits = readers.EntryReader(runner, title, _this_machine, self)
         self.contents = readers.ContentsReader(runner, self)
         self.watch = readers.FolderWatch(self)
         self.commands = Commands(self, self.tree, self.blobs, runner, settings)
@@ -320,6 +332,8 @@ class LibraryView(LibraryWidgets):
         self.contents.stopped.connect(self._forget_contents)
         self.details.found.connect(self._show_details)
         self.details.finished.connect(self._end_details)
+        self.fits.found.connect(self._show_fits)
+        self.fits.finished.connect(self._order_again)
         self.watch.changed.connect(self._rescan_changed)
         self.tree.opened.connect(self.commands.open_node)
         self.tree.sight_changed.connect(self._prefer_visible)
@@ -368,7 +382,11 @@ class LibraryView(LibraryWidgets):
         entries = [entry for node in self.model.entries() if (entry := node.row.entry) is not None]
         known = self.model.details
         self.model.details = {entry: known[entry] for entry in entries if entry in known}
+        fits = self.model.fits
+        self.model.fits = {entry: fits[entry] for entry in entries if entry in fits}
         self.details.read(entry for entry in entries if entry not in known)
+        if not self.details.busy:
+            self._read_fits()
         self._prefer_visible()
         self.refresh_pane()
         self.scanned.emit(listing.entry_count)
@@ -383,15 +401,45 @@ class LibraryView(LibraryWidgets):
 
     def _prefer_visible(self) -> None:
         entries = [node.row.entry for node in self.tree.visible_nodes()]
-        self.details.prefer([entry for entry in entries if entry is not None])
+        for reader in (self.details, self.fits):
+            reader.prefer([entry for entry in entries if entry is not None])
+
+    def plan_for(self, target: Target) -> None:
+        """Show which models fit another machine."""
+        if target == self.target:
+            return
+        self.target = target
+        self.fits.cancel()
+        self.fits.prepare = lambda: readers.fits_of(target)
+        known = list(self.model.fits)
+        self.model.fits.clear()
+        self.model.tell_learned(known)
+        if self._rows is not None and not self.scanner.busy and not self.details.busy:
+            self._read_fits()
+
+    def _read_fits(self) -> None:
+        entries = [entry for node in self.model.entries() if (entry := node.row.entry) is not None]
+        self.fits.read(entry for entry in entries if entry not in self.model.fits)
 
     def _show_details(self, found: list[tuple[Entry, Details]]) -> None:
         self.model.set_details(found)
+        self._refresh_current(found)
+
+    def _show_fits(self, found: list[tuple[Entry, ModelFit]]) -> None:
+        self.model.fits.update(found)
+        self.model.tell_learned(entry for entry, _ in found)
+        self._refresh_current(found)
+
+    def _refresh_current(self, found: Sequence[tuple[Entry, object]]) -> None:
         node = self.tree.current_node()
         if node is not None and any(entry == node.row.entry for entry, _ in found):
             self.refresh_pane()
 
     def _end_details(self) -> None:
+        self._order_again()
+        self._read_fits()
+
+    def _order_again(self) -> None:
         if self.bar.text or self.tree.header().sortIndicatorSection() not in _SCANNED:
             self.model.refresh_order()
             self._show_state()
@@ -408,7 +456,7 @@ class LibraryView(LibraryWidgets):
 
     def save_layout(self) -> None:
         """Remember widths and order of columns, and the splitter."""
-        self._settings.set_layout("downloads", self.tree.header().saveState())
+        self._settings.set_layout("library", self.tree.header().saveState())
         self._settings.set_layout("downloads_splitter", self.splitter.saveState())
         if self.blobs.model.columns:
             header = self.blobs.table.horizontalHeader()

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Generic, TypeAlias, TypeVar
 
 from PySide6.QtCore import QFileSystemWatcher, QObject, QTimer, Signal
 
 from explorer import stores
 from explorer.errors import ExplorerError
 from explorer.formats import Severity
+from explorer.hardware.detect import detect
 from explorer.parallel import Check
+from explorer.present.fits import NOTHING_TO_FIT, ModelFit, Target, fit_at
 from explorer.qt.jobs import Job, JobRunner, JobSlot
 from explorer.qt.library.blobs import StoredFile, stored_files
 from explorer.qt.library.contents import read_contents
@@ -25,6 +28,8 @@ _WORK_SECONDS: Final = 0.002
 _SLEEP_SECONDS: Final = 0.001
 
 Places = Callable[[], list[stores.Place]]
+Fact = TypeVar("Fact")
+Prepare: TypeAlias = Callable[[], Callable[[stores.Entry, Check], Fact]]
 
 
 def machine_places() -> list[stores.Place]:
@@ -36,6 +41,21 @@ def library_places(demo_store: Path | None = None) -> list[stores.Place]:
     """Return the stores of this machine that are there, and the demo's if there is one."""
     demo = [] if demo_store is None else [stores.Place(stores.StoreKind.OLLAMA, demo_store)]
     return machine_places() + demo
+
+
+def this_target() -> Target:
+    """Return this machine as models shall fit it. It asks drivers, so it is for a worker."""
+    machine = detect()
+    return Target(machine.devices, machine.host, os.environ)
+
+
+def fits_of(target: Target) -> Callable[[stores.Entry, Check], ModelFit]:
+    """Return what says how a model fits a machine."""
+
+    def read(entry: stores.Entry, check: Check) -> ModelFit:
+        return NOTHING_TO_FIT if entry.format is None else fit_at(entry.path, target, check)
+
+    return read
 
 
 def _yielding(job: Job) -> Check:
@@ -123,29 +143,43 @@ class Scanner(QObject):
             self.stopped.emit()
 
 
-class DetailsReader(QObject):
-    """Reads architecture, parameters and quantization of models.
+class EntryReader(QObject, Generic[Fact]):
+    """Reads something about models, one after the other.
+
+    Args:
+        runner: Runs the work.
+        title: What the work is called.
+        prepare: Called in the worker before the first model; returns what reads one.
+        parent: The panel.
 
     Signals:
-        found: Pairs of an entry and its `Details`, some at a time.
+        found: Pairs of an entry and what was read of it, some at a time.
         finished: All were read, or the work was cancelled.
     """
 
     found = Signal(object)
     finished = Signal()
 
-    def __init__(self, runner: JobRunner, parent: QObject) -> None:
+    def __init__(
+        self, runner: JobRunner, title: str, prepare: Prepare[Fact], parent: QObject
+    ) -> None:
         super().__init__(parent)
         self._slot = JobSlot(runner, self)
+        self._title, self.prepare = title, prepare
         self._wanted: frozenset[stores.Entry] = frozenset()
         # of this run alone; preferred entries come twice
         self._waiting: deque[stores.Entry] = deque()
-        self._found: deque[tuple[stores.Entry, stores.Details]] = deque()
+        self._found: deque[tuple[stores.Entry, Fact]] = deque()
 
     @property
     def busy(self) -> bool:
         """Whether models are being opened."""
         return self._slot.busy
+
+    def cancel(self) -> None:
+        """Stop, and forget what was not reported yet."""
+        self._slot.cancel()
+        self._found.clear()
 
     def read(self, entries: Iterable[stores.Entry]) -> None:
         """Open these models, and none of those asked for before."""
@@ -153,23 +187,23 @@ class DetailsReader(QObject):
         self._report()  # what is known is not read again
         waiting = self._waiting = deque(entries)
         self._wanted = frozenset(waiting)
-        count = len(waiting)
+        count, prepare = len(waiting), self.prepare
         if not waiting:
             return
 
         def work(job: Job) -> None:
             done: set[stores.Entry] = set()
-            check = _yielding(job)
+            check, read = _yielding(job), prepare()
             while waiting:
                 entry = waiting.popleft()
                 if entry not in done:
                     check()
                     done.add(entry)
-                    self._found.append((entry, stores.read_details(entry, check)))
+                    self._found.append((entry, read(entry, check)))
                     job.report(len(done), count)
                     job.publish(lambda: None)  # see `_report`
 
-        job = self._slot.run(self.tr("Reading what the models are"), work, self._end, self._end)
+        job = self._slot.run(self._title, work, self._end, self._end)
         job.published.connect(self._report)
         job.finished.connect(self._end_stopped)
 

@@ -18,6 +18,7 @@ from PySide6.QtGui import QFontMetrics, QShowEvent
 from PySide6.QtWidgets import QAbstractItemView, QMenu, QStyleOptionViewItem, QTreeView, QWidget
 
 from explorer.present.explanations import LIBRARY_TEXTS
+from explorer.present.fits import ModelFit
 from explorer.present.model import problem_line, spoken_problems
 from explorer.qt.library.nodes import Filter, LibraryColumn, Node, ordered
 from explorer.qt.library.rows import Row, RowKind, note_row, translate
@@ -33,7 +34,7 @@ PAGE: Final = 256
 _COUNT: Final = len(LibraryColumn)
 _LONGEST_TIP: Final = 2000
 _SHOWN_PROBLEMS: Final = 20
-_NUMBERS: Final = frozenset({LibraryColumn.PARAMETERS, LibraryColumn.BYTES})
+_NUMBERS: Final = frozenset({LibraryColumn.PARAMETERS, LibraryColumn.BYTES, LibraryColumn.CONTEXT})
 
 
 class LibraryModel(QtCore.QAbstractItemModel):
@@ -41,6 +42,7 @@ class LibraryModel(QtCore.QAbstractItemModel):
 
     Attributes:
         details: Facts of models' headers, by entry; kept over scans.
+        fits: How models fit the machine, by entry; kept over scans.
 
     Signals:
         contents_wanted: A model's branch was opened for the first time; its `Node`.
@@ -51,6 +53,7 @@ class LibraryModel(QtCore.QAbstractItemModel):
     def __init__(self, parent: QtCore.QObject | None = None) -> None:
         super().__init__(parent)
         self.details: dict[Entry, Details] = {}
+        self.fits: dict[Entry, ModelFit] = {}
         self._root = Node(Row(RowKind.BRANCH, "", ""), None)
         self._rows: Sequence[Row] = ()
         self._nodes: dict[int, Node] = {}
@@ -99,6 +102,12 @@ class LibraryModel(QtCore.QAbstractItemModel):
 
     def set_details(self, found: Iterable[tuple[Entry, Details]]) -> None:
         """Show what the headers of models say."""
+        pairs = list(found)
+        self.details.update(pairs)
+        self.tell_learned(entry for entry, _ in pairs)
+
+    def tell_learned(self, entries: Iterable[Entry]) -> None:
+        """Show what `details` and `fits` have of models now."""
         changed: dict[int, tuple[Node, set[int]]] = {}  # parent and places of rows below it
 
         def note(node: Node) -> None:
@@ -106,11 +115,10 @@ class LibraryModel(QtCore.QAbstractItemModel):
             if parent is not None and node in parent.children[node.place : node.place + 1]:
                 changed.setdefault(parent.id, (parent, set()))[1].add(node.place)
 
-        for entry, details in found:
-            self.details[entry] = details
+        for entry in entries:
             for node in self.nodes_at(str(entry.path)):
                 if node.row.entry == entry and node.parent is not None:
-                    node.details = details
+                    self._learn(node)
                     node.changed()
                     note(node)
                     if node.parent.row.kind is RowKind.FAMILY:
@@ -118,6 +126,12 @@ class LibraryModel(QtCore.QAbstractItemModel):
         for parent, places in changed.values():
             if self.is_shown(parent):
                 self._tell_changed(parent, places)
+
+    def _learn(self, node: Node) -> None:
+        """Give a node what is known of its model."""
+        entry = node.row.entry
+        node.details = None if entry is None else self.details.get(entry)
+        node.fit = None if entry is None else self.fits.get(entry)
 
     def _tell_changed(self, parent: Node, places: set[int]) -> None:
         """Report rows below a node, a run of them at a time: a view asks about each.
@@ -204,7 +218,7 @@ class LibraryModel(QtCore.QAbstractItemModel):
         node = Node(row, parent)
         self._nodes[node.id] = node
         if row.entry is not None:
-            node.details = self.details.get(row.entry)
+            self._learn(node)
             self._by_path.setdefault(row.key, []).append(node)
         if not node.listed:  # the parts of a weight; a scan fills a listed branch
             node.every = [self._new(child, node) for child in row.children]
@@ -230,8 +244,8 @@ class LibraryModel(QtCore.QAbstractItemModel):
                 for gone in child.every:
                     self._drop(gone)
                 child.every, child.children, child.requested = [], [], False
-                child.details = None if row.entry is None else self.details.get(row.entry)
             child.row = row
+            self._learn(child)
             child.changed()
             node.every.append(child)
             if child.listed:
@@ -314,14 +328,7 @@ class LibraryModel(QtCore.QAbstractItemModel):
     ) -> Any:
         if orientation != Qt.Orientation.Horizontal or not 0 <= section < _COUNT:
             return None
-        match role:
-            case Qt.ItemDataRole.DisplayRole:
-                return _column_titles()[section]
-            case Qt.ItemDataRole.TextAlignmentRole:
-                return _alignment(section)
-            case Qt.ItemDataRole.ToolTipRole | Qt.ItemDataRole.WhatsThisRole:
-                return _column_meaning(section)
-        return None
+        return _head(section, role)
 
     def sort(self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder) -> None:
         chosen = column if 0 <= column < _COUNT else int(LibraryColumn.NAME)
@@ -329,6 +336,17 @@ class LibraryModel(QtCore.QAbstractItemModel):
         if (chosen, descending) != (self._sorted_by, self._descending):
             self._sorted_by, self._descending = chosen, descending
             self.refresh_order()
+
+
+def _head(section: int, role: int) -> Any:
+    match role:
+        case Qt.ItemDataRole.DisplayRole:
+            return _column_titles()[section]
+        case Qt.ItemDataRole.TextAlignmentRole:
+            return _alignment(section)
+        case Qt.ItemDataRole.ToolTipRole | Qt.ItemDataRole.WhatsThisRole:
+            return _column_meaning(section)
+    return None
 
 
 def _alignment(column: int) -> int:
@@ -347,6 +365,8 @@ def _column_titles() -> tuple[str, ...]:
         translate("Quantization"),
         translate("Size on disk"),
         translate("Modified"),
+        translate("Fits"),
+        translate("Largest context"),
         translate("Notes"),
     )
 
@@ -359,6 +379,8 @@ def _tip(node: Node, column: int) -> str | None:
     elif column == LibraryColumn.NOTE:
         lines = [problem_line(each) for each in shown]
         lines = lines or [node.note]
+    elif column in {LibraryColumn.FITS, LibraryColumn.CONTEXT} and node.fit is not None:
+        lines = [node.fit.sentence]
     text = "\n".join(shorten(plain_text(line), _LONGEST_TIP) for line in lines if line)
     return plain_tip(text) or None
 
@@ -389,6 +411,8 @@ _SAMPLES: Final = {
     LibraryColumn.QUANTIZATION: "Quantization",
     LibraryColumn.BYTES: "Size on disk   ",
     LibraryColumn.MODIFIED: "2026-12-31  ",
+    LibraryColumn.FITS: "partly, 28 of 49 layers",
+    LibraryColumn.CONTEXT: "Largest context   ",
 }
 _OPENED: Final = frozenset(
     {RowKind.ENTRY, RowKind.PART, RowKind.GROUP, RowKind.TENSOR, RowKind.BLOB}

@@ -11,14 +11,17 @@ from PySide6.QtWidgets import QApplication, QMessageBox
 from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
+from explorer.planner import Device, Host
+from explorer.present.fits import Target, fit_at
 from explorer.qt.jobs import JobRunner
-from explorer.qt.library import commands
+from explorer.qt.library import commands, readers
 from explorer.qt.library.nodes import LibraryColumn
 from explorer.qt.library.panel import LibraryView
 from explorer.qt.settings import Settings
 from explorer.stores import Place, StoreKind, read_library
 from explorer.text import bytes_text
 from tests.helpers.ollama_store import OllamaStore
+from tests.helpers.sparse_models import Shape
 from tests.helpers.window import copied, unsafe_characters
 from tests.qt.library.conftest import Panel, gguf_bytes
 
@@ -472,3 +475,93 @@ def test_the_list_of_blobs_is_exported(panel: Panel, tmp_path: Path) -> None:
     )
     assert shared.startswith("sha256-")
     assert len(shared.split(",")[0]) == 71
+
+
+# Which models fit
+
+
+@pytest.fixture
+def sized(tmp_path: Path) -> Place:
+    """A folder with a small model, one of some 4 GiB, and a file that cannot be planned."""
+    folder = tmp_path / "sized"
+    folder.mkdir()
+    Shape().write(folder / "eight.gguf")
+    Shape(blocks=4, width=512, feed_forward=1024, heads=8, kv_heads=2).write(folder / "four.gguf")
+    (folder / "other.gguf").write_bytes(gguf_bytes("other"))
+    return Place(StoreKind.FOLDER, folder)
+
+
+def _target(gib: float, *, host: int = 64) -> Target:
+    device = Device("0", "CUDA", int(gib * (1 << 30)), name="NVIDIA L4")
+    return Target((device,), Host(host << 30))
+
+
+def test_models_say_how_they_fit_the_machine_that_is_planned_for(
+    make_panel: Callable[..., Panel], sized: Place
+) -> None:
+    panel = make_panel(sized)
+    panel.view.plan_for(_target(3.5))
+    panel.settle()
+    texts = {
+        name: [
+            panel.cell(panel.find("Folder", name), column)
+            for column in (COLUMN.FITS, COLUMN.CONTEXT)
+        ]
+        for name in ("eight", "four", "other")
+    }
+    expected = {
+        name: fit_at(sized.root / f"{name}.gguf", _target(3.5)) for name in ("eight", "four")
+    }
+    assert texts == {
+        "eight": [expected["eight"].text, expected["eight"].context_text],
+        "four": ["yes", "131,072"],
+        "other": ["", ""],
+    }
+    assert texts["eight"][0].startswith("partly, ")
+    index = panel.find("Folder", "eight").siblingAtColumn(COLUMN.FITS)
+    assert expected["eight"].sentence in index.data(Qt.ItemDataRole.ToolTipRole)
+    panel.view.plan_for(_target(24))
+    panel.settle()
+    assert panel.cell(panel.find("Folder", "eight"), COLUMN.FITS) == "yes"
+
+
+def test_the_filter_and_the_order_know_how_models_fit(
+    make_panel: Callable[..., Panel], sized: Place
+) -> None:
+    panel = make_panel(sized)
+    panel.view.plan_for(_target(3.5))
+    panel.settle()
+
+    def shown() -> list[str]:
+        return panel.titles(panel.find("Folder"))
+
+    for words, names in {
+        "fits:yes": ["four"],
+        "fits:part": ["eight"],
+        "FITS:partly gguf": ["eight"],
+        "fits:": ["eight", "four"],
+    }.items():
+        panel.type(words)
+        assert [name.split(".")[0] for name in shown()] == names, words
+    panel.type("fits:no")
+    assert panel.titles() == []
+    panel.type("")
+    header = panel.view.tree.header()
+    header.setSortIndicator(COLUMN.FITS, Qt.SortOrder.AscendingOrder)
+    assert [name.split(".")[0][-5:] for name in shown()] == ["eight", "four", "other"]
+    header.setSortIndicator(COLUMN.CONTEXT, Qt.SortOrder.DescendingOrder)
+    assert [name.split(".")[0][-5:] for name in shown()] == ["four", "eight", "other"]
+    panel.type("fits:yes")
+    panel.view.plan_for(_target(24))  # the list follows when all are worked out
+    panel.settle()
+    assert len(shown()) == 2
+
+
+def test_without_a_planner_this_machine_is_asked(
+    make_panel: Callable[..., Panel], sized: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    none = Target((), Host(64 << 30))
+    monkeypatch.setattr(readers, "this_target", lambda: none)
+    panel = make_panel(sized)
+    assert panel.cell(panel.find("Folder", "four"), COLUMN.FITS) == "yes, on the CPU"
+    assert not panel.failures

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PySide6.QtCore import QObject
@@ -12,7 +13,7 @@ from pytestqt.qtbot import QtBot
 
 from explorer.qt.jobs import JobRunner
 from explorer.qt.library.commands import folder_of
-from explorer.qt.library.readers import DetailsReader, FolderWatch
+from explorer.qt.library.readers import EntryReader, FolderWatch
 from explorer.qt.settings import Settings
 from explorer.stores import Details, Entry
 from tests.helpers.patience import PATIENCE_S
@@ -26,15 +27,10 @@ def owner(qapp: object) -> QObject:
 
 
 def _read(
-    qtbot: QtBot,
-    runner: JobRunner,
-    owner: QObject,
-    monkeypatch: pytest.MonkeyPatch,
-    on_first: Callable[[DetailsReader], None],
+    qtbot: QtBot, runner: JobRunner, owner: QObject, on_first: Callable[[EntryReader[Any]], None]
 ) -> list[str]:
     """Read all entries; return the order in which they were opened."""
     order: list[str] = []
-    reader = DetailsReader(runner, owner)
     begun, go_on = threading.Event(), threading.Event()
 
     def open_one(entry: Entry, _check: object) -> Details:
@@ -43,7 +39,7 @@ def _read(
         assert go_on.wait(PATIENCE_S)
         return Details(entry.name)
 
-    monkeypatch.setattr("explorer.stores.read_details", open_one)
+    reader = EntryReader(runner, "Reading", lambda: open_one, owner)
     found: list[object] = []
     reader.found.connect(found.extend)
     with qtbot.waitSignal(reader.finished):
@@ -56,21 +52,19 @@ def _read(
     return order
 
 
-def test_models_in_sight_are_opened_first(
-    qtbot: QtBot, runner: JobRunner, owner: QObject, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def scroll(reader: DetailsReader) -> None:
+def test_models_in_sight_are_opened_first(qtbot: QtBot, runner: JobRunner, owner: QObject) -> None:
+    def scroll(reader: EntryReader[Any]) -> None:
         reader.prefer([_ENTRIES[5], _ENTRIES[0], _ENTRIES[3]])  # the first one is read already
         reader.prefer([_ENTRIES[4], _ENTRIES[3]])
 
-    order = _read(qtbot, runner, owner, monkeypatch, scroll)
+    order = _read(qtbot, runner, owner, scroll)
     assert order == ["m0", "m4", "m3", "m5", "m1", "m2"]
 
 
 def test_a_cancelled_reading_keeps_what_it_found(
-    qtbot: QtBot, runner: JobRunner, owner: QObject, monkeypatch: pytest.MonkeyPatch
+    qtbot: QtBot, runner: JobRunner, owner: QObject
 ) -> None:
-    order = _read(qtbot, runner, owner, monkeypatch, lambda _: runner.cancel_all())
+    order = _read(qtbot, runner, owner, lambda _: runner.cancel_all())
     assert order == ["m0"]
 
 
