@@ -16,7 +16,7 @@ from explorer.planner.advice import Advice
 from explorer.planner.devices import check_devices
 from explorer.planner.layout import DeviceLayout
 from explorer.planner.llama_cpp.outcome import Held
-from explorer.planner.profiles import PROFILES, default_profile, profile_named
+from explorer.planner.profiles import LLAMA_CPP, PROFILES, default_profile, profile_named
 from explorer.planner.result import Plan, PlanRequest, Term
 from explorer.planner.settings import used
 from explorer.text import plain_text, shorten
@@ -46,6 +46,12 @@ class PlanInputs:
     def profile_for(self, h: Hyperparameters) -> str:
         """Return the name of the profile that a model is planned by."""
         return default_profile(h) if self.profile is None else self.profile
+
+    def left_open(self, profile: str) -> PlanInputs:
+        """Return the same without what does not change `profiles.left_alone`."""
+        names = ["num_gpu", "tensor_split", "cpu_moe_layers"]
+        names += ["context"] if profile == LLAMA_CPP.name else []  # Ollama always states one
+        return self.with_settings(**dict.fromkeys(names))
 
     def request(self, h: Hyperparameters, environment: Mapping[str, str]) -> PlanRequest:
         """Return what the planner takes; raise `PlanError` if two devices are the same one."""

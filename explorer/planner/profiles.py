@@ -498,6 +498,29 @@ PROFILES: Final[Mapping[str, Profile]] = MappingProxyType(
 """The profiles by name; which is the default: `default_profile`."""
 
 
+_NO_RULES = "this profile has no such setting: choose llama.cpp"
+_RESERVE = "llama.cpp has no such setting: a reserve on each GPU stands for it"
+_ALL_GPUS = "llama.cpp always uses all GPUs"
+_OLD_ONLY = {"overhead": _RESERVE, "spread": _ALL_GPUS}
+_NEW_ONLY = dict.fromkeys(("ubatch", "kv_unified", "cpu_moe_layers", "reserve"), _NO_RULES)
+_NO_LAYOUT = "this prediction places no layers"
+_IGNORED: Final[Mapping[str, Mapping[str, str]]] = {
+    LLAMA_CPP.name: _OLD_ONLY,
+    OLLAMA.name: _OLD_ONLY
+    | {"ubatch": "Ollama gives llama.cpp the batch for both"}
+    | {"kv_unified": "Ollama gives each sequence a cache of its own"},
+    PREDICTION.name: _NEW_ONLY
+    | dict.fromkeys(("num_gpu", "overhead", "spread"), _NO_LAYOUT)
+    | {"kv_cache_type": "this prediction counts every cache as f16"},
+    GRAPH_SIZE.name: _NEW_ONLY,
+}
+
+
+def ignored_settings(profile: str) -> Mapping[str, str]:
+    """Return the names of settings that change nothing under a profile, and why."""
+    return _IGNORED.get(profile, {})
+
+
 def profiles_for(h: Hyperparameters) -> list[str]:
     """Return the names of the profiles that can read the format of a model."""
     readers = (LLAMA_CPP.name, OLLAMA.name)

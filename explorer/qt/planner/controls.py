@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from PySide6 import QtGui, QtWidgets
 from PySide6.QtCore import QEvent, QRect, QSignalBlocker, QSize, Qt, Signal
 
-from explorer.planner.profiles import PROFILES
+from explorer.planner.llama_cpp.outcome import DEFAULT_RESERVE, Outcome
+from explorer.planner.profiles import PROFILES, ignored_settings
 from explorer.planner.result import Plan
 from explorer.planner.settings import AUTOMATIC
 from explorer.planner.sizes import DEFAULT_BATCH, DEFAULT_CONTEXT
@@ -228,6 +229,7 @@ class SettingRows(QtWidgets.QWidget):
         super().__init__(parent)
         self._state = state
         self.rows: dict[str, Setting] = {}
+        self._profile: str | None = None  # by which rows are greyed
         self._grid = QtWidgets.QGridLayout(self)
         self._grid.setContentsMargins(0, 0, 0, 0)
         self._grid.setHorizontalSpacing(6)
@@ -286,8 +288,11 @@ class SettingRows(QtWidgets.QWidget):
             self._state.apply({name: None})
 
     def follow(self, current: CurrentPlan) -> None:
-        """Show what is asked for, and what the plan makes of it."""
+        """Show what is asked for, and what the plan makes of it; grey what a profile ignores."""
         inputs, plan = current.inputs, current.plan
+        if current.profile != self._profile:
+            self._profile = current.profile
+            self._grey(ignored_settings(current.profile))
         reasons, origins = {}, {}
         if plan is not None:
             reasons = {one.name: one.reason for one in plan.effective.differences}
@@ -300,7 +305,8 @@ class SettingRows(QtWidgets.QWidget):
             asked = getattr(inputs.settings, name)
             row.show(asked, current)
             row.reset.setEnabled(asked is not None)
-            text = "–" if plan is None or row.text is None else row.text(plan)
+            known = plan is not None and row.text is not None and row.editor.isEnabled()
+            text = row.text(plan) if known and plan and row.text else "–"
             reason = reasons.get(name, "")
             text = f"{_DIFFERS} {text}" if reason else text
             if text != row.holds.text():
@@ -310,6 +316,16 @@ class SettingRows(QtWidgets.QWidget):
                 row.holds.setAccessibleDescription(tip)
                 row.holds.setToolTip(plain_tip(tip))
                 self._take_colours(row)
+
+    def _grey(self, ignored: Mapping[str, str]) -> None:
+        """Let only those be changed that count, and say why not the others."""
+        for name, row in self.rows.items():
+            reason = ignored.get(name, "")
+            for part in (row.editor, row.slider):
+                if part is not None:
+                    part.setEnabled(not reason)
+                    part.setToolTip(reason or (row.tip if part is row.editor else ""))
+                    part.setStatusTip(reason)
 
     @staticmethod
     def _take_colours(row: Setting) -> None:
@@ -342,6 +358,10 @@ class SettingsControls(SettingRows):
         self._add_layers()
         self._add_overhead()
         self._add_spread()
+        self._add_ubatch()
+        self._add_unified()
+        self._add_experts()
+        self._add_reserve()
         self._add_profile()
         self.follow(state.current)
 
@@ -476,6 +496,57 @@ class SettingsControls(SettingRows):
         tip = self.tr("Use every GPU instead of as few as possible")
         self.add(Setting("spread", self.tr("&Spread"), edit, tip, show, text))
 
+    def _add_ubatch(self) -> None:
+        edit = CalmSpinBox(self, 1, _MOST_BATCH)
+        edit.setSingleStep(128)
+        edit.valueChanged.connect(lambda value: self._state.set(ubatch=value))
+
+        def show(asked: int | None, current: CurrentPlan) -> None:
+            outcome = None if current.plan is None else current.plan.llama_cpp
+            held = DEFAULT_BATCH if outcome is None else outcome.settings.ubatch
+            edit.show_value(held if asked is None else asked)
+
+        text = _held(lambda outcome: integer_text(outcome.settings.ubatch))
+        tip = self.tr("Tokens of one computation, at most the batch; the compute buffers follow it")
+        self.add(Setting("ubatch", self.tr("&Ubatch"), edit, tip, show, text))
+
+    def _add_unified(self) -> None:
+        choices = [(self.tr("auto"), None), (self.tr("on"), True), (self.tr("off"), False)]
+        edit = self._choice(choices, "kv_unified")
+
+        def show(asked: bool | None, _current: CurrentPlan) -> None:
+            edit.show_value(asked)
+
+        yes, no = self.tr("yes"), self.tr("no")
+        text = _held(lambda outcome: yes if outcome.settings.kv_unified else no)
+        tip = self.tr("Whether all sequences share one cache of the context")
+        self.add(Setting("kv_unified", self.tr("U&nified cache"), edit, tip, show, text))
+
+    def _add_experts(self) -> None:
+        edit = CalmSpinBox(self, 0, _MOST_LAYERS)
+        edit.setSpecialValueText(self.tr("auto"))
+        edit.valueChanged.connect(lambda value: self._state.set(cpu_moe_layers=value or None))
+
+        def show(asked: int | None, _current: CurrentPlan) -> None:
+            edit.show_value(asked or 0)
+
+        text = _held(lambda outcome: str(len(outcome.expert_layers)))
+        tip = self.tr("Blocks whose experts stay on the CPU, from the first; auto leaves it open")
+        self.add(Setting("cpu_moe_layers", self.tr("E&xperts on CPU"), edit, tip, show, text))
+
+    def _add_reserve(self) -> None:
+        edit = SizeEdit(self)
+        edit.setPlaceholderText(bytes_text(DEFAULT_RESERVE))
+        edit.size_chosen.connect(lambda nbytes: self._state.set(reserve=nbytes))
+        edit.refused.connect(self._state.refused)
+
+        def show(asked: int | None, _current: CurrentPlan) -> None:
+            edit.show_size(asked)
+
+        text = _held(lambda outcome: bytes_text(max(outcome.reserves, default=0)))
+        tip = self.tr("Memory of each GPU for the driver and what no dry run sees: 512MiB, 1 GiB")
+        self.add(Setting("reserve", self.tr("Reser&ve"), edit, tip, show, text))
+
     def _add_profile(self) -> None:
         edit = CalmComboBox(self)
         for name, profile in PROFILES.items():
@@ -520,6 +591,11 @@ class SettingsControls(SettingRows):
             edit.addItem(text, value)
         edit.currentIndexChanged.connect(lambda _: self._state.set(**{name: edit.currentData()}))
         return edit
+
+
+def _held(figure: Callable[[Outcome], str]) -> Callable[[Plan], str]:
+    """Return `text` of a `Setting` that plans of llama.cpp alone have."""
+    return lambda plan: "–" if plan.llama_cpp is None else figure(plan.llama_cpp)
 
 
 def _either(asked: Any, current: CurrentPlan, name: str, default: Any) -> Any:

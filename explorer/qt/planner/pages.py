@@ -169,11 +169,12 @@ class ChoiceLine(QtWidgets.QWidget):
 
     def follow(self, current: CurrentPlan) -> None:
         """Ask again soon where the model or the inputs are others."""
-        followed = (current.model, current.inputs)
+        followed = (current.model, current.inputs.left_open(current.profile))
         if followed != self._followed:
             self._followed = followed
-            self.use.setEnabled(False)  # until it is known what would be chosen now
+            self._changes = {}  # until it is known what would be chosen now
             self._delay.start()
+        self._enable()
 
     def _choose(self) -> None:
         request, profile = self._state.request, self._state.current.profile
@@ -193,6 +194,9 @@ class ChoiceLine(QtWidgets.QWidget):
             return
         self.sentence.setText(llama_cpp.choice_sentence(outcome))
         self._changes = llama_cpp.choice_changes(outcome)
+        self._enable()
+
+    def _enable(self) -> None:
         asked = self._state.inputs.settings
         self.use.setEnabled(any(getattr(asked, k) != v for k, v in self._changes.items()))
 

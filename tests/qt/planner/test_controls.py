@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QCheckBox, QComboBox, QLineEdit, QSpinBox
 from pytestqt.qtbot import QtBot
 
 from explorer.planner import Device
-from explorer.planner.profiles import PROFILES
+from explorer.planner.profiles import PROFILES, ignored_settings
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
 from tests.qt.planner.plan_models import GIB, Panel, drag, turn_wheel, write_model
@@ -341,3 +341,65 @@ def test_only_the_last_of_many_values_is_planned_for(panel: Panel) -> None:
     panel.settle()
     assert planned == [5199]
     panel.assert_shown()
+
+
+def test_settings_of_llama_cpp_are_made_shown_and_undone(
+    qtbot: QtBot, runner: JobRunner, document: Document
+) -> None:
+    panel = Panel(qtbot, runner, document, profile=None)
+    rows = panel.body.controls.rows
+    before = panel.state.current.plan.llama_cpp.compute
+    ubatch = rows["ubatch"].editor
+    assert isinstance(ubatch, QSpinBox)
+    assert ubatch.value() == 512
+    ubatch.setValue(128)
+    panel.settle()
+    assert rows["ubatch"].holds.text() == "128"
+    assert panel.state.current.plan.llama_cpp.compute < before
+    panel.state.undo()
+    panel.settle()
+    assert ubatch.value() == 512
+    assert panel.state.current.plan.llama_cpp.compute == before
+
+    panel.state.set(parallel=2)
+    unified = rows["kv_unified"].editor
+    assert isinstance(unified, QComboBox)
+    unified.setCurrentIndex(unified.findData(True))
+    panel.settle()
+    assert panel.state.current.plan.llama_cpp.settings.kv_unified
+    assert rows["kv_unified"].holds.text() == "yes"
+
+    reserve = rows["reserve"].editor
+    assert isinstance(reserve, QLineEdit)
+    reserve.setFocus()
+    qtbot.keyClicks(reserve, "1 GiB")
+    qtbot.keyClick(reserve, KEY.Key_Return)
+    panel.settle()
+    assert panel.state.current.plan.llama_cpp.reserves == (GIB,)
+    rows["reserve"].reset.click()
+    assert panel.state.inputs.settings.reserve is None
+
+
+@pytest.mark.parametrize("profile", list(PROFILES))
+def test_what_a_profile_ignores_is_grey_says_why_and_changes_nothing(
+    qtbot: QtBot, runner: JobRunner, document: Document, profile: str
+) -> None:
+    panel = Panel(qtbot, runner, document, profile=profile)
+    panel.state.set(context=4096, parallel=2, batch=512)
+    panel.settle()
+    usual = panel.state.current.plan
+    values = {"overhead": GIB, "spread": True, "ubatch": 64, "kv_unified": True, "num_gpu": 3}
+    values |= {"cpu_moe_layers": 2, "reserve": GIB, "kv_cache_type": "q4_0"}
+    grey = {
+        name: row for name, row in panel.body.controls.rows.items() if not row.editor.isEnabled()
+    }
+    assert grey.keys() == ignored_settings(profile).keys() <= values.keys()
+    for name, row in grey.items():
+        assert row.editor.statusTip() == row.editor.toolTip() == ignored_settings(profile)[name]
+        assert row.holds.text() == "–"
+        panel.state.apply({name: values[name]})
+        plan = panel.state.current.plan
+        assert (plan.total, plan.gpu_layers) == (usual.total, usual.gpu_layers), name
+        panel.state.undo()
+    for name, row in panel.body.controls.rows.items():
+        assert name in grey or (row.editor.isEnabled() and not row.editor.statusTip())
