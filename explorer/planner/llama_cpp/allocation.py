@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -334,6 +335,7 @@ def _window_cells(header: Header, settings: Settings, n_ctx_seq: int, ubatch: in
     return padded(min(n_ctx_seq, seen), _CONTEXT_STEP)
 
 
+@lru_cache(maxsize=1024)  # the blocks of a model are alike, and a search asks for each many times
 def _rows(what: str, type_name: str, width: int, rows: int) -> CachePart:
     kind = TENSOR_TYPES[type_name.upper()]
     row = kind.nbytes(width)
