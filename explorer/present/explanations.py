@@ -237,7 +237,11 @@ _PICTURE_TEXTS: Final = {
         "move layers."
     ),
     "curves": "Total memory by context for each KV cache type. The dot is the current plan.",
-    "holds": "The value after Ollama's own rules; it may differ from the requested one.",
+    "holds": "The value after the program's own rules; it may differ from the requested one.",
+    "speed": "The most tokens a second that the bandwidth of the memory allows.",
+    "log": "Which logs can be compared with the plan, and how to get them.",
+    "choice": "What llama.cpp would choose with context and layers left to it.",
+    "programs": "Why the programs in the table need different memory.",
     "figure": "The figure that is explained below, rounded and to the byte.",
     "formula": "The formula of the figure, in the symbols of the table below.",
 }

@@ -23,6 +23,7 @@ from explorer.planner.measured import Comparison, Rest, compare
 from explorer.planner.result import Plan
 from explorer.planner.speed import CPU, read_header, speed_bound
 from explorer.present import measured as words
+from explorer.present.explanations import picture_text
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobRunner, JobSlot
 from explorer.qt.planner import tables
@@ -102,6 +103,7 @@ class SpeedLine(QtWidgets.QWidget):
         self.sentence.setWordWrap(True)
         self.sentence.setTextInteractionFlags(SELECTABLE)
         self.sentence.setAccessibleName(self.tr("Bound of speed"))
+        self.sentence.setWhatsThis(picture_text("speed"))
         self.gpu, self.main = SizeEdit(self), SizeEdit(self)
         tip = self.tr("Bytes a second, such as 504 GB; empty: as the catalogue says")
         labels = []
@@ -189,6 +191,7 @@ class LogPage(PlannerPage):
         self.speed = SpeedLine(self)
         self.hint = plain_label(self)
         self.hint.setWordWrap(True)
+        self.hint.setWhatsThis(picture_text("log"))
         self.notes = plain_label(self)
         self.notes.setWordWrap(True)
         self.notes.setTextInteractionFlags(SELECTABLE)

@@ -117,6 +117,7 @@ class ProgramsPage(PlannerPage):
         self.why.setWordWrap(True)
         self.why.setContentsMargins(8, 4, 8, 4)
         self.why.setTextInteractionFlags(SELECTABLE)
+        self.why.setWhatsThis(picture_text("programs"))
         self.why.setAccessibleName(self.tr("Why programs differ"))
         fill(QtWidgets.QVBoxLayout(self), (self.table, 1), self.why, spacing=0)
 
@@ -159,6 +160,7 @@ class ChoiceLine(QtWidgets.QWidget):
         self.sentence = plain_label(self)
         self.sentence.setWordWrap(True)
         self.sentence.setAccessibleName(self.tr("What llama.cpp would choose"))
+        self.sentence.setWhatsThis(picture_text("choice"))
         self.sentence.setTextInteractionFlags(SELECTABLE)
         tip = self.tr("Take this context and leave the layers to llama.cpp; Undo takes it back")
         self.use = push_button(self, self.tr("Use"), tip)
