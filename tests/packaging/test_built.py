@@ -162,7 +162,7 @@ def see_that_kernels_are_kept(frozen: Path, model: Path, tensor: str, home: dict
     first = run(frozen, "stats", model, tensor, "--json", environment=home, cwd=Path("/"))
     assert first.returncode == 0, first.stderr
     kept = kernels(home)
-    assert kept
+    assert kept, first.stderr
     moved = frozen.parent.with_name("moved")
     frozen.parent.rename(moved)
     try:

@@ -447,10 +447,11 @@ def tour_stops(
 
 
 def _tabs_area(tabs: QtWidgets.QTabBar, places: list[int]) -> QtCore.QRect:
+    """Return the area of tabs; all of the bar where it is too narrow to show them."""
     area = QtCore.QRect()
     for place in places:
         area = area.united(tabs.tabRect(place))
-    return area
+    return area if area.intersects(tabs.rect()) else tabs.rect()
 
 
 def _menu_area(menus: QtWidgets.QMenuBar, place: int) -> QtCore.QRect:

@@ -144,8 +144,9 @@ def config_quantization(config: Mapping[str, object], module: str) -> Mapping[st
 
 def _count(value: object) -> int | None:
     """Return a positive number given as such or as text; no width and no group is ever longer."""
-    if isinstance(value, str) and len(value) < 10 and value.isascii() and value.strip().isdigit():
-        value = int(value)
+    if isinstance(value, str) and len(value) < 10 and value.isascii():
+        digits = value.strip()  # which takes more away than int() does
+        value = int(digits) if digits.isdigit() else value
     if isinstance(value, bool) or not isinstance(value, int):
         return None
     return value if 0 < value < 1 << 31 else None

@@ -201,7 +201,8 @@ def test_a_cancelled_save_leaves_nothing_behind(
     folder = tmp_path / "saved"
     folder.mkdir()
     job = page.export.save(page._tensor, folder / name)
-    qtbot.waitUntil(lambda: any(folder.iterdir()))
+    with qtbot.waitSignal(job.progressed):
+        pass
     job.cancel()
     panel.settle()
     assert list(folder.iterdir()) == []
