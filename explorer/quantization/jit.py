@@ -21,6 +21,7 @@ import pickle
 import platform
 from collections.abc import Callable, Iterator
 from hashlib import blake2b
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from uuid import uuid4
@@ -163,6 +164,12 @@ class _SealedFiles(IndexDataCacheFile):  # type: ignore[misc]
             raise
 
 
+def _locator() -> Any:
+    """Return what names a kernel's folder: Numba's class, or that of a frozen program."""
+    module, _, name = (numba.config.CACHE_LOCATOR_CLASSES or "").rpartition(".")
+    return getattr(import_module(module), name) if module else UserProvidedCacheLocator
+
+
 class _KernelCache(FunctionCache):  # type: ignore[misc]
     """Numba's, but one that fails costs time and nothing else.
 
@@ -172,7 +179,7 @@ class _KernelCache(FunctionCache):  # type: ignore[misc]
 
     def __init__(self, function: Any) -> None:
         """Find the kernel's folder; a RuntimeError, if it has none that is safe."""
-        name = UserProvidedCacheLocator.get_suitable_cache_subpath(inspect.getfile(function))
+        name = _locator().get_suitable_cache_subpath(inspect.getfile(function))
         folder = kernel_folder(name)
         super().__init__(function)
         locator = self._impl.locator

@@ -173,6 +173,8 @@ class PlannerView(QtWidgets.QWidget):
         document = self._document
         if document is None:
             self.state.set_model(None)
+            if self.body is not None:
+                self.body.log.show_document(None)
             self._explain_empty()
             return
         title = self.tr("Reading hyperparameters")
