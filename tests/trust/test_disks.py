@@ -55,7 +55,7 @@ def look(window):
     if not window.documents or window.runner.jobs:
         QTimer.singleShot(20, lambda: look(window))
         return
-    print("TOLD", window.message_bar.messages[-1].label.text())
+    print("TOLD", *(message.label.text() for message in window.message_bar.messages))
     window.panels.setCurrentIndex(window.panels.currentIndex() + 1)
     window.runner.run("", lambda job: 1 // 0, print, print)  # a report of it cannot be written
     QTimer.singleShot(200, window.close)
@@ -112,7 +112,10 @@ def test_no_room_for_cache_settings_and_files(
     assert done.returncode == 0, done.stderr
     assert "mistake of the program" not in done.stderr
     assert done.stderr.count("Traceback") == done.stderr.count("ZeroDivisionError: ") == 1
-    for command in ("survey 1", "export 1", "report 1"):
+    # a table of eight rows may be all that a full disk has room for
+    written = ("survey 0", "survey 1") if place is full else ("survey 1",)
+    assert any(one in done.stderr for one in written), done.stderr
+    for command in ("export 1", "report 1"):
         assert command in done.stderr, done.stderr
     assert "TOLD" in done.stdout
     assert ("Settings cannot be saved" in done.stdout) == (place is not full)
