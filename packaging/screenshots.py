@@ -68,8 +68,8 @@ def take_sheet(scheme: str, scale: str, views: list[str], models: list[Path]) ->
     app.setStyle("Fusion")
     apply_scheme(Scheme(scheme))
     window = MainWindow(Settings(fresh=True))
+    window.showNormal()  # the screen without a display is small, and a window takes all of it
     window.resize(*SIZE)
-    window.show()
     models = models or [make_demo().model]
     window.open_paths(models)
     settle(app, lambda: len(window.documents) == len(models) and not window.runner.jobs)
@@ -196,9 +196,8 @@ def show_planner(window) -> None:  # type: ignore[no-untyped-def]
     state.replace_inputs(devices=())
     state.flush()
     plan = state.current.plan
-    # room for a compute graph, for what is reserved, and for most of the layers
-    graph = max(plan.layout.full, plan.layout.partial)
-    free = graph + plan.layout.buffer + (457 << 20) + (plan.weights + plan.kv_total) * 3 // 4
+    # room for what llama.cpp leaves free, and for most of the layers
+    free = (1 << 30) + (plan.weights + plan.kv_total) * 3 // 4
     state.replace_inputs(devices=(Device("0", "CUDA", free, name="Small GPU"),))
 
 
