@@ -5,14 +5,40 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
-from PySide6.QtCore import QCoreApplication, Qt, Signal, SignalInstance
-from PySide6.QtGui import QKeySequence, QShortcut, QShowEvent
+from PySide6.QtCore import QCoreApplication, QEvent, QObject, QSize, Qt, Signal, SignalInstance
+from PySide6.QtGui import QKeySequence, QResizeEvent, QShortcut, QShowEvent
 from PySide6.QtWidgets import QFrame, QScrollArea, QTabWidget, QWidget
 
 from explorer.qt.widgets.building import column
 from explorer.qt.widgets.pages import ContentPage
 
 View = TypeVar("View", bound=QWidget)
+
+
+class _Room(QWidget):
+    """Gives a widget all its room, and asks for the least that the widget needs.
+
+    A scroll area asks a layout with wrapped texts for the height that it likes best.
+    """
+
+    def __init__(self, widget: QWidget) -> None:
+        super().__init__()
+        self._widget = widget
+        widget.setParent(self)
+        widget.installEventFilter(self)
+
+    # Qt
+
+    def minimumSizeHint(self) -> QSize:
+        return self._widget.minimumSizeHint()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        self._widget.setGeometry(self.rect())
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.LayoutRequest:
+            self.updateGeometry()
+        return False
 
 
 class LazyTab(QWidget, Generic[View]):
@@ -57,7 +83,7 @@ class LazyTab(QWidget, Generic[View]):
                 self._fill(self.built)
             finally:
                 if self._area.widget() is None:  # which shows it
-                    self._area.setWidget(self.built)
+                    self._area.setWidget(_Room(self.built))
                     self.setFocusProxy(self.built)
                 self.built.show()
         return self.built
