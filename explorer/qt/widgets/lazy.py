@@ -24,6 +24,7 @@ class _Room(QWidget):
     def __init__(self, widget: QWidget) -> None:
         super().__init__()
         self._widget = widget
+        widget.hide()  # until there is room
         widget.setParent(self)
         widget.installEventFilter(self)
 
