@@ -68,7 +68,7 @@ def _place(text: str) -> Place:
     multiple=True,
     metavar="SPEC",
     callback=machine.named_gpus,
-    help="With --fits: a GPU as in “plan”. Once for each. Default: this machine's.",
+    help="With --fits: a GPU as in plan. Once for each. Default: this machine's.",
 )
 @click.option(
     "--memory",

@@ -339,7 +339,7 @@ class _Search:
         changes = {device: low.shares[device]}
         for other in range(low.dense, len(self.free)):
             share = changes.get(other, low.shares[other])
-            moved = share.layers - (other == self.last)
+            moved = max(0, share.layers - (other == self.last))  # it would wrap
             changes[device] = changes.get(device, low.shares[device]).more(moved, 0)
             share = changes.get(other, share)
             changes[other] = replace(share, layers=share.layers - moved, part=0)

@@ -130,6 +130,8 @@ class PlannerView(QtWidgets.QWidget):
         self._document = document
         self._layer = -1
         self._reading.cancel()
+        if document is None and self.body is not None:
+            self.body.log.show_document(None)  # out of sight too: it would keep a closed model
         if self.isVisible():
             self._refresh()
 
@@ -173,8 +175,6 @@ class PlannerView(QtWidgets.QWidget):
         document = self._document
         if document is None:
             self.state.set_model(None)
-            if self.body is not None:
-                self.body.log.show_document(None)
             self._explain_empty()
             return
         title = self.tr("Reading hyperparameters")
