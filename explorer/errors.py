@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -39,7 +41,7 @@ class ExplorerError(Exception):
     ) -> None:
         super().__init__(what)
         self.what = what
-        self.path = None if path is None else Path(path)
+        self.path = Path(path) if isinstance(path, str) else path
         self.offset = offset
 
     @property
@@ -64,6 +66,33 @@ class SourceError(ExplorerError):
 
 class FormatError(ExplorerError, ValueError):
     """A file that is not what it claims to be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of several models that a folder holds.
+
+    Attributes:
+        path: What to open.
+        name: Its name in the folder.
+        nbytes: Its bytes on disk; 0 where a server does not say it.
+    """
+
+    path: Path
+    name: str
+    nbytes: int
+
+
+class SeveralModelsError(FormatError):
+    """A folder or an address that holds more than one model, so that one has to be chosen.
+
+    Attributes:
+        choices: The models, in the order of their names.
+    """
+
+    def __init__(self, what: str, path: Path, choices: Sequence[Choice]) -> None:
+        super().__init__(what, path)
+        self.choices = tuple(choices)
 
 
 class PlanError(ExplorerError, ValueError):

@@ -17,7 +17,9 @@ from explorer.errors import ExplorerError, system_reason
 MODEL_SUFFIXES: Final = (".gguf", ".safetensors")
 """What names of weights end in; the program writes no such file for the user."""
 
-OWN_SUFFIXES: Final = frozenset({".csv", ".html", ".npy", ".png", ".svg", ".tsv"})
+OWN_SUFFIXES: Final = frozenset(
+    {".csv", ".html", ".npy", ".parquet", ".pdf", ".png", ".svg", ".tsv"}
+)
 """What the program writes. Only such files are replaced in a folder that a model was opened in:
 all others may have come with the model, such as a tokenizer."""
 
@@ -83,8 +85,10 @@ def _fault(target: Path, place: Path) -> str:
         return "lies in a store of downloaded models, where nothing is written"
     if status is None or not stat.S_ISREG(status.st_mode):
         return ""  # nothing is replaced, neither by a pipe nor by /dev/stdout
-    if place.suffix.lower() not in OWN_SUFFIXES and str(place.parent) in _folders:
-        return "is in the folder of the model, and may be a part of it"
+    named = Path(os.path.realpath(target.parent), target.name)  # itself a link, maybe out of there
+    for each in (place, named):
+        if each.suffix.lower() not in OWN_SUFFIXES and str(each.parent) in _folders:
+            return "is in the folder of the model, and may be a part of it"
     return _fault_of_content(place)
 
 

@@ -26,6 +26,30 @@ def never() -> None:
     """Do nothing: the check of work that cannot be cancelled."""
 
 
+_thread = threading.local()
+
+
+@contextmanager
+def cancelled_by(check: Check) -> Iterator[None]:
+    """Let what waits in this thread, such as a read over the network, end when a check raises.
+
+    A read of a file is over in milliseconds and needs no check; one over the network may take
+    long, and is called by code that knows no network.
+    """
+    before = current_check()
+    _thread.check = check
+    try:
+        yield
+    finally:
+        _thread.check = before
+
+
+def current_check() -> Check:
+    """Return the check of the work that this thread does; `never` if it has none."""
+    check: Check = getattr(_thread, "check", never)
+    return check
+
+
 @contextmanager
 def map_in_order(  # noqa: PLR0913 - all but the first two have a default
     items: Iterable[Item],
@@ -62,7 +86,7 @@ def map_in_order(  # noqa: PLR0913 - all but the first two have a default
 
     def results() -> Iterator[tuple[Item, Result]]:
         for item in items:
-            window.append((item, pool.submit(work, item, checked)))
+            window.append((item, pool.submit(_run, work, item, checked)))
             if len(window) >= ahead * workers:
                 yield first_result()
         while window:
@@ -84,6 +108,11 @@ def map_in_order(  # noqa: PLR0913 - all but the first two have a default
     finally:
         closed.set()
         pool.shutdown(cancel_futures=True)
+
+
+def _run(work: Callable[[Item, Check], Result], item: Item, check: Check) -> Result:
+    with cancelled_by(check):
+        return work(item, check)
 
 
 class LruCache:

@@ -1,6 +1,6 @@
-"""Tables as text for other programs: CSV, JSON, tab-separated, and a safe way to save them.
+"""Tables for other programs: CSV, JSON, tab-separated, Parquet, and a safe way to save them.
 
-Rows are written as they come, so that a table of a million rows is never in memory as text.
+Texts are written row by row, so that a table of a million rows is never in memory as text.
 
 The texts come from untrusted files. A spreadsheet runs a cell that begins with ``=``; a lone
 surrogate (how Python keeps a byte that was no UTF-8) cannot be written at all. Both are escaped
@@ -17,12 +17,14 @@ import re
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Final, Protocol, TextIO, TypeAlias
+from typing import Any, BinaryIO, Final, Protocol, TextIO, TypeAlias
 
 from explorer.ends import Temporary
+from explorer.errors import ExplorerError
 from explorer.model_files import refuse_model_file
-from explorer.text import escaped
+from explorer.text import escaped, safe_json
 
 Cell: TypeAlias = str | int | float | bool | None
 
@@ -123,6 +125,24 @@ def _json_cell(cell: Cell) -> Cell:
     return cell
 
 
+def json_document(document: dict[str, Any]) -> str:
+    """Return an object as JSON text, in lines, with null for NaN and infinities."""
+    return (
+        safe_json(json.dumps(_finite(document), ensure_ascii=False, indent=2, allow_nan=False))
+        + "\n"
+    )
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return value
+
+
 def to_tsv(header: Sequence[str] | None, rows: Iterable[Sequence[Cell]]) -> str:
     r"""Return a table as tab-separated text, for the clipboard; the last line has no end.
 
@@ -144,6 +164,57 @@ def _tsv_cell(cell: Cell) -> str:
     if isinstance(cell, bool):
         return "true" if cell else "false"
     return _TSV_SPECIAL.sub(_escape, str(cell))
+
+
+_INT64: Final = range(-(1 << 63), 1 << 63)
+
+
+def check_parquet() -> None:
+    """Say how to get what writes Parquet, before a long command has done its work.
+
+    Raises:
+        ExplorerError: It is not installed.
+    """
+    if find_spec("pyarrow") is None:
+        raise ExplorerError(
+            "a Parquet file needs pyarrow, which is not installed; install it with: "
+            "pip install 'gguf-explorer[parquet]', or write CSV"
+        )
+
+
+def write_parquet(stream: BinaryIO, header: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
+    r"""Write a table as Apache Parquet: numbers keep their type and all their digits.
+
+    A column has one type: that of its values, or text where they have several or do not fit into
+    64 bits. None is null; NaN and infinities stay. A lone surrogate becomes the text ``\xNN``.
+
+    Args:
+        stream: An open file.
+        header: Names of the columns.
+        rows: The rows; all of them are in memory for a moment.
+
+    Raises:
+        ExplorerError: pyarrow is not installed.
+    """
+    check_parquet()
+    import pyarrow  # noqa: PLC0415 - 100 ms, which only this needs
+    import pyarrow.parquet  # noqa: PLC0415
+
+    names = [_encodable(name) for name in header]
+    lines = list(rows)
+    columns = [pyarrow.array(_one_type([line[i] for line in lines])) for i in range(len(names))]
+    pyarrow.parquet.write_table(pyarrow.Table.from_arrays(columns, names), stream)
+
+
+def _one_type(cells: list[Cell]) -> list[Cell]:
+    """Return the cells of a column as values of one type."""
+    kinds = {type(cell) for cell in cells if cell is not None}
+    if kinds == {int, float}:
+        return [None if cell is None else float(cell) for cell in cells]
+    fits = all(cell in _INT64 for cell in cells if isinstance(cell, int))
+    if kinds <= {bool} or kinds <= {float} or (kinds <= {int} and fits):
+        return cells
+    return [None if cell is None else _encodable(str(cell)) for cell in cells]
 
 
 def _encodable(text: str) -> str:

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
+from itertools import pairwise
+from typing import Any, Final
 
 # Separators of thousands in any country: spaces (also narrow and fixed), apostrophes, underscores.
 _ALWAYS_GROUPS: Final = re.compile("[ \u00a0\u2009\u202f'\u2019_]")
@@ -53,6 +54,7 @@ class NumberFormat:
     first_group: int = 3  # digits of the group that comes last
     later_groups: int = 3  # digits of the groups before; in India two: 12,34,567
     least_grouped: int = 4  # digits of the shortest number in groups; in Spain 5: 1234, 12.345
+    typeset: bool = False  # as in print: U+2212 and U+221E for - and inf, fractions in groups too
 
     def whole(self, digits: str) -> str:
         """Return a row of digits in groups."""
@@ -73,6 +75,8 @@ class Notation:
     numbers: NumberFormat = NumberFormat()  # separators
     units: ByteUnits = ByteUnits.BINARY  # units of sizes
 
+
+MINUS: Final = "\N{MINUS SIGN}"
 
 PLAIN: Final = Notation()
 """The notation of the command line, and of everything that other programs read."""
@@ -119,14 +123,33 @@ def integer_text(number: int) -> str:
     """Return an integer with separators: ``"262,144"``."""
     if notation().numbers is PLAIN.numbers:
         return f"{number:,}"
-    digits = notation().numbers.whole(str(abs(number)))
-    return f"-{digits}" if number < 0 else digits
+    signs = notation().numbers
+    digits = signs.whole(str(abs(number)))
+    return f"{minus_sign()}{digits}" if number < 0 else digits
+
+
+def minus_sign() -> str:
+    """Return what stands before negative numbers: U+2212 in the window, else what programs read."""
+    return MINUS if notation().numbers.typeset else "-"
+
+
+def signed_text(number: float, text: Callable[[Any], str]) -> str:
+    """Return a difference with its sign, also that of a gain; `text` writes what has none."""
+    if not number:
+        return text(number)
+    return f"{'+' if number > 0 else MINUS}{text(abs(number))}"
 
 
 def written_number(plain: str) -> str:
-    """Return a number that Python wrote, such as ``"1.5e-05"``, with the decimal sign."""
-    decimal = notation().numbers.decimal
-    return plain if decimal == "." else plain.replace(".", decimal)
+    """Return a number that Python wrote, such as ``"1.5e-05"``, with the signs of the notation."""
+    signs = notation().numbers
+    if not signs.typeset:
+        return plain if signs.decimal == "." else plain.replace(".", signs.decimal)
+    whole, point, rest = plain.partition(".")
+    sign, digits = ("-", whole[1:]) if whole.startswith("-") else ("", whole)
+    if digits.isascii() and digits.isdigit():
+        whole = sign + signs.whole(digits)
+    return f"{whole}{signs.decimal if point else ''}{rest}".replace("-", MINUS)
 
 
 def plain_number(typed: str, *, whole: bool = False) -> str:
@@ -141,7 +164,7 @@ def plain_number(typed: str, *, whole: bool = False) -> str:
         whole: Whether only a whole number makes sense, so that three digits behind a point are
             thousands.
     """
-    text = _ALWAYS_GROUPS.sub("", typed)
+    text = _ALWAYS_GROUPS.sub("", typed.replace(MINUS, "-"))
     signs = notation().numbers
     if signs.decimal == ".":
         return text.replace(signs.group, "").replace(",", "")
@@ -263,8 +286,43 @@ def float_text(number: float, digits: int = 7) -> str:
     if math.isnan(number):
         return "NaN"
     if math.isinf(number):
-        return "-inf" if number < 0 else "inf"
+        infinite = "∞" if notation().numbers.typeset else "inf"
+        return f"{minus_sign()}{infinite}" if number < 0 else infinite
     return written_number(f"{number:.{digits}g}")
+
+
+def axis_texts(
+    values: Sequence[float], least_scaled: float = 100_000, most: float | None = None
+) -> list[str]:
+    """Return the labels of an axis: one unit and as many places for all of them.
+
+    Args:
+        values: What the ticks stand for.
+        least_scaled: From this value on, in K, M or B.
+        most: The largest value of the axis, where these are only some of its ticks.
+    """
+    top = max(map(abs, values), default=0.0) if most is None else most
+    power = 0
+    while top >= least_scaled and power < len(_COUNT_UNITS) - 1 and top >= 1000 ** (power + 1):
+        power += 1
+    if power and len(values) == 1 and most is None:  # no step says how many places it needs
+        return [count_text(round(values[0]))]
+    scale, unit = 1000**power, _COUNT_UNITS[power]
+    scaled = [value / scale for value in values]
+    steps = [abs(b - a) for a, b in pairwise(scaled) if b != a]
+    step = min(steps, default=1.0)
+    places = 0
+    # not only the steps: a plot asks for the ticks between others apart, such as 0.5, 1.5, 2.5
+    while places < _MOST_PLACES and any(
+        abs(one * 10**places - round(one * 10**places)) > step * 10**places / 1000 for one in scaled
+    ):
+        places += 1
+    texts = [fixed_text(one, places) if places else integer_text(round(one)) for one in scaled]
+    pairs = zip(texts, values, strict=True)
+    return [f"{text} {unit}".rstrip() if value else "0" for text, value in pairs]
+
+
+_MOST_PLACES: Final = 6
 
 
 def fixed_text(number: float, places: int) -> str:

@@ -25,7 +25,7 @@ MACHINES = ("x86_64", "aarch64")
 TARGETS = {(minor, machine) for minor in range(OLDEST, BEYOND) for machine in MACHINES}
 LINUX, BEFORE = "sys_platform == 'linux'", f"python_full_version < '3.{BEYOND}'"
 IMPLIED = (LINUX, BEFORE, f"python_full_version >= '3.{OLDEST}'")  # part of every marker
-PROGRAM = ("--extra", "gui", "--extra", "nvidia")
+PROGRAM = ("--extra", "gui", "--extra", "nvidia", "--extra", "remote")
 HEAD = "# Made by packaging/lock.py; do not edit.\n"
 
 

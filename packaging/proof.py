@@ -18,7 +18,7 @@ from explorer import __version__
 _PLAIN_TYPES = frozenset({"F32", "F16", "BF16", "F64"})
 _COMPILE_S = 300.0
 _LOOK_S = 0.5
-VIEWS = {"weights": "alt+5", "survey": "alt+7"}
+VIEWS = {"weights": "ctrl+7", "survey": "ctrl+9"}
 """Panels that decode weights → the key that shows them."""
 
 

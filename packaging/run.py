@@ -63,7 +63,7 @@ class Task(NamedTuple):
 
 APP = Task(
     "program.txt",
-    ("gui", "nvidia"),
+    ("gui", "nvidia", "remote"),
     {**OFFSCREEN_LIBRARIES, **WINDOW_LIBRARIES},
     ("-P", "-m", "explorer"),  # -P: import nothing from a folder of downloaded models
 )
@@ -71,7 +71,7 @@ APP = Task(
 WORKERS = str((os.cpu_count() or 1) + 1)
 TESTS = Task(
     "tests.txt",
-    ("gui", "nvidia", "test"),
+    ("gui", "nvidia", "remote", "test"),
     OFFSCREEN_LIBRARIES,
     ("-m", "pytest", "-n", WORKERS, "--dist", "worksteal"),
 )

@@ -23,17 +23,19 @@ from tools import BUILD, PackagingError, fail, run, say, tool
 
 SYSTEM_PYTHON = "/usr/bin/python3"  # pyatspi is Debian's, and in no registry
 PANELS = {
-    "Overview": "alt+2",  # first, so that nothing is chosen yet
+    "Overview": "ctrl+1",  # first, so that nothing is chosen yet
     "Library": "alt+1",
-    "Metadata": "alt+3",
-    "Tensors": "alt+4",
-    "Weights": "alt+5",
-    "Errors": "alt+6",
-    "Survey": "alt+7",
-    "Vocabulary": "alt+8",
-    "Planner": "alt+9",
-    "Raw": "alt+0",
+    "Metadata": "ctrl+2",
+    "Tensors": "ctrl+3",
+    "Vocabulary": "ctrl+4",
+    "Raw": "ctrl+5",
+    "Compare": "ctrl+6",
+    "Weights": "ctrl+7",
+    "Errors": "ctrl+8",
+    "Survey": "ctrl+9",
+    "Planner": "alt+4",
 }
+GROUPS = ("Library", "Model", "Weights", "Planner")
 # The bus of screen readers starts when it is asked for; Qt joins one that is there.
 START_BUS = [
     *("dbus-send", "--session", "--print-reply", "--dest=org.a11y.Bus"),
@@ -122,7 +124,7 @@ def look_at(window: Shown, panel: str, key: str) -> list[str]:
     """
     window.press(key)
     time.sleep(float(_SHOWN_S))
-    said = run([SYSTEM_PYTHON, "-c", WALK, _SHOWN_S, *PANELS], limit_s=_LIMIT_S)
+    said = run([SYSTEM_PYTHON, "-c", WALK, _SHOWN_S, *PANELS, *GROUPS], limit_s=_LIMIT_S)
     *lines, count = said.splitlines()
     found = dict.fromkeys(lines)  # pages of one panel have parts in common
     if int(count) == 0:

@@ -24,9 +24,13 @@ TEMPLATE_KEY = "tokenizer.chat_template"
 LIMIT_S = 120
 # Scheme, scale, views. One process each: Qt reads the scale when it starts.
 SHEETS = (
-    ("light", 1, "overview,tensors,weights,errors,what-if,survey,quick-open,planner,library"),
+    (
+        "light",
+        1,
+        "overview,tensors,weights,errors,what-if,survey,by-layer,quick-open,planner,library",
+    ),
     ("light", 1, "metadata"),
-    ("dark", 1, "vocabulary,raw,map,block,density,hot-spots,type-mix,planner"),
+    ("dark", 1, "vocabulary,raw,map,block,density,survey,by-layer,hot-spots,type-mix,planner"),
     ("dark", 2, "overview,planner,library"),
 )
 DEMO_VIEWS = "metadata"  # of the demo model, which has a chat template
@@ -37,6 +41,7 @@ PAGES = {  # views that are pages of a panel: the panel, and the page in its bod
     "density": ("errors", "pictures.density"),
     "what-if": ("errors", "what_if"),
     "survey": ("survey", "map"),
+    "by-layer": ("survey", "by_layer"),
     "hot-spots": ("survey", "hot_spots"),
     "type-mix": ("survey", "type_mix"),
 }
@@ -71,8 +76,10 @@ def take_sheet(scheme: str, scale: str, views: list[str], models: list[Path]) ->
     window.showNormal()  # the screen without a display is small, and a window takes all of it
     window.resize(*SIZE)
     models = models or [make_demo().model]
+    window.bottom.show_machine()  # as the program does at its start
     window.open_paths(models)
     settle(app, lambda: len(window.documents) == len(models) and not window.runner.jobs)
+    settle(app, lambda: window.panels.machine.known)
     document = window.documents[0]
     window.show_document(None)
     # pictures show no private folders

@@ -32,7 +32,6 @@ SINGLE_IMPORTERS = 47
 
 LONG: dict[str, str] = {
     "measure": "one kernel: all moments in one walk over the weights",
-    "tour_stops": "a table of texts",
     "HexView": "one widget: painting, keys and accessibility",
 }
 """Functions and classes that may be longer than the limit, wherever they are, with the reason."""

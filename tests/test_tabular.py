@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from explorer.tabular import Cell, to_tsv, write_atomically, write_csv, write_json
+from explorer.tabular import Cell, to_tsv, write_atomically, write_csv, write_json, write_parquet
 
 _ANY_TEXT = st.text(alphabet=st.characters(exclude_categories=()))
 _CELLS = st.one_of(_ANY_TEXT, st.integers(), st.floats(), st.booleans(), st.none())
@@ -227,3 +227,22 @@ def test_a_long_name(tmp_path: Path) -> None:
     with write_atomically(tmp_path / ("n" * 250)) as stream:
         stream.write("x")
     assert (tmp_path / ("n" * 250)).read_text() == "x"
+
+
+def test_parquet_columns_have_one_type() -> None:
+    parquet = pytest.importorskip("pyarrow.parquet", reason="the extra parquet is not installed")
+    rows: list[list[Any]] = [
+        ["a\udce4", 1, 1.5, True, 1 << 70, None],
+        [None, 2, 3, None, 4, None],
+        ["=b", None, math.nan, False, None, None],
+    ]
+    sink = io.BytesIO()
+    write_parquet(sink, ["text", "int", "float", "bool", "huge", "none"], rows)
+    found = parquet.read_table(sink).to_pydict()
+    assert found["text"] == ["a\\xe4", None, "=b"]
+    assert found["int"] == [1, 2, None]
+    assert found["float"][:2] == [1.5, 3.0]
+    assert math.isnan(found["float"][2])
+    assert found["bool"] == [True, None, False]
+    assert found["huge"] == [str(1 << 70), "4", None]
+    assert found["none"] == [None] * 3

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import json
+import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from explorer.text import (
+    PLAIN,
+    axis_texts,
     bytes_text,
     count_text,
+    fixed_text,
     float_text,
     integer_text,
+    plain_number,
     plain_text,
     quoted,
     safe_json,
     shape_text,
     shorten,
+    signed_text,
+    writing,
 )
 
 
@@ -120,3 +128,52 @@ def test_a_quoted_text_is_escaped_and_no_longer_than_some_lines() -> None:
     assert quoted("x" * 120) == f"'{'x' * 120}'"
     assert len(quoted("x" * 10_000)) < 125
     assert len(quoted("\udcff" * 10_000)) == 240
+
+
+def test_the_window_writes_numbers_as_in_print() -> None:
+    printed = replace(PLAIN, numbers=replace(PLAIN.numbers, typeset=True))
+    assert (integer_text(-1234), float_text(-1234567.0), fixed_text(-0.5, 2)) == (
+        *("-1,234", "-1234567", "-0.50"),
+    )  # what programs read stays as it was
+    with writing(printed):
+        assert integer_text(-1234) == "\u22121,234"
+        assert float_text(-1234567.0) == "\u22121,234,567"
+        assert float_text(1.5e-7) == "1.5e\u221207"
+        assert (float_text(-math.inf), float_text(math.inf)) == ("\u2212\u221e", "\u221e")
+        assert fixed_text(-12345.5, 1) == "\u221212,345.5"
+        for number in (-1234567.0, 1.5e-7, -0.25):
+            assert float(plain_number(float_text(number))) == number
+
+
+@pytest.mark.parametrize(
+    ("values", "texts"),
+    [
+        ([0.0, 30_000.0, 60_000.0, 90_000.0], ["0", "30,000", "60,000", "90,000"]),
+        ([0.0, 50_000.0, 100_000.0, 150_000.0], ["0", "50 K", "100 K", "150 K"]),
+        ([0.0, 500_000.0, 1_000_000.0], ["0", "0.5 M", "1.0 M"]),
+        ([0.0, 0.25, 0.5], ["0", "0.25", "0.50"]),
+        ([], []),
+    ],
+)
+def test_an_axis_has_one_unit_and_as_many_places_for_all(
+    values: list[float], texts: list[str]
+) -> None:
+    assert axis_texts(values) == texts
+
+
+def test_ticks_between_others_keep_their_places_and_the_unit_of_the_axis() -> None:
+    assert axis_texts([500_000, 1_500_000, 2_500_000]) == ["0.5 M", "1.5 M", "2.5 M"]
+    assert axis_texts([500_000], most=2e6) == ["0.5 M"]
+
+
+@given(st.lists(st.floats(-1e15, 1e15), max_size=6))
+def test_any_axis_is_written(values: list[float]) -> None:
+    assert len(axis_texts(values)) == len(values)
+
+
+def test_a_difference_has_a_sign() -> None:
+    assert [signed_text(n, integer_text) for n in (1200, 0, -1200)] == [
+        "+1,200",
+        "0",
+        "\u22121,200",
+    ]

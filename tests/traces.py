@@ -58,18 +58,23 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import (
     QApplication,
     QComboBox,
-    QMainWindow,
     QSlider,
+    QTabBar,
     QTableView,
-    QTabWidget,
     QTreeView,
     QWidget,
 )
 
 _PACKAGE: Final = "explorer"
-_TABS: Final = {"click": "Weights", "slider": "Planner", "compare": "Errors", "open": "Overview"}
+_GUARD: Final = "explorer.qt"  # stands around each override of Qt's methods, and is looked through
+_PAGES: Final = {  # steps of the rail, with a page of the group where it has several
+    "click": ("Weights", "Weights"),
+    "slider": ("Planner", ""),
+    "compare": ("Weights", "Errors"),
+    "open": ("Model", "Overview"),
+}
 _SLIDER: Final = "context"  # part of the slider's accessible name
-_TENSORS: Final = ("blk.0.ffn_gate.weight", "blk.0.ffn_up.weight", "blk.1.ffn_gate.weight")
+_TENSORS: Final = ("blk.0.ffn_gate", "blk.0.ffn_up", "blk.1.ffn_gate")  # as in the tree
 _REFERENCES: Final = ("Q8_0", "Q5_0")  # parts of two choices of a reference
 _TITLES: Final = {
     "click": "click → histogram",
@@ -184,9 +189,8 @@ class Recorder:
 
 def _module(frame: FrameType) -> str | None:
     name: str = frame.f_globals.get("__name__", "")
-    if name.partition(".")[0] != _PACKAGE or frame.f_code.co_filename.startswith("<"):
-        return None
-    return name
+    ours = name != _GUARD and name.partition(".")[0] == _PACKAGE
+    return name if ours and not frame.f_code.co_filename.startswith("<") else None
 
 
 class Driver:
@@ -195,15 +199,16 @@ class Driver:
     def __init__(self, recorder: Recorder, model: Path) -> None:
         self.recorder = recorder
         self._model = model
+        from explorer.qt.main_window import MainWindow
+
         self._app = QApplication.instance()
         self.rest(_START_S)
         recorder.learn_idle(lambda: self.rest(_IDLE_S))
         self.settle()
-        self.window = next(w for w in QApplication.topLevelWidgets() if isinstance(w, QMainWindow))
-        widgets = self.window.findChildren(QTabWidget)
-        self._tabs = next(tabs for tabs in widgets if self._place(tabs, _TABS["open"]) >= 0)
+        self.window = next(w for w in QApplication.topLevelWidgets() if isinstance(w, MainWindow))
+        self._pages = self.window.shell.panels
         trees = self.window.findChildren(QTreeView)
-        self._tree = next(tree for tree in trees if not self._tabs.isAncestorOf(tree))
+        self._tree = next(tree for tree in trees if not self._pages.isAncestorOf(tree))
 
     def wait(self, until: Callable[[], bool]) -> None:
         """Let the program work until something is so."""
@@ -254,23 +259,25 @@ class Driver:
         return trace
 
     def _looks(self) -> tuple[str, bytes]:
-        image = self._tabs.grab().toImage()
+        image = self._pages.grab().toImage()
         return self.window.windowTitle(), bytes(image.constBits())
 
-    def _place(self, tabs: QTabWidget, title: str) -> int:
-        titles = [tabs.tabText(n).replace("&", "") for n in range(tabs.count())]
-        return titles.index(title) if title in titles else -1
-
     def show(self, action: str) -> None:
-        """Show the panel of an action."""
-        bar = self._tabs.tabBar()
-        place = bar.tabRect(self._place(self._tabs, _TABS[action])).center()
+        """Go to the page of an action, by the rail and the head."""
+        group, page = _PAGES[action]
+        self._click_tab(self.window.shell.rail, group)
+        if page:
+            self._click_tab(self.window.shell.head.pages, page)
+
+    def _click_tab(self, bar: QTabBar, title: str) -> None:
+        titles = [bar.tabText(place).replace("&", "") for place in range(bar.count())]
+        place = bar.tabRect(titles.index(title)).center()
         QTest.mouseClick(bar, Qt.MouseButton.LeftButton, pos=place)
         self.settle()
 
     def find(self, kind: type[QWidget], fits: Callable[[Any], object]) -> Any:
         """Return the first visible widget of a kind in the panel in front."""
-        found = self._tabs.currentWidget().findChildren(kind)
+        found = self._pages.currentWidget().findChildren(kind)
         return next(widget for widget in found if widget.isVisible() and fits(widget))
 
     def rows(self) -> Iterator[QModelIndex]:

@@ -456,7 +456,7 @@ def _line_fields(
         if fields and fields[-1].name == role:
             last = fields[-1]
             fields[-1] = replace(last, nbytes=last.nbytes + nbytes)
-            numbers[-1] = ()
+            numbers[-1] = numbers[-1] if _is_zero(role, last) else ()
         else:
             is_codes = not fields
             kind = stored.type.name
@@ -464,11 +464,26 @@ def _line_fields(
             fields.append(BlockField(role, first, nbytes, named, _meaning(role, is_codes)))
             raw = extent.source.read(extent.offset + at, nbytes)
             numbers.append(() if is_codes or kind == "I32" else _floats(raw, kind))
+            if _is_zero(role, fields[-1]) and reader.groups is None:
+                numbers[-1] = (_zero_point(reader, index * unit),)
         if role == _ORDER:
             raw = extent.source.read(extent.offset + at, nbytes)
             numbers[-1] = tuple(np.frombuffer(raw, "<i4").tolist())
         first += nbytes
     return tuple(parts), tuple(fields), tuple(numbers)
+
+
+def _is_zero(role: str, field: BlockField) -> bool:
+    """Return whether a part is words that hold the zero points of several rows."""
+    return "zero" in role and field.dtype == "u32"
+
+
+def _zero_point(reader: LineReader, first: int) -> float:
+    """Return the zero point of a weight, which words hold with those of others."""
+    line, column = divmod(first, reader.layout.line)
+    lines = reader.layout.lines(1)
+    reader.fill(line, lines)
+    return float(lines.zeros[0, column // reader.layout.run])
 
 
 def _floats(raw: bytes, type_name: str) -> tuple[float, ...]:

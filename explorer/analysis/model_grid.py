@@ -186,6 +186,11 @@ class GridColumn:
     role: str
     suffix: str
 
+    @property
+    def name(self) -> str:
+        """The role with its suffix, unless that is the usual one."""
+        return _own_name(self.role, self.suffix)
+
 
 @dataclass(frozen=True, slots=True)
 class GridSection:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from explorer.analysis.errors.metrics import ErrorMetrics
 from explorer.analysis.errors.pairs import RoundedPair, measure_pair, saturated_share
 from explorer.analysis.matching.views import Weights, view_of
-from explorer.analysis.rounding import rounded_type, rounding_problem
+from explorer.analysis.rounding import rounded_type, rounding_problem, shape_problem
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Folding, Tensor
 from explorer.formats.weights import Values, check_decodable
@@ -77,7 +77,7 @@ def requantize(  # noqa: PLR0913 - all but the first two have a default
     """
     check_decodable(tensor)
     weighing = None if importance is None else checked_importance(importance, tensor)
-    kinds = [rounded_type(name, tensor.type.name) for name in type_names]
+    kinds = [rounded_type(name, tensor.type.name, tensor.shape) for name in type_names]
 
     def each() -> Iterator[Requantized]:
         for number, (name, kind) in enumerate(zip(type_names, kinds, strict=True)):
@@ -87,7 +87,7 @@ def requantize(  # noqa: PLR0913 - all but the first two have a default
                 if progress is not None:
                     progress(before + done)
 
-            problem = Folding(tensor.shape).block_problem(kind)
+            problem = shape_problem(name, tensor.shape)
             problem = problem or rounding_problem(name, weighed=weighing is not None)
             if problem is not None:
                 yield Requantized(name, None, None, None, problem=problem)

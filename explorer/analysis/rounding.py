@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from functools import cache
+from importlib import import_module
+from math import prod
 from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from explorer.errors import ExplorerError
+from explorer.formats.tensors import Folding, Shape
 from explorer.formats.weights import Values
 from explorer.quantization import TENSOR_TYPES, TensorType, dequantize, quantize
 from explorer.quantization.grouped.layout import (
@@ -19,6 +23,7 @@ from explorer.quantization.grouped.layout import (
     group_kernels,
     group_layout,
 )
+from explorer.quantization.huggingface.schemes import SCHEME_NAMES, Scheme, scheme
 from explorer.quantization.registry import (
     WITHOUT_ENCODER,
     WITHOUT_IMPORTANCE,
@@ -50,52 +55,100 @@ class Rounder(Protocol):
     """Rounds whole blocks to a type and back. Owns buffers: for one thread.
 
     Attributes:
-        type: The type; its block is what is rounded together.
         levels: float32 [codes]: the value of each code before scaling; None if it has no codes.
+        scheme: The method of Hugging Face models that it rounds to; None for all else.
     """
 
-    type: TensorType
     levels: NDArray[np.float32] | None
+    scheme: Scheme | None
 
-    def round(self, values: Values, importance: Values | None) -> Values:
+    def edges(self, start: int, stop: int) -> tuple[int, int]:
+        """Return the first and the stop of the blocks that hold a run of weights."""
+
+    def round(self, values: Values, importance: Values | None, first: int = 0) -> Values:
         """Return rounded weights, float32 [n]; overwritten by the next call.
 
         Args:
             values: float32 [n], whole blocks of the type; whole rows if there is importance.
             importance: float32 [columns], not negative; None if all columns count alike.
+            first: Flat index of the first of them in the tensor.
         """
 
     def codes(self) -> NDArray[np.uint8]:
-        """Return the codes of the weights rounded last, uint8 [blocks, weights of a block]."""
+        """Return the codes of the weights rounded last, uint8 of any shape."""
 
 
-def rounder(type_name: str, scale_type: str = "BF16") -> Rounder:
+def rounder(
+    type_name: str, scale_type: str = "BF16", shape: Shape = (), whole: Any = None
+) -> Rounder:
     """Return a rounder to a type.
 
     Args:
-        type_name: A tensor type of GGUF (``"Q4_K"``, in any case), or a quantization of Ollama's
+        type_name: A tensor type of GGUF (``"Q4_K"``, in any case); a quantization of Ollama's
             and MLX's files: ``"int4"``, ``"mxfp8"`` …, affine ones with a group size if it is not
-            64 (``"int4/32"``). Where only the case differs, GGUF's are in capitals.
+            64 (``"int4/32"``); or one of Hugging Face models (``"gptq4/128"``, ``"nf4"``), see
+            `quantization.huggingface.schemes`. Where only the case differs, GGUF's are in capitals.
         scale_type: Type of the scales and biases of affine quantizations.
+        shape: Of the tensor, which `shape_problem` has nothing against.
+        whole: What `whole_finder` found of all its weights; None without a scheme.
 
     Raises:
         ExplorerError: The type is not known, or weights cannot be rounded to it.
     """
     wanted = _wanted(type_name, scale_type)
+    if isinstance(wanted, Scheme):
+        return _SchemeRounder(wanted, shape, whole)
     return _BlockRounder(wanted) if isinstance(wanted, str) else _GroupRounder(wanted)
 
 
-def rounded_type(type_name: str, scale_type: str = "BF16") -> TensorType:
-    """Return the type that `rounder` rounds to, without loading its kernels; see there."""
+def rounded_type(type_name: str, scale_type: str = "BF16", shape: Shape = ()) -> TensorType:
+    """Return the type that `rounder` rounds to, without loading its kernels; see there.
+
+    Of a method of Hugging Face models it is a type for this shape alone, all companions included.
+    """
     wanted = _wanted(type_name, scale_type)
+    if isinstance(wanted, Scheme):
+        return wanted.type_of(shape)
     return TENSOR_TYPES[wanted] if isinstance(wanted, str) else wanted.type
 
 
-def _wanted(type_name: str, scale_type: str) -> str | GroupedLayout:
-    """Return the name of a type of GGUF, or the layout of a quantization with groups."""
+def shape_problem(type_name: str, shape: Shape) -> str | None:
+    """Return why weights of a shape cannot have a type; None if they can."""
+    wanted = _wanted(type_name, "BF16")
+    if isinstance(wanted, Scheme):
+        return wanted.problem(shape)
+    kind = TENSOR_TYPES[wanted] if isinstance(wanted, str) else wanted.type
+    return Folding(shape).block_problem(kind)
+
+
+def scheme_of(type_name: str) -> Scheme | None:
+    """Return the method of Hugging Face models that a type is; None of all other types."""
+    wanted = _wanted(type_name, "BF16")
+    return wanted if isinstance(wanted, Scheme) else None
+
+
+def whole_finder(wanted: Scheme, shape: Shape) -> Any:
+    """Return an `encode.RunningWhole`, which finds what must be known of all weights."""
+    return _encoders().RunningWhole(wanted, shape)
+
+
+@cache
+def _encoders() -> Any:
+    """Return the module that rounds to methods of Hugging Face models; it loads Numba."""
+    return import_module("explorer.quantization.huggingface.encode")
+
+
+def _wanted(type_name: str, scale_type: str) -> str | GroupedLayout | Scheme:
+    """Return the name of a type of GGUF, the layout of groups, or a method of Hugging Face."""
     base, _, group = type_name.partition("/")
     if base in _AFFINE or base in _FIXED:
         return _layout(type_name, base, group, scale_type)
+    try:
+        found = scheme(type_name)
+    except ValueError as error:
+        raise ExplorerError(str(error)) from None
+    if found is not None:
+        return found
     name = type_name.upper()
     if has_encoder(name):
         return name
@@ -116,7 +169,7 @@ def rounding_types(*, weighed: bool = True) -> tuple[str, ...]:
         for name in TENSOR_TYPES
         if has_encoder(name) and name != "F32" and rounding_problem(name, weighed=weighed) is None
     ]
-    return (*blocks, *_AFFINE, *_FIXED)
+    return (*blocks, *_AFFINE, *_FIXED, *SCHEME_NAMES)
 
 
 def rounding_problem(type_name: str, *, weighed: bool) -> str | None:
@@ -137,8 +190,14 @@ def _layout(type_name: str, base: str, group: str, scale_type: str) -> GroupedLa
     return GroupedLayout(Mode.AFFINE, _AFFINE[base], size, scales, scales)
 
 
+def _block_edges(start: int, stop: int, size: int) -> tuple[int, int]:
+    return start // size * size, -(-stop // size) * size
+
+
 class _BlockRounder:
     """Rounds to a tensor type of GGUF; see `Rounder`."""
+
+    scheme: Scheme | None = None
 
     def __init__(self, name: str) -> None:
         self.type = TENSOR_TYPES[name]
@@ -147,7 +206,10 @@ class _BlockRounder:
         self._raw: NDArray[np.uint8] = np.empty(0, np.uint8)
         self._buffer = FloatBuffer()
 
-    def round(self, values: Values, importance: Values | None) -> Values:
+    def edges(self, start: int, stop: int) -> tuple[int, int]:
+        return _block_edges(start, stop, self.type.block_weights)
+
+    def round(self, values: Values, importance: Values | None, first: int = 0) -> Values:
         self._raw = quantize(values, self.type.name, importance)
         return dequantize(self._raw, self.type.name, self._buffer.of(values.size))
 
@@ -161,14 +223,18 @@ class _BlockRounder:
 class _GroupRounder:
     """Rounds to groups with scales of their own; see `Rounder`. Importance changes nothing."""
 
+    scheme: Scheme | None = None
+
     def __init__(self, layout: GroupedLayout) -> None:
         self._layout = layout
-        self.type = layout.type
         self.levels: NDArray[np.float32] | None = group_layout(layout).levels
         self._stored: StoredGroups | None = None
         self._buffer = FloatBuffer()
 
-    def round(self, values: Values, importance: Values | None) -> Values:
+    def edges(self, start: int, stop: int) -> tuple[int, int]:
+        return _block_edges(start, stop, self._layout.group_size)
+
+    def round(self, values: Values, importance: Values | None, first: int = 0) -> Values:
         self._stored = group_kernels().quantize_groups(self._layout, values)
         out = self._buffer.of(values.size)
         group_kernels().decode_groups(self._layout, self._stored, out)
@@ -178,4 +244,32 @@ class _GroupRounder:
         assert self._stored is not None
         codes = np.empty((self._layout.count(self._stored), self._layout.group_size), np.uint8)
         group_kernels().unpack_group_codes(self._layout, self._stored, codes)
+        return codes
+
+
+class _SchemeRounder:
+    """Rounds to a method of Hugging Face models; see `Rounder`. Importance changes nothing."""
+
+    def __init__(self, wanted: Scheme, shape: Shape, whole: Any) -> None:
+        self.scheme: Scheme | None = wanted
+        self._shape, self._unit = shape, wanted.unit(shape)
+        # tiles begin anew with each matrix
+        self._part = prod(shape[-2:]) if wanted.rows != 1 else prod(shape)
+        self._encoder = _encoders().SchemeRounder(wanted, shape, whole)
+        self.levels: NDArray[np.float32] | None = self._encoder.levels
+        self._buffer = FloatBuffer()
+
+    def edges(self, start: int, stop: int) -> tuple[int, int]:
+        before, after = start // self._part * self._part, (stop - 1) // self._part * self._part
+        first, _ = _block_edges(start - before, start - before + 1, self._unit)
+        _, last = _block_edges(0, stop - after, self._unit)
+        return before + first, after + min(last, self._part)
+
+    def round(self, values: Values, importance: Values | None, first: int = 0) -> Values:
+        out = self._buffer.of(values.size)
+        self._encoder.round(values, first, out)
+        return out
+
+    def codes(self) -> NDArray[np.uint8]:
+        codes: NDArray[np.uint8] = self._encoder.codes()
         return codes

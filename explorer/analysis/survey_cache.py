@@ -32,9 +32,10 @@ from explorer.analysis.errors.pairs import WeightsPair
 from explorer.analysis.histogram import Binning, Histogram
 from explorer.analysis.moments import PERCENTS
 from explorer.analysis.statistics import DEFAULT_BINS, TensorStatistics
-from explorer.errors import ExplorerError
-from explorer.formats.model import Model
+from explorer.errors import ExplorerError, SourceError
+from explorer.formats.model import Model, ModelFile
 from explorer.paths import cache_folder, make_private_folder
+from explorer.sources import Address
 
 Result = TypeVar("Result")
 
@@ -379,10 +380,7 @@ def identify(model: Model) -> str | None:
     digest = blake2b(digest_size=_DIGEST_BYTES)
     try:
         for file in model.files:
-            status = file.path.stat()
-            path = str(file.path.absolute())
-            facts = [__version__, path, status.st_size, status.st_mtime_ns, file.header_bytes]
-            digest.update(json.dumps(facts).encode())
+            digest.update(json.dumps([__version__, *_stamp(file), file.header_bytes]).encode())
             size = min(file.header_bytes, file.source.size, _MAX_HEADER)
             for start in range(0, size, _PIECE):
                 digest.update(file.source.read(start, min(_PIECE, size - start)))
@@ -390,6 +388,16 @@ def identify(model: Model) -> str | None:
         _log.info("%s: it cannot be identified: %s", model.path, error)
         return None
     return digest.hexdigest()
+
+
+def _stamp(file: ModelFile) -> tuple[str, int, int | str]:
+    """Return the place of a file, its size, and what a change of it changes."""
+    if not isinstance(file.path, Address):
+        status = file.path.stat()
+        return str(file.path.absolute()), status.st_size, status.st_mtime_ns
+    if not file.source.version:
+        raise SourceError("has no version that its server tells", file.path)
+    return str(file.path), file.source.size, file.source.version
 
 
 def _digest(content: bytes) -> bytes:

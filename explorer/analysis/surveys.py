@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from itertools import groupby
-from typing import Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from explorer.analysis.errors.metrics import ErrorMetrics
 from explorer.analysis.errors.pairs import WeightsPair, measure_pair
@@ -163,7 +163,8 @@ class SurveyControl:
             SurveyCancelled: It was cancelled.
         """
         self._other_check()
-        while not self._going.wait(_POLL_S):
+        while not self._going.is_set():  # which is quick; waiting for what is set is not
+            self._going.wait(_POLL_S)
             self._other_check()
         if self.cancelled:
             raise SurveyCancelled
@@ -223,21 +224,23 @@ def run_survey(  # noqa: PLR0913 - all but the first two have a default
     Raises:
         SurveyCancelled: It was cancelled. Another run with the same `kept` goes on from there.
     """
-    tensors = model.tensors.rows
+    tensors, parameters = model.tensors.rows, model.tensors.columns.parameters
     numbers = range(len(tensors)) if rows is None else rows
-    sizes = {number: tensors[number].parameters for number in numbers}
+    sizes = {number: parameters[number] for number in numbers}
 
-    empty: dict[str, TensorStatistics] = {}  # statistics of no weights, by type
+    empty: dict[str, dict[str, Any]] = {}  # fields of the statistics of no weights, by type
 
     def measure(number: int, workers: int, check: Check, steps: Progress) -> TensorStatistics:
         tensor = tensors[number]
         is_empty = tensor.parameters == 0 and tensor.damage is None
-        if is_empty and tensor.type.name in empty:
-            like = empty[tensor.type.name]
-            return replace(like, tensor=tensor.name, shape=tensor.shape)
+        if is_empty and tensor.type.name in empty:  # a hostile file may list 100,000
+            like = empty[tensor.type.name] | {"tensor": tensor.name, "shape": tensor.shape}
+            return TensorStatistics(**like)
         found = tensor_statistics(tensor, workers=workers, cancel=check, steps=steps)
         if is_empty:
-            empty[tensor.type.name] = found
+            empty[tensor.type.name] = {
+                each.name: getattr(found, each.name) for each in fields(found)
+            }
         return found
 
     for number, statistics, error in _measure_missing(

@@ -28,10 +28,10 @@ from explorer.analysis.matching.pairing import Match, Matching
 from explorer.analysis.matching.views import TensorView
 from explorer.analysis.recipes.rules import CURRENT
 from explorer.analysis.recipes.tensors import RecipeModel
-from explorer.analysis.rounding import rounded_type, rounding_problem
+from explorer.analysis.rounding import rounded_type, rounding_problem, shape_problem
 from explorer.errors import ExplorerError
 from explorer.formats.model import Model
-from explorer.formats.tensors import Folding
+from explorer.formats.tensors import Shape
 from explorer.formats.weights import Values
 from explorer.parallel import Check, never
 from explorer.quantization import TensorType
@@ -74,13 +74,13 @@ class TensorSet:
         """Number of weights."""
         return self.original.parameters
 
-    def kind(self, type_name: str) -> TensorType:
-        """Return the tensor type of that name; see `rounding.rounder`."""
-        return rounded_type(type_name, self.original.type_name)
+    def kind(self, type_name: str, shape: Shape) -> TensorType:
+        """Return the type of one of its tensors; see `rounding.rounded_type`."""
+        return rounded_type(type_name, self.original.type_name, shape)
 
     def problem(self, type_name: str) -> str | None:
         """Return why it cannot have a type; None if it can."""
-        problem = Folding(self.original.shape).block_problem(self.kind(type_name))
+        problem = shape_problem(type_name, self.original.shape)
         return problem or rounding_problem(type_name, weighed=self.weighed)
 
     def fitting(self, type_name: str) -> str:
@@ -283,6 +283,18 @@ def is_importance_matrix(model: Model) -> bool:
     return any(name.endswith(_SUMS) for name in model.tensors.columns.names)
 
 
+def known_names(matrix: Model) -> frozenset[str]:
+    """Return the names of the tensors that an importance matrix knows."""
+    names = matrix.tensors.columns.names
+    return frozenset(name.removesuffix(_SUMS) for name in names if name.endswith(_SUMS))
+
+
+def weighed(model: Model, sets: Sequence[TensorSet], known: Collection[str]) -> list[TensorSet]:
+    """Return sets that say whether an importance matrix knows them, by the names it knows."""
+    names = model.tensors.columns.names
+    return [replace(one, weighed=names[one.rows[0]] in known) for one in sets]
+
+
 def importance_of(matrix: Model, name: str) -> NDArray[np.float32] | None:
     """Return the importance of a tensor's columns, float32 [matrices, columns]; None if unknown.
 
@@ -381,7 +393,7 @@ def size_after(
     problems = [tensor_set.problem(type_name) for tensor_set in sets]
     if None not in problems:
         return replace(present, problem=problems[0] if problems else None)
-    chosen = _chosen(sets, type_name)
+    chosen = _chosen(model, sets, type_name)
     columns = model.tensors.columns
     types: dict[int, TensorType] = {}
     more = more_in_model = 0
@@ -405,12 +417,16 @@ def size_after(
     )
 
 
-def _chosen(sets: Sequence[TensorSet], type_name: str) -> dict[int, tuple[str, TensorType | None]]:
+def _chosen(
+    model: Model, sets: Sequence[TensorSet], type_name: str
+) -> dict[int, tuple[str, TensorType | None]]:
     """Return the type of each tensor, by row; None where its sets do not agree on one."""
     chosen: dict[int, tuple[str, TensorType | None]] = {}
+    shapes = model.tensors.columns.shapes
     for tensor_set in sets:
         name = tensor_set.fitting(type_name)
-        found = (name, None if name == PRESENT else tensor_set.kind(name))
         for row in tensor_set.rows:
+            kind = None if name == PRESENT else tensor_set.kind(name, shapes[row])
+            found = (name, kind)
             chosen[row] = found if chosen.get(row, found) == found else (PRESENT, None)
     return chosen

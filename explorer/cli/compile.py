@@ -27,7 +27,7 @@ from explorer.analysis.tensor_map.draw import Quantity, draw_map, tensor_source
 from explorer.analysis.tensor_map.map import Grid, Window
 from explorer.formats.model import ProblemLog
 from explorer.formats.quantized.declaration import Declaration
-from explorer.formats.safetensors.groups import Stored, join_companions
+from explorer.formats.safetensors.groups import Stored, StoredTensors, join_companions
 from explorer.formats.tensors import Extent, GroupedWeights, Spec, StoredArray, Tensor
 from explorer.quantization import kernel_cache
 from explorer.quantization.grouped import layout as grouped
@@ -82,8 +82,11 @@ def compile_rounding(type_name: str, scale_type: str = "BF16") -> None:
     Raises:
         ExplorerError: Weights cannot be rounded to it.
     """
-    rounder = rounding.rounder(type_name, scale_type)
-    size = rounder.type.block_weights
+    wanted = rounding.scheme_of(type_name)
+    shape = (1 if wanted is None else 256, 256)  # whole blocks of every type
+    whole = None if wanted is None else rounding.whole_finder(wanted, shape).whole()
+    rounder = rounding.rounder(type_name, scale_type, shape, whole)
+    size = math.prod(shape)
     rounder.round(np.zeros(size, np.float32), np.ones(size, np.float32))
     if rounding.rounding_problem(type_name, weighed=False) is None:
         rounder.round(np.zeros(size, np.float32), None)
@@ -132,6 +135,7 @@ _COMPANIONS: Final[dict[str, dict[str, tuple[str, tuple[int, ...]]]]] = {
     "awq": {"qweight": ("I32", (64, 8)), "qzeros": ("I32", (2, 8)), "scales": ("F16", (2, 64))},
     "int8": {"weight": ("I8", (2, 64)), "SCB": ("F32", (2,))},
     "fp8": {"weight": ("F8_E4M3", (128, 128)), "weight_scale_inv": ("F32", (1, 1))},
+    "table": {"weight": ("F8_E5M2", (128, 128)), "weight_scale_inv": ("F32", (1, 1))},
     "fp4": {"weight_packed": ("U8", (2, 32)), "weight_scale": ("U8", (2, 2))},
 }
 """Stored parts of a weight of each kind; others have the same kernels."""
@@ -147,7 +151,8 @@ def companion_zeros() -> Iterator[Tensor]:
             spec = Spec(kind, shape, count, nbytes)
             key = f"{name}.{part}"
             stored.append(Stored(key, spec, _zero_bytes(nbytes), None, key, {}))
-        yield from join_companions(stored, Declaration(), {}, ProblemLog()).tensors
+        tensors = StoredTensors.of(stored)
+        yield from join_companions(tensors, {}, Declaration(), {}, ProblemLog()).table.rows
 
 
 def _zero_bytes(count: int) -> Extent:

@@ -12,22 +12,35 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
+from explorer.analysis.columns import (
+    ErrorColumns,
+    Known,
+    Source,
+    StatisticsColumns,
+    Summaries,
+    parameter_shares,
+    summaries,
+)
 from explorer.analysis.errors.compare import ComparedRow, Comparison, TotalErrors
 from explorer.analysis.matching.pairing import Match, Matching, match_models
 from explorer.analysis.matching.views import TensorView
+from explorer.analysis.model_grid import model_grid
 from explorer.analysis.requantization import Requantized, requantize
-from explorer.analysis.rounding import rounder, rounding_types
+from explorer.analysis.rounding import rounded_type, rounding_types
 from explorer.analysis.what_if import importance_of, is_importance_matrix
 from explorer.cli import options, output
 from explorer.errors import ExplorerError
 from explorer.formats import Model, Tensor, open_model
+from explorer.formats.columns import tensor_arrays
 from explorer.formats.ollama.manifest import is_name
-from explorer.model_files import refuse_model_file
-from explorer.present import errors
+from explorer.present import differences, errors
+from explorer.present.survey import summaries_record
 from explorer.text import bytes_text, float_text, integer_text, plain_text, shape_text
 
 _LONGEST_NAME: Final = 48
 _SHOWN_NAMES: Final = 8
+_SHOWN_ROWS: Final = 100
+_SHORT_VALUE: Final = 32
 _TOTAL: Final = ("rmse", "relative_rmse", "sqnr_db")
 _LABELS: Final = [errors.error_label(name) for name in errors.SHOWN_FIGURES]
 
@@ -50,8 +63,11 @@ def _figure_texts(found: Any) -> list[str]:
     help="Compare only this tensor, named as in either model; may be given several times.",
 )
 @options.csv_option
+@options.parquet_option
 @options.workers_option
 @options.root_option
+@options.fetch_option
+@options.offline_option
 @options.json_option
 def compare_command(  # noqa: PLR0913 - one for each argument and option
     reference: str,
@@ -59,8 +75,10 @@ def compare_command(  # noqa: PLR0913 - one for each argument and option
     *,
     names: tuple[str, ...],
     csv_path: Path | None,
+    parquet_path: Path | None,
     workers: int,
     root: str | None,
+    fetch: bool,
     as_json: bool,
 ) -> int:
     """Show the errors of CANDIDATE's weights against those of REFERENCE, tensor by tensor.
@@ -79,22 +97,27 @@ def compare_command(  # noqa: PLR0913 - one for each argument and option
       gguf-explorer compare a.gguf b.gguf --json | jq '.tensors | max_by(.relative_rmse)'
     """
     paths = list(_paths((reference, candidate), root))
+    files = output.TableFiles(csv_path, parquet_path)
     with ExitStack() as stack:
         one, two = (stack.enter_context(open_model(path)) for path in paths)
-        refuse_model_file(csv_path)
+        files.check()
+        options.agree_to_fetch((one, two), fetch or bool(names))
         matching = match_models(one, two)
         comparison = Comparison(_chosen(matching, names, (one, two)))
         shown = as_json or not output.on_terminal()
         with output.Progress(comparison.parameters, shown=shown) as line:
             rows = comparison.rows(workers, progress=line.counter("weights"))
-            needed = csv_path is not None
-            found = list(rows) if as_json else _print_pairs(comparison, rows, needed=needed)
-        total = comparison.total()
+            wanted = files.wanted
+            found = list(rows) if as_json else _print_pairs(comparison, rows, needed=wanted)
+        total, sums = comparison.total(), _sums(two, found)
     records = [errors.compared_record(row) for row in found]
-    output.save_csv(csv_path, errors.COLUMNS, records)
+    files.save(errors.COLUMNS, records)
     if as_json:
-        output.write_json(errors.document((reference, candidate), records, matching, total))
+        document = errors.document((reference, candidate), records, matching, total)
+        output.write_json(document | {"sums": summaries_record(sums, Source.ERRORS)})
     else:
+        if not names and len(found) == len(comparison.matches):
+            output.write(output.sums_text(sums, Source.ERRORS))
         output.write("\n".join([*_summary(matching, total, whole=not names), ""]))
     damaged = [row.problem for row in found if row.problem is not None]
     if damaged:
@@ -102,8 +125,22 @@ def compare_command(  # noqa: PLR0913 - one for each argument and option
     return 1 if damaged else 0
 
 
-def _paths(given: tuple[str, str], root: str | None) -> Iterator[Path]:
-    """Yield the paths to open; --root is for those of the two that are names."""
+def _sums(candidate: Model, rows: Iterable[ComparedRow]) -> Summaries:
+    """Return the errors by role, by layer and of a model, of the rows."""
+    count = len(candidate.tensors)
+    columns = ErrorColumns(count)
+    row_of = {name: row for row, name in enumerate(candidate.tensors.columns.names)}
+    for row in rows:
+        if row.errors is not None:
+            parts = row.match.candidate.tensors
+            places = [row_of[part.name] for part in parts]
+            columns.put(parameter_shares(places, parts), row.errors)
+    known = Known(tensor_arrays(candidate.tensors), StatisticsColumns(count), columns)
+    return summaries(known, model_grid(candidate.tensors.columns.names))
+
+
+def _paths(given: Sequence[str], root: str | None) -> Iterator[Path]:
+    """Yield the paths to open; --root is for those that are names."""
     if root is not None and not any(map(is_name, given)):
         raise click.UsageError("--root belongs to a name of a model, such as ollama:llama3")
     for path in given:
@@ -195,6 +232,165 @@ def _named(title: str, names: Sequence[str]) -> Iterator[str]:
         yield f"  and {integer_text(len(names) - _SHOWN_NAMES)} more; --json lists all"
 
 
+# diff
+
+
+@click.command("diff")
+@click.argument("one", metavar="A", type=click.Path())
+@click.argument("other", metavar="B", type=click.Path())
+@click.option("measured", "--errors", is_flag=True, help="Read all weights and compare them, too.")
+@click.option(
+    "original",
+    "--original",
+    type=click.Path(),
+    metavar="PATH",
+    help="Compare the weights of both with this model, which they were made of.",
+)
+@click.option(
+    "context",
+    "--context",
+    type=click.IntRange(1, 1 << 30),
+    default=differences.CONTEXT,
+    show_default=True,
+    metavar="N",
+    help="Tokens of the plan of memory that both get.",
+)
+@options.workers_option
+@options.root_option
+@options.fetch_option
+@options.offline_option
+@options.json_option
+def diff_command(  # noqa: PLR0913 - one for each argument and option
+    one: str,
+    other: str,
+    *,
+    measured: bool,
+    original: str | None,
+    context: int,
+    workers: int,
+    root: str | None,
+    fetch: bool,
+    as_json: bool,
+) -> int:
+    """Show what the models A and B differ in: metadata, tensors, types, sizes, memory, texts.
+
+    It reads the headers, which takes a moment. With --errors it reads all weights: without the
+    original, the figures are a distance between the two; with --original each is compared with
+    the original, and the figures are a loss.
+
+    \b
+    Examples:
+      gguf-explorer diff model-Q4_K_M.gguf model-Q5_K_M.gguf
+      gguf-explorer diff a.gguf b.gguf --original model-bf16.gguf
+      gguf-explorer diff Llama-3-8B/ llama-3-8b-Q8_0.gguf --json | jq .tensors.changed
+    """
+    given = (one, other) if original is None else (one, other, original)
+    with ExitStack() as stack:
+        models = [stack.enter_context(open_model(path)) for path in _paths(given, root)]
+        found = differences.Comparison.of(models[0], models[1], context)
+        if measured or original is not None:
+            options.agree_to_fetch(models, fetch)
+            line: output.Progress | None = None
+
+            def begin(weights: int) -> None:
+                nonlocal line
+                line = stack.enter_context(output.Progress(weights))
+
+            def progress(done: int) -> None:
+                if line is not None:
+                    line.counted(done, "weights")
+
+            pair = models[0], models[1]
+            third = None if original is None else models[2]
+            found = found.with_errors(
+                differences.measure_errors(pair, third, workers, begin=begin, progress=progress)
+            )
+        if as_json:
+            output.write_json(differences.document(found, (one, other)))
+        else:
+            output.write("".join(_diff_text(found, (one, other))))
+    return 0
+
+
+def _diff_text(found: differences.Comparison, paths: tuple[str, str]) -> Iterator[str]:
+    """Yield the sections of `diff` for people."""
+    for name, path in zip("AB", paths, strict=True):
+        yield output.style(f"{name}  {plain_text(path)}", bold=True) + "\n"
+    yield "".join(f"\n{output.wrapped(plain_text(line))}" for line in differences.summary(found))
+    yield "\n" + output.heading("Sizes and memory")
+    rows = [("", "A", "B", "difference")]
+    rows += [(row.label, *row.texts, row.difference) for row in differences.size_rows(found)]
+    yield output.table(rows, right=(1, 2, 3)) + f"  Memory: {found.plan}\n"
+    yield _diff_roles(found)
+    keys = differences.key_rows(found, _SHORT_VALUE)
+    if keys:
+        yield output.heading("Metadata that differs", len(keys))
+        head = ("", "key", "A", "B", "")
+        lines = [
+            (
+                row.kind,
+                *(output.name_cell(one, _LONGEST_NAME) for one in (row.key, row.before, row.after)),
+                row.note,
+            )
+            for row in keys[:_SHOWN_ROWS]
+        ]
+        yield output.table([head, *lines]) + _more(len(keys))
+    tensors = [row for row in differences.tensor_rows(found) if row.kind != "same"]
+    if tensors:
+        yield output.heading("Tensors that differ", len(tensors))
+        titles = ("", "tensor", "A", "B", "", "bytes A", "bytes B")
+        cells = [_diff_tensor(row) for row in tensors[:_SHOWN_ROWS]]
+        yield output.table([titles, *cells], right=(5, 6)) + _more(len(tensors))
+    for text in found.found.texts:
+        yield output.heading(
+            f"{plain_text(text.key)}: {text.removed} lines of A, {text.added} of B"
+        )
+        yield "".join(f"  {plain_text(line)}\n" for line in differences.text_lines(text))
+    vocabulary = found.found.vocabulary
+    if vocabulary is not None:
+        yield output.heading("Vocabulary")
+        lines_of = differences.vocabulary_lines(vocabulary)
+        yield "".join(f"  {plain_text(line)}\n" for line in lines_of)
+
+
+def _diff_roles(found: differences.Comparison) -> str:
+    """Return the table of types by role, with errors where they were read."""
+    label = errors.error_label("relative_rmse")
+    sides = [] if found.errors is None else [0, 1] if found.errors.original is not None else [1]
+    head = ["role", "types A", "types B", "bytes A", "bytes B"]
+    head += [f"{label} {'AB'[side]}" for side in sides]
+    rows = []
+    for row in differences.role_rows(found):
+        names = output.name_cell(row.role, _LONGEST_NAME), *row.types
+        cells = [*names, *map(bytes_text, row.nbytes)]
+        for side in sides:
+            metrics = row.errors[side]
+            cells.append(
+                "" if metrics is None else errors.error_text("relative_rmse", metrics.relative_rmse)
+            )
+        rows.append(cells)
+    right = range(3, len(head))
+    return (
+        output.heading("Types by role")
+        + output.table([head, *rows[:_SHOWN_ROWS]], right=right)
+        + _more(len(rows))
+    )
+
+
+def _diff_tensor(row: differences.TensorRow) -> tuple[str, ...]:
+    shapes = row.shapes if row.shapes[0] != row.shapes[1] else ("", "")
+    sides = [" ".join(filter(None, pair)) for pair in zip(row.types, shapes, strict=True)]
+    name, note = (output.name_cell(one, _LONGEST_NAME) for one in (row.name, row.note))
+    sizes = [bytes_text(size) if size else "" for size in row.nbytes]
+    return (row.kind, name, *map(plain_text, sides), note, *sizes)
+
+
+def _more(count: int) -> str:
+    if count <= _SHOWN_ROWS:
+        return ""
+    return f"  … and {integer_text(count - _SHOWN_ROWS)} more; --json lists all\n"
+
+
 # requantize
 
 
@@ -204,7 +400,7 @@ def _checked_types(
     words = [word.strip() for words in value for word in words.split(",")]
     names = [name for word in words for name in (rounding_types() if word == "all" else (word,))]
     for name in names:
-        options.parsed_by(rounder)(name)
+        options.parsed_by(rounded_type)(name)
     return list(dict.fromkeys(names))
 
 
@@ -218,7 +414,10 @@ def _checked_types(
     required=True,
     metavar="TYPE[,TYPE…]",
     callback=_checked_types,
-    help="Types to round to: GGUF's (Q4_K) or Ollama's and MLX's (int4, int4/32, mxfp8); or all.",
+    help=(
+        "Types to round to: GGUF's (Q4_K), Ollama's and MLX's (int4, int4/32, mxfp8), those of "
+        "Hugging Face models (gptq4/128, awq4/64, nf4/double, fp8/128x128); or all."
+    ),
 )
 @click.option(
     "matrix_path",
@@ -228,6 +427,7 @@ def _checked_types(
     help="Importance matrix of llama.cpp, in GGUF, that steers the search; some types need one.",
 )
 @options.csv_option
+@options.parquet_option
 @options.workers_option
 @options.root_option
 @options.json_option
@@ -238,6 +438,7 @@ def requantize_command(  # noqa: PLR0913 - one for each argument and option
     types: list[str],
     matrix_path: str | None,
     csv_path: Path | None,
+    parquet_path: Path | None,
     workers: int,
     root: str | None,
     as_json: bool,
@@ -253,22 +454,24 @@ def requantize_command(  # noqa: PLR0913 - one for each argument and option
     \b
     Examples:
       gguf-explorer requantize model-bf16.gguf blk.0.ffn_down.weight --to Q4_K,Q5_K,IQ4_XS
+      gguf-explorer requantize Llama-3-8B/ lm_head.weight --to gptq4/128,awq4/128/sym,nf4
       gguf-explorer requantize Llama-3-8B/ lm_head.weight --to all --json
     """
     with open_model(options.model_path(path, root)) as model:
-        refuse_model_file(csv_path)
+        files = output.TableFiles(csv_path, parquet_path)
+        files.check()
         tensor = options.find_tensor(model, name)
-        notes = options.notes_on(model, tensor)
+        notes = [*options.notes_on(model, tensor), *errors.rounding_notes(types)]
         importance = None if matrix_path is None else _importance(matrix_path, name)
         shown = as_json or not output.on_terminal()
         with output.Progress(len(types) * tensor.parameters, shown=shown) as line:
             count = line.counter(tensor.name)
             rows = requantize(tensor, types, importance, workers, progress=count)
-            needed = csv_path is not None
-            found = list(rows) if as_json else _print_types(tensor, rows, needed=needed)
+            wanted = files.wanted
+            found = list(rows) if as_json else _print_types(tensor, rows, needed=wanted)
     records = [_type_record(row) for row in found]
     columns = [column for column in _EMPTY_RECORD if column != "percentiles"]
-    output.save_csv(csv_path, columns, records)
+    files.save(columns, records)
     if as_json:
         output.write_json(
             {
@@ -318,11 +521,11 @@ def _print_types(tensor: Tensor, rows: Iterable[Requantized], *, needed: bool) -
     """Print each type when it is done; see `output.print_rows`."""
 
     def line(name: str, cells: Iterable[str]) -> str:
-        return f"  {name:<10}" + "".join(f"  {cell:>13}" for cell in cells) + "\n"
+        return f"  {name:<14}" + "".join(f"  {cell:>13}" for cell in cells) + "\n"
 
     def line_of(row: Requantized) -> str:
         if row.errors is None or row.nbytes is None or row.bits_per_weight is None:
-            return f"  {row.type:<10}  {plain_text(row.problem or '')}\n"
+            return f"  {row.type:<14}  {plain_text(row.problem or '')}\n"
         bits = float_text(row.bits_per_weight, 6)
         return line(row.type, (integer_text(row.nbytes), bits, *_figure_texts(row.errors)))
 

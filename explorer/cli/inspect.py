@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
+from explorer.analysis.adapters import is_adapter
 from explorer.analysis.recipes.fits import RecipeFit, compare_with_recipes, type_mix, why_no_recipe
 from explorer.analysis.recipes.rules import RULES_SOURCE, declared_recipe
+from explorer.analysis.what_if import is_importance_matrix
 from explorer.cli import options, output
 from explorer.errors import ExplorerError
 from explorer.formats import MetadataEntry, Model, Problem, Severity, open_model
 from explorer.formats.facts import Facts, describe
-from explorer.formats.gguf.arrays import first_elements
 from explorer.formats.tensors import Tensor
-from explorer.present import recipes
-from explorer.present.model import companions_record, model_facts, type_text, value_text
+from explorer.present import attachments, recipes
+from explorer.present.model import mark, model_facts, plain_value, type_text, value_text
+from explorer.present.quantization import SaidQuantization, companions_record, said_quantization
 from explorer.text import bytes_text, count_text, integer_text, plain_text, shape_text
 
-_ARRAY_ELEMENTS: Final = 32  # of an array in JSON (docs/interface.md)
 _MIN_VALUE_WIDTH: Final = 40
 _LONGEST_NAME: Final = 200
+_LONGEST_SAID: Final = 100
 _SHOWN_FILES: Final = 200  # of a model of tensor blobs, which may have thousands
 
 
@@ -52,6 +56,9 @@ def model_record(model: Model, *, metadata: bool = False, tensors: bool = False)
         "shards": [str(file.path) for file in model.files],
         "problems": [output.problem_record(problem) for problem in problems],
     }
+    said = said_quantization(model)
+    if said is not None:
+        record["quantization"] = said.record
     if metadata:
         record["metadata"] = entries
     if tensors:
@@ -69,13 +76,12 @@ def _tensor_record(tensor: Tensor) -> dict[str, Any]:
 def _entry_record(model: Model, entry: MetadataEntry, problems: list[Problem]) -> dict[str, Any]:
     value: Any = None
     try:
-        whole = entry.length is None
-        value = entry.value if whole else first_elements(model, entry, _ARRAY_ELEMENTS)
+        value = plain_value(model, entry)
     except ExplorerError as error:
         what = f"the value cannot be shown: {error.without_path}"
         problems.append(Problem(Severity.WARNING, entry.key, what))
     key, kind = entry.key, entry.type_name
-    return {"key": key, "type": kind, "value": _plain(value), "length": entry.length}
+    return {"key": key, "type": kind, "value": value, "length": entry.length}
 
 
 def _plain(value: Any) -> Any:
@@ -99,12 +105,35 @@ def _fields(found: object, *names: str) -> dict[str, Any]:
 @click.option("--tensors", is_flag=True, help="List every tensor.")
 @click.option("--metadata", is_flag=True, help="List every key with its value.")
 @click.option(
+    "measure",
+    "--measure",
+    is_flag=True,
+    help="Read the numbers of an adapter or an importance matrix: norms, columns that matter.",
+)
+@click.option(
+    "base",
+    "--base",
+    type=click.Path(),
+    metavar="PATH",
+    help="The model that an adapter changes: shows the norms of its tensors, too.",
+)
+@click.option(
     "recipe", "--recipe", is_flag=True, help="Compare the types by role with llama.cpp's recipes."
 )
-def inspect_command(  # noqa: PLR0913, PLR0917 - one for each option; click passes them by name
-    path: str, root: str | None, as_json: bool, tensors: bool, metadata: bool, recipe: bool
+def inspect_command(  # noqa: PLR0913 - one for each option
+    path: str,
+    *,
+    root: str | None,
+    as_json: bool,
+    tensors: bool,
+    metadata: bool,
+    measure: bool,
+    base: str | None,
+    recipe: bool,
 ) -> int:
     """Show what the model at PATH is. Reads headers only, never the weights.
+
+    Of a LoRA adapter or an importance matrix, --measure reads the numbers, which are few.
 
     PATH is a .gguf file (any shard opens the whole), a .safetensors file, its index, a folder of a
     Hugging Face model, an Ollama manifest, or ollama:NAME[:TAG].
@@ -115,16 +144,20 @@ def inspect_command(  # noqa: PLR0913, PLR0917 - one for each option; click pass
       gguf-explorer inspect model.gguf --metadata --tensors
       gguf-explorer inspect model.gguf --json --tensors | jq '.tensors[0]'
       gguf-explorer inspect model-Q4_K_M.gguf --recipe
+      gguf-explorer inspect adapter/ --base Llama-3-8B/
+      gguf-explorer inspect imatrix.dat --measure
       gguf-explorer inspect ollama:llama3
     """
     with open_model(options.model_path(path, root)) as model:
+        attached = _Attached.of(model, measure or base is not None, base)
         if as_json:
             record = model_record(model, metadata=metadata, tensors=tensors)
+            record |= attached.record(model)
             if recipe:
                 record["recipes"] = recipes_record(model)
             output.write_json(record)
             return 0
-        output.write(_summary(model))
+        output.write(_summary(model) + attached.text())
         if recipe:
             output.write(_recipes_text(model))
         if metadata:
@@ -134,10 +167,74 @@ def inspect_command(  # noqa: PLR0913, PLR0917 - one for each option; click pass
     return 0
 
 
+@dataclass(frozen=True)
+class _Attached:
+    """What was measured of an adapter or an importance matrix; None of what was not."""
+
+    updates: list[attachments.UpdateRow] | None = None
+    entries: list[attachments.EntryRow] | None = None
+
+    @classmethod
+    def of(cls, model: Model, measure: bool, base: str | None) -> _Attached:
+        """Measure it, if that is asked for.
+
+        Raises:
+            ExplorerError: It is neither.
+        """
+        if not measure:
+            return cls()
+        with output.Progress(1) as line, ExitStack() as stack:
+
+            def progress(done: int, total: int) -> None:
+                line.show(done, total, "tensors")
+
+            if is_importance_matrix(model):
+                found = attachments.measure_matrix(model, progress=progress)
+                return cls(entries=list(found))
+            if not is_adapter(model):
+                what = "is neither an adapter nor an importance matrix; survey measures a model"
+                raise ExplorerError(what, model.path)
+            other = None
+            if base is not None:
+                other = stack.enter_context(open_model(options.model_path(base)))
+            return cls(list(attachments.measure_updates(model, other, progress=progress)))
+
+    def record(self, model: Model) -> dict[str, Any]:
+        """Return what JSON has of it; nothing of another model."""
+        if is_importance_matrix(model):
+            return {"imatrix": attachments.matrix_record(model, self.entries)}
+        if is_adapter(model):
+            return {"adapter": attachments.adapter_record(model, self.updates)}
+        return {}
+
+    def text(self) -> str:
+        """Return its table for people."""
+        if self.updates is not None:
+            rows = [attachments.update_cells(row) for row in self.updates]
+            table = [attachments.UPDATE_HEAD, *map(_safe, rows)]
+            return output.heading("What it changes", len(rows)) + output.table(
+                table, right=(1, 3, 4, 5)
+            )
+        if self.entries is not None:
+            rows = [attachments.entry_cells(row) for row in self.entries]
+            table = [attachments.ENTRY_HEAD, *map(_safe, rows)]
+            return output.heading("Importance of columns", len(rows)) + output.table(
+                table, right=(1, 2, 3, 4, 5)
+            )
+        return ""
+
+
+def _safe(cells: Sequence[str]) -> list[str]:
+    return [output.name_cell(cell, _LONGEST_NAME) for cell in cells]
+
+
 def _summary(model: Model) -> str:
-    facts = describe(model)
-    lines = ((one.label, output.name_cell(one.text, 200)) for one in model_facts(model, facts))
+    facts, said = describe(model), said_quantization(model)
+    figures = model_facts(model, facts, said)
+    lines = ((one.label, output.name_cell(one.text, 200)) for one in figures)
     parts = [output.style(plain_text(str(model.path)), bold=True) + "\n", output.table(lines)]
+    if said is not None:
+        parts += [output.heading("Quantization"), _said(said)]
     if facts.types:
         parts += [output.heading("Tensor types"), _types(facts)]
     if len(model.files) > 1:
@@ -152,6 +249,19 @@ def _summary(model: Model) -> str:
             output.problem_lines(model.problems),
         ]
     return "".join(parts)
+
+
+def _said(said: SaidQuantization) -> str:
+    rows = [
+        (
+            line.label,
+            output.name_cell(line.declared, _LONGEST_SAID),
+            ("" if not line.differs else f"{mark(Severity.WARNING)} ")
+            + output.name_cell(line.found, _LONGEST_SAID),
+        )
+        for line in said.lines
+    ]
+    return output.table([("", *said.heads), *rows])
 
 
 def _types(facts: Facts) -> str:

@@ -20,12 +20,22 @@ from explorer.formats.ollama.manifest import is_manifest_path
 from explorer.planner import Device
 from explorer.planner.devices import parse_size
 from explorer.present.fits import NOTHING_TO_FIT, ModelFit, Target, fit_at
+from explorer.present.stores import (
+    part_text,
+    reclaimable,
+    reclaimable_text,
+    removal_of_blob,
+    removal_of_files,
+)
 from explorer.stores import (
+    Blob,
     Details,
     Entry,
+    Part,
     Place,
     Store,
     StoreKind,
+    identify,
     present_places,
     read_details,
     read_library,
@@ -38,6 +48,7 @@ from explorer.text import bytes_text, count_text, integer_text, plain_text
 _HEAD = ("name", "architecture", "parameters", "size", "file type", "modified")
 _FIT_HEAD = ("fits", "largest context")
 _LONGEST_NAME = 80
+_LONGEST_PART = 60
 _SHOWN_DIGEST = 19  # "sha256-" and twelve digits, as Ollama shows them
 
 
@@ -62,14 +73,7 @@ def _place(text: str) -> Place:
 @options.json_option
 @click.option("--blobs", is_flag=True, help="Also list each blob with the models that use it.")
 @click.option("fits", "--fits", is_flag=True, help="Also say which models fit this machine.")
-@click.option(
-    "gpus",
-    "--gpu",
-    multiple=True,
-    metavar="SPEC",
-    callback=machine.named_gpus,
-    help="With --fits: a GPU as in plan. Once for each. Default: this machine's.",
-)
+@machine.gpu_option("With --fits: a GPU as in plan. Once for each. Default: this machine's.")
 @click.option(
     "--memory",
     metavar="SIZE",
@@ -170,6 +174,8 @@ class _Listing:
                 {"digest": blob.digest, "bytes": blob.nbytes, "used_by": list(blob.used_by)}
                 for blob in store.blobs
             ]
+            record["contents"] = {blob.digest: part_text(part) for blob, part in _identified(store)}
+            record["removal"] = _removal(store)
             record["partial_downloads"] = [
                 {"path": str(one.path), "bytes": one.nbytes} for one in store.partials
             ]
@@ -248,16 +254,33 @@ def _blob_lines(store: Store) -> Iterator[str]:
                 plain_text(blob.digest)[:_SHOWN_DIGEST],
                 bytes_text(blob.nbytes),
                 ", ".join(map(plain_text, blob.used_by)) or "nothing",
+                output.name_cell(part_text(part), _LONGEST_PART),
             )
-            for blob in store.blobs
+            for blob, part in _identified(store)
         ]
-        yield "\n" + output.table([("blob", "size", "used by"), *rows], right=(1,))
+        yield "\n" + output.table([("blob", "size", "used by", "what it is"), *rows], right=(1,))
         orphans = [blob.nbytes for blob in store.blobs if not blob.used_by]
         if orphans:
             yield f"  {integer_text(len(orphans))} used by nothing: {bytes_text(sum(orphans))}\n"
     if store.partials:
         nbytes = sum(one.nbytes for one in store.partials)
         yield f"  {integer_text(len(store.partials))} unfinished: {bytes_text(nbytes)}\n"
+    commands = _removal(store)
+    if commands:
+        text = reclaimable_text(*reclaimable([store]))
+        yield f"  {text}. To remove them:\n" + "".join(f"    {line}\n" for line in commands)
+
+
+def _removal(store: Store) -> list[str]:
+    """Return the commands that remove what belongs to nobody."""
+    unused = [removal_of_blob(blob) for blob in store.blobs if not blob.used_by]
+    return list(filter(None, (*unused, *(removal_of_files([one.path]) for one in store.partials))))
+
+
+def _identified(store: Store) -> Iterator[tuple[Blob, Part | None]]:
+    """Yield each blob with what it is; of an orphan, by its content."""
+    for blob in store.blobs:
+        yield blob, blob.part if blob.used_by else identify(blob.path)
 
 
 # check

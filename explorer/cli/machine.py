@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -21,7 +21,7 @@ _UNIT: Final = re.compile(r"[0-9.]+\s*(?:[kmgtpe]i?b?|b|bytes)", re.IGNORECASE)
 _MIN_SIZE: Final = 1 << 20  # "3090" is a card, not a memory of 3,090 bytes
 
 
-def named_gpus(
+def _named_gpus(
     _context: click.Context, _parameter: click.Parameter, specs: Sequence[str]
 ) -> list[Device]:
     """Return the GPUs of all SPECs of an option; a callback of click."""
@@ -29,6 +29,13 @@ def named_gpus(
         options.parsed_by(partial(named_gpu, position=position))(spec)
         for position, spec in enumerate(specs)
     ]
+
+
+def gpu_option(text: str) -> Callable[[options.Command], options.Command]:
+    """Return the option of the GPUs that memory is planned for; `text` is its help."""
+    return click.option(
+        "gpus", "--gpu", multiple=True, metavar="SPEC", callback=_named_gpus, help=text
+    )
 
 
 def named_gpu(text: str, position: int) -> Device:

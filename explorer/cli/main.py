@@ -22,7 +22,7 @@ import click
 from click.shell_completion import CompletionItem, get_completion_class
 
 from explorer import __version__
-from explorer.cli.options import units_option
+from explorer.cli.options import offline_option, units_option
 from explorer.cli.output import output_error, write, write_error, write_warning
 from explorer.ends import exit_code, remove_leftovers
 from explorer.errors import ExplorerError, system_reason, trace
@@ -41,7 +41,9 @@ COMMANDS: Final = {
     "stats": "explorer.cli.weights:stats_command",
     "survey": "explorer.cli.weights:survey_command",
     "compare": "explorer.cli.errors:compare_command",
+    "diff": "explorer.cli.errors:diff_command",
     "requantize": "explorer.cli.errors:requantize_command",
+    "recipes": "explorer.cli.recipes:recipes_command",
     "export": "explorer.cli.weights:export_command",
     "report": "explorer.cli.report:report_command",
     "check": "explorer.cli.library:check_command",
@@ -120,6 +122,7 @@ GGUF_EXPLORER_DEBUG=1 prints the traceback of every error.
 )
 @_fresh_option
 @units_option
+@offline_option
 @click.version_option(__version__, prog_name=PROGRAM, message="%(prog)s %(version)s")
 @click.pass_context
 def program(context: click.Context, fresh: bool, units: str | None) -> int:

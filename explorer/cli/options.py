@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
 from explorer.errors import ExplorerError
-from explorer.text import PLAIN, ByteUnits, writing
+from explorer.sources.remote import is_address, parse_address
+from explorer.sources.remote.addresses import offline
+from explorer.text import PLAIN, ByteUnits, bytes_text, writing
 
 if TYPE_CHECKING:  # `--version` needs no NumPy
     from explorer.formats import Model, Tensor
 
 _Value = TypeVar("_Value")
+Command = TypeVar("Command", bound=Callable[..., object])
 
 
 def parsed_by(parse: Callable[[str], _Value]) -> Callable[[str], _Value]:
@@ -47,7 +51,32 @@ def _in_plain_notation(context: click.Context, _parameter: click.Parameter, valu
     return value
 
 
-path_argument = click.argument("path", type=click.Path(), callback=not_empty)
+def _switch_off(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    if value:
+        context.with_resource(offline())
+
+
+_MUCH: Final = 64 << 20  # bytes that are fetched without a question
+
+offline_option = click.option(
+    "--offline",
+    is_flag=True,
+    expose_value=False,
+    callback=_switch_off,
+    help="Read no address; GGUF_EXPLORER_OFFLINE=1 does the same.",
+)
+
+
+fetch_option = click.option(
+    "--fetch", is_flag=True, help="Fetch all weights of an address without a question."
+)
+
+
+def path_argument(command: Command) -> Command:
+    """Give a command its PATH, and the option that refuses addresses."""
+    return click.argument("path", type=click.Path(), callback=not_empty)(offline_option(command))
+
+
 tensor_argument = click.argument("name", metavar="TENSOR")
 root_option = click.option(
     "--root",
@@ -82,13 +111,20 @@ csv_option = click.option(
     metavar="FILE",
     help="Also write the table to a file, as comma-separated values.",
 )
+parquet_option = click.option(
+    "parquet_path",
+    "--parquet",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The same as Apache Parquet, for data frames; needs the extra `parquet`.",
+)
 
 
 def model_path(path: str, root: str | None = None) -> Path:
     """Return the path to open: a path as it is, or a name's manifest.
 
     Args:
-        path: A path, or ``ollama:NAME[:TAG]``.
+        path: A path, an address, or ``ollama:NAME[:TAG]``.
         root: The Ollama store to look into; None for those of this machine.
 
     Raises:
@@ -102,7 +138,28 @@ def model_path(path: str, root: str | None = None) -> Path:
         return resolve(path, this_machine_ollama() if root is None else [Path(root)])
     if root is not None:
         raise click.UsageError("--root belongs to a name of a model, such as ollama:llama3")
-    return Path(path)
+    return parse_address(path) if is_address(path) else Path(path)
+
+
+def agree_to_fetch(models: Sequence[Model | None], agreed: bool) -> None:
+    """Ask before all weights of a model on the web are fetched; weights of this machine are free.
+
+    Args:
+        models: The models whose weights will be read.
+        agreed: Whether --fetch was given.
+
+    Raises:
+        ExplorerError: It takes more than `_MUCH` bytes, and there is no terminal to ask at.
+    """
+    remote = [model for model in models if model is not None and is_address(model.path)]
+    nbytes = sum(model.nbytes for model in remote)
+    if agreed or nbytes <= _MUCH:
+        return
+    what = f"reads all weights, which fetches {bytes_text(nbytes)}"
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise ExplorerError(f"{what}; add --fetch to do so", remote[0].path)
+    if not click.confirm(f"This {what}. Go on?", err=True):
+        raise click.Abort
 
 
 def find_tensor(model: Model, name: str) -> Tensor:

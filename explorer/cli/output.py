@@ -6,8 +6,6 @@ error. Only a terminal gets colour and progress.
 
 from __future__ import annotations
 
-import json
-import math
 import os
 import shutil
 import sys
@@ -15,6 +13,7 @@ import time
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO, TypeAlias, TypeVar
@@ -22,13 +21,22 @@ from typing import TYPE_CHECKING, Any, Final, TextIO, TypeAlias, TypeVar
 import click
 
 from explorer.errors import ExplorerError, system_reason
-from explorer.tabular import write_atomically, write_csv
-from explorer.text import integer_text, plain_text, safe_json, shape_text, shorten
+from explorer.model_files import refuse_model_file
+from explorer.tabular import (
+    check_parquet,
+    json_document,
+    write_atomically,
+    write_csv,
+    write_parquet,
+)
+from explorer.text import integer_text, plain_text, shape_text, shorten
 
 if TYPE_CHECKING:  # `--version` needs no NumPy
+    from explorer.analysis.columns import Source, Summaries
     from explorer.formats import Problem
     from explorer.formats.tensors import Shape
 
+_LONGEST_SUM: Final = 48  # characters of a role
 _WIDEST_COLUMN: Final = 64  # a longer cell sticks out, rather than padding every other line
 _TEXT_WIDTH: Final = 120  # of a line of text where there is no terminal
 
@@ -81,19 +89,7 @@ def forget_output() -> None:
 
 def write_json(document: dict[str, Any]) -> None:
     """Write one JSON object in UTF-8, whatever the terminal's encoding is."""
-    text = json.dumps(_finite(document), ensure_ascii=False, indent=2, allow_nan=False)
-    write(safe_json(text) + "\n", "utf-8")
-
-
-def _finite(value: Any) -> Any:
-    """Return the value with null for NaN and infinities, which JSON does not have."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
-    return value
+    write(json_document(document), "utf-8")
 
 
 def write_error(message: str) -> None:
@@ -133,9 +129,62 @@ def save_csv(
 ) -> None:
     """Write the table of --csv, if it is asked for; records are those of JSON."""
     if target is not None:
-        flat = map(flat_record, records)
         with open_target(target) as stream:
-            write_csv(stream, columns, ([row.get(name) for name in columns] for row in flat))
+            write_csv(stream, columns, _flat_rows(columns, records))
+
+
+def _flat_rows(columns: Sequence[str], records: Iterable[Mapping[str, Any]]) -> Iterator[list[Any]]:
+    return ([row.get(name) for name in columns] for row in map(flat_record, records))
+
+
+@dataclass(frozen=True, slots=True)
+class TableFiles:
+    """The files of --csv and --parquet; None of what is not asked for."""
+
+    csv: Path | None
+    parquet: Path | None
+
+    @property
+    def wanted(self) -> bool:
+        """Whether there is one."""
+        return self.csv is not None or self.parquet is not None
+
+    def check(self) -> None:
+        """Raise before a long command has done its work, if a file cannot be written.
+
+        Raises:
+            ExplorerError: It is a file of a model, or what writes it is not installed.
+        """
+        for target in filter(None, (self.csv, self.parquet)):
+            refuse_model_file(target)
+        if self.parquet is not None:
+            check_parquet()
+
+    def save(self, columns: Sequence[str], records: Iterable[Mapping[str, Any]]) -> None:
+        """Write the table; records are those of JSON."""
+        kept = list(records) if self.wanted else []
+        save_csv(self.csv, columns, kept)
+        if self.parquet is not None:
+            with open_target(self.parquet) as stream:
+                write_parquet(stream.buffer, columns, _flat_rows(columns, kept))
+
+
+def sums_text(found: Summaries, source: Source) -> str:
+    """Return the tables of sums and means by role and by layer, the totals first."""
+    from explorer.present import survey  # noqa: PLC0415 - `--version` needs no NumPy
+
+    parts = []
+    for title, by_layer in (("By role", False), ("By layer", True)):
+        if by_layer and not found.layers:
+            continue
+        lines = survey.summary_lines(found, by_layer=by_layer)
+        rows = [
+            (shorten(name, _LONGEST_SUM), *survey.summary_cells(one, source)) for name, one in lines
+        ]
+        head = survey.summary_head(source)
+        body = table([("", *head), *rows], right=range(1, len(head) + 1))
+        parts.append(heading(title) + body)
+    return "".join(parts) + f"\n{wrapped(survey.ABOUT_SUMS)}\n"
 
 
 def flat_record(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -255,7 +304,16 @@ class Progress(AbstractContextManager["Progress"]):
 
     def counter(self, what: str) -> Callable[[int], None]:
         """Return a function that takes the work done so far."""
-        return lambda done: self.add(done - self._done, what)
+        return lambda done: self.counted(done, what)
+
+    def show(self, done: int, total: int, what: str) -> None:
+        """Show how much of a work of another size is done."""
+        self._total = total
+        self.counted(done, what)
+
+    def counted(self, done: int, what: str) -> None:
+        """Note how much work is done in all."""
+        self.add(done - self._done, what)
 
     def _write(self, line: str) -> None:
         sys.stderr.write(f"\r{line}\x1b[K")  # erases what is left of the line before

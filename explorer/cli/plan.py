@@ -18,7 +18,7 @@ from explorer.errors import ExplorerError, PlanError
 from explorer.formats import open_model
 from explorer.planner import Device, Hyperparameters, Settings
 from explorer.planner.advice import QUESTIONS, Advice, solve
-from explorer.planner.devices import MAX_BLOCKS, parse_context, parse_size, quoted
+from explorer.planner.devices import MAX_BLOCKS, parse_context, parse_shares, parse_size, quoted
 from explorer.planner.inputs import plan_record
 from explorer.planner.llama_cpp import CACHE_TYPES
 from explorer.planner.llama_cpp import Settings as LlamaCppSettings
@@ -38,7 +38,6 @@ from explorer.tabular import Cell
 from explorer.text import bytes_text, exact_text, integer_text, plain_text
 
 _ALL: Final = "all"
-_MAX_SHARES: Final = 1000  # characters
 _CACHE_TYPES: Final = ("f16", "q8_0", "q4_0", "f32")
 _UNCHECKED: Final = (
     "whether main memory holds what is left to the CPU was not checked: the GPUs are named, so "
@@ -63,14 +62,6 @@ def _blocks(text: str) -> int:
     return max(0, _layers(text))
 
 
-def _shares(text: str) -> tuple[float, ...]:
-    """Return the shares of GPUs: ``"3,1"``."""
-    try:
-        return tuple(float(part) for part in text[:_MAX_SHARES].split(","))
-    except ValueError as error:
-        raise PlanError(f"{quoted(text)!r} are no shares; write numbers, such as 3,1") from error
-
-
 _LLAMA_CPP_OPTIONS: Final = (
     click.option("--ubatch", type=click.IntRange(min=1), metavar="N", help="Tokens of one step."),
     click.option("--kv-unified/--no-kv-unified", default=None, help="One cache for all sequences."),
@@ -79,7 +70,7 @@ _LLAMA_CPP_OPTIONS: Final = (
     click.option(
         "--tensor-split",
         metavar="A,B",
-        type=options.parsed_by(_shares),
+        type=options.parsed_by(parse_shares),
         help="Shares of the GPUs. Default: by free memory.",
     ),
     click.option(
@@ -117,6 +108,7 @@ def _llama_cpp_options(command: Callable[..., int]) -> Callable[..., int]:
 @click.command("plan")
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, callback=options.not_empty)
 @options.root_option
+@options.offline_option
 @click.option(
     "--context",
     metavar="N",
@@ -131,13 +123,8 @@ def _llama_cpp_options(command: Callable[..., int]) -> Callable[..., int]:
     help="Type of the KV cache; f32 is a what-if.",
 )
 @click.option("--flash-attention/--no-flash-attention", default=None, help="Ask for it or not.")
-@click.option(
-    "gpus",
-    "--gpu",
-    multiple=True,
-    metavar="SPEC",
-    callback=machine.named_gpus,
-    help="A GPU: its free memory, its name, or KEY=VALUE,… Once for each. Default: this machine's.",
+@machine.gpu_option(
+    "A GPU: its free memory, its name, or KEY=VALUE,… Once for each. Default: this machine's."
 )
 @click.option(
     "num_gpu",

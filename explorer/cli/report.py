@@ -1,25 +1,43 @@
-"""`gguf-explorer report`: a model as one HTML file."""
+"""`gguf-explorer report`: a model, or each model of a folder, as one HTML file."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from datetime import datetime
+from itertools import count
 from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 import click
 
 from explorer.cli import options, output
-from explorer.cli.machine import named_gpus
-from explorer.errors import ExplorerError
+from explorer.cli.machine import gpu_option
+from explorer.errors import ExplorerError, system_reason
 from explorer.formats import open_model
 from explorer.hardware.detect import detect
 from explorer.model_files import refuse_model_file
 from explorer.planner import Device
 from explorer.planner.devices import parse_context
-from explorer.report.gather import gather, plan_targets, weights_to_read
-from explorer.report.sections import report_html
+from explorer.present.statistics import statistics_record
+from explorer.report.gather import (
+    ERRORS,
+    ReportData,
+    ReportTensor,
+    gather,
+    plan_targets,
+    weights_to_read,
+)
+from explorer.report.privacy import Privacy, environment, shown_name
+from explorer.report.sections import report_html, sections
+from explorer.report.svg import pictures_in
+from explorer.stores.entries import Place, StoreKind
+from explorer.stores.library import read_library
 from explorer.text import bytes_text, plain_text
+
+_UNSAFE: Final = re.compile(r"[^\w.\-]+")
+_LONGEST_NAME: Final = 120
 
 
 @click.command("report")
@@ -31,20 +49,15 @@ from explorer.text import bytes_text, plain_text
     type=click.Path(path_type=Path),
     required=True,
     metavar="FILE",
-    help="The HTML file to make.",
+    help="The HTML file to make; with --each, the folder for them.",
 )
 @click.option(
     "--reference", type=click.Path(), metavar="PATH", help="Compare the weights with this model's."
 )
 @click.option("--survey/--no-survey", default=True, help="Read all weights, or the header alone.")
 @options.workers_option
-@click.option(
-    "gpus",
-    "--gpu",
-    multiple=True,
-    metavar="SPEC",
-    callback=named_gpus,
-    help="Plan for this GPU, as in `plan`; once for each. Default: this machine's, or usual ones.",
+@gpu_option(
+    "Plan for this GPU, as in `plan`; once for each. Default: this machine's, or usual ones."
 )
 @click.option(
     "contexts",
@@ -54,7 +67,20 @@ from explorer.text import bytes_text, plain_text
     type=options.parsed_by(parse_context),
     help="Plan for so many tokens; may be given several times.",
 )
+@click.option(
+    "each", "--each", is_flag=True, help="PATH is a folder: a report of each model that it holds."
+)
+@click.option(
+    "pictures",
+    "--pictures",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="Also write every picture as SVG; with --each, into a folder for each model.",
+)
+@options.csv_option
+@options.parquet_option
 @options.root_option
+@options.fetch_option
 def report_command(  # noqa: PLR0913 - one for each argument and option
     path: str,
     target: Path,
@@ -64,13 +90,19 @@ def report_command(  # noqa: PLR0913 - one for each argument and option
     workers: int,
     gpus: Sequence[Device],
     contexts: Sequence[int],
+    each: bool,
+    pictures: Path | None,
+    csv_path: Path | None,
+    parquet_path: Path | None,
     root: str | None,
+    fetch: bool,
 ) -> int:
     """Write what is known of the model at PATH into one HTML file.
 
     Metadata, types and recipe, checks, the tensors that stand out, maps of the model, histograms
     and a memory plan, each picture with its data. The file needs no other and runs no script; it
-    names files, but no folders.
+    names files, but no folders. --csv and --parquet write the statistics of all tensors, with
+    --each those of all models.
 
     All weights are read, which takes some seconds for each billion; the results are kept, so that
     the next report takes no time. The exit code is 1 if weights that should be there cannot be
@@ -80,34 +112,148 @@ def report_command(  # noqa: PLR0913 - one for each argument and option
     Examples:
       gguf-explorer report model.gguf -o model.html
       gguf-explorer report model-Q4_K_M.gguf --reference model-bf16.gguf -o loss.html
-      gguf-explorer report model.gguf --no-survey --gpu "RTX 3090" --context 32k -o model.html
+      gguf-explorer report ~/models --each -o reports --pictures reports --parquet all.parquet
     """
     if reference is not None and not survey:
         raise click.UsageError("--reference compares weights, which --no-survey leaves unread")
+    if each and root is not None:
+        raise click.UsageError("--root belongs to a name of a model, not to a folder")
+    files = output.TableFiles(csv_path, parquet_path)
+    files.check()
+    how = _How(reference, survey, workers, gpus, contexts, fetch, files.wanted)
+    records: list[dict[str, Any]] = []
+    if each:
+        failed = False
+        for one, report, folder in _models_in(Path(path), target, pictures):
+            try:
+                failed |= _write_report(one, report, folder, how, records)
+            except ExplorerError as error:  # the others are still wanted
+                output.write_error(str(error))
+                failed = True
+    else:
+        failed = _write_report(options.model_path(path, root), target, pictures, how, records)
+    files.save(_COLUMNS, records)
+    return int(failed)
+
+
+class _How(NamedTuple):
+    """How reports are made, of one model or of several."""
+
+    reference: str | None
+    survey: bool
+    workers: int
+    gpus: Sequence[Device]
+    contexts: Sequence[int]
+    fetch: bool
+    with_records: bool
+
+
+def _models_in(
+    folder: Path, target: Path, pictures: Path | None
+) -> Iterator[tuple[Path, Path, Path | None]]:
+    """Yield the models of a folder: path, report and folder of pictures of each.
+
+    Raises:
+        ExplorerError: There is none, or what is to hold the reports is no folder.
+    """
+    if not folder.is_dir():
+        raise ExplorerError("is no folder; without --each a report of one model is made", folder)
+    stores = read_library([Place(StoreKind.FOLDER, folder)]).stores
+    entries = [entry for store in stores for entry in store.entries]
+    if not entries:
+        raise ExplorerError("holds no models", folder)
+    _make_folder(target)
+    taken: set[str] = set()
+    for entry in entries:
+        stem = _UNSAFE.sub("_", entry.name).strip("._")[:_LONGEST_NAME] or "model"
+        name = next(name for name in _numbered(stem) if name.lower() not in taken)
+        taken.add(name.lower())
+        yield entry.path, target / f"{name}.html", None if pictures is None else pictures / name
+
+
+def _numbered(stem: str) -> Iterator[str]:
+    yield stem
+    yield from (f"{stem}-{number}" for number in count(2))
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ExplorerError(f"cannot be made: {system_reason(error)}", folder) from error
+
+
+def _write_report(
+    path: Path, target: Path, pictures: Path | None, how: _How, records: list[dict[str, Any]]
+) -> bool:
+    """Write the report of a model; return whether weights that should be there cannot be read."""
     with ExitStack() as stack:
-        model = stack.enter_context(open_model(options.model_path(path, root)))
+        model = stack.enter_context(open_model(path))
         other = None
-        if reference is not None:
-            other = stack.enter_context(open_model(options.model_path(reference)))
+        if how.reference is not None:
+            other = stack.enter_context(open_model(options.model_path(how.reference)))
         _check_target(target)
-        machine = None if gpus else detect()
+        options.agree_to_fetch((model, other), how.fetch or not how.survey)
         with output.Progress(weights_to_read(model, other)) as line:
             data = gather(
                 model,
                 other,
-                survey=survey,
-                workers=workers,
-                targets=plan_targets(gpus, machine),
-                contexts=contexts,
-                progress=line.counter("weights"),
+                survey=how.survey,
+                workers=how.workers,
+                targets=plan_targets(how.gpus, None if how.gpus else detect()),
+                contexts=how.contexts,
+                progress=line.counter(path.name),
             )
         page = report_html(data, datetime.now().astimezone().date())
+        drawn = [] if pictures is None else list(_pictures(data))
+        if how.with_records:
+            records.extend(_record(path, one) for one in data.tensors)
     with output.open_target(target) as stream:
         stream.write(page)
     output.write(f"{plain_text(str(target))} written, {bytes_text(len(page.encode()))}\n")
+    if pictures is not None:
+        _make_folder(pictures)
+        for name, text in drawn:
+            with output.open_target(pictures / name) as stream:
+                stream.write(text)
+        output.write(f"{plain_text(str(pictures))}: {len(drawn)} pictures written\n")
     if data.damaged is not None:
         output.write_error(str(data.damaged))
-    return 0 if data.damaged is None else 1
+    return data.damaged is not None
+
+
+def _pictures(data: ReportData) -> Iterator[tuple[str, str]]:
+    """Yield the pictures of a report as SVG, each with a name for its file."""
+    models = [one for one in (data.model, data.reference) if one is not None]
+    template = environment(Privacy.of(*models)).get_template("picture.svg")
+    for number, picture in enumerate(pictures_in(sections(data)), start=1):
+        words = "-".join(re.findall(r"[a-z0-9]+", picture.title.lower()))[:60]
+        yield (
+            f"{number:02}-{words}.svg",
+            template.render(picture=picture, title=shown_name(data.model)),
+        )
+
+
+def _record(path: Path, one: ReportTensor) -> dict[str, Any]:
+    """Return the statistics of a tensor, and its errors where there is a reference."""
+    tensor = one.tensor
+    return {
+        "model": path.name,
+        **statistics_record(one.statistics),
+        "tensor": tensor.name,
+        "type": tensor.type.name,
+        "shape": list(tensor.shape),
+        "count": tensor.parameters,
+        "bytes": tensor.nbytes,
+        **{name: one.errors.get(name) for name in ERRORS},
+        "problem": one.failure or None,
+    }
+
+
+_COLUMNS: Final = [
+    *output.flat_record({"model": None} | statistics_record(None)),
+    *("bytes", *ERRORS, "problem"),
+]
 
 
 def _check_target(target: Path) -> None:

@@ -11,17 +11,21 @@ from typing import Any, Final
 import click
 
 from explorer.analysis import Histogram, SurveyRow, TensorStatistics, tensor_statistics
+from explorer.analysis.columns import Known, Source, StatisticsColumns, Summaries, summaries
 from explorer.analysis.histogram import FINE_BINS, MAX_BINS, Binning
+from explorer.analysis.model_grid import model_grid
 from explorer.analysis.survey_cache import KeptSurvey, SurveyCache
 from explorer.analysis.surveys import run_survey
 from explorer.cli import options, output
 from explorer.errors import ExplorerError
 from explorer.formats import Model, Tensor, open_model
+from explorer.formats.columns import tensor_arrays
 from explorer.formats.export import npy_bytes, write_npy
 from explorer.formats.weights import check_decodable
 from explorer.model_files import refuse_model_file
 from explorer.present import statistics
-from explorer.present.model import companions_record
+from explorer.present.quantization import companions_record
+from explorer.present.survey import summaries_record
 from explorer.text import bytes_text, float_text, integer_text, plain_text, shape_text
 
 _BAR_LINES: Final = 16
@@ -140,6 +144,7 @@ _FIGURES: Final = (
 @click.command("survey")
 @options.path_argument
 @options.csv_option
+@options.parquet_option
 @options.workers_option
 @click.option(
     "--no-cache",
@@ -147,14 +152,24 @@ _FIGURES: Final = (
     help="Read all weights, also those that an earlier survey has read; keep nothing.",
 )
 @options.root_option
+@options.fetch_option
 @options.json_option
-def survey_command(  # noqa: PLR0913, PLR0917 - options of the command line
-    path: str, csv_path: Path | None, workers: int, no_cache: bool, root: str | None, as_json: bool
+def survey_command(  # noqa: PLR0913 - options of the command line
+    path: str,
+    *,
+    csv_path: Path | None,
+    parquet_path: Path | None,
+    workers: int,
+    no_cache: bool,
+    root: str | None,
+    fetch: bool,
+    as_json: bool,
 ) -> int:
     """Show exact statistics of every tensor of the model at PATH, each as it is done.
 
-    Tensors of a type that cannot be decoded are listed without figures. The exit code is 1 if
-    weights that should be there cannot be read.
+    Sums and means by role, by layer and of the model follow. Tensors of a type that cannot be
+    decoded are listed without figures. The exit code is 1 if weights that should be there cannot be
+    read.
 
     Results are kept in the user's cache folder, so that the second survey of a file that has not
     changed takes no time, and one that was interrupted goes on where it was.
@@ -166,20 +181,24 @@ def survey_command(  # noqa: PLR0913, PLR0917 - options of the command line
       gguf-explorer survey model.gguf --json | jq '.tensors | max_by(.abs_max) | .tensor'
     """
     with open_model(options.model_path(path, root)) as model:
-        refuse_model_file(csv_path)
+        files = output.TableFiles(csv_path, parquet_path)
+        files.check()
+        options.agree_to_fetch([model], fetch)
         shown = as_json or not output.on_terminal()
         with (
             _kept(model, no_cache) as kept,
             output.Progress(2 * model.parameters, shown=shown) as line,
         ):
             rows = run_survey(model, kept, workers, progress=line.counter("weights"))
-            needed = csv_path is not None
-            found = list(rows) if as_json else print_survey(model, rows, needed=needed)
-    records = [_survey_record(row) for row in found] if as_json or csv_path else []
-    columns = output.flat_record(statistics.statistics_record(None) | {"problem": None})
-    output.save_csv(csv_path, list(columns), records)
+            found = list(rows) if as_json else print_survey(model, rows, needed=files.wanted)
+        sums = _sums(model, found)
+    records = [survey_record(row) for row in found] if as_json or files.wanted else []
+    files.save(SURVEY_COLUMNS, records)
     if as_json:
-        output.write_json({"path": path, "tensors": records})
+        record = summaries_record(sums, Source.STATISTICS)
+        output.write_json({"path": path, "tensors": records, "sums": record})
+    elif len(found) == sums.total.tensors:  # else the reader went away
+        output.write(output.sums_text(sums, Source.STATISTICS))
     damaged = list(filter(None, map(statistics.damage, found)))
     if damaged:
         output.write_error(str(damaged[0]))
@@ -192,7 +211,17 @@ def _kept(model: Model, no_cache: bool) -> KeptSurvey:
     return KeptSurvey(None, model) if cache is None else cache.open(model, slim=True)
 
 
-def _survey_record(row: SurveyRow) -> dict[str, Any]:
+def _sums(model: Model, rows: Iterable[SurveyRow]) -> Summaries:
+    """Return sums and means by role, by layer and of a model, as far as they are known."""
+    columns = StatisticsColumns(len(model.tensors))
+    for number, row in enumerate(rows):
+        if row.statistics is not None:
+            columns.put(number, row.statistics)
+    known = Known(tensor_arrays(model.tensors), columns, None)
+    return summaries(known, model_grid(model.tensors.columns.names))
+
+
+def survey_record(row: SurveyRow) -> dict[str, Any]:
     """Return a row of the JSON object; without statistics all figures are null."""
     tensor = row.tensor
     return statistics.statistics_record(row.statistics) | {
@@ -202,6 +231,12 @@ def _survey_record(row: SurveyRow) -> dict[str, Any]:
         "count": tensor.parameters,
         "problem": None if row.error is None else row.error.what,
     }
+
+
+SURVEY_COLUMNS: Final = list(
+    output.flat_record(statistics.statistics_record(None) | {"problem": None})
+)
+"""Columns of the table of a survey."""
 
 
 def print_survey(model: Model, rows: Iterable[SurveyRow], *, needed: bool) -> list[SurveyRow]:

@@ -105,7 +105,7 @@ def tensor_arrays(table: TensorTable, check: Check = never) -> TensorArrays:
     shapes, shape_codes = _coded(columns.shapes)
     files, file_codes = _coded(tensor.file for tensor in tensors)
     schemes, scheme_codes = _coded(_scheme_and_group(tensor)[0] for tensor in tensors)
-    return TensorArrays(
+    made = TensorArrays(
         names=[name.lower() for name in columns.names],
         types=types,
         type_codes=type_codes,
@@ -125,6 +125,9 @@ def tensor_arrays(table: TensorTable, check: Check = never) -> TensorArrays:
         damaged=np.array([tensor.damage is not None for tensor in tensors], dtype=np.bool_),
         name_ranks=text_ranks(columns.names, check),
     )
+    for ranks in ("role_ranks", "type_ranks", "shape_ranks"):  # by which tables sort: not in the
+        getattr(made, ranks)  # thread of the window, where 30,000 roles would hold it up
+    return made
 
 
 def _scheme_and_group(tensor: Tensor) -> tuple[str, int]:

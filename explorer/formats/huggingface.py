@@ -7,24 +7,49 @@ shard opens. File names in an index are untrusted: one that leaves the folder is
 
 from __future__ import annotations
 
-import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, Final, NamedTuple
 
-from explorer.errors import ExplorerError, FormatError, SourceError, system_reason
-from explorer.formats.gguf.open import SHARD_NAME, open_gguf
+from explorer.errors import (
+    Choice,
+    ExplorerError,
+    FormatError,
+    SeveralModelsError,
+    SourceError,
+    system_reason,
+)
+from explorer.formats.gguf.open import open_gguf
 from explorer.formats.limits import MAX_FILE_NAME, MAX_SHARDS
 from explorer.formats.model import Model, ProblemLog, Severity
 from explorer.formats.safetensors.open import SafetensorsFile, build_model, open_file
-from explorer.formats.side_files import LEADS_OUT, escapes, hub_cache, link_escapes, read_config
+from explorer.formats.side_files import (
+    CONFIG_NAME,
+    LEADS_OUT,
+    escapes,
+    hub_cache,
+    link_escapes,
+    read_config,
+)
 from explorer.formats.strict_json import RepeatedKeys, read_json_file
 from explorer.formats.tensors import natural_key
+from explorer.sources import Address
+from explorer.sources.places import list_names, names_below, size_of
 from explorer.text import quoted
 
 INDEX_SUFFIX: Final = ".safetensors.index.json"
 _SUFFIX: Final = ".safetensors"
+_GGUF: Final = ".gguf"
 _INDEX_RANKS: Final = {"model" + INDEX_SUFFIX: 0, "diffusion_pytorch_model" + INDEX_SUFFIX: 1}
-_SHOWN = 5
+_SHARD: Final = re.compile(r"(?P<prefix>.+)-\d{5}-of-(?P<count>\d{5})\.[a-z]+", re.IGNORECASE)
+_NUMBERED: Final = re.compile(  # as older programs name parts of one model
+    r"(?P<prefix>model|pytorch_model|diffusion_pytorch_model|consolidated)[-_.]\d+\.safetensors"
+)
+_ASIDE: Final = re.compile(r"consolidated|(.*[-_.])?(mmproj|imatrix)")
+_LISTED: Final = 20
 
 
 class _Index(NamedTuple):
@@ -35,35 +60,180 @@ class _Index(NamedTuple):
     total_bytes: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class FileGroup:
+    """Files of one folder that make one model.
+
+    Attributes:
+        format: "gguf" or "safetensors".
+        names: The files with its weights, in natural order.
+        opened: The name of what to open; empty for the folder itself.
+    """
+
+    format: str
+    names: tuple[str, ...]
+    opened: str
+
+
+def group_files(names: Sequence[str]) -> list[FileGroup]:
+    """Return the models that the files of a folder make, by their names alone.
+
+    Safetensors are one model where an index, a config.json or the numbers in their names say so.
+
+    Args:
+        names: The names of the folder's files.
+    """
+    gguf = [name for name in names if name.lower().endswith(_GGUF)]
+    weights = [name for name in names if name.lower().endswith(_SUFFIX)]
+    found = [FileGroup("gguf", shards, shards[0]) for shards in _by_model(gguf)]
+    indexes = _by_rank([name for name in names if name.endswith(INDEX_SUFFIX)])
+    if indexes or (weights and CONFIG_NAME in names):
+        opened = [*indexes, CONFIG_NAME][0] if gguf else ""
+        parts = tuple(sorted(weights, key=natural_key))
+        return [*found, FileGroup("safetensors", parts, opened)]
+    for shards in _by_model(weights):
+        whole = not gguf and 1 < len(shards) == len(weights)
+        found.append(FileGroup("safetensors", shards, "" if whole else shards[0]))
+    return found
+
+
+def _by_rank(indexes: Sequence[str]) -> list[str]:
+    """Return the names of indexes, the usual ones first."""
+    ordered = sorted(indexes, key=natural_key)
+    return sorted(ordered, key=lambda name: _INDEX_RANKS.get(name, len(_INDEX_RANKS)))
+
+
+def _by_model(names: Sequence[str]) -> list[tuple[str, ...]]:
+    """Put shards of one model together, in order; any other file is a model of its own."""
+    models: dict[str, list[str]] = {}
+    for name in sorted(names, key=natural_key):
+        match = _SHARD.fullmatch(name) or _NUMBERED.fullmatch(name)
+        key = f"{match['prefix']}/{match.groupdict().get('count')}" if match else name
+        models.setdefault(key, []).append(name)
+    return list(map(tuple, models.values()))
+
+
 def open_folder(path: Path) -> Model:
     """Open the model in a folder: safetensors with or without an index, or one GGUF model.
 
     Raises:
-        FormatError: It holds no model, several GGUF models, or none of its files can be used.
+        SeveralModelsError: It holds several models, and nothing says that they are one.
+        FormatError: It holds no model, or none of its files can be used.
         SourceError: The folder or a file cannot be read.
     """
-    try:
-        listed = os.listdir(path)
-    except OSError as error:
-        raise SourceError(f"the folder cannot be listed: {system_reason(error)}", path) from error
-    # macOS adds hidden files, ._x
-    names = sorted((name for name in listed if not name.startswith(".")), key=natural_key)
+    names = _listed(path)
+    groups = group_files(names)
+    if isinstance(path, Address):
+        groups = [*groups, *_groups_below(path, groups)]
+    groups = _main_models(groups)
+    if not groups:
+        what = "holds no model files (.safetensors or .gguf); choose a folder that does"
+        raise FormatError(what, path)
+    if len(groups) > 1:
+        raise _several(path, groups)
+    if groups[0].format == "gguf":
+        return open_gguf(path / groups[0].opened)
+    place = PurePosixPath(groups[0].names[0]).parent if groups[0].names else PurePosixPath()
+    if place.name:  # of a folder of the hub
+        return open_folder(path / place)
+    return _open_weights(path, path, names)
+
+
+def _groups_below(folder: Address, own: Sequence[FileGroup]) -> Iterator[FileGroup]:
+    """Yield the models in folders of a folder of the hub: large ones have a folder each.
+
+    Beside a model of the folder's own, only GGUF files count: others are parts or variants of it.
+    """
+    places: dict[str, list[str]] = {}
+    for name in names_below(folder):
+        place, _, file = name.rpartition("/")
+        if place and not file.startswith("."):
+            places.setdefault(place, []).append(file)
+    for place in sorted(places, key=natural_key):
+        for group in group_files(sorted(places[place], key=natural_key)):
+            if group.format == "gguf" or not own:
+                names = tuple(f"{place}/{name}" for name in group.names)
+                yield FileGroup(group.format, names, f"{place}/{group.opened}".rstrip("/"))
+
+
+def open_config(path: Path) -> Model:
+    """Open the safetensors beside a config.json, which are one model.
+
+    Raises:
+        FormatError: It is no config.json, or there are none, or none can be used.
+        SourceError: The folder or a file cannot be read.
+    """
+    names = _listed(path.parent) if path.name == CONFIG_NAME else []
+    if not any(name.lower().endswith(_SUFFIX) for name in names):
+        raise FormatError("is a JSON file, not a model; open its folder instead", path)
+    return _open_weights(path, path.parent, names)
+
+
+def _open_weights(path: Path, folder: Path, names: Sequence[str]) -> Model:
+    """Open the safetensors of a folder: as the first index says that can be read, or all."""
     log = ProblemLog()
-    indexes = [name for name in names if name.endswith(INDEX_SUFFIX)]
-    for name in sorted(indexes, key=lambda name: _INDEX_RANKS.get(name, len(_INDEX_RANKS))):
-        if link_escapes(path, name):
+    for name in _by_rank([name for name in names if name.endswith(INDEX_SUFFIX)]):
+        if link_escapes(folder, name):
             log.add_error(name, LEADS_OUT)
             continue
         try:
-            index = _read_index(path / name, log)
+            index = _read_index(folder / name, log)
         except ExplorerError as error:
             log.add_error(name, f"the index is left out: {error.without_path}")
         else:
-            return _open_indexed(path, path, index, log)
+            return _open_indexed(path, folder, index, log)
     weights = [name for name in names if name.lower().endswith(_SUFFIX)]
-    if weights:
-        return _open_all(path, _without_second_copy(weights, log), log)
-    return open_gguf(path / _choose_gguf(path, names))
+    if not weights:
+        raise _none_opens(path, log)
+    return _open_all(path, folder, _without_second_copy(weights, log), log)
+
+
+def _listed(folder: Path) -> list[str]:
+    try:
+        listed = list_names(folder)
+    except OSError as error:
+        raise SourceError(f"the folder cannot be listed: {system_reason(error)}", folder) from error
+    # macOS adds hidden files, ._x
+    return sorted((name for name in listed if not name.startswith(".")), key=natural_key)
+
+
+def _main_models(groups: Sequence[FileGroup]) -> list[FileGroup]:
+    """Leave out what goes with a model: projectors, importance matrices, second copies."""
+
+    def is_main(group: FileGroup) -> bool:
+        first = group.names[0].rpartition("/")[2] if group.names else ""
+        return _ASIDE.match(first.lower()) is None
+
+    return list(filter(is_main, groups)) or list(groups)
+
+
+def _several(folder: Path, groups: Sequence[FileGroup]) -> SeveralModelsError:
+    ordered = sorted(groups, key=lambda group: natural_key(group.opened))
+    choices = []
+    for group in ordered:
+        nbytes = 0
+        for name in group.names:
+            with suppress(OSError):  # opening it tells why
+                nbytes += size_of(folder / name)
+        opened = group.opened or _whole(folder, group)
+        choices.append(Choice(folder / opened, opened or folder.name, nbytes))
+    kinds = {group.format for group in groups}
+    kind = "GGUF models" if kinds == {"gguf"} else "models"
+    listed = ", ".join(quoted(one.name) for one in choices[:_LISTED])
+    more = ", …" if len(choices) > _LISTED else ""
+    what = f"holds {len(choices)} {kind} ({listed}{more}); choose one"
+    return SeveralModelsError(what, folder, choices)
+
+
+def _whole(folder: Path, group: FileGroup) -> str:
+    """Return what opens safetensors of a folder of the hub beside the GGUF files of its folders."""
+    if not isinstance(folder, Address):
+        return ""
+    names = _listed(folder)
+    sides = [*_by_rank([name for name in names if name.endswith(INDEX_SUFFIX)]), *names]
+    return next(
+        (name for name in sides if name.endswith((INDEX_SUFFIX, CONFIG_NAME))), group.names[0]
+    )
 
 
 def open_index(path: Path) -> Model:
@@ -87,24 +257,6 @@ def _without_second_copy(names: list[str], log: ProblemLog) -> list[str]:
             what = "left out: such a file holds the same weights a second time; open it by itself"
             log.add_warning(name, what)
     return kept
-
-
-def _choose_gguf(folder: Path, names: list[str]) -> str:
-    """Return the first file of the folder's only GGUF model; projectors beside it don't count."""
-    files = [name for name in names if name.lower().endswith(".gguf")]
-    models: dict[str, str] = {}
-    for name in files:
-        match = SHARD_NAME.fullmatch(name)
-        models.setdefault(f"{match['prefix']}/{match['count']}" if match else name, name)
-    found = list(models.values())
-    main = [name for name in found if not name.lower().startswith("mmproj")] or found
-    if not main:
-        what = "holds no model files (.safetensors or .gguf); choose a folder that does"
-        raise FormatError(what, folder)
-    if len(main) > 1:
-        listed = ", ".join(map(quoted, main[:_SHOWN])) + (", …" if len(main) > _SHOWN else "")
-        raise FormatError(f"holds {len(main)} GGUF models ({listed}); choose one", folder)
-    return main[0]
 
 
 def _read_index(path: Path, log: ProblemLog) -> _Index:
@@ -164,7 +316,7 @@ def _open_indexed(path: Path, folder: Path, index: _Index, log: ProblemLog) -> M
         raise
 
 
-def _open_all(folder: Path, names: list[str], log: ProblemLog) -> Model:
+def _open_all(path: Path, folder: Path, names: list[str], log: ProblemLog) -> Model:
     """Make one model of files without an index; of a tensor in two of them, the first counts."""
     if len(names) > MAX_SHARDS:
         raise FormatError(f"holds {len(names)} files, more than {MAX_SHARDS} shards", folder)
@@ -185,8 +337,8 @@ def _open_all(folder: Path, names: list[str], log: ProblemLog) -> Model:
             _leave_out(file, name, copies, owners, log)
             owners.update(dict.fromkeys(file.names, name))
         if not files:
-            raise _none_opens(folder, log)
-        return build_model(folder, list(files.values()), read_config(folder, log), log)
+            raise _none_opens(path, log)
+        return build_model(path, list(files.values()), read_config(folder, log), log)
     except ExplorerError:
         _close(files)
         raise

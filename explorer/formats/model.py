@@ -221,7 +221,7 @@ class ModelFile:
     table_offset: int = 0  # of the tensor table (GGUF) or the text of the header (safetensors)
     record_offsets: Sequence[int] = ()  # first byte of each tensor's record (GGUF), in table order
     table_end: int = 0  # first byte behind the tensor table
-    first_tensor: int = 0  # row of the file's first tensor in the model's table
+    first_tensor: int = 0  # row of its first tensor in the model's table (GGUF)
     version: int | None = None  # of the format (GGUF), or None; shards may differ
     byte_order: Literal["little", "big"] = "little"
     alignment: int = 1  # of tensor data, in bytes
@@ -239,7 +239,8 @@ class Model:
     A context manager: leaving it closes the files.
 
     Attributes:
-        format: ``"gguf"``, ``"safetensors"`` or ``"ollama"``.
+        format: ``"gguf"``, ``"safetensors"``, ``"ollama"``, or ``"imatrix"``: an importance matrix
+            of older llama.cpp.
         path: What was opened.
         files: The files it is made of, in shard order.
         metadata: Keys and values.
@@ -254,7 +255,7 @@ class Model:
         projector: The file of its vision or audio projector, where an Ollama manifest names one.
     """
 
-    format: Literal["gguf", "safetensors", "ollama"]
+    format: Literal["gguf", "safetensors", "ollama", "imatrix"]
     path: Path
     files: tuple[ModelFile, ...]
     metadata: Metadata
@@ -329,11 +330,17 @@ class ProblemLog:
 
     def add_error(self, where: str, what: str) -> None:
         """Note that data is lost or wrong."""
-        self.extend([Problem(Severity.ERROR, where, what)])
+        self._add(Severity.ERROR, where, what)
 
     def add_warning(self, where: str, what: str) -> None:
         """Note that rules are broken."""
-        self.extend([Problem(Severity.WARNING, where, what)])
+        self._add(Severity.WARNING, where, what)
+
+    def _add(self, severity: Severity, where: str, what: str) -> None:
+        if len(self._problems) < _MOST:
+            self._problems.append(Problem(severity, where, what))
+        else:
+            self._left_out += 1
 
     def extend(self, problems: Sequence[Problem]) -> None:
         """Note problems as they are."""

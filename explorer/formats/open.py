@@ -1,45 +1,151 @@
-"""Open a model of any format."""
+"""Open a model of any format: a file, a folder, a manifest, or an address of one of these."""
 
 from __future__ import annotations
 
+import gc
 import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from explorer.errors import FormatError
-from explorer.formats.gguf.open import open_gguf
-from explorer.formats.huggingface import INDEX_SUFFIX, open_folder, open_index
+from explorer.errors import Choice, SeveralModelsError
+from explorer.formats.gguf.open import SHARD_NAME, open_gguf
+from explorer.formats.huggingface import INDEX_SUFFIX, open_config, open_folder, open_index
+from explorer.formats.imatrix import LEGACY_SUFFIXES, open_legacy_imatrix
 from explorer.formats.model import Model
-from explorer.formats.ollama.manifest import BLOBS, is_manifest_path
-from explorer.formats.ollama.open import open_manifest
+from explorer.formats.ollama.manifest import BLOBS, is_manifest_path, parse_name
+from explorer.formats.ollama.open import open_manifest, open_registry
 from explorer.formats.safetensors.open import open_safetensors
+from explorer.formats.side_files import CONFIG_NAME
+from explorer.formats.tensors import natural_key
 from explorer.model_files import GGUF_MAGIC
-from explorer.sources import FileSource
+from explorer.sources import Address, FileSource, is_address, parse_address
+from explorer.sources.places import tags_of
+from explorer.sources.remote.addresses import HUB, REGISTRY, HubPart, check_allowed
 
 
 def open_model(path: Path | str) -> Model:
     """Open a model: a GGUF or safetensors file, an index, a Hugging Face folder, or a manifest.
 
+    A config.json stands for the safetensors beside it. A ``.dat`` or ``.imatrix`` file may be an
+    importance matrix of older llama.cpp.
+
     Reads headers only.
 
     Args:
-        path: Any shard of a split GGUF model opens the whole.
+        path: Any shard of a split GGUF model opens the whole. An address is read over the network,
+            with the extra ``remote``: ``https://…``, ``hf://…``, ``ollama://…``.
 
     Raises:
         FormatError: The file is not what it claims to be.
         SourceError: It is missing, unreadable or not a regular file.
     """
-    path = Path(path)
+    if is_address(path):
+        return _open_address(parse_address(str(path)))
+    with _collector_paused():
+        return _open(Path(path))
+
+
+def several_at(address: Address) -> SeveralModelsError | None:
+    """Return the tags of a model of a registry, where the address names none; None for one or none.
+
+    `open_model` takes the tag ``latest``, as Ollama does; a window lets its user choose.
+
+    Raises:
+        FormatError: The name is not a valid one, or the list is not what the protocol says.
+        SourceError: The registry cannot be asked.
+    """
+    if address.scheme != REGISTRY or ":" in address.name:
+        return None
+    name = parse_name(address.rest)
+    place = Address(f"{REGISTRY}://{name.host}/{name.namespace}/{name.model}")
+    tags = sorted(tags_of(place), key=natural_key)
+    if len(tags) < 2:
+        return None
+    choices = [Choice(Address(f"{address}:{tag}"), f"{address.name}:{tag}", 0) for tag in tags]
+    return SeveralModelsError(f"has {len(tags)} tags; choose one", address, choices)
+
+
+def _open(path: Path) -> Model:
     if os.path.isdir(path):  # unlike Path.is_dir, it never raises
         return open_folder(path)
     if is_manifest_path(path):  # before any ending: a tag may have one
         return open_manifest(path)
-    if path.name.endswith(INDEX_SUFFIX):
-        return open_index(path)
+    if path.suffix == ".json":
+        return open_index(path) if path.name.endswith(INDEX_SUFFIX) else open_config(path)
     if path.suffix == ".safetensors" or _is_safetensors_blob(path):
         return open_safetensors(path)
-    if path.suffix == ".json":
-        raise FormatError("is a JSON file, not a model; open its folder instead", path)
+    if path.suffix.lower() in LEGACY_SUFFIXES and not _is_gguf(path):
+        return open_legacy_imatrix(path)
     return open_gguf(path)
+
+
+def _is_gguf(path: Path) -> bool:
+    with FileSource(path) as source:
+        return source.read(0, min(source.size, len(GGUF_MAGIC))) == GGUF_MAGIC
+
+
+_pause = threading.Lock()
+_paused = 0  # openings under way that found the collector on
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Keep Python's collector of cycles from looking again and again at what a file made of it.
+
+    Headers become lists of plain objects, up to a million, without a cycle among them; looking at
+    them took up to 40 % of the time. It is on again when the last of several threads is done.
+    """
+    global _paused  # noqa: PLW0603 - the collector is the whole process's
+    with _pause:
+        pauses = _paused > 0 or gc.isenabled()  # else somebody else has it off
+        _paused += pauses
+        if pauses:
+            gc.disable()
+    try:
+        yield
+    finally:
+        with _pause:
+            _paused -= pauses
+            if pauses and not _paused:
+                gc.enable()
+
+
+def _open_address(address: Address) -> Model:
+    """Open what lies at an address; all files of a repository are of one commit."""
+    check_allowed(address)
+    if address.scheme == REGISTRY:
+        model = open_registry(address)
+    elif address.scheme == HUB and not _is_alone(address):
+        from explorer.sources.remote.hub import pin  # noqa: PLC0415 - it loads the network's code
+
+        model = _open_at(pin(address))
+    else:
+        model = _open_at(address)
+    for file in model.files:
+        file.source.end_header()
+    return model
+
+
+def _open_at(address: Address) -> Model:
+    name = address.name
+    is_file = address.scheme != HUB or HubPart.of(address).file
+    if is_file and name.endswith(INDEX_SUFFIX):
+        return open_index(address)
+    if is_file and name == CONFIG_NAME:
+        return open_config(address)
+    if is_file and address.suffix == ".safetensors":
+        return open_safetensors(address)
+    if address.scheme == HUB and (not is_file or address.suffix != ".gguf"):
+        return open_folder(address)
+    return open_gguf(address)
+
+
+def _is_alone(address: Address) -> bool:
+    """Return whether an address of the hub names a whole model, for which no list is needed."""
+    name = HubPart.of(address).file
+    return name.endswith(".gguf") and SHARD_NAME.fullmatch(address.name) is None
 
 
 def _is_safetensors_blob(path: Path) -> bool:

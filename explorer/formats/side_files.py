@@ -13,14 +13,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from explorer.errors import ExplorerError, system_reason
+from explorer.errors import ExplorerError, SourceError, system_reason
 from explorer.formats.limits import MAX_CONFIG_ENTRIES, MAX_CONFIG_KEY_TEXT, MAX_KEY_BYTES
-from explorer.formats.model import MetadataEntry, ProblemLog, loaded_entry
+from explorer.formats.model import MetadataEntry, Model, ProblemLog, decode_text, loaded_entry
 from explorer.formats.strict_json import read_json_file
 from explorer.model_files import hub_name
+from explorer.sources import Address, open_source
+from explorer.sources.places import exists
 
 CONFIG_NAME: Final = "config.json"
 LEADS_OUT: Final = "is a link out of the model's folder; it is not read"
+ADAPTER_PREFIX: Final = "adapter_config."
+"""What keys of a PEFT adapter's `adapter_config.json` begin with."""
+
+_ADAPTER_CONFIG: Final = "adapter_config.json"
 _PREFIX: Final = "config."
 _INT64_MAX: Final = (1 << 63) - 1
 _SCALARS: Final = {bool: "bool", int: "int64", float: "float64", str: "string"}
@@ -40,23 +46,32 @@ class Config:
 
 
 def read_config(folder: Path, log: ProblemLog) -> Config:
-    """Read the config.json of a folder, if it has one.
+    """Read the config.json of a folder, if it has one; of an adapter, its own configuration too.
 
     Args:
         folder: Where to look.
         log: Where the warning goes if it cannot be used.
     """
-    path = folder / CONFIG_NAME
+    config = _read_side_file(folder, CONFIG_NAME, _PREFIX, log)
+    if config.fields and not isinstance(folder, Path):  # each look costs a request
+        return config
+    adapter = _read_side_file(folder, _ADAPTER_CONFIG, ADAPTER_PREFIX, log)
+    return Config(config.fields, (*config.entries, *adapter.entries))
+
+
+def _read_side_file(folder: Path, name: str, prefix: str, log: ProblemLog) -> Config:
+    path = folder / name
     try:
-        if not path.exists():
+        if not exists(path):
             return Config()
-    except OSError as error:  # the folder may not be searched
-        log.add_warning(CONFIG_NAME, f"it cannot be read: {system_reason(error)}")
+    except (OSError, SourceError) as error:  # the folder may not be searched
+        why = error.what if isinstance(error, SourceError) else system_reason(error)
+        log.add_warning(name, f"it cannot be read: {why}")
         return Config()
-    if link_escapes(folder, CONFIG_NAME):
-        log.add_error(CONFIG_NAME, LEADS_OUT)
+    if link_escapes(folder, name):
+        log.add_error(name, LEADS_OUT)
         return Config()
-    return read_object(path, CONFIG_NAME, _PREFIX, log)
+    return read_object(path, name, prefix, log)
 
 
 def read_object(path: Path, where: str, prefix: str, log: ProblemLog) -> Config:
@@ -88,6 +103,50 @@ def read_object(path: Path, where: str, prefix: str, log: ProblemLog) -> Config:
         if entry is not None:
             entries.append(entry)
     return Config(value, tuple(entries))
+
+
+CHAT_TEMPLATE: Final = "tokenizer.chat_template"
+"""Key of the chat template; named ones have a point and their name behind it."""
+
+_TEMPLATE_FILE: Final = "chat_template.jinja"
+_TOKENIZER_CONFIG: Final = "tokenizer_config.json"
+_MAX_TEMPLATE_BYTES: Final = 1 << 22
+
+
+def chat_templates(model: Model) -> dict[str, str]:
+    """Return the chat templates of a model by the keys that GGUF has for them.
+
+    Of a Hugging Face folder, that of `chat_template.jinja` or, without it, of
+    `tokenizer_config.json`; one that cannot be used is left out.
+    """
+    found: dict[str, str] = {}
+    for key in model.metadata:
+        if key == CHAT_TEMPLATE or key.startswith(f"{CHAT_TEMPLATE}."):
+            text = model.metadata.text(key)
+            if text is not None:
+                found[key] = text
+    folder = model.path if os.path.isdir(model.path) else None
+    if found or folder is None or model.format != "safetensors":
+        return found
+    text = _template_file(folder)
+    return found if text is None else {CHAT_TEMPLATE: text}
+
+
+def _template_file(folder: Path) -> str | None:
+    try:
+        path = folder / _TEMPLATE_FILE
+        if exists(path) and not link_escapes(folder, _TEMPLATE_FILE):
+            with open_source(path) as source:
+                raw = source.read(0, min(source.size, _MAX_TEMPLATE_BYTES))
+            return decode_text(raw)
+        path = folder / _TOKENIZER_CONFIG
+        if exists(path) and not link_escapes(folder, _TOKENIZER_CONFIG):
+            value = read_json_file(path)
+            text = value.get("chat_template") if isinstance(value, dict) else None
+            return text if isinstance(text, str) else None
+    except (ExplorerError, OSError):
+        return None
+    return None
 
 
 def _flatten(fields: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -152,6 +211,8 @@ def escapes(path: Path, *roots: Path) -> bool:
 
 def hub_cache(folder: Path) -> Path | None:
     """Return the Hugging Face cache of which a folder is a snapshot, or lies in one; else None."""
+    if isinstance(folder, Address):
+        return None
     for parent in (found := Path(os.path.abspath(folder)), *found.parents):
         if parent.parent.name == "snapshots":
             repository = parent.parents[1]
@@ -165,6 +226,8 @@ def link_escapes(folder: Path, name: str) -> bool:
     In a snapshot of the hub's cache, links lead to blobs of that cache. Into any other folder an
     older hub client may have put links to blobs of a cache (`--local-dir-use-symlinks`).
     """
+    if isinstance(folder, Address):  # which has no links
+        return False
     cache = hub_cache(folder)
     path = folder / name
     if cache is not None:

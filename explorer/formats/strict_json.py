@@ -27,7 +27,7 @@ from explorer.formats.limits import (
     MAX_JSON_TEXT_BYTES,
     MAX_JSON_VALUES,
 )
-from explorer.sources import ByteSource, FileSource
+from explorer.sources import ByteSource, open_source
 
 _WINDOW_BYTES: Final = 1 << 20
 _WHITE: Final = b" \t\r\n"
@@ -254,7 +254,7 @@ def read_json_file(path: Path) -> Any:
         FormatError: It is too large or not one JSON value.
         SourceError: It cannot be read.
     """
-    with FileSource(path) as source:
+    with open_source(path) as source:
         if source.size > MAX_JSON_FILE_BYTES:
             what = f"has {source.size} bytes; at most {MAX_JSON_FILE_BYTES} of JSON are read"
             raise FormatError(what, path)

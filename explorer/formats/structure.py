@@ -202,6 +202,10 @@ class Structure:
     def _claimed(self) -> Iterator[_Part]:
         if self.model.format == "gguf":
             yield from self._gguf_header()
+        elif self.model.format == "imatrix":  # names stand between the numbers
+            parts = [*self._imatrix_header(), *self._weights()]
+            yield from sorted(parts, key=lambda part: part.start)
+            return
         else:
             yield _Part(0, _U64_BYTES, 0, self._head_pieces)
             yield _Part(_U64_BYTES, self._file.header_bytes, _U64_BYTES, self._text_pieces)
@@ -220,6 +224,17 @@ class Structure:
         ends = [*starts[1:], file.table_end]
         for row, (start, end) in enumerate(zip(starts, ends, strict=False), file.first_tensor):
             yield _Part(start, end, start, pieces, row)
+
+    def _imatrix_header(self) -> Iterator[_Part]:
+        """Yield what stands around the numbers of `formats.imatrix`: counts, names, lengths."""
+        yield _Part(0, _U32_BYTES, 0, self._head_pieces)
+        rows = self.model.tensors.rows
+        for number, start in enumerate(self._file.record_offsets):
+            calls = rows[2 * number + 1].extents[0].offset
+            yield _Part(start, calls, start, self._name_pieces, 2 * number)
+            values = calls + _U32_BYTES
+            end = values + _U32_BYTES
+            yield _Part(values, end, values, self._length_pieces, 2 * number)
 
     def _weights(self) -> Iterator[_Part]:
         places: list[tuple[int, bool, int, int, int]] = []
@@ -280,6 +295,9 @@ class Structure:
             yield Field(FieldKind.UNUSED, start, part.end - start, "not described", key, row)
 
     def _head_pieces(self, _part: _Part) -> Iterator[_Piece]:
+        if self.model.format == "imatrix":
+            yield _Piece(FieldKind.COUNT, _U32_BYTES, "tensors")
+            return
         if self.model.format != "gguf":
             yield _Piece(FieldKind.LENGTH, _U64_BYTES, "header")
             return
@@ -287,6 +305,15 @@ class Structure:
         yield _Piece(FieldKind.VERSION, _U32_BYTES, "GGUF format")
         yield _Piece(FieldKind.COUNT, self._width, "tensors")
         yield _Piece(FieldKind.COUNT, self._width, "metadata keys")
+
+    def _name_pieces(self, part: _Part) -> Iterator[_Piece]:
+        name = self.model.tensors.columns.names[part.number or 0]
+        yield _Piece(FieldKind.LENGTH, _U32_BYTES, f"name {name}")
+        yield _Piece(FieldKind.NAME, part.end - part.origin - _U32_BYTES, name)
+
+    def _length_pieces(self, part: _Part) -> Iterator[_Piece]:
+        name = self.model.tensors.columns.names[part.number or 0]
+        yield _Piece(FieldKind.LENGTH, _U32_BYTES, f"values {name}")
 
     def _entry_pieces(self, part: _Part) -> Iterator[_Piece]:
         index = part.number or 0

@@ -219,7 +219,7 @@ class CompanionWeights:
         yield from self.attached.items()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Tensor:
     """One tensor of a model.
 
@@ -314,6 +314,25 @@ class Tensor:
         weights = np.empty(self.parameters, np.float32)
         reader.read_into(0, weights, check or never)
         return weights.reshape(self.shape)
+
+    @property
+    def stored_parts(self) -> Iterator[tuple[str, StoredArray, bool]]:
+        """The stored arrays of a weight that is made of several; none of another one.
+
+        Names, the arrays, and whether each is only attached to the weight's module. Names are
+        those in the files, of MLX's and Ollama's weights what they are for.
+        """
+        if self.companions is not None:
+            parts, attached = self.companions.parts, self.companions.attached
+            yield from ((self.companions.keys[role], one, False) for role, one in parts.items())
+            yield from ((name, one, True) for name, one in attached.items())
+        if self.grouped is not None:
+            names = ("weight", "scales", "biases", "global scale")
+            group = self.grouped
+            arrays = (group.weight, group.scales, group.biases, group.global_scale)
+            for name, one in zip(names, arrays, strict=True):
+                if one is not None:
+                    yield name, one, False
 
 
 def _reader(tensor: Tensor) -> WeightReader:
@@ -455,10 +474,12 @@ class _Rows(Sequence[Tensor]):
     @overload
     def __getitem__(self, index: slice) -> list[Tensor]: ...
     def __getitem__(self, index: int | slice) -> Tensor | list[Tensor]:
+        if isinstance(index, int) and index in self._made:
+            return self._made[index]
         positions = range(self._count)[index]
         if isinstance(positions, range):
             return [self[i] for i in positions]
-        tensor = self._made.get(positions)
+        tensor = self._made.get(positions)  # an index from the end
         if tensor is None:
             tensor = self._made[positions] = self._build(positions)
         return tensor
@@ -482,11 +503,12 @@ class FileTensors:
     @property
     def available(self) -> int:
         """Bytes that the file has for tensors."""
-        return max(0, self.source.size - self.data_offset)
+        left = self.source.size - self.data_offset
+        return left if left > 0 else 0  # `max` takes as long as all the rest
 
     def damage_of(self, row: int) -> str | None:
         """Return why the bytes of a tensor cannot all be read, or None."""
-        nbytes, fault = self.specs[row].nbytes, self.specs[row].fault
+        _, _, _, nbytes, fault = self.specs[row]
         missing = min(nbytes, self.begins[row] + nbytes - self.available)
         cut = f"cut short: the last {missing} bytes are not in the file" if missing > 0 else None
         return self.damage.get(row) or fault or cut
@@ -494,6 +516,18 @@ class FileTensors:
     def extent(self, row: int) -> Extent:
         """Return where the bytes of a tensor lie."""
         return Extent(self.source, self.data_offset + self.begins[row], self.specs[row].nbytes)
+
+    def read(self, row: int) -> bytes:
+        """Return the stored bytes of a tensor; many small ones are read of some models.
+
+        Raises:
+            FormatError: The file is damaged there.
+            SourceError: They cannot be read.
+        """
+        damage, start = self.damage_of(row), self.data_offset + self.begins[row]
+        if damage is not None:
+            raise FormatError(f"tensor {self.names[row]!r}: {damage}", self.source.path, start)
+        return self.source.read(start, self.specs[row].nbytes)
 
     def tensor(self, row: int) -> Tensor:
         """Return a tensor as the file stores it."""

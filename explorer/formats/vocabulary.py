@@ -359,7 +359,8 @@ def _read_scores(
     if values is None:
         return None
     scores = np.full(count, np.nan)
-    scores[: len(values)] = values
+    with np.errstate(invalid="ignore"):  # a signalling NaN becomes a quiet one
+        scores[: len(values)] = values
     return scores
 
 

@@ -186,11 +186,19 @@ class PartBytes:
             IndexError: They leave the part.
             SourceError: The file changed since it was opened.
         """
+        raw = np.empty(self._checked(first, count), np.uint8)
+        self.read_into(first, raw)
+        return raw
+
+    def read_into(self, first: int, out: NDArray[np.uint8]) -> None:
+        """Fill an array, uint8 [n], C-contiguous; raises as `read` does."""
+        self._checked(first, out.size)
+        self._extent.source.read_into(self._extent.offset + first, out.data)
+
+    def _checked(self, first: int, count: int) -> int:
         if not 0 <= first <= first + count <= self.nbytes:
             raise IndexError(f"bytes {first} to {first + count} of {self.nbytes}")
-        raw = np.empty(count, np.uint8)
-        self._extent.source.read_into(self._extent.offset + first, raw.data)
-        return raw
+        return count
 
 
 def reader_of_lines(companions: CompanionWeights) -> LineReader:
@@ -210,7 +218,6 @@ class _LineRuns:
     def __init__(self, companions: CompanionWeights) -> None:
         self._layout = companions.layout
         self._reader = reader_of_lines(companions)
-        self._parts = {role: PartBytes(array) for role, array in companions.parts.items()}
         self.unit = self._layout.unit
         self.stride = self._layout.line
         self._lines = self._layout.lines(0)
@@ -245,7 +252,9 @@ class _LineRuns:
 
     def block(self, index: int) -> bytes:
         places = self._reader.places(index * self.unit, self.unit)
-        return b"".join(self._parts[role].read(at, size).tobytes() for role, at, size in places)
+        return b"".join(
+            self._reader.parts[role].read(at, size).tobytes() for role, at, size in places
+        )
 
 
 CHUNK_WEIGHTS: Final = 1 << 18

@@ -518,10 +518,14 @@ def context_as_placed(request: PlanRequest, plan: Plan, check: Check = never) ->
             if plan.profile == OLLAMA.name:  # its batch follows from the context
                 asked = search.outcome(context=value * _CELLS, **layers).settings
                 settings = replace(asked, overrides=held.overrides)
-            allocation = allocate(placed.header, settings)
+            for with_compute in (False, True):  # most of the work, and needed only near the end
+                allocation = allocate(placed.header, settings, with_compute=with_compute)
+                left = replace(placed, settings=settings, allocation=allocation).room
+                if left < 0:
+                    break
         except PlanError:
             return None
-        return replace(placed, settings=settings, allocation=allocation).room
+        return left
 
     trained = request.h.trained_context
     most = max(1, min(trained or _MOST_TOKENS, _MOST_TOKENS) // _CELLS)

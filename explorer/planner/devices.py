@@ -70,6 +70,8 @@ def _shown(value: object) -> str:
     return f"a {type(value).__name__}"
 
 
+_LONGEST_SPLIT: Final = 4096
+
 MIB: Final = 1 << 20
 GIB: Final = 1 << 30
 
@@ -184,6 +186,20 @@ def check_devices(devices: Sequence[Device]) -> tuple[Device, ...]:
             raise PlanError(f"two GPUs are both {quoted(device.key)}; give each its own id")
         seen.add(device.key)
     return tuple(devices)
+
+
+def parse_shares(text: str) -> tuple[float, ...] | None:
+    """Return the shares of GPUs that a text means, such as "3,1"; None for an empty one.
+
+    Raises:
+        PlanError: It means none.
+    """
+    if not text.strip():
+        return None
+    try:
+        return tuple(map(float, text[:_LONGEST_SPLIT].split(",")))
+    except ValueError as error:
+        raise PlanError(f"{quoted(text)!r} are no shares; write numbers, such as 3,1") from error
 
 
 def compute_capability(value: object) -> tuple[int, int] | None:

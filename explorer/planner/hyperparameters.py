@@ -61,6 +61,7 @@ class Hyperparameters:
     file_bytes: int = 0  # bytes of its files; of parts without a file, of the tensors
     name: str = ""
     after_conversion: bool = False  # whether it is what the model would be after conversion to GGUF
+    methods: tuple[str, ...] = ()  # quantization methods of its weights that no conversion keeps
     origins: Mapping[str, str] = field(default_factory=dict)  # symbol → where its value came from
     warnings: tuple[str, ...] = ()  # what is odd about the header
     own_context: int | None = None  # the context among the model's own parameters
@@ -462,6 +463,9 @@ _ALTERNATIVES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 )
 """Symbol → keys of config.json, the usual one first."""
 
+_KEPT_METHOD: Final = "mxfp4"
+"""The quantization method whose weights GGUF has a type for."""
+
 
 def read_config(model: Model) -> Hyperparameters:
     """Return what a model's config.json says.
@@ -504,10 +508,20 @@ def read_config(model: Model) -> Hyperparameters:
         file_bytes=sum(file.source.size for file in model.files),
         name=str(model.path),
         after_conversion=True,
+        methods=_methods(model),
         origins=config.origins,
         warnings=tuple(_warnings(blocks, heads, tensors)),
         own_context=_own_context(model.metadata),
     )
+
+
+def _methods(model: Model) -> tuple[str, ...]:
+    """Return the quantization methods of weights that GGUF has no type for."""
+    types = model.tensors.columns.types
+    rows = {kind: row for row, kind in enumerate(types) if kind.quantized}  # one of each type
+    weights = (model.tensors.rows[row].companions for row in rows.values())
+    found = {one.layout.scheme for one in weights if one is not None}
+    return tuple(sorted(found - {_KEPT_METHOD}))
 
 
 class _Config:

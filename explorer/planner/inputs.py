@@ -6,19 +6,29 @@ keep it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Final, TypeVar
 
 from explorer.errors import PlanError
+from explorer.formats import open_model
+from explorer.formats.model import Model
 from explorer.planner import Device, Host, Hyperparameters, Settings
 from explorer.planner.advice import Advice
-from explorer.planner.devices import check_devices
+from explorer.planner.devices import MAX_MEMORY, check_devices, whole
 from explorer.planner.layout import DeviceLayout
 from explorer.planner.llama_cpp.outcome import Held
-from explorer.planner.profiles import LLAMA_CPP, PROFILES, default_profile, profile_named
+from explorer.planner.profiles import (
+    LLAMA_CPP,
+    PROFILES,
+    default_profile,
+    profile_named,
+    with_types,
+)
 from explorer.planner.result import Plan, PlanRequest, Term
 from explorer.planner.settings import used
+from explorer.quantization import TensorType
 from explorer.text import plain_text, shorten
 
 _LONGEST_TEXT: Final = 200
@@ -62,7 +72,7 @@ class PlanInputs:
         return {
             "settings": asdict(self.settings),
             "devices": device_records(self.devices),
-            "host": None if self.host is None else asdict(self.host),
+            "host": host_record(self.host),
             "profile": self.profile,
         }
 
@@ -74,13 +84,13 @@ class PlanInputs:
             PlanError: It is no such record.
         """
         parts = _object(record)
-        host, profile = parts.get("host"), parts.get("profile")
+        profile = parts.get("profile")
         if profile is not None and str(profile) not in PROFILES:
             raise PlanError("the saved profile does not exist")
         return cls(
             settings=_saved(Settings, parts.get("settings")),
             devices=devices_of(parts.get("devices")),
-            host=None if host is None else _saved(Host, {"free": 0} | _object(host)),
+            host=host_of(parts.get("host")),
             profile=None if profile is None else str(profile),
         )
 
@@ -95,6 +105,18 @@ class PlanResult:
     refusal: str = ""  # why Ollama would refuse, or why there is no plan; empty if all is well
     # ``"requires full"`` or ``"system memory"`` where Ollama would refuse, or None
     reason: str | None = None
+
+
+def completed(inputs: PlanInputs, model: Model) -> PlanInputs:
+    """Return inputs with the bytes of a model's separate projector; reads its header.
+
+    Raises:
+        ExplorerError: The projector cannot be read.
+    """
+    if model.projector is None:
+        return inputs
+    with open_model(model.projector) as projector:
+        return inputs.with_settings(projector_bytes=projector.nbytes)
 
 
 def plan_result(
@@ -116,6 +138,67 @@ def plan_result(
     return PlanResult(plan, str(refused), refused.reason)
 
 
+# The memory plan of a model whose tensors have other types.
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedMemory:
+    """What a plan comes to.
+
+    Attributes:
+        total: Bytes needed in all.
+        vram: Bytes on GPUs; None without GPUs, or where no split is claimed.
+        gpu_layers: Layers on GPUs; None as before.
+        refusal: Why Ollama would refuse to load it; "" if it would not.
+        context: Tokens of each sequence.
+    """
+
+    total: int
+    vram: int | None
+    gpu_layers: int | None
+    refusal: str = ""
+    context: int = 0
+
+
+def memory_plans(
+    model: Model,
+    inputs: PlanInputs,
+    types: Mapping[str, Mapping[int, TensorType]],
+    check: Callable[[], None],
+) -> tuple[dict[str, PlannedMemory], str]:
+    """Return the plans of a model with other types of tensors.
+
+    A context that is left to llama.cpp is the one that it chooses for the first of them.
+
+    Args:
+        model: What to plan.
+        inputs: The settings and devices to plan for.
+        types: The types of tensors by row, for each plan by its name.
+        check: Called for each plan; raises to stop.
+
+    Returns:
+        The plans by name, without those that cannot be made; and why there are none, or "".
+    """
+    try:
+        h = Hyperparameters.from_model(model)
+    except PlanError as error:
+        return {}, error.what
+    if not h.block_count:
+        return {}, "the model says nothing of its layers"
+    environment, on_gpus = used(os.environ), bool(inputs.devices)
+    found: dict[str, PlannedMemory] = {}
+    for name, changed in types.items():
+        check()
+        outcome = plan_result(with_types(model, h, changed), inputs, environment)
+        if (plan := outcome.plan) is not None:
+            gpus = (plan.vram_total, plan.gpu_layers) if on_gpus else (None, None)
+            context = plan.effective.context
+            found[name] = PlannedMemory(plan.total, *gpus, outcome.refusal, context)
+            if plan.llama_cpp is not None and plan.llama_cpp.context_was_open:
+                inputs = inputs.with_settings(context=plan.llama_cpp.allocation.n_ctx)
+    return found, ""
+
+
 # Saved scenarios and sets of devices
 
 
@@ -129,6 +212,24 @@ def devices_of(records: object) -> tuple[Device, ...]:
     if not isinstance(records, list):
         raise PlanError("the saved devices are no list")
     return check_devices([_saved_device(_object(record)) for record in records])
+
+
+def host_record(host: Host | None) -> dict[str, Any] | None:
+    """Return main memory as JSON can hold it."""
+    return None if host is None else asdict(host)
+
+
+def host_of(record: object) -> Host | None:
+    """Return what `host_record` gave; raise `PlanError` if it is no such record."""
+    return None if record is None else _saved(Host, {"free": 0} | _object(record))
+
+
+def sizes_of(record: object, most: int) -> dict[str, int]:
+    """Return saved bytes by name; raise `PlanError` if they are none, or too many."""
+    sizes = _object(record)
+    if len(sizes) > most:
+        raise PlanError(f"{len(sizes)} saved sizes are more than {most}")
+    return {saved_text(name): whole(size, "saved size", MAX_MEMORY) for name, size in sizes.items()}
 
 
 def saved_text(value: object) -> str:

@@ -502,7 +502,8 @@ _NO_RULES = "this profile has no such setting: choose llama.cpp"
 _RESERVE = "llama.cpp has no such setting: a reserve on each GPU stands for it"
 _ALL_GPUS = "llama.cpp always uses all GPUs"
 _OLD_ONLY = {"overhead": _RESERVE, "spread": _ALL_GPUS}
-_NEW_ONLY = dict.fromkeys(("ubatch", "kv_unified", "cpu_moe_layers", "reserve"), _NO_RULES)
+_NEW = ("ubatch", "kv_unified", "cpu_moe_layers", "tensor_split", "reserve")
+_NEW_ONLY = dict.fromkeys(_NEW, _NO_RULES)
 _NO_LAYOUT = "this prediction places no layers"
 _IGNORED: Final[Mapping[str, Mapping[str, str]]] = {
     LLAMA_CPP.name: _OLD_ONLY,

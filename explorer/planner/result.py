@@ -242,7 +242,13 @@ def graphsize_notes(
     """Yield notes on a plan of the estimator."""
     h = request.h
     yield from settings_notes(effective)
-    if h.after_conversion:
+    if h.methods:
+        yield (
+            f"the model is no GGUF file, and its weights ({', '.join(h.methods)}) cannot be "
+            "converted as they are: weights and KV cache are those of vLLM or transformers, which "
+            "load them, compute and reserves are those of Ollama"
+        )
+    elif h.after_conversion:
         yield (
             "the model is no GGUF file: the figures are what it would need after conversion, "
             "with its tensors at their present size"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from explorer.analysis import ErrorMetrics
 from explorer.analysis.errors.compare import ComparedRow, TotalErrors
 from explorer.analysis.matching.pairing import Matching
 from explorer.present.statistics import STATISTICS
+from explorer.quantization.huggingface.schemes import scheme
 from explorer.text import float_text, integer_text
 
 _DIGITS: Final = 5
@@ -127,7 +129,7 @@ def error_text(name: str, value: float) -> str:
     if isinstance(value, int):
         return integer_text(value)
     if name == "sqnr_db":
-        return f"{float_text(value, 4)} dB"
+        return "no error" if value == math.inf else f"{float_text(value, 4)} dB"
     if name in _SHARES:
         return share_text(value)
     return float_text(value, _DIGITS)
@@ -143,6 +145,17 @@ ABOUT_ERRORS: Final = (
     "not by itself predict the quality of a model's answers."
 )
 """Shown wherever such figures are."""
+
+_NO_CALIBRATION: Final = (
+    "Types of Hugging Face models are rounded to nearest, from the weights alone: what GPTQ and "
+    "AWQ gain from sample texts, and HQQ by its search, is not in the figures."
+)
+
+
+def rounding_notes(type_names: Iterable[str]) -> list[str]:
+    """Return what must be said of rounding to some types; nothing of those that others make so."""
+    return [_NO_CALIBRATION] if any(scheme(name) for name in type_names) else []
+
 
 ERRORS: Final = tuple(ERROR_TEXTS)[:7]
 """Figures of how large the errors are, all of them, in order."""

@@ -76,6 +76,10 @@ RECIPE_TEXTS: Final = {
 }
 WHAT_IF_TEXTS: Final = {
     "type": "The type that the chosen tensors would have; in the first line their own.",
+    "recipe": "The recipe of llama-quantize; in the first line, what the file is.",
+    "role": "What the tensors do in their layers, by their names.",
+    "types": "The types that tensors of the role would get, and how many get each.",
+    "parameters": "Number of weights of the role.",
     "bits_per_weight": "Stored bits for each weight of the chosen tensors.",
     "bytes": "Bytes that the tensors above take in this type.",
     "bytes_change": "Difference from the present size.",
@@ -86,14 +90,22 @@ LIBRARY_TEXTS: Final = {
     "name": "Stores, their models, and the parts of a model.",
     "architecture": "The architecture that the model's header names.",
     "parameters": "Number of weights, according to the header.",
-    "quantization": "The file type that the header names, such as Q4_K_M.",
+    "quantization": "The file type that the header names, such as Q4_K_M; else of most bytes.",
     "bytes": "Bytes on disk. Sums count shared files once.",
     "modified": "When it was written or downloaded.",
     "fits": "Whether its layers fit the GPUs of the planner, or of this machine. Filter: fits:yes",
-    "context": "The most tokens of one sequence that fit, with the layers that Fits says.",
+    "context": "The most tokens of one sequence that fit, with the layers that are on GPUs.",
     "note": "What is wrong, missing or shared.",
 }
+VERSION_TEXTS: Final = {
+    "name": "The file, the tag, or the folder of a model.",
+    "bytes": "Bytes of the model's files, as its server says.",
+    "bits_per_weight": "Stored bits for each weight, over all tensors, by the model's header.",
+    "fits": "Whether its layers fit the machine that the planner plans for, by its header.",
+    "context": "The most tokens of one sequence that fit that machine.",
+}
 BLOB_TEXTS: Final = {
+    "part": "What it is: weights, a template, a licence …; of an orphan, what its content says.",
     "blob": "The file's name: the digest of its content",
     "bytes": "Bytes of the file on disk.",
     "state": "Used by models, unused, or not completely downloaded.",
@@ -130,6 +142,7 @@ STATISTIC_COLUMN_TEXTS: Final = {
     "tensor": "The tensor of this line.",
 }
 FACT_TEXTS: Final = {
+    "kind": "A file that belongs to a model: an adapter, an importance matrix.",
     "architecture": "The model's family: it defines the layers and how they are computed.",
     "parameters": "Number of weights of all tensors together.",
     "file_type": "The mix of tensor types, as the file declares it.",
@@ -160,6 +173,7 @@ PANEL_TEXTS: Final = {
     "overview": "What the model is, and how its bytes are used. F1 explains more.",
     "metadata": "The named values of the header. F1 explains more.",
     "tensors": "Every tensor of the model, with filters and sorting. F1 explains more.",
+    "compare": "Two models side by side, and what they differ in. F1 explains more.",
     "weights": "The weights of a tensor, and how they are stored. F1 explains more.",
     "errors": "The error of a tensor by quantization, now or in other types. F1 explains more.",
     "survey": "All tensors of the model at once. F1 explains more.",
@@ -170,8 +184,11 @@ PANEL_TEXTS: Final = {
 """The purpose of each panel, by its object name; for widgets without an explanation."""
 _PICTURE_TEXTS: Final = {
     "name": "The name in the file.",
+    "segments": "What is shown here: the filled one. Click another one, or use the arrow keys.",
     "file": "Format, licence and path of the model.",
-    "types": "A bar for each tensor type: its share of all bytes, its bytes, its tensors.",
+    "types": "What the bytes are spent on: a part of the bar for each type, role or layer.",
+    "machine": "The GPUs and the main memory that plans are for.",
+    "sentence": "What the model is, and whether it fits the machine that plans are for.",
     "problems": "What is wrong with the file, according to its header.",
     "totals": "Sums of the tensors that pass the filter, and of the selected ones.",
     "listed": "Lines that pass the filter, and all lines.",
@@ -216,11 +233,20 @@ _PICTURE_TEXTS: Final = {
         "A point for each type: bits per weight from left to right, error upwards. No type on the "
         "line is both larger and worse than another."
     ),
+    "said_quantization": (
+        "What the configuration declares, beside what names and shapes of stored parts say. "
+        "Weights are decoded as their parts say. A sign marks where both contradict each other."
+    ),
     "model_map": (
         "A cell for each role of each layer; its colour shows the type, or the figure that is "
         "chosen above."
     ),
     "map_legend": "What the colours of the map mean.",
+    "by_layer": (
+        "A chart for each figure: layers from left to right, a line for each role. The bar below "
+        "the lines has a cell for each layer, coloured by the figure of all its matrices together."
+    ),
+    "sums": "How figures of several tensors are put together.",
     "cell": "Figures of the cell under the mouse, else of the selected one.",
     "known": "Number of tensors whose weights were all read.",
     "progress": "The part that has been read, and what is still to be read.",
@@ -244,6 +270,14 @@ _PICTURE_TEXTS: Final = {
     "programs": "Why the programs in the table need different memory.",
     "figure": "The figure that is explained below, rounded and to the byte.",
     "formula": "The formula of the figure, in the symbols of the table below.",
+}
+
+
+SUMMARY_TEXTS: Final = {
+    "summed": "The tensors whose weights are taken together: all, a role, or a layer.",
+    "tensors": "Number of tensors that are taken together.",
+    "parameters": "Number of their weights.",
+    "bytes": "Their stored bytes.",
 }
 
 
@@ -336,6 +370,7 @@ GPU_TEXTS: Final = {
     "bandwidth": "Gigabytes per second of its memory.",
     "year": "The year of its release.",
     "free": "Free memory to plan with; double-click to change it.",
+    "reserve": "Held back for the driver and what no dry run sees; double-click to change it.",
 }
 PROFILE_TEXTS: Final = {
     "profile": "The program whose rules are followed.",

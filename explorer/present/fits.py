@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
 from explorer.errors import ExplorerError, PlanError
 from explorer.formats import open_model
+from explorer.formats.facts import describe
 from explorer.formats.model import Model
 from explorer.parallel import Check, never
-from explorer.planner import Device, Host, Hyperparameters, Settings
+from explorer.planner import Device, Host, Hyperparameters
 from explorer.planner import settings as env
 from explorer.planner.advice import context_as_placed, solve
-from explorer.planner.profiles import default_profile, profile_named
+from explorer.planner.inputs import PlanInputs, completed
+from explorer.planner.profiles import profile_named
 from explorer.planner.result import Plan, PlanRequest
 from explorer.present.plan import Level, device_name, verdict
 from explorer.text import bytes_text, integer_text, plain_text
@@ -56,6 +59,18 @@ class Target:
         else:
             parts.append(f"{bytes_text(self.host.free)} of main memory free")
         return f"Planned for: {'; '.join(parts)}"
+
+    @property
+    def brief(self) -> str:
+        """ "NVIDIA L4, 22.5 GiB · 61.2 GiB main memory": the machine in a few words."""
+        sizes = Counter((device_name(one), bytes_text(one.free)) for one in self.devices)
+        parts = [
+            f"{n} × {name}, {free}" if n > 1 else f"{name}, {free}"
+            for (name, free), n in sizes.items()
+        ]
+        if self.host is not None:
+            parts.append(f"{bytes_text(self.host.free)} main memory")
+        return " · ".join(parts if self.devices else ["No GPU", *parts])
 
     def record(self) -> dict[str, Any]:
         """Return the object ``machine`` of docs/interface.md."""
@@ -109,6 +124,20 @@ class ModelFit:
         return f"partly, {self.gpu_layers} of {self.total_layers} layers"
 
     @property
+    def state(self) -> str:
+        """The same beside a heading that says for what: "Fits", "28 of 49 layers"."""
+        match self.fits:
+            case None:
+                return ""
+            case Fits.YES:
+                return "Fits, on the CPU" if self.on_cpu else "Fits"
+            case Fits.NO:
+                return "Does not fit"
+        if self.expert_layers and self.gpu_layers == self.total_layers:
+            return "Experts on the CPU"
+        return f"{self.gpu_layers} of {self.total_layers} layers"
+
+    @property
     def context_text(self) -> str:
         """The largest context; empty where there is none."""
         return "" if self.largest_context is None else integer_text(self.largest_context)
@@ -140,27 +169,47 @@ class ModelFit:
         }
 
 
+def fit_statement(fit: ModelFit, target: Target) -> str:
+    """Say how a model fits a machine: "It fits NVIDIA L4, with up to 67,000 tokens." """
+    if fit.fits is None or fit.fits is Fits.NO:
+        return fit.sentence
+    names = " and ".join(dict.fromkeys(device_name(one) for one in target.devices))
+    tokens = f", with up to {fit.context_text} tokens" if fit.context_text else ""
+    if fit.on_cpu:
+        return f"It fits main memory{tokens}; there is no GPU."
+    if fit.fits is Fits.YES:
+        return f"It fits {names}{tokens}."
+    return f"It fits in part: {fit.text.removeprefix('partly, ')} on {names}{tokens}."
+
+
 NOTHING_TO_FIT: Final = ModelFit(None, "There is nothing that can be opened.")
 """Of an entry of a store without a model."""
 
 
-def fit_at(path: Path, target: Target, check: Check = never) -> ModelFit:
+def fit_at(
+    path: Path, target: Target, check: Check = never, asked: PlanInputs | None = None
+) -> ModelFit:
     """Open a model, read its header and say how it fits; a failure is a sentence.
 
     Args:
         path: The model.
         target: The machine.
         check: Called now and then; raises to give up.
+        asked: What the user asks of this model; None for what its program takes by itself.
     """
     try:
         with open_model(path) as model:
-            return fit_of(model, target, check)
+            return fit_of(model, target, check, asked)
     except ExplorerError as error:
         return ModelFit(None, plain_text(error.without_path))
 
 
-def fit_of(model: Model, target: Target, check: Check = never) -> ModelFit:
+def fit_of(
+    model: Model, target: Target, check: Check = never, asked: PlanInputs | None = None
+) -> ModelFit:
     """Say how an opened model fits, by the profile of where it lies; reads headers only.
+
+    The arguments are those of `fit_at`.
 
     Raises:
         ExplorerError: Its header, or that of its projector, cannot be read.
@@ -169,14 +218,9 @@ def fit_of(model: Model, target: Target, check: Check = never) -> ModelFit:
     h = Hyperparameters.from_model(model)
     if not h.block_count:
         return ModelFit(None, "It states no number of layers, so it cannot be planned.")
-    projector_bytes = 0
-    if model.projector is not None:
-        with open_model(model.projector) as projector:
-            projector_bytes = projector.nbytes
-    settings = Settings(projector_bytes=projector_bytes)
-    variables = env.used(target.environment)
-    request = PlanRequest(h, settings, target.devices, target.host, variables)
-    profile = default_profile(h)
+    inputs = replace(asked or PlanInputs(), devices=target.devices, host=target.host)
+    request = completed(inputs, model).request(h, env.used(target.environment))
+    profile = inputs.profile_for(h)
     try:
         plan = profile_named(profile).plan(request)
     except PlanError as error:
@@ -211,3 +255,56 @@ def _fit(plan: Plan, request: PlanRequest, check: Check) -> ModelFit:
         on_cpu=on_cpu,
         largest_context=context,
     )
+
+
+HEADER_BYTES: Final = 8 << 20
+"""What the header of a model takes at most, as a rule: 0.65 to 6.2 MiB were measured."""
+
+
+def headers_text(count: int) -> str:
+    """Say what it takes to fetch the headers of so many models: "25 headers, 25 MiB to 200 MiB"."""
+    what = "1 header" if count == 1 else f"{integer_text(count)} headers"
+    return f"{what}, {bytes_text(count << 20)} to {bytes_text(count * HEADER_BYTES)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """What the header of one of several models says: how large it is, and how it fits a machine.
+
+    Attributes:
+        nbytes: Bytes of its files; None if it could not be opened.
+        bits_per_weight: Stored bits for each weight; None if not known.
+        file_type: What most weights are stored as, as the file labels itself.
+        fit: How it fits, or why that cannot be said.
+    """
+
+    nbytes: int | None
+    bits_per_weight: float | None
+    file_type: str
+    fit: ModelFit
+
+    @property
+    def bits_text(self) -> str:
+        """ "4.85"; empty where it is not known."""
+        return "" if self.bits_per_weight is None else f"{self.bits_per_weight:.2f}"
+
+
+def version_at(
+    path: Path, target: Target, check: Check = never, asked: PlanInputs | None = None
+) -> Version:
+    """Open one of several models, read its header and say how it fits; a failure is a sentence.
+
+    The arguments are those of `fit_at`.
+    """
+    try:
+        with open_model(path) as model:
+            facts = describe(model)
+            nbytes = sum(file.source.size for file in model.files)
+            bits, kind = facts.bits_per_weight, plain_text(facts.file_type or "")
+            try:
+                fit = fit_of(model, target, check, asked)
+            except ExplorerError as error:
+                fit = ModelFit(None, plain_text(error.without_path))
+            return Version(nbytes, bits, kind, fit)
+    except ExplorerError as error:
+        return Version(None, None, "", ModelFit(None, plain_text(error.without_path)))

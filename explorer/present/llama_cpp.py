@@ -123,6 +123,12 @@ def lm_studio_fields(outcome: Outcome) -> list[tuple[str, str]]:
     return fields
 
 
+def lm_studio_lines(plan: Plan) -> list[str]:
+    """Return the fields of `lm_studio_fields`, one a line; none of a plan by other rules."""
+    fields = [] if plan.llama_cpp is None else lm_studio_fields(plan.llama_cpp)
+    return [f"{name}: {value}" for name, value in fields]
+
+
 @dataclass(frozen=True, slots=True)
 class ProfileRow:
     """One profile beside others: its plan, or why there is none."""

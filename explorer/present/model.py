@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from explorer.formats.facts import Facts, enum_name
 from explorer.formats.gguf.arrays import first_elements
 from explorer.formats.model import MetadataEntry, Model, Problem, Severity, Value
-from explorer.formats.tensors import Tensor
 from explorer.present import Figure
-from explorer.quantization.huggingface.layout import Levels
-from explorer.text import count_text, exact_text, float_text, integer_text, plain_text, shorten
+from explorer.text import (
+    count_text,
+    exact_text,
+    fixed_text,
+    float_text,
+    integer_text,
+    plain_text,
+    shorten,
+)
+
+if TYPE_CHECKING:
+    from explorer.present.quantization import SaidQuantization
 
 FACTS: Final = {
     "name": "Name",
+    "kind": "What it is",
     "format": "Format",
     "architecture": "Architecture",
     "parameters": "Parameters",
@@ -43,16 +52,25 @@ FACTS: Final = {
 }
 """Labels by name, in order."""
 
-_FORMATS: Final = {"gguf": "GGUF", "safetensors": "safetensors", "ollama": "Ollama"}
+_FORMATS: Final = {"gguf": "GGUF", "safetensors": "safetensors", "ollama": "Ollama"} | {
+    "imatrix": "importance matrix of older llama.cpp"
+}
 _TOKENS: Final = frozenset({"context_length", "vocabulary"})
 _BYTES: Final = frozenset({"alignment", "data_offset"})
 
 
-def model_facts(model: Model, facts: Facts) -> list[Figure]:
-    """Return what is known of a model. Texts come from the file: they are not escaped."""
+def model_facts(model: Model, facts: Facts, said: SaidQuantization | None = None) -> list[Figure]:
+    """Return what is known of a model. Texts come from the file: they are not escaped.
+
+    Args:
+        model: The model.
+        facts: What its metadata says.
+        said: What `said_quantization` found, which looks at all tensors; None without.
+    """
     found = []
+    sentence = None if said is None else said.sentence
     for name, label in FACTS.items():
-        value = _value(model, facts, name)
+        value = sentence if name == "quantization" else _value(model, facts, name)
         if value is None or value == "":
             continue
         number = None if isinstance(value, str) else value
@@ -65,84 +83,57 @@ def model_facts(model: Model, facts: Facts) -> list[Figure]:
     return found
 
 
-_METHODS: Final = {
-    **{"gptq": "GPTQ", "awq": "AWQ", "fp8": "FP8", "modelopt": "ModelOpt", "mxfp4": "MXFP4"},
-    **{"hqq": "HQQ", "bitnet": "BitNet"},
-}
-_FLOATS: Final = frozenset({Levels.E2M1, Levels.E4M3, Levels.E5M2, Levels.STORED})
-_SHOWN_KINDS: Final = 2
-_SHOWN_MODULES: Final = 3
+_NO_CHAT: Final = {"adapter": "An adapter", "mmproj": "A projector", "imatrix": "An imatrix"}
+_LARGE: Final = ((10**12, "trillion"), (10**9, "billion"), (10**6, "million"))
 
 
-def quantization_text(model: Model) -> str | None:
-    """Say how the weights of a Hugging Face model are quantized; None where no method is known.
+def model_sentence(model: Model, facts: Facts) -> str:
+    """Say in one sentence what a model is.
 
-    "AWQ, 4 bits, groups of 128; lm_head left alone". It is what the keys say; where something
-    else is declared, a problem of the model says so. Names come from the file, not escaped.
+    "A chat model of 8.03 billion weights with 4.9 bits each, for up to 131,072 tokens."
     """
-    if model.declared is None:
+    parts = [_kind_of_model(model, facts)]
+    if facts.parameters:
+        unit, word = next((one for one in _LARGE if facts.parameters >= one[0]), (1, ""))
+        number = (
+            integer_text(facts.parameters) if unit == 1 else float_text(facts.parameters / unit, 3)
+        )
+        parts.append(f" of {number} {word}".rstrip() + " weights")
+        if facts.bits_per_weight:
+            parts.append(f" with {fixed_text(facts.bits_per_weight, 1)} bits each")
+    if facts.context_length:
+        parts.append(f", for up to {integer_text(facts.context_length)} tokens")
+    return "".join(parts) + "."
+
+
+def _kind_of_model(model: Model, facts: Facts) -> str:
+    kind = next((e.value for e in model.metadata.entries if e.key == "general.type"), None)
+    if isinstance(kind, str) and kind in _NO_CHAT:
+        return _NO_CHAT[kind]
+    if facts.architecture and "bert" in facts.architecture:
+        return "An embedding model"
+    keys = (entry.key for entry in model.metadata.entries)
+    chats = any(key in {"template", "chat_template", "tokenizer.chat_template"} for key in keys)
+    return "A chat model" if chats else "A model"
+
+
+def kind_of(model: Model) -> str | None:
+    """Return what a file is that is no whole model; None of a model. It is not escaped."""
+    said = model.metadata.text("general.type") in {"adapter", "imatrix"}
+    if not (said or model.format == "imatrix" or any(map(_is_part, model.tensors.columns.names))):
         return None
-    method = model.declared.method
-    if not any(kind.quantized for kind in model.tensors.columns.types):
-        declared = _METHODS.get(method, method)
-        return f"{declared} is declared; tensors are listed as they are stored" if method else None
-    kinds: Counter[tuple[str, str]] = Counter()  # bytes by method and kind of codes
-    groups: dict[tuple[str, str], set[int]] = {}
-    left_alone: dict[str, None] = {}
-    for tensor in model.tensors.rows:
-        if tensor.companions is not None:
-            layout = tensor.companions.layout
-            codes = f"{layout.bits} bits" if layout.name[-1].isdigit() else ""
-            codes = layout.name.upper() if layout.levels in _FLOATS else codes
-            kind = _METHODS.get(layout.scheme, layout.scheme), codes
-            kinds[kind] += tensor.nbytes
-            sizes = groups.setdefault(kind, set())
-            if layout.group_size not in {None, layout.shape[-1]}:  # else a scale for each row
-                sizes.add(layout.group_size or 0)
-        elif len(tensor.shape) > 1 and tensor.name.endswith(".weight"):
-            left_alone[tensor.parsed_name.role] = None
-    if not kinds:  # MLX has its own words for it
-        return None
-    parts = [_kind_text(kind, groups[kind]) for kind, _ in kinds.most_common(_SHOWN_KINDS)]
-    if len(kinds) > _SHOWN_KINDS:
-        parts.append("other kinds")
-    return " and ".join(parts) + _left_alone([one for one in left_alone if "embed" not in one])
+    from explorer.present.attachments import kind_text  # noqa: PLC0415 - few files need it
+
+    return kind_text(model)
 
 
-def _kind_text(kind: tuple[str, str], groups: set[int]) -> str:
-    method, codes = kind
-    parts = [method] if codes in {"", method} else [method, codes]
-    if groups:
-        parts.append("groups of " + ", ".join(map(str, sorted(groups)[:_SHOWN_MODULES])))
-    return ", ".join(parts)
-
-
-def _left_alone(modules: list[str]) -> str:
-    if not modules:
-        return ""
-    more = len(modules) - _SHOWN_MODULES
-    shown = ", ".join(shorten(one, 40) for one in modules[:_SHOWN_MODULES])
-    return f"; {shown}{f' and {more} more' if more > 0 else ''} left alone"
-
-
-def companions_record(tensor: Tensor) -> dict[str, Any]:
-    """Return what JSON says of a weight with companions, by stored name; nothing of another one."""
-    companions = tensor.companions
-    if companions is None:
-        return {}
-    layout = companions.layout
-    return {
-        "scheme": layout.scheme,
-        "bits": layout.bits,
-        "group_size": layout.group_size,
-        "companions": dict(companions.keys),
-        "attached": list(companions.attached),
-    }
+def _is_part(name: str) -> bool:
+    return name.endswith((".lora_a", ".in_sum2")) or ".lora_A." in name
 
 
 _OF_MODELS: Final[dict[str, Callable[[Model], str | int | None]]] = {
+    "kind": kind_of,
     "format": lambda model: _FORMATS[model.format],
-    "quantization": quantization_text,
     "tensors": lambda model: len(model.tensors),
     "metadata": lambda model: len(model.metadata.entries),
     "alignment": lambda model: model.alignment,
@@ -168,6 +159,26 @@ def _number_text(name: str, value: float) -> str:
     if name in _TOKENS:
         return f"{text} tokens"
     return f"{text} bytes" if name in _BYTES else text
+
+
+_ARRAY_ELEMENTS: Final = 32  # of an array in JSON (docs/interface.md)
+
+
+def plain_value(model: Model, entry: MetadataEntry) -> Any:
+    """Return a value as JSON has it; of an array the first elements.
+
+    Raises:
+        ExplorerError: The file changed since it was opened, or the value is too large to decode.
+    """
+    return _plain(
+        entry.value if entry.length is None else first_elements(model, entry, _ARRAY_ELEMENTS)
+    )
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain(item) for item in value]
+    return value
 
 
 DEFAULT_LIMIT: Final = 80

@@ -16,7 +16,7 @@ from explorer.planner import Device, Host
 from explorer.planner.advice import Advice, solve
 from explorer.planner.layout import DeviceLayout, Layout
 from explorer.planner.llama_cpp.outcome import EXACT, Held, Outcome
-from explorer.planner.profiles import GRAPH_SIZE
+from explorer.planner.profiles import GRAPH_SIZE, PREDICTION, profile_named
 from explorer.planner.result import Plan, PlanRequest, Prediction
 from explorer.planner.sizes import BYTES_PER_ELEMENT
 from explorer.present import Figure
@@ -49,6 +49,7 @@ PLAN: Final = {
 _SHOWN_NAMES: Final = 2
 _SHOWN_DEVICES: Final = 3
 _LONGEST_NAME: Final = 60
+_LEAST_SUGGESTED: Final = 2048  # tokens with which one can do something
 
 
 def plan_value(plan: Plan, name: str) -> int | None:
@@ -104,13 +105,19 @@ def device_name(device: Device) -> str:
     return shorten(plain_text(device.name or device.key), _LONGEST_NAME)
 
 
+def short_name(device: Device) -> str:
+    """Return a GPU's name without its maker's: "RTX 4070"."""
+    name = device_name(device)
+    return name.removeprefix("NVIDIA ").removeprefix("GeForce ").removeprefix("AMD ") or name
+
+
 def device_titles(layout: Layout) -> list[str]:
     """Return the names of a layout's GPUs; numbers distinguish several."""
     return _titles([held.device for held in layout.devices])
 
 
 def _titles(devices: Sequence[Device]) -> list[str]:
-    names = [device_name(device) for device in devices]
+    names = [short_name(device) for device in devices]
     return names if len(names) < 2 else [f"{i + 1} · {name}" for i, name in enumerate(names)]
 
 
@@ -223,7 +230,7 @@ def _layout_verdict(layout: Layout) -> Verdict:
     if not layout.devices:
         size = bytes_text(layout.cpu_weights + layout.cpu_kv_cache)
         words = f"Runs on the CPU: there is no GPU, and all {total} layers take {size}."
-        return Verdict(Level.PARTLY, words)
+        return Verdict(Level.FITS, words)
     if not left:
         used = [held for held in layout.devices if held.layers is not None]
         free = bytes_text(sum(held.free_left for held in used))
@@ -244,7 +251,7 @@ def _llama_cpp_verdict(outcome: Outcome) -> Verdict:
     if not outcome.devices:
         size = bytes_text(outcome.main.total)
         words = f"Runs on the CPU: there is no GPU, and the model takes {about}{size}."
-        return Verdict(Level.PARTLY, words)
+        return Verdict(Level.FITS, words)
     short = [held for held in outcome.gpus if held.short]
     if short:
         devices = [outcome.devices[outcome.gpus.index(held)] for held in short]
@@ -268,7 +275,8 @@ def _left_to_cpu(outcome: Outcome) -> str:
     left = total - outcome.gpu_layers
     parts = [f"{left} of {total} layers"] if left else []
     if experts:
-        parts.append(f"experts of {experts} {'others' if left else f'of {total} layers'}")
+        others = "another" if experts == 1 else f"{experts} others"
+        parts.append(f"experts of {others if left else f'{experts} of {total} layers'}")
     if not outcome.settings.offload_kv:
         parts.append("the KV cache")
     is_one = len(parts) == 1 and not experts and left < 2
@@ -300,7 +308,7 @@ QUESTIONS: Final = {
     "kv-cache-type": Question(
         "kv_cache_type", "Least lossy KV type", "Least lossy KV cache with all layers on GPUs"
     ),
-    "gpu-layers": Question("num_gpu", "Most GPU layers", "Most layers that the GPUs can hold"),
+    "gpu-layers": Question("num_gpu", "Most layers", "Most layers that the GPUs can hold"),
     "fewest-gpu-layers": Question(
         "num_gpu", "Fewest GPU layers", "Fewest layers that must go to GPUs"
     ),
@@ -316,15 +324,18 @@ class Suggestion:
     changes: Mapping[str, Any]  # settings to change
 
 
-def suggestions(request: PlanRequest, check: Callable[[], None]) -> tuple[Suggestion, ...]:
+def suggestions(
+    request: PlanRequest, check: Callable[[], None], profile: str = GRAPH_SIZE.name
+) -> tuple[Suggestion, ...]:
     """Return single changes that put all layers on GPUs. For a worker: it may take a second.
 
-    `check` is called before each plan; it raises to stop.
+    `check` is called before each plan; it raises to stop. A profile that claims no layers has none.
     """
-    if not request.devices:
+    if not request.devices or profile == PREDICTION.name:
         return ()
+    search = _suggestions if profile == GRAPH_SIZE.name else partial(_server_suggestions, profile)
     try:
-        return tuple(_suggestions(request, check))
+        return tuple(search(request, check))
     except PlanError:  # the inputs cannot be planned at all, which the verdict says
         return ()
 
@@ -341,7 +352,7 @@ def _suggestions(request: PlanRequest, check: Callable[[], None]) -> Iterator[Su
     # the least lossy cache type that fits, with flash attention where it needs that
     for name, attention in product(CACHE_TYPES[1:], (settings.flash_attention, True)):
         known = name == settings.kv_cache_type and settings.flash_attention
-        changes = {"kv_cache_type": name, "flash_attention": attention}
+        changes: dict[str, Any] = {"kv_cache_type": name, "flash_attention": attention}
         if not known and fits(**changes):
             turned_on = attention is True and settings.flash_attention is not True
             words = f"with a {name} cache" + (" and flash attention" if turned_on else "")
@@ -353,16 +364,66 @@ def _suggestions(request: PlanRequest, check: Callable[[], None]) -> Iterator[Su
         yield Suggestion(f"with {text}", f"Use {text}", {"parallel": count})
 
 
-def _fits(request: PlanRequest, check: Callable[[], None], **changes: Any) -> bool:
+def _server_suggestions(
+    profile: str, request: PlanRequest, check: Callable[[], None]
+) -> Iterator[Suggestion]:
+    """Yield changes for llama.cpp, each with all layers asked onto GPUs.
+
+    Left alone, llama.cpp keeps 1 GiB of each GPU free; asked, it is enough to keep the reserve.
+    """
+    settings = request.settings
+    placed: dict[str, Any] = {"num_gpu": request.h.total_layers}
+    placed |= {"cpu_moe_layers": None} if settings.cpu_moe_layers else {}
+    fits = partial(_fits, request, check, profile=profile, **placed)
+    if fits():
+        yield Suggestion("with all layers asked onto GPUs", "Put all layers on GPUs", placed)
+        return
+    if settings.flash_attention is False and fits(flash_attention=True):
+        changes = {"flash_attention": True, **placed}
+        yield Suggestion("with flash attention", "Turn flash attention on", changes)
+    kept, words = dict[str, Any](), ""
+    for name in CACHE_TYPES[1:]:  # the least lossy cache type that fits
+        changes = {"kv_cache_type": name, "cache_type_k": None, "cache_type_v": None}
+        if name in ("f16", settings.kv_cache_type) or settings.flash_attention is False:
+            continue
+        if fits(**changes):
+            yield Suggestion(f"with a {name} cache", f"Use a {name} cache", changes | placed)
+            break
+        kept, words = changes, f" with a {name} cache"
+    answer = partial(solve, check=check, profile=profile)
+    tokens = answer("context", request).value
+    if not tokens and kept:  # not by itself
+        changed = replace(request, settings=replace(settings, **kept))
+        tokens = answer("context", changed).value
+    else:
+        kept, words = {}, ""
+    if isinstance(tokens, int) and tokens >= _LEAST_SUGGESTED:
+        text = f"{integer_text(tokens)} tokens{words}"
+        yield Suggestion(f"at {text}", f"Use {text}", {"context": tokens, **kept, **placed})
+    count = answer("parallel", request).value if (settings.parallel or 1) > 1 else None
+    if isinstance(count, int):
+        text = "one sequence" if count == 1 else f"{integer_text(count)} sequences"
+        yield Suggestion(f"with {text}", f"Use {text}", {"parallel": count, **placed})
+
+
+def _fits(
+    request: PlanRequest,
+    check: Callable[[], None],
+    *,
+    profile: str = GRAPH_SIZE.name,
+    **changes: Any,
+) -> bool:
     """Return whether all layers are on GPUs and the cache has the type that is asked for."""
     check()
     asked = replace(request, settings=replace(request.settings, **changes))
     try:
-        plan = GRAPH_SIZE.plan(asked)
+        plan = profile_named(profile).plan(asked)
     except PlanError as error:
-        if error.reason is None:
+        if error.reason is None and profile == GRAPH_SIZE.name:
             raise
         return False
+    if plan.llama_cpp is not None:
+        return plan.fully_offloaded and plan.llama_cpp.fits
     wanted = changes.get("kv_cache_type", plan.effective.kv_cache_type)
     return plan.fully_offloaded and plan.effective.kv_cache_type == wanted
 

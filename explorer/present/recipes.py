@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from explorer.analysis.recipes.fits import (
     Deviation,
@@ -14,7 +15,9 @@ from explorer.analysis.recipes.fits import (
 )
 from explorer.analysis.recipes.rules import CURRENT, EARLIER, RECIPES, RecipeError, declared_recipe
 from explorer.analysis.recipes.tensors import RecipeModel
+from explorer.analysis.what_if import SizeAfter, TypeErrors, pareto_front
 from explorer.formats.model import Model
+from explorer.present.errors import ABOUT_ERRORS, error_label, error_text
 from explorer.text import (
     bytes_text,
     count_text,
@@ -25,6 +28,10 @@ from explorer.text import (
     runs_text,
     shorten,
 )
+
+if TYPE_CHECKING:
+    from explorer.analysis.recipes.fits import RecipeTrial, RoleErrors
+    from explorer.planner.inputs import PlannedMemory
 
 MIX_HEAD: Final = ("role", "type", "tensors", "parameters", "bytes", "bits per weight")
 FIT_HEAD: Final = ("recipe", "weights that agree", "bytes by it", "bits per weight", "remarks")
@@ -155,3 +162,126 @@ def layers_text(layers: Sequence[int]) -> str:
         return "".join(f"layer {layer}" for layer in layers)
     runs = runs_text(layers, _SHOWN_RUNS)
     return f"layers {runs}" if runs else f"{len(layers)} layers"
+
+
+# What llama-quantize would make of a model.
+
+ABOUT_TRIALS: Final = (
+    "Types are those that llama-quantize of build 11434 gives, its fallbacks for rows that hold no "
+    "whole blocks included. Norms, biases and what it leaves alone keep their types, and "
+    "are in no error. An importance matrix steers the search for scales; errors count all weights "
+    "alike."
+)
+"""Shown wherever recipes are tried."""
+
+TRIAL_ERRORS: Final = ("relative_rmse", "sqnr_db", "rmse", "max_abs_error")
+TRIAL_HEAD: Final = ("size", "bits per weight", *map(error_label, TRIAL_ERRORS[:2]), "memory")
+ROLE_HEAD: Final = ("types", "parameters", "size", "bits per weight", *TRIAL_HEAD[2:4])
+_UNKNOWN: Final = "not measured"
+
+
+def trial_figure(errors: TypeErrors | None, name: str) -> float | None:
+    """Return an error figure of a trial; None if it is not known."""
+    value = math.nan if errors is None else float(getattr(errors.metrics, name))
+    return None if math.isnan(value) else value
+
+
+def _error_cells(errors: TypeErrors | None) -> list[str]:
+    found = [(name, trial_figure(errors, name)) for name in TRIAL_ERRORS[:2]]
+    return [_UNKNOWN if value is None else error_text(name, value) for name, value in found]
+
+
+def trial_cells(trial: RecipeTrial, plan: PlannedMemory | None) -> list[str]:
+    """Return the cells below `TRIAL_HEAD`; the recipe is possible."""
+    bits = float_text(trial.size.bits_per_weight, 4)
+    memory = "" if plan is None else bytes_text(plan.total)
+    return [bytes_text(trial.size.nbytes), bits, *_error_cells(trial.errors), memory]
+
+
+def types_text(types: Mapping[str, int]) -> str:
+    """Return ``"Q6_K 9, Q4_K 9"``; tensors that keep their types are ``as they are``."""
+    names = sorted(types.items(), key=lambda pair: (-pair[1], pair[0]))
+    return ", ".join(f"{name or 'as they are'} {count}" for name, count in names)
+
+
+def role_cells(role: RoleErrors) -> list[str]:
+    """Return the cells below `ROLE_HEAD`."""
+    return [
+        types_text(role.types),
+        count_text(role.parameters),
+        bytes_text(role.nbytes),
+        float_text(role.bits_per_weight, 4),
+        *_error_cells(role.errors),
+    ]
+
+
+def front_of(trials: Sequence[RecipeTrial]) -> list[str]:
+    """Return the recipes that no other beats in size and relative error, the smallest first."""
+    sized = sorted(trials, key=lambda one: one.size.bits_per_weight)
+    points = []
+    for one in sized:
+        error = trial_figure(one.errors, "relative_rmse")
+        unknown = error is None or one.recipe.problem is not None
+        points.append((one.size.bits_per_weight, math.nan if unknown else error or 0.0))
+    front = pareto_front(points)
+    return [one.recipe.recipe for one, on in zip(sized, front, strict=True) if on]
+
+
+TRIAL_COLUMNS: Final = (
+    *("recipe", "imatrix", "problem", "bytes", "file_bytes", "bits_per_weight", "kept"),
+    *(*TRIAL_ERRORS, "on_front", "memory"),
+)
+"""Columns of the table of recipes, by the names of `recipes --json`."""
+
+
+def trial_records(
+    model: Model, trials: Sequence[RecipeTrial], plans: Mapping[str, PlannedMemory]
+) -> list[dict[str, Any]]:
+    """Return the results of `recipes --json`; figures of what is not possible are null."""
+    front, names = frozenset(front_of(trials)), model.tensors.columns.names
+    records = []
+    for one in trials:
+        recipe, size = one.recipe, one.size
+        possible, plan = recipe.problem is None, plans.get(recipe.recipe)
+        record: dict[str, Any] = {
+            "recipe": recipe.recipe,
+            "imatrix": recipe.imatrix,
+            "problem": recipe.problem,
+            "bytes": size.nbytes if possible else None,
+            "file_bytes": size.file_nbytes if possible else None,
+            "bits_per_weight": size.bits_per_weight if possible else None,
+            "kept": size.kept if possible else None,
+            **{name: trial_figure(one.errors, name) for name in TRIAL_ERRORS},
+            "on_front": recipe.recipe in front,
+            "memory": plan.total if possible and plan is not None else None,
+            "types": {names[row]: kind for row, kind in recipe.types.items()},
+            "roles": [_role_record(role) for role in one.roles],
+        }
+        records.append(record)
+    return records
+
+
+def _role_record(role: RoleErrors) -> dict[str, Any]:
+    return {
+        "role": role.role,
+        "types": {name or "as it is": count for name, count in role.types.items()},
+        "parameters": role.parameters,
+        "bytes": role.nbytes,
+        "bits_per_weight": role.bits_per_weight,
+        **{name: trial_figure(role.errors, name) for name in TRIAL_ERRORS},
+    }
+
+
+def trials_record(
+    about: Mapping[str, Any], present: SizeAfter, records: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return the whole object of `recipes --json`; `about` says what was asked."""
+    return {
+        **about,
+        "parameters": present.parameters,
+        "bytes": present.nbytes,
+        "file_bytes": present.file_nbytes,
+        "bits_per_weight": present.bits_per_weight,
+        "recipes": list(records),
+        "notes": [ABOUT_TRIALS, ABOUT_ERRORS],
+    }

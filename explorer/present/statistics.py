@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from explorer.analysis import TensorStatistics
+from explorer.analysis.columns import outlier_ratio
 from explorer.analysis.moments import PERCENTS
 from explorer.present import Figure
 from explorer.quantization.registry import has_decoder
@@ -19,8 +17,6 @@ if TYPE_CHECKING:
     from explorer.analysis.surveys import SurveyRow
     from explorer.errors import ExplorerError
 
-
-Floats = NDArray[np.float64]
 
 STATISTICS: Final = {
     "count": "Count",
@@ -84,29 +80,6 @@ def step_error_figures(found: TensorStatistics) -> list[Figure]:
     if found.step_error_rms is None:
         return []
     return [_figure("step_error_rms", found.step_error_rms)]
-
-
-def outlier_ratio(found: Moments) -> float:
-    """Return the greatest |weight| by the root mean square; NaN if there is none."""
-    return quotient(found.abs_max, found.rms)
-
-
-def relative_step_error(found: TensorStatistics) -> float:
-    """Return the rounding error that the block scales imply, by the RMS; NaN if not known."""
-    step = found.step_error_rms
-    return math.nan if step is None else quotient(step, found.rms)
-
-
-def quotient(dividend: float, divisor: float) -> float:
-    """Return a quotient; NaN if the divisor is not above 0."""
-    return dividend / divisor if divisor > 0 else math.nan
-
-
-def quotients(dividends: Any, divisors: Any) -> Floats:
-    """Return quotients, float64 [n]; NaN where the divisor is not above 0 or is not known."""
-    out = np.full(len(dividends), np.nan)
-    np.divide(dividends, divisors, out=out, where=divisors > 0)
-    return out
 
 
 def _figure(name: str, value: float) -> Figure:

@@ -1,389 +1,120 @@
-"""Metrics of all tensors of a model: columns of numbers, and the words for them.
-
-Statistics come from a survey, errors from a comparison with a reference; both grow while they run.
-A figure that is not known (yet) is NaN. Of several tensors together (the experts of a layer, or a
-tensor that is several in the reference), figures are those of all their weights: squares are added,
-not roots.
-"""
+"""Figures of all tensors of a model, and of tensors together: titles, explanations, wording."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import Enum, auto
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
-import numpy as np
-from numpy.typing import NDArray
-
-from explorer.formats.columns import TensorArrays
-from explorer.formats.tensors import Tensor
+from explorer.analysis.columns import MEASURES, Floats, Groups, Known, Source, Summaries, Summary
 from explorer.present.errors import error_label, error_text
-from explorer.present.statistics import (
-    STATISTICS,
-    Floats,
-    outlier_ratio,
-    quotients,
-    relative_step_error,
-    statistic_text,
-)
-from explorer.text import bytes_text, float_text
-
-if TYPE_CHECKING:
-    from explorer.analysis.errors.metrics import ErrorMetrics
-    from explorer.analysis.statistics import TensorStatistics
-
-
-_STATISTICS: Final = ("std", "rms", "kurtosis", "zeros", "finite", "step_error_rms")
-
-
-class StatisticsColumns:
-    """Statistics of each tensor; see `analysis.moments.Moments` for what they mean.
-
-    Attributes:
-        known: Whether a tensor was surveyed, bool [n].
-        problems: Why a tensor cannot be, by row.
-        std: Standard deviation, float64 [n], as are all that follow.
-        rms: Root mean square.
-        kurtosis: Fourth standardized moment.
-        zeros: Number of weights that are 0.
-        finite: Number of weights that are neither NaN nor infinite.
-        step_error_rms: Rounding error that the block scales imply; NaN if not quantized.
-        outlier_ratio, relative_step_error: See the functions of these names.
-    """
-
-    def __init__(self, count: int) -> None:
-        self.known = np.zeros(count, np.bool_)
-        self.problems: dict[int, str] = {}
-        self.std, self.rms, self.kurtosis, self.zeros = (_unknown(count) for _ in range(4))
-        self.finite, self.step_error_rms = _unknown(count), _unknown(count)
-        self.outlier_ratio, self.relative_step_error = _unknown(count), _unknown(count)
-
-    def put(self, row: int, found: TensorStatistics) -> None:
-        """Store the statistics of a tensor."""
-        for name in _STATISTICS:
-            value = getattr(found, name)
-            if value is not None:
-                getattr(self, name)[row] = value
-        self.outlier_ratio[row] = outlier_ratio(found)
-        self.relative_step_error[row] = relative_step_error(found)
-        self.known[row] = True
-
-    @property
-    def zero_share(self) -> Floats:
-        """Part of the weights that are 0."""
-        return quotients(self.zeros, self.finite)
-
-
-def parameter_shares(rows: Sequence[int], tensors: Sequence[Tensor]) -> dict[int, float]:
-    """Return the share of each tensor in the weights of all, by its row."""
-    total = sum(tensor.parameters for tensor in tensors)
-    shares = (tensor.parameters / total if total else 0.0 for tensor in tensors)
-    return dict(zip(rows, shares, strict=True))
-
-
-class ErrorColumns:
-    """Errors of each tensor, of all pairs that it has a part in.
-
-    Attributes:
-        known: Whether errors of a tensor are known, bool [n].
-        problems: Why a tensor has none, by row.
-        compared: Number of pairs of finite weights, float64 [n], as are all that follow.
-        squares: Sum of their squared errors.
-        signal: Sum of the reference's squares.
-        errors: Sum of the errors.
-        max_abs_error: Maximum |error|.
-    """
-
-    def __init__(self, count: int) -> None:
-        self.known = np.zeros(count, np.bool_)
-        self.problems: dict[int, str] = {}
-        self.compared, self.squares, self.signal, self.errors = (np.zeros(count) for _ in range(4))
-        self.max_abs_error = _unknown(count)
-
-    def put(self, shares: Mapping[int, float], found: ErrorMetrics) -> None:
-        """Add the errors of a pair; `shares` are those of the candidate's tensors in it, by row."""
-        if not found.compared:
-            return
-        for row, share in shares.items():
-            count = found.compared * share
-            self.compared[row] += count
-            self.squares[row] += found.rmse**2 * count
-            self.signal[row] += found.reference_rms**2 * count
-            self.errors[row] += found.mean_error * count
-            self.max_abs_error[row] = np.fmax(self.max_abs_error[row], found.max_abs_error)
-            self.known[row] = True
-
-    @property
-    def rmse(self) -> Floats:
-        """Root mean square error."""
-        return np.sqrt(quotients(self.squares, self.compared))
-
-    @property
-    def relative_rmse(self) -> Floats:
-        """RMSE by the RMS of the reference."""
-        return np.sqrt(self._noise(self.squares, self.signal))
-
-    @property
-    def sqnr_db(self) -> Floats:
-        """Signal to quantization noise in dB; inf without error."""
-        with np.errstate(divide="ignore"):
-            return -10 * np.log10(self._noise(self.squares, self.signal))
-
-    def total_relative_rmse(self, chosen: Sequence[bool]) -> float:
-        """Return the relative RMSE of all weights of the chosen tensors; NaN if none is known."""
-        mask = np.asarray(chosen, np.bool_) & self.known
-        signal = math.fsum(self.signal[mask])
-        return math.sqrt(math.fsum(self.squares[mask]) / signal) if signal else math.nan
-
-    @property
-    def mean_error(self) -> Floats:
-        """Bias."""
-        return quotients(self.errors, self.compared)
-
-    def _noise(self, squares: Floats, signal: Floats) -> Floats:
-        """Return noise by signal; 0 where neither is, inf where there is noise alone."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            found = squares / signal
-        found[(squares == 0) & (self.compared > 0)] = 0.0
-        found[self.compared == 0] = np.nan
-        return found
-
-
-def _unknown(count: int) -> Floats:
-    return np.full(count, np.nan)
-
-
-class Source(Enum):
-    """What has to be read before a figure is known."""
-
-    HEADER = auto()
-    STATISTICS = auto()
-    ERRORS = auto()
-
-
-@dataclass(frozen=True)
-class Known:
-    """All columns of a model."""
-
-    arrays: TensorArrays  # of the header
-    statistics: StatisticsColumns  # of the survey
-    errors: ErrorColumns | None  # of the comparison; None without a reference
-
-    @property
-    def count(self) -> int:
-        """Number of tensors."""
-        return len(self.arrays)
-
-    @property
-    def weights(self) -> Floats:
-        """Parameters of each tensor, float64 [n]."""
-        return self.arrays.parameters.astype(np.float64)
-
-
-@dataclass(frozen=True)
-class Groups:
-    """Tensors that are shown together. A figure of a group without known values is NaN."""
-
-    codes: NDArray[np.int64]  # group of each tensor, int64 [n]
-    count: int
-
-    def sums(self, values: Floats) -> Floats:
-        """Return the sum of each group, float64 [count]."""
-        return np.bincount(self.codes, values, self.count).astype(np.float64)
-
-    def means(self, weights: Floats, values: Floats) -> Floats:
-        """Return the weighted mean of the known values of each group, float64 [count]."""
-        known = ~np.isnan(values) & (weights > 0)
-        part = Groups(self.codes[known], self.count)
-        return quotients(part.sums(weights[known] * values[known]), part.sums(weights[known]))
-
-    def maxima(self, values: Floats) -> Floats:
-        """Return the maximum of the known values of each group, float64 [count]."""
-        found = _unknown(self.count)
-        np.fmax.at(found, self.codes, values)
-        return found
+from explorer.present.statistics import STATISTICS, statistic_text
+from explorer.text import bytes_text, count_text, float_text, integer_text, plain_text
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A figure that tensors are coloured and ranked by, with its words.
+    """A figure that tensors are coloured and ranked by, with its words; see `Measure`.
 
-    Where a tensor is weighted by its parameters, its burden counts: what it adds to a sum over the
-    model. Of errors and deviations that is their square, of a ratio the ratio times the number of
-    weights.
+    Attributes:
+        name: Stable name, for files, of `MEASURES`.
+        title: Its name for the user.
+        tip: What it means.
+        text: The figure as text; never called with NaN.
+        burden_title: Name of a tensor's share of the sum over the model.
+        low_is_worse: Whether the minimum is the worst.
     """
 
-    name: str  # stable name, for files
-    source: Source  # what has to be read for it
-    title: str  # its name for the user
+    name: str
+    title: str
     tip: str
-    text: Callable[[float], str]  # the figure as text; never called with NaN
-    of_tensors: Callable[[Known], Floats]  # for each tensor, float64 [n]
-    # for each group of tensors, float64 [groups]
-    of_groups: Callable[[Known, Groups], Floats]
-    # what each tensor adds to the sum over the model, float64 [n]
-    burden: Callable[[Known], Floats]
-    burden_title: str  # name of a tensor's share of that sum
-    low_is_worse: bool = False  # whether the minimum is the worst
+    text: Callable[[float], str]
+    burden_title: str
+    low_is_worse: bool = False
 
+    @property
+    def source(self) -> Source:
+        """What has to be read for it."""
+        return MEASURES[self.name].source
 
-def _bytes(known: Known) -> Floats:
-    return known.arrays.nbytes.astype(np.float64)
+    def of_tensors(self, known: Known) -> Floats:
+        """Return it for each tensor, float64 [n]."""
+        return MEASURES[self.name].of_tensors(known)
 
+    def of_groups(self, known: Known, groups: Groups) -> Floats:
+        """Return it for each group of tensors, float64 [groups]."""
+        return MEASURES[self.name].of_groups(known, groups)
 
-def _statistic(name: str) -> Callable[[Known], Floats]:
-    return lambda known: getattr(known.statistics, name)
+    def burden(self, known: Known) -> Floats:
+        """Return what each tensor adds to the sum over the model, float64 [n]."""
+        return MEASURES[self.name].burden(known)
 
-
-def _step_squares(known: Known) -> Floats:
-    return known.statistics.step_error_rms**2 * known.weights
-
-
-def _squares(known: Known) -> Floats:
-    return known.statistics.rms**2 * known.weights
-
-
-def _error_squares(known: Known) -> Floats:
-    errors = known.errors
-    if errors is None:
-        return _unknown(known.count)
-    return np.where(errors.known, errors.squares, np.nan)
-
-
-def _most(column: Callable[[Known], Floats]) -> Callable[[Known, Groups], Floats]:
-    """Return the maximum of each group."""
-    return lambda known, groups: groups.maxima(column(known))
-
-
-def _mean_square(column: Callable[[Known], Floats]) -> Callable[[Known, Groups], Floats]:
-    return lambda known, groups: np.sqrt(groups.means(known.weights, column(known) ** 2))
-
-
-def _ratio(
-    above: Callable[[Known], Floats], below: Callable[[Known], Floats]
-) -> Callable[[Known, Groups], Floats]:
-    """Return the ratio of two sums, over the tensors of which both are known."""
-
-    def values(known: Known, groups: Groups) -> Floats:
-        weight = np.where(np.isnan(above(known)), 0.0, below(known))
-        return groups.means(np.nan_to_num(weight), quotients(above(known), weight))
-
-    return values
+    def shown(self, value: float) -> str:
+        """Return the figure as text, "" of NaN."""
+        return "" if math.isnan(value) else self.text(value)
 
 
 def _error(name: str, tip: str, *, low_is_worse: bool = False) -> Metric:
-    """Return the metric of an error, by its column; of a group, that of its sums."""
-
-    def of_tensors(known: Known) -> Floats:
-        errors = known.errors
-        return _unknown(known.count) if errors is None else getattr(errors, name)
-
-    def of_groups(known: Known, groups: Groups) -> Floats:
-        if known.errors is None:
-            return _unknown(groups.count)
-        together = ErrorColumns(groups.count)
-        for column in ("compared", "squares", "signal", "errors"):
-            setattr(together, column, groups.sums(getattr(known.errors, column)))
-        together.max_abs_error = groups.maxima(known.errors.max_abs_error)
-        found: Floats = getattr(together, name)
-        return found
-
-    return Metric(
-        name,
-        Source.ERRORS,
-        error_label(name),
-        tip,
-        partial(error_text, name),
-        of_tensors,
-        of_groups,
-        _error_squares,
-        "Share of squared error",
-        low_is_worse,
-    )
+    text = partial(error_text, name)
+    return Metric(name, error_label(name), tip, text, "Share of squared error", low_is_worse)
 
 
 METRICS: Final = (
     Metric(
         "bits_per_weight",
-        Source.HEADER,
         "Bits per weight",
         "Stored bits for each weight, scales included.",
         lambda value: float_text(value, 4),
-        lambda known: known.arrays.bits_per_weight,
-        _ratio(lambda known: 8 * _bytes(known), lambda known: known.weights),
-        _bytes,
         "Share of bytes",
     ),
     Metric(
-        "bytes",
-        Source.HEADER,
-        "Size",
-        "Stored bytes.",
-        lambda value: bytes_text(round(value)),
-        _bytes,
-        lambda known, groups: groups.sums(_bytes(known)),
-        _bytes,
-        "Share of bytes",
+        "bytes", "Size", "Stored bytes.", lambda value: bytes_text(round(value)), "Share of bytes"
     ),
     Metric(
         "std",
-        Source.STATISTICS,
         "Standard deviation",
         "How far the weights are spread around their mean.",
         lambda value: float_text(value, 3),
-        _statistic("std"),
-        _mean_square(_statistic("std")),
-        lambda known: known.statistics.std**2 * known.weights,
         "Share of variance",
     ),
     Metric(
+        "range",
+        "Range",
+        "Maximum minus minimum. Of several tensors together, of all their weights.",
+        lambda value: float_text(value, 3),
+        "Share, by parameters",
+    ),
+    Metric(
         "outlier_ratio",
-        Source.STATISTICS,
         STATISTICS["outlier_ratio"],
         "Maximum absolute value by the root mean square of all weights: how far the largest "
         "weight stands out. Of several tensors together, the maximum.",
         partial(statistic_text, "outlier_ratio"),
-        _statistic("outlier_ratio"),
-        _most(_statistic("outlier_ratio")),
-        lambda known: known.statistics.outlier_ratio * known.weights,
         "Share, by parameters",
     ),
     Metric(
         "kurtosis",
-        Source.STATISTICS,
         "Kurtosis",
         "Fourth standardized moment: 3 for a normal distribution, more where the tails are heavy. "
         "Of several tensors together, the maximum.",
         lambda value: float_text(value, 3),
-        _statistic("kurtosis"),
-        _most(_statistic("kurtosis")),
-        lambda known: known.statistics.kurtosis * known.weights,
         "Share, by parameters",
     ),
     Metric(
         "zero_share",
-        Source.STATISTICS,
         "Zeros",
         "Part of the weights that are exactly 0.",
         lambda value: f"{float_text(100 * value, 3)} %",
-        _statistic("zero_share"),
-        _ratio(_statistic("zeros"), _statistic("finite")),
-        _statistic("zeros"),
         "Share of zeros",
     ),
     Metric(
         "step_error",
-        Source.STATISTICS,
         STATISTICS["relative_step_error"],
         "Rounding error that the block scales imply (step/√12 for even steps), by the root mean "
         "square of the weights. Needs no reference; only quantized tensors have one.",
         partial(statistic_text, "relative_step_error"),
-        _statistic("relative_step_error"),
-        lambda known, groups: np.sqrt(_ratio(_step_squares, _squares)(known, groups)),
-        _step_squares,
         "Share of squared step error",
     ),
     _error("relative_rmse", "Root mean square error by the root mean square of the reference."),
@@ -398,12 +129,83 @@ METRICS: Final = (
 """All metrics, those of the header first."""
 
 
-def shares(burden: Floats) -> Floats:
-    """Return each tensor's part of the known sum, float64 [n]; NaN is not known."""
-    total = float(np.nansum(burden))
-    return burden / total if total > 0 and np.isfinite(total) else np.full(len(burden), np.nan)
-
-
 def metric_named(name: str) -> Metric:
     """Return a metric by its stable name."""
     return next(metric for metric in METRICS if metric.name == name)
+
+
+# Sums and means of roles, layers and the model.
+
+OVER_LAYERS: Final = (
+    *("relative_rmse", "sqnr_db", "outlier_ratio", "kurtosis", "range", "bits_per_weight"),
+)
+"""Metrics that are drawn over the layers."""
+
+ABOUT_SUMS: Final = (
+    "Of several tensors together, errors and deviations are those of all their weights; outlier "
+    "ratio and kurtosis are means, weighted by parameters. Layers are summed up without norms and "
+    "biases, which are few and large and would hide the others."
+)
+"""Shown wherever sums and means are."""
+
+SUMMARY_FIGURES: Final = {
+    Source.STATISTICS: ("range", "std", "outlier_ratio", "kurtosis", "zero_share", "step_error"),
+    Source.ERRORS: ("relative_rmse", "sqnr_db", "rmse", "max_abs_error"),
+}
+"""Figures of the tables for people, beside those of the header."""
+
+TOTAL_TITLE: Final = "All tensors"
+MATRICES_TITLE: Final = "Matrices"
+
+
+def summary_lines(found: Summaries, *, by_layer: bool) -> list[tuple[str, Summary]]:
+    """Return roles or layers with their titles, safe to show, the totals first."""
+    lines = [(TOTAL_TITLE, found.total), (MATRICES_TITLE, found.matrices)]
+    several = len({one.stack for one in found.roles if one.stack}) > 1
+
+    def title(one: Summary) -> str:
+        own = one.role if one.layer is None else f"layer {one.layer}"
+        return f"{one.stack} {own}" if several and one.stack else own
+
+    parts = found.layers if by_layer else found.roles
+    return [*lines, *((plain_text(title(one)), one) for one in parts)]
+
+
+def summary_head(source: Source) -> list[str]:
+    """Return the titles of the figures of `summary_cells`."""
+    figures = [metric_named(name).title for name in SUMMARY_FIGURES[source]]
+    return ["Tensors", "Parameters", "Size", "Bits per weight", *figures]
+
+
+def summary_cells(summary: Summary, source: Source) -> list[str]:
+    """Return the figures below `summary_head`."""
+    figures = ("bits_per_weight", *SUMMARY_FIGURES[source])
+    return [
+        integer_text(summary.tensors),
+        count_text(summary.parameters),
+        bytes_text(summary.nbytes),
+        *(metric_named(name).shown(summary.figures[name]) for name in figures),
+    ]
+
+
+def summaries_record(found: Summaries, source: Source) -> dict[str, Any]:
+    """Return what `survey --json` and `compare --json` say of roles, layers and the model."""
+    return {
+        "all": _summary_record(found.total, source),
+        "matrices": _summary_record(found.matrices, source),
+        "roles": [
+            {"role": one.role, "stack": one.stack or None} | _summary_record(one, source)
+            for one in found.roles
+        ],
+        "layers": [
+            {"layer": one.layer, "stack": one.stack or None} | _summary_record(one, source)
+            for one in found.layers
+        ],
+        "notes": [ABOUT_SUMS],
+    }
+
+
+def _summary_record(summary: Summary, source: Source) -> dict[str, Any]:
+    names: Sequence[str] = ("bits_per_weight", *SUMMARY_FIGURES[source])
+    counts = {"tensors": summary.tensors, "parameters": summary.parameters, "bytes": summary.nbytes}
+    return counts | {name: summary.figures[name] for name in names}

@@ -1,14 +1,15 @@
-"""Every command of the window, made in one place; menus, keys and the shortcut list share them."""
+"""Every command of the window, and the menus; keys and the shortcut list share them."""
 
 from __future__ import annotations
 
+from PySide6.QtCore import Signal
 from PySide6.QtGui import QAction, QActionGroup, QKeySequence
-from PySide6.QtWidgets import QMainWindow, QWidget
+from PySide6.QtWidgets import QMainWindow, QMenu, QMenuBar, QWidget
 
 from explorer.qt.locale_numbers import use_units
 from explorer.qt.settings import Settings
-from explorer.qt.theme import Scheme, apply_scheme
-from explorer.text import ByteUnits
+from explorer.qt.theme import Scheme, apply_scheme, apply_text_size
+from explorer.text import ByteUnits, plain_text
 
 Key = QKeySequence.StandardKey
 
@@ -18,18 +19,26 @@ class Actions:
 
     Attributes:
         of_a_model: Those that need an open model.
+        menus: The menu in which each stands, once the menus are made.
     """
 
     def __init__(self, window: QMainWindow) -> None:
         self._window = window
+        self.menus: dict[QAction, str] = {}
         tr, make = window.tr, self._make
         self.open_files = make(tr("&Open file…"), Key.Open, tr("Open model files"))
         tip = tr("Open the folder of a Hugging Face model")
         self.open_folder = make(tr("Open &folder…"), "Ctrl+Shift+O", tip)
+        tip = tr("Open a model on the web: its header is fetched, and weights that you look at")
+        self.open_address = make(tr("Open &address…"), "Ctrl+L", tip)
+        self.offline = make(tr("Read nothing from the &web"), "", tr("Refuse all addresses"))
+        self.offline.setCheckable(True)
         tip = tr("Open a small model that this program makes")
         self.open_demo = make(tr("Open &demo model"), "", tip)
         tip = tr("Show what a program measured beside the plan of the current model")
         self.compare_log = make(tr("Compare with a &log…"), "", tip)
+        tip = tr("Show another model beside the current one: what they differ in")
+        self.compare_model = make(tr("Compare with another &model…"), "", tip)
         self.close_model = make(tr("&Close model"), "Ctrl+W", tr("Close the current model"))
         self.clear_recent = make(tr("&Forget these"), "", tr("Empty the list of recent models"))
         self.quit = make(tr("&Quit"), Key.Quit, tr("Close the program"))
@@ -38,6 +47,8 @@ class Actions:
         self.go_to = make(tr("&Go to…"), "Ctrl+K", tip)
         tip = tr("Copy the path of the current model")
         self.copy_path = make(tr("Copy model's &path"), "Ctrl+Alt+C", tip)
+        tip = tr("Copy the command that downloads the current model, which is on the web")
+        self.copy_download = make(tr("Copy the command that &downloads it"), "", tip)
         tip = tr("Open the guide at the panel in front")
         self.guide = make(tr("&Guide"), Key.HelpContents, tip)
         self.shortcuts = make(tr("&Keyboard shortcuts"), "Ctrl+?", tr("List every shortcut"))
@@ -49,10 +60,49 @@ class Actions:
         self.about = make(tr("&About"), "", tr("Version and licence"))
         tip = tr("Put every panel back to its default place")
         self.reset_layout = make(tr("&Reset layout"), "", tip)
+        tip = tr("Show the tree of open models beside the pages, or hide it")
+        self.show_tree = make(tr("Show the &tree"), "Ctrl+B", tip)
+        self.show_tree.setCheckable(True)
+        self.larger = make(tr("Lar&ger text"), Key.ZoomIn, tr("Make all texts larger"))
+        self.smaller = make(tr("S&maller text"), Key.ZoomOut, tr("Make all texts smaller"))
+        self.usual = make(tr("&Usual size of text"), "Ctrl+0", tr("Give texts the system's size"))
         for name, action in vars(self).items():
             if isinstance(action, QAction):
                 action.setObjectName(name)
-        self.of_a_model = (self.close_model, self.compare_log, self.copy_path)
+        self._make_places()
+        compared = self.compare_model, self.compare_log
+        self.of_a_model = (self.close_model, *compared, self.copy_path)
+        self._make_choices()
+
+    def _make_places(self) -> None:
+        """Make the commands that show a group of pages, or a page."""
+        tr, make = self._window.tr, self._make
+        self.groups = {
+            "library": make(tr("&Library"), "Alt+1", tr("Show the downloaded models")),
+            "model": make(tr("&Model"), "Alt+2", tr("Show what the model is")),
+            "weights": make(tr("&Weights"), "Alt+3", tr("Show the weights of the model")),
+            "planner": make(tr("&Planner"), "Alt+4", tr("Plan the memory of the model")),
+        }
+        self.pages = {
+            "overview": make(tr("&Overview"), "Ctrl+1", tr("Show what the model is")),
+            "metadata": make(tr("Meta&data"), "Ctrl+2", tr("Show the values of the header")),
+            "tensors": make(tr("&Tensors"), "Ctrl+3", tr("Show the table of tensors")),
+            "vocabulary": make(tr("&Vocabulary"), "Ctrl+4", tr("Show the tokens")),
+            "raw": make(tr("&Raw bytes"), "Ctrl+5", tr("Show the bytes of the file")),
+            "compare": make(
+                tr("&Compare two models"), "Ctrl+6", tr("Show two models side by side")
+            ),
+            "weights": make(tr("&Weights of a tensor"), "Ctrl+7", tr("Show weights of a tensor")),
+            "errors": make(tr("&Errors of a tensor"), "Ctrl+8", tr("Show errors of a tensor")),
+            "survey": make(tr("&Survey of all tensors"), "Ctrl+9", tr("Show all tensors at once")),
+        }
+        for kind, places in (("group", self.groups), ("page", self.pages)):
+            for name, action in places.items():
+                action.setObjectName(f"{kind}_{name}")
+
+    def _make_choices(self) -> None:
+        """Make the commands of which one is in force: colours, units of sizes."""
+        tr, make = self._window.tr, self._make
         self.schemes = {
             Scheme.SYSTEM: make(tr("As the &system")),
             Scheme.LIGHT: make(tr("&Light")),
@@ -65,7 +115,7 @@ class Actions:
             ByteUnits.DECIMAL: make(decimal, "", tr("As disks are sold")),
         }
         for kind, choices in (("scheme", self.schemes), ("units", self.units)):
-            group = QActionGroup(window)
+            group = QActionGroup(self._window)
             for choice, action in choices.items():
                 action.setObjectName(f"{kind}_{choice.value}")
                 action.setCheckable(True)
@@ -74,7 +124,8 @@ class Actions:
     def all(self) -> list[QAction]:
         """Return every command."""
         own = [value for value in vars(self).values() if isinstance(value, QAction)]
-        return [*own, *self.schemes.values(), *self.units.values()]
+        tables = (self.groups, self.pages, self.schemes, self.units)
+        return [*own, *(action for table in tables for action in table.values())]
 
     def _make(self, text: str, keys: QKeySequence.StandardKey | str = "", tip: str = "") -> QAction:
         action = QAction(text, self._window)
@@ -85,7 +136,7 @@ class Actions:
         return action
 
 
-def offer_appearance(settings: Settings, actions: Actions, window: QWidget) -> None:
+def offer_appearance(settings: Settings, actions: Actions) -> None:
     """Let the menu View apply and save colours and units."""
 
     def choose_scheme(scheme: Scheme) -> None:
@@ -94,7 +145,7 @@ def offer_appearance(settings: Settings, actions: Actions, window: QWidget) -> N
 
     def choose_units(units: ByteUnits) -> None:
         settings.byte_units = units
-        use_units(units, window)
+        use_units(units)
 
     for scheme, action in actions.schemes.items():
         action.setChecked(scheme is settings.scheme)
@@ -102,3 +153,77 @@ def offer_appearance(settings: Settings, actions: Actions, window: QWidget) -> N
     for units, action in actions.units.items():
         action.setChecked(units is settings.byte_units)
         action.triggered.connect(lambda _=True, units=units: choose_units(units))
+
+    def choose_text_size(percent: int) -> None:
+        settings.text_size = percent
+        apply_text_size(settings.text_size)
+
+    for action, step in ((actions.larger, 10), (actions.smaller, -10)):
+        action.triggered.connect(
+            lambda _=True, step=step: choose_text_size(settings.text_size + step)
+        )
+    actions.usual.triggered.connect(lambda: choose_text_size(100))
+
+
+def fill_menu_bar(bar: QMenuBar, actions: Actions, recent: QMenu) -> None:
+    """Make the menus of a window, and note in which menu each command stands."""
+    tr = bar.tr
+
+    def add(menu: QMenu, *commands: QAction, above: str = "") -> None:
+        menu.addActions(commands)
+        title = f"{above}{menu.title()}".replace("&", "")
+        actions.menus.update(dict.fromkeys(commands, title))
+
+    menu = bar.addMenu(tr("&File"))
+    opening = (actions.open_files, actions.open_folder, actions.open_address, actions.open_demo)
+    add(menu, *opening)
+    menu.addMenu(recent)
+    add(menu, actions.compare_model, actions.compare_log, actions.close_model)
+    menu.addSeparator()
+    add(menu, actions.offline, actions.quit)
+    edit = bar.addMenu(tr("&Edit"))
+    add(edit, actions.find, actions.go_to, actions.copy_path, actions.copy_download)
+    menu = bar.addMenu(tr("&View"))
+    view = f"{menu.title()}: "
+    add(menu, *actions.groups.values())
+    menu.addSeparator()
+    add(menu.addMenu(tr("Pa&ges")), *actions.pages.values(), above=view)
+    add(menu, actions.show_tree)
+    add(menu.addMenu(tr("&Appearance")), *actions.schemes.values(), above=view)
+    sizes = (actions.larger, actions.smaller, actions.usual)
+    add(menu.addMenu(tr("Text si&ze")), *sizes, above=view)
+    add(menu.addMenu(tr("&Sizes in")), *actions.units.values(), above=view)
+    add(menu, actions.reset_layout)
+    menu = bar.addMenu(tr("&Help"))
+    add(menu, actions.guide, actions.shortcuts, actions.tour)
+    add(menu, actions.whats_this, actions.explain, actions.about)
+
+
+class RecentMenu(QMenu):
+    """The models opened last, listed anew each time the menu is opened.
+
+    Signals:
+        path_chosen: One was chosen; its path.
+    """
+
+    path_chosen = Signal(object)
+
+    def __init__(self, settings: Settings, forget: QAction, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setTitle(self.tr("Open &recent"))
+        self._settings = settings
+        self._forget = forget
+        forget.triggered.connect(settings.clear_recent)
+        self.aboutToShow.connect(self._fill)
+
+    def _fill(self) -> None:
+        self.clear()
+        for path in self._settings.recent:
+            # a single & in a menu marks the key of an entry
+            action = self.addAction(plain_text(str(path)).replace("&", "&&"))
+            action.triggered.connect(lambda _=False, path=path: self.path_chosen.emit(path))
+        if self.actions():
+            self.addSeparator()
+            self.addAction(self._forget)
+        else:
+            self.addAction(self.tr("Nothing was opened yet")).setEnabled(False)

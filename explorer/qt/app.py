@@ -15,13 +15,14 @@ from PySide6.QtWidgets import QAccessibleWidget, QApplication, QWidget
 
 from explorer import __version__
 from explorer.ends import end_at_once, exit_code, on_signals, remove_leftovers
+from explorer.qt.addresses import places_of
 from explorer.qt.crashes import catching
 from explorer.qt.jobs import Job
 from explorer.qt.locale_numbers import use_locale
 from explorer.qt.main_window import MainWindow
 from explorer.qt.panels import PANEL_MODULES
 from explorer.qt.settings import Settings
-from explorer.qt.theme import apply_scheme
+from explorer.qt.theme import apply_scheme, apply_text_size
 from explorer.text import plain_text
 
 
@@ -85,6 +86,7 @@ def run(paths: Sequence[str], fresh: bool) -> int:
     install_roles()
     use_locale(QLocale.system(), settings.byte_units)
     apply_scheme(settings.scheme)
+    apply_text_size(settings.text_size)
     app.styleHints().colorSchemeChanged.connect(lambda _: apply_scheme(settings.scheme))
     settings.begin_session(anew=bool(paths))
     window = MainWindow(settings)
@@ -95,9 +97,12 @@ def run(paths: Sequence[str], fresh: bool) -> int:
 
         # first: what died in machine code must not run again, in a job of what is opened
         window.crashes.report_last_run()
-        files = [Path(path) for path in paths if not is_name(path)]
+        files, faults = places_of([path for path in paths if not is_name(path)])
+        for fault in faults:
+            window.show_error(fault)
         _open_first(window, files, [path for path in paths if is_name(path)])
         window.runner.kernels_not_kept.connect(window.message_bar.show_error)
+        window.bottom.show_machine()
         window.runner.load_ahead(PANEL_MODULES)
         window.runner.prepare_kernels()
         window.runner.run_quietly(remove_leftovers)
@@ -214,6 +219,7 @@ def _open_session(window: MainWindow) -> None:
         window.expected = ()
         if found:
             window.open_paths(found)
+            window.panels.memory.show_last_page()
         elif not window.documents:  # else one was opened while a share kept us waiting
             window.open_library()
 

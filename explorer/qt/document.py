@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +16,13 @@ from explorer.formats import MetadataEntry, Model, Problem
 from explorer.formats.columns import TensorArrays, tensor_arrays, text_ranks
 from explorer.formats.facts import Facts, describe
 from explorer.model_files import hub_name
-from explorer.present.model import type_text, value_text
+from explorer.present.model import kind_of, type_text, value_text
 from explorer.qt.jobs import Job
+from explorer.sources import Address
 from explorer.text import bytes_text, count_text, plain_text
+
+if TYPE_CHECKING:
+    from explorer.present.quantization import SaidQuantization
 
 _PREVIEW_CHARACTERS = 160
 
@@ -46,6 +51,8 @@ class Document:
         keys: The metadata as a table.
         title: What to call it in lists.
         problems: What is wrong with it, here and for llama.cpp.
+        kind: What it is if it is no whole model: an adapter, an importance matrix; safe to show.
+        said: What is declared about its quantization, beside what its keys say; None without.
     """
 
     path: Path
@@ -55,6 +62,8 @@ class Document:
     keys: KeyColumns
     title: str
     problems: tuple[Problem, ...]
+    kind: str = ""
+    said: SaidQuantization | None = None
 
     @cached_property
     def has_damage(self) -> bool:
@@ -66,7 +75,9 @@ class Document:
         """A few words about it."""
         facts = self.facts
         parts = (
-            facts.file_type or (count_text(facts.parameters) if facts.parameters else None),
+            self.kind.partition(",")[0]
+            or facts.file_type
+            or (count_text(facts.parameters) if facts.parameters else None),
             bytes_text(facts.nbytes) if facts.nbytes else None,
         )
         return " · ".join(part for part in parts if part)
@@ -78,9 +89,13 @@ def load_document(path: Path, job: Job) -> Document:
     Raises:
         ExplorerError: It cannot be opened.
     """
-    from explorer.formats import open_model  # noqa: PLC0415 - the readers load in the worker
     from explorer.formats.gguf.llama_cpp import llama_cpp_problems  # noqa: PLC0415 - as above
+    from explorer.formats.open import open_model, several_at  # noqa: PLC0415 - the readers load in the worker
+    from explorer.present.quantization import said_quantization  # noqa: PLC0415 - as above
 
+    several = several_at(path) if isinstance(path, Address) else None
+    if several is not None:
+        raise several
     model = open_model(path)
     try:
         job.check()
@@ -88,10 +103,12 @@ def load_document(path: Path, job: Job) -> Document:
         arrays = tensor_arrays(model.tensors, job.check)
         keys = _key_columns(model, job)
         problems = *model.problems, *llama_cpp_problems(model, job.check)
+        said = None if model.declared is None else said_quantization(model)
     except BaseException:
         model.close()
         raise
-    return Document(path, model, facts, arrays, keys, _title(path), problems)
+    kind = plain_text(kind_of(model) or "")
+    return Document(path, model, facts, arrays, keys, _title(path), problems, kind, said)
 
 
 def _key_columns(model: Model, job: Job) -> KeyColumns:

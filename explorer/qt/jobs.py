@@ -23,6 +23,7 @@ from PySide6 import QtCore
 from PySide6.QtCore import Qt, Signal, Slot
 
 from explorer.errors import ExplorerError, trace
+from explorer.parallel import cancelled_by
 from explorer.quantization import kernel_cache
 
 Result = TypeVar("Result")
@@ -109,7 +110,7 @@ class Job(QtCore.QObject):
         """Run the function and send result or error to the GUI thread. Called in the worker."""
         try:
             self.check()
-            with keep_gui_responsive():
+            with keep_gui_responsive(), cancelled_by(self.check):
                 result = op(self)
         except Exception as error:  # noqa: BLE001 - shown to the user on the GUI thread
             if not isinstance(error, Cancelled):

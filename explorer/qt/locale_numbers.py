@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import TypeVar
 
-from PySide6.QtCore import QCoreApplication, QEvent, QLocale, QObject
-from PySide6.QtWidgets import QWidget
+from PySide6.QtCore import QCoreApplication, QEvent, QLocale
+from PySide6.QtWidgets import QApplication, QWidget
 from shiboken6 import isValid
 
 from explorer.text import PLAIN, ByteUnits, Notation, NumberFormat, notation, set_notation
 
-Kind = TypeVar("Kind", bound=QObject)
 
+def own_widgets() -> list[QWidget]:
+    """Return all widgets of the program's own classes, in no order.
 
-def descendants(parent: QObject, kind: type[Kind]) -> Iterator[Kind]:
-    """Yield the children of an object, theirs, and so on, in the order of `QObject.findChildren`.
-
-    `findChildren` makes `parent` the owner of each Python wrapper, so that wrappers of objects that
-    Qt itself makes and deletes would stay for as long as `parent` lives.
+    `QObject.findChildren` and `children` would tie Python's wrappers of what Qt makes for itself
+    (containers of scroll bars) to one another. Such a wrapper outlives what Qt deletes: it may then
+    stand for another object at the same address, or take it along when it is let go.
     """
-    for child in parent.children():
-        if isinstance(child, kind):
-            yield child
-        yield from descendants(child, kind)
+    return [
+        widget
+        for widget in QApplication.allWidgets()
+        if not type(widget).__module__.startswith("PySide6.")
+    ]
 
 
 _PROBE = 123_456_789_012
@@ -53,27 +51,24 @@ def number_format(locale: QLocale) -> NumberFormat:
 
 
 def use_locale(locale: QLocale, units: ByteUnits) -> None:
-    """Set the number format of the process, before the first widget is made.
+    """Set the number format of the process, before the first widget is made: that of print.
 
     Qt's own fields follow the default locale; for digits other than 0 to 9 it becomes the C locale.
     """
-    set_notation(Notation(number_format(locale), units))
+    set_notation(Notation(replace(number_format(locale), typeset=True), units))
     if locale.zeroDigit() != "0":
         QLocale.setDefault(QLocale.c())
 
 
-def use_units(units: ByteUnits, window: QWidget) -> None:
-    """Show sizes in other units, and update everything in a window.
+def use_units(units: ByteUnits) -> None:
+    """Show sizes in other units, and update everything that shows them.
 
     Every widget gets a `LocaleChange`; those that keep texts with sizes make them again in their
     `changeEvent`.
     """
     set_notation(replace(notation(), units=units))
-    for widget in (window, *descendants(window, QWidget)):
-        # An update may delete later widgets: `isValid` knows that of our own classes only, and
-        # widgets of Qt's classes have no texts of ours.
-        of_qt = type(widget).__module__.startswith("PySide6.")
-        if not of_qt and isValid(widget):
+    for widget in own_widgets():
+        if isValid(widget):  # an update may delete later widgets
             QCoreApplication.sendEvent(widget, QEvent(QEvent.Type.LocaleChange))
             if isValid(widget):
                 widget.update()

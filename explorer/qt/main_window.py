@@ -1,7 +1,8 @@
-"""The window: the tree on the left, the panels of the current model on the right."""
+"""The window: what it opens and closes, and what its commands do."""
 
 from __future__ import annotations
 
+import gc
 from bisect import bisect
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -10,22 +11,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6 import QtCore, QtGui, QtWidgets
-from PySide6.QtCore import QCoreApplication, QSize, Qt, Signal
+from PySide6.QtCore import QCoreApplication, QSize, Qt
 
 from explorer.crash_reports import CrashReports
-from explorer.errors import ExplorerError
-from explorer.qt.actions import Actions, offer_appearance
+from explorer.errors import ExplorerError, SeveralModelsError
+from explorer.qt.actions import Actions, RecentMenu, fill_menu_bar, offer_appearance
+from explorer.qt.addresses import Addresses, TrafficLabel, addresses_in, ask_address, copy_download
 from explorer.qt.contents.open_models import OpenModelsView
 from explorer.qt.crashes import Crashes
 from explorer.qt.document import Document, load_document
 from explorer.qt.help.menu import Help
 from explorer.qt.jobs import Job, JobRunner
-from explorer.qt.panels import Panels
+from explorer.qt.panels import Panels, downloads
 from explorer.qt.selection import key_position
 from explorer.qt.settings import Settings
-from explorer.qt.widgets.building import column
-from explorer.qt.widgets.labels import ElidedLabel, MessageBar
+from explorer.qt.shell import BottomBar, Shell, TopBar, offer_leads
+from explorer.qt.widgets.labels import MessageBar
 from explorer.qt.widgets.progress import JobBar
+from explorer.sources import is_address
 from explorer.text import plain_text
 
 if TYPE_CHECKING:
@@ -52,76 +55,66 @@ def ask_reference(parent: QtWidgets.QWidget) -> Path | None:
 
 
 def _kinds() -> str:
-    return _tr("Models (*.gguf *.safetensors *.safetensors.index.json);;All files (*)")
+    kinds = ("*.gguf", "*.safetensors", "*.safetensors.index.json")
+    from explorer.formats.imatrix import LEGACY_SUFFIXES  # noqa: PLC0415 - rarely needed
+
+    legacy = (f"*{suffix}" for suffix in LEGACY_SUFFIXES)
+    return _tr("Models ({kinds});;All files (*)").format(kinds=" ".join([*kinds, *legacy]))
 
 
 def _tr(text: str) -> str:
     return QCoreApplication.translate("MainWindow", text)
 
 
-def fill_menu_bar(
-    window: QtWidgets.QMainWindow,
-    actions: Actions,
-    recent: QtWidgets.QMenu,
-    tabs: QtWidgets.QTabWidget,
-) -> None:
-    """Make the menus of a window; each panel of `tabs` gets a command with Alt and its number."""
-    bar, tr = window.menuBar(), window.tr
-    file_menu = bar.addMenu(tr("&File"))
-    file_menu.addActions([actions.open_files, actions.open_folder, actions.open_demo])
-    file_menu.addMenu(recent)
-    file_menu.addActions([actions.compare_log, actions.close_model, actions.quit])
-    bar.addMenu(tr("&Edit")).addActions([actions.find, actions.go_to, actions.copy_path])
-    view_menu = bar.addMenu(tr("&View"))
-    for number in range(tabs.count()):  # ten of them: 0 is the last one's key
-        tab = QtGui.QAction(tabs.tabText(number), window)
-        tab.setObjectName(f"tab_{number + 1}")
-        tab.setShortcut(QtGui.QKeySequence(f"Alt+{(number + 1) % 10}"))
-        tab.setStatusTip(tr("Show this panel"))
-        tab.triggered.connect(lambda _=False, number=number: tabs.setCurrentIndex(number))
-        view_menu.addAction(tab)
-        window.addAction(tab)
-    view_menu.addMenu(tr("&Colours")).addActions(list(actions.schemes.values()))
-    view_menu.addMenu(tr("&Sizes in")).addActions(list(actions.units.values()))
-    view_menu.addAction(actions.reset_layout)
-    help_menu = bar.addMenu(tr("&Help"))
-    help_menu.addActions([actions.guide, actions.shortcuts, actions.tour])
-    help_menu.addActions([actions.whats_this, actions.explain, actions.about])
-
-
-class RecentMenu(QtWidgets.QMenu):
-    """The models opened last, listed anew each time the menu is opened.
-
-    Signals:
-        path_chosen: One was chosen; its path.
-    """
-
-    path_chosen = Signal(object)
-
-    def __init__(
-        self, settings: Settings, forget: QtGui.QAction, parent: QtWidgets.QWidget | None = None
-    ) -> None:
-        super().__init__(parent)
-        self.setTitle(self.tr("Open &recent"))
-        self._settings = settings
-        self._forget = forget
-        forget.triggered.connect(settings.clear_recent)
-        self.aboutToShow.connect(self._fill)
-
-    def _fill(self) -> None:
-        self.clear()
-        for path in self._settings.recent:
-            # a single & in a menu marks the key of an entry
-            action = self.addAction(plain_text(str(path)).replace("&", "&&"))
-            action.triggered.connect(lambda _=False, path=path: self.path_chosen.emit(path))
-        if self.actions():
-            self.addSeparator()
-            self.addAction(self._forget)
-        else:
-            self.addAction(self.tr("Nothing was opened yet")).setEnabled(False)
-
-
 _WRITE_AFTER_MS = 3_000  # so soon after a change it is on the disk
+
+
+def show_in_folder(window: MainWindow, path: Path) -> None:
+    """Show a file in the file manager; whether its folder is there is looked at in a worker."""
+    from explorer.qt.library.commands import folder_of, reveal  # noqa: PLC0415 - rarely needed
+
+    def show(folder: Path) -> None:
+        if not reveal(path, folder):
+            window.show_error(ExplorerError(_tr("no file manager could be started"), path))
+
+    title = _tr("Looking for the folder")
+    window.runner.run(title, lambda _job: folder_of(path), show, window.show_error)
+
+
+def show_refusal(
+    window: MainWindow, error: ExplorerError, on_open: Callable[[Document, bool], None]
+) -> None:
+    """Say why a model cannot be opened; of a folder with several, ask which shall be.
+
+    Args:
+        window: The window.
+        error: What opening it raised.
+        on_open: See `MainWindow.open_one`.
+    """
+    if not isinstance(error, SeveralModelsError):
+        window.show_error(error)
+        return
+    from explorer.qt.library.commands import FolderDialog, VersionsDialog  # noqa: PLC0415 - late
+
+    def open_all(paths: Sequence[Path]) -> None:
+        for path in paths:
+            window.open_one(path, on_open)
+
+    if is_address(error.path):
+        versions = VersionsDialog(error, window.panels.machine, window.runner, window)
+        versions.chosen.connect(open_all)
+        versions.open()
+        return
+
+    def list_folder() -> None:
+        window.panels.setCurrentWidget(window.panels.library)
+        if error.path is not None:
+            window.panels.library.widget.commands.add_folder(error.path)
+
+    dialog = FolderDialog(error, window)
+    dialog.chosen.connect(open_all)
+    dialog.folder_wanted.connect(list_folder)
+    dialog.open()
 
 
 class SessionKeeper(QtCore.QObject):
@@ -153,12 +146,14 @@ class SessionKeeper(QtCore.QObject):
         """Note what is open; what is not open yet is not forgotten."""
         window = self._window
         opened = [document.path for document in window.documents]
-        self._settings.session = list(dict.fromkeys([*opened, *window.loading, *window.expected]))
+        every = dict.fromkeys([*opened, *window.loading, *window.expected])
+        # what is on the web is fetched when the user asks for it, and not by a start
+        self._settings.session = [path for path in every if not is_address(path)]
 
     def _note_layout(self) -> None:
         self._settings.set_layout("window", self._window.saveGeometry())
-        self._settings.set_layout("splitter", self._window.splitter.saveState())
-        self._window.panels.save_layout()
+        self._settings.set_layout("shell", self._window.splitter.saveState())
+        self._window.panels.memory.save()
 
     def end(self) -> None:
         """Write all, and nothing more after it; takes the time of the disk."""
@@ -173,7 +168,6 @@ class SessionKeeper(QtCore.QObject):
 
 
 _FIRST_WIDTH, _FIRST_HEIGHT = 1280, 800
-_TREE_WIDTH = 380
 
 
 def _take_first_size(window: QtWidgets.QWidget) -> None:
@@ -209,7 +203,8 @@ class MainWindow(QtWidgets.QMainWindow):
         self.runner = JobRunner(self)
         self.crashes = Crashes(CrashReports.of_user(), self)
         self.actions_ = Actions(self)
-        offer_appearance(settings, self.actions_, self)
+        offer_appearance(settings, self.actions_)
+        self.addresses = Addresses(settings, self)
         self._make_views()
         self._make_menus()
         self._connect()
@@ -226,38 +221,28 @@ class MainWindow(QtWidgets.QMainWindow):
         self.message_bar = MessageBar(self)
         self.open_models = OpenModelsView(self)
         self.panels = Panels(self.runner, self.settings, self)
-        self.splitter = QtWidgets.QSplitter(self)
-        self.splitter.addWidget(self.open_models)
-        self.splitter.addWidget(self.panels)
-        self.splitter.setStretchFactor(1, 1)
-        self.splitter.setChildrenCollapsible(False)
-        centre = QtWidgets.QWidget(self)
-        column(self.message_bar, (self.splitter, 1), of=centre)
-        self.setCentralWidget(centre)
-        self.place = ElidedLabel(self)
-        self.place.setAccessibleName(self.tr("Path of the model"))
-        self.place.setContentsMargins(6, 0, 6, 0)
-        self.statusBar().addWidget(self.place, 1)
-        self.statusBar().addPermanentWidget(JobBar(self.runner, self))
+        self.top = TopBar(self.actions_, self)
+        self.setMenuWidget(self.top)
+        self.shell = Shell(self.panels, self.open_models, self.message_bar, self)
+        self.splitter = self.shell.splitter
+        self.setCentralWidget(self.shell)
+        self.bottom = BottomBar(JobBar(self.runner, self), self.panels.machine, self)
+        self.setStatusBar(self.bottom)
+        TrafficLabel(self.bottom.promise, self.runner, self.addresses)
 
     def _make_menus(self) -> None:
         recent = RecentMenu(self.settings, self.actions_.clear_recent, self)
         recent.path_chosen.connect(lambda path: self.open_paths([path]))
-        fill_menu_bar(self, self.actions_, recent, self.panels)
-        self.help = Help(self, self.actions_, self.open_models, self.panels, self.settings)
+        fill_menu_bar(self.top.menus, self.actions_, recent)
+        self.help = Help(self, self.actions_, self.shell, self.top, self.settings)
+        self.top.fill_menus(self.actions_, self.panels, self._ask_reference)
+        show = partial(show_in_folder, self)
+        self.offer_leads = partial(  # asked for by every context menu
+            offer_leads, self.panels, self.actions_, self._ask_reference, show
+        )
 
     def _connect(self) -> None:
-        actions = self.actions_
-        actions.open_files.triggered.connect(lambda: self.open_paths(ask_models(self)))
-        actions.open_folder.triggered.connect(lambda: self.open_paths(ask_model_folder(self)))
-        actions.open_demo.triggered.connect(self.open_demo)
-        actions.compare_log.triggered.connect(self.panels.ask_log)
-        actions.close_model.triggered.connect(self._close_current)
-        actions.quit.triggered.connect(self.close)
-        actions.find.triggered.connect(self._focus_search)
-        actions.go_to.triggered.connect(self.show_quick_open)
-        actions.copy_path.triggered.connect(self._copy_path)
-        actions.reset_layout.triggered.connect(self._reset_layout)
+        _connect_commands(self)
         self.runner.crashed.connect(self.crashes.note)
         self.crashes.happened.connect(self.message_bar.show_error)
         self.open_models.model_chosen.connect(self.show_document)
@@ -269,8 +254,11 @@ class MainWindow(QtWidgets.QMainWindow):
         self.panels.model_requested.connect(self._open_downloaded)
         self.panels.open_requested.connect(self._ask_reference)
         self.panels.demo_requested.connect(self._show_demo)
+        self.panels.file_wanted.connect(self.actions_.open_files.trigger)
         self.panels.failed.connect(self.show_error)
-        self.panels.written.connect(self._show_written)
+        self.panels.written.connect(lambda path: self.bottom.notice.show_written(Path(path)))
+        self.bottom.machine_wanted.connect(partial(self.panels.show_group, "planner"))
+        self.bottom.notice.folder_wanted.connect(partial(show_in_folder, self))
 
     # Opening and closing
 
@@ -280,9 +268,10 @@ class MainWindow(QtWidgets.QMainWindow):
         def show(document: Document, last: bool) -> None:
             if last:
                 self.reveal_model(document)
+                self.panels.memory.recall(document)
 
-        for path in paths:
-            self._open(path.absolute(), show)
+        for path in self.addresses.admitted(paths):
+            self.open_one(path if is_address(path) else path.absolute(), show)
 
     def open_reference(self, path: Path) -> None:
         """Open a model to compare the current one with, which stays the current one."""
@@ -292,9 +281,10 @@ class MainWindow(QtWidgets.QMainWindow):
             if self.current is current:
                 self.panels.references.choose(document)
 
-        self._open(path.absolute(), compare)
+        for admitted in self.addresses.admitted([path]):
+            self.open_one(admitted if is_address(path) else path.absolute(), compare)
 
-    def _open(self, path: Path, on_open: Callable[[Document, bool], None]) -> None:
+    def open_one(self, path: Path, on_open: Callable[[Document, bool], None]) -> None:
         """Open a model in the background, unless it is open already.
 
         Args:
@@ -311,7 +301,7 @@ class MainWindow(QtWidgets.QMainWindow):
                 self.tr("Opening {name}").format(name=plain_text(path.name)),
                 lambda job: load_document(path, job),
                 lambda document: on_open(document, self._add_document(document, ticket)),
-                self.show_error,
+                lambda error: show_refusal(self, error, on_open),
             )
             job.finished.connect(lambda: self.loading.pop(path))
 
@@ -323,7 +313,9 @@ class MainWindow(QtWidgets.QMainWindow):
         self.settings.add_recent(document.path)
         self.open_models.add(document, place)
         self.panels.set_documents(self.documents)
+        self.panels.memory.recall(self.current)  # what it was compared with may be open now
         self.session.note()
+        gc.freeze()  # a wide model is a million objects: to look at them took the collector 140 ms
         return place == len(self.documents) - 1
 
     def open_library(self) -> None:
@@ -368,12 +360,15 @@ class MainWindow(QtWidgets.QMainWindow):
         self.panels.set_documents(self.documents)
         self.session.note()
         document.model.close()
+        gc.unfreeze()
 
     def show_document(self, document: Document | None) -> None:
         """Show a model in the panels."""
         self.panels.selection.show_document(document)
         for action in self.actions_.of_a_model:
             action.setEnabled(document is not None)
+        on_web = document is not None and is_address(document.path)
+        self.actions_.copy_download.setEnabled(on_web)
         self._show_title()
 
     # Linked selection
@@ -410,7 +405,13 @@ class MainWindow(QtWidgets.QMainWindow):
         kind = quick_open.ResultKind
         reveal = {kind.KEY: self.reveal_key, kind.TENSOR: self.reveal_tensor}
         reveal[kind.MODEL] = lambda document, _: self.reveal_model(document)
-        quick_open.show_quick_open(self, self.documents, self.runner, reveal)
+        library = quick_open.Library(
+            self.actions_.menus,
+            self.settings.recent,
+            downloads(self.panels),
+            lambda path: self.open_paths([path]),
+        )
+        quick_open.show_quick_open(self, self.documents, self.runner, reveal, library)
 
     def _ask_reference(self) -> None:
         path = ask_reference(self)
@@ -429,59 +430,81 @@ class MainWindow(QtWidgets.QMainWindow):
         if self.current is not None:
             QtGui.QGuiApplication.clipboard().setText(plain_text(str(self.current.path)))
 
+    def _copy_download(self) -> None:
+        if self.current is not None:
+            copy_download(self.current.model)
+
     # Messages
 
     def show_error(self, error: ExplorerError) -> None:
         """Show why an input could not be used."""
         self.message_bar.show_error(str(error))
 
-    def _show_written(self, path: str) -> None:
-        self.message_bar.show_note(self.tr("Written: {path}").format(path=path))
-
     # Layout
 
     def _show_title(self) -> None:
         model = "" if self.current is None else f"{plain_text(self.current.title)} — "
         self.setWindowTitle(f"{model}GGUF Explorer")
-        self.place.setText(
-            self.tr("Ctrl+O opens a model, F1 opens the guide")
-            if self.current is None
-            else plain_text(str(self.current.path))
-        )
 
     def _restore_layout(self) -> None:
         geometry = self.settings.layout("window")
         if geometry.isEmpty() or not self.restoreGeometry(geometry):
             _take_first_size(self)
-        state = self.settings.layout("splitter")
-        if state.isEmpty() or not self.splitter.restoreState(state):
-            self.splitter.setSizes([_TREE_WIDTH, _FIRST_WIDTH - _TREE_WIDTH])
+        self.shell.restore(self.settings.layout("shell"))
 
     def _reset_layout(self) -> None:
         self.settings.reset_layout()
         self._restore_layout()
-        self.panels.reset_layout()
+        self.panels.memory.reset()
 
     # Qt
 
     def dragEnterEvent(self, event: QtGui.QDragEnterEvent) -> None:
-        if any(url.isLocalFile() for url in event.mimeData().urls()):
+        if addresses_in(event.mimeData()):
             event.acceptProposedAction()
 
     def dropEvent(self, event: QtGui.QDropEvent) -> None:
-        urls = event.mimeData().urls()
-        self.open_paths([Path(url.toLocalFile()) for url in urls if url.isLocalFile()])
+        self.open_paths(addresses_in(event.mimeData()))
         event.acceptProposedAction()
 
     def closeEvent(self, event: QtGui.QCloseEvent) -> None:
         self.help.close()
         try:
+            self.panels.machine.save()
             self.session.end()
         finally:  # a panel that fails keeps no file open, and no window
             self.runner.close()
             for document in self.documents:
                 document.model.close()
+            gc.unfreeze()
             super().closeEvent(event)
+
+
+def _connect_commands(window: MainWindow) -> None:
+    """Let the commands of the menus do what they say."""
+    actions = window.actions_
+    actions.open_files.triggered.connect(lambda: window.open_paths(ask_models(window)))
+    actions.open_folder.triggered.connect(lambda: window.open_paths(ask_model_folder(window)))
+    actions.open_address.triggered.connect(lambda: window.open_paths(ask_address(window)))
+    actions.offline.setChecked(window.addresses.offline)
+    actions.offline.toggled.connect(window.addresses.set_offline)
+    actions.open_demo.triggered.connect(window.open_demo)
+    actions.compare_model.triggered.connect(lambda: window.panels.show_page("compare"))
+    actions.compare_model.triggered.connect(window._ask_reference)
+    actions.compare_log.triggered.connect(window.panels.ask_log)
+    actions.close_model.triggered.connect(window._close_current)
+    actions.quit.triggered.connect(window.close)
+    actions.find.triggered.connect(window._focus_search)
+    actions.go_to.triggered.connect(window.show_quick_open)
+    actions.copy_path.triggered.connect(window._copy_path)
+    actions.copy_download.triggered.connect(window._copy_download)
+    actions.reset_layout.triggered.connect(window._reset_layout)
+    actions.show_tree.setChecked(True)
+    actions.show_tree.toggled.connect(window.shell.show_tree)
+    for name, action in actions.groups.items():
+        action.triggered.connect(partial(window.panels.show_group, name))
+    for name, action in actions.pages.items():
+        action.triggered.connect(partial(window.panels.show_page, name))
 
 
 def _make_demo(_job: Job) -> DemoPaths:

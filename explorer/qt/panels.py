@@ -1,51 +1,150 @@
-"""The panels as tabs, each built when first shown; what they share is the selection."""
+"""The pages of the window in four groups, each built when first shown; they share the selection."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QTabWidget, QWidget
+import numpy as np
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QLineEdit, QStackedWidget, QWidget
 
 from explorer.formats.tensors import Extent
+from explorer.parallel import Check
 from explorer.present.explanations import PANEL_TEXTS
-from explorer.qt.contents.metadata import MetadataView, OverviewView
-from explorer.qt.contents.tables import TensorsView, VocabularyView
+from explorer.qt.contents.overview import OverviewView
 from explorer.qt.document import Document
-from explorer.qt.jobs import JobRunner
-from explorer.qt.references import References
+from explorer.qt.jobs import Job, JobRunner, all_cores
+from explorer.qt.machine import PlannedMachine
+from explorer.qt.references import Reference, References, Rounding
 from explorer.qt.selection import Selection
 from explorer.qt.settings import Settings
 from explorer.qt.widgets.lazy import LazyTab, Writing
+from explorer.qt.widgets.saving import FileSaver, file_name
 from explorer.qt.widgets.table_view import TableView
+from explorer.sources import is_address
+from explorer.tabular import write_atomically
 
 if TYPE_CHECKING:
     from explorer.planner.inputs import PlanInputs
+    from explorer.qt.contents.metadata import MetadataView
+    from explorer.qt.contents.tables import TensorsView, VocabularyView
+    from explorer.qt.errors.models import CompareView
     from explorer.qt.errors.panel import ErrorsView
     from explorer.qt.library.panel import LibraryView
     from explorer.qt.planner.panel import PlannerView
     from explorer.qt.raw.panel import RawView
     from explorer.qt.survey.panel import SurveyView
     from explorer.qt.weights.panel import WeightsView
+    from explorer.stores import Entry
 
 View = TypeVar("View", bound=QWidget)
 
 PANEL_MODULES: Final = (
+    *("explorer.qt.contents.metadata", "explorer.qt.contents.tables", "explorer.qt.help.guide"),
     *("explorer.qt.library.panel", "explorer.qt.weights.panel", "explorer.qt.planner.panel"),
+    "explorer.qt.errors.models",
     *("explorer.qt.errors.panel", "explorer.qt.survey.panel", "explorer.qt.raw.panel"),
 )
-"""What panels import when they are first shown: nothing of it is there at the first paint."""
+"""What is imported when a panel or the guide is first shown, and not before the first paint."""
+
+GROUPS: Final = {
+    "library": ("library",),
+    "model": ("overview", "metadata", "tensors", "vocabulary", "raw", "compare"),
+    "weights": ("weights", "errors", "survey"),
+    "planner": ("planner",),
+}
+"""The pages by the groups of the rail, in order."""
 
 
-class Panels(QTabWidget):
-    """The library of downloaded models, and one tab for each way to look at the current model.
+_MOST_TRIED: Final = 64  # tensors: where these cannot be shown, hardly another can
+
+
+class Pages(QStackedWidget):
+    """Pages with titles, each in a group; a group comes back with the page that was in front."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._titles: list[str] = []
+        self._last: dict[str, str] = {}  # the page of each group that was in front last
+        self.currentChanged.connect(self._remember_page)
+
+    def addTab(self, page: QWidget, title: str) -> int:
+        """Add a page; return its number."""
+        self._titles.append(title)
+        return self.addWidget(page)
+
+    def tabText(self, number: int) -> str:
+        """Return the title of a page."""
+        return self._titles[number]
+
+    @property
+    def page(self) -> str:
+        """Name of the page in front."""
+        return str(self.currentWidget().objectName())
+
+    @property
+    def group(self) -> str:
+        """The group of the page in front; empty for a page of none."""
+        return next((group for group, pages in GROUPS.items() if self.page in pages), "")
+
+    def pages_of(self, group: str) -> dict[str, str]:
+        """Return the titles of a group's pages by their names."""
+        return {name: self._titles[self._place_of(name)] for name in GROUPS[group]}
+
+    def show_page(self, name: str) -> None:
+        """Bring a page to the front by its name."""
+        self.setCurrentIndex(self._place_of(name))
+
+    def _place_of(self, name: str) -> int:
+        page = self.findChild(QWidget, name, Qt.FindChildOption.FindDirectChildrenOnly)
+        return -1 if page is None else self.indexOf(page)
+
+    def show_group(self, group: str) -> None:
+        """Bring the page of a group to the front that was there last."""
+        if group != self.group:
+            self.show_page(self._last.get(group, GROUPS[group][0]))
+
+    def show_one_of(self, first: QWidget, *others: QWidget) -> None:
+        """Show `first`, unless one of the others is in front, which shows the same thing."""
+        if self.currentWidget() not in (first, *others):
+            self.setCurrentWidget(first)
+
+    def _remember_page(self) -> None:
+        if self.group:
+            self._last[self.group] = self.page
+
+
+def worst_known(panels: Panels) -> int | None:
+    """Return the tensor with the largest relative RMSE that a survey found; None if none is."""
+    survey = panels.survey.built
+    found = None if survey is None else survey.session.comparison
+    if survey is None or found is None or survey.session.document is not panels.selection.document:
+        return None
+    errors = np.where(found.errors.known, found.errors.relative_rmse, np.nan)
+    return None if np.isnan(errors).all() else int(np.nanargmax(errors))
+
+
+def largest_readable(document: Document) -> int | None:
+    """Return the content row of the tensor with the most bytes whose weights can be shown."""
+    from explorer.qt.weights.curves import unsupported_reason  # noqa: PLC0415 - see LazyTab
+
+    order = np.argsort(-document.arrays.nbytes, kind="stable")[:_MOST_TRIED].tolist()
+    tensors = document.model.tensors.rows
+    return next((row for row in order if unsupported_reason(tensors[row]) is None), None)
+
+
+class Panels(Pages):
+    """The library of downloaded models, and one page for each way to look at the current model.
 
     Attributes:
         selection: The current model, and what of it is selected.
         references: What the current model is compared with.
+        machine: What plans are made for, and what is asked of each model.
 
     Signals:
         failed: Something that was asked for cannot be done; an `ExplorerError`.
@@ -53,6 +152,7 @@ class Panels(QTabWidget):
         model_requested: A downloaded model shall be opened; its path.
         demo_requested: The demo model shall be opened.
         open_requested: The user wants to choose a model to compare with.
+        file_wanted: The user wants to open a file.
         library_scanned: The stores of this machine were listed; how many models they hold.
     """
 
@@ -61,6 +161,7 @@ class Panels(QTabWidget):
     model_requested = Signal(Path)
     demo_requested = Signal()
     open_requested = Signal()
+    file_wanted = Signal()
     library_scanned = Signal(int)
 
     def __init__(
@@ -70,37 +171,52 @@ class Panels(QTabWidget):
         self._runner, self._settings = runner, settings
         self._demo_store: Path | None = None
         self._tabs: list[LazyTab[Any]] = []
-        self._tables: dict[str, TableView] = {}  # the built ones, by the name of the panel
+        self.memory = PanelMemory(self, settings)
         self.selection = Selection(self)
         self.references = References(runner, self)
         self.references.failed.connect(self.failed)
+        self.machine = PlannedMachine(runner, settings, self)
+        self.machine.failed.connect(self.failed)
         self.selection.changed.connect(  # before any panel
             lambda: self.references.show_document(self.selection.document)
         )
-        self.setDocumentMode(True)
         self.setAccessibleName(self.tr("Panels"))
         tab = self._add_tab
-        table, tr = self._fill_table, self.tr
+        table, tr = self.memory.show_table, self.tr
         self.library = tab("library", tr("Library"), self._make_library)
-        self.overview = tab(
-            "overview",
-            tr("Overview"),
-            OverviewView,
-            lambda view: view.show_document(self.selection.document),
-        )
+        self.overview = tab("overview", tr("Overview"), self._make_overview, self._fill_document)
         self.metadata = tab(
             "metadata", tr("Metadata"), self._make_metadata, partial(table, "metadata")
         )
         self.tensors = tab("tensors", tr("Tensors"), self._make_tensors, partial(table, "tensors"))
+        make, fill = self._make_vocabulary, partial(table, "vocabulary")
+        self.vocabulary = tab("vocabulary", tr("Vocabulary"), make, fill)
+        self.raw = tab("raw", tr("Raw"), self._make_raw, lambda view: view.follow(self.selection))
+        self.compare = tab("compare", tr("Compare"), self._make_compare, self._fill_document)
         self.weights = tab("weights", tr("Weights"), self._make_weights, self._fill_selected)
         self.errors = tab("errors", tr("Errors"), self._make_errors, self._fill_selected)
         self.survey = tab("survey", tr("Survey"), self._make_survey, self._fill_survey)
-        self.vocabulary = tab(
-            "vocabulary", tr("Vocabulary"), self._make_vocabulary, partial(table, "vocabulary")
-        )
         self.planner = tab("planner", tr("Planner"), self._make_planner, self._fill_planner)
-        self.raw = tab("raw", tr("Raw"), self._make_raw, lambda view: view.follow(self.selection))
         self.setCurrentWidget(self.overview)
+        for change in (self.currentChanged, self.selection.changed):
+            change.connect(self._choose_something)
+        self.machine.changed.connect(self._plan_others)
+        self.machine.changed.connect(self.overview.refresh)
+        self.machine.asked.connect(self._plan_others)
+        self.currentChanged.connect(self.machine.settle)
+
+    def _choose_something(self) -> None:
+        """Have pages of one tensor show the worst, the last or the largest if none is selected."""
+        document = self.selection.document
+        if document is None or self.selection.rows or self.page not in ("weights", "errors"):
+            return
+        if is_address(document.path):  # what is on the web is fetched when the user chooses it
+            return
+        known = worst_known(self) if self.page == "errors" else None
+        known = self.memory.tensor_of(document) if known is None else known
+        chosen = largest_readable(document) if known is None else known
+        if chosen is not None:
+            self.selection.select_tensors([chosen])
 
     def _add_tab(
         self,
@@ -111,12 +227,10 @@ class Panels(QTabWidget):
     ) -> LazyTab[View]:
         tab = LazyTab(make, fill, self)
         self.selection.changed.connect(tab.refresh)
-        meaning = PANEL_TEXTS[name]
         tab.setObjectName(name)
-        tab.setWhatsThis(meaning)
+        tab.setWhatsThis(PANEL_TEXTS[name])
         self._tabs.append(tab)
         self.addTab(tab, title)
-        self.setTabWhatsThis(self.count() - 1, meaning)
         return tab
 
     def set_documents(self, documents: Sequence[Document]) -> None:
@@ -142,17 +256,21 @@ class Panels(QTabWidget):
         view.failed.connect(self.failed)
         view.written.connect(self.written)
         view.scanned.connect(self.library_scanned)
-        self._plan_library(view)
+        view.asked = self.machine.asked_of
+        self.machine.look()
+        if self.machine.known:
+            view.plan_for(self.machine.target())
         return view
 
-    def _plan_library(self, view: LibraryView | None = None) -> None:
-        """Let the library say which models fit the machine that the planner plans for."""
-        from explorer.present.fits import Target  # noqa: PLC0415 - see LazyTab
-
-        planner, view = self.planner.built, view or self.library.built
-        if view is not None and planner is not None and planner.state.machine is not None:
-            inputs = planner.state.inputs
-            view.plan_for(Target(inputs.devices, inputs.host, planner.state.environment))
+    def _plan_others(self, path: Path | None = None) -> None:
+        """Have others than the planner plan anew: all models, or one of which more is asked."""
+        if self.errors.built is not None:
+            self.errors.built.plan_again()
+        library = self.library.built
+        if library is not None and path is None:
+            library.plan_for(self.machine.target())
+        elif library is not None and path is not None:
+            library.plan_again(path)
 
     def show_demo_store(self, models: Path) -> None:
         """List the demo's store in the library too, for users who have downloaded nothing."""
@@ -160,37 +278,47 @@ class Panels(QTabWidget):
         if self.library.built is not None:
             self.library.built.rescan()
 
+    def _make_overview(self) -> OverviewView:
+        view = OverviewView(self._runner, self.machine, lambda: self._settings.recent)
+        view.page_wanted.connect(self.show_page)
+        view.key_wanted.connect(self._show_key)
+        view.compare_wanted.connect(self.open_requested)
+        view.demo_wanted.connect(self.demo_requested)
+        view.model_wanted.connect(self.model_requested)
+        view.open_wanted.connect(self.file_wanted)
+        return view
+
+    def _show_key(self, position: int) -> None:
+        self.selection.select_key(position, again=True)
+        self.setCurrentWidget(self.metadata)
+
     def _make_metadata(self) -> MetadataView:
+        from explorer.qt.contents.metadata import MetadataView  # noqa: PLC0415 - see LazyTab
+
         view = MetadataView(self._runner)
-        self._add_table("metadata", view.list.table)
+        self._pass_on(view.list.table)
+        self.memory.add_table("metadata", view.list.table, view.list.bar.edit)
         view.splitter.restoreState(self._settings.layout("metadata_splitter"))
         view.key_selected.connect(self.selection.select_key)
         return view
 
     def _make_tensors(self) -> TensorsView:
+        from explorer.qt.contents.tables import TensorsView  # noqa: PLC0415 - see LazyTab
+
         view = TensorsView(self._runner)
-        self._add_table("tensors", view.table)
+        self._pass_on(view.table)
+        self.memory.add_table("tensors", view.table, view.bar.edit)
         view.rows_selected.connect(self.selection.select_tensors)
         view.table.row_opened.connect(self.show_tensor_bytes)
         return view
 
     def _make_vocabulary(self) -> VocabularyView:
+        from explorer.qt.contents.tables import VocabularyView  # noqa: PLC0415 - see LazyTab
+
         view = VocabularyView(self._runner)
-        self._add_table("vocabulary", view.table)
+        self._pass_on(view.table)
+        self.memory.add_table("vocabulary", view.table, view.bar.edit)
         return view
-
-    def _fill_table(self, name: str, view: MetadataView | TensorsView | VocabularyView) -> None:
-        """Show the selection in a table, with the columns that were saved."""
-        document = self.selection.document
-        if document is not view.document:
-            self._save_columns(name)
-            view.show_document(document, self._settings.layout(name))
-        if not isinstance(view, VocabularyView):
-            view.follow(self.selection)
-
-    def _add_table(self, name: str, table: TableView) -> None:
-        self._tables[name] = table
-        self._pass_on(table)
 
     def _pass_on(self, part: Writing) -> None:
         part.failed.connect(self.failed)
@@ -202,6 +330,17 @@ class Panels(QTabWidget):
         view = RawView(self._runner)
         view.key_activated.connect(self.selection.select_key_named)
         view.tensor_activated.connect(lambda row: self.selection.select_tensors([row]))
+        return view
+
+    def _fill_document(self, view: OverviewView | CompareView) -> None:
+        view.show_document(self.selection.document)
+
+    def _make_compare(self) -> CompareView:
+        from explorer.qt.errors.models import CompareView  # noqa: PLC0415 - see LazyTab
+
+        view = CompareView(self._runner, self.references)
+        self._connect_panel(view)
+        view.tensor_opened.connect(self._open_tensor)
         return view
 
     def _make_weights(self) -> WeightsView:
@@ -231,9 +370,10 @@ class Panels(QTabWidget):
         self._connect_panel(view)
         view.tensor_chosen.connect(lambda row: self.selection.select_tensors([row]))
         view.tensor_opened.connect(self._open_tensor)
+        view.tensors_opened.connect(lambda rows: self._open_tensor(*rows))
         return view
 
-    def _connect_panel(self, view: WeightsView | ErrorsView | SurveyView) -> None:
+    def _connect_panel(self, view: WeightsView | ErrorsView | SurveyView | CompareView) -> None:
         view.open_requested.connect(self.open_requested)
         self._pass_on(view)
 
@@ -248,9 +388,8 @@ class Panels(QTabWidget):
     def _make_planner(self) -> PlannerView:
         from explorer.qt.planner.panel import PlannerView  # noqa: PLC0415 - see LazyTab
 
-        view = PlannerView(self._runner, self._settings)
+        view = PlannerView(self._runner, self._settings, machine=self.machine)
         view.layer_chosen.connect(self.selection.select_layer)
-        view.state.plan_changed.connect(lambda _current: self._plan_library())
         view.demo_wanted.connect(self.demo_requested)
         self._pass_on(view)
         return view
@@ -266,20 +405,11 @@ class Panels(QTabWidget):
         view.select_layer(self.selection.layer)
 
     def _plan_inputs(self, document: Document) -> PlanInputs | None:
-        """Return what the planner plans for; None if it was not shown yet."""
-        planner = self.planner.built
-        if planner is None or planner.state.machine is None:
-            return None
-        model, inputs = planner.state.model, planner.state.inputs
-        own = model is not None and model.path == document.path
-        return model.complete(inputs) if model is not None and own else inputs
+        """Return what a model is planned with; None until the machine is known."""
+        self.machine.look()
+        return self.machine.inputs(document.path) if self.machine.known else None
 
     # Going from one panel to another
-
-    def show_one_of(self, first: QWidget, *others: QWidget) -> None:
-        """Show `first`, unless one of the others is in front, which shows the same thing."""
-        if self.currentWidget() not in (first, *others):
-            self.setCurrentWidget(first)
 
     def show_tensor_bytes(self, row: int) -> None:
         """Show the bytes of a tensor."""
@@ -290,10 +420,10 @@ class Panels(QTabWidget):
         self.setCurrentWidget(self.raw)
         self.raw.widget.reveal_bytes(row, extent)
 
-    def _open_tensor(self, row: int) -> None:
-        """Show a tensor's errors if it is compared with something, else its weights."""
-        self.selection.select_tensors([row])
-        compared = self.references.chosen is not None
+    def _open_tensor(self, *rows: int) -> None:
+        """Show the errors of one tensor if it is compared with something, else weights."""
+        self.selection.select_tensors(rows)
+        compared = self.references.chosen is not None and len(rows) == 1
         self.setCurrentWidget(self.errors if compared else self.weights)
 
     def focus_search(self) -> bool:
@@ -304,34 +434,187 @@ class Panels(QTabWidget):
         tab.widget.focus_search()
         return True
 
-    # Layout
 
-    def save_layout(self) -> None:
-        """Save columns, splitters and the choices for histograms."""
-        library, metadata, weights = self.library.built, self.metadata.built, self.weights.built
-        for name in self._tables:
-            self._save_columns(name)
+def downloads(panels: Panels) -> Callable[[Check], list[tuple[Entry, str]]]:
+    """Return what finds the downloaded models in a worker, with the program of each.
+
+    What the library lists already is not looked for again.
+    """
+    from explorer.qt.library.readers import downloaded, library_places  # noqa: PLC0415 - see LazyTab
+
+    library = panels.library.built
+    if library is not None and library.listed:
+        listed = library.listed
+        return lambda _check: listed
+    own, demo = panels._settings.library_folders, panels._demo_store
+    return lambda check: downloaded(library_places(demo), own, check)
+
+
+def ask_report(panels: Panels) -> None:
+    """Ask for a file, and write all that is known of the current model into it, as `report` does.
+
+    All weights are read, unless they were before. A model that is chosen to compare with is
+    compared. Both are opened anew: the user may close them meanwhile.
+    """
+    document, chosen = panels.selection.document, panels.references.chosen
+    if document is None or is_address(document.path):
+        return
+    other = chosen.path if isinstance(chosen, Document) and not is_address(chosen.path) else None
+    path, tr = document.path, panels.tr
+    saver = FileSaver(panels._runner, panels, panels.written.emit, panels.failed.emit)
+    name = file_name(path.stem, "model")
+    target = saver.ask_path(tr("Save a report"), name, {tr("Web page"): ".html"})
+    if target is None:
+        return
+
+    def write(job: Job) -> None:
+        from explorer.formats import open_model  # noqa: PLC0415 - rarely needed, as all of these
+        from explorer.hardware.detect import detect  # noqa: PLC0415
+        from explorer.report.gather import gather, plan_targets, weights_to_read  # noqa: PLC0415
+        from explorer.report.sections import report_html  # noqa: PLC0415
+
+        with ExitStack() as stack:
+            model = stack.enter_context(open_model(path))
+            reference = None if other is None else stack.enter_context(open_model(other))
+            total = weights_to_read(model, reference)
+
+            def report(read: int) -> None:
+                job.check()
+                job.report(read, total)
+
+            targets, workers = plan_targets((), detect()), all_cores()
+            data = gather(model, reference, workers=workers, targets=targets, progress=report)
+            page = report_html(data, datetime.now().astimezone().date())
+        with write_atomically(target) as stream:
+            stream.write(page)
+
+    saver.write(tr("Making a report"), target, write)
+
+
+_MOST_KEPT: Final = 200  # letters of a filter
+
+
+class PanelMemory:
+    """What the panels show and how they are laid out, kept over restarts.
+
+    Attributes:
+        tables: The tables that were made, by the name of their panel.
+    """
+
+    def __init__(self, panels: Panels, settings: Settings) -> None:
+        self._panels, self._settings = panels, settings
+        self.tables: dict[str, TableView] = {}
+
+    def add_table(self, name: str, table: TableView, edit: QLineEdit) -> None:
+        """Know a table, and filter it as it was last."""
+        self.tables[name] = table
+        edit.setText(self._settings.note(f"{name}_filter"))
+
+    def show_table(self, name: str, view: MetadataView | TensorsView | VocabularyView) -> None:
+        """Show the selection in a table, with the columns that were saved."""
+        selection = self._panels.selection
+        if selection.document is not view.document:
+            self.save_columns(name)
+            view.show_document(selection.document, self._settings.layout(name))
+        if name != "vocabulary":  # none of its rows is a key or a tensor
+            cast("MetadataView | TensorsView", view).follow(selection)
+
+    def save(self) -> None:
+        """Save the page in front, the selected tensor, columns, splitters, filters, choices."""
+        panels, settings = self._panels, self._settings
+        library, metadata, weights = (
+            panels.library.built,
+            panels.metadata.built,
+            panels.weights.built,
+        )
+        for name in self.tables:
+            self.save_columns(name)
         if library is not None:
             library.save_layout()
         if metadata is not None:
-            self._settings.set_layout("metadata_splitter", metadata.splitter.saveState())
+            settings.set_layout("metadata_splitter", metadata.splitter.saveState())
+            settings.set_note("metadata_filter", metadata.list.bar.text[:_MOST_KEPT])
+        for name, tab in (("tensors", panels.tensors), ("vocabulary", panels.vocabulary)):
+            if tab.built is not None:
+                settings.set_note(f"{name}_filter", tab.built.bar.text[:_MOST_KEPT])
         if weights is not None:
-            self._settings.set_layout("weights_splitter", weights.histogram.splitter_state())
-            self._settings.histogram = weights.choices.to_text()
+            settings.set_layout("weights_splitter", weights.histogram.splitter_state())
+            settings.histogram = weights.choices.to_text()
+        settings.set_note("page", panels.page)
+        document, rows = panels.selection.document, panels.selection.rows
+        if document is not None:
+            name = document.model.tensors.columns.names[rows[0]] if rows else ""
+            settings.set_model_note(document.path, "tensor", name)
+            settings.set_model_note(document.path, "reference", _kept(panels.references.chosen))
 
-    def reset_layout(self) -> None:
+    def show_last_page(self) -> None:
+        """Bring the page to the front that was there at the last end."""
+        name = self._settings.note("page")
+        if any(name in pages for pages in GROUPS.values()):
+            self._panels.show_page(name)
+
+    def recall(self, document: Document | None) -> None:
+        """Select the tensor of the current model that was selected, and what it was compared with.
+
+        A model to compare with is chosen once it is open.
+        """
+        panels, settings = self._panels, self._settings
+        if document is None or panels.selection.document is not document:
+            return
+        row = self.tensor_of(document)
+        if row is not None and not panels.selection.rows and not is_address(document.path):
+            panels.selection.select_tensors([row])
+        kind, _, what = settings.model_note(document.path, "reference").partition(" ")
+        if panels.references.chosen is not None or not what:
+            return
+        from explorer.analysis.rounding import rounding_types  # noqa: PLC0415 - as above
+
+        if kind == "type" and what in rounding_types(weighed=False):
+            panels.references.choose(Rounding(what))
+        elif kind == "model":
+            others = (one for one in panels.references.documents if str(one.path) == what)
+            panels.references.choose(next(others, None))
+
+    def _built(self) -> tuple[LibraryView | None, MetadataView | None, WeightsView | None]:
+        panels = self._panels
+        return panels.library.built, panels.metadata.built, panels.weights.built
+
+    def tensor_of(self, document: Document) -> int | None:
+        """Return the content row of the tensor of a model that was selected last, or None."""
+        name = self._settings.model_note(document.path, "tensor")
+        names = document.model.tensors.columns.names
+        return names.index(name) if name and name in names else None
+
+    def reset(self) -> None:
         """Reset columns and splitters to their default sizes."""
-        library, metadata, weights = self.library.built, self.metadata.built, self.weights.built
+        panels, layout = self._panels, self._settings.layout
+        library, metadata, weights = (
+            panels.library.built,
+            panels.metadata.built,
+            panels.weights.built,
+        )
         if metadata is not None:
-            metadata.splitter.restoreState(self._settings.layout("metadata_splitter"))
+            metadata.splitter.restoreState(layout("metadata_splitter"))
         if weights is not None:
-            weights.restore(weights.choices, self._settings.layout("weights_splitter"))
+            weights.restore(weights.choices, layout("weights_splitter"))
         if library is not None:
             library.reset_layout()
-        for table in self._tables.values():
+        for table in self.tables.values():
             table.fit_columns()
 
-    def _save_columns(self, name: str) -> None:
-        table = self._tables[name]
+    def save_columns(self, name: str) -> None:
+        """Save the columns of a table."""
+        table = self.tables[name]
         if table.table.columns:
-            self._settings.set_layout(name, table.horizontalHeader().saveState())
+            self._settings.set_layout(name, table.columns_state())
+
+
+def _kept(reference: Reference) -> str:
+    """Return what a model is compared with as a text to keep."""
+    if reference is None:
+        return ""
+    return (
+        f"model {reference.path}"
+        if isinstance(reference, Document)
+        else f"type {reference.type_name}"
+    )

@@ -6,22 +6,34 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from heapq import nsmallest
 from itertools import islice
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, TypeAlias
 
 from PySide6.QtCore import QAbstractListModel, QEvent, QModelIndex, QObject, Qt, QTimer, Signal
-from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QDialog, QLineEdit, QListView, QVBoxLayout, QWidget
+from PySide6.QtGui import QAction, QKeyEvent, QKeySequence, QPainter, QPalette
+from PySide6.QtWidgets import (
+    QDialog,
+    QLineEdit,
+    QListView,
+    QStyle,
+    QStyleOptionViewItem,
+    QVBoxLayout,
+    QWidget,
+)
 
 from explorer.formats.tensors import natural_key
+from explorer.parallel import Check
 from explorer.qt.document import Document
 from explorer.qt.help.guide import plain_title
-from explorer.qt.jobs import JobRunner, JobSlot
+from explorer.qt.jobs import Job, JobRunner, JobSlot
 from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.table_model import Index, ItemRole
 from explorer.qt.widgets.table_view import RoomyDelegate
-from explorer.text import integer_text, plain_text, shorten
+from explorer.stores import Entry as StoredEntry
+from explorer.text import bytes_text, integer_text, plain_text, shorten
 
 MOST_FOUND: Final = 200
 _LONGEST_TEXT: Final = 300
@@ -36,6 +48,8 @@ class ResultKind(Enum):
     KEY = "key"
     TENSOR = "tensor"
     ACTION = "command"
+    RECENT = "recent"
+    DOWNLOAD = "library"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,12 +61,16 @@ class Entry:
         text: Its text, safe to show.
         document: The model, of a MODEL, KEY or TENSOR.
         position: Position of the key or tensor, or of the action.
+        detail: Where else it is found: menu and key of a command, folder of a file; safe to show.
+        path: The model to open, of a RECENT or DOWNLOAD.
     """
 
     kind: ResultKind
     text: str
     document: Document | None
     position: int
+    detail: str = ""
+    path: Path | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,11 +81,19 @@ class SearchSource:
         kind: What they are names of.
         names: The names as the file has them.
         document: The model that they belong to, or None.
+        details: What stands beside each name; empty if nothing does.
+        paths: The models to open; empty if they are not models.
     """
 
     kind: ResultKind
     names: Sequence[str]
     document: Document | None = None
+    details: Sequence[str] = ()
+    paths: Sequence[Path] = ()
+
+
+More: TypeAlias = Callable[[Job], Sequence[SearchSource]]
+"""Finds further names to search, in a worker."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,15 +104,47 @@ class Found:
     count: int
 
 
-def search_sources(documents: Sequence[Document], commands: Sequence[str]) -> list[SearchSource]:
-    """Return everything to jump to; of equal results, those of the first source come first."""
+def search_sources(
+    documents: Sequence[Document],
+    commands: Sequence[str],
+    details: Sequence[str] = (),
+    recent: Sequence[Path] = (),
+) -> list[SearchSource]:
+    """Return everything to jump to; of equal results, those of the first source come first.
+
+    Args:
+        documents: The open models.
+        commands: Titles of the commands.
+        details: Menu and keys of each command.
+        recent: Models that were opened before; those that are open stand there as such.
+    """
     kind, models, keys, tensors = ResultKind, [], [], []
     for document in documents:
         model, entries = document.model, document.model.metadata.entries
         models.append(SearchSource(kind.MODEL, [document.title], document))
         keys.append(SearchSource(kind.KEY, [entry.key for entry in entries], document))
         tensors.append(SearchSource(kind.TENSOR, model.tensors.columns.names, document))
-    return [*models, SearchSource(kind.ACTION, commands), *keys, *tensors]
+    opened = {document.path for document in documents}
+    others = [path for path in recent if path not in opened]
+    files = SearchSource(
+        kind.RECENT,
+        [path.name for path in others],
+        None,
+        [str(one.parent) for one in others],
+        others,
+    )
+    commanded = SearchSource(kind.ACTION, commands, None, details)
+    return [*models, commanded, files, *keys, *tensors]
+
+
+def command_details(commands: Sequence[QAction], menus: Mapping[QAction, str]) -> list[str]:
+    """Return menu and keys of each command, such as ``File · Ctrl+O``."""
+    native = QKeySequence.SequenceFormat.NativeText
+    keys = (action.shortcut().toString(native) for action in commands)
+    return [
+        " · ".join(filter(None, (menus.get(action, ""), key)))
+        for action, key in zip(commands, keys, strict=True)
+    ]
 
 
 def search(
@@ -145,7 +203,10 @@ def _badness(name: str, words: Sequence[str]) -> tuple[int, bool]:
 
 def _entry(source: SearchSource, position: int) -> Entry:
     text = plain_text(source.names[position][: 2 * _LONGEST_TEXT])
-    return Entry(source.kind, shorten(text, _LONGEST_TEXT), source.document, position)
+    detail = plain_text(source.details[position][:_LONGEST_TEXT]) if source.details else ""
+    path = source.paths[position] if source.paths else None
+    title = shorten(text, _LONGEST_TEXT)
+    return Entry(source.kind, title, source.document, position, detail, path)
 
 
 class FoundList(QAbstractListModel):
@@ -161,11 +222,12 @@ class FoundList(QAbstractListModel):
         self.entries = entries
         self.endResetModel()
 
-    def _text(self, entry: Entry) -> str:
-        place = self.tr(entry.kind.value)
+    def place_text(self, entry: Entry) -> str:
+        """Return what an entry is, and of what or where it is."""
+        where = entry.detail
         if entry.document is not None and entry.kind is not ResultKind.MODEL:
-            place += f" — {plain_text(entry.document.title)}"
-        return f"{entry.text}    ({place})"
+            where = plain_text(entry.document.title)
+        return " — ".join(filter(None, (self.tr(entry.kind.value), where)))
 
     # Qt
 
@@ -177,8 +239,40 @@ class FoundList(QAbstractListModel):
             return None
         entry = self.entries[index.row()]
         if role == Qt.ItemDataRole.DisplayRole:
-            return self._text(entry)
+            return f"{entry.text}    ({self.place_text(entry)})"
         return entry.text if role == ItemRole.RAW else None
+
+
+_GAP: Final = 16  # pixels between a result and what it is
+
+
+class _FoundDelegate(RoomyDelegate):
+    """Paints a result, and in muted letters at the far end what it is."""
+
+    # Qt
+
+    def initStyleOption(self, option: QStyleOptionViewItem, index: Index) -> None:
+        super().initStyleOption(option, index)
+        option.text = ""  # see `paint`
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
+        super().paint(painter, option, index)
+        found = index.model()
+        assert isinstance(found, FoundList)
+        entry = found.entries[index.row()]
+        role, metrics = QPalette.ColorRole, option.fontMetrics
+        chosen = bool(option.state & QStyle.StateFlag.State_Selected)
+        area = option.rect.adjusted(_GAP // 2, 0, -_GAP // 2, 0)
+        elide, line = Qt.TextElideMode.ElideMiddle, Qt.TextFlag.TextSingleLine
+        place = metrics.elidedText(found.place_text(entry), elide, area.width() // 2)
+        room = area.width() - metrics.horizontalAdvance(place) - _GAP
+        for text, side, colour in (
+            (metrics.elidedText(entry.text, elide, room), Qt.AlignmentFlag.AlignLeft, role.Text),
+            (place, Qt.AlignmentFlag.AlignRight, role.PlaceholderText),
+        ):
+            painter.setPen(option.palette.color(role.HighlightedText if chosen else colour))
+            where = QStyle.visualAlignment(option.direction, side)
+            painter.drawText(area, int(where | Qt.AlignmentFlag.AlignVCenter | line), text)
 
 
 _MOVES = (Qt.Key.Key_Down, Qt.Key.Key_Up, Qt.Key.Key_PageDown, Qt.Key.Key_PageUp)
@@ -194,13 +288,18 @@ class QuickOpen(QDialog):
     chosen = Signal(object)
 
     def __init__(
-        self, sources: Sequence[SearchSource], runner: JobRunner, parent: QWidget | None = None
+        self,
+        sources: Sequence[SearchSource],
+        runner: JobRunner,
+        parent: QWidget | None = None,
+        more: More | None = None,
     ) -> None:
         super().__init__(parent)
         self.setWindowTitle(self.tr("Go to"))
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self._sources = sources
+        self._sources = list(sources)
         self._jobs = JobSlot(runner, self)
+        self._further = JobSlot(runner, self)
         self._choose_when_found = False
         self.edit = QLineEdit(self)
         self.edit.setPlaceholderText(self.tr("Model, metadata key, tensor or command"))
@@ -210,7 +309,7 @@ class QuickOpen(QDialog):
         self.results = QListView(self)
         self.results.setModel(self.found)
         self.results.setUniformItemSizes(True)
-        self.results.setItemDelegate(RoomyDelegate(self.results))
+        self.results.setItemDelegate(_FoundDelegate(self.results))
         self.results.setTextElideMode(Qt.TextElideMode.ElideMiddle)
         self.results.setAccessibleName(self.tr("Results"))
         self.results.activated.connect(self._choose)
@@ -224,19 +323,43 @@ class QuickOpen(QDialog):
         self.edit.textChanged.connect(self._search)
         self.edit.returnPressed.connect(self._choose_current)
         self._search("")
+        if more is not None:
+            title = self.tr("Looking for downloaded models")
+            self._further.run(title, more, self._extend, self._show_error)
 
     def _search(self, text: str) -> None:
         self._choose_when_found = False
+        self._run(text)
+
+    def _run(self, text: str, kept: Entry | None = None) -> None:
+        """Search, and select the best result, or again one that was selected before."""
+        sources = tuple(self._sources)
         self._jobs.run(
             self.tr("Searching names"),
-            lambda job: search(self._sources, text, job.check),
-            self._show,
-            lambda error: self.status.setText(plain_text(str(error))),
+            lambda job: search(sources, text, job.check),
+            lambda found: self._show(found, kept),
+            self._show_error,
         )
 
-    def _show(self, found: Found) -> None:
+    def _extend(self, sources: Sequence[SearchSource]) -> None:
+        """Search further names too; what is selected stays so if the user has moved there."""
+        self._sources += sources
+        row = self.results.currentIndex().row()
+        self._run(self.edit.text(), self.found.entries[row] if row > 0 else None)
+
+    def _show_error(self, error: Exception) -> None:
+        self.status.setText(plain_text(str(error)))
+
+    def _show(self, found: Found, kept: Entry | None) -> None:
         self.found.set_entries(found.entries)
-        self.results.setCurrentIndex(self.found.index(0))
+        same = (
+            row
+            for row, entry in enumerate(found.entries)
+            if kept is not None
+            and (entry.kind, entry.document, entry.path, entry.position)
+            == (kept.kind, kept.document, kept.path, kept.position)
+        )
+        self.results.setCurrentIndex(self.found.index(next(same, 0)))
         shown = len(found.entries)
         if not shown:
             text = self.tr("Nothing has all of these words in its name.")
@@ -273,11 +396,29 @@ class QuickOpen(QDialog):
         return super().eventFilter(watched, event)
 
 
+@dataclass(frozen=True)
+class Library:
+    """What the search finds beside open models.
+
+    Attributes:
+        menus: The menu in which each command stands.
+        recent: Models that were opened before.
+        find: Returns the downloaded models, with the program that has each; called in a worker.
+        open_path: Opens a model.
+    """
+
+    menus: Mapping[QAction, str]
+    recent: Sequence[Path]
+    find: Callable[[Check], Sequence[tuple[StoredEntry, str]]]
+    open_path: Callable[[Path], object]
+
+
 def show_quick_open(
     parent: QWidget,
     documents: Sequence[Document],
     runner: JobRunner,
     reveal: Mapping[ResultKind, Callable[[Document, int], None]],
+    library: Library,
 ) -> None:
     """Open the search over models and the commands of the window `parent`; go to what is chosen.
 
@@ -286,17 +427,30 @@ def show_quick_open(
         documents: Its models; the list changes when some are closed.
         runner: Runs the search.
         reveal: Shows a model, a key or a tensor by its position.
+        library: What else there is to open, and how.
     """
     commands = [action for action in parent.actions() if action.text()]
 
     def go(entry: Entry) -> None:
-        if entry.document is None:
-            # once the dialog is gone: the command may open another one
+        # once the dialog is gone: what is chosen may open another one
+        if entry.path is not None:
+            QTimer.singleShot(0, partial(library.open_path, entry.path))
+        elif entry.document is None:
             QTimer.singleShot(0, commands[entry.position].trigger)
         elif entry.document in documents:
             reveal[entry.kind](entry.document, entry.position)
 
-    sources = search_sources(documents, [plain_title(action) for action in commands])
-    dialog = QuickOpen(sources, runner, parent)
+    titles = [plain_title(action) for action in commands]
+    details = command_details(commands, library.menus)
+    sources = search_sources(documents, titles, details, library.recent)
+    listed = {*library.recent, *(document.path for document in documents)}
+
+    def downloads(job: Job) -> list[SearchSource]:
+        found = [(each, name) for each, name in library.find(job.check) if each.path not in listed]
+        names, paths = [each.name for each, _ in found], [each.path for each, _ in found]
+        texts = [f"{program} · {bytes_text(each.nbytes)}" for each, program in found]
+        return [SearchSource(ResultKind.DOWNLOAD, names, None, texts, paths)]
+
+    dialog = QuickOpen(sources, runner, parent, downloads)
     dialog.chosen.connect(go)
     dialog.open()

@@ -16,7 +16,6 @@ from PySide6.QtCore import QCoreApplication, QObject, QSignalBlocker, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QWheelEvent
 from PySide6.QtWidgets import QComboBox, QSizePolicy, QWidget
 
-from explorer.analysis.rounding import rounding_types
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Tensor
 from explorer.qt.document import Document
@@ -261,6 +260,8 @@ class ReferenceBar(QWidget):
                 yield _shortened(plain_text(document.title)), document
         yield self.tr("Another model…"), _OPEN
         yield "", None
+        from explorer.analysis.rounding import rounding_types  # noqa: PLC0415 - after the first paint
+
         for name in rounding_types(weighed=False):  # no importance matrix is chosen here
             yield self.tr("Rounded to {type}").format(type=name), Rounding(name)
 

@@ -18,11 +18,14 @@ from typing import IO, Final
 from PySide6.QtCore import QByteArray, QCoreApplication, QEvent, QSettings
 
 from explorer.ends import mark_as_running
-from explorer.qt.theme import Scheme
+from explorer.errors import FormatError
+from explorer.qt.theme import LEAST_TEXT, MOST_TEXT, Scheme
+from explorer.sources.remote.addresses import as_path
 from explorer.text import ByteUnits, plain_text
 
 _VERSION: Final = 1
 _MOST_RECENT: Final = 12
+_MOST_MODELS: Final = 200  # of which something is remembered
 _CHECKSUM_BYTES: Final = 8
 _DIGITS: Final = 20  # of a time; more are no time
 
@@ -30,6 +33,7 @@ _DIGITS: Final = 20  # of a time; more are no time
 _INI: Final = QSettings.Format.IniFormat
 _WINDOWS: Final = "windows"
 _RECENT: Final = "recent_models"
+_MODELS: Final = "models"  # what is remembered of each
 _RUNNING: Final = "window-"  # a file for each program that runs, beside that of the settings
 
 
@@ -114,6 +118,17 @@ class Settings:
     def byte_units(self, units: ByteUnits) -> None:
         self._set("byte_units", units.value)
 
+    @property
+    def text_size(self) -> int:
+        """Size of texts, in per cent of the system's."""
+        value = self._text("text_size")
+        percent = int(value) if value.isascii() and value.isdigit() and len(value) < 4 else 100
+        return min(max(percent, LEAST_TEXT), MOST_TEXT)
+
+    @text_size.setter
+    def text_size(self, percent: int) -> None:
+        self._set("text_size", str(min(max(percent, LEAST_TEXT), MOST_TEXT)))
+
     def write(self) -> None:
         """Write what has changed. Safe in any thread; takes the time of the disk."""
         if not self._fresh:
@@ -130,13 +145,12 @@ class Settings:
         for key in [] if self._fresh else self._keys(_RECENT):
             moment, _, path = self._text(f"{_RECENT}/{key}").partition(" ")
             if moment.isdecimal() and path:
-                found.append((int(moment[:_DIGITS]), Path(path), key))
+                found.append((int(moment[:_DIGITS]), _place(path), key))
         return [(path, key) for _, path, key in sorted(found, reverse=True)]
 
     def add_recent(self, path: Path) -> None:
         """Put a model in front of the recent ones."""
-        key = _checksum(os.fsencode(path)).hex()
-        self._set(f"{_RECENT}/{key}", f"{time.time_ns()} {path}")
+        self._set(f"{_RECENT}/{_key(path)}", f"{time.time_ns()} {path}")
         for _, old in self._recent()[_MOST_RECENT:]:
             self._remove(f"{_RECENT}/{old}")
 
@@ -182,7 +196,7 @@ class Settings:
         for window in [] if self._fresh else sorted(self._keys(_WINDOWS)):
             if window == self._window or not self._is_running(window):
                 found += self._texts(f"{_WINDOWS}/{window}/session")
-        return [Path(text) for text in dict.fromkeys(found)]
+        return [_place(text) for text in dict.fromkeys(found)]
 
     @session.setter
     def session(self, paths: list[Path]) -> None:
@@ -226,6 +240,21 @@ class Settings:
     def set_note(self, name: str, text: str) -> None:
         """Save a text for a panel."""
         self._set(f"notes/{name}", text)
+
+    def model_note(self, path: Path, name: str) -> str:
+        """Return a text that was saved of a model; empty if there is none."""
+        return self._text(f"{_MODELS}/{_key(path)}/{name}")
+
+    def set_model_note(self, path: Path, name: str, text: str) -> None:
+        """Save a text of a model; the models of which one was saved longest ago are forgotten."""
+        group = f"{_MODELS}/{_key(path)}"
+        is_new = not self._text(f"{group}/saved")
+        self._set(f"{group}/{name}", text)
+        self._set(f"{group}/saved", str(time.time_ns()))
+        if is_new:
+            times = [(self._text(f"{_MODELS}/{key}/saved"), key) for key in self._keys(_MODELS)]
+            for _, old in sorted(times, reverse=True)[_MOST_MODELS:]:
+                self._remove(f"{_MODELS}/{old}")
 
     @property
     def tour_done(self) -> bool:
@@ -290,6 +319,19 @@ class Settings:
         if isinstance(value, str):  # an INI list of one element comes back as text
             return [value] if value else []
         return [text for text in value if isinstance(text, str)] if isinstance(value, list) else []
+
+
+def _place(text: str) -> Path:
+    """Return what a kept text names; a damaged address becomes a path that does not exist."""
+    try:
+        return as_path(text)
+    except FormatError:
+        return Path(text)
+
+
+def _key(path: Path) -> str:
+    """Return the name under which something is kept of a model."""
+    return _checksum(os.fsencode(path)).hex()
 
 
 def _checksum(state: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Colours and fonts: the one place that knows them.
+"""Colours, sizes of text, spaces and corners: the one place that knows them.
 
 Qt's Fusion style with a palette derived from one colour: it looks the same on every system, follows
 dark mode also where the platform does not (stack.md section 4), and needs no style sheets.
@@ -7,12 +7,46 @@ dark mode also where the platform does not (stack.md section 4), and needs no st
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum, StrEnum
 from typing import Final
+from weakref import WeakKeyDictionary
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor, QFont, QFontDatabase, QGuiApplication, QPalette, QStyleHints
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QWidget
+from shiboken6 import isValid
+
+
+class Space:
+    """Distances in logical pixels."""
+
+    TIGHT: Final = 4  # between things that are one
+    NEAR: Final = 8  # between controls of a row
+    WIDE: Final = 12  # inside tiles and buttons
+    GROUP: Final = 16  # between groups
+    PAGE: Final = 24  # at the edges of a page
+
+
+CORNER: Final = 6
+"""Radius of fields and buttons, in logical pixels."""
+
+TILE_CORNER: Final = 10
+"""Radius of tiles and chips."""
+
+
+FOLDS_BELOW: Final = 1100
+"""Width of a window, in logical pixels, below which bar and rail show icons without words."""
+
+
+class TextSize(Enum):
+    """Sizes of text, as shares of the system's."""
+
+    CAPTION = 0.86
+    BODY = 1.0
+    SECTION = 1.07
+    TITLE = 1.43
+    FIGURE = 1.86
+
 
 # Okabe & Ito's colours, distinct for every kind of colour vision (jfly.uni-koeln.de/color)
 SERIES: Final = (
@@ -37,7 +71,7 @@ class Scheme(StrEnum):
 
 
 @dataclass(frozen=True)
-class _Ink:
+class Ink:
     """The colours of a scheme, by what they are for; measured in `tests/qt/test_colours.py`."""
 
     ground: str  # behind controls and between groups
@@ -58,7 +92,7 @@ class _Ink:
     warning: str  # it does not, or something is wrong
 
 
-_LIGHT: Final = _Ink(
+_LIGHT: Final = Ink(
     ground="#f6f7f9",
     surface="#ffffff",
     stripe="#fafbfc",
@@ -76,7 +110,7 @@ _LIGHT: Final = _Ink(
     caution="#9a5b00",
     warning="#b3261e",
 )
-_DARK: Final = _Ink(
+_DARK: Final = Ink(
     ground="#15191f",
     surface="#1c2128",
     stripe="#20262e",
@@ -95,7 +129,7 @@ _DARK: Final = _Ink(
     warning="#ff8a80",
 )
 # every text at 7 : 1 or better (WCAG 2.2, 1.4.6), every outline at 3 : 1 (1.4.11)
-_CONTRAST: Final = _Ink(
+_CONTRAST: Final = Ink(
     ground="#000000",
     surface="#000000",
     stripe="#141414",
@@ -142,7 +176,7 @@ def _set_class_palette(name: str, palette: QPalette) -> None:
     QApplication.setPalette(palette, name)  # type: ignore[arg-type] # the stub says bytes, which raise
 
 
-def _with_tint(palette: QPalette, ink: _Ink) -> QPalette:
+def _with_tint(palette: QPalette, ink: Ink) -> QPalette:
     """Return a palette in which what is selected is tinted, so that the text in it stays calm."""
     tinted = QPalette(palette)
     tinted.setColor(QPalette.ColorRole.Highlight, QColor(ink.tint))
@@ -155,7 +189,7 @@ def scheme_palette(scheme: Scheme) -> QPalette:
     return _palette(_ink(scheme, QGuiApplication.styleHints()))
 
 
-def _ink(scheme: Scheme, hints: QStyleHints) -> _Ink:
+def _ink(scheme: Scheme, hints: QStyleHints) -> Ink:
     """Return the colours of a scheme; the system's may be of high contrast (from Qt 6.10 on)."""
     if scheme is Scheme.SYSTEM:
         if _system_wants_contrast(hints):
@@ -171,7 +205,7 @@ def _system_wants_contrast(hints: QStyleHints) -> bool:
     )
 
 
-def _palette(ink: _Ink) -> QPalette:
+def _palette(ink: Ink) -> QPalette:
     role, group = QPalette.ColorRole, QPalette.ColorGroup
     palette = QPalette(QColor(ink.raised), QColor(ink.ground))
     for part, colour in (
@@ -205,11 +239,58 @@ def monospace_font() -> QFont:
     return QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont)
 
 
-def warning_colour(palette: QPalette) -> QColor:
-    """Return a colour for problems that reads on the palette's base."""
+def ink_of(palette: QPalette) -> Ink:
+    """Return the colours of the scheme that a palette is of; of a foreign one, the nearest."""
     base = palette.color(QPalette.ColorRole.Base).name()
     ink = next((ink for ink in (_LIGHT, _DARK, _CONTRAST) if ink.surface == base), None)
-    return QColor((ink or (_DARK if is_dark(palette) else _LIGHT)).warning)
+    return ink or (_DARK if is_dark(palette) else _LIGHT)
+
+
+def warning_colour(palette: QPalette) -> QColor:
+    """Return a colour for problems that reads on the palette's base."""
+    return QColor(ink_of(palette).warning)
+
+
+LEAST_TEXT: Final = 80
+MOST_TEXT: Final = 200
+"""Per cent of the system's size of text that the user may choose."""
+
+_STYLED: Final[WeakKeyDictionary[QWidget, TextSize]] = WeakKeyDictionary()
+_BOLD_FROM: Final = TextSize.SECTION.value
+
+
+class _System:
+    """The font that the system gave, before any choice of the user."""
+
+    font: QFont | None = None
+
+
+def apply_text_size(percent: int) -> None:
+    """Scale all texts of the application; digits have one width, so that columns line up."""
+    if _System.font is None:
+        _System.font = QFont(QApplication.font())
+    font = QFont(_System.font)
+    font.setPointSizeF(font.pointSizeF() * min(max(percent, LEAST_TEXT), MOST_TEXT) / 100)
+    font.setFeature(QFont.Tag("tnum"), 1)
+    QApplication.setFont(font)
+    for widget, size in list(_STYLED.items()):
+        if isValid(widget):  # Python may still hold what Qt has deleted
+            widget.setFont(text_font(size))
+
+
+def text_font(size: TextSize) -> QFont:
+    """Return the font of a size of text."""
+    font = QFont(QApplication.font())
+    font.setPointSizeF(font.pointSizeF() * size.value)
+    if size.value >= _BOLD_FROM:
+        font.setWeight(QFont.Weight.DemiBold)
+    return font
+
+
+def style_text(widget: QWidget, size: TextSize) -> None:
+    """Give a widget a size of text, which follows the user's choice from now on."""
+    _STYLED[widget] = size
+    widget.setFont(text_font(size))
 
 
 def series_colour(index: int) -> QColor:

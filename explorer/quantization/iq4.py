@@ -204,15 +204,45 @@ def _nearest_levels() -> NDArray[np.uint8]:
     return numbers.astype(np.uint8)
 
 
-# Limits between levels are multiples of a half, so steps of a half are exact.
+def _limits() -> NDArray[np.float32]:
+    """Return the least number that goes to each level rather than to the one below.
+
+    That is just below the middle: ggml compares both distances, which are rounded to float32.
+    """
+    levels = np.array(KVALUES, np.float32)
+    limits = np.full(len(levels), -np.inf, np.float32)
+    limits[1:] = (levels[:-1] + levels[1:]) / 2
+    for n in range(1, len(levels)):
+        below = np.nextafter(limits[n], levels[0])
+        while below - levels[n - 1] >= levels[n] - below:
+            limits[n], below = below, np.nextafter(below, levels[0])
+    return limits
+
+
+# Middles are multiples of a half. The sum in `_place` is rounded, so just below a middle the number
+# may be one too high, and the limit decides.
 _NUMBERS: Final = _nearest_levels()
+_LIMITS: Final = _limits()[_NUMBERS]
 _LEVELS: Final = np.array(KVALUES, np.float32)[_NUMBERS]
+_LEVELS_BELOW: Final = np.array(KVALUES, np.float32)[np.maximum(_NUMBERS, 1) - 1]
 
 
 @inlined
 def _place(x: Any) -> Any:
     """Return where a weight over its scale is looked up."""
     return i32(clamped(x * f32(2) + f32(512), f32(0), f32(1023)))
+
+
+@inlined
+def _level(x: Any) -> Any:
+    place = _place(x)
+    return _LEVELS[place] if x >= _LIMITS[place] else _LEVELS_BELOW[place]
+
+
+@inlined
+def _number(x: Any) -> Any:
+    place = _place(x)
+    return u8(_NUMBERS[place]) if x >= _LIMITS[place] else u8(_NUMBERS[place] - 1)
 
 
 @routine
@@ -223,17 +253,22 @@ def _search(x: Any, w: Any, lanes: Any) -> None:
         lanes[SCALE + k] = f32(0)
         lanes[BEST + k] = f32(0)
     for n in range(-_TRIES - 1, _TRIES + 1):
-        # First the largest weight to the level of the other sign, which is -127 too if it is minus.
-        number = f32(_FIRST_LEVEL + n) if n >= -_TRIES else f32(-_FIRST_LEVEL)
+        # First the largest weight to 127, for which there is no level; C divides twice.
+        number = f32(_FIRST_LEVEL + n)
         for k in range(LANES):
             enough = lanes[HIGH + k] >= f32(EPSILON)
-            lanes[INVERSE + k] = number / lanes[MAX + k] if enough else f32(0)
+            if not enough:
+                lanes[INVERSE + k] = f32(0)
+            elif n < -_TRIES:
+                lanes[INVERSE + k] = f32(1) / (lanes[MAX + k] / f32(-_FIRST_LEVEL))
+            else:
+                lanes[INVERSE + k] = number / lanes[MAX + k]
             lanes[SUM_XL + k] = f32(0)
             lanes[SUM_L2 + k] = f32(0)
         for i in range(32):
             for k in range(LANES):
                 v = x[LANES * i + k]
-                level = _LEVELS[_place(lanes[INVERSE + k] * v)]
+                level = _level(lanes[INVERSE + k] * v)
                 lanes[SUM_XL + k] += w[LANES * i + k] * level * v
                 lanes[SUM_L2 + k] += w[LANES * i + k] * level * level
         for k in range(LANES):
@@ -267,8 +302,8 @@ def _store_codes(x: Any, k: Any, scale: Any, block: Any, offset: Any) -> None:
     """Store the codes of the weights in a lane."""
     factor = inverse(scale)
     for i in range(16):
-        low = _NUMBERS[_place(x[LANES * i + k] * factor)]
-        high = _NUMBERS[_place(x[LANES * (16 + i) + k] * factor)]
+        low = _number(x[LANES * i + k] * factor)
+        high = _number(x[LANES * (16 + i) + k] * factor)
         block[offset + i] = u8(low | high << 4)
 
 

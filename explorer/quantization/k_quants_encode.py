@@ -22,13 +22,15 @@ from explorer.quantization.scale_search import (
     MINIMUM,
     SCALE,
     SUM_W,
+    WIDE,
     Steps,
     clamped,
+    code_above,
     code_of,
     finite,
     first_of_largest,
     greatest,
-    inverse,
+    low_byte,
     mean_square,
     nearest,
     search_codes,
@@ -106,11 +108,14 @@ def keep(first: Any, work: Any) -> None:
 
 @inlined
 def _round_positive(figures: Any, codes: Any, count: Any, top: Any) -> Any:
-    """Round scales or minima to numbers from 0 to `top`, and return their scale."""
+    """Round scales or minima to numbers up to `top`, and return their scale.
+
+    Of a negative scale's number the low byte is kept, as in C.
+    """
     d = greatest(figures, count) / f32(top)
     factor = f32(top) / greatest(figures, count) if d > 0 else f32(0)
     for k in range(count):
-        codes[k] = clamped(nearest(figures[k] * factor), f32(0), f32(top))
+        codes[k] = low_byte(nearest(factor * figures[k]))
     return d
 
 
@@ -136,20 +141,21 @@ def rounded(figure: Any, factor: Any, low: Any, high: Any) -> Any:
 
 @routine
 def round_with_minimum(values: Any, b: Any, place: Any, scales: Any, work: Any) -> None:
-    """Write the codes of a sub-block; place: its number, its length, top code.
+    """Write the codes of a sub-block; place: its number, and how its scale was searched.
 
     scales: its scale and minimum. Where the scale was rounded to 0, codes stay what they were
     while it was searched, which decodes to the same.
     """
-    sub, count, top = place
+    sub, steps = place
     scale, minimum = scales
     factor, low = work.sub[_FACTORS, sub], work.sub[_LOWS, sub]
-    for i in range(count * sub, count * (sub + 1)):
+    for i in range(steps.weights * sub, steps.weights * (sub + 1)):
         if scale != 0:
             code = nearest((finite(values[b, i]) + minimum) / scale)
+            code = clamped(code, f32(0), f32(steps.top))
         else:
-            code = nearest(factor * (finite(values[b, i]) - low))
-        work.codes[i] = u8(i32(clamped(code, f32(0), f32(top))))
+            code = code_above(finite(values[b, i]), factor, low, steps)
+        work.codes[i] = u8(i32(code))
 
 
 @routine
@@ -186,12 +192,12 @@ def store_quarters(codes: Any, blocks: Any, b: Any, offset: Any) -> None:
 
 
 # Without importance and with it.
-_STEPS_2: Final = Steps(16, 3.0, -0.5, 0.1, 15, absolute=True)
-_STEPS_2_WEIGHTED: Final = Steps(16, 3.0, -0.9, 0.05, 36, absolute=False)
-_STEPS_4: Final = Steps(32, 15.0, -1.0, 0.1, 20, absolute=False)
-_STEPS_4_WEIGHTED: Final = Steps(32, 15.0, -0.9, 0.05, 36, absolute=False)
-_STEPS_5: Final = Steps(32, 31.0, -0.5, 0.1, 15, absolute=False)
-_STEPS_5_WEIGHTED: Final = Steps(32, 31.0, -0.9, 0.05, 36, absolute=False)
+_STEPS_2: Final = Steps(16, 3.0, -0.5, 0.1, 15, absolute=True, guarded=False)
+_STEPS_2_WEIGHTED: Final = Steps(16, 3.0, -0.9, 0.05, 36, absolute=False, guarded=True)
+_STEPS_4: Final = Steps(32, 15.0, -1.0, 0.1, 20, absolute=False, guarded=False)
+_STEPS_4_WEIGHTED: Final = Steps(32, 15.0, -0.9, 0.05, 36, absolute=False, guarded=True)
+_STEPS_5: Final = Steps(32, 31.0, -0.5, 0.1, 15, absolute=False, guarded=False)
+_STEPS_5_WEIGHTED: Final = Steps(32, 31.0, -0.9, 0.05, 36, absolute=False, guarded=True)
 
 
 @kernel
@@ -211,9 +217,11 @@ def _encode_q2_k(values: Any, importance: Any, blocks: Any, work: Any) -> None:
         for k in range(16):
             scale = i32(work.sub[NUMBERS, k])
             minimum = i32(work.sub[MINIMUM_NUMBERS, k])
-            blocks[b, k] = u8(scale | minimum << 4)
-            scales = (stored * f32(scale), stored_min * f32(minimum))
-            round_with_minimum(values, b, (k, 16, 3), scales, work)
+            packed = u8(scale | minimum << 4)
+            blocks[b, k] = packed
+            scales = (stored * f32(packed & 15), stored_min * f32(packed >> 4))
+            steps = _STEPS_2 if importance is None else _STEPS_2_WEIGHTED
+            round_with_minimum(values, b, (k, steps), scales, work)
         store_pairs_of_bits(work.codes, 0, blocks, b, 16)
 
 
@@ -230,36 +238,37 @@ def _write_searched_codes(k: Any, work: Any) -> None:
     """Write the codes that `search_codes` left of a sub-block."""
     negligible = work.sub[_FACTORS, k] == 0
     for i in range(16):
-        code = work.spare[128 * (k // LANES) + LANES * i + k % LANES] + f32(4)
+        code = work.spare[WIDE * i + k] + f32(4)
         work.codes[16 * k + i] = u8(0) if negligible else u8(i32(code))
 
 
 @kernel
 def _encode_q3_k(values: Any, importance: Any, blocks: Any, work: Any) -> None:
     for b in range(blocks.shape[0]):
-        for first in range(0, 16, LANES):
-            load_lanes(values, b, first, 16, work.x)
-            if importance is not None:
-                square = mean_square(values, b, 256) * f32(2)
-                weigh_by_importance(importance, b, (first, 16), square, work)
-                search_scales(work.x, work.w, work.lanes, 16, 4)
-            else:
-                weigh(16, SQUARE, work)
-                search_codes(work.x, work.w, work.lanes, work.spare[16 * first :], 4)
-            keep(first, work)
         scales = work.sub[SCALES]
         if importance is not None:
+            square = mean_square(values, b, 256) * f32(2)
+            for first in range(0, 16, LANES):
+                load_lanes(values, b, first, 16, work.x)
+                weigh_by_importance(importance, b, (first, 16), square, work)
+                search_scales(work.x, work.w, work.lanes, 16, 4)
+                keep(first, work)
             d, factor = search_scale_of_signed(scales, work.sub[WEIGHTS], 16, 32)
+            found = factor != 0
         else:
+            for i in range(256):
+                work.x[WIDE * (i & 15) + (i >> 4)] = finite(values[b, i])
+            search_codes(work.x, work.lanes, work.spare, (scales, work.sub[_FACTORS]), 4)
             most = first_of_largest(scales, 16)
-            factor = f32(-32) / most if most != 0 else f32(0)
-            d = inverse(factor)
+            found = most != 0
+            factor = f32(-32) / most if found else f32(0)
+            d = f32(1) / factor if found else f32(0)
         stored = set_half(blocks, b, 108, d)
         for i in range(96, 108):
             blocks[b, i] = 0
         for k in range(16):
             number = rounded(scales[k], factor, -32, 31)
-            _store_q3_k_scale(blocks, b, k, number if factor != 0 else i32(-32))
+            _store_q3_k_scale(blocks, b, k, number if found else i32(-32))
             scale = stored * f32(i32(q3_k_scale(blocks, b, k)))
             round_symmetric(values, b, (k, 4), scale, work)
             if importance is None and scale == 0:
@@ -274,7 +283,7 @@ def _encode_q3_k(values: Any, importance: Any, blocks: Any, work: Any) -> None:
 
 @inlined
 def _store_q4_k_pair(blocks: Any, b: Any, k: Any, scale: Any, minimum: Any) -> None:
-    """Store scale and minimum of sub-block k of 8, 0 to 63; in the order of k."""
+    """Store scale and minimum of sub-block k of 8, bytes; in the order of k."""
     if k < 4:
         blocks[b, 4 + k] = u8(scale)
         blocks[b, 8 + k] = u8(minimum)
@@ -299,14 +308,17 @@ def _encode_with_minima(values: Any, importance: Any, blocks: Any, b: Any, searc
     keep(0, work)
     d, dmin = round_scales(importance, 8, 63, work)
     stored, stored_min = set_half(blocks, b, 0, d), set_half(blocks, b, 2, dmin)
+    # A byte above 63 is the low one of a negative number. C limits it, but not in this one case.
+    limit = f32(255) if importance is not None and steps.top == 15 else f32(63)
     for k in range(8):
-        scale = i32(work.sub[NUMBERS, k])
-        minimum = i32(work.sub[MINIMUM_NUMBERS, k])
+        scale = i32(min(work.sub[NUMBERS, k], limit))
+        minimum = i32(min(work.sub[MINIMUM_NUMBERS, k], limit))
         _store_q4_k_pair(blocks, b, k, scale, minimum)
     for k in range(8):
         scale = stored * f32(i32(q4_k_scale(blocks, b, k)))
         minimum = stored_min * f32(i32(q4_k_minimum(blocks, b, k)))
-        round_with_minimum(values, b, (k, 32, steps.top), (scale, minimum), work)
+        used = steps if importance is None else steps_weighted
+        round_with_minimum(values, b, (k, used), (scale, minimum), work)
 
 
 @kernel

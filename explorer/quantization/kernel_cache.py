@@ -19,6 +19,7 @@ import errno
 import logging
 import os
 import platform
+import re
 import shutil
 import stat
 import sys
@@ -31,7 +32,7 @@ from pathlib import Path
 from typing import Final
 
 from explorer import __version__
-from explorer.ends import Temporary
+from explorer.ends import Temporary, mark_as_running
 from explorer.errors import system_reason
 from explorer.paths import cache_folder, make_private_folder
 
@@ -47,11 +48,18 @@ SOURCES: Final = (
 KEPT_S: Final = 30 * 24 * 3600.0
 """How long an unused folder is kept."""
 
+ABANDONED_S: Final = 3600.0
+"""How long what is unfinished is left alone: another process may be at work on it."""
+
 _log = logging.getLogger(__name__)
 
 _VARIABLE: Final = "NUMBA_CACHE_DIR"
 _PREFIX: Final = "kernels-"
 _MARK: Final = ".compiled"
+_TEMPORARY: Final = "gguf-explorer-kernels-"
+_RUNNING: Final = ".running"  # in a temporary folder, locked by the process that made it
+_SUFFIX: Final = ".tmp"
+_UNFINISHED: Final = re.compile(r".+\.nb[ic]\.tmp\.[0-9a-f]{16}")
 _PACKAGE: Final = Path(__file__).resolve().parents[1]
 _MOST_KEPT: Final = 16  # editing kernels makes many
 
@@ -62,7 +70,7 @@ def choose_kernel_cache() -> None:
     A folder that cannot be written, or that others could write to, is not used: kernels are then
     kept in a private temporary one, for this process and those that it starts, and the log says
     why. Folders of other versions are removed if they were not used for 30 days, or if there are
-    many.
+    many; so is what processes that were killed have left, after an hour.
     """
     named = os.environ.get(_VARIABLE)
     try:
@@ -72,11 +80,14 @@ def choose_kernel_cache() -> None:
         fault = "there is no home folder"
     except OSError as error:
         fault = f"{folder}: {system_reason(error)}"
+    if not named:
+        _remove_temporary()
     if fault:
         _choose_temporary(fault)
     elif not named:
         os.environ[_VARIABLE] = str(folder)
         _remove_old(folder)
+        _remove_unfinished(folder)
 
 
 def why_not_kept() -> str:
@@ -123,12 +134,15 @@ def _choose_temporary(fault: str) -> None:
     _why_temporary = f"compiled kernels are kept for this run only: {fault}"
     _log.warning(_why_temporary)
     try:
-        folder = tempfile.mkdtemp(".tmp", "gguf-explorer-kernels-")
+        folder = tempfile.mkdtemp(_SUFFIX, _TEMPORARY)
+        running = open(Path(folder) / _RUNNING, "xb")  # noqa: SIM115 - as long as the process runs
     except OSError:
         os.environ.pop(_VARIABLE, None)
         return
+    mark_as_running(running)
     os.environ[_VARIABLE] = folder
     atexit.register(Temporary(folder).remove)
+    atexit.register(running.close)  # before: Windows removes no open file
 
 
 def kernel_folder(name: str) -> Path:
@@ -294,8 +308,8 @@ def source_digest(package: Path = _PACKAGE) -> str:
 def _remove_old(current: Path) -> None:
     """Remove folders of other versions that are not used any more; one that resists is left."""
     others = []
-    with contextlib.suppress(OSError), os.scandir(current.parent) as entries:
-        for entry in entries:
+    with contextlib.suppress(OSError):
+        for entry in _entries(current.parent):
             is_other = entry.name.startswith(_PREFIX) and entry.name != current.name
             if is_other and entry.is_dir(follow_symlinks=False):
                 others.append((entry.stat(follow_symlinks=False).st_mtime, entry.path))
@@ -304,3 +318,55 @@ def _remove_old(current: Path) -> None:
     for place, (used, path) in enumerate(others):
         if used < oldest or place >= _MOST_KEPT:
             shutil.rmtree(path, ignore_errors=True)
+
+
+def _remove_unfinished(folder: Path) -> None:
+    """Remove files that a process was writing to a folder of kernels when it was killed."""
+    oldest = time.time() - ABANDONED_S
+    for inner in (each for each in _entries(folder) if each.is_dir(follow_symlinks=False)):
+        for entry in filter(lambda entry: _UNFINISHED.fullmatch(entry.name), _entries(inner)):
+            with contextlib.suppress(OSError):
+                found = entry.stat(follow_symlinks=False)
+                if found.st_mtime < oldest and not _fault(found, stat.S_IFREG):
+                    os.unlink(entry)
+
+
+def _remove_temporary() -> None:
+    """Remove private folders of this user's processes that were killed.
+
+    They are made where the user's cache folder cannot be trusted or written, and so no record of
+    them (`Temporary`) either.
+    """
+    oldest = time.time() - ABANDONED_S
+    try:
+        everything = tempfile.gettempdir()
+    except FileNotFoundError:  # none of the system's folders can be written
+        return
+    for entry in _entries(everything):
+        if entry.name.startswith(_TEMPORARY) and entry.name.endswith(_SUFFIX):
+            with contextlib.suppress(OSError):
+                found = entry.stat(follow_symlinks=False)
+                if found.st_mtime < oldest and not _fault(found, stat.S_IFDIR) and _is_left(entry):
+                    shutil.rmtree(entry, ignore_errors=True)
+
+
+def _is_left(folder: os.DirEntry[str]) -> bool:
+    """Return whether the process that made a temporary folder is over; raises OSError if not."""
+    running = Path(folder) / _RUNNING
+    try:
+        with open(running, "rb") as file:
+            over = mark_as_running(file)
+    except FileNotFoundError:  # it was killed before it made the file
+        return True
+    if over:
+        running.unlink()  # on Windows this fails while the process runs
+    return over
+
+
+def _entries(folder: Path | str | os.DirEntry[str]) -> list[os.DirEntry[str]]:
+    """Return what is in a folder; nothing, if it cannot be listed."""
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except OSError:
+        return []

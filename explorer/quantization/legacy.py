@@ -50,6 +50,7 @@ from explorer.quantization.scale_search import (
     Steps,
     away_from_zero,
     clamped,
+    code_above,
     code_of,
     finite,
     first_of,
@@ -57,7 +58,6 @@ from explorer.quantization.scale_search import (
     largest,
     load,
     load_range,
-    nearest,
     search_scales,
     search_scales_and_minima,
 )
@@ -339,8 +339,8 @@ LAYOUTS = {
 # `quantize_row_q4_0_impl` and its siblings.
 
 
-_STEPS_4_1 = Steps(32, 15.0, -0.9, 0.05, 36, absolute=False)
-_STEPS_5_1 = Steps(32, 31.0, -0.9, 0.05, 36, absolute=False)
+_STEPS_4_1 = Steps(32, 15.0, -0.9, 0.05, 36, absolute=False, guarded=True)
+_STEPS_5_1 = Steps(32, 31.0, -0.9, 0.05, 36, absolute=False, guarded=True)
 
 
 @inlined
@@ -351,8 +351,10 @@ def _symmetric(values: Any, b: Any, half: Any, x: Any) -> Any:
     most = high if high > -low else low
     if high == -low:
         most = first_of(x, high, 32)
-    d = most / f32(-half)
+    d = (most if most != 0 else f32(0)) / f32(-half)  # 0 without a sign
     factor = inverse(d)
+    if finite(factor) != factor:  # C converts infinities and NaN to bytes, which are then 0
+        factor, middle = f32(0), f32(-0.5)
     for i in range(32):
         x[i] = clamped(x[i] * factor + (middle + f32(0.5)), f32(0), f32(2 * half - 1))
     return d
@@ -366,7 +368,7 @@ def _affine(values: Any, b: Any, steps: Any, x: Any) -> Any:
     if m == 0:
         m = first_of(x, m, 32)  # of 0 and -0, as in C
     d = (high - m) / top
-    factor = inverse(d)
+    factor = finite(inverse(d))
     for i in range(32):
         x[i] = clamped((x[i] - m) * factor + f32(0.5), f32(0), top)
     return d, m
@@ -421,12 +423,11 @@ def _search_affine(values: Any, importance: Any, first: Any, steps: Any, work: A
     """The same for SCALE and MINIMUM."""
     _load_eight(values, importance, first, work)
     search_scales_and_minima(work.x, work.w, work.lanes, steps)
-    lanes, top = work.lanes, f32(steps.top)
+    lanes = work.lanes
     for i in range(32):
         for k in range(LANES):
             at = LANES * i + k
-            code = nearest(lanes[CHOSEN + k] * (work.x[at] - lanes[CHOSEN_LOW + k]))
-            work.x[at] = clamped(code, f32(0), top)
+            work.x[at] = code_above(work.x[at], lanes[CHOSEN + k], lanes[CHOSEN_LOW + k], steps)
 
 
 @inlined
@@ -533,7 +534,7 @@ def _encode_q8_0(values: Any, _importance: Any, blocks: Any, work: Any) -> None:
     for b in range(blocks.shape[0]):
         load(values, b, 0, 32, x)
         d = largest(x, 32) / f32(127)
-        factor = inverse(d)
+        factor = finite(inverse(d))
         set_half(blocks, b, 0, d)
         for i in range(32):
             code = clamped(x[i] * factor, f32(-128), f32(127))
@@ -565,11 +566,12 @@ def _encode_q2_0(values: Any, _importance: Any, blocks: Any, work: Any) -> None:
         load(values, b, 0, 64, x)
         d = largest(x, 64)
         factor = inverse(d)
+        top = f32(2) if finite(factor) == factor else f32(-1)  # infinities and NaN are code 0 in C
         set_half(blocks, b, 0, d)
         for j in range(16):
             packed = u8(0)
             for i in range(4):
-                code = clamped(x[4 * j + i] * factor, f32(-1), f32(2))
+                code = clamped(x[4 * j + i] * factor, f32(-1), top)
                 packed |= u8(u8(away_from_zero(code) + i32(1)) << (2 * i))
             blocks[b, 2 + j] = packed
 

@@ -186,13 +186,28 @@ def _e2m1(x: Any, scale: Any) -> Any:
 
 
 @inlined
+def _e2m1_of_far(x: Any, scale: Any) -> Any:
+    """Return the same for x so large that rounded distances are alike: C takes the first."""
+    least, code = abs(x), u8(0)
+    for n in range(1, 8):
+        distance = abs(f32(_LEVELS[n]) * f32(2) * scale - abs(x))
+        if distance < least:
+            least, code = distance, u8(n)
+    return u8(code + u8(8)) if x < 0 and code > 0 else code
+
+
+@inlined
 def _exponent(most: Any) -> Any:
-    """Return the E8M0 code with which the largest magnitude is 4 to 8 times the scale."""
+    """Return the E8M0 code with which the largest magnitude is 4 to 8 times the scale.
+
+    Below 2^-125 it would be negative, and in C, too, its low byte is taken: a scale so large that
+    all weights become 0.
+    """
     if most == 0:
         return u8(0)
     # As in C, the logarithm is rounded to float32 before it is rounded down.
     whole = math.floor(f32(math.log2(numba.float64(most))))
-    return u8(min(max(whole - 2 + 127, 0), 254))
+    return u8(i32(whole) + i32(127 - 2))
 
 
 @inlined
@@ -225,11 +240,16 @@ def _encode_nvfp4(values: Any, _importance: Any, blocks: Any, work: Any) -> None
     for b in range(blocks.shape[0]):
         for k in range(4):
             load(values, b, 16 * k, 16, x)
-            blocks[b, k] = _ue4m3(largest(x, 16) / f32(6))
+            most = largest(x, 16)
+            blocks[b, k] = _ue4m3(most / f32(6))
             scale = nvfp4_scale(blocks, b, k)
             if scale == 0:
                 for i in range(8):
                     blocks[b, 4 + 8 * k + i] = 0
+            elif most > f32(1 << 31):
+                for i in range(8):
+                    low, high = _e2m1_of_far(x[i], scale), _e2m1_of_far(x[8 + i], scale)
+                    blocks[b, 4 + 8 * k + i] = low | high << 4
             else:
                 for i in range(8):
                     blocks[b, 4 + 8 * k + i] = _e2m1(x[i], scale) | _e2m1(x[8 + i], scale) << 4

@@ -27,10 +27,12 @@ from explorer.quantization.jit import (
     i32,
     inlined,
     kernel,
+    u8,
     u16,
     u32,
 )
 from explorer.quantization.registry import Blocks, Decoder, Weights
+from explorer.quantization.scale_search import clamped, nearest
 
 # Floats of eight bits and less, without scales: each code is looked up in its format's table.
 #
@@ -61,6 +63,18 @@ def e4m3(code: Any) -> Any:
         magnitude = u16(0x7E00)  # NaN
     half = u16(magnitude | ((u16(code) & u16(0x80)) << u16(8)))
     return float32_of_half(half) * f32(256)
+
+
+@inlined
+def to_e4m3(x: Any) -> Any:
+    """Return the nearest E4M3 code, ties to even, 448 at most."""
+    bits = bits_of_float32(clamped(abs(x), f32(0), f32(448)))
+    if bits >= u32((127 - 6) << 23):
+        rounded = bits + u32(0x7FFFF) + ((bits >> u32(20)) & u32(1))
+        code = u8((rounded >> u32(20)) - u32((127 - 7) << 3))
+    else:
+        code = u8(i32(nearest(float32_of_bits(bits) * f32(512))))  # steps of 2^-9
+    return u8(code | u8((bits_of_float32(x) >> u32(24)) & u32(0x80)))
 
 
 @kernel

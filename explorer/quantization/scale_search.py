@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, Final, NamedTuple
 
 from explorer.quantization.jit import (
@@ -12,6 +11,7 @@ from explorer.quantization.jit import (
     i32,
     inlined,
     routine,
+    u8,
     u32,
 )
 from explorer.quantization.registry import LANES
@@ -29,8 +29,18 @@ def finite(x: Any) -> Any:
 
 @inlined
 def nearest(x: Any) -> Any:
-    """Return the nearest whole number, as float32, ties to even; |x| below 2^22."""
-    return (x + f32(_ROUNDER)) - f32(_ROUNDER)
+    """Return the nearest whole number, as float32, ties to even; |x| below 2^22.
+
+    Beyond, the number that ggml's `nearest_int` takes from the bits, which is 0 for NaN.
+    """
+    bits = bits_of_float32(x + f32(_ROUNDER)) & u32(0x7FFFFF)
+    return f32(i32(i32(bits) - i32(0x400000)))
+
+
+@inlined
+def low_byte(x: Any) -> Any:
+    """Return a whole number as C keeps it in a byte without a sign, as float32."""
+    return f32(u8(i32(x)))
 
 
 @inlined
@@ -196,6 +206,8 @@ class Steps(NamedTuple):
         step: By how much tries differ from each other.
         tries: The last n.
         absolute: Whether absolute errors are summed, rather than square ones.
+        guarded: Whether codes of tries are limited before they are rounded, and not after it:
+            `make_qkx3_quants` does so, `make_qkx2_quants` does not.
     """
 
     weights: int
@@ -204,18 +216,27 @@ class Steps(NamedTuple):
     step: float
     tries: int
     absolute: bool
+    guarded: bool
+
+
+@inlined
+def code_above(x: Any, factor: Any, low: Any, steps: Any) -> Any:
+    """Return the code, as float32, of a weight over a scale of 1 / factor above a minimum."""
+    top = f32(steps.top)
+    if steps.guarded:
+        return nearest(clamped(factor * (x - low), f32(0), top))
+    return clamped(nearest(factor * (x - low)), f32(0), top)
 
 
 @routine
 def _add_errors(x: Any, w: Any, lanes: Any, steps: Any) -> None:
     """Sum up what rounding costs with the scales and minima that are tried."""
-    top = f32(steps.top)
     for k in range(LANES):
         lanes[_ERROR + k] = f32(0)
     for i in range(steps.weights):
         for k in range(LANES):
             v = x[LANES * i + k]
-            code = clamped(nearest(lanes[INVERSE + k] * (v - lanes[_LOW + k])), f32(0), top)
+            code = code_above(v, lanes[INVERSE + k], lanes[_LOW + k], steps)
             difference = lanes[_TRIED_SCALE + k] * code + lanes[_TRIED_LOW + k] - v
             loss = abs(difference) if steps.absolute else difference * difference
             lanes[_ERROR + k] += w[LANES * i + k] * loss
@@ -223,7 +244,6 @@ def _add_errors(x: Any, w: Any, lanes: Any, steps: Any) -> None:
 
 @routine
 def _sum_up(x: Any, w: Any, lanes: Any, steps: Any) -> None:
-    top = f32(steps.top)
     for k in range(LANES):
         lanes[_SUM_L + k] = f32(0)
         lanes[SUM_L2 + k] = f32(0)
@@ -231,7 +251,7 @@ def _sum_up(x: Any, w: Any, lanes: Any, steps: Any) -> None:
     for i in range(steps.weights):
         for k in range(LANES):
             v = x[LANES * i + k]
-            code = clamped(nearest(lanes[INVERSE + k] * (v - lanes[_LOW + k])), f32(0), top)
+            code = code_above(v, lanes[INVERSE + k], lanes[_LOW + k], steps)
             weighted = w[LANES * i + k] * code
             lanes[_SUM_L + k] += weighted
             lanes[SUM_L2 + k] += weighted * code
@@ -270,7 +290,7 @@ def _start(x: Any, w: Any, lanes: Any, count: Any) -> None:
             lanes[SUM_W + k] += w[LANES * i + k]
             lanes[_SUM_X + k] += w[LANES * i + k] * v
     for k in range(LANES):
-        lanes[_LOW + k] = lanes[_LOW + k] if lanes[_LOW + k] < 0 else f32(0)
+        lanes[_LOW + k] = f32(0) if lanes[_LOW + k] > 0 else lanes[_LOW + k]  # -0 stays, as in C
 
 
 @routine
@@ -280,8 +300,10 @@ def search_scales_and_minima(x: Any, w: Any, lanes: Any, steps: Any) -> None:
     _start(x, w, lanes, steps.weights)
     for k in range(LANES):
         span = lanes[HIGH + k] - lanes[_LOW + k]
-        lanes[INVERSE + k] = top / span if span > 0 else f32(0)
-        lanes[_TRIED_SCALE + k] = f32(1) / lanes[INVERSE + k] if span > 0 else f32(0)
+        factor = top / span if span > 0 else f32(0)
+        lanes[_TRIED_SCALE + k] = f32(1) / factor if span > 0 else f32(0)
+        # Where it is infinite, C rounds infinities and NaN, and all codes are 0.
+        lanes[INVERSE + k] = finite(factor)
         lanes[_TRIED_LOW + k] = lanes[_LOW + k]
     _add_errors(x, w, lanes, steps)
     for k in range(LANES):
@@ -341,7 +363,8 @@ def search_scales(x: Any, w: Any, lanes: Any, count: Any, half: Any) -> None:
             sum_xl, sum_l2 = lanes[SUM_XL + k], lanes[SUM_L2 + k]
             if n == 0:
                 lanes[CHOSEN + k] = lanes[INVERSE + k]
-            if sum_l2 > 0 and (n == 0 or sum_xl * sum_xl > lanes[BEST + k] * sum_l2):
+            better = sum_l2 > 0 and sum_xl * sum_xl > lanes[BEST + k] * sum_l2
+            if better or (n == 0 and sum_l2 != 0):  # NaN, where sums overflow, is no 0
                 lanes[SCALE + k] = sum_xl / sum_l2
                 lanes[BEST + k] = lanes[SCALE + k] * sum_xl
                 lanes[CHOSEN + k] = lanes[INVERSE + k]
@@ -357,49 +380,88 @@ def code_of(x: Any, factor: Any, half: Any) -> Any:
     return code if factor != 0 else f32(0)
 
 
-@routine
-def search_codes(x: Any, w: Any, lanes: Any, codes: Any, half: Any) -> None:
-    """Set SCALE, for sub-blocks of 16, by improving one code after the other.
+WIDE: Final = 2 * LANES
+"""Lanes of `search_codes`: each step waits for the one before, so two vectors take no longer."""
 
-    `codes`, float32 [16 * LANES], is worked in.
+_WIDE_HIGH: Final = 0 * WIDE  # figures of `lanes`, as above
+_WIDE_FACTOR: Final = 1 * WIDE
+_WIDE_XL: Final = 2 * WIDE
+_WIDE_L2: Final = 3 * WIDE
+_WIDE_CHANGED: Final = 4 * WIDE
+
+
+@routine
+def _improve_codes(x: Any, lanes: Any, codes: Any, half: Any) -> None:
+    """Try another code for one weight of each sub-block after the other."""
+    low, high = f32(-half), f32(half - 1)
+    for i in range(16):
+        for k in range(WIDE):
+            v, code = x[WIDE * i + k], codes[WIDE * i + k]
+            old_xl, old_l2 = lanes[_WIDE_XL + k], lanes[_WIDE_L2 + k]
+            sum_xl = old_xl - v * v * v * code
+            sum_l2 = old_l2 - v * v * code * code
+            other = clamped(nearest(v * sum_l2 / sum_xl), low, high)
+            new_xl = sum_xl + v * v * v * other
+            new_l2 = sum_l2 + v * v * other * other
+            better = (
+                (sum_xl > 0)
+                & (other != code)
+                & (new_l2 > 0)
+                & (new_xl * new_xl * old_l2 > old_xl * old_xl * new_l2)
+            )
+            codes[WIDE * i + k] = other if better else code
+            lanes[_WIDE_XL + k] = new_xl if better else old_xl
+            lanes[_WIDE_L2 + k] = new_l2 if better else old_l2
+            lanes[_WIDE_CHANGED + k] = f32(1) if better else lanes[_WIDE_CHANGED + k]
+
+
+@routine
+def search_codes(x: Any, lanes: Any, codes: Any, found: Any, half: Any) -> None:
+    """Search scales for sixteen sub-blocks of 16, by improving one code after the other.
+
+    A weight counts by its square.
+
+    Args:
+        x: float32 [16 * WIDE]: weight i of sub-block k at [WIDE i + k].
+        lanes: float32: worked in.
+        codes: float32 [16 * WIDE]: gets the codes, from -half to half - 1, in the order of x.
+        found: Two float32 [WIDE], which get the scales and what weights were first multiplied by:
+            0 for sub-blocks that are negligible.
+        half: As many codes are negative.
     """
     low, high = f32(-half), f32(half - 1)
-    find_largest(x, w, lanes, 16)
-    for k in range(LANES):
-        enough = lanes[HIGH + k] >= f32(EPSILON)
-        lanes[INVERSE + k] = low / lanes[MAX + k] if enough else f32(0)
-        lanes[CHOSEN + k] = lanes[INVERSE + k]
-        lanes[SUM_XL + k] = f32(0)
-        lanes[SUM_L2 + k] = f32(0)
+    scales, factors = found
+    for k in range(WIDE):
+        lanes[_WIDE_HIGH + k] = f32(0)
+        lanes[_WIDE_FACTOR + k] = f32(0)
+        lanes[_WIDE_XL + k] = f32(0)
+        lanes[_WIDE_L2 + k] = f32(0)
     for i in range(16):
-        for k in range(LANES):
-            v = x[LANES * i + k]
-            code = clamped(nearest(lanes[INVERSE + k] * v), low, high)
-            codes[LANES * i + k] = code
-            lanes[SUM_XL + k] += w[LANES * i + k] * v * code
-            lanes[SUM_L2 + k] += w[LANES * i + k] * code * code
+        for k in range(WIDE):
+            v = x[WIDE * i + k]
+            more = abs(v) > lanes[_WIDE_HIGH + k]
+            lanes[_WIDE_HIGH + k] = abs(v) if more else lanes[_WIDE_HIGH + k]
+            lanes[_WIDE_FACTOR + k] = v if more else lanes[_WIDE_FACTOR + k]
+    for k in range(WIDE):
+        enough = lanes[_WIDE_HIGH + k] >= f32(EPSILON)
+        lanes[_WIDE_FACTOR + k] = low / lanes[_WIDE_FACTOR + k] if enough else f32(0)
+    for i in range(16):
+        for k in range(WIDE):
+            v = x[WIDE * i + k]
+            code = clamped(nearest(lanes[_WIDE_FACTOR + k] * v), low, high)
+            codes[WIDE * i + k] = code
+            lanes[_WIDE_XL + k] += v * v * v * code
+            lanes[_WIDE_L2 + k] += v * v * code * code
     for _ in range(5):
-        for i in range(16):
-            for k in range(LANES):
-                v, u, code = x[LANES * i + k], w[LANES * i + k], codes[LANES * i + k]
-                old_xl, old_l2 = lanes[SUM_XL + k], lanes[SUM_L2 + k]
-                sum_xl = old_xl - u * v * code
-                sum_l2 = old_l2 - u * code * code
-                other = clamped(nearest(v * sum_l2 / sum_xl), low, high)
-                new_xl = sum_xl + u * v * other
-                new_l2 = sum_l2 + u * other * other
-                better = (
-                    (sum_xl > 0)
-                    & (other != code)
-                    & (new_l2 > 0)
-                    & (new_xl * new_xl * old_l2 > old_xl * old_xl * new_l2)
-                )
-                codes[LANES * i + k] = other if better else code
-                lanes[SUM_XL + k] = new_xl if better else old_xl
-                lanes[SUM_L2 + k] = new_l2 if better else old_l2
-    for k in range(LANES):
-        sum_l2 = lanes[SUM_L2 + k]
-        lanes[SCALE + k] = lanes[SUM_XL + k] / sum_l2 if sum_l2 > 0 else f32(0)
+        for k in range(WIDE):
+            lanes[_WIDE_CHANGED + k] = f32(0)
+        _improve_codes(x, lanes, codes, half)
+        if greatest(lanes[_WIDE_CHANGED : _WIDE_CHANGED + WIDE], WIDE) == 0:
+            break
+    for k in range(WIDE):
+        sum_l2 = lanes[_WIDE_L2 + k]
+        scales[k] = lanes[_WIDE_XL + k] / sum_l2 if sum_l2 > 0 else f32(0)
+        factors[k] = lanes[_WIDE_FACTOR + k]
 
 
 @routine
@@ -432,9 +494,10 @@ def search_scale_of_signed(scales: Any, weights: Any, count: Any, half: Any) -> 
 
 @routine
 def search_scale_of_positive(scales: Any, weights: Any, codes: Any, count: Any, top: Any) -> Any:
-    """Return the scale with which numbers from 0 to `top` come nearest to scales, none negative.
+    """Return the scale with which numbers up to `top` come nearest to scales.
 
-    `weights` are as before; the numbers are written to `codes`, float32 [count].
+    `weights` are as before; the numbers are written to `codes`, float32 [count]. A scale that is
+    negative, as few are, has a negative one, of which the low byte is kept, as in C.
     """
     high = f32(top)
     most = greatest(scales, count)
@@ -442,29 +505,32 @@ def search_scale_of_positive(scales: Any, weights: Any, codes: Any, count: Any, 
         for k in range(count):
             codes[k] = f32(0)
         return f32(0)
-    best, factor = f32(math.inf), f32(0)
+    best, factor = f32(0), high / most
     for n in range(9):
         tried = (f32(0.1) * f32((0, -4, -3, -2, -1, 1, 2, 3, 4)[n]) + high) / most
         scale = f32(1) / tried
         error = f32(0)
         for k in range(count):
-            difference = scales[k] - scale * clamped(nearest(tried * scales[k]), f32(0), high)
+            code = nearest(tried * scales[k])
+            code = low_byte(code) if n == 0 else min(code, high)
+            difference = scales[k] - scale * code
             error += weights[k] * difference * difference
-        if error < best:
+        if n == 0 or error < best:
             best, factor = error, tried
     sum_xl, sum_l2 = f32(0), f32(0)
     for k in range(count):
-        codes[k] = clamped(nearest(factor * scales[k]), f32(0), high)
-        sum_xl += weights[k] * scales[k] * codes[k]
-        sum_l2 += weights[k] * codes[k] * codes[k]
+        code = min(nearest(factor * scales[k]), high)
+        codes[k] = low_byte(code)
+        sum_xl += weights[k] * scales[k] * code
+        sum_l2 += weights[k] * code * code
     for _ in range(5):
         for k in range(count):
             rest_xl = sum_xl - weights[k] * scales[k] * codes[k]
             rest_l2 = sum_l2 - weights[k] * codes[k] * codes[k]
             if rest_xl > 0 and rest_l2 > 0:
-                other = clamped(nearest(scales[k] * rest_l2 / rest_xl), f32(0), high)
+                other = min(nearest(scales[k] * rest_l2 / rest_xl), high)
                 new_xl = rest_xl + weights[k] * scales[k] * other
                 new_l2 = rest_l2 + weights[k] * other * other
                 if other != codes[k] and new_xl * new_xl * sum_l2 > sum_xl * sum_xl * new_l2:
-                    codes[k], sum_xl, sum_l2 = other, new_xl, new_l2
+                    codes[k], sum_xl, sum_l2 = low_byte(other), new_xl, new_l2
     return sum_xl / sum_l2 if sum_l2 > 0 else f32(0)

@@ -8,13 +8,23 @@ from itertools import product
 from typing import Final
 
 from explorer.analysis import TensorStatistics
+from explorer.analysis.columns import (
+    ErrorColumns,
+    Known,
+    StatisticsColumns,
+    Summaries,
+    parameter_shares,
+    summaries,
+)
 from explorer.analysis.errors.pairs import MatchedPair
 from explorer.analysis.matching.pairing import Matching, match_models
+from explorer.analysis.model_grid import model_grid
 from explorer.analysis.recipes.fits import MixRow, RecipeFit, compare_with_recipes, type_mix
 from explorer.analysis.survey_cache import KeptErrors, KeptSurvey, SurveyCache
 from explorer.analysis.surveys import run_errors, run_survey
 from explorer.errors import ExplorerError, PlanError
 from explorer.formats import open_model
+from explorer.formats.columns import tensor_arrays
 from explorer.formats.facts import Facts, describe
 from explorer.formats.model import Model
 from explorer.formats.tensors import Tensor
@@ -23,8 +33,8 @@ from explorer.hardware.detect import Machine
 from explorer.planner import Device, Host, Hyperparameters, Settings, plan
 from explorer.planner.profiles import default_profile
 from explorer.planner.result import Plan
+from explorer.present.attachments import AttachedTable, attached_table
 from explorer.present.statistics import damage
-from explorer.present.survey import ErrorColumns, parameter_shares
 from explorer.report.privacy import message
 
 # Common sizes of memory: 12, 24 and 80 GB
@@ -89,6 +99,7 @@ class ComparedModel:
     # Relative RMSE of the weights of all matrices; NaN if there are none. Norms and biases are few
     # and large and would hide them, so they are not part of it.
     relative_rmse: float
+    columns: ErrorColumns  # the errors of each tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +119,14 @@ class ReportData:
     model: Model  # the model, still open
     reference: Model | None  # what it was compared with, still open; None without one
     facts: Facts
+    attached: AttachedTable | None  # of an adapter or an importance matrix
     mix: Sequence[MixRow]  # its types by role
     fits: Sequence[RecipeFit]  # how well each recipe agrees
     plans: Sequence[PlannedCase]
     read: bool  # whether the weights were read
     tensors: Sequence[ReportTensor]  # every tensor, in the order of the model
     comparison: ComparedModel | None = None  # None without a reference
+    sums: Summaries | None = None  # by role, by layer and of the model; None if nothing was read
     # the first error of weights that should be there and cannot be read, or None
     damaged: ExplorerError | None = None
 
@@ -155,17 +168,28 @@ def gather(  # noqa: PLR0913 - all but the model have a default
         model=model,
         reference=reference if survey else None,
         facts=facts,
+        attached=attached_table(model, reference, measured=survey),
         mix=type_mix(model),
         fits=compare_with_recipes(model),
         plans=_plans(model, facts.context_length, targets, contexts),
         read=survey,
-        tensors=[ReportTensor(tensor) for tensor in model.tensors.rows],
+        tensors=[] if survey else [ReportTensor(tensor) for tensor in model.tensors.rows],
     )
     if survey:
         data = _with_statistics(data, workers, progress)
     if data.reference is not None:
         data = _with_errors(data, data.reference, workers, progress)
-    return data
+    return replace(data, sums=_sums(data)) if survey else data
+
+
+def _sums(data: ReportData) -> Summaries:
+    columns = StatisticsColumns(len(data.tensors))
+    for row, one in enumerate(data.tensors):
+        if one.statistics is not None:
+            columns.put(row, one.statistics)
+    errors = None if data.comparison is None else data.comparison.columns
+    table = data.model.tensors
+    return summaries(Known(tensor_arrays(table), columns, errors), model_grid(table.columns.names))
 
 
 def _with_statistics(
@@ -215,7 +239,7 @@ def _with_errors(
         for row, (one, values) in enumerate(zip(data.tensors, figures, strict=True))
     ]
     total = columns.total_relative_rmse([one.is_matrix for one in tensors])
-    comparison = ComparedModel(matching, compared, total)
+    comparison = ComparedModel(matching, compared, total, columns)
     return replace(data, tensors=tensors, comparison=comparison, damaged=damaged)
 
 

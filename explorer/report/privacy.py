@@ -1,4 +1,4 @@
-"""Texts of a report: cut to a length, and without folders.
+"""Texts of a report: cut to a length, and without folders; and what renders templates with them.
 
 Reports are passed on, and paths hold names of users, companies and projects. File names stay.
 """
@@ -11,8 +11,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from jinja2 import DictLoader, Environment, StrictUndefined
+from markupsafe import Markup, escape
+
 from explorer.errors import ExplorerError
 from explorer.formats.model import Model
+from explorer.paths import resource
+from explorer.sources import Address
 from explorer.text import integer_text, plain_text, shorten
 
 # An absolute path of any system, not a part of an URL or of another word: its last name is kept.
@@ -21,6 +26,9 @@ _ABSOLUTE: Final = re.compile(
     rf"(?<![\w:/.\\])(?:[A-Za-z]:[\\/]|\\\\|/|~[\\/])(?:{_NAME}[\\/])+(?P<last>{_NAME})?"
 )
 _LONGEST_NAME: Final = 160
+
+MAX_TEXT: Final = 100_000
+"""Most characters of one piece of text; what is longer should have been cut before."""
 
 
 def cut(name: str, limit: int = _LONGEST_NAME) -> str:
@@ -36,6 +44,9 @@ class Privacy:
     def __init__(self, paths: Iterable[Path]) -> None:
         folders: set[str] = set()
         for path in paths:
+            if isinstance(path, Address):
+                folders.add(str(path.parent))
+                continue
             for folder in (path.parent, path.absolute().parent, _resolved(path).parent):
                 folders |= {str(folder), folder.as_posix()}
             folders.add(str(path.absolute()) if path.is_dir() else "")
@@ -93,3 +104,35 @@ def _home() -> str:
         return str(Path.home())
     except RuntimeError:
         return ""
+
+
+def environment(privacy: Privacy) -> Environment:
+    """Return what renders the template and no other; every text is cleaned."""
+
+    def cleaned(text: str, *, lines: bool = False) -> str:
+        if len(text) <= MAX_TEXT:
+            return privacy.clean(text, lines)
+        return privacy.clean(text[:MAX_TEXT], lines) + f"… (cut, {len(text):,} characters)"
+
+    def finalize(value: object) -> object:
+        if isinstance(value, (Markup, int)):  # escaped by a macro or by `lines`
+            return value
+        if isinstance(value, float):  # a coordinate; hundredths of a pixel are enough
+            return f"{value:.2f}".rstrip("0").rstrip(".")
+        return cleaned(str(value))
+
+    names = ("page.html", "pictures.html", "picture.svg")
+    made = Environment(
+        loader=DictLoader({name: resource(f"report/{name}").read_text("utf-8") for name in names}),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=finalize,
+        keep_trailing_newline=True,
+    )
+    made.filters.update(
+        cut=cut,
+        integer=integer_text,
+        lines=lambda text: escape(cleaned(text, lines=True)),
+        without_paths=without_paths,
+    )
+    return made

@@ -16,26 +16,25 @@ from itertools import groupby, islice, zip_longest
 from statistics import median
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from jinja2 import DictLoader, Environment, StrictUndefined
-from markupsafe import Markup, escape
-
 from explorer import __version__
 from explorer.analysis import TensorStatistics
+from explorer.analysis.columns import Source, Summaries, outlier_ratio, relative_step_error
 from explorer.analysis.recipes.fits import RecipeFit
 from explorer.analysis.recipes.rules import RULES_SOURCE
 from explorer.errors import ExplorerError
 from explorer.formats.model import MetadataEntry, Model, Severity
-from explorer.paths import resource
 from explorer.planner.profiles import profile_named
 from explorer.planner.result import Plan
-from explorer.present import errors, statistics
+from explorer.present import attachments, errors, statistics
 from explorer.present import plan as plan_texts
 from explorer.present import recipes as recipe_texts
+from explorer.present import survey as survey_texts
 from explorer.present.colours import MEMORY_COLOURS, Pattern, type_colour, type_pattern
-from explorer.present.model import model_facts, type_text, value_text
+from explorer.present.model import mark, model_facts, type_text, value_text
+from explorer.present.quantization import SaidQuantization, said_quantization
 from explorer.report import svg
 from explorer.report.gather import ERRORS, PlannedCase, ReportData, ReportTensor
-from explorer.report.privacy import Privacy, cut, message, shown_name, without_paths
+from explorer.report.privacy import Privacy, cut, environment, message, shown_name, without_paths
 from explorer.text import bytes_text, count_text, float_text, integer_text, shape_text
 
 MAX_ROWS: Final = 2000
@@ -99,12 +98,43 @@ _SHOWN_FILES: Final = 50
 
 def _overview(data: ReportData) -> dict[str, Any]:
     files = [f"{cut(f.path.name)} ({bytes_text(f.source.size)})" for f in data.model.files]
+    said = said_quantization(data.model)
     return {
-        "facts": model_facts(data.model, data.facts),
+        "facts": model_facts(data.model, data.facts, said),
+        "said": _said(said),
+        "attached": _attached(data),
         "problems": len(data.model.problems),
         "files": files[:_SHOWN_FILES],
         "more_files": max(0, len(files) - _SHOWN_FILES),
     }
+
+
+def _attached(data: ReportData) -> tuple[str, Table | None] | None:
+    """Return what an adapter or an importance matrix is, and its figures if they were read."""
+    if data.attached is None:
+        return None
+    head, found = data.attached.head, data.attached.rows
+    rows = ((cut(name), *map(cut, cells)) for name, *cells in found)
+    numbers = [i for i, one in enumerate(head) if one not in attachments.WORDS]
+    made = table(head, rows, total=len(found), numbers=numbers, names=(0,))
+    return data.attached.kind, made if found else None
+
+
+def _said(said: SaidQuantization | None) -> Table | None:
+    """Return what is declared about the quantization beside what the keys say."""
+    if said is None:
+        return None
+    sign = mark(Severity.WARNING)
+    rows = [
+        (
+            line.label,
+            cut(line.declared),
+            cut(f"{sign} {line.found}" if line.differs else line.found),
+        )
+        for line in said.lines
+    ]
+    marked = [place for place, line in enumerate(said.lines) if line.differs]
+    return table(("", *said.heads), rows, marked=marked)
 
 
 # Tensor types: the type mix by role, and how the recipes agree with it
@@ -265,7 +295,7 @@ def _relative_rmse(one: ReportTensor) -> float:
     return one.errors.get("relative_rmse", math.nan)
 
 
-relative_step = _of_weights(statistics.relative_step_error)
+relative_step = _of_weights(relative_step_error)
 
 
 def _weights(data: ReportData) -> dict[str, Any]:
@@ -279,7 +309,7 @@ def _weights(data: ReportData) -> dict[str, Any]:
     else:
         title = "Hot spots: coarsest rounding, as the block scales imply it"
         hot, name = rank(matrices, relative_step), "relative_step_error"
-    outliers = rank(matrices, _of_weights(statistics.outlier_ratio))
+    outliers = rank(matrices, _of_weights(outlier_ratio))
     return {
         "read": True,
         "caution": errors.ABOUT_ERRORS,
@@ -292,11 +322,26 @@ def _weights(data: ReportData) -> dict[str, Any]:
             )
             if ranked
         ],
+        "about_sums": survey_texts.ABOUT_SUMS,
+        "sums": [] if data.sums is None else list(_sums(data.sums, compared=compared)),
         "maps": list(_maps(data)),
         "histograms": list(_histograms(most_interesting([hot, outliers], _HISTOGRAMS))),
         "tensors": len(data.tensors),
         "figures": _all_figures(data.tensors, compared=compared),
     }
+
+
+def _sums(found: Summaries, *, compared: bool) -> Iterator[tuple[str, Table]]:
+    """Yield headings and tables of sums and means."""
+    sources = [Source.ERRORS] if compared else []
+    for by_layer, what in ((False, "role"), (True, "layer")):
+        lines = survey_texts.summary_lines(found, by_layer=by_layer)
+        for source in (*sources, Source.STATISTICS):
+            kind = "Errors" if source is Source.ERRORS else "Statistics"
+            head = ["", *survey_texts.summary_head(source)]
+            rows = ((cut(t), *survey_texts.summary_cells(one, source)) for t, one in lines)
+            made = table(head, rows, total=len(lines), numbers=range(1, len(head)), names=(0,))
+            yield f"{kind} by {what}", made
 
 
 def _comparison(data: ReportData) -> dict[str, Any] | None:
@@ -603,10 +648,6 @@ def _template(entry: MetadataEntry) -> tuple[str, str, str]:
     return cut(entry.key, 60), shown, ""
 
 
-MAX_TEXT: Final = 100_000
-"""Most characters of one piece of text; what is longer should have been cut before."""
-
-
 def report_html(data: ReportData, made_on: date) -> str:
     """Return a report as a document that needs no other file and runs no script.
 
@@ -625,34 +666,3 @@ def report_html(data: ReportData, made_on: date) -> str:
         made_on=made_on.isoformat(),
         **sections(data),
     )
-
-
-def environment(privacy: Privacy) -> Environment:
-    """Return what renders the template and no other; every text is cleaned."""
-
-    def cleaned(text: str, *, lines: bool = False) -> str:
-        if len(text) <= MAX_TEXT:
-            return privacy.clean(text, lines)
-        return privacy.clean(text[:MAX_TEXT], lines) + f"… (cut, {len(text):,} characters)"
-
-    def finalize(value: object) -> object:
-        if isinstance(value, (Markup, int)):  # escaped by a macro or by `lines`
-            return value
-        if isinstance(value, float):  # a coordinate; hundredths of a pixel are enough
-            return f"{value:.2f}".rstrip("0").rstrip(".")
-        return cleaned(str(value))
-
-    made = Environment(
-        loader=DictLoader({"page.html": resource("report/page.html").read_text("utf-8")}),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=finalize,
-        keep_trailing_newline=True,
-    )
-    made.filters.update(
-        cut=cut,
-        integer=integer_text,
-        lines=lambda text: escape(cleaned(text, lines=True)),
-        without_paths=without_paths,
-    )
-    return made

@@ -7,7 +7,7 @@ the template writes them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, TypeAlias
 
@@ -90,6 +90,18 @@ class Picture:
     height: float
     shapes: Sequence[Shape]
     kind: str = "fixed"
+
+
+def pictures_in(part: object) -> Iterator[Picture]:
+    """Yield the pictures in the variables of a template, in their order."""
+    if isinstance(part, Picture):
+        yield part
+    elif isinstance(part, Mapping):
+        for inner in part.values():
+            yield from pictures_in(inner)
+    elif isinstance(part, (list, tuple)):
+        for inner in part:
+            yield from pictures_in(inner)
 
 
 def ink_class(colour: str) -> str:

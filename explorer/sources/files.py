@@ -47,10 +47,12 @@ class ByteSource(ABC):
     Attributes:
         path: Name of the place in messages; the file's path where there is one.
         size: Number of bytes when the source was opened.
+        version: What tells its content from a later one at the same address; "" if nothing does.
     """
 
     path: Path
     size: int
+    version: str = ""
 
     def read(self, offset: int, length: int) -> bytes:
         """Return exactly `length` bytes from `offset`.
@@ -65,6 +67,9 @@ class ByteSource(ABC):
     @abstractmethod
     def read_into(self, offset: int, buffer: bytearray | memoryview) -> None:
         """Fill `buffer` with the bytes from `offset` on; raise as `read` does."""
+
+    def end_header(self) -> None:  # noqa: B027 - most have nothing to do
+        """Take note that the header was read, and weights follow, if any."""
 
     @abstractmethod
     def close(self) -> None:
@@ -89,7 +94,7 @@ class MemorySource(ByteSource):
     """A `ByteSource` over a bytes object."""
 
     def __init__(self, content: bytes, path: Path | str = "<memory>") -> None:
-        self.path = Path(path)
+        self.path = path if isinstance(path, Path) else Path(path)  # making one again takes long
         self.size = len(content)
         self._content = content
 

@@ -3,6 +3,7 @@
 from explorer.stores.entries import (
     Blob,
     Entry,
+    Part,
     PartialDownload,
     Place,
     Store,
@@ -11,18 +12,20 @@ from explorer.stores.entries import (
     present_places,
     this_machine,
 )
-from explorer.stores.library import Details, Library, read_details, read_library, scan
+from explorer.stores.library import Details, Library, identify, read_details, read_library, scan
 
 __all__ = [
     "Blob",
     "Details",
     "Entry",
     "Library",
+    "Part",
     "PartialDownload",
     "Place",
     "Store",
     "StoreKind",
     "default_places",
+    "identify",
     "present_places",
     "read_details",
     "read_library",

@@ -57,6 +57,14 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """What a file is to its model."""
+
+    kind: str  # as Ollama names layers: "model", "projector", "license", "tensor", "json" …
+    name: str = ""  # the file or the tensor; of an orphan, what its header calls it
+
+
+@dataclass(frozen=True, slots=True)
 class Blob:
     """A file of a store that is named after its content."""
 
@@ -64,6 +72,7 @@ class Blob:
     path: Path  # the file
     nbytes: int  # its size
     used_by: tuple[str, ...]  # names of the models that use it; empty for an orphan
+    part: Part | None = None  # what it is to them; None for an orphan
 
 
 @dataclass(frozen=True, slots=True)

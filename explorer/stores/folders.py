@@ -21,9 +21,9 @@ from typing import Final
 
 from explorer.errors import ExplorerError, unreadable_reason
 from explorer.formats import Problem, Severity
-from explorer.formats.huggingface import INDEX_SUFFIX
+from explorer.formats.huggingface import INDEX_SUFFIX, group_files
 from explorer.formats.model import ProblemLog
-from explorer.formats.side_files import escapes
+from explorer.formats.side_files import CONFIG_NAME, escapes
 from explorer.formats.tensors import natural_key
 from explorer.parallel import Check
 from explorer.stores.entries import Blob, Entry, PartialDownload, Store, StoreKind, name_problems
@@ -37,6 +37,7 @@ _UNFINISHED: Final = (
     *(".downloading", ".downloadinprogress"),
 )
 _GONE: Final = "was removed while the store was read; it is left out"
+_DANGLING: Final = "is a link to a file that is not there; the download may not have finished"
 _SHOWN = 5
 _MAX_DEPTH: Final = 64
 _MAX_FILES: Final = 500_000
@@ -126,7 +127,11 @@ class Scan:
 
     def report_file(self, file: os.DirEntry[str], error: OSError) -> None:
         """Note a file that cannot be looked at as a problem of the store."""
-        if not self.note_gone(file.path, error):
+        if self.note_gone(file.path, error):
+            return
+        if isinstance(error, FileNotFoundError):  # a link, for it is not gone
+            self.log.add_error(file.path, _DANGLING)
+        else:
             self.log.add_error(file.path, f"cannot be looked at: {unreadable_reason(error)}")
 
     def walk(
@@ -206,25 +211,19 @@ def models_of(
         files: Its files, without folders.
         roots: Folders that links may not leave; none for no limit.
     """
-    visible = [file for file in files if not file.name.startswith(".")]
-    gguf = list(scan.remaining(file for file in visible if file.name.lower().endswith(GGUF)))
-    visible = [file for file in visible if not file.name.lower().endswith(GGUF)]
-    weights = [file for file in visible if file.name.lower().endswith(SAFETENSORS)]
-    weights = list(scan.remaining(weights))
-    found = [
-        _Found(folder / shards[0].name, title, "gguf", shards, roots) for shards in _by_model(gguf)
-    ]
-    has_index = any(file.name.endswith(INDEX_SUFFIX) for file in visible)
-    if has_index or (weights and any(file.name == "config.json" for file in visible)):
-        beside = (file for file in visible if not file.name.lower().endswith(SAFETENSORS))
-        others = [*weights, *scan.remaining(beside)]
-        if others:
-            found.append(_Found(folder, title, "safetensors", others, roots, title or folder.name))
-    else:
-        for shards in _by_model(weights):
-            whole = len(shards) > 1 and len(shards) == len(weights)
-            path = folder if whole else folder / shards[0].name
-            found.append(_Found(path, title, "safetensors", shards, roots))
+    visible = {file.name: file for file in files if not file.name.startswith(".")}
+    models = [name for name in visible if name.lower().endswith((GGUF, SAFETENSORS))]
+    there = {file.name: file for file in scan.remaining(visible[name] for name in models)}
+    kept = [name for name in visible if name in there or name not in models]
+    found = []
+    for group in group_files(kept):
+        own, name = [there[name] for name in group.names], None
+        path = folder / group.opened if group.opened else folder
+        if group.format == "safetensors" and _is_merged(kept):
+            own += scan.remaining(visible[name] for name in kept if name not in models)
+            name = title or folder.name
+        if own:
+            found.append(_Found(path, title, group.format, own, roots, name))
     found.sort(key=lambda model: natural_key(model.name))
     return [(model.entry(), model.files) for model in found]
 
@@ -272,8 +271,7 @@ class _Found:
         try:
             status = file.stat()
         except FileNotFoundError:
-            what = "is a link to a file that is not there; the download may not have finished"
-            self._log.add_error(file.name, what)
+            self._log.add_error(file.name, _DANGLING)
         except OSError as error:
             self._log.add_error(file.name, f"cannot be looked at: {unreadable_reason(error)}")
         else:
@@ -298,14 +296,9 @@ class _Found:
         )
 
 
-def _by_model(files: Iterable[os.DirEntry[str]]) -> list[list[os.DirEntry[str]]]:
-    """Put shards of one model together, in order; any other file is a model of its own."""
-    models: dict[str, list[os.DirEntry[str]]] = {}
-    for file in sorted(files, key=lambda file: natural_key(file.name)):
-        match = _SHARD.fullmatch(file.name)
-        key = f"{match['prefix']}/{match['count']}" if match else file.name
-        models.setdefault(key, []).append(file)
-    return list(models.values())
+def _is_merged(names: Iterable[str]) -> bool:
+    """Return whether a folder's safetensors are one model, for an index or a config says so."""
+    return any(name.endswith(INDEX_SUFFIX) or name == CONFIG_NAME for name in names)
 
 
 def _report_missing(shards: list[os.DirEntry[str]], log: ProblemLog) -> None:

@@ -18,7 +18,7 @@ from explorer.formats.side_files import escapes
 from explorer.model_files import hub_name
 from explorer.parallel import never
 from explorer.sources import FileSource
-from explorer.stores.entries import Blob, Entry
+from explorer.stores.entries import Blob, Entry, Part
 from explorer.stores.folders import Scan, folder_models, list_folder, models_of
 
 _MAIN: Final = "main"
@@ -50,13 +50,13 @@ def hub_models(scan: Scan) -> Iterator[Entry]:
             if child.is_symlink() and escapes(folder, scan.root):
                 scan.log.add_error(child.name, "is a link out of the cache; it is not followed")
                 continue
-            users: dict[str, dict[str, None]] = {}  # etag → models whose snapshot links to it
+            users: dict[str, dict[str, str]] = {}  # etag → model whose snapshot links to it → file
             yield from _repository_models(scan, folder, users)
             _read_blobs(scan, folder / "blobs", users)
 
 
 def _repository_models(
-    scan: Scan, folder: Path, users: dict[str, dict[str, None]]
+    scan: Scan, folder: Path, users: dict[str, dict[str, str]]
 ) -> Iterator[Entry]:
     name = hub_name(folder.name)
     branches = _branches(scan, folder / "refs")
@@ -82,7 +82,7 @@ def _repository_models(
 
 
 def _snapshot_models(
-    scan: Scan, snapshot: Path, title: str, users: dict[str, dict[str, None]]
+    scan: Scan, snapshot: Path, title: str, users: dict[str, dict[str, str]]
 ) -> Iterator[Entry]:
     failures: list[Entry] = []
 
@@ -104,12 +104,12 @@ def _snapshot_models(
                 except OSError as error:
                     scan.report_file(file, error)
                     continue
-                users.setdefault(target, {})[owners.get(file.name, other)] = None
+                users.setdefault(target, {})[owners.get(file.name, other)] = file.name
         yield from (entry for entry, _ in models)
     yield from failures
 
 
-def _read_blobs(scan: Scan, folder: Path, users: dict[str, dict[str, None]]) -> None:
+def _read_blobs(scan: Scan, folder: Path, users: dict[str, dict[str, str]]) -> None:
     try:
         files = list_folder(folder)
     except FileNotFoundError:
@@ -127,8 +127,10 @@ def _read_blobs(scan: Scan, folder: Path, users: dict[str, dict[str, None]]) -> 
             scan.report_file(file, error)
             continue
         if stat.S_ISREG(status.st_mode):
-            used_by = tuple(users.get(file.name, ()))
-            scan.blobs.append(Blob(file.name, Path(file.path), status.st_size, used_by))
+            names = users.get(file.name, {})
+            part = next((Part("json", name) for name in names.values()), None)
+            blob = Blob(file.name, Path(file.path), status.st_size, tuple(names), part)
+            scan.blobs.append(blob)
 
 
 def _branches(scan: Scan, refs: Path) -> dict[str, str]:

@@ -18,8 +18,10 @@ from explorer.formats.facts import Facts, describe
 from explorer.formats.gguf.llama_cpp import llama_cpp_problems
 from explorer.formats.ollama.manifest import MANIFESTS, SCHEME, OllamaName, parse_name
 from explorer.formats.ollama.open import open_manifest
+from explorer.model_files import GGUF_MAGIC
 from explorer.parallel import Check, never
-from explorer.stores.entries import Entry, Place, Store, StoreKind
+from explorer.sources import FileSource
+from explorer.stores.entries import Entry, Part, Place, Store, StoreKind
 from explorer.stores.folders import Scan, folder_models
 from explorer.stores.huggingface import hub_models, llama_cpp_models
 from explorer.stores.ollama import models_folder, ollama_models
@@ -81,6 +83,7 @@ class Details:
     file_type: str | None = None  # type of most weights
     problems: tuple[Problem, ...] = ()  # what is wrong with the model, those of its entry included
     refusals: tuple[Problem, ...] = ()  # why llama.cpp would not read it
+    main_type: str | None = None  # the tensor type that most of its bytes are in
 
 
 def read_details(entry: Entry, check: Check = never) -> Details:
@@ -107,7 +110,55 @@ def read_details(entry: Entry, check: Check = never) -> Details:
     known = {(problem.severity, problem.where) for problem in entry.problems}
     new = (problem for problem in problems if (problem.severity, problem.where) not in known)
     known_facts = facts.architecture, facts.parameters, facts.file_type
-    return Details(*known_facts, (*entry.problems, *new), refusals)
+    largest = max(facts.types, key=lambda share: share.nbytes, default=None)
+    main_type = None if largest is None else largest.name
+    return Details(*known_facts, (*entry.problems, *new), refusals, main_type)
+
+
+_SNIFFED: Final = 4096  # bytes of a text that say what it is
+_OF_JSON: Final = {  # a field, what a file with it is
+    **{"rootfs": "config", "model_format": "config", "model_family": "config"},
+    **{"stop": "params", "temperature": "params", "num_ctx": "params", "top_p": "params"},
+}
+
+
+def identify(path: Path, check: Check = never) -> Part:
+    """Say what a file of a store is by its content, where no model names it; reads its beginning.
+
+    Of a model the header is read, so that it has its name. A failure is a part without a kind.
+
+    Args:
+        path: The file.
+        check: Called before it is opened; raises to cancel.
+    """
+    check()
+    try:
+        with FileSource(path) as source:
+            start = source.read(0, min(source.size, _SNIFFED))
+        if start.startswith(GGUF_MAGIC) or start[8:9] == b"{":
+            return _identify_model(path)
+    except ExplorerError as error:
+        return Part("", error.without_path)
+    text = start.decode("utf-8", "replace")
+    if "{{" in text:
+        return Part("template")
+    if text.lstrip()[:1] in {"{", "["}:
+        kinds = (kind for field, kind in _OF_JSON.items() if f'"{field}"' in text)
+        return Part("messages" if '"role"' in text else next(kinds, "json"))
+    words = text.casefold()
+    if any(word in words for word in ("license", "licence", "copyright", "terms of use")):
+        return Part("license")
+    return Part("system" if "\ufffd" not in text and "\0" not in text else "")
+
+
+def _identify_model(path: Path) -> Part:
+    with open_model(path) as model:
+        facts = describe(model)
+        if model.format == "safetensors":
+            return Part("tensor", next(iter(model.tensors.columns.names), ""))
+        kind = "projector" if facts.architecture == "clip" else "model"
+        known = (facts.name, facts.architecture, facts.file_type)
+        return Part(kind, ", ".join(text for text in known if text))
 
 
 def resolve(text: str, roots: Sequence[Path]) -> Path:

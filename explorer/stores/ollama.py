@@ -29,7 +29,7 @@ from explorer.formats.ollama.manifest import (
 from explorer.formats.side_files import escapes
 from explorer.parallel import Check, never
 from explorer.sources import FileSource
-from explorer.stores.entries import Blob, Entry, name_problems
+from explorer.stores.entries import Blob, Entry, Part, name_problems
 from explorer.stores.folders import Scan, broken_entry, list_folder
 
 _BLOB_NAME: Final = re.compile(r"sha256[:-](?P<hex>[0-9a-fA-F]{64})(?P<partial>[-.].*)?", re.DOTALL)
@@ -97,6 +97,7 @@ class _Blobs:
         self._blobs: dict[str, Blob] = {}
         self._faults: dict[str, str] = {}
         self._users: dict[str, dict[str, None]] = {}  # digest → names, in order
+        self._parts: dict[str, Part] = {}
         folder = models / BLOBS
         try:
             files = list_folder(folder)
@@ -146,6 +147,7 @@ class _Blobs:
             if blob is not None:
                 fault = fault or size_fault(layer, blob.nbytes)
                 self._users.setdefault(layer.digest, {})[name] = None
+                self._parts.setdefault(layer.digest, Part(layer.kind, layer.name))
                 sizes[layer.digest] = blob.nbytes
             elif layer.digest and self._readable:
                 what = "its blob is missing; pull the model again"
@@ -157,7 +159,8 @@ class _Blobs:
     def with_users(self) -> Iterator[Blob]:
         """Yield each blob with the models that use it, in order of digests."""
         for digest, blob in sorted(self._blobs.items()):
-            yield replace(blob, used_by=tuple(self._users.get(digest, ())))
+            users = tuple(self._users.get(digest, ()))
+            yield replace(blob, used_by=users, part=self._parts.get(digest))
 
 
 def _manifest_paths(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from explorer.analysis import requantize
 from explorer.analysis.errors.pairs import RUN_WEIGHTS
 from explorer.analysis.requantization import Requantized
-from explorer.analysis.rounding import rounder, rounding_types
+from explorer.analysis.rounding import rounded_type, rounding_types
 from explorer.analysis.what_if import importance_of, is_importance_matrix
 from explorer.errors import ExplorerError, FormatError
 from explorer.formats import Tensor, open_model
@@ -50,8 +50,8 @@ def test_figures_are_those_of_the_quantizer(name: str) -> None:
 def test_every_type_there_is() -> None:
     """Of one kind of code, more bits lose less; sizes are those of the formats."""
     names = rounding_types(weighed=False)
-    weights = quantize(_weights(8), "BF16").tobytes()
-    found = {row.type: row for row in requantize(tensor_of("BF16", weights, (8, 256)), names)}
+    weights = quantize(_weights(32), "BF16").tobytes()
+    found = {row.type: row for row in requantize(tensor_of("BF16", weights, (32, 256)), names)}
     assert list(found) == list(names)
     losses = {name: row.errors.relative_rmse for name, row in found.items() if row.errors}
     assert len(losses) == len(names)
@@ -60,6 +60,9 @@ def test_every_type_there_is() -> None:
         ("Q8_0", "Q5_1", "Q5_0", "Q4_1", "Q4_0"),
         ("int8", "affine6", "affine5", "int4", "affine3", "affine2"),
         ("mxfp8", "nvfp4", "mxfp4"),
+        ("gptq8/128", "gptq4/32", "gptq4/128", "gptq4/channel", "gptq3/128", "gptq2/64"),
+        ("hqq8/64", "hqq4/64", "hqq3/64", "hqq2/64"),
+        ("fp8/channel", "nvfp4a16", "mxfp4a16"),
     ):
         reported = [losses[name] for name in order]
         assert reported == sorted(reported), order
@@ -160,10 +163,10 @@ def test_types_that_do_not_exist(name: str, message: str) -> None:
 
 
 def test_names_in_any_case() -> None:
-    assert rounder("q4_k").type.name == "Q4_K"
-    assert rounder("MXFP4").type.block_bytes == 17
-    assert rounder("mxfp4").type.name == "mxfp4"
-    assert rounder("int4/128").type.block_weights == 128
+    assert rounded_type("q4_k").name == "Q4_K"
+    assert rounded_type("MXFP4").block_bytes == 17
+    assert rounded_type("mxfp4").name == "mxfp4"
+    assert rounded_type("int4/128").block_weights == 128
 
 
 def test_weights_that_cannot_be_rounded() -> None:
@@ -217,3 +220,22 @@ def test_importance_matrices(tmp_path: Path) -> None:
             importance_of(matrix, "tiny")
         with pytest.raises(ExplorerError, match="do not fit"):  # found by tests/soak/fuzz.py
             importance_of(matrix, "empty")
+
+
+@pytest.mark.parametrize("folder", ["gptq_4bit_act_order", "awq_gemm_g64", "gpt_oss_mxfp4"])
+def test_weights_of_hugging_face_methods_are_rounded_too(shared_data: Path, folder: str) -> None:
+    with open_model(shared_data / "hf_quantized" / folder) as model:
+        tensor = next(one for one in model.tensors.rows if one.companions is not None)
+        values = tensor.dequantize()
+        columns = tensor.shape[-1]
+        found = {row.type: row for row in requantize(tensor, ["Q8_0", "nf4", "fp8/channel"])}
+    raw = quantize(values.reshape(-1), "Q8_0")
+    with np.errstate(invalid="ignore"):  # of gpt-oss some are infinite
+        error = dequantize(raw, "Q8_0").astype(np.float64) - values.reshape(-1)
+    error = error[np.isfinite(error)]
+    assert columns % 32 == 0
+    assert found["Q8_0"].errors is not None
+    assert found["Q8_0"].errors.rmse == pytest.approx(np.sqrt(np.mean(error**2)), rel=1e-9)
+    for name in ("nf4", "fp8/channel"):
+        assert found[name].problem is None
+        assert (found[name].bits_per_weight or 0) > 4

@@ -19,7 +19,7 @@ from PySide6.QtWidgets import QApplication, QTableView, QTreeView
 from pytestqt.qtbot import QtBot
 
 from explorer.qt.main_window import MainWindow
-from explorer.qt.panels import PANEL_MODULES
+from explorer.qt.panels import PANEL_MODULES, Panels
 from explorer.qt.settings import Settings
 from explorer.qt.widgets.table_view import ListPanel
 from tests.benchmarks.report import Report, Row, milliseconds
@@ -82,7 +82,31 @@ def _steps(window: MainWindow, path: Path) -> Iterator[Step]:
         yield f"show {tab.objectName()}", lambda tab=tab: panels.setCurrentWidget(tab)
         for found in tab.widget.findChildren(ListPanel):
             yield from _table_steps(tab.objectName(), found)
+    if rows:
+        yield from _survey_steps(panels)
+        yield from _weights_steps(panels)
     yield "close", lambda: window.close_document(document)
+
+
+def _survey_steps(panels: Panels) -> Iterator[Step]:
+    """Yield a survey of all tensors while each of its pages is shown."""
+    yield "show survey", lambda: panels.setCurrentWidget(panels.survey)
+    view = panels.survey.widget
+    yield "survey: run", view.session.start
+    tabs = view.tabs
+    for place in range(tabs.count()):
+        name = f"survey: {tabs.tabText(place)}"
+        yield f"{name}: show", lambda place=place: tabs.setCurrentIndex(place)
+    for found in view.findChildren(ListPanel):
+        yield from _table_steps("survey", found)
+
+
+def _weights_steps(panels: Panels) -> Iterator[Step]:
+    yield "show weights", lambda: panels.setCurrentWidget(panels.weights)
+    tabs = panels.weights.widget.tabs
+    for place in range(tabs.count()):
+        name = f"weights: {tabs.tabText(place)}"
+        yield f"{name}: show", lambda place=place: tabs.setCurrentIndex(place)
 
 
 def _table_steps(name: str, panel: ListPanel) -> Iterator[Step]:

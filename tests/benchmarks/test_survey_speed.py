@@ -17,9 +17,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from explorer.analysis.columns import Groups, Known, StatisticsColumns, is_matrix, summaries
+from explorer.analysis.model_grid import model_grid
 from explorer.analysis.survey_cache import KeptSurvey
 from explorer.analysis.surveys import run_survey
 from explorer.formats import Model, open_model
+from explorer.formats.columns import tensor_arrays
+from explorer.present.survey import OVER_LAYERS, metric_named
+from explorer.qt.survey.layer_paint import layer_grids
 from tests.benchmarks.report import Report, Row, milliseconds
 from tests.benchmarks.two_cores import work_on_one_and_two
 from tests.helpers.gguf_writer import STRING, GgufFile, TensorSpec
@@ -31,6 +36,7 @@ _RUNS = 24
 _LAYERS = 8
 _TARGET = 1.5
 _LONGEST_PAUSE = 0.05
+_BY_LAYER = 0.02  # of the processor time of a survey
 _IDS = {"Q4_K": 12, "Q6_K": 14, "Q8_0": 8, "F32": 0}
 _BLOCKS = {"Q4_K": 256, "Q6_K": 256, "Q8_0": 32, "F32": 1}
 _SHAPES = {  # of each layer: type, rows and columns
@@ -75,6 +81,48 @@ def _seconds(action: Callable[[], object]) -> float:
 def _survey(model: Model, workers: int) -> None:
     rows = run_survey(model, KeptSurvey(None, model), workers)
     assert all(row.statistics is not None for row in rows)
+
+
+def test_by_layer_adds_nothing_to_a_survey(path: Path, report: Report) -> None:
+    """All sums, and all lines, of what a survey found: processor time, the best of several."""
+    with open_model(path) as model:
+        arrays = tensor_arrays(model.tensors)
+        columns, grid = StatisticsColumns(len(arrays)), model_grid(model.tensors.columns.names)
+        known = Known(arrays, columns, None)
+        layers = layer_grids(grid, is_matrix(arrays))[0]
+        groups = Groups(grid.cell_of, len(grid.cells))
+
+        def survey() -> None:
+            rows = run_survey(model, KeptSurvey(None, model))
+            for number, row in enumerate(rows):
+                assert row.statistics is not None
+                columns.put(number, row.statistics)
+
+        def add_up() -> None:
+            summaries(known, grid)
+            for name in OVER_LAYERS:
+                metric = metric_named(name)
+                layers.values(metric, known, metric.of_groups(known, groups))
+
+        survey()  # loads and compiles
+        best = [float("inf")] * 2
+        for _ in range(5):
+            for place, action in enumerate((survey, add_up)):
+                started = time.process_time()
+                action()
+                best[place] = min(best[place], time.process_time() - started)
+    share = best[1] / best[0]
+    report.add(
+        Row(
+            "by layer: all sums and lines of 65 tensors, processor time",
+            milliseconds(best[1]),
+            f"the survey before it {milliseconds(best[0])}",
+            f"{share:.1%}",
+            f"≤ {_BY_LAYER:.0%}",
+            share <= _BY_LAYER,
+        )
+    )
+    assert share <= _BY_LAYER
 
 
 def test_survey_at_least_1_5_times_faster_on_two_cores(path: Path, report: Report) -> None:

@@ -107,7 +107,7 @@ def test_text(paths: tuple[str, str], capsys: Capture) -> None:
     assert err == ""
     lines = out.splitlines()
     assert lines[0].split()[:3] == ["candidate", "type", "shape"]
-    assert lines[1].split()[-5:] == ["inf", "dB", "0", "0", "0"]
+    assert lines[1].split()[-5:] == ["no", "error", "0", "0", "0"]
     assert lines[2].startswith("blk.0.ffn_up.weight")
     assert "Only in the candidate\n  =evil\\x1b[0m" in out
     assert "Only in the reference\n  extra.weight" in out

@@ -67,6 +67,8 @@ def test_blobs_and_what_uses_them(store: OllamaStore, capsys: Capture) -> None:
     used = {blob["bytes"]: blob["used_by"] for blob in record["blobs"]}
     assert used == {len(GGUF): ["hf.co/Org/Tiny:Q8_0", "tiny:latest"], 1: ["tiny:latest"], 6: []}
     assert {"digest": orphan, "bytes": 6, "used_by": []} in record["blobs"]
+    assert record["contents"][orphan] == "System prompt"  # a short text without a sign of its own
+    assert record["removal"] == [f"rm -- {store.blobs / orphan}"]
     assert main(["library", "--blobs", "--root", root]) == 0
     out = capsys.readouterr().out
     assert "1 used by nothing: 6 B" in out

@@ -133,7 +133,7 @@ def test_text_distinguishes_every_figure(model: Path, capsys: Capture) -> None:
     assert lines[0] == f"{model}: Fits: 5 of 5 layers on NVIDIA GeForce RTX 3090; 23.4 GiB free."
     assert "  Context              8,192 tokens" in lines
     assert "  Weights              20.0 MiB (20,971,520 bytes)" in lines
-    heading = "NVIDIA GeForce RTX 3090 (CUDA 0), 24.0 GiB free, 5 layers: 0–4"
+    heading = "RTX 3090 (CUDA 0), 24.0 GiB free, 5 layers: 0–4"
     below = lines[lines.index(heading) + 1 :]
     parts = [line.split("  ")[1] for line in below[:5]]
     assert parts == ["Weights", "KV cache", "Compute", "Reserved", "Free"]

@@ -12,6 +12,7 @@ import pytest
 
 from explorer.analysis.rounding import rounding_types
 from explorer.cli.main import main
+from explorer.quantization.huggingface.schemes import SCHEME_NAMES
 from tests.helpers.model_pairs import arrays_of, write_gguf
 
 Capture = pytest.CaptureFixture[str]
@@ -55,13 +56,22 @@ def test_all_types(path: str, capsys: Capture) -> None:
     assert main(["requantize", path, "w", "--to", "all", "--json"]) == 0
     results = json.loads(capsys.readouterr().out)["results"]
     assert [row["type"] for row in results] == list(rounding_types())
-    needing = {row["type"] for row in results if row["rmse"] is None}
-    assert needing == {"IQ1_S", "IQ2_XXS", "IQ2_XS"}
-    assert all(
-        row["problem"] == "ggml makes it only with an importance matrix"
-        for row in results
-        if row["type"] in needing
-    )
+    without = {row["type"]: row["problem"] for row in results if row["rmse"] is None}
+    needing = "ggml makes it only with an importance matrix"
+    assert {name for name, problem in without.items() if problem == needing} == {
+        *("IQ1_S", "IQ2_XXS", "IQ2_XS")
+    }
+    assert all(name in SCHEME_NAMES for name, problem in without.items() if problem != needing)
+    assert all(without.values())
+
+
+def test_types_of_hugging_face_models(path: str, capsys: Capture) -> None:
+    assert main(["requantize", path, "w", "--to", "nf4,fp8/channel", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [row["problem"] for row in found["results"]] == [None, None]
+    assert any("rounded" in note and "GPTQ" in note for note in found["notes"])
+    assert main(["requantize", path, "w", "--to", "Q8_0", "--json"]) == 0
+    assert not any("GPTQ" in note for note in json.loads(capsys.readouterr().out)["notes"])
 
 
 def test_csv(path: str, tmp_path: Path, capsys: Capture) -> None:

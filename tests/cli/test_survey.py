@@ -13,7 +13,9 @@ from explorer.analysis import TensorStatistics
 from explorer.cli.main import main
 from explorer.errors import FormatError
 from explorer.formats import Tensor
+from explorer.present.survey import ABOUT_SUMS, metric_named
 from tests.helpers.gguf_writer import GgufFile, TensorSpec
+from tests.helpers.model_pairs import arrays_of, write_gguf
 from tests.helpers.tensors import random_blocks
 
 Capture = pytest.CaptureFixture[str]
@@ -56,7 +58,7 @@ def test_json(path: Path, capsys: Capture) -> None:
 def test_text(path: Path, capsys: Capture) -> None:
     assert main(["survey", str(path)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 5
+    assert lines[5:7] == ["", "By role"]
     assert lines[0].startswith("tensor")
     assert lines[1].startswith("=evil\\x1b[0m")
     assert "cannot be decoded" in lines[2]
@@ -67,7 +69,7 @@ def test_text(path: Path, capsys: Capture) -> None:
 def test_csv(path: Path, tmp_path: Path, capsys: Capture) -> None:
     target = tmp_path / "table.csv"
     assert main(["survey", str(path), "--csv", str(target)]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 5
+    assert len(capsys.readouterr().out.split("By role")[0].splitlines()) == 6
     rows = list(csv.DictReader(target.read_text("utf-8").splitlines()))
     assert [row["tensor"] for row in rows] == ["'=evil\x1b[0m", "newer", "none", "norm"]
     assert rows[0]["shape"] == "2x256"
@@ -148,4 +150,92 @@ def test_without_a_cache_nothing_is_written(path: Path, tmp_path: Path, capsys: 
     assert not (tmp_path / "cache" / "surveys").exists()
     main(["survey", str(path)])
     assert len(list((tmp_path / "cache" / "surveys").iterdir())) == 1
-    assert len(capsys.readouterr().out.splitlines()) == 10
+    assert capsys.readouterr().out.count("\nnorm ") == 2
+
+
+ROLES = {
+    **{f"blk.{layer}.attn_q.weight": (8, 64) for layer in range(2)},
+    **{f"blk.{layer}.attn_norm.weight": (64,) for layer in range(2)},
+    "output.weight": (16, 64),
+}
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> tuple[Path, Path]:
+    """A model, and what it was made of."""
+    arrays = arrays_of(ROLES)
+    types = {name: "Q4_0" for name in arrays if "norm" not in name}
+    made = write_gguf(tmp_path / "made.gguf", "llama", arrays, types)
+    return write_gguf(tmp_path / "original.gguf", "llama", arrays), made
+
+
+def test_sums_are_the_same_wherever_they_are_shown(
+    pair: tuple[Path, Path], tmp_path: Path, capsys: Capture
+) -> None:
+    original, made = map(str, pair)
+    main(["survey", made, "--json"])
+    survey = json.loads(capsys.readouterr().out)
+    rows = {row["tensor"]: row for row in survey["tensors"]}
+    sums = survey["sums"]
+    assert [one["role"] for one in sums["roles"]] == ["attn_norm", "attn_q", "output"]
+    assert [one["layer"] for one in sums["layers"]] == [0, 1]
+    queries = [rows[f"blk.{layer}.attn_q.weight"] for layer in range(2)]
+    role = sums["roles"][1]
+    assert role["parameters"] == sum(row["count"] for row in queries)
+    assert role["bits_per_weight"] == 4.5
+    assert role["range"] == max(r["max"] for r in queries) - min(r["min"] for r in queries)
+    assert role["kurtosis"] == pytest.approx(sum(r["kurtosis"] for r in queries) / 2)
+    assert sums["matrices"]["tensors"] == 3
+
+    main(["compare", original, made, "--json"])
+    compare = json.loads(capsys.readouterr().out)
+    total = compare["total"]
+    for name in ("rmse", "relative_rmse", "sqnr_db"):
+        assert compare["sums"]["all"][name] == pytest.approx(total[name], rel=1e-12)
+    assert compare["sums"]["roles"][0]["rmse"] == 0
+    assert compare["sums"]["roles"][0]["sqnr_db"] is None  # without an error it is infinite
+
+    main(["survey", made])
+    text = capsys.readouterr().out
+    for heading in ("By role", "By layer"):
+        assert heading in text
+    assert "layer 1" in text
+    main(["compare", original, made])
+    text += capsys.readouterr().out
+    shown = metric_named("relative_rmse").text(compare["sums"]["matrices"]["relative_rmse"])
+    report = tmp_path / "report.html"
+    main(["report", made, "--reference", original, "-o", str(report)])
+    page = report.read_text("utf-8")
+    for where in (text, page):
+        assert shown in where
+    assert "Errors by layer" in page
+    assert ABOUT_SUMS in page
+
+
+def test_parquet_has_the_figures_of_csv(
+    pair: tuple[Path, Path], tmp_path: Path, capsys: Capture
+) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet", reason="the extra parquet is not installed")
+    target, text = tmp_path / "table.parquet", tmp_path / "table.csv"
+    asked = ["--parquet", str(target), "--csv", str(text)]
+    for command in (["survey", str(pair[1])], ["compare", *map(str, pair)]):
+        assert main([*command, *asked]) == 0
+        found = parquet.read_table(target).to_pydict()
+        rows = list(csv.DictReader(text.read_text("utf-8").splitlines()))
+        assert list(found) == list(rows[0])
+        assert all(type(count) is int for count in found["count"])
+        assert [str(value) for value in found["count"]] == [row["count"] for row in rows]
+        name = "rmse" if "rmse" in found else "rms"
+        assert [repr(value) for value in found[name]] == [row[name] for row in rows]
+
+
+def test_a_missing_library_is_told_before_weights_are_read(
+    path: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("explorer.tabular.find_spec", lambda _name: None)
+    target = tmp_path / "table.parquet"
+    assert main(["survey", str(path), "--parquet", str(target)]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "pip install 'gguf-explorer[parquet]'" in err
+    assert not target.exists()

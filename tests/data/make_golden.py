@@ -1,6 +1,6 @@
 """Make the small files of expected values that decoders and quantizers are tested with.
 
-  python tests/data/make_golden.py [FOLDER]
+  python tests/data/make_golden.py [FOLDER [LIBRARY]]
 
 FOLDER holds `ggml_golden.npz`, made with ggml's C code (`ggml_golden.md` beside it); without, it is
 `../shared/reference` beside the repository. Two files are written beside this script:
@@ -10,16 +10,27 @@ FOLDER holds `ggml_golden.npz`, made with ggml's C code (`ggml_golden.md` beside
                         TYPE.blocks: what ggml makes of the weights, TYPE.weighted: with importance;
                         rows, row_importance: the same of whole rows, TYPE.rows: with importance,
                         for types that weigh by the mean square of a row
+
+LIBRARY is ggml's C code as a shared library, such as libggml-base.so of a build of llama.cpp for
+x86-64; with it, a third file is completed, whose weights are kept:
+
+  encoders_hard.npz     weights, importance [32, 256]: found at random, where rounding in other ways
+                        than ggml's C makes other bytes (just below a middle between two levels, one
+                        weight of a block that counts, weights below 2^-126, -0, ...);
+                        TYPE.plain, TYPE.weighted [32]: the CRC-32 of what C makes of each row
 """
 
 from __future__ import annotations
 
+import ctypes
 import sys
+import zlib
 from pathlib import Path
 
 import numpy as np
 
 from explorer.quantization import TENSOR_TYPES
+from explorer.quantization.registry import has_encoder
 
 HERE = Path(__file__).resolve().parent
 SHARED = HERE.parents[2] / "shared" / "reference"
@@ -66,12 +77,40 @@ def weights_to_encode(golden: np.lib.npyio.NpzFile) -> dict[str, np.ndarray]:
     return chosen
 
 
-def main(folder: Path) -> None:
-    """Write both files."""
+def checksums(library: str, hard: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the CRC-32 of what C makes of each row, plain and with the row's importance."""
+    ggml, found = ctypes.CDLL(library), {}
+    ggml.ggml_quantize_chunk.restype = ctypes.c_size_t
+    ggml.ggml_quantize_requires_imatrix.restype = ctypes.c_bool
+    for kind in TYPES:
+        if not has_encoder(kind.name) or kind.name in ("F16", "BF16"):
+            continue
+        ggml.ggml_quantize_init(kind.id)
+        for how in ("plain", "weighted"):
+            if how == "plain" and ggml.ggml_quantize_requires_imatrix(kind.id):
+                continue
+            sums = []
+            for row, importance in zip(hard["weights"], hard["importance"], strict=True):
+                blocks = np.zeros(kind.nbytes(row.size), np.uint8)
+                used = ctypes.c_void_p(importance.ctypes.data if how == "weighted" else None)
+                start, rows, columns = map(ctypes.c_int64, (0, 1, row.size))
+                given, made = ctypes.c_void_p(row.ctypes.data), ctypes.c_void_p(blocks.ctypes.data)
+                ggml.ggml_quantize_chunk(kind.id, given, made, start, rows, columns, used)
+                sums.append(zlib.crc32(blocks))
+            found[f"{kind.name}.{how}"] = np.array(sums, np.uint32)
+    return found
+
+
+def main(folder: Path, library: str | None) -> None:
+    """Write the files."""
+    if library is not None:
+        with np.load(HERE / "encoders_hard.npz", allow_pickle=False) as file:
+            hard = {key: file[key] for key in ("weights", "importance")}
+        np.savez_compressed(HERE / "encoders_hard.npz", **hard, **checksums(library, hard))
     with np.load(folder / "ggml_golden.npz", allow_pickle=False) as golden:
         np.savez_compressed(HERE / "decoders_golden.npz", **blocks_to_decode(golden))
         np.savez_compressed(HERE / "encoders_golden.npz", **weights_to_encode(golden))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else SHARED)
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else SHARED, (*sys.argv, None, None)[2])

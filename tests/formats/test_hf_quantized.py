@@ -18,7 +18,7 @@ from explorer.formats.columns import tensor_arrays
 from explorer.formats.tensor_filter import parse_filter
 from explorer.formats.tensors import Tensor
 from explorer.formats.weights import WeightReader
-from explorer.present.model import quantization_text
+from explorer.present.quantization import quantization_text
 
 FOLDER = Path(__file__).parents[3] / "shared" / "data" / "hf_quantized"
 NAMES = sorted(path.name for path in FOLDER.glob("*/"))

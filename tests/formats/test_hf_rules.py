@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from explorer.errors import ExplorerError
 from explorer.formats import open_model
+from explorer.formats.weights import WeightReader
 from explorer.quantization.types import E2M1, E4M3
 from tests.helpers.safetensors_writer import safetensors_bytes
 
@@ -32,9 +33,11 @@ def write_folder(
     parts: Mapping[str, Part],
     quantization: Mapping[str, Any] | None = None,
     shapes: Mapping[str, list[int]] | None = None,
+    metadata: Mapping[str, str] | None = None,
 ) -> Path:
     """Write a model's folder; `shapes` are what the header says instead of the truth."""
-    header, data = {}, b""
+    header: dict[str, Any] = {} if metadata is None else {"__metadata__": dict(metadata)}
+    data = b""
     for name, (dtype, array) in parts.items():
         raw = array.tobytes()
         shape = (shapes or {}).get(name, list(array.shape))
@@ -147,6 +150,69 @@ def test_fused_experts_have_tiles_of_their_own(tmp_path: Path, random: np.random
     found = decoded(write_folder(tmp_path, parts, said), name)
     tiles = np.stack([spread(one, 32, 32, (40, 70)) for one in scale])
     assert_same_bits(found, E4M3[weight] * tiles)
+
+
+@pytest.mark.parametrize("role", ["weight_scale_inv", "scale", "qscale_weight"])
+@pytest.mark.parametrize("kind", ["F32", "F16", "BF16", "F8_E8M0", "U8"])
+def test_fp8_scales_of_every_name_and_type(
+    tmp_path: Path, random: np.random.Generator, role: str, kind: str
+) -> None:
+    weight = small_floats(random, 70, 100)
+    grid = (3, 4)
+    raw: NDArray[Any] = numbers(random, *grid)
+    scale = raw
+    if kind == "F16":
+        raw = raw.astype(np.float16)
+        scale = raw.astype(np.float32)
+    elif kind == "BF16":
+        raw = (raw.view(np.uint32) >> 16).astype(np.uint16)
+        scale = (raw.astype(np.uint32) << 16).view(np.float32)
+    elif kind != "F32":
+        raw = random.integers(100, 150, grid).astype(np.uint8)
+        scale = np.exp2(raw.astype(np.float64) - 127).astype(np.float32)
+    parts = {f"{STEM}.weight": ("F8_E4M3", weight), f"{STEM}.{role}": (kind, raw)}
+    said = {"quant_method": "fp8", "weight_block_size": [32, 32]}
+    found = decoded(write_folder(tmp_path, parts, said))
+    assert_same_bits(found, E4M3[weight] * spread(scale, 32, 32, (70, 100)))
+
+
+def test_experts_of_deepseek_are_fp4(tmp_path: Path, random: np.random.Generator) -> None:
+    packed = random.integers(-128, 128, (10, 48)).astype(np.int8)
+    scale = random.integers(100, 150, (10, 3)).astype(np.uint8)
+    parts = {f"{STEM}.weight": ("I8", packed), f"{STEM}.scale": ("F8_E8M0", scale)}
+    found = decoded(write_folder(tmp_path, parts, {"quant_method": "fp8", "expert_dtype": "fp4"}))
+    powers = np.exp2(scale.astype(np.float64) - 127).astype(np.float32)
+    assert_same_bits(found, E2M1[nibbles(packed.view(np.uint8))] * powers.repeat(32, 1))
+
+
+# torchao
+
+
+@pytest.mark.parametrize("tile", [(1, 96), (1, 32), (16, 32), (40, 96)])
+@pytest.mark.parametrize("kind", ["Int8Tensor", "Float8Tensor", "Int8Tensor with zeros"])
+def test_torchao(
+    tmp_path: Path, random: np.random.Generator, tile: tuple[int, int], kind: str
+) -> None:
+    shape = (40, 96)
+    grid = tuple(-(-side // part) for side, part in zip(shape, tile, strict=True))
+    scale, zero = numbers(random, *grid), random.integers(-9, 9, grid).astype(np.int8)
+    stem = f"{STEM}._weight"
+    parts: dict[str, Part] = {f"{stem}_scale": ("F32", scale)}
+    if kind == "Float8Tensor":
+        codes: NDArray[Any] = small_floats(random, *shape)
+        parts[f"{stem}_qdata"] = ("F8_E4M3", codes)
+        levels = E4M3[codes]
+    else:
+        codes = random.integers(-128, 128, shape).astype(np.int8)
+        parts[f"{stem}_qdata"] = ("I8", codes)
+        levels = codes.astype(np.float32)
+    if kind == "Int8Tensor with zeros":
+        parts[f"{stem}_zero_point"] = ("I8", zero)
+        levels = levels - spread(zero, *tile, shape).astype(np.float32)
+    about = {"_type": kind.partition(" ")[0], "_data": {"block_size": list(tile)}}
+    said = {f"{STEM}.weight": json.dumps(about)}
+    found = decoded(write_folder(tmp_path, parts, {"quant_method": "torchao"}, None, said))
+    assert_same_bits(found, levels * spread(scale, *tile, shape))
 
 
 # FP4
@@ -320,8 +386,15 @@ def test_hqq(tmp_path: Path, random: np.random.Generator, packing: str, axis: in
         "packing": ("U8", text),
     }
     parts = {f"{STEM}.{name}": part for name, part in fields.items()}
-    found = decoded(write_folder(tmp_path, parts, {"quant_method": "hqq"}))
-    assert_same_bits(found, ((codes.astype(np.float32) - zero) * scale).reshape(shape))
+    wanted = ((codes.astype(np.float32) - zero) * scale).reshape(shape)
+    folder = write_folder(tmp_path, parts, {"quant_method": "hqq"})
+    assert_same_bits(decoded(folder), wanted)
+    with open_model(folder) as model:
+        reader = WeightReader(model.tensors[f"{STEM}.weight"])
+        for start, stop in ((0, 7), (37, 38), (41, 1333), (500, 1440)):  # of groups that lie apart
+            run = np.empty(stop - start, np.float32)
+            reader.read_into(start, run)
+            assert_same_bits(run, wanted.reshape(-1)[start:stop])
 
 
 @pytest.mark.parametrize("each", [2, 4])
@@ -347,6 +420,37 @@ def test_quanto_of_few_bits(
         parts[f"{STEM}.bias"] = ("F32", numbers(random, rows))
     found = decoded(write_folder(tmp_path, parts, {"quant_method": "quanto"}))
     assert_same_bits(found, wanted.reshape(rows, columns))
+
+
+@pytest.mark.parametrize(
+    ("module", "columns"),
+    [
+        ("self_attn.q_proj", 320),
+        ("self_attn.o_proj", 256),  # heads are not as wide together as what layers hand on
+        ("mlp.down_proj", 640),
+        ("mlp.experts.3.down_proj", 384),
+        ("mlp.experts.3.up_proj", 320),
+    ],
+)
+def test_lengths_of_the_model_tell_the_shape_of_quanto(
+    tmp_path: Path, random: np.random.Generator, module: str, columns: int
+) -> None:
+    group = 64 if columns == 320 else 128
+    name = f"model.layers.0.{module}"
+    codes = random.integers(0, 16, (10 * columns // group, group), np.uint8)
+    scale, shift = (numbers(random, len(codes), 1) for _ in range(2))
+    parts: dict[str, Part] = {
+        f"{name}.weight._data._data": ("U8", stacked(codes, 4, 2, high_first=False)),
+        f"{name}.weight._scale": ("F32", scale),
+        f"{name}.weight._shift": ("F32", shift),
+    }
+    folder = write_folder(tmp_path, parts, {"quant_method": "quanto"})
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"intermediate_size": 640, "moe_intermediate_size": 384}
+    config |= {"num_attention_heads": 4, "head_dim": 64}
+    (folder / "config.json").write_text(json.dumps(config))
+    found = decoded(folder, f"{name}.weight")
+    assert_same_bits(found, (codes.astype(np.float32) * scale - shift).reshape(10, columns))
 
 
 @pytest.mark.parametrize("kind", ["autobitlinear", "bitlinear"])

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from explorer.errors import ExplorerError, FormatError, SourceError
+from explorer.errors import ExplorerError, FormatError, SeveralModelsError, SourceError
 from explorer.formats import Model, Severity, open_model
 from explorer.formats.limits import MAX_CONFIG_ENTRIES, MAX_SHARDS
 from tests.helpers.rewriting import rewrite
@@ -47,7 +47,6 @@ def test_shards_are_one_model(sharded: Path) -> None:
             assert list(model.tensors) == ["a", "b", "c"]
             assert [t.read()[:2] for t in model.tensors.rows] == [b"\0\1", b"\2\3", b"\0\1"]
             assert model.tensors["c"].file.name == SECOND
-            assert [f.first_tensor for f in model.files] == [0, 2]
             assert model.nbytes == 13
 
 
@@ -211,6 +210,7 @@ def test_folder_without_index(tmp_path: Path) -> None:
 
 
 def test_two_files_with_the_same_tensor(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")  # else they are two models
     write_tensors(tmp_path / "a.safetensors", ("x", "U8", [1]))
     write_tensors(tmp_path / "b.safetensors", ("y", "U8", [1]), ("x", "F32", [1]), ("z", "U8", [2]))
     content = (tmp_path / "b.safetensors").read_bytes()
@@ -242,6 +242,47 @@ def test_folder_of_gguf(tmp_path: Path, shared_data: Path) -> None:
     (tmp_path / "b.gguf").write_bytes(content)
     with pytest.raises(FormatError, match=r"2 GGUF models .*choose one"):
         open_model(tmp_path)
+
+
+def test_unrelated_files_are_never_merged(tmp_path: Path) -> None:
+    write_tensors(tmp_path / "lora-a.safetensors", ("x", "U8", [1]))
+    write_tensors(tmp_path / "lora-b.safetensors", ("y", "U8", [1]))
+    with pytest.raises(SeveralModelsError, match=r"2 models \(.*'lora-b.*choose one") as caught:
+        open_model(tmp_path)
+    assert [one.name for one in caught.value.choices] == [
+        *("lora-a.safetensors", "lora-b.safetensors")
+    ]
+    for choice in caught.value.choices:
+        assert choice.nbytes == choice.path.stat().st_size
+        with open_model(choice.path) as model:
+            assert len(model.tensors) == 1
+
+
+def test_a_gguf_beside_safetensors_is_not_passed_over(
+    sharded: Path, tmp_path: Path, shared_data: Path
+) -> None:
+    content = (shared_data / "ggml-vocab-bert-bge.gguf").read_bytes()
+    (sharded / "q8.gguf").write_bytes(content)
+    (sharded / "mmproj.gguf").write_bytes(content)
+    (sharded / "imatrix.gguf").write_bytes(content)
+    with pytest.raises(SeveralModelsError) as caught:
+        open_model(sharded)
+    assert [one.name for one in caught.value.choices] == [INDEX, "q8.gguf"]
+    with open_model(sharded / INDEX) as model:
+        assert list(model.tensors) == ["a", "b", "c"]
+    (sharded / INDEX).unlink()
+    (sharded / "config.json").write_text('{"model_type": "tiny"}')
+    with pytest.raises(SeveralModelsError) as caught:
+        open_model(sharded)
+    first = caught.value.choices[0]
+    assert first.path == sharded / "config.json"
+    with open_model(first.path) as model:
+        assert (model.architecture, list(model.tensors)) == ("tiny", ["a", "b", "c"])
+    alone = tmp_path / "empty" / "config.json"
+    alone.parent.mkdir()
+    alone.write_text("{}")
+    with pytest.raises(FormatError, match="JSON"):
+        open_model(alone)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="symbolic links need rights on Windows")

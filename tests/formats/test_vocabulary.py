@@ -228,6 +228,17 @@ def test_too_few_types_and_scores_are_filled_up() -> None:
     assert vocabulary.display_columns().type_names == ["byte", ""]
 
 
+@pytest.mark.filterwarnings("error")
+def test_scores_may_be_any_bits() -> None:
+    scores = np.array([0x7F800001, 0xFF800000], "<u4").view("<f4")  # a signalling NaN, -inf
+    values = {"model": "llama", "tokens": _strings("a", "b"), "scores": NumberArray(scores)}
+    vocabulary = read_vocabulary(_model(values))
+    assert vocabulary is not None
+    assert vocabulary.scores is not None
+    assert np.isnan(vocabulary.scores[0])
+    assert vocabulary.scores[1] == -np.inf
+
+
 def test_huge_unsigned_types_do_not_wrap() -> None:
     values = {"model": "llama", "tokens": _strings("a"), "token_type": _ints(2**64 - 1, kind="u8")}
     vocabulary = read_vocabulary(_model(values))

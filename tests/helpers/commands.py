@@ -28,6 +28,8 @@ def calls(
     yield ["inspect", model, "--tensors", "--metadata", "--recipe", "--json"]
     yield ["check", model]
     yield ["check", model, "--json"]
+    yield ["recipes", model, "--no-errors", "--json"]
+    yield ["recipes", model, "--recipe", "Q4_K_M", "--original", reference]
     for name in tensors:
         yield ["stats", model, "--", name]
         yield ["stats", model, "--json", "--", name]
@@ -48,6 +50,8 @@ def calls(
     yield ["survey", model, "--json"]
     yield ["compare", reference, model, "--csv", str(out / "compare.csv")]
     yield ["compare", reference, model, "--json"]
+    yield ["diff", reference, model]
+    yield ["diff", reference, model, "--errors", "--json"]
     for extra in ([], ["--json"], ["--csv", str(out / "plan.csv")]):
         yield ["plan", model, "--gpu", "24GiB", "--context", "4096", "--profile", "all", *extra]
     yield ["report", model, "--gpu", "24GiB", "-o", str(out / "report.html")]

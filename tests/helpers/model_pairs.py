@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from explorer.formats import open_model
 from explorer.quantization import GGML_TYPES, quantize
 from tests.helpers.gguf_writer import STRING, U32, GgufFile, TensorSpec
 from tests.helpers.safetensors_writer import entry, safetensors_bytes
@@ -70,3 +71,50 @@ def write_gguf(
         specs.append(TensorSpec(name, array.shape[::-1], _IDS[kind], raw))
         assert prod(array.shape) > 0
     return GgufFile(keys=keys, tensors=specs).write(path)
+
+
+def requantized(
+    source: Path, target: Path, types: Mapping[str, str], replaced: Mapping[str, Any] | None = None
+) -> Path:
+    """Write a copy of a GGUF file with some tensors in other types; all else byte by byte.
+
+    Args:
+        source: A little-endian GGUF file.
+        target: Where.
+        types: The type of each role that gets another one ("ffn_down": "Q8_0").
+        replaced: Values of keys that differ: text or an integer (uint32); None leaves a key out,
+            and one that the file does not have is added.
+    """
+    left = dict(replaced or {})
+    head = GgufFile()
+    with open_model(source) as model:
+        entries = []
+        for entry in model.metadata.entries:
+            if entry.key in left:
+                value = left.pop(entry.key)
+                entries += [] if value is None else [_entry(head, entry.key, value)]
+                continue
+            file = model.files[entry.file_index].source
+            entries.append(file.read(entry.offset, entry.end - entry.offset))
+        entries += [_entry(head, key, value) for key, value in left.items()]
+        specs, parts = [], []
+        for tensor in model.tensors.rows:
+            kind = types.get(tensor.parsed_name.role, tensor.type.name)
+            raw = tensor.read()
+            if kind != tensor.type.name:
+                raw = quantize(tensor.dequantize().reshape(-1), kind).tobytes()
+            specs.append(TensorSpec(tensor.name, tensor.shape[::-1], _IDS[kind], raw))
+        record = GgufFile(tensors=specs)
+        places = record.places()
+        parts = [head.magic, head.number("I", 3), head.count(len(specs)), head.count(len(entries))]
+        parts += [*entries, *map(record.record, specs, places)]
+        header = b"".join(parts)
+        with target.open("wb") as out:
+            out.write(header + bytes(-len(header) % 32))
+            for spec in specs:
+                out.write(spec.data + bytes(-len(spec.data) % 32))
+    return target
+
+
+def _entry(head: GgufFile, key: str, value: str | int) -> bytes:
+    return head.entry(key, STRING if isinstance(value, str) else U32, value)

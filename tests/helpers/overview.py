@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtWidgets import QFormLayout, QLabel
 
-from explorer.qt.contents.metadata import OverviewView
+from explorer.qt.contents.overview import OverviewView
 
 _ROLES = QFormLayout.ItemRole.LabelRole, QFormLayout.ItemRole.FieldRole
 

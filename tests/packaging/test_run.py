@@ -229,7 +229,7 @@ def test_the_newest_versions_are_installed_each_time(run: ModuleType, checkout: 
     log = fake_python(run, checkout, install_status=0)
     run.install_project(checkout, run.TESTS, newest=True)
     (command,) = log.read_text(encoding="utf-8").splitlines()
-    assert command.endswith("--upgrade-strategy eager --editable .[gui,nvidia,test]")
+    assert command.endswith("--upgrade-strategy eager --editable .[gui,nvidia,remote,test]")
     assert run.installed_extras(checkout) == set()
 
 

@@ -119,6 +119,21 @@ def test_a_plan_says_that_it_is_one_after_conversion() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "converted"),
+    [("gptq_4bit_g128", False), ("awq_gemm_g64", False), ("gpt_oss_mxfp4", True)],
+)
+def test_a_plan_of_quantized_weights_counts_all_parts_and_says_who_loads_them(
+    shared_data: Path, name: str, converted: bool
+) -> None:
+    with open_model(shared_data / "hf_quantized" / name) as model:
+        h = Hyperparameters.from_model(model)
+        assert h.tensors.total_bytes == model.tensors.nbytes
+        p = plan(h)
+    assert any("after conversion" in note for note in p.notes) is converted
+    assert any("vLLM" in note for note in p.notes) is not converted
+
+
+@pytest.mark.parametrize(
     "wrong",
     [
         {},

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from explorer.analysis.rounding import rounder
+from explorer.analysis.rounding import rounded_type
 from explorer.formats import open_model
 from explorer.planner import Hyperparameters, Settings, plan
 from explorer.planner.profiles import with_types
@@ -39,7 +39,7 @@ def test_bytes_enter_the_plan_as_those_of_a_file_with_the_types(tmp_path: Path, 
     write_gguf(tmp_path / "then.gguf", "llama", ARRAYS, matrices, **NUMBERS)
     with open_model(tmp_path / "now.gguf") as now, open_model(tmp_path / "then.gguf") as then:
         rows = [row for row, name in enumerate(now.tensors.columns.names) if name in matrices]
-        types = {row: rounder(kind).type for row in rows}
+        types = {row: rounded_type(kind) for row in rows}
         h = with_types(now, Hyperparameters.from_model(now), types)
         wanted = Hyperparameters.from_model(then)
         assert h.tensors == wanted.tensors
@@ -69,7 +69,7 @@ def test_of_safetensors_too(tmp_path: Path) -> None:
         h = Hyperparameters.from_model(model)
         row = model.tensors.row_of("model.layers.0.self_attn.q_proj.weight")
         assert row is not None
-        then = with_types(model, h, {row: rounder("Q8_0").type})
+        then = with_types(model, h, {row: rounded_type("Q8_0")})
         assert then.tensors.nbytes["blk.0"] == 256 * 256 // 32 * 34
         assert then.tensors.nbytes["token_embd"] == h.tensors.nbytes["token_embd"]
         assert h.file_bytes - then.file_bytes == 256 * 256 * 4 - 256 * 256 // 32 * 34

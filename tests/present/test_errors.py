@@ -21,6 +21,7 @@ def test_texts() -> None:
     assert error_text("relative_rmse", 0.04) == "4 %"
     assert error_text("relative_rmse", math.inf) == "inf"
     assert error_text("sqnr_db", 28.5) == "28.5 dB"
+    assert error_text("sqnr_db", math.inf) == "no error"
     assert error_text("rmse", 0.123456789) == "0.12346"
 
 

@@ -9,16 +9,14 @@ from pathlib import Path
 import pytest
 
 from explorer.analysis import TensorStatistics, tensor_statistics
+from explorer.analysis.columns import StatisticsColumns, outlier_ratio, quotient
 from explorer.formats import open_model
 from explorer.present.statistics import (
     moment_figures,
-    outlier_ratio,
     percentile_figures,
-    quotient,
     statistic_text,
     step_error_figures,
 )
-from explorer.present.survey import StatisticsColumns
 from explorer.report.gather import gather
 from explorer.report.sections import report_html
 from tests.helpers.weight_files import weights_model

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import combinations, pairwise
 
 import pytest
-from PySide6.QtCore import Qt
-from PySide6.QtGui import QColor, QPalette
+from PySide6.QtCore import QPoint, QRect, Qt
+from PySide6.QtGui import QColor, QImage, QPalette
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import (
     QApplication,
@@ -24,9 +25,11 @@ from pytestqt.qtbot import QtBot
 
 from explorer.present.colours import TYPE_COLOURS
 from explorer.present.plan import Kind
+from explorer.qt.main_window import MainWindow
 from explorer.qt.planner import curves as curves_plot
-from explorer.qt.theme import SERIES, Scheme, apply_scheme, is_dark, warning_colour
+from explorer.qt.theme import SERIES, Scheme, apply_scheme, ink_of, is_dark, warning_colour
 from explorer.qt.widgets import painting
+from explorer.qt.widgets.labels import Chip, FigureTile
 from explorer.qt.widgets.plot import PlotColours
 from tests.helpers.colour_vision import MACHADO, blended, contrast, difference
 
@@ -134,6 +137,70 @@ def test_series_are_seen_on_dark_grounds(scheme: Scheme) -> None:
     base = QApplication.palette().color(_ROLE.Base)
     assert is_dark(QApplication.palette())
     assert min(contrast(QColor(name), base) for name in SERIES) >= 3.0
+
+
+@pytest.mark.parametrize("scheme", _SCHEMES)
+def test_every_colour_of_a_scheme_is_seen_on_what_it_stands_on(scheme: Scheme) -> None:
+    apply_scheme(scheme)
+    ink = ink_of(QApplication.palette())
+    text = 7.0 if scheme is Scheme.CONTRAST else 4.5  # WCAG 2.2, 1.4.6 and 1.4.3
+    grounds = (ink.ground, ink.surface, ink.stripe, ink.raised)
+    pairs = [(ink.text, each, text) for each in grounds]
+    pairs += [(ink.muted, each, text) for each in grounds]
+    pairs += [(ink.control, each, 3.0) for each in (ink.ground, ink.surface, ink.raised)]  # 1.4.11
+    pairs += [(ink.accent, each, 3.0) for each in grounds]
+    words = (ink.good, ink.caution, ink.warning, ink.link)
+    pairs += [(word, each, text) for word in words for each in (ink.ground, ink.surface)]
+    pairs += [(ink.on_accent, ink.accent, text), (ink.on_tint, ink.tint, text)]
+    poor = {
+        (one, other): round(found, 2)
+        for one, other, least in pairs
+        if (found := contrast(QColor(one), QColor(other))) < least
+    }
+    assert poor == {}
+
+
+def _picture(part: QWidget) -> QImage:
+    """Return a widget as it is on the screen: alone it would stand on another ground."""
+    window = part.window()
+    return window.grab(QRect(part.mapTo(window, QPoint(0, 0)), part.size())).toImage()
+
+
+def _seen(part: QWidget) -> tuple[QColor, list[QColor]]:
+    """Return the colour that most of a widget has, and all its colours."""
+    picture = _picture(part)
+    counts = Counter(
+        picture.pixel(x, y) for x in range(picture.width()) for y in range(picture.height())
+    )
+    return QColor(counts.most_common(1)[0][0]), [QColor(each) for each in counts]
+
+
+@pytest.mark.parametrize("scheme", _SCHEMES)
+def test_rail_pages_chips_and_tiles_of_the_window_read_well(
+    window: MainWindow, scheme: Scheme
+) -> None:
+    apply_scheme(scheme)
+    window.panels.show_page("overview")
+    QApplication.processEvents()
+    rail, pages = window.shell.rail, window.shell.head.pages
+    parts = [rail, pages, window.top.search, window.top.open, window.bottom.machine]
+    parts += [each for each in window.findChildren(Chip) if each.isVisible()]
+    parts += [each for each in window.findChildren(FigureTile) if each.isVisible()]
+    assert len(parts) >= 5 + 1 + 4
+    for part in parts:
+        ground, colours = _seen(part)
+        assert max(contrast(each, ground) for each in colours) >= 4.5, part
+    for bar in (rail, pages):  # the current one is told by more than a tint
+        picture, ground = _picture(bar), _seen(bar)[0]
+        area = bar.tabRect(bar.currentIndex())
+        cells = [
+            picture.pixelColor(x, y)
+            for x in range(area.left(), area.right())
+            for y in range(area.top(), area.bottom())
+        ]
+        accent = QColor(ink_of(QApplication.palette()).accent)
+        assert contrast(accent, ground) >= 3.0
+        assert sum(each == accent for each in cells) >= 60, bar
 
 
 @pytest.mark.parametrize("vision", _VISIONS)

@@ -81,6 +81,45 @@ def test_an_error_of_a_job(qtbot: QtBot, caught: MainWindow, folder: Path) -> No
     shows_the_crash(qtbot, caught, folder)
 
 
+_OVERRIDES = """
+import sys
+import explorer.qt
+from PySide6.QtCore import QCoreApplication, QEvent, QTimer
+from PySide6.QtWidgets import QApplication, QWidget
+
+told = []
+sys.excepthook = lambda kind, error, trace: told.append(f"{kind.__name__}: {error}")
+app = QApplication([])
+
+class Failing(QWidget):
+    def paintEvent(self, event):
+        [][1]
+
+    def changeEvent(self, event):
+        [].index(5)
+
+widget = Failing()
+widget.show()
+QTimer.singleShot(0, lambda: QCoreApplication.sendEvent(widget, QEvent(QEvent.Type.LocaleChange)))
+QTimer.singleShot(300, app.quit)
+try:
+    app.exec()
+except Exception as error:  # PySide may hand it on to what called into Qt
+    told.append(f"{type(error).__name__}: {error}")
+print(told)
+"""
+
+
+def test_an_error_that_c_raises_in_an_override_ends_nothing() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _OVERRIDES],
+        cwd=ROOT, capture_output=True, text=True, timeout=PROGRAM_S, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "list index out of range" in done.stdout
+    assert "5 is not in list" in done.stdout
+
+
 def test_an_error_that_nobody_can_catch(qtbot: QtBot, caught: MainWindow, folder: Path) -> None:
     class Thing:
         pass
@@ -115,7 +154,7 @@ def test_a_panel_that_fails_does_not_keep_a_model_from_the_others(
 def test_a_panel_that_fails_does_not_keep_the_window_open(
     qtbot: QtBot, caught: MainWindow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(caught.panels, "save_layout", fail)
+    monkeypatch.setattr(caught.panels.memory, "save", fail)
     QTimer.singleShot(0, caught.close)
     qtbot.waitUntil(lambda: not caught.isVisible())
     assert caught.settings.session == [caught.documents[0].path]

@@ -181,6 +181,20 @@ def test_the_tour_starts_again_from_the_menu(window: MainWindow) -> None:
     assert window.help.tour is None
 
 
+def test_the_tour_leads_back_to_the_model_that_was_shown(window: MainWindow) -> None:
+    window.panels.setCurrentWidget(window.panels.overview)
+    window.help.start_tour()
+    assert window.panels.page == "library"  # of which the first stop speaks
+    assert window.help.tour is not None
+    window.help.tour.callout.skip.click()
+    assert window.panels.page == "overview"
+    window.help.start_tour()
+    window.help.tour.callout.next.click()
+    window.help.tour.callout.next.click()
+    window.help.tour.callout.skip.click()
+    assert window.panels.page == "weights"  # where the tour has led to
+
+
 def test_closing_the_window_ends_the_tour_and_the_guide(
     make_window: Callable[..., MainWindow],
 ) -> None:

@@ -26,6 +26,7 @@ from pytestqt.qtbot import QtBot
 from explorer.planner import Device
 from explorer.qt import main_window
 from explorer.qt.main_window import MainWindow
+from explorer.qt.panels import GROUPS
 from explorer.qt.planner.controls import StopSlider
 from explorer.qt.planner.picture import LayerStrip, MemoryBars
 from explorer.qt.references import Rounding
@@ -73,11 +74,14 @@ class Hands:
         QTest.keyClicks(self.focus, text)
         settle(self.qtbot, self.window)
 
-    def panel(self, number: int) -> None:
-        """Show a panel: Alt and its number."""
-        keys = [getattr(_KEY, f"Key_{digit}") for digit in range(10)]
-        self.press(keys[number % 10], _MOD.AltModifier)
-        assert self.window.panels.currentIndex() == number - 1
+    def panel(self, name: str) -> None:
+        """Show a page: Ctrl and its number, or Alt and that of its group."""
+        pages = [*GROUPS["model"], *GROUPS["weights"]]
+        group = name not in pages
+        number = 1 + (list(GROUPS) if group else pages).index(name)
+        modifier = _MOD.AltModifier if group else _MOD.ControlModifier
+        self.press(getattr(_KEY, f"Key_{number}"), modifier)
+        assert self.window.panels.page == name
 
     def tab_to(self, wanted: type[QWidget] | QWidget, key: Qt.Key = _KEY.Key_Tab) -> QWidget:
         """Press Tab until a widget, or one of a kind, has the focus."""
@@ -163,7 +167,7 @@ def _clipboard() -> str:
 
 def test_the_table_of_tensors(hands: Hands, saved: Path) -> None:
     tensors = hands.window.panels.tensors.widget
-    hands.panel(4)
+    hands.panel("tensors")
     hands.press(_KEY.Key_F, _MOD.ControlModifier)
     hands.type("ffn type:q4_0")
     hands.press(_KEY.Key_Down)
@@ -198,7 +202,7 @@ def test_the_table_of_tensors(hands: Hands, saved: Path) -> None:
 
 def test_bytes(hands: Hands) -> None:
     raw = hands.window.panels.raw.widget
-    hands.panel(10)
+    hands.panel("raw")
     hands.tab_to(raw.goto)
     hands.type("0x20")
     hands.press(_KEY.Key_Return)
@@ -217,7 +221,7 @@ def test_bytes(hands: Hands) -> None:
 
 def _choose_a_tensor(hands: Hands) -> None:
     """Choose the fourth tensor, in the table."""
-    hands.panel(4)
+    hands.panel("tensors")
     hands.tab_to(hands.window.panels.tensors.widget.table)
     hands.press(_KEY.Key_Home, _MOD.ControlModifier)
     for _ in range(3):
@@ -226,7 +230,7 @@ def _choose_a_tensor(hands: Hands) -> None:
 
 def test_weights(hands: Hands, saved: Path) -> None:
     _choose_a_tensor(hands)
-    hands.panel(5)
+    hands.panel("weights")
     view = hands.window.panels.weights.widget
     body = view
     bar = body.tabs.tabBar()
@@ -268,7 +272,7 @@ def test_weights(hands: Hands, saved: Path) -> None:
 
 def test_errors_and_what_if(hands: Hands) -> None:
     _choose_a_tensor(hands)
-    hands.panel(6)
+    hands.panel("errors")
     hands.press(_KEY.Key_F, _MOD.ControlModifier)
     references = hands.focus
     assert isinstance(references, QComboBox)
@@ -288,7 +292,7 @@ def test_errors_and_what_if(hands: Hands) -> None:
 
 
 def test_survey(hands: Hands) -> None:
-    hands.panel(7)
+    hands.panel("survey")
     view = hands.window.panels.survey.widget
     body = view
     start = body.bar.start
@@ -311,7 +315,7 @@ def test_survey(hands: Hands) -> None:
 
 
 def test_a_survey_is_cancelled_with_escape(hands: Hands) -> None:
-    hands.panel(7)
+    hands.panel("survey")
     view = hands.window.panels.survey.widget
     body = view
     hands.tab_to(body.bar.start)
@@ -324,7 +328,7 @@ def test_a_survey_is_cancelled_with_escape(hands: Hands) -> None:
 
 def test_planner(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("explorer.qt.planner.state._ONE_STEP_S", PATIENCE_S)
-    hands.panel(9)
+    hands.panel("planner")
     view = hands.window.panels.planner.widget
     body = view.body
     assert body is not None
@@ -340,7 +344,8 @@ def test_planner(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
     assert view.state.inputs.settings.context is None  # the field and the slider are one step
     hands.press(_KEY.Key_Z, _MOD.ControlModifier | _MOD.ShiftModifier)
     assert view.state.inputs.settings.context < 2048
-    hands.tab_to(body.devices.add)
+    assert not view.state.inputs.devices
+    hands.tab_to(body.devices.add_first)  # the button where there is no GPU yet
     hands.press(_KEY.Key_Space)
     hands.type("rtx 3090")
     hands.press(_KEY.Key_Down)
@@ -351,6 +356,7 @@ def test_planner(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
     hands.come_back()
     assert len(view.state.inputs.devices) == 1  # Enter added it once
     assert "3090" in view.state.inputs.devices[0].name
+    hands.tab_to(body.devices.add)  # that for one more
     hands.tab_to(body.devices.table)
     hands.press(_KEY.Key_Home)
     hands.press(_KEY.Key_Right)
@@ -361,7 +367,7 @@ def test_planner(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_pictures_of_the_planner(hands: Hands, saved: Path) -> None:
-    hands.panel(9)
+    hands.panel("planner")
     view = hands.window.panels.planner.widget
     body = view.body
     assert body is not None
@@ -422,7 +428,7 @@ def test_the_frame(hands: Hands, tmp_path: Path) -> None:
     assert dialog is not window
     QTest.keyClick(dialog, _KEY.Key_Escape)
     hands.come_back()
-    hands.panel(1)
+    hands.panel("library")
     hands.press(_KEY.Key_F5)
     hands.press(_KEY.Key_W, _MOD.ControlModifier)
     assert window.documents == []

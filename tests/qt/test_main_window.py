@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
 from PySide6.QtGui import QDropEvent
-from PySide6.QtWidgets import QApplication, QFileDialog, QLabel
+from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QMenu
 from pytestqt.qtbot import QtBot
 
+from explorer.qt.app import _open_first
+from explorer.qt.document import Document
 from explorer.qt.help.guide import KEYS_PAGE
+from explorer.qt.library.commands import FolderDialog
 from explorer.qt.main_window import MainWindow
+from explorer.qt.panels import GROUPS
 from explorer.qt.quick_open import QuickOpen
 from explorer.qt.settings import Settings
 from explorer.qt.theme import Scheme, is_dark
+from tests.helpers.safetensors_writer import write_tensors
 from tests.helpers.window import unsafe_characters, wait_idle
 
 ALT, CONTROL = Qt.KeyboardModifier.AltModifier, Qt.KeyboardModifier.ControlModifier
@@ -50,11 +57,94 @@ def tree_text(window: MainWindow) -> str:
     return str(window.open_models.tree.currentIndex().data())
 
 
-def test_numbers_choose_the_tabs(qtbot: QtBot, window: MainWindow) -> None:
-    for number in range(window.panels.count(), 0, -1):
-        qtbot.keyClick(window, Qt.Key(Qt.Key.Key_0 + number % 10), ALT)
-        assert window.panels.currentIndex() == number - 1
+def test_numbers_choose_groups_and_pages(qtbot: QtBot, window: MainWindow) -> None:
+    pages = [page for group in ("model", "weights") for page in GROUPS[group]]
+    for number, page in enumerate(pages, 1):
+        qtbot.keyClick(window, Qt.Key(Qt.Key.Key_0 + number), CONTROL)
+        assert window.panels.page == page
+    for number, group in enumerate(GROUPS, 1):
+        qtbot.keyClick(window, Qt.Key(Qt.Key.Key_0 + number), ALT)
+        assert window.panels.group == group
+        assert window.shell.rail.currentIndex() == number - 1
+        assert window.open_models.isVisible() is (group != "library")
+    qtbot.keyClick(window, Qt.Key.Key_2, ALT)
+    assert window.panels.page == "compare"  # the page of the group that was there last
     wait_idle(qtbot, window)
+
+
+def test_rail_and_head_choose_what_is_in_front(qtbot: QtBot, window: MainWindow) -> None:
+    shell = window.shell
+    for place, group in enumerate(GROUPS):
+        qtbot.mouseClick(
+            shell.rail, Qt.MouseButton.LeftButton, pos=shell.rail.tabRect(place).center()
+        )
+        assert window.panels.group == group
+        assert shell.head.pages.isVisible() is (len(GROUPS[group]) > 1)
+        for number, page in enumerate(GROUPS[group] if len(GROUPS[group]) > 1 else ()):
+            middle = shell.head.pages.tabRect(number).center()
+            qtbot.mouseClick(shell.head.pages, Qt.MouseButton.LeftButton, pos=middle)
+            assert window.panels.page == page
+    wait_idle(qtbot, window)
+
+
+def test_the_head_names_the_model_and_the_tensor(qtbot: QtBot, window: MainWindow) -> None:
+    document = window.documents[0]
+    for page in ("weights", "errors"):
+        window.panels.selection.select_tensors([3])
+        window.panels.show_page(page)
+        head = window.shell.head
+        assert head.above.text() == document.title
+        assert head.title.text() == document.model.tensors.columns.names[3]
+    window.shell.head.above.click()
+    assert window.panels.page == "overview"
+    assert window.shell.head.title.text() == document.title
+    wait_idle(qtbot, window)
+
+
+def test_weights_and_errors_show_the_largest_tensor_at_once(
+    qtbot: QtBot, window: MainWindow
+) -> None:
+    arrays = window.documents[0].arrays
+    for page in ("weights", "errors"):
+        window.panels.show_page("overview")
+        window.panels.selection.select_tensors([])
+        assert window.panels.selection.rows == ()
+        window.panels.show_page(page)
+        (row,) = window.panels.selection.rows
+        assert arrays.nbytes[row] == arrays.nbytes.max()
+    wait_idle(qtbot, window)
+
+
+def test_the_status_bar_names_the_machine_and_leads_to_it(qtbot: QtBot, window: MainWindow) -> None:
+    window.bottom.show_machine()
+    qtbot.waitUntil(lambda: "main memory" in window.bottom.machine.text())
+    assert window.bottom.machine.text() == window.panels.machine.text
+    window.bottom.machine.click()
+    assert window.panels.page == "planner"
+    wait_idle(qtbot, window)
+
+
+def test_the_tree_is_hidden_and_shown(qtbot: QtBot, window: MainWindow) -> None:
+    qtbot.keyClick(window, Qt.Key.Key_B, CONTROL)
+    assert not window.open_models.isVisible()
+    window.panels.show_page("tensors")
+    assert not window.open_models.isVisible()
+    qtbot.keyClick(window, Qt.Key.Key_B, CONTROL)
+    assert window.open_models.isVisible()
+    wait_idle(qtbot, window)
+
+
+def test_no_letter_opens_two_entries_of_a_menu(window: MainWindow) -> None:
+    menus = [window.top.menus, *window.top.menus.findChildren(QMenu)]
+    menus += [window.top.appearance.menu(), window.top.compare.menu()]
+    checked = 0
+    for menu in menus:
+        if isinstance(menu, QMenu):
+            menu.aboutToShow.emit()
+        letters = re.findall(r"&(\w)", " ".join(a.text() for a in menu.actions()).lower())
+        assert len(letters) == len(set(letters)), [action.text() for action in menu.actions()]
+        checked += len(letters)
+    assert checked > 40
 
 
 def test_models_are_dropped_shown_and_closed(
@@ -177,6 +267,49 @@ def test_quick_open_runs_a_command(qtbot: QtBot, window: MainWindow) -> None:
     window.help.guide.reject()
 
 
+def test_quick_open_opens_models_of_the_library_and_recent_ones(
+    qtbot: QtBot, window: MainWindow, settings: Settings, small_path: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "downloads"
+    folder.mkdir()
+    shutil.copy(small_path, folder / "wonderful-12.gguf")
+    settings.library_folders = [folder]
+    settings.add_recent(small_path)
+    for _ in range(2):  # from a worker's scan, then from what the library lists
+        dialog = quick_open(qtbot, window, "wonderful")
+        qtbot.waitUntil(lambda dialog=dialog: dialog.found.rowCount() == 1)
+        assert dialog.found.index(0).data().startswith("wonderful-12")
+        assert "(library — Folder · " in dialog.found.index(0).data()
+        dialog.reject()
+        window.panels.show_page("library")
+        wait_idle(qtbot, window)
+    go_to(qtbot, window, small_path.name)
+    qtbot.waitUntil(lambda: len(window.documents) == 2)
+    dialog = quick_open(qtbot, window, "wonderful")
+    qtbot.waitUntil(lambda: dialog.found.rowCount() == 1)
+    qtbot.keyClick(dialog.edit, Qt.Key.Key_Return)
+    qtbot.waitUntil(lambda: len(window.documents) == 3)
+    assert [document.path.name for document in window.documents[1:]] == [
+        small_path.name, "wonderful-12.gguf",
+    ]  # fmt: skip
+    wait_idle(qtbot, window)
+
+
+def test_quick_open_says_where_commands_stand_and_their_keys(
+    qtbot: QtBot, window: MainWindow
+) -> None:
+    for text, shown in (
+        ("close model", "Close model    (command — File · Ctrl+W)"),
+        ("dark", "Dark    (command — View: Appearance)"),
+        ("demo model", "Open demo model    (command — File)"),
+    ):
+        dialog = quick_open(qtbot, window, text)
+        qtbot.waitUntil(lambda dialog=dialog: not dialog._jobs.busy)
+        qtbot.waitUntil(lambda dialog=dialog, shown=shown: dialog.found.index(0).data() == shown)
+        dialog.reject()
+    wait_idle(qtbot, window)
+
+
 def test_quick_open_does_not_go_to_a_model_that_was_closed_meanwhile(
     qtbot: QtBot, window: MainWindow
 ) -> None:
@@ -205,11 +338,11 @@ def test_f1_lists_the_shortcuts(qtbot: QtBot, window: MainWindow) -> None:
 
 def test_find_focuses_the_field_of_the_tab(qtbot: QtBot, window: MainWindow) -> None:
     for number, edit in (
-        (3, window.panels.metadata.widget.list.bar.edit),
-        (4, window.panels.tensors.widget.bar.edit),
-        (8, window.panels.vocabulary.widget.bar.edit),
+        (2, window.panels.metadata.widget.list.bar.edit),
+        (3, window.panels.tensors.widget.bar.edit),
+        (4, window.panels.vocabulary.widget.bar.edit),
     ):
-        qtbot.keyClick(window, Qt.Key(Qt.Key.Key_0 + number), ALT)
+        qtbot.keyClick(window, Qt.Key(Qt.Key.Key_0 + number), CONTROL)
         qtbot.keyClick(window, Qt.Key.Key_F, CONTROL)
         assert edit.hasFocus()
     wait_idle(qtbot, window)
@@ -257,6 +390,36 @@ def test_session_and_layout_are_remembered(
     assert second.panels.tensors.widget.table.columnWidth(0) == 321
 
 
+def test_page_tensor_reference_and_filter_are_remembered(
+    qtbot: QtBot,
+    make_window: Callable[..., MainWindow],
+    demo_path: Path,
+    small_path: Path,
+    settings: Settings,
+) -> None:
+    first = make_window(small_path, demo_path)
+    first.panels.tensors.widget.bar.edit.setText("ffn")
+    names = first.documents[1].model.tensors.columns.names
+    row = next(row for row, name in enumerate(names) if "ffn" in name)  # else it clears the filter
+    first.panels.selection.select_tensors([row])
+    first.panels.references.choose(first.documents[0])
+    first.panels.show_page("errors")
+    wait_idle(qtbot, first)
+    first.close()
+    second = make_window(settings=settings)
+    _open_first(second, [])
+    qtbot.waitUntil(lambda: len(second.documents) == 2)
+    wait_idle(qtbot, second)
+    assert second.panels.page == "errors"
+    assert second.current is not None
+    assert second.current.path == demo_path
+    assert second.panels.selection.rows == (row,)
+    reference = second.panels.references.chosen
+    assert isinstance(reference, Document)
+    assert reference.path == small_path
+    assert second.panels.tensors.widget.bar.text == "ffn"
+
+
 def test_closing_while_a_model_is_opened(
     qtbot: QtBot, make_window: Callable[..., MainWindow], demo_path: Path
 ) -> None:
@@ -266,3 +429,37 @@ def test_closing_while_a_model_is_opened(
     window.close()
     qtbot.waitUntil(lambda: not window.runner.jobs)
     assert window.documents == []
+
+
+def test_a_folder_of_several_models_lets_the_user_choose(
+    qtbot: QtBot, window: MainWindow, small_path: Path, tmp_path: Path, settings: Settings
+) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    write_tensors(folder / "lora-a.safetensors", ("x", "U8", [1]))
+    write_tensors(folder / "lora-b.safetensors", ("y", "U8", [1]))
+    shutil.copy(small_path, folder / "twelve.gguf")
+
+    def ask() -> FolderDialog:
+        window.open_paths([folder])
+        qtbot.waitUntil(lambda: isinstance(QApplication.activeModalWidget(), FolderDialog))
+        dialog = QApplication.activeModalWidget()
+        assert isinstance(dialog, FolderDialog)
+        return dialog
+
+    dialog = ask()
+    texts = [dialog.list.item(row).text().split("   ")[0] for row in range(dialog.list.count())]
+    assert texts == ["lora-a.safetensors", "lora-b.safetensors", "twelve.gguf"]
+    dialog.list.setCurrentRow(2)
+    qtbot.keyClick(dialog.list, Qt.Key.Key_Return)
+    qtbot.waitUntil(lambda: len(window.documents) == 2)
+    assert window.current is not None
+    assert window.current.path == folder / "twelve.gguf"
+    qtbot.mouseClick(ask().open_all, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: len(window.documents) == 4)
+    qtbot.mouseClick(ask().add, Qt.MouseButton.LeftButton)
+    assert settings.library_folders == [folder]
+    assert window.panels.currentWidget() is window.panels.library
+    wait_idle(qtbot, window)
+    window.panels.library.widget.watch.watch(())
+    assert not window.message_bar.isVisible()  # it was no fault

@@ -27,9 +27,9 @@ from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
 from explorer import model_files
-from explorer.qt.locale_numbers import descendants
 from explorer.qt.main_window import MainWindow
 from explorer.qt.widgets import saving
+from tests.helpers.descendants import descendants
 from tests.helpers.everywhere import everywhere, settle
 from tests.helpers.model_kinds import KINDS, Kind, digests
 
@@ -152,7 +152,7 @@ def test_nothing_that_the_window_saves_replaces_a_file_of_a_model(
             _close_popups()
         settle(qtbot, window)
     assert {"Metadata", "Tensors", "Weights", "Errors", "Survey"} <= saving_pages
-    for command in list(_actions(window.menuBar().actions())):
+    for command in list(_actions(window.top.menus.actions())):
         if isValid(command) and command not in {window.actions_.quit, window.actions_.close_model}:
             saves(command)
             _close_popups()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -192,6 +193,29 @@ def test_equals_of_several_sources_are_in_the_order_of_the_sources() -> None:
     assert [entry.text for entry in search(sources, "open").entries] == [
         "b open", "a open", "openly", "re-opened",
     ]  # fmt: skip
+
+
+def test_what_comes_later_keeps_what_the_user_moved_to(qtbot: QtBot, runner: JobRunner) -> None:
+    go_on = threading.Event()
+
+    def more(_job: object) -> list[SearchSource]:
+        assert go_on.wait(PATIENCE_S)
+        paths = [Path("/models/name 0b.gguf")]
+        return [SearchSource(ResultKind.DOWNLOAD, ["name 0b"], None, ["Ollama · 1 KiB"], paths)]
+
+    dialog = QuickOpen([SearchSource(ResultKind.ACTION, TEXTS)], runner, None, more)
+    dialog.open()
+    type_text(qtbot, dialog, "name", 200)
+    for _ in range(3):
+        qtbot.keyClick(dialog.edit, KEY.Key_Down)
+    before = dialog.results.currentIndex().data()
+    go_on.set()
+    qtbot.waitUntil(lambda: dialog.status.text() == "The best 200 of 301")
+    assert dialog.results.currentIndex().data() == before
+    type_text(qtbot, dialog, " 0b", 1)
+    assert dialog.found.index(0).data() == "name 0b    (library — Ollama · 1 KiB)"
+    entry = chosen(qtbot, dialog, lambda: qtbot.keyClick(dialog.edit, KEY.Key_Return))
+    assert entry.path == Path("/models/name 0b.gguf")
 
 
 def test_a_search_can_be_given_up(small: Document) -> None:

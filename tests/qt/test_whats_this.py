@@ -108,7 +108,8 @@ def test_every_figure_in_every_panel_says_what_it_means(
     library = window.panels.library.widget
     library.tree.expandAll()
     library.tree.setCurrentIndex(library.model.index(0, 0))
-    assert all_gaps(qtbot, window) == []
+    found = all_gaps(qtbot, window)
+    assert found == [], "\n".join(found)
 
 
 def test_so_does_every_figure_of_a_comparison(
@@ -117,7 +118,8 @@ def test_so_does_every_figure_of_a_comparison(
     window = make_window(demo_path)
     window.reveal_tensor(window.documents[0], 19)
     window.panels.references.choose(Rounding("Q4_0"))
-    assert all_gaps(qtbot, window) == []
+    found = all_gaps(qtbot, window)
+    assert found == [], "\n".join(found)
 
 
 def test_so_does_every_figure_of_a_damaged_model_and_of_several_tensors(
@@ -128,7 +130,8 @@ def test_so_does_every_figure_of_a_damaged_model_and_of_several_tensors(
     window = make_window(cut)
     assert window.documents[0].model.problems
     window.panels.tensors.widget.table.selectAll()
-    assert all_gaps(qtbot, window) == []
+    found = all_gaps(qtbot, window)
+    assert found == [], "\n".join(found)
 
 
 def test_the_map_of_the_model_tells_of_the_figure_that_it_shows(
@@ -172,7 +175,7 @@ def test_the_texts_are_sentences_of_plain_text() -> None:
         assert text == text.strip()
         assert text[:1].isupper()
         assert not GuiQt.mightBeRichText(text)
-    assert len({explanations.picture_text("readout"), *explanations.PANEL_TEXTS.values()}) == 11
+    assert len({explanations.picture_text("readout"), *explanations.PANEL_TEXTS.values()}) == 12
 
 
 def test_nothing_of_a_model_gets_into_an_explanation(

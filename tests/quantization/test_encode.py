@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,20 @@ def test_the_same_bytes_as_ggml_for_weights_of_another_seed(
     assert np.array_equal(ours, encoder_golden[f"{name}_{how}"].reshape(-1))
 
 
+@pytest.mark.parametrize("name", [name for name in ENCODED if TENSOR_TYPES[name].quantized])
+@pytest.mark.parametrize("how", ["plain", "weighted"])
+def test_the_same_bytes_as_ggml_where_rounding_hangs_on_the_last_bit(name: str, how: str) -> None:
+    if name in NEEDING and how == "plain":
+        pytest.skip("ggml makes it with importance only")
+    with np.load(_DATA / "encoders_hard.npz", allow_pickle=False) as hard:
+        wanted = hard[f"{name}.{how}"].tolist()
+        ours = [
+            quantize(row, name, importance if how == "weighted" else None)
+            for row, importance in zip(hard["weights"], hard["importance"], strict=True)
+        ]
+    assert [zlib.crc32(blocks) for blocks in ours] == wanted
+
+
 @pytest.mark.parametrize("grid", [grid for grid in Grid if grid is not Grid.IQ4])
 def test_every_point_is_a_row_or_has_the_nearest_rows(grid: Grid) -> None:
     """Against a plain search, for some points of each grid."""
@@ -164,6 +179,14 @@ def test_importance_moves_the_error_to_columns_that_matter_less() -> None:
     plain = (dequantize(quantize(values, "Q4_K"), "Q4_K").reshape(64, 256) - values) ** 2
     assert errors[:, ::4].mean() < 0.8 * plain[:, ::4].mean()
     assert errors.mean() > plain.mean()
+
+
+def test_weights_far_beyond_what_a_type_holds_are_rounded_as_in_c() -> None:
+    """NVFP4: of distances that are alike in float32, the first counts, which is that of 0."""
+    values = np.array([3e38, -3e38, 1e16, 1.0], np.float32).repeat(16)
+    weights = dequantize(quantize(values, "NVFP4"), "NVFP4").reshape(4, 16)
+    assert weights[:3].any() == np.False_
+    assert np.array_equal(weights[3], np.full(16, 1.03125, np.float32))
 
 
 def test_types_without_a_search_do_not_use_importance() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -18,8 +19,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import explorer
+from explorer.ends import mark_as_running
 from explorer.quantization import kernel_cache
-from explorer.quantization.kernel_cache import KEPT_S, SOURCES, choose_kernel_cache, source_digest
+from explorer.quantization.kernel_cache import (
+    ABANDONED_S,
+    KEPT_S,
+    SOURCES,
+    choose_kernel_cache,
+    source_digest,
+)
 
 _PACKAGE = Path(explorer.__file__).parent
 _ROOT = _PACKAGE.parent
@@ -144,6 +152,95 @@ def test_a_temporary_folder_goes_with_its_process(tmp_path: Path) -> None:
     temporary.mkdir()
     _run("", GGUF_EXPLORER_CACHE=str(nowhere), TMPDIR=str(temporary))
     assert not list(temporary.iterdir())
+
+
+_LONG_AGO = time.time() - ABANDONED_S - 60
+
+
+def test_files_that_a_killed_process_was_writing_are_removed(cache: Path) -> None:
+    choose_kernel_cache()
+    inner = Path(_chosen()) / "kernels"
+    inner.mkdir()
+    name = "module.kernel-12.py311.1.nbc"
+    unfinished, young = f"{name}.tmp.0123456789abcdef", f"{name}.tmp.fedcba9876543210"
+    others = [name, young, f"{name}.tmp.mine", "notes.tmp.0123456789abcdef"]
+    for each in (unfinished, *others):
+        (inner / each).write_bytes(b"half")
+        if each != young:
+            os.utime(inner / each, (_LONG_AGO, _LONG_AGO))
+    os.environ["NUMBA_CACHE_DIR"] = ""
+    choose_kernel_cache()
+    assert sorted(path.name for path in inner.iterdir()) == sorted(others)
+
+
+@posix
+def test_links_and_folders_under_such_names_are_left_alone(cache: Path, tmp_path: Path) -> None:
+    choose_kernel_cache()
+    inner = Path(_chosen()) / "kernels"
+    inner.mkdir()
+    (tmp_path / "mine").write_text("mine")
+    os.utime(tmp_path / "mine", (_LONG_AGO, _LONG_AGO))
+    link, folder = (inner / f"a.nbi.tmp.{digit * 16}" for digit in "01")
+    link.symlink_to(tmp_path / "mine")
+    os.utime(link, (_LONG_AGO, _LONG_AGO), follow_symlinks=False)
+    folder.mkdir()
+    os.utime(folder, (_LONG_AGO, _LONG_AGO))
+    os.environ["NUMBA_CACHE_DIR"] = ""
+    choose_kernel_cache()
+    assert link.is_symlink()
+    assert folder.is_dir()
+    assert (tmp_path / "mine").read_text() == "mine"
+
+
+@posix
+def test_a_temporary_folder_of_a_killed_process_goes_at_a_later_start(tmp_path: Path) -> None:
+    nowhere = tmp_path / "file"
+    nowhere.write_text("")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+
+    def start(end: str = "") -> int:
+        choose = "from explorer.quantization.kernel_cache import choose_kernel_cache as choose"
+        places = {"GGUF_EXPLORER_CACHE": str(nowhere), "TMPDIR": str(temporary)}
+        return subprocess.run(
+            [sys.executable, "-c", f"import os, signal; {choose}; choose(); {end}"],
+            cwd=_ROOT,
+            env={**os.environ, "NUMBA_CACHE_DIR": "", **places},
+            check=False,
+        ).returncode
+
+    assert start("os.kill(os.getpid(), signal.SIGKILL)") == -signal.SIGKILL
+    (left,) = temporary.iterdir()
+    assert start() == 0
+    assert left.exists()  # it is young
+    os.utime(left, (_LONG_AGO, _LONG_AGO))
+    with open(left / ".running", "rb") as file:
+        assert mark_as_running(file)
+        assert start() == 0
+        assert left.exists()  # a process runs
+    assert start() == 0
+    assert not list(temporary.iterdir())
+
+
+@posix
+def test_other_folders_of_temporary_files_are_left_alone(
+    cache: Path, temporary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine").mkdir()
+    link, foreign, own = (temporary / f"gguf-explorer-kernels-{i}.tmp" for i in "123")
+    link.symlink_to(tmp_path / "mine")
+    foreign.mkdir()
+    own.mkdir()
+    foreign.chmod(0o777)  # no folder that this program makes
+    (temporary / "gguf-explorer-kernels").mkdir()
+    for path in (link, foreign, own, temporary / "gguf-explorer-kernels"):
+        os.utime(path, (_LONG_AGO, _LONG_AGO), follow_symlinks=False)
+    choose_kernel_cache()
+    assert not own.exists()
+    assert foreign.is_dir()
+    assert link.is_symlink()
+    assert (tmp_path / "mine").is_dir()
+    assert (temporary / "gguf-explorer-kernels").is_dir()
 
 
 def test_unused_folders_are_removed(cache: Path) -> None:

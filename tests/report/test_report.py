@@ -11,11 +11,12 @@ import pytest
 from explorer.formats import Model, open_model
 from explorer.hardware.detect import Machine
 from explorer.planner import Host
+from explorer.present.attachments import measure_updates, norm_text
 from explorer.present.colours import Pattern
 from explorer.present.errors import ABOUT_ERRORS
 from explorer.report.gather import PlanTarget, ReportData, gather, plan_targets
 from explorer.report.sections import most_interesting, rank, relative_step, report_html
-from tests.helpers.gguf_writer import ARRAY, STRING, U32, Array, GgufFile, TensorSpec
+from tests.helpers.gguf_writer import ARRAY, F32, STRING, U32, Array, GgufFile, TensorSpec
 from tests.helpers.model_pairs import arrays_of, write_safetensors
 from tests.report.parsing import Page, check_html
 
@@ -43,6 +44,29 @@ def test_a_report_of_the_header_alone(quantized: Path, target: PlanTarget) -> No
     assert "2026-07-25" in text
     assert "llama.attention.head_count_kv" in text
     assert "Hot spots" not in text
+
+
+def test_the_norms_of_an_adapter_are_in_it(tmp_path: Path) -> None:
+    name = "blk.0.attn_q.weight"
+    arrays = arrays_of({f"{name}.lora_a": (4, 64), f"{name}.lora_b": (32, 4), name: (32, 64)}, 3)
+    base = write_safetensors(tmp_path / "base.safetensors", {name: arrays.pop(name)})
+    keys = [
+        ("general.type", STRING, "adapter"),
+        ("general.architecture", STRING, "llama"),
+        ("adapter.type", STRING, "lora"),
+        ("adapter.lora.alpha", F32, 8.0),
+    ]
+    specs = [TensorSpec(key, one.shape[::-1], 0, one.tobytes()) for key, one in arrays.items()]
+    path = tmp_path / "lora.gguf"
+    path.write_bytes(GgufFile(keys=keys, tensors=specs).build())
+    with open_model(path) as model, open_model(base) as original:
+        (row,) = measure_updates(model, original)
+        page = report(model, original)
+        unread = report(model, survey=False)
+    assert "LoRA adapter of rank 4, alpha 8, for 1 tensor" in page.texts
+    assert {name, norm_text(row.norm), norm_text(row.base_norm)} <= set(page.texts)
+    assert "LoRA adapter of rank 4, alpha 8, for 1 tensor" in unread.texts
+    assert norm_text(row.norm) not in unread.texts
 
 
 def test_a_report_with_a_survey(quantized: Path) -> None:

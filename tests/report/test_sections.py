@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from jinja2 import TemplateNotFound, UndefinedError
 
 from explorer.paths import resource
-from explorer.report.privacy import Privacy
-from explorer.report.sections import MAX_ROWS, MAX_TEXT, environment, table
+from explorer.report.privacy import MAX_TEXT, Privacy, environment
+from explorer.report.sections import MAX_ROWS, table
 from explorer.text import plain_text
 from tests.report.parsing import Page
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import tempfile
@@ -27,7 +28,7 @@ from explorer.demo import make_demo
 from explorer.quantization.kernel_cache import read_sealed, seal
 
 TENSOR = "blk.0.attn_q.weight"
-SECONDS = 300  # a command that takes longer hangs
+SECONDS = 900  # a command that takes longer hangs, also where it compiles on a crowded machine
 
 _ROOT = Path(__file__).resolve().parents[2]
 _PAGE = 4096
@@ -224,20 +225,29 @@ class Campaign:
         assert self._run().stdout == self._figures != ""
 
     def _run(self) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "explorer", "stats", self._model, TENSOR, "--json"],
+        """Run the command; one that hangs is ended, and tells where it was."""
+        command = [sys.executable, "-m", "explorer", "stats", self._model, TENSOR, "--json"]
+        with subprocess.Popen(
+            command,
             cwd=_ROOT,
             env={
                 **os.environ,
                 "GGUF_EXPLORER_CACHE": str(self.place.cache),
                 "NUMBA_CACHE_DIR": "",
+                "PYTHONFAULTHANDLER": "1",
                 "TMPDIR": str(self._temporary),
             },
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=SECONDS,
-            check=False,
-        )
+        ) as process:
+            try:
+                stdout, stderr = process.communicate(timeout=SECONDS)
+            except subprocess.TimeoutExpired:
+                process.send_signal(signal.SIGABRT)
+                stdout, stderr = process.communicate()
+                stderr = f"hangs: {stderr}"
+        return subprocess.CompletedProcess(command, process.returncode, stdout, stderr)
 
     def damage(self, seed: int, number: int, report: Report, kinds: Sequence[str] = ()) -> None:
         """Do one damage, made from its number, and look what comes of it."""
@@ -248,10 +258,11 @@ class Campaign:
         (OF_FILES | OF_FOLDERS)[kind](chance, self.place)
         report.counts[kind] += 1
         done = self._run()
+        hung = [done.stderr[:2000]] if done.stderr.startswith("hangs: ") else []
         if done.returncode < 0:
             report.died += 1
             done = self._run()
-        findings = self._findings(done, told=kind in OF_FOLDERS)
+        findings = hung + self._findings(done, told=kind in OF_FOLDERS)
         report.findings += [f"{number}: {kind}: {finding}" for finding in findings]
         self._mend_folders()
 
@@ -308,7 +319,10 @@ def main() -> int:
             campaign.damage(given.seed, number, report)
             if report.findings and report.findings[-1].startswith(f"{number}: "):
                 sys.stdout.write(report.findings[-1] + "\n")
-                sys.stdout.flush()
+            if number % 10 == 9:
+                spent = time.monotonic() - started
+                sys.stdout.write(f"{number + 1 - given.first} damages in {spent:,.0f} s\n")
+            sys.stdout.flush()
     for kind, count in sorted(report.counts.items()):
         sys.stdout.write(f"{count:5}  {kind}\n")
     sys.stdout.write(

@@ -48,8 +48,9 @@ class Result:
     Attributes:
         inputs: How many there were.
         opened: How many of them opened.
-        seconds: What they took of the processor.
-        slowest: Seconds of the slowest case, and its number.
+        seconds: What they took of the processor, with making them.
+        slowest: Seconds of the slowest case, and its number. Of the wall's clock where that is
+            well within the limit, of the processor's else.
         largest: Bytes that a batch took at most beyond what the process had before.
         findings: Kind and place → number of its first case.
         counts: Kind and place → cases.
@@ -106,18 +107,22 @@ def run_cases(target: Target, folder: Path, seed: int, cases: range) -> Result:
     warnings.simplefilter("error")  # what a person would see on a terminal is a finding too
     written, opened = _places(target, folder)
     most_before = _most_memory()
+    batch_started = time.process_time()
     for case in cases:
         content = make_case(target, seed, case)
-        written.write_bytes(content)
-        seconds = _try_case(opened, case, result)
-        result.seconds += seconds
+        target.write(written, content)
+        # Reading the processor's clock costs as much as a case. The wall's costs nothing, and a
+        # case that is well within the limit by it needs no second look.
+        started = time.perf_counter()
+        _try_case(opened, case, result)
+        seconds = time.perf_counter() - started
         allowed = allowed_seconds(len(content))
-        if seconds > allowed:  # another program may have held it up
-            again = (_try_case(opened, case, Result()) for _ in range(_TRIES - 1))
-            seconds = min(seconds, *again)
+        if seconds > allowed / 4:  # another program may have held it up
+            seconds = min(_seconds_of_processor(opened, case) for _ in range(_TRIES))
         result.slowest = max(result.slowest, (seconds, case))
         if seconds > allowed:
             result.note(f"took {seconds:.1f} s", case)
+    result.seconds = time.process_time() - batch_started
     result.inputs = len(cases)
     result.largest = _most_memory() - most_before
     if result.largest > MOST_BYTES:
@@ -125,9 +130,8 @@ def run_cases(target: Target, folder: Path, seed: int, cases: range) -> Result:
     return result
 
 
-def _try_case(path: Path, case: int, result: Result) -> float:
-    """Open and look; note a finding; return the seconds of the processor that it took."""
-    started = time.process_time()
+def _try_case(path: Path, case: int, result: Result) -> None:
+    """Open and look; note a finding."""
     try:
         open_and_look(path)
     except ExplorerError as error:
@@ -137,6 +141,12 @@ def _try_case(path: Path, case: int, result: Result) -> float:
         result.note(_place(error), case)
     else:
         result.opened += 1
+
+
+def _seconds_of_processor(path: Path, case: int) -> float:
+    """Try a case again; return the seconds of the processor that it took."""
+    started = time.process_time()
+    _try_case(path, case, Result())
     return time.process_time() - started
 
 
@@ -235,7 +245,7 @@ def _try_one(target: Target, base: Path, seed: int, case: int, write: Path | Non
     if write is not None:
         write.write_bytes(content)
     written, opened = target.place(base)
-    written.write_bytes(content)
+    target.write(written, content)
     try:
         open_and_look(opened)
     except ExplorerError as error:

@@ -31,6 +31,7 @@ from PySide6.QtWidgets import (
     QInputDialog,
     QLineEdit,
     QMenu,
+    QMessageBox,
     QScrollBar,
     QSpinBox,
     QTabBar,
@@ -38,9 +39,10 @@ from PySide6.QtWidgets import (
 )
 from shiboken6 import isValid
 
-from explorer.qt.locale_numbers import descendants
+from explorer.qt import addresses
 from explorer.qt.main_window import MainWindow
 from explorer.qt.widgets import saving
+from tests.helpers.descendants import descendants
 
 Widget = TypeVar("Widget", bound=QWidget)
 
@@ -62,6 +64,7 @@ _MODIFIERS = (
     Qt.KeyboardModifier.ControlModifier,
     Qt.KeyboardModifier.ShiftModifier,
 )
+_ADDRESSES = ("http://127.0.0.1:9/model.gguf", "https://127.0.0.1:9/é/model.safetensors")
 _BUTTONS = (Qt.MouseButton.LeftButton, Qt.MouseButton.LeftButton, Qt.MouseButton.RightButton)
 _ENDS_THE_PROGRAM = frozenset({"quit"})
 
@@ -435,6 +438,12 @@ def _type(edit: QLineEdit, text: str) -> None:
         edit.insert(text)
 
 
+def _run(dialog: QDialog, answer: Callable[[], object]) -> int:
+    """Run a dialog as it runs for a person, who answers when it is shown."""
+    QTimer.singleShot(0, dialog, answer)
+    return QDialog.exec(dialog)
+
+
 @contextmanager
 def harmless_surroundings(folder: Path, chance: Random) -> Iterator[None]:
     """Answer the dialogs of the system from a folder of the test's own; start no program."""
@@ -446,6 +455,18 @@ def harmless_surroundings(folder: Path, chance: Random) -> Iterator[None]:
             return "", ""
         return str(folder / Path(name).name), str(arguments[3]).split(";;")[0]
 
+    def answer_address(dialog: addresses.AddressDialog) -> int:
+        """Type an address, of a server that this computer does not have, or what is none."""
+        dialog.edit.setText(chance.choice((*_TEXTS, *_ADDRESSES)))
+        button = dialog.open_button
+        if not button.isEnabled() or chance.random() < 0.3:
+            return _run(dialog, dialog.reject)
+        return _run(dialog, button.click)
+
+    class Answered(QMessageBox):  # of addresses only: others would start programs
+        def exec(self) -> int:
+            return _run(self, chance.choice(self.buttons()).click)
+
     with ExitStack() as stack:
         for owner, name, answer in (
             (QFileDialog, "getSaveFileName", save),
@@ -453,6 +474,8 @@ def harmless_surroundings(folder: Path, chance: Random) -> Iterator[None]:
             (QFileDialog, "getOpenFileNames", lambda *_, **__: ([], "")),
             (QFileDialog, "getExistingDirectory", lambda *_, **__: ""),
             (saving, "may_replace", lambda *_: chance.random() < 0.5),
+            (addresses.AddressDialog, "exec", answer_address),
+            (addresses, "QMessageBox", Answered),
             (QInputDialog, "getText", lambda *_, **__: ("a name", chance.random() < 0.5)),
             (QDesktopServices, "openUrl", lambda *_: True),
         ):

@@ -24,8 +24,8 @@ from PySide6.QtWidgets import QApplication
 
 from explorer.formats import Model
 from explorer.qt.document import Document
-from explorer.qt.locale_numbers import descendants
 from explorer.qt.main_window import MainWindow
+from tests.helpers.descendants import descendants
 from tests.soak.monkey import Monkey
 
 _IDLE_S = 60.0

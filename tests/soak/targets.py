@@ -11,9 +11,11 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from random import Random
 
+from explorer.analysis.block_detail import BlockReader
 from explorer.analysis.what_if import importance_of, is_importance_matrix
 from explorer.errors import ExplorerError
 from explorer.formats import Model, open_model
@@ -26,8 +28,10 @@ from tests.helpers.gguf_writer import small_model as small_gguf
 from tests.helpers.ollama_store import OllamaStore
 from tests.helpers.safetensors_writer import tensors_bytes
 from tests.soak.mutations import Mutate, spoil_bytes, spoil_json
+from tests.soak.quantized import large_quantized, quantized_seeds, spoil_folder, write_folder
 
 _LOOKED_AT = 64  # elements of an array, fields of a file
+_DECODED = 1 << 20  # weights of a tensor
 
 
 @dataclass(frozen=True)
@@ -39,12 +43,14 @@ class Target:
         mutate: How files are spoilt.
         place: Prepares a folder; returns where the spoilt bytes go and what is opened.
         large: Makes good files of megabytes, once.
+        write: Writes a case to where the bytes go.
     """
 
     seeds: Sequence[bytes]
     mutate: Mutate
     place: Callable[[Path], tuple[Path, Path]]
     large: Callable[[], Sequence[bytes]]
+    write: Callable[[Path, bytes], object] = Path.write_bytes
 
 
 def look_at_everything(model: Model) -> None:
@@ -58,6 +64,11 @@ def look_at_everything(model: Model) -> None:
             continue
     for tensor in model.tensors.rows:
         assert tensor.damage is not None or len(tensor.read()) == tensor.nbytes
+    joined = (tensor for tensor in model.tensors.rows if tensor.companions is not None)
+    for tensor in islice(joined, _LOOKED_AT):
+        if tensor.parameters < _DECODED:
+            _quietly(tensor.dequantize)
+            _quietly(lambda tensor=tensor: BlockReader(tensor).read(0))
     describe(model)
     assert isinstance(model.name, str | None)
     for problem in model.problems:
@@ -280,6 +291,13 @@ def make_targets(folder: Path) -> Mapping[str, Target]:
         "config": Target([json.dumps(_CONFIG).encode()], spoil_json, _config_place, _large_config),
         "index": Target([_index_seed()], spoil_json, _index_place, _large_index),
         "imatrix": Target(_imatrix_seeds(), spoil_bytes, _alone("f.gguf"), _large_gguf),
+        "quantized": Target(
+            quantized_seeds(),
+            spoil_folder,
+            lambda folder: (folder / "config.json", folder),
+            large_quantized,
+            write_folder,
+        ),
     }
 
 

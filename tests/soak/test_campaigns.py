@@ -21,7 +21,16 @@ from tests.soak.soak import Report
 from tests.soak.targets import make_targets
 
 ROOT = Path(__file__).resolve().parents[2]
-NAMES = ("gguf", "safetensors", "safetensors-header", "manifest", "config", "index", "imatrix")
+NAMES = (
+    "gguf",
+    "safetensors",
+    "safetensors-header",
+    "manifest",
+    "config",
+    "index",
+    "imatrix",
+    "quantized",
+)
 _FINDINGS = ("action ", "left behind: ", "grown: ")
 _MOST_S = 2_000
 _SEED = 1_000  # not that of the campaigns: these cases are others
@@ -48,7 +57,7 @@ def test_the_seeds_are_good_files(tmp_path: Path, name: str) -> None:
         whole = seed
         if name == "safetensors-header":
             whole = len(seed).to_bytes(8, "little") + seed + bytes(300)
-        written.write_bytes(whole)
+        target.write(written, whole)
         fuzz.open_and_look(opened)
 
 

@@ -40,20 +40,7 @@ def test_what_once_took_long(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(
-            name,
-            marks=pytest.mark.xfail(
-                "groups of weight" in name,
-                reason="over both bounds yet (docs/security.md)",
-                strict=False,
-            ),
-        )
-        for name in FILES
-    ],
-)
+@pytest.mark.parametrize("name", FILES)
 def test_the_worst_files(tmp_path: Path, name: str) -> None:
     harmless = small_model().write(tmp_path / "small.gguf")
     folder = tmp_path / "worst"

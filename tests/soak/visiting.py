@@ -14,7 +14,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QAbstractButton, QApplication, QTabWidget
 from shiboken6 import isValid
 
-from explorer.qt.locale_numbers import descendants
+from tests.helpers.descendants import descendants
 from tests.soak.monkey import Monkey, can_be_reached
 
 _IDLE_S = 60.0

@@ -41,6 +41,9 @@ def test_models_of_every_kind(tmp_path: Path) -> None:
     put(tmp_path, "hf/config.json", content=b"{}")
     put(tmp_path, "sharded/model-00001-of-00002.safetensors", content=WEIGHTS)
     put(tmp_path, "sharded/model.safetensors.index.json", content=b"{}")
+    put(tmp_path, "both/model.safetensors", content=WEIGHTS)
+    put(tmp_path, "both/config.json", content=b"{}")
+    put(tmp_path, "both/q8.gguf")
     put(tmp_path, "loras/x.safetensors", "loras/y.safetensors", content=WEIGHTS)
     put(tmp_path, "bare/m-00001-of-00002.safetensors", content=WEIGHTS)
     put(tmp_path, "bare/m-00002-of-00002.safetensors", content=WEIGHTS)
@@ -49,6 +52,8 @@ def test_models_of_every_kind(tmp_path: Path) -> None:
     assert listed(store) == {
         "a.gguf": ("gguf", "a.gguf", 0),
         "bare/m-00001-of-00002.safetensors": ("safetensors", "bare", 0),
+        "both": ("safetensors", "both/config.json", 0),  # the folder itself would be ambiguous
+        "both/q8.gguf": ("gguf", "both/q8.gguf", 0),
         "deep/mmproj-b.gguf": ("gguf", "deep/mmproj-b.gguf", 0),
         "deep/er/b.GGUF": ("gguf", "deep/er/b.GGUF", 0),
         "hf": ("safetensors", "hf", 0),

@@ -58,7 +58,13 @@ def look(window):
     print("TOLD", *(message.label.text() for message in window.message_bar.messages))
     window.panels.setCurrentIndex(window.panels.currentIndex() + 1)
     window.runner.run("", lambda job: 1 // 0, print, print)  # a report of it cannot be written
-    QTimer.singleShot(200, window.close)
+    QTimer.singleShot(200, lambda: close(window))
+
+def close(window):
+    if window.runner.jobs:
+        QTimer.singleShot(20, lambda: close(window))
+    else:
+        window.close()
 
 plain_show = app.MainWindow.show
 

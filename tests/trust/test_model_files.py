@@ -17,6 +17,7 @@ from explorer.model_files import note_model_file, refuse_model_file
 from explorer.tabular import write_atomically
 from tests.helpers.model_kinds import KINDS, digests
 from tests.helpers.ollama_store import OllamaStore
+from tests.helpers.safetensors_writer import tensors_bytes
 
 
 @pytest.fixture(autouse=True)
@@ -109,6 +110,19 @@ def test_hard_links_are_seen_through(model: Path, tmp_path: Path) -> None:
 def test_no_file_is_written_under_the_name_of_a_model(tmp_path: Path, name: str) -> None:
     with pytest.raises(ExplorerError, match="is the name of a model"):
         refuse_model_file(tmp_path / name)
+
+
+def test_a_link_out_of_a_models_folder_is_no_way_to_what_it_leads_to(tmp_path: Path) -> None:
+    """The model does not follow `config.json` out of its folder, and writing does not either."""
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "model.safetensors").write_bytes(tensors_bytes([("a", "F32", [2, 3])]))
+    elsewhere = tmp_path / "another's.json"
+    elsewhere.write_text("{}")
+    (folder / "config.json").symlink_to(elsewhere)
+    before = digests(tmp_path)
+    assert main(["survey", str(folder), "--csv", str(folder / "config.json")]) == 1
+    assert digests(tmp_path) == before
 
 
 def test_no_file_joins_a_store(tmp_path: Path) -> None:

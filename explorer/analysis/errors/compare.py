@@ -120,11 +120,16 @@ class Comparison:
     Attributes:
         matches: The pairs.
         parameters: Weights of all of them.
+        groups: Sums of the pairs that `group_of` gives one name, of the rows so far.
     """
 
-    def __init__(self, matches: Sequence[Match]) -> None:
+    def __init__(
+        self, matches: Sequence[Match], group_of: Callable[[Match], str] | None = None
+    ) -> None:
         self.matches = matches
         self.parameters = sum(match.candidate.parameters for match in matches)
+        self.groups: dict[str, RunningErrors] = {}
+        self._group_of = group_of
         self._sums = RunningErrors()
         self._tensors: dict[int, Tensor] = {}
 
@@ -158,6 +163,9 @@ class Comparison:
         ):
             if sums is not None:
                 self._sums.combine(sums)
+                if self._group_of is not None:
+                    group = self._group_of(row.match)
+                    self.groups.setdefault(group, RunningErrors()).combine(sums)
                 self._tensors |= {id(tensor): tensor for tensor in row.match.candidate.tensors}
             yield row
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
-from typing import Final, Protocol, TypeAlias
+from math import prod
+from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 
@@ -18,11 +19,19 @@ from explorer.analysis.errors.kernel_api import KEYS, Work, new_work
 from explorer.analysis.errors.metrics import AllCounts, RunningErrors
 from explorer.analysis.matching.pairing import Match
 from explorer.analysis.matching.views import TensorView, ViewReader, Weights, view_of, without_ones
-from explorer.analysis.rounding import FloatBuffer, Rounder, rounded_type, rounder, rounding_problem
+from explorer.analysis.rounding import (
+    FloatBuffer,
+    Rounder,
+    rounder,
+    rounding_problem,
+    scheme_of,
+    shape_problem,
+    whole_finder,
+)
 from explorer.errors import ExplorerError
-from explorer.formats.tensors import Folding
 from explorer.formats.weights import SPAN_WEIGHTS, Values, check_decodable
 from explorer.parallel import Check, map_in_order, never
+from explorer.quantization.huggingface.schemes import Scheme
 
 Run: TypeAlias = tuple[int, int]
 """Flat index of the first weight, and number of weights."""
@@ -69,30 +78,41 @@ class _RoundedReader:
     """Reads runs of weights before and after rounding; see `PairReader`.
 
     A type rounds whole blocks, so a run that begins or ends inside of one is read to its edges.
+    The latest run is kept: a tile of rows is asked for row by row.
     """
 
-    def __init__(self, view: TensorView, kind: Rounder, importance: Values | None) -> None:
+    def __init__(self, pair: RoundedPair, importance: Values | None, *, count_codes: bool) -> None:
         self.codes: CodeCounts | None = None
-        self._reader = ViewReader(view)
-        self._rounder = kind
+        self._pair, self._count_codes = pair, count_codes
+        self._reader = ViewReader(pair.reference)
+        self._rounder: Rounder | None = None
         self._importance = importance
-        self._matrix = view.parameters // len(importance) if importance is not None else 0
+        self._matrix = pair.parameters // len(importance) if importance is not None else 0
         self._buffer = FloatBuffer()
+        nothing = np.empty(0, np.float32)
+        self._kept: tuple[range, Values, Values] = range(0), nothing, nothing
 
     def read(self, run: Run, check: Check) -> tuple[Values, Values]:
+        if self._rounder is None:
+            self._rounder = self._pair.new_rounder(check)
+            if self._count_codes and self._rounder.levels is not None:
+                self.codes = CodeCounts(self._rounder.levels)
         start, count = run
-        step = self._rounder.type.block_weights
-        first = start - start % step
-        stop = -(-(start + count) // step) * step
-        values = self._buffer.of(stop - first)
-        self._reader.read_into(first, values, check)
-        importance = None
-        if self._importance is not None:
-            importance = self._importance[start // self._matrix]
-        rounded = self._rounder.round(values, importance)
-        if self.codes is not None:
-            self.codes.add(self._rounder.codes())
-        inside = slice(start - first, start - first + count)
+        first, stop = self._rounder.edges(start, start + count) if count else (start, start)
+        held, values, rounded = self._kept
+        if not (held.start <= first and stop <= held.stop):
+            values = self._buffer.of(stop - first)
+            self._kept = range(0), values, values
+            self._reader.read_into(first, values, check)
+            importance = None
+            if self._importance is not None:
+                importance = self._importance[start // self._matrix]
+            rounded = self._rounder.round(values, importance, first)
+            held = range(first, stop)
+            self._kept = held, values, rounded
+            if self.codes is not None:
+                self.codes.add(self._rounder.codes())
+        inside = slice(start - held.start, start - held.start + count)
         return values[inside], rounded[inside]
 
 
@@ -178,30 +198,60 @@ class RoundedPair(WeightsPair):
         self.notes = view.notes
         self.candidate_type = type_name
         self._importance = importance
-        problem = Folding(view.shape).block_problem(rounded_type(type_name, view.type_name))
+        self._scheme = scheme_of(type_name)
+        self._finding, self._whole = threading.Lock(), None
+        problem = shape_problem(type_name, view.shape)
         problem = problem or rounding_problem(type_name, weighed=importance is not None)
         if problem is not None:
             raise ExplorerError(f"tensor {view.name!r} cannot have type {type_name}: {problem}")
 
     def reader(self, *, count_codes: bool = False) -> PairReader:
         """Return a reader of the weights before and after rounding."""
-        kind = rounder(self.candidate_type, self.reference_type)
-        reader = _RoundedReader(self.reference, kind, self._importance)
-        if count_codes and kind.levels is not None:
-            reader.codes = CodeCounts(kind.levels)
-        return reader
+        return _RoundedReader(self, self._importance, count_codes=count_codes)
+
+    def new_rounder(self, check: Check) -> Rounder:
+        """Return a rounder to the type, for one thread.
+
+        Some types need a figure of all weights before the first are rounded. The first thread that
+        asks reads them all; others wait for it.
+        """
+        with self._finding:
+            if self._scheme is not None and self._whole is None:
+                self._whole = self._find_whole(self._scheme, check)
+        return rounder(self.candidate_type, self.reference_type, self.shape, self._whole)
+
+    def _find_whole(self, scheme: Scheme, check: Check) -> Any:
+        finder = whole_finder(scheme, self.shape)
+        if scheme.needs_whole:
+            reader, buffer = ViewReader(self.reference), np.empty(RUN_WEIGHTS, np.float32)
+            part = self.parameters if scheme.in_blocks else prod(self.shape[-2:])
+            for start, count in _runs_within(self.parameters, part, RUN_WEIGHTS):
+                check()
+                reader.read_into(start, buffer[:count], check)
+                finder.add(buffer[:count], start)
+        return finder.whole()
 
     def spans(self) -> Iterator[Sequence[Run]]:
-        """Yield all runs; with importance whole rows, none of them of two matrices."""
-        if self._importance is None:
+        """Yield all runs: whole blocks; with importance whole rows, none of two matrices."""
+        columns, part = self.shape[-1] if self.shape else 1, self.parameters
+        if self._scheme is not None:
+            unit = self._scheme.unit(self.shape)
+            part = prod(self.shape[-2:]) if self._scheme.rows != 1 else part
+        elif self._importance is not None:
+            unit, part = columns, self.parameters // len(self._importance)
+        else:
             yield from super().spans()
             return
-        columns = self.shape[-1]
-        matrix = self.parameters // len(self._importance)
-        length = max(1, RUN_WEIGHTS // columns) * columns if columns else 1
-        for start in range(0, self.parameters, max(1, matrix)):
-            for place in range(start, start + matrix, length):
-                yield [(place, min(length, start + matrix - place))]
+        length = max(1, RUN_WEIGHTS // unit) * unit if unit else 1
+        for run in _runs_within(self.parameters, part, length):
+            yield [run]
+
+
+def _runs_within(total: int, part: int, length: int) -> Iterator[Run]:
+    """Yield runs of all weights, none of them of two parts."""
+    for start in range(0, total, max(1, part)):
+        for place in range(start, start + part, length):
+            yield place, min(length, start + part - place)
 
 
 def walk_pairs(

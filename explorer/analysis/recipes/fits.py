@@ -1,15 +1,36 @@
-"""How well each recipe agrees with a file: expected types, and what deviates from them."""
+"""Recipes and a model: how well each agrees with it, and what each would make of it.
+
+To agree, types are compared and no weight is read. What a recipe would make is rounded in memory,
+all of it: nothing is written and nothing is sampled. What two recipes have in common (the same
+tensor in the same type) is rounded once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from explorer.analysis.recipes import rules
 from explorer.analysis.recipes.tensors import Category, RecipeModel, RecipeTensor
+from explorer.analysis.what_if import (
+    PRESENT,
+    RunningTotal,
+    SetErrors,
+    SizeAfter,
+    Task,
+    TensorSet,
+    TypeErrors,
+    measure_set,
+    missing_tasks,
+)
+from explorer.errors import ExplorerError
 from explorer.formats.model import Model
 from explorer.formats.tensors import parse_name
+from explorer.formats.weights import Values
+from explorer.parallel import Check, never
+from explorer.quantization.registry import uses_importance
 from explorer.quantization.types import TENSOR_TYPES
 
 MAX_TENSORS = 1 << 13  # the largest real GGUF has some 3,000; beyond, all recipes take seconds
@@ -238,3 +259,256 @@ def type_mix(model: Model) -> list[MixRow]:
         by_role[role] = by_role.get(role, 0) + nbytes
     rows = [MixRow(role, kind, *one) for (role, kind), one in sums.items()]
     return sorted(rows, key=lambda row: (-by_role[row.role], row.role, -row.nbytes))
+
+
+# What llama-quantize would make of a model by a recipe.
+
+
+@dataclass(frozen=True)
+class RecipeTypes:
+    """The types that llama-quantize gives the tensors of a model by a recipe.
+
+    Attributes:
+        recipe: The recipe's name.
+        imatrix: Whether it is given an importance matrix.
+        types: The type's name of each tensor that it changes, by row; empty with a problem.
+        problem: Why it would refuse; None if it would not.
+    """
+
+    recipe: str
+    imatrix: bool
+    types: Mapping[int, str]
+    problem: str | None = None
+
+
+def recipe_types(
+    model: RecipeModel, name: str, known: Collection[str] | None = None
+) -> RecipeTypes:
+    """Return the types by a recipe; reads no weight.
+
+    Args:
+        model: The model, as the rules see it.
+        name: A recipe of `RECIPES`.
+        known: Names of the tensors that the importance matrix knows; None without a matrix.
+    """
+    imatrix = known is not None
+    try:
+        expected = expected_types(model, rules.RECIPES[name], imatrix=imatrix)
+    except rules.RecipeError as error:
+        return RecipeTypes(name, imatrix, {}, error.what)
+    pairs = [(one, kind) for one, kind in zip(model.tensors, expected, strict=True) if kind]
+    for tensor, kind in pairs:
+        if rules.needs_importance(tensor, kind, name) and tensor.name not in (known or ()):
+            what = "does not know it" if imatrix else "is missing"
+            problem = f"{tensor.name[:80]} would be {kind}, and the importance matrix {what}"
+            return RecipeTypes(name, imatrix, {}, f"{problem}: llama-quantize refuses")
+    return RecipeTypes(name, imatrix, {tensor.row: kind for tensor, kind in pairs})
+
+
+def recipe_tasks(sets: Sequence[TensorSet], recipe: RecipeTypes) -> list[Task]:
+    """Return the walks over the weights of a recipe; none if llama-quantize would refuse.
+
+    A set whose tensors get several types, as where the original has one tensor in place of several,
+    stays as it is, and so does what cannot have its type.
+    """
+    if recipe.problem is not None:
+        return []
+    return [Task(one, _type_of(one, recipe)) for one in sets]
+
+
+def _type_of(one: TensorSet, recipe: RecipeTypes) -> str:
+    kinds = {recipe.types.get(row, PRESENT) for row in one.rows}
+    name = kinds.pop() if len(kinds) == 1 else PRESENT
+    return PRESENT if name == PRESENT or one.problem(name) is not None else name
+
+
+def recipe_size(
+    model: Model, present: SizeAfter, sets: Sequence[TensorSet], recipe: RecipeTypes
+) -> SizeAfter:
+    """Return the sizes by a recipe; see `what_if.size_after`."""
+    if recipe.problem is not None:
+        return replace(present, problem=recipe.problem)
+    columns = model.tensors.columns
+    chosen = {row: _type_of(one, recipe) for one in sets for row in one.rows}
+    types = {row: TENSOR_TYPES[name] for row, name in chosen.items() if name != PRESENT}
+    more = {
+        row: (kind.nbytes(columns.parameters[row]) or 0) - columns.nbytes[row]
+        for row, kind in types.items()
+    }
+    in_model = sum(count for row, count in more.items() if row < model.tensors.main_rows)
+    return replace(
+        present,
+        nbytes=present.nbytes + sum(more.values()),
+        model_nbytes=present.model_nbytes + in_model,
+        file_nbytes=present.file_nbytes + sum(more.values()),
+        types=types,
+        kept=len(recipe.types.keys() - types.keys()),
+        substitutes={},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RoleErrors:
+    """The tensors of one role by a recipe.
+
+    Attributes:
+        role: Their role: ``"ffn_down"``.
+        types: How many tensors get each type; `PRESENT` stands for those that stay as they are.
+        parameters: Number of weights.
+        nbytes: Their bytes then.
+        errors: Their errors together; None before any is known.
+    """
+
+    role: str
+    types: Mapping[str, int]
+    parameters: int
+    nbytes: int
+    errors: TypeErrors | None
+
+    @property
+    def bits_per_weight(self) -> float:
+        """Stored bits for each weight; 0.0 without weights."""
+        return 8 * self.nbytes / self.parameters if self.parameters else 0.0
+
+
+def errors_by_role(
+    model: Model, tasks: Sequence[Task], found: Callable[[Task], SetErrors | None]
+) -> list[RoleErrors]:
+    """Return the errors of a recipe, or of a type, by role; the role of most bytes first.
+
+    Args:
+        model: The model whose rows the sets have.
+        tasks: What is rounded to what.
+        found: Returns the errors of a task; None if they are not known.
+    """
+    columns = model.tensors.columns
+    by_role: dict[str, list[Task]] = {}
+    for task in tasks:
+        role = parse_name(columns.names[task.tensor_set.rows[0]]).role
+        by_role.setdefault(role, []).append(task)
+    roles = []
+    for role, some in by_role.items():
+        total = RunningTotal(sum(task.tensor_set.parameters for task in some))
+        known = [(task, errors) for task in some if (errors := found(task)) is not None]
+        for task, errors in known:
+            total.add(task.tensor_set, errors)
+        rows = [(row, task.type_name) for task in some for row in task.tensor_set.rows]
+        nbytes = (_nbytes(columns.parameters[r], columns.nbytes[r], name) for r, name in rows)
+        roles.append(
+            RoleErrors(
+                role=role,
+                types=Counter(name for _, name in rows),
+                parameters=sum(columns.parameters[row] for row, _ in rows),
+                nbytes=sum(nbytes),
+                errors=total.errors() if known else None,
+            )
+        )
+    return sorted(roles, key=lambda one: (-one.nbytes, one.role))
+
+
+def _nbytes(parameters: int, present: int, name: str) -> int:
+    kind = TENSOR_TYPES.get(name)
+    return present if kind is None else kind.nbytes(parameters) or 0
+
+
+@dataclass(frozen=True)
+class RecipeTrial:
+    """What a recipe would make of a model.
+
+    Attributes:
+        recipe: Its types, or why there are none.
+        size: How large tensors, model and file would be.
+        errors: What would be lost, over all weights that llama-quantize changes; None with a
+            problem, and if nothing was measured.
+        roles: The same by role.
+        failures: Tensors that cannot be read and are left out, with the reason.
+    """
+
+    recipe: RecipeTypes
+    size: SizeAfter
+    errors: TypeErrors | None = None
+    roles: Sequence[RoleErrors] = ()
+    failures: Sequence[tuple[str, ExplorerError]] = ()
+
+
+def trial_cost(sets: Sequence[TensorSet], recipes: Sequence[RecipeTypes]) -> int:
+    """Return how long it takes to try recipes, in weights of the quick types."""
+    tasks = [task for recipe in recipes for task in recipe_tasks(sets, recipe)]
+    return sum(task.cost for task in missing_tasks(tasks, lambda _task: False))
+
+
+def try_recipes(  # noqa: PLR0913, PLR0917 - all but the first four have a default
+    model: Model,
+    present: SizeAfter,
+    sets: Sequence[TensorSet],
+    recipes: Sequence[RecipeTypes],
+    importance: Callable[[TensorSet], Values | None] = lambda _set: None,
+    workers: int = 1,
+    *,
+    measured: bool = True,
+    check: Check = never,
+    progress: Callable[[int], object] | None = None,
+) -> Iterator[RecipeTrial]:
+    """Yield what each recipe would make of a model, as soon as it is known.
+
+    Args:
+        model: The model; nothing of it is changed.
+        present: Its present sizes.
+        sets: What would be rounded.
+        recipes: The recipes.
+        importance: Returns how much the columns of a set count; None if all count alike.
+        workers: Threads. The results are the same to the bit for any number.
+        measured: Whether weights are rounded; else types and sizes are all that is found.
+        check: Called before every run of weights; raises to stop.
+        progress: Called with the work done so far, of `trial_cost`.
+
+    Raises:
+        ExplorerError: What `importance` raises. Weights that cannot be read are left out.
+    """
+    known: dict[tuple[object, ...], SetErrors | None] = {}
+    failures: dict[str, ExplorerError] = {}
+    names, done = model.tensors.columns.names, 0
+    for recipe in recipes:
+        tasks = recipe_tasks(sets, recipe)
+        for task in missing_tasks(tasks if measured else [], lambda task: task.key in known):
+            rate = task.cost / max(1, task.tensor_set.parameters)
+
+            def walked(count: int, rate: float = rate, before: int = done) -> None:
+                if progress is not None:
+                    progress(before + round(count * rate))
+
+            weights = importance(task.tensor_set) if uses_importance(task.type_name) else None
+            try:
+                known[task.key] = measure_set(
+                    task.tensor_set, task.type_name, weights, workers, check=check, progress=walked
+                )
+            except ExplorerError as error:
+                known[task.key] = None
+                failures[names[task.tensor_set.rows[0]]] = error.with_traceback(None)
+            done += task.cost
+            walked(0, before=done)
+        size = recipe_size(model, present, sets, recipe)
+        yield _trial(model, recipe, size, tasks, known, tuple(failures.items()))
+
+
+def _trial(  # noqa: PLR0913, PLR0917 - what a trial is made of
+    model: Model,
+    recipe: RecipeTypes,
+    size: SizeAfter,
+    tasks: Sequence[Task],
+    known: Mapping[tuple[object, ...], SetErrors | None],
+    failures: Sequence[tuple[str, ExplorerError]],
+) -> RecipeTrial:
+    if recipe.problem is not None:
+        return RecipeTrial(recipe, size)
+    roles = errors_by_role(model, tasks, lambda task: known.get(task.key))
+    if not known:
+        return RecipeTrial(recipe, size, None, roles)
+    total = RunningTotal(sum(task.tensor_set.parameters for task in tasks))
+    for task in tasks:
+        errors = known[task.key]
+        if errors is None:
+            total.leave_out(task.tensor_set)
+        else:
+            total.add(task.tensor_set, errors)
+    return RecipeTrial(recipe, size, total.errors(), roles, failures)

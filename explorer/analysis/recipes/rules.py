@@ -187,6 +187,22 @@ DEPENDS_ON_IMATRIX: Final = frozenset({"IQ3_XXS", "IQ4_NL", "IQ4_XS", "Q4_0", "Q
 """Recipes that give other types where llama-quantize was given an importance matrix."""
 
 
+_WITH_IMPORTANCE_ONLY: Final = frozenset(
+    {"IQ3_XXS", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ1_M", "IQ1_S"}
+)
+_NEVER_NEEDED: Final = frozenset({"token_embd.weight", "per_layer_token_embd.weight"})
+
+
+def needs_importance(tensor: RecipeTensor, type_name: str, recipe: str) -> bool:
+    """Return whether llama-quantize refuses a type for a tensor without its importance.
+
+    llama.cpp, build 11434, `tensor_requires_imatrix` in src/llama-quant.cpp.
+    """
+    if tensor.category is Category.OUTPUT or tensor.name in _NEVER_NEEDED:
+        return False
+    return type_name in _WITH_IMPORTANCE_ONLY or (type_name == "Q2_K" and recipe == "Q2_K_S")
+
+
 def uses_more_bits(index: int, count: int) -> bool:
     """Return whether the M recipes spend more on a layer: both ends, and every third."""
     eighth = count // 8

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cached_property
 from itertools import islice
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,40 +40,57 @@ NUMBER_TYPES: Final[dict[int, tuple[str, str]]] = {
     12: ("float64", "f8"),
 }
 NUMBER_BYTES: Final = {kind: int(code[1:]) for kind, (_, code) in NUMBER_TYPES.items()}
+_STRUCT_CODES: Final = dict(zip(NUMBER_TYPES, "BbHhIifBQqd", strict=True))  # of `struct`
 _TYPE_WORDS: Final = {kind: name for kind, (name, _) in NUMBER_TYPES.items()} | {
     STRING: "string",
     ARRAY: "array",
 }
+_ARRAYS_OF: Final = {kind: f"array[{name}]" for kind, name in _TYPE_WORDS.items()}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Layout:
     """How a file writes its numbers."""
 
     order: Order  # byte order
     width: int  # bytes of a count or of a string's length: 8, or 4 in version 1
 
-    @property
+    # What follows is made once: a header may hold 100,000 of each.
+
+    @cached_property
     def prefix(self) -> str:
         """Sign of the byte order in NumPy and struct."""
         return "<" if self.order == "little" else ">"
 
-    @property
+    @cached_property
+    def _code(self) -> str:
+        return "Q" if self.width == 8 else "I"
+
+    @cached_property
+    def number(self) -> struct.Struct:
+        """A type or a rank."""
+        return struct.Struct(self.prefix + "I")
+
+    @cached_property
     def count(self) -> struct.Struct:
         """A count or a length."""
-        return struct.Struct(self.prefix + ("Q" if self.width == 8 else "I"))
+        return struct.Struct(self.prefix + self._code)
 
-    @property
-    def record(self) -> list[struct.Struct]:
+    @cached_property
+    def array_head(self) -> struct.Struct:
+        """Type and count of an array's elements."""
+        return struct.Struct(f"{self.prefix}I{self._code}")
+
+    @cached_property
+    def values(self) -> Mapping[int, struct.Struct]:
+        """A number, by its type."""
+        return {kind: struct.Struct(self.prefix + code) for kind, code in _STRUCT_CODES.items()}
+
+    @cached_property
+    def records(self) -> Sequence[struct.Struct]:
         """Rank, dimensions and type of a tensor's record, by rank."""
-        return _records(self)
-
-
-@cache
-def _records(layout: Layout) -> list[struct.Struct]:
-    code = "Q" if layout.width == 8 else "I"
-    ranks = range(limits.MAX_DIMENSIONS + 1)
-    return [struct.Struct(f"{layout.prefix}I{rank}{code}I") for rank in ranks]
+        ranks = range(limits.MAX_DIMENSIONS + 1)
+        return [struct.Struct(f"{self.prefix}I{rank}{self._code}I") for rank in ranks]
 
 
 # Skipping an array of strings. GGUF stores each string behind its length, so the end of the array
@@ -191,12 +208,11 @@ def _short_strings(window: bytes, layout: Layout) -> tuple[Places, Places]:
     return places, places + width + content[places + low]
 
 
-@dataclass(frozen=True, slots=True)
-class ArrayPlace:
+class ArrayPlace(NamedTuple):
     """Where an array lies and what it holds."""
 
     element_type: int  # value type id of its elements
-    count: int  # number of elements
+    length: int  # number of elements
     offset: int  # first byte of the first element
     end: int  # first byte behind the last element
     type_name: str  # "array[string]"; of an array of arrays, after its first inner array
@@ -221,15 +237,15 @@ def read_array_head(
     Raises:
         FormatError: Unknown element type, or a count that the file cannot hold.
     """
-    size = 4 + layout.width
+    size = layout.array_head.size
     if offset + size > source.size:
         raise FormatError(f"file ends inside the array of {what}", source.path, offset)
-    head = source.read(offset, size)
-    element_type = int.from_bytes(head[:4], layout.order)
-    count = int.from_bytes(head[4:], layout.order)
+    element_type, count = layout.array_head.unpack(source.read(offset, size))
     start = offset + size
     left = source.size - start
-    least = {STRING: layout.width, ARRAY: size}.get(element_type) or NUMBER_BYTES.get(element_type)
+    least = layout.width if element_type == STRING else NUMBER_BYTES.get(element_type)
+    if element_type == ARRAY:
+        least = size
     if least is None:
         fault = f"{what}: unknown array element type {element_type}"
         raise FormatError(fault, source.path, offset)
@@ -253,6 +269,10 @@ def locate_array(source: ByteSource, offset: int, layout: Layout, what: object) 
         FormatError: The array is damaged, nested too deep, or larger than the file.
     """
     element_type, count, start = read_array_head(source, offset, layout, what)
+    if element_type != ARRAY:  # as nearly always
+        end = end_of_elements(source, start, element_type, count, layout)
+        strings = count if element_type == STRING else 0
+        return ArrayPlace(element_type, count, start, end, _ARRAYS_OF[element_type], 0, strings)
     position = start
     names: list[str] = []  # of the first array at each depth
     pending: list[int] = []  # for each open array of arrays: inner arrays still to come
@@ -327,14 +347,14 @@ def read_array(source: ByteSource, place: ArrayPlace, layout: Layout) -> Sequenc
     if place.element_type == ARRAY:
         values: list[Value] = []
         position = place.offset
-        for _ in range(place.count):
+        for _ in range(place.length):
             inner = locate_array(source, position, layout, "an inner array")
             values.append(read_array(source, inner, layout))  # depth was checked while opening
             position = inner.end
         return values
     raw = source.read(place.offset, place.end - place.offset)
     if place.element_type == STRING:
-        pieces = list(walk_strings(source, place.offset, place.count, layout))
+        pieces = list(walk_strings(source, place.offset, place.length, layout))
         fields = np.concatenate(pieces) - place.offset  # the last one is the end of the array
         if int(fields[-1]) != len(raw):
             raise FormatError("changed while it was open; open it again", source.path, place.offset)

@@ -11,20 +11,18 @@ the whole, and a missing or damaged one is a problem of the model, not its end.
 
 from __future__ import annotations
 
-import os
+import math
 import re
 import struct
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from itertools import accumulate
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-import numpy as np
-
-from explorer.errors import ExplorerError, FormatError, system_reason
+from explorer.errors import ExplorerError, FormatError, SourceError, system_reason
 from explorer.formats import limits
 from explorer.formats.gguf import arrays
 from explorer.formats.gguf.arrays import Layout
@@ -42,8 +40,9 @@ from explorer.formats.model import (
 from explorer.formats.side_files import escapes, hub_cache
 from explorer.formats.tensors import FileTensors, Spec, table_of
 from explorer.model_files import GGUF_MAGIC
-from explorer.quantization import ggml_type
-from explorer.sources import BufferedSource, ByteSource, FileSource
+from explorer.quantization import TensorType, ggml_type
+from explorer.sources import BufferedSource, ByteSource, open_source
+from explorer.sources.places import list_names
 from explorer.text import quoted
 
 DEFAULT_ALIGNMENT: Final = 32
@@ -137,18 +136,41 @@ class _Cursor:
         self.position += length
         return window[start : start + length]
 
-    def u32(self, what: object) -> int:
-        """Return the next number of 4 bytes."""
-        return int.from_bytes(self.take(4, what), self.layout.order)
+    def number(self, form: struct.Struct, part: str, whole: object = None) -> Any:
+        """Return the next number; messages call it `part`, or `part` of `whole`."""
+        place = self.position - self._base
+        if place >= 0 and place + form.size <= len(self._window):  # as nearly always
+            self.position += form.size
+            return form.unpack_from(self._window, place)[0]
+        what = part if whole is None else _Part(part, whole)
+        return form.unpack(self.take(form.size, what))[0]
 
-    def count(self, what: object) -> int:
+    def u32(self, part: str, whole: object = None) -> int:
+        """Return the next number of 4 bytes."""
+        number: int = self.number(self.layout.number, part, whole)
+        return number
+
+    def count(self, part: str, whole: object = None) -> int:
         """Return the next count or length: 8 bytes, or 4 in version 1."""
-        return int.from_bytes(self.take(self.layout.width, what), self.layout.order)
+        number: int = self.number(self.layout.count, part, whole)
+        return number
+
+    def key(self, index: int) -> tuple[bytes, int]:
+        """Return the key of an entry, and the number of its value's type."""
+        window, place = self._window, self.position - self._base
+        begin = place + self.layout.width
+        if place >= 0 and begin <= len(window):  # as nearly always: both at once
+            end = begin + self.layout.count.unpack_from(window, place)[0]
+            if end <= begin + MAX_KEY_BYTES and end + 4 <= len(window):
+                self.position += end + 4 - place
+                return window[begin:end], self.layout.number.unpack_from(window, end)[0]
+        key = self.name(_Part("the key of entry", index))
+        return key, self.u32("the type of key", decode_text(key))
 
     def name(self, what: object) -> bytes:
         """Return the next string, a key or the name of a tensor."""
         at = self.position
-        length = self.count(_Part("the length of", what))
+        length = self.count("the length of", what)
         if length > MAX_KEY_BYTES:
             allowed = f"at most {MAX_KEY_BYTES} are allowed; the header is damaged"
             raise self.error(f"{what} is {length} bytes long, {allowed}", at)
@@ -167,6 +189,11 @@ class Shard(FileTensors):
     table_end: int = 0  # first byte behind it
     alignment: int = DEFAULT_ALIGNMENT  # alignment of the tensor data in bytes
     warnings: list[tuple[str, str]] = field(default_factory=list)  # where and which rule it breaks
+
+    @cached_property
+    def metadata(self) -> Metadata:
+        """The entries by their keys; all must have been read."""
+        return Metadata(self.entries)
 
     @property
     def file_name(self) -> str:
@@ -252,7 +279,7 @@ def _read_entries(cursor: _Cursor, count: int, shard: Shard, file_index: int) ->
     seen: set[str] = set()
     for index in range(count):
         at = cursor.position
-        raw_key = cursor.name(_Part("the key of entry", index))
+        raw_key, kind = cursor.key(index)
         key = decode_text(raw_key)
         names_left -= len(raw_key)
         if not raw_key or names_left < 0:
@@ -261,7 +288,6 @@ def _read_entries(cursor: _Cursor, count: int, shard: Shard, file_index: int) ->
         if key in seen:
             shard.warnings.append((key, "the key occurs more than once; ggml refuses such a file"))
         seen.add(key)
-        kind = cursor.u32(_Part("the type of key", key))
         value_offset = cursor.position
         type_name, length, load = _read_value(cursor, key, kind, eager_left)
         end = cursor.position
@@ -291,12 +317,11 @@ def _read_value(
             most = f"more than {limits.MAX_STRING_ELEMENTS} strings in arrays"
             raise cursor.error(f"the keys up to {quoted(key)} have {most}")
         load = partial(arrays.read_array, source, place, layout)
-        return place.type_name, place.count, load
+        return place.type_name, place.length, load
     if kind in arrays.NUMBER_TYPES:
-        type_name, code = arrays.NUMBER_TYPES[kind]
-        raw = cursor.take(arrays.NUMBER_BYTES[kind], _Part("the value of key", key))
-        number = np.frombuffer(raw, layout.prefix + code)[0].item()
-        return type_name, None, constant(bool(number) if kind == arrays.BOOL else number)
+        number = cursor.number(layout.values[kind], "the value of key", key)
+        value = constant(bool(number) if kind == arrays.BOOL else number)
+        return arrays.NUMBER_TYPES[kind][0], None, value
     what = f"key {quoted(key)} has the unknown value type {kind}"
     raise cursor.error(what, cursor.position - 4)
 
@@ -304,13 +329,13 @@ def _read_value(
 def _read_string(cursor: _Cursor, key: str, eager_left: int) -> Callable[[], Value]:
     """Step over a string; return what gives its text, at once for a short one."""
     source, at = cursor.source, cursor.position
-    size = cursor.count(_Part("the length of key", key))
+    size = cursor.count("the length of key", key)
     if size > limits.GGUF_MAX_STRING_BYTES or size > cursor.left:
         what = f"key {quoted(key)}: a string of {size} bytes, where {cursor.left} are left"
         raise cursor.error(what, at)
     start = cursor.position
-    if size <= min(limits.EAGER_STRING_BYTES, eager_left):
-        return constant(decode_text(cursor.take(size, _Part("the value of key", key))))
+    if size <= limits.EAGER_STRING_BYTES and size <= eager_left:
+        return constant(decode_text(cursor.take(size, "a string")))  # it is whole
     cursor.position += size
 
     def load() -> Value:
@@ -331,15 +356,17 @@ def _read_records(cursor: _Cursor, count: int, shard: Shard) -> None:
         FormatError: A record is damaged or runs past the end of the file.
     """
     layout, width = shard.layout, shard.layout.width
-    length_at = layout.count.unpack_from
-    rank_at = struct.Struct(f"{layout.prefix}I").unpack_from
+    length_at, rank_at = layout.count.unpack_from, layout.number.unpack_from
     offset_at = struct.Struct(f"{layout.prefix}Q").unpack_from
-    names, specs = shard.names, shard.specs
+    names, specs, begins = shard.names, shard.specs, shard.begins
+    record_offsets = shard.record_offsets
     known: dict[bytes, Spec] = {}
+    types: dict[int, TensorType] = {}
     names_left = limits.MAX_NAMES_BYTES
     while len(names) < count:
         window, first = cursor.window(_RECORDS_BYTES)
         position, size = first, len(window)
+        base = cursor.position - first
         while len(names) < count and position + width <= size:
             name_at = position + width
             name_end = name_at + length_at(window, position)[0]
@@ -352,13 +379,13 @@ def _read_records(cursor: _Cursor, count: int, shard: Shard) -> None:
             fields = window[name_end : end - 8]
             spec = known.get(fields)
             if spec is None:
-                spec = _read_spec(fields, layout)
+                spec = _read_spec(fields, layout, types)
                 if spec.fault is None:
                     known[fields] = spec
             names.append(decode_text(window[name_at:name_end]))
             specs.append(spec)
-            shard.begins.append(offset_at(window, end - 8)[0])
-            shard.record_offsets.append(cursor.position + position - first)
+            begins.append(offset_at(window, end - 8)[0])
+            record_offsets.append(base + position)
             names_left -= name_end - name_at
             position = end
         if position == first:
@@ -369,17 +396,23 @@ def _read_records(cursor: _Cursor, count: int, shard: Shard) -> None:
             raise cursor.error(f"the tensor table holds more name text {most}")
 
 
-def _read_spec(fields: bytes, layout: Layout) -> Spec:
-    """Decode a record's number of dimensions, dimensions and type; check that sizes fit."""
-    rank = (len(fields) - 8) // layout.width
-    _, *dims, number = layout.record[rank].unpack(fields)
+def _read_spec(fields: bytes, layout: Layout, types: dict[int, TensorType]) -> Spec:
+    """Decode a record's number of dimensions, dimensions and type; check that sizes fit.
+
+    Types are kept in `types` by their ids.
+    """
+    _, *dims, number = layout.records[(len(fields) - 8) // layout.width].unpack(fields)
+    kind = types.get(number)
+    if kind is None:
+        kind = types[number] = ggml_type(number)
     shape = tuple(reversed(dims))
-    kind = ggml_type(number)
-    parameters = 1
-    for length in dims:
-        parameters *= length
-        if length > _INT64_MAX or parameters > _INT64_MAX:
-            return Spec(kind, shape, 0, 0, f"dimensions {dims} overflow 63 bits")
+    parameters = math.prod(dims)
+    if not 0 < parameters <= _INT64_MAX:  # a product with 0 may overflow on the way
+        parameters = 1
+        for length in dims:
+            parameters *= length
+            if length > _INT64_MAX or parameters > _INT64_MAX:
+                return Spec(kind, shape, 0, 0, f"dimensions {dims} overflow 63 bits")
     if not kind.known:
         return Spec(kind, shape, parameters, 0, f"type {kind.name}: its size is not known")
     row = dims[0] if dims else 1
@@ -409,7 +442,7 @@ def _record_error(cursor: _Cursor, index: int) -> FormatError:
 
 def _alignment(shard: Shard) -> int:
     """Return the alignment; what ggml would refuse is a warning, and the default is used."""
-    entry = next((e for e in shard.entries if e.key == "general.alignment"), None)
+    entry = shard.metadata.entry("general.alignment")
     if entry is None:
         return DEFAULT_ALIGNMENT
     value = entry.value if entry.length is None and entry.type_name != "string" else None
@@ -516,7 +549,7 @@ def open_gguf(path: Path, others: Sequence[Path] = ()) -> Model:
 
 
 def _open_shard(path: Path, file_index: int = 0) -> Shard:
-    source = FileSource(path)
+    source = open_source(path)
     try:
         return read_shard(source, file_index)
     except ExplorerError:
@@ -530,14 +563,16 @@ def _siblings(path: Path, log: ProblemLog) -> list[Path]:
     if match is None:
         return []
     count = int(match["count"])
-    try:
-        present = set(os.listdir(path.parent))
-    except OSError as error:
-        log.add_warning(str(path.parent), f"the folder cannot be listed: {system_reason(error)}")
-        present = {path.name}
     names = [
         f"{match['prefix']}-{number:05d}-of-{count:05d}.gguf" for number in range(1, count + 1)
     ]
+    try:
+        present = set(list_names(path.parent))
+    except OSError as error:
+        log.add_warning(str(path.parent), f"the folder cannot be listed: {system_reason(error)}")
+        present = {path.name}
+    except SourceError:  # a server that lists no files may have them
+        present = set(names)
     missing = [name for name in names if name not in present]
     if missing:
         listed = ", ".join(missing[:5]) + (", …" if len(missing) > 5 else "")
@@ -573,7 +608,7 @@ def _open_siblings(
 
 def _check_alone(shard: Shard, log: ProblemLog) -> None:
     """Report missing siblings of a shard under another name, which cannot find them."""
-    count = Metadata(shard.entries).integer("split.count")
+    count = shard.metadata.integer("split.count")
     if count is not None and count > 1:
         names = f"names like model-00001-of-{count:05d}.gguf"
         what = f"is only 1 of {count} shards; give all of them {names} to open the whole model"
@@ -585,7 +620,7 @@ def _check_split(shards: list[Shard], log: ProblemLog) -> None:
     declared_tensors = None
     expected = 0
     for shard in shards:
-        keys = Metadata(shard.entries)
+        keys = shard.metadata
         match = SHARD_NAME.fullmatch(shard.file_name)
         if match is None:
             continue
@@ -613,7 +648,7 @@ def assemble(path: Path, opened: Shard, shards: Sequence[Shard], log: ProblemLog
         log: All problems found.
     """
     for shard in shards:
-        for where, what in shard.warnings:
+        for where, what in log.first(shard.warnings):
             log.add_warning(where, what)
     for shard in shards:
         _check_tensors(shard, log)
@@ -624,7 +659,7 @@ def assemble(path: Path, opened: Shard, shards: Sequence[Shard], log: ProblemLog
         format="gguf",
         path=path,
         files=tuple(shard.model_file(row) for shard, row in zip(shards, first_rows, strict=False)),
-        metadata=Metadata(first.entries),
+        metadata=first.metadata,
         tensors=table_of(shards),
         problems=log.problems(),
         version=first.version,

@@ -17,6 +17,7 @@ from explorer.errors import FormatError
 from explorer.formats.side_files import escapes
 from explorer.formats.strict_json import read_json_file
 from explorer.model_files import MODEL_SUFFIXES
+from explorer.sources import Address, is_address
 from explorer.text import plain_text, quoted
 
 SCHEME: Final = "ollama:"
@@ -58,7 +59,7 @@ class OllamaName(NamedTuple):
 
 def is_name(text: str) -> bool:
     """Return whether a text names a model, as ``ollama:NAME[:TAG]``, rather than a path."""
-    return text.startswith(SCHEME)
+    return text.startswith(SCHEME) and not is_address(text)
 
 
 def parse_name(text: str) -> OllamaName:
@@ -89,8 +90,7 @@ _MAX_LAYERS: Final = 65_536
 _DEPTH: Final = 4  # host, namespace, model, tag
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
+class Layer(NamedTuple):
     """One blob of a model."""
 
     kind: str  # "model", "tensor", "config" …; the whole media type if it is not Ollama's
@@ -150,8 +150,12 @@ def _absolute(path: Path) -> Path:
     return Path(os.path.abspath(path))  # unlike Path.absolute, it takes ".." out
 
 
-def read_manifest(path: Path) -> Manifest:
-    """Read a manifest that lies where `is_manifest_path` says.
+def read_manifest(path: Path, name: OllamaName | None = None) -> Manifest:
+    """Read a manifest that lies where `is_manifest_path` says, or at an address of a registry.
+
+    Args:
+        path: Where it is.
+        name: Its name, where the place does not say it.
 
     Raises:
         FormatError: It is no manifest.
@@ -172,10 +176,11 @@ def read_manifest(path: Path) -> Manifest:
     if len(layers) > _MAX_LAYERS:
         what = f"is a manifest of {len(layers)} layers, more than {_MAX_LAYERS}; it is damaged"
         raise FormatError(what, path)
+    is_remote = isinstance(path, Address)
     return Manifest(
         path=path,
-        models=_absolute(path).parents[_DEPTH],
-        name=name_of(path),
+        models=path.parents[1] if is_remote else _absolute(path).parents[_DEPTH],
+        name=name if name is not None else name_of(path),
         config=None if config is None else _read_layer(config, CONFIG_KIND),
         layers=tuple(_read_layers(layers)),
     )
@@ -217,6 +222,8 @@ def find_blob(models: Path, layer: Layer) -> Path:
     if not layer.digest:
         raise FormatError(layer.fault or "it has no digest")
     folder = models / BLOBS
+    if isinstance(models, Address):
+        return folder / layer.digest
     path, old = (folder / name for name in layer.file_names)
     if not os.path.lexists(path) and os.path.lexists(old):
         path = old

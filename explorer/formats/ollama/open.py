@@ -9,7 +9,6 @@ blob opens.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -41,9 +40,10 @@ from explorer.formats.safetensors.open import SafetensorsFile, model_files, open
 from explorer.formats.side_files import CONFIG_NAME, Config, read_object
 from explorer.formats.strict_json import read_json_file
 from explorer.formats.tensors import Extent, Spec, natural_key
-from explorer.parallel import Check, never
+from explorer.parallel import Check, current_check, never
 from explorer.quantization import TensorType
-from explorer.sources import FileSource, MemorySource
+from explorer.sources import Address, MemorySource, open_source
+from explorer.sources.places import list_names
 
 NAME_KEY: Final = "ollama.name"
 
@@ -67,7 +67,9 @@ def blob_size(
     """Return the path and the bytes of a layer's blob; report a fault, None if it is unreadable."""
     try:
         path = manifests.find_blob(manifest.models, layer)
-        with FileSource(path) as source:
+        if isinstance(path, Address) and layer.nbytes is not None:  # nothing is fetched for it
+            return path, layer.nbytes
+        with open_source(path) as source:
             nbytes = source.size
     except ExplorerError as error:
         log.add_error(layer.title, blob_fault(layer, error))
@@ -154,7 +156,7 @@ def _text_entry(key: str, path: Path, nbytes: int) -> MetadataEntry:
 
 
 def _read_text(path: Path) -> str:
-    with FileSource(path) as source:
+    with open_source(path) as source:
         if source.size > MAX_TEXT_BYTES:
             what = f"has {source.size} bytes; at most {MAX_TEXT_BYTES} of text are shown"
             raise FormatError(what, path)
@@ -184,6 +186,7 @@ def _message(item: object) -> str:
 
 _OLD_KEY: Final = "data"  # of every tensor up to 0.15; the layer has the real name
 _DRAFT_PREFIX: Final = "draft."
+_ABSENT: Final = SourceError("does not exist; it may have been moved or deleted")
 _UNKNOWN: Final = Spec(TensorType("unknown", 0, 0), (), 0, 0)
 
 
@@ -198,13 +201,32 @@ def open_manifest(path: Path, check: Check = never) -> Model:
         FormatError: It is no manifest, has no weights, or none of its blobs can be used.
         SourceError: It cannot be read.
     """
-    manifest = manifests.read_manifest(path)
+    return _open(manifests.read_manifest(path), check)
+
+
+def open_registry(address: Address) -> Model:
+    """Open a model of a registry, such as Ollama's.
+
+    Args:
+        address: ``ollama://NAME[:TAG]``.
+
+    Raises:
+        FormatError: See `open_manifest`; or the name is not a valid one.
+        SourceError: The registry does not have it, or cannot be read.
+    """
+    name = manifests.parse_name(address.rest)
+    place = Address(f"{address.scheme}://{name.host}/{name.namespace}/{name.model}")
+    manifest = manifests.read_manifest(place / manifests.MANIFESTS / name.tag, name)
+    return replace(_open(manifest, current_check()), path=address)
+
+
+def _open(manifest: manifests.Manifest, check: Check) -> Model:
     if manifest.of_kind("model"):
         return _open_file(manifest)
     if manifest.of_kind("tensor"):
         return _TensorBlobs(manifest, check).open()
     what = "has no weights here: it runs on another machine, or its download did not finish"
-    raise FormatError(what, path)
+    raise FormatError(what, manifest.path)
 
 
 def _open_file(manifest: manifests.Manifest) -> Model:
@@ -248,9 +270,11 @@ class _TensorBlobs:
         self._check = check
         self._log = ProblemLog()
         self._blobs: dict[str, SafetensorsFile | str] = {}  # or why one cannot be used
+        self._rows: dict[int, tuple[list[groups.Stored], str | None]] = {}  # by the blob's id
+        self._folder = manifest.models / manifests.BLOBS
         self._present: set[str] | None = None  # names of all blobs, if the folder can be listed
-        with suppress(OSError):
-            self._present = set(os.listdir(manifest.models / manifests.BLOBS))
+        with suppress(OSError, SourceError):
+            self._present = set(list_names(self._folder))
 
     @property
     def _files(self) -> list[SafetensorsFile]:
@@ -284,17 +308,17 @@ class _TensorBlobs:
             fault = next(iter(self._blobs.values()))
             raise FormatError(f"none of its blobs can be used; {title}: {fault}", manifest.path)
         namings = (groups.OLLAMA_NAMING, groups.OLD_OLLAMA_NAMING)
-        assembly = groups.assemble(list(stored.values()), namings, config.fields, log)
         metadata = Metadata(entries)
         prefix = metadata.text("ollama.config.draft.tensor_prefix") or _DRAFT_PREFIX
-        table = assembly.table(prefix)  # which sorts the tensors
+        tensors = groups.StoredTensors.of(list(stored.values()))
+        assembly = groups.assemble(tensors, namings, config.fields, log, prefix)
         return Model(
             format="ollama",
             path=manifest.path,
-            files=model_files(self._files, assembly.tensors),
+            files=model_files(self._files),
             metadata=metadata,
-            tensors=table,
-            groups=tuple(assembly.groups),
+            tensors=assembly.table,
+            groups=assembly,
             problems=log.problems(),
             config=config.fields,
             projector=_projector(manifest),
@@ -304,20 +328,14 @@ class _TensorBlobs:
         """Yield the tensors of a layer under their names in the model."""
         file = self._blob(layer)
         if isinstance(file, str):  # nothing but the name is known
-            manifest, name = self._manifest, layer.title
-            path = (
-                manifest.models / manifests.BLOBS / layer.digest if layer.digest else manifest.path
-            )
+            path = self._folder / layer.digest if layer.digest else self._manifest.path
             extent = Extent(MemorySource(b"", path), 0, 0)
+            name = layer.title
             yield groups.Stored(name, _UNKNOWN, extent, damage=file, key=name, metadata={})
             return
-        rows = [row._replace(scope=scope) for row in file.all_stored()]
-        weights = groups.find_weights(rows, (groups.OLLAMA_NAMING,))
-        companions = {id(part) for weight in weights for part in weight.stored[1:]}
-        main = [row for row in rows if id(row) not in companions]
-        key = main[0].key
+        rows, key = self._rows_of(file)
         if (
-            len(main) == 1
+            key is not None
             and layer.name
             and (key == _OLD_KEY or not groups.is_group_name(layer.name))
         ):
@@ -328,26 +346,33 @@ class _TensorBlobs:
                 name = layer.name + row.key.removeprefix(key)
                 yield row._replace(name=name, scope=scope)
             return
-        rows.sort(key=lambda row: natural_key(row.name))  # the order of the data means nothing
         for row in rows:
-            yield row._replace(packed_in=layer.name or None)
+            yield row._replace(scope=scope, packed_in=layer.name or None)
+
+    def _rows_of(self, file: SafetensorsFile) -> tuple[list[groups.Stored], str | None]:
+        """Return a blob's tensors; and, if it holds one weight alone, the weight's key.
+
+        They are made once, however many layers share the blob, and sorted by their names: the order
+        of the data means nothing.
+        """
+        known = self._rows.get(id(file))
+        if known is None:
+            rows = sorted(file.all_stored(), key=lambda row: natural_key(row.name))
+            places = {row.name: place for place, row in enumerate(rows)}
+            tensors = groups.StoredTensors.of(rows)
+            weights = groups.find_weights(tensors, places, (groups.OLLAMA_NAMING,))
+            companions = {part for weight in weights for part in weight.stored[1:]}
+            main = [row.key for place, row in enumerate(rows) if place not in companions]
+            # of a file that `_blobs` keeps
+            known = self._rows[id(file)] = rows, main[0] if len(main) == 1 else None
+        return known
 
     def _blob(self, layer: manifests.Layer) -> SafetensorsFile | str:
         """Return a layer's blob, read once however many layers share it, or what is wrong."""
         key = layer.digest or layer.title
         blob = self._blobs.get(key)
         if blob is None:
-            try:
-                if layer.digest and self._present and self._present.isdisjoint(layer.file_names):
-                    # without a look at the disk: a manifest may name 65,000 that are not there
-                    raise SourceError("does not exist; it may have been moved or deleted")
-                blob = open_file(manifests.find_blob(self._manifest.models, layer), self._log)
-                if not blob.names:
-                    blob.source.close()
-                    blob = "its blob holds no tensor"
-            except ExplorerError as error:
-                blob = blob_fault(layer, error)
-            self._blobs[key] = blob
+            blob = self._blobs[key] = self._read_blob(layer)
         if isinstance(blob, str):
             fault: str | None = blob
         else:
@@ -355,3 +380,15 @@ class _TensorBlobs:
         if fault is not None:
             self._log.add_error(layer.title, fault)
         return blob
+
+    def _read_blob(self, layer: manifests.Layer) -> SafetensorsFile | str:
+        if layer.digest and self._present and self._present.isdisjoint(layer.file_names):
+            return blob_fault(layer, _ABSENT)  # without a look at the disk, which 65,000 would need
+        try:
+            file = open_file(manifests.find_blob(self._manifest.models, layer), self._log)
+        except ExplorerError as error:
+            return blob_fault(layer, error)
+        if file.names:
+            return file
+        file.source.close()
+        return "its blob holds no tensor"

@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from explorer.errors import SourceError
 from explorer.formats.model import ProblemLog
 from explorer.formats.side_files import CONFIG_NAME, LEADS_OUT, link_escapes, read_object
+from explorer.sources.places import exists
 from explorer.text import plain_text, shorten
 
 MODELOPT_FILE: Final = "hf_quant_config.json"
@@ -46,6 +48,29 @@ _NESTED: Final = (
 """Where in config.json a declaration may be, of multimodal models too."""
 
 
+class Widths(NamedTuple):
+    """Lengths of rows of a model's matrices; 0 where they are not said."""
+
+    hidden: int = 0  # of what layers hand on
+    inner: int = 0  # of the feed-forward part
+    inner_of_expert: int = 0
+    heads: int = 0  # of all attention heads together
+
+
+class Targets(NamedTuple):
+    """Which groups of a configuration are for which modules; groups by their numbers.
+
+    Attributes:
+        paths: The first group that names a module.
+        patterns: Patterns of modules and their groups, in order.
+        order: All groups, those for classes of modules first.
+    """
+
+    paths: Mapping[str, int]
+    patterns: tuple[tuple[str, int], ...]
+    order: tuple[int, ...]
+
+
 @dataclass(frozen=True)
 class Declaration:
     """What is said about the quantization of a model.
@@ -55,14 +80,14 @@ class Declaration:
         origin: The file that says so; "" if none does.
         fields: The object that declares it; values of any type.
         files: The other files by name: objects with values of any type.
-        widths: The model's embedding and feed-forward length; 0 where they are not said.
+        widths: What config.json says about the model's lengths.
     """
 
     method: str = ""
     origin: str = ""
     fields: Mapping[str, Any] = field(default_factory=dict)
     files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    widths: tuple[int, int] = (0, 0)
+    widths: Widths = field(default_factory=Widths)
 
     @property
     def is_list_only(self) -> bool:
@@ -84,6 +109,41 @@ class Declaration:
             and not _SIGNS.isdisjoint(pattern.removeprefix("+:"))
         )
         return tuple(islice(found, MAX_RULES))
+
+    @cached_property
+    def rule_settings(self) -> tuple[Mapping[str, Any], ...]:
+        """Settings of all `module_rules`."""
+        return tuple(settings for _, settings in self.module_rules)
+
+    @cached_property
+    def targets(self) -> Targets:
+        """Which of `groups` are for which modules."""
+        paths: dict[str, int] = {}
+        patterns: list[tuple[str, int]] = []
+        others: list[int] = []
+        for number, (targets, _) in enumerate(self.groups):
+            for target in targets:
+                if target.startswith("re:"):
+                    patterns.append((target[3:], number))
+                else:
+                    paths.setdefault(target, number)
+            if targets and all("." in one or one.startswith("re:") for one in targets):
+                others.append(number)
+        classes = [number for number in range(len(self.groups)) if number not in others]
+        return Targets(paths, tuple(patterns[:MAX_RULES]), (*classes, *others))
+
+    @cached_property
+    def groups(self) -> tuple[tuple[tuple[str, ...], Mapping[str, Any]], ...]:
+        """Targets of compressed-tensors' groups, and what each says about weights."""
+        groups = self.fields.get("config_groups")
+        found = []
+        for group in islice(groups.values(), MAX_RULES) if isinstance(groups, dict) else ():
+            weights = group.get("weights") if isinstance(group, dict) else None
+            if isinstance(weights, dict):
+                targets = group.get("targets")
+                names = targets[:MAX_RULES] if isinstance(targets, list) else []
+                found.append((tuple(name for name in names if isinstance(name, str)), weights))
+        return tuple(found)
 
     def own_settings(self, module: str) -> Iterator[Mapping[str, Any]]:
         """Yield what is said of one module by its path."""
@@ -130,6 +190,20 @@ def read_declaration(folder: Path, config: Mapping[str, Any], log: ProblemLog) -
         log: Where files that cannot be used are told.
     """
     files = {name: fields for name in SIDE_FILES if (fields := _read(folder, name, log))}
+    found = _declared(config, files)
+    groups = (weights.items() for _, weights in found.groups)
+    of_groups = (pair for items in groups for pair in items if pair[0] in _BITS | _GROUPS)
+    pairs = () if found.is_list_only else (*found.fields.items(), *of_groups)
+    odd = dict.fromkeys(key for key, value in pairs if _is_odd(key, value, found.method))
+    if odd:
+        what = f"{', '.join(odd)}: of a type or size that cannot be, and counts as not said"
+        log.add_warning(found.origin, what)
+    if not isinstance(config.get(_DECLARED), dict | None):
+        log.add_warning(CONFIG_NAME, f"its {_DECLARED} is not a JSON object, and is left out")
+    return found
+
+
+def _declared(config: Mapping[str, Any], files: Mapping[str, Mapping[str, Any]]) -> Declaration:
     own, widths = _in_config(config), _widths(config)
     if own is not None:
         return Declaration(text_of(own, "quant_method"), CONFIG_NAME, own, files, widths)
@@ -144,14 +218,52 @@ def read_declaration(folder: Path, config: Mapping[str, Any], log: ProblemLog) -
     return Declaration("quanto" if files else "", QUANTO_FILE if files else "", {}, files, widths)
 
 
-def _widths(config: Mapping[str, Any]) -> tuple[int, int]:
+_DECLARED: Final = "quantization_config"
+_MOST_BITS: Final = 16
+_OBJECTS: Final = frozenset({"config_groups", "dynamic", "extra_config"})
+_LISTS: Final = frozenset(
+    {"modules_to_not_convert", "ignored_layers", "llm_int8_skip_modules", "ignore"}
+    | {"exclude_modules"}
+)
+_TEXTS: Final = frozenset({"quant_method", "checkpoint_format", "packing_format", "quant_algo"})
+_BITS: Final = frozenset({"bits", "w_bit", "num_bits"})
+_GROUPS: Final = frozenset({"group_size", "q_group_size"})
+
+
+def _is_odd(key: str, value: object, method: str) -> bool:
+    """Return whether a field that would be used is of no type or size that it can have."""
+    if value is None:
+        return False
+    for keys, kind in ((_OBJECTS, dict), (_LISTS, list), (_TEXTS, str)):
+        if key in keys:
+            return not isinstance(value, kind)
+    if key in _BITS:
+        return not (type(value) is int and 0 < value <= _MOST_BITS)
+    if key == "weight_block_size" or (key in _GROUPS and isinstance(value, list)):
+        return not (
+            isinstance(value, list)
+            and len(value) == 2
+            and all(type(side) is int and 0 < side < 1 << 31 for side in value)
+        )
+    if key in _GROUPS:
+        whole = value == 0 and method.startswith("auto")  # auto-round's word for whole tensors
+        return not (type(value) is int and -1 <= value < 1 << 31 and (value or whole))
+    return False
+
+
+def _widths(config: Mapping[str, Any]) -> Widths:
     inner = config.get("text_config")
     places = [config, inner] if isinstance(inner, dict) else [config]
-    hidden, feed_forward = (
-        next((found for one in places if (found := integer_of(one, key))), 0)
-        for key in ("hidden_size", "intermediate_size")
+
+    def said(key: str) -> int:
+        return next((found for one in places if (found := integer_of(one, key))), 0)
+
+    return Widths(
+        said("hidden_size"),
+        said("intermediate_size"),
+        said("moe_intermediate_size"),
+        said("num_attention_heads") * said("head_dim"),
     )
-    return hidden, feed_forward
 
 
 def _in_config(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -163,12 +275,12 @@ def _in_config(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
         if isinstance(place, dict):
             places.append(place)
     for place in places:
-        found = place.get("quantization_config")
+        found = place.get(_DECLARED)
         if isinstance(found, dict):
             return found
     found = config.get("compression_config")
     if isinstance(found, dict):
-        inner = found.get("quantization_config")
+        inner = found.get(_DECLARED)
         fields = inner if isinstance(inner, dict) else found
         return {"quant_method": "compressed-tensors", **fields}
     return None
@@ -177,9 +289,9 @@ def _in_config(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
 def _read(folder: Path, name: str, log: ProblemLog) -> Mapping[str, Any]:
     path = folder / name
     try:
-        if not path.exists():
+        if not exists(path):
             return {}
-    except OSError:  # the folder may not be searched, which reading config.json told
+    except (OSError, SourceError):  # the folder may not be searched, which reading config.json told
         return {}
     if link_escapes(folder, name):
         log.add_error(name, LEADS_OUT)

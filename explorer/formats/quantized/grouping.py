@@ -9,23 +9,14 @@ Source: `docs/hf_quantization.md`, sections 1 and 6.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from typing import Final
 
 from explorer.formats.model import ProblemLog
-from explorer.formats.quantized.declaration import Declaration
-from explorer.formats.quantized.modules import (
-    Found,
-    LeftAloneError,
-    Member,
-    Module,
-    Rule,
-    RuleError,
-)
-from explorer.quantization.huggingface.layout import CompanionLayout
+from explorer.formats.quantized.modules import LEFT_ALONE, Alike, Keys, Memory, Rule, Weight
 
 RULES: Final = (
     (".qweight", "rules_words.gptq_or_awq"),
@@ -50,8 +41,11 @@ RULES: Final = (
 A module is loaded when one of its keys occurs. Of several keys of a weight, the first here counts.
 """
 
-MARKS: Final = ("scale", "qweight", ".absmax", ".SCB", ".W_q", "qdata")
-"""What the name of some part of every quantized weight holds."""
+MARKS: Final = (
+    *("scale", "qweight", "qzeros", ".quant_", ".absmax", ".SCB", ".W_q", ".packing", "qdata"),
+    *("weight_packed", "weight_format", "_zero_point", "_blocks", ".blocks", "._data"),
+)
+"""What the name of some part of every quantized weight holds, even if others are missing."""
 
 ATTACHED: Final = (
     *(".input_scale", ".input_global_scale", ".input_zero_point", ".output_scale"),
@@ -64,7 +58,8 @@ ORPHANS: Final = (
     *(".qweight", ".qzeros", ".absmax", ".nested_absmax", ".nested_quant_map", ".quant_map"),
     *(".SCB", ".weight_scale_inv", "_scale_inv", ".weight_packed", ".weight_scale"),
     *(".weight_scale_2", ".weight_global_scale", ".weight_g_idx", ".weight_zero_point"),
-    *(".W_q", "._weight_qdata", "._weight_scale", "._scale", "._shift"),
+    *(".W_q", ".packing", "._weight_qdata", "._weight_scale", "._scale", "._shift"),
+    *(".weight_format", "._data"),
 )
 """Suffixes that nothing but a part of a quantized weight has: alone, something is missing."""
 
@@ -81,14 +76,12 @@ class Grouped:
     """How stored tensors belong together.
 
     Attributes:
-        weights: The weights, by the name of the first of their parts in the order of the files.
-        attached: Tensors that belong to each, by its logical name.
-        used: Names of all parts and of all that is attached.
+        weights: The weights, by the place of the first of their parts.
+        used: Places of all parts and of all that is attached.
     """
 
-    weights: dict[str, Found] = field(default_factory=dict)
-    attached: dict[str, list[Member]] = field(default_factory=dict)
-    used: set[str] = field(default_factory=set)
+    weights: dict[int, Weight] = field(default_factory=dict)
+    used: set[int] = field(default_factory=set)
 
 
 def may_hold_weights(names: Sequence[str]) -> bool:
@@ -97,64 +90,108 @@ def may_hold_weights(names: Sequence[str]) -> bool:
     return any(mark in joined for mark in MARKS)
 
 
-def group_members(
-    by_name: Mapping[str, Member],
-    declared: Declaration,
-    metadata: Mapping[str, str],
-    log: ProblemLog,
-) -> Grouped:
+def group_members(keys: Keys, log: ProblemLog) -> Grouped:
     """Find the weights of Hugging Face's quantization methods among stored tensors.
 
     Args:
-        by_name: All stored tensors of the model, of all shards.
-        declared: What the model says about its quantization.
-        metadata: What the files say about their tensors.
+        keys: All stored tensors of the model, of all shards, and what is said of them.
         log: Where contradictions go.
     """
-    grouped = Grouped()
-    if declared.is_list_only:
-        return grouped
-    told = _Summary()
-    left_alone = {
-        name.removesuffix(mark)
-        for name in by_name
-        if name.endswith(LISTED)
-        for mark in LISTED
-        if name.endswith(mark)
-    }
-    known: dict[tuple[object, ...], tuple[CompanionLayout, str | None]] = {}
-    seen: set[tuple[str, Rule]] = set()
-    faulty: set[str] = set()
-    for name, suffix, rule in _anchors(by_name):
-        stem = name[: len(name) - len(suffix)]
-        if name in grouped.used or stem in left_alone or (stem, rule) in seen:
-            continue
-        seen.add((stem, rule))
-        try:
-            found = rule(Module(stem, by_name, declared, metadata, known))
-        except LeftAloneError:
-            left_alone.add(stem)
-            continue
-        except RuleError as error:
-            told.add_error(name, f"its weight cannot be put together: {error}")
-            faulty.add(stem)
-            continue
-        if found is None or any(part.name in grouped.used for part in found.parts.values()):
-            continue
-        _take(found, stem, by_name, grouped, told)
-    _report_orphans(by_name, grouped, faulty | left_alone, told)
-    told.report(log)
-    return grouped
+    if keys.declared.is_list_only:
+        return Grouped()
+    return _Grouping(keys).run(log)
 
 
-def _anchors(by_name: Mapping[str, Member]) -> Iterator[tuple[str, str, Rule]]:
-    """Yield keys that give weights away, by the order of the rules."""
-    suffixes = tuple(suffix for suffix, _ in RULES)
-    names = [name for name in by_name if name.endswith(suffixes)]  # one call of C for each
-    for suffix, place in RULES:
-        for name in names:
-            if name.endswith(suffix):
-                yield name, suffix, _rule(place)
+class _Grouping:
+    """One pass over the keys of a model."""
+
+    def __init__(self, keys: Keys) -> None:
+        self._rows = keys.rows
+        self._ends = {name[max(0, name.rfind(".")) :] for name in keys.rows}  # some dozens
+        self._memory = Memory(keys)
+        self._method = keys.declared.method
+        self._found = Grouped()
+        self._told = _Summary()
+        self._left_alone = {stem for stem, _ in self._with(LISTED)}
+        self._faulty: dict[str, Rule] = {}
+        self._attached: dict[str, list[int]] = {}
+        for stem, name in self._with(ATTACHED):
+            self._attached.setdefault(stem, []).append(keys.rows[name])
+
+    def run(self, log: ProblemLog) -> Grouped:
+        """Find all weights; tell what is wrong."""
+        for suffix, place in RULES:
+            if self._occurs(suffix):
+                self._apply(suffix, _rule(place))
+        self._tell_orphans()
+        self._told.report(log)
+        return self._found
+
+    def _occurs(self, suffix: str) -> bool:
+        """Return whether a name may end so: the last part of a name is short to look at."""
+        dot = suffix.rfind(".")
+        if dot >= 0:
+            return suffix[dot:] in self._ends
+        return any(end.endswith(suffix) for end in self._ends)
+
+    def _with(self, suffixes: Sequence[str]) -> Iterator[tuple[str, str]]:
+        """Yield what ends in one of some suffixes and is not used yet: what is before, the name."""
+        occurring = tuple(filter(self._occurs, suffixes))
+        used = self._found.used
+        for name, row in self._rows.items() if occurring else ():
+            if row not in used and name.endswith(occurring):
+                for suffix in occurring:
+                    if name.endswith(suffix):
+                        yield name[: -len(suffix)], name
+
+    def _apply(self, suffix: str, rule: Rule) -> None:
+        """Hold a rule against all modules that have a key of this suffix."""
+        rows, used, outcome = self._rows, self._found.used, self._memory.outcome
+        length = len(suffix)
+        for name, row in rows.items():
+            if not name.endswith(suffix) or row in used:
+                continue
+            stem = name[:-length]
+            if stem in self._left_alone or self._faulty.get(stem) is rule:
+                continue
+            found = outcome(rule, stem)
+            if isinstance(found, Alike):
+                self._take(stem, found)
+            elif isinstance(found, str):
+                self._told.add_error(name, f"its weight cannot be put together: {found}")
+                self._faulty[stem] = rule
+            elif found is LEFT_ALONE:
+                self._left_alone.add(stem)
+
+    def _take(self, stem: str, alike: Alike) -> None:
+        """Note a weight, unless another has one of its parts, and what is attached to it."""
+        rows, used = self._rows, self._found.used
+        parts = tuple([rows[stem + suffix] for suffix in alike.suffixes])
+        if not used.isdisjoint(parts):
+            return
+        used.update(parts)
+        attached: tuple[int, ...] = ()
+        if self._attached:
+            attached = tuple(row for row in self._attached.pop(stem, ()) if row not in used)
+            used.update(attached)
+        name = stem + alike.suffix
+        self._found.weights[parts[0]] = Weight(name, parts, alike, attached)
+        if alike.problem is not None:
+            self._told.add_warning(name, alike.problem)
+        if rows.get(name, parts[0]) not in used:
+            what = "it is stored plain beside its quantized parts; both are kept"
+            self._told.add_warning(name, what)
+
+    def _tell_orphans(self) -> None:
+        """Tell of companions without their weight."""
+        known = self._left_alone.union(self._faulty)
+        orphans = (*ORPHANS, "_scales") if self._method == "mxfp4" else ORPHANS
+        for stem, name in self._with(orphans):
+            if stem in known:
+                continue
+            if stem.removesuffix(".weight") not in known:
+                known.add(stem)
+                self._told.add_error(name, "other parts of its weight are missing")
 
 
 @cache
@@ -162,42 +199,6 @@ def _rule(place: str) -> Rule:
     module, _, name = place.partition(".")
     rule: Rule = getattr(import_module(f"explorer.formats.quantized.{module}"), name)
     return rule
-
-
-def _take(
-    found: Found, stem: str, by_name: Mapping[str, Member], grouped: Grouped, told: _Summary
-) -> None:
-    """Note a weight, and what is attached to its module."""
-    grouped.weights[next(iter(found.parts.values())).name] = found
-    grouped.used.update(part.name for part in found.parts.values())
-    attached = [
-        member
-        for suffix in ATTACHED
-        if (member := by_name.get(stem + suffix)) is not None and member.name not in grouped.used
-    ]
-    if attached:
-        grouped.attached[found.name] = attached
-        grouped.used.update(member.name for member in attached)
-    if found.problem is not None:
-        told.add_warning(found.name, found.problem)
-    if found.name in by_name and found.name not in grouped.used:
-        told.add_warning(found.name, "it is stored plain beside its quantized parts; both are kept")
-
-
-def _report_orphans(
-    by_name: Mapping[str, Member], grouped: Grouped, known: set[str], told: _Summary
-) -> None:
-    """Tell of companions without their weight."""
-    for name in by_name:
-        if name in grouped.used or not name.endswith(ORPHANS):
-            continue
-        for suffix in ORPHANS:
-            if name.endswith(suffix):
-                stem = name[: -len(suffix)]
-                if stem not in known and stem.removesuffix(".weight") not in known:
-                    known.add(stem)
-                    told.add_error(name, "other parts of its weight are missing")
-                break
 
 
 class _Summary:

@@ -3,19 +3,25 @@
 A rule looks at one module of a model: the stored tensors whose names begin alike. It says which of
 them are parts of one weight, and how they are stored. It reads headers, and small data where only
 that tells a shape; never weights, scales or indices.
+
+A model has thousands of modules of which the same is true. So a rule learns of a module only by
+questions, and these are noted with their answers: `Memory` asks them of the next module, and where
+all answers are the same the rule need not run again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from explorer.errors import ExplorerError
 from explorer.formats.quantized.declaration import Declaration
 from explorer.formats.quantized.patterns import may_read
-from explorer.formats.tensors import Extent, Spec, StoredArray
+from explorer.formats.tensors import Spec
+from explorer.quantization.grouped.layout import GroupedLayout
 from explorer.quantization.huggingface.layout import MAX_LINE, CompanionLayout, Shape
 
 MAX_SMALL: Final = 64 << 10
@@ -26,14 +32,30 @@ MAX_WEIGHTS: Final = 1 << 48
 
 FLOAT_TYPES: Final = frozenset({"F16", "BF16", "F32"})
 
+_USUAL_RUNS: Final = (128, 64, 32, 256, 16, 512, 1024)
+_MOST_REMEMBERED: Final = 4096  # kinds of modules of a model; real ones have a dozen
+
+_Settings: TypeAlias = Sequence[Mapping[str, Any]]
+
+
+class RuleError(Exception):
+    """A weight whose parts contradict each other, or of which some are missing; for people."""
+
+
+class LeftAloneError(RuleError):
+    """A weight that is stored as no rule decodes; nothing is told of it."""
+
 
 class Member(NamedTuple):
     """A stored tensor of a module."""
 
-    name: str  # its name in the file
+    suffix: str  # what its name has behind the module's path
     spec: Spec
-    extent: Extent
-    damage: str | None
+
+    @property
+    def called(self) -> str:
+        """What errors call it."""
+        return self.suffix.rpartition(".")[2].lstrip("_") or "weight"
 
     @property
     def dtype(self) -> str:
@@ -45,72 +67,68 @@ class Member(NamedTuple):
         """Its shape, outermost first."""
         return self.spec.shape
 
-    @property
-    def array(self) -> StoredArray:
-        """Where it lies."""
-        return StoredArray(self.extent, self.spec.type, self.spec.shape)
 
-    def small(self) -> bytes:
-        """Return its bytes.
+@dataclass(frozen=True)
+class Keys:
+    """What a listing knows of a model.
 
-        Raises:
-            RuleError: There are more than a listing reads, or they cannot be read.
-        """
-        if self.damage is not None:
-            raise RuleError(f"its {last_part(self.name)} is damaged: {self.damage}")
-        if self.extent.nbytes > MAX_SMALL:
-            what = f"has {self.extent.nbytes} bytes, more than {MAX_SMALL}"
-            raise RuleError(f"its {last_part(self.name)} {what}")
-        if not may_read(self.extent.nbytes):
-            raise RuleError("there is more data to read than a listing reads of one model")
+    Attributes:
+        rows: The place of each stored tensor, by its name.
+        specs: Type and shape of each, by its place; those that are equal are mostly one.
+        read: Returns the bytes of one by its place, or raises an `ExplorerError`.
+        declared: What the model says about its quantization.
+        metadata: What the files say about their tensors (``__metadata__``).
+    """
+
+    rows: Mapping[str, int]
+    specs: Sequence[Spec]
+    read: Callable[[int], bytes]
+    declared: Declaration
+    metadata: Mapping[str, str]
+
+    def small(self, suffix: str, stem: str) -> bytes | str:
+        """Return the bytes of a small tensor, or why there are none, for people."""
+        row = self.rows[stem + suffix]
+        nbytes = self.specs[row].nbytes
+        if nbytes > MAX_SMALL:
+            return f"has {nbytes} bytes, more than {MAX_SMALL}"
+        if not may_read(nbytes):
+            return "is more data than a listing reads of one model"
         try:
-            return self.extent.source.read(self.extent.offset, self.extent.nbytes)
-        except ExplorerError as error:
-            raise RuleError(f"its {last_part(self.name)} {error.what}") from error
+            return self.read(row)
+        except ExplorerError:
+            return "cannot be read; the file is damaged there"
 
 
-class RuleError(Exception):
-    """A weight whose parts contradict each other, or of which some are missing; for people."""
-
-
-class LeftAloneError(RuleError):
-    """A weight that is stored as no rule decodes; nothing is told of it."""
-
-
-def last_part(name: str) -> str:
-    """Return the last part of a dotted name."""
-    return name.rpartition(".")[2]
+_Question: TypeAlias = str | Callable[[str], Hashable]
+"""A suffix, answered by type and shape of the tensor; or anything that a module's path answers."""
 
 
 class Module:
-    """The stored tensors of one module, by what stands behind its path.
+    """One module of a model, of which a rule learns by its questions alone.
 
     Attributes:
-        stem: Its path, such as ``"model.layers.0.mlp.down_proj"``.
         declared: What the model says about its quantization.
-        metadata: What the files say about their tensors (``__metadata__``).
-        known: What rules found of modules that are alike, by keys of their own: thousands are.
+        asked: What was asked, and the answers; no suffix twice.
     """
 
-    __slots__ = ("_by_name", "declared", "known", "metadata", "stem")
+    __slots__ = ("_keys", "_known", "_stem", "asked", "declared")
 
-    def __init__(
-        self,
-        stem: str,
-        by_name: Mapping[str, Member],
-        declared: Declaration,
-        metadata: Mapping[str, str],
-        known: dict[tuple[object, ...], tuple[CompanionLayout, str | None]] | None = None,
-    ) -> None:
-        self.stem = stem
-        self.known = {} if known is None else known
-        self.declared = declared
-        self.metadata = metadata
-        self._by_name = by_name
+    def __init__(self, stem: str, keys: Keys) -> None:
+        self.declared = keys.declared
+        self.asked: list[tuple[_Question, Hashable]] = []
+        self._stem = stem
+        self._keys = keys
+        self._known: dict[str, Member | None] = {}
 
     def get(self, suffix: str) -> Member | None:
-        """Return the tensor whose name is the stem and a suffix, or None."""
-        return self._by_name.get(self.stem + suffix)
+        """Return the tensor whose name is the module's path and a suffix, or None."""
+        if suffix not in self._known:
+            row = self._keys.rows.get(self._stem + suffix)
+            spec = None if row is None else self._keys.specs[row]
+            self.asked.append((suffix, None if spec is None else id(spec)))
+            self._known[suffix] = None if spec is None else Member(suffix, spec)
+        return self._known[suffix]
 
     def need(self, suffix: str) -> Member:
         """Return the tensor of a suffix.
@@ -118,16 +136,59 @@ class Module:
         Raises:
             RuleError: There is none.
         """
-        found = self._by_name.get(self.stem + suffix)
+        found = self.get(suffix)
         if found is None:
             raise RuleError(f"its {suffix.lstrip('.')} is missing")
         return found
+
+    def small(self, member: Member) -> bytes:
+        """Return the bytes of a small tensor.
+
+        Raises:
+            RuleError: There are more than a listing reads, or they cannot be read.
+        """
+        found = self.ask(partial(self._keys.small, member.suffix))
+        if isinstance(found, str):
+            raise RuleError(f"its {member.called} {found}")
+        assert isinstance(found, bytes)
+        return found
+
+    def integers(self, member: Member) -> Shape:
+        """Return the numbers of a small tensor.
+
+        Raises:
+            RuleError: They are no integers, or cannot be read.
+        """
+        check_type(member, "I32", "I64")
+        width, data = member.spec.type.block_bytes, self.small(member)
+        starts = range(0, len(data), width)
+        return tuple(int.from_bytes(data[i : i + width], "little", signed=True) for i in starts)
+
+    def metadata(self, suffix: str) -> str:
+        """Return what the files say about the tensor of a suffix; "" if nothing."""
+        metadata = self._keys.metadata
+        return str(self.ask(lambda stem: metadata.get(stem + suffix, "")))
+
+    def settings(self, find: Callable[[str], _Settings]) -> _Settings:
+        """Return the settings that a function of `declared` finds by the module's path."""
+        self.ask(partial(_identities, find))
+        return find(self._stem)
+
+    def ask(self, question: Callable[[str], Hashable]) -> Hashable:
+        """Return anything that a module's path answers."""
+        answer = question(self._stem)
+        self.asked.append((question, answer))
+        return answer
+
+
+def _identities(find: Callable[[str], _Settings], stem: str) -> Hashable:
+    return tuple(map(id, find(stem)))  # of parts of a configuration, which stay
 
 
 class Found(NamedTuple):
     """A weight with its parts."""
 
-    name: str  # logical name
+    suffix: str  # what its logical name has behind the module's path
     parts: dict[str, Member]  # by role, the codes first
     layout: CompanionLayout
     problem: str | None = None  # where what is declared and the shapes differ, for people
@@ -140,6 +201,113 @@ Raises:
     RuleError: It is one, but its parts contradict each other or some are missing.
     LeftAloneError: It is one, of a kind that is not decoded.
 """
+
+
+class Alike(NamedTuple):
+    """What weights that are stored alike share.
+
+    Attributes:
+        layout: How they are stored.
+        spec: Their type, shape and bytes, those of all parts.
+        roles: What each part is to the layout, the codes first.
+        suffixes: What names of parts have behind the module's path.
+        suffix: What the logical name has there.
+        problem: Where what is declared and the shapes differ, for people.
+        groups_per_global_scale: As in `GroupedWeights`.
+    """
+
+    layout: CompanionLayout | GroupedLayout
+    spec: Spec
+    roles: tuple[str, ...]
+    suffixes: tuple[str, ...] = ()
+    suffix: str = ""
+    problem: str | None = None
+    groups_per_global_scale: int = 0
+
+
+class Weight(NamedTuple):
+    """A logical weight: its name, and the places of its parts and of what is attached to it."""
+
+    name: str
+    rows: tuple[int, ...]
+    alike: Alike
+    attached: tuple[int, ...] = ()
+
+
+LEFT_ALONE: Final = object()
+"""Outcome of a rule that leaves a weight as it is stored, without a word."""
+
+Outcome: TypeAlias = Alike | str | object | None
+"""What a rule says: a weight; what is wrong with it; `LEFT_ALONE`; None if it is none of its."""
+
+
+class _Asked:
+    """A question of a rule, and what came of each answer: another question, or the outcome."""
+
+    __slots__ = ("follows", "question")
+
+    def __init__(self, question: _Question) -> None:
+        self.question = question
+        self.follows: dict[Hashable, object] = {}
+
+
+class Memory:
+    """Outcomes of rules by the answers that they got.
+
+    Args:
+        keys: The model's.
+    """
+
+    def __init__(self, keys: Keys) -> None:
+        self._keys = keys
+        self._first: dict[Rule, object] = {}
+        self._known = 0
+
+    def outcome(self, rule: Rule, stem: str) -> Outcome:
+        """Return what a rule says of the module of this path."""
+        rows, specs = self._keys.rows, self._keys.specs
+        found = self._first.get(rule, self)
+        while type(found) is _Asked:
+            question = found.question
+            if type(question) is str:
+                row = rows.get(stem + question)
+                found = found.follows.get(None if row is None else id(specs[row]), self)
+            else:
+                found = found.follows.get(question(stem), self)  # type: ignore[operator]
+        return self._run(rule, stem) if found is self else found
+
+    def _run(self, rule: Rule, stem: str) -> Outcome:
+        module = Module(stem, self._keys)
+        outcome: Outcome
+        try:
+            found = rule(module)
+        except LeftAloneError:
+            outcome = LEFT_ALONE
+        except RuleError as error:
+            outcome = str(error)
+        else:
+            outcome = None if found is None else _alike(found)
+        if self._known < _MOST_REMEMBERED:
+            self._known += 1
+            self._note(rule, module.asked, outcome)
+        return outcome
+
+    def _note(self, rule: Rule, asked: list[tuple[_Question, Hashable]], outcome: Outcome) -> None:
+        place: dict[Any, object] = self._first
+        key: Hashable = rule
+        for question, answer in asked:
+            node = place.setdefault(key, _Asked(question))
+            assert isinstance(node, _Asked)
+            place, key = node.follows, answer
+        place[key] = outcome
+
+
+def _alike(found: Found) -> Alike:
+    layout, parts = found.layout, found.parts.values()
+    nbytes = sum(part.spec.nbytes for part in parts)
+    spec = Spec(layout.type, layout.shape, layout.parameters, nbytes)
+    suffixes = tuple(part.suffix for part in parts)
+    return Alike(layout, spec, tuple(found.parts), suffixes, found.suffix, found.problem)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +327,7 @@ def matrix(member: Member, *types: str) -> Matrix:
     check_type(member, *types)
     if len(member.shape) != 2 or 0 in member.shape:
         what = f"is of shape {list(member.shape)}, and should be a matrix"
-        raise RuleError(f"its {last_part(member.name)} {what}")
+        raise RuleError(f"its {member.called} {what}")
     return Matrix(*member.shape)
 
 
@@ -171,7 +339,7 @@ def check_type(member: Member, *types: str) -> None:
     """
     if member.dtype not in types:
         what = f"is of type {member.dtype}, and should be {' or '.join(sorted(types))}"
-        raise RuleError(f"its {last_part(member.name)} {what}")
+        raise RuleError(f"its {member.called} {what}")
 
 
 def check_shape(member: Member, *shapes: Shape) -> None:
@@ -183,7 +351,7 @@ def check_shape(member: Member, *shapes: Shape) -> None:
     if member.shape not in shapes:
         wanted = " or ".join(str(list(shape)) for shape in shapes)
         what = f"is of shape {list(member.shape)}, and should be {wanted}"
-        raise RuleError(f"its {last_part(member.name)} {what}")
+        raise RuleError(f"its {member.called} {what}")
 
 
 def check_logical(shape: Shape, line: int) -> None:
@@ -196,6 +364,14 @@ def check_logical(shape: Shape, line: int) -> None:
         raise RuleError(f"a weight cannot be of shape {list(shape)}")
     if not 0 < line <= MAX_LINE:
         raise RuleError(f"rows of {line} weights are longer than {MAX_LINE}")
+
+
+def usual_run(length: int, count: int) -> int:
+    """Return a usual number of weights of which `count` runs make a line, the last one shorter.
+
+    0 if there is none.
+    """
+    return next((run for run in _USUAL_RUNS if -(-length // run) == count), 0)
 
 
 def says(key: str, said: object, found: object) -> str:

@@ -30,8 +30,8 @@ _WORD: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01
 _Test: TypeAlias = Callable[[str], bool]
 
 
-MAX_WORK: Final = 3_000_000
-"""Most steps that all patterns of a model may take together: about a second."""
+MAX_WORK: Final = 2_000_000
+"""Most steps that all patterns of a model may take together: less than a second."""
 
 _TO_COMPILE: Final = 50  # steps for each character
 
@@ -84,9 +84,7 @@ def matches_wholly(pattern: str, text: str) -> bool | None:
 
 
 def _evaluate(pattern: str, text: str, *, whole: bool) -> bool | None:
-    left = _work.get()
-    spent = left is not None and left[0] < 0
-    if spent or len(pattern) > MAX_PATTERN or len(text) > MAX_TEXT:
+    if not may_evaluate() or len(pattern) > MAX_PATTERN or len(text) > MAX_TEXT:
         return None
     machine = _compiled(pattern)
     if machine is None:
@@ -95,6 +93,12 @@ def _evaluate(pattern: str, text: str, *, whole: bool) -> bool | None:
         return machine.run(text, whole=whole)
     except _NotEvaluatedError:
         return None
+
+
+def may_evaluate() -> bool:
+    """Return whether patterns are still evaluated; after too much work none is."""
+    left = _work.get()
+    return left is None or left[0] >= 0
 
 
 def may_read(nbytes: int) -> bool:

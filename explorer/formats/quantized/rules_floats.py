@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
-from itertools import islice
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from explorer.formats.quantized.declaration import MAX_RULES, integer_of
+from explorer.formats.quantized.declaration import integer_of
 from explorer.formats.quantized.modules import (
     FLOAT_TYPES,
     Found,
@@ -23,44 +23,35 @@ from explorer.formats.quantized.modules import (
     check_shape,
     check_type,
     joined,
-    last_part,
     matrix,
     other_method,
     says,
+    usual_run,
 )
 from explorer.quantization.huggingface.layout import CompanionLayout, Formula, Levels, Shape
 
-_FP8: Final[Mapping[str, Levels]] = {"F8_E4M3": Levels.E4M3, "F8_E5M2": Levels.E5M2}
+_FP8: Final = frozenset({"F8_E4M3", "F8_E5M2"})
+_LEVELS: Final = {"I8": Levels.SIGNED, "F8_E4M3": Levels.E4M3, "F8_E5M2": Levels.E5M2}
 _EXPONENTS: Final = frozenset({"U8", "F8_E8M0"})
 _SCALES: Final = (*sorted(FLOAT_TYPES), *sorted(_EXPONENTS))
 _USUAL: Final = 128  # side of the blocks of DeepSeek's FP8, which most programs took over
-_USUAL_RUNS: Final = (128, 64, 32, 16, 256, 512)
 _MX: Final = 32
 _NV: Final = 16
 
 _FP8_METHODS: Final = frozenset({"fp8", "fbgemm_fp8"})
-_CT_METHODS: Final = frozenset({"compressed-tensors", "sparseml"})
+CT_METHODS: Final = frozenset({"compressed-tensors", "sparseml"})
 _MODELOPT: Final = ("modelopt", "nvfp4")
 
 
 def scheme_of(module: Module, default: str) -> str:
     """Return the method of a weight whose keys several methods use: the declared one."""
     method = module.declared.method
-    if method in _CT_METHODS:
+    if method in CT_METHODS:
         return "compressed-tensors"
     return "modelopt" if method.startswith(_MODELOPT) else default
 
 
-def ct_weights(module: Module) -> Iterator[Mapping[str, Any]]:
-    """Yield what compressed-tensors' groups say about weights: objects of any content."""
-    groups = module.declared.fields.get("config_groups")
-    for group in islice(groups.values(), MAX_RULES) if isinstance(groups, dict) else ():
-        weights = group.get("weights") if isinstance(group, dict) else None
-        if isinstance(weights, dict):
-            yield weights
-
-
-class _Tile(NamedTuple):
+class Tile(NamedTuple):
     """Weights that share a scale."""
 
     rows: int
@@ -74,11 +65,12 @@ def scaled_weight(module: Module) -> Found | None:
     if weight is None:
         return None  # told as a part without its weight
     if weight.dtype in _FP8:
-        return _tiles(module, f"{module.stem}.weight", (weight, scale), ("weight", "weight_scale"))
+        return _tiles(module, ".weight", {"weight": weight, "weight_scale": scale})
     if weight.dtype == "I8":
         return _int8(module, weight, scale)
-    if weight.dtype != "U8":
+    if weight.dtype in FLOAT_TYPES:
         raise LeftAloneError("its weights are plain")
+    check_type(weight, "U8", "I8", *_FP8)
     if scale.dtype == "F8_E4M3" or module.get(".weight_scale_2") is not None:
         return _modelopt_nvfp4(module, weight, scale)
     if math.prod(scale.shape) == 1:
@@ -96,11 +88,16 @@ def inverse_scaled_weight(module: Module) -> Found | None:
 def shortly_scaled_weight(module: Module) -> Found | None:
     """Return a weight with `scale` (DeepSeek V4): FP8, or FP4 in bytes of two."""
     weight, scale = module.get(".weight"), module.need(".scale")
+    if scale.dtype == "F8_E8M0":  # which nothing else has
+        check_type(module.need(".weight"), "I8", "U8", *_FP8)
+    elif weight is not None and module.declared.method in _FP8_METHODS:
+        check_type(weight, "U8", *_FP8, *FLOAT_TYPES)
     if weight is not None and weight.dtype in {"I8", "U8"} and scale.dtype == "F8_E8M0":
         parts = {"weight": weight, "scale": scale}
         shape = _packed_shape(weight)
+        _check_whole(shape[-1], _MX)
         check_shape(scale, (*shape[:-1], shape[-1] // _MX))
-        return _fp4(module, f"{module.stem}.weight", parts, shape, _Fp4("fp8", "mxfp4", None))
+        return _fp4(".weight", parts, shape, _Fp4("fp8", "mxfp4", None))
     return _named_scale(module, "scale")
 
 
@@ -113,7 +110,7 @@ def _named_scale(module: Module, role: str) -> Found | None:
     weight, scale = module.get(".weight"), module.need(f".{role}")
     if weight is None or weight.dtype not in _FP8:
         return None
-    return _tiles(module, f"{module.stem}.weight", (weight, scale), ("weight", role))
+    return _tiles(module, ".weight", {"weight": weight, role: scale})
 
 
 def fused_experts(module: Module) -> Found | None:
@@ -121,53 +118,84 @@ def fused_experts(module: Module) -> Found | None:
     weight, scale = module.get(""), module.need("_scale_inv")
     if weight is None or weight.dtype not in _FP8:
         return None
-    return _tiles(module, module.stem, (weight, scale), ("weight", "weight_scale_inv"))
+    return _tiles(module, "", {"weight": weight, "weight_scale_inv": scale})
 
 
-def _tiles(
-    module: Module, name: str, members: tuple[Member, Member], roles: tuple[str, str]
-) -> Found:
+def _tiles(module: Module, suffix: str, parts: dict[str, Member]) -> Found:
     """Return an FP8 weight: a scale for the tensor, for each row or for each tile."""
-    weight, scale = members
+    weight, scale = parts.values()
     check_type(scale, *_SCALES)
     if len(weight.shape) not in {2, 3} or 0 in weight.shape:
         raise RuleError(f"its weight is of shape {list(weight.shape)}, and should be a matrix")
-    rows, columns = weight.shape[-2:]
-    check_logical(weight.shape, columns)
-    is_exponent = scale.dtype in _EXPONENTS
-    grid = _grid(weight, scale)
-    if grid is None:  # one scale
-        tile = _Tile(math.prod(weight.shape[:-1]), columns)
-        rows = tile.rows
-    else:
-        tile = _tile(module, (rows, columns), grid)
-    is_mx = is_exponent and tile[:2] == (1, _MX)
-    by_group = tile.rows == 1 and tile.columns < columns
+    check_logical(weight.shape, weight.shape[-1])
+    tile = _tile_of(module, weight, scale)
     scheme = scheme_of(module, "fp8")
-    native = "BF16" if is_exponent or scheme == "modelopt" else scale.dtype
-    layout = CompanionLayout(
+    is_mx = scale.dtype in _EXPONENTS and tile[:2] == (1, _MX)
+    layout = tiles_layout(scheme, "mxfp8" if is_mx else "fp8", parts, tile)
+    native = "BF16" if scheme == "modelopt" else layout.native
+    known = scheme in {"compressed-tensors", "modelopt"}
+    other = None if known else other_method(module, _FP8_METHODS, "FP8")
+    return Found(suffix, parts, replace(layout, native=native), joined(other, tile.problem))
+
+
+def tiles_layout(
+    scheme: str, name: str, parts: Mapping[str, Member], tile: Tile
+) -> CompanionLayout:
+    """Return how bytes with a scale for each tile are stored.
+
+    Args:
+        scheme: The method.
+        name: The type.
+        parts: Codes, scales and zeros, if there are any, by their roles.
+        tile: The tile of a scale.
+    """
+    codes, scales, *zeros = parts
+    weight, scale = parts[codes], parts[scales]
+    columns = weight.shape[-1]
+    is_exponent = scale.dtype in _EXPONENTS
+    return CompanionLayout(
         reader="floats.Tiles",
         scheme=scheme,
-        name="mxfp8" if is_mx else "fp8",
+        name=name,
         bits=8,
         shape=weight.shape,
-        group_size=tile.columns if by_group else None,
+        group_size=tile.columns if tile.rows == 1 and tile.columns < columns else None,
         line=columns,
         run=tile.columns,
-        levels=_FP8[weight.dtype],
-        formula=Formula.SCALED,
+        levels=_LEVELS[weight.dtype],
+        formula=Formula.ZERO_FIRST if zeros else Formula.SCALED,
         options=(
-            ("codes", roles[0]),
-            ("scales", roles[1]),
-            ("rows", rows),
+            ("codes", codes),
+            ("scales", scales),
+            ("zeros", zeros[0] if zeros else ""),
+            ("rows", max(tile.rows, weight.shape[-2])),
             ("tile_rows", tile.rows),
             ("scale_type", "F8_E8M0" if is_exponent else ""),
         ),
-        native=native,
+        native="BF16" if is_exponent else scale.dtype,
     )
-    known = scheme in {"compressed-tensors", "modelopt"}
-    other = None if known else other_method(module, _FP8_METHODS, "FP8")
-    return Found(name, dict(zip(roles, members, strict=True)), layout, joined(other, tile.problem))
+
+
+def _tile_of(
+    module: Module, weight: Member, scale: Member, own: Sequence[tuple[int, int]] = ()
+) -> Tile:
+    """Return the tile of a scale; all rows of all matrices where there is one scale.
+
+    Args:
+        module: The module.
+        weight: The codes.
+        scale: The scales.
+        own: What the files say about this weight alone.
+
+    Raises:
+        RuleError: Scales of this shape do not belong to the weight.
+        LeftAloneError: They belong to it in a way that is not decoded.
+    """
+    grid = _grid(weight, scale)
+    if grid is None:
+        return Tile(math.prod(weight.shape[:-1]), weight.shape[-1])
+    said = [*own, *_said_tiles(module)]
+    return _tile((weight.shape[-2], weight.shape[-1]), grid, said)
 
 
 def _grid(weight: Member, scale: Member) -> tuple[int, int] | None:
@@ -191,30 +219,30 @@ def _grid(weight: Member, scale: Member) -> tuple[int, int] | None:
         return shape[0], shape[1]
     elif len(shape) == 4 and shape[1] == shape[3] == 1:  # ModelOpt's blocks
         return shape[0], shape[2]
-    what = f"its {last_part(scale.name)} is of shape {list(shape)}"
+    what = f"its {scale.called} is of shape {list(shape)}"
     raise RuleError(f"{what}, which does not fit a weight of shape {list(weight.shape)}")
 
 
-def _tile(module: Module, shape: tuple[int, int], grid: tuple[int, int]) -> _Tile:
+def _tile(shape: tuple[int, int], grid: tuple[int, int], said: Sequence[tuple[int, int]]) -> Tile:
     """Return the tiles of a matrix, as shapes and the configuration say.
 
     Raises:
         RuleError: No tiles make this grid.
     """
-    said = list(_said_tiles(module))
 
     def fits(tile: tuple[int, int]) -> bool:
         sides = zip(shape, tile, grid, strict=True)
         return all(-(-side // part) == count for side, part, count in sides)
 
-    by_row = ((1, shape[1] if grid[1] == 1 else run) for run in (*_USUAL_RUNS, shape[1]))
+    run = shape[1] if grid[1] == 1 else usual_run(shape[1], grid[1])
     even = tuple(-(-side // max(count, 1)) for side, count in zip(shape, grid, strict=True))
-    for tile in (*said, *(by_row if grid[0] == shape[0] else ()), (_USUAL, _USUAL), even):
+    by_row = [(1, run)] if grid[0] == shape[0] else []
+    for tile in (*said, *by_row, (_USUAL, _USUAL), even):
         if min(tile) > 0 and fits((tile[0], tile[1])):
             one_row = tile[0] == 1 or grid[0] == shape[0]
             wrong = said and tile not in said and not one_row
             problem = says("block size", list(said[0]), list(tile)) if wrong else None
-            return _Tile(min(tile[0], shape[0]), min(tile[1], shape[1]), problem)
+            return Tile(min(tile[0], shape[0]), min(tile[1], shape[1]), problem)
     what = f"{grid[0]} × {grid[1]} scales do not fit a matrix of {shape[0]} × {shape[1]} weights"
     raise RuleError(what)
 
@@ -222,59 +250,48 @@ def _tile(module: Module, shape: tuple[int, int], grid: tuple[int, int]) -> _Til
 def _said_tiles(module: Module) -> Iterator[tuple[int, int]]:
     """Yield the tiles that the configuration names."""
     found: list[object] = [module.declared.fields.get("weight_block_size")]
-    for weights in ct_weights(module):
+    for _, weights in module.declared.groups:
         block, group = weights.get("block_structure"), integer_of(weights, "group_size")
         if isinstance(block, str) and len(block) < 20:
             block = [int(part) for part in block.split("x") if part.isascii() and part.isdigit()]
         found += [block, [1, group]]
     for sizes in found:
-        if (
-            isinstance(sizes, list)
-            and len(sizes) == 2
-            and all(type(size) is int and 0 < size < 1 << 31 for size in sizes)
-        ):
-            yield sizes[0], sizes[1]
+        yield from _sides(sizes)
+
+
+def _sides(said: object) -> list[tuple[int, int]]:
+    """Return the sides of a tile, if they are two integers above 0."""
+    if (
+        isinstance(said, list)
+        and len(said) == 2
+        and all(type(size) is int and 0 < size < 1 << 31 for size in said)
+    ):
+        return [(said[0], said[1])]
+    return []
 
 
 def _int8(module: Module, weight: Member, scale: Member) -> Found:
     """Return a weight of int8 with scales of the tensor, of rows or of groups of a row."""
     shape = matrix(weight, "I8")
     check_type(scale, *FLOAT_TYPES)
-    grid = _grid(weight, scale)
-    tile = _Tile(shape.rows, shape.columns)
-    if grid is not None:
-        tile = _tile(module, (shape.rows, shape.columns), grid)
+    tile = _tile_of(module, weight, scale)
     parts = {"weight": weight, "weight_scale": scale}
-    zeros = module.get(".weight_zero_point")
+    _add_zeros(module, "weight_zero_point", scale, parts)
+    check_logical(weight.shape, shape.columns)
+    layout = tiles_layout(scheme_of(module, "compressed-tensors"), "int8", parts, tile)
+    other = None
+    if not module.declared.method.startswith(_MODELOPT):
+        other = other_method(module, CT_METHODS, "compressed-tensors")
+    return Found(".weight", parts, layout, joined(other, tile.problem))
+
+
+def _add_zeros(module: Module, role: str, scale: Member, parts: dict[str, Member]) -> None:
+    """Add zero points to the parts of a weight of int8, if there are any."""
+    zeros = module.get(f".{role}")
     if zeros is not None:
         check_type(zeros, "I8")
         check_shape(zeros, scale.shape)
-        parts["weight_zero_point"] = zeros
-    check_logical(weight.shape, shape.columns)
-    layout = CompanionLayout(
-        reader="floats.Tiles",
-        scheme=scheme_of(module, "compressed-tensors"),
-        name="int8",
-        bits=8,
-        shape=weight.shape,
-        group_size=tile.columns if tile.rows == 1 and tile.columns < shape.columns else None,
-        line=shape.columns,
-        run=tile.columns,
-        levels=Levels.SIGNED,
-        formula=Formula.SCALED if zeros is None else Formula.ZERO_FIRST,
-        options=(
-            ("codes", "weight"),
-            ("scales", "weight_scale"),
-            ("zeros", "" if zeros is None else "weight_zero_point"),
-            ("rows", shape.rows),
-            ("tile_rows", tile.rows),
-        ),
-        native=scale.dtype,
-    )
-    other = None
-    if not module.declared.method.startswith(_MODELOPT):
-        other = other_method(module, _CT_METHODS, "compressed-tensors")
-    return Found(f"{module.stem}.weight", parts, layout, joined(other, tile.problem))
+        parts[role] = zeros
 
 
 class _Fp4(NamedTuple):
@@ -290,11 +307,11 @@ class _Fp4(NamedTuple):
 def _packed_shape(codes: Member) -> Shape:
     """Return the logical shape of nibbles, two to a byte."""
     if not codes.shape or 0 in codes.shape:
-        raise RuleError(f"its {last_part(codes.name)} is of shape {list(codes.shape)}")
+        raise RuleError(f"its {codes.called} is of shape {list(codes.shape)}")
     return (*codes.shape[:-1], 2 * codes.shape[-1])
 
 
-def _fp4(module: Module, name: str, parts: dict[str, Member], shape: Shape, kind: _Fp4) -> Found:
+def _fp4(suffix: str, parts: dict[str, Member], shape: Shape, kind: _Fp4) -> Found:
     """Return a weight of E2M1 codes with scales of 16 or 32 weights of a row."""
     line = shape[-1]
     check_logical(shape, line)
@@ -313,7 +330,7 @@ def _fp4(module: Module, name: str, parts: dict[str, Member], shape: Shape, kind
         options=(("codes", codes), ("scales", scales), *kind.options),
         native="BF16",
     )
-    return Found(name, parts, layout)
+    return Found(suffix, parts, layout)
 
 
 def _modelopt_nvfp4(module: Module, weight: Member, scale: Member) -> Found:
@@ -329,7 +346,7 @@ def _modelopt_nvfp4(module: Module, weight: Member, scale: Member) -> Found:
     parts = {"weight": weight, "weight_scale": scale, "weight_scale_2": factor}
     options = (("factor", "weight_scale_2"),)
     kind = _Fp4("modelopt", "nvfp4", _NV, options, Levels.STORED)
-    return _fp4(module, f"{module.stem}.weight", parts, shape, kind)
+    return _fp4(".weight", parts, shape, kind)
 
 
 def _check_whole(line: int, group: int) -> None:
@@ -361,7 +378,7 @@ def _paired_rows(module: Module, weight: Member, scale: Member) -> Found:
         native=scale.dtype,
     )
     parts = {"weight": weight, "weight_scale": scale}
-    return Found(f"{module.stem}.weight", parts, layout)
+    return Found(".weight", parts, layout)
 
 
 def gpt_oss(module: Module) -> Found | None:
@@ -377,7 +394,11 @@ def gpt_oss_original(module: Module) -> Found | None:
 def _mxfp4_experts(module: Module, codes_suffix: str, scales_suffix: str) -> Found | None:
     codes, scales = module.need(codes_suffix), module.get(scales_suffix)
     if codes.dtype != "U8" or len(codes.shape) < 3 or codes.shape[-1] != _MX // 2:
-        return None
+        if scales is None:
+            return None  # some other tensor of this name
+        check_type(codes, "U8")
+        what = f"is of shape {list(codes.shape)}, and should have {_MX // 2} bytes a block"
+        raise RuleError(f"its {codes.called} {what}")
     if scales is None:
         raise RuleError(f"its {scales_suffix[1:]} is missing")
     check_type(scales, "U8")
@@ -385,7 +406,7 @@ def _mxfp4_experts(module: Module, codes_suffix: str, scales_suffix: str) -> Fou
     shape = (*codes.shape[:-2], _MX * codes.shape[-2])
     parts = {"blocks": codes, "scales": scales}
     kind = _Fp4("mxfp4", "mxfp4", _MX, (("scale_type", "power of two"),))
-    return _fp4(module, module.stem, parts, shape, kind)
+    return _fp4("", parts, shape, kind)
 
 
 def ct_fp4(module: Module) -> Found:
@@ -394,7 +415,6 @@ def ct_fp4(module: Module) -> Found:
     matrix(codes, "U8")
     shape = _packed_shape(codes)
     parts = {"weight_packed": codes, "weight_scale": scale}
-    name = f"{module.stem}.weight"
     if scale.dtype == "F8_E4M3":
         divisor = module.need(".weight_global_scale")
         check_type(divisor, "F32")
@@ -403,12 +423,12 @@ def ct_fp4(module: Module) -> Found:
         check_shape(scale, (shape[0], shape[1] // _NV))
         parts["weight_global_scale"] = divisor
         options = (("divisor", "weight_global_scale"),)
-        return _fp4(module, name, parts, shape, _Fp4("compressed-tensors", "nvfp4", _NV, options))
+        return _fp4(".weight", parts, shape, _Fp4("compressed-tensors", "nvfp4", _NV, options))
     check_type(scale, *sorted(_EXPONENTS))
     _check_whole(shape[1], _MX)
     check_shape(scale, (shape[0], shape[1] // _MX))
     options = (("scale_type", "F8_E8M0"),)
-    return _fp4(module, name, parts, shape, _Fp4("compressed-tensors", "mxfp4", _MX, options))
+    return _fp4(".weight", parts, shape, _Fp4("compressed-tensors", "mxfp4", _MX, options))
 
 
 # torchao
@@ -420,60 +440,41 @@ _MAX_TEXT: Final = 65_536
 
 def torchao(module: Module) -> Found | None:
     """Return a weight of torchao; `__metadata__` says of which kind it is."""
-    name = f"{module.stem}.weight"
     codes, scale = module.need("._weight_qdata"), module.need("._weight_scale")
-    kind, native = _ao_kind(module.metadata.get(name, ""))
+    kind, native, tiles = _ao_kind(module.metadata(".weight"))
     kind = kind or next((kind for kind, dtype in _AO_KINDS.items() if dtype == codes.dtype), "")
+    if not kind:
+        check_type(codes, *_AO_KINDS.values())
     if kind not in _AO_KINDS:
         raise LeftAloneError(kind)
     shape = matrix(codes, _AO_KINDS[kind])
     check_type(scale, *FLOAT_TYPES)
-    grid = _grid(codes, scale)
-    rows, columns = shape.rows, shape.columns
-    tile = _Tile(rows, columns) if grid is None else _tile(module, (rows, columns), grid)
+    tile = _tile_of(module, codes, scale, tiles)
     parts = {"_weight_qdata": codes, "_weight_scale": scale}
-    zeros = module.get("._weight_zero_point") if kind == "Int8Tensor" else None
-    if zeros is not None:
-        check_type(zeros, "I8")
-        check_shape(zeros, scale.shape)
-        parts["_weight_zero_point"] = zeros
-    check_logical(codes.shape, columns)
-    layout = CompanionLayout(
-        reader="floats.Tiles",
-        scheme="torchao",
-        name="int8" if codes.dtype == "I8" else "fp8",
-        bits=8,
-        shape=codes.shape,
-        group_size=None,
-        line=columns,
-        run=tile.columns,
-        levels=Levels.SIGNED if codes.dtype == "I8" else Levels.E4M3,
-        formula=Formula.SCALED if zeros is None else Formula.ZERO_FIRST,
-        options=(
-            ("codes", "_weight_qdata"),
-            ("scales", "_weight_scale"),
-            ("zeros", "" if zeros is None else "_weight_zero_point"),
-            ("rows", rows),
-            ("tile_rows", tile.rows),
-        ),
-        native=native or scale.dtype,
-    )
+    if kind == "Int8Tensor":
+        _add_zeros(module, "_weight_zero_point", scale, parts)
+    check_logical(codes.shape, shape.columns)
+    layout = tiles_layout("torchao", "int8" if codes.dtype == "I8" else "fp8", parts, tile)
+    layout = replace(layout, native=native or scale.dtype)
     other = other_method(module, frozenset({"torchao"}), "torchao")
-    return Found(name, parts, layout, joined(other, tile.problem))
+    return Found(".weight", parts, layout, joined(other, tile.problem))
 
 
-def _ao_kind(text: str) -> tuple[str, str]:
-    """Return the kind of a tensor and its native type, both "" where they are not said."""
+def _ao_kind(text: str) -> tuple[str, str, list[tuple[int, int]]]:
+    """Return the kind of a tensor, its native type, both "" if not said, and its tile, if said."""
     if not 0 < len(text) <= _MAX_TEXT:
-        return "", ""
+        return "", "", []
     try:
         fields = json.loads(text)
     except (ValueError, RecursionError):
-        return "", ""
+        return "", "", []
     kind = fields.get("_type") if isinstance(fields, dict) else None
     if not isinstance(kind, str):
-        return "", ""
+        return "", "", []
     data: Any = fields.get("_data")
-    dtype = data.get("dtype") if isinstance(data, dict) else None
+    if not isinstance(data, dict):
+        return kind, "", []
+    dtype = data.get("dtype")
     native = dtype.get("_data") if isinstance(dtype, dict) else None
-    return kind, _AO_NATIVE.get(native, "") if isinstance(native, str) else ""
+    native = _AO_NATIVE.get(native, "") if isinstance(native, str) else ""
+    return kind, native, _sides(data.get("block_size"))

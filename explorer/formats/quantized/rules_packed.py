@@ -5,11 +5,11 @@ Source: `docs/hf_quantization.md`, section 3.5.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from itertools import islice
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
-from explorer.formats.quantized.declaration import MAX_RULES, integer_of
+from explorer.formats.quantized.declaration import Declaration, integer_of
 from explorer.formats.quantized.modules import (
     FLOAT_TYPES,
     Found,
@@ -25,15 +25,14 @@ from explorer.formats.quantized.modules import (
     matrix,
     other_method,
     says,
+    usual_run,
 )
-from explorer.formats.quantized.patterns import matches
-from explorer.formats.quantized.rules_floats import ct_fp4
+from explorer.formats.quantized.patterns import matches, may_evaluate
+from explorer.formats.quantized.rules_floats import CT_METHODS, ct_fp4
 from explorer.quantization.huggingface.layout import CompanionLayout, Formula, Levels
 
 _WORD_BITS: Final = 32
 _USUAL_BITS: Final = (4, 8, 2, 3, 5, 6, 7, 1)
-_USUAL_GROUPS: Final = (128, 64, 32, 256, 16, 512, 1024)
-_METHODS: Final = frozenset({"compressed-tensors", "sparseml"})
 
 
 def compressed(module: Module) -> Found | None:
@@ -53,7 +52,7 @@ def _packed(module: Module, packed: Member) -> Found:
     shape = _shape(module, stored)
     if scales.rows != shape.rows:
         raise RuleError(f"its weight_scale has {scales.rows} rows, its weight {shape.rows}")
-    said = list(_settings(module))
+    said = module.settings(partial(_settings, module.declared))
     bits, padded = _bits(said, shape.columns, stored.columns)
     group, problem = _group(said, shape.columns, scales.columns)
     parts = {"weight_packed": packed, "weight_scale": scale}
@@ -86,8 +85,8 @@ def _packed(module: Module, packed: Member) -> Found:
     )
     numbers = [number for one in said if (number := integer_of(one, "num_bits")) is not None]
     wrong = says("num_bits", numbers[0], bits) if numbers and bits not in numbers else None
-    other = other_method(module, _METHODS, "compressed-tensors")
-    return Found(f"{module.stem}.weight", parts, layout, joined(other, wrong, problem))
+    other = other_method(module, CT_METHODS, "compressed-tensors")
+    return Found(".weight", parts, layout, joined(other, wrong, problem))
 
 
 def _shape(module: Module, stored: Matrix) -> Matrix:
@@ -95,41 +94,28 @@ def _shape(module: Module, stored: Matrix) -> Matrix:
     member = module.need(".weight_shape")
     check_type(member, "I64")
     check_shape(member, (2,))
-    data = member.small()
-    rows, columns = (int.from_bytes(data[i : i + 8], "little", signed=True) for i in (0, 8))
+    rows, columns = module.integers(member)
     if rows != stored.rows or not 0 < columns < 1 << 31:
         what = f"says {rows} × {columns}, and {stored.rows} rows are stored"
         raise RuleError(f"its weight_shape {what}")
     return Matrix(rows, columns)
 
 
-def _settings(module: Module) -> Iterator[Mapping[str, Any]]:
-    """Yield what the groups of the configuration say of weights, those that name the module first.
+def _settings(declared: Declaration, stem: str) -> Sequence[Mapping[str, Any]]:
+    """Return what the groups of the configuration say of weights, those that name a module first.
 
     Exact names come before patterns, patterns before names of classes, as in compressed-tensors.
     """
-    found: list[tuple[int, Mapping[str, Any]]] = []
-    groups = module.declared.fields.get("config_groups")
-    for group in islice(groups.values(), MAX_RULES) if isinstance(groups, dict) else ():
-        weights = group.get("weights") if isinstance(group, dict) else None
-        targets = group.get("targets") if isinstance(group, dict) else None
-        if isinstance(weights, dict):
-            names = targets[:MAX_RULES] if isinstance(targets, list) else []
-            order = [_order(name, module.stem) for name in names if isinstance(name, str)]
-            found.append((min(order, default=2), weights))
-    yield from (weights for _, weights in sorted(found, key=lambda one: one[0]))
+    targets = declared.targets
+    named = targets.paths.get(stem)
+    first = [] if named is None else [named]
+    if targets.patterns and may_evaluate():
+        first += [group for rule, group in targets.patterns if matches(rule, stem) is not False]
+    order = dict.fromkeys([*first, *targets.order]) if first else targets.order
+    return [declared.groups[group][1] for group in order]
 
 
-def _order(target: str, stem: str) -> int:
-    """Return how early a target is asked: 3 for one that is another module's."""
-    if target == stem:
-        return 0
-    if target.startswith("re:"):
-        return 3 if matches(target[3:], stem) is False else 1
-    return 2 if "." not in target else 3
-
-
-def _bits(said: list[Mapping[str, Any]], columns: int, words: int) -> tuple[int, bool]:
+def _bits(said: Sequence[Mapping[str, Any]], columns: int, words: int) -> tuple[int, bool]:
     """Return the bits of a code, and whether words are padded, of rows of so many words.
 
     Raises:
@@ -145,7 +131,7 @@ def _bits(said: list[Mapping[str, Any]], columns: int, words: int) -> tuple[int,
 
 
 def _group(
-    said: list[Mapping[str, Any]], columns: int, groups: int
+    said: Sequence[Mapping[str, Any]], columns: int, groups: int
 ) -> tuple[int | None, str | None]:
     """Return the weights of a group, None for a scale of a row, and what contradicts the shapes.
 
@@ -156,8 +142,7 @@ def _group(
     fitting = [size for size in sizes if size > 0 and -(-columns // size) == groups]
     if fitting:
         return fitting[0], None
-    usual = (one for one in _USUAL_GROUPS if -(-columns // one) == groups)
-    found = next(usual, 0) if columns % groups else columns // groups
+    found = usual_run(columns, groups) if columns % groups else columns // groups
     if not found:
         raise RuleError(f"{groups} groups of {columns} weights have no known size")
     wrong = next((one for one in sizes if one > 0), None)

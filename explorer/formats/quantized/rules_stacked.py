@@ -22,6 +22,7 @@ from explorer.formats.quantized.modules import (
     matrix,
     other_method,
 )
+from explorer.formats.quantized.rules_floats import Tile, tiles_layout
 from explorer.quantization.huggingface.layout import CompanionLayout, Formula, Levels, Shape
 
 # HQQ
@@ -48,13 +49,15 @@ def hqq(module: Module) -> Found | None:
     members = {name: one for name in _HQQ_KEYS if (one := module.get(f".{name}")) is not None}
     for name in ("W_q", "scale", "zero", "shape", "axis", "packing"):
         module.need(f".{name}")
-    if any(_flag(members, name) for name in ("quant_scale", "quant_zero", "view_as_float")):
+    if any(
+        _flag(module, members.get(name)) for name in ("quant_scale", "quant_zero", "view_as_float")
+    ):
         raise LeftAloneError("its scales are quantized too")
-    packing = _text(members["packing"])
+    packing = _text(module, members["packing"])
     if packing not in _PACKINGS:
-        raise LeftAloneError(packing)
+        raise RuleError(f"its packing is none of {', '.join(_PACKINGS)}")
     bits, each, words = _PACKINGS[packing]
-    axis, shape = _number(members["axis"]), _numbers(members["shape"])
+    axis, shape = _number(module, members["axis"]), module.integers(members["shape"])
     if not 1 <= len(shape) <= _MAX_AXES or axis not in {0, 1}:
         raise RuleError(f"its shape {list(shape)[:8]} or its axis {axis} makes no matrix")
     check_logical(shape, shape[-1])
@@ -92,42 +95,33 @@ def hqq(module: Module) -> Found | None:
             ("scales", "scale"),
             ("zeros", "zero"),
         ),
-        native=_compute_type(members) or scale.dtype,
+        native=_compute_type(module, members.get("compute_dtype")) or scale.dtype,
     )
     other = other_method(module, frozenset({"hqq"}), "HQQ")
-    return Found(f"{module.stem}.weight", members, layout, other)
+    return Found(".weight", members, layout, other)
 
 
-def _text(member: Member) -> str:
+def _text(module: Module, member: Member) -> str:
     check_type(member, "U8")
-    return member.small().decode("ascii", "replace").rstrip("\0")
+    return module.small(member).decode("ascii", "replace").rstrip("\0")
 
 
-def _compute_type(members: Mapping[str, Member]) -> str:
-    member = members.get("compute_dtype")
-    return "" if member is None else _COMPUTE.get(_text(member).removeprefix("torch."), "")
+def _compute_type(module: Module, member: Member | None) -> str:
+    if member is None:
+        return ""
+    return _COMPUTE.get(_text(module, member).removeprefix("torch."), "")
 
 
-def _numbers(member: Member) -> Shape:
-    if member.dtype not in {"I32", "I64"}:
-        raise RuleError(f"its {member.name.rpartition('.')[2]} is of type {member.dtype}")
-    width = member.spec.type.block_bytes
-    data = member.small()
-    starts = range(0, len(data), width)
-    return tuple(int.from_bytes(data[i : i + width], "little", signed=True) for i in starts)
-
-
-def _number(member: Member) -> int:
-    found = _numbers(member)
+def _number(module: Module, member: Member) -> int:
+    found = module.integers(member)
     if len(found) != 1:
-        raise RuleError(f"its {member.name.rpartition('.')[2]} is no single number")
+        raise RuleError(f"its {member.called} is no single number")
     return found[0]
 
 
-def _flag(members: Mapping[str, Member], name: str) -> bool:
+def _flag(module: Module, member: Member | None) -> bool:
     """Return whether a setting is there and not 0."""
-    member = members.get(name)
-    return member is not None and any(member.small())
+    return member is not None and any(module.small(member))
 
 
 # quanto
@@ -143,29 +137,11 @@ def quanto_plain(module: Module) -> Found | None:
     check_type(scale, *FLOAT_TYPES)
     check_shape(scale, (shape.rows, 1), (), (1,), (1, 1))
     check_logical(codes.shape, shape.columns)
-    signed = codes.dtype == "I8"
-    layout = CompanionLayout(
-        reader="floats.Tiles",
-        scheme="quanto",
-        name="qint8" if signed else "qfloat8",
-        bits=8,
-        shape=codes.shape,
-        group_size=None,
-        line=shape.columns,
-        run=shape.columns,
-        levels=Levels.SIGNED if signed else Levels[codes.dtype.removeprefix("F8_")],
-        formula=Formula.SCALED,
-        options=(
-            ("codes", "weight._data"),
-            ("scales", "weight._scale"),
-            ("rows", shape.rows),
-            ("tile_rows", 1 if math.prod(scale.shape) > 1 else shape.rows),
-        ),
-        native=scale.dtype,
-    )
     parts = {"weight._data": codes, "weight._scale": scale}
+    tile = Tile(1 if math.prod(scale.shape) > 1 else shape.rows, shape.columns)
+    layout = tiles_layout("quanto", "qint8" if codes.dtype == "I8" else "qfloat8", parts, tile)
     other = other_method(module, frozenset({"quanto"}), "quanto")
-    return Found(f"{module.stem}.weight", parts, layout, other)
+    return Found(".weight", parts, layout, other)
 
 
 def quanto_packed(module: Module) -> Found | None:
@@ -207,7 +183,7 @@ def quanto_packed(module: Module) -> Found | None:
     )
     parts = {"weight._data._data": codes, "weight._scale": scale, "weight._shift": shift}
     other = other_method(module, frozenset({"quanto"}), "quanto")
-    return Found(f"{module.stem}.weight", parts, layout, other)
+    return Found(".weight", parts, layout, other)
 
 
 def _quanto_shape(module: Module, groups: int, group: int) -> Shape:
@@ -226,9 +202,20 @@ def _quanto_shape(module: Module, groups: int, group: int) -> Shape:
 
 def _widths(module: Module) -> Iterator[int]:
     """Yield how many inputs a module may have, the likeliest first."""
-    hidden, inner = module.declared.widths
-    is_second = module.stem.endswith(("down_proj", "fc2", "w2", "dense_4h_to_h"))
-    yield from filter(None, (inner, hidden) if is_second else (hidden, inner))
+    widths = module.declared.widths
+    order = {
+        "second": (widths.inner, widths.hidden),
+        "second of an expert": (widths.inner_of_expert, widths.inner, widths.hidden),
+        "output": (widths.heads, widths.hidden),
+    }
+    yield from filter(None, order.get(str(module.ask(_place)), (widths.hidden, widths.inner)))
+
+
+def _place(stem: str) -> str:
+    """Return where in its block a module is, if its inputs are not those of the block."""
+    if stem.endswith(("down_proj", "fc2", "w2", "dense_4h_to_h")):
+        return "second of an expert" if ".experts." in stem else "second"
+    return "output" if stem.endswith(("o_proj", "out_proj")) else ""
 
 
 def _quanto_group(width: int) -> int:
@@ -272,4 +259,4 @@ def bitnet(module: Module) -> Found:
     )
     parts = {"weight": codes, "weight_scale": scale}
     other = other_method(module, frozenset({"bitnet"}), "BitNet")
-    return Found(f"{module.stem}.weight", parts, layout, other)
+    return Found(".weight", parts, layout, other)

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
-from explorer.formats.quantized.declaration import GPTQ_FILE, integer_of, text_of
+from explorer.formats.quantized.declaration import GPTQ_FILE, Declaration, integer_of, text_of
 from explorer.formats.quantized.modules import (
     FLOAT_TYPES,
     Found,
@@ -26,17 +27,17 @@ from explorer.formats.quantized.modules import (
     matrix,
     other_method,
     says,
+    usual_run,
 )
-from explorer.formats.quantized.patterns import matches
+from explorer.formats.quantized.patterns import matches, may_evaluate
 from explorer.quantization.huggingface.layout import CompanionLayout, Formula, Levels, Shape
 
 _WORD_BITS: Final = 32
 _GPTQ_BITS: Final = (2, 3, 4, 8)
-_OWN_RULES: Final = ("dynamic", "extra_config")  # fields with settings of modules
-_USUAL_GROUPS: Final = (128, 64, 32, 256, 16, 512, 1024)
 _NATURAL_ZEROS: Final = frozenset({"gptq_v2", "gptq_p"})
 _GPTQ_METHODS: Final = frozenset({"gptq", "gptqmodel", "auto-round", "auto_round", "autoround"})
 _AWQ_METHODS: Final = frozenset({"awq", "auto-round", "auto_round", "autoround"})
+_NOTHING: Final[Mapping[str, Any]] = {}
 _NOT_DECODED: Final = frozenset({"gemv_fast", "llm-awq", "tinychat", "marlin"})
 
 
@@ -57,22 +58,17 @@ def gptq_or_awq(module: Module) -> Found | None:
     g_idx = module.get(".g_idx")
     if g_idx is not None:
         parts["g_idx"] = g_idx
-    own_rules = any(module.declared.fields.get(key) for key in _OWN_RULES)
-    alike = tuple(id(part.spec) for part in parts.values())  # tensors of a file share them
-    found = None if own_rules else module.known.get(alike)
-    if found is None:
-        found = module.known[alike] = _resolve(module, parts)
-    layout, problem = found
+    layout, problem = _resolve(module, parts)
     if layout.scheme == "awq" and g_idx is not None:
         del parts["g_idx"]
-    return Found(f"{module.stem}.weight", parts, layout, problem)
+    return Found(".weight", parts, layout, problem)
 
 
 def _resolve(module: Module, parts: Mapping[str, Member]) -> tuple[CompanionLayout, str | None]:
     """Return how a weight is stored, and what contradicts its shapes."""
     qweight, qzeros, scales = (parts[name] for name in ("qweight", "qzeros", "scales"))
     kind = module.declared.text("version") or _format_of(module)
-    if kind in _NOT_DECODED or qweight.dtype == "I16":
+    if kind in _NOT_DECODED or (qweight.dtype, qzeros.dtype) == ("I16", "F16"):
         raise LeftAloneError(kind)
     shapes = (matrix(qweight, "I32"), matrix(qzeros, "I32"), matrix(scales, *FLOAT_TYPES))
     words = _Words(qweight, qzeros, scales, *shapes)
@@ -107,10 +103,10 @@ def _gptq(
     if rest or not 1 <= bits <= 8:
         what = f"{zeros.columns} words of zero points for {outputs} outputs"
         raise RuleError(f"its qzeros have {what}, which is no width of codes")
-    if bits not in _GPTQ_BITS:
+    if _format_of(module) == "gptq_p" and bits in {3, 5, 6, 7}:
         raise LeftAloneError(f"{bits} bits are stored in planes")
-    if _format_of(module) == "gptq_p" and bits == 3:
-        raise LeftAloneError("3 bits are stored in planes")
+    if bits not in _GPTQ_BITS:
+        raise RuleError(f"its codes of {bits} bits are no width of GPTQ")
     inputs, rest = divmod(_WORD_BITS * weight.rows, bits)
     if rest:
         raise RuleError(f"its qweight has {weight.rows} rows, no whole number of {bits}-bit codes")
@@ -119,7 +115,7 @@ def _gptq(
     if g_idx is not None:
         check_type(g_idx, "I32")
         check_shape(g_idx, (inputs,))
-    own = list(_gptq_settings(module))
+    own = module.settings(partial(_gptq_settings, module.declared))
     group, problem = _group_size(inputs, groups, own, has_index=g_idx is not None)
     wrong = _other_than(own, "bits", bits)
     check_logical((outputs, inputs), inputs)
@@ -150,22 +146,21 @@ def _stores_minus_one(module: Module) -> bool:
     return _format_of(module) not in _NATURAL_ZEROS
 
 
-def _gptq_settings(module: Module) -> Iterator[Mapping[str, Any]]:
-    """Yield what may hold for a module, the likeliest first: its own rules, then the general one.
+def _gptq_settings(declared: Declaration, stem: str) -> Sequence[Mapping[str, Any]]:
+    """Return what may hold for a module, the likeliest first: its own rules, then the general one.
 
     A rule that is not evaluated, because its pattern could take for ever, may hold too.
     """
-    declared = module.declared
-    yield from declared.own_settings(module.stem)
-    for pattern, settings in declared.module_rules:
-        if matches(pattern, module.stem) is not False:
-            yield settings
-    yield declared.fields
-    yield declared.files.get(GPTQ_FILE, {})
+    found = [*declared.own_settings(stem)]
+    if may_evaluate():
+        found += [own for rule, own in declared.module_rules if matches(rule, stem) is not False]
+    else:
+        found += declared.rule_settings
+    return [*found, declared.fields, declared.files.get(GPTQ_FILE, _NOTHING)]
 
 
 def _group_size(
-    inputs: int, groups: int, settings: list[Mapping[str, Any]], *, has_index: bool
+    inputs: int, groups: int, settings: Sequence[Mapping[str, Any]], *, has_index: bool
 ) -> tuple[int, str | None]:
     """Return the weights of a group, and what contradicts the shapes.
 
@@ -183,8 +178,7 @@ def _group_size(
     if inputs % groups == 0:
         size = inputs // groups
     else:
-        fitting = (one for one in _USUAL_GROUPS if -(-inputs // one) == groups)
-        size = next(fitting, 0)
+        size = usual_run(inputs, groups)
         if not size:
             # with an index of groups, the length of a run means nothing
             if not has_index:
@@ -195,7 +189,7 @@ def _group_size(
     return size, says("group_size", said[0], size) if said else None
 
 
-def _other_than(settings: list[Mapping[str, Any]], key: str, found: int) -> str | None:
+def _other_than(settings: Sequence[Mapping[str, Any]], key: str, found: int) -> str | None:
     """Return what is wrong with a setting; None if nothing is said, or what was found."""
     said = [number for one in settings if (number := integer_of(one, key)) is not None]
     if not said or found in said:
@@ -288,7 +282,7 @@ def bitsandbytes_4(module: Module) -> Found | None:
     kind = kinds[0]
     state = module.need(_STATE + kind)
     check_type(state, "U8")
-    fields = _state_fields(state)
+    fields = _state_fields(module, state)
     shape, block = _state_shape(fields), _state_size(fields, "blocksize")
     weights = math.prod(shape)
     weight, absmax = module.need(".weight"), module.need(".weight.absmax")
@@ -296,8 +290,8 @@ def bitsandbytes_4(module: Module) -> Found | None:
     check_type(weight, "U8", *FLOAT_TYPES)
     width = weight.spec.type.block_bytes
     needed = ((weights + 1) // 2 + width - 1) // width * width
-    if weight.extent.nbytes != needed:
-        what = f"has {weight.extent.nbytes} bytes, and {list(shape)} takes {needed}"
+    if weight.spec.nbytes != needed:
+        what = f"has {weight.spec.nbytes} bytes, and {list(shape)} takes {needed}"
         raise RuleError(f"its weight {what}")
     check_type(table, "F32")
     check_shape(table, (16,))
@@ -329,7 +323,7 @@ def bitsandbytes_4(module: Module) -> Found | None:
     said = fields.get("quant_type")
     wrong = None if said == kind else f"its quant_state says {said!r:.40}, its name says {kind}"
     other = other_method(module, frozenset({"bitsandbytes"}), "bitsandbytes")
-    return Found(f"{module.stem}.weight", parts, layout, joined(other, wrong))
+    return Found(".weight", parts, layout, joined(other, wrong))
 
 
 def _nested(
@@ -352,10 +346,10 @@ def _nested(
     return [("nested_block", size), ("nested_offset", float(offset))]
 
 
-def _state_fields(state: Member) -> Mapping[str, Any]:
+def _state_fields(module: Module, state: Member) -> Mapping[str, Any]:
     """Return the JSON object of a quant_state; its dtype is one of three."""
     try:
-        fields = json.loads(state.small().decode("utf-8"), parse_constant=_refuse)
+        fields = json.loads(module.small(state).decode("utf-8"), parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         raise RuleError("its quant_state is no JSON text; the file is damaged") from error
     if not isinstance(fields, dict) or _depth(fields) > _MAX_DEPTH:
@@ -411,7 +405,7 @@ def bitsandbytes_8(module: Module) -> Found | None:
     check_type(largest, "F32")
     check_shape(largest, (shape.rows,), (shape.rows, 1))
     form = module.get(".weight_format")
-    if form is not None and any(form.small()):
+    if form is not None and any(module.small(form)):
         raise LeftAloneError("its codes are in tiles")
     check_logical(weight.shape, shape.columns)
     layout = CompanionLayout(
@@ -429,4 +423,4 @@ def bitsandbytes_8(module: Module) -> Found | None:
     )
     other = other_method(module, frozenset({"bitsandbytes"}), "bitsandbytes")
     parts = {"weight": weight, "SCB": largest}
-    return Found(f"{module.stem}.weight", parts, layout, other)
+    return Found(".weight", parts, layout, other)

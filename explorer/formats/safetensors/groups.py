@@ -8,16 +8,16 @@ the quantization from metadata, `config.json` and shapes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Any, Final, NamedTuple, overload
+from typing import Any, Final, NamedTuple, Self, overload
 
 from explorer.formats.model import ProblemLog
 from explorer.formats.quantized.declaration import Declaration
-from explorer.formats.quantized.grouping import Grouped, group_members
-from explorer.formats.quantized.modules import Found, Member
+from explorer.formats.quantized.grouping import group_members
+from explorer.formats.quantized.modules import Alike, Keys, Weight
 from explorer.formats.quantized.patterns import bounded_work
 from explorer.formats.tensors import (
     CompanionWeights,
@@ -32,7 +32,6 @@ from explorer.formats.tensors import (
 )
 from explorer.quantization.grouped.detection import Resolution, config_quantization, resolve
 from explorer.quantization.grouped.layout import GroupedLayout, Part, Parts
-from explorer.quantization.huggingface.layout import CompanionLayout
 
 _PACKED: Final = frozenset({"U32", "U8"})
 _MAX_NAME: Final = 512  # a longer name is no name of the field, and a pattern takes its time on it
@@ -59,6 +58,8 @@ class Naming(NamedTuple):
     global_scale: str
 
 
+_ROLES: Final = ("weight", "scales", "biases", "global_scale")  # fields of `GroupedWeights`
+
 OLLAMA_NAMING: Final = Naming("", ".scale", ".bias", ".global_scale")
 """Keys within one blob."""
 
@@ -82,13 +83,8 @@ class Stored(NamedTuple):
     packed_in: str | None = None  # name of the group that its blob holds, or None
 
     @property
-    def part(self) -> Part:
-        """Its type and shape, as the resolution wants them."""
-        return Part(self.spec.type.name, self.spec.shape)
-
-    @property
     def array(self) -> StoredArray:
-        """The same, with its place."""
+        """Its type and shape, with its place."""
         return StoredArray(self.extent, self.spec.type, self.spec.shape)
 
     @property
@@ -109,46 +105,139 @@ class Stored(NamedTuple):
         )
 
 
-class Weight(NamedTuple):
-    """A weight with its companions."""
+@dataclass(frozen=True)
+class StoredTensors:
+    """Tensors as files store them, each of another name; made when they are looked at.
 
-    weight: Stored
-    scale: Stored
-    bias: Stored | None
-    global_scale: Stored | None
+    Attributes:
+        names: The name of each in the model.
+        specs: Its type and shape.
+        at: Returns it by its place.
+        read: Returns its bytes by its place; raises `FormatError` where the file is damaged, and
+            `SourceError` where they cannot be read.
+        scopes: As of `Stored`; empty where all are of one.
+        packed_in: As of `Stored`; empty where none is.
+    """
+
+    names: Sequence[str]
+    specs: Sequence[Spec]
+    at: Callable[[int], Stored]
+    read: Callable[[int], bytes]
+    scopes: Sequence[int] = ()
+    packed_in: Sequence[str | None] = ()
+
+    @classmethod
+    def of(cls, stored: Sequence[Stored]) -> Self:
+        """Return tensors that are there."""
+        return cls(
+            [one.name for one in stored],
+            [one.spec for one in stored],
+            stored.__getitem__,
+            lambda row: stored[row].tensor().read(),
+            [one.scope for one in stored],
+            [one.packed_in for one in stored],
+        )
+
+    def group_of(self, row: int, name: str) -> str | None:
+        """Return the group that one belongs to by its blob or a name, or None."""
+        return (self.packed_in[row] if self.packed_in else None) or group_of_name(name)
+
+
+class Companions(NamedTuple):
+    """The places of a weight and its companions."""
+
+    weight: int
+    scale: int
+    bias: int | None
+    global_scale: int | None
 
     @property
-    def stored(self) -> tuple[Stored, ...]:
+    def stored(self) -> tuple[int, ...]:
         """All of them that there are."""
         return tuple(part for part in self if part is not None)
 
 
-@dataclass
-class Assembly:
-    """Tensors of a model, in the order of their weights, and its groups."""
+class Assembly(Sequence[TensorGroup]):
+    """Tensors of a model, in the order of their weights; as a sequence, its groups.
 
-    tensors: list[Tensor] = field(default_factory=list)
-    groups: list[TensorGroup] = field(default_factory=list)
+    Both are made on first use: a model may have 50,000 weights.
 
-    def table(self, draft_prefix: str | None = None) -> TensorTable:
-        """Return the table; tensors that begin with the prefix are a draft model's, and last."""
+    Args:
+        stored: All tensors as they are stored.
+        weights: Those that are joined, by the place of their codes.
+        used: Places of all parts, and of what is attached.
+        draft_prefix: Tensors whose names begin so are a draft model's, and last.
+    """
+
+    def __init__(
+        self,
+        stored: StoredTensors,
+        weights: Mapping[int, Weight],
+        used: Container[int],
+        draft_prefix: str | None = None,
+    ) -> None:
+        self._stored = stored
+        self._weights = weights
+        places = [row for row in range(len(stored.names)) if row not in used or row in weights]
+        names = [weights[row].name if row in weights else stored.names[row] for row in places]
         main = None
         if draft_prefix is not None:
-            self.tensors.sort(key=lambda tensor: tensor.name.startswith(draft_prefix))  # is stable
-            main = sum(not tensor.name.startswith(draft_prefix) for tensor in self.tensors)
-        columns = TensorColumns.of([tensor.name for tensor in self.tensors], self.tensors)
-        return TensorTable(columns, self.tensors.__getitem__, main)
+            is_draft = [name.startswith(draft_prefix) for name in names]
+            order = sorted(range(len(names)), key=is_draft.__getitem__)  # is stable
+            places, names = [places[row] for row in order], [names[row] for row in order]
+            main = is_draft.count(False)
+        specs = [weights[row].alike.spec if row in weights else stored.specs[row] for row in places]
+        self._places = places
+        self.table = TensorTable(TensorColumns.of(names, specs), self.tensor, main)
 
+    @property
+    def alike(self) -> Iterator[Alike | None]:
+        """What each tensor shares with those stored alike, in order; None of a plain one."""
+        for place in self._places:
+            weight = self._weights.get(place)
+            yield None if weight is None else weight.alike
 
-class ExpertGroups(Sequence[TensorGroup]):
-    """Groups of experts, made on first use: a model may have 90,000 of them."""
-
-    def __init__(self, table: TensorTable) -> None:
-        self._table = table
+    def tensor(self, row: int) -> Tensor:
+        """Return a tensor of the model."""
+        place = self._places[row]
+        weight = self._weights.get(place)
+        if weight is None:
+            return self._stored.at(place).tensor()
+        alike, at = weight.alike, self._stored.at
+        parts = [at(place) for place in weight.rows]
+        arrays = dict(zip(alike.roles, (part.array for part in parts), strict=True))
+        damages = (f"{part.key}: {part.damage}" for part in parts if part.damage is not None)
+        grouped = companions = None
+        if isinstance(alike.layout, GroupedLayout):
+            per_scale = alike.groups_per_global_scale
+            grouped = GroupedWeights(
+                **{"biases": None, "global_scale": None, **arrays},  # type: ignore[arg-type]
+                layout=alike.layout,
+                groups_per_global_scale=per_scale,
+            )
+        else:
+            attached = [at(place) for place in weight.attached]
+            companions = CompanionWeights(
+                layout=alike.layout,
+                parts=arrays,
+                keys=dict(zip(alike.roles, (part.name for part in parts), strict=True)),
+                attached={one.name: one.array for one in attached},
+            )
+        return Tensor(
+            name=weight.name,
+            shape=alike.spec.shape,
+            type=alike.spec.type,
+            extents=tuple(part.extent for part in parts),
+            parameters=alike.spec.parameters,
+            group=self._stored.group_of(place, weight.name) or weight.name,
+            damage=next(damages, None),
+            grouped=grouped,
+            companions=companions,
+        )
 
     @cached_property
     def _groups(self) -> tuple[TensorGroup, ...]:
-        return tuple(_expert_groups(self._table.rows))
+        return (*self._quantized(), *self._experts())
 
     @overload
     def __getitem__(self, index: int) -> TensorGroup: ...
@@ -160,86 +249,80 @@ class ExpertGroups(Sequence[TensorGroup]):
     def __len__(self) -> int:
         return len(self._groups)
 
+    def _quantized(self) -> Iterator[TensorGroup]:
+        names = self._stored.names
+        for place in self._places:
+            weight = self._weights.get(place)
+            if weight is not None:
+                layout = weight.alike.layout
+                yield TensorGroup(
+                    name=weight.name,
+                    kind="quantized",
+                    tensors=tuple([names[part] for part in (*weight.rows, *weight.attached)]),
+                    nbytes=weight.alike.spec.nbytes,
+                    quant_type=layout.name,
+                    group_size=layout.group_size,
+                )
+
+    def _experts(self) -> Iterator[TensorGroup]:
+        """Yield the groups of experts, each with the quantization that all its weights share."""
+        members: dict[str, list[int]] = {}
+        columns = self.table.columns
+        for row, (place, name) in enumerate(zip(self._places, columns.names, strict=True)):
+            group = self._stored.group_of(place, name)
+            if group is not None and group != name:
+                members.setdefault(group, []).append(row)
+        for name, rows in members.items():
+            found = {self._quantization(row) for row in rows}
+            names, sizes = {name for name, _ in found}, {size for _, size in found}
+            yield TensorGroup(
+                name=name,
+                kind=next(kind for word, kind in _KINDS.items() if word in name),
+                tensors=tuple([columns.names[row] for row in rows]),
+                nbytes=sum(columns.nbytes[row] for row in rows),
+                quant_type=names.pop() if len(names) == 1 else None,
+                group_size=sizes.pop() if len(sizes) == 1 else None,
+            )
+
+    def _quantization(self, row: int) -> tuple[str | None, int | None]:
+        """Return the type and the group size of a weight; None for other tensors."""
+        weight = self._weights.get(self._places[row])
+        if weight is None:
+            return None, None
+        return weight.alike.layout.name, weight.alike.layout.group_size
+
 
 def join_companions(
-    stored: Sequence[Stored], declared: Declaration, config: Mapping[str, Any], log: ProblemLog
+    stored: StoredTensors,
+    metadata: Mapping[str, str],
+    declared: Declaration,
+    config: Mapping[str, Any],
+    log: ProblemLog,
 ) -> Assembly:
     """Make one tensor of each weight of a folder and its companions, whoever quantized it.
 
     Args:
         stored: All tensors as they are stored, of all shards.
+        metadata: What the files say about their tensors.
         declared: What the folder says about its quantization.
         config: The parsed ``config.json``.
         log: Where contradictions go.
     """
-    members = {
-        tensor.name: Member(tensor.name, tensor.spec, tensor.extent, tensor.damage)
-        for tensor in reversed(stored)  # of two of one name, the first counts
-    }
-    metadata: dict[str, str] = {}
-    for file in {id(tensor.metadata): tensor.metadata for tensor in reversed(stored)}.values():
-        metadata |= file
+    rows = {name: row for row, name in enumerate(stored.names)}
     with bounded_work():
-        grouped = group_members(dict(reversed(members.items())), declared, metadata, log)
-    if not grouped.weights:
-        return assemble(stored, (MLX_NAMING, OLLAMA_NAMING), config, log)
-    rest = [tensor for tensor in stored if tensor.name not in grouped.used]
-    assembly = assemble(rest, (MLX_NAMING, OLLAMA_NAMING), config, log)
-    _add_weights(assembly, stored, grouped)
-    return assembly
-
-
-def _add_weights(assembly: Assembly, stored: Sequence[Stored], grouped: Grouped) -> None:
-    """Add the weights to a model, each in the place of its codes."""
-    places: dict[str, int] = {}
-    for place, one in enumerate(stored):
-        places.setdefault(one.name, place)
-    order = [(places[tensor.name], tensor) for tensor in assembly.tensors]
-    experts = [one for one in assembly.groups if one.kind != "quantized"]
-    groups = [one for one in assembly.groups if one.kind == "quantized"]
-    for first, found in grouped.weights.items():
-        attached = grouped.attached.get(found.name, ())
-        tensor = _tensor_of_parts(found, attached)
-        order.append((places[first], tensor))
-        groups.append(
-            TensorGroup(
-                name=found.name,
-                kind="quantized",
-                tensors=tuple(part.name for part in (*found.parts.values(), *attached)),
-                nbytes=tensor.nbytes,
-                quant_type=found.layout.name,
-                group_size=found.layout.group_size,
-            )
-        )
-    order.sort(key=lambda one: one[0])
-    assembly.tensors = [tensor for _, tensor in order]
-    known = {one.name for one in experts}
-    more = [one for one in _expert_groups(assembly.tensors) if one.name not in known]
-    assembly.groups = [*groups, *experts, *more]
-
-
-def _tensor_of_parts(found: Found, attached: Sequence[Member]) -> Tensor:
-    layout, parts = found.layout, found.parts
-    damages = (f"{part.name}: {part.damage}" for part in parts.values() if part.damage is not None)
-    return Tensor(
-        name=found.name,
-        shape=layout.shape,
-        type=layout.type,
-        extents=tuple(part.extent for part in parts.values()),
-        parameters=layout.parameters,
-        group=group_of_name(found.name) or found.name,
-        damage=next(damages, None),
-        companions=CompanionWeights(
-            layout=layout,
-            parts={role: part.array for role, part in parts.items()},
-            keys={role: part.name for role, part in parts.items()},
-            attached={member.name: member.array for member in attached},
-        ),
-    )
+        found = group_members(Keys(rows, stored.specs, stored.read, declared, metadata), log)
+    for row in found.used:
+        del rows[stored.names[row]]
+    weights, used = _grouped_weights(stored, rows, (MLX_NAMING, OLLAMA_NAMING), config, log)
+    return Assembly(stored, found.weights | weights, found.used | used)
 
 
 def assemble(
-    stored: Sequence[Stored], namings: Sequence[Naming], config: Mapping[str, Any], log: ProblemLog
+    stored: StoredTensors,
+    namings: Sequence[Naming],
+    config: Mapping[str, Any],
+    log: ProblemLog,
+    draft_prefix: str | None = None,
 ) -> Assembly:
     """Make one tensor of each weight of MLX or Ollama and its companions.
 
@@ -248,74 +331,123 @@ def assemble(
         namings: How companions may be named.
         config: The parsed ``config.json``; may say how weights are quantized.
         log: Where contradictions go.
+        draft_prefix: As of `Assembly`.
     """
-    assembly = Assembly()
-    weights: dict[int, tuple[Weight, Resolution]] = {}
+    rows = {name: row for row, name in enumerate(stored.names)}
+    return Assembly(stored, *_grouped_weights(stored, rows, namings, config, log), draft_prefix)
+
+
+def _grouped_weights(
+    stored: StoredTensors,
+    rows: Mapping[str, int],
+    namings: Sequence[Naming],
+    config: Mapping[str, Any],
+    log: ProblemLog,
+) -> tuple[dict[int, Weight], set[int]]:
+    """Return the weights of MLX or Ollama by the place of their codes, and all their parts."""
+    weights: dict[int, Weight] = {}
     consumed: set[int] = set()
     guesses: list[tuple[str, str]] = []
-    known: dict[tuple[object, ...], Resolution] = {}
-    for weight in find_weights(stored, namings):
+    resolve_one = _Resolver(stored, config)
+    for found in find_weights(stored, rows, namings):
         # What belongs to a weight is no weight itself, and the other way round.
-        companions = set(map(id, weight.stored[1:]))
-        if id(weight.weight) in consumed or companions & weights.keys():
+        companions = found.stored[1:]
+        if found.weight in consumed or not weights.keys().isdisjoint(companions):
             continue
-        found = _resolve(weight, config, known)
-        if found.layout is None:
-            what = f"its quantization is not known: {found.problem}"
-            log.add_error(weight.weight.name, what)
+        name = stored.names[found.weight]
+        about, alike = resolve_one(found)
+        if alike is None:
+            log.add_error(name, f"its quantization is not known: {about.problem}")
             continue
-        if not found.groups_per_global_scale:  # a scale that means nothing stays on its own
-            weight = weight._replace(global_scale=None)  # noqa: PLW2901 - the same weight
-        if found.problem is not None:
-            log.add_warning(weight.weight.name, found.problem)
-        if found.guess is not None:
-            guesses.append((weight.weight.name, found.guess))
-        weights[id(weight.weight)] = weight, found
-        consumed.update(map(id, weight.stored[1:]))
+        if not about.groups_per_global_scale:  # a scale that means nothing stays on its own
+            found = found._replace(global_scale=None)  # noqa: PLW2901 - the same weight
+        if about.problem is not None:
+            log.add_warning(name, about.problem)
+        if about.guess is not None:
+            guesses.append((name, about.guess))
+        weights[found.weight] = Weight(name, found.stored, alike)
+        consumed.update(found.stored[1:])
     _report_guesses(guesses, log)
-    for tensor in stored:
-        if id(tensor) in weights:
-            assembly.groups.append(_quantized_group(*weights[id(tensor)]))
-            assembly.tensors.append(_logical_tensor(*weights[id(tensor)]))
-        elif id(tensor) not in consumed:
-            assembly.tensors.append(tensor.tensor())
-    assembly.groups += _expert_groups(assembly.tensors)
-    return assembly
+    return weights, consumed.union(weights)
 
 
-def find_weights(stored: Iterable[Stored], namings: Sequence[Naming]) -> Iterator[Weight]:
-    """Yield each weight that has scales in its scope, once."""
-    by_name = {(tensor.scope, tensor.name): tensor for tensor in stored}
+def find_weights(
+    stored: StoredTensors, rows: Mapping[str, int], namings: Sequence[Naming]
+) -> Iterator[Companions]:
+    """Yield each weight that has scales in its scope, once.
+
+    Args:
+        stored: All tensors.
+        rows: Places by name, of those that may belong to a weight.
+        namings: How companions may be named.
+    """
     found: set[int] = set()
-    for (scope, name), scale in by_name.items():
-        for naming in namings:
+    endings = tuple(naming.scale for naming in namings)
+    scopes = stored.scopes
+
+    def companion(name: str, row: int) -> int | None:
+        other = rows.get(name)
+        return other if not scopes or other is None or scopes[other] == scopes[row] else None
+
+    for name, row in rows.items():
+        for naming in namings if name.endswith(endings) else ():
             if not name.endswith(naming.scale):
                 continue
             stem = name.removesuffix(naming.scale)
-            weight = by_name.get((scope, stem + naming.weight))
-            if weight is None or id(weight) in found or weight.spec.type.name not in _PACKED:
+            weight = companion(stem + naming.weight, row)
+            if weight is None or weight in found or stored.specs[weight].type.name not in _PACKED:
                 continue
-            found.add(id(weight))
-            bias = by_name.get((scope, stem + naming.bias))
-            yield Weight(weight, scale, bias, by_name.get((scope, stem + naming.global_scale)))
+            found.add(weight)
+            bias = companion(stem + naming.bias, row)
+            yield Companions(weight, row, bias, companion(stem + naming.global_scale, row))
 
 
-def _resolve(
-    weight: Weight, config: Mapping[str, Any], known: dict[tuple[object, ...], Resolution]
-) -> Resolution:
-    """Return how a weight is quantized; thousands are alike, and are resolved once."""
-    stored, metadata = weight.weight, weight.weight.metadata
-    bias, global_scale = weight.bias, weight.global_scale
-    parts = Parts(
-        stored.part, weight.scale.part, bias and bias.part, global_scale and global_scale.part
+class _Resolver:
+    """How weights are quantized; thousands are alike, and are resolved once."""
+
+    def __init__(self, stored: StoredTensors, config: Mapping[str, Any]) -> None:
+        self._stored = stored
+        self._config = config
+        self._known: dict[tuple[object, ...], tuple[Resolution, Alike | None]] = {}
+
+    def __call__(self, weight: Companions) -> tuple[Resolution, Alike | None]:
+        specs = [None if row is None else self._stored.specs[row] for row in weight]
+        stored = self._stored.at(weight.weight)
+        metadata = stored.metadata
+        said = config_quantization(self._config, stored.name.removesuffix(".weight"))
+        quant_type = metadata.get(f"{stored.key}.quant_type", metadata.get("quant_type"))
+        group_size = metadata.get(f"{stored.key}.group_size", metadata.get("group_size"))
+        # parts of the config, and specs, stay
+        key = (*map(id, specs), quant_type, group_size, id(said))
+        found = self._known.get(key)
+        if found is None:
+            about = resolve(_parts(*specs), quant_type, group_size, said)
+            found = self._known[key] = about, _alike(about, specs)
+        return found
+
+
+def _parts(weight: Spec | None, scale: Spec | None, *others: Spec | None) -> Parts:
+    assert weight is not None
+    assert scale is not None
+    bias, global_scale = (spec and Part(spec.type.name, spec.shape) for spec in others)
+    return Parts(
+        Part(weight.type.name, weight.shape), Part(scale.type.name, scale.shape), bias, global_scale
     )
-    quant_type = metadata.get(f"{stored.key}.quant_type", metadata.get("quant_type"))
-    group_size = metadata.get(f"{stored.key}.group_size", metadata.get("group_size"))
-    said = config_quantization(config, stored.name.removesuffix(".weight"))
-    key = (parts, quant_type, group_size, id(said))  # parts of the config, which stays
-    if key not in known:
-        known[key] = resolve(parts, quant_type, group_size, said)
-    return known[key]
+
+
+def _alike(found: Resolution, specs: Sequence[Spec | None]) -> Alike | None:
+    if found.layout is None or found.shape is None:
+        return None
+    per_scale = found.groups_per_global_scale
+    present = [
+        (role, spec.nbytes)
+        for role, spec in zip(_ROLES, specs, strict=True)
+        if spec is not None and (role != "global_scale" or per_scale)
+    ]
+    nbytes = sum(nbytes for _, nbytes in present)
+    spec = Spec(found.layout.type, found.shape, prod(found.shape), nbytes)
+    roles = tuple(role for role, _ in present)
+    return Alike(found.layout, spec, roles, groups_per_global_scale=per_scale)
 
 
 def _report_guesses(guesses: Sequence[tuple[str, str]], log: ProblemLog) -> None:
@@ -324,44 +456,6 @@ def _report_guesses(guesses: Sequence[tuple[str, str]], log: ProblemLog) -> None
         more = f", and {len(guesses) - 1} more like it" if len(guesses) > 1 else ""
         what = f"neither metadata nor config.json says how it is quantized: {guess}{more}"
         log.add_warning(name, what)
-
-
-def _logical_tensor(weight: Weight, found: Resolution) -> Tensor:
-    assert found.layout is not None
-    assert found.shape is not None
-    bias, global_scale = weight.bias, weight.global_scale
-    grouped = GroupedWeights(
-        weight=weight.weight.array,
-        scales=weight.scale.array,
-        biases=bias and bias.array,
-        global_scale=global_scale and global_scale.array,
-        layout=found.layout,
-        groups_per_global_scale=found.groups_per_global_scale,
-    )
-    damages = (f"{part.key}: {part.damage}" for part in weight.stored if part.damage is not None)
-    name = weight.weight.name
-    return Tensor(
-        name=name,
-        shape=found.shape,
-        type=found.layout.type,
-        extents=tuple(array.extent for array in grouped.arrays),
-        parameters=prod(found.shape),
-        group=weight.weight.group or name,
-        damage=next(damages, None),
-        grouped=grouped,
-    )
-
-
-def _quantized_group(weight: Weight, found: Resolution) -> TensorGroup:
-    assert found.layout is not None
-    return TensorGroup(
-        name=weight.weight.name,
-        kind="quantized",
-        tensors=tuple(part.name for part in weight.stored),
-        nbytes=sum(part.extent.nbytes for part in weight.stored),
-        quant_type=found.layout.name,
-        group_size=found.layout.group_size,
-    )
 
 
 def group_of_name(name: str) -> str | None:
@@ -375,29 +469,3 @@ def group_of_name(name: str) -> str | None:
 def is_group_name(name: str) -> bool:
     """Return whether a layer's name is that of a group of experts, and so of no tensor."""
     return group_of_name(f"{name}.") == name
-
-
-def _layout_of(tensor: Tensor) -> GroupedLayout | CompanionLayout | None:
-    if tensor.grouped is not None:
-        return tensor.grouped.layout
-    return None if tensor.companions is None else tensor.companions.layout
-
-
-def _expert_groups(tensors: Sequence[Tensor]) -> Iterator[TensorGroup]:
-    """Yield the groups of experts, each with the quantization that all its weights share."""
-    members: dict[str, list[Tensor]] = {}
-    for tensor in tensors:
-        if tensor.group is not None and tensor.group != tensor.name:
-            members.setdefault(tensor.group, []).append(tensor)
-    for name, group in members.items():
-        layouts = {_layout_of(tensor) for tensor in group}
-        names = {layout.name if layout else None for layout in layouts}
-        sizes = {layout.group_size if layout else None for layout in layouts}
-        yield TensorGroup(
-            name=name,
-            kind=next(kind for word, kind in _KINDS.items() if word in name),
-            tensors=tuple(tensor.name for tensor in group),
-            nbytes=sum(tensor.nbytes for tensor in group),
-            quant_type=names.pop() if len(names) == 1 else None,
-            group_size=sizes.pop() if len(sizes) == 1 else None,
-        )

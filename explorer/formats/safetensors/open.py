@@ -8,6 +8,7 @@ knows where in the file an entry is wrong. Shards are read into a `SafetensorsFi
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -26,7 +27,7 @@ from explorer.formats.model import (
 )
 from explorer.formats.quantized.declaration import read_declaration
 from explorer.formats.quantized.grouping import may_hold_weights
-from explorer.formats.safetensors.groups import ExpertGroups, Stored, join_companions
+from explorer.formats.safetensors.groups import Assembly, Stored, StoredTensors, join_companions
 from explorer.formats.side_files import Config, read_config
 from explorer.formats.strict_json import (
     JsonLimits,
@@ -37,14 +38,16 @@ from explorer.formats.strict_json import (
     read_text,
     scan_integers,
 )
-from explorer.formats.tensors import FileTensors, Spec, Tensor, table_of
+from explorer.formats.tensors import FileTensors, Spec, Tensor
 from explorer.model_files import GGUF_MAGIC
 from explorer.quantization import TENSOR_TYPES
-from explorer.sources import ByteSource, FileSource
+from explorer.sources import ByteSource, open_source
 from explorer.text import quoted
 
 METADATA: Final = "__metadata__"
 _FIELDS: Final = ("dtype", "shape", "data_offsets")
+_TO_VALUE: Final = (":{", ": {")  # the library's way of writing, and Python's
+_TO_NAME: Final = (',"', ', "')
 U64: Final = 1 << 64
 
 SAFETENSORS_TYPES: Final = {name: kind for name, kind in TENSOR_TYPES.items() if not kind.quantized}
@@ -161,6 +164,10 @@ def _make_spec(dtype: str, shape: tuple[int, ...]) -> Spec:
 
 LENGTH_BYTES: Final = 8
 
+_FIRST_BYTES: Final = (
+    1 << 17
+)  # of an address: most headers are shorter, and there may be many files
+
 # Other files found under the name .safetensors, by their first bytes.
 _LOOKS_LIKE: Final = (
     (b"version ", "a Git LFS pointer, not the model; fetch it with `git lfs pull`"),
@@ -252,7 +259,8 @@ class _Walk:
         minus a string, is a TypeError.
         """
         text, file, specs = self._text.text, self._file, self._specs
-        decode, count, starts_with = scan_integers, text.count, text.startswith
+        decode, count = scan_integers, text.count
+        starts_with, find = text.startswith, text.index
         while True:
             if not starts_with('"', position):
                 what = "has a header where a name is missing; it is damaged"
@@ -261,8 +269,8 @@ class _Walk:
                 name, position = decode(text, position)
             except (ValueError, StopIteration):
                 name, position = decode_value(self._text, position)  # raises, with the place
-            if starts_with(":{", position):
-                start = position = position + 1
+            if starts_with(_TO_VALUE, position):
+                start = position = find("{", position)
             else:
                 what = "has a header where ':' is missing; it is damaged"
                 start = position = self._expect(":", position, what)
@@ -288,8 +296,8 @@ class _Walk:
                 file.specs.append(spec)
                 file.begins.append(begin)
                 file.ends.append(end)
-            if starts_with(',"', position):
-                position += 1
+            if starts_with(_TO_NAME, position):
+                position = find('"', position)
                 continue
             position = self._text.skip_white(position)
             if starts_with("}", position):
@@ -437,7 +445,7 @@ def open_file(path: Path, log: ProblemLog) -> SafetensorsFile:
         FormatError: Its header cannot be read.
         SourceError: It cannot be read.
     """
-    source = FileSource(path)
+    source = open_source(path, _FIRST_BYTES)
     try:
         file = read_file(source)
     except ExplorerError:
@@ -468,48 +476,55 @@ def build_model(
         for key, value in file.metadata.items():
             if key not in entries:
                 entries[key] = loaded_entry(key, "string", value, index)
-    table, tensors, groups = table_of(files), None, None
     declared = read_declaration(files[0].source.path.parent, config.fields, log)
-    if may_hold_weights([name for file in files for name in file.names]):
-        stored = [tensor for file in files for tensor in file.all_stored()]
-        assembly = join_companions(stored, declared, config.fields, log)
-        table, tensors, groups = assembly.table(), assembly.tensors, tuple(assembly.groups)
+    stored = _stored_tensors(files)
+    if may_hold_weights(stored.names):
+        said = {key: value for file in reversed(files) for key, value in file.metadata.items()}
+        assembly = join_companions(stored, said, declared, config.fields, log)
+    else:
+        assembly = Assembly(stored, {}, ())
     return Model(
         format="safetensors",
         path=path,
-        files=model_files(files, tensors),
+        files=model_files(files),
         metadata=Metadata([*entries.values(), *config.entries]),
-        tensors=table,
-        groups=ExpertGroups(table) if groups is None else groups,
+        tensors=assembly.table,
+        groups=assembly,
         problems=log.problems(),
         config=config.fields,
         declared=declared,
     )
 
 
-def model_files(
-    files: Sequence[SafetensorsFile], tensors: Sequence[Tensor] | None = None
-) -> tuple[ModelFile, ...]:
-    """Return how each file is laid out.
+def _stored_tensors(files: Sequence[SafetensorsFile]) -> StoredTensors:
+    """Return the tensors of some files, in order."""
+    first_rows = list(accumulate((len(file.names) for file in files), initial=0))
 
-    Args:
-        files: The files, in order.
-        tensors: The model's tensors, if they are not simply those of the files, in order.
-    """
-    first_rows: dict[int, int] = {}
-    if tensors is None:
-        counts = accumulate((len(file.names) for file in files), initial=0)
-        first_rows = dict(zip((id(file.source) for file in files), counts, strict=False))
-    else:
-        for row, tensor in enumerate(tensors):
-            first_rows.setdefault(id(tensor.extents[0].source), row)
+    def place_of(row: int) -> tuple[SafetensorsFile, int]:
+        # the last file whose first row is not above: a file without tensors is skipped
+        index = bisect_right(first_rows, row) - 1
+        return files[index], row - first_rows[index]
+
+    def at(row: int) -> Stored:
+        file, place = place_of(row)
+        return file.stored(place)
+
+    def read(row: int) -> bytes:
+        file, place = place_of(row)
+        return file.read(place)
+
+    names = [name for file in files for name in file.names]
+    return StoredTensors(names, [spec for file in files for spec in file.specs], at, read)
+
+
+def model_files(files: Sequence[SafetensorsFile]) -> tuple[ModelFile, ...]:
+    """Return how each file is laid out."""
     return tuple(
         ModelFile(
             source=file.source,
             header_bytes=file.data_offset,
             table_offset=LENGTH_BYTES,
             table_end=file.data_offset,
-            first_tensor=first_rows.get(id(file.source), 0),
         )
         for file in files
     )

@@ -6,21 +6,19 @@ weights; `STYLES` says what they do not tell. Order matters: memory is given out
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from explorer.planner.llama_cpp.block import (
-    Batch,
     Block,
-    Placement,
     Style,
+    UnknownGraphError,
     attention,
     experts_or_network,
     network,
     self_attention,
 )
 from explorer.planner.llama_cpp.graph import (
-    Graph,
     Tensor,
     concat,
     get_rows,
@@ -31,8 +29,13 @@ from explorer.planner.llama_cpp.graph import (
     reshape,
     view,
 )
-from explorer.planner.llama_cpp.header import Header
-from explorer.planner.llama_cpp.recurrent import delta_network, mamba, mamba2, short_convolution
+from explorer.planner.llama_cpp.recurrent import (
+    begin_with_state,
+    delta_network,
+    mamba,
+    mamba2,
+    short_convolution,
+)
 
 STYLES: Final[dict[str, Style]] = {
     "llama": Style(),
@@ -97,26 +100,33 @@ STYLES: Final[dict[str, Style]] = {
 """Architecture → what its graph does differently from that of llama."""
 
 
-def build_graph(header: Header, batch: Batch, placement: Placement, blocks: Sequence[int]) -> Graph:
-    """Return the graph of a batch through some of the blocks.
+def build_part(block: Block, part: int, current: Tensor | None) -> Tensor:
+    """Add a part to the graph, and return what the next part reads.
+
+    A part is the embeddings (`EMBEDDINGS`), a block by its number, or the logits behind the last.
 
     Raises:
         UnknownGraphError: The model lacks what every model of its architecture has.
     """
-    block = Block(header, batch, placement, STYLES.get(header.architecture, Style()))
-    build_block = _BLOCKS.get(header.architecture, _decoder_block)
-    current = _embedded(block)
-    last = header.blocks - 1
-    for block.index in blocks:
-        current = build_block(block, current, block.index == last)
-    _logits(block, current)
-    return block.graph
+    if current is None:
+        found = _embedded(block)
+    elif part == block.header.blocks:
+        found = _logits(block, current)
+    else:
+        block.index = part
+        build_block = _BLOCKS.get(block.header.architecture, _decoder_block)
+        found = build_block(block, current, part == block.header.blocks - 1)
+    if part + 1 < block.header.blocks:
+        block.early_state = begin_with_state(block, part + 1)
+    return block.graph.expand(found)
 
 
 def _latent_attention(block: Block, current: Tensor) -> Tensor:
     """Return multi-head latent attention: keys and values share a compressed form."""
     header, tokens = block.header, block.batch.tokens
     heads, turned = header.heads[block.index], header.rope_size
+    if not heads:
+        raise UnknownGraphError(f"block {block.index} has no heads")
     if block.weight("attn_q.weight") is not None:
         q = mul_mat(block.need("attn_q.weight"), current)
     else:
@@ -181,7 +191,7 @@ def _embedded(block: Block) -> Tensor:
     return like("scale", current) if scaled else current
 
 
-def _logits(block: Block, current: Tensor) -> None:
+def _logits(block: Block, current: Tensor) -> Tensor:
     if block.style.outputs_last and block.header.architecture == "gpt-oss":
         current.is_output = True
         current = get_rows(current, block.chosen_outputs)
@@ -201,7 +211,7 @@ def _logits(block: Block, current: Tensor) -> None:
     for _ in range(block.style.scaled_logits):
         current = like("scale", current)
     current.is_output = True
-    block.graph.expand(current)
+    return current
 
 
 def _decoder_block(block: Block, current: Tensor, is_last: bool) -> Tensor:

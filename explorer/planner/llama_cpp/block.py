@@ -5,7 +5,7 @@ Read in `llama-graph.cpp` and `llama-kv-cache.cpp` of build 11434.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -30,6 +30,9 @@ from explorer.planner.llama_cpp.graph import (
 )
 from explorer.planner.llama_cpp.header import GPU_ALIGNMENT, Header, padded
 from explorer.quantization import TensorType
+
+EMBEDDINGS: Final = -1
+"""The part of a graph before the first block."""
 
 _I32: Final = 4
 _I64: Final = 8
@@ -87,11 +90,6 @@ class Placement:
     offload_kv: bool
     pipelined: bool  # GPUs work on different batches at a time
 
-    @property
-    def fixed(self) -> tuple[Hashable, ...]:
-        """What does not depend on the layer."""
-        return self.gpus, self.offload_kv, self.pipelined
-
     def of_weights(self, name: str, layer: int) -> int:
         """Return the device of a weight that is used in a layer; -1 for the input."""
         moved = self.moved.get(name)
@@ -113,14 +111,22 @@ class Placement:
 
 
 class Block:
-    """A graph in the making, at one block."""
+    """A graph in the making, at one block; inputs are those that all parts of a graph share."""
 
-    def __init__(self, header: Header, batch: Batch, placement: Placement, style: Style) -> None:
+    def __init__(
+        self,
+        header: Header,
+        batch: Batch,
+        placement: Placement,
+        style: Style,
+        inputs: dict[str, Tensor],
+    ) -> None:
         self.header, self.batch, self.placement, self.style = header, batch, placement, style
         self.graph = Graph()
         self.index = 0
+        self.early_state: Tensor | None = None  # that was read for the next recurrent block
         self._made: dict[str, Tensor] = {}
-        self._inputs: dict[str, Tensor] = {}
+        self._inputs = inputs
 
     def weight(self, name: str) -> Tensor | None:
         """Return a weight of the present block, if it has it."""
@@ -152,6 +158,7 @@ class Block:
         """Return an input of the graph, the same one for each use."""
         if name not in self._inputs:
             self._inputs[name] = leaf((*extent, 1, 1, 1)[:4], width)  # type: ignore[arg-type]
+            self._inputs[name].shared = name
         return self._inputs[name]
 
     def part_of_input(self, name: str, count: int) -> Tensor:
@@ -159,6 +166,7 @@ class Block:
         key = f"{count} of {name}"
         if key not in self._inputs:
             self._inputs[key] = view(self._inputs[name], count)
+            self._inputs[key].shared = key
         return self._inputs[key]
 
     @property
@@ -205,7 +213,9 @@ class Block:
         factors = self.header.rope_factors
         if factors is None:
             return like("rope", tensor, self.positions)
-        return like("rope", tensor, self.positions, self.stored(factors, self.index))
+        table = self.stored(factors, self.index)
+        table.shared = f"{factors} on {table.place}"  # the blocks of a device have one
+        return like("rope", tensor, self.positions, table)
 
     def cache(
         self, which: str, kind: TensorType, current: Tensor, cells: int, width: int = 0

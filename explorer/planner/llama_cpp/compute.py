@@ -1,36 +1,42 @@
 """Compute buffers: what llama.cpp reserves for the graph of a full batch.
 
 There is no formula in its sources. So the graph is built (`architectures`) and its memory given
-out as llama.cpp does it (`llama-context.cpp`, `sched_reserve`), with blocks that
-repeat what came before left out.
+out as llama.cpp does it (`llama-context.cpp`, `sched_reserve`), part after part: the embeddings,
+each block, the logits. What a part does to memory depends on its kind and on how memory is when it
+begins. Blocks are alike, so few parts are worked out, and the others looked up.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import Counter
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, pairwise
+from threading import Lock
 from typing import Final, NamedTuple, TypeAlias
 
-from explorer.planner.llama_cpp.architectures import STYLES, build_graph
-from explorer.planner.llama_cpp.block import Batch, Placement, UnknownGraphError
-from explorer.planner.llama_cpp.graph import Graph, Tensor
-from explorer.planner.llama_cpp.header import GPU_ALIGNMENT, Header, padded
+from explorer.planner.llama_cpp.architectures import STYLES, build_part
+from explorer.planner.llama_cpp.block import (
+    EMBEDDINGS,
+    Batch,
+    Block,
+    Placement,
+    Style,
+    UnknownGraphError,
+)
+from explorer.planner.llama_cpp.graph import Allocator, Free, Tensor, view
+from explorer.planner.llama_cpp.header import GPU_ALIGNMENT, Header
 
-_REPEATED: Final = 3  # times that two kinds of blocks are looked at as neighbours
-_REPEATED_ON_HOST: Final = 2
-_LONGEST_WAY: Final = 64  # from a kind of block back to itself, that is looked at
 _REMEMBERED: Final = 256  # results of a model
+_REMEMBERED_BATCHES: Final = 4
 _KNOWN: Final = (99, 101)  # per cent of the figure, as measured (docs/planner.md)
 _READ: Final = (90, 110)  # of what was read in the sources and never measured
 _UNKNOWN: Final = (70, 145)  # the same, with the graphs of others
 _HOST_ALIGNMENT: Final = 32
 _OFFLOADED_ROWS: Final = 32  # from which on a GPU computes with weights of the host
 _COPIES: Final = 4  # of what crosses, where devices work in a pipeline
-_ENDLESS: Final = 1 << 62
 
-
-_Kind: TypeAlias = tuple[Hashable, ...]
+_Slot: TypeAlias = tuple[int, int]  # device, address
+_Copies: TypeAlias = tuple[tuple[Tensor, Tensor], ...]  # what is copied, and the copy
 
 
 class Compute(NamedTuple):
@@ -64,86 +70,17 @@ def compute_buffers(
 
 def _remembered(header: Header, batch: Batch, placement: Placement) -> list[int]:
     """Return the sizes of a batch; a slider or `fit` asks for the same graph again and again."""
-    blocks, kinds = _different_blocks(header, placement)
-    others = frozenset(item for item in placement.moved.items() if not item[0].startswith("blk."))
-    key: Hashable = (batch, *placement.fixed, placement.of_layer[-1], kinds, others)
-    known = header.computed
+    fixed = batch, placement.gpus, placement.offload_kv, placement.pipelined
+    key = (fixed, tuple(placement.of_layer), tuple(placement.moved.items()))
+    known, runs = header.computed, header.runs
     if key not in known:
-        if len(known) >= _REMEMBERED:
-            known.pop(next(iter(known)))
-        graph = build_graph(header, batch, placement, blocks)
-        known[key] = reserve(graph, placement.gpus, pipelined=placement.pipelined)
+        run = runs.pop(fixed, None) or _Run(header, batch, placement)
+        known[key] = run.sizes(placement)
+        runs[fixed] = run
+        for table, most in ((known, _REMEMBERED), (runs, _REMEMBERED_BATCHES)):
+            for oldest in list(table)[: max(0, len(table) - most)]:
+                table.pop(oldest, None)
     return known[key]
-
-
-def _different_blocks(header: Header, placement: Placement) -> tuple[list[int], Hashable]:
-    """Return the blocks that decide how large the buffers are, and what is in them.
-
-    After a block, memory is as it was after the one before, if both are of one kind.
-    """
-    moved: dict[int, list[Hashable]] = {}
-    for name, place in placement.moved.items():
-        tensor = header.weights_by_name[name]
-        told = (name.split(".", 2)[-1], place, tensor.stored)
-        moved.setdefault(tensor.layer, []).append(told)
-    kinds: list[_Kind] = []
-    for block in range(header.blocks):
-        place = placement.of_layer[block]
-        # weights of the host are copied to a GPU, so their sizes count
-        sizes: Hashable = None if place.startswith("GPU") else header.sizes[block]
-        if block in moved:
-            sizes = (sizes, *moved[block])
-        kinds.append((place, header.kinds[block], len(moved.get(block, ())), sizes))
-    walk = _Walk()
-    for block, kind in enumerate(kinds):
-        walk.step(block, kind)
-    return walk.blocks, tuple(kinds[block] for block in walk.blocks)
-
-
-class _Walk:
-    """A walk from kind to kind without the ways around that it has been before.
-
-    So a kind follows another only where it does in the model.
-    """
-
-    def __init__(self) -> None:
-        self.blocks: list[int] = []
-        self._kinds: list[_Kind] = []
-        self._seen: Counter[tuple[_Kind, _Kind]] = Counter()  # pairs of neighbours
-
-    def step(self, block: int, kind: _Kind) -> None:
-        """Go on to a block, or back to the last one of its kind if all between was seen before."""
-        self.blocks.append(block)
-        self._kinds.append(kind)
-        if len(self._kinds) > 1:
-            self._count(len(self._kinds) - 1, 1)
-        behind = self._kinds[-2 : -2 - _LONGEST_WAY : -1]
-        if kind not in behind:
-            return
-        last = len(self._kinds) - 2 - behind.index(kind)
-        around = range(last + 1, len(self._kinds))
-        for place in around:
-            self._count(place, -1)
-        if all(self._is_known(place) for place in around):
-            del self.blocks[last:], self._kinds[last + 1 :]
-            self.blocks.append(block)
-        else:
-            for place in around:
-                self._count(place, 1)
-
-    def _pairs(self, place: int) -> tuple[tuple[_Kind, _Kind], tuple[_Kind, _Kind]]:
-        """Return a kind with the one before, and both without the sizes of their weights."""
-        before, kind = self._kinds[place - 1], self._kinds[place]
-        return (before, kind), (before[:-1], kind[:-1])
-
-    def _count(self, place: int, times: int) -> None:
-        for pair in self._pairs(place):
-            self._seen[pair] += times
-
-    def _is_known(self, place: int) -> bool:
-        pair, alike = self._pairs(place)
-        needed = _REPEATED if pair[1][-1] is None else _REPEATED_ON_HOST
-        return self._seen[pair] >= 1 and self._seen[alike] >= needed
 
 
 def _most(header: Header, batch: Batch) -> int:
@@ -159,34 +96,431 @@ def _most(header: Header, batch: Batch) -> int:
 # computation (`ggml-alloc.c`); a buffer is as large as its highest address.
 
 
-def reserve(graph: Graph, gpus: int, *, pipelined: bool = False) -> list[int]:
-    """Return the bytes of each GPU's compute buffer, and last those of the host's."""
-    _assign(graph.nodes, graph.leaves, gpus)
-    nodes, leaves = _split(graph, _COPIES if pipelined else 1)
-    allocator = _Allocator(gpus)
-    allocator.run(nodes, leaves)
-    return [heap.peak for heap in allocator.heaps]
+class _IrregularError(Exception):
+    """A part depends on more than what the one before hands to it: all are done at once."""
 
 
-def _assign(nodes: Sequence[Tensor], leaves: Sequence[Tensor], host: int) -> None:
-    """Give every tensor a device."""
-    for tensor in leaves:
+@dataclass(eq=False)
+class _Piece:
+    """One or more parts of a graph that are next to one another, as built."""
+
+    nodes: list[Tensor]
+    leaves: list[Tensor]
+    before: tuple[Tensor, ...]  # what the piece before made
+    made: tuple[Tensor, ...]  # what the next piece reads: its input, and perhaps a state
+    first: int  # device of the first operation that weights or caches decide about; -1: none
+    last: int
+    is_cut: bool = False
+
+
+@dataclass(eq=False)
+class _Cut:
+    """A piece with all devices known: its nodes with copies of what crosses between them.
+
+    The copies of a split are made where it begins, also for later pieces that it goes on in.
+    """
+
+    piece: _Piece
+    nodes: list[Tensor] = field(default_factory=list)
+    at: int = -1  # where copies for later pieces go; -1: the split began in a piece before
+    device: int = -1  # of the last split
+    brought: bool = False  # whether it begins with copies
+    known: frozenset[str] = frozenset()  # shared things made up to here: views and copies
+    early: list[Tensor] = field(default_factory=list)  # copies for the split before
+    crossing: list[Tensor] = field(default_factory=list)  # all copies that are made
+    shared: dict[str, Tensor] = field(default_factory=dict)  # what is read of shared things
+    here: set[str] = field(default_factory=set)  # those of them that are made here
+
+    @property
+    def left(self) -> Hashable:
+        """What the cut of the next piece depends on."""
+        return self.device, self.brought, self.known, *(one.backend for one in self.piece.made)
+
+
+class _Memory(NamedTuple):
+    """How memory is between two pieces."""
+
+    free: tuple[Free, ...]
+    made: tuple[_Slot, ...]  # of what the next piece reads
+    copied: tuple[_Slot, ...]  # of copies of that, on other devices
+    shared: tuple[tuple[str, _Slot], ...]  # inputs, and their copies
+
+
+def pieces_of(blocks: int) -> list[tuple[int, ...]]:
+    """Return the parts of a graph as they are worked out: one after the other."""
+    parts = range(EMBEDDINGS, blocks + 1)
+    # the split that the embeddings end with goes on in the first block
+    return [tuple(parts[:2]), *((part,) for part in parts[2:])]
+
+
+class _Run:
+    """Parts of the graph of one batch, with any placement."""
+
+    def __init__(self, header: Header, batch: Batch, placement: Placement) -> None:
+        self._header, self._batch = header, batch
+        self._alignments = (*[GPU_ALIGNMENT] * placement.gpus, _HOST_ALIGNMENT)
+        self._pipelined = placement.pipelined
+        self._style = STYLES.get(header.architecture, Style())
+        self._inputs: dict[str, Tensor] = {}
+        self._twins: dict[str, Tensor] = {}
+        self._pieces: dict[Hashable, _Piece] = {}
+        self._cuts: dict[Hashable, _Cut] = {}
+        self._memories: dict[_Memory, _Memory] = {}
+        self._steps: dict[Hashable, tuple[_Memory, tuple[int, ...]]] = {}
+        self._lock = Lock()  # tensors are used again and again
+
+    def sizes(self, placement: Placement) -> list[int]:
+        """Return the bytes of each GPU's compute buffer, and last those of the host's."""
+        with self._lock:
+            if len(self._cuts) > _REMEMBERED:
+                for known in (self._pieces, self._cuts, self._memories, self._steps):
+                    known.clear()
+            try:
+                return self._sizes(placement, pieces_of(self._header.blocks))
+            except _IrregularError:
+                return self._sizes(placement, [tuple(range(EMBEDDINGS, self._header.blocks + 1))])
+
+    def _sizes(self, placement: Placement, parts: Sequence[tuple[int, ...]]) -> list[int]:
+        keys: list[tuple[Hashable, ...]] = []
+        pieces: list[_Piece] = []
+        for kind, numbers in zip(self._kinds(placement, parts), parts, strict=True):
+            before = pieces[-1].made if pieces else ()
+            key = kind, *((one.extent, one.width, one.nbytes) for one in before)
+            if key not in self._pieces:
+                self._pieces[key] = self._built(placement, numbers, before)
+            keys.append(key)
+            pieces.append(self._pieces[key])
+        gaps = [_between(one.last, two.first, placement.gpus) for one, two in pairwise(pieces)]
+        gaps = [pieces[0].first, *gaps, pieces[-1].last]
+        cuts: list[_Cut] = []
+        for index, (kind, numbers) in enumerate(zip(keys, parts, strict=True)):
+            last = cuts[-1] if cuts else None
+            asked = kind, gaps[index], gaps[index + 1], last and last.left
+            if asked not in self._cuts:
+                piece = pieces[index]
+                if piece.is_cut:  # in another way
+                    piece = self._built(placement, numbers, last.piece.made if last else ())
+                self._cuts[asked] = self._cut(piece, last, gaps[index : index + 2], placement)
+            cuts.append(self._cuts[asked])
+        return self._given_out(cuts)
+
+    def _kinds(self, placement: Placement, parts: Sequence[tuple[int, ...]]) -> list[Hashable]:
+        """Return what is equal for pieces that are alike in all that matters."""
+        header, moved = self._header, placement.moved
+        if len(parts) == 1:
+            return [(tuple(placement.of_layer), tuple(moved.items()))]
+        of_block: dict[int, list[Hashable]] = {}
+        others = []
+        for name, place in moved.items():
+            tensor = header.weights_by_name[name]
+            if name.startswith("blk."):
+                told = (name.split(".", 2)[-1], place, tensor.stored)
+                of_block.setdefault(tensor.layer, []).append(told)
+            else:
+                others.append((name, place))
+        ends = tuple(others)
+        turns = 4 if self._style.rotated == "three of four" else 1
+        # a recurrent block's state is read before its input is made
+        states = {block for block in range(header.blocks) if header.recurrent[block]}
+        kinds: list[Hashable] = [(EMBEDDINGS, ends)]
+        for block, place in enumerate(placement.of_layer[:-1]):
+            kinds.append((
+                *(place, header.kinds[block], (block + 1) % turns, block == header.blocks - 1),
+                # weights of the host are copied to a GPU, so their sizes count
+                None if place.startswith("GPU") else header.sizes[block],
+                tuple(of_block[block]) if block in of_block else (),
+                ends if header.rope_factors else (),
+                placement.of_cache(block + 1) if block + 1 in states else -1,
+            ))  # fmt: skip
+        kinds.append((header.blocks, placement.of_layer[-1], ends))
+        return [tuple(kinds[:2]), *kinds[2:]]
+
+    def _built(
+        self, placement: Placement, parts: tuple[int, ...], last: tuple[Tensor, ...]
+    ) -> _Piece:
+        for tensor in self._inputs.values():
+            tensor.visited = False
+        block = Block(self._header, self._batch, placement, self._style, self._inputs)
+        before = tuple(map(_stand_in, last))
+        current = before[0] if before else None
+        block.early_state = before[1] if len(before) > 1 else None
+        for part in parts:
+            current = build_part(block, part, current)
+        made = tuple(one for one in (current, block.early_state) if one is not None)
+        host, nodes = placement.gpus, block.graph.nodes
+        if current is None or current in before or current.root is not None:
+            raise _IrregularError
+        marks = [one for one in (_decided(t, host) for t in nodes if t.op != "view") if one >= 0]
+        first, last_one = (marks[0], marks[-1]) if marks else (-1, -1)
+        if not marks and len(parts) == 1:
+            raise _IrregularError
+        return _Piece(nodes, block.graph.leaves, before, made, first, last_one)
+
+    def _cut(
+        self, piece: _Piece, last: _Cut | None, gaps: Sequence[int], placement: Placement
+    ) -> _Cut:
+        """Give each tensor a device, and add copies of what crosses."""
+        host, piece.is_cut = placement.gpus, True
+        for tensor in self._inputs.values():
+            tensor.backend = host
+        if last is not None:
+            for tensor, made in zip(piece.before, last.piece.made, strict=True):
+                for one in _shown(tensor):
+                    one.backend = made.backend
+        _assign(piece, host, gaps)
+        cut = _Cut(piece)
+        if last is not None:
+            cut.device, cut.brought, cut.known = last.device, last.brought, last.known
+        self._split(cut, pipelined=placement.pipelined)
+        for tensor in cut.nodes:
+            for source in tensor.sources:
+                root = source.root
+                if source.shared:
+                    cut.shared[source.shared] = source
+                if root is not None and root.shared:
+                    cut.shared[root.shared] = root
+        return cut
+
+    def _split(self, cut: _Cut, *, pipelined: bool) -> None:
+        done, part, known = cut.nodes, list[Tensor](), set(cut.known)
+        own: dict[tuple[int, int], Tensor] = {}
+        for tensor in cut.piece.nodes:
+            if tensor.op == "view":
+                if tensor.shared and tensor.shared in known:
+                    continue
+                if tensor.shared:
+                    known.add(tensor.shared)
+                    cut.here.add(tensor.shared)
+                part.append(tensor)
+                continue
+            if cut.device < 0:
+                cut.device, cut.at = tensor.backend, 0
+            if tensor.backend != cut.device or (
+                cut.brought and _brings_weights(tensor, cut.device)
+            ):
+                done += part
+                part = []
+                cut.device, cut.brought, cut.at = tensor.backend, False, len(done)
+            for index, source in enumerate(tensor.sources):
+                place = (source if source.root is None else source.root).place
+                if (source.backend if place < 0 else place) == cut.device:
+                    continue  # it can be read where it lies
+                twin, is_new = self._twin(source, cut.device, own, known, pipelined)
+                tensor.sources[index] = twin
+                if not is_new:
+                    continue
+                cut.brought = True
+                cut.crossing.append(twin)
+                if cut.at >= 0:
+                    done += (_dependency(source), twin)
+                    cut.at = len(done)
+                    cut.here.add(twin.shared)
+                elif twin.shared or source in cut.piece.before:
+                    cut.early.append(twin)
+                else:
+                    raise _IrregularError
+            part.append(tensor)
+        done += part
+        cut.known = frozenset(known)
+
+    def _twin(
+        self,
+        source: Tensor,
+        device: int,
+        own: dict[tuple[int, int], Tensor],
+        known: set[str],
+        pipelined: bool,
+    ) -> tuple[Tensor, bool]:
+        """Return the copy of a tensor on a device, and whether it is a new one."""
+        if not source.shared:
+            key = id(source), device
+            is_new = key not in own
+            if is_new:
+                own[key] = _copy(source, device, pipelined=pipelined)
+            return own[key], is_new
+        name = f"{source.shared} for {device}"
+        twin = self._twins.get(name)
+        if twin is None:
+            twin = self._twins[name] = _copy(source, device, pipelined=pipelined)
+            twin.shared = name
+        is_new = name not in known
+        known.add(name)
+        return twin, is_new
+
+    def _given_out(self, cuts: Sequence[_Cut]) -> list[int]:
+        """Give out memory to all pieces; return the highest address of each device."""
+        added = _copies_for_later(cuts)
+        dying = _last_reads(cuts, added)
+        memory, peaks = self._start(cuts)
+        for cut, copies, ends in zip(cuts, added, dying, strict=True):
+            memory = self._memories.setdefault(memory, memory)
+            key = cut, copies, ends, id(memory)
+            if key not in self._steps:
+                self._steps[key] = self._step(cut, copies, ends, memory)
+            memory, highest = self._steps[key]
+            peaks = tuple(map(max, peaks, highest))
+        return list(peaks)
+
+    def _start(self, cuts: Sequence[_Cut]) -> tuple[_Memory, tuple[int, ...]]:
+        """Give out the memory of inputs, and in a pipeline that of all copies."""
+        allocator = Allocator(self._alignments)
+        copies = _COPIES if self._pipelined else 1
+        inputs = {one.shared: one for cut in cuts for one in cut.piece.leaves if one.is_input}
+        for tensor in inputs.values():
+            tensor.owned, tensor.is_output = False, copies > 1
+            allocator.take(tensor)
+            for _ in range(copies - 1):
+                allocator.take(_copy(tensor, tensor.backend))
+        for tensor in chain.from_iterable(cut.crossing for cut in cuts if copies > 1):
+            for _ in range(copies):
+                tensor.owned = False
+                allocator.take(tensor)
+        shared = tuple((name, _slot(one)) for name, one in inputs.items())
+        return _Memory(allocator.free, (), (), shared), allocator.peaks
+
+    def _step(
+        self, cut: _Cut, copies: _Copies, ends: frozenset[str], memory: _Memory
+    ) -> tuple[_Memory, tuple[int, ...]]:
+        """Give out the memory of a piece; `ends` are shared things that no later piece reads."""
+        allocator = Allocator(self._alignments, memory.free)
+        nodes, shared, here = cut.nodes, cut.shared, cut.here
+        if copies and not self._pipelined:
+            added = [one for pair in copies for one in (_dependency(pair[0]), pair[1])]
+            nodes = nodes[: cut.at] + added + nodes[cut.at :]
+            of_copies = (one for pair in copies for one in (pair[1], *_shown(pair[0])))
+            shared = shared | {one.shared: one for one in of_copies if one.shared}
+            here = here | {twin.shared for _, twin in copies}
+        for tensor in nodes:
+            tensor.children = tensor.views = 0
+            tensor.owned = self._pipelined and tensor.is_input
+            for source in tensor.sources:
+                source.children = source.views = 0
+        slots = dict(memory.shared)
+        for name, tensor in shared.items():
+            tensor.children, tensor.views = int(name not in ends), 0
+            is_held = self._pipelined or name not in here
+            tensor.owned = is_held and tensor.root is None and tensor.place < 0
+            if name in slots:
+                tensor.buffer, tensor.offset = slots[name]
+        for name, tensor in shared.items():
+            if tensor.root is not None and name not in here:
+                tensor.root.views += 1
+        _take_over(cut.piece.before, memory.made)
+        _take_over([one for one in cut.early if not one.shared], memory.copied)
+        handed = [twin for _, twin in copies if not twin.shared]
+        for tensor in (*cut.piece.made, *handed):
+            tensor.children = 1  # for the next piece
+        allocator.run(nodes)
+        kept = [(name, slot) for name, slot in memory.shared if name not in ends]
+        for tensor in nodes:
+            if tensor.shared and tensor.owned and tensor.shared not in ends:
+                kept.append((tensor.shared, _slot(tensor)))
+        made, copied = (tuple(map(_slot, tensors)) for tensors in (cut.piece.made, handed))
+        return _Memory(allocator.free, made, copied, tuple(kept)), allocator.peaks
+
+
+def _copies_for_later(cuts: Sequence[_Cut]) -> list[_Copies]:
+    """Return for each piece what it copies for those in which its last split goes on."""
+    found: list[_Copies] = []
+    carried: list[tuple[Tensor, Tensor]] = []
+    behind: _Cut | None = None
+    for cut in reversed(cuts):
+        began_here = cut.at >= 0
+        if behind is not None:
+            before, made = behind.piece.before, cut.piece.made
+            for index, (original, twin) in enumerate(carried):
+                if twin.shared:
+                    continue
+                if not began_here:
+                    raise _IrregularError
+                carried[index] = made[before.index(original)], twin
+        found.append(tuple(carried) if began_here else ())
+        early = [(twin.original, twin) for twin in cut.early]
+        carried = early if began_here else early + carried
+        behind = cut
+    return found[::-1]
+
+
+def _last_reads(cuts: Sequence[_Cut], added: Sequence[_Copies]) -> list[frozenset[str]]:
+    """Return for each piece the shared things that no piece behind it reads."""
+    last: dict[str, int] = {}
+    for index, (cut, copies) in enumerate(zip(cuts, added, strict=True)):
+        last.update(dict.fromkeys(cut.shared, index))
+        for original, _ in copies:
+            last.update((one.shared, index) for one in _shown(original) if one.shared)
+    found: list[list[str]] = [[] for _ in cuts]
+    for name, index in last.items():
+        found[index].append(name)
+    return [frozenset(names) for names in found]
+
+
+def _shown(tensor: Tensor) -> tuple[Tensor, ...]:
+    """Return a tensor, and of a view what it shows."""
+    return (tensor,) if tensor.root is None else (tensor, tensor.root)
+
+
+def _take_over(tensors: Sequence[Tensor], slots: Sequence[_Slot]) -> None:
+    """Begin with tensors that the piece before made, and of views with what they show."""
+    for tensor, slot in zip(tensors, slots, strict=True):
+        tensor.children = tensor.views = 0
+        owner = tensor if tensor.root is None else tensor.root
+        owner.views = int(owner is not tensor)
+        owner.owned, (owner.buffer, owner.offset) = True, slot
+
+
+def _slot(tensor: Tensor) -> _Slot:
+    owner = tensor if tensor.root is None else tensor.root
+    return owner.buffer, owner.offset
+
+
+def _stand_in(made: Tensor) -> Tensor:
+    """Return a tensor that another piece made, as the next piece sees it."""
+    owner = made if made.root is None else made.root
+    whole = Tensor("leaf", owner.extent, [], owner.width)
+    seen = whole if owner is made else view(whole, *made.extent, plain=made.plain)
+    whole.visited = seen.visited = True
+    return seen
+
+
+def _assign(piece: _Piece, host: int, gaps: Sequence[int]) -> None:
+    """Give every tensor a device; `gaps` are those of what is decided by no weight at the ends."""
+    for tensor in piece.leaves:
         tensor.backend = host if tensor.is_input else tensor.place
-    for tensor in nodes:
-        tensor.backend = tensor.pinned if tensor.pinned >= 0 else _of_stored(tensor, host)
-    own = [tensor for tensor in nodes if tensor.op != "view"]
+    own = []
+    for tensor in piece.nodes:
+        if tensor.op != "view":
+            own.append(tensor)
+            tensor.backend = _decided(tensor, host)
+        elif tensor.root is not None and not tensor.shared:
+            tensor.backend = tensor.pinned if tensor.pinned >= 0 else tensor.root.place
     backward = own[::-1]
+    for order, gap in ((own, gaps[0]), (backward, gaps[1])):
+        for tensor in order:
+            if tensor.backend >= 0:
+                break
+            tensor.backend = gap
     _spread(own, host)
     _spread(backward, host)
     _spread(own, -1)
     _spread(backward, -1)
-    for tensor in nodes:
+    for tensor in piece.nodes:
         if tensor.backend < 0:
             tensor.backend = tensor.root.backend if tensor.root is not None else 0
         for source in tensor.sources:
-            if source.backend < 0:
-                root = source.root
-                source.backend = tensor.backend if root is None else root.backend
+            if source.backend < 0:  # a leaf that lies nowhere
+                source.backend = tensor.backend if source.root is None else source.root.backend
+
+
+def _between(before: int, behind: int, host: int) -> int:
+    """Return the device of operations between two that weights decide about."""
+    if before == host and behind >= 0:
+        return behind
+    return before if before >= 0 else behind
+
+
+def _decided(tensor: Tensor, host: int) -> int:
+    """Return the device that weights or caches decide about; -1 if none do."""
+    return tensor.pinned if tensor.pinned >= 0 else _of_stored(tensor, host)
 
 
 def _of_stored(tensor: Tensor, host: int) -> int:
@@ -206,46 +540,11 @@ def _spread(nodes: Sequence[Tensor], skipped: int) -> None:
     """Give tensors without a device that of their neighbour."""
     current = -1
     for tensor in nodes:
-        if tensor.backend >= 0:
-            current = -1 if tensor.backend == skipped else tensor.backend
+        backend = tensor.backend
+        if backend >= 0:
+            current = -1 if backend == skipped else backend
         elif current >= 0:
             tensor.backend = current
-
-
-def _split(graph: Graph, copies: int) -> tuple[list[Tensor], list[Tensor]]:
-    """Return the nodes with copies of what crosses between devices, and all leaves."""
-    nodes: list[Tensor] = []
-    crossing: list[Tensor] = []
-    current, brought = -1, 0
-    part: list[Tensor] = []
-    for tensor in graph.nodes:
-        if tensor.op == "view":
-            part.append(tensor)
-            continue
-        if current < 0:
-            current = tensor.backend
-        if tensor.backend != current or (brought and _brings_weights(tensor, current)):
-            nodes += part
-            part, brought, current = [], 0, tensor.backend
-        for index, source in enumerate(tensor.sources):
-            place = (source if source.root is None else source.root).place
-            if (source.backend if place < 0 else place) == current:
-                continue  # it can be read where it lies
-            known = source.copies
-            if known is None:
-                known = source.copies = {}
-            if current not in known:
-                known[current] = [_copy(source, current, copies) for _ in range(copies)]
-                crossing += known[current]
-                nodes += (_dependency(source), known[current][0])
-                brought += 1
-            tensor.sources[index] = known[current][0]
-        part.append(tensor)
-    nodes += part
-    if copies == 1:
-        return nodes, graph.leaves
-    inputs = [tensor for tensor in graph.leaves if tensor.is_input]
-    return nodes, [*_repeated(inputs, copies), *crossing, *graph.leaves]
 
 
 def _brings_weights(tensor: Tensor, device: int) -> bool:
@@ -255,12 +554,13 @@ def _brings_weights(tensor: Tensor, device: int) -> bool:
     return False
 
 
-def _copy(source: Tensor, device: int, copies: int) -> Tensor:
+def _copy(source: Tensor, device: int, *, pipelined: bool = False) -> Tensor:
     twin = Tensor("leaf", source.extent, [], source.width)
     twin.plain = source.plain
     twin.nbytes, twin.backend = source.nbytes, device
     twin.scratch = source.scratch if source.weights else 0
-    twin.is_input = twin.is_output = copies > 1
+    twin.is_input = twin.is_output = pipelined
+    twin.original = source
     return twin
 
 
@@ -269,127 +569,3 @@ def _dependency(source: Tensor) -> Tensor:
     kept = Tensor("dependency", source.extent, [source], source.width, source)
     kept.backend = source.backend
     return kept
-
-
-def _repeated(inputs: Sequence[Tensor], copies: int) -> list[Tensor]:
-    found = []
-    for tensor in inputs:
-        tensor.is_output = True
-        found += [tensor, *(_copy(tensor, tensor.backend, copies) for _ in range(copies - 1))]
-    return found
-
-
-class _Heap:
-    """Free memory of one buffer: blocks by address, the last of them endless."""
-
-    def __init__(self, alignment: int) -> None:
-        self.alignment = alignment
-        self.peak = 0
-        self._starts = [0]
-        self._sizes = [_ENDLESS]
-
-    def take(self, size: int) -> int:
-        """Return the address of the smallest block that is large enough, the last only at need."""
-        size = -(-size // self.alignment) * self.alignment
-        sizes = self._sizes
-        best, least = len(sizes) - 1, _ENDLESS
-        for index in range(best):
-            if size <= sizes[index] <= least:
-                best, least = index, sizes[index]
-        start = self._starts[best]
-        if sizes[best] == size:
-            del sizes[best], self._starts[best]
-        else:
-            self._starts[best] = start + size
-            sizes[best] -= size
-        self.peak = max(self.peak, start + size)
-        return start
-
-    def give(self, start: int, size: int) -> None:
-        """Take back a block, and join it with its neighbours."""
-        if not size:
-            return  # there are states of no sequence
-        size = -(-size // self.alignment) * self.alignment
-        starts, sizes = self._starts, self._sizes
-        index = bisect_left(starts, start)
-        if index and starts[index - 1] + sizes[index - 1] == start:
-            sizes[index - 1] += size
-            if start + size == starts[index]:
-                sizes[index - 1] += sizes[index]
-                del starts[index], sizes[index]
-        elif start + size == starts[index]:
-            starts[index] = start
-            sizes[index] += size
-        else:
-            starts.insert(index, start)
-            sizes.insert(index, size)
-
-
-class _Allocator:
-    """Memory of all devices, given out in the order of computation."""
-
-    def __init__(self, gpus: int) -> None:
-        self.heaps = [_Heap(GPU_ALIGNMENT) for _ in range(gpus)] + [_Heap(_HOST_ALIGNMENT)]
-        self._host = gpus
-
-    def run(self, nodes: Sequence[Tensor], leaves: Sequence[Tensor]) -> None:
-        for tensor in leaves:
-            self._take(tensor)
-        for tensor in nodes:
-            if tensor.root is not None and tensor.op != "dependency":
-                tensor.root.views += 1
-            if tensor.is_input:
-                self._take(tensor)
-            for source in tensor.sources:
-                source.children += 1
-        for tensor in nodes:
-            for source in tensor.sources:
-                if not source.owned:
-                    self._take(source)
-            self._take(tensor)
-            for source in tensor.sources:
-                source.children -= 1
-                if not source.children and not source.views:
-                    self._release(source)
-
-    def _size(self, tensor: Tensor) -> int:
-        return tensor.nbytes + (tensor.scratch if tensor.buffer != self._host else 0)
-
-    def _take(self, tensor: Tensor) -> None:
-        if tensor.owned or tensor.place >= 0 or tensor.root is not None:
-            return
-        tensor.owned = True
-        if tensor.in_place and self._takes_over(tensor):
-            return
-        tensor.buffer = tensor.backend
-        tensor.offset = self.heaps[tensor.buffer].take(self._size(tensor))
-
-    def _takes_over(self, tensor: Tensor) -> bool:
-        """Write over a source that nothing else needs; return whether there is one."""
-        for source in tensor.sources:
-            if not source.owned or source.is_output or source.children != 1 or source.views:
-                continue
-            same = tensor.extent == source.extent and tensor.width == source.width
-            if not same or not source.plain:
-                continue
-            tensor.buffer, tensor.offset = source.buffer, source.offset
-            source.owned = False
-            heap = self.heaps[tensor.buffer]
-            kept = padded(self._size(tensor), heap.alignment)
-            spare = padded(self._size(source), heap.alignment) - kept
-            if spare > 0:
-                heap.give(tensor.offset + kept, spare)
-            return True
-        return False
-
-    def _release(self, tensor: Tensor) -> None:
-        """Take back what is not needed any more: of a view, that which it shows."""
-        holder = tensor
-        if tensor.root is not None:
-            holder = tensor.root
-            holder.views -= 1
-            if holder.views or holder.children:
-                return
-        if holder.owned and not holder.is_output:
-            self.heaps[holder.buffer].give(holder.offset, self._size(holder))
-            holder.owned = False

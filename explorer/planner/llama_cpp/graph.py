@@ -1,12 +1,15 @@
 """The graph of tensors that llama.cpp computes for a batch: shapes and bytes, and no numbers.
 
-Its memory is what a compute buffer holds (`reservation`). Operations are those of ggml (`ggml.c`);
-which of them may write over their first source is `ggml_op_can_inplace` in `ggml-alloc.c`.
+Its memory is what a compute buffer holds (`compute`), given out as `ggml-alloc.c` does it.
+Operations are those of ggml (`ggml.c`); which of them may write over their first source is
+`ggml_op_can_inplace` in `ggml-alloc.c`.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
+from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 Extent: TypeAlias = tuple[int, int, int, int]
@@ -17,6 +20,12 @@ _IN_PLACE: Final = frozenset((
     "rms_norm", "clamp", "soft_max",
 ))  # fmt: skip
 _F32: Final = 4
+_ENDLESS: Final = 1 << 62
+
+Free: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
+"""Addresses and sizes of free memory."""
+
+_ALL_FREE: Final[Free] = ((0,), (_ENDLESS,))
 
 
 class Tensor:
@@ -33,6 +42,7 @@ class Tensor:
         weights: Whether it is a model's weights.
         nbytes: What it takes on the host.
         scratch: Bytes that a GPU takes beyond that.
+        shared: A name of what several parts of a graph read, as its inputs.
     """
 
     # what few tensors have differently is said here once: a graph has thousands of them
@@ -42,8 +52,9 @@ class Tensor:
     scratch = 0
     is_input = is_output = visited = owned = False
     backend = pinned = -1
+    original: Tensor  # of a copy on another device
     children = views = buffer = offset = 0
-    copies: dict[int, list[Tensor]] | None = None
+    shared = ""
 
     def __init__(
         self,
@@ -192,3 +203,140 @@ def _extent(given: tuple[int, ...]) -> Extent:
 def elements(extent: Extent) -> int:
     """Return how many elements there are."""
     return math.prod(extent)
+
+
+def _aligned(size: int, alignment: int) -> int:
+    return -(-size // alignment) * alignment
+
+
+class Heap:
+    """Free memory of one buffer: blocks by address, the last of them endless."""
+
+    def __init__(self, alignment: int, free: Free) -> None:
+        self.alignment = alignment
+        self.peak = 0
+        self._starts, self._sizes = map(list, free)
+
+    @property
+    def free(self) -> Free:
+        """The addresses and sizes of free memory."""
+        return tuple(self._starts), tuple(self._sizes)
+
+    def take(self, size: int) -> int:
+        """Return the address of the smallest block that is large enough, the last only at need."""
+        size = _aligned(size, self.alignment)
+        sizes = self._sizes
+        best, least = len(sizes) - 1, _ENDLESS
+        for index in range(best):
+            if size <= sizes[index] <= least:
+                best, least = index, sizes[index]
+        start = self._starts[best]
+        if sizes[best] == size:
+            del sizes[best], self._starts[best]
+        else:
+            self._starts[best] = start + size
+            sizes[best] -= size
+        self.peak = max(self.peak, start + size)
+        return start
+
+    def give(self, start: int, size: int) -> None:
+        """Take back a block, and join it with its neighbours."""
+        if not size:
+            return  # there are states of no sequence
+        size = _aligned(size, self.alignment)
+        starts, sizes = self._starts, self._sizes
+        index = bisect_left(starts, start)
+        if index and starts[index - 1] + sizes[index - 1] == start:
+            sizes[index - 1] += size
+            if start + size == starts[index]:
+                sizes[index - 1] += sizes[index]
+                del starts[index], sizes[index]
+        elif start + size == starts[index]:
+            starts[index] = start
+            sizes[index] += size
+        else:
+            starts.insert(index, start)
+            sizes.insert(index, size)
+
+
+class Allocator:
+    """Memory of all devices, given out in the order of computation."""
+
+    def __init__(self, alignments: Sequence[int], free: Sequence[Free] = ()) -> None:
+        held = free or [_ALL_FREE] * len(alignments)
+        self.heaps = [Heap(size, one) for size, one in zip(alignments, held, strict=True)]
+        self._host = len(alignments) - 1
+
+    @property
+    def free(self) -> tuple[Free, ...]:
+        """Free memory of each device."""
+        return tuple(heap.free for heap in self.heaps)
+
+    @property
+    def peaks(self) -> tuple[int, ...]:
+        """The highest address of each device."""
+        return tuple(heap.peak for heap in self.heaps)
+
+    def run(self, nodes: Sequence[Tensor]) -> None:
+        """Give out memory to nodes in their order, and take back what none after them reads."""
+        take, release = self.take, self._release
+        for tensor in nodes:
+            root = tensor.root
+            if root is not None and tensor.op != "dependency":
+                root.views += 1
+            for source in tensor.sources:
+                source.children += 1
+        for tensor in nodes:
+            sources = tensor.sources
+            for source in sources:
+                if not source.owned and source.place < 0 and source.root is None:
+                    take(source)
+            if tensor.root is None:
+                take(tensor)
+            for source in sources:
+                left = source.children = source.children - 1
+                if not left and not source.views:
+                    release(source)
+
+    def _size(self, tensor: Tensor) -> int:
+        return tensor.nbytes + (tensor.scratch if tensor.buffer != self._host else 0)
+
+    def take(self, tensor: Tensor) -> None:
+        """Give a tensor its memory, unless it has it."""
+        if tensor.owned or tensor.place >= 0 or tensor.root is not None:
+            return
+        tensor.owned = True
+        if tensor.in_place and self._takes_over(tensor):
+            return
+        tensor.buffer = tensor.backend
+        tensor.offset = self.heaps[tensor.buffer].take(self._size(tensor))
+
+    def _takes_over(self, tensor: Tensor) -> bool:
+        """Write over a source that nothing else needs; return whether there is one."""
+        for source in tensor.sources:
+            if not source.owned or source.is_output or source.children != 1 or source.views:
+                continue
+            same = tensor.extent == source.extent and tensor.width == source.width
+            if not same or not source.plain:
+                continue
+            tensor.buffer, tensor.offset = source.buffer, source.offset
+            source.owned = False
+            heap = self.heaps[tensor.buffer]
+            kept = _aligned(self._size(tensor), heap.alignment)
+            spare = _aligned(self._size(source), heap.alignment) - kept
+            if spare > 0:
+                heap.give(tensor.offset + kept, spare)
+            return True
+        return False
+
+    def _release(self, tensor: Tensor) -> None:
+        """Take back what is not needed any more: of a view, that which it shows."""
+        holder = tensor
+        if tensor.root is not None:
+            holder = tensor.root
+            holder.views -= 1
+            if holder.views or holder.children:
+                return
+        if holder.owned and not holder.is_output:
+            self.heaps[holder.buffer].give(holder.offset, self._size(holder))
+            holder.owned = False

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from explorer.errors import PlanError
 from explorer.formats.model import Model
@@ -27,6 +27,7 @@ MAX_EXPERTS: Final = 1024
 
 _SCALES: Final = ("embedding_scale", "residual_scale", "logit_scale")
 _HOST_ALIGNMENT: Final = 32
+_MOST_PATTERNS: Final = 1024
 _ROW_WEIGHTS: Final = 512  # rows of quantized weights on a GPU are padded to a multiple
 _BLOCK: Final = re.compile(r"blk\.(\d{1,4})\.")
 _NO_OTHERS: Final[Mapping[int, TensorType]] = MappingProxyType({})
@@ -188,6 +189,11 @@ class Header:
         return {}
 
     @cached_property
+    def runs(self) -> dict[Hashable, Any]:
+        """What parts of a graph do to memory, as far as it was worked out (`compute`)."""
+        return {}
+
+    @cached_property
     def kinds(self) -> list[int]:
         """A number for each block, the same for blocks that hold the same."""
         known: dict[Hashable, int] = {}
@@ -242,18 +248,30 @@ class Header:
                 rows.setdefault(number, []).append(row)
         return {number: tuple(found) for number, found in rows.items()}
 
+    @cached_property
+    def matched(self) -> dict[str, list[int]]:
+        """What `rows_matching` found before, by pattern."""
+        return {}
+
     def rows_matching(self, pattern: str) -> list[int]:
         """Return the places in `tensors` of those whose names a regular expression finds.
 
         Raises:
             PlanError: It is no regular expression.
         """
+        known = self.matched
+        if pattern not in known:  # what `fit` tries has a pattern for each of 60 blocks
+            if len(known) >= _MOST_PATTERNS:
+                known.clear()
+            known[pattern] = self._rows_matching(pattern)
+        return known[pattern]
+
+    def _rows_matching(self, pattern: str) -> list[int]:
         try:
             search = re.compile(pattern).search
         except (re.error, OverflowError, RecursionError) as error:
             raise PlanError(f"{quoted(pattern)!r} is no regular expression: {error}") from error
         block = _ONE_BLOCK.match(pattern)
-        # what `fit` tries has a pattern for each of 60 blocks, and 15 placements
         rows = self.rows_of_block.get(block[1], ()) if block else range(len(self.tensors))
         return [row for row in rows if search(self.tensors[row].name)]
 

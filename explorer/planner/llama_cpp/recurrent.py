@@ -7,6 +7,7 @@ Read in `src/models/mamba-base.cpp`, `lfm2.cpp`, `qwen3next.cpp` and `delta-net-
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from explorer.planner.llama_cpp.block import Block, UnknownGraphError
 from explorer.planner.llama_cpp.graph import (
@@ -24,6 +25,9 @@ from explorer.planner.llama_cpp.graph import (
     written,
 )
 
+_STATE_LATER: Final = ("falcon-h1", "qwen3next", "deci", "deepseek2")
+"""Architectures whose recurrent blocks do not read their state before all else."""
+
 
 def recurrent_state(
     block: Block, size: int, scan: Callable[[Tensor, Tensor], Tensor] | None = None
@@ -40,6 +44,9 @@ def recurrent_state(
         weights=False,
     )
     cache.width = 4
+    if scan is None and block.early_state is not None:
+        early, block.early_state = block.early_state, None
+        return cache, early
     copied = block.input("copied states", sequences)
     states = view(cache, size, sequences, plain=True)
     cleared = Tensor("write", (0, 1, 1, 1), [view(states, 0)], 4, cache)
@@ -53,6 +60,25 @@ def recurrent_state(
     block.graph.expand(seen)
     block.graph.expand(written(cache, view(rows, size, 0), view(cache, size, 0)))
     return cache, seen
+
+
+def begin_with_state(block: Block, index: int) -> Tensor | None:
+    """Read the state that a block begins with, before what the block before it made is computed.
+
+    Return what was read, or None of a block that begins with something else.
+    """
+    architecture = block.header.architecture
+    if architecture in _STATE_LATER or not block.header.recurrent[index]:
+        return None
+    block.index = index
+    if architecture in ("lfm2", "lfm2moe"):
+        size, channels = block.need("shortconv.conv.weight").extent[0], block.header.embedding
+    else:
+        size, channels = block.need("ssm_conv1d.weight").extent[0], block.header.inner_size
+        if architecture not in ("mamba", "jamba"):
+            channels += 2 * block.header.groups * block.header.state_size
+    block.early_state = None
+    return recurrent_state(block, (size - 1) * channels)[1]
 
 
 def keep_state(block: Block, cache: Tensor, state: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""The panels Overview and Metadata: what a model is, and every key with its value."""
+"""The panel Metadata: every key with its value."""
 
 from __future__ import annotations
 
@@ -8,202 +8,26 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 from PySide6 import QtWidgets
-from PySide6.QtCore import QByteArray, QCoreApplication, QEvent, QRectF, Qt, Signal
-from PySide6.QtGui import QAccessible, QFont, QPainter, QPaintEvent, QPalette
+from PySide6.QtCore import QByteArray, QCoreApplication, Qt, QTimer, Signal
 
-from explorer.formats import MetadataEntry, NumberArray, Problem
+from explorer.formats import MetadataEntry, NumberArray
 from explorer.formats.model import Value
-from explorer.formats.tensors import TypeShare
-from explorer.present.explanations import ARRAY_TEXTS, FACT_TEXTS, METADATA_TEXTS, picture_text
-from explorer.present.model import model_facts, problem_line, scalar_text, type_text
+from explorer.present.explanations import ARRAY_TEXTS, METADATA_TEXTS
+from explorer.present.model import scalar_text, type_text
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner, JobSlot
 from explorer.qt.selection import Selection
-from explorer.qt.theme import warning_colour
 from explorer.qt.widgets.building import column
-from explorer.qt.widgets.labels import SELECTABLE, centred_label, plain_label
-from explorer.qt.widgets.painting import fill_type
+from explorer.qt.widgets.labels import centred_label, plain_label
 from explorer.qt.widgets.table_model import Cell, Column, TableModel
 from explorer.qt.widgets.table_view import ListPanel, TableView
 from explorer.qt.widgets.text_view import TextView
-from explorer.text import bytes_text, fixed_text, integer_text, plain_text, shorten
+from explorer.text import integer_text, plain_text, shorten
 
-_MOST_PROBLEMS = 50
 _LONGEST_CELL = 400
-_LONGEST_TITLE = 200
-_LONGEST_FACT = 1000
+_PREVIEW = 64  # characters of a value in the list; the whole of it is shown below
 _LONGEST_TEXT = 1 << 16  # characters; a line of as many takes 300 ms to lay out
 _LONGEST_LINE = 1 << 13
-
-
-class OverviewView(QtWidgets.QScrollArea):
-    """Facts, the mix of tensor types, and problems of the current model."""
-
-    accessible_role = QAccessible.Role.Pane
-
-    def __init__(self, parent: QtWidgets.QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setWidgetResizable(True)
-        self.setFrameShape(QtWidgets.QFrame.Shape.NoFrame)
-        self.setAccessibleName(self.tr("Overview"))
-        self._document: Document | None = None
-        self._build()
-
-    def show_document(self, document: Document | None) -> None:
-        """Show a model; None says how to open one."""
-        if document is not self._document:
-            self._document = document
-            self._build()
-
-    def _build(self) -> None:
-        document = self._document
-        page = QtWidgets.QWidget(self)
-        layout = column(of=page, margins=(24, 18, 24, 18), spacing=14)
-        if document is None:
-            self._fill_empty(layout)
-        else:
-            self._fill(layout, document)
-        layout.addStretch(1)
-        self.setWidget(page)
-        spoken = self.tr("No model is open") if document is None else plain_text(document.title)
-        self.setAccessibleDescription(spoken)
-
-    def _fill_empty(self, layout: QtWidgets.QVBoxLayout) -> None:
-        page = layout.parentWidget()
-        layout.addStretch(1)
-        title = _heading(self.tr("No model is open"), page, 1.5)
-        hint = _text(
-            self.tr(
-                "Open a GGUF or safetensors file with Ctrl+O, or drop files and folders here. "
-                "Nothing is changed on disk, and nothing is sent anywhere."
-            ),
-            page,
-        )
-        for label in (title, hint):
-            label.setAlignment(Qt.AlignmentFlag.AlignCenter)
-            layout.addWidget(label)
-
-    def _fill(self, layout: QtWidgets.QVBoxLayout, document: Document) -> None:
-        page = layout.parentWidget()
-        name = document.facts.name or document.title
-        heading = _heading(shorten(plain_text(name), _LONGEST_TITLE), page, 1.6)
-        heading.setWhatsThis(picture_text("name"))
-        path, count = plain_text(str(document.path)), len(document.model.files)
-        files = self.tr("{count} files").format(count=count) + "   ·   " if count > 1 else ""
-        line = _text(files + path, page)
-        line.setWhatsThis(picture_text("file"))
-        layout.addWidget(heading)
-        layout.addWidget(line)
-        if document.problems:
-            self._add_problems(layout, document.problems)
-        form = QtWidgets.QFormLayout()
-        form.setHorizontalSpacing(28)
-        form.setVerticalSpacing(6)
-        form.setLabelAlignment(Qt.AlignmentFlag.AlignLeft)
-        form.setFieldGrowthPolicy(QtWidgets.QFormLayout.FieldGrowthPolicy.AllNonFixedFieldsGrow)
-        for fact in model_facts(document.model, document.facts):
-            if fact.name == "name":  # it is the heading
-                continue
-            text = shorten(plain_text(fact.text), _LONGEST_FACT)
-            label = _text(fact.label, page)
-            label.setWordWrap(False)
-            label.setForegroundRole(QPalette.ColorRole.PlaceholderText)
-            value = _text(text, page)
-            value.setAccessibleName(f"{fact.label}: {text}")
-            for part in (label, value):
-                part.setWhatsThis(FACT_TEXTS[fact.name])
-            form.addRow(label, value)
-        layout.addLayout(form)
-        if document.facts.types:
-            layout.addWidget(_heading(self.tr("What the bytes are spent on"), page, 1.15))
-            layout.addWidget(TypeMixChart(document.facts.types, page))
-
-    def _add_problems(self, layout: QtWidgets.QVBoxLayout, problems: tuple[Problem, ...]) -> None:
-        page = layout.parentWidget()
-        heading = _heading(self.tr("Problems: {n}").format(n=len(problems)), page, 1.15)
-        heading.setWhatsThis(picture_text("problems"))
-        layout.addWidget(heading)
-        for problem in problems[:_MOST_PROBLEMS]:
-            label = _text(problem_line(problem), page)
-            palette = label.palette()
-            palette.setColor(QPalette.ColorRole.WindowText, warning_colour(self.palette()))
-            label.setPalette(palette)
-            label.setWhatsThis(heading.whatsThis())
-            layout.addWidget(label)
-
-    # Qt
-
-    def changeEvent(self, event: QEvent) -> None:
-        super().changeEvent(event)
-        if event.type() in (QEvent.Type.LocaleChange, QEvent.Type.PaletteChange):
-            self._build()
-
-
-def _heading(text: str, parent: QtWidgets.QWidget, scale: float) -> QtWidgets.QLabel:
-    label = _text(text, parent)
-    font = QFont(label.font())
-    font.setPointSizeF(font.pointSizeF() * scale)
-    font.setWeight(QFont.Weight.DemiBold)
-    label.setFont(font)
-    return label
-
-
-def _text(text: str, parent: QtWidgets.QWidget) -> QtWidgets.QLabel:
-    label = plain_label(parent, text)
-    label.setTextInteractionFlags(SELECTABLE)
-    label.setWordWrap(True)
-    return label
-
-
-_ROW_PIXELS = 30
-_MOST_ROWS = 12
-_BAR_PIXELS = 20
-_GAP = 8
-_TEXT_SHARE = 0.43  # of the width, for the text beside the longest bar
-
-
-class TypeMixChart(QtWidgets.QWidget):
-    """Bars of the bytes of each tensor type, the largest on top, with numbers as text."""
-
-    accessible_role = QAccessible.Role.Chart
-
-    def __init__(
-        self, types: tuple[TypeShare, ...], parent: QtWidgets.QWidget | None = None
-    ) -> None:
-        super().__init__(parent)
-        self._types = types[:_MOST_ROWS]
-        self.labels = [self._label(share) for share in self._types]
-        self.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
-        self.setAccessibleName(self.tr("Bytes by tensor type"))
-        rows = zip(self._types, self.labels, strict=True)
-        self.setAccessibleDescription("; ".join(f"{share.name}: {text}" for share, text in rows))
-        self.setWhatsThis(picture_text("types"))
-        self.setFixedHeight(len(self._types) * _ROW_PIXELS + _GAP)
-
-    def _label(self, share: TypeShare) -> str:
-        count = self.tr("{n} tensor") if share.tensors == 1 else self.tr("{n} tensors")
-        percent = f"{fixed_text(100 * share.share, 1)} %"
-        tensors = count.format(n=integer_text(share.tensors))
-        return "   ".join((percent, bytes_text(share.nbytes), tensors))
-
-    # Qt
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        painter = QPainter(self)
-        metrics = self.fontMetrics()
-        left = max(metrics.horizontalAdvance(share.name) for share in self._types) + _GAP
-        largest = max(share.share for share in self._types) or 1.0
-        scale = max(0.0, self.width() - left) * (1 - _TEXT_SHARE) / largest
-        middle = Qt.AlignmentFlag.AlignVCenter
-        for row, (share, text) in enumerate(zip(self._types, self.labels, strict=True)):
-            line = QRectF(0, row * _ROW_PIXELS, self.width(), _ROW_PIXELS)
-            name = QRectF(line.left(), line.top(), left - _GAP, line.height())
-            painter.drawText(name, middle | Qt.AlignmentFlag.AlignRight, share.name)
-            top = line.center().y() - _BAR_PIXELS / 2
-            bar = QRectF(left, top, scale * share.share, _BAR_PIXELS)
-            fill_type(painter, bar, share.name)
-            painter.drawText(line.adjusted(bar.right() + _GAP, 0, 0, 0), middle, text)
-        painter.end()
 
 
 _CELL_CHARACTERS = 400
@@ -235,6 +59,14 @@ def array_columns(key: str, elements: Sequence[Value]) -> list[Column]:
     ]
 
 
+def value_preview(text: str) -> str:
+    """Return the beginning of a value; of an array, as many whole elements as fit."""
+    if len(text) <= _PREVIEW:
+        return text
+    elements = text[: _PREVIEW - 3].rpartition(", ")[0] if text.startswith("[") else ""
+    return f"{elements}, …]" if elements else shorten(text, _PREVIEW)
+
+
 def metadata_columns(document: Document) -> list[Column]:
     """Return the columns of a model's metadata."""
     keys, tips = document.keys, METADATA_TEXTS
@@ -244,9 +76,17 @@ def metadata_columns(document: Document) -> list[Column]:
         name: str, title: str, texts: Sequence[str], ranks: NDArray[np.int64]
     ) -> Column:
         def shown(row: int) -> str:
-            return shorten(texts[row], _LONGEST_CELL)
+            return value_preview(texts[row]) if name == "value" else texts[row][:_LONGEST_CELL]
 
-        return Column(name, title, shown, texts.__getitem__, lambda: ranks, tip=tips[name])
+        return Column(
+            name,
+            title,
+            shown,
+            texts.__getitem__,
+            lambda: ranks,
+            tip=tips[name],
+            stretches=name == "value",
+        )
 
     titles = {"key": tr("Key"), "type": tr("Type"), "value": tr("Value")}
     columns = zip(titles.items(), (keys.names, keys.types, keys.values), keys.ranks, strict=True)
@@ -283,6 +123,7 @@ class MetadataView(QtWidgets.QWidget):
         self.splitter.setStretchFactor(1, 2)
         self.splitter.setChildrenCollapsible(False)
         column(self.splitter, of=self)
+        self.value.hide()  # there is nothing to show before a key is selected
         self.list.bar.changed.connect(self._filter)
         self.list.table.row_selected.connect(self._show_value)
 
@@ -290,6 +131,7 @@ class MetadataView(QtWidgets.QWidget):
         """Show a model's metadata; the filter stays."""
         self.document = document
         self.value.clear()
+        self.value.hide()
         if document is None:
             self.list.model.set_content((), 0)
         else:
@@ -334,6 +176,10 @@ class MetadataView(QtWidgets.QWidget):
 
     def _show_value(self, position: int) -> None:
         if self.document is not None:
+            if self.value.isHidden():
+                self.value.show()
+                table = self.list.table  # the list has become shorter
+                QTimer.singleShot(0, table, lambda: table.scrollTo(table.currentIndex()))
             self.value.show_entry(self.document.model.metadata.entries[position])
             self.key_selected.emit(position)
 

@@ -17,8 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 from PySide6 import QtCore
 from PySide6.QtCore import QModelIndex, QPoint, Qt, Signal
-from PySide6.QtGui import QGuiApplication, QKeyEvent, QKeySequence, QPixmap, QResizeEvent
-from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QMenu, QTreeView, QWidget
+from PySide6.QtGui import (
+    QColor,
+    QGuiApplication,
+    QKeyEvent,
+    QKeySequence,
+    QPalette,
+    QPixmap,
+    QResizeEvent,
+)
+from PySide6.QtWidgets import QAbstractItemView, QFrame, QHeaderView, QMenu, QTreeView, QWidget
 
 from explorer.formats import Problem, Severity
 from explorer.formats.tensors import TensorGroup, natural_key, parse_name
@@ -26,11 +34,12 @@ from explorer.present.explanations import MODEL_TREE_TEXTS
 from explorer.present.model import gravest, mark, problem_line, spoken_problems
 from explorer.qt.document import Document
 from explorer.qt.selection import Selection
-from explorer.qt.widgets.building import add_action, column
+from explorer.qt.theme import Space, ink_of
+from explorer.qt.widgets.building import add_action, column, offer_leads
 from explorer.qt.widgets.painting import plain_tip, type_swatch
 from explorer.qt.widgets.table_model import Index, ItemRole
 from explorer.qt.widgets.table_view import RoomyDelegate
-from explorer.text import bytes_text, integer_text, plain_text, shorten
+from explorer.text import bytes_text, integer_text, plain_text, shape_text, shorten
 
 Make: TypeAlias = Callable[[], Iterable["Node"]]
 Holds: TypeAlias = Callable[["int | str"], bool]
@@ -42,6 +51,8 @@ _SPAN = 256
 _LONGEST_TITLE = 200  # a name may have 65,000 letters
 _SHORT_TITLE = 40
 _SHOWN_PROBLEMS = 8
+_MEANINGS = tuple(MODEL_TREE_TEXTS.values())
+_AT_END = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 
 
 class NodeKind(Enum):
@@ -56,6 +67,7 @@ class NodeKind(Enum):
     LAYER = auto()
     ROLE = auto()
     TENSOR = auto()
+    PART = auto()  # a stored array of a quantized tensor
     GROUPS = auto()
     GROUP = auto()
 
@@ -70,7 +82,7 @@ class Node:
         words: Text of the second column, where it is no size.
         document: The model it belongs to.
         key: Metadata key, of a KEY.
-        tensor_row: Row in the model's tensor table, of a TENSOR.
+        tensor_row: Row in the model's tensor table, of a TENSOR and of a PART.
         nbytes: Bytes of what it stands for, where the second column shows them.
         make: Makes its children, or None for a leaf.
         rest: Makes the children that are not shown yet; None before the branch was opened.
@@ -108,7 +120,7 @@ class Node:
     def detail(self) -> str:
         """Text of the second column, with sizes in the units chosen now."""
         if self.kind is NodeKind.MODEL:
-            return self.document.summary
+            return plain_text(self.document.facts.file_type or self.document.summary)
         return self.words if self.nbytes is None else bytes_text(self.nbytes)
 
     def pending(self) -> bool:
@@ -258,8 +270,24 @@ def _tensors(document: Document, prefix: str, rows: list[int]) -> Iterator[Node]
 def _tensor(document: Document, prefix: str, row: int) -> Node:
     columns = document.model.tensors.columns
     title = _short(columns.names[row].removeprefix(prefix)) or _tr("(empty name)")
-    kind, problems = columns.types[row].name, _damage(document, [row])
-    return Node(NodeKind.TENSOR, title, kind, document, tensor_row=row, problems=problems)
+    title = title.removesuffix(".weight") if prefix else title  # most have it, none needs it
+    kind = columns.types[row]
+    node = Node(NodeKind.TENSOR, title, kind.name, document, tensor_row=row)
+    node.nbytes, node.problems = columns.nbytes[row], _damage(document, [row])
+    if kind.quantized and kind.id is None:  # ggml's types have an id, and no parts
+        node.make = partial(_parts, document, row)
+    return node
+
+
+def _parts(document: Document, row: int) -> Iterator[Node]:
+    """Yield the stored arrays of a quantized tensor, and those that are attached to its module."""
+    tensor = document.model.tensors.rows[row]
+    module = tensor.name.rpartition(".")[0] + "."
+    for name, stored, attached in tensor.stored_parts:
+        words = (stored.type.name, shape_text(stored.shape), _tr("attached") if attached else "")
+        text = " · ".join(filter(None, words))
+        title = _short(name.removeprefix(module))
+        yield Node(NodeKind.PART, title, text, document, key=name, tensor_row=row)
 
 
 def _groups(document: Document) -> Iterator[Node]:
@@ -394,7 +422,7 @@ class TreeModel(QtCore.QAbstractItemModel):
             node = stack.pop()
             if match(node):
                 return self.index_of(node)
-            if node.kind in (NodeKind.KEY, NodeKind.TENSOR, NodeKind.GROUP):
+            if node.kind in (NodeKind.KEY, NodeKind.TENSOR, NodeKind.GROUP, NodeKind.PART):
                 continue
             if target is not None and node.holds is not None and not node.holds(target):
                 continue
@@ -460,15 +488,16 @@ class TreeModel(QtCore.QAbstractItemModel):
             return None
         if role == Qt.ItemDataRole.DisplayRole:
             return (self.tr("Model"), self.tr("What"))[section]
-        return _meaning(section) if role == Qt.ItemDataRole.WhatsThisRole else None
-
-
-def _meaning(column: int) -> str:
-    return list(MODEL_TREE_TEXTS.values())[column]
+        return _MEANINGS[section] if role == Qt.ItemDataRole.WhatsThisRole else None
 
 
 def _tip(node: Node, _column: int) -> str | None:
-    return plain_tip("\n".join(map(problem_line, node.problems[:_SHOWN_PROBLEMS]))) or None
+    lines = [*map(problem_line, node.problems[:_SHOWN_PROBLEMS])]
+    if node.kind is NodeKind.TENSOR:
+        lines.insert(0, f"{node.words}, {node.detail}")
+    elif node.kind is NodeKind.KEY:
+        lines.insert(0, f"{plain_text(node.key)}: {node.words}")
+    return plain_tip("\n".join(lines)) or None
 
 
 def _swatch(node: Node, column: int) -> QPixmap | None:
@@ -476,22 +505,31 @@ def _swatch(node: Node, column: int) -> QPixmap | None:
 
 
 def _spoken(node: Node, column: int) -> str:
-    """Return what a screen reader says: a sign has no name that says what is meant."""
-    return node.detail if column else spoken_problems(node.title, node.problems)
+    """Return what a screen reader says: signs and colours have no names that say what is meant."""
+    if not column:
+        return spoken_problems(node.title, node.problems)
+    return f"{node.words}, {node.detail}" if node.kind is NodeKind.TENSOR else node.detail
+
+
+def _lighter(_node: Node, column: int) -> QColor | None:
+    return QColor(ink_of(QGuiApplication.palette()).muted) if column else None
 
 
 _ANSWERS: Final[dict[int, Callable[[Node, int], Any]]] = {
     Qt.ItemDataRole.DisplayRole: lambda node, column: node.detail if column else node.shown_title,
     Qt.ItemDataRole.DecorationRole: _swatch,
+    Qt.ItemDataRole.ForegroundRole: _lighter,
+    Qt.ItemDataRole.TextAlignmentRole: lambda _, column: _AT_END if column else None,
     Qt.ItemDataRole.ToolTipRole: _tip,
     Qt.ItemDataRole.AccessibleTextRole: _spoken,
-    Qt.ItemDataRole.WhatsThisRole: lambda _, column: _meaning(column),
+    Qt.ItemDataRole.WhatsThisRole: lambda _, column: _MEANINGS[column],
     ItemRole.NODE: lambda node, _: node,
     ItemRole.RAW: lambda node, _: node.key or node.title,
 }
 
 
-_DETAIL_WIDTH = 120
+_DETAIL_WIDTH = 92
+_INDENTATION = 14
 _NAME_WIDTH = 140
 
 
@@ -528,6 +566,9 @@ class OpenModelsView(QWidget):
         self.tree = _Tree(self)
         self.tree.setModel(self.model)
         self.tree.setUniformRowHeights(True)
+        self.tree.setHeaderHidden(True)
+        self.tree.setIndentation(_INDENTATION)
+        self.tree.setFrameShape(QFrame.Shape.NoFrame)
         self.tree.setAccessibleName(self.tr("Open models"))
         self.tree.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
         self.tree.setTextElideMode(Qt.TextElideMode.ElideMiddle)
@@ -535,24 +576,32 @@ class OpenModelsView(QWidget):
         header.setStretchLastSection(False)
         header.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
         header.setSectionResizeMode(1, QHeaderView.ResizeMode.Interactive)
+        self._detail_width = _DETAIL_WIDTH
+        header.sectionResized.connect(self._keep_width)
         header.resizeSection(1, _DETAIL_WIDTH)
         self.tree.setMinimumWidth(_NAME_WIDTH)
         self.tree.setItemDelegate(RoomyDelegate(self.tree))
         self.tree.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self.tree.customContextMenuRequested.connect(self._show_menu)
         self.tree.selectionModel().currentChanged.connect(self._emit_choice)
-        column(self.tree, of=self)
+        column(self.tree, of=self, margins=(Space.NEAR, Space.NEAR, 0, 0), spacing=Space.NEAR)
+        self.setAutoFillBackground(True)
+        self.setBackgroundRole(QPalette.ColorRole.Base)
         self._quiet = False
         copy = QKeySequence.StandardKey.Copy
         self._copy_action = add_action(self.tree, self.tr("&Copy name"), self._copy_name, copy)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Keep room for names: where there is little, the second column gives way."""
-        header = self.tree.header()
+        header, wanted = self.tree.header(), self._detail_width
         room = max(self.width() - _NAME_WIDTH, header.minimumSectionSize())
-        if header.sectionSize(1) > room:
-            header.resizeSection(1, room)
+        header.resizeSection(1, min(wanted, room))
+        self._detail_width = wanted  # what the user gave it, and not what is left of it
         super().resizeEvent(event)
+
+    def _keep_width(self, section: int, _old: int, new: int) -> None:
+        if section == 1:
+            self._detail_width = new
 
     def add(self, document: Document, row: int) -> None:
         """Show a model as the branch at `row`, opened one level."""
@@ -587,7 +636,7 @@ class OpenModelsView(QWidget):
     def _reveal(
         self, document: Document, match: Callable[[Node], bool], target: int | str | None = None
     ) -> None:
-        current = self._current()
+        current = self.model.node(self.tree.currentIndex())
         if current is not None and current.document is document and match(current):
             return
         index = self.model.find(document, match, target)
@@ -604,14 +653,11 @@ class OpenModelsView(QWidget):
         self.model_chosen.emit(node.document)
         if node.kind is NodeKind.KEY:
             self.key_chosen.emit(node.document, node.key)
-        elif node.kind is NodeKind.TENSOR:
+        elif node.kind in {NodeKind.TENSOR, NodeKind.PART}:
             self.tensor_chosen.emit(node.document, node.tensor_row)
 
-    def _current(self) -> Node | None:
-        return self.model.node(self.tree.currentIndex())
-
     def _copy_name(self) -> None:
-        node = self._current()
+        node = self.model.node(self.tree.currentIndex())
         if node is not None:
             QGuiApplication.clipboard().setText(plain_text(_full_name(node)))
 
@@ -623,15 +669,14 @@ class OpenModelsView(QWidget):
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         menu.addAction(self._copy_action)
-        path = _path(node)
-        menu.addAction(self.tr("Copy &path")).triggered.connect(
-            lambda: QGuiApplication.clipboard().setText(plain_text(str(path)))
-        )
+        path, clipboard = plain_text(str(_path(node))), QGuiApplication.clipboard()
+        menu.addAction(self.tr("Copy &path"), lambda: clipboard.setText(path))
         if node.kind is NodeKind.MODEL:
             menu.addSeparator()
             menu.addAction(self.tr("C&lose model")).triggered.connect(
                 lambda: self.close_requested.emit(node.document)
             )
+        offer_leads(self, menu)
         return menu
 
     def _show_menu(self, place: QPoint) -> None:
@@ -641,7 +686,7 @@ class OpenModelsView(QWidget):
 
 
 def _full_name(node: Node) -> str:
-    if node.kind in {NodeKind.KEY, NodeKind.GROUP}:
+    if node.kind in {NodeKind.KEY, NodeKind.GROUP, NodeKind.PART}:
         return node.key
     if node.kind is NodeKind.TENSOR:
         return node.document.model.tensors.columns.names[node.tensor_row]

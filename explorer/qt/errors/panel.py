@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
-from PySide6.QtCore import QByteArray, QCoreApplication, QObject, Signal
+from PySide6.QtCore import QByteArray, QCoreApplication, QObject, QRectF, Signal
 from PySide6.QtGui import QPalette
 from PySide6.QtWidgets import QComboBox, QWidget
 
@@ -39,7 +39,13 @@ from explorer.qt.widgets.curves import HistogramCurve
 from explorer.qt.widgets.labels import error_caution, plain_label
 from explorer.qt.widgets.lazy import LazyTab, TabbedPanel
 from explorer.qt.widgets.pages import Phase, PlotPage, Reader, ReadingPage, Refusal, Request
-from explorer.qt.widgets.plot_panel import PicturePanel, PlotPanel, Readings, percent_text
+from explorer.qt.widgets.plot_panel import (
+    PicturePanel,
+    PlotPanel,
+    RangeFields,
+    Readings,
+    percent_text,
+)
 from explorer.qt.widgets.progress import ProgressLine
 from explorer.qt.widgets.table_view import TableView
 from explorer.text import float_text, integer_text, plain_text, shape_text
@@ -53,8 +59,8 @@ if TYPE_CHECKING:
 
 _TABLE_WIDTH: Final = 310
 
-MOST, ALL, SIZES = range(3)
-"""Places in the list of ranges; the last is only there for errors."""
+MOST, ALL, SIZES, TYPED = range(4)
+"""What the list of ranges stands for; sizes are only there for errors."""
 
 
 class WeightsPanel(PlotPanel):
@@ -216,14 +222,56 @@ class PicturePage(PlotPage[AnyPanel]):
 
         super().__init__(make)
         self.noun = noun
+        self._most = (0.0, 0.0)
+        self.edges = RangeFields()
+        self.edges.hide()
         self.range = QComboBox()
         self.range.setAccessibleName(self.tr("Range"))
         self.range.setToolTip(self.tr("Which part is shown"))
-        ranges = [self.tr("All weights")]
-        if kind is ErrorPanel:
-            ranges = [self.tr("All errors"), self.tr("Sizes |e|, powers of ten")]
-        self.range.addItems([self.tr("Without the outermost 0.1 %"), *ranges])
+        of_errors = kind is ErrorPanel
+        self.range.addItem(self.tr("Without the outermost 0.1 %"), MOST)
+        self.range.addItem(self.tr("All errors") if of_errors else self.tr("All weights"), ALL)
+        if of_errors:
+            self.range.addItem(self.tr("Sizes |e|, powers of ten"), SIZES)
+        self.range.addItem(self.tr("From … to …"), TYPED)
         self.bar.insertWidget(1, self.range)
+        self.bar.insertWidget(2, self.edges)
+
+    @property
+    def place(self) -> int:
+        """What is drawn: of a typed range, what holds it in the finer bins."""
+        chosen = int(self.range.currentData())
+        if chosen != TYPED:
+            return chosen
+        typed, most = self.edges.value(), self._most
+        inside = typed is not None and most[0] <= typed[0] and typed[1] <= most[1]
+        return MOST if inside else ALL
+
+    def note(self, picture: ErrorPicture) -> None:
+        """Note the range of a picture without its outliers, and offer it to who types."""
+        if self.noun == "errors":
+            self._most = picture.most_errors.low, picture.most_errors.high
+        else:
+            edges = picture.most_pairs.edges
+            self._most = float(edges[0]), float(edges[-1])
+        if self.range.currentData() != TYPED:
+            self.edges.suggest(*self._most)
+
+    def show_typed(self) -> None:
+        """Show the typed range of what is drawn; what was shown before comes back with Back."""
+        typed = self.edges.value()
+        if self.range.currentData() != TYPED:
+            return
+        if typed is None:
+            self.title.setText(self.edges.problem())
+            return
+        box = self.panel.plot.box
+        area = QRectF(box.home)
+        area.setLeft(typed[0])
+        area.setRight(typed[1])
+        if self.noun == "density":
+            area = QRectF(typed[0], typed[0], typed[1] - typed[0], typed[1] - typed[0])
+        box.zoom_to(area)
 
 
 class PicturePages(QObject, Reader[ErrorPicture]):
@@ -256,6 +304,7 @@ class PicturePages(QObject, Reader[ErrorPicture]):
             page.exported.connect(self.exported)
             page.failed.connect(self.failed)
             page.range.currentIndexChanged.connect(partial(self._change_range, page))
+            page.edges.changed.connect(partial(self._change_range, page, TYPED))
         self.begin_life(runner, self.pages, progress)
 
     def show_subject(self, subject: SelectedPair | None, results: LruCache) -> None:
@@ -282,6 +331,7 @@ class PicturePages(QObject, Reader[ErrorPicture]):
             work=lambda job: read_errors(subject, results, job),
             name=subject.name,
             known=lambda: known_picture(subject, results),
+            tensors=subject.tensors,
         )
 
     def show_part(self, part: ErrorPicture) -> None:
@@ -319,18 +369,26 @@ class PicturePages(QObject, Reader[ErrorPicture]):
                 panel.show_resting("")
             if picture.metrics.compared:
                 types = pair.reference_type, pair.candidate_type
-                page.show_plot(panel.show_picture(picture, types, page.range.currentIndex()))
+                page.note(picture)
+                page.show_plot(panel.show_picture(picture, types, page.place))
             elif picture.complete:
                 heading = self.tr("Nothing to draw")
                 page.show_message(heading, self.tr("No weight is finite in both tensors."))
             if fresh:
                 panel.plot.forget_zoom()
+                page.show_typed()
                 panel.table.show_columns(QByteArray())
 
     def _change_range(self, page: PicturePage, _place: int) -> None:
+        typed = page.range.currentData() == TYPED
+        if typed and not page.edges.isVisibleTo(page):
+            page.edges.show()
+            page.edges.begin()
+        page.edges.setVisible(typed)
         if self.picture is not None and page.has_content:
             self._fill()
             page.panel.plot.forget_zoom()
+            page.show_typed()
 
 
 class RoundingPage(ReadingPage[BlockStatistics]):
@@ -478,6 +536,10 @@ class ErrorsView(TabbedPanel):
     def _list_references(self) -> None:
         self.focus_search()
         self.bar.list.showPopup()
+
+    def plan_again(self) -> None:
+        """Plan anew what is shown of other types: the machine, or what is asked, is another."""
+        self._what_if.refresh()
 
     def _make_what_if(self) -> WhatIfPage:
         from explorer.qt.what_if.page import WhatIfPage  # noqa: PLC0415 - see LazyTab

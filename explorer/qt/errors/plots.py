@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -117,6 +118,9 @@ class DensityPlot(ThemedPlot):
             ("candidate_high", edges[rows + 1].tolist()),
             ("count", counts[rows, columns].tolist()),
         ]
+
+    def pointers(self) -> Sequence[Any]:
+        return self._cross
 
     def restyle(self) -> None:
         super().restyle()

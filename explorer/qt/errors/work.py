@@ -13,6 +13,7 @@ from PySide6.QtCore import QCoreApplication
 from explorer.analysis.errors.compare import ExpectedRounding
 from explorer.analysis.errors.pairs import MatchedPair
 from explorer.analysis.errors.pictures import ErrorPicture, picture_errors
+from explorer.formats import Tensor
 from explorer.parallel import LruCache
 from explorer.present import errors as error_texts
 from explorer.qt.jobs import Job, worker_count
@@ -42,13 +43,17 @@ class SelectedPair(SelectedTensor):
         return ("errors", self.row, self.reference)
 
     @property
-    def nbytes(self) -> int:
-        """The stored bytes that are read."""
+    def tensors(self) -> tuple[Tensor, ...]:
+        """What is read: the tensor, and what it is compared with."""
         pair = self.partner.pair
         if isinstance(pair, MatchedPair):
-            tensors = (*pair.reference.tensors, *pair.candidate.tensors)
-            return sum(tensor.nbytes for tensor in tensors)
-        return self.tensor.nbytes
+            return (*pair.reference.tensors, *pair.candidate.tensors)
+        return (self.tensor,)
+
+    @property
+    def nbytes(self) -> int:
+        """Stored bytes of all that is read."""
+        return sum(tensor.nbytes for tensor in self.tensors)
 
 
 def known_picture(subject: SelectedPair, results: LruCache) -> ErrorPicture | None:

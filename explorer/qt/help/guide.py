@@ -22,7 +22,7 @@ from explorer.qt.widgets.table_view import FilterBar, RoomyDelegate
 
 ORDER: Final = (
     *("start", "library", "overview", "metadata", "tensors", "weights", "errors", "survey"),
-    *("vocabulary", "planner", "differ", "raw", "commands", "formats", "words", "never"),
+    *("compare", "vocabulary", "planner", "differ", "raw", "commands", "formats", "words", "never"),
 )
 """The pages, in the order of reading."""
 
@@ -136,6 +136,24 @@ PANEL_KEYS: Final[Mapping[str, Mapping[str, str]]] = {
     "overview": {},
     "metadata": {**_FILTER, **_TABLE, "Close the search in a text": "Escape"},
     "tensors": {**_FILTER, **_TABLE, "Show the bytes of the tensor": "Enter"},
+    "vocabulary": {**_FILTER, **_TABLE},
+    "raw": {
+        "Go from byte to byte": "arrow keys, PgUp, PgDown, Home, End",
+        "Go to the previous or next field": "Ctrl+Left, Ctrl+Right",
+        "Go to the start or end of the file": "Ctrl+Home, Ctrl+End",
+        "Select bytes": "Shift+arrow keys",
+        "Select all": "Ctrl+A",
+        "Copy as hex": "Ctrl+C",
+        "Find next": "F3, Ctrl+G",
+        "Find previous": "Shift+F3, Ctrl+Shift+G",
+        "Stop searching": "Escape",
+    },
+    "compare": {
+        "Stop comparing weights; the headers stay": "Escape",
+        "Tensors: show the tensor": "Enter",
+        **_FILTER,
+        **_TABLE,
+    },
     "weights": {
         "Stop reading": "Escape",
         "Of several tensors: show the previous, the next": "Alt+PgUp, Alt+PgDown",
@@ -169,7 +187,6 @@ PANEL_KEYS: Final[Mapping[str, Mapping[str, str]]] = {
         **_FILTER,
         **_TABLE,
     },
-    "vocabulary": {**_FILTER, **_TABLE},
     "planner": {
         "Undo a setting": "Ctrl+Z",
         "Redo it": "Ctrl+Shift+Z, Ctrl+Y",
@@ -183,17 +200,6 @@ PANEL_KEYS: Final[Mapping[str, Mapping[str, str]]] = {
         "Scenarios: use the selected one": "Enter",
         **_PLOT,
         **_TABLE,
-    },
-    "raw": {
-        "Go from byte to byte": "arrow keys, PgUp, PgDown, Home, End",
-        "Go to the previous or next field": "Ctrl+Left, Ctrl+Right",
-        "Go to the start or end of the file": "Ctrl+Home, Ctrl+End",
-        "Select bytes": "Shift+arrow keys",
-        "Select all": "Ctrl+A",
-        "Copy as hex": "Ctrl+C",
-        "Find next": "F3, Ctrl+G",
-        "Find previous": "Shift+F3, Ctrl+Shift+G",
-        "Stop searching": "Escape",
     },
 }
 """The keys of each panel, by its object name: what they do, and keys with commas between."""

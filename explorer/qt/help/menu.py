@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from PySide6 import QtCore, QtGui, QtWidgets
 from PySide6.QtCore import QObject, QPoint, Qt, Signal
@@ -14,13 +14,15 @@ from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent
 
 from explorer import __version__
 from explorer.qt.actions import Actions
-from explorer.qt.contents.open_models import OpenModelsView
-from explorer.qt.help import guide as guides
-from explorer.qt.help.guide import HelpWindow
-from explorer.qt.panels import Panels
+from explorer.qt.panels import GROUPS
 from explorer.qt.settings import Settings
+from explorer.qt.shell import Shell, TopBar
+from explorer.qt.theme import TextSize, style_text
 from explorer.qt.widgets.building import column, row
 from explorer.qt.widgets.labels import plain_label
+
+if TYPE_CHECKING:
+    from explorer.qt.help.guide import HelpWindow
 
 _GAP: Final = 6  # pixels between a box and its target
 _ARROW: Final = 10
@@ -114,10 +116,7 @@ class Callout(QtWidgets.QWidget):
         self._side: Side | None = None
         self._tip = QtCore.QPoint()
         self.title = plain_label(self)
-        font = QtGui.QFont(self.title.font())
-        font.setWeight(QtGui.QFont.Weight.DemiBold)
-        font.setPointSizeF(font.pointSizeF() * 1.1)
-        self.title.setFont(font)
+        style_text(self.title, TextSize.SECTION)
         self.text = plain_label(self)
         self.count = plain_label(self)
         for label in (self.title, self.text, self.count):
@@ -378,86 +377,55 @@ class Tour(QtCore.QObject):
         return False
 
 
-def tour_stops(
-    menus: QtWidgets.QMenuBar, open_models: OpenModelsView, panels: Panels
-) -> list[Stop]:
-    """Return the stops of the tour of a window with these parts."""
-    tabs, tree, search = panels.tabBar(), open_models.tree, panels.tensors.widget.bar.edit
+def tour_stops(shell: Shell, top: TopBar) -> list[Stop]:
+    """Return the stops of the tour of a window with these parts; each shows what it speaks of."""
+    panels, tree, rail = shell.panels, shell.tree, shell.rail
 
-    def tab(*pages: QtWidgets.QWidget) -> partial[QtCore.QRect]:
-        return partial(_tabs_area, tabs, [panels.indexOf(page) for page in pages])
+    def group(name: str) -> partial[QtCore.QRect]:
+        return partial(rail.tabRect, list(GROUPS).index(name))
 
     return [
         Stop(
             "Open a model",
-            "Ctrl+O opens a file; or drop files and folders anywhere in the window. Models are "
-            "only read, never changed, and nothing is sent anywhere.",
-            menus,
-            partial(_menu_area, menus, 0),
+            "Or drop files and folders anywhere in the window. Models are only read, never "
+            "changed, and nothing is sent anywhere. The library lists what is downloaded, and "
+            "what fits this machine.",
+            top.open,
+            top.open.rect,
+            partial(panels.setCurrentWidget, panels.library),
         ),
         Stop(
-            "Open models",
-            "Each model with its metadata and tensors. Every panel shows what you select here.",
+            "What is open",
+            "Each open model with the values of its metadata and its tensors. Every page shows "
+            "what you select here.",
             tree,
             lambda: QtCore.QRect(0, 0, tree.width(), min(tree.height(), _TREE_HEIGHT)),
+            partial(panels.setCurrentWidget, panels.overview),
         ),
         Stop(
-            "Panels",
-            "From the models on this disk to single bytes. Alt and a number show a panel: Alt+1 "
-            "the first one.",
-            tabs,
-            tabs.rect,
+            "How good the weights are",
+            "Histogram and map of a tensor, down to the bits of one block; the error that "
+            "quantization caused; and all tensors on one map.",
+            shell.head.pages,
+            shell.head.pages.rect,
+            partial(panels.setCurrentWidget, panels.weights),
         ),
         Stop(
-            "Filter as you type",
-            "Try “ffn type:q6_k size>1M layer:3-7”. Ctrl+F comes here, Escape clears it.",
-            search,
-            search.rect,
-            partial(panels.setCurrentWidget, panels.tensors),
-        ),
-        Stop(
-            "Weights",
-            "Select a tensor and see its weights as a histogram and as a map, down to the bits of "
-            "one block.",
-            tabs,
-            tab(panels.weights),
-        ),
-        Stop(
-            "Errors and survey",
-            "The error that quantization caused in a tensor, and the error that other types would "
-            "cause; and all tensors of the model on one map.",
-            tabs,
-            tab(panels.errors, panels.survey),
-        ),
-        Stop(
-            "Planner",
+            "Whether it fits",
             "Drag the context and see which layers fit on your GPUs, with the formula of every "
             "figure.",
-            tabs,
-            tab(panels.planner),
+            rail,
+            group("planner"),
+            partial(panels.setCurrentWidget, panels.planner),
         ),
         Stop(
-            "Help",
-            "Ctrl+K goes to anything by name. F1 opens the guide at the current panel. Shift+F1 "
-            "explains a figure. The tour is in this menu too.",
-            menus,
-            partial(_menu_area, menus, -1),
+            "Go anywhere",
+            "Ctrl+K finds models, tensors, keys and commands by name. F1 opens the guide at the "
+            "current page. Shift+F1 explains a figure. The tour is in the menu Help.",
+            top.search,
+            top.search.rect,
         ),
     ]
-
-
-def _tabs_area(tabs: QtWidgets.QTabBar, places: list[int]) -> QtCore.QRect:
-    """Return the area of tabs; all of the bar where it is too narrow to show them."""
-    area = QtCore.QRect()
-    for place in places:
-        area = area.united(tabs.tabRect(place))
-    return area if area.intersects(tabs.rect()) else tabs.rect()
-
-
-def _menu_area(menus: QtWidgets.QMenuBar, place: int) -> QtCore.QRect:
-    """Return the area of a menu's title; empty if the system shows the menus elsewhere."""
-    actions = menus.actions()
-    return menus.actionGeometry(actions[place]) if actions else QtCore.QRect()
 
 
 _ZOOM_NOTE = "help_zoom"
@@ -470,26 +438,32 @@ class Help(QObject):
         self,
         window: QtWidgets.QMainWindow,
         actions: Actions,
-        open_models: OpenModelsView,
-        panels: Panels,
+        shell: Shell,
+        top: TopBar,
         settings: Settings,
     ) -> None:
         super().__init__(window)
         self._window = window
-        self._open_models = open_models
-        self._panels = panels
+        self._shell, self._top = shell, top
+        self._panels = panels = shell.panels
         self._settings = settings
         self.guide: HelpWindow | None = None  # while it is open
         self.tour: Tour | None = None  # while it is running
         for action, slot in (
-            (actions.guide, lambda: self.show_guide(panels.currentWidget().objectName())),
-            (actions.shortcuts, lambda: self.show_guide(guides.KEYS_PAGE)),
+            (actions.guide, lambda: self.show_guide(panels.page)),
+            (actions.shortcuts, self.show_keys),
             (actions.whats_this, QtWidgets.QWhatsThis.enterWhatsThisMode),
             (actions.explain, explain_focus),
             (actions.tour, self.start_tour),
             (actions.about, self.show_about),
         ):
             action.triggered.connect(lambda _=False, slot=slot: slot())
+
+    def show_keys(self) -> None:
+        """Show the page of all keys."""
+        from explorer.qt.help.guide import KEYS_PAGE  # noqa: PLC0415 - not before the first paint
+
+        self.show_guide(KEYS_PAGE)
 
     def show_guide(self, name: str) -> None:
         """Show a page of the guide."""
@@ -519,10 +493,16 @@ class Help(QObject):
         if self.tour is not None:
             self.tour.end()
         self._settings.tour_done = True
-        stops = tour_stops(self._window.menuBar(), self._open_models, self._panels)
+        stops = tour_stops(self._shell, self._top)
         self.tour = Tour(self._window, stops)
-        self.tour.ended.connect(partial(setattr, self, "tour", None))
+        self.tour.ended.connect(partial(self._end_tour, self._panels.page))
         self.tour.start()
+
+    def _end_tour(self, page: str) -> None:
+        """Go back from the library of the first stop to where one was: to a model, at the start."""
+        self.tour = None
+        if self._panels.page == "library":
+            self._panels.show_page(page)
 
     def start_tour_once(self) -> None:
         """Show the tour at the very first start of the program."""
@@ -537,6 +517,8 @@ class Help(QObject):
             self.guide.reject()
 
     def _make_guide(self) -> HelpWindow:
+        from explorer.qt.help import guide as guides  # noqa: PLC0415 - not before the first paint
+
         panels, settings = self._panels, self._settings
         titles = {
             page.objectName(): panels.tabText(place)
@@ -545,7 +527,7 @@ class Help(QObject):
         }
         commands = guides.command_keys(self._window.actions())
         pages = [*guides.load_guide(), guides.keys_page(commands, titles)]
-        made = HelpWindow(pages, lambda page: guides.with_keys(page, commands), self._window)
+        made = guides.HelpWindow(pages, lambda page: guides.with_keys(page, commands), self._window)
         made.restoreGeometry(settings.layout("help"))
         made.splitter.restoreState(settings.layout("help_splitter"))
         zoom = settings.note(_ZOOM_NOTE)

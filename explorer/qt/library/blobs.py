@@ -12,18 +12,20 @@ from PySide6.QtWidgets import QWidget
 
 from explorer.parallel import Check
 from explorer.present.explanations import BLOB_TEXTS
+from explorer.present.stores import part_text, reclaimable_text, removal_of_files
 from explorer.qt.jobs import JobRunner
 from explorer.qt.library.nodes import size_text, user_lines
 from explorer.qt.library.rows import title_of, translate
 from explorer.qt.widgets.building import column
 from explorer.qt.widgets.table_model import Column, RowColumns, TableModel
 from explorer.qt.widgets.table_view import TableView
-from explorer.stores import Blob, Store
+from explorer.stores import Blob, Store, identify
 from explorer.text import bytes_text, integer_text, plain_text, shorten
 
 _SHOWN_USERS: Final = 20  # an empty licence may be shared by 2,000 models
 _LONGEST_CELL: Final = 400
-_SHOWN_DIGEST: Final = 32  # whole below the list, and when it is copied
+_SHOWN_DIGEST: Final = 20  # whole below the list, and when it is copied
+_SHOWN_NAMES: Final = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,8 @@ class StoredFile:
         blob: The file; of an unfinished download, its name stands in place of a digest.
         store: The program whose store it is in.
         finished: Whether it is a blob.
+        part: What it is, in words.
+        removal: The command that removes it, of what no model uses; else empty.
         state: Whether it is used, in words.
         users: The models that use it, as a cell shows them.
         searched: The words that the filter searches.
@@ -42,13 +46,15 @@ class StoredFile:
     blob: Blob
     store: str
     finished: bool
+    part: str
+    removal: str
     state: str
     users: str
     searched: str
 
 
 def stored_files(stores: Iterable[Store], check: Check = lambda: None) -> list[StoredFile]:
-    """Return the blobs, then the unfinished downloads, store by store. For a worker.
+    """Return the files, those that belong to nobody first, then the largest. For a worker.
 
     Args:
         stores: The stores, read to their end.
@@ -62,9 +68,16 @@ def stored_files(stores: Iterable[Store], check: Check = lambda: None) -> list[S
             for blob in blobs:
                 check()
                 state, users = _state(blob, finished), _users_text(blob.used_by)
-                searched = "\n".join((blob.digest, state, program, *blob.used_by)).casefold()
-                found.append(StoredFile(blob, program, finished, state, users, searched))
-    return found
+                orphan = finished and not blob.used_by
+                part = part_text(identify(blob.path, check) if orphan else blob.part)
+                part = part if finished else translate("Part of a download")
+                removal = removal_of_files([blob.path]) if orphan or not finished else ""
+                words = (blob.digest, part, state, program, *blob.used_by)
+                searched = "\n".join(words).casefold()
+                found.append(
+                    StoredFile(blob, program, finished, part, removal, state, users, searched)
+                )
+    return sorted(found, key=lambda file: (bool(file.blob.used_by), -file.blob.nbytes))
 
 
 def _state(blob: Blob, finished: bool) -> str:
@@ -87,26 +100,30 @@ def _columns(files: Sequence[StoredFile]) -> list[Column]:
     def digest_text(digest: str) -> str:
         return shorten(title_of(digest), _SHOWN_DIGEST)
 
+    def users_text(names: str) -> str:
+        return shorten(plain_text(names), _SHOWN_NAMES)
+
     def models(file: StoredFile) -> int:
         return len(file.blob.used_by)
 
     table = RowColumns(files, BLOB_TEXTS)
     return [
-        table.words("blob", translate("Blob"), lambda file: file.blob.digest, digest_text),
-        table.number("bytes", translate("Size on disk"), lambda file: file.blob.nbytes, bytes_text),
+        table.words("part", translate("What it is"), lambda file: file.part),
+        table.words("used_by", translate("Used by"), lambda file: file.users, users_text),
+        table.number("bytes", translate("Size"), lambda file: file.blob.nbytes, bytes_text),
         table.words("state", translate("State"), lambda file: file.state),
         table.number("models", translate("Models"), models, integer_text),
         table.words("store", translate("Store"), lambda file: file.store),
-        table.words("used_by", translate("Used by"), lambda file: file.users),
+        table.words("blob", translate("Blob"), lambda file: file.blob.digest, digest_text),
     ]
 
 
 def blob_facts(file: StoredFile) -> str:
     """Return what is known of a blob, in lines of plain text."""
-    lines = [f"{file.store}   ·   {file.state}   ·   {size_text(file.blob.nbytes)}"]
+    lines = ["   ·   ".join((file.part, file.store, file.state, size_text(file.blob.nbytes)))]
     lines.append(plain_text(str(file.blob.path)))
     if not file.finished:
-        lines.append(translate("Download the model again to complete it, or delete the file."))
+        lines.append(translate("Download the model again to complete it, or remove the file."))
     elif not file.blob.used_by:
         lines.append(
             translate(
@@ -114,6 +131,8 @@ def blob_facts(file: StoredFile) -> str:
                 "manifest cannot be read. Ollama deletes such blobs when it starts."
             )
         )
+    if file.removal:
+        lines += ["", translate("The command that removes it:"), file.removal]
     return "\n".join([*lines, *user_lines(file.blob.used_by)])
 
 
@@ -152,11 +171,11 @@ class BlobsPage(QWidget):
         """Show blobs; what is selected stays selected, and the scroll bar where it is."""
         chosen = {file.blob.path for file in self.selected_files()}
         place = self.table.verticalScrollBar().value()
-        header = self.table.horizontalHeader()
-        state = header.saveState() if self.model.columns else self._state
+        state = self.table.columns_state() if self.model.columns else self._state
         self.files = files
         self.model.set_content(_columns(files), len(files))
-        self.table.show_columns(state)
+        hidden = {"models"} if len({file.store for file in files}) > 1 else {"models", "store"}
+        self.table.show_columns(state, hidden)
         self.filter(self._text)
         selection = QItemSelection()
         for row, number in enumerate(self.model.rows.tolist() if chosen else ()):
@@ -194,11 +213,14 @@ class BlobsPage(QWidget):
         text = self.tr("{n} of {all} blobs, {size}").format(
             n=integer_text(len(shown)), all=integer_text(len(self.files)), size=_size(shown)
         )
-        orphans = [file for file in shown if file.finished and not file.blob.used_by]
-        more = self.tr("{n} used by no model: {size}").format(
-            n=integer_text(len(orphans)), size=_size(orphans)
-        )
-        return f"{text}; {more}" if orphans else text
+        free = [file for file in shown if file.removal]
+        more = reclaimable_text(len(free), sum(file.blob.nbytes for file in free))
+        return f"{text}   ·   {more}" if more else text
+
+    def removals(self) -> list[str]:
+        """Return the commands that remove what belongs to nobody: what is selected, or else all."""
+        chosen = [file.removal for file in self.selected_files() if file.removal]
+        return chosen or [file.removal for file in self.files if file.removal]
 
 
 def _size(files: Iterable[StoredFile]) -> str:

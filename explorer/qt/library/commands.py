@@ -1,33 +1,70 @@
-"""The commands on selected rows, by key and by menu."""
+"""The commands on selected rows, by key and by menu; lists of models to choose from."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from PySide6.QtCore import QObject, QPoint, QProcess, Qt, QUrl, Signal, SignalInstance
+import numpy as np
+from numpy.typing import NDArray
+from PySide6.QtCore import (
+    QCoreApplication,
+    QObject,
+    QPoint,
+    QProcess,
+    Qt,
+    QUrl,
+    Signal,
+    SignalInstance,
+    Slot,
+)
 from PySide6.QtGui import QAction, QDesktopServices, QGuiApplication, QKeySequence
-from PySide6.QtWidgets import QAbstractItemView, QFileDialog, QMenu, QMessageBox, QWidget
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QDialog,
+    QDialogButtonBox,
+    QFileDialog,
+    QLineEdit,
+    QListWidget,
+    QListWidgetItem,
+    QMenu,
+    QMessageBox,
+    QPushButton,
+    QWidget,
+)
 
-from explorer.errors import ExplorerError
+from explorer.errors import ExplorerError, SeveralModelsError
 from explorer.formats.ollama.manifest import OllamaName
-from explorer.qt.jobs import JobRunner, JobSlot
+from explorer.present.explanations import VERSION_TEXTS
+from explorer.present.fits import HEADER_BYTES, Version, headers_text, version_at
+from explorer.present.stores import download_of, removal_of_entry, removal_of_files
+from explorer.qt import addresses
+from explorer.qt.jobs import Job, JobRunner, JobSlot
 from explorer.qt.library.blobs import BlobsPage, StoredFile
 from explorer.qt.library.nodes import Node
 from explorer.qt.library.rows import RowKind
 from explorer.qt.library.tree import LibraryTree
+from explorer.qt.machine import PlannedMachine
 from explorer.qt.settings import Settings
-from explorer.qt.widgets.building import add_action
+from explorer.qt.theme import TextSize, monospace_font, style_text
+from explorer.qt.widgets.building import add_action, column, row, show_menu
+from explorer.qt.widgets.cells import Parts, RichDelegate
+from explorer.qt.widgets.labels import plain_label
+from explorer.qt.widgets.table_model import Column, ItemRole, RowColumns, TableModel
+from explorer.qt.widgets.table_view import TableView
+from explorer.sources import Address
+from explorer.sources.remote.addresses import HUB, HubPart
 from explorer.stores import StoreKind
-from explorer.text import plain_text
+from explorer.text import bytes_text, integer_text, plain_text
 
 _NAME_PARTS: Final = 4  # of the path of a manifest
 _UNOPENED: Final = frozenset({RowKind.STORE, RowKind.FAMILY, RowKind.BRANCH, RowKind.PARTIAL})
+_DIALOG_WIDTH, _DIALOG_HEIGHT = 560, 380
 _MOST_UNASKED: Final = 10
 """Most models that are opened at once without a question."""
 
@@ -46,6 +83,365 @@ def reveal(path: Path, folder: Path) -> bool:
     return QDesktopServices.openUrl(QUrl.fromLocalFile(str(folder)))
 
 
+class FolderDialog(QDialog):
+    """What is in a folder that holds several models: open one, some or all, or list the folder.
+
+    Attributes:
+        list: The models.
+
+    Signals:
+        chosen: Models shall be opened; their paths.
+        folder_wanted: The folder shall be listed in the library.
+    """
+
+    chosen = Signal(object)
+    folder_wanted = Signal()
+
+    def __init__(self, error: SeveralModelsError, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.setWindowTitle(self.tr("Open a folder"))
+        self._paths = [choice.path for choice in error.choices]
+        folder = "" if error.path is None else plain_text(error.path.name)
+        text = plain_label(self)
+        text.setWordWrap(True)
+        text.setText(
+            self.tr(
+                "{folder} holds {n} models. Nothing says that they are one. What shall be opened?"
+            ).format(folder=folder, n=integer_text(len(self._paths)))
+        )
+        self.list = QListWidget(self)
+        self.list.setAccessibleName(self.tr("Models in the folder"))
+        self.list.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
+        self.list.setItemDelegate(RichDelegate(self.list))
+        for choice in error.choices:
+            name, size = plain_text(choice.name), bytes_text(choice.nbytes)
+            item = QListWidgetItem(f"{name}   {size}", self.list)
+            item.setData(ItemRole.PARTS, Parts(name, size, strong=True))
+        self.list.setCurrentRow(0)
+        self.list.itemActivated.connect(self._open_selected)
+        buttons = QDialogButtonBox(self)
+        role = QDialogButtonBox.ButtonRole
+        self.open_one = buttons.addButton(self.tr("&Open"), role.AcceptRole)
+        self.open_all = buttons.addButton(self.tr("Open &all"), role.ActionRole)
+        self.add = buttons.addButton(self.tr("Add to the &library"), role.ActionRole)
+        buttons.addButton(QDialogButtonBox.StandardButton.Cancel)
+        self.open_one.clicked.connect(self._open_selected)
+        self.open_all.clicked.connect(lambda: self._finish(self._paths))
+        self.add.clicked.connect(self._add)
+        buttons.rejected.connect(self.reject)
+        self.list.itemSelectionChanged.connect(
+            lambda: self.open_one.setEnabled(bool(self.list.selectedItems()))
+        )
+        column(text, (self.list, 1), buttons, of=self, margins=(16, 16, 16, 16), spacing=12)
+        self.resize(_DIALOG_WIDTH, _DIALOG_HEIGHT)
+
+    def _open_selected(self) -> None:
+        rows = sorted(index.row() for index in self.list.selectionModel().selectedRows())
+        if rows:
+            self._finish([self._paths[row] for row in rows])
+
+    def _finish(self, paths: Sequence[Path]) -> None:
+        self.chosen.emit(list(paths))
+        self.accept()
+
+    def _add(self) -> None:
+        self.folder_wanted.emit()
+        self.accept()
+
+
+def _tr(text: str) -> str:
+    return QCoreApplication.translate("Versions", text)
+
+
+_LIST_WIDTH, _LIST_HEIGHT = 760, 480
+_FITS: Final = 3  # the column
+
+
+class VersionsDialog(QDialog):
+    """The models of a repository or a name: how large they are, which fit; one is opened.
+
+    Sizes are what the server lists. Headers are fetched one after the other: at once if there are
+    few, else when the user asks for it.
+
+    Attributes:
+        table: The models, smallest first.
+        command: The command that downloads the current one.
+        versions: What is known of them, by their place in the list.
+
+    Signals:
+        chosen: Models shall be opened; their paths.
+    """
+
+    chosen = Signal(object)
+
+    def __init__(
+        self, error: SeveralModelsError, machine: PlannedMachine, runner: JobRunner, parent: QWidget
+    ) -> None:
+        super().__init__(parent)
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.setWindowTitle(_tr("Models at an address"))
+        self.choices = sorted(error.choices, key=lambda one: one.nbytes)
+        self.versions: dict[int, Version] = {}
+        self._machine = machine
+        self._slot = JobSlot(runner, self)
+        self._progress = 0, 0  # headers read, of those that are wanted
+        self._wanted: list[int] | None = None  # rows to read once the machine is known
+        self._make_table(runner)
+        self._make_lines(plain_text(_short_name(error)))
+        machine.changed.connect(self._read_wanted)
+        machine.changed.connect(self._show_state)
+        self.finished.connect(self._slot.cancel)
+        self._fill()
+        self.table.select_row(0)
+        self.table.setFocus()
+        if len(self.choices) * HEADER_BYTES <= addresses.MUCH:
+            self.read()
+        elif not machine.known:
+            machine.look()
+        self.resize(_LIST_WIDTH, _LIST_HEIGHT)
+
+    def _make_table(self, runner: JobRunner) -> None:
+        self._model = TableModel(self)
+        self.table = TableView(self._model, runner, self)
+        self.table.setAccessibleName(_tr("Models at the address"))
+        self.table.customContextMenuRequested.disconnect()  # one menu holds the table's, too
+        self.table.customContextMenuRequested.connect(self._show_menu)
+        add = partial(add_action, self.table, children=True)
+        self.open_action = add(_tr("&Open"), self._open_selected)
+        self.read_action = add(_tr("&Read the headers of these"), self._read_selected, "F5")
+        copying = _tr("Copy the co&mmand that downloads it")
+        self.copy_action = add(copying, self.copy_commands, "Ctrl+Shift+D")
+        self.table.row_opened.connect(lambda _row: self._open_selected())
+        self.table.selection_moved.connect(self._show_command)
+
+    def _make_lines(self, name: str) -> None:
+        count = integer_text(len(self.choices))
+        title = plain_label(self, _tr("{name}: {n} models").format(name=name, n=count))
+        style_text(title, TextSize.SECTION)
+        title.setWordWrap(True)
+        self._target = plain_label(self)
+        self._state = plain_label(self)
+        for label in (self._target, self._state):
+            label.setWordWrap(True)
+        self._read_button = QPushButton(self)
+        self._read_button.setAutoDefault(False)
+        self._read_button.clicked.connect(self._press_read)
+        self.command = QLineEdit(self)
+        self.command.setReadOnly(True)
+        self.command.setFont(monospace_font())
+        self.command.setAccessibleName(_tr("Command that downloads it"))
+        copy = QPushButton(_tr("&Copy"), self)
+        copy.setAutoDefault(False)
+        copy.setToolTip(_tr("Copy the command that downloads it: this program downloads nothing"))
+        copy.clicked.connect(self.copy_commands)
+        caption = plain_label(self, _tr("To &download it:"))
+        caption.setBuddy(self.command)
+        buttons = QDialogButtonBox(self)
+        self.open_button = buttons.addButton(QDialogButtonBox.StandardButton.Open)
+        buttons.addButton(QDialogButtonBox.StandardButton.Cancel)
+        self.open_button.clicked.connect(self._open_selected)
+        buttons.rejected.connect(self.reject)
+        reading = row((self._state, 1), self._read_button)
+        fetching = row(caption, (self.command, 1), copy)
+        parts = (title, self._target, (self.table, 1), reading, fetching, buttons)
+        column(*parts, of=self, margins=(16, 16, 16, 16), spacing=12)
+
+    # Reading
+
+    @property
+    def _unread(self) -> list[int]:
+        return [place for place in range(len(self.choices)) if place not in self.versions]
+
+    def read(self, places: Sequence[int] | None = None) -> None:
+        """Fetch the headers of these models, or of all that were not read."""
+        self._wanted = self._unread if places is None else list(places)
+        if self._machine.known:
+            self._read_wanted()
+        else:
+            self._machine.look()
+            self._show_state()
+
+    @Slot()
+    def _read_wanted(self) -> None:
+        if self._wanted is None or not self._machine.known:
+            return
+        wanted, self._wanted = self._wanted, None
+        paths = [self.choices[place].path for place in wanted]
+        target, asked = self._machine.target(), self._machine.asked_of(paths)
+
+        def work(job: Job) -> dict[int, Version]:
+            found: dict[int, Version] = {}
+            for place, path in zip(wanted, paths, strict=True):
+                job.check()
+                found[place] = version_at(path, target, job.check, asked.get(path))
+                job.report(len(found), len(wanted))
+                job.publish(found.copy)
+            return found
+
+        def fail(error: ExplorerError) -> None:
+            self._state.setText(plain_text(str(error)))
+
+        self._progress = 0, len(wanted)
+        job = self._slot.run(_tr("Reading headers"), work, self._take, fail)
+        job.published.connect(self._take)
+        job.progressed.connect(self._show_progress)
+        job.finished.connect(self._show_state, Qt.ConnectionType.QueuedConnection)
+        self._show_state()
+
+    def _take(self, found: Mapping[int, Version]) -> None:
+        self.versions.update(found)
+        self._model.renew(self._columns())
+        self.table.column_layout.widen([_FITS])
+        self._show_state()
+
+    def _press_read(self) -> None:
+        if self._slot.busy:
+            self._slot.cancel()
+            self._show_state()
+        else:
+            self.read()
+
+    def _read_selected(self) -> None:
+        self.read(self._selected())
+
+    def _show_progress(self, done: int, total: int) -> None:
+        self._progress = done, total
+        self._show_state()
+
+    @Slot()
+    def _show_state(self) -> None:
+        known, unread, busy = self._machine.known, len(self._unread), self._slot.busy
+        self._target.setText(
+            _tr("Planned for: {machine}").format(machine=plain_text(self._machine.text))
+            if known
+            else plain_text(self._machine.text)
+        )
+        text = ""
+        if busy:
+            done, total = map(integer_text, self._progress)
+            text = _tr("Reading headers: {done} of {total}").format(done=done, total=total)
+        elif unread:
+            sentence = _tr("Whether a model fits is said by its header. Reading fetches {what}.")
+            text = sentence.format(what=headers_text(unread))
+        else:
+            text = self._why(rows[0]) if len(rows := self._selected()) == 1 else ""
+        self._state.setText(text)
+        self._state.setVisible(bool(text))
+        self._read_button.setText(_tr("&Stop") if busy else _tr("Read &headers"))
+        self._read_button.setVisible(busy or unread > 0)
+
+    # The table
+
+    def _fill(self) -> None:
+        self._model.set_content(self._columns(), len(self.choices))
+        self.table.fit_columns()
+        self._show_state()
+
+    def _columns(self) -> list[Column]:
+        tips, nan = VERSION_TEXTS, float("nan")
+        name = RowColumns(self.choices, tips).words("name", _tr("Name"), lambda one: one.name)
+
+        def number(
+            key: str, title: str, value: Callable[[int], float | None], text: Callable[[int], str]
+        ) -> Column:
+            def keys() -> NDArray[np.float64]:
+                places = range(len(self.choices))
+                return np.array([nan if (v := value(place)) is None else v for place in places])
+
+            numeric = key != "fits"
+            raw = value if numeric else text
+            return Column(key, title, text, raw, keys, numeric, tips[key], row_tip=self._why)
+
+        def size(place: int) -> int | None:
+            version = self.versions.get(place)
+            listed = self.choices[place].nbytes
+            return listed or (None if version is None else version.nbytes)
+
+        def of(value: Callable[[Version], Any], nothing: Any) -> Callable[[int], Any]:
+            return lambda p: value(self.versions[p]) if p in self.versions else nothing
+
+        return [
+            name,
+            number(
+                "bytes",
+                _tr("Size"),
+                size,
+                lambda place: bytes_text(n) if (n := size(place)) else "",
+            ),
+            number(
+                "bits_per_weight",
+                _tr("Bits per weight"),
+                of(lambda one: one.bits_per_weight, None),
+                of(lambda one: one.bits_text, ""),
+            ),
+            number("fits", _tr("Fits"), of(lambda one: one.fit.order, None), of(_fits_text, "")),
+            number(
+                "context",
+                _tr("Largest context"),
+                of(lambda one: one.fit.largest_context, None),
+                of(lambda one: one.fit.context_text, ""),
+            ),
+        ]
+
+    def _why(self, place: int) -> str:
+        version = self.versions.get(place)
+        return "" if version is None else version.fit.sentence
+
+    # Commands
+
+    def _selected(self) -> list[int]:
+        return [int(place) for place in self.table.selected_content_rows()]
+
+    def _commands(self) -> list[str]:
+        found = (download_of(self.choices[place].path) for place in self._selected())
+        return [command for command in found if command]
+
+    def _show_command(self) -> None:
+        commands = self._commands()
+        self.command.setText(commands[0] if len(commands) == 1 else "")
+        self.command.setCursorPosition(0)
+        several = _tr("{n} commands").format(n=integer_text(len(commands)))
+        self.command.setPlaceholderText(several if len(commands) > 1 else "")
+        self.open_button.setEnabled(bool(self._selected()))
+        self._show_state()
+
+    def copy_commands(self) -> None:
+        """Copy the commands that download the selected models, one a line."""
+        commands = self._commands()
+        if commands:
+            QGuiApplication.clipboard().setText("\n".join(commands))
+
+    def _open_selected(self) -> None:
+        paths = [self.choices[place].path for place in self._selected()]
+        if paths:
+            self.chosen.emit(paths)
+            self.accept()
+
+    def _show_menu(self, place: QPoint) -> None:
+        own = [self.open_action, self.read_action, self.copy_action]
+        copying = [self.table.copy_action, self.table.copy_cell_action, self.table.copy_json_action]
+        rest = [self.table.export_action, self.table.sort_action, self.table.columns_action]
+        show_menu(self, self.table.viewport().mapToGlobal(place), own, copying, rest)
+
+
+def _fits_text(version: Version) -> str:
+    if version.nbytes is None:
+        return _tr("⚠ Cannot be read")
+    return version.fit.state or _tr("Not known")
+
+
+def _short_name(error: SeveralModelsError) -> str:
+    """Return what a list of models is headed with: the repository and its commit, or a name."""
+    path = error.path
+    if not isinstance(path, Address) or path.scheme != HUB:
+        return str(path or "")
+    part = HubPart.of(path)
+    place = f"{part.repository}/{part.file}".rstrip("/")
+    revision = part.revision[:7] if len(part.revision) == 40 else part.revision
+    return _tr("{repository} at {revision}").format(repository=place, revision=revision)
+
+
 @dataclass(frozen=True, slots=True)
 class SelectedRow:
     """A selected row of either list.
@@ -53,6 +449,7 @@ class SelectedRow:
     Attributes:
         digest: Of a blob: ``sha256:`` and 64 digits, or the hub's etag; else empty.
         run_command: What makes Ollama run it; empty if it cannot.
+        removal: The command that removes it; empty where there is none.
         own_folder: The folder, if it is one that the user added.
     """
 
@@ -60,6 +457,7 @@ class SelectedRow:
     path: Path | None = None
     digest: str = ""
     run_command: str = ""
+    removal: str = ""
     own_folder: Path | None = None
 
 
@@ -71,17 +469,27 @@ def _selected_node(node: Node, own_folders: Sequence[Path]) -> SelectedRow:
         row.path,
         _digest_text(row.digest),
         _run_command(node),
+        _removal(node),
         root if root in own_folders else None,
     )
 
 
 def _selected_file(file: StoredFile) -> SelectedRow:
     digest = file.blob.digest
-    return SelectedRow(digest, file.blob.path, _digest_text(digest) if file.finished else "")
+    text = _digest_text(digest) if file.finished else ""
+    return SelectedRow(digest, file.blob.path, text, removal=file.removal)
 
 
 def _digest_text(name: str) -> str:
     return name.replace("sha256-", "sha256:", 1)
+
+
+def _removal(node: Node) -> str:
+    entry, place = node.row.entry, node.store.row.place
+    if entry is not None and place is not None:
+        return removal_of_entry(place.kind, place.root, entry)
+    unused = node.row.kind in {RowKind.BLOB, RowKind.PARTIAL} and node.row.path is not None
+    return removal_of_files([node.row.path]) if unused and node.row.path is not None else ""
 
 
 def _run_command(node: Node) -> str:
@@ -135,6 +543,9 @@ class Commands(QObject):
         self.copy_run = self._action(
             self.tr("Copy “ollama &run …”"), self._copy_of("run_command"), "Ctrl+Shift+R"
         )
+        self.copy_remove = self._action(
+            self.tr("Copy the co&mmand that removes it"), self._copy_of("removal")
+        )
         for view in (tree, blobs.table):
             view.customContextMenuRequested.connect(partial(self._show_menu, view))
 
@@ -154,6 +565,13 @@ class Commands(QObject):
                 QGuiApplication.clipboard().setText("\n".join(lines))
 
         return copy
+
+    def copy_removal(self) -> int:
+        """Copy the commands that remove what belongs to nobody; return how many there are."""
+        lines = self._blobs.removals()
+        if lines:
+            QGuiApplication.clipboard().setText("\n".join(lines))
+        return len(lines)
 
     def selected(self) -> list[SelectedRow]:
         """Return what is selected in the list that is shown."""
@@ -181,6 +599,7 @@ class Commands(QObject):
             (self.copy_path, "path"),
             (self.copy_digest, "digest"),
             (self.copy_run, "run_command"),
+            (self.copy_remove, "removal"),
         ):
             if what and any(getattr(each, what) for each in rows):
                 menu.addAction(action)

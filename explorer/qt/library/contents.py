@@ -24,6 +24,7 @@ from explorer.formats.side_files import escapes, hub_cache
 from explorer.formats.strict_json import read_json_file
 from explorer.formats.tensors import StoredArray, Tensor, natural_key, parse_name
 from explorer.parallel import Check
+from explorer.present.stores import LAYER_TITLES
 from explorer.qt.library.rows import Pages, Row, RowKind, note_row, title_of, translate
 from explorer.sources import FileSource
 from explorer.stores import Entry, StoreKind
@@ -302,22 +303,7 @@ def _layer_row(
 
 
 def _kind_title(kind: str) -> str:
-    known = {
-        "model": translate("Model (GGUF)"),
-        "projector": translate("Projector (GGUF)"),
-        "adapter": translate("Adapter (GGUF)"),
-        "draft": translate("Draft model (GGUF)"),
-        "tensor": translate("tensor layer"),
-        "json": translate("file of the model"),
-        "template": translate("Template"),
-        "prompt": translate("Template"),
-        "system": translate("System prompt"),
-        "license": translate("License"),
-        "params": translate("Parameters"),
-        "messages": translate("Messages"),
-        "config": translate("Configuration"),
-    }
-    return known.get(kind) or title_of(kind)
+    return LAYER_TITLES.get(kind) or title_of(kind)
 
 
 def _file_bytes(path: Path) -> int:

@@ -11,17 +11,22 @@ from enum import IntEnum
 from itertools import count
 from typing import Final
 
+import numpy as np
+from PySide6.QtCore import QDate, QLocale
+
 from explorer.formats import Problem
+from explorer.formats.tensor_filter import Bounds, parse_bounds
 from explorer.present.fits import FITS_WORD, ModelFit
 from explorer.present.model import gravest, mark, problem_line
 from explorer.qt.library.rows import Row, RowKind, problem_note, store_summary, title_of, translate
+from explorer.qt.widgets.cells import Parts, State
+from explorer.qt.widgets.painting import type_swatch
 from explorer.stores import Details, Store
 from explorer.text import bytes_text, count_text, integer_text, plain_text
 
 _LISTED: Final = frozenset({RowKind.STORE, RowKind.FAMILY, RowKind.BRANCH})
 _MODELS: Final = frozenset({RowKind.FAMILY, RowKind.ENTRY})
 _IDS: Final = count(1)
-_DATE_LENGTH: Final = len("2026-11-21")  # the details show the time of day
 
 
 class LibraryColumn(IntEnum):
@@ -30,9 +35,9 @@ class LibraryColumn(IntEnum):
     PARAMETERS = 2
     QUANTIZATION = 3
     BYTES = 4
-    MODIFIED = 5
-    FITS = 6
-    CONTEXT = 7
+    FITS = 5
+    CONTEXT = 6
+    MODIFIED = 7
     NOTE = 8
 
 
@@ -137,7 +142,8 @@ class Node:
     def quantization(self) -> str:
         """How the weights are stored."""
         if self.details is not None:
-            return title_of(self.details.file_type) if self.details.file_type else ""
+            name = self.details.file_type or self.details.main_type
+            return title_of(name) if name else ""
         return self.row.quantization
 
     @property
@@ -146,7 +152,7 @@ class Node:
         if self.row.kind is RowKind.FAMILY:
             shared = {node.fit_texts for node in self.every}
             return shared.pop() if len(shared) == 1 else ("", "")
-        return ("", "") if self.fit is None else (self.fit.text, self.fit.context_text)
+        return ("", "") if self.fit is None else (self.fit.state, self.fit.context_text)
 
     def _fit_value(self, column: int) -> float | None:
         """Return a number to sort by; a family goes by the best of its members."""
@@ -169,6 +175,48 @@ class Node:
         shared = 0 if usage is None else usage.shared_bytes(entry.name)
         text = translate("{size} shared with other models") if shared else ""
         return text.format(size=bytes_text(shared))
+
+    def parts(self, column: int) -> Parts | None:
+        """Return how a cell is drawn; None for a text alone."""
+        match column:
+            case LibraryColumn.NAME:
+                return self._name_parts()
+            case LibraryColumn.QUANTIZATION if self.quantization:
+                first = self.quantization.partition(",")[0]
+                return Parts(self.quantization, swatch=type_swatch(first))
+            case LibraryColumn.BYTES | LibraryColumn.PARAMETERS:
+                number, _, unit = self.cells[column].rpartition(" ")
+                return Parts(number, unit) if number else None
+            case LibraryColumn.FITS if self.cells[column]:
+                order = self._fit_value(LibraryColumn.FITS) or 0.0
+                return Parts(self.cells[column], state=_state_of(order))
+            case LibraryColumn.MODIFIED if self.cells[column]:
+                return Parts("", self.cells[column])
+        return None
+
+    def _name_parts(self) -> Parts | None:
+        row = self.row
+        if row.kind is RowKind.NOTE:
+            return None
+        sign = self.sign
+        if row.kind is RowKind.STORE:
+            program, _, root = row.title.partition("   ")
+            size = "" if row.nbytes is None else bytes_text(row.nbytes)
+            muted = "   ·   ".join(filter(None, (root, self.note, size)))
+            return Parts(program, muted, strong=True, mark=sign, heading=True)
+        muted = row.publisher
+        if row.kind is not RowKind.ENTRY:
+            muted = "   ·   ".join(filter(None, (muted, self.note)))
+        model = row.kind in _MODELS
+        return Parts(row.short or row.title, muted, strong=model, mark=sign)
+
+    @property
+    def sign(self) -> str:
+        """The sign of the gravest problem, also of a member of a family; empty for none."""
+        # the column of notes may be out of sight, and the members of a closed family are
+        members = self.every if self.row.kind is RowKind.FAMILY else []
+        grave = gravest([*self.problems, *(each for node in members for each in node.problems)])
+        return "" if grave is None else mark(grave.severity)
 
     def value(self, column: int) -> str | int | float | None:
         """Return the value in a column."""
@@ -201,17 +249,15 @@ class Node:
         row, parameters, problems = self.row, self.parameters, self.problems
         if row.kind is RowKind.NOTE:  # spans all columns
             return (problem_note(problems) or row.title, *[""] * LibraryColumn.NOTE)
-        # the column of notes may be out of sight, and the members of a closed family are
-        members = self.every if row.kind is RowKind.FAMILY else []
-        grave = gravest([*problems, *(each for node in members for each in node.problems)])
+        sign = self.sign
         return (
-            row.title if grave is None else f"{mark(grave.severity)} {row.title}",
+            f"{sign} {row.title}" if sign else row.title,
             self.architecture,
             "" if parameters is None else count_text(parameters),
             self.quantization,
             "" if row.nbytes is None else bytes_text(row.nbytes),
-            time_text(row.modified)[:_DATE_LENGTH],
             *self.fit_texts,
+            day_text(row.modified),
             problem_note(problems) if problems else self.note,
         )
 
@@ -222,6 +268,30 @@ def time_text(seconds: float | None) -> str:
         return "" if seconds is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
     except (ValueError, OverflowError, OSError):
         return ""
+
+
+def day_text(seconds: float | None) -> str:
+    """Return a day as people say it: today, yesterday, "Nov 18", "2025-10-11"."""
+    if not time_text(seconds) or seconds is None:
+        return ""
+    then, now = time.localtime(seconds), time.localtime()
+    if then[:3] == now[:3]:
+        return translate("today")
+    if then[:3] == time.localtime(time.mktime((*now[:3], 12, 0, 0, 0, 0, -1)) - _DAY_S)[:3]:
+        return translate("yesterday")
+    if then.tm_year != now.tm_year:
+        return time_text(seconds)[: len("2026-11-21")]
+    return QLocale().toString(QDate(*then[:3]), "MMM d")
+
+
+_DAY_S: Final = 86_400
+_FITS_FULLY: Final = 3.0  # the value that `ModelFit.order` gives
+
+
+def _state_of(order: float) -> State:
+    if order >= _FITS_FULLY:
+        return State.GOOD
+    return State.CAUTION if order else State.WARNING
 
 
 def ordered(nodes: Sequence[Node], column: int, descending: bool) -> list[Node]:
@@ -252,7 +322,8 @@ _MATCHED: Final = frozenset({RowKind.ENTRY, RowKind.BLOB, RowKind.PARTIAL})
 class Filter:
     """Keeps rows whose name, architecture, type, format or state holds every word.
 
-    The word ``fits:yes`` (``partly``, ``no``) keeps the models that fit so.
+    The word ``fits:yes`` (``partly``, ``no``) keeps the models that fit so; ``size<10G``,
+    ``context>32k`` and ``params>=7B`` those whose numbers are so. What is not known is not kept.
 
     A word of hexadecimal digits also finds the models that use a blob of such a digest: so a user
     learns what a nameless file of 40 GB is.
@@ -280,6 +351,8 @@ class Filter:
         return all(
             _fits_as(node, word)
             if word.startswith(FITS_WORD)
+            else _compares(node, *compared)
+            if (compared := _comparison(word)) is not None
             else word in text or self._uses(node, word)
             for word in self._words
         )
@@ -297,6 +370,34 @@ class Filter:
             found = (blob.used_by for blob in blobs if digits in blob.digest)
             self._users[key] = frozenset(name for names in found for name in names)
         return entry.name in self._users[key]
+
+
+_COMPARED: Final = {  # word → column, unit of `parse_bounds`
+    "size": (LibraryColumn.BYTES, "bytes"),
+    "context": (LibraryColumn.CONTEXT, "count"),
+    "params": (LibraryColumn.PARAMETERS, "count"),
+    "parameters": (LibraryColumn.PARAMETERS, "count"),
+}
+_COMPARISON: Final = re.compile(rf"({'|'.join(_COMPARED)})(>=|<=|>|<|=)(.*)")
+
+
+def _comparison(word: str) -> tuple[int, Bounds | None] | None:
+    """Return the column and the bounds of a word such as ``size<10g``; None if it is none.
+
+    Without bounds, the number is still being typed, and everything passes.
+    """
+    match = _COMPARISON.fullmatch(word)
+    if match is None:
+        return None
+    column, unit = _COMPARED[match[1]]
+    return column, parse_bounds(match[2], match[3], unit)
+
+
+def _compares(node: Node, column: int, bounds: Bounds | None) -> bool:
+    if bounds is None:
+        return True
+    value = node.value(column) if node.row.entry is not None else None
+    return isinstance(value, int) and bool(bounds.of_integers(np.array([value], np.int64))[0])
 
 
 def _fits_as(node: Node, word: str) -> bool:

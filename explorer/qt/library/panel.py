@@ -6,37 +6,43 @@ is shown for the first time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from PySide6 import QtWidgets
-from PySide6.QtCore import QEvent, Qt, Signal
-from PySide6.QtGui import QShowEvent
+from PySide6.QtCore import QEvent, Qt, QTimer, Signal
+from PySide6.QtGui import QResizeEvent, QShowEvent
 
 from explorer.errors import ExplorerError
 from explorer.formats import Severity
 from explorer.parallel import Check
+from explorer.planner.inputs import PlanInputs
 from explorer.present.explanations import picture_text
 from explorer.present.fits import ModelFit, Target
 from explorer.present.model import mark
+from explorer.present.stores import reclaimable, reclaimable_text
 from explorer.qt.jobs import JobRunner, JobSlot
 from explorer.qt.library import readers
 from explorer.qt.library.blobs import BlobsPage, StoredFile, blob_facts
 from explorer.qt.library.commands import Commands
 from explorer.qt.library.contents import read_text
+from explorer.qt.library.model import LibraryModel
 from explorer.qt.library.nodes import LibraryColumn, Node, facts_of, heading_of, total_of
 from explorer.qt.library.rows import Listing, Row, counted, title_of
-from explorer.qt.library.tree import LibraryModel, LibraryTree
+from explorer.qt.library.tree import LibraryTree
 from explorer.qt.settings import Settings
+from explorer.qt.theme import TextSize, style_text
 from explorer.qt.widgets.building import column, row
 from explorer.qt.widgets.labels import SELECTABLE, ElidedLabel, empty_label, plain_label
+from explorer.qt.widgets.segments import SegmentBar
 from explorer.qt.widgets.table_view import FilterBar
 from explorer.qt.widgets.text_view import TextView
 from explorer.stores import Details, Entry, read_details
 from explorer.text import bytes_text, integer_text, plain_text
 
 _TEXT_WIDTH: Final = 620
+_WIDE: Final = 1300  # pixels of the panel in a window of 1,400, beside the rail
 _SCANNED: Final = {LibraryColumn.NAME, LibraryColumn.BYTES, LibraryColumn.MODIFIED}
 """Columns that a scan fills; the others need models' headers."""
 
@@ -49,9 +55,7 @@ class DetailPane(QtWidgets.QWidget):
         self._jobs = JobSlot(runner, self)
         self.heading = ElidedLabel(self)
         self.heading.setWhatsThis(picture_text("name"))
-        font = self.heading.font()
-        font.setBold(True)
-        self.heading.setFont(font)
+        style_text(self.heading, TextSize.SECTION)
         self.heading.setContentsMargins(10, 6, 10, 2)
         self.facts = plain_label(self)
         self.facts.setWordWrap(True)
@@ -125,9 +129,7 @@ class EmptyPage(QtWidgets.QWidget):
     def __init__(self, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
         title = QtWidgets.QLabel(self.tr("No downloaded models yet"), self)
-        font = title.font()
-        font.setPointSizeF(1.6 * font.pointSizeF())
-        title.setFont(font)
+        style_text(title, TextSize.TITLE)
         text = QtWidgets.QLabel(
             self.tr(
                 "The models that Ollama, Hugging Face, LM Studio and llama.cpp download are "
@@ -161,10 +163,11 @@ class LibraryWidgets(QtWidgets.QWidget):
 
     def __init__(self, runner: JobRunner, parent: QtWidgets.QWidget | None) -> None:
         super().__init__(parent)
-        hint = self.tr("Filter by name, architecture, quantization, state or digest")
+        hint = self.tr("Filter:  qwen  fits:yes  size<10G  context>32k")
         tip = self.tr(
-            "Every word must be found. Digits of a digest find the models that use that blob. "
-            "fits:yes, fits:partly and fits:no find models by how they fit."
+            "Every word must be found: in the name, the architecture, the type or a problem. "
+            "Digits of a digest find the models that use that blob.\n"
+            "fits:yes   fits:partly   fits:no   size<10G   context>32k   params>7B"
         )
         self.bar = FilterBar(hint, tip, self)
         self.bar.status.setWhatsThis(picture_text("listed"))
@@ -172,15 +175,20 @@ class LibraryWidgets(QtWidgets.QWidget):
         self.add_button.setText(self.tr("Add folder…"))
         self.add_button.setToolTip(self.tr("List models of a folder"))
         self.scan_button = QtWidgets.QToolButton(self)
+        self.choice = SegmentBar(self.tr("What is listed"), self)
         buttons = self.add_button, self.scan_button
-        top = row((self.bar, 1), *buttons, margins=(0, 0, 6, 0), spacing=4)
+        top = row((self.bar, 1), self.choice, *buttons, margins=(0, 0, 6, 0), spacing=4)
         self.model = LibraryModel(self)
         self.tree = LibraryTree(self.model, self)
         self.blobs = BlobsPage(runner, self)
         self.lists = QtWidgets.QTabWidget(self)
         self.lists.setDocumentMode(True)
-        self.lists.addTab(self.tree, self.tr("Models"))
-        self.lists.addTab(self.blobs, self.tr("Blobs"))
+        self.lists.tabBar().hide()  # the choice stands beside the filter
+        for listed, title in ((self.tree, self.tr("Models")), (self.blobs, self.tr("Blobs"))):
+            self.lists.addTab(listed, title)
+            self.choice.addTab(title)
+        self.choice.currentChanged.connect(self.lists.setCurrentIndex)
+        self.lists.currentChanged.connect(self.choice.setCurrentIndex)
         self.pane = DetailPane(runner, self)
         self.splitter = QtWidgets.QSplitter(Qt.Orientation.Vertical, self)
         self.splitter.addWidget(self.lists)
@@ -191,12 +199,16 @@ class LibraryWidgets(QtWidgets.QWidget):
         self.empty = EmptyPage(self)
         self._sentence = empty_label(self)
         self._pages = QtWidgets.QStackedWidget(self)
-        for page in (self.splitter, self.empty, self._sentence):
-            self._pages.addWidget(page)
-        self.total = plain_label(self)
-        self.total.setContentsMargins(8, 3, 8, 3)
+        for shown in (self.splitter, self.empty, self._sentence):
+            self._pages.addWidget(shown)
+        self.total = ElidedLabel(self)
         self.total.setWhatsThis(picture_text("download_total"))
-        column(top, (self._pages, 1), self.total, of=self)
+        self.copy_button = QtWidgets.QPushButton(self)
+        self.open_button = QtWidgets.QPushButton(self.tr("&Open"), self)
+        self.open_button.setToolTip(self.tr("Open the selected models"))
+        self.open_button.setDefault(True)
+        below = row((self.total, 1), self.copy_button, self.open_button, margins=(8, 6, 8, 6))
+        column(top, (self._pages, 1), below, of=self)
 
     @property
     def shows_blobs(self) -> bool:
@@ -229,15 +241,32 @@ class LibraryWidgets(QtWidgets.QWidget):
             self.tree.setCurrentIndex(self.model.index(0, 0))
 
     def refresh_pane(self) -> None:
-        """Show the details of the current row."""
+        """Show the details of the current row; without one there is no pane."""
         if self.shows_blobs:
             self.pane.show_file(self.blobs.current_file())
         elif not self.pane.shows_text or self.tree.current_node() is None:
             self.pane.show_node(self.tree.current_node())
+        self.show_pane()
+
+    def show_pane(self) -> None:
+        """Show the pane if there is something in it; the current row stays in sight."""
+        shown = self.blobs.current_file() if self.shows_blobs else self.tree.current_node()
+        if self.pane.isHidden() is not (shown is not None):
+            return
+        view: QtWidgets.QAbstractItemView = self.blobs.table if self.shows_blobs else self.tree
+        seen = view.viewport().rect().intersects(view.visualRect(view.currentIndex()))
+        self.pane.setVisible(shown is not None)
+        if seen:  # the list has become shorter
+            QTimer.singleShot(0, view, lambda: view.scrollTo(view.currentIndex()))
+
+    def _turn(self) -> None:
+        """Put the pane beside the lists where there is room, else below them."""
+        wide = self.width() >= _WIDE
+        self.splitter.setOrientation(Qt.Orientation.Horizontal if wide else Qt.Orientation.Vertical)
 
     def restore_layout(self, settings: Settings) -> None:
         """Restore widths and order of columns, and the splitter."""
-        self.tree.header().restoreState(settings.layout("library"))
+        self.tree.column_layout.restore(settings.layout("library"))
         self.blobs.restore(settings.layout("downloads_blobs"))
         self.splitter.restoreState(settings.layout("downloads_splitter"))
 
@@ -245,8 +274,44 @@ class LibraryWidgets(QtWidgets.QWidget):
         """Give columns and the splitter the sizes that they had at first."""
         self.tree.reset_columns()
         self.blobs.table.fit_columns()
-        height = self.splitter.height()
-        self.splitter.setSizes([3 * height // 4, height // 4])
+        room = self.splitter.width() if self.width() >= _WIDE else self.splitter.height()
+        self.splitter.setSizes([3 * room // 4, room // 4])
+
+    def summary(self, entry_count: int, rows: Sequence[Row]) -> str:
+        """Return the sum of the selected rows, or else of all, with what belongs to nobody."""
+        nodes = self.tree.selected_nodes()
+        total = total_of(nodes or self.model.stores)
+        size = bytes_text(total.nbytes)
+        if not nodes:
+            stores = [row.store for row in rows if row.store is not None]
+            text = self.tr("{models}   ·   {size} on disk").format(
+                models=counted(entry_count, self.tr("1 model"), self.tr("{n} models")), size=size
+            )
+            return "   ·   ".join(filter(None, (text, reclaimable_text(*reclaimable(stores)))))
+        if total.models:
+            one, many = self.tr("1 model selected"), self.tr("{n} models selected")
+        else:
+            one, many = self.tr("1 row selected"), self.tr("{n} rows selected")
+        chosen = counted(total.models or total.others, one, many)
+        text = self.tr("{chosen}: {size} on disk").format(chosen=chosen, size=size)
+        if total.apart > total.nbytes:
+            more = self.tr("{size} that they share counted once")
+            text += f" ({more.format(size=bytes_text(total.apart - total.nbytes))})"
+        return text
+
+    def offer_removal(self) -> None:
+        """Offer the commands that remove what belongs to nobody, if there is any."""
+        removals = self.blobs.removals()
+        self.copy_button.setVisible(bool(removals))
+        self.copy_button.setText(
+            self.tr("&Copy the command") if len(removals) == 1 else self.tr("&Copy the commands")
+        )
+        self.copy_button.setToolTip(
+            self.tr(
+                "Copy what removes the files that belong to nobody. This program removes nothing: "
+                "read the commands, then run them in a terminal."
+            )
+        )
 
     def show_sentence(self, sentence: str) -> None:
         """Show a sentence instead of the lists."""
@@ -257,9 +322,11 @@ class LibraryWidgets(QtWidgets.QWidget):
         """Show the lists with the pane, or that there is nothing to list."""
         self._pages.setCurrentWidget(page)
 
+    # Qt
 
-def _this_machine() -> Callable[[Entry, Check], ModelFit]:
-    return readers.fits_of(readers.this_target())
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._turn()
 
 
 class LibraryView(LibraryWidgets):
@@ -270,6 +337,9 @@ class LibraryView(LibraryWidgets):
         settings: Where folders of the user's own are remembered, and the panel's layout.
         parent: The window.
         places: Returns the stores to read; called in a worker.
+
+    Attributes:
+        asked: Returns what the user asks of models, by path.
 
     Signals:
         open_requested: The path of a model to open.
@@ -303,8 +373,9 @@ class LibraryView(LibraryWidgets):
         title = self.tr("Reading what the models are")
         self.details = readers.EntryReader(runner, title, lambda: read_details, self)
         self.target: Target | None = None
+        self.asked: Callable[[Iterable[Path]], Mapping[Path, PlanInputs]] = lambda _paths: {}
         title = self.tr("Working out which models fit")
-        self.fits = readers.EntryReader(runner, title, _this_machine, self)
+        self.fits = readers.EntryReader(runner, title, lambda: self._fit_reader({}), self)
         self.contents = readers.ContentsReader(runner, self)
         self.watch = readers.FolderWatch(self)
         self.commands = Commands(self, self.tree, self.blobs, runner, settings)
@@ -338,14 +409,24 @@ class LibraryView(LibraryWidgets):
         self.tree.opened.connect(self.commands.open_node)
         self.tree.sight_changed.connect(self._prefer_visible)
         self.tree.current_moved.connect(self.pane.show_node)
+        self.tree.current_moved.connect(self.show_pane)
         self.tree.selection_moved.connect(self._show_total)
         self.blobs.file_chosen.connect(self.pane.show_file)
+        self.blobs.file_chosen.connect(self.show_pane)
+        self.open_button.clicked.connect(self.commands.open_selected)
+        self.copy_button.clicked.connect(self._copy_removal)
         self.blobs.table.failed.connect(self.failed)
         self.blobs.table.exported.connect(self.written)
         self.blobs.opened.connect(self.commands.open_file)
         self.blobs.selection_moved.connect(self._show_total)
         self.lists.currentChanged.connect(self.refresh_pane)
         self.lists.currentChanged.connect(self._show_total)
+
+    @property
+    def listed(self) -> list[tuple[Entry, str]]:
+        """All models that the last scan found, with the program of each."""
+        stores = (row.store for row in self._rows or () if row.store is not None)
+        return [(entry, store.kind.program) for store in stores for entry in store.entries]
 
     # Scanning
 
@@ -410,24 +491,39 @@ class LibraryView(LibraryWidgets):
             return
         self.target = target
         self.fits.cancel()
-        self.fits.prepare = lambda: readers.fits_of(target)
         known = list(self.model.fits)
         self.model.fits.clear()
         self.model.tell_learned(known)
         if self._rows is not None and not self.scanner.busy and not self.details.busy:
             self._read_fits()
 
+    def plan_again(self, path: Path) -> None:
+        """Say anew how a model fits: something else is asked of it."""
+        known = [entry for entry in self.model.fits if entry.path == path]
+        for entry in known:
+            del self.model.fits[entry]
+        if known and self.isVisible():
+            self._read_fits()
+
     def _read_fits(self) -> None:
         entries = [entry for node in self.model.entries() if (entry := node.row.entry) is not None]
-        self.fits.read(entry for entry in entries if entry not in self.model.fits)
+        missing = [entry for entry in entries if entry not in self.model.fits]
+        asked = self.asked(entry.path for entry in missing)
+        self.fits.prepare = lambda: self._fit_reader(asked)
+        self.fits.read(missing)
+
+    def _fit_reader(self, asked: Mapping[Path, PlanInputs]) -> Callable[[Entry, Check], ModelFit]:
+        return readers.fits_of(self.target or readers.this_target(), asked)
 
     def _show_details(self, found: list[tuple[Entry, Details]]) -> None:
         self.model.set_details(found)
+        self.tree.widen_columns()
         self._refresh_current(found)
 
     def _show_fits(self, found: list[tuple[Entry, ModelFit]]) -> None:
         self.model.fits.update(found)
         self.model.tell_learned(entry for entry, _ in found)
+        self.tree.widen_columns()
         self._refresh_current(found)
 
     def _refresh_current(self, found: Sequence[tuple[Entry, object]]) -> None:
@@ -456,11 +552,10 @@ class LibraryView(LibraryWidgets):
 
     def save_layout(self) -> None:
         """Remember widths and order of columns, and the splitter."""
-        self._settings.set_layout("library", self.tree.header().saveState())
+        self._settings.set_layout("library", self.tree.column_layout.state())
         self._settings.set_layout("downloads_splitter", self.splitter.saveState())
         if self.blobs.model.columns:
-            header = self.blobs.table.horizontalHeader()
-            self._settings.set_layout("downloads_blobs", header.saveState())
+            self._settings.set_layout("downloads_blobs", self.blobs.table.columns_state())
 
     def _filter(self, text: str) -> None:
         self.model.set_filter(text)
@@ -496,26 +591,18 @@ class LibraryView(LibraryWidgets):
             text = self.tr("1 model") if count == 1 else self.tr("{n} models")
             text = text.format(n=integer_text(count))
         self.bar.status.setText(text)
-        self.total.setText(self.blobs.summary() if self.shows_blobs else self._tree_summary())
+        if self.shows_blobs:
+            self.total.setText(self.blobs.summary())
+        else:  # sizes of stores are known at their end
+            busy = self.scanner.busy and not self.tree.selected_nodes()
+            self.total.setText("" if busy else self.summary(count, self._rows or ()))
+        self.offer_removal()
+        self.open_button.setEnabled(bool(self.commands.selected()))
 
-    def _tree_summary(self) -> str:
-        nodes = self.tree.selected_nodes()
-        if not nodes and self.scanner.busy:
-            return ""  # sizes of stores are known at their end
-        total = total_of(nodes or self.model.stores)
-        size = bytes_text(total.nbytes)
-        if not nodes:
-            return self.tr("{size} on disk in all").format(size=size)
-        if total.models:
-            one, many = self.tr("1 model selected"), self.tr("{n} models selected")
-        else:
-            one, many = self.tr("1 row selected"), self.tr("{n} rows selected")
-        chosen = counted(total.models or total.others, one, many)
-        text = self.tr("{chosen}: {size} on disk").format(chosen=chosen, size=size)
-        if total.apart > total.nbytes:
-            more = self.tr("{size} that they share counted once")
-            text += f" ({more.format(size=bytes_text(total.apart - total.nbytes))})"
-        return text
+    def _copy_removal(self) -> None:
+        count = self.commands.copy_removal()
+        text = counted(count, self.tr("1 command copied"), self.tr("{n} commands copied"))
+        self.total.setText(self.tr("{copied}. Read before you run.").format(copied=text))
 
     # Qt
 
@@ -530,3 +617,5 @@ class LibraryView(LibraryWidgets):
         super().showEvent(event)
         if not self._asked:
             self.rescan()
+        elif self._rows is not None and not self.scanner.busy and not self.details.busy:
+            self._read_fits()  # something else may be asked of a model

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Generic, TypeAlias, TypeVar
 
@@ -16,6 +16,7 @@ from explorer.errors import ExplorerError
 from explorer.formats import Severity
 from explorer.hardware.detect import detect
 from explorer.parallel import Check
+from explorer.planner.inputs import PlanInputs
 from explorer.present.fits import NOTHING_TO_FIT, ModelFit, Target, fit_at
 from explorer.qt.jobs import Job, JobRunner, JobSlot
 from explorer.qt.library.blobs import StoredFile, stored_files
@@ -43,17 +44,38 @@ def library_places(demo_store: Path | None = None) -> list[stores.Place]:
     return machine_places() + demo
 
 
+def all_places(places: Sequence[stores.Place], folders: Iterable[Path]) -> list[stores.Place]:
+    """Return stores and the folders that the user added to them, each once; for a worker."""
+    roots = {place.root for place in places}
+    return [*places, *(place_of(each) for each in dict.fromkeys(folders) if each not in roots)]
+
+
+def downloaded(
+    places: Sequence[stores.Place], folders: Iterable[Path], check: Check
+) -> list[tuple[stores.Entry, str]]:
+    """Return all models of these stores and folders, with the program of each; for a worker."""
+    return [
+        (found, place.kind.program)
+        for place, found in stores.scan(all_places(places, folders), check)
+        if isinstance(found, stores.Entry)
+    ]
+
+
 def this_target() -> Target:
     """Return this machine as models shall fit it. It asks drivers, so it is for a worker."""
     machine = detect()
     return Target(machine.devices, machine.host, os.environ)
 
 
-def fits_of(target: Target) -> Callable[[stores.Entry, Check], ModelFit]:
-    """Return what says how a model fits a machine."""
+def fits_of(
+    target: Target, asked: Mapping[Path, PlanInputs]
+) -> Callable[[stores.Entry, Check], ModelFit]:
+    """Return what says how a model fits a machine, with what is asked of it."""
 
     def read(entry: stores.Entry, check: Check) -> ModelFit:
-        return NOTHING_TO_FIT if entry.format is None else fit_at(entry.path, target, check)
+        if entry.format is None:
+            return NOTHING_TO_FIT
+        return fit_at(entry.path, target, check, asked.get(entry.path))
 
     return read
 
@@ -114,11 +136,8 @@ class Scanner(QObject):
                 job.report(listing.entry_count, 0)
                 job.publish(lambda: listing)
 
-            found = places()
-            roots = {place.root for place in found}
-            found += [place_of(folder) for folder in dict.fromkeys(own) if folder not in roots]
             check = _yielding(job)
-            listing = list_stores(found, known, check, publish)
+            listing = list_stores(all_places(places(), own), known, check, publish)
             return listing, stored_files(listing.stores, check)
 
         def end(result: tuple[Listing, list[StoredFile]]) -> None:

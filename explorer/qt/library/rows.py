@@ -95,6 +95,8 @@ class Row:
         quantization: How its weights are stored, safe to show.
         nbytes: Bytes on disk; what is shared is counted once in a sum.
         modified: Time of the last change, seconds since 1970.
+        short: Its name without where it comes from, of a model; else empty.
+        publisher: Who published it, or the folder that it lies in; of a model.
         note: What there is to say about it, safe to show, if it has no problems.
         problems: What is wrong with it.
         path: Its file or folder.
@@ -117,6 +119,8 @@ class Row:
     quantization: str = ""
     nbytes: int | None = None
     modified: float | None = None
+    short: str = ""
+    publisher: str = ""
     note: str = ""
     problems: tuple[Problem, ...] = ()
     path: Path | None = None
@@ -246,6 +250,7 @@ def _family_row(kind: StoreKind, family: str, members: list[Entry], usage: Usage
     if usage is not None:
         own = sum(entry.own_bytes for entry in members)
         nbytes = own + usage.total(entry.name for entry in members)
+    short, publisher = name_and_publisher(family)
     times = [entry.modified for entry in members if entry.modified is not None]
     flawed = sum(bool(entry.problems) for entry in members)
     versions = kind in {StoreKind.OLLAMA, StoreKind.HUGGINGFACE}
@@ -256,10 +261,12 @@ def _family_row(kind: StoreKind, family: str, members: list[Entry], usage: Usage
         RowKind.FAMILY,
         f"family {family}",
         title_of(family),
+        short=short,
+        publisher=publisher,
         nbytes=nbytes,
         modified=max(times, default=None),
         note=note.format(n=flawed or len(members), all=len(members)),
-        order=natural_key(title_of(family)),
+        order=natural_key(short),
         children=tuple(_entry_row(entry, _version(entry, family)) for entry in members),
     )
 
@@ -270,18 +277,39 @@ def _version(entry: Entry, family: str) -> str:
     return rest[1:] if rest[:1] in {":", "/", "@"} else rest or "main"
 
 
+_SUFFIXES: Final = (".gguf", ".safetensors")
+
+
+def name_and_publisher(name: str) -> tuple[str, str]:
+    """Return what a model is called, and who published it or where it lies; safe to show.
+
+    ``unsloth/Qwen3-14B-GGUF/Qwen3-14B-Q4_K_M.gguf`` is called ``Qwen3-14B-Q4_K_M``, of ``unsloth``:
+    a folder that repeats the name of its file says nothing.
+    """
+    folder, _, file = name.rpartition("/")
+    ending = next((suffix for suffix in _SUFFIXES if file.lower().endswith(suffix)), "")
+    short = file.removesuffix(file[len(file) - len(ending) :]) if ending else file
+    above, _, last = folder.rpartition("/")
+    if above and short.casefold().startswith(last.casefold().removesuffix("-gguf")):
+        folder = above
+    return title_of(short), title_of(folder) if folder else ""
+
+
 def _entry_row(entry: Entry, title: str) -> Row:
     shown = title_of(title)
+    short, publisher = name_and_publisher(title)
     return Row(
         RowKind.ENTRY,
         str(entry.path),
         shown,
+        short=short,
+        publisher=publisher,
         nbytes=entry.nbytes,
         modified=entry.modified,
         problems=entry.problems,
         path=entry.path,
         entry=entry,
-        order=natural_key(shown),
+        order=natural_key(short),
     )
 
 

@@ -9,6 +9,8 @@ from typing import Any, Final
 from PySide6 import QtGui, QtWidgets
 from PySide6.QtCore import QEvent, QRect, QSignalBlocker, QSize, Qt, Signal
 
+from explorer.errors import PlanError
+from explorer.planner.devices import parse_shares
 from explorer.planner.llama_cpp.outcome import DEFAULT_RESERVE, Outcome
 from explorer.planner.profiles import PROFILES, ignored_settings
 from explorer.planner.result import Plan
@@ -16,7 +18,8 @@ from explorer.planner.settings import AUTOMATIC
 from explorer.planner.sizes import DEFAULT_BATCH, DEFAULT_CONTEXT
 from explorer.present import plan_export
 from explorer.present.explanations import picture_text
-from explorer.present.plan import CACHE_TYPES, attention_text, context_text
+from explorer.present.plan import CACHE_TYPES, attention_text, context_text, short_name
+from explorer.qt.planner.devices import SplitBar
 from explorer.qt.planner.fields import (
     CalmComboBox,
     CalmSpinBox,
@@ -213,7 +216,7 @@ class Setting:
     show: Callable[[Any, CurrentPlan], None]
     # returns what holds in a plan as text; None of the profile, which always holds
     text: Callable[[Plan], str] | None = None
-    slider: StopSlider | None = None  # where it is dragged, or None
+    slider: QtWidgets.QWidget | None = None  # where it is dragged, or None
     holds: QtWidgets.QLabel = field(init=False)  # the label of what holds
     reset: QtWidgets.QToolButton = field(init=False)  # the button that asks for nothing again
 
@@ -223,27 +226,60 @@ class SettingRows(QtWidgets.QWidget):
 
     Attributes:
         rows: The settings by name.
+        advanced: Unfolds the settings that were added after `fold`.
     """
 
     def __init__(self, state: PlannerState, parent: QtWidgets.QWidget) -> None:
         super().__init__(parent)
         self._state = state
         self.rows: dict[str, Setting] = {}
+        self.advanced = QtWidgets.QToolButton(self)
+        self.advanced.setCheckable(True)
+        self.advanced.setAutoRaise(True)
+        self.advanced.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
+        self.advanced.setToolTip(self.tr("Settings that most people leave alone"))
+        self.advanced.toggled.connect(self._unfold)
+        self._folded: list[QtWidgets.QWidget] | None = None  # what it shows; None until it is there
         self._profile: str | None = None  # by which rows are greyed
         self._grid = QtWidgets.QGridLayout(self)
         self._grid.setContentsMargins(0, 0, 0, 0)
         self._grid.setHorizontalSpacing(6)
         self._grid.setVerticalSpacing(4)
         self._grid.setColumnStretch(1, 1)
-        for column, text in ((1, self.tr("Asked for")), (2, self.tr("Holds"))):
+        for column, text in ((1, self.tr("You asked")), (2, self.tr("In effect"))):
             label = QtWidgets.QLabel(text, self)
             label.setForegroundRole(QtGui.QPalette.ColorRole.PlaceholderText)
             self._grid.addWidget(label, 0, column)
 
     def tab_chain(self) -> list[QtWidgets.QWidget]:
         """Return what takes the focus, from top to bottom."""
-        parts = [(row.editor, row.reset, row.slider) for row in self.rows.values()]
-        return [part for row in parts for part in row if part is not None]
+        found: list[QtWidgets.QWidget] = []
+        for row in self.rows.values():
+            if self._folded and row.editor in self._folded and self.advanced not in found:
+                found.append(self.advanced)
+            found += [part for part in (row.editor, row.reset, row.slider) if part is not None]
+        return found
+
+    def fold(self) -> None:
+        """Show the settings that are added from now on only where they are asked for."""
+        self._grid.addWidget(self.advanced, self._grid.rowCount(), 0, 1, 4)
+        self._folded = []
+
+    def _unfold(self, on: bool) -> None:
+        for part in self._folded or ():
+            part.setVisible(on)
+        self._name_fold()
+
+    def _name_fold(self) -> None:
+        """Say how many of the folded settings are asked for."""
+        arrow = Qt.ArrowType.DownArrow if self.advanced.isChecked() else Qt.ArrowType.RightArrow
+        self.advanced.setArrowType(arrow)
+        folded = self._folded or ()
+        count = sum(row.reset.isEnabled() for row in self.rows.values() if row.editor in folded)
+        text = self.tr("Advanced: batch, layers, split, experts…")
+        if count:
+            text = self.tr("Advanced: {n} changed").format(n=count)
+        self.advanced.setText(text)
 
     def add(self, setting: Setting) -> None:
         """Add a line for a setting, and its slider below."""
@@ -279,6 +315,10 @@ class SettingRows(QtWidgets.QWidget):
             holds.hide()
         if slider is not None:
             self._grid.addWidget(slider, line + 1, 0, 1, 4)
+        if self._folded is not None:
+            parts = (label, editor, holds, reset, slider)
+            self._folded += [part for part in parts if part is not None]
+            self._unfold(self.advanced.isChecked())
         self.rows[setting.name] = setting
 
     def _reset(self, name: str) -> None:
@@ -316,6 +356,7 @@ class SettingRows(QtWidgets.QWidget):
                 row.holds.setAccessibleDescription(tip)
                 row.holds.setToolTip(plain_tip(tip))
                 self._take_colours(row)
+        self._name_fold()
 
     def _grey(self, ignored: Mapping[str, str]) -> None:
         """Let only those be changed that count, and say why not the others."""
@@ -353,6 +394,8 @@ class SettingsControls(SettingRows):
         self._add_context()
         self._add_parallel()
         self._add_cache_type()
+        self._add_profile()
+        self.fold()
         self._add_batch()
         self._add_attention()
         self._add_layers()
@@ -360,9 +403,9 @@ class SettingsControls(SettingRows):
         self._add_spread()
         self._add_ubatch()
         self._add_unified()
+        self._add_split()
         self._add_experts()
         self._add_reserve()
-        self._add_profile()
         self.follow(state.current)
 
     def follow(self, current: CurrentPlan) -> None:
@@ -522,6 +565,39 @@ class SettingsControls(SettingRows):
         tip = self.tr("Whether all sequences share one cache of the context")
         self.add(Setting("kv_unified", self.tr("U&nified cache"), edit, tip, show, text))
 
+    def _add_split(self) -> None:
+        edit = QtWidgets.QLineEdit(self)
+        edit.setPlaceholderText(self.tr("auto"))
+        bar = self.split = SplitBar(self)
+        bar.held.connect(self._state.hold)
+        bar.split_chosen.connect(lambda shares: self._state.set(tensor_split=shares))
+
+        def take() -> None:
+            if not edit.isModified():
+                return
+            edit.setModified(False)
+            try:
+                shares = parse_shares(edit.text())
+            except PlanError as error:
+                self._state.refused.emit(error)
+                shares = self._state.inputs.settings.tensor_split
+            self._state.apply({"tensor_split": shares})
+            self.follow(self._state.current)
+
+        edit.editingFinished.connect(take)
+
+        def show(asked: tuple[float, ...] | None, current: CurrentPlan) -> None:
+            if not (edit.hasFocus() and edit.isModified()):
+                edit.setText("" if asked is None else ",".join(f"{one:g}" for one in asked))
+            outcome = None if current.plan is None else current.plan.llama_cpp
+            gpus = () if outcome is None else outcome.gpus
+            names = [] if outcome is None else [short_name(one) for one in outcome.devices]
+            bar.show_split([len(one.layers) for one in gpus], names)
+
+        text = _held(lambda outcome: ",".join(str(len(one.layers)) for one in outcome.gpus) or "–")
+        tip = self.tr("Layers of each GPU, such as 12,20; drag the bar to share them otherwise")
+        self.add(Setting("tensor_split", self.tr("Tensor sp&lit"), edit, tip, show, text, bar))
+
     def _add_experts(self) -> None:
         edit = CalmSpinBox(self, 0, _MOST_LAYERS)
         edit.setSpecialValueText(self.tr("auto"))
@@ -562,7 +638,7 @@ class SettingsControls(SettingRows):
             if shown:
                 edit.setToolTip(PROFILES[shown].title)
 
-        self.add(Setting("profile", self.tr("P&rofile"), edit, "", show))
+        self.add(Setting("profile", self.tr("P&rogram"), edit, "", show))
 
     def _slider(self, name: str, spoken: Callable[[int], str] = integer_text) -> StopSlider:
         slider = StopSlider(plan_export.context_stops(0), spoken, self)

@@ -294,6 +294,7 @@ class CurvesPage(PlannerPage):
         fill(QVBoxLayout(self), (self.plot, 1), line, spacing=0)
         save.clicked.connect(self.ask_export)
         self.plot.export_requested.connect(self.ask_export)
+        self.plot.copy_requested.connect(lambda: self._export.copy(self.plot))
         self.plot.context_chosen.connect(lambda context: state.apply({"context": context}))
 
     @property

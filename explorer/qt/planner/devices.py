@@ -8,35 +8,46 @@ from functools import partial
 from typing import Any, Final
 
 import numpy as np
-from PySide6 import QtCore, QtWidgets
+from PySide6 import QtCore, QtGui, QtWidgets
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QAction, QFocusEvent, QKeySequence
+from PySide6.QtGui import QAction, QFocusEvent, QKeySequence, QPaintEvent
 
 from explorer.errors import PlanError
 from explorer.hardware.catalogue import Catalogue
 from explorer.planner import Device, Host
 from explorer.planner.devices import parse_gpu, parse_size
+from explorer.planner.llama_cpp.outcome import DEFAULT_RESERVE
 from explorer.present.explanations import GPU_TEXTS
-from explorer.present.plan import device_name, device_text, size_text
+from explorer.present.plan import device_name, device_text, short_name, size_text
 from explorer.qt.jobs import JobRunner
-from explorer.qt.planner.fields import CalmSpinBox, SizeEdit, buddy_label, fill, push_button
+from explorer.qt.planner.fields import (
+    CalmSpinBox,
+    SizeEdit,
+    buddy_label,
+    fill,
+    paint_tile,
+    push_button,
+)
 from explorer.qt.planner.state import CurrentPlan, PlannerState
 from explorer.qt.planner.tables import LiveTable, gpu_columns
+from explorer.qt.theme import CORNER, Space, ink_of
 from explorer.qt.widgets.labels import plain_label
-from explorer.qt.widgets.painting import plain_tip
+from explorer.qt.widgets.painting import device_colour, plain_tip, text_on
 from explorer.qt.widgets.table_model import RIGHT, Index, ItemRole
 from explorer.qt.widgets.table_view import FilterBar, PaddedDelegate, TableView
 from explorer.text import bytes_text, integer_text, plain_text, shorten
 
-NAME, FREE = 0, 1
+NAME, FREE, RESERVE = 0, 1, 2
 _MIME: Final = "application/x-gguf-explorer-gpu"
 _LONGEST_NAME: Final = 60
 _MOST_AT_ONCE: Final = 16
 _SHOWN_ROWS: Final = 4
+_GRIP: Final = 4  # pixels at the ends of a split, where half a handle is
+_REACH: Final = 8  # pixels around a boundary that take hold of it
 
 
 class DeviceTable(QtCore.QAbstractTableModel):
-    """The GPUs of a plan: their names, and their free memory, which can be edited.
+    """The GPUs of a plan: their names, their free memory and their reserve, which can be edited.
 
     A row that is dropped elsewhere moves there.
     """
@@ -71,7 +82,7 @@ class DeviceTable(QtCore.QAbstractTableModel):
             self.endResetModel()
             return
         self._devices = devices
-        self.dataChanged.emit(self.index(0, 0), self.index(len(devices) - 1, FREE))
+        self.dataChanged.emit(self.index(0, 0), self.index(len(devices) - 1, RESERVE))
 
     # Qt
 
@@ -79,7 +90,7 @@ class DeviceTable(QtCore.QAbstractTableModel):
         return 0 if parent.isValid() else len(self._devices)
 
     def columnCount(self, parent: Index = QtCore.QModelIndex()) -> int:
-        return 0 if parent.isValid() else 2
+        return 0 if parent.isValid() else 3
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
         if not index.isValid():
@@ -92,20 +103,31 @@ class DeviceTable(QtCore.QAbstractTableModel):
             ItemRole.ROW: index.row(),
         }
         if column == NAME:
-            cells |= dict.fromkeys((roles.DisplayRole, ItemRole.RAW), device_name(device))
+            cells |= {roles.DisplayRole: short_name(device), ItemRole.RAW: device_name(device)}
         else:
-            cells |= {roles.DisplayRole: bytes_text(device.free), ItemRole.RAW: device.free}
-            cells |= {roles.EditRole: size_text(device.free), roles.TextAlignmentRole: RIGHT}
+            nbytes = device.free if column == FREE else self._reserve(device)
+            cells |= {roles.DisplayRole: bytes_text(nbytes), ItemRole.RAW: nbytes}
+            cells |= {roles.EditRole: size_text(nbytes), roles.TextAlignmentRole: RIGHT}
         return cells.get(role)
 
+    def _reserve(self, device: Device) -> int:
+        """Return what is held back of a GPU: its own, what is asked for all, or the usual."""
+        asked = self._state.inputs.settings.reserve
+        known = (device.reserve, asked, DEFAULT_RESERVE)
+        return next(nbytes for nbytes in known if nbytes is not None)
+
     def setData(self, index: Index, value: Any, role: int = Qt.ItemDataRole.EditRole) -> bool:
-        if not index.isValid() or index.column() != FREE or role != Qt.ItemDataRole.EditRole:
+        """Take free memory, or a reserve; an empty reserve is that of all GPUs again."""
+        if not index.isValid() or index.column() == NAME or role != Qt.ItemDataRole.EditRole:
             return False
-        row = index.row()
-        if str(value) == size_text(self._devices[row].free):
+        row, text = index.row(), str(value).strip()
+        if text == index.data(Qt.ItemDataRole.EditRole):
             return True  # it may be rounded, and was not touched
         try:
-            device = replace(self._devices[row], free=parse_size(str(value)))
+            if index.column() == FREE:
+                device = replace(self._devices[row], free=parse_size(text))
+            else:
+                device = replace(self._devices[row], reserve=parse_size(text) if text else None)
         except PlanError as error:
             self._state.refused.emit(error)
             return False
@@ -117,15 +139,16 @@ class DeviceTable(QtCore.QAbstractTableModel):
         if not index.isValid():
             return Qt.ItemFlag.ItemIsDropEnabled  # between and below the rows
         flags = super().flags(index) | Qt.ItemFlag.ItemIsDragEnabled
-        return flags | Qt.ItemFlag.ItemIsEditable if index.column() == FREE else flags
+        return flags | Qt.ItemFlag.ItemIsEditable if index.column() != NAME else flags
 
     def headerData(
         self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
     ) -> Any:
-        if orientation != Qt.Orientation.Horizontal or section not in (NAME, FREE):
+        titles = {NAME: self.tr("GPU"), FREE: self.tr("Free"), RESERVE: self.tr("Reserve")}
+        if orientation != Qt.Orientation.Horizontal or section not in titles:
             return None
         if role == Qt.ItemDataRole.DisplayRole:
-            return {NAME: self.tr("GPU"), FREE: self.tr("Free memory")}[section]
+            return titles[section]
         return _meaning(section) if role == Qt.ItemDataRole.WhatsThisRole else None
 
     def supportedDropActions(self) -> Qt.DropAction:
@@ -163,7 +186,7 @@ def added(devices: tuple[Device, ...], device: Device, count: int = 1) -> tuple[
 
 
 def _meaning(column: int) -> str:
-    return GPU_TEXTS["name" if column == NAME else "free"]
+    return GPU_TEXTS[("name", "free", "reserve")[column]]
 
 
 class CatalogueDialog(QtWidgets.QDialog):
@@ -248,8 +271,8 @@ class CatalogueDialog(QtWidgets.QDialog):
             self.gpu_chosen.emit(device, self.count.value())
 
 
-class DevicesBox(QtWidgets.QWidget):
-    """The devices of a plan.
+class DevicesBox(QtWidgets.QFrame):
+    """The machine of a plan, as a tile: GPUs and main memory.
 
     Attributes:
         table: The GPUs; rows are dragged to reorder, free memory is edited in place.
@@ -272,7 +295,13 @@ class DevicesBox(QtWidgets.QWidget):
         self.catalogue: Catalogue | None = None
         self.model = DeviceTable(state, self)
         self.table = _DeviceView(self.model, self)
-        self.add = push_button(self, self.tr("&Add GPU…"), self.tr("Add GPUs of the catalogue"))
+        self.add = push_button(self, self.tr("&Add a GPU…"), self.tr("Add GPUs of the catalogue"))
+        self.add_first = push_button(
+            self, self.tr("Add &your GPU…"), self.tr("Choose it from the catalogue")
+        )
+        self.empty = plain_label(self)
+        self.empty.setWordWrap(True)
+        self.empty.setText(self.tr("No GPU was found. Models run on the CPU, in main memory."))
         tip = self.tr("Remove the selected GPU (Delete)")
         self.remove = push_button(self, self.tr("Remo&ve"), tip)
         self.sets = QtWidgets.QToolButton(self)
@@ -288,7 +317,9 @@ class DevicesBox(QtWidgets.QWidget):
         self.notes = plain_label(self)
         self.notes.setWordWrap(True)
         self._lay_out()
-        self.add.clicked.connect(self.show_catalogue)
+        for button in (self.add, self.add_first):
+            button.clicked.connect(self.show_catalogue)
+            button.setEnabled(False)
         self.remove.clicked.connect(self._remove_selected)
         self.table.delete_action.triggered.connect(self._remove_selected)
         self.ram.size_chosen.connect(self._set_ram)
@@ -307,14 +338,19 @@ class DevicesBox(QtWidgets.QWidget):
         """Offer the GPUs of a catalogue."""
         self.catalogue = catalogue
         self.add.setEnabled(True)
+        self.add_first.setEnabled(True)
 
     def add_devices(self, device: Device, count: int = 1) -> None:
         """Plan for some more GPUs."""
-        self._state.replace_inputs(devices=added(self._state.inputs.devices, device, count))
+        more = added(self._state.inputs.devices, device, count)
+        self._use(more)
 
     def tab_chain(self) -> list[QtWidgets.QWidget]:
         """Return what takes the focus, in reading order."""
-        return [self.table, self.add, self.remove, self.sets, self.ram, self.swap]
+        return [
+            *(self.table, self.add_first, self.add, self.remove, self.sets),
+            *(self.ram, self.swap),
+        ]
 
     def _remove_selected(self) -> None:
         self.model.remove(index.row() for index in self.table.selectedIndexes())
@@ -332,7 +368,7 @@ class DevicesBox(QtWidgets.QWidget):
         self.forget.setEnabled(bool(state.sets))
         for name, devices in state.sets.items():
             text = plain_text(name).replace("&", "&&")  # an ampersand would be a mnemonic
-            menu.addAction(text, partial(state.replace_inputs, devices=devices))
+            menu.addAction(text, partial(self._use, devices))
             self.forget.addAction(text, partial(state.forget, name))
         menu.addAction(self.tr("Remember these devices…"), self._ask_name)
         menu.addMenu(self.forget)
@@ -340,7 +376,11 @@ class DevicesBox(QtWidgets.QWidget):
     def _use_machine(self) -> None:
         machine = self._state.machine
         if machine is not None:
-            self._state.replace_inputs(devices=machine.devices, host=machine.host)
+            self._use(machine.devices, host=machine.host)
+
+    def _use(self, devices: tuple[Device, ...], **others: Any) -> None:
+        """Plan for some GPUs, with the reserves that are remembered for them."""
+        self._state.replace_inputs(devices=self._state.basis.with_reserves(devices), **others)
 
     def _ask_name(self) -> None:
         title, label = self.tr("Remember devices"), self.tr("Name of this set:")
@@ -366,24 +406,33 @@ class DevicesBox(QtWidgets.QWidget):
         self.model.show_devices(devices)
         self.ram.show_size(None if host is None else host.free)
         self.swap.show_size(None if host is None else host.swap)
-        self.remove.setEnabled(bool(devices))
+        for part in (self.table, self.add, self.remove):
+            part.setVisible(bool(devices))
+        self.empty.setVisible(not devices and machine is not None)
+        self.add_first.setVisible(self.empty.isVisibleTo(self))
+        self.table.show_rows()
         text = "" if machine is None or devices else plain_text(" ".join(machine.notes))
         if text != self.notes.text():
             self.notes.setText(text)
             self.notes.setToolTip(plain_tip(text))
         self.notes.setVisible(bool(text))
 
+    # Qt
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        paint_tile(self)
+
     # Parts
 
     def _lay_out(self) -> None:
         buttons, memory = QtWidgets.QHBoxLayout(), QtWidgets.QHBoxLayout()
-        fill(buttons, self.add, self.remove, self.sets, None, spacing=4)
+        fill(buttons, self.add_first, self.add, self.remove, self.sets, None, spacing=Space.TIGHT)
         ram = buddy_label(self.tr("&Main memory"), self.ram)
         swap = buddy_label(self.tr("S&wap"), self.swap)
         fill(memory, ram, self.ram, swap, self.swap, spacing=6)
-        layout = QtWidgets.QVBoxLayout(self)
-        fill(layout, self.table, self.notes, buttons, memory, spacing=4)
-        self.add.setEnabled(False)
+        layout, pad = QtWidgets.QVBoxLayout(self), (Space.WIDE,) * 4
+        parts = (self.empty, self.table, self.notes, buttons, memory)
+        fill(layout, *parts, spacing=Space.NEAR, margins=pad)
 
     def _memory(self, name: str) -> SizeEdit:
         edit = SizeEdit(self)
@@ -409,7 +458,7 @@ class _DeviceView(QtWidgets.QTableView):
         self.setItemDelegate(PaddedDelegate(self))
         self.setAccessibleName(self.tr("GPUs"))
         self.setAccessibleDescription(self.tr("Drag, or Alt with an arrow key, reorders"))
-        self.setToolTip(self.tr("Drag rows to reorder. Double-click free memory to change it."))
+        self.setToolTip(self.tr("Drag rows to reorder. Double-click a size to change it."))
         self.setSelectionBehavior(QtWidgets.QAbstractItemView.SelectionBehavior.SelectRows)
         self.setSelectionMode(QtWidgets.QAbstractItemView.SelectionMode.SingleSelection)
         self.setDragDropMode(QtWidgets.QAbstractItemView.DragDropMode.InternalMove)
@@ -420,14 +469,21 @@ class _DeviceView(QtWidgets.QTableView):
         header = self.horizontalHeader()
         header.setHighlightSections(False)
         header.setSectionResizeMode(NAME, QtWidgets.QHeaderView.ResizeMode.Stretch)
-        header.setSectionResizeMode(FREE, QtWidgets.QHeaderView.ResizeMode.Fixed)
-        self.setColumnWidth(FREE, header.sectionSizeHint(FREE) + 8)
-        row = self.fontMetrics().height() + 7
-        self.verticalHeader().setDefaultSectionSize(row)
-        self.setFixedHeight(header.sizeHint().height() + _SHOWN_ROWS * row + 4)
+        width = self.fontMetrics().horizontalAdvance(" 88.8 GiB ") + 8
+        for column in (FREE, RESERVE):
+            header.setSectionResizeMode(column, QtWidgets.QHeaderView.ResizeMode.Fixed)
+            self.setColumnWidth(column, max(width, header.sectionSizeHint(column)))
+        self.verticalHeader().setDefaultSectionSize(self.fontMetrics().height() + 7)
+        self.show_rows()
         self.delete_action = self._action(self.tr("Remove"), "Delete")
         self._action(self.tr("Move up"), "Alt+Up").triggered.connect(lambda: self._shift(-1))
         self._action(self.tr("Move down"), "Alt+Down").triggered.connect(lambda: self._shift(1))
+
+    def show_rows(self) -> None:
+        """Take the height of the GPUs, up to some."""
+        rows = min(max(self._devices.rowCount(), 1), _SHOWN_ROWS)
+        header = self.horizontalHeader().sizeHint().height()
+        self.setFixedHeight(header + rows * self.verticalHeader().defaultSectionSize() + 4)
 
     def _action(self, text: str, keys: str) -> QAction:
         action = QAction(text, self)
@@ -455,3 +511,160 @@ class _DeviceView(QtWidgets.QTableView):
         super().currentChanged(current, previous)
         if current.isValid():
             self.scrollTo(current)
+
+
+class SplitBar(QtWidgets.QWidget):
+    """A bar that is divided between GPUs; the boundaries are dragged, or moved by the keyboard.
+
+    Attributes:
+        layers: How many layers each GPU holds.
+        current: The boundary that keys move; 0 is that between the first two GPUs.
+
+    Signals:
+        split_chosen: The user moved a boundary; the layers of each GPU.
+        held: A drag began (true) or ended.
+    """
+
+    split_chosen = Signal(object)
+    held = Signal(bool)
+
+    def __init__(self, parent: QtWidgets.QWidget) -> None:
+        super().__init__(parent)
+        self.layers: list[int] = []
+        self.current = 0
+        self._names: list[str] = []
+        self._dragged = False
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
+        self.setMouseTracking(True)
+        self.setAccessibleName(self.tr("Layers of each GPU"))
+
+    def show_split(self, layers: Sequence[int], names: Sequence[str]) -> None:
+        """Show how layers are shared; a drag that is under way keeps its own."""
+        if self._dragged or (list(layers), list(names)) == (self.layers, self._names):
+            return
+        self.layers, self._names = list(layers), list(names)
+        self.current = min(self.current, max(0, len(layers) - 2))
+        self._describe()
+        self.update()
+
+    def boundary_x(self, number: int) -> float:
+        """Return where a boundary is, in pixels."""
+        done, total = sum(self.layers[: number + 1]), sum(self.layers)
+        return _GRIP + (self.width() - 2 * _GRIP) * done / max(1, total)
+
+    def _describe(self) -> None:
+        parts = (
+            self.tr("{gpu}: {n} layers").format(gpu=name, n=count)
+            for name, count in zip(self._names, self.layers, strict=True)
+        )
+        text = plain_text(", ".join(parts))
+        keys = self.tr("Left and Right move a boundary, Up and Down go to another one")
+        self.setAccessibleDescription(f"{text}. {keys}")
+        self.setToolTip(plain_tip(text) if len(self.layers) > 1 else self.tr("There is one GPU"))
+
+    def _boundary_at(self, x: float) -> int | None:
+        """Return the nearest boundary within reach of the pointer."""
+        near = min(
+            range(len(self.layers) - 1), key=lambda one: abs(self.boundary_x(one) - x), default=None
+        )
+        return near if near is not None and abs(self.boundary_x(near) - x) <= _REACH else None
+
+    def _move(self, boundary: int, to: int) -> None:
+        """Let the GPUs up to a boundary have so many layers; those beside it give and take."""
+        if not 0 <= boundary < len(self.layers) - 1:
+            return
+        before = sum(self.layers[:boundary])
+        both = self.layers[boundary] + self.layers[boundary + 1]
+        count = min(max(to - before, 0), both)
+        if count == self.layers[boundary]:
+            return
+        self.layers[boundary : boundary + 2] = [count, both - count]
+        self._describe()
+        self.update()
+        QtGui.QAccessible.updateAccessibility(
+            QtGui.QAccessibleEvent(self, QtGui.QAccessible.Event.DescriptionChanged)
+        )
+        self.split_chosen.emit(tuple(map(float, self.layers)))
+
+    # Qt
+
+    def sizeHint(self) -> QtCore.QSize:
+        return QtCore.QSize(120, self.fontMetrics().height() + 14)
+
+    def minimumSizeHint(self) -> QtCore.QSize:
+        return QtCore.QSize(80, self.sizeHint().height())
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        ink, painter = ink_of(self.palette()), QtGui.QPainter(self)
+        painter.setRenderHint(QtGui.QPainter.RenderHint.Antialiasing)
+        area = QtCore.QRectF(_GRIP, 3, self.width() - 2 * _GRIP, self.height() - 6)
+        painter.setPen(QtGui.QColor(ink.control))
+        painter.setBrush(QtGui.QColor(ink.raised))
+        painter.drawRoundedRect(area, CORNER, CORNER)
+        ends = [area.left(), *(self.boundary_x(n) for n in range(len(self.layers)))]
+        active = self.isEnabled() and len(self.layers) > 1
+        for number, count in enumerate(self.layers if active else ()):
+            part = QtCore.QRectF(
+                ends[number], area.top() + 1, ends[number + 1] - ends[number], area.height() - 2
+            )
+            colour = device_colour(number)
+            painter.fillRect(part, colour)
+            text = f"{shorten(self._names[number], 24)}: {count}"
+            if self.fontMetrics().horizontalAdvance(text) + 8 > part.width():
+                text = str(count)
+            if self.fontMetrics().horizontalAdvance(text) < part.width():
+                painter.setPen(text_on(colour))
+                painter.drawText(part, int(Qt.AlignmentFlag.AlignCenter), text)
+        for number in range(len(self.layers) - 1 if active else 0):
+            chosen = self.hasFocus() and number == self.current
+            painter.setPen(QtGui.QPen(QtGui.QColor(ink.accent if chosen else ink.control), 1.5))
+            painter.setBrush(QtGui.QColor(ink.surface))
+            x = self.boundary_x(number)
+            painter.drawRoundedRect(QtCore.QRectF(x - 3, 1, 6, self.height() - 2), 3, 3)
+        painter.end()
+
+    def mousePressEvent(self, event: QtGui.QMouseEvent) -> None:
+        near = self._boundary_at(event.position().x())
+        if event.button() == Qt.MouseButton.LeftButton and near is not None:
+            self.current, self._dragged = near, True
+            self.held.emit(True)
+            self.update()
+
+    def mouseMoveEvent(self, event: QtGui.QMouseEvent) -> None:
+        x = event.position().x()
+        if self._dragged:
+            share = (x - _GRIP) / max(1, self.width() - 2 * _GRIP)
+            self._move(self.current, round(share * sum(self.layers)))
+            return
+        near = self._boundary_at(x) is not None and self.isEnabled()
+        shape = Qt.CursorShape.SplitHCursor if near else Qt.CursorShape.ArrowCursor
+        self.setCursor(shape)
+
+    def mouseReleaseEvent(self, event: QtGui.QMouseEvent) -> None:
+        if self._dragged and event.button() == Qt.MouseButton.LeftButton:
+            self._dragged = False
+            self.held.emit(False)
+
+    def keyPressEvent(self, event: QtGui.QKeyEvent) -> None:
+        done, key = sum(self.layers[: self.current + 1]), event.key()
+        keys = Qt.Key
+        steps: dict[int, int] = {keys.Key_Left: -1, keys.Key_Right: 1}
+        steps |= {keys.Key_PageDown: -4, keys.Key_PageUp: 4}
+        if key in steps:
+            self._move(self.current, done + steps[key])
+        elif key in (Qt.Key.Key_Up, Qt.Key.Key_Down):
+            last = max(0, len(self.layers) - 2)
+            step = 1 if key == Qt.Key.Key_Down else -1
+            self.current = min(max(self.current + step, 0), last)
+            self.update()
+        else:
+            super().keyPressEvent(event)
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        super().focusInEvent(event)
+        self.update()
+
+    def focusOutEvent(self, event: QFocusEvent) -> None:
+        super().focusOutEvent(event)
+        self.update()

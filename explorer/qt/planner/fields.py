@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import Final, TypeAlias
 
 from PySide6 import QtGui, QtWidgets
-from PySide6.QtCore import QEvent, QSignalBlocker, Qt, Signal
+from PySide6.QtCore import QEvent, QRectF, QSignalBlocker, Qt, Signal
 from PySide6.QtWidgets import QBoxLayout, QLabel, QLayout, QPushButton, QWidget
 
 from explorer.errors import PlanError
 from explorer.planner.devices import parse_context, parse_size
-from explorer.present.plan import size_text
+from explorer.present.plan import Level, size_text
 from explorer.present.plan_export import Stops
-from explorer.qt.theme import warning_colour
+from explorer.qt.theme import TILE_CORNER, Space, TextSize, ink_of, style_text, warning_colour
 from explorer.text import integer_text
 
 _MOST_TOKENS: Final = 1 << 30
@@ -235,9 +235,58 @@ def push_button(parent: QWidget, text: str, tip: str) -> QPushButton:
     return made
 
 
+def paint_tile(widget: QWidget) -> None:
+    """Paint the ground of a tile; called by its paint event."""
+    ink, painter = ink_of(widget.palette()), QtGui.QPainter(widget)
+    painter.setRenderHint(QtGui.QPainter.RenderHint.Antialiasing)
+    painter.setPen(QtGui.QColor(ink.line))
+    painter.setBrush(QtGui.QColor(ink.surface))
+    inside = QRectF(widget.rect()).adjusted(0.5, 0.5, -0.5, -0.5)
+    painter.drawRoundedRect(inside, TILE_CORNER, TILE_CORNER)
+    painter.end()
+
+
 def colour_text(widget: QWidget, *, warning: bool) -> None:
     """Show a text in the warning colour, or in that of other texts."""
     palette = QtGui.QGuiApplication.palette()
     if warning:
         palette.setColor(QtGui.QPalette.ColorRole.WindowText, warning_colour(palette))
     widget.setPalette(palette)
+
+
+class AnswerPill(QLabel):
+    """A sentence on a rounded ground, in the colour of how well the model fits."""
+
+    _GROUND = 0.12  # share of the level's colour in the ground
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setTextFormat(Qt.TextFormat.PlainText)
+        self._level = Level.FITS
+        style_text(self, TextSize.SECTION)
+        self.setContentsMargins(Space.WIDE, Space.NEAR, Space.WIDE, Space.NEAR)
+
+    def show_level(self, level: Level) -> None:
+        """Take the colour of a level; its sign stands before the sentence, too."""
+        self._level = level
+        palette = QtGui.QGuiApplication.palette()
+        palette.setColor(QtGui.QPalette.ColorRole.WindowText, self._colour(palette))
+        self.setPalette(palette)
+
+    def _colour(self, palette: QtGui.QPalette) -> QtGui.QColor:
+        ink, level = ink_of(palette), Level
+        found = {level.FITS: ink.good, level.PARTLY: ink.caution, level.NOT: ink.warning}
+        return QtGui.QColor(found[self._level])
+
+    # Qt
+
+    def paintEvent(self, event: QtGui.QPaintEvent) -> None:
+        painter = QtGui.QPainter(self)
+        painter.setRenderHint(QtGui.QPainter.RenderHint.Antialiasing)
+        ground = self._colour(self.palette())
+        ground.setAlphaF(self._GROUND)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(ground)
+        painter.drawRoundedRect(QRectF(self.rect()), TILE_CORNER, TILE_CORNER)
+        painter.end()
+        super().paintEvent(event)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +25,7 @@ from explorer.present import measured as words
 from explorer.present.explanations import picture_text
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobRunner, JobSlot
+from explorer.qt.machine import PlannedMachine
 from explorer.qt.planner import tables
 from explorer.qt.planner.fields import SizeEdit, buddy_label, fill, push_button
 from explorer.qt.planner.pages import PlannerPage
@@ -94,11 +94,11 @@ class SpeedLine(QtWidgets.QWidget):
         main: Bandwidth of main memory; empty for what is assumed.
     """
 
-    def __init__(self, parent: QtWidgets.QWidget) -> None:
+    def __init__(self, machine: PlannedMachine, parent: QtWidgets.QWidget) -> None:
         super().__init__(parent)
+        self._machine = machine
         self._plan: Plan | None = None
         self._read: tuple[llama_cpp.Header, llama_cpp.Header] | None = None
-        self._given: dict[str, int] = {}
         self.sentence = plain_label(self)
         self.sentence.setWordWrap(True)
         self.sentence.setTextInteractionFlags(SELECTABLE)
@@ -112,8 +112,8 @@ class SpeedLine(QtWidgets.QWidget):
             field.setAccessibleName(text.replace("&", ""))
             field.setMaximumWidth(90)
             labels.append(buddy_label(text, field))
-        self.gpu.size_chosen.connect(partial(self._give, "GPU"))
-        self.main.size_chosen.connect(partial(self._give, CPU))
+        self.gpu.size_chosen.connect(lambda rate: self._give(main=False, rate=rate))
+        self.main.size_chosen.connect(lambda rate: self._give(main=True, rate=rate))
         parts = (labels[0], self.gpu, labels[1], self.main)
         fill(QtWidgets.QHBoxLayout(self), (self.sentence, 1), *parts, margins=(8, 2, 8, 2))
 
@@ -127,8 +127,11 @@ class SpeedLine(QtWidgets.QWidget):
             return
         if self._read is None or self._read[0] is not outcome.header:
             self._read = outcome.header, read_header(outcome.header)
-        given = {name: self._given["GPU"] for name in self._gpus(outcome) if "GPU" in self._given}
-        given |= {CPU: self._given[CPU]} if CPU in self._given else {}
+        kept, names = self._machine.bandwidths, _names_by_buffer(outcome)
+        given = {buffer: kept[name] for buffer, name in names.items() if name in kept}
+        self.main.show_size(kept.get(CPU))
+        own = {kept.get(name) for buffer, name in names.items() if buffer != CPU}
+        self.gpu.show_size(own.pop() if len(own) == 1 else None)
         rates = find_bandwidths(outcome.devices, given)
         depth = outcome.allocation.n_ctx_seq
         full, empty = (speed_bound(self._read[1], outcome.settings, rates, at) for at in (depth, 0))
@@ -136,17 +139,21 @@ class SpeedLine(QtWidgets.QWidget):
         self.sentence.setText(f"{text[:1].upper()}{text[1:]}")
         self.sentence.setToolTip(plain_tip("\n".join(words.speed_details(full))))
 
-    @staticmethod
-    def _gpus(outcome: Outcome) -> list[str]:
-        return [f"GPU{number}" for number in range(len(outcome.devices))]
-
-    def _give(self, name: str, rate: int | None) -> None:
-        (self.main if name == CPU else self.gpu).show_size(rate or None)
-        if rate:
-            self._given[name] = rate
-        else:
-            self._given.pop(name, None)
+    def _give(self, *, main: bool, rate: int | None) -> None:
+        """Take a bandwidth for main memory, or for all GPUs of the plan; it is remembered."""
+        outcome = None if self._plan is None else self._plan.llama_cpp
+        if outcome is None:
+            return
+        for buffer, name in _names_by_buffer(outcome).items():
+            if (buffer == CPU) is main:
+                self._machine.set_bandwidth(name, rate)
         self.show_plan(self._plan)
+
+
+def _names_by_buffer(outcome: Outcome) -> dict[str, str]:
+    """Return the names under which bandwidths are remembered."""
+    gpus = {f"GPU{number}": gpu.name or gpu.key for number, gpu in enumerate(outcome.devices)}
+    return {**gpus, CPU: CPU}
 
 
 class LogPage(PlannerPage):
@@ -188,7 +195,7 @@ class LogPage(PlannerPage):
             self.tr("Put the &rest into the reserve"),
             self.tr("Plan with it from now on, and remember it for this GPU"),
         )
-        self.speed = SpeedLine(self)
+        self.speed = SpeedLine(state.basis, self)
         self.hint = plain_label(self)
         self.hint.setWordWrap(True)
         self.hint.setWhatsThis(picture_text("log"))
@@ -209,15 +216,12 @@ class LogPage(PlannerPage):
         self._show()
 
     def _lay_out(self) -> None:
-        line = fill(
-            QtWidgets.QHBoxLayout(),
-            *(self.choose, self.paste, self.check, None),
-            margins=(8, 4, 8, 2),
-        )
+        line = fill(QtWidgets.QHBoxLayout(), *(self.choose, self.paste, None), margins=(8, 4, 8, 2))
+        own = fill(QtWidgets.QHBoxLayout(), self.check, None, margins=(8, 0, 8, 2))
         below = fill(QtWidgets.QHBoxLayout(), (self.notes, 1), self.use_rest, margins=(8, 4, 8, 6))
         below.setAlignment(self.use_rest, Qt.AlignmentFlag.AlignTop)
         hint = fill(QtWidgets.QHBoxLayout(), self.hint, margins=(8, 0, 8, 2))
-        fill(QtWidgets.QVBoxLayout(self), self.speed, line, hint, (self.table, 1), below)
+        fill(QtWidgets.QVBoxLayout(self), self.speed, line, own, hint, (self.table, 1), below)
 
     def show_document(self, document: Document | None) -> None:
         """Compare logs with this model from now on; forget the log of another one."""
@@ -371,7 +375,9 @@ def base_settings(state: PlannerState) -> llama_cpp.Settings:
     settings = llama_cpp.Settings(devices=len(state.inputs.devices))
     if asked.context:
         settings = replace(settings, context=asked.context)
-    return replace(settings, parallel=asked.parallel) if asked.parallel else settings
+    if asked.parallel:  # the other profiles run more of them
+        settings = replace(settings, parallel=min(asked.parallel, llama_cpp.MAX_SEQUENCES))
+    return settings
 
 
 def _columns(comparison: Comparison, rows: list[words.ComparedRow]) -> list[Column]:

@@ -11,6 +11,7 @@ from PySide6 import QtWidgets
 from PySide6.QtCore import QByteArray, QSignalBlocker, Signal
 from PySide6.QtGui import QFontMetrics, QGuiApplication, QShowEvent
 
+from explorer.planner.inputs import PlanInputs
 from explorer.planner.llama_cpp.outcome import Outcome
 from explorer.planner.result import Term
 from explorer.present import llama_cpp, plan_export
@@ -21,7 +22,7 @@ from explorer.qt.jobs import Job, JobRunner, JobSlot
 from explorer.qt.planner import tables
 from explorer.qt.planner.fields import CalmComboBox, buddy_label, fill, push_button
 from explorer.qt.planner.picture import PlannerPicture, SavedPicture
-from explorer.qt.planner.state import CurrentPlan, PlannerState, single_shot
+from explorer.qt.planner.state import CurrentPlan, PlannedModel, PlannerState, single_shot
 from explorer.qt.theme import monospace_font
 from explorer.qt.widgets.labels import SELECTABLE, plain_label
 from explorer.qt.widgets.plot_panel import PlotExport
@@ -73,23 +74,52 @@ class PlannerPage(QtWidgets.QWidget):
 
 
 class ComparisonPage(PlannerPage):
-    """A table of candidates; the first row is the current plan, from which the others differ."""
+    """A table of candidates; the first row is the current plan, from which the others differ.
+
+    The plans of the others are made in the background: those of many experts take some frames.
+    """
 
     def __init__(self, state: PlannerState, runner: JobRunner, parent: QtWidgets.QWidget) -> None:
         super().__init__(state, parent)
+        self._planning = JobSlot(runner, self)
         self.model = tables.LiveTable(self)
         self.table = TableView(self.model, runner, self)
         self.table.setSelectionMode(TableView.SelectionMode.SingleSelection)
         self.line = fill(QtWidgets.QHBoxLayout(), spacing=6, margins=(8, 4, 8, 2))
         fill(QtWidgets.QVBoxLayout(self), self.line, (self.table, 1))
 
-    def candidates(self) -> list[tables.Candidate]:
-        """Return the rows, the current plan first."""
+    def others(self) -> list[tuple[str, PlannedModel, PlanInputs]]:
+        """Return what to plan for the rows below the current plan: name, model and inputs."""
+        raise NotImplementedError
+
+    def title(self) -> str:
+        """Return what the current plan is called."""
         raise NotImplementedError
 
     def refresh(self) -> None:
-        """Show the current figures."""
-        rows = self.candidates()
+        """Plan what is compared, and show it when it is there."""
+        model, result = self.state.current.model, self.state.current.result
+        if model is None or result is None:
+            self._planning.cancel()
+            self._show([])
+            return
+        now, others = tables.Candidate(self.title(), result), self.others()
+        if not others:
+            self._planning.cancel()
+            self._show([now])
+            return
+
+        def work(job: Job) -> list[tables.Candidate]:
+            rows = [now]
+            for name, other, inputs in others:
+                job.check()
+                rows.append(tables.Candidate(name, self.state.result_of(other, inputs)))
+            return rows
+
+        title = self.tr("Planning what is compared")
+        self._planning.run(title, work, self._show, self.state.refused.emit)
+
+    def _show(self, rows: list[tables.Candidate]) -> None:
         kind = tuple(row.name for row in rows)
         columns = tables.comparison_columns(rows) if rows else []
         if self.model.show(columns, len(rows), kind):
@@ -162,8 +192,7 @@ class ChoiceLine(QtWidgets.QWidget):
         self.sentence.setAccessibleName(self.tr("What llama.cpp would choose"))
         self.sentence.setWhatsThis(picture_text("choice"))
         self.sentence.setTextInteractionFlags(SELECTABLE)
-        tip = self.tr("Take this context and leave the layers to llama.cpp; Undo takes it back")
-        self.use = push_button(self, self.tr("Use"), tip)
+        self.use = push_button(self, self.tr("Use"), "")
         self.use.clicked.connect(lambda: self._state.apply(self._changes))
         fill(QtWidgets.QHBoxLayout(self), (self.sentence, 1), self.use, spacing=6)
         self.hide()
@@ -199,8 +228,14 @@ class ChoiceLine(QtWidgets.QWidget):
         self._enable()
 
     def _enable(self) -> None:
-        asked = self._state.inputs.settings
-        self.use.setEnabled(any(getattr(asked, k) != v for k, v in self._changes.items()))
+        asked, has_gpu = self._state.inputs.settings, bool(self._state.inputs.devices)
+        differs = any(getattr(asked, k) != v for k, v in self._changes.items())
+        self.use.setEnabled(has_gpu and differs)
+        self.use.setToolTip(
+            self.tr("Take this context and leave the layers to llama.cpp; Undo takes it back")
+            if has_gpu
+            else self.tr("There is no GPU that llama.cpp could choose layers for")
+        )
 
 
 class ScenariosPage(ComparisonPage):
@@ -220,6 +255,11 @@ class ScenariosPage(ComparisonPage):
         self.unpin = self._button(self.tr("Re&move"), self.tr("Forget the selected scenario"))
         words = self.tr("Differences are from the current settings.")
         self.line.addWidget(QtWidgets.QLabel(words, self, wordWrap=True), 1)
+        layout, chosen = self.layout(), (self.use, self.rename, self.unpin, None)
+        assert isinstance(layout, QtWidgets.QVBoxLayout)
+        layout.insertLayout(
+            1, fill(QtWidgets.QHBoxLayout(), *chosen, spacing=6, margins=(8, 0, 8, 2))
+        )
         self.pin.clicked.connect(lambda _: state.pin())
         self.use.clicked.connect(self._use)
         self.rename.clicked.connect(self._rename)
@@ -228,16 +268,14 @@ class ScenariosPage(ComparisonPage):
         self.table.row_opened.connect(lambda _: self._use())
         self._enable()
 
-    def candidates(self) -> list[tables.Candidate]:
-        """Return the current plan, and that of each scenario for the current model."""
-        state, model, result = self.state, self.state.current.model, self.state.current.result
-        if model is None or result is None:
-            return []
-        now = tables.Candidate(self.tr("Now"), result)
-        return [
-            now,
-            *(tables.Candidate(s.name, state.result_of(model, s.inputs)) for s in state.scenarios),
-        ]
+    def title(self) -> str:
+        return self.tr("Now")
+
+    def others(self) -> list[tuple[str, PlannedModel, PlanInputs]]:
+        """Return each scenario, for the current model."""
+        model = self.state.current.model
+        assert model is not None  # `refresh` asks only then
+        return [(one.name, model, one.inputs) for one in self.state.scenarios]
 
     def chosen(self) -> int | None:
         """Return the place of the selected scenario, or None."""
@@ -300,13 +338,13 @@ class ModelsPage(ComparisonPage):
             else self.tr("Open another model to compare it under the same settings.")
         )
 
-    def candidates(self) -> list[tables.Candidate]:
-        """Return the current model, and the others."""
-        state, model, result = self.state, self.state.current.model, self.state.current.result
-        now = [] if model is None or result is None else [tables.Candidate(model.title, result)]
-        return now + [
-            tables.Candidate(m.title, state.result_of(m, state.inputs)) for m in state.others
-        ]
+    def title(self) -> str:
+        model = self.state.current.model
+        return "" if model is None else model.title
+
+    def others(self) -> list[tuple[str, PlannedModel, PlanInputs]]:
+        """Return the other models, with the current inputs."""
+        return [(other.title, other, self.state.inputs) for other in self.state.others]
 
 
 class TablesPage(PlannerPage):
@@ -515,6 +553,7 @@ class ExportPage(PlannerPage):
         self._add("environment", self.tr("Ollama's environment"))
         self._add("modelfile", self.tr("Modelfile"))
         self._add("server", self.tr("llama-server"))
+        self._add("lm_studio", self.tr("LM Studio"))
         tip = self.tr("Save the bars and the layers as PNG, SVG or CSV")
         self.save = push_button(self, self.tr("&Save picture or data…"), tip)
         self.save.clicked.connect(lambda: self._export.ask(self._picture, "memory-plan"))
@@ -524,7 +563,7 @@ class ExportPage(PlannerPage):
         fill(QtWidgets.QVBoxLayout(self), self._grid, line, margins=(8, 6, 8, 6)).setStretch(0, 1)
 
     def text(self, name: str) -> str:
-        """Return a text: ``"command"``, ``"environment"``, ``"modelfile"`` or ``"server"``."""
+        """Return a text by its name: that of a key of `copy_buttons`."""
         current = self.state.current
         model, plan = current.model, current.plan
         if model is None:
@@ -535,9 +574,12 @@ class ExportPage(PlannerPage):
             return ""
         if name == "server":
             return plan_export.server_command(model.path, plan, model.projector)
-        if name == "modelfile":
-            return "\n".join(plan_export.modelfile_lines(plan))
-        return "\n".join(plan_export.environment_lines(plan))
+        lines = {
+            "lm_studio": llama_cpp.lm_studio_lines,
+            "modelfile": plan_export.modelfile_lines,
+            "environment": plan_export.environment_lines,
+        }
+        return "\n".join(lines[name](plan))
 
     def save_picture(self, path: Path) -> None:
         """Save the picture, or its data, in the format that the suffix says."""

@@ -9,26 +9,26 @@ import itertools
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
 from PySide6 import QtGui, QtWidgets
-from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtCore import QEvent, QSize, Qt, Signal
 
 from explorer.errors import ExplorerError, PlanError
-from explorer.hardware.catalogue import Catalogue, load_catalogue
-from explorer.hardware.detect import Machine, detect
+from explorer.hardware.catalogue import load_catalogue
 from explorer.planner.advice import Advice, solve
-from explorer.planner.profiles import GRAPH_SIZE, LLAMA_CPP, OLLAMA, PREDICTION
+from explorer.planner.profiles import LLAMA_CPP, OLLAMA, PREDICTION
 from explorer.planner.result import PlanRequest
 from explorer.present import plan as plan_texts
 from explorer.present.explanations import picture_text
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobRunner, JobSlot, drop_frames
+from explorer.qt.machine import Notes, PlannedMachine
 from explorer.qt.planner.controls import SettingsControls
 from explorer.qt.planner.curves import CurvesPage
 from explorer.qt.planner.devices import DevicesBox
-from explorer.qt.planner.fields import colour_text, fill, push_button, scrolled
+from explorer.qt.planner.fields import AnswerPill, fill, push_button, scrolled
 from explorer.qt.planner.log import LogPage, ask_log, dropped_log
 from explorer.qt.planner.pages import (
     ChoiceLine,
@@ -48,8 +48,10 @@ from explorer.qt.planner.state import (
     read_model,
     single_shot,
 )
+from explorer.qt.theme import Space
 from explorer.qt.widgets.labels import StatePage, plain_label
 from explorer.qt.widgets.painting import plain_tip
+from explorer.qt.widgets.segments import segmented
 from explorer.qt.widgets.table_view import TableView
 
 NOTE_NAME: Final = "planner"
@@ -59,25 +61,19 @@ _ASKED: Final = ("context", "parallel", "kv-cache-type", "gpu-layers")
 _MOST_SUGGESTED: Final = 4
 _SEARCH_DELAY_MS: Final = 250
 _ANNOUNCE_DELAY_MS: Final = 400
-_SIDE_WIDTH: Final = 330
+_SIDE_WIDTH: Final = 326
+_FOLDED: Final = 700  # width from which on settings stand beside the picture
+_LEAST_WIDTH: Final = 420
+_LEAST_HEIGHT: Final = 520
 
 Found = TypeVar("Found")
-
-
-class Notes(Protocol):
-    """Keeps texts between two runs; the window's `Settings`."""
-
-    def note(self, name: str) -> str:
-        """Return a kept text; empty if there is none."""
-
-    def set_note(self, name: str, text: str) -> None:
-        """Keep a text."""
 
 
 class PlannerView(QtWidgets.QWidget):
     """How much memory the current model needs, on which devices, and why.
 
     Attributes:
+        machine: What plans are for, and what is asked of each model.
         state: The state; its signal carries the current plan.
         body: What is shown of a model; None until it is first needed.
         placeholder: The page without a plan.
@@ -95,9 +91,16 @@ class PlannerView(QtWidgets.QWidget):
     failed = Signal(object)
 
     def __init__(
-        self, runner: JobRunner, settings: Notes, parent: QtWidgets.QWidget | None = None
+        self,
+        runner: JobRunner,
+        settings: Notes,
+        parent: QtWidgets.QWidget | None = None,
+        *,
+        machine: PlannedMachine | None = None,
     ) -> None:
+        """Plan for a machine; None for one of the panel's own."""
         super().__init__(parent)
+        self.machine = machine or PlannedMachine(runner, settings, self)
         self.setAccessibleName(self.tr("Planner"))
         self._runner = runner
         self._settings = settings
@@ -108,13 +111,16 @@ class PlannerView(QtWidgets.QWidget):
         self._log: Path | str | None = None  # to be compared once the model is shown
         self.setAcceptDrops(True)
         self.body: PlannerBody | None = None
-        self.state = PlannerState(save=lambda text: settings.set_note(NOTE_NAME, text), parent=self)
+        save = partial(settings.set_note, NOTE_NAME)
+        self.state = PlannerState(self.machine, save=save, parent=self, runner=runner)
+        self.machine.failed.connect(self.failed)
         self._reading = JobSlot(runner, self)
         self._reading_others = JobSlot(runner, self)
         self._looking = JobSlot(runner, self)
         self.placeholder = StatePage(self)
         self.placeholder.pressed.connect(self.demo_wanted)
         self._stack = QtWidgets.QStackedLayout(self)
+        self._stack.setSizeConstraint(QtWidgets.QLayout.SizeConstraint.SetNoConstraint)
         self._stack.addWidget(self.placeholder)
         # the panel is painted once before its plots are created
         self._making = single_shot(self, self._refresh)
@@ -140,6 +146,14 @@ class PlannerView(QtWidgets.QWidget):
         self._others = tuple(documents)
         if self.body is not None and self.body.models.isVisible():
             self._read_others()
+        self._offer_models()
+
+    def _offer_models(self) -> None:
+        """Show the page of models where there is another one."""
+        if self.body is not None:
+            pages = self.body.pages
+            others = [one for one in self._others if one is not self._document]
+            pages.setTabVisible(pages.indexOf(self.body.models), bool(others))
 
     def select_layer(self, layer: int) -> None:
         """Mark a layer that was selected elsewhere; -1 marks none. Emits nothing."""
@@ -218,25 +232,19 @@ class PlannerView(QtWidgets.QWidget):
             body.layer_chosen.connect(self.layer_chosen)
             body.exported.connect(self.exported)
             body.failed.connect(self.failed)
-            body.devices.machine_wanted.connect(self._look_at_machine)
+            body.devices.machine_wanted.connect(lambda: self.machine.look(again=True))
             body.models.others_wanted.connect(self._read_others)
             self._stack.addWidget(body)
             self.body = body
-            self._look_at_machine()
+            self._offer_models()
+            self.machine.look()
+            self._looking.run(
+                self.tr("Reading the catalogue of GPUs"),
+                lambda _job: load_catalogue(),
+                body.devices.set_catalogue,
+                self.failed.emit,
+            )
         return self.body
-
-    def _look_at_machine(self) -> None:
-        self._looking.run(
-            self.tr("Looking at this machine"),
-            lambda _job: (detect(), load_catalogue()),
-            self._take_machine,
-            self.failed.emit,
-        )
-
-    def _take_machine(self, found: tuple[Machine, Catalogue]) -> None:
-        if self.body is not None:
-            self.body.devices.set_catalogue(found[1])
-        self.state.set_machine(found[0])
 
     def _read_models(
         self, slot: JobSlot, title: str, documents: Sequence[Document], then: Callable[[], None]
@@ -293,6 +301,9 @@ class PlannerView(QtWidgets.QWidget):
 
     # Qt
 
+    def minimumSizeHint(self) -> QSize:
+        return self._stack.currentWidget().minimumSizeHint()
+
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
         if event.type() == QEvent.Type.LocaleChange:
@@ -347,19 +358,11 @@ class AnswerBar(QtWidgets.QWidget):
         self._asking = JobSlot(runner, self)
         self._search_delay = single_shot(self, self._start_search, _SEARCH_DELAY_MS)
         self._announce_delay = single_shot(self, self._announce, _ANNOUNCE_DELAY_MS)
-        self.sentence = self._label(self.tr("Answer"), "answer")
-        font = self.sentence.font()
-        font.setPointSizeF(font.pointSizeF() * 1.15)
-        font.setWeight(QtGui.QFont.Weight.DemiBold)
-        self.sentence.setFont(font)
-        # room for two lines, so that nothing below moves during a drag
-        self.sentence.setMinimumHeight(2 * self.sentence.fontMetrics().height() + 2)
+        self.sentence = AnswerPill(self)
+        self._label(self.tr("Answer"), "answer", self.sentence)
         self.undo = self._tool("↶", self.tr("Undo"), self.tr("Undo a change (Ctrl+Z)"))
         self.redo = self._tool("↷", self.tr("Redo"), self.tr("Redo a change (Ctrl+Shift+Z)"))
         self.reply = self._label(self.tr("Answer to the question"), "reply")
-        # room for a button or two lines, whether there are any or not
-        line = self.reply.fontMetrics().height()
-        self.reply.setMinimumHeight(max(2 * line, line + 14))
         self.apply = push_button(self, self.tr("Apply"), self.tr("Use this value"))
         self.apply.hide()
         self._advice: Advice | None = None
@@ -391,11 +394,12 @@ class AnswerBar(QtWidgets.QWidget):
             suggested.clicked.connect(lambda _=False, number=number: self._apply(number))
             self._suggested.append(suggested)
         changes = fill(QtWidgets.QHBoxLayout(), *self._suggested, (self.reply, 1), self.apply)
-        questions = fill(
-            QtWidgets.QHBoxLayout(), *self.questions.values(), None, self.undo, self.redo
-        )
+        asked = (*self.questions.values(), None)
+        questions = fill(QtWidgets.QHBoxLayout(), *asked, spacing=Space.TIGHT)
+        told = ((self.sentence, 1), self.undo, self.redo)
+        answer = fill(QtWidgets.QHBoxLayout(), *told, spacing=Space.TIGHT)
         layout = QtWidgets.QVBoxLayout(self)
-        fill(layout, self.sentence, changes, questions, spacing=4, margins=(10, 8, 10, 4))
+        fill(layout, answer, changes, questions, spacing=Space.NEAR)
 
     def follow(self, current: CurrentPlan) -> None:
         """Show the verdict of a plan; forget answers to other settings."""
@@ -425,7 +429,7 @@ class AnswerBar(QtWidgets.QWidget):
     def _can_search(self) -> bool:
         """Return whether there may be settings with which the model fits."""
         inputs, fits = self._current.inputs, self._verdict.level is plan_texts.Level.FITS
-        planned = self._current.plan is not None and self._current.profile == GRAPH_SIZE.name
+        planned = self._current.plan is not None and self._current.profile != PREDICTION.name
         return planned and not fits and bool(inputs.devices)
 
     def _show_sentence(self) -> None:
@@ -442,7 +446,7 @@ class AnswerBar(QtWidgets.QWidget):
 
     def _take_colours(self) -> None:
         self._coloured = self._verdict.level
-        colour_text(self.sentence, warning=self._verdict.level is not plan_texts.Level.FITS)
+        self.sentence.show_level(self._verdict.level)
 
     def _announce(self) -> None:
         """Announce the answer to screen readers once it no longer changes."""
@@ -458,7 +462,8 @@ class AnswerBar(QtWidgets.QWidget):
     def _start_search(self) -> None:
         if self.isVisible():
             title = self.tr("Looking for settings that fit")
-            self._run(self._search, title, plan_texts.suggestions, self._show_suggestions)
+            search = partial(plan_texts.suggestions, profile=self._current.profile)
+            self._run(self._search, title, search, self._show_suggestions)
 
     def _run(
         self,
@@ -526,15 +531,19 @@ class AnswerBar(QtWidgets.QWidget):
             changes = {"num_gpu": self._current.model.h.total_layers} | changes
         self._state.apply(changes)
 
-    def _label(self, name: str, explanation: str) -> QtWidgets.QLabel:
-        label = plain_label(self)
+    def _label(
+        self, name: str, explanation: str, made: QtWidgets.QLabel | None = None
+    ) -> QtWidgets.QLabel:
+        label = made or plain_label(self)
         label.setAccessibleName(name)
         label.setWhatsThis(picture_text(explanation))
         label.setWordWrap(True)
         label.setAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
-        label.setSizePolicy(
+        policy = QtWidgets.QSizePolicy(
             QtWidgets.QSizePolicy.Policy.Ignored, QtWidgets.QSizePolicy.Policy.Preferred
         )
+        policy.setHeightForWidth(True)
+        label.setSizePolicy(policy)
         label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         return label
 
@@ -573,7 +582,6 @@ class PlannerBody(QtWidgets.QWidget):
         self.devices = DevicesBox(state, runner, self)
         self.picture = PlannerPicture(state, self)
         self.curves = CurvesPage(state, runner, self)
-        self.choice = ChoiceLine(state, runner, self)
         self.programs = ProgramsPage(state, runner, self)
         self.why = WhyPage(state, runner, self)
         self.tables = TablesPage(state, runner, lambda: self.curves.curves, self)
@@ -581,51 +589,71 @@ class PlannerBody(QtWidgets.QWidget):
         self.models = ModelsPage(state, runner, self)
         self.log = LogPage(state, runner, self)
         self.export = ExportPage(state, runner, self.picture, self)
-        self.pages = QtWidgets.QTabWidget(self)
-        self.pages.setDocumentMode(True)
-        self.pages.setAccessibleName(self.tr("Pages of the planner"))
+        self.pages = segmented(QtWidgets.QTabWidget(self), self.tr("Pages of the planner"))
         self.pages.addTab(self.curves, self.tr("Curves"))
-        self.pages.addTab(self.programs, self.tr("Programs"))
         self.pages.addTab(self.why, self.tr("Why"))
-        self.pages.addTab(self.tables, self.tr("Tables"))
+        self.pages.addTab(self.programs, self.tr("Programs"))
         self.pages.addTab(self.scenarios, self.tr("Scenarios"))
         self.pages.addTab(self.models, self.tr("Models"))
+        self.pages.addTab(self.log, self.tr("Log"))
         self.pages.addTab(self.export, self.tr("Export"))
-        self.pages.addTab(self.log, self.tr("Measured"))
+        self.pages.addTab(self.tables, self.tr("Tables"))
+        self.choice = ChoiceLine(state, runner, self)  # last: Tab leads here from the page in front
         self._lay_out()
         self._connect(state)
 
     def _lay_out(self) -> None:
         side, right = QtWidgets.QWidget(self), QtWidgets.QWidget(self)
-        heading = QtWidgets.QLabel(self.tr("Devices"), side)
-        font = QtGui.QFont(heading.font())
-        font.setWeight(QtGui.QFont.Weight.DemiBold)
-        heading.setFont(font)
         column = QtWidgets.QVBoxLayout(side)
-        parts = (self.choice, self.controls, heading, self.devices, None)
-        fill(column, *parts, spacing=6, margins=(10, 2, 8, 8))
+        parts = (self.devices, self.controls, None)
+        fill(column, *parts, spacing=Space.WIDE, margins=(Space.GROUP, 2, Space.NEAR, Space.NEAR))
         self.side = scrolled(side, self.tr("Settings and devices"))
-        bar = self.side.verticalScrollBar().sizeHint().width()
-        self.side.setMinimumWidth(side.minimumSizeHint().width() + bar)
-        fill(QtWidgets.QVBoxLayout(right), self.picture, (self.pages, 1), spacing=0)
+        self.side.setMinimumWidth(_SIDE_WIDTH)
+        self._settings_side = side
+        self.controls.advanced.toggled.connect(lambda _: self._fold())
+        shown = (self.answer, self.picture, (self.pages, 1), self.choice)
+        margins = (Space.NEAR, 2, Space.GROUP, Space.NEAR)
+        fill(QtWidgets.QVBoxLayout(right), *shown, spacing=Space.NEAR, margins=margins)
         self.splitter = QtWidgets.QSplitter(self)
         self.splitter.addWidget(self.side)
         self.splitter.addWidget(right)
         self.splitter.setStretchFactor(1, 1)
         self.splitter.setChildrenCollapsible(False)
         self.splitter.setSizes([_SIDE_WIDTH, 1000])
-        fill(QtWidgets.QVBoxLayout(self), self.answer, (self.splitter, 1), spacing=0)
+        fill(QtWidgets.QVBoxLayout(self), (self.splitter, 1), spacing=0)
         chain = [
+            *(*self.devices.tab_chain(), *self.controls.tab_chain()),
             *self.answer.tab_chain(),
-            self.choice.use,
-            *self.controls.tab_chain(),
-            *self.devices.tab_chain(),
-            self.picture.bars,
-            self.picture.strip,
+            *(self.picture.bars, self.picture.strip),
             self.pages,  # not its bar alone: Tab would never leave the page
         ]
         for before, after in itertools.pairwise(chain):
             self.setTabOrder(before, after)
+
+    # Qt
+
+    def resizeEvent(self, event: QtGui.QResizeEvent) -> None:
+        """Fold the settings above the picture where there is no room beside it."""
+        if (self.width() < _FOLDED) != self._is_folded:
+            self._fold()
+        super().resizeEvent(event)
+
+    def minimumSizeHint(self) -> QSize:
+        """Ask for little width, and for height where the settings are above the picture."""
+        above = self._settings_side.sizeHint().height() if self._is_folded else 0
+        return QSize(_LEAST_WIDTH, _LEAST_HEIGHT + above)
+
+    @property
+    def _is_folded(self) -> bool:
+        return self.splitter.orientation() == Qt.Orientation.Vertical
+
+    def _fold(self) -> None:
+        """Put settings and picture beside each other, or above: then the whole page scrolls."""
+        folded, way = self.width() < _FOLDED, Qt.Orientation
+        self.splitter.setOrientation(way.Vertical if folded else way.Horizontal)
+        self.side.setMinimumHeight(self._settings_side.sizeHint().height() if folded else 0)
+        self.splitter.setSizes([self.side.minimumHeight() if folded else _SIDE_WIDTH, 1000])
+        self.updateGeometry()
 
     def _connect(self, state: PlannerState) -> None:
         self.picture.bars.figure_chosen.connect(self.show_figure)

@@ -43,6 +43,7 @@ _GRIP: Final = 5  # pixels at both sides of the boundary that take hold of it
 _LEAST_GAP: Final = 4  # pixels of a layer below which no line divides it from the next
 _SHOWN_BARS: Final = 5
 _PICTURE_WIDTH: Final = 900
+_LATE: Final = 0.55  # of the opacity
 
 Place = tuple[int, int]
 """Bar and part."""
@@ -77,6 +78,13 @@ class _Chart(QWidget):
         self.setAccessibleName(name)
         self.setWhatsThis(picture_text(explanation))
         self.ink = Ink.of_palette(self.palette())
+        self._late = False
+
+    def show_late(self, late: bool) -> None:
+        """Paint paler what is that of other inputs, until the new plan is there."""
+        if late is not self._late:
+            self._late = late
+            self.update()
 
     def tip_at(self, point: QPointF) -> str:
         """Return the tool tip of a point."""
@@ -108,6 +116,7 @@ class _Chart(QWidget):
         painter = QtGui.QPainter(self)
         painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
         painter.fillRect(event.rect(), self.ink.colours.background)
+        painter.setOpacity(_LATE if self._late else 1.0)
         self.paint(painter, self.width(), self.ink)
         self.paint_focus(painter)
         painter.end()
@@ -588,6 +597,8 @@ class PlannerPicture(QWidget):
     def follow(self, current: CurrentPlan) -> None:
         """Show a plan."""
         self._current = current
+        for part in (self.bars, self.strip):
+            part.show_late(current.is_late)
         plan = current.plan
         bars = () if plan is None else plan_texts.memory_bars(plan, current.inputs.host)
         before = len(self.bars.bars)

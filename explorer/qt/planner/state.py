@@ -14,14 +14,13 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
 from explorer.errors import PlanError
-from explorer.formats import open_model
 from explorer.hardware.detect import Machine
 from explorer.planner import Device, Hyperparameters
 from explorer.planner import settings as env
-from explorer.planner.devices import MAX_DEVICES, MAX_MEMORY, whole
 from explorer.planner.inputs import (
     PlanInputs,
     PlanResult,
+    completed,
     device_records,
     devices_of,
     plan_result,
@@ -29,6 +28,8 @@ from explorer.planner.inputs import (
 )
 from explorer.planner.result import Plan, PlanRequest
 from explorer.qt.document import Document
+from explorer.qt.jobs import Job, JobRunner, JobSlot, keep_gui_responsive
+from explorer.qt.machine import PlannedMachine, plain_name
 from explorer.text import plain_text
 
 Value = TypeVar("Value")
@@ -99,6 +100,9 @@ class History(Generic[Value]):
 
 MOST_SCENARIOS: Final = len(ascii_uppercase)
 FRAME_MS: Final = 8
+_QUICK_S: Final = 0.006
+"""A plan that took longer the last time is made by a worker: a drag must be painted in 16 ms."""
+
 _LONGEST_NAME: Final = 60
 _LONGEST_SAVED: Final = 1 << 20
 
@@ -133,11 +137,8 @@ def read_model(document: Document) -> PlannedModel:
         raise PlanError(
             "the model does not state its number of layers (block_count), so it cannot be planned"
         )
-    projector = model.projector
-    if projector is None:
-        return PlannedModel(document.title, document.path, h)
-    with open_model(projector) as separate:
-        return PlannedModel(document.title, document.path, h, projector, separate.nbytes)
+    nbytes = completed(PlanInputs(), model).settings.projector_bytes
+    return PlannedModel(document.title, document.path, h, model.projector, nbytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +158,7 @@ class CurrentPlan:
     result: PlanResult | None = None  # their result, or None without a model
     can_undo: bool = False  # whether there is a step to undo
     can_redo: bool = False  # whether there is a step to redo
+    is_late: bool = False  # whether the result is that of inputs before, until theirs is there
 
     @property
     def profile(self) -> str:
@@ -176,57 +178,156 @@ def single_shot(parent: QObject, slot: Callable[[], None], interval_ms: int = 0)
     return timer
 
 
-class PlannerState(QObject):
+class KeptPlans(QObject):
+    """What is kept of plans under names, over restarts: scenarios, sets of devices, a program.
+
+    Attributes:
+        scenarios: Pinned inputs.
+        sets: Remembered devices by name.
+        program: The user's own llama.cpp where it was named; None: as the PATH says.
+
+    Signals:
+        refused: A change cannot be made; a `PlanError`.
+    """
+
+    refused = Signal(object)
+
+    def __init__(self, save: Callable[[str], None], parent: QObject | None) -> None:
+        """Start with nothing; `save` is called with `saved()` when something changed."""
+        super().__init__(parent)
+        self.scenarios: list[Scenario] = []
+        self.sets: dict[str, tuple[Device, ...]] = {}
+        self.program: Path | None = None
+        self._save = save
+
+    @property
+    def inputs(self) -> PlanInputs:
+        """The inputs that are pinned, or whose devices are remembered."""
+        raise NotImplementedError
+
+    def flush(self) -> None:
+        """Show what changed."""
+        raise NotImplementedError
+
+    def name_program(self, path: Path) -> None:
+        """Remember the user's own llama.cpp."""
+        self.program = path
+        self._keep()
+
+    def pin(self) -> None:
+        """Keep the inputs under the first letter that no scenario is called by."""
+        if len(self.scenarios) >= MOST_SCENARIOS:
+            words = self.tr("There are {n} scenarios. Remove one first.")
+            self.refused.emit(PlanError(words.format(n=MOST_SCENARIOS)))
+            return
+        taken = {scenario.name for scenario in self.scenarios}
+        name = next(letter for letter in ascii_uppercase if letter not in taken)
+        self.scenarios.append(Scenario(name, self.inputs))
+        self._keep()
+
+    def rename(self, place: int, name: str) -> None:
+        """Give a scenario another name, if it is free and not empty."""
+        name = name.strip()[:_LONGEST_NAME]
+        others = [other.name for i, other in enumerate(self.scenarios) if i != place]
+        if not name or name in others:
+            self.refused.emit(PlanError(self.tr("A scenario needs a name of its own.")))
+            return
+        self.scenarios[place] = replace(self.scenarios[place], name=name)
+        self._keep()
+
+    def unpin(self, place: int) -> None:
+        """Remove a scenario."""
+        del self.scenarios[place]
+        self._keep()
+
+    def remember(self, name: str) -> None:
+        """Keep the current devices under a name."""
+        self.sets[name] = self.inputs.devices
+        self._keep()
+
+    def forget(self, name: str) -> None:
+        """Forget a set of devices."""
+        self.sets.pop(name, None)
+        self._keep()
+
+    def _keep(self) -> None:
+        self._save(self.saved())
+        self.flush()
+
+    def saved(self) -> str:
+        """Return scenarios and sets as JSON, for the next run."""
+        scenarios = [{"name": one.name, "inputs": one.inputs.record()} for one in self.scenarios]
+        sets = {name: device_records(devices) for name, devices in self.sets.items()}
+        named = {} if self.program is None else {"program": str(self.program)}
+        return json.dumps({"scenarios": scenarios, "sets": sets} | named)
+
+    def restore(self, text: str) -> None:
+        """Take what `saved` returned in an earlier run.
+
+        Raises:
+            PlanError: The text is something else; nothing is taken then.
+        """
+        saved = _parse(text)
+        self.scenarios, self.sets, self.program = saved.scenarios, saved.sets, saved.program
+
+
+class PlannerState(KeptPlans):
     """What the planner panel shows; views read `current` and change it by the methods.
 
     A drag sends hundreds of values a second. Each is taken at once, but the plan is made when the
     event loop comes round again, at most once in a frame of a fast screen: the last value wins.
+    A plan that takes longer is made by a worker, one at a time; what was shown stays until then.
+
+    Each model has settings and a history of its own; devices and memory are the same for all.
 
     Attributes:
+        basis: The machine to plan for, and what is asked of each model; kept over restarts.
         current: What the views show; a drag's last value may be waiting for its plan.
         history: The inputs and those before.
         environment: Ollama's environment variables, which stand in for what is not asked.
-        machine: What was found of this machine, or None while it is looked for.
-        scenarios: Pinned inputs.
-        sets: Remembered devices by name.
-        reserves: What a log showed that GPUs need beyond a plan: bytes by the name of the GPU.
-        program: The user's own llama.cpp where it was named; None: as the PATH says.
         others: Models to compare with.
 
     Signals:
         plan_changed: There is another `current`, which it carries; or scenarios, sets, other models
             or the machine changed.
-        refused: A change cannot be made; a `PlanError`.
     """
 
     plan_changed = Signal(object)
-    refused = Signal(object)
 
     def __init__(
         self,
+        basis: PlannedMachine,
         environment: Mapping[str, str] | None = None,
         save: Callable[[str], None] = lambda _: None,
         parent: QObject | None = None,
+        runner: JobRunner | None = None,
     ) -> None:
         """Start without a model; `environment` None takes the variables of the process.
 
-        `save` is called with `saved()` when scenarios or sets changed.
+        `save` is called with `saved()` when scenarios or sets changed. `runner` runs slow plans;
+        without one all are made at once.
         """
-        super().__init__(parent)
+        super().__init__(save, parent)
+        self.basis = basis
+        self._planning = None if runner is None else JobSlot(runner, self)
+        self._planned: tuple[PlannedModel, PlanInputs] | None = None  # of the result that is shown
+        self._took_s: dict[tuple[Path, str], float] = {}  # a plan of a model by a profile
         self.environment = env.used(os.environ if environment is None else environment)
         self.current = CurrentPlan()
         self.model: PlannedModel | None = None
-        self.history = History(PlanInputs())
-        self.machine: Machine | None = None
-        self.scenarios: list[Scenario] = []
-        self.sets: dict[str, tuple[Device, ...]] = {}
-        self.reserves: dict[str, int] = {}
-        self.program: Path | None = None
+        self.history = History(PlanInputs(devices=basis.devices, host=basis.host))
+        self._histories: dict[Path, History[PlanInputs]] = {}
         self.others: list[PlannedModel] = []
-        self._save = save
         self._frame = single_shot(self, self.flush)
         self._frame.setTimerType(Qt.TimerType.PreciseTimer)
         self._last_frame = 0.0
+        self._telling = False  # the machine of what is planned right now
+        basis.changed.connect(self._take_machine)
+
+    @property
+    def machine(self) -> Machine | None:
+        """What was found of this machine; None while it is looked for."""
+        return self.basis.found
 
     @property
     def inputs(self) -> PlanInputs:
@@ -246,42 +347,97 @@ class PlannerState(QObject):
         return model.complete(self.inputs).request(model.h, self.environment)
 
     def flush(self) -> None:
-        """Make the plan of the inputs now, unless it is there, and emit it."""
+        """Make the plan of the inputs, or have a worker make it, unless it is there; emit it."""
         self._frame.stop()
         self._last_frame = time.monotonic()
-        history, model, result = self.history, self.model, self.current.result
-        inputs = history.value
+        model, inputs, planned = self.model, self.inputs, self._planned
+        result, late = self.current.result, False
         if model is None:
-            result = None
-        elif model is not self.current.model or inputs is not self.current.inputs:
-            result = self.result_of(model, inputs)
-        self.current = CurrentPlan(model, inputs, result, history.can_undo, history.can_redo)
+            result, self._planned = None, None
+        elif planned is None or planned[0] is not model or planned[1] is not inputs:
+            late = self._planning is not None and self._is_slow(model, inputs)
+            if late:
+                self._start_planning()
+                result = result if planned is not None and planned[0] is model else None
+            else:
+                result = self._plan_now(model, inputs)
+        self._emit(result, late=late)
+
+    def _emit(self, result: PlanResult | None, *, late: bool) -> None:
+        history = self.history
+        inputs, undo, redo = history.value, history.can_undo, history.can_redo
+        self.current = CurrentPlan(self.model, inputs, result, undo, redo, late)
+        self._tell()
         self.plan_changed.emit(self.current)
+
+    def _is_slow(self, model: PlannedModel, inputs: PlanInputs) -> bool:
+        took = self._took_s.get((model.path, inputs.profile_for(model.h)))
+        if took is not None:
+            return took > _QUICK_S
+        header = model.h.llama_cpp  # experts may be left on the CPU, which takes many trials
+        return not isinstance(header, str) and header.experts_used > 0
+
+    def _plan_now(self, model: PlannedModel, inputs: PlanInputs) -> PlanResult:
+        """Make a plan, and note how long it took."""
+        started = time.thread_time()
+        result = self.result_of(model, inputs)
+        took = time.thread_time() - started
+        self._took_s[model.path, inputs.profile_for(model.h)] = took
+        self._planned = model, inputs
+        return result
+
+    def _start_planning(self) -> None:
+        """Have a worker plan for what is asked now, unless it is at work: the last value wins."""
+        model, inputs, slot = self.model, self.inputs, self._planning
+        if model is None or slot is None or slot.busy:
+            return
+        key = model.path, inputs.profile_for(model.h)
+
+        def work(_job: Job) -> tuple[PlanResult, float]:
+            started = time.thread_time()
+            with keep_gui_responsive():
+                return self.result_of(model, inputs), time.thread_time() - started
+
+        def show(made: tuple[PlanResult, float]) -> None:
+            result, self._took_s[key] = made
+            if model is not self.model:
+                self.flush()
+                return
+            self._planned = model, inputs
+            late = inputs is not self.inputs
+            if late:
+                self._start_planning()
+            self._emit(result, late=late)
+
+        slot.run(self.tr("Planning"), work, show, self.refused.emit)
 
     def replan(self) -> None:
         """Make the plan of the same inputs again."""
-        self.current = CurrentPlan()
+        self.current, self._planned = CurrentPlan(), None
         self.flush()
 
     def set_model(self, model: PlannedModel | None) -> None:
-        """Plan for another model under the same inputs."""
+        """Plan for another model, with what was asked of it before."""
         self.model = model
-        self.flush()
+        if model is not None:
+            kept = self._histories.get(model.path)
+            if kept is None:
+                kept = self._histories[model.path] = History(self.basis.inputs(model.path))
+            self.history = kept
+        self._take_machine()
 
     def set_others(self, others: list[PlannedModel]) -> None:
         """Compare with other models."""
         self.others = others
         self.flush()
 
-    def set_machine(self, machine: Machine) -> None:
-        """Take what was found of this machine; it is planned for unless devices were chosen."""
-        first = self.machine is None and not self.history.can_undo
-        machine = replace(machine, devices=self._with_reserves(machine.devices))
-        self.machine = machine
-        if first:
-            inputs = replace(self.inputs, devices=machine.devices, host=machine.host)
-            self.history.value = inputs  # there is nothing to undo
-        self.flush()
+    def _take_machine(self) -> None:
+        """Plan for the machine as it is chosen or found now; that is no step to undo."""
+        devices, host = self.basis.devices, self.basis.host
+        if (devices, host) != (self.inputs.devices, self.inputs.host):
+            self.history.value = replace(self.inputs, devices=devices, host=host)
+        if not self._telling:
+            self.flush()
 
     # Changes of the inputs
 
@@ -341,7 +497,14 @@ class PlannerState(QObject):
         if inputs == self.inputs:
             return False
         self.history.put(inputs, kind)
+        self._tell()
         return True
+
+    def _tell(self) -> None:
+        """Let the whole program plan with the inputs."""
+        self._telling = True
+        self.basis.plan_for(self.inputs, None if self.model is None else self.model.path)
+        self._telling = False
 
     def reserve(self, found: Mapping[str, int]) -> None:
         """Plan with these reserves, and remember them: bytes by the name that a log has for a GPU.
@@ -349,94 +512,20 @@ class PlannerState(QObject):
         The one GPU of a plan is meant by any name.
         """
         devices = self.inputs.devices
-        names = {_plain(device.name) for device in devices}
-        if len(devices) == len(found) == 1 and devices[0].name:
+        if len(devices) == len(found) == 1:
             found = {devices[0].name: next(iter(found.values()))}
-        self.reserves |= {name: size for name, size in found.items() if _plain(name) in names}
-        if not names & {_plain(name) for name in found}:
+        sizes = {plain_name(name): size for name, size in found.items()}
+        if not sizes.keys() & {plain_name(device.name) for device in devices}:
             words = self.tr("No GPU of the plan is called so: {names}. Add it under Devices first.")
             shown = ", ".join(plain_text(name) for name in found)
             self.refused.emit(PlanError(words.format(names=shown)))
             return
-        self.replace_inputs(devices=self._with_reserves(devices))
-        self._keep()
-
-    def name_program(self, path: Path) -> None:
-        """Remember the user's own llama.cpp."""
-        self.program = path
-        self._keep()
-
-    def _with_reserves(self, devices: tuple[Device, ...]) -> tuple[Device, ...]:
-        """Return devices with the reserves that are remembered for their names."""
-        known = {_plain(name): size for name, size in self.reserves.items()}
-        return tuple(
-            replace(one, reserve=known.get(_plain(one.name), one.reserve)) if one.name else one
-            for one in devices
+        self.replace_inputs(
+            devices=tuple(
+                replace(one, reserve=sizes.get(plain_name(one.name), one.reserve))
+                for one in devices
+            )
         )
-
-    # Scenarios and sets of devices
-
-    def pin(self) -> None:
-        """Keep the inputs under the first letter that no scenario is called by."""
-        if len(self.scenarios) >= MOST_SCENARIOS:
-            words = self.tr("There are {n} scenarios. Remove one first.")
-            self.refused.emit(PlanError(words.format(n=MOST_SCENARIOS)))
-            return
-        taken = {scenario.name for scenario in self.scenarios}
-        name = next(letter for letter in ascii_uppercase if letter not in taken)
-        self.scenarios.append(Scenario(name, self.inputs))
-        self._keep()
-
-    def rename(self, place: int, name: str) -> None:
-        """Give a scenario another name, if it is free and not empty."""
-        name = name.strip()[:_LONGEST_NAME]
-        others = [other.name for i, other in enumerate(self.scenarios) if i != place]
-        if not name or name in others:
-            self.refused.emit(PlanError(self.tr("A scenario needs a name of its own.")))
-            return
-        self.scenarios[place] = replace(self.scenarios[place], name=name)
-        self._keep()
-
-    def unpin(self, place: int) -> None:
-        """Remove a scenario."""
-        del self.scenarios[place]
-        self._keep()
-
-    def remember(self, name: str) -> None:
-        """Keep the current devices under a name."""
-        self.sets[name] = self.inputs.devices
-        self._keep()
-
-    def forget(self, name: str) -> None:
-        """Forget a set of devices."""
-        self.sets.pop(name, None)
-        self._keep()
-
-    def _keep(self) -> None:
-        self._save(self.saved())
-        self.flush()
-
-    def saved(self) -> str:
-        """Return scenarios and sets as JSON, for the next run."""
-        scenarios = [{"name": one.name, "inputs": one.inputs.record()} for one in self.scenarios]
-        sets = {name: device_records(devices) for name, devices in self.sets.items()}
-        named = {} if self.program is None else {"program": str(self.program)}
-        return json.dumps({"scenarios": scenarios, "sets": sets, "reserves": self.reserves} | named)
-
-    def restore(self, text: str) -> None:
-        """Take what `saved` returned in an earlier run.
-
-        Raises:
-            PlanError: The text is something else; nothing is taken then.
-        """
-        saved = _parse(text)
-        self.scenarios, self.sets = saved.scenarios, saved.sets
-        self.reserves, self.program = saved.reserves, saved.program
-
-
-def _plain(name: str) -> str:
-    """Return a GPU's name as it is compared."""
-    return " ".join(name.casefold().split())
 
 
 class _Saved(NamedTuple):
@@ -444,7 +533,6 @@ class _Saved(NamedTuple):
 
     scenarios: list[Scenario]
     sets: dict[str, tuple[Device, ...]]
-    reserves: dict[str, int]
     program: Path | None
 
 
@@ -466,14 +554,7 @@ def _parse(text: str) -> _Saved:
         if isinstance(row, dict)
     ]
     sets = {saved_text(name): devices_of(value) for name, value in named.items()}
-    reserves = saved.get("reserves", {})
-    if not isinstance(reserves, dict) or len(reserves) > MAX_DEVICES:
-        raise PlanError("the saved reserves are damaged")
-    sizes = {
-        saved_text(name): whole(size, "saved reserve", MAX_MEMORY)
-        for name, size in reserves.items()
-    }
     program = saved.get("program")
     if program is not None and (not isinstance(program, str) or "\0" in program):
         raise PlanError("the saved program is none")
-    return _Saved(scenarios, sets, sizes, None if program is None else Path(program))
+    return _Saved(scenarios, sets, None if program is None else Path(program))

@@ -20,7 +20,7 @@ from explorer.present import plan as plan_texts
 from explorer.present.llama_cpp import SIDE_BY_SIDE, ProfileRow
 from explorer.present.plan_export import Curves
 from explorer.qt.widgets.table_model import Column, TableModel
-from explorer.text import bytes_text, float_text, integer_text, plain_text, shorten
+from explorer.text import bytes_text, float_text, integer_text, plain_text, shorten, signed_text
 
 _LONGEST_ORIGIN = 300
 _SHOWN_VALUES = 6
@@ -263,8 +263,7 @@ def _figure(plans: Sequence[Plan | None], name: str) -> Column:
             return "–"
         if first is None or value == first:
             return bytes_text(value)
-        sign = "+" if value > first else "\N{MINUS SIGN}"
-        return f"{bytes_text(value)} ({sign}{bytes_text(abs(value - first))})"
+        return f"{bytes_text(value)} ({signed_text(value - first, bytes_text)})"
 
     return replace(ColumnMaker(explanations.COMPARISON_TEXTS).number(key, title, values), text=show)
 

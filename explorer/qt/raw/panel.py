@@ -409,7 +409,9 @@ class RawView(QtWidgets.QWidget):
         for file in self._model.files:
             self.files.addItem(shorten(plain_text(file.path.name), 120))
         self.files.setVisible(self.files.count() > 1)
-        self._legend.set_kinds(_GGUF_KINDS if self._model.format == "gguf" else _TEXT_KINDS)
+        self._legend.set_kinds(
+            _GGUF_KINDS if self._model.format in {"gguf", "imatrix"} else _TEXT_KINDS
+        )
         self._stack.setCurrentWidget(self._panel)
         self._show_file(0)
 

@@ -1,16 +1,23 @@
-"""Controls of a survey, the notice above a view that lacks data, and the page of the type mix."""
+"""Controls of a survey, the notice above a view that lacks data, and pages that need no survey.
+
+They are the type mix, and what an adapter changes or an importance matrix knows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from math import nan
+from pathlib import Path
+from typing import Final, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 from PySide6.QtCore import QByteArray, QCoreApplication, QEvent, Qt, Signal
 from PySide6.QtWidgets import QComboBox, QProgressBar, QPushButton, QSplitter, QWidget
 
+from explorer.analysis.columns import Source
+from explorer.analysis.importance import EntryStatistics
 from explorer.analysis.recipes.fits import (
     Deviation,
     MixRow,
@@ -19,23 +26,38 @@ from explorer.analysis.recipes.fits import (
     type_mix,
 )
 from explorer.analysis.recipes.rules import RULES_SOURCE
+from explorer.analysis.what_if import is_importance_matrix
 from explorer.formats.model import Model
-from explorer.present.explanations import MIX_TEXTS, RECIPE_TEXTS, picture_text
+from explorer.present import attachments
+from explorer.present.explanations import FACT_TEXTS, MIX_TEXTS, RECIPE_TEXTS, picture_text
 from explorer.present.recipes import layers_text, verdict
-from explorer.present.survey import METRICS, Source
+from explorer.present.survey import METRICS
 from explorer.qt.document import Document
-from explorer.qt.jobs import JobRunner
+from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.references import ReferenceBar
 from explorer.qt.survey.session import SurveySession, SurveyState
+from explorer.qt.theme import TextSize, style_text
 from explorer.qt.widgets.building import column, row
 from explorer.qt.widgets.labels import SELECTABLE, ElidedLabel, plain_label
 from explorer.qt.widgets.pages import ReadingPage, Request
-from explorer.qt.widgets.progress import Pace
+from explorer.qt.widgets.progress import Pace, ProgressLine
 from explorer.qt.widgets.table_model import Column, RowColumns, TableModel
 from explorer.qt.widgets.table_view import TableView
-from explorer.text import bytes_text, fixed_text, float_text, integer_text
+from explorer.text import (
+    bytes_text,
+    fixed_text,
+    float_text,
+    integer_text,
+    plain_text,
+    shape_text,
+    signed_text,
+)
 
 _tr: Final = partial(QCoreApplication.translate, "TypeMix")
+
+Found = TypeVar("Found")
+Rows: TypeAlias = "list[attachments.UpdateRow] | list[attachments.EntryRow]"
+"""What an adapter changes, or an importance matrix knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +139,14 @@ def _share_text(share: float) -> str:
 
 
 def _signed_bytes(nbytes: int) -> str:
-    sign = "+" if nbytes > 0 else "\N{MINUS SIGN}" if nbytes < 0 else ""
-    return sign + bytes_text(abs(nbytes))
+    return signed_text(nbytes, bytes_text)
 
 
-class TypeMixPage(ReadingPage[TypeMix]):
-    """Types by role, the recipes that fit best, and how the file differs from the selected one.
+class _ModelPage(ReadingPage[Found]):
+    """A page of what is read of the survey's model; it lets go of a model when another is shown.
+
+    Attributes:
+        about: Says what is in the file.
 
     Signals:
         exported: A file was written; its path.
@@ -133,29 +157,18 @@ class TypeMixPage(ReadingPage[TypeMix]):
     failed = Signal(object)
 
     def __init__(
-        self, session: SurveySession, runner: JobRunner, parent: QWidget | None = None
+        self, session: SurveySession, name: str, meaning: str, parent: QWidget | None
     ) -> None:
         super().__init__(parent)
         self._session = session
         self._document: Document | None = None
-        self._mix: TypeMix | None = None
-        self._known: WeakKeyDictionary[Document, TypeMix] = WeakKeyDictionary()
-        self.verdict = plain_label(self)
-        self.verdict.setWordWrap(True)
-        self.verdict.setContentsMargins(8, 8, 8, 6)
-        self.verdict.setTextInteractionFlags(SELECTABLE)
-        self.verdict.setAccessibleName(self.tr("What is in the file"))
-        self.verdict.setWhatsThis(picture_text("verdict"))
-        self.roles = self._table(runner, self.tr("Types by role"))
-        self.recipes = self._table(runner, self.tr("Recipes, the best first"))
-        self.deviations = self._table(runner, self.tr("Deviations from the recipe"))
-        self.caption = plain_label(self)
-        self.caption.setWhatsThis(picture_text("deviations"))
-        self.caption.setContentsMargins(8, 6, 8, 4)
-        self.recipes.row_selected.connect(self._show_deviations)
+        self.about = plain_label(self)
+        self.about.setWordWrap(True)
+        self.about.setContentsMargins(8, 8, 8, 6)
+        self.about.setTextInteractionFlags(SELECTABLE)
+        self.about.setAccessibleName(name)
+        self.about.setWhatsThis(meaning)
         session.replaced.connect(self.refresh)
-        self._lay_out()
-        self.begin_life(runner, (self,))
 
     def _table(self, runner: JobRunner, name: str) -> TableView:
         table = TableView(TableModel(self), runner, self)
@@ -163,6 +176,34 @@ class TypeMixPage(ReadingPage[TypeMix]):
         table.exported.connect(self.exported)
         table.failed.connect(self.failed)
         return table
+
+    def refresh(self) -> None:
+        """Show the current model once the page is visible; drop any other one now."""
+        if self._session.document is self._document:
+            self.load()
+        else:
+            self._document = self._session.document
+            self.restart()
+
+
+class TypeMixPage(_ModelPage[TypeMix]):
+    """Types by role, the recipes that fit best, and how the file differs from the selected one."""
+
+    def __init__(
+        self, session: SurveySession, runner: JobRunner, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(session, _tr("What is in the file"), picture_text("verdict"), parent)
+        self._mix: TypeMix | None = None
+        self._known: WeakKeyDictionary[Document, TypeMix] = WeakKeyDictionary()
+        self.roles = self._table(runner, self.tr("Types by role"))
+        self.recipes = self._table(runner, self.tr("Recipes, the best first"))
+        self.deviations = self._table(runner, self.tr("Deviations from the recipe"))
+        self.caption = plain_label(self)
+        self.caption.setWhatsThis(picture_text("deviations"))
+        self.caption.setContentsMargins(8, 6, 8, 4)
+        self.recipes.row_selected.connect(self._show_deviations)
+        self._lay_out()
+        self.begin_life(runner, (self,))
 
     def _lay_out(self) -> None:
         right = QWidget(self)
@@ -175,18 +216,8 @@ class TypeMixPage(ReadingPage[TypeMix]):
         source.setWhatsThis(picture_text("rules"))
         source.setWordWrap(True)
         source.setContentsMargins(8, 3, 8, 4)
-        font = source.font()
-        font.setPointSizeF(font.pointSizeF() * 0.9)
-        source.setFont(font)
-        column(self.verdict, (splitter, 1), source, of=self.content)
-
-    def refresh(self) -> None:
-        """Show the current model once the page is visible; drop any other one now."""
-        if self._session.document is self._document:
-            self.load()
-        else:
-            self._document = self._session.document
-            self.restart()
+        style_text(source, TextSize.CAPTION)
+        column(self.about, (splitter, 1), source, of=self.content)
 
     def clear(self) -> None:
         self._mix = None
@@ -207,7 +238,7 @@ class TypeMixPage(ReadingPage[TypeMix]):
     def show_result(self, result: TypeMix) -> None:
         assert self._document is not None
         self._mix = self._known[self._document] = result
-        self.verdict.setText(result.verdict)
+        self.about.setText(result.verdict)
         self._fill(self.roles, mix_columns(result.rows), len(result.rows))
         self._fill(self.recipes, fit_columns(result.fits, result.nbytes), len(result.fits))
         if result.fits:
@@ -232,6 +263,131 @@ class TypeMixPage(ReadingPage[TypeMix]):
     def _fill(table: TableView, columns: list[Column], count: int) -> None:
         table.table.set_content(columns, count)
         table.show_columns(QByteArray())
+
+
+class AttachedPage(_ModelPage[Rows]):
+    """What an adapter changes and how much, or which columns an importance matrix knows."""
+
+    def __init__(
+        self, session: SurveySession, runner: JobRunner, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(session, _tr("What the file is"), FACT_TEXTS["kind"], parent)
+        self._references = session.references
+        self._known: WeakKeyDictionary[Document, dict[Path | None, Rows]] = WeakKeyDictionary()
+        self.table = self._table(runner, "")
+        column(self.about, (self.table, 1), of=self.content)
+        self.progress = ProgressLine(self)
+        self.frame.addWidget(self.progress)
+        self.begin_life(runner, (self,), self.progress)
+        self._references.changed.connect(self.load)
+
+    def clear(self) -> None:
+        self.table.table.set_content((), 0)
+
+    @property
+    def _base(self) -> Document | None:
+        chosen = self._references.chosen
+        own = self._references.document is self._document
+        return chosen if own and isinstance(chosen, Document) else None
+
+    def request(self) -> Request[Rows] | None:
+        document, base = self._document, self._base
+        if document is None or not document.kind:
+            return None
+        path = None if base is None else base.path
+
+        def read(job: Job) -> Rows:
+            def progress(done: int, total: int) -> None:
+                job.report(done, total)
+                job.publish(lambda: (done, total))
+
+            if is_importance_matrix(document.model):
+                return list(attachments.measure_matrix(document.model, job.check, progress))
+            other = None if base is None else base.model
+            return list(attachments.measure_updates(document.model, other, job.check, progress))
+
+        return Request(
+            key=(document, path),
+            title=self.tr("Measuring {name}").format(name=plain_text(document.title)),
+            heading=self.tr("Reading the numbers…"),
+            failure=self.tr("The numbers could not be read"),
+            work=read,
+            known=lambda: self._known.get(document, {}).get(path),
+        )
+
+    def show_part(self, part: tuple[int, int]) -> None:
+        self.progress.show_progress(*part)
+
+    def show_result(self, result: Rows) -> None:
+        document, base = self._document, self._base
+        assert document is not None
+        self._known.setdefault(document, {})[None if base is None else base.path] = result
+        caption = document.kind
+        updates = [row for row in result if isinstance(row, attachments.UpdateRow)]
+        entries = [row for row in result if isinstance(row, attachments.EntryRow)]
+        if updates and base is None:
+            caption += "\n" + self.tr(
+                "Choose above the model that it changes: then its norms stand beside."
+            )
+        self.about.setText(caption)
+        columns = update_columns(updates) if updates else entry_columns(entries)
+        self.table.setAccessibleName(
+            self.tr("What the adapter changes") if updates else self.tr("Importance of columns")
+        )
+        self.table.table.set_content(columns, len(result))
+        hidden = {"problem"} if not any(row.problem for row in result) else set()
+        if all(row.found is None or row.found.entry.matrices == 1 for row in entries):
+            hidden |= {"matrices", "unused"}
+        self.table.show_columns(QByteArray(), hidden)
+        self.show_content()
+
+
+def update_columns(rows: Sequence[attachments.UpdateRow]) -> list[Column]:
+    """Return the columns of what an adapter changes."""
+    of = RowColumns(rows, attachments.TEXTS)
+    number, norm = of.number, attachments.norm_text
+    return [
+        of.words("tensor", _tr("Tensor"), lambda row: row.update.name),
+        number("rank", _tr("Rank"), lambda row: row.update.rank, integer_text),
+        of.words("shape", _tr("Shape"), lambda row: shape_text(row.update.shape)),
+        number("scale", _tr("Scale"), lambda row: row.update.scale, norm),
+        number("norm", _tr("Norm of the update"), lambda row: row.norm, norm),
+        number("base_norm", _tr("Norm of the base"), lambda row: row.base_norm, norm),
+        number("relative", _tr("Relative"), lambda row: row.relative, attachments.share_text),
+        number("bytes", _tr("Size"), lambda row: row.update.nbytes, bytes_text),
+        of.words("problem", _tr("Problem"), lambda row: row.problem),
+    ]
+
+
+def entry_columns(rows: Sequence[attachments.EntryRow]) -> list[Column]:
+    """Return the columns of what an importance matrix knows of tensors."""
+    of = RowColumns(rows, attachments.TEXTS)
+
+    def figure(
+        name: str, title: str, value: Callable[[EntryStatistics], float], text: Callable[..., str]
+    ) -> Column:
+        return of.number(
+            name, title, lambda row: nan if row.found is None else value(row.found), text
+        )
+
+    def words(name: str, title: str, text: Callable[[EntryStatistics], str]) -> Column:
+        return of.words(name, title, lambda row: "" if row.found is None else text(row.found))
+
+    norm, share = attachments.norm_text, attachments.share_text
+    return [
+        of.words("tensor", _tr("Tensor"), lambda row: row.name),
+        figure("columns", _tr("Columns"), lambda found: found.entry.columns, norm),
+        figure("matrices", _tr("Matrices"), lambda found: found.entry.matrices, norm),
+        figure("unused", _tr("Not used"), lambda found: found.unused, norm),
+        words("uses", _tr("Uses"), attachments.uses_text),
+        figure("mean", _tr("Mean"), lambda found: found.mean, norm),
+        figure("maximum", _tr("Maximum"), lambda found: found.maximum, norm),
+        figure("peak", _tr("Maximum / mean"), attachments.peak, norm),
+        figure("evenness", _tr("Evenness"), lambda found: found.evenness, share),
+        figure("top_share", _tr("Share of the top 1 %"), lambda found: found.top_share, share),
+        words("top_columns", _tr("Columns that matter most"), attachments.columns_text),
+        of.words("problem", _tr("Problem"), lambda row: row.problem),
+    ]
 
 
 _STEPS = 1000

@@ -8,17 +8,18 @@ from typing import Any, Final
 
 import numpy as np
 from PySide6 import QtGui, QtWidgets
-from PySide6.QtCore import QEvent, QPoint, QRectF, QSize, Qt, Signal
+from PySide6.QtCore import QEvent, QPoint, QRectF, QSignalBlocker, QSize, Qt, Signal
 from PySide6.QtGui import QAccessible, QFont, QFontMetricsF, QPainter, QPaintEvent, QPalette
 
+from explorer.analysis.columns import Floats, Groups, Known, Source, is_matrix
 from explorer.analysis.model_grid import Kind, ModelGrid
 from explorer.present.explanations import picture_text
-from explorer.present.statistics import Floats
-from explorer.present.survey import METRICS, Groups, Known, Metric, Source, metric_named
+from explorer.present.survey import METRICS, Metric, metric_named
 from explorer.qt.survey import map_paint
 from explorer.qt.survey.bar import Notice, list_metrics
-from explorer.qt.survey.session import SurveySession
-from explorer.qt.survey.work import ComparisonContent, SurveyContent
+from explorer.qt.survey.by_layer import LayerLines, layer_values
+from explorer.qt.survey.layer_paint import LayerGrid, layer_grids
+from explorer.qt.survey.session import ComparisonContent, SurveyContent, SurveySession, SurveyState
 from explorer.qt.widgets.building import column, row
 from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.painting import plain_tip
@@ -67,6 +68,7 @@ class ModelMap(QtWidgets.QAbstractScrollArea):
         self.viewport().setMouseTracking(True)
         self.viewport().setBackgroundRole(QPalette.ColorRole.Base)
         self.layout_ = self._laid_out(400.0)
+        self._laid_out_width = -1
 
     def show_grid(self, grid: ModelGrid | None) -> None:
         """Show other tensors; none of them is selected."""
@@ -116,7 +118,9 @@ class ModelMap(QtWidgets.QAbstractScrollArea):
 
     def _lay_out(self) -> None:
         port = self.viewport().size()
-        self.layout_ = self._laid_out(float(port.width()))
+        if self.layout_.grid is not self._grid or self._laid_out_width != port.width():
+            self._laid_out_width = port.width()  # a hostile model has 30,000 lines to lay out
+            self.layout_ = self._laid_out(float(port.width()))
         vertical, horizontal = self.verticalScrollBar(), self.horizontalScrollBar()
         vertical.setRange(0, max(0, int(self.layout_.height) - port.height()))
         vertical.setPageStep(port.height())
@@ -223,6 +227,7 @@ class ModelMap(QtWidgets.QAbstractScrollArea):
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
         if event.type() in (QEvent.Type.FontChange, QEvent.Type.StyleChange):
+            self._laid_out_width = -1
             self._lay_out()
 
     def scrollContentsBy(self, dx: int, dy: int) -> None:
@@ -400,6 +405,10 @@ class MapPicture:
         return " ".join(arrays.types[code].name for code in codes)
 
 
+_MAP_WIDTH: Final = 500
+_LINES_WIDTH: Final = 260
+
+
 class MapPage(QtWidgets.QWidget):
     """The map of the current model.
 
@@ -425,6 +434,7 @@ class MapPage(QtWidgets.QWidget):
         self._content: SurveyContent | None = None
         self._comparison: ComparisonContent | None = None
         self._row = -1
+        self._chose = False  # whether the user chose what to colour by
         self._values: dict[str, Floats] = {}
         self.colour_by = QtWidgets.QComboBox(self)
         self.colour_by.setAccessibleName(self.tr("Colour by"))
@@ -435,6 +445,8 @@ class MapPage(QtWidgets.QWidget):
         self.notice = Notice(session, self)
         self.map = ModelMap(self)
         self.legend = MapLegend(self.map, self)
+        self.by_layer = LayerLines(self)
+        self._layers: LayerGrid | None = None
         self.readout = plain_label(self)
         self.readout.setContentsMargins(8, 3, 8, 4)
         self.readout.setWordWrap(True)
@@ -449,7 +461,7 @@ class MapPage(QtWidgets.QWidget):
         self.save = QtWidgets.QPushButton(self.tr("&Save…"), self)
         self.save.setToolTip(self.tr("Save picture or data (Ctrl+S)"))
         self._lay_out()
-        self.colour_by.currentIndexChanged.connect(lambda _: self.refresh())
+        self.colour_by.currentIndexChanged.connect(lambda _: self._keep_choice())
         self.by_role.toggled.connect(lambda _: self.refresh())
         self.notice.pressed.connect(self.start_requested)
         self.save.clicked.connect(self.ask_save)
@@ -459,13 +471,23 @@ class MapPage(QtWidgets.QWidget):
         self.map.cell_read.connect(self._read)
         self.map.cell_chosen.connect(self._choose)
         self.map.cell_opened.connect(lambda cell: self.tensor_opened.emit(self._row_of(cell)))
+        self.by_layer.read.connect(self._read_line)
+        self.by_layer.cell_chosen.connect(self._choose_point)
+        self.by_layer.cell_opened.connect(self.map.cell_opened)
+        self.by_layer.save_requested.connect(self.ask_save)
 
     def _lay_out(self) -> None:
         label = QtWidgets.QLabel(self.tr("C&olour by"), self)
         label.setBuddy(self.colour_by)
         parts = label, self.colour_by, self.by_role, 1, self.save
         bar = row(*parts, margins=(8, 6, 8, 4), spacing=8)
-        column(bar, self.notice, self.legend, (self.map, 1), self.readout, of=self)
+        self.splitter = QtWidgets.QSplitter(self)
+        self.splitter.addWidget(self.map)
+        self.splitter.addWidget(self.by_layer)
+        self.splitter.setStretchFactor(0, 1)
+        self.splitter.setSizes([_MAP_WIDTH, _LINES_WIDTH])
+        self.splitter.setChildrenCollapsible(False)
+        column(bar, self.notice, self.legend, (self.splitter, 1), self.readout, of=self)
 
     @property
     def chosen(self) -> Metric | None:
@@ -474,19 +496,45 @@ class MapPage(QtWidgets.QWidget):
         return metric_named(name) if name else None
 
     def colour(self, name: str) -> None:
-        """Colour by a metric of that name, or by type if it is empty."""
+        """Colour by a metric of that name, or by type if it is empty, from now on."""
+        self._chose = True
         self.colour_by.setCurrentIndex(self.colour_by.findData(name))
+
+    def _keep_choice(self) -> None:
+        self._chose = True
+        self.refresh()
+
+    def _follow_errors(self) -> None:
+        """Colour by error as soon as there is one, unless the user chose something else."""
+        if self._chose:
+            return
+        known, session = self._session.known, self._session
+        name = ""
+        if known is not None and known.errors is not None:
+            under_way = session.state is SurveyState.RUNNING
+            name = "relative_rmse" if under_way or known.errors.known.any() else ""
+        if known is not None and not name:  # without a reference, what the block scales imply
+            rounded = np.isfinite(known.statistics.relative_step_error)
+            name = "step_error" if rounded.any() else ""
+        with QSignalBlocker(self.colour_by):
+            self.colour_by.setCurrentIndex(self.colour_by.findData(name))
 
     def refresh(self) -> None:
         """Show what is known now."""
+        self._follow_errors()
         content, metric = self._session.content, self.chosen
         self._values.clear()
         self._comparison = self._session.comparison
         if content is not self._content:
             self._content = content
             self.map.show_grid(None if content is None else content.grid)
+            self._layers = None
+            if content is not None:
+                stacks = layer_grids(content.grid, is_matrix(content.document.arrays))
+                self._layers = next(iter(stacks), None)
+            self.by_layer.show_grid(self._layers)
             if content is not None and self._row >= 0:
-                self.map.select(int(content.grid.cell_of[self._row]))
+                self._mark(int(content.grid.cell_of[self._row]))
         self.by_role.setEnabled(metric is not None)
         meaning = "" if metric is None else f"\n\n{metric.title}: {metric.tip}"
         for part in (self.map, self.colour_by):
@@ -495,6 +543,9 @@ class MapPage(QtWidgets.QWidget):
         colouring = self._colouring(metric)
         if colouring is not None:
             self.map.show_colouring(colouring)
+        name = "bits_per_weight" if metric is None else metric.name
+        self.by_layer.show_values(layer_values(self._session, self._layers, (name,)))
+        self._fold_lines()
         self.legend.follow()
         self.save.setEnabled(colouring is not None)
         self._read(-1)
@@ -502,8 +553,9 @@ class MapPage(QtWidgets.QWidget):
     def _drop_previous(self) -> None:
         """Drop models that are not the current ones, also while another page is in front."""
         if self._session.content is not self._content:
-            self._content = None
+            self._content = self._layers = None
             self.map.show_grid(None)
+            self.by_layer.show_grid(None)
         elif self._session.comparison is not self._comparison:
             self.map.show_colouring(None)
         self._comparison = self._session.comparison
@@ -511,6 +563,7 @@ class MapPage(QtWidgets.QWidget):
 
     def grow(self) -> None:
         """Show more of the same."""
+        self._follow_errors()
         self._values.clear()
         if self.chosen is not None:
             self.refresh()
@@ -520,7 +573,7 @@ class MapPage(QtWidgets.QWidget):
         self._row = row
         content = self._content
         if content is not None and content is self._session.content:
-            self.map.select(int(content.grid.cell_of[row]) if row >= 0 else -1)
+            self._mark(int(content.grid.cell_of[row]) if row >= 0 else -1)
         self._read(-1)
 
     def picture(self) -> MapPicture | None:
@@ -588,8 +641,28 @@ class MapPage(QtWidgets.QWidget):
         rows = self._content.grid.cells[cell].rows
         return self._row if self._row in rows else rows[0]
 
+    def _mark(self, cell: int) -> None:
+        self.map.select(cell)
+        self.by_layer.select(cell)
+
+    def _choose_point(self, cell: int) -> None:
+        self.map.select(cell)
+        self._choose(cell)
+
+    def _read_line(self, at: tuple[int, int, int | None] | None) -> None:
+        cell = -1
+        if self._layers is not None and at is not None and at[2] is not None:
+            cell = int(self._layers.cells[at[1], at[2]])
+        self._read(cell)
+
+    def _fold_lines(self) -> None:
+        """Show the lines where there is room beside the map, and something to draw."""
+        layers = 0 if self._layers is None else len(self._layers.layers)
+        self.by_layer.setVisible(layers > 1 and self.width() >= _MAP_WIDTH + _LINES_WIDTH)
+
     def _choose(self, cell: int) -> None:
         self._row = self._row_of(cell)
+        self.by_layer.select(cell)
         self._read(-1)
         self.tensor_chosen.emit(self._row)
 
@@ -601,6 +674,7 @@ class MapPage(QtWidgets.QWidget):
         hint = self.tr("Point at a cell to read it; arrow keys go from cell to cell.")
         self.readout.setText(text or hint)
         self.map.setAccessibleDescription(text)
+        self.by_layer.setAccessibleDescription(text or hint)
 
     def _copy(self) -> None:
         with locale_free():
@@ -609,6 +683,10 @@ class MapPage(QtWidgets.QWidget):
             QtGui.QGuiApplication.clipboard().setText(to_tsv(None, lines))
 
     # Qt
+
+    def resizeEvent(self, event: QtGui.QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fold_lines()
 
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)

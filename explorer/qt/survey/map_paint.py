@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 from PySide6.QtCore import QCoreApplication, QPointF, QRectF, Qt
 from PySide6.QtGui import QBrush, QColor, QFontMetricsF, QLinearGradient, QPainter, QPen
 
+from explorer.analysis.columns import Groups, Known, Source
 from explorer.analysis.model_grid import GridSection, Kind, ModelGrid
 from explorer.formats.tensors import TypeShare
 from explorer.present.colours import type_colour
-from explorer.present.survey import Groups, Known, Metric, Source
-from explorer.qt.survey.work import ComparisonContent, SurveyContent
+from explorer.present.survey import Metric
+from explorer.qt.survey.session import ComparisonContent, SurveyContent
 from explorer.qt.widgets.painting import fill_type, text_on
 from explorer.qt.widgets.plot import PlotColours
 from explorer.text import bytes_text, integer_text, plain_text
@@ -44,7 +45,7 @@ class LineKind(Enum):
     CELLS = auto()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, which would take three times as long to make
 class Line:
     """A line of the map; of cells, `count` columns from `first` on in a row of its section."""
 
@@ -117,9 +118,15 @@ class MapLayout:
                 top += height
             return top
         height = 2 * self._line_height + _ROW_PAD
-        for first in range(0, len(section.columns), self._per_line):
-            count = min(self._per_line, len(section.columns) - first)
-            self.lines.append(Line(top, height, LineKind.CELLS, number, 0, first, count))
+        many, each = len(section.columns), self._per_line
+        self.lines += [
+            Line(top + place * height, height, LineKind.CELLS, number, 0, first, each)
+            for place, first in enumerate(range(0, many - each + 1, each))
+        ]
+        whole, rest = divmod(many, each)
+        top += whole * height
+        if rest:
+            self.lines.append(Line(top, height, LineKind.CELLS, number, 0, whole * each, rest))
             top += height
         return top
 

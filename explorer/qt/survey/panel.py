@@ -9,16 +9,18 @@ from typing import Final
 import numpy as np
 from PySide6.QtCore import QByteArray, QCoreApplication, QEvent, QSignalBlocker, Qt, QTimer, Signal
 from PySide6.QtGui import QHideEvent, QShowEvent
-from PySide6.QtWidgets import QBoxLayout, QCheckBox, QComboBox, QLabel, QWidget
+from PySide6.QtWidgets import QBoxLayout, QCheckBox, QComboBox, QLabel, QPushButton, QWidget
 
+from explorer.analysis.columns import Floats, Known, Source, percentiles_within, shares
 from explorer.formats.tensor_filter import parse_filter
-from explorer.present.explanations import TENSOR_TEXTS
-from explorer.present.statistics import Floats
-from explorer.present.survey import METRICS, Known, Metric, metric_named, shares
+from explorer.present.explanations import STATISTIC_TEXTS, TENSOR_TEXTS
+from explorer.present.statistics import STATISTICS, statistic_text
+from explorer.present.survey import METRICS, Metric, metric_named
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
 from explorer.qt.references import References
-from explorer.qt.survey.bar import Notice, SurveyBar, TypeMixPage, list_metrics
+from explorer.qt.survey.bar import AttachedPage, Notice, SurveyBar, TypeMixPage, list_metrics
+from explorer.qt.survey.by_layer import ByLayerPage
 from explorer.qt.survey.map_page import MapPage
 from explorer.qt.survey.session import SurveySession, SurveyState
 from explorer.qt.widgets.building import row
@@ -26,7 +28,7 @@ from explorer.qt.widgets.labels import error_caution
 from explorer.qt.widgets.lazy import LazyTab, TabbedPanel
 from explorer.qt.widgets.plot_panel import PlotExport, percent_text
 from explorer.qt.widgets.table_model import Column
-from explorer.qt.widgets.table_view import ListPanel
+from explorer.qt.widgets.table_view import BarDelegate, ListPanel
 from explorer.qt.widgets.tensor_columns import describe_filter, tensor_columns
 from explorer.text import integer_text, plain_text
 
@@ -35,11 +37,16 @@ _tr: Final = partial(QCoreApplication.translate, "HotSpotTable")
 SHARE: Final = "share"
 """Name of the column of a tensor's share of the model's sum."""
 
+PERCENTILE: Final = "role_percentile"
+"""Name of the column of a tensor's place among those of its role."""
+
+_EXTREMES: Final = ("min", "max", "rms")  # figures that nothing is ranked by
 _RENEW_MS = 500  # between two sortings while figures come in: rows that jump cannot be read
 _FIRST_METRIC = "outlier_ratio"
 _FIRST_WITH_ERRORS = "relative_rmse"
-_SHOWN = ("name", "layer", "type", "parameters")
+_HIDDEN = ("role", "shape", SHARE, "bytes")
 _NAMES = tuple(metric.name for metric in METRICS)
+_OF_ERRORS = frozenset(one.name for one in METRICS if one.source is Source.ERRORS)
 _OF_TENSORS = ("name", "layer", "role", "type", "shape", "parameters")
 
 
@@ -50,7 +57,10 @@ class HotSpots:
         self.metric = metric
         self._session = session
         self._count = len(document.arrays)
-        self._values = {name: np.full(self._count, np.nan) for name in (SHARE, *_NAMES)}
+        names = (SHARE, PERCENTILE, *_NAMES, *_EXTREMES)
+        self._values = {name: np.full(self._count, np.nan) for name in names}
+        self._tops = dict.fromkeys(names, 0.0)  # what the longest bar stands for
+        self._roles = document.arrays.role_codes.astype(np.int64)
         of_tensors = {column.name: column for column in tensor_columns(document)}
         self._tensors = [of_tensors[name] for name in _OF_TENSORS]
 
@@ -60,13 +70,30 @@ class HotSpots:
         for each in METRICS:
             self._values[each.name] = each.of_tensors(known)
         self._values[SHARE] = shares(metric.burden(known))
+        self._values[PERCENTILE] = percentiles_within(
+            self._values[metric.name], self._roles, low_is_worse=metric.low_is_worse
+        )
+        for name in _EXTREMES:
+            self._values[name] = getattr(known.statistics, name)
+        for name, values in self._values.items():
+            sizes = np.abs(values[np.isfinite(values)])
+            self._tops[name] = float(sizes.max(initial=0.0))
 
     def columns(self) -> list[Column]:
         tip = _tr("What this tensor adds to the sum over all tensors: size counts.")
         share = self._column(SHARE, self.metric.burden_title, percent_text, tip)
+        tip = _tr("Part of the other tensors of its role that are not worse: 100 % is the worst.")
+        place = self._column(PERCENTILE, _tr("Percentile in role"), percent_text, tip)
         metrics = (
             self._column(one.name, one.title, one.text, one.tip, low_is_worse=one.low_is_worse)
             for one in METRICS
+        )
+
+        extremes = (
+            self._column(
+                name, STATISTICS[name], partial(statistic_text, name), STATISTIC_TEXTS[name]
+            )
+            for name in _EXTREMES
         )
 
         def reason(row: int) -> str:
@@ -74,7 +101,7 @@ class HotSpots:
 
         keys, tip = self._session.with_reason, TENSOR_TEXTS["problem"]
         problem = Column("problem", _tr("Problem"), reason, reason, keys, tip=tip)
-        return [*self._tensors, share, *metrics, problem]
+        return [*self._tensors, share, place, *metrics, *extremes, problem]
 
     def known_count(self) -> int:
         """Return for how many tensors the metric is known that they are ranked by."""
@@ -97,12 +124,16 @@ class HotSpots:
             number = value(row)
             return "" if number is None else text(number)
 
+        def bar(row: int) -> float | None:
+            number, top = value(row), self._tops[name]
+            return None if number is None or not top else min(1.0, abs(number) / top)
+
         def keys() -> Floats:
             # unknown values stand where the best are
             values = self._values[name]
             return np.where(np.isnan(values), np.inf if low_is_worse else -np.inf, values)
 
-        return Column(name, title, shown, value, keys, numeric=True, tip=tip)
+        return Column(name, title, shown, value, keys, numeric=True, tip=tip, bar=bar)
 
 
 class HotSpotsPage(ListPanel):
@@ -111,11 +142,13 @@ class HotSpotsPage(ListPanel):
     Signals:
         tensor_chosen: The user chose a row; its content row.
         tensor_opened: The user opened a row; its content row.
+        tensors_opened: The user wants the histograms of several rows; their content rows.
         start_requested: The user wants to read what is missing.
     """
 
     tensor_chosen = Signal(int)
     tensor_opened = Signal(int)
+    tensors_opened = Signal(object)
     start_requested = Signal()
 
     def __init__(
@@ -128,6 +161,7 @@ class HotSpotsPage(ListPanel):
         self._document: Document | None = None
         self._spots: HotSpots | None = None
         self._row = -1
+        self._with_errors = True  # whether the columns of errors are shown
         self._chose = False  # whether the user chose what to rank by
         self.rank_by = QComboBox(self)
         self.rank_by.setAccessibleName(self.tr("Rank by"))
@@ -138,6 +172,14 @@ class HotSpotsPage(ListPanel):
             self.tr("Rank by what a tensor adds to the sum over the model, not by the figure alone")
         )
         self.notice = Notice(session, self)
+        self.overlay = QPushButton(self.tr("&Histograms of the selected"), self)
+        self.overlay.setToolTip(
+            self.tr("Lay the histograms of all selected tensors over each other, in the same bins")
+        )
+        self.overlay.clicked.connect(self._open_selected)
+        self.table.setItemDelegate(BarDelegate(self.table))
+        self.table.selection_moved.connect(self._follow_selection)
+        self._follow_selection()
         self._lay_out()
         self._renewing = QTimer(self, singleShot=True, interval=_RENEW_MS)
         self._renewing.timeout.connect(self._renew)
@@ -152,7 +194,9 @@ class HotSpotsPage(ListPanel):
     def _lay_out(self) -> None:
         label = QLabel(self.tr("&Rank by"), self)
         label.setBuddy(self.rank_by)
-        line = row(label, self.rank_by, self.weighted, 1, margins=(8, 6, 8, 0), spacing=8)
+        line = row(
+            label, self.rank_by, self.weighted, 1, self.overlay, margins=(8, 6, 8, 0), spacing=8
+        )
         layout = self.layout()
         assert isinstance(layout, QBoxLayout)
         layout.insertLayout(0, line)
@@ -183,13 +227,31 @@ class HotSpotsPage(ListPanel):
             self._document = content.document
             self._spots = HotSpots(content.document, session, self.chosen)
             self.model.set_content(self._spots.columns(), len(content.document.arrays))
-            hidden = {column.name for column in self.model.columns} - {*_SHOWN, self.chosen.name}
-            self.table.show_columns(QByteArray(), hidden)
+            self.table.show_columns(QByteArray(), set(_HIDDEN))
+            self._with_errors = True
+        self._offer_errors(session.comparison is not None)
         self._renew()
         self._filter(self.bar.text)
         self.select_tensor(self._row)
         if before != (self._document, self.chosen):
             self._rank()
+
+    def _offer_errors(self, on: bool) -> None:
+        """Show the columns of errors while there is something to compare with, else hide them."""
+        if on != self._with_errors:
+            self._with_errors = on
+            for number, column in enumerate(self.model.columns):
+                if column.name in _OF_ERRORS:
+                    self.table.setColumnHidden(number, not on)
+
+    def _follow_selection(self) -> None:
+        self.overlay.setEnabled(len(self.table.selected_content_rows()) > 1)
+
+    def _open_selected(self) -> None:
+        rows = self.table.selected_content_rows().tolist()
+        current = self.table.currentIndex()
+        first = self.model.content_row(current) if current.isValid() else rows[0]
+        self.tensors_opened.emit(sorted(rows, key=lambda row: row != first))
 
     def _drop_previous(self) -> None:
         """Drop a model that is not the current one, also while another page is in front."""
@@ -238,6 +300,11 @@ class HotSpotsPage(ListPanel):
         order = Qt.SortOrder.AscendingOrder if ascending else Qt.SortOrder.DescendingOrder
         for name in {by, self.chosen.name}:
             self.table.setColumnHidden(names.index(name), False)
+        header = self.table.horizontalHeader()
+        place = header.visualIndex(names.index(PERCENTILE))  # the figure stands before it
+        now = header.visualIndex(names.index(self.chosen.name))
+        if now != place - 1:
+            header.moveSection(now, place if now > place else place - 1)
         self.table.sortByColumn(names.index(by), order)
         self.table.scrollToTop()
 
@@ -291,10 +358,12 @@ class SurveyView(TabbedPanel):
     Signals:
         tensor_chosen: The user chose a tensor; its content row in the tensor table.
         tensor_opened: The user wants to see more of a tensor; its content row.
+        tensors_opened: The user wants the histograms of several tensors; their content rows.
     """
 
     tensor_chosen = Signal(int)
     tensor_opened = Signal(int)
+    tensors_opened = Signal(object)
 
     def __init__(
         self, runner: JobRunner, references: References, parent: QWidget | None = None
@@ -311,15 +380,24 @@ class SurveyView(TabbedPanel):
         self.map = MapPage(session, export, self)
         self._connect(self.map)
         self._hot_spots = LazyTab(lambda: self._make_hot_spots(runner), self._fill_hot_spots, self)
+        self._by_layer = LazyTab(lambda: self._make_by_layer(runner), self._fill_by_layer, self)
         self._type_mix = LazyTab(lambda: self._make_type_mix(runner), TypeMixPage.refresh, self)
         self.tabs.addTab(self.map, self.tr("Map"))
+        self.tabs.addTab(self._by_layer, self.tr("By layer"))
         self.tabs.addTab(self._hot_spots, self.tr("Hot spots"))
         self.tabs.addTab(self._type_mix, self.tr("Type mix"))
+        self._attached = LazyTab(lambda: self._make_attached(runner), AttachedPage.refresh, self)
+        self.tabs.addTab(self._attached, self.tr("Adapter"))
         self.tabs.currentChanged.connect(lambda _: self._refresh_pages())
         session.replaced.connect(self._refresh_pages)
         session.grown.connect(self._grow)
         session.state_changed.connect(self._follow_state)
         self.refresh()
+
+    @property
+    def by_layer(self) -> ByLayerPage:
+        """Figures over the layers, and sums."""
+        return self._by_layer.widget
 
     @property
     def hot_spots(self) -> HotSpotsPage:
@@ -337,6 +415,7 @@ class SurveyView(TabbedPanel):
             self._document = document
             self.select_tensor(-1)
             self.session.show_document(document)
+            self._offer_attached()
             self.refresh()
 
     def refresh(self) -> None:
@@ -353,6 +432,7 @@ class SurveyView(TabbedPanel):
         """Mark a tensor on all pages; -1 marks none. Emits nothing."""
         self._row = row
         self.map.select_tensor(row)
+        self._by_layer.refresh()
         self._hot_spots.refresh()
 
     def focus_search(self) -> None:
@@ -364,14 +444,25 @@ class SurveyView(TabbedPanel):
     def cancel(self) -> None:
         self.session.cancel()
 
-    def _connect(self, page: MapPage | HotSpotsPage) -> None:
+    def _connect(self, page: MapPage | ByLayerPage | HotSpotsPage) -> None:
         page.tensor_chosen.connect(self._choose)
         page.tensor_opened.connect(self.tensor_opened)
         page.start_requested.connect(self.session.start)
 
+    def _make_by_layer(self, runner: JobRunner) -> ByLayerPage:
+        page = ByLayerPage(self.session, runner, self)
+        self._connect(page)
+        self.pass_on(page)
+        return page
+
+    def _fill_by_layer(self, page: ByLayerPage) -> None:
+        page.select_tensor(self._row)
+        page.refresh()
+
     def _make_hot_spots(self, runner: JobRunner) -> HotSpotsPage:
         page = HotSpotsPage(self.session, runner, self)
         self._connect(page)
+        page.tensors_opened.connect(self.tensors_opened)
         self.pass_on(page.table)
         return page
 
@@ -384,6 +475,27 @@ class SurveyView(TabbedPanel):
         self.pass_on(page)
         return page
 
+    @property
+    def attached(self) -> AttachedPage:
+        """What an adapter changes, or an importance matrix knows."""
+        return self._attached.widget
+
+    def _make_attached(self, runner: JobRunner) -> AttachedPage:
+        page = AttachedPage(self.session, runner, self)
+        self.pass_on(page)
+        return page
+
+    def _offer_attached(self) -> None:
+        """Offer the page of adapters and importance matrices where there is one; it comes first."""
+        document = self._document
+        is_one = document is not None and bool(document.kind)
+        self.offer_page(self._attached, is_one)
+        if is_one and document is not None:
+            matrix = document.kind.startswith("Importance")
+            title = self.tr("Importance") if matrix else self.tr("Adapter")
+            self.tabs.setTabText(self.place_of(self._attached), title)
+            self.show_page(self._attached)
+
     def _choose(self, row: int) -> None:
         self.select_tensor(row)
         self.tensor_chosen.emit(row)
@@ -392,13 +504,17 @@ class SurveyView(TabbedPanel):
         """Show what is known: on the page in front now, on the others when they are shown."""
         if self.tabs.currentWidget() is self.map:
             self.map.refresh()
+        self._by_layer.refresh()
         self._hot_spots.refresh()
         self._type_mix.refresh()
+        self._attached.refresh()
         self._follow_state()
 
     def _grow(self) -> None:
         if self.map.isVisible():
             self.map.grow()
+        elif self._by_layer.isVisible():
+            self.by_layer.grow()
         elif self._hot_spots.isVisible():
             self.hot_spots.grow()
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6 import QtWidgets
-from PySide6.QtCore import QByteArray, QLocale, Qt, QTimer, Signal
-from PySide6.QtGui import QDoubleValidator, QFontMetrics
+from PySide6.QtCore import QByteArray, Qt, QTimer, Signal
 
 from explorer.parallel import LruCache
 from explorer.present.explanations import picture_text
@@ -28,7 +27,7 @@ from explorer.qt.widgets.curves import HistogramCurve, SmallMultiples
 from explorer.qt.widgets.histogram_plot import MOST_SERIES
 from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.pages import ReadingPage, Request
-from explorer.qt.widgets.plot_panel import TABLE_WIDTH, PlotPanel
+from explorer.qt.widgets.plot_panel import TABLE_WIDTH, PlotPanel, RangeFields
 from explorer.qt.widgets.progress import ProgressLine
 from explorer.text import float_text, integer_text, plain_text
 
@@ -61,9 +60,8 @@ class HistogramControls(QtWidgets.QWidget):
         ):
             self.range.addItem(text, kind)
             self.range.setItemData(self.range.count() - 1, tip, Qt.ItemDataRole.ToolTipRole)
-        self.low = self._number(self.tr("First edge"))
-        self.high = self._number(self.tr("Last edge"))
-        self._to = plain_label(self, self.tr("to"))
+        self.edges = RangeFields(self)
+        self.low, self.high = self.edges.low, self.edges.high
         self.logarithmic = QtWidgets.QCheckBox(self.tr("&Logarithmic"), self)
         self.normal = QtWidgets.QCheckBox(self.tr("&Normal curve"), self)
         self.normal.setToolTip(
@@ -83,10 +81,8 @@ class HistogramControls(QtWidgets.QWidget):
         self._lay_out()
         self.bins.valueChanged.connect(lambda _: self._typing.start())
         self.range.currentIndexChanged.connect(self._choose_range)
-        for edit in (self.low, self.high):
-            edit.textEdited.connect(lambda _: self._typing.start())
-            edit.editingFinished.connect(self._typed)
-        self._show_typed(False)
+        self.edges.changed.connect(self.request_changed)
+        self.edges.hide()
 
     @property
     def side_by_side(self) -> bool:
@@ -125,64 +121,37 @@ class HistogramControls(QtWidgets.QWidget):
         if kind is not RangeKind.TYPED:
             self.refused.emit("")
             return HistogramRequest(bins, kind, common=not self.own_ranges)
-        low, low_right = QLocale.c().toDouble(self.low.text())
-        high, high_right = QLocale.c().toDouble(self.high.text())
-        if not low_right or not high_right:
-            self.refused.emit(self.tr("Type two numbers, such as -0.1 and 0.1."))
-        elif not low < high:
-            self.refused.emit(self.tr("The first edge must be less than the last one."))
-        elif not can_divide(low, high, bins):
-            self.refused.emit(self.tr("That range is too narrow for so many bins."))
-        else:
-            self.refused.emit("")
-            return HistogramRequest(bins, kind, (low, high))
-        return None
+        typed = self.edges.value()
+        problem = self.edges.problem()
+        if typed is not None and not can_divide(*typed, bins):
+            problem = self.tr("That range is too narrow for so many bins.")
+        self.refused.emit(problem)
+        return None if problem else HistogramRequest(bins, kind, typed)
 
     def suggest(self, shown: Range) -> None:
         """Put what is shown into the fields, unless the user types there."""
         if self.range.currentData() != RangeKind.TYPED:
-            self.low.setText(float_text(shown[0], 4))
-            self.high.setText(float_text(shown[1], 4))
+            self.edges.suggest(*shown)
 
     def set_several(self, on: bool) -> None:
         """Offer what applies to several tensors, or not."""
         self.arrangement.setVisible(on)
 
-    def _number(self, name: str) -> QtWidgets.QLineEdit:
-        edit = QtWidgets.QLineEdit(self)
-        validator = QDoubleValidator(edit)
-        validator.setLocale(QLocale.c())  # as all numbers of the program
-        edit.setValidator(validator)
-        edit.setAccessibleName(name)
-        edit.setFixedWidth(QFontMetrics(self.font()).horizontalAdvance("-0.00000e-00"))
-        return edit
-
     def _lay_out(self) -> None:
         bins, shown = plain_label(self, self.tr("&Bins")), plain_label(self, self.tr("&Range"))
         bins.setBuddy(self.bins)
         shown.setBuddy(self.range)
-        edges = (self.low, self._to, self.high)
         boxes = (self.logarithmic, self.normal, self.marks)
-        parts = (bins, self.bins, shown, self.range, *edges, *boxes, 1, self.arrangement)
+        parts = (bins, self.bins, shown, self.range, self.edges, *boxes, 1, self.arrangement)
         row(*parts, of=self, margins=(8, 6, 8, 4), spacing=6)
 
     def _choose_range(self) -> None:
         typed = self.range.currentData() == RangeKind.TYPED
-        self._show_typed(typed)
+        self.edges.setVisible(typed)
         if typed:
-            self.low.setFocus(Qt.FocusReason.OtherFocusReason)
-            self.low.selectAll()
+            self.edges.begin()
         self._typing.stop()
         self.request_changed.emit()
-
-    def _typed(self) -> None:
-        if self._typing.isActive():
-            self._typing.stop()
-            self.request_changed.emit()
-
-    def _show_typed(self, on: bool) -> None:
-        for widget in (self.low, self._to, self.high):
-            widget.setVisible(on)
 
 
 _RARE_COLUMNS = ("count", "finite", "nan", "positive_inf", "negative_inf", "zeros")
@@ -248,6 +217,7 @@ class HistogramPage(ReadingPage[HistogramResult]):
         controls.arrangement.currentIndexChanged.connect(self._rearrange)
         self.multiples.bins_read.connect(self.panel.show_readings)
         self.multiples.export_requested.connect(self.panel.ask_export)
+        self.multiples.copy_requested.connect(self.panel.copy_picture)
         self.multiples.current_changed.connect(self._select_row)
         self.multiples.opened.connect(self.opened)
         self.panel.table.row_selected.connect(self._choose_line)
@@ -309,6 +279,7 @@ class HistogramPage(ReadingPage[HistogramResult]):
             failure=self.tr("The weights could not be read"),
             work=lambda job: read_histograms(subjects, wanted, cache, job),
             known=lambda: known(subjects, wanted, cache),
+            tensors=[one.tensor for one in subjects],
         )
 
     def show_part(self, part: HistogramResult) -> None:
@@ -347,7 +318,9 @@ class HistogramPage(ReadingPage[HistogramResult]):
         if len(curves) != 1:
             text = self.tr("Select a tensor in the table to bring it to the front")
             if len(curves) > MOST_SERIES and not self.controls.side_by_side:
-                text += self.tr("; from dark to bright they are in the table's order")
+                text += self.tr(
+                    "; from dark to bright they are in the table's order; the key names some"
+                )
             return text
         curve = curves[0]
         bins = curve.histogram.counts.size

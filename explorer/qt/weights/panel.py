@@ -521,7 +521,8 @@ class WeightsView(TabbedPanel):
         names = sorted({tensor.type.name for tensor in tensors})
         types = f"{', '.join(names[:4])}{', …' if len(names) > 4 else ''}"
         names_text = f"{first.name} … {tensors[-1].name}"
-        self.header.show_texts(names_text, "   ·   ".join((count, weights, types)), note)
+        facts_text = "   ·   ".join((count, weights, types))
+        self.header.show_texts(names_text, facts_text, note, several=True)
 
     def _factor_note(self, document: Document, row: int) -> str:
         factors = sibling_factors(document, row)

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from PySide6 import QtWidgets
 from PySide6.QtCore import QObject, QSignalBlocker, Qt, Signal
-from PySide6.QtGui import QFont, QPalette, QResizeEvent
+from PySide6.QtGui import QPalette, QResizeEvent
 
 from explorer.analysis import Moments
 from explorer.present import Figure
@@ -21,6 +21,7 @@ from explorer.present.explanations import (
     picture_text,
 )
 from explorer.present.statistics import moment_figures, percentile_figures, step_error_figures
+from explorer.qt.theme import Space, TextSize, style_text
 from explorer.qt.weights.curves import Scope, SelectedTensor, SubjectStatistics
 from explorer.qt.widgets.building import add_action, column, row
 from explorer.qt.widgets.labels import ElidedLabel, plain_label
@@ -29,7 +30,9 @@ from explorer.text import float_text, integer_text, plain_text, shorten
 
 
 class Header(QtWidgets.QWidget):
-    """Name and facts of a tensor, and the choice of others.
+    """Facts of a tensor, and the choice of others; of several, the names of the first and the last.
+
+    The name of one tensor stands in the head of the window.
 
     Signals:
         scope_chosen: The user chose which tensors are shown.
@@ -41,10 +44,7 @@ class Header(QtWidgets.QWidget):
         super().__init__(parent)
         self._name = ""
         self.name = plain_label(self)
-        font = QFont(self.name.font())
-        font.setPointSizeF(font.pointSizeF() * 1.2)
-        font.setWeight(QFont.Weight.DemiBold)
-        self.name.setFont(font)
+        style_text(self.name, TextSize.SECTION)
         sizes = QtWidgets.QSizePolicy.Policy
         self.name.setSizePolicy(sizes.Ignored, sizes.Preferred)
         self.name.setWhatsThis(picture_text("name"))
@@ -61,12 +61,16 @@ class Header(QtWidgets.QWidget):
         one, role = self.tr("This tensor"), self.tr("Same role in every layer")
         self.scope.addItems([one, role, self.tr("Selected tensors")])
         self.scope.activated.connect(lambda _: self.scope_chosen.emit())
-        self._second = row((self.facts, 1))
-        top = row((self.name, 1), self.scope)
-        column(top, self._second, self.note, of=self, margins=(8, 8, 8, 4), spacing=3)
+        self._second = row()
+        top = row((self.facts, 1), self.scope)
+        margins = (Space.NEAR, 0, 0, Space.NEAR)
+        column(
+            self.name, top, self._second, self.note, of=self, margins=margins, spacing=Space.TIGHT
+        )
 
     def add_beside_facts(self, widget: QtWidgets.QWidget) -> None:
-        """Put something at the end of the line of facts."""
+        """Put something below the choice of others."""
+        self._second.addStretch(1)
         self._second.addWidget(widget)
 
     @property
@@ -78,9 +82,10 @@ class Header(QtWidgets.QWidget):
         """Choose which tensors are to be shown."""
         self.scope.setCurrentIndex(scope)
 
-    def show_texts(self, name: str, facts: str, note: str) -> None:
-        """Show texts, which may come from a file."""
+    def show_texts(self, name: str, facts: str, note: str, *, several: bool = False) -> None:
+        """Show texts, which may come from a file; the name where it is of several tensors."""
         self._name = plain_text(name)
+        self.name.setVisible(several)
         self.name.setToolTip("")
         self.name.setAccessibleName(self._name[:400])
         self.facts.setText(plain_text(facts))
@@ -91,6 +96,9 @@ class Header(QtWidgets.QWidget):
     def _elide(self) -> None:
         metrics, width = self.name.fontMetrics(), self.name.width()
         text = self._name[:1000]  # of a name of any length, measure only what could fit
+        if self.name.isHidden():
+            self.name.setText(text)
+            return
         self.name.setText(metrics.elidedText(text, Qt.TextElideMode.ElideMiddle, width))
 
     # Qt

@@ -113,6 +113,7 @@ def blocks_request(subject: SelectedTensor, cache: LruCache) -> Request[BlockSta
         work=read,
         name=subject.name,
         known=known_blocks,
+        tensors=(subject.tensor,),
     )
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import pairwise
 from typing import Any, Final
 
 import pyqtgraph as pg
@@ -18,7 +19,7 @@ from explorer.present.explanations import picture_text
 from explorer.qt.what_if.table import Line
 from explorer.qt.widgets.histogram_plot import place_labels
 from explorer.qt.widgets.plot import CountAxis, Mark, Marks, ThemedPlot
-from explorer.text import float_text
+from explorer.text import float_text, integer_text
 
 _STEPS: Final = (1, 2, 5)  # of a decade, while few decades are in sight
 _FEW_DECADES: Final = 3.0
@@ -85,11 +86,28 @@ def _height(value: float, measure: Measure) -> float:
 
 
 class ErrorAxis(CountAxis):
-    """Relative errors in per cent on a logarithmic scale, or decibels."""
+    """Relative errors in per cent on a logarithmic scale, or decibels.
+
+    Attributes:
+        exact: Where types without any error are drawn, which no such scale reaches; None for none.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.exact: float | None = None
 
     # pyqtgraph
 
     def tickValues(self, low: float, high: float, size: float) -> list[tuple[float, list[float]]]:
+        levels = self._levels(low, high, size)
+        exact = self.exact
+        if exact is None or not low <= exact <= high:
+            return levels
+        beyond = (lambda tick: tick > exact) if self.logarithmic else (lambda tick: tick < exact)
+        kept = [(step, list(filter(beyond, ticks))) for step, ticks in levels]
+        return [(kept[0][0] if kept else 1.0, [exact]), *kept]
+
+    def _levels(self, low: float, high: float, size: float) -> list[tuple[float, list[float]]]:
         if not self.logarithmic or high - low > _FEW_DECADES:
             return super().tickValues(low, high, size)
         powers = range(math.floor(low), math.ceil(high) + 1)
@@ -101,12 +119,15 @@ class ErrorAxis(CountAxis):
         return levels
 
     def tickStrings(self, values: Sequence[float], scale: float, spacing: float) -> list[str]:
+        if list(values) == [self.exact]:
+            return [f"{integer_text(0)} %" if self.logarithmic else f"{float_text(math.inf)} dB"]
         if self.logarithmic:
             return [f"{float_text(100 * 10.0**value, 3)} %" for value in values]
         return [float_text(value, 4) for value in values]
 
 
 _NEAR_PIXELS: Final = 24
+_LINE_STEP: Final = 4  # pixels between places of the front that no name may cover
 _MARGIN: Final = 0.08  # of what is shown, at each edge
 _FADED_ALPHA: Final = 150
 _PAPER_ALPHA: Final = 170  # behind a name, so that a line does not strike it through
@@ -199,6 +220,7 @@ class WhatIfChart(ThemedPlot):
     def _draw(self) -> None:
         self.counts.set_logarithmic(self.measure is Measure.RELATIVE_RMSE)
         self.points = chart_points(self._lines, self.measure)
+        self.counts.exact = next((point.y for point in self.points if point.exact), None)
         front = sorted((p for p in self.points if p.line.front), key=lambda point: point.x)
         pen = pg.mkPen(self.colours.accent, width=1.5)
         self._front.setData([p.x for p in front], [p.y for p in front], pen=pen)
@@ -285,12 +307,24 @@ class WhatIfChart(ThemedPlot):
             [self.pixel_of(point) for point in order],
             [name.textItem.boundingRect().size() for name in names],
             QRectF(self.box.boundingRect()),
-            self._marks.covered,
+            [*self._marks.covered, *self._under_front()],
         )
         for name, place in zip(names, places, strict=True):
             name.setVisible(place is not None)
             if place is not None:
                 name.setPos(self.box.mapToView(place.topLeft()))
+
+    def _under_front(self) -> list[QRectF]:
+        """Return what the line of the front covers, so that no name is written over it."""
+        front = sorted((p for p in self.points if p.line.front), key=lambda point: point.x)
+        found = []
+        for one, other in pairwise(map(self.pixel_of, front)):
+            away = other - one
+            steps = max(1, round(math.hypot(away.x(), away.y()) / _LINE_STEP))
+            for step in range(1, steps):
+                place = one + away * (step / steps)
+                found.append(QRectF(place.x() - 1, place.y() - 1, 2, 2))
+        return found
 
     def _rank(self, point: ChartPoint) -> tuple[bool, bool, bool, float]:
         line = point.line

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum, auto
 from functools import partial
 from pathlib import Path
@@ -12,6 +12,8 @@ from PySide6 import QtWidgets
 from PySide6.QtCore import QCoreApplication, QEvent, QPoint, QSignalBlocker, Qt, Signal
 from PySide6.QtGui import QHideEvent, QKeyEvent
 
+from explorer.analysis.recipes.fits import why_no_recipe
+from explorer.analysis.recipes.rules import RECIPES
 from explorer.analysis.rounding import rounding_types
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner, JobSlot
@@ -20,6 +22,7 @@ from explorer.qt.what_if.chart import Measure
 from explorer.qt.what_if.estimate import ImportanceMatrix
 from explorer.qt.widgets.building import column, row
 from explorer.quantization import TENSOR_TYPES
+from explorer.quantization.huggingface.schemes import SCHEME_GROUPS, scheme_group
 from explorer.quantization.registry import family
 from explorer.text import integer_text, plain_text, shorten
 
@@ -115,12 +118,29 @@ def type_groups() -> list[tuple[str, tuple[str, ...]]]:
         "ternary": _tr("GGUF, ternary"),
         "microscaling": _tr("GGUF, microscaling"),
         "others": _tr("Ollama and MLX"),
+        **{group: group for group in SCHEME_GROUPS},  # names of libraries
     }
     found: dict[str, list[str]] = {name: [] for name in titles}
     for name in rounding_types():
-        group = family(name) if name in TENSOR_TYPES else "others"
+        group = family(name) if name in TENSOR_TYPES else scheme_group(name) or "others"
         found["iq" if group == "iq4" else group].append(name)
     return [(titles[name], tuple(names)) for name, names in found.items() if names]
+
+
+USUAL_RECIPES: Final = (
+    *("Q2_K", "Q3_K_M", "IQ4_XS", "Q4_K_S", "Q4_K_M", "Q5_K_M", "Q6_K", "Q8_0"),
+)
+"""What most files on the net are."""
+
+
+def recipe_groups() -> list[tuple[str, tuple[str, ...]]]:
+    """Return every recipe that quantizes, in groups with their titles."""
+    titles = {"Q": _tr("Simple and K"), "I": _tr("I"), "": _tr("Others")}
+    found: dict[str, list[str]] = {start: [] for start in titles}
+    for name, recipe in RECIPES.items():
+        if recipe.quantized:
+            found[name[0] if name[0] in titles else ""].append(name)
+    return [(titles[start], tuple(names)) for start, names in found.items() if names]
 
 
 _SHOWN_ROWS: Final = 22
@@ -135,24 +155,29 @@ class TypeList(QtWidgets.QFrame):
 
     closed = Signal()
 
-    def __init__(self, parent: QtWidgets.QWidget | None = None) -> None:
+    def __init__(
+        self,
+        groups: Sequence[tuple[str, Sequence[str]]],
+        usual: Sequence[str],
+        parent: QtWidgets.QWidget | None = None,
+    ) -> None:
         super().__init__(parent, Qt.WindowType.Popup)
         self.setFrameShape(QtWidgets.QFrame.Shape.StyledPanel)
         self.list = QtWidgets.QListWidget(self)
         self.list.setAccessibleName(self.tr("Types to try"))
         self._items: dict[str, QtWidgets.QListWidgetItem] = {}
-        for title, names in type_groups():
+        for title, names in groups:
             heading = QtWidgets.QListWidgetItem(title, self.list)
             heading.setFlags(Qt.ItemFlag.NoItemFlags)
             for name in names:
                 item = self._items[name] = QtWidgets.QListWidgetItem(name, self.list)
                 item.setFlags(Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsUserCheckable)
-        self.set_types(USUAL_TYPES)
+        self.set_types(usual)
         buttons = row()
         for text, types in (
             (self.tr("&All"), tuple(self._items)),
             (self.tr("&None"), ()),
-            (self.tr("&Usual"), USUAL_TYPES),
+            (self.tr("&Usual"), tuple(usual)),
         ):
             button = QtWidgets.QPushButton(text, self)
             button.clicked.connect(lambda _=False, types=types: self.set_types(types))
@@ -205,11 +230,15 @@ class TypeChooser(QtWidgets.QPushButton):
 
     changed = Signal()
 
-    def __init__(self, parent: QtWidgets.QWidget | None = None) -> None:
+    def __init__(
+        self, popup: TypeList, say: Callable[[int], str], parent: QtWidgets.QWidget | None = None
+    ) -> None:
         super().__init__(parent)
-        self.popup = TypeList(self)
+        self._say = say  # returns the text of the button for so many types
+        self.popup = popup
+        popup.setParent(self, popup.windowFlags())
         self.types = self.popup.types
-        self.setToolTip(self.tr("Choose the types to try"))
+        self.setToolTip(popup.list.accessibleName())
         self.clicked.connect(self.open_list)
         self.popup.closed.connect(self._take)
         self._show_count()
@@ -234,11 +263,18 @@ class TypeChooser(QtWidgets.QPushButton):
             self.changed.emit()
 
     def _show_count(self) -> None:
-        text = self.tr("1 type…") if len(self.types) == 1 else self.tr("{n} types…")
-        self.setText(text.format(n=len(self.types)))
+        self.setText(self._say(len(self.types)))
 
 
 _EXPERTS = frozenset({"experts", "shared_experts"})
+
+
+def _types_text(count: int) -> str:
+    return _tr("1 type…") if count == 1 else _tr("{n} types…").format(n=count)
+
+
+def _recipes_text(count: int) -> str:
+    return _tr("1 recipe…") if count == 1 else _tr("{n} recipes…").format(n=count)
 
 
 class Scope(Enum):
@@ -247,6 +283,7 @@ class Scope(Enum):
     EXPERTS = auto()
     SAME_ROLE = auto()
     MODEL = auto()
+    RECIPES = auto()
 
 
 class WhatIfControls(QtWidgets.QWidget):
@@ -265,7 +302,11 @@ class WhatIfControls(QtWidgets.QWidget):
         self.scope.setAccessibleName(self.tr("Which tensors"))
         self.scope.setToolTip(self.tr("Which tensors other types are tried on"))
         self.scope.setSizeAdjustPolicy(QtWidgets.QComboBox.SizeAdjustPolicy.AdjustToContents)
-        self.types = TypeChooser(self)
+        types = TypeList(type_groups(), USUAL_TYPES)
+        self.types = TypeChooser(types, _types_text, self)
+        recipes = TypeList(recipe_groups(), USUAL_RECIPES)
+        recipes.list.setAccessibleName(self.tr("Recipes to try"))
+        self.recipes = TypeChooser(recipes, _recipes_text, self)
         self.matrix = MatrixChooser(runner, self)
         self.measure = QtWidgets.QComboBox(self)
         self.measure.setAccessibleName(self.tr("What is drawn upwards"))
@@ -278,9 +319,10 @@ class WhatIfControls(QtWidgets.QWidget):
                 "compare (Enter in the table); without an importance matrix"
             )
         )
-        choices = self.scope, self.types, self.matrix, self.measure
+        choices = self.scope, self.types, self.recipes, self.matrix, self.measure
         row(*choices, 1, self.use, of=self, margins=(8, 6, 8, 4))
-        self.scope.activated.connect(lambda _: self.scope_changed.emit())
+        self.scope.activated.connect(lambda _: self._choose_scope())
+        self._show_chooser()
 
     @property
     def chosen_scope(self) -> Scope:
@@ -294,6 +336,24 @@ class WhatIfControls(QtWidgets.QWidget):
         return self._rows.get(self.chosen_scope, ())
 
     @property
+    def by_recipe(self) -> bool:
+        """Whether recipes are tried rather than types."""
+        return self.chosen_scope is Scope.RECIPES
+
+    @property
+    def chooser(self) -> TypeChooser:
+        """What the types or recipes are chosen with."""
+        return self.recipes if self.by_recipe else self.types
+
+    def _choose_scope(self) -> None:
+        self._show_chooser()
+        self.scope_changed.emit()
+
+    def _show_chooser(self) -> None:
+        self.types.setVisible(not self.by_recipe)
+        self.recipes.setVisible(self.by_recipe)
+
+    @property
     def chosen_measure(self) -> Measure:
         """What is drawn upwards."""
         return Measure(self.measure.currentIndex())
@@ -301,7 +361,7 @@ class WhatIfControls(QtWidgets.QWidget):
     def choose(self, scope: Scope) -> None:
         """Choose tensors, as if that was picked in the list."""
         self.scope.setCurrentIndex(self.scope.findData(scope))
-        self.scope_changed.emit()
+        self._choose_scope()
 
     def show_subject(self, document: Document | None, rows: Sequence[int]) -> None:
         """List what can be chosen around the selected tensors, the one that matters most first.
@@ -315,6 +375,7 @@ class WhatIfControls(QtWidgets.QWidget):
             for scope, some in self._rows.items():
                 self.scope.addItem(self._title(scope, some), scope)
             self.scope.setCurrentIndex(max(0, self.scope.findData(before)))
+        self._show_chooser()
 
     def _title(self, scope: Scope, rows: tuple[int, ...] | None) -> str:
         titles = {
@@ -323,6 +384,7 @@ class WhatIfControls(QtWidgets.QWidget):
             Scope.EXPERTS: self.tr("Experts of the layer ({n})"),
             Scope.SAME_ROLE: self.tr("Same role in every layer ({n})"),
             Scope.MODEL: self.tr("Whole model"),
+            Scope.RECIPES: self.tr("Whole model, as llama-quantize makes it"),
         }
         return titles[scope].format(n=integer_text(len(rows or ())))
 
@@ -334,7 +396,10 @@ def _choices(document: Document, rows: Sequence[int]) -> dict[Scope, tuple[int, 
         Scope.SAME_ROLE: tuple(same_role(document, rows[0])),
     }
     offered = {scope: some for scope, some in several.items() if len(some) > 1}
-    return {Scope.ONE: (rows[0],), **offered, Scope.MODEL: None}
+    whole = {Scope.MODEL: None}
+    if why_no_recipe(document.model) is None:
+        whole[Scope.RECIPES] = None
+    return {Scope.ONE: (rows[0],), **offered, **whole}
 
 
 def _experts(document: Document, row: int) -> tuple[int, ...]:

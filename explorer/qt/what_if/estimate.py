@@ -7,38 +7,38 @@ role, does nothing twice.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 from weakref import WeakKeyDictionary
 
 from explorer.analysis import what_if
 from explorer.analysis.matching.pairing import Matching
+from explorer.analysis.recipes.fits import (
+    RoleErrors,
+    errors_by_role,
+    recipe_size,
+    recipe_tasks,
+    recipe_types,
+)
+from explorer.analysis.recipes.tensors import RecipeModel
 from explorer.analysis.requantization import checked_importance
 from explorer.analysis.surveys import SurveyControl
-from explorer.errors import ExplorerError, PlanError
-from explorer.formats import open_model
+from explorer.errors import ExplorerError
+from explorer.formats import Tensor, open_model
 from explorer.formats.model import Model
 from explorer.formats.weights import Values
 from explorer.hardware.detect import Machine
 from explorer.parallel import LruCache
-from explorer.planner import Hyperparameters, Settings
-from explorer.planner import settings as env
-from explorer.planner.inputs import PlanInputs, plan_result
-from explorer.planner.profiles import with_types
+from explorer.planner.inputs import PlanInputs, PlannedMemory, completed, memory_plans
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, all_cores, drop_frames
 from explorer.qt.references import References, Rounding
-from explorer.quantization import TensorType
 from explorer.quantization.registry import uses_importance
 from explorer.text import plain_text
 
 # An importance matrix that the user chose, for the types whose rounding it changes.
-
-
-_SUMS = ".in_sum2"
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,9 +66,7 @@ class ImportanceMatrix:
         if not what_if.is_importance_matrix(model):
             model.close()
             raise ExplorerError("is no importance matrix in GGUF, as llama-imatrix writes it", path)
-        names = model.tensors.columns.names
-        found = frozenset(name.removesuffix(_SUMS) for name in names if name.endswith(_SUMS))
-        return cls(model, found)
+        return cls(model, what_if.known_names(model))
 
     def importance(self, piece: what_if.TensorSet, name: str) -> Values | None:
         """Return the importance of columns, float32 [matrices, columns]; None if it has none.
@@ -82,64 +80,6 @@ class ImportanceMatrix:
         """
         found = what_if.importance_of(self.model, name) if name in self.names else None
         return None if found is None else checked_importance(found, piece.original)
-
-
-# The memory plan of a model whose tensors have other types.
-
-
-USUAL_CONTEXT: Final = 8192
-"""Tokens that are planned unless another context is asked for."""
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedMemory:
-    """What a plan comes to.
-
-    Attributes:
-        total: Bytes needed in all.
-        vram: Bytes on GPUs; None without GPUs, or where no split is claimed.
-        gpu_layers: Layers on GPUs; None as before.
-        refusal: Why Ollama would refuse to load it; "" if it would not.
-    """
-
-    total: int
-    vram: int | None
-    gpu_layers: int | None
-    refusal: str = ""
-
-
-def memory_plans(
-    model: Model,
-    inputs: PlanInputs,
-    types: Mapping[str, Mapping[int, TensorType]],
-    check: Callable[[], None],
-) -> tuple[dict[str, PlannedMemory], str]:
-    """Return the plans of a model with other types of tensors.
-
-    Args:
-        model: What to plan.
-        inputs: The settings and devices to plan for.
-        types: The types of tensors by row, for each plan by its name.
-        check: Called for each plan; raises to stop.
-
-    Returns:
-        The plans by name, without those that cannot be made; and why there are none, or "".
-    """
-    try:
-        h = Hyperparameters.from_model(model)
-    except PlanError as error:
-        return {}, error.what
-    if not h.block_count:
-        return {}, "the model says nothing of its layers"
-    environment, on_gpus = env.used(os.environ), bool(inputs.devices)
-    found: dict[str, PlannedMemory] = {}
-    for name, changed in types.items():
-        check()
-        outcome = plan_result(with_types(model, h, changed), inputs, environment)
-        if (plan := outcome.plan) is not None:
-            gpus = (plan.vram_total, plan.gpu_layers) if on_gpus else (None, None)
-            found[name] = PlannedMemory(plan.total, *gpus, outcome.refusal)
-    return found, ""
 
 
 _MOST_SETS: Final = 1 << 14
@@ -181,6 +121,8 @@ class WhatIfRequest:
 
     Attributes:
         rows: Tensors that would get another type, by row; None for all matrices of the model.
+        types: The types to try, or the recipes.
+        by_recipe: Whether `types` are recipes, which give each tensor a type of its own.
         source: What is rounded; None for the model's own weights.
         matrix: How much columns count, or None.
         inputs: What to plan for; None for something usual.
@@ -189,6 +131,7 @@ class WhatIfRequest:
     document: Document
     rows: tuple[int, ...] | None
     types: tuple[str, ...]
+    by_recipe: bool = False
     source: SourceModel | None = None
     matrix: ImportanceMatrix | None = None
     inputs: PlanInputs | None = None
@@ -199,7 +142,7 @@ class WhatIfRequest:
 
     def total_key(self, type_name: str) -> Hashable:
         """Return the cache key of the error of all sets in a type."""
-        return (*self._basis(self.matrix), "total", type_name, self.rows)
+        return (*self._basis(self.matrix), "total", self.by_recipe, type_name, self.rows)
 
     def _basis(self, matrix: ImportanceMatrix | None) -> tuple[Hashable, ...]:
         source = None if self.source is None else self.source.key
@@ -242,6 +185,12 @@ class WhatIfEstimate:
         """Weights of all sets."""
         return sum(one.parameters for one in self.sets)
 
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The tensors whose weights are read: what is rounded, and what the file has in place."""
+        views = [one for each in self.sets for one in (each.original, each.present) if one]
+        return tuple(tensor for view in views for tensor in view.tensors)
+
     def missing(self, cache: WhatIfCache) -> list[what_if.Task]:
         """Return what is not known yet, each once, in the order in which it is measured."""
         tasks = [
@@ -282,6 +231,15 @@ class WhatIfEstimate:
                 found[name] = running.errors()
         return found
 
+    def roles(self, type_name: str, cache: WhatIfCache) -> list[RoleErrors]:
+        """Return the known errors in a type, or by a recipe, by role; in a worker."""
+
+        def known(task: what_if.Task) -> what_if.SetErrors | None:
+            found = cache.sets.get(self.request.key(task))
+            return found if isinstance(found, what_if.SetErrors) else None
+
+        return errors_by_role(self.request.document.model, self.tasks.get(type_name, ()), known)
+
     def total(self, type_name: str, cache: WhatIfCache) -> what_if.TypeErrors | None:
         """Return the error in a type, if it was measured to the end."""
         found = cache.totals.get(self.request.total_key(type_name))
@@ -307,24 +265,28 @@ def estimate_of(
     if request.source is not None:
         sets = what_if.original_sets(model, rows, request.source.matching)
     against = bool(sets)
-    matrix, names = request.matrix, model.tensors.columns.names
-    known = frozenset[str]() if matrix is None else matrix.names
-    sets = [
-        replace(one, weighed=names[one.rows[0]] in known)
-        for one in sets or what_if.own_sets(model, rows)
-    ]
+    known = frozenset[str]() if request.matrix is None else request.matrix.names
+    sets = what_if.weighed(model, sets or what_if.own_sets(model, rows), known)
     held = {row for one in sets for row in one.rows}
     looked_at = set(range(model.tensors.main_rows)) if request.rows is None else set(rows)
     present = what_if.present_size(model, looked_at | held)
     sizes: dict[str, what_if.SizeAfter] = {}
+    tasks: dict[str, Sequence[what_if.Task]] = {}
+    names = None if request.matrix is None else known
+    seen = RecipeModel.of(model) if request.by_recipe else None
     for name in request.types:
         check()
-        sizes[name] = what_if.size_after(model, present, sets, name)
-    usual = PlanInputs(Settings(context=USUAL_CONTEXT), machine.devices, machine.host)
-    inputs = request.inputs or usual
+        if seen is None:
+            sizes[name] = what_if.size_after(model, present, sets, name)
+            tasks[name] = what_if.tasks_of(sets, name)
+        else:
+            recipe = recipe_types(seen, name, names)
+            sizes[name] = recipe_size(model, present, sets, recipe)
+            tasks[name] = recipe_tasks(sets, recipe)
+    usual = PlanInputs(devices=machine.devices, host=machine.host)
+    inputs = completed(request.inputs or usual, model)
     types = {name: size.types for name, size in sizes.items() if size.problem is None}
     plans, plan_problem = memory_plans(model, inputs, {what_if.PRESENT: {}, **types}, check)
-    tasks = {name: what_if.tasks_of(sets, name) for name in request.types}
     quick_first = sorted(request.types, key=lambda name: sum(task.cost for task in tasks[name]))
     first = {what_if.PRESENT: what_if.tasks_of(sets, what_if.PRESENT)} if against else {}
     kinds = {model.tensors.columns.types[row].name for row in held}

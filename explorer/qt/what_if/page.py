@@ -11,14 +11,16 @@ from weakref import WeakKeyDictionary
 from PySide6 import QtWidgets
 from PySide6.QtCore import QByteArray, QCoreApplication, QSignalBlocker, Qt, Signal
 
+from explorer.analysis.recipes.fits import RoleErrors
 from explorer.analysis.rounding import rounding_problem
 from explorer.analysis.what_if import PRESENT, TypeErrors
 from explorer.errors import ExplorerError
 from explorer.hardware.detect import Machine, detect
 from explorer.planner.inputs import PlanInputs
-from explorer.present.errors import error_label, error_text
+from explorer.present.errors import error_label, error_text, rounding_notes
+from explorer.qt.addresses import TensorFetch, agrees_to_tensors
 from explorer.qt.document import Document
-from explorer.qt.jobs import Job, JobRunner
+from explorer.qt.jobs import Job, JobRunner, JobSlot
 from explorer.qt.references import References, Rounding
 from explorer.qt.what_if.chart import WhatIfChart
 from explorer.qt.what_if.controls import WhatIfControls
@@ -38,12 +40,14 @@ from explorer.qt.what_if.table import (
     change_text,
     lines_of,
     note_text,
+    role_columns,
 )
 from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.pages import ReadingPage, Refusal, Request
 from explorer.qt.widgets.plot_panel import PicturePanel
 from explorer.qt.widgets.progress import ProgressLine
 from explorer.qt.widgets.table_model import Column, TableModel
+from explorer.qt.widgets.table_view import TableView
 from explorer.text import bytes_text, float_text, integer_text, plain_text
 
 _tr: Final = partial(QCoreApplication.translate, "WhatIf")
@@ -72,6 +76,7 @@ def basis_text(estimate: WhatIfEstimate) -> str:
                     "before. To see all of it, choose the original above."
                 )
             )
+    parts += rounding_notes(request.types)
     if estimate.alone:
         text = _tr("{n} tensors have no partner in the reference and stay as they are.")
         parts.append(text.format(n=integer_text(estimate.alone)))
@@ -85,6 +90,27 @@ def basis_text(estimate: WhatIfEstimate) -> str:
     return " ".join(parts)
 
 
+def offer_text(estimate: WhatIfEstimate, count: int) -> str:
+    """Return the text of the button that measures so many types or recipes."""
+    by_recipe = estimate.request.by_recipe
+    words = _tr("Measure {n} recipes") if by_recipe else _tr("Measure {n} types")
+    return words.format(n=count)
+
+
+def known_text(lines: Sequence[Line]) -> str:
+    """Return what is known of types or recipes, once all that can be is measured."""
+    by_recipe = any(line.by_recipe for line in lines)
+    fit = sum(line.size.problem is None for line in lines)
+    if not fit and by_recipe:
+        return _tr("None of these recipes is possible here.")
+    if not fit:
+        return _tr("None of these types is possible here.")
+    words = (
+        _tr("All {n} recipes are measured.") if by_recipe else _tr("All {n} types are measured.")
+    )
+    return words.format(n=fit)
+
+
 def planned_text(estimate: WhatIfEstimate) -> str:
     """Return what memory is planned for."""
     if estimate.plan_problem:
@@ -92,11 +118,8 @@ def planned_text(estimate: WhatIfEstimate) -> str:
     plan = estimate.plans.get(PRESENT)
     if plan is None:
         return _tr("There is no memory plan for the planner's settings.")
-    context = estimate.planned.settings.context
-    if context is None:
-        text = _tr("Memory is planned with the planner's settings")
-    else:
-        text = _tr("Memory is planned for a context of {n} tokens").format(n=integer_text(context))
+    tokens = integer_text(plan.context)
+    text = _tr("Memory is planned as in the planner, for {n} tokens").format(n=tokens)
     devices = ", ".join(device.label for device in estimate.planned.devices)
     words = _tr("{text}, on {devices}.") if devices else _tr("{text}; no GPU is known.")
     return words.format(text=text, devices=devices)
@@ -126,6 +149,7 @@ def line_text(line: Line) -> str:
 
 
 _CHART_HEIGHT, _TABLE_HEIGHT = 360, 260
+_TABLE_WIDTH, _ROLES_WIDTH = 500, 400
 
 
 class WhatIfPanel(PicturePanel):
@@ -140,6 +164,19 @@ class WhatIfPanel(PicturePanel):
     def __init__(self, runner: JobRunner, parent: QtWidgets.QWidget | None = None) -> None:
         self.chart, self.model = WhatIfChart(), TableModel()
         super().__init__(runner, self.chart, self.model, parent)
+        self.roles = TableView(TableModel(self), runner, self)
+        self.roles.setAccessibleName(self.tr("Errors by role"))
+        self.roles.exported.connect(self.exported)
+        self.roles.failed.connect(self.failed)
+        self.roles.hide()
+        lower = QtWidgets.QSplitter(self)
+        self.splitter.replaceWidget(1, lower)
+        for part, width in ((self.table, _TABLE_WIDTH), (self.roles, _ROLES_WIDTH)):
+            lower.addWidget(part)
+            lower.setStretchFactor(lower.count() - 1, width)
+        lower.setSizes([_TABLE_WIDTH, _ROLES_WIDTH])
+        lower.setChildrenCollapsible(False)
+        self.table.show()
         self.model.setParent(self)
         self._columns = WhatIfColumns()
         self.file_name = self.tr("what if")
@@ -165,6 +202,25 @@ class WhatIfPanel(PicturePanel):
         """Say what memory is planned for."""
         self._columns.planned = text
         self.show_resting(text)
+
+    @property
+    def by_recipe(self) -> bool:
+        """Whether lines are recipes rather than types."""
+        return self._columns.by_recipe
+
+    @by_recipe.setter
+    def by_recipe(self, on: bool) -> None:
+        self._columns.by_recipe = on
+
+    def show_roles(self, roles: Sequence[RoleErrors]) -> None:
+        """Show the errors of the marked line by role; nothing where there is one role."""
+        columns, table = role_columns(roles), self.roles.table
+        self.roles.setVisible(len(roles) > 1)
+        if table.columns and table.content_count == len(roles):
+            table.renew(columns)
+        else:
+            table.set_content(columns, len(roles))
+            self.roles.show_columns(QByteArray())
 
     def show_lines(self, lines: Sequence[Line], *, gpus: bool) -> None:
         """Show other lines, or more of the same; with the columns of GPUs or without."""
@@ -192,8 +248,7 @@ class WhatIfPanel(PicturePanel):
     def _replace(self, columns: Sequence[Column], *, gpus: bool) -> None:
         """Show other types; columns, sorting and the mark stay as they were."""
         marked = self.selected_type
-        header = self.table.horizontalHeader()
-        kept = header.saveState() if self.model.columns else QByteArray()
+        kept = self.table.columns_state() if self.model.columns else QByteArray()
         with QSignalBlocker(self.table):
             self.model.set_content(columns, len(self.lines))
             self.table.show_columns(kept, () if gpus else GPU_COLUMNS)
@@ -310,6 +365,7 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
         self._wants_errors = False  # whether the estimate is to be followed by measuring
         self._asked_for = False  # whether the user started the work
         self._wanted: WhatIfRequest | None = None
+        self._adding = JobSlot(runner, self)
         self._machine: Machine | None = None
         self.plan_inputs: Callable[[Document], PlanInputs | None] = lambda _document: None
         self.estimate: WhatIfEstimate | None = None
@@ -329,6 +385,7 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
         controls, progress = self.controls, self.progress
         controls.scope_changed.connect(self._renew)
         controls.types.changed.connect(self._renew)
+        controls.recipes.changed.connect(self._renew)
         controls.matrix.changed.connect(self._renew)
         controls.matrix.failed.connect(self.failed)
         controls.measure.currentIndexChanged.connect(
@@ -353,7 +410,7 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
 
     def start(self) -> None:
         """Measure what is not known."""
-        if self.estimate is not None:
+        if self.estimate is not None and agrees_to_tensors(self.estimate.tensors, self):
             self._asked_for = self._wants_errors = True
             self.load()
 
@@ -369,7 +426,23 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
         possible = line is not None and line.type_name != PRESENT and line.size.problem is None
         # other panels know of no importance matrix
         alone = line is not None and rounding_problem(line.type_name, weighed=False) is None
-        self.controls.use.setEnabled(possible and alone)
+        self.controls.use.setEnabled(possible and alone and not self.controls.by_recipe)
+        self._show_roles()
+
+    def _show_roles(self) -> None:
+        """Show the errors of the marked type by role; adding them up is work."""
+        estimate, name = self.estimate, self.panel.selected_type
+        if estimate is None or name is None or len(estimate.sets) < 2:
+            self._adding.cancel()
+            self.panel.show_roles(())
+            return
+        cache = self._cache(estimate.request.document)
+        self._adding.run(
+            self.tr("Adding up errors by role"),
+            lambda _job: estimate.roles(name, cache),
+            self.panel.show_roles,
+            self.failed.emit,
+        )
 
     # What is asked
 
@@ -395,14 +468,15 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
         return self._measure_request(self.estimate) if self._wants_errors else None
 
     def _next(self) -> WhatIfRequest | None:
-        document, rows, types = self._document, self.controls.rows, self.controls.types.types
+        document, rows, types = self._document, self.controls.rows, self.controls.chooser.types
         if document is None or rows == () or not types or self._follower.waiting:
             return None
         matrix, source = self.controls.matrix.matrix, self._follower.source
         inputs = self.plan_inputs(document)
         if self._work is not None and self._wanted is not None:
             inputs = self._wanted.inputs  # other plans are no reason to measure again
-        return WhatIfRequest(document, rows, types, source, matrix, inputs)
+        by_recipe = self.controls.by_recipe
+        return WhatIfRequest(document, rows, types, by_recipe, source, matrix, inputs)
 
     def _refusal(self) -> Refusal:
         self.note.clear()
@@ -414,6 +488,12 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
             )
         if self._follower.waiting:
             return Refusal(self.tr("The tensors of both models are being matched."), "")
+        if self.controls.by_recipe:
+            return Refusal(
+                self.tr("No recipe is chosen"),
+                self.tr("Choose the recipes of llama-quantize to try."),
+                self.tr("Choose recipes…"),
+            )
         return Refusal(
             self.tr("No type is chosen"),
             self.tr("Choose the types to try."),
@@ -421,10 +501,10 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
         )
 
     def press(self) -> None:
-        if self.controls.types.types:
+        if self.controls.chooser.types:
             self.load()
         else:
-            self.controls.types.open_list()
+            self.controls.chooser.open_list()
 
     def _estimate_request(self, wanted: WhatIfRequest) -> Request[_Estimated | WhatIfState]:
         cache = self._cache(wanted.document)
@@ -499,7 +579,8 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
             return
         self._wants_errors = self._asked_for = False
         self._show(result.errors)
-        text = self._all_known()
+        self._show_roles()
+        text = known_text(self.panel.lines[1:])
         if result.failures:
             name, error = result.failures[0]
             text = self.tr("{n} tensors could not be read and are left out: {name}: {what}").format(
@@ -515,26 +596,24 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
         self._show(found.errors)
         self.show_content()
         if not found.cost:
-            self.progress.rest(self._all_known(), "")
-        elif len(estimate.sets) == 1 and found.cost <= AUTOMATIC_COST:
+            self.progress.rest(known_text(self.panel.lines[1:]), "")
+        elif (
+            len(estimate.sets) == 1
+            and found.cost <= AUTOMATIC_COST
+            and TensorFetch.of(estimate.tensors) is None
+        ):
             self._wants_errors = True
             self.load()
         else:
             text = self.tr("{weights} weights in {tensors} tensors would be rounded").format(
                 weights=integer_text(estimate.parameters), tensors=integer_text(len(estimate.sets))
             )
-            button = self.tr("Measure {n} types").format(n=found.missing_types)
-            self.progress.rest(text, button)
-
-    def _all_known(self) -> str:
-        fit = [line for line in self.panel.lines[1:] if line.size.problem is None]
-        if not fit:
-            return self.tr("None of these types is possible here.")
-        return self.tr("All {n} types are measured.").format(n=len(fit))
+            self.progress.rest(text, offer_text(estimate, found.missing_types))
 
     def _show(self, errors: Mapping[str, TypeErrors]) -> None:
         if self.estimate is not None:
             gpus = bool(self.estimate.planned.devices)
+            self.panel.by_recipe = self.estimate.request.by_recipe
             self.panel.show_lines(lines_of(self.estimate, errors), gpus=gpus)
 
     def _pause_or_resume(self) -> None:

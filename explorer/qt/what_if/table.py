@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,12 +12,15 @@ from typing import Final
 import numpy as np
 from PySide6.QtCore import QCoreApplication
 
+from explorer.analysis.recipes.fits import RoleErrors
 from explorer.analysis.what_if import PRESENT, SizeAfter, TypeErrors, pareto_front
+from explorer.planner.inputs import PlannedMemory
 from explorer.present.errors import ERROR_TEXTS, error_text
 from explorer.present.explanations import WHAT_IF_TEXTS
-from explorer.qt.what_if.estimate import PlannedMemory, WhatIfEstimate
-from explorer.qt.widgets.table_model import Cell, Column
-from explorer.text import bytes_text, float_text, integer_text, plain_text
+from explorer.present.recipes import trial_figure, types_text
+from explorer.qt.what_if.estimate import WhatIfEstimate
+from explorer.qt.widgets.table_model import Cell, Column, RowColumns
+from explorer.text import bytes_text, count_text, float_text, integer_text, plain_text, signed_text
 
 _tr: Final = partial(QCoreApplication.translate, "WhatIfTable")
 
@@ -41,6 +45,7 @@ class Line:
         measurable: Whether what is lost can be known: of the tensors as they are, only against the
             original.
         front: Whether no other type is smaller and not worse, or better and not larger.
+        by_recipe: Whether it is a recipe, which gives each tensor a type of its own.
     """
 
     type_name: str
@@ -52,6 +57,7 @@ class Line:
     errors: TypeErrors | None = None
     measurable: bool = True
     front: bool = False
+    by_recipe: bool = False
 
     @property
     def known(self) -> TypeErrors | None:
@@ -98,7 +104,9 @@ def lines_of(estimate: WhatIfEstimate, errors: Mapping[str, TypeErrors]) -> list
     def line(name: str, title: str, size: SizeAfter) -> Line:
         plan = estimate.plans.get(name)
         measurable = name != PRESENT or estimate.against_source
-        return Line(name, title, size, now, plan, plan_now, errors.get(name), measurable)
+        more = errors.get(name), measurable
+        by_recipe = estimate.request.by_recipe and name != PRESENT
+        return Line(name, title, size, now, plan, plan_now, *more, by_recipe=by_recipe)
 
     title = estimate.present_type or _tr("several types")
     facts = estimate.request.document.facts
@@ -120,21 +128,24 @@ class WhatIfColumns:
 
     Attributes:
         planned: What the memory is planned for, in words.
+        by_recipe: Whether the lines are recipes.
     """
 
     def __init__(self) -> None:
         self.lines: Sequence[Line] = ()
         self.planned = ""
+        self.by_recipe = False
 
     def columns(self) -> list[Column]:
         tips = WHAT_IF_TEXTS
         memory, bits = self.planned, partial(float_text, digits=5)
+        title, kind = (_tr("Recipe"), "recipe") if self.by_recipe else (_tr("Type"), "type")
         return [
-            self._text("type", _tr("Type"), lambda line: line.title, tips["type"]),
+            self._text("type", title, lambda line: line.title, tips[kind]),
             self._number("bits_per_weight", _tr("Bits/weight"), bits, tips["bits_per_weight"]),
             self._number("bytes", _tr("Size"), bytes_text, tips["bytes"]),
-            self._number("bytes_change", _tr("Change"), change_text, tips["bytes_change"]),
             *map(self._error, ("relative_rmse", "sqnr_db")),
+            self._number("bytes_change", _tr("Change"), change_text, tips["bytes_change"]),
             self._number("memory_total", _tr("Memory"), bytes_text, memory),
             self._number("memory_change", _tr("Memory change"), change_text, memory),
             self._number("memory_on_gpus", _tr("On GPUs"), bytes_text, memory),
@@ -192,6 +203,8 @@ def note_text(line: Line) -> str:
         parts.append(_tr("not measured"))
     if line.front:
         parts.append(_tr("on the front"))
+    if line.by_recipe and line.size.types:
+        parts.append(types_text(Counter(kind.name for kind in line.size.types.values())))
     for name, narrow in line.size.substitutes.items():
         text = _tr("{n} too narrow for it: {type} there, as llama-quantize does")
         parts.append(text.format(n=integer_text(narrow), type=name))
@@ -205,7 +218,35 @@ def note_text(line: Line) -> str:
     return plain_text("; ".join(parts))
 
 
+def role_columns(roles: Sequence[RoleErrors]) -> list[Column]:
+    """Return the columns of errors by role."""
+    table = RowColumns(roles, WHAT_IF_TEXTS)
+    bits = partial(float_text, digits=4)
+    return [
+        table.words("role", _tr("Role"), lambda one: one.role),
+        *(_role_error(roles, name) for name in ("relative_rmse", "sqnr_db")),
+        table.words("types", _tr("Types"), lambda one: types_text(one.types)),
+        table.number("parameters", _tr("Parameters"), lambda one: one.parameters, count_text),
+        table.number("bytes", _tr("Size"), lambda one: one.nbytes, bytes_text),
+        table.number("bits_per_weight", _tr("Bits/weight"), lambda one: one.bits_per_weight, bits),
+        _role_error(roles, "rmse"),
+    ]
+
+
+def _role_error(roles: Sequence[RoleErrors], name: str) -> Column:
+    values = [trial_figure(one.errors, name) for one in roles]
+
+    def shown(row: int) -> str:
+        value = values[row]
+        return "" if value is None else error_text(name, value)
+
+    def keys() -> np.ndarray:
+        return np.array([-math.inf if value is None else value for value in values])
+
+    text = ERROR_TEXTS[name]
+    return Column(name, text.title, shown, lambda row: values[row], keys, True, text.tip)
+
+
 def change_text(nbytes: int) -> str:
     """Return a difference of bytes with its sign."""
-    sign = "\N{MINUS SIGN}" if nbytes < 0 else "+" if nbytes else "\N{PLUS-MINUS SIGN}"
-    return f"{sign}{bytes_text(abs(nbytes))}"
+    return signed_text(nbytes, bytes_text) if nbytes else f"\N{PLUS-MINUS SIGN}{bytes_text(0)}"

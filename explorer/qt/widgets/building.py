@@ -86,4 +86,12 @@ def show_menu(owner: QWidget, place: QPoint, *groups: Sequence[QAction]) -> None
     for group in groups:
         menu.addSeparator()  # Qt hides the first
         menu.addActions(group)
+    offer_leads(owner, menu)
     menu.popup(place)
+
+
+def offer_leads(owner: QWidget, menu: QMenu) -> None:
+    """Add where one can go on from what is selected, as the window of a widget knows it."""
+    offer = getattr(owner.window(), "offer_leads", None)  # dialogs lead nowhere
+    if offer is not None:
+        offer(menu)

@@ -40,6 +40,7 @@ class SmallMultiples(QWidget):
         current_changed: Another one became current; its curve's row.
         opened: One was double-clicked or entered; its curve's row.
         export_requested: The user wants the picture or its data in a file.
+        copy_requested: The user wants the picture in the clipboard.
     """
 
     accessible_role = QtGui.QAccessible.Role.Chart
@@ -48,6 +49,7 @@ class SmallMultiples(QWidget):
     current_changed = Signal(int)
     opened = Signal(int)
     export_requested = Signal()
+    copy_requested = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -61,6 +63,8 @@ class SmallMultiples(QWidget):
         self.setWhatsThis(picture_text("histograms"))
         save = self.tr("&Save picture or data…")
         self.export_action = add_action(self, save, self.export_requested, "Ctrl+S")
+        copy = self.tr("&Copy picture")
+        self.copy_action = add_action(self, copy, self.copy_requested, "Ctrl+Shift+C")
 
     def show_curves(self, curves: tuple[HistogramCurve, ...]) -> None:
         """Draw other histograms."""

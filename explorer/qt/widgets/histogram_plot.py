@@ -21,13 +21,13 @@ from PySide6.QtWidgets import QWidget
 from explorer.qt.theme import series_colour
 from explorer.qt.widgets.curves import BinReading, HistogramCurve, curve_columns
 from explorer.qt.widgets.plot import Mark, Marks, ThemedPlot
-from explorer.text import float_text, shorten
+from explorer.text import MINUS, float_text, shorten
 
 MOST_FILLED: Final = 3
 """Filling a step curve takes ten times as long as its outline, and hides what is behind."""
 
 MOST_SERIES: Final = 8
-"""Most curves that have a colour each."""
+"""Most curves that have a colour each, and that the key names."""
 
 _CHOSEN: Final = 1  # of the series' colours: orange, which no end of the others comes near
 _VIRIDIS_ON_LIGHT: Final = (0.0, 0.8)
@@ -39,7 +39,6 @@ _HEADROOM: Final = 1.16  # names of marks stand above the curves
 _MARGIN: Final = 0.02
 _NORMAL_POINTS: Final = 256
 _FAR: Final = 10  # bins that Ctrl with an arrow key goes
-_MINUS: Final = "\u2212"
 _SIGMA: Final = "\u03c3"
 
 
@@ -134,6 +133,9 @@ class HistogramPlot(ThemedPlot):
         self._show_titles()
         self._draw()
 
+    def pointers(self) -> Sequence[Any]:
+        return (self._line,)
+
     def zoom_centre(self) -> float:
         view = self.box.viewRect()
         x = self._cursor_x
@@ -168,13 +170,23 @@ class HistogramPlot(ThemedPlot):
             self.box.set_home(self._whole(floor))
 
     def _draw_legend(self) -> None:
-        """Name the curves where each has a colour of its own."""
+        """Name the curves; of many ones some, from the first to the last, and the highlighted."""
         self.clear_legend(self._legend)
-        self._legend.setVisible(1 < len(self.curves) <= MOST_SERIES)
-        if self._legend.isVisible():
-            for curve, item in zip(self.curves, self._items, strict=True):
+        count = len(self.curves)
+        self._legend.setVisible(count > 1)
+        if count > 1:
+            for number in self._named():
                 # pyqtgraph takes names for HTML
-                self._legend.addItem(item, html.escape(shorten(curve.name, _LEGEND_CHARACTERS)))
+                name = html.escape(shorten(self.curves[number].name, _LEGEND_CHARACTERS))
+                self._legend.addItem(self._items[number], name)
+
+    def _named(self) -> list[int]:
+        """Return the numbers of the curves that the key names, in their order."""
+        count = len(self.curves)
+        named = {number * (count - 1) // (MOST_SERIES - 1) for number in range(MOST_SERIES)}
+        if self.highlighted is not None:
+            named.add(self.highlighted)
+        return sorted(named) if count > MOST_SERIES else list(range(count))
 
     def _marked(self) -> HistogramCurve | None:
         """Return the curve that has marks and a normal curve: the only or the highlighted one."""
@@ -264,7 +276,7 @@ class HistogramPlot(ThemedPlot):
             Mark(curve.mean, self.tr("mean"), Qt.PenStyle.SolidLine),
             Mark(curve.minimum, self.tr("min {x}").format(x=low), dotted, points=True),
             Mark(curve.maximum, self.tr("max {x}").format(x=high), dotted, points=True),
-            Mark(curve.mean - curve.std, f"{_MINUS}{_SIGMA}", dashed),
+            Mark(curve.mean - curve.std, f"{MINUS}{_SIGMA}", dashed),
             Mark(curve.mean + curve.std, f"+{_SIGMA}", dashed),
         ]
         return [mark for mark in marks if math.isfinite(mark.x)]

@@ -5,24 +5,28 @@ from __future__ import annotations
 import html
 import time
 from collections import deque
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from PySide6 import QtGui
-from PySide6.QtCore import QCoreApplication, QEvent, QSize, Qt, Signal
+from PySide6.QtCore import QCoreApplication, QEvent, QRectF, QSize, Qt, QTimer, Signal
 from PySide6.QtWidgets import (
     QApplication,
     QFrame,
     QLabel,
     QPushButton,
     QScrollArea,
+    QSizePolicy,
     QToolButton,
     QToolTip,
     QWidget,
 )
 
-from explorer.qt.theme import warning_colour
+from explorer.qt.theme import TILE_CORNER, Space, TextSize, ink_of, style_text, warning_colour
 from explorer.qt.widgets.building import column, row
+from explorer.qt.widgets.painting import type_swatch
 from explorer.text import integer_text, plain_text, shorten
 
 SELECTABLE: Final = (
@@ -123,6 +127,122 @@ class ElidedLabel(QLabel):
         painter.end()
 
 
+@dataclass(frozen=True)
+class ChipText:
+    """A short fact beside a title.
+
+    Attributes:
+        text: The fact.
+        meaning: What it means.
+        type_name: The tensor type whose colour stands before it; empty for none.
+        is_problem: Whether something is wrong.
+    """
+
+    text: str
+    meaning: str
+    type_name: str = ""
+    is_problem: bool = False
+
+
+class Chip(QLabel):
+    """A short fact on a rounded ground."""
+
+    _SWATCH = 10
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._chip = ChipText("", "")
+        self.setTextFormat(Qt.TextFormat.PlainText)
+        style_text(self, TextSize.CAPTION)
+        self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
+
+    def show_fact(self, chip: ChipText) -> None:
+        """Show a fact."""
+        self._chip = chip
+        left = Space.NEAR + (self._SWATCH + 6 if chip.type_name else 0)
+        self.setContentsMargins(left, 3, Space.NEAR, 3)
+        self.setText(chip.text)
+        self.setWhatsThis(chip.meaning)
+        self.update()
+
+    # Qt
+
+    def paintEvent(self, event: QtGui.QPaintEvent) -> None:
+        ink, painter = ink_of(self.palette()), QtGui.QPainter(self)
+        painter.setRenderHint(QtGui.QPainter.RenderHint.Antialiasing)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(QtGui.QColor(ink.raised))
+        painter.drawRoundedRect(QRectF(self.rect()), TILE_CORNER, TILE_CORNER)
+        if self._chip.type_name:
+            top = (self.height() - self._SWATCH) // 2
+            painter.drawPixmap(Space.NEAR, top, type_swatch(self._chip.type_name))
+        painter.setPen(QtGui.QColor(ink.warning if self._chip.is_problem else ink.text))
+        painter.setFont(self.font())
+        flags = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft
+        painter.drawText(self.contentsRect(), int(flags), self.text())
+        painter.end()
+
+
+_LONGEST_DETAIL: Final = 160
+
+
+class Tile(QWidget):
+    """A rounded ground for something that belongs together.
+
+    Args:
+        edge: Colour of its edge; None for that of separators.
+    """
+
+    def __init__(self, parent: QWidget, edge: str | None = None) -> None:
+        super().__init__(parent)
+        self._edge = edge
+
+    # Qt
+
+    def paintEvent(self, event: QtGui.QPaintEvent) -> None:
+        ink, painter = ink_of(self.palette()), QtGui.QPainter(self)
+        painter.setRenderHint(QtGui.QPainter.RenderHint.Antialiasing)
+        painter.setPen(QtGui.QColor(self._edge or ink.line))
+        painter.setBrush(QtGui.QColor(ink.surface))
+        area = QRectF(self.rect()).adjusted(0.5, 0.5, -0.5, -0.5)
+        painter.drawRoundedRect(area, TILE_CORNER, TILE_CORNER)
+        painter.end()
+
+
+class FigureTile(Tile):
+    """One large figure with its name above and a detail below."""
+
+    def __init__(
+        self, name: str, figure: str, detail: str, parent: QWidget, colour: str = ""
+    ) -> None:
+        super().__init__(parent)
+        title = plain_label(self, name)
+        style_text(title, TextSize.CAPTION)
+        title.setForegroundRole(QtGui.QPalette.ColorRole.PlaceholderText)
+        value = ElidedLabel(self)
+        value.setText(figure or "–")
+        value.setAccessibleName(f"{name}: {figure}")
+        style_text(value, TextSize.FIGURE)
+        if colour:
+            palette = value.palette()
+            palette.setColor(QtGui.QPalette.ColorRole.WindowText, QtGui.QColor(colour))
+            value.setPalette(palette)
+        small = plain_label(self, shorten(plain_text(detail), _LONGEST_DETAIL))
+        style_text(small, TextSize.CAPTION)
+        small.setWordWrap(True)
+        small.setTextInteractionFlags(SELECTABLE)
+        small.setForegroundRole(QtGui.QPalette.ColorRole.PlaceholderText)
+        edge = Space.GROUP
+        parts = title, value, small, 1
+        column(*parts, of=self, margins=(edge, Space.WIDE, edge, Space.WIDE), spacing=2)
+        self._texts = title, value, small
+
+    def explain(self, meaning: str) -> None:
+        """Say what the figure means, wherever one asks."""
+        for part in (self, *self._texts):
+            part.setWhatsThis(meaning)
+
+
 _LONGEST: Final = 1000  # the details have all of it
 _MOST_SHOWN: Final = 50
 _SHARE_OF_WINDOW: Final = 0.35
@@ -161,9 +281,7 @@ class Message(QFrame):
         self._times = 0
         self._painted_at: float | None = None
         self.sign = plain_label(self, "✘" if text.is_error else "✔")
-        font = self.sign.font()
-        font.setBold(True)
-        self.sign.setFont(font)
+        style_text(self.sign, TextSize.SECTION)
         self.sign.setAccessibleName(self.tr("Error") if text.is_error else self.tr("Done"))
         self.label = plain_label(self)
         self.label.setWordWrap(True)
@@ -372,6 +490,56 @@ class MessageBar(QWidget):
             self._fit()
 
 
+_NOTICE_MS: Final = 10_000
+
+
+class Notice(QWidget):
+    """Says for some seconds, in the status bar, that something was done; moves nothing.
+
+    Signals:
+        folder_wanted: The user wants to see the file that was written; its path.
+    """
+
+    folder_wanted = Signal(Path)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._path: Path | None = None
+        self.label = ElidedLabel(self)
+        self.button = QToolButton(self)
+        self.button.setAutoRaise(True)
+        self.button.setText(self.tr("Show in folder"))
+        self.button.setToolTip(self.tr("Show the file in the file manager"))
+        self.button.clicked.connect(self._show_folder)
+        self._timer = QTimer(self, singleShot=True, interval=_NOTICE_MS)
+        self._timer.timeout.connect(self.hide)
+        row((self.label, 1), self.button, of=self, spacing=Space.NEAR)
+        self.hide()
+
+    def show_written(self, path: Path) -> None:
+        """Say that a file was written."""
+        self._path = path
+        self._say(self.tr("✓ Saved {path}").format(path=plain_text(str(path))))
+        self.button.show()
+
+    def show_done(self, sentence: str) -> None:
+        """Say that something was done."""
+        self.button.hide()
+        self._say(f"✓ {plain_text(sentence)}")
+
+    def _say(self, sentence: str) -> None:
+        self.label.setText(sentence)
+        self.show()
+        self._timer.start()
+        QtGui.QAccessible.updateAccessibility(
+            QtGui.QAccessibleAnnouncementEvent(self.label, sentence)
+        )
+
+    def _show_folder(self) -> None:
+        if self._path is not None:
+            self.folder_wanted.emit(self._path)
+
+
 class StatePage(QWidget):
     """What a page shows instead of its content: a heading, a sentence, and perhaps a button.
 
@@ -384,10 +552,7 @@ class StatePage(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.heading = centred_label(self)
-        font = QtGui.QFont(self.heading.font())
-        font.setPointSizeF(font.pointSizeF() * 1.35)
-        font.setWeight(QtGui.QFont.Weight.DemiBold)
-        self.heading.setFont(font)
+        style_text(self.heading, TextSize.TITLE)
         self.sentence = centred_label(self)
         self.sentence.setTextInteractionFlags(SELECTABLE)
         self.button = QPushButton(self)

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QFrame, QScrollArea, QTabWidget, QWidget
 
 from explorer.qt.widgets.building import column
 from explorer.qt.widgets.pages import ContentPage
+from explorer.qt.widgets.segments import segmented
 
 View = TypeVar("View", bound=QWidget)
 
@@ -160,10 +161,7 @@ class TabbedPanel(ContentPage):
 
         Pages are made later, so that the Tab key goes from `above` to them.
         """
-        self.tabs = QTabWidget(self.content)
-        self.tabs.setDocumentMode(True)
-        self.tabs.setAccessibleName(name)
-        self.tabs.tabBar().setAccessibleName(name)
+        self.tabs = segmented(QTabWidget(self.content), name)
         self.column = column(above, (self.tabs, 1), of=self.content)
 
     def place_of(self, page: QWidget) -> int:

@@ -14,12 +14,14 @@ from PySide6.QtGui import QHideEvent, QShowEvent
 
 from explorer.errors import ExplorerError
 from explorer.present.explanations import picture_text
+from explorer.qt.addresses import TensorFetch
 from explorer.qt.jobs import Job, JobRunner, JobSlot, Work
 from explorer.qt.widgets.building import column, row
 from explorer.qt.widgets.labels import ElidedLabel, StatePage
 from explorer.qt.widgets.progress import ProgressLine
 
 if TYPE_CHECKING:
+    from explorer.formats import Tensor
     from explorer.qt.widgets.plot_panel import PicturePanel
 
 
@@ -104,6 +106,7 @@ class Request(Generic[Result]):
         work: Reads; called in a worker.
         name: Shown below `heading`.
         known: Returns the result if nothing has to be read, else None.
+        tensors: Those of which all weights are read: of large ones on the web the page asks first.
     """
 
     key: object
@@ -113,6 +116,7 @@ class Request(Generic[Result]):
     work: Work[Result]
     name: str = ""
     known: Callable[[], Result | None] = lambda: None
+    tensors: Sequence[Tensor] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,12 +154,13 @@ class Reader(Generic[Result]):
         self._runner = runner
         self._slot = JobSlot(runner, self)
         self._request: Request[Result] | None = None
+        self._fetch: TensorFetch | None = None  # what the button agrees to
         self._pages = pages
         self._line = progress
         for page in pages:
             page.shown.connect(self._follow_shown)
             page.hidden.connect(self._follow_hidden)
-            page.state.pressed.connect(self.press)
+            page.state.pressed.connect(self._press_button)
         if progress is not None:
             progress.cancel_requested.connect(self.cancel)
             progress.resume_requested.connect(self.load)
@@ -232,7 +237,11 @@ class Reader(Generic[Result]):
         """Read what is wanted, unless it is under way or no page is visible."""
         if not self.visible:
             return
-        wanted = self.request()
+        wanted, self._fetch = self.request(), None
+        if isinstance(wanted, Request) and not self._has(wanted.key):
+            fetch = TensorFetch.of(wanted.tensors)
+            if fetch is not None and wanted.known() is None:
+                self._fetch, wanted = fetch, Refusal(*fetch.question)
         if isinstance(wanted, Refusal):
             self.stop()
             self.phase = Phase.UNSUPPORTED
@@ -240,6 +249,13 @@ class Reader(Generic[Result]):
                 page.show_message(wanted.heading, wanted.sentence, wanted.button)
         elif wanted is not None and not self._has(wanted.key):
             self._start(wanted)
+
+    def _press_button(self) -> None:
+        if self._fetch is None:
+            self.press()
+        else:
+            self._fetch.agree()
+            self.load()
 
     def cancel(self) -> None:
         """Stop reading; what was read so far stays."""

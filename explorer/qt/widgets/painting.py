@@ -1,4 +1,4 @@
-"""How contents are painted: memory, tensor types, bytes of a file; a colour for each kind.
+"""How contents are painted: memory, types, bytes of a file, with a colour for each kind; icons.
 
 Kinds of memory and families of types differ in texture too, and devices have their number.
 """
@@ -11,12 +11,24 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from PySide6.QtCore import QCoreApplication, QRectF, Qt
-from PySide6.QtGui import QBrush, QColor, QPainter, QPainterPath, QPalette, QPen, QPixmap
+from PySide6.QtCore import QByteArray, QCoreApplication, QEvent, QRectF, QSize, Qt
+from PySide6.QtGui import (
+    QBrush,
+    QColor,
+    QIcon,
+    QPainter,
+    QPainterPath,
+    QPaintEvent,
+    QPalette,
+    QPen,
+    QPixmap,
+)
+from PySide6.QtSvg import QSvgRenderer
+from PySide6.QtWidgets import QStyleOptionToolButton, QToolButton, QWidget
 
 from explorer.formats.structure import FieldKind
 from explorer.present.colours import MEMORY_COLOURS, Pattern, type_colour, type_pattern
-from explorer.qt.theme import is_dark, series_colour
+from explorer.qt.theme import ink_of, is_dark, series_colour
 
 if TYPE_CHECKING:
     from explorer.present.plan import Kind  # loads the planner
@@ -217,3 +229,135 @@ def kind_name(kind: FieldKind) -> str:
     """Return what a kind is called, in the user's language."""
     name = _KIND_NAMES.get(kind, kind.replace("_", " ").capitalize())
     return QCoreApplication.translate("FieldKind", name)
+
+
+# Icons: one set of lines, in the colour of the text that they stand beside. Outlines in a square of
+# 24, drawn for this program: fewer bytes than the smallest icon font, and no disk is read.
+
+BAR_ICON: Final = 18
+"""Side of an icon in bars, in logical pixels."""
+
+_SCALES: Final = (1, 2, 3)  # of the pictures in a `QIcon`, by device pixel ratio
+_HEAD: Final = (
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24" fill="none" '
+    'stroke-width="1.7" stroke-linecap="round" stroke-linejoin="round"'
+)
+_LINES: Final = {
+    "open": "M3 18V6a2 2 0 0 1 2-2h4.5l2.5 3h7a2 2 0 0 1 2 2v9a2 2 0 0 1-2 2H5a2 2 0 0 1-2-2z",
+    "compare": "M8.5 3v18M15.5 3v18M3 8h5.5M3 16h5.5M15.5 8H21M15.5 16H21",
+    "search": "M11 4a7 7 0 1 0 0 14 7 7 0 1 0 0-14zM16.2 16.2 21 21",
+    "save": "M5 3h11l5 5v11a2 2 0 0 1-2 2H5a2 2 0 0 1-2-2V5a2 2 0 0 1 2-2zM8 3v5h7V3M7 21v-7h10v7",
+    "appearance": "M12 3a9 9 0 1 0 0 18 9 9 0 1 0 0-18zM12 3v18M15 4v16M18 5.8v12.4",
+    "library": "M3.5 4h4v16h-4zM10 4h4v16h-4zM16.2 5.2l3.5-.9 3 14.8-3.4.9z",
+    "model": "M12 2.6l8.4 4.7v9.4L12 21.4l-8.4-4.7V7.3zM3.6 7.3 12 12l8.4-4.7M12 12v9.4",
+    "weights": "M3 20v-6M7.5 20V9M12 20V4M16.5 20V8M21 20v-5",
+    "planner": "M3 5h18v5.5H3zM3 14h11v5.5H3zM17.5 14H21v5.5h-3.5z",
+    "machine": (
+        "M6.5 6.5h11v11h-11zM10 10h4v4h-4zM9.5 3v3.5M14.5 3v3.5M9.5 17.5V21M14.5 17.5V21M3 9.5h3.5"
+        "M3 14.5h3.5M17.5 9.5H21M17.5 14.5H21"
+    ),
+    "tree": "M4 4h16v16H4zM10 4v16",
+    "done": "M4 12.5 9.5 18 20 7",
+    "further": "M9.5 6l6 6-6 6",
+    "drop": "M12 3v11M7.5 10 12 14.5 16.5 10M4 16v3a2 2 0 0 0 2 2h12a2 2 0 0 0 2-2v-3",
+}
+
+
+@lru_cache(maxsize=128)
+def _renderer(name: str, colour: str) -> QSvgRenderer:
+    svg = f'{_HEAD} stroke="{colour}"><path d="{_LINES[name]}"/></svg>'
+    return QSvgRenderer(QByteArray(svg.encode()))
+
+
+def paint_icon(painter: QPainter, area: QRectF, name: str, colour: QColor | str) -> None:
+    """Draw an icon into a square."""
+    _renderer(name, QColor(colour).name()).render(painter, area)
+
+
+@lru_cache(maxsize=128)
+def _icon(name: str, colour: str, faint: str) -> QIcon:
+    icon = QIcon()
+    for mode, ink in ((QIcon.Mode.Normal, colour), (QIcon.Mode.Disabled, faint)):
+        for scale in _SCALES:
+            picture = QPixmap(BAR_ICON * scale, BAR_ICON * scale)
+            picture.fill(Qt.GlobalColor.transparent)
+            painter = QPainter(picture)
+            paint_icon(painter, QRectF(picture.rect()), name, ink)
+            painter.end()
+            picture.setDevicePixelRatio(scale)
+            icon.addPixmap(picture, mode)
+    return icon
+
+
+def icon_beside_text(name: str, widget: QWidget) -> QIcon:
+    """Return an icon in the colour of a widget's text."""
+    ink = ink_of(widget.palette())
+    return _icon(name, ink.text, ink.control)
+
+
+class IconButton(QToolButton):
+    """A flat button with an icon, which takes the colours of another scheme with the window.
+
+    Args:
+        name: The icon.
+        text: Its words; shown beside the icon unless `words` is False.
+        tip: A sentence about what it does.
+        words: Whether the words are shown.
+    """
+
+    def __init__(
+        self, name: str, text: str, tip: str, parent: QWidget | None = None, *, words: bool = True
+    ) -> None:
+        super().__init__(parent)
+        self._name = name
+        self.setText(text)
+        self.setToolTip(tip)
+        self.setAccessibleName(text.replace("&", ""))
+        self.setAutoRaise(True)
+        self.setIconSize(QSize(BAR_ICON, BAR_ICON))
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        self.show_words(words)
+        self._take_colours()
+
+    def show_words(self, on: bool) -> None:
+        """Show the words beside the icon, or the icon alone."""
+        style = Qt.ToolButtonStyle
+        self.setToolButtonStyle(style.ToolButtonTextBesideIcon if on else style.ToolButtonIconOnly)
+
+    def _take_colours(self) -> None:
+        self.setIcon(icon_beside_text(self._name, self))
+
+    # Qt
+
+    def initStyleOption(self, option: QStyleOptionToolButton) -> None:
+        super().initStyleOption(option)
+        # a menu needs no arrow below an icon of 18 pixels
+        option.features &= ~QStyleOptionToolButton.ToolButtonFeature.HasMenu
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.PaletteChange:
+            self._take_colours()
+
+
+class IconLabel(QWidget):
+    """An icon that only shows something, in the colour of text of less weight."""
+
+    def __init__(self, name: str, parent: QWidget | None = None, side: int = BAR_ICON) -> None:
+        super().__init__(parent)
+        self._name = name
+        self.setFixedSize(side, side)
+
+    # Qt
+
+    def sizeHint(self) -> QSize:
+        return self.minimumSize()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        area = QRectF(self.rect())
+        if self.layoutDirection() == Qt.LayoutDirection.RightToLeft:
+            painter.translate(area.width(), 0)
+            painter.scale(-1, 1)
+        paint_icon(painter, area, self._name, ink_of(self.palette()).muted)
+        painter.end()

@@ -6,18 +6,19 @@ pyqtgraph does not follow the palette, and its own menu offers much that a histo
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 import pyqtgraph as pg
 from PySide6 import QtGui
-from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, Signal
+from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtWidgets import QWidget
 
 from explorer.qt.widgets.building import add_action, show_menu
-from explorer.text import count_text, float_text, integer_text, written_number
+from explorer.text import axis_texts, count_text, float_text, integer_text, written_number
 
 _LONGEST: Final = 100_000  # from here on a count is rounded
 
@@ -57,12 +58,11 @@ class CountAxis(pg.AxisItem):  # type: ignore[misc] # pyqtgraph has no types
     def tickStrings(self, values: Sequence[float], scale: float, spacing: float) -> list[str]:
         if self.logarithmic:
             return [_count(10.0**power) for power in values]
-        if spacing < 1:
-            return [float_text(value, 4) for value in values]
-        return [_count(value) for value in values]
+        return axis_texts(values, most=max(map(abs, (*self.range, *values))))
 
 
 def _count(number: float) -> str:
+    """Return a power of ten: each has the unit that it needs, for they are far apart."""
     if number < 1:
         return float_text(number, 4)
     whole = round(number)
@@ -241,11 +241,13 @@ class ThemedPlot(pg.PlotWidget):  # type: ignore[misc] # pyqtgraph has no types
 
     Signals:
         export_requested: The user wants the picture or its data in a file.
+        copy_requested: The user wants the picture in the clipboard.
     """
 
     accessible_role = QtGui.QAccessible.Role.Chart
 
     export_requested = Signal()
+    copy_requested = Signal()
     _styled = False  # events come before the plot is made
 
     def __init__(self, parent: QWidget | None = None, box: ZoomBox | None = None) -> None:
@@ -275,6 +277,7 @@ class ThemedPlot(pg.PlotWidget):  # type: ignore[misc] # pyqtgraph has no types
         add(tr("Move right"), lambda: box.pan_by(_PAN), "Shift+Right")
         save = tr("&Save picture or data…")
         self.export_action = add(save, self.export_requested, "Ctrl+S")
+        self.copy_action = add(tr("&Copy picture"), self.copy_requested, "Ctrl+Shift+C")
         self.speak("")
         self.box.zoomed.connect(self._show_zoom)
         self._show_zoom()
@@ -320,14 +323,39 @@ class ThemedPlot(pg.PlotWidget):  # type: ignore[misc] # pyqtgraph has no types
         """Return the data behind the picture: a name and the values of each column."""
         raise NotImplementedError
 
+    def pointers(self) -> Sequence[Any]:
+        """Return the lines that follow the mouse or the keys: no part of a saved picture."""
+        return ()
+
     def paint_on_paper(self, painter: QtGui.QPainter, area: QRectF) -> None:
-        """Draw in the colours of paper, and restore the window's."""
-        colours = self.colours
+        """Draw in the colours of paper, without what follows the mouse; restore the window's."""
+        colours, pointers = self.colours, [each for each in self.pointers() if each.isVisible()]
+        for pointer in pointers:
+            pointer.hide()
         self.use_colours(PlotColours.on_paper())
         try:
             self.render(painter, area)
         finally:
             self.use_colours(colours)
+            for pointer in pointers:
+                pointer.show()
+
+    @contextmanager
+    def sized(self, size: QSize) -> Iterator[None]:
+        """Lay the picture out in another size within; nothing of it is seen."""
+        before = self.size()
+        try:
+            self.resize(size)
+            self._lay_out()
+            yield
+        finally:
+            self.resize(before)
+            self._lay_out()
+
+    def _lay_out(self) -> None:
+        self.getPlotItem().layout.activate()
+        self.getPlotItem().resizeEvent(None)
+        self.box.updateMatrix()
 
     def _zoom(self, factor: float) -> None:
         self.box.zoom_by(factor, self.zoom_centre())
@@ -354,7 +382,8 @@ class ThemedPlot(pg.PlotWidget):  # type: ignore[misc] # pyqtgraph has no types
 
     def contextMenuEvent(self, event: QtGui.QContextMenuEvent) -> None:
         zooms = [self.zoom_in_action, self.zoom_out_action, self.back_action, self.reset_action]
-        show_menu(self, event.globalPos(), zooms, [*self.more_actions, self.export_action])
+        saving = [self.copy_action, self.export_action]
+        show_menu(self, event.globalPos(), zooms, [*self.more_actions, *saving])
 
 
 _ROWS: Final = 2  # of names, one below the other

@@ -3,13 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Final, Protocol, TextIO
+from typing import Any, Final, Protocol, TextIO, runtime_checkable
 
 from PySide6 import QtWidgets
-from PySide6.QtCore import QBuffer, QCoreApplication, QIODevice, QRect, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QAction, QGuiApplication, QImage, QPainter
+from PySide6.QtCore import (
+    QBuffer,
+    QCoreApplication,
+    QIODevice,
+    QLocale,
+    QMarginsF,
+    QRect,
+    QRectF,
+    QSize,
+    QSizeF,
+    Qt,
+    QTimer,
+    Signal,
+)
+from PySide6.QtGui import (
+    QAction,
+    QDoubleValidator,
+    QFontMetrics,
+    QGuiApplication,
+    QImage,
+    QPageSize,
+    QPainter,
+    QPdfWriter,
+)
 from PySide6.QtSvg import QSvgGenerator
 
 from explorer.present.explanations import picture_text
@@ -17,8 +40,8 @@ from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.widgets.building import column, row
 from explorer.qt.widgets.curves import BinReading
 from explorer.qt.widgets.histogram_plot import HistogramPlot
-from explorer.qt.widgets.labels import ElidedLabel
-from explorer.qt.widgets.plot import ThemedPlot
+from explorer.qt.widgets.labels import ElidedLabel, plain_label
+from explorer.qt.widgets.plot import PlotColours, ThemedPlot
 from explorer.qt.widgets.saving import FileSaver, file_name
 from explorer.qt.widgets.table_model import TableModel
 from explorer.qt.widgets.table_view import TableView
@@ -26,6 +49,72 @@ from explorer.tabular import write_atomically, write_csv
 from explorer.text import float_text, integer_text
 
 _SCALE: Final = 2  # for print, and for screens of high density
+
+
+_TYPING_MS = 250
+
+
+class RangeFields(QtWidgets.QWidget):
+    """A range that is typed: from, to. Numbers are written as everywhere in the program.
+
+    Signals:
+        changed: Another range was typed; it may be an impossible one.
+    """
+
+    changed = Signal()
+
+    def __init__(self, parent: QtWidgets.QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.low = self._number(self.tr("First edge"))
+        self.high = self._number(self.tr("Last edge"))
+        self._typing = QTimer(self, singleShot=True, interval=_TYPING_MS)
+        self._typing.timeout.connect(self.changed)
+        row(self.low, plain_label(self, self.tr("to")), self.high, of=self, spacing=6)
+        for edit in (self.low, self.high):
+            edit.textEdited.connect(lambda _: self._typing.start())
+            edit.editingFinished.connect(self._finish)
+
+    def value(self) -> tuple[float, float] | None:
+        """Return the range; None if it is impossible (see `problem`)."""
+        return None if self.problem() else self._numbers()
+
+    def problem(self) -> str:
+        """Return why the range is impossible, as a sentence; "" if it is not."""
+        numbers = self._numbers()
+        if numbers is None:
+            return self.tr("Type two numbers, such as -0.1 and 0.1.")
+        if not numbers[0] < numbers[1]:
+            return self.tr("The first edge must be less than the last one.")
+        return ""
+
+    def suggest(self, low: float, high: float) -> None:
+        """Put what is shown into the fields."""
+        self.low.setText(float_text(low, 4))
+        self.high.setText(float_text(high, 4))
+
+    def begin(self) -> None:
+        """Let the user type."""
+        self.low.setFocus(Qt.FocusReason.OtherFocusReason)
+        self.low.selectAll()
+
+    def _numbers(self) -> tuple[float, float] | None:
+        low, low_right = QLocale.c().toDouble(self.low.text())
+        high, high_right = QLocale.c().toDouble(self.high.text())
+        return (low, high) if low_right and high_right else None
+
+    def _number(self, name: str) -> QtWidgets.QLineEdit:
+        edit = QtWidgets.QLineEdit(self)
+        validator = QDoubleValidator(edit)
+        validator.setLocale(QLocale.c())  # as all numbers of the program
+        edit.setValidator(validator)
+        edit.setAccessibleName(name)
+        edit.setFixedWidth(QFontMetrics(self.font()).horizontalAdvance("-0.00000e-00"))
+        return edit
+
+    def _finish(self) -> None:
+        if self._typing.isActive():
+            self._typing.stop()
+            self.changed.emit()
 
 
 class Picture(Protocol):
@@ -41,22 +130,73 @@ class Picture(Protocol):
         """Return the data behind it: a name and the values of each column."""
 
 
-class PlotExport(FileSaver):
-    """Saves pictures on white paper as PNG or SVG, and their data as CSV.
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of file that a picture is saved as.
 
-    The picture is drawn on the GUI thread, which Qt demands; encoding and writing happen in a job.
+    Attributes:
+        title: What the dialog calls it.
+        suffix: What its name ends in.
+        size: The size in which it is laid out; None for that of the window.
+        width_mm: How wide it is on paper; None for that of the window.
+    """
+
+    title: str
+    suffix: str
+    size: QSize | None = None
+    width_mm: float | None = None
+
+
+def kinds() -> list[Kind]:
+    """Return the kinds of files, the usual ones first."""
+    column, page = QSize(480, 300), QSize(800, 450)
+    return [
+        Kind(_tr("PNG picture"), ".png"),
+        Kind(_tr("SVG picture"), ".svg"),
+        Kind(_tr("PDF picture"), ".pdf"),
+        Kind(_tr("Data"), ".csv"),
+        Kind(_tr("PNG for slides, 1920 × 1080"), ".png", QSize(960, 540)),
+        Kind(_tr("PDF of a column, 85 mm wide"), ".pdf", column, 85),
+        Kind(_tr("PDF of a page, 170 mm wide"), ".pdf", page, 170),
+    ]
+
+
+@runtime_checkable
+class Captioned(Protocol):
+    """A widget that knows what pictures in it are of."""
+
+    def picture_caption(self) -> str:
+        """Return the names of model and tensor; plain text."""
+
+
+class PlotExport(FileSaver):
+    """Saves pictures on white paper as PNG, SVG or PDF, or copies them; and their data as CSV.
+
+    A line below the picture says which model and tensor it is of. The picture is drawn on the GUI
+    thread, which Qt demands; encoding and writing happen in a job.
     """
 
     def ask(self, picture: Picture, name: str) -> None:
         """Ask for a file, and save the picture or its data into it."""
-        kinds = {_tr("PNG picture"): ".png", _tr("SVG picture"): ".svg", _tr("Data"): ".csv"}
-        path = self.ask_path(_tr("Save picture or data"), file_name(name, "plot"), kinds)
+        known = {kind.title: kind for kind in kinds()}
+        suffixes = {title: kind.suffix for title, kind in known.items()}
+        path = self.ask_path(_tr("Save picture or data"), file_name(name, "plot"), suffixes)
         if path is not None:
-            self.save(picture, path)
+            chosen = known.get(self.kind)
+            self.save(picture, path, chosen)
 
-    def save(self, picture: Picture, path: Path) -> Job:
-        """Save in the background, in the format that the name's suffix says, or as PNG."""
-        write = _writer(picture, path.suffix.lower())
+    def save(self, picture: Picture, path: Path, kind: Kind | None = None) -> Job:
+        """Save in the background, in the format that the name's suffix says, or as PNG.
+
+        Args:
+            picture: What to save.
+            path: The file.
+            kind: Gives the size, if its suffix is that of the name.
+        """
+        suffix = path.suffix.lower()
+        if kind is None or kind.suffix != suffix:
+            kind = Kind("", suffix)
+        write = _writer(_Sheet(picture, self.caption(), kind))
 
         def work(_job: Job) -> None:
             with write_atomically(path) as stream:
@@ -64,52 +204,137 @@ class PlotExport(FileSaver):
 
         return self.write(_tr("Saving {name}").format(name=path.name), path, work)
 
+    def copy(self, picture: Picture) -> None:
+        """Put the picture into the clipboard."""
+        QGuiApplication.clipboard().setImage(_image(_Sheet(picture, self.caption(), Kind("", ""))))
+
+    def caption(self) -> str:
+        """Return the line below pictures; empty where nothing above says what they are of."""
+        above: QtWidgets.QWidget | None = self.parent
+        while above is not None and not isinstance(above, Captioned):
+            above = above.parentWidget()
+        return "" if above is None else above.picture_caption()
+
 
 def _tr(text: str) -> str:
     return QCoreApplication.translate("PlotExport", text)
 
 
-def _writer(picture: Picture, suffix: str) -> Callable[[TextIO], object]:
+_CAPTION_PIXELS: Final = 24
+_MM_PER_INCH: Final = 25.4
+
+
+class _Sheet:
+    """A picture with the line below it, in a size."""
+
+    def __init__(self, picture: Picture, caption: str, kind: Kind) -> None:
+        self.picture, self.caption, self.kind = picture, caption, kind
+
+    @property
+    def size(self) -> QSize:
+        """Its size in logical pixels."""
+        size = self._inner
+        return QSize(size.width(), size.height() + (_CAPTION_PIXELS if self.caption else 0))
+
+    @property
+    def _inner(self) -> QSize:
+        wanted, own = self.kind.size, self.picture.size()
+        if wanted is None:
+            return own
+        room = wanted - QSize(0, _CAPTION_PIXELS if self.caption else 0)
+        if isinstance(self.picture, ThemedPlot):
+            return room
+        return own.scaled(room, Qt.AspectRatioMode.KeepAspectRatio)
+
+    def paint(self, painter: QPainter, scale: float) -> None:
+        """Draw it, one logical pixel being `scale` of the painter's."""
+        inner = self._inner
+        painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        area = QRectF(0, 0, inner.width() * scale, inner.height() * scale)
+        if isinstance(self.picture, ThemedPlot) and self.kind.size is not None:
+            with self.picture.sized(inner):
+                self.picture.paint_on_paper(painter, area)
+        else:
+            self.picture.paint_on_paper(painter, area)
+        if not self.caption:
+            return
+        painter.save()
+        painter.scale(scale, scale)
+        painter.setPen(PlotColours.on_paper().text)
+        line = QRectF(8, inner.height(), inner.width() - 16, _CAPTION_PIXELS)
+        metrics = painter.fontMetrics()
+        text = metrics.elidedText(self.caption, Qt.TextElideMode.ElideMiddle, int(line.width()))
+        painter.drawText(line, int(Qt.AlignmentFlag.AlignVCenter), text)
+        painter.restore()
+
+
+def _writer(sheet: _Sheet) -> Callable[[TextIO], object]:
     """Draw a picture; return what encodes and writes it."""
+    suffix = sheet.kind.suffix
     if suffix == ".csv":
-        columns = picture.data_columns()
+        columns = sheet.picture.data_columns()
         names, rows = [name for name, _ in columns], zip_longest(*(each for _, each in columns))
         return lambda stream: write_csv(stream, names, rows)
-    if suffix == ".svg":
-        svg = _svg(picture)
-        return lambda stream: stream.buffer.write(svg)
-    image = _image(picture)
+    if suffix in {".svg", ".pdf"}:
+        drawn = _svg(sheet) if suffix == ".svg" else _pdf(sheet)
+        return lambda stream: stream.buffer.write(drawn)
+    image = _image(sheet)
     return lambda stream: stream.buffer.write(_png(image))
 
 
-def _image(picture: Picture) -> QImage:
-    size = picture.size() * _SCALE
-    image = QImage(size, QImage.Format.Format_RGB32)
+def _image(sheet: _Sheet) -> QImage:
+    image = QImage(sheet.size * _SCALE, QImage.Format.Format_RGB32)
     image.fill(Qt.GlobalColor.white)
     painter = QPainter(image)
-    painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
-    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-    picture.paint_on_paper(painter, QRectF(0, 0, size.width(), size.height()))
+    sheet.paint(painter, _SCALE)
     painter.end()
     return image
 
 
-def _svg(picture: Picture) -> bytes:
-    size = picture.size()
+def _svg(sheet: _Sheet) -> bytes:
+    size = sheet.size
     buffer = QBuffer()
     buffer.open(QIODevice.OpenModeFlag.WriteOnly)
     generator = QSvgGenerator()  # pyqtgraph's exporter fails with newer versions of Qt
     generator.setOutputDevice(buffer)
     generator.setSize(size)
+    generator.setTitle(sheet.caption)
     # pyqtgraph records axes as a QPicture, which Qt scales to the resolution of what it is drawn on
-    generator.setResolution(round(QGuiApplication.primaryScreen().logicalDotsPerInch()))
+    generator.setResolution(_screen_resolution())
     generator.setViewBox(QRect(0, 0, size.width(), size.height()))
     painter = QPainter(generator)
-    painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
     painter.fillRect(0, 0, size.width(), size.height(), Qt.GlobalColor.white)
-    picture.paint_on_paper(painter, QRectF(0, 0, size.width(), size.height()))
+    sheet.paint(painter, 1)
     painter.end()
     return bytes(buffer.data().data())
+
+
+def _pdf(sheet: _Sheet) -> bytes:
+    size, resolution = sheet.size, _screen_resolution()
+    width = sheet.kind.width_mm or size.width() / resolution * _MM_PER_INCH
+    paper = QSizeF(width, width * size.height() / size.width())
+    buffer = QBuffer()
+    buffer.open(QIODevice.OpenModeFlag.WriteOnly)
+    writer = QPdfWriter(buffer)
+    writer.setTitle(sheet.caption)
+    writer.setCreator("GGUF Explorer")
+    writer.setResolution(resolution)  # as in `_svg`
+    writer.setPageMargins(QMarginsF(0, 0, 0, 0))
+    writer.setPageSize(QPageSize(paper, QPageSize.Unit.Millimeter, "", _EXACTLY))
+    painter = QPainter(writer)
+    scale = paper.width() / _MM_PER_INCH * resolution / size.width()
+    painter.scale(scale, scale)
+    sheet.paint(painter, 1)
+    painter.end()
+    return bytes(buffer.data().data())
+
+
+_EXACTLY: Final = QPageSize.SizeMatchPolicy.ExactMatch
+
+
+def _screen_resolution() -> int:
+    return round(QGuiApplication.primaryScreen().logicalDotsPerInch())
 
 
 def _png(image: QImage) -> bytes:
@@ -179,15 +404,26 @@ class PicturePanel(QtWidgets.QWidget):
         self.save_button.setText(self.tr("Save…"))
         self.save_button.setToolTip(self.tr("Save the picture or its data (Ctrl+S in the plot)"))
         self.save_button.clicked.connect(self.ask_export)
-        self.line = row((self.readout, 1), *buttons, self.save_button, margins=(8, 2, 8, 2))
+        self.copy_button = QtWidgets.QToolButton(self)
+        self.copy_button.setText(self.tr("Copy picture"))
+        self.copy_button.setToolTip(self.tr("Copy the picture (Ctrl+Shift+C in the plot)"))
+        self.copy_button.clicked.connect(self.copy_picture)
+        saving = self.copy_button, self.save_button
+        self.line = row((self.readout, 1), *buttons, *saving, margins=(8, 2, 8, 2))
         column((self.splitter, 1), self.line, of=self)
         plot.export_requested.connect(self.ask_export)
+        plot.copy_requested.connect(self.copy_picture)
         self.table.exported.connect(self.exported)
         self.table.failed.connect(self.failed)
 
     def ask_export(self) -> None:
         """Ask for a file and save what is shown into it."""
         self.export.ask(self.picture, self.file_name)
+
+    def copy_picture(self) -> None:
+        """Put what is shown into the clipboard, and say so until the cursor moves."""
+        self.export.copy(self.picture)
+        self.readout.setText(self.tr("Picture copied"))
 
     def set_logarithmic(self, on: bool) -> None:
         """Show counts logarithmically, or not."""

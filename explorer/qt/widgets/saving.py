@@ -19,15 +19,20 @@ from explorer.text import plain_text
 
 
 class FileSaver:
-    """Saves files, and reports the path that was written, or why nothing was."""
+    """Saves files, and reports the path that was written, or why nothing was.
+
+    Attributes:
+        kind: The kind of file that was chosen last.
+    """
 
     def __init__(
         self, runner: JobRunner, parent: QWidget, on_done: OnDone[str], on_failed: OnFailed
     ) -> None:
         self._runner = runner
-        self._parent = parent
+        self.parent = parent
         self._on_done = on_done
         self._on_failed = on_failed
+        self.kind = ""
 
     def ask_path(self, title: str, name: str, kinds: Mapping[str, str]) -> Path | None:
         """Ask where to save; return None if the user cancels.
@@ -47,10 +52,11 @@ class FileSaver:
         silent = QFileDialog.Option.DontConfirmOverwrite
         while True:
             chosen, kind = QFileDialog.getSaveFileName(
-                self._parent, title, suggested, ";;".join(filters), "", silent
+                self.parent, title, suggested, ";;".join(filters), "", silent
             )
             if not chosen:
                 return None
+            self.kind = kind.partition(" (*")[0]
             path = self._completed(Path(chosen), kinds, filters.get(kind, usual))
             if path is None or self._may_write(path, chosen):
                 return path
@@ -74,7 +80,7 @@ class FileSaver:
         """Return whether a file is new, or the user lets it be replaced."""
         asked = _is_lent(path) or (sys.platform == "darwin" and path == Path(chosen))
         # portals and macOS have asked already, whatever we tell them
-        return asked or not os.path.lexists(path) or may_replace(self._parent, path)
+        return asked or not os.path.lexists(path) or may_replace(self.parent, path)
 
     def write(self, title: str, path: Path, work: Work[object]) -> Job:
         """Write a file in the background.

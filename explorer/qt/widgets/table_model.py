@@ -33,6 +33,10 @@ class ItemRole(IntEnum):
     """Row of the item in the unsorted, unfiltered content."""
     NODE = Qt.ItemDataRole.UserRole + 3
     """The tree's node."""
+    PARTS = Qt.ItemDataRole.UserRole + 4
+    """How the cell is drawn where it is more than a text: `cells.Parts`."""
+    BAR = Qt.ItemDataRole.UserRole + 5
+    """How much of the cell a bar behind its text takes, 0 to 1; None for no bar."""
 
 
 Index: TypeAlias = QModelIndex | QPersistentModelIndex
@@ -49,7 +53,10 @@ _ALIGNMENT: Final = Qt.ItemDataRole.TextAlignmentRole
 _MEANINGS: Final = Qt.ItemDataRole.ToolTipRole, Qt.ItemDataRole.WhatsThisRole
 _DECORATION: Final = Qt.ItemDataRole.DecorationRole
 _ANSWERED = frozenset(
-    map(int, (_DISPLAY, _DECORATION, _ALIGNMENT, *_MEANINGS, ItemRole.RAW, ItemRole.ROW))
+    map(
+        int,
+        (_DISPLAY, _DECORATION, _ALIGNMENT, *_MEANINGS, ItemRole.RAW, ItemRole.ROW, ItemRole.BAR),
+    )
 )
 
 
@@ -67,6 +74,8 @@ class Column:
         tip: What the column means: the header's tool tip, and what "What's this?" says.
         row_tip: What a row means, where that is more than what the column does.
         type_name: The tensor type whose colour stands before the text.
+        bar: How much of a cell a bar behind the text takes, 0 to 1; None of a cell without one.
+        stretches: Whether it takes the width that the others leave; else the first of words does.
     """
 
     name: str
@@ -78,6 +87,8 @@ class Column:
     tip: str = ""
     row_tip: Callable[[int], str] | None = None
     type_name: Callable[[int], str] | None = None
+    bar: Callable[[int], float | None] | None = None
+    stretches: bool = False
 
 
 def array_column(
@@ -262,7 +273,10 @@ class TableModel(QAbstractTableModel):
         self.layoutChanged.emit()
 
 
-def _meaning(column: Column, row: int, role: int) -> str | None:
+def _meaning(column: Column, row: int, role: int) -> str | float | None:
+    """Return what a cell means; or its bar, which is asked for as rarely."""
+    if role == ItemRole.BAR:
+        return None if column.bar is None else column.bar(row)
     if column.row_tip is not None:
         return column.row_tip(row) or None
     # a tool tip over each cell would hide its neighbours

@@ -13,20 +13,25 @@ import numpy as np
 from numpy.typing import NDArray
 from PySide6 import QtCore, QtWidgets
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QFontMetrics, QGuiApplication, QKeyEvent, QKeySequence
+from PySide6.QtGui import QColor, QFontMetrics, QGuiApplication, QKeyEvent, QKeySequence, QPainter
 
 from explorer.parallel import Check, never
 from explorer.present.explanations import picture_text
 from explorer.qt.jobs import Job, JobRunner
+from explorer.qt.theme import ink_of
 from explorer.qt.widgets import building
+from explorer.qt.widgets.columns import ColumnLayout
 from explorer.qt.widgets.labels import empty_label, plain_label
 from explorer.qt.widgets.saving import FileSaver
-from explorer.qt.widgets.table_model import Cell, Index, TableModel
+from explorer.qt.widgets.table_model import Cell, Index, ItemRole, TableModel
 from explorer.tabular import to_tsv, write_atomically, write_csv, write_json
-from explorer.text import integer_text, locale_free
+from explorer.text import integer_text, locale_free, shorten
 
 _ISOLATE, _END = "\N{FIRST STRONG ISOLATE}", "\N{POP DIRECTIONAL ISOLATE}"
+_BAR_PIXELS: Final = 3
+_BAR_EDGE: Final = 4
 _BLANK: Final = "\N{NO-BREAK SPACE}"
+_MOST_PAINTED: Final = 1024  # characters; laying out a name of 65,000 takes Qt 40 ms a cell
 
 
 def isolated(text: str, view: object) -> str:
@@ -54,7 +59,31 @@ class PaddedDelegate(QtWidgets.QStyledItemDelegate):
 
     def displayText(self, value: Any, locale: QtCore.QLocale | QtCore.QLocale.Language) -> str:
         text = value if isinstance(value, str) else super().displayText(value, locale)
+        text = shorten(text, _MOST_PAINTED)
         return f"{_BLANK}{isolated(text, self.parent())}{_BLANK}"
+
+
+class BarDelegate(PaddedDelegate):
+    """Paints a bar below the text of cells that have one (`ItemRole.BAR`)."""
+
+    # Qt
+
+    def paint(
+        self, painter: QPainter, option: QtWidgets.QStyleOptionViewItem, index: Index
+    ) -> None:
+        super().paint(painter, option, index)
+        share = index.data(ItemRole.BAR)
+        if share is None:
+            return
+        ink, area = ink_of(option.palette), QtCore.QRectF(option.rect)
+        area.adjust(_BAR_EDGE, area.height() - _BAR_PIXELS - 1, -_BAR_EDGE, -1)
+        painter.fillRect(area, QColor(ink.raised))
+        filled = area.width() * min(1.0, max(0.0, share))
+        if option.direction == Qt.LayoutDirection.RightToLeft:
+            area.setLeft(area.right() - filled)
+        else:
+            area.setWidth(filled)
+        painter.fillRect(area, QColor(ink.control))
 
 
 class PaddedHeader(QtWidgets.QHeaderView):
@@ -88,7 +117,8 @@ def _lines(
 
 
 ROW_PADDING = 7
-_SAMPLE_ROWS = 100
+_SAMPLE_ROWS: Final = 500  # spread over all of them
+_MEASURED: Final = 20  # texts of a column, the longest ones
 _WIDEST_CHARACTERS = 60
 
 
@@ -137,6 +167,7 @@ class TableView(QtWidgets.QTableView):
         header.setSortIndicatorClearable(True)
         header.setSortIndicator(-1, Qt.SortOrder.AscendingOrder)
         self.setSortingEnabled(True)
+        self.column_layout = ColumnLayout(self, header, self._fitting_widths, self._stretching)
         header.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         header.customContextMenuRequested.connect(self._show_column_menu)
         self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
@@ -164,54 +195,51 @@ class TableView(QtWidgets.QTableView):
             hidden: Names of columns to hide if nothing was saved.
         """
         header = self.horizontalHeader()
-        header.setStretchLastSection(False)
-        if self._restore(state):
+        if self.column_layout.restore(state):
             self.sortByColumn(header.sortIndicatorSection(), header.sortIndicatorOrder())
-        else:
-            header.setSortIndicator(-1, Qt.SortOrder.AscendingOrder)  # new content is unsorted
-            # a hidden section that gets a width leaves a gap: show all, then hide
-            for number in range(header.count()):
-                self.setColumnHidden(number, False)
-            self.fit_columns()
-            for number, column in enumerate(self.table.columns):
-                self.setColumnHidden(number, column.name in hidden)
-        # a number at the far edge of a wide window is far from what it belongs to
-        visible = self._visible_columns()
-        numeric = bool(visible) and self.table.columns[visible[-1]].numeric
-        header.setStretchLastSection(bool(visible) and not numeric)
+            return
+        header.setSortIndicator(-1, Qt.SortOrder.AscendingOrder)  # new content is unsorted
+        # a hidden section that gets a width leaves a gap: show all, then hide
+        for number in range(header.count()):
+            self.setColumnHidden(number, False)
+        self.fit_columns()
+        for number, column in enumerate(self.table.columns):
+            self.setColumnHidden(number, column.name in hidden)
+        self.column_layout.fill()
 
-    def _restore(self, state: QtCore.QByteArray) -> bool:
-        """Restore a header's state; return whether it was that of a table like this one."""
-        header = self.horizontalHeader()
-        before = header.saveState()
-        if state.isEmpty() or not header.restoreState(state):
-            return False
-        if header.count() == len(self.table.columns):
-            return True
-        header.restoreState(before)  # a state of more columns gives the header more than there are
-        return False
+    def columns_state(self) -> QtCore.QByteArray:
+        """Return widths, order, sorting and visibility of the columns, for `show_columns`."""
+        return self.column_layout.state()
+
+    def _stretching(self) -> int:
+        """Return the column that takes the rest: the first that says so, or the first of words."""
+        columns = self.table.columns
+        wanted = (place for place, column in enumerate(columns) if column.stretches)
+        words = (place for place in self._visible_columns() if not columns[place].numeric)
+        return next(wanted, next(words, -1)) if columns else -1
 
     def fit_columns(self) -> None:
-        """Set each column to the width of its header and its first rows."""
-        for number, width in enumerate(self._fitting_widths()):
-            self.setColumnWidth(number, width)
+        """Set each column to the width of its header and its first rows; one takes the rest."""
+        self.column_layout.fit()
 
     def _fitting_widths(self) -> Iterator[int]:
         # resizeColumnToContents asks for far more rows than are seen (stack.md section 5)
-        metrics = QFontMetrics(self.font())
-        rows = self.table.rows[:_SAMPLE_ROWS].tolist()
+        metrics, rows = QFontMetrics(self.font()), self.table.rows
+        step = max(1, len(rows) // _SAMPLE_ROWS)
+        sample = rows[::step].tolist()
+        swatch = self.iconSize().width() + 4
         for column in self.table.columns:
-            texts = [f"{column.title}      "]  # the arrow of sorting takes some
-            texts += [f"{column.text(row)[:_WIDEST_CHARACTERS]}  " for row in rows]
-            yield max(map(metrics.horizontalAdvance, texts)) + 18
+            texts = sorted((column.text(row)[:_WIDEST_CHARACTERS] for row in sample), key=len)
+            texts = [f"{text}  " for text in texts[-_MEASURED:]]
+            texts.append(f"{column.title}      ")  # the arrow of sorting takes some
+            room = 18 if column.type_name is None else 18 + swatch
+            yield max(map(metrics.horizontalAdvance, texts)) + room
 
     def _rewrite_numbers(self) -> None:
         """Show numbers in another notation, in columns that they fit into."""
         self.table.renew(self.table.columns)
-        for number, width in enumerate(self._fitting_widths()):
-            hidden = self.isColumnHidden(number)  # a hidden column that gets a width leaves a gap
-            if self.table.columns[number].numeric and not hidden:
-                self.setColumnWidth(number, max(width, self.columnWidth(number)))
+        columns = self.table.columns
+        self.column_layout.widen(place for place, column in enumerate(columns) if column.numeric)
 
     def select_row(self, content_row: int) -> bool:
         """Make a content row current and show it; return whether it is in the list."""

@@ -14,7 +14,7 @@ from explorer.present.explanations import TENSOR_TEXTS
 from explorer.qt.document import Document
 from explorer.qt.widgets.table_model import Cell, Column, array_column
 from explorer.qt.widgets.table_view import FilterBar
-from explorer.text import bytes_text, float_text, integer_text, plain_text, shape_text
+from explorer.text import bytes_text, fixed_text, integer_text, plain_text, shape_text
 
 
 def tensor_columns(document: Document) -> list[Column]:
@@ -68,7 +68,7 @@ def tensor_columns(document: Document) -> list[Column]:
             "bits_per_weight",
             tr("Bits/weight"),
             arrays.bits_per_weight,
-            lambda bits: float_text(bits, 4),
+            lambda bits: fixed_text(bits, 2),
         ),
         number("offset", tr("Offset"), arrays.offsets, integer_text),
         text("file", tr("File"), file, lambda: arrays.file_codes),

@@ -14,18 +14,8 @@ from numpy.typing import NDArray
 from explorer.quantization import types as formats
 from explorer.quantization.convert import quantize
 from explorer.quantization.grouped.layout import GroupedLayout, Mode, StoredGroups
-from explorer.quantization.jit import (
-    bits_of_float32,
-    f32,
-    float32_of_bits,
-    i32,
-    inlined,
-    kernel,
-    u8,
-    u32,
-    u64,
-)
-from explorer.quantization.plain import e4m3, look_up_bytes, twice_e2m1
+from explorer.quantization.jit import f32, i32, inlined, kernel, u8, u64
+from explorer.quantization.plain import e4m3, look_up_bytes, to_e4m3, twice_e2m1
 from explorer.quantization.registry import Weights, decoder, read_only
 from explorer.quantization.scale_search import clamped, finite, nearest
 from explorer.quantization.types import TENSOR_TYPES
@@ -265,18 +255,6 @@ def _rows(stored: Bytes, groups: int, width: int, what: str) -> Bytes:
 
 
 @inlined
-def _to_e4m3(x: Any) -> Any:
-    """Return the nearest E4M3 code, ties to even, 448 at most."""
-    bits = bits_of_float32(clamped(abs(x), f32(0), f32(448)))
-    if bits >= u32((127 - 6) << 23):
-        rounded = bits + u32(0x7FFFF) + ((bits >> u32(20)) & u32(1))
-        code = u8((rounded >> u32(20)) - u32((127 - 7) << 3))
-    else:
-        code = u8(i32(nearest(float32_of_bits(bits) * f32(512))))  # steps of 2^-9
-    return u8(code | u8((bits_of_float32(x) >> u32(24)) & u32(0x80)))
-
-
-@inlined
 def _e2m1(x: Any) -> Any:
     """Return the nearest E2M1 code, of two that are equally near the smaller; never that of -0."""
     magnitude = abs(x)
@@ -351,7 +329,7 @@ def _store_e2m1(values: Any, g: Any, scale: Any, packed: Any) -> None:
 def _encode_nvfp4(values: Any, scales: Any, decoded: Any, packed: Any) -> None:
     """Fill scales, E4M3, and packed; decoded: float32 [256], what each E4M3 code is worth."""
     for g in range(values.shape[0]):
-        scales[g] = _to_e4m3(_largest(values, g) / f32(6))
+        scales[g] = to_e4m3(_largest(values, g) / f32(6))
         _store_e2m1(values, g, decoded[scales[g]], packed)
 
 
@@ -368,7 +346,7 @@ def _encode_mxfp8(values: Any, scales: Any, decoded: Any, packed: Any) -> None:
         scales[g] = _power(_largest(values, g), f32(448))
         scale = decoded[scales[g]]
         for i in range(values.shape[1]):
-            packed[g, i] = _to_e4m3(finite(values[g, i]) / scale)
+            packed[g, i] = to_e4m3(finite(values[g, i]) / scale)
 
 
 _KERNELS: Final[dict[Mode, Any]] = {

@@ -9,17 +9,18 @@ Source: `docs/hf_quantization.md`, section 3.3; bitsandbytes, functional.py (`de
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.quantization.huggingface.layout import CompanionLayout, LineReader, Lines, Parts
-from explorer.quantization.huggingface.lines import elements, unpack_nibbles_high
+from explorer.quantization.huggingface.layout import (
+    ONE_127TH,
+    CompanionLayout,
+    LineReader,
+    Lines,
+    Parts,
+)
+from explorer.quantization.huggingface.lines import Ahead, elements, unpack_nibbles
 from explorer.quantization.registry import read_only
-
-ONE_127TH: Final = np.float32(0.007874015718698502)
-"""What bitsandbytes multiplies by, in place of a division by 127."""
 
 
 class FourBits(LineReader):
@@ -38,6 +39,8 @@ class FourBits(LineReader):
         if self._nested_block:
             table = self.parts["weight.nested_quant_map"]
             self._nested = (elements(table, 0, 256),)
+        blocks = -(-layout.parameters // self._block)
+        self._scales = Ahead(blocks, self._absmax)
 
     def stored_levels(self) -> NDArray[np.float32]:
         return elements(self.parts["weight.quant_map"], 0, 16)
@@ -49,27 +52,34 @@ class FourBits(LineReader):
         packed = self.parts["weight"].read(low, -(-stop // 2) - low)
         if start % 2 or stop % 2:
             codes = np.empty(2 * packed.size, np.uint8)
-            unpack_nibbles_high(read_only(packed), codes)
+            unpack_nibbles(read_only(packed), True, codes)
             lines.codes.reshape(-1)[:] = codes[start % 2 :][: stop - start]
         else:
-            unpack_nibbles_high(read_only(packed), lines.codes.reshape(-1))
-        blocks = np.arange(start, stop, line) // self._block
-        lowest = int(blocks[0]) if blocks.size else 0
-        absmax = self._absmax(lowest, int(blocks[-1]) + 1 - lowest if blocks.size else 0)
-        lines.scales[:, 0] = absmax[blocks - lowest]
+            unpack_nibbles(read_only(packed), True, lines.codes.reshape(-1))
+        if line == self._block:
+            lines.scales[:, 0] = self._scales.read(first, count)
+        elif count:
+            blocks = np.arange(start, stop, line) // self._block
+            lowest = int(blocks[0])
+            absmax = self._scales.read(lowest, int(blocks[-1]) + 1 - lowest)
+            lines.scales[:, 0] = absmax[blocks - lowest]
 
     def _absmax(self, first: int, count: int) -> NDArray[np.float32]:
         """Return scales of blocks, float32 [count]."""
         part = self.parts["weight.absmax"]
         if not self._nested_block:
             return elements(part, first, count)
-        codes = part.read(first, count)
-        places = np.arange(first, first + count) // self._nested_block
+        if not count:
+            return np.empty(0, np.float32)
         lowest = first // self._nested_block
-        highest = (first + count - 1) // self._nested_block if count else lowest - 1
+        highest = (first + count - 1) // self._nested_block
         scales = elements(self.parts["weight.nested_absmax"], lowest, highest + 1 - lowest)
+        skipped = first - lowest * self._nested_block
         with np.errstate(over="ignore", invalid="ignore"):
-            return self._nested[0][codes] * scales[places - lowest] + self._offset
+            found = self._nested[0][part.read(first, count)]
+            found *= scales.repeat(self._nested_block)[skipped : skipped + count]
+            found += self._offset
+            return found
 
     def places(self, first: int, count: int) -> tuple[tuple[str, int, int], ...]:
         block = first // self._block
@@ -90,11 +100,15 @@ class FourBits(LineReader):
 class Int8(LineReader):
     """LLM.int8: `weight` I8 [out, in], `SCB` the largest magnitude of each row."""
 
+    def __init__(self, layout: CompanionLayout, parts: Parts) -> None:
+        super().__init__(layout, parts)
+        self._largest = Ahead.of(parts["SCB"])
+
     def fill(self, first: int, lines: Lines) -> None:
         count, line = lines.codes.shape
-        packed = self.parts["weight"].read(first * line, count * line)
-        np.bitwise_xor(packed.reshape(count, line), np.uint8(0x80), out=lines.codes)
-        lines.scales[:, 0] = elements(self.parts["SCB"], first, count)
+        self.parts["weight"].read_into(first * line, lines.codes.reshape(-1))
+        np.bitwise_xor(lines.codes, np.uint8(0x80), out=lines.codes)
+        lines.scales[:, 0] = self._largest.read(first, count)
         lines.zeros[:, 0] = ONE_127TH
 
     def places(self, first: int, count: int) -> tuple[tuple[str, int, int], ...]:

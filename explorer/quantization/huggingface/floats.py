@@ -20,8 +20,12 @@ from explorer.quantization.huggingface.layout import (
     Part,
     Parts,
 )
-from explorer.quantization.huggingface.lines import elements
-from explorer.quantization.jit import kernel, u8
+from explorer.quantization.huggingface.lines import (
+    Ahead,
+    elements,
+    unpack_nibbles,
+    unpack_paired_rows,
+)
 from explorer.quantization.registry import read_only
 from explorer.quantization.types import E2M1, TENSOR_TYPES
 
@@ -34,11 +38,11 @@ POWER: Final = "power of two"
 """Value of the option ``"scale_type"``: bytes that are exponents, as gpt-oss reads them."""
 
 
-def _scales(part: Part, first: int, count: int, kind: str) -> Floats:
-    """Return scales, float32 [count]; `kind` is their true type, or "" for the stored one."""
+def _scales(part: Part, kind: str) -> Ahead:
+    """Return the scales of a part; `kind` is their true type, or "" for the stored one."""
     if kind == POWER:
-        return _POWERS[part.read(first, count)]
-    return elements(part, first, count, kind or None)
+        return Ahead(part.nbytes, lambda first, count: _POWERS[part.read(first, count)])
+    return Ahead.of(part, kind or None)
 
 
 def _width(part: Part) -> int:
@@ -62,6 +66,8 @@ class Tiles(LineReader):
         self._rows = int(layout.option("rows"))
         self._tile_rows = int(layout.option("tile_rows"))
         self._signed = self.parts[self._codes].dtype == "I8"
+        self._scales = _scales(parts[self._scale_role], self._kind)
+        self._zeros = Ahead.of(parts[self._zero_role]) if self._zero_role else None
 
     def _tile_row(self, lines: Any) -> Any:
         """Return in which row of tiles lines are."""
@@ -70,17 +76,18 @@ class Tiles(LineReader):
 
     def fill(self, first: int, lines: Lines) -> None:
         count, line = lines.codes.shape
-        stored = self.parts[self._codes].read(first * line, count * line).reshape(count, line)
-        np.bitwise_xor(stored, np.uint8(0x80 if self._signed else 0), out=lines.codes)
+        self.parts[self._codes].read_into(first * line, lines.codes.reshape(-1))
+        if self._signed:
+            np.bitwise_xor(lines.codes, np.uint8(0x80), out=lines.codes)
         if not count:
             return
         tiles = self._tile_row(np.arange(first, first + count))
         lowest, each = int(tiles[0]), lines.scales.shape[1]
         used = (int(tiles[-1]) + 1 - lowest) * each
-        scales = _scales(self.parts[self._scale_role], lowest * each, used, self._kind)
+        scales = self._scales.read(lowest * each, used)
         lines.scales[:] = scales.reshape(-1, each)[tiles - lowest]
-        if self._zero_role:
-            zeros = elements(self.parts[self._zero_role], lowest * each, used)
+        if self._zeros is not None:
+            zeros = self._zeros.read(lowest * each, used)
             lines.zeros[:] = zeros.reshape(-1, each)[tiles - lowest]
 
     def places(self, first: int, count: int) -> tuple[tuple[str, int, int], ...]:
@@ -91,19 +98,6 @@ class Tiles(LineReader):
             width = _width(self.parts[role])
             found.append((role, place * width, width))
         return tuple(found)
-
-
-@kernel
-def _unpack_low_first(packed: Any, codes: Any) -> None:
-    """Unpack nibbles, the low one first.
-
-    Args:
-        packed: uint8 [bytes].
-        codes: uint8 [2 * bytes]; is filled.
-    """
-    for i in range(packed.size):
-        codes[2 * i] = packed[i] & u8(15)
-        codes[2 * i + 1] = packed[i] >> u8(4)
 
 
 class Fp4(LineReader):
@@ -119,6 +113,7 @@ class Fp4(LineReader):
         self._codes = str(layout.option("codes"))
         self._scale_role = str(layout.option("scales"))
         self._kind = str(layout.option("scale_type", ""))
+        self._scales = _scales(parts[self._scale_role], self._kind)
         self._factor = self._number("factor")
         self._divisor = self._number("divisor")
 
@@ -134,10 +129,9 @@ class Fp4(LineReader):
     def fill(self, first: int, lines: Lines) -> None:
         count, line = lines.codes.shape
         packed = self.parts[self._codes].read(first * line // 2, count * line // 2)
-        _unpack_low_first(read_only(packed), lines.codes.reshape(-1))
+        unpack_nibbles(read_only(packed), False, lines.codes.reshape(-1))
         each = lines.scales.shape[1]
-        part = self.parts[self._scale_role]
-        scales = _scales(part, first * each, count * each, self._kind)
+        scales = self._scales.read(first * each, count * each)
         with np.errstate(all="ignore"):  # stored numbers may be anything
             if self._factor is not None:
                 scales = scales * self._factor
@@ -170,11 +164,7 @@ class PairedRows(LineReader):
         count, line = lines.codes.shape
         low = first // 2
         packed = self.parts["weight"].read(low * line, (-(-(first + count) // 2) - low) * line)
-        pairs = packed.reshape(-1, line)
-        for number in range(count):
-            row = first + number
-            nibble = pairs[row // 2 - low] >> np.uint8(row % 2 * 4) & np.uint8(15)
-            lines.codes[number] = nibble ^ np.uint8(8)
+        unpack_paired_rows(read_only(packed.reshape(-1, line)), first % 2, lines.codes)
         each = lines.scales.shape[1]
         scales = elements(self.parts["weight_scale"], first * each, count * each)
         lines.scales[:] = scales.reshape(count, each)

@@ -16,9 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.quantization.huggingface.layout import CompanionLayout, LineReader, Lines, Parts
-from explorer.quantization.huggingface.lines import Columns, rows, unpack_dense, widened
+from explorer.quantization.huggingface.lines import (
+    Columns,
+    order_of_groups,
+    rows,
+    unpack_dense,
+    widened,
+)
 from explorer.quantization.jit import f32, i32, kernel, u8, u32
-from explorer.quantization.registry import QuantizationError, read_only
+from explorer.quantization.registry import read_only
 
 Words = NDArray[np.uint32]
 
@@ -75,7 +81,10 @@ class Gptq(LineReader):
         self._zeros = Columns(parts["qzeros"])
         self._scales = Columns(parts["scales"])
         self._minus_one = bool(layout.option("stored_minus_one"))
-        self.groups = _groups(layout, parts)
+        g_idx = parts.get("g_idx")
+        if g_idx is not None:
+            groups = g_idx.read(0, g_idx.nbytes).view("<i4").astype(np.int32)
+            self.groups = order_of_groups(layout, groups, "g_idx")
 
     def fill(self, first: int, lines: Lines) -> None:
         count = len(lines.codes)
@@ -123,24 +132,6 @@ def _turn_scales(scales: Columns, first: int, kind: str, lines: Lines) -> None:
     count = len(lines.scales)
     stored = scales.read(first, count)
     lines.scales[:] = widened(stored, kind).reshape(-1, count).T
-
-
-def _groups(layout: CompanionLayout, parts: Parts) -> NDArray[np.int32] | None:
-    """Return the group of each column if that is not plainly one run of columns after another.
-
-    Raises:
-        QuantizationError: A number is no group.
-    """
-    part = parts.get("g_idx")
-    if part is None:
-        return None
-    groups = part.read(0, part.nbytes).view("<i4").astype(np.int32)
-    if groups.size and not 0 <= groups.min() <= groups.max() < layout.scales_of_line:
-        wrong = groups.min() if groups.min() < 0 else groups.max()
-        what = f"g_idx names group {wrong}, and there are {layout.scales_of_line}"
-        raise QuantizationError(f"{what}; the file is damaged, download it again")
-    plain = np.arange(groups.size, dtype=np.int32) // layout.run
-    return None if np.array_equal(groups, plain) else groups
 
 
 @kernel

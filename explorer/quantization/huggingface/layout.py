@@ -38,6 +38,9 @@ Shape: TypeAlias = tuple[int, ...]
 MAX_LINE: Final = 1 << 24
 """Longest line that is decoded; rows of real models have some 100,000 weights."""
 
+ONE_127TH: Final = np.float32(0.007874015718698502)
+"""What bitsandbytes' int8 is multiplied by, in place of a division by 127."""
+
 _MOST_OF_UNIT: Final = 256
 
 
@@ -201,6 +204,9 @@ class Part(Protocol):
     def read(self, first: int, count: int) -> NDArray[np.uint8]:
         """Return bytes, uint8 [count]: a new array, or one that the next call overwrites."""
 
+    def read_into(self, first: int, out: NDArray[np.uint8]) -> None:
+        """Fill an array, uint8 [n], C-contiguous, with the bytes from `first` on."""
+
 
 Parts: TypeAlias = Mapping[str, Part]
 """The stored parts of a weight by role: ``"qweight"``, ``"scales"``, ``"weight_scale"``, …"""
@@ -225,7 +231,7 @@ class LineReader(ABC):
     def __init__(self, layout: CompanionLayout, parts: Parts) -> None:
         self.layout = layout
         self.parts = parts
-        self.levels = self.stored_levels()
+        self.levels = np.ascontiguousarray(self.stored_levels())
 
     def stored_levels(self) -> NDArray[np.float32]:
         """Return `levels`; to be replaced where the table is one of the parts."""

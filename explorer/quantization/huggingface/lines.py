@@ -5,13 +5,14 @@ Source: `docs/hf_quantization.md`, sections 2 and 5.
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable
+from typing import Any, Final, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.quantization.huggingface.layout import Formula, Levels, LineReader, Lines, Part
-from explorer.quantization.jit import f32, i32, inlined, kernel, routine, u8, u16, u64
+from explorer.quantization.huggingface.layout import CompanionLayout, Formula, Levels, Lines, Part
+from explorer.quantization.jit import f32, i32, inlined, kernel, u8, u16, u32, u64
 from explorer.quantization.plain import e4m3, twice_e2m1
 from explorer.quantization.registry import QuantizationError, decoder, read_only
 from explorer.quantization.types import TENSOR_TYPES
@@ -20,6 +21,7 @@ Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float32]
 
 _SLAB_BYTES: Final = 8 << 20
+_AHEAD: Final = 1 << 16
 
 
 # Stored parts, read in bounded pieces.
@@ -48,6 +50,37 @@ def widened(stored: Bytes, kind: str) -> Floats:
     out = np.empty((stored.size // width, 1), np.float32)
     decoder(kind)(np.ascontiguousarray(stored).reshape(-1, width), out)
     return out.reshape(-1)
+
+
+class Ahead:
+    """Numbers that lines need few of at a time: where they are read in order, many at once.
+
+    Args:
+        count: How many there are.
+        make: Returns some, float32 [count], by the first and their count.
+    """
+
+    def __init__(self, count: int, make: Callable[[int, int], Floats]) -> None:
+        self._count = count
+        self._make = make
+        self._start, self._behind = 0, -1  # of what is kept, and of what was read last
+        self._kept: Floats = np.empty(0, np.float32)
+
+    @classmethod
+    def of(cls, part: Part, as_type: str | None = None) -> Self:
+        """Return the elements of a part; see `elements`."""
+        count = part.nbytes // TENSOR_TYPES[as_type or part.dtype].block_bytes
+        return cls(count, lambda first, count: elements(part, first, count, as_type))
+
+    def read(self, first: int, count: int) -> Floats:
+        """Return numbers, float32 [count]; not to be written to."""
+        start = first - self._start
+        if start < 0 or start + count > self._kept.size:
+            more = min(_AHEAD, self._count - first) if first == self._behind else 0
+            self._kept = self._make(first, max(count, more))
+            self._start, start = first, 0
+        self._behind = first + count
+        return self._kept[start : start + count]
 
 
 class Columns:
@@ -89,6 +122,26 @@ class Columns:
         for row in range(self._rows):
             start = (row * self._columns + first) * self._item
             self._slab[row] = self._part.read(start, width * self._item)
+
+
+def order_of_groups(layout: CompanionLayout, groups: Any, role: str) -> NDArray[np.int32] | None:
+    """Return the group of each column; None if they are plainly runs of columns in order.
+
+    Args:
+        layout: How the weight is stored.
+        groups: int32 [line], as stored.
+        role: Of the part, for errors.
+
+    Raises:
+        QuantizationError: A number is no group.
+    """
+    count = layout.scales_of_line
+    if groups.size and not 0 <= groups.min() <= groups.max() < count:
+        wrong = groups.min() if groups.min() < 0 else groups.max()
+        what = f"{role} names group {wrong}, and there are {count}"
+        raise QuantizationError(f"{what}; the file is damaged, download it again")
+    plain = np.arange(groups.size, dtype=np.int32) // layout.run
+    return None if np.array_equal(groups, plain) else groups
 
 
 # Streams of bits: `docs/hf_quantization.md`, section 2.
@@ -163,38 +216,50 @@ def unpack_padded(packed: Any, bits: Any, codes: Any) -> None:
         codes: uint8 [lines, line]; is filled.
     """
     count, size = codes.shape
-    each, mask = 32 // bits, (1 << bits) - 1
+    each, mask = 32 // bits, u32((1 << bits) - 1)
+    whole = size // each
     for line in range(count):
-        for i in range(size):
-            codes[line, i] = u8((packed[line, i // each] >> (i % each * bits)) & mask)
+        for w in range(u64(whole)):
+            word = packed[line, w]
+            for j in range(u64(each)):
+                codes[line, w * u64(each) + j] = u8((word >> u32(j * u64(bits))) & mask)
+        for i in range(whole * each, size):
+            codes[line, i] = u8((packed[line, whole] >> u32((i - whole * each) * bits)) & mask)
 
 
 @kernel
-def unpack_nibbles_high(packed: Any, codes: Any) -> None:
-    """Unpack nibbles, the high one first, as bitsandbytes stores them.
+def unpack_paired_rows(pairs: Any, skipped: Any, codes: Any) -> None:
+    """Unpack codes of 4 bits, of two's complement, whose bytes hold two rows, the first one below.
+
+    Args:
+        pairs: uint8 [rows of bytes, line].
+        skipped: 1 where the first row that is wanted is the second of its bytes, else 0.
+        codes: uint8 [rows, line]; is filled: -8 is code 0.
+    """
+    for row in range(codes.shape[0]):
+        pair, shift = (row + skipped) // 2, u8((row + skipped) % 2 * 4)
+        for c in range(u64(codes.shape[1])):
+            codes[row, c] = ((pairs[pair, c] >> shift) & u8(15)) ^ u8(8)
+
+
+@kernel
+def unpack_nibbles(packed: Any, is_high_first: Any, codes: Any) -> None:
+    """Unpack two codes of each byte: the high nibble first, as bitsandbytes stores them, or last.
 
     Args:
         packed: uint8 [bytes].
+        is_high_first: Boolean.
         codes: uint8 [2 * bytes]; is filled.
     """
-    for i in range(len(packed)):
-        codes[2 * i] = packed[i] >> u8(4)
-        codes[2 * i + 1] = packed[i] & u8(15)
+    first, second = (u8(4), u8(0)) if is_high_first else (u8(0), u8(4))
+    for i in range(packed.size):
+        codes[2 * i] = (packed[i] >> first) & u8(15)
+        codes[2 * i + 1] = (packed[i] >> second) & u8(15)
 
 
 # The formula: levels of codes, then scales and zeros, line by line, in float32 as it stands.
 
-_INTEGERS, _E2M1, _E4M3, _TABLE = range(4)
 _SCALED, _ZERO_FIRST, _ZERO_LAST, _DIVIDED, _TWICE = range(5)
-_KINDS: Final = {
-    Levels.UNSIGNED: _INTEGERS,
-    Levels.SIGNED: _INTEGERS,
-    Levels.TERNARY: _INTEGERS,
-    Levels.E2M1: _E2M1,
-    Levels.E4M3: _E4M3,
-    Levels.E5M2: _TABLE,
-    Levels.STORED: _TABLE,
-}
 _FORMULAS: Final = {
     Formula.SCALED: _SCALED,
     Formula.ZERO_FIRST: _ZERO_FIRST,
@@ -202,137 +267,210 @@ _FORMULAS: Final = {
     Formula.DIVIDED: _DIVIDED,
     Formula.TWICE: _TWICE,
 }
-
-
-class _Given(NamedTuple):
-    """What weights are made of; arrays as in `Lines`.
-
-    Attributes:
-        what: int32 [4]: kind of levels, what is subtracted from integer ones, formula, run.
-        table: float32 [codes]: the levels.
-    """
-
-    codes: Bytes
-    scales: Floats
-    zeros: Floats
-    what: NDArray[np.int32]
-    table: Floats
-
-
-@routine
-def _set_levels(codes: Any, line: Any, what: Any, table: Any, out: Any) -> None:
-    """Write the level of each code of a line."""
-    size = out.shape[1]
-    kind, offset = what[0], f32(what[1])
-    if kind == _INTEGERS:
-        for c in range(size):
-            out[line, c] = f32(i32(codes[line, c])) - offset
-    elif kind == _E2M1:
-        for c in range(size):
-            out[line, c] = twice_e2m1(codes[line, c]) * f32(0.5)
-    elif kind == _E4M3:
-        for c in range(size):
-            out[line, c] = e4m3(codes[line, c])
-    else:
-        for c in range(size):
-            out[line, c] = table[codes[line, c]]
-
-
-@routine
-def _scale_run(out: Any, place: Any, how: Any, scale: Any, zero: Any) -> None:
-    """Make weights of the levels of a run, which share a scale."""
-    line, first, stop = place
-    if how == _SCALED:
-        for c in range(first, stop):
-            out[line, c] = out[line, c] * scale
-    elif how == _ZERO_FIRST:
-        for c in range(first, stop):
-            out[line, c] = (out[line, c] - zero) * scale
-    elif how == _ZERO_LAST:
-        for c in range(first, stop):
-            out[line, c] = out[line, c] * scale - zero
-    elif how == _DIVIDED:
-        for c in range(first, stop):
-            out[line, c] = out[line, c] / scale
-    else:
-        for c in range(first, stop):
-            out[line, c] = out[line, c] * scale * zero
-
-
-@routine
-def _scale_levels(given: Any, line: Any, out: Any) -> None:
-    """Make weights of a line of small floats that have scales alone: levels and product at once."""
-    size, run = out.shape[1], given.what[3]
-    for s in range(given.scales.shape[1]):
-        scale = given.scales[line, s]
-        if given.what[0] == _E2M1:
-            for c in range(u64(s * run), u64(min(size, (s + 1) * run))):
-                out[line, c] = twice_e2m1(given.codes[line, c]) * f32(0.5) * scale
-        else:
-            for c in range(u64(s * run), u64(min(size, (s + 1) * run))):
-                out[line, c] = given.table[given.codes[line, c]] * scale
+_INTEGERS: Final = frozenset({Levels.UNSIGNED, Levels.SIGNED, Levels.TERNARY})
 
 
 @kernel
-def _combine_runs(given: Any, out: Any) -> None:
-    """Put lines together; weight `c` has scale ``c // run``."""
-    scales, zeros = given.scales, given.zeros
-    how, run = given.what[2], given.what[3]
-    count, size = out.shape
-    for line in range(count):
-        if how == _SCALED and (given.what[0] == _TABLE or given.what[0] == _E2M1):
-            _scale_levels(given, line, out)
-            continue
-        _set_levels(given.codes, line, given.what, given.table, out)
-        for s in range(scales.shape[1]):
-            zero = zeros[line, s] if zeros.shape[1] else f32(0)
-            # unsigned: no test for a negative index, and so vectors
-            place = (line, u64(s * run), u64(min(size, (s + 1) * run)))
-            _scale_run(out, place, how, scales[line, s], zero)
-
-
-@kernel
-def _combine_gathered(given: Any, groups: Any, out: Any) -> None:
-    """Put lines together; weight `c` has scale ``groups[c]``."""
-    scales, zeros, how = given.scales, given.zeros, given.what[2]
-    count, size = out.shape
-    for line in range(count):
-        _set_levels(given.codes, line, given.what, given.table, out)
-        if how == _ZERO_FIRST:
-            for c in range(size):
-                g = groups[c]
-                out[line, c] = (out[line, c] - zeros[line, g]) * scales[line, g]
-        else:
-            for c in range(size):
-                g = groups[c]
-                zero = zeros[line, g] if zeros.shape[1] else f32(0)
-                _scale_run(out, (line, u64(c), u64(c + 1)), how, scales[line, g], zero)
-
-
-def combine(reader: LineReader, lines: Lines, out: Floats) -> None:
-    """Make weights of lines that the reader filled; to the bit as the formula in float32.
+def _combine_integers(codes: Any, scales: Any, zeros: Any, what: Any, out: Any) -> None:
+    """Put lines of integers together; weight `c` has scale ``c // run``.
 
     Args:
+        codes: As in `Lines`, and so `scales` and `zeros`.
+        what: Three integers: what is subtracted from codes, formula, run.
+        out: float32 [lines, line]; is filled.
+    """
+    low, how, run = f32(what[0]), what[1], what[2]
+    count, size = out.shape
+    for line in range(count):
+        for s in range(scales.shape[1]):
+            # unsigned: no test for a negative index, and so vectors
+            first, stop = u64(s * run), u64(min(size, (s + 1) * run))
+            scale = scales[line, s]
+            zero = zeros[line, s] if zeros.shape[1] else f32(0)
+            if how == _SCALED:
+                for c in range(first, stop):
+                    out[line, c] = (f32(i32(codes[line, c])) - low) * scale
+            elif how == _ZERO_FIRST:
+                for c in range(first, stop):
+                    out[line, c] = (f32(i32(codes[line, c])) - low - zero) * scale
+            elif how == _ZERO_LAST:
+                for c in range(first, stop):
+                    out[line, c] = (f32(i32(codes[line, c])) - low) * scale - zero
+            elif how == _DIVIDED:
+                for c in range(first, stop):
+                    out[line, c] = (f32(i32(codes[line, c])) - low) / scale
+            else:
+                for c in range(first, stop):
+                    out[line, c] = (f32(i32(codes[line, c])) - low) * scale * zero
+
+
+@kernel
+def _combine_each(given: Any, low: Any, out: Any) -> None:
+    """Put lines of integers together whose every weight has a scale and a zero of its own.
+
+    Args:
+        given: Codes, scales and zeros, all [lines, line].
+        low: What is subtracted from codes.
+        out: float32 [lines, line]; is filled.
+    """
+    codes, scales, zeros = given
+    for line in range(out.shape[0]):
+        for c in range(u64(out.shape[1])):
+            level = f32(i32(codes[line, c])) - low
+            out[line, c] = (level - zeros[line, c]) * scales[line, c]
+
+
+@kernel
+def _combine_gathered(given: Any, low: Any, groups: Any, out: Any) -> None:
+    """Put lines of integers together; weight `c` has scale ``groups[c]``, and so its zero.
+
+    Args:
+        given: Codes, scales and zeros.
+        low: What is subtracted from codes.
+        groups: int32 [line].
+        out: float32 [lines, line]; is filled.
+    """
+    codes, scales, zeros = given
+    count, size = out.shape
+    for line in range(count):
+        if zeros.shape[1]:
+            for c in range(size):
+                g = groups[c]
+                level = f32(i32(codes[line, c])) - low
+                out[line, c] = (level - zeros[line, g]) * scales[line, g]
+        else:
+            for c in range(size):
+                level = f32(i32(codes[line, c])) - low
+                out[line, c] = level * scales[line, groups[c]]
+
+
+@kernel
+def _combine_floats(codes: Any, scales: Any, is_e4m3: Any, run: Any, out: Any) -> None:
+    """Put lines of E4M3 or E2M1 codes together, which have scales alone.
+
+    Args:
+        codes: As in `Lines`, and so `scales`.
+        is_e4m3: Boolean.
+        run: Weights of a scale.
+        out: float32 [lines, line]; is filled.
+    """
+    count, size = out.shape
+    for line in range(count):
+        for s in range(scales.shape[1]):
+            first, stop = u64(s * run), u64(min(size, (s + 1) * run))
+            scale = scales[line, s]
+            if is_e4m3:
+                for c in range(first, stop):
+                    out[line, c] = e4m3(codes[line, c]) * scale
+            else:
+                for c in range(first, stop):
+                    out[line, c] = twice_e2m1(codes[line, c]) * f32(0.5) * scale
+
+
+@kernel
+def _combine_looked_up(codes: Any, scales: Any, table: Any, run: Any, out: Any) -> None:
+    """Put lines of codes of a table together, which have scales alone.
+
+    Args:
+        codes: As in `Lines`, and so `scales`.
+        table: float32 [codes]: the levels.
+        run: Weights of a scale.
+        out: float32 [lines, line]; is filled.
+    """
+    count, size = out.shape
+    for line in range(count):
+        for s in range(scales.shape[1]):
+            first, stop = u64(s * run), u64(min(size, (s + 1) * run))
+            scale = scales[line, s]
+            rest = stop - (stop - first) % u64(8)
+            for eight in range(first, rest, u64(8)):
+                for c in range(u64(8)):  # of constant length, which is a fifth faster
+                    out[line, eight + c] = table[codes[line, eight + c]] * scale
+            for c in range(rest, stop):
+                out[line, c] = table[codes[line, c]] * scale
+
+
+_AT_ONCE: Final = 1024  # weights that are looked up before they are scaled; they stay in the cache
+_MOST_IN_PAIRS: Final = 1 << 16
+
+
+@kernel
+def _combine_pairs(words: Any, scales: Any, table: Any, run: Any, out: Any) -> None:
+    """Put lines of 4-bit codes of a table together, two codes at a time: half the look-ups.
+
+    Args:
+        words: uint64 [lines * line / 8]: the codes, a byte each, eight to a word.
+        scales: As in `Lines`.
+        table: float32 [16]: the levels.
+        run: Weights of a scale.
+        out: float32 [lines, line]; is filled.
+    """
+    count, size = out.shape
+    pairs = np.empty((256, 2), np.float32)
+    for pair in range(256):
+        pairs[pair, 0], pairs[pair, 1] = table[pair & 15], table[pair >> 4]
+    both = pairs.view(np.uint64)
+    each = max(1, _AT_ONCE // size)
+    found = np.empty(each * size // 2, np.uint64)
+    levels = found.view(np.float32)
+    for begin in range(0, count, each):
+        lines = min(each, count - begin)
+        start = u64(begin * size // 8)
+        for w in range(u64(lines * size // 8)):
+            word = words[start + w]
+            word |= word >> u64(4)  # now bytes 0, 2, 4 and 6 have two codes each
+            for c in range(u64(4)):
+                found[w * u64(4) + c] = both[(word >> (c * u64(16))) & u64(255), 0]
+        for line in range(lines):
+            for s in range(scales.shape[1]):
+                scale = scales[begin + line, s]
+                first, stop = u64(s * run), u64(min(size, (s + 1) * run))
+                for c in range(first, stop):
+                    out[begin + line, c] = levels[u64(line * size) + c] * scale
+
+
+class Filler(Protocol):
+    """What fills lines, a `LineReader` or what rounds weights; attributes as there."""
+
+    layout: CompanionLayout
+    levels: Floats
+    groups: NDArray[np.int32] | None
+
+
+def combine(reader: Filler, lines: Lines, out: Floats) -> None:
+    """Make weights of lines; to the bit as the formula in float32.
+
+    Args:
+        reader: What filled the lines.
         out: float32 [lines, line], C-contiguous; is filled.
 
     Raises:
         QuantizationError: A stored table has fewer levels than there are codes.
     """
-    layout = reader.layout
-    kind = _KINDS[layout.levels]
-    if kind == _TABLE and len(reader.levels) < 1 << layout.bits:
-        what = f"a table of {len(reader.levels)} levels for {layout.bits}-bit codes"
-        raise QuantizationError(what)
-    offset = -int(reader.levels[0]) if kind == _INTEGERS else 0
-    about = np.array((kind, offset, _FORMULAS[layout.formula], layout.run), np.int32)
-    given = _Given(
-        read_only(lines.codes),
-        read_only(lines.scales),
-        read_only(lines.zeros),
-        read_only(about),
-        read_only(np.ascontiguousarray(reader.levels)),
-    )
-    if reader.groups is None:
-        _combine_runs(given, out)
-    else:
-        _combine_gathered(given, read_only(reader.groups), out)
+    layout, codes, scales, zeros = reader.layout, lines.codes, lines.scales, lines.zeros
+    if layout.levels in _INTEGERS:
+        low = -int(reader.levels[0])
+        if reader.groups is None and layout.run == 1 and layout.formula is Formula.ZERO_FIRST:
+            _combine_each((codes, scales, zeros), f32(low), out)
+            return
+        if reader.groups is None:
+            what = low, _FORMULAS[layout.formula], layout.run
+            _combine_integers(codes, scales, zeros, what, out)
+            return
+        assert layout.formula in {Formula.SCALED, Formula.ZERO_FIRST}
+        _combine_gathered((codes, scales, zeros), f32(low), read_only(reader.groups), out)
+        return
+    assert layout.formula is Formula.SCALED
+    assert reader.groups is None
+    if layout.levels in {Levels.E2M1, Levels.E4M3}:
+        _combine_floats(codes, scales, layout.levels is Levels.E4M3, layout.run, out)
+        return
+    if len(reader.levels) < 1 << layout.bits:
+        what_is = f"a table of {len(reader.levels)} levels for {layout.bits}-bit codes"
+        raise QuantizationError(what_is)
+    table = read_only(reader.levels)
+    if layout.bits == 4 and codes.shape[1] % 8 == 0 and 0 < codes.shape[1] <= _MOST_IN_PAIRS:
+        words = read_only(codes.reshape(-1).view(np.uint64))
+        _combine_pairs(words, scales, table, layout.run, out)
+        return
+    _combine_looked_up(codes, scales, table, layout.run, out)

@@ -10,7 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.quantization.huggingface.layout import CompanionLayout, LineReader, Lines, Parts
-from explorer.quantization.huggingface.lines import elements, rows, unpack_dense, unpack_padded
+from explorer.quantization.huggingface.lines import (
+    Ahead,
+    order_of_groups,
+    rows,
+    unpack_dense,
+    unpack_padded,
+)
 from explorer.quantization.registry import QuantizationError, read_only
 from explorer.quantization.types import TENSOR_TYPES
 
@@ -31,6 +37,7 @@ class Packed(LineReader):
         super().__init__(layout, parts)
         self._padded = bool(layout.option("padded"))
         self._each = _WORD_BITS // layout.bits  # codes of a padded word
+        self._scales = Ahead.of(parts["weight_scale"])
         self.groups = _groups(layout, parts)
 
     def _unpack(self, words: Codes, codes: Codes) -> None:
@@ -43,7 +50,7 @@ class Packed(LineReader):
     def fill(self, first: int, lines: Lines) -> None:
         count, each = lines.scales.shape
         self._unpack(rows(self.parts["weight_packed"], first, count), lines.codes)
-        scales = elements(self.parts["weight_scale"], first * each, count * each)
+        scales = self._scales.read(first * each, count * each)
         lines.scales[:] = scales.reshape(count, each)
         if lines.zeros.shape[1]:
             codes = self._zero_codes(first, count)
@@ -114,14 +121,9 @@ def _groups(layout: CompanionLayout, parts: Parts) -> NDArray[np.int32] | None:
     groups = part.read(0, part.nbytes).view("<i4").astype(np.int32)
     if not groups.size or groups.min() == -1:
         return None
-    count = layout.scales_of_line
-    if not 0 <= groups.min() <= groups.max() < count:
-        wrong = groups.min() if groups.min() < 0 else groups.max()
-        what = f"weight_g_idx names group {wrong}, and there are {count}"
-        raise QuantizationError(f"{what}; the file is damaged, download it again")
-    sizes = np.bincount(groups, minlength=count)
+    found = order_of_groups(layout, groups, "weight_g_idx")
+    sizes = np.bincount(groups, minlength=layout.scales_of_line)
     if (sizes != layout.run).any():
         what = f"groups of weight_g_idx have {sizes.min()} to {sizes.max()} columns"
         raise QuantizationError(f"{what}, and should have {layout.run}")
-    plain = np.arange(groups.size, dtype=np.int32) // layout.run
-    return None if np.array_equal(groups, plain) else groups
+    return found

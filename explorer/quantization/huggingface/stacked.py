@@ -11,16 +11,18 @@ integrations/bitnet.py (`unpack_weights`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from explorer.quantization.huggingface.layout import CompanionLayout, LineReader, Lines, Parts
-from explorer.quantization.huggingface.lines import elements
+from explorer.quantization.huggingface.lines import Ahead, elements
 from explorer.quantization.types import TENSOR_TYPES
 
 Codes = NDArray[np.uint8]
+
+_MOST_KEPT: Final = 1 << 20  # scales of a tensor that are kept: 4 MiB
 
 
 class _Piece(NamedTuple):
@@ -69,13 +71,16 @@ class _Stack:
         """Fill codes, uint8 [n], from number `first` on."""
         mask = (1 << self._bits) - 1
         for piece in self.pieces(first, codes.size):
-            words = self._part.read(piece.stored * self._item, piece.weights * self._item)
+            own = codes[piece.place : piece.place + piece.weights]
             if self._item > 1:
-                wide = words.view("<u4") >> np.uint32(piece.shift) & np.uint32(mask)
-                codes[piece.place : piece.place + piece.weights] = wide
-            else:
-                narrow = words >> np.uint8(piece.shift) & np.uint8(mask)
-                codes[piece.place : piece.place + piece.weights] = narrow
+                words = self._part.read(piece.stored * self._item, piece.weights * self._item)
+                own[:] = words.view("<u4") >> np.uint32(piece.shift) & np.uint32(mask)
+                continue
+            self._part.read_into(piece.stored, own)
+            if piece.shift:
+                np.right_shift(own, np.uint8(piece.shift), out=own)
+            if piece.shift + self._bits < 8:  # there are other codes above it
+                np.bitwise_and(own, np.uint8(mask), out=own)
 
     def places(self, first: int, count: int) -> list[tuple[str, int, int]]:
         """Return the bytes of codes; see `LineReader.places`."""
@@ -105,15 +110,16 @@ class Stacked(LineReader):
         super().__init__(layout, parts)
         self._stack = _Stack(layout, parts)
         self._roles = [str(layout.option("scales")), str(layout.option("zeros", ""))]
+        self._numbers = [Ahead.of(parts[role]) if role else None for role in self._roles]
         self._one = bool(layout.option("one_scale"))
 
     def fill(self, first: int, lines: Lines) -> None:
         count, line = lines.codes.shape
         self._stack.read(first * line, lines.codes.reshape(-1))
-        for role, out in zip(self._roles, (lines.scales, lines.zeros), strict=True):
-            if role:
-                place, numbers = (0, 1) if self._one else (first, count)
-                out[:, 0] = elements(self.parts[role], place, numbers)
+        place, size = (0, 1) if self._one else (first, count)
+        for numbers, out in zip(self._numbers, (lines.scales, lines.zeros), strict=True):
+            if numbers is not None:
+                out[:, 0] = numbers.read(place, size)
 
     def places(self, first: int, count: int) -> tuple[tuple[str, int, int], ...]:
         found = self._stack.places(first, count)
@@ -138,21 +144,42 @@ class StackedColumns(LineReader):
         self._stack = _Stack(layout, parts)
         self._width = int(layout.option("width"))
         self._roles = [str(layout.option(name)) for name in ("scales", "zeros")]
+        self._kept: dict[str, NDArray[np.float32]] = {}
 
     def fill(self, first: int, lines: Lines) -> None:
-        line = lines.codes.shape[1]
-        self._stack.read(first * line, lines.codes.reshape(-1))
-        for role, out in zip(self._roles, (lines.scales, lines.zeros), strict=True):
-            out.reshape(-1)[:] = self._repeated(role, first * line, out.size)
+        shape = lines.codes.shape
+        self._stack.read(first * shape[1], lines.codes.reshape(-1))
+        # not into the arrays that are there: mostly what is kept is looked at, and not copied
+        scales, zeros = (
+            self._numbers(role, first * shape[1], lines.codes.size) for role in self._roles
+        )
+        lines.scales, lines.zeros = scales.reshape(shape), zeros.reshape(shape)
 
-    def _repeated(self, role: str, start: int, count: int) -> NDArray[np.float32]:
-        """Return the numbers of weights, float32 [count]; they repeat after each row of codes."""
-        part, width = self.parts[role], self._width
-        if count >= width:
-            return elements(part, 0, width)[np.arange(start, start + count) % width]
+    def _numbers(self, role: str, start: int, count: int) -> NDArray[np.float32]:
+        """Return the numbers of weights, float32 [n]; they repeat after each row of codes."""
+        width = self._width
         column = start % width
-        before = elements(part, column, min(count, width - column))
-        return np.concatenate([before, elements(part, 0, count - before.size)])
+        if column + count <= width:
+            return self._of_columns(role, column, count)
+        out = np.empty(count, np.float32)
+        done = 0
+        while done < min(count, width):
+            column = (start + done) % width
+            run = min(count - done, width - column, width - done)
+            out[done : done + run] = self._of_columns(role, column, run)
+            done += run
+        while done < count:  # a multiple of the width: twice as many each time
+            run = min(count - done, done)
+            out[done : done + run] = out[:run]
+            done += run
+        return out
+
+    def _of_columns(self, role: str, column: int, count: int) -> NDArray[np.float32]:
+        if self._width > _MOST_KEPT:
+            return elements(self.parts[role], column, count)
+        if role not in self._kept:
+            self._kept[role] = elements(self.parts[role], 0, self._width)
+        return self._kept[role][column : column + count]
 
     def places(self, first: int, count: int) -> tuple[tuple[str, int, int], ...]:
         found = self._stack.places(first, count)

@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 from explorer.analysis.errors.compare import Comparison
 from explorer.analysis.matching.pairing import Matching, match_models
 from explorer.formats import open_model
+from tests.formats.test_hf_rules import Part, write_folder
 from tests.helpers.model_pairs import arrays_of, write_gguf, write_safetensors
+from tests.quantization.test_hf_encode import PACKERS, Made
 
 Array = NDArray[Any]
 Shapes = dict[str, tuple[int, ...]]
@@ -135,6 +137,53 @@ def test_llama(tmp_path: Path) -> None:
     notes = {match.candidate.name: match.reference.notes for match in found.matches}
     assert "permuted" in notes["blk.1.attn_k.weight"][0]
     assert notes["blk.1.attn_v.weight"] == ()
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        *("gptq4/32", "gptq3/channel", "awq4/32", "w4a16/32/asym", "w8a8", "nvfp4a16", "mxfp4a16"),
+        *("nf4", "nf4/double", "llm.int8", "fp8/tensor", "fp8/32x32", "hqq4/32", "qint8", "bitnet"),
+    ],
+)
+def test_quantized_models_of_hugging_face_against_gguf(tmp_path: Path, method: str) -> None:
+    """Rounded weights in GGUF, rows of q and k in its order, are those of the folder to the bit."""
+    width = 64
+    stem = "model.layers.0."
+    arrays = arrays_of(
+        {
+            f"{stem}self_attn.q_proj.weight": (_HEADS * 16, width),
+            f"{stem}self_attn.k_proj.weight": (_KV_HEADS * 16, width),
+            f"{stem}self_attn.v_proj.weight": (_KV_HEADS * 16, width),
+            f"{stem}mlp.down_proj.weight": (width, 96),
+        }
+    )
+    norm = {f"{stem}input_layernorm.weight": np.ones(width, np.float32)}
+    parts: dict[str, Part] = {name: ("F32", array) for name, array in norm.items()}
+    rounded: dict[str, Array] = {}
+    said: dict[str, Any] = {}
+    for name, array in arrays.items():
+        made = Made(method, array)
+        own, said = PACKERS[made.scheme.method](made)
+        parts |= {f"{name.removesuffix('.weight')}.{role}": part for role, part in own.items()}
+        rounded[name] = made.rounded
+
+    def change(name: str, array: Array) -> Array:
+        if "q_proj" in name:
+            return _permuted(array, _HEADS)
+        return _permuted(array, _KV_HEADS) if "k_proj" in name else array
+
+    one = write_folder(tmp_path / "hf", parts, said)
+    gguf = _convert(rounded | norm, change)
+    two = write_gguf(tmp_path / "model.gguf", "llama", gguf, **_NUMBERS)
+    with open_model(one) as reference, open_model(two) as candidate:
+        for matching in (match_models(reference, candidate), match_models(candidate, reference)):
+            assert not matching.not_comparable
+            assert matching.unmatched_reference == matching.unmatched_candidate == ()
+            assert len(matching.matches) == len(gguf)
+            for row in Comparison(matching.matches).rows():
+                assert row.errors is not None, row.problem
+                assert row.errors.max_abs_error == 0, row.errors
 
 
 @pytest.mark.parametrize("architecture", ["qwen2", "qwen3"])

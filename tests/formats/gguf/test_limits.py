@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from explorer.errors import FormatError
+from explorer.formats import open as opening
 from explorer.formats import open_model
 from explorer.formats.gguf.open import open_gguf
 from explorer.formats.limits import MAX_INNER_ARRAYS, MAX_STRING_ELEMENTS
@@ -167,3 +169,30 @@ def test_a_sparse_file_backs_a_large_array(tmp_path: Path, kind: int) -> None:
     seconds, peak, _ = open_in_a_process(path, harmless)
     assert in_time(seconds, 2 * MAX_SECONDS)
     assert peak <= MAX_BYTES
+
+
+def test_the_collector_rests_while_files_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = small_model().write(tmp_path / "small.gguf")
+    seen: list[bool] = []
+
+    def look(opened: Path) -> object:
+        seen.append(gc.isenabled())
+        if len(seen) == 1:  # another file is opened, and done, while this one opens
+            open_model(opened)
+            seen.append(gc.isenabled())
+            raise FormatError("is damaged", opened)
+        return None
+
+    monkeypatch.setattr(opening, "_open", look)
+    with pytest.raises(FormatError):
+        open_model(path)
+    assert seen == [False, False, False]
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        open_model(path)
+        assert not gc.isenabled()  # somebody else wants it off
+    finally:
+        gc.enable()

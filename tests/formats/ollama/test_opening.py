@@ -276,7 +276,6 @@ def test_draft_tensors_are_listed_last_and_not_counted(store: OllamaStore) -> No
         assert [t.name for t in model.tensors.rows] == ["a", "draft.a"]
         assert (model.parameters, model.nbytes) == (3, 12)
         assert model.tensors.totals_by_type["F32"].tensors == 1
-        assert [file.first_tensor for file in model.files] == [1, 0]
 
 
 def test_layers_that_share_a_blob(store: OllamaStore) -> None:

@@ -8,23 +8,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QLabel
+from PySide6.QtWidgets import QLabel, QPushButton, QToolButton
 from pytestqt.modeltest import ModelTester
 from pytestqt.qtbot import QtBot
 
 from explorer.formats.columns import text_ranks
-from explorer.qt.contents.metadata import (
-    OverviewView,
-    TypeMixChart,
-    ValueView,
-    array_columns,
-    metadata_columns,
-    metadata_mask,
-)
+from explorer.qt.contents.metadata import ValueView, array_columns, metadata_columns, metadata_mask
+from explorer.qt.contents.overview import OverviewView, SharesBar, StartPage, byte_shares
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
 from explorer.qt.main_window import MainWindow
+from explorer.qt.widgets.labels import ElidedLabel
+from explorer.qt.widgets.segments import SegmentBar
 from explorer.qt.widgets.table_model import ItemRole, TableModel
+from tests.formats.test_hf_rules import STEM, Part, write_folder
 from tests.helpers.gguf_writer import ARRAY, STRING, U32, Array, GgufFile, TensorSpec, small_model
 from tests.helpers.overview import shown_facts
 from tests.helpers.window import HOSTILE, unsafe_characters
@@ -45,8 +42,8 @@ def texts(view: OverviewView) -> list[str]:
     return [label.text() for label in view.widget().findChildren(QLabel)]
 
 
-def chart(view: OverviewView) -> TypeMixChart:
-    return view.widget().findChildren(TypeMixChart)[0]
+def chart(view: OverviewView) -> SharesBar:
+    return view.widget().findChildren(SharesBar)[0]
 
 
 def test_without_a_model_it_says_how_to_open_one(view: OverviewView) -> None:
@@ -98,7 +95,8 @@ def test_it_tells_what_the_file_says(view: OverviewView, load: Load, tmp_path: P
     }
     shown = texts(view)
     assert shown[0] == "Little"
-    assert shown[1] == str(document.path)
+    assert shown[1] == "A model of 192 weights with 16.0 bits each, for up to 4,096 tokens."
+    assert str(document.path) in shown
     assert not any("Problems" in text for text in shown)
 
 
@@ -110,6 +108,74 @@ def test_the_chart_says_its_numbers_as_text(view: OverviewView, demo: Document) 
     assert labels[0].startswith(f"{100 * first.share:.1f} %")
     assert labels[0].endswith(" tensor" if first.tensors == 1 else " tensors")
     assert sum(share.share for share in demo.facts.types) == pytest.approx(1)
+
+
+def test_how_weights_are_quantized_stands_in_words_above_what_is_declared(
+    view: OverviewView, load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts: dict[str, Part] = {
+        f"{STEM}.weight": ("F8_E4M3", np.zeros((256, 256), np.uint8)),
+        f"{STEM}.weight_scale_inv": ("F32", np.ones((2, 2), np.float32)),
+        "lm_head.weight": ("BF16", np.zeros((8, 256), np.uint16)),
+    }
+    said = {"quant_method": "fp8", "weight_block_size": [128, 128]}
+    document = load(write_folder(tmp_path / "fp8", parts, said))
+    # a model may have 100,000 tensors: none is made to say it, as it would hold up the window
+    monkeypatch.setattr(document.model.tensors.rows, "_made", {})
+    view.show_document(document)
+    assert document.model.tensors.rows._made == {}
+    shown = texts(view)
+    assert shown[shown.index("Quantization") + 1] == "FP8; lm_head left alone"
+    assert "tiles of 128 × 128" in shown
+    assert shown_facts(view)["Quantization"] == "FP8; lm_head left alone"
+
+
+@pytest.mark.parametrize("view_of", [0, 1, 2])
+def test_the_bar_is_of_all_bytes_whatever_they_are_sorted_by(
+    view: OverviewView, demo: Document, view_of: int
+) -> None:
+    shares = byte_shares(demo, view_of)
+    assert sum(share.nbytes for share in shares) == demo.facts.nbytes
+    assert sum(share.tensors for share in shares) == len(demo.model.tensors.rows)
+    assert sum(share.share for share in shares) == pytest.approx(1)
+    view.show_document(demo)
+    view.widget().findChildren(SegmentBar)[0].setCurrentIndex(view_of)
+    assert chart(view).labels == [share.label for share in shares]
+    assert shares[0].name in chart(view).accessibleDescription()
+
+
+def test_the_overview_leads_on(qtbot: QtBot, window: MainWindow) -> None:
+    overview = window.panels.overview.widget
+    leads = {
+        "Licence": "metadata",
+        "largest tensor": "weights",
+        "map": "survey",
+        "memory": "planner",
+    }
+    for words, page in leads.items():
+        window.panels.show_page("overview")
+        buttons = overview.widget().findChildren(QPushButton)
+        next(button for button in buttons if words in button.text().replace("&", "")).click()
+        assert window.panels.page == page
+    qtbot.waitUntil(lambda: not window.runner.jobs)
+
+
+def test_it_says_whether_the_model_fits_this_machine(qtbot: QtBot, window: MainWindow) -> None:
+    window.bottom.show_machine()
+    overview = window.panels.overview.widget
+    qtbot.waitUntil(lambda: any("It fits" in text for text in texts(overview)))
+    figures = [label.text() for label in overview.widget().findChildren(ElidedLabel)]
+    assert "Fits" in figures
+
+
+def test_the_start_page_leads_to_a_model(qtbot: QtBot, window: MainWindow, demo_path: Path) -> None:
+    window.close_document(window.documents[0])
+    start = window.panels.overview.widget.widget().findChild(StartPage)
+    assert start is not None
+    again = next(b for b in start.findChildren(QToolButton) if b.text() == demo_path.name)
+    again.click()
+    qtbot.waitUntil(lambda: [one.path for one in window.documents] == [demo_path])
+    qtbot.waitUntil(lambda: not window.runner.jobs)
 
 
 def test_problems_are_told_and_not_too_many(view: OverviewView, load: Load, tmp_path: Path) -> None:

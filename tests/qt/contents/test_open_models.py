@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QPoint, Qt
 from PySide6.QtGui import QGuiApplication
@@ -16,6 +17,7 @@ from explorer.qt.contents.open_models import Node, NodeKind, OpenModelsView, Tre
 from explorer.qt.document import Document
 from explorer.qt.widgets.table_model import ItemRole
 from explorer.qt.widgets.table_view import ROW_PADDING
+from tests.formats.test_hf_rules import STEM, Part, write_folder
 from tests.helpers.gguf_writer import U32, GgufFile, TensorSpec
 from tests.helpers.window import copied, unsafe_characters
 
@@ -78,7 +80,7 @@ def test_a_click_tells_model_key_or_tensor(
     click(qtbot, view, open_row(view, "twelve.gguf", "Metadata", "some", "text"))
     assert calls == [("model", small), ("key", small, "some.text")]
     del calls[:]
-    click(qtbot, view, open_row(view, "twelve.gguf", "Tensors", "Layer 10", "attn_norm.weight"))
+    click(qtbot, view, open_row(view, "twelve.gguf", "Tensors", "Layer 10", "attn_norm"))
     assert calls == [("model", small), ("tensor", small, 2)]
     del calls[:]
     click(qtbot, view, open_row(view, "twelve.gguf", "Tensors", "Layer 3"))
@@ -100,7 +102,7 @@ def test_arrow_keys_open_move_and_tell(qtbot: QtBot, view: OpenModelsView, small
 def test_to_reveal_selects_and_tells_nobody(view: OpenModelsView, small: Document) -> None:
     calls = told(view)
     view.reveal_tensor(small, 11)
-    assert view.tree.currentIndex().data() == "attn_norm.weight"
+    assert view.tree.currentIndex().data() == "attn_norm"
     assert view.tree.currentIndex().parent().data() == "Layer 9"
     assert view.tree.visualRect(view.tree.currentIndex()).isValid()
     view.reveal_key(small, "some.numbers")
@@ -325,6 +327,37 @@ def test_hostile_names_are_safe_and_of_built_in_types(model: TreeModel, hostile:
     assert shown[0] == "⚠ <b>%n {0} \\u202e.gguf"
 
 
+def test_a_quantized_tensor_opens_into_its_parts(
+    qtbot: QtBot, view: OpenModelsView, load: Callable[[Path], Document], tmp_path: Path
+) -> None:
+    parts: dict[str, Part] = {
+        f"{STEM}.weight": ("F8_E4M3", np.zeros((256, 256), np.uint8)),
+        f"{STEM}.weight_scale_inv": ("F32", np.ones((2, 2), np.float32)),
+        f"{STEM}.input_scale": ("F32", np.ones(1, np.float32)),
+    }
+    document = load(write_folder(tmp_path / "fp8", parts, {"quant_method": "fp8"}))
+    view.add(document, 2)
+    (root,) = (one for one in view.model.roots if one.document is document)
+    indexes = open_all(view.model, view.model.index_of(root))
+    shown = {
+        index.data(): index.siblingAtColumn(1).data()
+        for index in indexes
+        if index.data(ItemRole.NODE).kind is NodeKind.PART
+    }
+    assert shown == {
+        "weight": "F8_E4M3 · 256 × 256",
+        "weight_scale_inv": "F32 · 2 × 2",
+        "input_scale": "F32 · 1 · attached",
+    }
+    chosen: list[int] = []
+    view.tensor_chosen.connect(lambda _, row: chosen.append(row))
+    index = next(one for one in indexes if one.data() == "weight_scale_inv")
+    click(qtbot, view, index)
+    assert chosen == [document.model.tensors.row_of(f"{STEM}.weight")]
+    view.reveal_tensor(document, chosen[0])  # what the selection answers
+    assert view.tree.currentIndex() == index
+
+
 def spoken(index: QModelIndex) -> str:
     return str(index.data(Qt.ItemDataRole.AccessibleTextRole))
 
@@ -336,13 +369,13 @@ def test_a_damaged_tensor_is_marked_and_so_is_every_branch_above_it(
     tensors = [TensorSpec(f"blk.{layer}.x.weight", (32,), data=bytes(128)) for layer in (0, 1)]
     path.write_bytes(GgufFile(tensors=tensors).build()[:-8])
     view.add(load(path), 2)
-    last = open_row(view, "✘ cut.gguf", "✘ Tensors", "✘ Layer 1", "✘ x.weight")
+    last = open_row(view, "✘ cut.gguf", "✘ Tensors", "✘ Layer 1", "✘ x")
     tip = str(last.data(Qt.ItemDataRole.ToolTipRole))
     assert "blk.1.x.weight: cut short: the last 8 bytes are not in the file" in tip
-    assert spoken(last) == "x.weight, error: cut short: the last 8 bytes are not in the file"
-    whole = open_row(view, "✘ cut.gguf", "✘ Tensors", "Layer 0", "x.weight")
-    assert whole.data(Qt.ItemDataRole.ToolTipRole) is None
-    assert spoken(whole) == "x.weight"
+    assert spoken(last) == "x, error: cut short: the last 8 bytes are not in the file"
+    whole = open_row(view, "✘ cut.gguf", "✘ Tensors", "Layer 0", "x")
+    assert whole.data(Qt.ItemDataRole.ToolTipRole) == "<qt>F32, 128 B</qt>"
+    assert spoken(whole) == "x"
     assert copied_name(view, last) == "blk.1.x.weight"
 
 

@@ -19,7 +19,7 @@ from pytestqt.qtbot import QtBot
 from explorer.analysis import block_statistics, compare_tensors, tensor_statistics
 from explorer.analysis.errors.pictures import ErrorPicture
 from explorer.qt.document import Document
-from explorer.qt.errors.panel import ALL, MOST, SIZES
+from explorer.qt.errors.panel import ALL, MOST, SIZES, TYPED
 from explorer.qt.jobs import JobRunner
 from explorer.qt.main_window import MainWindow
 from explorer.qt.references import Reference, Rounding
@@ -159,6 +159,32 @@ def test_the_pictures_hold_what_numpy_counts(panel: Panel) -> None:
     assert sum(columns["count"]) + panel.picture.most_pairs.outside == reference.size
     pages.density.range.setCurrentIndex(ALL)
     assert sum(dict(pages.density.panel.plot.data_columns())["count"]) == reference.size
+
+
+def test_a_typed_range_is_shown(panel: Panel) -> None:
+    panel.show(UP, panel.documents[1])
+    for page in panel.view.pictures.pages:
+        panel.click_tab(page)
+        page.range.setCurrentIndex(page.range.findData(TYPED))
+        assert page.edges.isVisible()
+        for edit, text in ((page.edges.low, "-0.01"), (page.edges.high, "0.02")):
+            edit.selectAll()
+            panel.qtbot.keyClicks(edit, text)
+        panel.qtbot.keyClick(page.edges.high, Qt.Key.Key_Return)
+        shown = page.panel.plot.box.viewRect()
+        if page.noun == "density":  # stays square, so there may be more beside it
+            assert shown.left() <= -0.01 < 0.02 <= shown.right()
+        else:
+            assert shown.left() == pytest.approx(-0.01, abs=1e-3)
+            assert shown.right() == pytest.approx(0.02, abs=1e-3)
+        page.range.setCurrentIndex(ALL)
+        assert not page.edges.isVisible()
+        assert page.panel.plot.box.viewRect().width() > 0.03
+    page.range.setCurrentIndex(page.range.findData(TYPED))
+    page.edges.low.setText("3")
+    page.edges.high.setText("2")
+    page.edges.changed.emit()
+    assert "must be less" in page.title.text()
 
 
 def test_rounding_to_a_type_is_compared(panel: Panel) -> None:

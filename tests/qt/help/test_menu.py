@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import assume, given
@@ -43,7 +44,7 @@ def test_every_box_points_at_something_and_covers_none_of_it(
         assert window.rect().contains(tour.callout.geometry())
         titles.append(tour.callout.title.text())
         tour.callout.next.click()
-    assert 6 <= len(set(titles)) == len(titles) <= 8
+    assert len(set(titles)) == len(titles) == 5
     wait_idle(qtbot, window)
 
 
@@ -57,11 +58,11 @@ def test_it_follows_the_window_as_it_is_resized_and_its_splitter_moved(
         assert window.rect().contains(tour.callout.geometry())
         assert not tour.callout.geometry().intersects(tour.target())
     window.resize(1400, 800)
-    tour.go_to(4)  # a tab
+    tour.go_to(1)
     settle()
     before = tour.callout.geometry()
     sizes = window.splitter.sizes()
-    window.splitter.setSizes([sizes[0] - 80, sizes[1] + 80])
+    window.splitter.setSizes([sizes[0] + 80, sizes[1] - 80])
     settle()
     assert tour.callout.geometry() != before
     assert not tour.callout.geometry().intersects(tour.target())
@@ -90,9 +91,9 @@ def test_enter_and_space_press_the_button_that_has_the_focus(
 
 
 def test_arrow_keys_go_as_the_words_do_in_a_mirrored_window(
-    qtbot: QtBot, make_window: Callable[..., MainWindow]
+    qtbot: QtBot, make_window: Callable[..., MainWindow], demo_path: Path
 ) -> None:
-    window = make_window()
+    window = make_window(demo_path)
     qtbot.waitUntil(window.isActiveWindow)
     window.setLayoutDirection(Qt.LayoutDirection.RightToLeft)
     window.help.start_tour()
@@ -120,10 +121,10 @@ def test_the_window_works_while_the_tour_is_there(
 
 
 def test_what_is_out_of_sight_is_not_pointed_at(window: MainWindow, tour: Tour) -> None:
-    tour.go_to(3)  # the filter, which brings its panel into sight
-    assert window.panels.currentWidget() is window.panels.tensors
+    tour.go_to(2)  # the pages of the weights, which it brings into sight
+    assert window.panels.currentWidget() is window.panels.weights
     assert not tour.target().isEmpty()
-    window.panels.setCurrentWidget(window.panels.overview)
+    window.panels.setCurrentWidget(window.panels.planner)  # the only page of its group
     settle()
     assert tour.target() == QRect()
     assert window.rect().contains(tour.callout.geometry())
@@ -134,7 +135,7 @@ def test_a_screen_reader_hears_where_one_is(window: MainWindow, tour: Tour) -> N
     spoken = tour.callout.accessibleDescription()
     assert tour.callout.title.text() in spoken
     assert tour.callout.text.text() in spoken
-    assert "3 of 8" in spoken
+    assert "3 of 5" in spoken
     assert tour.callout.next.accessibleDescription() == spoken
     assert tour.callout.accessibleName()
 
@@ -147,7 +148,7 @@ def test_the_last_box_says_done_and_gives_the_keyboard_back(
     tour = window.help.tour
     assert tour is not None
     tour.callout.skip.setFocus()
-    for _ in range(7):
+    for _ in range(4):
         tour.callout.next_wanted.emit()
     assert tour.callout.next.text().replace("&", "") == "Done"
     assert tour.callout.skip.isHidden()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from PySide6.QtCore import Qt
 
 from explorer.stores import Place, StoreKind, read_library
 from tests.helpers.ollama_store import OllamaStore
-from tests.qt.library.conftest import Panel
+from tests.qt.library.conftest import Panel, gguf_bytes
 
 
 def _cells(panel: Panel) -> list[list[str]]:
@@ -29,20 +31,20 @@ def test_each_blob_is_there_once_with_all_its_models(panel: Panel, store: Ollama
     (found,) = read_library([Place(StoreKind.OLLAMA, store.models)]).stores
     assert len(rows) == len(_cells(panel)) == len(found.blobs) + 1
     for blob in found.blobs:
-        assert rows[blob.digest][5] == ", ".join(blob.used_by)
-        assert rows[blob.digest][3] == str(len(blob.used_by))
-    states = [row[2] for row in rows.values()]
+        assert rows[blob.digest][1] == ", ".join(blob.used_by)
+        assert rows[blob.digest][4] == str(len(blob.used_by))
+    states = [row[3] for row in rows.values()]
     assert states.count("⚠ orphan: used by no model") == 1
     assert states.count("⚠ unfinished download") == 1
-    assert "1 used by no model: 16 B" in panel.view.total.text()
+    assert "2 files belong to nobody: 1016 B could be freed" in panel.view.total.text()
 
 
 def test_the_filter_finds_orphans_and_users(panel: Panel) -> None:
     _show(panel)
     panel.type("orphan")
-    assert [row[1] for row in _cells(panel)] == ["16 B"]
+    assert [row[2] for row in _cells(panel)] == ["16 B"]
     panel.type("beta")
-    assert all("beta:latest" in row[5] for row in _cells(panel))
+    assert all("beta:latest" in row[1] for row in _cells(panel))
     panel.type("")
     assert len(_cells(panel)) > 3
 
@@ -78,3 +80,21 @@ def test_reading_again_keeps_the_selection(panel: Panel, store: OllamaStore) -> 
     panel.press(Qt.Key.Key_F5)
     assert len(_cells(panel)) == count + 1
     assert [file.blob.path for file in panel.view.blobs.selected_files()] == before
+
+
+def test_blobs_say_what_they_are_and_orphans_come_first(
+    make_panel: Callable[..., Panel], store: OllamaStore
+) -> None:
+    store.blob(gguf_bytes("forgotten"))
+    store.blob(b"{{ .System }} {{ .Prompt }}" * 20)
+    store.blob(b"MIT License\n\nCopyright")
+    panel = make_panel(Place(StoreKind.OLLAMA, store.models))
+    _show(panel)
+    what = [row[0] for row in _cells(panel)]
+    assert set(what[:2]) == {"Model (GGUF): forgotten, llama, Q8_0", "Part of a download"}
+    assert set(what[2:5]) == {"Template", "License", "System prompt"}
+    used = panel.view.blobs.files[5:]
+    assert all(file.blob.used_by for file in used)
+    sizes = [file.blob.nbytes for file in used]
+    assert sizes == sorted(sizes, reverse=True)
+    assert {"Model (GGUF)", "License", "Parameters", "Messages"} <= {file.part for file in used}

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import subprocess
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,8 +21,10 @@ from explorer.qt.library import commands, readers
 from explorer.qt.library.nodes import LibraryColumn
 from explorer.qt.library.panel import LibraryView
 from explorer.qt.settings import Settings
+from explorer.qt.widgets.table_model import ItemRole
 from explorer.stores import Place, StoreKind, read_library
 from explorer.text import bytes_text
+from tests.helpers.elided import elided
 from tests.helpers.ollama_store import OllamaStore
 from tests.helpers.sparse_models import Shape
 from tests.helpers.window import copied, unsafe_characters
@@ -253,12 +258,12 @@ def test_the_menu_offers_what_applies(panel: Panel) -> None:
     panel.click(panel.find("Ollama", "beta"))
     assert texts() == [
         *("Open", "Show in file manager", "Copy name", "Copy path", "Copy “ollama run …”"),
-        *("Read again", "Sort by"),
+        *("Copy the command that removes it", "Read again", "Sort by"),
     ]
     panel.click(panel.find("Ollama", "Blobs", "sha256"))
     assert texts() == [
         *("Open", "Show in file manager", "Copy name", "Copy path", "Copy digest"),
-        *("Read again", "Sort by"),
+        *("Copy the command that removes it", "Read again", "Sort by"),
     ]
     panel.click(panel.find("Ollama"))
     assert texts() == ["Show in file manager", "Copy name", "Copy path", "Read again", "Sort by"]
@@ -470,11 +475,10 @@ def test_the_list_of_blobs_is_exported(panel: Panel, tmp_path: Path) -> None:
     lines = (tmp_path / "blobs.csv").read_text().splitlines()
     assert signal.args == [str(tmp_path / "blobs.csv")]
     assert len(lines) == panel.view.blobs.model.rowCount() + 1
-    (shared,) = (
-        line for line in lines if line.endswith('"alpha:latest, alpha:small, beta:latest"')
-    )
-    assert shared.startswith("sha256-")
-    assert len(shared.split(",")[0]) == 71
+    (shared,) = (line for line in lines if '"alpha:latest, alpha:small, beta:latest"' in line)
+    digest = shared.rsplit(",", 1)[1]
+    assert digest.startswith("sha256-")
+    assert len(digest) == 71
 
 
 # Which models fit
@@ -513,16 +517,16 @@ def test_models_say_how_they_fit_the_machine_that_is_planned_for(
         name: fit_at(sized.root / f"{name}.gguf", _target(3.5)) for name in ("eight", "four")
     }
     assert texts == {
-        "eight": [expected["eight"].text, expected["eight"].context_text],
-        "four": ["yes", "131,072"],
+        "eight": [expected["eight"].state, expected["eight"].context_text],
+        "four": ["Fits", "131,072"],
         "other": ["", ""],
     }
-    assert texts["eight"][0].startswith("partly, ")
+    assert texts["eight"][0].endswith(" of 33 layers")
     index = panel.find("Folder", "eight").siblingAtColumn(COLUMN.FITS)
     assert expected["eight"].sentence in index.data(Qt.ItemDataRole.ToolTipRole)
     panel.view.plan_for(_target(24))
     panel.settle()
-    assert panel.cell(panel.find("Folder", "eight"), COLUMN.FITS) == "yes"
+    assert panel.cell(panel.find("Folder", "eight"), COLUMN.FITS) == "Fits"
 
 
 def test_the_filter_and_the_order_know_how_models_fit(
@@ -563,5 +567,122 @@ def test_without_a_planner_this_machine_is_asked(
     none = Target((), Host(64 << 30))
     monkeypatch.setattr(readers, "this_target", lambda: none)
     panel = make_panel(sized)
-    assert panel.cell(panel.find("Folder", "four"), COLUMN.FITS) == "yes, on the CPU"
+    assert panel.cell(panel.find("Folder", "four"), COLUMN.FITS) == "Fits, on the CPU"
     assert not panel.failures
+
+
+# How it looks
+
+
+@pytest.fixture
+def downloads(tmp_path: Path) -> Place:
+    """A folder as LM Studio keeps it: publisher, repository, file; one file is cut short."""
+    small = Shape(blocks=4, width=512, feed_forward=1024, heads=8, kv_heads=2)
+    for publisher, name in (
+        ("bartowski", "Meta-Llama-3.1-8B-Instruct"),
+        ("unsloth", "Qwen3-30B-A3B-Thinking"),
+        ("someone", "Broken-7B"),
+    ):
+        folder = tmp_path / "models" / publisher / f"{name}-GGUF"
+        folder.mkdir(parents=True)
+        small.write(folder / f"{name}-Q4_K_M.gguf")
+    path = tmp_path / "models/someone/Broken-7B-GGUF/Broken-7B-Q4_K_M.gguf"
+    path.write_bytes(path.read_bytes()[:200_000])
+    return Place(StoreKind.LMSTUDIO, tmp_path / "models")
+
+
+def test_nothing_is_elided_in_a_usual_window(
+    make_panel: Callable[..., Panel], downloads: Place
+) -> None:
+    panel = make_panel(downloads)
+    panel.view.plan_for(_target(24))
+    panel.view.resize(1150, 700)  # of 1,280 with the rail
+    panel.settle()
+    assert elided(panel.tree) == []
+    header = panel.tree.header()
+    assert header.length() == panel.tree.viewport().width()
+    panel.view.resize(820, 480)  # of 960: some columns go, the name stays
+    panel.settle()
+    assert header.isSectionHidden(COLUMN.MODIFIED)
+    assert not header.isSectionHidden(COLUMN.FITS)
+    assert header.sectionSize(COLUMN.NAME) > 200
+    panel.view.resize(1150, 700)
+    panel.settle()
+    assert not header.isSectionHidden(COLUMN.MODIFIED)
+
+
+def test_a_name_stands_before_its_publisher_and_a_damaged_model_has_a_mark(
+    make_panel: Callable[..., Panel], downloads: Place
+) -> None:
+    panel = make_panel(downloads)
+    parts = {
+        name: panel.find("LM Studio", name).data(ItemRole.PARTS)
+        for name in ("Meta-Llama", "Qwen3", "Broken")
+    }
+    assert (parts["Meta-Llama"].text, parts["Meta-Llama"].muted) == (
+        *("Meta-Llama-3.1-8B-Instruct-Q4_K_M", "bartowski"),
+    )
+    assert [parts[name].mark for name in ("Qwen3", "Broken")] == ["", "✘"]
+    kind = panel.find("LM Studio", "Qwen3").siblingAtColumn(COLUMN.QUANTIZATION)
+    assert kind.data() == "Q4_K"
+    assert kind.data(ItemRole.PARTS).swatch is not None
+
+
+def test_details_stand_below_and_in_a_wide_window_beside(panel: Panel) -> None:
+    assert not panel.view.pane.isVisible()  # there is nothing to tell yet
+    panel.click(panel.find("Ollama", "beta"))
+    assert panel.view.pane.isVisible()
+    assert panel.view.pane.y() > panel.view.lists.y()
+    panel.view.resize(1400, 700)
+    panel.settle()
+    assert panel.view.pane.y() == panel.view.lists.y()
+    assert panel.view.pane.x() > panel.view.lists.x()
+
+
+def test_numbers_filter_models(make_panel: Callable[..., Panel], sized: Place) -> None:
+    panel = make_panel(sized)
+    panel.view.plan_for(_target(24))
+    panel.settle()
+    for words, names in {
+        "size>1G": ["eight.gguf"],
+        "size<1g gguf": ["four.gguf", "other.gguf"],
+        "context>100k": ["eight.gguf", "four.gguf"],
+        "params>=1B": ["eight.gguf"],
+        "params>": ["eight.gguf", "four.gguf", "other.gguf"],  # still being typed
+    }.items():
+        panel.type(words)
+        shown = [title.removeprefix("⚠ ") for title in panel.titles(panel.find("Folder"))]
+        assert shown == names, words
+
+
+def test_the_commands_that_remove_what_is_nobodys_are_copied(
+    panel: Panel, store: OllamaStore
+) -> None:
+    assert "2 files belong to nobody: 1016 B could be freed" in panel.view.total.text()
+    before = sorted(store.blobs.iterdir())
+    click = partial(panel.qtbot.mouseClick, panel.view.copy_button, Qt.MouseButton.LeftButton)
+    lines = copied(panel.qtbot, click).splitlines()
+    assert "2 commands copied" in panel.view.total.text()
+    assert sorted(store.blobs.iterdir()) == before  # the program itself removes nothing
+    for line in lines:
+        subprocess.run(line, shell=True, check=True)
+    gone = set(before) - set(store.blobs.iterdir())
+    assert {file.name[:14] for file in gone} == {"sha256-9999999", _digest(b"nobody uses this")}
+    panel.click(panel.find("Ollama", "beta"))
+    remove = panel.view.commands.copy_remove
+    assert copied(panel.qtbot, remove.trigger) == "ollama rm beta:latest"
+
+
+def _digest(content: bytes) -> str:
+    return f"sha256-{hashlib.sha256(content).hexdigest()}"[:14]
+
+
+def test_a_narrow_list_comes_to_rest(make_panel: Callable[..., Panel], downloads: Place) -> None:
+    """Columns that are out of sight must not ask for room again and again."""
+    panel = make_panel(downloads)
+    panel.view.resize(820, 480)
+    panel.settle()
+    resized: list[int] = []
+    panel.tree.header().sectionResized.connect(lambda *_: resized.append(1))
+    panel.qtbot.wait(50)
+    assert resized == []

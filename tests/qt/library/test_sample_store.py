@@ -30,7 +30,7 @@ def test_models_are_listed_with_what_they_are(sample: Panel) -> None:
         )
     }
     assert list(rows) == [
-        *("hf.co/some-org/Tiny-Classic-GGUF:Q8_0", "someuser/my-tiny:v1.2"),
+        *("someuser/my-tiny:v1.2", "hf.co/some-org/Tiny-Classic-GGUF:Q8_0"),
         *("tinyclassic", "tinydense:int4", "tinymoe:latest"),
     ]
     assert sample.cell(rows["tinymoe:latest"], COLUMN.ARCHITECTURE) == "glm4_moe_lite"
@@ -64,6 +64,6 @@ def test_one_blob_of_four_models_is_listed_once(sample: Panel) -> None:
     sample.view.lists.setCurrentWidget(sample.view.blobs)
     model = sample.view.blobs.model
     assert model.rowCount() == 60
-    rows = [model.index(row, 5).data() for row in range(60) if model.index(row, 3).data() == "4"]
+    rows = [file.users for file in sample.view.blobs.files if len(file.blob.used_by) == 4]
     assert rows
     assert all("tinyclassic:latest" in users for users in rows)

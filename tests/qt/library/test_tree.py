@@ -12,9 +12,9 @@ from PySide6.QtCore import QModelIndex, QPersistentModelIndex, Qt
 from PySide6.QtTest import QAbstractItemModelTester
 
 from explorer.formats import Problem, Severity
+from explorer.qt.library.model import LibraryModel
 from explorer.qt.library.nodes import LibraryColumn, total_of
 from explorer.qt.library.rows import Pages, Row, RowKind, store_row
-from explorer.qt.library.tree import LibraryModel
 from explorer.stores import Details, Entry, Place, Store, StoreKind
 
 PLACE = Place(StoreKind.OLLAMA, Path("/o"))

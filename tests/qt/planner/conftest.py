@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
+from explorer.hardware import detect
 from explorer.planner.settings import VARIABLES
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
-from explorer.qt.planner import panel as panel_module
 from tests.qt.planner.plan_models import MACHINE, Panel, write_model
 
 
 @pytest.fixture(autouse=True)
 def known_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look at a machine of the test's own."""
-    monkeypatch.setattr(panel_module, "detect", lambda: MACHINE)
+    monkeypatch.setattr(detect, "detect", lambda: MACHINE)
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
 

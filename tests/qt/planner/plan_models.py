@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,6 @@ from explorer.errors import ExplorerError
 from explorer.hardware.detect import Machine
 from explorer.planner import Device, Host
 from explorer.planner import plan as make_plan
-from explorer.planner.inputs import PlanInputs
 from explorer.planner.profiles import GRAPH_SIZE
 from explorer.planner.result import Plan
 from explorer.present.plan import Kind
@@ -75,6 +75,12 @@ class MemoryNotes:
     def set_note(self, name: str, text: str) -> None:
         self.texts[name] = text
 
+    def model_note(self, path: Path, name: str) -> str:
+        return self.texts.get(f"{path}/{name}", "")
+
+    def set_model_note(self, path: Path, name: str, text: str) -> None:
+        self.texts[f"{path}/{name}"] = text
+
 
 class Panel:
     """A planner that is shown, has looked at the test's machine, and is idle."""
@@ -98,8 +104,7 @@ class Panel:
         self.view.show()
         qtbot.waitExposed(self.view)
         self.view.activateWindow()
-        self.state.history.value = PlanInputs(profile=profile)
-        self.view.show_document(document)
+        self.show(document, profile)
         qtbot.waitUntil(lambda: self.view.body is not None and self.state.machine is not None)
         # not the curves, whose 150 plans every test would wait for
         self.body.pages.setCurrentWidget(self.body.export)
@@ -113,6 +118,12 @@ class Panel:
     def body(self) -> PlannerBody:
         assert self.view.body is not None
         return self.view.body
+
+    def show(self, document: Document, profile: str | None = GRAPH_SIZE.name) -> None:
+        """Plan for a model, by a profile that was asked of it before."""
+        machine = self.view.machine
+        machine.plan_for(replace(machine.inputs(document.path), profile=profile), document.path)
+        self.view.show_document(document)
 
     def settle(self) -> None:
         """Wait until the plan is made and nothing runs."""

@@ -9,9 +9,12 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QAccessible
 from pytestqt.qtbot import QtBot
 
-from explorer.planner import Device, Host
+from explorer.planner import Device, Host, Hyperparameters, Settings
 from explorer.planner.advice import solve
+from explorer.planner.result import PlanRequest
 from explorer.present.plan import suggestions
+from explorer.qt.document import Document
+from explorer.qt.jobs import JobRunner
 from tests.qt.planner.plan_models import GIB, Panel
 
 SMALL = (Device("0", "CUDA", 5 * GIB, name="Small GPU"),)
@@ -147,3 +150,42 @@ def test_a_search_stops_at_its_next_layout(panel: Panel) -> None:
         trials = 0
         with pytest.raises(InterruptedError):
             search(request, check)
+
+
+def test_llama_cpp_says_what_would_put_all_layers_on_the_gpu(
+    qtbot: QtBot, runner: JobRunner, document: Document
+) -> None:
+    panel = Panel(qtbot, runner, document, profile="llama.cpp")
+    answer, state = panel.body.answer, panel.state
+    state.replace_inputs(devices=(Device("0", "CUDA", 6 * GIB, name="Small"),))
+    state.apply({"context": 65_536, "parallel": 4})
+    panel.settle()
+    qtbot.waitUntil(lambda: answer._searched)
+    assert "layers stay on the CPU" in answer.sentence.text()
+    found = answer.suggestion_buttons
+    assert found
+    texts = [button.text() for button in found]
+    assert all(text.startswith(("Use ", "Turn ", "Put ")) for text in texts)
+    for number in range(len(texts)):
+        qtbot.mouseClick(answer.suggestion_buttons[number], Qt.MouseButton.LeftButton)
+        panel.settle()
+        plan = state.current.plan
+        assert plan is not None
+        assert plan.fully_offloaded, texts[number]
+        assert plan.llama_cpp is not None
+        assert plan.llama_cpp.fits
+        state.undo()
+        panel.settle()
+        qtbot.waitUntil(lambda: answer._searched)
+
+
+def test_flash_attention_is_offered_where_it_is_the_reason(demo: Document) -> None:
+    h = Hyperparameters.from_model(demo.model)
+    settings = Settings(context=h.trained_context, parallel=1, flash_attention=False, reserve=0)
+    for size in range(4, 64):
+        gpu = Device("0", "CUDA", size << 20)
+        request = PlanRequest(h, settings, (gpu,), Host(64 * GIB), {})
+        buttons = [one.button for one in suggestions(request, lambda: None, "llama.cpp")]
+        if "Turn flash attention on" in buttons:
+            break
+    assert buttons[0] == "Turn flash attention on"

@@ -265,13 +265,17 @@ def test_a_profile_is_that_of_where_the_model_comes_from_until_one_is_chosen(
 
     chooser.setCurrentIndex(chooser.findData("ollama-graphsize"))
     panel.assert_shown()
-    panel.view.show_document(document)  # what was chosen stays
+    panel.view.show_document(document)  # of which nothing else was asked
     qtbot.waitUntil(lambda: panel.state.model.path == document.path)
+    panel.settle()
+    assert chooser.currentData() == "llama.cpp"
+    panel.view.show_document(stored)
+    qtbot.waitUntil(lambda: panel.state.model.path == stored.path)
     panel.settle()
     assert chooser.currentData() == "ollama-graphsize"
     panel.state.undo()
     panel.settle()
-    assert chooser.currentData() == "llama.cpp"
+    assert chooser.currentData() == "ollama"
     panel.state.redo()
     panel.body.controls.rows["profile"].reset.click()
     assert panel.state.inputs.profile is None
@@ -390,6 +394,7 @@ def test_what_a_profile_ignores_is_grey_says_why_and_changes_nothing(
     usual = panel.state.current.plan
     values = {"overhead": GIB, "spread": True, "ubatch": 64, "kv_unified": True, "num_gpu": 3}
     values |= {"cpu_moe_layers": 2, "reserve": GIB, "kv_cache_type": "q4_0"}
+    values |= {"tensor_split": (1.0,)}
     grey = {
         name: row for name, row in panel.body.controls.rows.items() if not row.editor.isEnabled()
     }

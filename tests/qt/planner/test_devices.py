@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
-from PySide6.QtCore import QModelIndex, Qt
+from PySide6.QtCore import QModelIndex, QPoint, Qt
 from PySide6.QtWidgets import QInputDialog, QLineEdit
 from pytestqt.modeltest import ModelTester
 from pytestqt.qtbot import QtBot
 
 from explorer.hardware.catalogue import load_catalogue
 from explorer.planner import Device
-from explorer.qt.planner.devices import FREE, NAME, CatalogueDialog, added
+from explorer.qt.planner.devices import FREE, NAME, RESERVE, CatalogueDialog, added
 from explorer.qt.widgets.table_model import ItemRole
 from tests.qt.planner.plan_models import GIB, MACHINE, Panel
 
@@ -160,3 +162,84 @@ def test_added_devices_have_ids_of_their_own() -> None:
     assert [device.id for device in devices] == ["1", "0", "2", "3"]
     devices = added(devices, Device("0", "ROCm", 5))
     assert len({device.key for device in devices}) == 5
+
+
+def test_each_gpu_has_a_reserve_that_is_edited_in_place(panel: Panel) -> None:
+    model = panel.body.devices.model
+    panel.state.replace_inputs(profile="llama.cpp")
+    panel.settle()
+    cell = model.index(0, RESERVE)
+    assert cell.data() == "512 MiB"  # the usual one
+    assert model.setData(cell, "1 GiB")
+    panel.settle()
+    assert panel.state.inputs.devices[0].reserve == GIB
+    assert panel.state.current.plan.llama_cpp.reserves == (GIB,)
+    assert panel.view.machine.reserves == {"Test GPU": GIB}  # remembered for that GPU
+    panel.body.devices.add_devices(replace(panel.state.inputs.devices[0], reserve=None))
+    assert panel.state.inputs.devices[1].reserve == GIB
+    panel.state.undo()
+    assert not model.setData(cell, "much")
+    assert "no size" in str(panel.failures[-1])
+    assert model.setData(cell, "")
+    assert panel.state.inputs.devices[0].reserve is None
+    assert cell.data() == "512 MiB"
+    panel.settle()
+
+
+def test_without_a_gpu_one_is_asked_for_and_nothing_is_alarming(panel: Panel) -> None:
+    box = panel.body.devices
+    panel.state.replace_inputs(devices=())
+    panel.settle()
+    assert box.add_first.isVisible()
+    assert not box.table.isVisible()
+    assert panel.body.answer.sentence.text().startswith("✔  Runs on the CPU")
+    qtbot = panel.qtbot
+    qtbot.waitUntil(box.add_first.isEnabled)
+    qtbot.mouseClick(box.add_first, Qt.MouseButton.LeftButton)
+    dialog = box.findChild(CatalogueDialog)
+    assert dialog is not None
+    dialog.search.edit.setText("rtx 4070 ti super")
+    dialog.add.click()
+    dialog.reject()
+    assert len(panel.state.inputs.devices) == 1
+    panel.settle()
+    assert not box.add_first.isVisible()
+
+
+def test_a_split_is_dragged_typed_and_moved_by_keys(panel: Panel) -> None:
+    qtbot, state = panel.qtbot, panel.state
+    gpus = tuple(Device(str(i), "CUDA", 12 * GIB, name=f"GPU {i}") for i in range(3))
+    state.replace_inputs(devices=gpus, profile="llama.cpp")
+    state.apply({"context": 4096, "num_gpu": 33})
+    controls = panel.body.controls
+    controls.advanced.setChecked(True)
+    panel.settle()
+    bar = controls.split
+    assert bar.layers == [11, 11, 11]
+    assert "GPU 1: 11 layers" in bar.accessibleDescription()
+    bar.setFocus()
+    for key in (Qt.Key.Key_Right, Qt.Key.Key_Down, Qt.Key.Key_Left, Qt.Key.Key_Left):
+        qtbot.keyClick(bar, key)
+    panel.settle()
+    assert state.inputs.settings.tensor_split == (12.0, 8.0, 13.0)
+    held = state.current.plan.llama_cpp.gpus
+    assert [len(one.layers) for one in held] == bar.layers == [12, 8, 13]
+    start = QPoint(round(bar.boundary_x(0)), bar.height() // 2)
+    qtbot.mousePress(bar, Qt.MouseButton.LeftButton, pos=start)
+    qtbot.mouseMove(bar, QPoint(1, start.y()))
+    qtbot.mouseRelease(bar, Qt.MouseButton.LeftButton, pos=QPoint(1, start.y()))
+    panel.settle()
+    assert state.inputs.settings.tensor_split == (0.0, 20.0, 13.0)
+    row = controls.rows["tensor_split"]
+    row.editor.setFocus()
+    row.editor.selectAll()
+    qtbot.keyClicks(row.editor, "1,1,31")
+    qtbot.keyClick(row.editor, Qt.Key.Key_Return)
+    panel.settle()
+    assert bar.layers == [1, 1, 31]
+    assert row.holds.text() == "1,1,31"
+    assert "1 changed" not in controls.advanced.text()  # layers and split
+    row.reset.click()
+    panel.settle()
+    assert bar.layers == [11, 11, 11]
+    bar.grab()

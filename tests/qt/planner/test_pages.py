@@ -243,6 +243,7 @@ def test_other_models_are_compared_under_the_same_settings(
     qtbot.waitUntil(lambda: len(panel.state.others) == 1)
     page = panel.body.models
     page.refresh()
+    panel.settle()
     h = panel.state.others[0].h
     inputs = panel.state.inputs
     theirs = make_plan(h, inputs.settings, inputs.devices, host=inputs.host)
@@ -306,6 +307,11 @@ def test_settings_are_written_for_other_programs(qtbot: QtBot, panel: Panel) -> 
     shares = [len(held.layers or ()) for held in panel.plan().layout.devices]  # type: ignore[union-attr]
     if all(shares):
         assert options["--tensor-split"] == ",".join(map(str, shares))
+    assert not page.text("lm_studio")  # the old estimate is not its engine's
+    panel.state.replace_inputs(profile="llama.cpp")
+    panel.settle()
+    fields = copied(qtbot, page.copy_buttons["lm_studio"].click).splitlines()
+    assert fields[:2] == ["Context Length: 20480", "GPU Offload: 9 layers"]
 
 
 def test_the_picture_is_saved_with_every_bar(qtbot: QtBot, panel: Panel, tmp_path: Path) -> None:

@@ -14,7 +14,9 @@ from PySide6.QtWidgets import QAbstractButton, QApplication, QLabel, QToolButton
 from pytestqt.qtbot import QtBot
 
 from explorer.errors import ExplorerError
+from explorer.hardware import detect
 from explorer.planner import Device
+from explorer.planner.profiles import GRAPH_SIZE
 from explorer.present.plan import Kind
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
@@ -69,11 +71,21 @@ def test_reads_no_model_while_it_is_hidden(
 
 
 def test_the_demo_and_other_models_can_be_planned(panel: Panel, demo: Document) -> None:
-    before = panel.state.inputs
+    panel.state.set(context=8192)
+    panel.settle()
+    before, document = panel.state.inputs, panel.view._document
     panel.view.show_document(demo)
     panel.qtbot.waitUntil(lambda: panel.state.model.title == demo.title)
+    panel.state.replace_inputs(profile=GRAPH_SIZE.name)
     panel.assert_shown()
-    assert panel.state.inputs == before  # the same settings for another model
+    asked = panel.state.inputs
+    assert asked.settings.context is None  # each model has settings of its own
+    assert (asked.devices, asked.host) == (before.devices, before.host)
+    panel.view.show_document(document)
+    assert panel.state.inputs == before
+    panel.state.undo()
+    assert panel.state.inputs.settings.context is None
+    panel.settle()
 
 
 def test_an_ollama_entry_is_planned_with_its_projector(
@@ -89,7 +101,7 @@ def test_an_ollama_entry_is_planned_with_its_projector(
         store.layer("model", weights.read_bytes()),
         store.layer("projector", projector.read_bytes()),
     ]
-    panel.view.show_document(load(store.manifest(layers)))
+    panel.show(load(store.manifest(layers)))
     panel.qtbot.waitUntil(lambda: panel.state.model.projector_bytes == 1 << 20)
     panel.settle()
     assert panel.state.current.result.plan.layout.devices[0].projector == 1 << 20
@@ -100,6 +112,8 @@ def test_an_ollama_entry_is_planned_with_its_projector(
 def test_a_hugging_face_folder_is_planned_as_if_converted(
     panel: Panel, load: Callable[[Path], Document], tmp_path: Path
 ) -> None:
+    folder = tmp_path / "folder"  # the other models have theirs
+    folder.mkdir()
     config = {
         "model_type": "llama",
         "architectures": ["LlamaForCausalLM"],
@@ -111,11 +125,11 @@ def test_a_hugging_face_folder_is_planned_as_if_converted(
         "intermediate_size": 128,
         "max_position_embeddings": 8192,
     }
-    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     names = [f"model.layers.{i}.mlp.up_proj.weight" for i in range(2)]
     tensors = [(name, "F16", [128, 64]) for name in names]
-    (tmp_path / "model.safetensors").write_bytes(tensors_bytes(tensors))
-    panel.view.show_document(load(tmp_path))
+    (folder / "model.safetensors").write_bytes(tensors_bytes(tensors))
+    panel.show(load(folder))
     panel.qtbot.waitUntil(lambda: panel.state.model.h.after_conversion)
     plan = panel.assert_shown()
     assert plan.layout is not None
@@ -173,7 +187,7 @@ def test_a_driver_that_fails_is_told(
     def fail() -> None:
         raise ExplorerError("the driver is away")
 
-    monkeypatch.setattr(panel_module, "detect", fail)
+    monkeypatch.setattr(detect, "detect", fail)
     view = PlannerView(runner, MemoryNotes())
     qtbot.addWidget(view)
     view.show()
@@ -202,9 +216,9 @@ def test_everything_has_a_name_and_a_tip(panel: Panel) -> None:
 def test_the_tab_key_goes_as_the_eye_does(qtbot: QtBot, panel: Panel) -> None:
     body = panel.body
     chain = [
-        *body.answer.tab_chain(),
-        *body.controls.tab_chain(),
         *body.devices.tab_chain(),
+        *body.controls.tab_chain(),
+        *body.answer.tab_chain(),
         body.picture.bars,
         body.picture.strip,
         body.pages.tabBar(),
@@ -216,7 +230,7 @@ def test_the_tab_key_goes_as_the_eye_does(qtbot: QtBot, panel: Panel) -> None:
         qtbot.keyClick(QApplication.focusWidget(), Qt.Key.Key_Tab)
         seen.append(QApplication.focusWidget())
     assert [_name(w) for w in seen] == [_name(w) for w in wanted]
-    places = [w.mapTo(panel.view, QPoint(0, 0)) for w in body.controls.tab_chain()]
+    places = [w.mapTo(panel.view, QPoint(0, 0)) for w in body.controls.tab_chain() if w.isVisible()]
     rows = [place.y() for place in places]
     assert all(later >= before - 4 for before, later in pairwise(rows))
 
@@ -299,7 +313,7 @@ def test_models_of_other_sizes_keep_the_panel_quick_to_answer(
 ) -> None:
     """A model of a thousand blocks is drawn too; every layer has its place in the strip."""
     deep = load(write_model(tmp_path / "deep.gguf", blocks=1000, width=256))
-    panel.view.show_document(deep)
+    panel.show(deep)
     panel.qtbot.waitUntil(lambda: panel.state.model.title == "deep.gguf")
     panel.assert_shown()
     strip = panel.body.picture.strip

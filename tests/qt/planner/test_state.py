@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pytestqt.qtbot import QtBot
 
 from explorer.errors import PlanError
 from explorer.hardware.detect import Machine
 from explorer.planner import Device, Host
+from explorer.planner.inputs import PlanInputs, PlanResult
 from explorer.planner.profiles import GRAPH_SIZE
 from explorer.present.plan_export import server_command
+from explorer.qt.jobs import JobRunner
+from explorer.qt.machine import PlannedMachine
 from explorer.qt.planner.state import (
     MOST_SCENARIOS,
     CurrentPlan,
@@ -23,8 +28,22 @@ from explorer.qt.planner.state import (
     PlannerState,
 )
 from tests.planner.models import GIB, small_model
+from tests.qt.planner.plan_models import MemoryNotes
 
 few = settings(max_examples=40)
+
+
+def planner_state(
+    environment: dict[str, str] | None = None, save: Callable[[str], None] = lambda _: None
+) -> PlannerState:
+    """Return a state that has not looked at any machine yet."""
+    return PlannerState(PlannedMachine(JobRunner(), MemoryNotes()), environment or {}, save)
+
+
+def find(state: PlannerState, machine: Machine) -> None:
+    """Let this be what was found of the machine."""
+    state.basis.found = machine
+    state.basis.changed.emit()
 
 
 class Clock:
@@ -97,7 +116,7 @@ _SAVED = st.recursive(
 @few
 @given(_SAVED)
 def test_damaged_savings_are_refused_whole(saved: object) -> None:
-    state = PlannerState({})
+    state = planner_state()
     before = state.scenarios, state.sets
     try:
         state.restore(json.dumps(saved))
@@ -108,11 +127,11 @@ def test_damaged_savings_are_refused_whole(saved: object) -> None:
 @pytest.mark.parametrize("text", ["", "[", "[" * 100_000, "3", '{"scenarios": 3}', "x" * (2 << 20)])
 def test_what_is_no_saving_is_refused(text: str) -> None:
     with pytest.raises(PlanError):
-        PlannerState({}).restore(text)
+        planner_state().restore(text)
 
 
 def test_scenarios_get_letters_and_are_limited() -> None:
-    state = PlannerState({})
+    state = planner_state()
     refused: list[PlanError] = []
     state.refused.connect(refused.append)
     for _ in range(MOST_SCENARIOS):
@@ -130,14 +149,14 @@ def test_scenarios_get_letters_and_are_limited() -> None:
 
 def test_scenarios_and_sets_are_saved_when_they_change() -> None:
     saved: list[str] = []
-    state = PlannerState({}, saved.append)
+    state = planner_state(save=saved.append)
     state.pin()
     state.set(context=8192)
     state.remember("Two")
     state.forget("Two")
     state.unpin(0)
     assert len(saved) == 4
-    again = PlannerState({})
+    again = planner_state()
     again.restore(saved[1])
     assert [scenario.name for scenario in again.scenarios] == ["A"]
     assert list(again.sets) == ["Two"]
@@ -145,20 +164,24 @@ def test_scenarios_and_sets_are_saved_when_they_change() -> None:
 
 def test_the_machine_does_not_replace_what_was_chosen() -> None:
     own = (Device("7", "CUDA", GIB),)
-    state = PlannerState({})
-    state.history.put(replace(state.inputs, devices=own), "devices")
-    state.set_machine(Machine((Device("0", "CUDA", 2 * GIB),), Host(GIB)))
+    state = planner_state()
+    state.replace_inputs(devices=own)
+    found = Machine((Device("0", "CUDA", 2 * GIB),), Host(GIB))
+    find(state, found)
     assert state.inputs.devices == own
-    assert state.machine is not None
+    assert state.inputs.host == found.host
+    assert state.basis.is_chosen
+    state.replace_inputs(devices=found.devices)
+    assert not state.basis.is_chosen
 
 
 def test_a_plan_is_made_once_for_the_same_inputs() -> None:
-    state = PlannerState({"OLLAMA_NUM_PARALLEL": "3", "PATH": "/bin"})
+    state = planner_state({"OLLAMA_NUM_PARALLEL": "3", "PATH": "/bin"})
     emitted: list[CurrentPlan] = []
     state.plan_changed.connect(emitted.append)
-    state.replace_inputs(profile=GRAPH_SIZE.name)
     assert state.current.result is None
     state.set_model(PlannedModel("small", Path("small.gguf"), small_model()))
+    state.replace_inputs(profile=GRAPH_SIZE.name)
     first = state.current
     state.pin()
     assert emitted[-1] is state.current
@@ -169,11 +192,11 @@ def test_a_plan_is_made_once_for_the_same_inputs() -> None:
 
 
 def test_a_separate_projector_is_part_of_the_plan() -> None:
-    state = PlannerState({})
-    state.set_machine(Machine((Device("0", "CUDA", 24 * GIB),), Host(GIB)))
-    state.replace_inputs(profile=GRAPH_SIZE.name)
+    state = planner_state()
+    find(state, Machine((Device("0", "CUDA", 24 * GIB),), Host(GIB)))
     model = PlannedModel("m", Path("m.gguf"), small_model(), Path("p.gguf"), GIB)
     state.set_model(model)
+    state.replace_inputs(profile=GRAPH_SIZE.name)
     plan = state.current.plan
     assert plan is not None
     assert plan.layout is not None
@@ -181,3 +204,39 @@ def test_a_separate_projector_is_part_of_the_plan() -> None:
     assert state.inputs.settings.projector_bytes == 0  # another model has none
     command = server_command(model.path, plan, model.projector)
     assert command.endswith("--mmproj p.gguf")
+
+
+def test_a_slow_plan_is_made_by_a_worker_and_the_last_value_wins(
+    qtbot: QtBot, runner: JobRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    basis = PlannedMachine(runner, MemoryNotes())
+    state = PlannerState(basis, {}, runner=runner)
+    threads: list[str] = []
+    original = state.result_of
+
+    def plan(model: PlannedModel, inputs: PlanInputs) -> PlanResult:
+        threads.append(threading.current_thread().name)
+        return original(model, inputs)
+
+    monkeypatch.setattr(state, "result_of", plan)
+    state.set_model(PlannedModel("small", Path("small.gguf"), small_model()))
+    state.replace_inputs(profile=GRAPH_SIZE.name)
+    assert set(threads) == {threading.main_thread().name}
+    shown = state.current.result
+    state._took_s = dict.fromkeys(state._took_s, 1.0)  # as if it had taken a second
+    threads.clear()
+    for tokens in (1024, 2048, 4096):
+        state.set(context=tokens)
+        state.flush()
+        assert state.current.is_late
+        assert state.current.result is shown  # until the new figures are there
+        assert state.current.inputs.settings.context == tokens
+    qtbot.waitUntil(lambda: not state.current.is_late)
+    assert state.current.plan is not None
+    assert state.current.plan.effective.context == 4096
+    assert threading.main_thread().name not in threads
+    assert len(threads) <= 2  # of three values: the first, and the last
+    state.set(context=8192)
+    state.flush()
+    assert not state.current.is_late  # it was quick after all
+    qtbot.waitUntil(lambda: not runner.jobs)

@@ -60,7 +60,7 @@ def test_roles_recipes_and_the_verdict(
     panel = opened(qtbot, runner, document)
     page = panel.view.type_mix
     fits = compare_with_recipes(document.model)
-    assert page.verdict.text() == verdict(document.model, fits)
+    assert page.about.text() == verdict(document.model, fits)
     mix = type_mix(document.model)
     assert [row[:4] for row in cells(page.roles)] == [
         [row.role, row.type, row.tensors, row.parameters] for row in mix
@@ -81,7 +81,7 @@ def test_a_model_that_no_recipe_is_for(
     document = load(write_safetensors(tmp_path / "model", ARRAYS))
     panel = opened(qtbot, runner, document)
     page: TypeMixPage = panel.view.type_mix
-    assert "no recipe applies" in page.verdict.text()
+    assert "no recipe applies" in page.about.text()
     assert page.recipes.table.rowCount() == page.deviations.table.rowCount() == 0
     assert page.roles.table.rowCount() == 4
     panel.show(small)

@@ -17,6 +17,7 @@ from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
 from explorer.qt.references import Rounding
 from explorer.qt.survey.panel import HotSpotsPage
+from explorer.qt.widgets.table_model import ItemRole
 from tests.helpers.model_pairs import arrays_of, write_gguf
 from tests.helpers.survey_views import SurveyPanel
 from tests.helpers.weight_files import huge_model
@@ -162,3 +163,39 @@ def test_exports_what_is_shown(panel: SurveyPanel, tmp_path: Path) -> None:
     assert rows[0]["relative_rmse"] > rows[1]["relative_rmse"]
     assert rows[-1]["relative_rmse"] is None
     assert "blocks" in rows[-1]["problem"]
+
+
+def test_all_figures_are_columns_with_bars(panel: SurveyPanel) -> None:
+    panel.survey()
+    table, model = page(panel).table, page(panel).model
+    for name in ("min", "max", "rms", "std", "kurtosis", "outlier_ratio", "zero_share"):
+        assert not table.isColumnHidden(panel.column(name))
+    assert table.isColumnHidden(panel.column("relative_rmse"))
+    ratios = [model.index(n, panel.column("outlier_ratio")) for n in range(model.rowCount())]
+    bars = [index.data(ItemRole.BAR) for index in ratios]
+    assert bars[0] == 1
+    assert bars == pytest.approx(
+        [index.data(ItemRole.RAW) / ratios[0].data(ItemRole.RAW) for index in ratios]
+    )
+    assert model.index(0, panel.column("name")).data(ItemRole.BAR) is None
+    panel.choose(Rounding("Q4_0"))
+    assert not table.isColumnHidden(panel.column("relative_rmse"))
+
+
+def test_the_percentile_is_that_of_the_role(panel: SurveyPanel) -> None:
+    panel.survey()
+    places = dict(zip(panel.ranked(), panel.ranked("role_percentile"), strict=True))
+    assert places["blk.0.attn_q.weight"] == 1  # of two
+    assert places["blk.1.attn_q.weight"] == 0
+    assert places["other.weight"] is None  # the only one
+
+
+def test_histograms_of_several_are_asked_for(panel: SurveyPanel) -> None:
+    panel.survey()
+    spots = page(panel)
+    assert not spots.overlay.isEnabled()
+    spots.table.selectAll()
+    assert spots.overlay.isEnabled()
+    with panel.qtbot.waitSignal(panel.view.tensors_opened) as opened:
+        spots.overlay.click()
+    assert sorted(opened.args[0]) == [0, 1, 2, 3]

@@ -332,3 +332,28 @@ def test_an_empty_grid(qtbot: QtBot) -> None:
         view.grab()
         qtbot.keyClick(view, KEY.Key_Down)
         assert view.current == -1
+
+
+def test_the_map_shows_the_error_as_it_comes(
+    qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path
+) -> None:
+    """A person presses the one button; nobody chooses a colouring."""
+    types = {name: "Q8_0" for name in ARRAYS if name != "output_norm.weight"}
+    reference = load(write_gguf(tmp_path / "reference.gguf", "llama", ARRAYS))
+    candidate = load(write_gguf(tmp_path / "candidate.gguf", "llama", ARRAYS, types))
+    panel = SurveyPanel(qtbot, runner, reference, candidate)
+    page = panel.view.map
+    assert page.chosen is None  # nothing was read
+    panel.choose(reference)
+    seen: list[str] = []
+    panel.view.session.grown.connect(lambda: seen.append(page.colour_by.currentData()))
+    qtbot.mouseClick(panel.view.bar.start, Qt.MouseButton.LeftButton)
+    panel.settle()
+    assert page.chosen is not None
+    assert page.chosen.name == "relative_rmse"
+    assert set(seen) == {"relative_rmse"}  # from the first report on
+    panel.choose(None)  # without a reference, what the block scales imply
+    assert page.chosen.name == "step_error"
+    page.colour_by.setCurrentIndex(0)
+    panel.choose(reference)
+    assert page.chosen is None  # the user chose types

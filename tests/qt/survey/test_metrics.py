@@ -9,16 +9,15 @@ import numpy as np
 import pytest
 
 from explorer.analysis import compare_tensors, tensor_statistics
-from explorer.present.survey import (
-    METRICS,
+from explorer.analysis.columns import (
     ErrorColumns,
     Groups,
     Known,
     StatisticsColumns,
-    metric_named,
     parameter_shares,
     shares,
 )
+from explorer.present.survey import METRICS, metric_named
 from explorer.qt.document import Document
 from tests.helpers.model_pairs import write_gguf
 
@@ -63,6 +62,7 @@ def expected(reference: np.ndarray, candidate: np.ndarray) -> dict[str, float]:
         "bits_per_weight": 32.0,
         "bytes": 4.0 * c.size,
         "std": c.std(),
+        "range": c.max() - c.min(),
         "outlier_ratio": np.abs(c).max() / rms,
         "kurtosis": np.mean((c - c.mean()) ** 4) / c.var() ** 2,
         "zero_share": np.mean(c == 0),
@@ -115,7 +115,7 @@ def test_what_is_not_known_is_nan(document: Document) -> None:
 
 def test_figures_of_a_group_are_of_what_is_known(known: Known) -> None:
     statistics = StatisticsColumns(3)
-    for name in ("std", "rms", "zeros", "finite"):
+    for name in ("std", "rms", "zeros", "finite", "min", "max"):
         getattr(statistics, name)[0] = getattr(known.statistics, name)[0]
     half = Known(known.arrays, statistics, None)
     groups = Groups(np.array([0, 0, 1]), 2)

@@ -17,12 +17,12 @@ from explorer.analysis.what_if import PRESENT, SizeAfter, TypeErrors
 from explorer.hardware.detect import Machine
 from explorer.parallel import LruCache
 from explorer.planner import Host
+from explorer.planner.inputs import PlannedMemory
 from explorer.present.errors import share_text
 from explorer.qt.document import Document
 from explorer.qt.what_if.controls import USUAL_TYPES, type_groups
 from explorer.qt.what_if.estimate import (
     ImportanceMatrix,
-    PlannedMemory,
     WhatIfCache,
     WhatIfEstimate,
     WhatIfRequest,

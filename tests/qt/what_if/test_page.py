@@ -28,7 +28,7 @@ from explorer.qt.references import Rounding
 from explorer.qt.what_if.chart import Measure
 from explorer.qt.what_if.controls import Scope
 from explorer.qt.what_if.page import WhatIfPage
-from explorer.qt.what_if.table import Line
+from explorer.qt.what_if.table import Line, note_text
 from tests.helpers.error_views import ErrorsPanel
 from tests.helpers.gguf_writer import GgufFile, TensorSpec
 from tests.helpers.model_pairs import write_gguf
@@ -107,6 +107,7 @@ class Page(ErrorsPanel):
 def documents(load: Load, tmp_path: Path) -> list[Document]:
     arrays = _arrays()
     numbers = {"block_count": 2, "embedding_length": 256, "attention__head_count": 4}
+    numbers["context_length"] = 8192
     types = dict.fromkeys((UP, NEXT), "Q4_K")
     two = load(write_gguf(tmp_path / "two.gguf", "llama", arrays, types, **numbers))
     return [two, load(write_gguf(tmp_path / "one.gguf", "llama", arrays, **numbers))]
@@ -286,7 +287,7 @@ def test_the_mouse_reads_points(opened: Page) -> None:
     assert text.startswith("Q5_0   5.5 bits/weight")
     assert "Relative RMSE" in text
     chart._follow_mouse(chart.mapToScene(QPoint(2, 2)))
-    assert "Memory is planned for a context of 8,192" in opened.page.panel.readout.text()
+    assert "Memory is planned as in the planner, for 8,192" in opened.page.panel.readout.text()
     assert set(chart.shown_names()) >= {"Q8_0", "Q4_K, no error"}
 
 
@@ -620,3 +621,41 @@ def test_errors_reach_the_user(opened: Page) -> None:
     opened.page.controls.matrix.open(Path("/nowhere/matrix.gguf"))
     opened.settle()
     assert len(heard) == 1
+
+
+def test_the_whole_model_as_llama_quantize_makes_it(opened: Page) -> None:
+    """A line for each recipe: sizes at once; errors, and those by role, when measured."""
+    page = opened.page
+    page.controls.recipes.set_types(("Q4_K_M", "Q8_0", "IQ2_XS"))
+    page.controls.choose(Scope.RECIPES)
+    opened.settle()
+    assert page.controls.recipes.isVisible()
+    assert not page.controls.types.isVisible()
+    lines = opened.lines
+    assert list(lines)[1:] == ["Q8_0", "Q4_K_M", "IQ2_XS"]
+    assert lines["Q8_0"].size.problem is None
+    assert "importance matrix is missing" in str(lines["IQ2_XS"].size.problem)
+    assert page.progress.button.text() == "Measure 2 recipes"
+    opened.measure(Scope.RECIPES)
+    page.panel.select("Q4_K_M")
+    opened.settle()
+    mixed = opened.lines["Q4_K_M"]
+    assert mixed.known is not None
+    assert mixed.plan is not None
+    assert not page.controls.use.isEnabled()  # a recipe is no type to compare with
+    assert "Q4_K" in note_text(mixed)
+    table = page.panel.roles.table
+    assert page.panel.roles.isVisible()
+    names = [column.name for column in table.columns]
+    shown = {
+        str(table.index(place, 0).data()): str(table.index(place, names.index("types")).data())
+        for place in range(table.rowCount())
+    }
+    assert set(shown) == {"ffn_up", "ffn_down"}
+    assert shown["ffn_down"].split()[0] in {"Q5_0", "Q8_0"}  # its rows are too narrow for Q4_K
+    relative = table.index(0, names.index("relative_rmse")).data()
+    assert relative.endswith("%")
+    page.controls.choose(Scope.MODEL)
+    opened.settle()
+    assert page.controls.types.isVisible()
+    assert list(opened.lines)[1:] == list(QUICK)

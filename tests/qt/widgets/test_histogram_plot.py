@@ -77,9 +77,22 @@ def test_a_legend_names_a_few_curves_and_takes_no_name_for_html(plot: HistogramP
     labels = [label for _, label in plot._legend.items]
     assert [label.item.toPlainText() for label in labels] == names
     plot.show_curves(tuple(curve(str(row), row=row) for row in range(9)))
-    assert not plot._legend.isVisible()
     colours = {plot.colour(number).name() for number in range(9)}
     assert len(colours) == 9
+
+
+def test_the_key_of_many_curves_names_some_of_them_and_the_highlighted(plot: HistogramPlot) -> None:
+    def named() -> list[str]:
+        return [label.item.toPlainText() for _, label in plot._legend.items]
+
+    plot.show_curves(tuple(curve(str(row), row=row) for row in range(32)))
+    assert plot._legend.isVisible()
+    assert named() == ["0", "4", "8", "13", "17", "22", "26", "31"]
+    plot.highlight(30)
+    assert named() == ["0", "4", "8", "13", "17", "22", "26", "30", "31"]
+    assert [item for item, _ in plot._legend.items][-2].item is plot._items[30]
+    plot.show_curves(())
+    assert not plot._legend.isVisible()
 
 
 def test_the_cursor_reads_bins_by_mouse_and_keys(qtbot: QtBot, plot: HistogramPlot) -> None:
@@ -217,7 +230,7 @@ def test_follows_the_palette(plot: HistogramPlot) -> None:
 
 @pytest.mark.parametrize("number", [0, 3, 150_000, 2_500_000])
 def test_counts_on_the_axis_read_like_counts(plot: HistogramPlot, number: int) -> None:
-    text = {0: "0", 3: "3", 150_000: "150 K", 2_500_000: "2.50 M"}[number]
+    text = {0: "0", 3: "3", 150_000: "150 K", 2_500_000: "2.5 M"}[number]
     assert plot.counts.tickStrings([number], 1, 10) == [text]
 
 

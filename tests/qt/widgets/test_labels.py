@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QEvent, QPoint, Qt
@@ -225,11 +226,32 @@ def test_the_whole_text_is_the_tip_where_it_does_not_fit(qtbot: QtBot) -> None:
 
 
 def test_the_status_bar_always_has_something_to_say(window: MainWindow) -> None:
-    assert window.current is not None
-    assert window.place.text() == str(window.current.path)
-    window.close_document(window.current)
-    assert "Ctrl+O" in window.place.text()
     assert window.statusBar().isVisible()
+    assert window.bottom.promise.isVisible()
+    assert window.shell.head.title.statusTip() == str(window.documents[0].path)
+
+
+def test_what_was_written_is_said_and_moves_nothing(
+    window: MainWindow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[Path] = []
+    monkeypatch.setattr(
+        "explorer.qt.library.commands.reveal",
+        lambda path, _folder: bool(shown.append(path)) or True,
+    )
+    before = window.panels.geometry()
+    path = tmp_path / "a <b>.csv"
+    path.touch()
+    window.panels.written.emit(str(path))
+    notice = window.bottom.notice
+    assert notice.isVisible()
+    assert str(path) in notice.label.text()
+    assert not window.message_bar.isVisible()
+    assert window.panels.geometry() == before
+    notice.button.click()
+    while window.runner.jobs:
+        QApplication.processEvents()
+    assert shown == [path]
 
 
 def test_the_keyboard_does_not_stop_at_a_sentence_that_is_empty(qtbot: QtBot) -> None:

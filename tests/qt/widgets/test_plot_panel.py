@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import csv
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from PySide6.QtGui import QColor, QImage, QPalette
+from PySide6.QtCore import QPointF, QSize, Qt
+from PySide6.QtGui import QColor, QGuiApplication, QImage, QPalette
 from PySide6.QtWidgets import QFileDialog, QWidget
 from pytestqt.qtbot import QtBot
 
@@ -16,7 +19,7 @@ from explorer.errors import ExplorerError
 from explorer.qt.jobs import JobRunner
 from explorer.qt.widgets.curves import HistogramCurve, SmallMultiples, histogram_of
 from explorer.qt.widgets.histogram_plot import HistogramPlot
-from explorer.qt.widgets.plot_panel import PlotExport
+from explorer.qt.widgets.plot_panel import PlotExport, kinds
 
 WHITE = QColor("white")
 
@@ -140,3 +143,88 @@ def test_the_dialog_suggests_a_name_that_a_file_can_have(
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: ("", ""))
     export.ask(picture, "plot")
     assert len(outcome.written) == 1
+
+
+class Page(QWidget):
+    """A page that knows what its pictures are of, as the window's do."""
+
+    def picture_caption(self) -> str:
+        return "a model   ·   blk.0.ffn_down.weight   ·   Q4_K"
+
+
+@pytest.fixture
+def captioned(qtbot: QtBot, runner: JobRunner, outcome: Outcome) -> Iterator[PlotExport]:
+    page = Page()
+    qtbot.addWidget(page)
+    yield PlotExport(runner, QWidget(page), outcome.written.append, outcome.errors.append)
+    page.deleteLater()
+
+
+def test_a_saved_picture_has_a_caption_and_no_hover_line(
+    qtbot: QtBot, captioned: PlotExport, tmp_path: Path, outcome: Outcome
+) -> None:
+    plot = HistogramPlot()
+    qtbot.addWidget(plot)
+    plot.resize(500, 300)
+    plot.show_curves(curves(1))
+    plot.show()
+    qtbot.waitExposed(plot)
+
+    def saved(name: str) -> bytes:
+        captioned.save(plot, tmp_path / name)
+        qtbot.waitUntil(lambda: outcome.written[-1:] == [str(tmp_path / name)])
+        return (tmp_path / name).read_bytes()
+
+    saved("first.svg")  # pyqtgraph lays its axes out while it draws them
+    before = saved("before.svg")
+    place = plot.mapFromScene(plot.box.mapViewToScene(QPointF(0.25, 2)))
+    qtbot.mouseMove(plot.viewport(), place)
+    qtbot.waitUntil(lambda: bool(plot.readings(0.25)) and plot.pointers()[0].isVisible())
+    assert saved("after.svg") == before
+    assert plot.pointers()[0].isVisible()  # in the window it stays
+    assert b"blk.0.ffn_down.weight" in before
+    image = QImage()
+    image.loadFromData(saved("plot.png"))
+    assert (image.width(), image.height()) == (1000, 648)
+    line = {image.pixelColor(x, y).rgb() for x in range(1000) for y in range(604, 644)}
+    assert len(line) > 3  # something is written there
+
+
+@pytest.mark.parametrize("number", range(7))
+def test_every_kind_of_file_has_its_size(
+    *,
+    qtbot: QtBot,
+    captioned: PlotExport,
+    picture: HistogramPlot,
+    tmp_path: Path,
+    outcome: Outcome,
+    number: int,
+) -> None:
+    kind = kinds()[number]
+    path = tmp_path / f"plot{kind.suffix}"
+    captioned.save(picture, path, kind)
+    qtbot.waitUntil(lambda: outcome.written == [str(path)])
+    assert picture.width() == 500  # the window's picture keeps its size
+    raw = path.read_bytes()
+    if kind.suffix == ".pdf":
+        assert raw.startswith(b"%PDF")
+        box = re.search(rb"/MediaBox \[0 0 ([\d.]+) ([\d.]+)", raw)
+        assert box is not None
+        if kind.width_mm is not None:
+            assert float(box[1]) == pytest.approx(kind.width_mm / 25.4 * 72, abs=1)
+    elif kind.size is not None:
+        image = QImage(str(path))
+        assert image.width() == 1920 or image.height() == 1080
+
+
+def test_a_picture_is_copied(qtbot: QtBot, captioned: PlotExport, picture: HistogramPlot) -> None:
+    picture.copy_requested.connect(lambda: captioned.copy(picture))
+    clipboard = QGuiApplication.clipboard()
+    clipboard.clear()
+    picture.setFocus()
+    modifiers = Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.ShiftModifier
+    picture.activateWindow()
+    qtbot.waitUntil(picture.isActiveWindow)
+    qtbot.keyClick(picture, Qt.Key.Key_C, modifiers)
+    qtbot.waitUntil(lambda: not clipboard.image().isNull())
+    assert clipboard.image().size() == QSize(1000, 648)

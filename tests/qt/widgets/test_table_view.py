@@ -58,7 +58,7 @@ def test_what_is_shown_is_exported(
     else:
         rows = json.loads(path.read_text("utf-8"))
     assert [row["name"] for row in rows] == ["blk.0.ffn_up.weight", "blk.1.ffn_up.weight"]
-    assert str(path) in window.message_bar.messages[-1].label.text()
+    assert str(path) in window.bottom.notice.label.text()
 
 
 def test_a_file_without_a_suffix_gets_that_of_the_kind_that_was_chosen(

@@ -462,6 +462,7 @@ class BlockPage(ReadingPage[ShownBlock]):
         bar.save.clicked.connect(self.ask_export)
         bar.reference.open_requested.connect(self.open_requested)
         self.panes.plot.export_requested.connect(self.ask_export)
+        self.panes.plot.copy_requested.connect(lambda: self._export.copy(self.panes.plot))
         self.panes.exported.connect(self.exported)
         self.panes.failed.connect(self.failed)
         self._search.found.connect(self._show_found)

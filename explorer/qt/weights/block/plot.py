@@ -7,6 +7,7 @@ sees at once which part of them is used, and where a reference lies beyond the l
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -252,6 +253,9 @@ class BlockPlot(ThemedPlot):
         head = margin if self._beside is None else _LEGEND_ROOM * (high - low)
         height = high - low + margin + max(margin, head)
         return QRectF(-1, low - margin, detail.values.size + 1, height)
+
+    def pointers(self) -> Sequence[Any]:
+        return (self._line,)
 
     # Where the mouse is
 

@@ -24,7 +24,7 @@ from explorer.present.explanations import picture_text
 from explorer.qt.theme import monospace_font
 from explorer.qt.widgets.building import add_action
 from explorer.qt.widgets.painting import field_line, field_tint
-from explorer.text import float_text, integer_text
+from explorer.text import MINUS, float_text, integer_text
 
 # Fields of a block are tinted by their place in it, in the colours of the raw view: those were
 # chosen so that text reads on them and that they stay apart for every kind of colour vision.
@@ -240,7 +240,6 @@ class BlockStrip(QWidget):
 
 
 _DIGITS = 9  # of a float32: all that differ
-_MINUS = "\N{MINUS SIGN}"
 
 
 class PartKind(Enum):
@@ -404,7 +403,7 @@ def _weight_text(detail: BlockDetail, weight: int, beside: Beside | None) -> str
     formula = f"{float_text(float(detail.scales[sub]), _DIGITS)} × {level}"
     if detail.minima is not None:
         minimum = float(detail.minima[sub])
-        sign = "+" if minimum < 0 else _MINUS
+        sign = "+" if minimum < 0 else MINUS
         formula += f" {sign} {float_text(abs(minimum), _DIGITS)}"
     parts = [
         _tr("Weight {n} (row {row}, column {column}): {formula} = {value}").format(

@@ -214,6 +214,7 @@ class MapPage(ReadingPage[DrawnMap]):
             failure=self.tr("The map could not be drawn"),
             work=read,
             known=known,
+            tensors=(drawable.subject.tensor,),
         )
 
     def _wanted(self, drawable: Drawable) -> Grid:
@@ -343,6 +344,7 @@ class MapPage(ReadingPage[DrawnMap]):
         self.plot.place_pointed.connect(self._describe)
         self.plot.place_chosen.connect(self._choose)
         self.plot.export_requested.connect(self.ask_export)
+        self.plot.copy_requested.connect(lambda: self.export.copy(self.plot))
         self.readout.save_wanted.connect(self.ask_export)
         self.hidden.connect(self.cancel)
 

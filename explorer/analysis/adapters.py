@@ -1,0 +1,319 @@
+"""LoRA adapters: which tensors they change, and how much, without forming the change.
+
+An adapter adds ``scale * B @ A`` to a weight of rows x columns, with B rows x rank and A rank x
+columns. The Frobenius norm of the product follows from two matrices of rank x rank:
+``|B @ A|^2 = trace(A' B' B A) = sum((B' B) * (A A'))``, so that of a weight of 8,192 x 28,672 only
+the two thin factors are read, a run of rows at a time.
+
+Sources: llama.cpp, `llama-adapter.cpp` and `llama-adapter.h` (names, shapes, `get_scale`),
+`convert_lora_to_gguf.py`; PEFT, `tuners/lora/layer.py` (``alpha / r``, with rsLoRA
+``alpha / sqrt(r)``).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from explorer.analysis.matching import rules
+from explorer.analysis.matching.pairing import Names, is_gguf
+from explorer.errors import ExplorerError
+from explorer.formats.model import Model
+from explorer.formats.side_files import ADAPTER_PREFIX
+from explorer.formats.tensors import Shape, Tensor
+from explorer.parallel import Check, never
+
+_PEFT_PART: Final = re.compile(
+    r"\.(?P<part>lora_(?:embedding_)?[AB])(?:\.[^.]{1,200})?(?:\.weight)?\Z"
+)
+_GGUF_ENDS: Final = {".lora_a": 0, ".lora_b": 1}
+_PEFT_START: Final = "base_model.model."
+_MOST_RANK: Final = 1 << 13  # two such matrices of float64 take 1 GiB; real ranks end at some 512
+_MOST_NAME: Final = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """What an adapter adds to one tensor.
+
+    Attributes:
+        name: The tensor that it changes, as the adapter names it.
+        a: The factor that reads, or None.
+        b: The factor that writes, or None.
+        rank: Columns of `b`; 0 without it.
+        scale: What the product is multiplied with.
+        flipped: Whether `a` has the rank in its columns, as GGUF has it for token embeddings.
+        problem: Why it cannot be applied; "" if it can.
+    """
+
+    name: str
+    a: Tensor | None
+    b: Tensor | None
+    rank: int
+    scale: float
+    flipped: bool
+    problem: str = ""
+
+    @property
+    def shape(self) -> Shape:
+        """Shape of the weight that it is added to, rows first; () if it is not known."""
+        if self.a is None or self.b is None or self.problem:
+            return ()
+        if self.flipped:  # vocabulary x embedding
+            return (self.a.shape[-2], self.b.shape[-2])
+        return (*self.b.shape[:-1], self.a.shape[-1])
+
+    @property
+    def nbytes(self) -> int:
+        """Stored bytes of both factors."""
+        return sum(tensor.nbytes for tensor in (self.a, self.b) if tensor is not None)
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """An adapter as its header describes it.
+
+    Attributes:
+        kind: What it calls itself: ``"lora"``.
+        alpha: What the product is multiplied with, before it is divided by the rank; None if the
+            file does not say.
+        updates: What it changes, in the order of the file.
+        others: Names of tensors that are no factors: norms, magnitudes, whole weights.
+        base: The model that it was made for, as it says; "" if it does not.
+    """
+
+    kind: str
+    alpha: float | None
+    updates: tuple[Update, ...]
+    others: tuple[str, ...]
+    base: str = ""
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """All ranks that occur, in rising order."""
+        return tuple(sorted({update.rank for update in self.updates if update.rank}))
+
+    @property
+    def parameters(self) -> int:
+        """Weights of all factors."""
+        factors = (tensor for update in self.updates for tensor in (update.a, update.b))
+        return sum(tensor.parameters for tensor in factors if tensor is not None)
+
+
+def is_adapter(model: Model) -> bool:
+    """Return whether a model is an adapter: it says so, or has factors."""
+    if model.metadata.text("general.type") == "adapter":
+        return True
+    return any(_part(name) is not None for name in model.tensors.columns.names)
+
+
+def _part(name: str) -> tuple[str, int] | None:
+    """Return the tensor that a factor changes, and 0 for A or 1 for B; None of another tensor."""
+    for end, place in _GGUF_ENDS.items():
+        if name.endswith(end):
+            return name.removesuffix(end), place
+    found = _PEFT_PART.search(name[-_MOST_NAME:]) if "lora_" in name else None
+    if found is None:
+        return None
+    start = len(name) - len(found[0])
+    return f"{name[:start].removeprefix(_PEFT_START)}.weight", int(found["part"][-1] == "B")
+
+
+def read_adapter(model: Model) -> Adapter:
+    """Return what an adapter's header says; reads no weights."""
+    factors: dict[str, list[Tensor | None]] = {}
+    others = []
+    for tensor in model.tensors.rows:
+        part = _part(tensor.name)
+        if part is None:
+            others.append(tensor.name)
+        else:
+            factors.setdefault(part[0], [None, None])[part[1]] = tensor
+    alpha = _number(model, "adapter.lora.alpha")
+    if alpha is None:
+        alpha = _number(model, f"{ADAPTER_PREFIX}lora_alpha")
+    rooted = model.metadata.get(f"{ADAPTER_PREFIX}use_rslora") is True
+    own = _own_alphas(model)
+    updates = []
+    for name, (a, b) in factors.items():
+        rank = b.shape[-1] if b is not None and len(b.shape) > 1 else 0
+        this = next((value for end, value in own.items() if _ends(name, end)), alpha)
+        scale = _scale(this, rank, rooted=rooted)
+        flipped = bool(a is not None and rank and _is_flipped(name, a, rank))
+        updates.append(Update(name, a, b, rank, scale, flipped, _problem(a, b, rank, flipped)))
+    kind = model.metadata.text("adapter.type") or model.metadata.text(f"{ADAPTER_PREFIX}peft_type")
+    return Adapter(
+        (kind or "lora").casefold(), alpha, tuple(updates), tuple(others), _base_name(model)
+    )
+
+
+def _number(model: Model, key: str) -> float | None:
+    entry = model.metadata.entry(key)
+    if entry is None or entry.length is not None or entry.type_name in {"string", "bool"}:
+        return None
+    value = entry.value
+    finite = isinstance(value, int | float) and math.isfinite(value)
+    return float(value) if finite and isinstance(value, int | float) else None
+
+
+def _own_alphas(model: Model) -> dict[str, float]:
+    """Return the alphas of single modules (PEFT's `alpha_pattern`), by the end of their names."""
+    found = {}
+    start = f"{ADAPTER_PREFIX}alpha_pattern."
+    for entry in model.metadata.entries:
+        if entry.key.startswith(start):
+            value = _number(model, entry.key)
+            if value is not None:
+                found[entry.key.removeprefix(start)] = value
+    return found
+
+
+def _ends(name: str, end: str) -> bool:
+    module = name.removesuffix(".weight")
+    return module == end or module.endswith(f".{end}")
+
+
+def _scale(alpha: float | None, rank: int, *, rooted: bool) -> float:
+    """Return alpha / rank; 1 without alpha, as llama.cpp has it (`get_scale`)."""
+    if not alpha or not rank:
+        return 1.0
+    return alpha / (math.sqrt(rank) if rooted else rank)
+
+
+def _is_flipped(name: str, a: Tensor, rank: int) -> bool:
+    if len(a.shape) != 2 or a.shape[1] != rank:
+        return False
+    return name.endswith("token_embd.weight") or a.shape[0] != rank
+
+
+def _problem(a: Tensor | None, b: Tensor | None, rank: int, flipped: bool) -> str:
+    if a is None or b is None:
+        return f"the factor {'A' if a is None else 'B'} is missing"
+    if len(a.shape) < 2 or len(b.shape) < 2:
+        return f"the factors are no matrices: {list(a.shape)} and {list(b.shape)}"
+    if not 0 < rank <= _MOST_RANK:
+        return f"a rank of {rank} is not in sight of real ones"
+    leads = a.shape[:-2], b.shape[:-2]
+    fits = flipped or a.shape[-2] == rank
+    if not fits or (leads[0] != leads[1] and math.prod(leads[0]) != 1):
+        return f"the factors do not fit: {list(a.shape)} and {list(b.shape)}"
+    return ""
+
+
+def _base_name(model: Model) -> str:
+    keys = ("general.base_model.0.name", f"{ADAPTER_PREFIX}base_model_name_or_path")
+    return next(filter(None, map(model.metadata.text, keys)), "")
+
+
+# The norm of an update
+
+
+def update_norm(update: Update, check: Check = never) -> float:
+    """Return the Frobenius norm of what an update adds, ``scale * |B @ A|``.
+
+    Of stacked experts it is that of all of them together. Memory is bounded by two matrices of
+    rank x rank in float64 and a run of rows of a factor.
+
+    Raises:
+        ExplorerError: The factors do not fit, or cannot be decoded.
+    """
+    a, b = update.a, update.b
+    if update.problem or a is None or b is None:
+        raise ExplorerError(f"{update.name!r}: {update.problem}")
+    grams_a = list(_grams(a, update.rank, rows=not update.flipped, check=check))
+    total = 0.0
+    for place, gram_b in enumerate(_grams(b, update.rank, rows=False, check=check)):
+        gram_a = grams_a[0 if len(grams_a) == 1 else place]
+        with np.errstate(over="ignore", invalid="ignore"):
+            total += float((gram_a * gram_b).sum())
+    # rounding may leave a little less than nothing
+    return abs(update.scale) * math.sqrt(total) if total > 0 else max(0.0, total)
+
+
+def _grams(tensor: Tensor, rank: int, *, rows: bool, check: Check) -> Iterator[NDArray[np.float64]]:
+    """Yield the matrix of rank x rank of each matrix of a factor.
+
+    Args:
+        tensor: The factor.
+        rank: Its rank.
+        rows: Whether its rows are the rank's (A A'), and not its columns (B' B).
+        check: Called for each run of weights; raises to stop.
+    """
+    size = math.prod(tensor.shape[-2:])
+    count = math.prod(tensor.shape[:-2])
+    if rows:  # a thin matrix of long rows: all of it, up to the rank's bound
+        values = tensor.dequantize().reshape(count, *tensor.shape[-2:])
+        check()
+        for matrix in values:
+            wide = matrix.astype(np.float64)
+            yield wide @ wide.T
+        return
+    gram = np.zeros((rank, rank))
+    held = np.zeros(0, np.float32)
+    left = size
+    for chunk in tensor.chunks():
+        check()
+        held = np.concatenate((held, chunk.values))
+        while len(held):
+            whole = min(left, len(held) // rank * rank)
+            if not whole:
+                break
+            part = held[:whole].reshape(-1, rank).astype(np.float64)
+            gram += part.T @ part
+            held, left = held[whole:], left - whole
+            if not left:
+                yield gram
+                gram, left = np.zeros((rank, rank)), size
+
+
+# The base
+
+
+def base_tensors(adapter: Adapter, base: Model) -> Mapping[str, Tensor]:
+    """Return the tensors of a base that an adapter changes, by the name of the update.
+
+    Names of PEFT are those of Hugging Face; a base in GGUF is matched by the rules of converters.
+    """
+    names = Names(base)
+    found: dict[str, Tensor] = {}
+    by_peft: dict[str, str] = {}
+    if is_gguf(base):
+        for name in names:
+            role = names.role(name)
+            for rule in rules.HUGGING_FACE.get(role.role, ()):
+                one = [each.replace("{i}", role.layer) for each in rule.sources]
+                if len(one) == 1 and "{e}" not in one[0]:
+                    by_peft.setdefault(one[0].replace("{s}", role.suffix), name)
+    for update in adapter.updates:
+        plain = update.name if update.name in names else _unwrapped(names, update.name)
+        name = plain if plain in names else by_peft.get(_bare(update.name), "")
+        if name in names:
+            found[update.name] = names.tensor(name)
+    return found
+
+
+def _unwrapped(names: Names, name: str) -> str:
+    return names.plain(name)
+
+
+def _bare(name: str) -> str:
+    """Return a name of Hugging Face without what stands before the layers, as rules have it."""
+    return re.sub(
+        r"\A(?:(?:model|language_model|text_model|transformer)\.)+", "", name[:_MOST_NAME]
+    )
+
+
+def tensor_norm(tensor: Tensor, check: Check = never) -> float:
+    """Return the Frobenius norm of a tensor; raises as `Tensor.chunks` does."""
+    total = 0.0
+    for chunk in tensor.chunks():
+        check()
+        wide = chunk.values.astype(np.float64)
+        total += float(wide @ wide)
+    return math.sqrt(total) if total >= 0 else math.nan

@@ -1,0 +1,279 @@
+"""`gguf-explorer recipes`: what llama-quantize would make of a whole model, by each recipe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import click
+
+from explorer.analysis.matching.pairing import match_models
+from explorer.analysis.recipes.fits import (
+    RecipeTrial,
+    RecipeTypes,
+    recipe_size,
+    recipe_types,
+    trial_cost,
+    try_recipes,
+    why_no_recipe,
+)
+from explorer.analysis.recipes.rules import RECIPES
+from explorer.analysis.recipes.tensors import RecipeModel
+from explorer.analysis.requantization import checked_importance
+from explorer.analysis.what_if import (
+    PRESENT,
+    SizeAfter,
+    TensorSet,
+    importance_of,
+    is_importance_matrix,
+    known_names,
+    matrix_rows,
+    original_sets,
+    own_sets,
+    present_size,
+    weighed,
+)
+from explorer.cli import options, output
+from explorer.cli.machine import find_machine, gpu_option
+from explorer.errors import ExplorerError, PlanError
+from explorer.formats import Model, open_model
+from explorer.formats.weights import Values
+from explorer.planner import Device
+from explorer.planner.devices import parse_context
+from explorer.planner.inputs import PlanInputs, PlannedMemory, completed, memory_plans
+from explorer.present import recipes as words
+from explorer.present.errors import ABOUT_ERRORS
+from explorer.text import bytes_text, float_text, integer_text, plain_text
+
+_SHOWN_ROLES: Final = 3  # recipes up to which each is shown by role
+
+
+def _recipe_names(
+    _context: click.Context, _parameter: click.Parameter, value: tuple[str, ...]
+) -> list[str]:
+    """Return the recipes that are asked for; all that quantize if none are."""
+    wanted = [word.strip().upper() for words in value for word in words.split(",")]
+    if not wanted or wanted == ["ALL"]:
+        return [name for name, recipe in RECIPES.items() if recipe.quantized]
+    for name in wanted:
+        if name not in RECIPES:
+            known = ", ".join(RECIPES)
+            raise click.BadParameter(f"{plain_text(name)!r} is no recipe; known are {known}")
+    return list(dict.fromkeys(wanted))
+
+
+@click.command("recipes")
+@options.path_argument
+@click.option(
+    "names",
+    "--recipe",
+    multiple=True,
+    metavar="NAME[,NAME…]",
+    callback=_recipe_names,
+    help="Recipes of llama-quantize (Q4_K_M); default: all that quantize.",
+)
+@click.option(
+    "original_path",
+    "--original",
+    type=click.Path(),
+    metavar="PATH",
+    help="Round the weights of this model, which PATH was made of.",
+)
+@click.option(
+    "matrix_path",
+    "--imatrix",
+    type=click.Path(),
+    metavar="FILE",
+    help="Importance matrix of llama.cpp, in GGUF; some recipes need one.",
+)
+@click.option("--errors/--no-errors", default=True, help="Round all weights, or count bytes alone.")
+@gpu_option("Plan memory for this GPU, as in `plan`; once for each. Default: this machine's.")
+@click.option(
+    "context",
+    "--context",
+    metavar="N",
+    type=options.parsed_by(parse_context),
+    help="Plan memory for so many tokens.",
+)
+@options.csv_option
+@options.parquet_option
+@options.workers_option
+@options.root_option
+@options.json_option
+def recipes_command(  # noqa: PLR0913 - one for each option
+    path: str,
+    *,
+    names: list[str],
+    original_path: str | None,
+    matrix_path: str | None,
+    errors: bool,
+    gpus: Sequence[Device],
+    context: int | None,
+    csv_path: Path | None,
+    parquet_path: Path | None,
+    workers: int,
+    root: str | None,
+    as_json: bool,
+) -> int:
+    """Show what llama-quantize would make of the model at PATH, by each recipe.
+
+    Types by its rules, with its fallbacks for rows that hold no whole blocks; size, bits per
+    weight, memory; and the errors of all weights that it would round, in all and by role. They are
+    rounded in memory; no file is written. Recipes that nothing beats in size and error are marked.
+
+    Of a model that is quantized already, errors come on top of those it has; --original rounds the
+    weights that it was made of instead. All recipes of a model of 8 billion weights take hours:
+    name some.
+
+    \b
+    Examples:
+      gguf-explorer recipes model-f16.gguf --recipe Q4_K_M,Q5_K_M,IQ4_XS
+      gguf-explorer recipes model-f16.gguf --no-errors
+      gguf-explorer recipes model-f16.gguf --imatrix imatrix.gguf --recipe IQ2_M --json
+    """
+    files = output.TableFiles(csv_path, parquet_path)
+    with ExitStack() as stack:
+        model = stack.enter_context(open_model(options.model_path(path, root)))
+        reason = why_no_recipe(model)
+        if reason is not None:
+            raise ExplorerError(reason, model.path)
+        matrix = None if matrix_path is None else _matrix(stack, matrix_path)
+        original = None
+        if original_path is not None:
+            original = stack.enter_context(open_model(options.model_path(original_path)))
+        files.check()
+        sets = _sets(model, original, matrix)
+        seen, known = RecipeModel.of(model), None if matrix is None else known_names(matrix)
+        recipes = [recipe_types(seen, name, known) for name in names]
+        present = present_size(model, range(model.tensors.main_rows))
+        sized = [(one.recipe, recipe_size(model, present, sets, one)) for one in recipes]
+        kinds = {name: size.types for name, size in sized if size.problem is None}
+        inputs = _inputs(model, gpus, context)
+        plans = memory_plans(model, inputs, {PRESENT: {}, **kinds}, lambda: None)
+        asked = _Asked(model, matrix, present, sets, recipes, plans[0], errors, workers)
+        found = _tried(asked, None if as_json else files.wanted)
+    records = words.trial_records(model, found, plans[0])
+    files.save(words.TRIAL_COLUMNS, records)
+    if as_json:
+        about = {"path": path, "original": original_path, "imatrix": matrix_path}
+        output.write_json(words.trials_record(about, present, records))
+    else:
+        output.write(_after(found, *plans))
+    return 0
+
+
+class _Asked(NamedTuple):
+    """What to try on what."""
+
+    model: Model
+    matrix: Model | None
+    present: SizeAfter
+    sets: Sequence[TensorSet]
+    recipes: Sequence[RecipeTypes]
+    plans: Mapping[str, PlannedMemory]
+    measured: bool
+    workers: int
+
+
+def _tried(asked: _Asked, printed: bool | None) -> list[RecipeTrial]:
+    """Return what every recipe makes; printed as they come unless `printed` is None.
+
+    If it is true, they are needed for something else, too.
+    """
+    cost = trial_cost(asked.sets, asked.recipes) if asked.measured else 0
+    with output.Progress(cost, shown=printed is None or not output.on_terminal()) as line:
+        trials = try_recipes(
+            asked.model,
+            asked.present,
+            asked.sets,
+            asked.recipes,
+            partial(_importance, asked.model, asked.matrix),
+            asked.workers,
+            measured=asked.measured,
+            progress=line.counter("rounding"),
+        )
+        if printed is None:
+            return list(trials)
+        return _print_trials(asked, trials, needed=printed)
+
+
+def _matrix(stack: ExitStack, path: str) -> Model:
+    matrix = stack.enter_context(open_model(Path(path)))
+    if not is_importance_matrix(matrix):
+        raise ExplorerError("is no importance matrix in GGUF", matrix.path)
+    return matrix
+
+
+def _sets(model: Model, original: Model | None, matrix: Model | None) -> list[TensorSet]:
+    rows = matrix_rows(model)
+    sets = own_sets(model, rows)
+    if original is not None:
+        sets = original_sets(model, rows, match_models(original, model))
+        if not sets:
+            raise ExplorerError("has no tensor that matches one of the model", original.path)
+    return sets if matrix is None else weighed(model, sets, known_names(matrix))
+
+
+def _importance(model: Model, matrix: Model | None, one: TensorSet) -> Values | None:
+    if matrix is None:
+        return None
+    found = importance_of(matrix, model.tensors.columns.names[one.rows[0]])
+    return None if found is None else checked_importance(found, one.original)
+
+
+def _inputs(model: Model, gpus: Sequence[Device], context: int | None) -> PlanInputs:
+    devices, host, _ = find_machine(gpus, None)
+    inputs = PlanInputs(devices=tuple(devices), host=host)
+    if context is not None:
+        inputs = inputs.with_settings(context=context)
+    try:
+        return completed(inputs, model)
+    except PlanError as error:
+        raise ExplorerError(str(error), model.path) from error
+
+
+def _print_trials(
+    asked: _Asked, trials: Iterable[RecipeTrial], *, needed: bool
+) -> list[RecipeTrial]:
+    """Print each recipe when it is done; see `output.print_rows`."""
+
+    def line(name: str, cells: Iterable[str]) -> str:
+        return f"  {name:<10}" + "".join(f"  {cell:>15}" for cell in cells) + "\n"
+
+    def line_of(trial: RecipeTrial) -> str:
+        name, problem = trial.recipe.recipe, trial.recipe.problem
+        if problem is not None:
+            return f"  {name:<10}  {plain_text(problem)}\n"
+        return line(name, words.trial_cells(trial, asked.plans.get(name)))
+
+    present = asked.present
+    bits = float_text(present.bits_per_weight, 4)
+    head = f"as it is: {bytes_text(present.nbytes)}, {bits} bits per weight\n\n"
+    head += line("recipe", words.TRIAL_HEAD)
+    return output.print_rows(head, trials, line_of, needed=needed)
+
+
+def _after(found: Sequence[RecipeTrial], plans: dict[str, PlannedMemory], no_plan: str) -> str:
+    """Return what stands below the rows: the front, errors by role, notes."""
+    parts = []
+    made = [one for one in found if one.recipe.problem is None]
+    if plans:
+        context = integer_text(next(iter(plans.values())).context)
+        parts.append(f"\nMemory is planned for {context} tokens of context.\n")
+    elif made:
+        parts.append(f"\nThere is no memory plan: {plain_text(no_plan)}.\n")
+    front = words.front_of(made)
+    if front:
+        parts.append(output.heading("Not beaten in size and error") + f"  {', '.join(front)}\n")
+    for one in made if len(made) <= _SHOWN_ROLES else ():
+        head = ("", *words.ROLE_HEAD)
+        rows_of = [(plain_text(role.role), *words.role_cells(role)) for role in one.roles]
+        body = output.table([head, *rows_of], right=range(2, len(head)))
+        parts.append(output.heading(f"{one.recipe.recipe} by role") + body)
+    parts += [f"\n{output.wrapped(note)}\n" for note in (words.ABOUT_TRIALS, ABOUT_ERRORS)]
+    for name, error in {pair for one in found for pair in one.failures}:
+        parts.append(f"\nLeft out: {plain_text(name)}: {plain_text(error.what)}\n")
+    return "".join(parts)

@@ -1,0 +1,691 @@
+"""The panel Overview: what a model is, at a glance; without one, how to begin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from PySide6 import QtWidgets
+from PySide6.QtCore import QCoreApplication, QEvent, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import (
+    QAccessible,
+    QColor,
+    QHelpEvent,
+    QPainter,
+    QPainterPath,
+    QPaintEvent,
+    QPalette,
+    QResizeEvent,
+)
+
+from explorer.errors import ExplorerError
+from explorer.formats import Problem, Severity
+from explorer.present import Figure
+from explorer.present.explanations import FACT_TEXTS, picture_text
+from explorer.present.model import FACTS, mark, model_facts, model_sentence, problem_line
+from explorer.qt.document import Document
+from explorer.qt.jobs import Job, JobRunner, JobSlot
+from explorer.qt.machine import PlannedMachine
+from explorer.qt.theme import CORNER, SERIES, Space, TextSize, ink_of, style_text, warning_colour
+from explorer.qt.widgets.building import column, row
+from explorer.qt.widgets.labels import SELECTABLE, FigureTile, Tile, plain_label
+from explorer.qt.widgets.painting import IconLabel, fill_type, plain_tip
+from explorer.qt.widgets.segments import SegmentBar
+from explorer.text import bytes_text, count_text, fixed_text, integer_text, plain_text, shorten
+
+if TYPE_CHECKING:
+    from explorer.present.quantization import SaidQuantization
+
+if TYPE_CHECKING:
+    from explorer.present.fits import ModelFit  # loads the planner
+
+_MOST_PROBLEMS = 50
+_LONGEST_TITLE = 200
+_LONGEST_FACT = 1000
+_LONGEST_CELL = 400
+
+
+class StartPage(QtWidgets.QWidget):
+    """What to do where no model is open: a place to drop files, buttons, what was open before.
+
+    Signals:
+        chosen: What the user wants: ``"open"``, ``"library"``, ``"demo"``, or a path.
+    """
+
+    chosen = Signal(object)
+
+    def __init__(
+        self, recent: Sequence[Path], machine: str, parent: QtWidgets.QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        drop = Tile(self)
+        title = _text(self.tr("No model is open"), drop, TextSize.TITLE)
+        hint = _text(
+            self.tr(
+                "Open a GGUF or safetensors file with Ctrl+O, or drop files and folders here. "
+                "Nothing is changed on disk, and nothing is sent anywhere."
+            ),
+            drop,
+        )
+        for label in (title, hint):
+            label.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        buttons = [
+            self._button(self.tr("&Open a file…"), "open", drop),
+            self._button(self.tr("Show &downloads"), "library", drop),
+            self._button(self.tr("Open the de&mo model"), "demo", drop),
+        ]
+        buttons[0].setDefault(True)
+        column(
+            *(row(1, IconLabel("drop", drop, 40), 1), title, hint),
+            row(1, *buttons, 1, spacing=Space.NEAR),
+            of=drop,
+            margins=(2 * Space.PAGE,) * 4,
+            spacing=Space.GROUP,
+        )
+        layout = column(drop, of=self, spacing=Space.GROUP)
+        if recent:
+            layout.addWidget(_text(self.tr("Opened before"), self, TextSize.SECTION))
+        for path in recent[:_MOST_RECENT]:
+            line = QtWidgets.QToolButton(self)
+            line.setAutoRaise(True)
+            line.setText(shorten(plain_text(path.name), 100).replace("&", "&&"))
+            line.setToolTip(plain_tip(plain_text(str(path))))
+            line.clicked.connect(partial(self.chosen.emit, path))
+            layout.addLayout(row(line, _muted(str(path.parent), self), 1, spacing=Space.NEAR))
+        if machine:
+            layout.addWidget(_text(self.tr("This machine"), self, TextSize.SECTION))
+            text = _text(machine, self)
+            text.setWhatsThis(picture_text("machine"))
+            layout.addWidget(text)
+
+    def _button(self, text: str, what: str, parent: QtWidgets.QWidget) -> QtWidgets.QPushButton:
+        button = QtWidgets.QPushButton(text, parent)
+        button.clicked.connect(lambda _=False: self.chosen.emit(what))
+        return button
+
+
+def _muted(text: str, parent: QtWidgets.QWidget) -> QtWidgets.QLabel:
+    label = plain_label(parent, shorten(plain_text(text), 120))
+    label.setForegroundRole(QPalette.ColorRole.PlaceholderText)
+    return label
+
+
+class OverviewView(QtWidgets.QScrollArea):
+    """A model in a sentence, four tiles and a bar; its problems; where to read on; all facts.
+
+    Without a model, how to begin.
+
+    Args:
+        runner: Looks whether the model fits; None does not look.
+        machine: What it shall fit.
+        recent: Returns the models that were open before.
+
+    Signals:
+        page_wanted: A page shall be shown; its name.
+        key_wanted: A metadata entry shall be shown; its position.
+        compare_wanted: The user wants to compare the model with another one.
+        open_wanted: The user wants to open a file.
+        demo_wanted: The user wants to open the demo model.
+        model_wanted: A model that was open before shall be opened; its path.
+    """
+
+    accessible_role = QAccessible.Role.Pane
+
+    page_wanted = Signal(str)
+    key_wanted = Signal(int)
+    compare_wanted = Signal()
+    open_wanted = Signal()
+    demo_wanted = Signal()
+    model_wanted = Signal(Path)
+
+    def __init__(
+        self,
+        runner: JobRunner | None = None,
+        machine: PlannedMachine | None = None,
+        recent: Callable[[], Sequence[Path]] = list,
+        parent: QtWidgets.QWidget | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self.setWidgetResizable(True)
+        self.setFrameShape(QtWidgets.QFrame.Shape.NoFrame)
+        self.setAccessibleName(self.tr("Overview"))
+        self._machine, self._recent = machine, recent
+        self._jobs = None if runner is None else JobSlot(runner, self)
+        self._document: Document | None = None
+        self._fit: tuple[ModelFit, str] | None = None
+        self._unfolded = False
+        self._build()
+
+    def show_document(self, document: Document | None) -> None:
+        """Show a model; None says how to open one."""
+        if document is not self._document or document is None:
+            self._document, self._fit = document, None
+            self._build()
+        self._look_whether_it_fits()
+
+    def _look_whether_it_fits(self) -> None:
+        document, machine = self._document, self._machine
+        if self._jobs is None or machine is None:
+            return
+        self._jobs.cancel()
+        if document is None or not machine.known:
+            return
+        asked, target = machine.asked_of([document.path]), machine.target()
+
+        def work(job: Job) -> tuple[ModelFit, str]:
+            from explorer.present.fits import fit_of, fit_statement  # noqa: PLC0415 - loads planner
+
+            fit = fit_of(document.model, target, job.check, asked.get(document.path))
+            return fit, fit_statement(fit, target)
+
+        def fail(error: ExplorerError) -> None:
+            from explorer.present.fits import ModelFit  # noqa: PLC0415 - as above
+
+            sentence = plain_text(error.without_path)
+            self._show_fit((ModelFit(None, sentence), sentence))
+
+        title = self.tr("Looking whether {name} fits").format(name=plain_text(document.title))
+        self._jobs.run(title, work, self._show_fit, fail)
+
+    def _show_fit(self, fit: tuple[ModelFit, str]) -> None:
+        """Say whether the model fits the machine that plans are for: a sentence, and the tile."""
+        if self._document is not None and self._fit != fit:
+            self._fit = fit
+            self._build()
+
+    def _begin(self, what: object) -> None:
+        if isinstance(what, Path):
+            self.model_wanted.emit(what)
+        elif what == "library":
+            self.page_wanted.emit("library")
+        else:
+            (self.demo_wanted if what == "demo" else self.open_wanted).emit()
+
+    def _build(self) -> None:
+        document, place = self._document, self.verticalScrollBar().value()
+        page = QtWidgets.QWidget(self)
+        margins = (Space.NEAR, Space.NEAR, Space.NEAR, Space.PAGE)
+        layout = column(of=page, margins=margins, spacing=Space.GROUP)
+        if document is None:
+            known = self._machine is not None and self._machine.known
+            machine = plain_text(self._machine.text) if self._machine and known else ""
+            start = StartPage(self._recent(), machine, page)
+            start.chosen.connect(self._begin)
+            layout.addWidget(start)
+        else:
+            self._fill(layout, document)
+        layout.addStretch(1)
+        self.setWidget(page)
+        self.verticalScrollBar().setValue(place)
+        spoken = self.tr("No model is open") if document is None else plain_text(document.title)
+        self.setAccessibleDescription(spoken)
+
+    def _fill(self, layout: QtWidgets.QVBoxLayout, document: Document) -> None:
+        page = layout.parentWidget()
+        name = document.facts.name or document.title
+        heading = _text(shorten(plain_text(name), _LONGEST_TITLE), page, TextSize.SECTION)
+        heading.setWhatsThis(picture_text("name"))
+        sentence = model_sentence(document.model, document.facts)
+        if self._fit is not None:
+            sentence = f"{sentence} {self._fit[1]}"
+        about = _text(shorten(plain_text(sentence), _LONGEST_FACT), page)
+        about.setWhatsThis(picture_text("sentence"))
+        layout.addLayout(column(heading, about, spacing=Space.TIGHT))
+        if document.problems:
+            layout.addWidget(self._problems(document.problems, page))
+        said = document.said
+        figures = model_facts(document.model, document.facts, said)
+        tiles = TileRow(self._tiles(document, figures, page), page)
+        layout.addWidget(tiles)
+        if document.facts.types:
+            layout.addWidget(self._bytes(document, page))
+        shape = [one for one in figures if one.name in _SHAPE]
+        left = column(_text(self.tr("Shape"), page, TextSize.SECTION), spacing=Space.NEAR)
+        left.addLayout(_form(shape, page))
+        left.addStretch(1)
+        right = column(_text(self.tr("Read on"), page, TextSize.SECTION), spacing=Space.NEAR)
+        for button in self._leads(document, page):
+            right.addLayout(row(button, 1))
+        right.addStretch(1)
+        layout.addLayout(row((left, 1), (right, 1), spacing=Space.PAGE))
+        if said is not None:
+            layout.addLayout(_said(said, page))
+        rest = [one for one in figures if one.name not in _SHAPE and one.name != "name"]
+        layout.addWidget(self._details(document, rest, page))
+
+    def _tiles(
+        self, document: Document, figures: Sequence[Figure], page: QtWidgets.QWidget
+    ) -> list[FigureTile]:
+        facts = document.facts
+        known = {one.name: one for one in figures}
+        exact = integer_text(facts.parameters) if facts.parameters else ""
+        bits = known.get("bits_per_weight")
+        kind = [self.tr("{bits} bits per weight").format(bits=bits.text)] if bits else []
+        kind += [bytes_text(facts.nbytes)] if facts.nbytes else []
+        context = "" if facts.context_length is None else integer_text(facts.context_length)
+        largest = facts.types[0].name if facts.types else ""
+        tiles = [
+            FigureTile(FACTS["parameters"], count_text(facts.parameters or 0), exact, page),
+            FigureTile(
+                self.tr("Type"), plain_text(facts.file_type or largest), " · ".join(kind), page
+            ),
+            FigureTile(FACTS["context_length"], context, self.tr("tokens, as trained"), page),
+            self._fit_tile(page),
+        ]
+        names = ("parameters", "file_type", "context_length")
+        for tile, fact in zip(tiles, names, strict=False):
+            tile.explain(FACT_TEXTS[fact])
+        return tiles
+
+    def _fit_tile(self, page: QtWidgets.QWidget) -> FigureTile:
+        ink, title = ink_of(self.palette()), self.tr("On this machine")
+        if self._fit is None:
+            tile = FigureTile(title, "…", self.tr("Looking at this computer"), page)
+        else:
+            fit = self._fit[0]
+            word, colour = {
+                "yes": (self.tr("Fits"), ink.good),
+                "partly": (self.tr("In part"), ink.caution),
+                "no": (self.tr("Does not fit"), ink.warning),
+                None: ("", ink.text),
+            }[None if fit.fits is None else fit.fits.value]
+            detail = fit.sentence
+            if fit.largest_context:
+                detail = self.tr("with up to {n} tokens").format(n=fit.context_text)
+            if fit.fits == "partly" and fit.text:
+                detail = fit.text.removeprefix("partly, ")
+            tile = FigureTile(title, word, detail, page, colour)
+        tile.explain(picture_text("answer"))
+        return tile
+
+    def _bytes(self, document: Document, page: QtWidgets.QWidget) -> QtWidgets.QWidget:
+        card = Tile(page)
+        title = _text(self.tr("What the bytes are spent on"), card, TextSize.SECTION)
+        views = SegmentBar(self.tr("Bytes by"), card)
+        for text in (self.tr("By type"), self.tr("By role"), self.tr("By layer")):
+            views.addTab(text)
+        bar = SharesBar(card)
+        bar.show_shares(byte_shares(document, 0), self.tr("Bytes by tensor type"))
+        views.currentChanged.connect(
+            lambda view: bar.show_shares(byte_shares(document, view), views.tabText(view))
+        )
+        edge = Space.GROUP
+        parts = row((title, 1), views), bar
+        column(*parts, of=card, margins=(edge, edge, edge, edge), spacing=Space.WIDE)
+        return card
+
+    def _leads(
+        self, document: Document, page: QtWidgets.QWidget
+    ) -> Iterator[QtWidgets.QPushButton]:
+        """Yield the buttons that lead on."""
+        entries = document.model.metadata.entries
+        places = {entry.key: place for place, entry in enumerate(entries)}
+        for text, keys in (
+            (self.tr("Chat &template"), ("tokenizer.chat_template", "template", "chat_template")),
+            (self.tr("&Licence"), ("general.license", "license")),
+        ):
+            place = next((places[key] for key in keys if key in places), None)
+            if place is not None:
+                yield self._button(text, partial(self.key_wanted.emit, place), page)
+        if document.model.tensors.rows:
+            for text, name in (
+                (self.tr("&Weights of the largest tensor"), "weights"),
+                (self.tr("&All tensors on one map"), "survey"),
+                (self.tr("&Plan its memory"), "planner"),
+            ):
+                yield self._button(text, partial(self.page_wanted.emit, name), page)
+            compare = self.tr("&Compare with another model…")
+            yield self._button(compare, self.compare_wanted.emit, page)
+
+    def _button(
+        self, text: str, slot: Callable[[], object], parent: QtWidgets.QWidget
+    ) -> QtWidgets.QPushButton:
+        button = QtWidgets.QPushButton(text, parent)
+        button.clicked.connect(lambda _=False: slot())
+        return button
+
+    def _problems(self, problems: Sequence[Problem], page: QtWidgets.QWidget) -> QtWidgets.QWidget:
+        banner = Tile(page, ink_of(self.palette()).warning)
+        heading = _text(self.tr("Problems: {n}").format(n=len(problems)), banner, TextSize.SECTION)
+        heading.setWhatsThis(picture_text("problems"))
+        layout = column(heading, of=banner, margins=(16, 12, 16, 12), spacing=Space.TIGHT)
+        for problem in problems[:_MOST_PROBLEMS]:
+            label = _text(problem_line(problem), banner)
+            _warn(label)
+            label.setWhatsThis(heading.whatsThis())
+            layout.addWidget(label)
+        return banner
+
+    def _details(
+        self, document: Document, figures: Sequence[Figure], page: QtWidgets.QWidget
+    ) -> QtWidgets.QWidget:
+        """Return the other facts, folded until they are asked for."""
+        part = QtWidgets.QWidget(page)
+        fold = QtWidgets.QToolButton(part)
+        fold.setText(self.tr("All facts"))
+        fold.setToolTip(self.tr("Show or hide the other facts"))
+        fold.setCheckable(True)
+        fold.setAutoRaise(True)
+        fold.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
+        inner = QtWidgets.QWidget(part)
+        path, count = plain_text(str(document.path)), len(document.model.files)
+        files = self.tr("{count} files").format(count=count) + "   ·   " if count > 1 else ""
+        line = _text(files + path, inner)
+        line.setWhatsThis(picture_text("file"))
+        column(line, _form(figures, inner), of=inner, spacing=Space.NEAR)
+
+        def show(on: bool) -> None:
+            self._unfolded = on
+            fold.setArrowType(Qt.ArrowType.DownArrow if on else Qt.ArrowType.RightArrow)
+            inner.setVisible(on)
+
+        fold.toggled.connect(show)
+        fold.setChecked(self._unfolded)
+        show(self._unfolded)
+        column(row(fold, 1), inner, of=part, spacing=Space.NEAR)
+        return part
+
+    # Qt
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() in (QEvent.Type.LocaleChange, QEvent.Type.PaletteChange):
+            self._build()
+
+
+def _warn(label: QtWidgets.QLabel) -> None:
+    """Write a label in the colour of warnings."""
+    palette = label.palette()
+    palette.setColor(QPalette.ColorRole.WindowText, warning_colour(palette))
+    label.setPalette(palette)
+
+
+def _said(said: SaidQuantization, page: QtWidgets.QWidget) -> QtWidgets.QLayout:
+    """Return what the configuration declares beside what the keys say."""
+    heading = _text(
+        QCoreApplication.translate("OverviewView", "Quantization"), page, TextSize.SECTION
+    )
+    heading.setWhatsThis(picture_text("said_quantization"))
+    titles = [heading]
+    if said.sentence is not None:
+        titles.append(_text(shorten(plain_text(said.sentence), _LONGEST_FACT), page))
+        titles[-1].setWhatsThis(heading.whatsThis())
+    grid = QtWidgets.QGridLayout()
+    grid.setHorizontalSpacing(28)
+    grid.setVerticalSpacing(6)
+    grid.setColumnStretch(1, 1)
+    grid.setColumnStretch(2, 1)
+    for place, line in enumerate(said.lines, start=1):
+        found = f"{mark(Severity.WARNING)}  {line.found}" if line.differs else line.found
+        for number, text in enumerate((line.label, line.declared, found)):
+            label = _text(shorten(plain_text(text), _LONGEST_CELL), page)
+            label.setWhatsThis(heading.whatsThis())
+            if number == 0:
+                label.setWordWrap(False)
+                label.setForegroundRole(QPalette.ColorRole.PlaceholderText)
+            elif line.differs and number == 2:
+                _warn(label)
+            label.setAlignment(Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignLeft)
+            grid.addWidget(label, place, number)
+    for number, text in enumerate(said.heads, start=1):
+        head = _text(plain_text(text[:1].upper() + text[1:]), page)
+        head.setForegroundRole(QPalette.ColorRole.PlaceholderText)
+        head.setWhatsThis(heading.whatsThis())
+        grid.addWidget(head, 0, number)
+    return column(*titles, grid, spacing=Space.NEAR)
+
+
+_SHAPE = frozenset(
+    {"architecture", "layers", "embedding_length", "feed_forward_length", "heads", "kv_heads"}
+    | {"experts", "experts_used", "vocabulary", "tokenizer", "license"}
+)
+_MOST_RECENT = 5
+
+
+def _form(figures: Sequence[Figure], parent: QtWidgets.QWidget) -> QtWidgets.QFormLayout:
+    form = QtWidgets.QFormLayout()
+    form.setHorizontalSpacing(28)
+    form.setVerticalSpacing(6)
+    form.setLabelAlignment(Qt.AlignmentFlag.AlignLeft)
+    form.setFieldGrowthPolicy(QtWidgets.QFormLayout.FieldGrowthPolicy.AllNonFixedFieldsGrow)
+    for fact in figures:
+        text = shorten(plain_text(fact.text), _LONGEST_FACT)
+        label, value = _text(fact.label, parent), _text(text, parent)
+        label.setWordWrap(False)
+        label.setForegroundRole(QPalette.ColorRole.PlaceholderText)
+        value.setAccessibleName(f"{fact.label}: {text}")
+        for part in (label, value):
+            part.setWhatsThis(FACT_TEXTS[fact.name])
+        form.addRow(label, value)
+    return form
+
+
+def _text(text: str, parent: QtWidgets.QWidget, size: TextSize = TextSize.BODY) -> QtWidgets.QLabel:
+    label = plain_label(parent, text)
+    label.setTextInteractionFlags(SELECTABLE)
+    label.setWordWrap(True)
+    if size is not TextSize.BODY:
+        style_text(label, size)
+    return label
+
+
+_LEAST_TILE = 170
+
+
+class TileRow(QtWidgets.QWidget):
+    """Tiles of one width: in one line, or in two where that is too narrow."""
+
+    def __init__(self, tiles: Sequence[QtWidgets.QWidget], parent: QtWidgets.QWidget) -> None:
+        super().__init__(parent)
+        self._tiles, self._columns = tiles, 0
+        self._grid = QtWidgets.QGridLayout(self)
+        self._grid.setContentsMargins(0, 0, 0, 0)
+        self._grid.setSpacing(Space.WIDE)
+        self._arrange(len(tiles))
+
+    def _arrange(self, columns: int) -> None:
+        if columns == self._columns:
+            return
+        self._columns = columns
+        for place, tile in enumerate(self._tiles):
+            self._grid.addWidget(tile, place // columns, place % columns)
+        for place in range(len(self._tiles)):
+            self._grid.setColumnStretch(place, int(place < columns))
+
+    # Qt
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(2 * _LEAST_TILE, self._grid.minimumSize().height())
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        count = len(self._tiles)
+        fits = event.size().width() >= count * (_LEAST_TILE + Space.WIDE)
+        self._arrange(count if fits else (count + 1) // 2)
+
+
+@dataclass(frozen=True)
+class Share:
+    """A part of the bytes.
+
+    Attributes:
+        name: What they are spent on; of a type, its name.
+        nbytes: Stored bytes.
+        tensors: Number of tensors.
+        share: Part of all bytes, 0 to 1.
+        colour: Colour of its part of the bar; empty for that of the type `name`.
+    """
+
+    name: str
+    nbytes: int
+    tensors: int
+    share: float
+    colour: str = ""
+
+    @property
+    def label(self) -> str:
+        """Its figures in a line."""
+        tr = partial(QCoreApplication.translate, "SharesBar")
+        count = tr("{n} tensor") if self.tensors == 1 else tr("{n} tensors")
+        percent = f"{fixed_text(100 * self.share, 1)} %"
+        return "   ".join(
+            (percent, bytes_text(self.nbytes), count.format(n=integer_text(self.tensors)))
+        )
+
+
+_MOST_SHARES = 12
+
+
+def byte_shares(document: Document, view: int) -> list[Share]:
+    """Return what the bytes of a model are spent on: by type (0), role (1) or layer (2)."""
+    arrays = document.arrays
+    total = max(1, int(arrays.nbytes.sum()))
+    if view == 0:
+        return [
+            Share(one.name, one.nbytes, one.tensors, one.share)
+            for one in document.facts.types[:_MOST_SHARES]
+        ]
+    codes = arrays.role_codes if view == 1 else np.maximum(arrays.layers, -1) + 1
+    kinds, places = np.unique(codes, return_inverse=True)
+    sums = np.zeros(len(kinds), np.int64)
+    np.add.at(sums, places, arrays.nbytes)
+    counts = np.bincount(places, minlength=len(kinds))
+    tr = partial(QCoreApplication.translate, "SharesBar")
+
+    def name(kind: int) -> str:
+        if view == 1:
+            return shorten(plain_text(arrays.roles[kind]), 40)
+        return tr("Outside the layers") if kind == 0 else tr("Layer {n}").format(n=kind - 1)
+
+    order = np.argsort(-sums, kind="stable") if view == 1 else np.arange(len(kinds))
+    found = [
+        Share(name(int(kinds[i])), int(sums[i]), int(counts[i]), float(sums[i]) / total, colour)
+        for number, i in enumerate(order.tolist())
+        for colour in (SERIES[number % len(SERIES)] if view == 1 else _LAYERS[number % 2],)
+    ]
+    if view == 2 or len(found) <= _MOST_SHARES:
+        return found
+    rest = found[_MOST_SHARES - 1 :]
+    nbytes, tensors = sum(one.nbytes for one in rest), sum(one.tensors for one in rest)
+    others = Share(tr("{n} others").format(n=len(rest)), nbytes, tensors, nbytes / total, "#8a94a0")
+    return [*found[: _MOST_SHARES - 1], others]
+
+
+_LAYERS = ("#3e9c9c", "#2b7373")  # in turn, so that each is seen
+_BAR_PIXELS = 28
+_MOST_KEYS = 12
+
+
+class SharesBar(QtWidgets.QWidget):
+    """One bar of parts, with their names and shares below it."""
+
+    accessible_role = QAccessible.Role.Chart
+
+    def __init__(self, parent: QtWidgets.QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._shares: Sequence[Share] = ()
+        self.labels: list[str] = []
+        self.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
+        self.setWhatsThis(picture_text("types"))
+        self.setMouseTracking(True)
+        policy = QtWidgets.QSizePolicy(
+            QtWidgets.QSizePolicy.Policy.Expanding, QtWidgets.QSizePolicy.Policy.Fixed
+        )
+        policy.setHeightForWidth(True)
+        self.setSizePolicy(policy)
+
+    def show_shares(self, shares: Sequence[Share], name: str) -> None:
+        """Show other parts."""
+        self._shares = shares
+        self.labels = [share.label for share in shares]
+        self.setAccessibleName(name)
+        told = zip(shares, self.labels, strict=True)
+        self.setAccessibleDescription("; ".join(f"{one.name}: {text}" for one, text in told))
+        self.updateGeometry()
+        self.update()
+
+    def _keys(self, width: int) -> Iterator[tuple[Share, QRectF]]:
+        """Yield the parts that are named below the bar, with their places."""
+        metrics = self.fontMetrics()
+        line, left, top = metrics.height() + 6, 0.0, float(_BAR_PIXELS + Space.WIDE)
+        for share in self._shares[:_MOST_KEYS]:
+            wide = 18 + metrics.horizontalAdvance(_key_text(share)) + Space.PAGE
+            if left and left + wide - Space.PAGE > width:
+                left, top = 0.0, top + line
+            yield share, QRectF(left, top, wide, line)
+            left += wide
+
+    def _parts(self) -> Iterator[tuple[Share, QRectF]]:
+        left, total = 0.0, sum(share.share for share in self._shares) or 1.0
+        for share in self._shares:
+            wide = self.width() * share.share / total
+            yield share, QRectF(left, 0, wide, _BAR_PIXELS)
+            left += wide
+
+    # Qt
+
+    def hasHeightForWidth(self) -> bool:
+        return True
+
+    def heightForWidth(self, width: int) -> int:
+        return round(max((area.bottom() for _, area in self._keys(width)), default=_BAR_PIXELS))
+
+    def sizeHint(self) -> QSize:
+        return QSize(400, self.heightForWidth(max(self.width(), 300)))
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(200, self.sizeHint().height())
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self.updateGeometry()
+
+    def event(self, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
+            place = event.pos().toPointF()
+            under = next((one for one, area in self._parts() if area.contains(place)), None)
+            tip = "" if under is None else plain_tip(f"{under.name}\n{under.label}")
+            QtWidgets.QToolTip.showText(event.globalPos(), tip, self)
+            return True
+        return super().event(event)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        outline = QPainterPath()
+        outline.addRoundedRect(QRectF(0, 0, self.width(), _BAR_PIXELS), CORNER, CORNER)
+        painter.save()
+        painter.setClipPath(outline)
+        ground = self.palette().color(QPalette.ColorRole.Base)
+        for share, area in self._parts():
+            _fill(painter, area, share)
+            if area.width() > 3:
+                painter.fillRect(QRectF(area.right() - 1, 0, 1, _BAR_PIXELS), ground)
+        painter.restore()
+        ink = ink_of(self.palette())
+        middle = int(Qt.AlignmentFlag.AlignVCenter)
+        for share, area in self._keys(self.width()):
+            _fill(painter, QRectF(area.left(), area.center().y() - 5, 10, 10), share)
+            words = area.adjusted(18, 0, 0, 0)
+            painter.setPen(QColor(ink.text))
+            painter.drawText(words, middle, share.name)
+            name = self.fontMetrics().horizontalAdvance(f"{share.name}  ")
+            painter.setPen(QColor(ink.muted))
+            percent = f"{fixed_text(100 * share.share, 1)} %"
+            painter.drawText(words.adjusted(name, 0, 0, 0), middle, percent)
+        painter.end()
+
+
+def _key_text(share: Share) -> str:
+    return f"{share.name}  {fixed_text(100 * share.share, 1)} %"
+
+
+def _fill(painter: QPainter, area: QRectF, share: Share) -> None:
+    if share.colour:
+        painter.fillRect(area, QColor(share.colour))
+    else:
+        fill_type(painter, area, share.name)

@@ -1,0 +1,695 @@
+"""The page of two models side by side: what they differ in, and how far their weights are apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from PySide6.QtCore import QByteArray, QCoreApplication, QObject, QSignalBlocker, Signal
+from PySide6.QtGui import QPalette, QSyntaxHighlighter, QTextCharFormat
+from PySide6.QtWidgets import QCheckBox, QComboBox, QPlainTextEdit, QPushButton, QSpinBox, QWidget
+
+from explorer.analysis.differences import Differences
+from explorer.present import differences as present
+from explorer.present.differences import TEXTS, Comparison, KeyRow, RoleRow, TensorRow
+from explorer.present.errors import error_label, error_text
+from explorer.qt.addresses import agrees_to_weights
+from explorer.qt.document import Document
+from explorer.qt.jobs import Job, JobRunner, worker_count
+from explorer.qt.references import ReferenceBar, References, Rounding
+from explorer.qt.theme import series_colour
+from explorer.qt.widgets.building import column, row
+from explorer.qt.widgets.labels import SELECTABLE, ElidedLabel, error_caution, plain_label
+from explorer.qt.widgets.lazy import TabbedPanel
+from explorer.qt.widgets.pages import Phase, Reader, Refusal, Request
+from explorer.qt.widgets.progress import ProgressLine
+from explorer.qt.widgets.saving import FileSaver, file_name
+from explorer.qt.widgets.table_model import Column, RowColumns, TableModel
+from explorer.qt.widgets.table_view import ListPanel, TableView
+from explorer.qt.widgets.text_view import TextView
+from explorer.tabular import json_document, write_atomically
+from explorer.text import bytes_text, float_text, integer_text, plain_text
+
+_tr: Final = partial(QCoreApplication.translate, "CompareView")
+
+_MOST_CONTEXT: Final = 1 << 24
+_MOST_KEPT: Final = 4
+_REMOVED, _ADDED = 5, 2  # vermilion and green of the series, with signs before the lines
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What the page shows, made in a worker."""
+
+    comparison: Comparison
+    sizes: Sequence[present.SizeRow]
+    roles: Sequence[RoleRow]
+    keys: Sequence[KeyRow]
+    tensors: Sequence[TensorRow]
+
+    @classmethod
+    def of(cls, found: Comparison) -> Shown:
+        """Make the rows of all tables; reads the first elements of arrays."""
+        return cls(
+            found,
+            list(present.size_rows(found)),
+            present.role_rows(found),
+            present.key_rows(found),
+            present.tensor_rows(found),
+        )
+
+    @property
+    def found(self) -> Differences:
+        return self.comparison.found
+
+
+@dataclass(frozen=True)
+class _Subject:
+    """What is asked for: A, B, the original, tokens of the plan, and whether weights are read."""
+
+    one: Document
+    other: Document
+    original: Document | None
+    context: int
+    measured: bool
+
+    @property
+    def documents(self) -> set[Document]:
+        return {self.one, self.other} | ({self.original} if self.original is not None else set())
+
+
+def _read(subject: _Subject, headers: Shown | None, job: Job) -> Shown:
+    """Compare two models; called in a worker."""
+    models = subject.one.model, subject.other.model
+    if headers is None:
+        headers = Shown.of(Comparison.of(*models, subject.context, job.check))
+    if not subject.measured:
+        return headers
+    shown, total = headers, 0
+
+    def begin(weights: int) -> None:
+        nonlocal total
+        total = weights
+        report(0)
+
+    def report(done: int) -> None:
+        job.report(done, total)
+        job.publish(lambda: (shown, done, total))
+
+    errors = present.measure_errors(
+        models,
+        None if subject.original is None else subject.original.model,
+        worker_count(),
+        check=job.check,
+        begin=begin,
+        progress=report,
+    )
+    return Shown.of(headers.comparison.with_errors(errors))
+
+
+class _SignColours(QSyntaxHighlighter):
+    """Colours the lines of a text diff by the sign that they begin with."""
+
+    def __init__(self, text: QPlainTextEdit) -> None:
+        super().__init__(text.document())
+        self._text = text
+
+    # Qt
+
+    def highlightBlock(self, text: str) -> None:
+        style = QTextCharFormat()
+        if text.startswith(("-", "+")):
+            style.setForeground(series_colour(_REMOVED if text[0] == "-" else _ADDED))
+        elif text.startswith("@@"):
+            style.setForeground(self._text.palette().placeholderText())
+        self.setFormat(0, len(text), style)
+
+
+class _RowList(ListPanel):
+    """A table with a filter that looks for words in all cells of a row."""
+
+    def __init__(self, runner: JobRunner, name: str, parent: QWidget) -> None:
+        super().__init__(runner, _tr("Filter by any word"), "", parent)
+        self.table.setAccessibleName(name)
+        self._searched: list[str] = []
+        self._hidden: NDArray[np.bool_] | None = None
+        self._nothing = ""
+        self.bar.changed.connect(lambda _: self._filter())
+
+    def show_rows(
+        self,
+        columns: Sequence[Column],
+        searched: list[str],
+        nothing: str,
+        hidden: NDArray[np.bool_] | None = None,
+    ) -> None:
+        """Show other rows; those that are `hidden` [n] need not be seen."""
+        self._searched, self._nothing, self._hidden = searched, nothing, hidden
+        self.model.set_content(columns, len(searched))
+        self.table.show_columns(QByteArray())
+        self._filter()
+
+    def hide_rows(self, hidden: NDArray[np.bool_] | None) -> None:
+        """Hide other rows."""
+        self._hidden = hidden
+        self._filter()
+
+    def _filter(self) -> None:
+        words = self.bar.text.casefold().split()
+        mask = np.array([all(word in text for word in words) for text in self._searched], np.bool_)
+        if self._hidden is not None:
+            mask &= ~self._hidden
+        no_match = _tr("Nothing matches. Press Escape in the filter to see all.")
+        self.show_matches(mask, no_match if words else self._nothing)
+
+
+class DifferencePages(QObject):
+    """The pages of two models, and what they show.
+
+    Attributes:
+        titles: The pages with their titles.
+
+    Signals:
+        tensor_opened: A line of the tensors was opened; its content row.
+    """
+
+    tensor_opened = Signal(int)
+
+    def __init__(self, runner: JobRunner, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._shown: Shown | None = None
+        self._parent = parent
+        self.summary = plain_label(parent)
+        self.summary.setWordWrap(True)
+        self.summary.setTextInteractionFlags(SELECTABLE)
+        self.summary.setAccessibleName(self.tr("What the models differ in"))
+        self.summary.setWhatsThis(TEXTS["summary"])
+        self.summary.setContentsMargins(8, 8, 8, 8)
+        self.sizes = self._table(runner, self.tr("Sizes and memory"))
+        self.plan = plain_label(parent)
+        self.plan.setForegroundRole(QPalette.ColorRole.PlaceholderText)
+        self.plan.setWordWrap(True)
+        self.plan.setWhatsThis(TEXTS["memory"])
+        self.plan.setContentsMargins(8, 4, 8, 4)
+        first = QWidget(parent)
+        column(self.summary, (self.sizes, 1), self.plan, of=first)
+        self.roles = self._table(runner, self.tr("Types by role"))
+        second = QWidget(parent)
+        self.meaning = error_caution(second)
+        column((self.roles, 1), self.meaning, of=second)
+        self.keys = _RowList(runner, self.tr("Metadata that differs"), parent)
+        self.tensors = _RowList(runner, self.tr("Tensors of both models"), parent)
+        self.only_differing = QCheckBox(self.tr("Only &what differs"), parent)
+        self.only_differing.setChecked(True)
+        self.only_differing.toggled.connect(lambda _: self._hide_equal())
+        third = QWidget(parent)
+        column(row(self.only_differing, 1, margins=(8, 6, 8, 0)), (self.tensors, 1), of=third)
+        self.tensors.table.row_opened.connect(self.tensor_opened)
+        self.text_list = QComboBox(parent)
+        self.text_list.setAccessibleName(self.tr("Texts that differ"))
+        self.text_list.activated.connect(self._show_text)
+        self.text_note = ElidedLabel(parent)
+        self.text_note.setWhatsThis(TEXTS["texts"])
+        self.text = TextView(parent)
+        self.text.text.setAccessibleName(self.tr("Differences of the text"))
+        self.text.setWhatsThis(TEXTS["texts"])
+        self._colours = _SignColours(self.text.text)
+        self._texts = QWidget(parent)
+        line = row(self.text_list, (self.text_note, 1), margins=(8, 6, 8, 4))
+        column(line, (self.text, 1), of=self._texts)
+        self.titles = {
+            self.tr("Summary"): first,
+            self.tr("Types by role"): second,
+            self.tr("Metadata"): self.keys,
+            self.tr("Tensors"): third,
+            self.tr("Texts"): self._texts,
+        }
+        self.tables = (self.sizes, self.roles, self.keys.table, self.tensors.table)
+
+    def focus_search(self, page: QWidget | None) -> bool:
+        """Put the cursor into the search of a page; return whether it has one."""
+        if page is self._texts:
+            self.text.focus_search()
+        elif page is not None and (page is self.keys or page.isAncestorOf(self.tensors)):
+            (self.keys if page is self.keys else self.tensors).focus_search()
+        else:
+            return False
+        return True
+
+    def clear(self) -> None:
+        """Show nothing."""
+        self._shown = None
+        for table in self.tables:
+            table.table.set_content((), 0)
+        self.text.clear()
+
+    def show(self, shown: Shown) -> None:
+        """Show other differences."""
+        self._shown = shown
+        comparison = shown.comparison
+        lines = present.summary(comparison)
+        self.summary.setText("\n".join(plain_text(line) for line in lines))
+        self.plan.setText(self.tr("Memory: {plan}").format(plan=comparison.plan))
+        _fill(self.sizes, _size_columns(shown.sizes), len(shown.sizes))
+        _fill(self.roles, _role_columns(shown), len(shown.roles))
+        nothing = self.tr("All keys are the same in both models.")
+        searched = [
+            f"{r.key} {r.kind} {r.before} {r.after} {r.note}".casefold() for r in shown.keys
+        ]
+        self.keys.show_rows(_key_columns(shown.keys), searched, nothing)
+        searched = [
+            f"{r.name} {r.kind} {' '.join(r.types)} {' '.join(r.shapes)} {r.note}".casefold()
+            for r in shown.tensors
+        ]
+        nothing = self.tr("All tensors have the same types and shapes.")
+        self.tensors.show_rows(
+            _tensor_columns(shown.tensors), searched, nothing, self._equal_tensors()
+        )
+        self._fill_texts()
+
+    def _table(self, runner: JobRunner, name: str) -> TableView:
+        table = TableView(TableModel(self), runner, self._parent)
+        table.setAccessibleName(name)
+        return table
+
+    def _equal_tensors(self) -> NDArray[np.bool_] | None:
+        if self._shown is None or not self.only_differing.isChecked():
+            return None
+        return np.array([tensor.kind == "same" for tensor in self._shown.tensors], np.bool_)
+
+    def _hide_equal(self) -> None:
+        if self._shown is not None:
+            self.tensors.hide_rows(self._equal_tensors())
+
+    def _fill_texts(self) -> None:
+        assert self._shown is not None
+        found = self._shown.found
+        names = [plain_text(text.key) for text in found.texts]
+        if found.vocabulary is not None:
+            names.append(self.tr("Vocabulary"))
+        self.text_list.clear()
+        self.text_list.addItems(names)
+        self.text_list.setVisible(bool(names))
+        self._show_text(0)
+
+    def _show_text(self, place: int) -> None:
+        if self._shown is None:
+            return
+        found = self._shown.found
+        if place < len(found.texts):
+            text = found.texts[place]
+            note = self.tr("Lines only in A: {removed}, only in B: {added}")
+            self.text_note.setText(
+                note.format(removed=integer_text(text.removed), added=integer_text(text.added))
+            )
+            self.text.show_text("\n".join(present.text_lines(text)))
+        elif found.vocabulary is not None:
+            self.text_note.setText(present.vocabulary_sentence(found.vocabulary))
+            self.text.show_text("\n".join(present.vocabulary_lines(found.vocabulary)))
+        else:
+            self.text_note.setText(self.tr("No chat template, vocabulary or long text differs."))
+            self.text.clear()
+
+
+class CompareView(TabbedPanel, Reader[Shown]):
+    """The current model (B) beside the one that it is compared with (A).
+
+    The headers are compared at once, the weights on request.
+
+    Signals:
+        tensor_opened: The user opened a tensor of the current model; its content row.
+    """
+
+    tensor_opened = Signal(int)
+
+    def __init__(
+        self, runner: JobRunner, references: References, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._references = references
+        self._document: Document | None = None
+        self._measured = False
+        self._shown: Shown | None = None
+        self._known: dict[_Subject, Shown] = {}
+        self._saver = FileSaver(runner, self, self.exported.emit, self.failed.emit)
+        self._make_bar()
+        self.sides = ElidedLabel(self.content)
+        self.sides.setAccessibleName(self.tr("The two models"))
+        self.sides.setContentsMargins(8, 0, 8, 0)
+        above = QWidget(self.content)
+        line = ((self.sides, 1), self.context, self.measure, self.save)
+        row(*line, of=above, margins=(0, 0, 8, 4), spacing=8)
+        self.begin_tabs(self.tr("Views of the differences"), above)
+        self.pages = DifferencePages(runner, self)
+        self.pages.tensor_opened.connect(self._open_tensor)
+        for title, page in self.pages.titles.items():
+            self.tabs.addTab(page, title)
+        for table in self.pages.tables:
+            self.pass_on(table)
+        self.progress = ProgressLine(self.content)
+        self.column.addWidget(self.progress)
+        self.state.pressed.disconnect()  # what the panel does with its button: the reader's life
+        self.begin_life(runner, (self,), self.progress)
+        references.changed.connect(self._follow_reference)
+        references.documents_changed.connect(self._follow_documents)
+        self._fill_originals()
+
+    def _make_bar(self) -> None:
+        self.bar = ReferenceBar(self._references, self)
+        self.bar.open_requested.connect(self.open_requested)
+        self.original = QComboBox(self)
+        self.original.setAccessibleName(self.tr("Original"))
+        self.original.setMinimumContentsLength(8)
+        self.original.setSizeAdjustPolicy(
+            QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
+        )
+        self.original.setToolTip(TEXTS["original"])
+        self.original.activated.connect(lambda _: self._choose_original())
+        label = plain_label(self, self.tr("&Original"))
+        label.setBuddy(self.original)
+        self.context = QSpinBox(self)
+        self.context.setRange(256, _MOST_CONTEXT)
+        self.context.setSingleStep(1024)
+        self.context.setValue(present.CONTEXT)
+        self.context.setKeyboardTracking(False)
+        self.context.setAccessibleName(self.tr("Tokens of the plan"))
+        self.context.setToolTip(TEXTS["memory"])
+        self.context.setSuffix(self.tr(" tokens"))
+        self.context.valueChanged.connect(lambda _: self.load())
+        self.measure = QPushButton(self.tr("Compare &weights"), self)
+        self.measure.setToolTip(TEXTS["measure"])
+        self.measure.clicked.connect(self._measure_weights)
+        self.save = QPushButton(self.tr("Save…"), self)
+        self.save.setToolTip(self.tr("All differences as JSON"))
+        self.save.clicked.connect(self._ask_save)
+        line = row((self.bar, 2), label, (self.original, 1))
+        line.setContentsMargins(8, 6, 8, 2)
+        line.setSpacing(8)
+        self.frame.insertLayout(0, line)
+
+    # What is compared
+
+    def show_document(self, document: Document | None) -> None:
+        """Show a model beside what it is compared with; None shows nothing."""
+        if document is not self._document:
+            self._document = document
+            self._measured = False
+            self._fill_originals()
+            self.restart()
+
+    def refresh(self) -> None:
+        self.load()
+
+    def focus_search(self) -> None:
+        """Put the cursor into the filter in front; else into the choice of the other model."""
+        if not (self.has_content and self.pages.focus_search(self.tabs.currentWidget())):
+            self.bar.list.setFocus()
+
+    def cancel(self) -> None:
+        Reader.cancel(self)
+
+    def _subject(self) -> _Subject | None:
+        chosen = self._references.chosen
+        if self._document is None or not isinstance(chosen, Document):
+            return None
+        if self._references.document is not self._document:
+            return None
+        original = self.original.currentData()
+        if not isinstance(original, Document) or not self._measured:
+            original = None
+        context = self.context.value()
+        return _Subject(chosen, self._document, original, context, self._measured)
+
+    def request(self) -> Request[Shown] | Refusal | None:
+        title = self.tr("Compare two models")
+        if self._document is None:
+            return Refusal(title, self.tr("Open a model to compare it with another one."))
+        subject = self._subject()
+        if subject is None:
+            sentence = self.tr("Choose above what {name} is compared with: another model.")
+            if isinstance(self._references.chosen, Rounding):
+                sentence = self.tr(
+                    "{name} is compared with its own weights in another type, which has no header. "
+                    "Choose another model above."
+                )
+            name = plain_text(self._document.title)
+            return Refusal(title, sentence.format(name=name), self.tr("Open another model…"))
+        headers = self._known.get(_without_errors(subject))
+        return Request(
+            key=subject,
+            title=self.tr("Comparing two models"),
+            heading=self.tr("Comparing the headers…"),
+            failure=self.tr("The models could not be compared"),
+            work=partial(_read, subject, headers),
+            known=lambda: self._known.get(subject),
+        )
+
+    def press(self) -> None:
+        if self.phase is Phase.UNSUPPORTED and self._document is not None:
+            self.open_requested.emit()
+        else:
+            self.load()
+
+    def _follow_reference(self) -> None:
+        subject = self._subject()
+        if subject != self.request_key:
+            self._measured = False
+            self._fill_originals()
+            if self._shown is not None and (subject is None or subject.one is not self._one):
+                self.restart()
+            else:
+                self.load()
+
+    @property
+    def _one(self) -> Document | None:
+        key = self.request_key
+        return key.one if isinstance(key, _Subject) else None
+
+    def _follow_documents(self) -> None:
+        """Forget models that were closed."""
+        opened = set(self._references.documents)
+        self._known = {key: one for key, one in self._known.items() if key.documents <= opened}
+        key = self.request_key
+        if isinstance(key, _Subject) and not key.documents <= opened:
+            self._measured = False
+            self.restart()
+        self._fill_originals()
+
+    def _fill_originals(self) -> None:
+        """List the open models that both may be made of."""
+        chosen = self.original.currentData()
+        used = self._document, self._references.chosen
+        others = [one for one in self._references.documents if one not in used]
+        with QSignalBlocker(self.original):
+            self.original.clear()
+            self.original.addItem(self.tr("none"), None)
+            for document in others:
+                self.original.addItem(plain_text(document.title), document)
+            self.original.setCurrentIndex(max(0, self.original.findData(chosen)))
+        self.original.setEnabled(bool(others))
+
+    def _choose_original(self) -> None:
+        if self._measured:
+            self.load()
+
+    def _measure_weights(self) -> None:
+        key = self.request_key
+        read = key.documents if isinstance(key, _Subject) else set()
+        if agrees_to_weights([each.model for each in read], self):
+            self._measured = True
+            self.load()
+
+    # What is shown
+
+    def show_begun(self) -> None:
+        if self._measured:
+            self.progress.start()
+
+    def show_part(self, part: tuple[Shown, int, int]) -> None:
+        shown, done, total = part
+        self._show(shown)
+        self.progress.show_progress(done, total)
+
+    def show_result(self, result: Shown) -> None:
+        key = self.request_key
+        assert isinstance(key, _Subject)
+        self._known.pop(key, None)
+        self._known[key] = result
+        for old in list(self._known)[:-_MOST_KEPT]:
+            del self._known[old]
+        self._show(result)
+
+    def clear(self) -> None:
+        self._shown = None
+        self.pages.clear()
+        self._follow_state()
+
+    def show_ended(self) -> None:
+        super().show_ended()
+        self._follow_state()
+
+    def _follow_state(self) -> None:
+        self.save.setEnabled(self._shown is not None)
+        self.measure.setEnabled(self._shown is not None and not self.progress.running)
+
+    def _show(self, shown: Shown) -> None:
+        if shown is self._shown:
+            return
+        self._shown = shown
+        one, other = (plain_text(model.path.name) for model in shown.found.models)
+        self.sides.setText(self.tr("A  {one}     B  {other}").format(one=one, other=other))
+        self.pages.show(shown)
+        self.show_content()
+        self._follow_state()
+
+    def _open_tensor(self, place: int) -> None:
+        if self._shown is None or self._document is None:
+            return
+        tensor = self._shown.found.tensors[place].after
+        names = self._document.model.tensors.columns.names
+        if tensor is not None and tensor.name in names:
+            self.tensor_opened.emit(list(names).index(tensor.name))
+
+    # Saving
+
+    def _ask_save(self) -> None:
+        if self._shown is None:
+            return
+        name = file_name(f"diff-{self._shown.found.models[1].path.stem}", "diff")
+        path = self._saver.ask_path(self.tr("Save the differences"), name, {"JSON": ".json"})
+        if path is not None:
+            self.save_as(path)
+
+    def save_as(self, path: Path) -> Job | None:
+        """Write what `gguf-explorer diff --json` would print, in the background."""
+        shown = self._shown
+        if shown is None:
+            return None
+        one, other = shown.found.models
+
+        def write(_job: Job) -> None:
+            record = present.document(shown.comparison, (str(one.path), str(other.path)))
+            with write_atomically(path) as stream:
+                stream.write(json_document(record))
+
+        return self._saver.write(self.tr("Saving {name}").format(name=path.name), path, write)
+
+
+def _without_errors(subject: _Subject) -> _Subject:
+    return _Subject(subject.one, subject.other, None, subject.context, measured=False)
+
+
+def _fill(table: TableView, columns: Sequence[Column], count: int) -> None:
+    table.table.set_content(columns, count)
+    table.show_columns(QByteArray())
+
+
+def _size_columns(rows: Sequence[present.SizeRow]) -> list[Column]:
+    of = RowColumns(rows, TEXTS)
+    return [
+        of.words("figure", _tr("Figure"), lambda row: row.label),
+        _number(rows, "a", "A", 0),
+        _number(rows, "b", "B", 1),
+        of.words("difference", _tr("Difference"), lambda row: row.difference),
+    ]
+
+
+def _number(rows: Sequence[present.SizeRow], name: str, title: str, side: int) -> Column:
+    values, texts = [row.values[side] for row in rows], [row.texts[side] for row in rows]
+    return _known_column(name, title, values, texts.__getitem__, TEXTS[name])
+
+
+def _known_column(
+    name: str, title: str, values: Sequence[float | None], text: Callable[[int], str], tip: str
+) -> Column:
+    """Return a column of numbers, some of which are not known."""
+    keys = np.array([np.nan if value is None else value for value in values], np.float64)
+    return Column(name, title, text, values.__getitem__, lambda: keys, numeric=True, tip=tip)
+
+
+def _role_columns(shown: Shown) -> list[Column]:
+    rows = shown.roles
+    of = RowColumns(rows, TEXTS)
+    columns = [of.words("role", _tr("Role"), lambda row: row.role)]
+    columns += [
+        of.words("types_a", _tr("Types A"), lambda row: row.types[0], meaning="types"),
+        of.words("types_b", _tr("Types B"), lambda row: row.types[1], meaning="types"),
+    ]
+    sizes, bits = (_tr("Size A"), _tr("Size B")), (_tr("Bits A"), _tr("Bits B"))
+    for figure, titles in (("size", sizes), ("bits", bits)):
+        columns += [
+            _figures(rows, f"{figure}_{'ab'[side]}", titles[side], figure, side) for side in (0, 1)
+        ]
+    errors = shown.comparison.errors
+    if errors is None:
+        return columns
+    for side in (0, 1) if errors.original is not None else (1,):
+        for figure in ("relative_rmse", "sqnr_db"):
+            title = f"{error_label(figure)} {'AB'[side]}"
+            columns.append(_figures(rows, f"{figure}_{'ab'[side]}", title, figure, side))
+    return columns
+
+
+def _figures(rows: Sequence[RoleRow], name: str, title: str, figure: str, side: int) -> Column:
+    def value(place: int) -> float | int | None:
+        found = rows[place]
+        if figure == "size":
+            return found.nbytes[side]
+        if figure == "bits":
+            return found.bits[side] if found.bits[side] == found.bits[side] else None
+        metrics = found.errors[side]
+        return None if metrics is None else float(getattr(metrics, figure))
+
+    def text(place: int) -> str:
+        number = value(place)
+        if number is None:
+            return ""
+        if figure == "size":
+            return bytes_text(round(number))
+        return float_text(number, 4) if figure == "bits" else error_text(figure, number)
+
+    values = [value(place) for place in range(len(rows))]
+    return _known_column(name, title, values, text, TEXTS[figure])
+
+
+def _key_columns(rows: Sequence[KeyRow]) -> list[Column]:
+    of = RowColumns(rows, TEXTS)
+    return [
+        of.words("key", _tr("Key"), lambda row: row.key),
+        of.words("change", _tr("Change"), lambda row: row.kind),
+        of.words("a", "A", lambda row: row.before),
+        of.words("b", "B", lambda row: row.after),
+        of.words("type", _tr("Type"), lambda row: row.type_name),
+        of.words("note", _tr("Note"), lambda row: row.note),
+    ]
+
+
+def _tensor_columns(rows: Sequence[TensorRow]) -> list[Column]:
+    of = RowColumns(rows, TEXTS)
+
+    def type_column(name: str, title: str, side: int) -> Column:
+        words = of.words(name, title, lambda row: row.types[side], meaning="type")
+        return replace(words, type_name=lambda place: rows[place].types[side])
+
+    def shape(name: str, title: str, side: int) -> Column:
+        return of.words(name, title, lambda row: row.shapes[side], meaning="shape")
+
+    def size(name: str, title: str, side: int) -> Column:
+        return of.number(name, title, lambda row: row.nbytes[side], bytes_text)
+
+    return [
+        of.words("tensor", _tr("Tensor"), lambda row: row.name),
+        of.words("change", _tr("Change"), lambda row: row.kind),
+        type_column("type_a", _tr("Type A"), 0),
+        type_column("type_b", _tr("Type B"), 1),
+        shape("shape_a", _tr("Shape A"), 0),
+        shape("shape_b", _tr("Shape B"), 1),
+        size("bytes_a", _tr("Size A"), 0),
+        size("bytes_b", _tr("Size B"), 1),
+        of.words("note", _tr("Note"), lambda row: row.note),
+    ]

@@ -1,0 +1,284 @@
+"""The machine that every plan of the window is for, and what is asked of each model: one plan.
+
+The planner changes both; What if, the library, the overview and the status bar ask for them here.
+Both are kept over restarts: what the user chose of the machine, and what was found of the rest.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from PySide6.QtCore import QObject, QTimer, Signal
+
+from explorer.errors import PlanError
+from explorer.qt.jobs import JobRunner, JobSlot
+
+if TYPE_CHECKING:  # loaded when first needed: the window shows itself before
+    from explorer.hardware.detect import Machine
+    from explorer.planner import Device, Host
+    from explorer.planner.inputs import PlanInputs
+    from explorer.present.fits import Target
+
+_NOTE: Final = "machine"  # under which it is kept
+_MODEL_NOTE: Final = "plan"  # under which it is kept for each model
+_LONGEST_SAVED: Final = 1 << 18
+_MOST_NAMES: Final = 256
+_SETTLED_MS: Final = 1000  # after the last change; a drag asks for another plan with each step
+
+
+class Notes(Protocol):
+    """Keeps texts between two runs; the window's `Settings`."""
+
+    def note(self, name: str) -> str:
+        """Return a kept text; empty if there is none."""
+
+    def set_note(self, name: str, text: str) -> None:
+        """Keep a text."""
+
+    def model_note(self, path: Path, name: str) -> str:
+        """Return a text that was kept for a model; empty if there is none."""
+
+    def set_model_note(self, path: Path, name: str, text: str) -> None:
+        """Keep a text for a model."""
+
+
+class PlannedMachine(QObject):
+    """GPUs, main memory, reserves and bandwidths that plans are made for, and settings by model.
+
+    Attributes:
+        found: What was found of this computer; None until it was looked at.
+        reserves: What GPUs need beyond a plan: bytes by the name of the GPU.
+        bandwidths: Bytes a second that the user gave, by the name of a GPU or ``"CPU"``.
+
+    Signals:
+        changed: The GPUs or the memory to plan for are others, or are known at last.
+        asked: Something else is asked of a model, and was for a moment; its path.
+        failed: This computer could not be looked at; an `ExplorerError`.
+    """
+
+    changed = Signal()
+    asked = Signal(object)
+    failed = Signal(object)
+
+    def __init__(self, runner: JobRunner, notes: Notes, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._notes = notes
+        self._looking = JobSlot(runner, self)
+        self._restored = False
+        self._devices: tuple[Device, ...] | None = None  # that the user chose; None: the found ones
+        self._host: tuple[Host | None] | None = None
+        self._inputs: dict[Path, PlanInputs] = {}
+        self._unsaved: dict[Path, None] = {}  # models of which something else is asked
+        self._settling = QTimer(self)
+        self._settling.setSingleShot(True)
+        self._settling.setInterval(_SETTLED_MS)
+        self._settling.timeout.connect(self.settle)
+        self.found: Machine | None = None
+        self.reserves: dict[str, int] = {}
+        self.bandwidths: dict[str, int] = {}
+
+    # What plans are for
+
+    @property
+    def known(self) -> bool:
+        """Whether there is something to plan for; else `look`, and `changed` will follow."""
+        self._restore()
+        return self.found is not None or None not in (self._devices, self._host)
+
+    @property
+    def is_chosen(self) -> bool:
+        """Whether the user chose other GPUs or other memory than this computer has."""
+        self._restore()
+        return self._devices is not None or self._host is not None
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """The GPUs, with their reserves; none until they are known."""
+        self._restore()
+        if self._devices is not None:
+            return self._devices
+        return () if self.found is None else self.with_reserves(self.found.devices)
+
+    @property
+    def host(self) -> Host | None:
+        """The main memory; None to check nothing against it."""
+        self._restore()
+        if self._host is not None:
+            return self._host[0]
+        return None if self.found is None else self.found.host
+
+    def target(self) -> Target:
+        """Return it as downloaded models shall fit it; loads the planner."""
+        from explorer.present.fits import Target  # noqa: PLC0415 - not before the first paint
+
+        return Target(self.devices, self.host, os.environ)
+
+    @property
+    def text(self) -> str:
+        """ "NVIDIA L4, 22.5 GiB · 61.2 GiB main memory", for the status bar; loads the planner."""
+        return self.target().brief if self.known else self.tr("Looking at this computer…")
+
+    def inputs(self, path: Path) -> PlanInputs:
+        """Return what a model is planned with: what was asked of it, and this machine."""
+        from explorer.planner.inputs import PlanInputs  # noqa: PLC0415 - as above
+
+        self._restore()
+        if path not in self._inputs:
+            text, self._inputs[path] = self._notes.model_note(path, _MODEL_NOTE), PlanInputs()
+            if text:
+                try:
+                    self._inputs[path] = PlanInputs.from_record(_parsed(text) | {"devices": []})
+                except PlanError:  # damaged, or of a later version: nothing was asked
+                    self._notes.set_model_note(path, _MODEL_NOTE, "")
+        return replace(self._inputs[path], devices=self.devices, host=self.host)
+
+    def asked_of(self, paths: Iterable[Path]) -> dict[Path, PlanInputs]:
+        """Return what is asked of models, without those of which nothing is."""
+        asked = {path: self.inputs(path) for path in paths}
+        return {
+            path: inputs
+            for path, inputs in asked.items()
+            if inputs.settings.record() or inputs.profile is not None
+        }
+
+    def with_reserves(self, devices: tuple[Device, ...]) -> tuple[Device, ...]:
+        """Return GPUs with the reserves that are remembered for their names."""
+        known = {plain_name(name): size for name, size in self.reserves.items()}
+        return tuple(
+            replace(one, reserve=known.get(plain_name(one.name), one.reserve)) if one.name else one
+            for one in devices
+        )
+
+    # What changes it
+
+    def look(self, *, again: bool = False) -> None:
+        """Look at this computer in the background, unless that was done or `again` is asked."""
+        if self._looking.busy or (self.found is not None and not again):
+            return
+
+        def work(_job: object) -> Machine:
+            from explorer.hardware.detect import detect  # noqa: PLC0415 - as above
+
+            return detect()
+
+        self._looking.run(self.tr("Looking at this machine"), work, self._take, self.failed.emit)
+
+    def _take(self, found: Machine) -> None:
+        self.found = found
+        self.changed.emit()
+
+    def plan_for(self, inputs: PlanInputs, path: Path | None = None) -> None:
+        """Plan for the machine of some inputs from now on, and ask of a model what they ask."""
+        self._restore()
+        before = self.devices, self.host
+        reserves = self.reserves
+        for one in inputs.devices:
+            self._learn(one)
+        found, devices, host = self.found, inputs.devices, inputs.host
+        if devices != before[0]:
+            own = found is not None and devices == self.with_reserves(found.devices)
+            self._devices = None if own else devices
+        if host != before[1]:
+            self._host = None if found is not None and host == found.host else (host,)
+        changed = (self.devices, self.host) != before
+        if changed or self.reserves != reserves:
+            self._keep()
+        if changed:
+            self.changed.emit()
+        if path is None:
+            return
+        asked = replace(inputs, devices=(), host=None)
+        if replace(self.inputs(path), devices=(), host=None) != asked:
+            self._inputs[path] = asked
+            self._unsaved[path] = None
+            self._settling.start()
+
+    def save(self) -> list[Path]:
+        """Keep what is asked of models now; return those of which something else is asked."""
+        paths = list(self._unsaved)
+        self._unsaved.clear()
+        for path in paths:
+            asked = self._inputs[path]
+            record = {"settings": asked.settings.record(), "profile": asked.profile}
+            self._notes.set_model_note(path, _MODEL_NOTE, json.dumps(record))
+        return paths
+
+    def settle(self) -> None:
+        """Have others plan now with what is asked of models."""
+        for path in self.save():
+            self.asked.emit(path)
+
+    def _learn(self, device: Device) -> None:
+        """Remember the reserve of a GPU for its name, or forget it."""
+        if not device.name:
+            return
+        name = plain_name(device.name)
+        self.reserves = {
+            one: size for one, size in self.reserves.items() if plain_name(one) != name
+        }
+        if device.reserve is not None:
+            self.reserves[device.name] = device.reserve
+
+    def set_bandwidth(self, name: str, rate: int | None) -> None:
+        """Remember the bandwidth of a GPU, or of ``"CPU"``; None for what the catalogue says."""
+        self._restore()
+        self.bandwidths.pop(name, None)
+        if rate:
+            self.bandwidths[name] = rate
+        self._keep()
+
+    # Between two runs
+
+    def _keep(self) -> None:
+        from explorer.planner.inputs import device_records, host_record  # noqa: PLC0415 - as above
+
+        saved: dict[str, Any] = {"reserves": self.reserves, "bandwidths": self.bandwidths}
+        if self._devices is not None:
+            saved["devices"] = device_records(self._devices)
+        if self._host is not None:
+            saved["host"] = host_record(self._host[0])
+        self._notes.set_note(_NOTE, json.dumps(saved))
+
+    def _restore(self) -> None:
+        """Take what an earlier run kept; a damaged text is as good as none."""
+        if self._restored:
+            return
+        self._restored = True
+        text = self._notes.note(_NOTE)
+        if not text:
+            return
+        from explorer.planner.inputs import devices_of, host_of, sizes_of  # noqa: PLC0415
+
+        try:
+            saved = _parsed(text)
+            reserves = sizes_of(saved.get("reserves", {}), _MOST_NAMES)
+            bandwidths = sizes_of(saved.get("bandwidths", {}), _MOST_NAMES)
+            devices = devices_of(saved["devices"]) if "devices" in saved else None
+            host = (host_of(saved["host"]),) if "host" in saved else None
+        except PlanError:
+            self._notes.set_note(_NOTE, "")
+            return
+        self.reserves, self.bandwidths = reserves, bandwidths
+        self._devices, self._host = devices, host
+
+
+def plain_name(name: str) -> str:
+    """Return a GPU's name as it is compared."""
+    return " ".join(name.casefold().split())
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    if len(text) > _LONGEST_SAVED:
+        raise PlanError("what was kept of a plan is too long to be ours")
+    try:
+        saved = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise PlanError(f"what was kept of a plan is no JSON: {error}") from error
+    if not isinstance(saved, dict):
+        raise PlanError("what was kept of a plan is no JSON object")
+    return saved

@@ -1,0 +1,680 @@
+"""What surrounds the pages: bar on top, rail of groups, tree, head, status bar."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+from weakref import ref
+
+from PySide6.QtCore import QByteArray, QCoreApplication, QEvent, QPoint, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import (
+    QAccessible,
+    QAction,
+    QColor,
+    QCursor,
+    QFont,
+    QFontMetrics,
+    QIcon,
+    QKeySequence,
+    QPainter,
+    QPaintEvent,
+    QPen,
+    QResizeEvent,
+)
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QAbstractItemView,
+    QMenu,
+    QMenuBar,
+    QSizePolicy,
+    QSplitter,
+    QStatusBar,
+    QTabBar,
+    QToolButton,
+    QWidget,
+)
+
+from explorer.formats import Severity
+from explorer.present.explanations import FACT_TEXTS, PANEL_TEXTS, picture_text
+from explorer.present.model import gravest, mark
+from explorer.qt.actions import Actions
+from explorer.qt.document import Document
+from explorer.qt.locale_numbers import own_widgets
+from explorer.qt.machine import PlannedMachine
+from explorer.qt.panels import GROUPS, Panels, ask_report
+from explorer.qt.theme import CORNER, FOLDS_BELOW, Space, TextSize, ink_of, style_text
+from explorer.qt.widgets.building import column, row
+from explorer.qt.widgets.labels import Chip, ChipText, ElidedLabel, Notice, plain_label
+from explorer.qt.widgets.painting import IconButton, IconLabel, paint_icon, type_swatch
+from explorer.qt.widgets.segments import SegmentBar
+from explorer.sources import is_address
+from explorer.text import bytes_text, integer_text, plain_text, shape_text, shorten
+
+_RAIL_WIDTH: Final = 84
+_RAIL_FOLDED: Final = 56
+_RAIL_STEP: Final = 60
+_RAIL_STEP_FOLDED: Final = 48
+_RAIL_ICON: Final = 22
+
+
+class Rail(QTabBar):
+    """The groups of pages, one below the other: an icon above a word, or the icon alone."""
+
+    def __init__(self, titles: dict[str, str], parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._names = list(titles)
+        self.folded = False
+        self.setShape(QTabBar.Shape.RoundedWest)
+        self.setDrawBase(False)
+        self.setExpanding(False)
+        self.setUsesScrollButtons(False)
+        self.setMouseTracking(True)
+        self.setAccessibleName(self.tr("Groups of pages"))
+        for number, title in enumerate(titles.values(), 1):
+            place = self.addTab(title)
+            self.setTabToolTip(place, self.tr("{group} (Alt+{n})").format(group=title, n=number))
+        self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Expanding)
+
+    def fold(self, on: bool) -> None:
+        """Show icons alone, or words too."""
+        if on != self.folded:
+            self.folded = on
+            self.setTabText(0, self.tabText(0))  # has the bar ask for the sizes again
+            self.updateGeometry()
+
+    # Qt
+
+    def tabSizeHint(self, index: int) -> QSize:
+        if self.folded:
+            return QSize(_RAIL_FOLDED, _RAIL_STEP_FOLDED)
+        metrics = QFontMetrics(self._caption(bold=True))
+        widest = max(metrics.horizontalAdvance(self.tabText(n)) for n in range(self.count()))
+        wide = max(_RAIL_WIDTH, widest + 2 * Space.WIDE)
+        return QSize(wide, _RAIL_STEP - 16 + metrics.height())
+
+    def minimumTabSizeHint(self, index: int) -> QSize:
+        return self.tabSizeHint(index)
+
+    def _caption(self, *, bold: bool) -> QFont:
+        font = QFont(self.font())
+        font.setPointSizeF(font.pointSizeF() * TextSize.CAPTION.value)
+        font.setWeight(QFont.Weight.DemiBold if bold else QFont.Weight.Normal)
+        return font
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        ink, painter = ink_of(self.palette()), QPainter(self)
+        painter.fillRect(self.rect(), QColor(ink.surface))
+        edge = 0 if self.layoutDirection() == Qt.LayoutDirection.RightToLeft else self.width() - 1
+        painter.fillRect(edge, 0, 1, self.height(), QColor(ink.line))
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        under = self.tabAt(self.mapFromGlobal(QCursor.pos())) if self.underMouse() else -1
+        for place in range(self.count()):
+            self._paint_step(painter, place, hovered=place == under)
+        painter.end()
+
+    def _paint_step(self, painter: QPainter, place: int, *, hovered: bool) -> None:
+        ink, chosen = ink_of(self.palette()), place == self.currentIndex()
+        area = QRectF(self.tabRect(place)).adjusted(6, 3, -6, -3)
+        painter.setPen(Qt.PenStyle.NoPen)
+        if chosen or hovered:
+            painter.setBrush(QColor(ink.tint if chosen else ink.raised))
+            painter.drawRoundedRect(area, CORNER, CORNER)
+        if chosen:  # a bar and weight too, so that the colour is not needed
+            painter.setBrush(QColor(ink.accent))
+            painter.drawRoundedRect(QRectF(area.left(), area.top(), 3, area.height()), 1.5, 1.5)
+        colour = QColor(ink.on_tint if chosen else ink.muted)
+        icon = QRectF(0, 0, _RAIL_ICON, _RAIL_ICON)
+        icon.moveCenter(area.center())
+        if not self.folded:
+            icon.moveTop(area.top() + 7)
+            painter.setFont(self._caption(bold=chosen))
+            painter.setPen(colour)
+            words = QRectF(area.left(), icon.bottom(), area.width(), area.bottom() - icon.bottom())
+            painter.drawText(words, int(Qt.AlignmentFlag.AlignCenter), self.tabText(place))
+        paint_icon(painter, icon, self._names[place], colour)
+        if chosen and self.hasFocus():
+            painter.setBrush(Qt.BrushStyle.NoBrush)
+            painter.setPen(QPen(QColor(ink.accent), 2))
+            painter.drawRoundedRect(area.adjusted(1, 1, -1, -1), CORNER, CORNER)
+
+
+class Head(QWidget):
+    """Where one is: the model, what of it, chips; at the right the pages of the group.
+
+    Where there is too little room for all in a line, chips go first; then the pages stand below.
+
+    Signals:
+        model_wanted: The model in front of a tensor's name was chosen.
+        page_chosen: A page of the group was chosen; its name.
+    """
+
+    model_wanted = Signal()
+    page_chosen = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._names: tuple[str, ...] = ()
+        self._chips: list[Chip] = []
+        self.above = QToolButton(self)
+        self.above.setAutoRaise(True)
+        self.above.setToolTip(self.tr("Go to the overview of this model"))
+        self.above.clicked.connect(self.model_wanted)
+        self._further = IconLabel("further", self)
+        self.title = ElidedLabel(self)
+        style_text(self.title, TextSize.TITLE)
+        self.pages = SegmentBar(self.tr("Pages"), self)
+        self.pages.setUsesScrollButtons(False)
+        self.pages.currentChanged.connect(self._choose)
+
+    def show_pages(self, pages: dict[str, str], current: str) -> None:
+        """Offer the pages of a group by name, with their titles; one of a group needs no choice."""
+        self.pages.blockSignals(True)
+        if tuple(pages) != self._names:
+            self._names = tuple(pages)
+            while self.pages.count():
+                self.pages.removeTab(0)
+            for title in pages.values():
+                self.pages.addTab(title)
+        self.pages.setCurrentIndex(self._names.index(current))
+        self.pages.blockSignals(False)
+        self.pages.setVisible(len(pages) > 1)
+        self._fit()
+
+    def show_place(
+        self, above: str, title: str, chips: Sequence[ChipText], meaning: str, path: str = ""
+    ) -> None:
+        """Show where one is; texts may come from files."""
+        self.title.setStatusTip(plain_text(path))
+        self.above.setText(shorten(plain_text(above), 40).replace("&", "&&"))
+        self.above.setAccessibleName(self.tr("Model {name}").format(name=plain_text(above)))
+        self.above.setVisible(bool(above))
+        self._further.setVisible(bool(above))
+        self.title.setText(plain_text(title))
+        self.title.setWhatsThis(meaning)
+        for chip in self._chips[len(chips) :]:
+            chip.hide()
+            chip.deleteLater()
+        del self._chips[len(chips) :]
+        self._chips += [Chip(self) for _ in chips[len(self._chips) :]]
+        for shown, fact in zip(self._chips, chips, strict=True):
+            shown.show_fact(fact)
+        self._fit()
+
+    def _choose(self, place: int) -> None:
+        if 0 <= place < len(self._names):
+            self.page_chosen.emit(self._names[place])
+
+    def _width_of_titles(self) -> int:
+        parts = [self.above, self._further] if self.above.isVisibleTo(self) else []
+        return self.title.sizeHint().width() + sum(
+            part.sizeHint().width() + Space.TIGHT for part in parts
+        )
+
+    def _fit(self) -> None:
+        """Lay all out in one line or two."""
+        wide, gap = self.width(), Space.NEAR
+        titles = self._width_of_titles()
+        pages = self.pages.sizeHint() if self.pages.isVisibleTo(self) else QSize(0, 0)
+        below = bool(pages.width()) and titles + Space.GROUP + pages.width() > wide
+        room = wide if below else wide - pages.width() - Space.GROUP * bool(pages.width())
+        high = max(self.title.sizeHint().height(), self.pages.sizeHint().height())
+        left = 0
+        for part in (self.above, self._further):
+            if part.isVisibleTo(self):
+                hint = part.sizeHint()
+                self._place(part, left, (high - hint.height()) // 2, hint.width(), hint.height())
+                left += hint.width() + Space.TIGHT
+        natural = self.title.sizeHint().width()
+        title = max(0, min(natural, room - left))
+        self._place(self.title, left, 0, title, high)
+        left += title + gap + 2
+        for chip in self._chips:
+            hint = chip.sizeHint()
+            chip.setVisible(left + hint.width() <= room)
+            self._place(chip, left, (high - hint.height()) // 2, hint.width(), hint.height())
+            left += hint.width() + gap
+        if pages.width():
+            top = high + Space.NEAR if below else (high - pages.height()) // 2
+            start = 0 if below else wide - pages.width()
+            self._place(self.pages, start, top, min(pages.width(), wide), pages.height())
+        self.setFixedHeight(high + (Space.NEAR + pages.height() if below else 0))
+
+    def _place(self, part: QWidget, left: int, top: int, width: int, height: int) -> None:
+        if self.layoutDirection() == Qt.LayoutDirection.RightToLeft:
+            left = self.width() - left - width
+        part.setGeometry(left, top, width, height)
+
+    # Qt
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
+
+    def event(self, event: QEvent) -> bool:
+        done = super().event(event)
+        if event.type() in (QEvent.Type.FontChange, QEvent.Type.LayoutRequest):
+            self._fit()
+        return done
+
+
+_TREE_WIDTH: Final = 300
+
+
+class Shell(QWidget):
+    """Rail, tree, head and pages side by side; what is chosen in one, the others follow.
+
+    Attributes:
+        rail: The groups.
+        head: Where one is.
+        splitter: Tree, and the pages.
+        panels: The pages.
+        tree: What is open.
+    """
+
+    def __init__(
+        self, panels: Panels, tree: QWidget, above: QWidget, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self.panels, self.tree = panels, tree
+        self._with_tree = True
+        titles = {
+            "library": self.tr("Library"),
+            "model": self.tr("Model"),
+            "weights": self.tr("Weights"),
+            "planner": self.tr("Planner"),
+        }
+        self.rail = Rail(titles, self)
+        self.head = Head(self)
+        pages = QWidget(self)
+        head = row((self.head, 1), margins=(Space.NEAR, 0, Space.NEAR, 0))
+        margins = (Space.GROUP, Space.WIDE, Space.GROUP, Space.NEAR)
+        column(head, (panels, 1), of=pages, margins=margins, spacing=Space.NEAR)
+        self.splitter = QSplitter(self)
+        self.splitter.addWidget(tree)
+        self.splitter.addWidget(pages)
+        self.splitter.setStretchFactor(1, 1)
+        self.splitter.setChildrenCollapsible(False)
+        self.splitter.setHandleWidth(1)
+        inner = row(self.rail, (self.splitter, 1), spacing=0)
+        column(above, (inner, 1), of=self)
+        self.rail.currentChanged.connect(lambda place: panels.show_group(list(GROUPS)[place]))
+        self.head.page_chosen.connect(panels.show_page)
+        self.head.model_wanted.connect(lambda: panels.setCurrentWidget(panels.overview))
+        panels.currentChanged.connect(self.follow)
+        panels.selection.changed.connect(self.follow)
+        self.follow()
+
+    def show_tree(self, on: bool) -> None:
+        """Show the tree of models beside every page but the library, or on none."""
+        self._with_tree = on
+        self.follow()
+
+    def restore(self, state: QByteArray) -> None:
+        """Give the tree the width that was saved, or its first one."""
+        if state.isEmpty() or not self.splitter.restoreState(state):
+            self.splitter.setSizes([_TREE_WIDTH, max(1, self.width() - _TREE_WIDTH)])
+
+    def follow(self) -> None:
+        """Show the group of the page in front, and its pages."""
+        group = self.panels.group
+        if not group:
+            return
+        self.rail.blockSignals(True)
+        self.rail.setCurrentIndex(list(GROUPS).index(group))
+        self.rail.blockSignals(False)
+        useful = group != "library" and self.panels.selection.document is not None
+        self.tree.setVisible(self._with_tree and useful)
+        self.head.show_pages(self.panels.pages_of(group), self.panels.page)
+        self._show_place()
+
+    def picture_caption(self) -> str:
+        """Return what pictures are of: the model, and on pages of tensors the tensor."""
+        document, rows = self.panels.selection.document, self.panels.selection.rows
+        if document is None:
+            return ""
+        parts = [document.title]
+        if self.panels.page in {"weights", "errors"} and rows:
+            tensor = document.model.tensors.rows[rows[0]]
+            parts += [tensor.name, tensor.type.name, shape_text(tensor.shape)]
+        if self.panels.page == "errors" and self.panels.references.chosen is not None:
+            other = self.panels.references.chosen
+            name = other.title if isinstance(other, Document) else other.type_name
+            parts.append(self.tr("compared with {name}").format(name=name))
+        return "   ·   ".join(map(plain_text, parts))
+
+    def _show_place(self) -> None:
+        selection, group = self.panels.selection, self.panels.group
+        document = selection.document
+        if group == "library":
+            self.head.show_place("", self.tr("Library"), (), PANEL_TEXTS["library"])
+        elif document is None:
+            self.head.show_place("", self.tr("Start"), (), PANEL_TEXTS["overview"])
+        elif self.panels.page in ("weights", "errors") and selection.rows:
+            title, chips = _tensor_place(document, selection.rows)
+            meaning, path = picture_text("tensor_facts"), str(document.path)
+            self.head.show_place(document.title, title, chips, meaning, path)
+        else:
+            chips = _model_chips(document)
+            path = str(document.path)
+            self.head.show_place("", document.title, chips, picture_text("file"), path)
+
+    # Qt
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self.rail.fold(event.size().width() < FOLDS_BELOW)
+
+
+def _tensor_place(document: Document, rows: Sequence[int]) -> tuple[str, list[ChipText]]:
+    tensor = document.model.tensors.rows[rows[0]]
+    chips = [
+        ChipText(tensor.type.name, picture_text("tensor_facts"), tensor.type.name),
+        ChipText(shape_text(tensor.shape), picture_text("tensor_facts")),
+    ]
+    if tensor.damage:
+        chips.append(ChipText(mark(Severity.ERROR), plain_text(tensor.damage), is_problem=True))
+    if len(rows) > 1:
+        more = QCoreApplication.translate("Head", "and {n} more").format(n=len(rows) - 1)
+        chips.append(ChipText(more, picture_text("tensor_facts")))
+    return tensor.name, chips
+
+
+def _model_chips(document: Document) -> list[ChipText]:
+    facts, found = document.facts, []
+    if facts.file_type:
+        name = plain_text(facts.file_type)
+        found.append(ChipText(name, FACT_TEXTS["file_type"], name))
+    if facts.nbytes:
+        found.append(ChipText(bytes_text(facts.nbytes), FACT_TEXTS["nbytes"]))
+    grave = gravest(document.problems)
+    if grave is not None:
+        text = f"{mark(grave.severity)} {integer_text(len(document.problems))}"
+        found.append(ChipText(text, picture_text("problems"), is_problem=True))
+    return found
+
+
+class SearchButton(QAbstractButton):
+    """Looks like a field to search in, and opens the search over everything."""
+
+    accessible_role = QAccessible.Role.Button
+    _WIDEST = 420
+
+    def __init__(self, action: QAction, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._keys = action.shortcut().toString(QKeySequence.SequenceFormat.NativeText)
+        self.setText(self.tr("Go to model, tensor, key, command…"))
+        self.setToolTip(action.statusTip())
+        self.setAccessibleName(self.tr("Go to"))
+        self.setAccessibleDescription(self.text())
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        self.setCursor(Qt.CursorShape.IBeamCursor)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.setMaximumWidth(self._WIDEST)
+        self.clicked.connect(action.trigger)
+
+    # Qt
+
+    def sizeHint(self) -> QSize:
+        return QSize(self._WIDEST, self.fontMetrics().height() + 12)
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(120, self.sizeHint().height())
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        ink, painter = ink_of(self.palette()), QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        focused = self.hasFocus()
+        edge = QPen(QColor(ink.accent if focused else ink.control), 2 if focused else 1)
+        painter.setPen(edge)
+        painter.setBrush(QColor(ink.raised if self.isDown() else ink.surface))
+        inset = edge.widthF() / 2
+        box = QRectF(self.rect()).adjusted(inset, inset, -inset, -inset)
+        painter.drawRoundedRect(box, CORNER, CORNER)
+        reverse = self.layoutDirection() == Qt.LayoutDirection.RightToLeft
+        icon = QRectF(0, 0, 16, 16)
+        icon.moveCenter(box.center())
+        icon.moveLeft(box.right() - 28 if reverse else box.left() + Space.WIDE)
+        paint_icon(painter, icon, "search", ink.muted)
+        painter.setPen(QColor(ink.muted))
+        text = (
+            box.adjusted(Space.WIDE, 0, -36, 0) if reverse else box.adjusted(36, 0, -Space.WIDE, 0)
+        )
+        centre = Qt.AlignmentFlag.AlignVCenter
+        start, end = Qt.AlignmentFlag.AlignLeft, Qt.AlignmentFlag.AlignRight
+        if reverse:
+            start, end = end, start
+        keys = painter.fontMetrics().horizontalAdvance(self._keys) + Space.GROUP
+        room = int(text.width()) - keys
+        words = painter.fontMetrics().elidedText(self.text(), Qt.TextElideMode.ElideRight, room)
+        painter.drawText(text, int(centre | start), words)
+        painter.drawText(text, int(centre | end), self._keys)
+        painter.end()
+
+
+class _Menus(QMenuBar):
+    """Titles of menus on the ground of the bar; Fusion draws another one, with a line below."""
+
+    # Qt
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        ink, painter = ink_of(self.palette()), QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        flags = int(Qt.AlignmentFlag.AlignCenter | Qt.TextFlag.TextShowMnemonic)
+        for action in self.actions():
+            area, active = QRectF(self.actionGeometry(action)), action is self.activeAction()
+            if active:
+                painter.setPen(Qt.PenStyle.NoPen)
+                painter.setBrush(QColor(ink.tint))
+                painter.drawRoundedRect(area, CORNER, CORNER)
+            painter.setPen(QColor(ink.on_tint if active else ink.text))
+            painter.drawText(area, flags, action.text())
+        painter.end()
+
+
+class TopBar(QWidget):
+    """The menus, and the commands used most.
+
+    Attributes:
+        menus: The menus.
+        compare: Opens the menu of what to compare with.
+        save: Opens the menu of what can be saved.
+    """
+
+    def __init__(self, actions: Actions, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        tr = self.tr
+        self.menus = _Menus(self)
+        self.menus.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
+        self.open = IconButton("open", tr("Open"), tr("Open model files (Ctrl+O)"), self)
+        self.open.clicked.connect(actions.open_files.trigger)
+        tip = tr("Compare the current model with another one, or with another type")
+        self.compare = IconButton("compare", tr("Compare"), tip, self)
+        self.compare.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        self.search = SearchButton(actions.go_to, self)
+        tip = tr("Save what is shown")
+        self.save = IconButton("save", tr("Save"), tip, self)
+        self.save.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        tip = tr("Light, dark, high contrast; size of text")
+        self.appearance = IconButton("appearance", tr("Appearance"), tip, self, words=False)
+        self.appearance.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        self._worded = (self.open, self.compare, self.save)
+        parts = (self.menus, self.open, self.compare, 1, (self.search, 12), 1)
+        margins = (Space.TIGHT, 6, Space.NEAR, 7)
+        row(*parts, self.save, self.appearance, of=self, margins=margins, spacing=Space.TIGHT)
+
+    def fill_menus(
+        self, actions: Actions, panels: Panels, ask_reference: Callable[[], object]
+    ) -> None:
+        """Give the buttons their menus; what is open and in front decides what they hold."""
+        compare, save = QMenu(self), QMenu(self)
+        compare.aboutToShow.connect(partial(_offer_references, compare, panels, ask_reference))
+        save.aboutToShow.connect(partial(_offer_to_save, save, panels))
+        self.compare.setMenu(compare)
+        self.save.setMenu(save)
+        appearance = QMenu(self)
+        appearance.addActions(list(actions.schemes.values()))
+        appearance.addSection(self.tr("Text size"))
+        appearance.addActions([actions.larger, actions.smaller, actions.usual])
+        self.appearance.setMenu(appearance)
+
+    # Qt
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        for button in self._worded:
+            button.show_words(event.size().width() >= FOLDS_BELOW)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        ink, painter = ink_of(self.palette()), QPainter(self)
+        painter.fillRect(self.rect(), QColor(ink.surface))
+        painter.fillRect(0, self.height() - 1, self.width(), 1, QColor(ink.line))
+        painter.end()
+
+
+def _offer_references(menu: QMenu, panels: Panels, ask_reference: Callable[[], object]) -> None:
+    """Fill the menu of what the current model can be compared with."""
+    references = panels.references
+
+    def compare(held: ref[Document]) -> None:
+        if (document := held()) is not None:
+            references.choose(document)
+            panels.setCurrentWidget(panels.compare)
+
+    def ask() -> None:
+        panels.setCurrentWidget(panels.compare)
+        ask_reference()
+
+    def choose_type() -> None:
+        panels.setCurrentWidget(panels.errors)
+        panels.focus_search()
+
+    menu.clear()
+    others = [each for each in references.documents if each is not references.document]
+    for document in others:
+        title = plain_text(document.title).replace("&", "&&")
+        action = menu.addAction(type_icon(document), title)
+        action.triggered.connect(partial(compare, ref(document)))  # the menu outlives it
+    menu.addSeparator()
+    further = [
+        menu.addAction(menu.tr("&Another model…"), ask),
+        menu.addAction(menu.tr("Another &type…"), choose_type),
+    ]
+    if references.chosen is not None:
+        menu.addAction(menu.tr("&Stop comparing"), lambda: references.choose(None))
+    for action in further:
+        action.setEnabled(references.document is not None)
+
+
+def offer_leads(
+    panels: Panels,
+    actions: Actions,
+    ask_reference: Callable[[], object],
+    show_folder: Callable[[Path], object],
+    menu: QMenu,
+) -> None:
+    """Add to a context menu where one can go on from the selected tensor, or else the model."""
+    selection = panels.selection
+    document, rows = selection.document, selection.rows
+    if document is None:
+        return
+    menu.addSeparator()
+    names = ("weights", "errors", "survey", "raw", "tensors") if rows else tuple(actions.pages)
+    pages = menu.addMenu(menu.tr("Sho&w in"))
+    pages.addActions([actions.pages[name] for name in names if name != panels.page])
+    if panels.page != "planner":
+        pages.addAction(actions.groups["planner"])
+    _offer_references(menu.addMenu(menu.tr("Co&mpare with")), panels, ask_reference)
+    if not is_address(document.path):
+        file = document.model.tensors.rows[rows[0]].file if rows else document.path
+        menu.addAction(menu.tr("Show in &file manager"), partial(show_folder, file))
+
+
+def type_icon(document: Document) -> QIcon:
+    """Return the swatch of the type that most bytes of a model have."""
+    types = document.facts.types
+    return QIcon(type_swatch(types[0].name)) if types else QIcon()
+
+
+def _offer_to_save(menu: QMenu, panels: Panels) -> None:
+    """Fill the menu of what the page in front can save."""
+    menu.clear()
+    page = panels.currentWidget()
+    parts = (part for part in own_widgets() if page.isAncestorOf(part) and part.isVisible())
+    for part in sorted(parts, key=lambda part: part.mapTo(page, QPoint()).toTuple()[::-1]):
+        ask = getattr(part, "ask_export", None)
+        if ask is not None:
+            name = shorten(part.accessibleName() or part.windowTitle(), 40)
+            kind = menu.tr("Table") if isinstance(part, QAbstractItemView) else menu.tr("Picture")
+            title = f"{kind}: {name}…" if name else f"{kind}…"
+            menu.addAction(title.replace("&", "&&"), ask)
+    if not menu.actions():
+        menu.addAction(menu.tr("This page has nothing to save")).setEnabled(False)
+    menu.addSeparator()
+    report = menu.addAction(menu.tr("&Report of the model…"), partial(ask_report, panels))
+    document = panels.selection.document
+    report.setEnabled(document is not None and not is_address(document.path))
+
+
+_LONGEST_MACHINE: Final = 80
+
+
+class BottomBar(QStatusBar):
+    """The status bar: the machine, what was done, what runs, what this program never does.
+
+    Attributes:
+        notice: Says that something was done.
+        machine: The machine that plans are for.
+
+    Signals:
+        machine_wanted: The user wants to plan for another machine.
+    """
+
+    machine_wanted = Signal()
+
+    def __init__(
+        self, jobs: QWidget, machine: PlannedMachine, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._planned = machine
+        self.notice = Notice(self)
+        tip = self.tr("The machine that plans are for; click to change it")
+        self.machine = IconButton("machine", self.tr("Machine"), tip, self)
+        style_text(self.machine, TextSize.CAPTION)
+        self.machine.setIconSize(QSize(14, 14))
+        self.machine.clicked.connect(self.machine_wanted)
+        machine.changed.connect(self.show_machine)
+        self.promise = plain_label(self, self.tr("Read only. Nothing is sent anywhere."))
+        self.promise.setEnabled(False)
+        style_text(self.promise, TextSize.CAPTION)
+        self.setSizeGripEnabled(False)
+        self.setContentsMargins(Space.NEAR, 1, Space.NEAR, 0)
+        self.addWidget(self.machine)
+        self.addWidget(self.notice, 1)
+        self.addPermanentWidget(jobs)
+        self.addPermanentWidget(self.promise)
+
+    def show_machine(self) -> None:
+        """Show the machine that plans are for; look at this computer if that was not done."""
+        self._planned.look()
+        text = shorten(plain_text(self._planned.text), _LONGEST_MACHINE)
+        self.machine.setText(text.replace("&", "&&"))
+        self.machine.setAccessibleName(self.tr("Plans are for: {machine}").format(machine=text))
+
+    # Qt
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.LocaleChange:
+            self.show_machine()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        ink, painter = ink_of(self.palette()), QPainter(self)
+        painter.fillRect(self.rect(), QColor(ink.surface))
+        painter.fillRect(0, 0, self.width(), 1, QColor(ink.line))
+        if self.currentMessage():
+            painter.setPen(QColor(ink.text))
+            area = self.rect().adjusted(Space.WIDE, 0, 0, 0)
+            painter.drawText(area, int(Qt.AlignmentFlag.AlignVCenter), self.currentMessage())
+        painter.end()

@@ -1,0 +1,568 @@
+"""The page of figures over the layers, with sums by role, by layer and of the model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from PySide6 import QtGui
+from PySide6.QtCore import QByteArray, QCoreApplication, QEvent, QRectF, QSize, Qt, QTimer, Signal
+from PySide6.QtWidgets import QCheckBox, QComboBox, QPushButton, QSplitter, QWidget
+
+from explorer.analysis.columns import Floats, Groups, Known, Source, Summary, is_matrix, summaries
+from explorer.analysis.model_grid import ModelGrid
+from explorer.present.explanations import SUMMARY_TEXTS, picture_text
+from explorer.present.survey import (
+    ABOUT_SUMS,
+    METRICS,
+    OVER_LAYERS,
+    Metric,
+    metric_named,
+    summary_lines,
+)
+from explorer.qt.jobs import JobRunner, JobSlot
+from explorer.qt.survey.bar import Notice
+from explorer.qt.survey.layer_paint import (
+    LEAST_HEIGHT,
+    LEAST_WIDTH,
+    LayerGrid,
+    LayerPicture,
+    LayerValues,
+    layer_grids,
+)
+from explorer.qt.survey.session import SurveyContent, SurveySession
+from explorer.qt.widgets.building import add_action, column, row, show_menu
+from explorer.qt.widgets.labels import plain_label
+from explorer.qt.widgets.plot import PlotColours
+from explorer.qt.widgets.plot_panel import PlotExport
+from explorer.qt.widgets.table_model import Column, RowColumns, TableModel
+from explorer.qt.widgets.table_view import TableView
+from explorer.text import bytes_text, count_text, integer_text, plain_text
+
+_tr: Final = partial(QCoreApplication.translate, "ByLayer")
+_RENEW_MS: Final = 250
+_AT_ONCE: Final = 4096  # tensors that are added up within a frame
+
+
+class LayerLines(QWidget):
+    """Small multiples: a chart for each metric, a line for each role, a bar of the layers.
+
+    Attributes:
+        current: The selected layer and role, by place; None for none.
+        picture: What is painted; None while there is nothing.
+
+    Signals:
+        read: The mouse is over another point: chart, layer, and role or None, by place; or None.
+        cell_chosen: The user chose a point; the number of its cell in the model's grid.
+        cell_opened: The user opened a point; the same.
+        save_requested: Save the picture or its data.
+    """
+
+    accessible_role = QtGui.QAccessible.Role.Chart
+
+    read = Signal(object)
+    cell_chosen = Signal(int)
+    cell_opened = Signal(int)
+    save_requested = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # axes have one direction
+        self._grid: LayerGrid | None = None
+        self._values: Sequence[LayerValues] = ()
+        self._shown: tuple[int, ...] = ()
+        self._alone: int | None = None  # the role that stands out
+        self._at: tuple[int, int, int | None] | None = None
+        self.current: tuple[int, int] | None = None
+        self.picture: LayerPicture | None = None
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setMouseTracking(True)
+        self.setMinimumWidth(LEAST_WIDTH)
+        self.setAccessibleName(self.tr("Figures over the layers"))
+        self.setWhatsThis(picture_text("by_layer"))
+        self.save_action = add_action(
+            self, self.tr("&Save picture or data…"), self.save_requested, "Ctrl+S"
+        )
+
+    def show_grid(self, grid: LayerGrid | None) -> None:
+        """Show another stack of layers; nothing is known of it yet."""
+        self._grid, self._values, self._shown = grid, (), ()
+        self._alone = self._at = self.current = None
+        self._lay_out()
+
+    def show_values(self, values: Sequence[LayerValues], *, norms: bool = False) -> None:
+        """Draw a chart for each metric, with norms and biases or without."""
+        if self._grid is not None:
+            roles = range(len(self._grid.roles))
+            some = tuple(role for role in roles if norms or self._grid.matrices[role])
+            self._values, self._shown = values, some or tuple(roles)
+            self._lay_out()
+
+    @property
+    def shown_roles(self) -> list[str]:
+        """The names of the roles that have a line."""
+        return [] if self._grid is None else [self._grid.roles[role] for role in self._shown]
+
+    def select(self, cell: int) -> None:
+        """Mark a cell of the model's grid; -1, or one elsewhere, marks none. Emits nothing."""
+        self.current = None
+        if self._grid is not None and cell >= 0:
+            found = np.argwhere(self._grid.cells == cell).tolist()
+            self.current = (found[0][0], found[0][1]) if found else None
+        self.update()
+
+    def stand_out(self, role: int | None) -> None:
+        """Have one role stand out, by place; None has all alike."""
+        self._alone = role
+        self.update()
+
+    def data_columns(self) -> list[tuple[str, list[Any]]]:
+        """Return a row for each role of each layer, and one for each layer together."""
+        grid = self._grid
+        if grid is None:
+            return []
+        places = [(layer, role) for layer in range(len(grid.layers)) for role in self._shown]
+        columns: list[tuple[str, list[Any]]] = [
+            ("layer", [grid.layers[layer] for layer, _ in places] + list(grid.layers)),
+            ("role", [grid.roles[role] for _, role in places] + [""] * len(grid.layers)),
+        ]
+        for one in self._values:
+            found = [float(one.lines[place]) for place in places] + one.together.tolist()
+            known = [None if math.isnan(value) else value for value in found]
+            columns.append((one.metric.name, known))
+        return columns
+
+    def paint_on_paper(self, painter: QtGui.QPainter, area: QRectF) -> None:
+        """Draw all of it into an area, in the colours of paper."""
+        if self.picture is None:
+            return
+        painter.save()
+        painter.translate(area.topLeft())
+        painter.scale(area.width() / self.width(), area.height() / self.height())
+        painter.setFont(self.font())
+        self.picture.paint(painter, PlotColours.on_paper(), self._alone)
+        painter.restore()
+
+    def _lay_out(self) -> None:
+        self.picture = None
+        if self._grid is not None and self._values:
+            parts = self._grid, self._values, self._shown
+            self.picture = LayerPicture(*parts, self.font(), self.size())
+            self.setMinimumHeight(self.picture.least_height)
+        self.update()
+
+    def _choose(self, layer: int, role: int) -> None:
+        cell = -1 if self._grid is None else int(self._grid.cells[layer, role])
+        if cell >= 0:
+            self.current = layer, role
+            self.update()
+            self.cell_chosen.emit(cell)
+
+    def _step(self, layers: int, roles: int) -> None:
+        """Choose the next known point, so many layers to the right or roles down the key."""
+        if self._grid is None or not self._shown:
+            return
+        if self.current is None or self.current[1] not in self._shown:
+            layer, place = 0, 0
+        else:
+            layer, place = self.current[0] + layers, self._shown.index(self.current[1]) + roles
+        while 0 <= layer < len(self._grid.layers) and 0 <= place < len(self._shown):
+            if self._grid.cells[layer, self._shown[place]] >= 0:
+                self._choose(layer, self._shown[place])
+                return
+            layer, place = layer + layers, place + roles
+            if not (layers or roles):
+                return
+
+    def _read(self, at: tuple[int, int, int | None] | None) -> None:
+        if at != self._at:
+            self._at = at
+            self.update()
+            self.read.emit(at)
+
+    # Qt
+
+    def sizeHint(self) -> QSize:
+        return QSize(3 * LEAST_WIDTH, 2 * LEAST_HEIGHT)
+
+    def resizeEvent(self, event: QtGui.QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._lay_out()
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() in (QEvent.Type.FontChange, QEvent.Type.StyleChange):
+            self._lay_out()
+
+    def paintEvent(self, event: QtGui.QPaintEvent) -> None:
+        painter = QtGui.QPainter(self)
+        painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
+        colours = PlotColours.of_palette(self.palette())
+        painter.fillRect(event.rect(), colours.background)
+        marks = [] if self.current is None else [(self.current, True)]
+        if self._at is not None and self._at[2] is not None:
+            marks.append(((self._at[1], self._at[2]), False))
+        if self.picture is not None:
+            self.picture.paint(painter, colours, self._alone, marks)
+        if self.hasFocus():
+            painter.setPen(QtGui.QPen(colours.accent, 1))
+            painter.setBrush(Qt.BrushStyle.NoBrush)
+            painter.drawRect(self.rect().adjusted(0, 0, -1, -1))
+        painter.end()
+
+    def mouseMoveEvent(self, event: QtGui.QMouseEvent) -> None:
+        self._read(None if self.picture is None else self.picture.near(event.position()))
+
+    def leaveEvent(self, event: QEvent) -> None:
+        super().leaveEvent(event)
+        self._read(None)
+
+    def mousePressEvent(self, event: QtGui.QMouseEvent) -> None:
+        super().mousePressEvent(event)
+        if self.picture is None or event.button() != Qt.MouseButton.LeftButton:
+            return
+        for place, role in zip(self.picture.keys, self.picture.shown, strict=True):
+            if place.contains(event.position()):
+                self.stand_out(None if self._alone == role else role)
+                return
+        at = self.picture.near(event.position())
+        if at is not None and at[2] is not None:
+            self._choose(at[1], at[2])
+
+    def mouseDoubleClickEvent(self, event: QtGui.QMouseEvent) -> None:
+        at = None if self.picture is None else self.picture.near(event.position())
+        if at is not None and at[2] is not None and self._grid is not None:
+            self.cell_opened.emit(int(self._grid.cells[at[1], at[2]]))
+
+    def keyPressEvent(self, event: QtGui.QKeyEvent) -> None:
+        keys = Qt.Key
+        steps = {
+            keys.Key_Left: (-1, 0),
+            keys.Key_Right: (1, 0),
+            keys.Key_Up: (0, -1),
+            keys.Key_Down: (0, 1),
+        }
+        key = keys(event.key())
+        if key in steps:
+            self._step(*steps[key])
+        elif key in (keys.Key_Return, keys.Key_Enter) and self.current and self._grid:
+            self.cell_opened.emit(int(self._grid.cells[self.current]))
+        else:
+            super().keyPressEvent(event)
+
+    def contextMenuEvent(self, event: QtGui.QContextMenuEvent) -> None:
+        show_menu(self, event.globalPos(), [self.save_action])
+
+    def focusInEvent(self, event: QtGui.QFocusEvent) -> None:
+        super().focusInEvent(event)
+        self.update()
+
+    def focusOutEvent(self, event: QtGui.QFocusEvent) -> None:
+        super().focusOutEvent(event)
+        self.update()
+
+
+def layer_values(
+    session: SurveySession, grid: LayerGrid | None, names: Sequence[str]
+) -> list[LayerValues]:
+    """Return metrics over the layers of a stack, as far as they are known by now."""
+    content, known = session.content, session.known
+    if content is None or known is None or grid is None:
+        return []
+    groups = Groups(content.grid.cell_of, len(content.grid.cells))
+    metrics = [metric_named(name) for name in names]
+    return [grid.values(one, known, one.of_groups(known, groups)) for one in metrics]
+
+
+def summary_columns(lines: Sequence[tuple[str, Summary]]) -> list[Column]:
+    """Return the columns of sums and means; the totals stand first."""
+    table = RowColumns(lines, SUMMARY_TEXTS)
+    columns = [
+        table.words("summed", _tr("Summed up"), lambda line: line[0]),
+        table.number("tensors", _tr("Tensors"), lambda line: line[1].tensors, integer_text),
+        table.number("parameters", _tr("Parameters"), lambda line: line[1].parameters, count_text),
+        table.number("bytes", _tr("Size"), lambda line: line[1].nbytes, bytes_text),
+    ]
+    # errors stand where they are seen first
+    figures = sorted(METRICS, key=lambda one: one.source is Source.STATISTICS)
+    return columns + [_figure_column(lines, one) for one in figures if one.name != "bytes"]
+
+
+def _figure_column(lines: Sequence[tuple[str, Summary]], metric: Metric) -> Column:
+    values = np.array([summary.figures[metric.name] for _, summary in lines])
+
+    def value(place: int) -> float | None:
+        return None if math.isnan(values[place]) else float(values[place])
+
+    def shown(place: int) -> str:
+        return metric.shown(float(values[place]))
+
+    worst = math.inf if metric.low_is_worse else -math.inf  # what is not known stands last
+
+    def keys() -> Floats:
+        return np.where(np.isnan(values), worst, values)
+
+    return Column(metric.name, metric.title, shown, value, keys, numeric=True, tip=metric.tip)
+
+
+def known_column(column: Column, count: int) -> bool:
+    """Return whether a column of sums has a figure at all."""
+    return any(column.raw(place) is not None for place in range(count))
+
+
+_Sums: TypeAlias = "tuple[list[Column], int, set[str]]"
+
+
+def _add_up(known: Known, grid: ModelGrid, *, by_layer: bool) -> _Sums:
+    """Return columns of sums, the number of their lines, and which columns have no figure."""
+    lines = summary_lines(summaries(known, grid), by_layer=by_layer)
+    columns = summary_columns(lines)
+    unknown = {one.name for one in columns if not known_column(one, len(lines))}
+    return columns, len(lines), unknown
+
+
+class ByLayerPage(QWidget):
+    """What is known of the model over its layers, and sums by role, by layer and of all.
+
+    Signals:
+        tensor_chosen: A point was chosen; the row of its tensor, of several the first.
+        tensor_opened: A point was opened; the same.
+        start_requested: The user wants to read what is missing.
+        exported: A file was written; its path.
+        failed: A file could not be written; an `ExplorerError`.
+    """
+
+    tensor_chosen = Signal(int)
+    tensor_opened = Signal(int)
+    start_requested = Signal()
+    exported = Signal(str)
+    failed = Signal(object)
+
+    def __init__(
+        self, session: SurveySession, runner: JobRunner, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._session = session
+        self._content: SurveyContent | None = None
+        self._grids: list[LayerGrid] = []
+        self._row = -1
+        self._unknown: set[str] | None = None  # columns of the sums that are hidden
+        self.stack = QComboBox(self)
+        self.stack.setAccessibleName(self.tr("Stack of layers"))
+        self.stack.setToolTip(self.tr("Which layers the charts show"))
+        self.norms = QCheckBox(self.tr("&Norms and biases too"), self)
+        self.norms.setToolTip(self.tr("They are large, and quantizers leave them as they are"))
+        self.sums = QComboBox(self)
+        self.sums.setAccessibleName(self.tr("Sums by"))
+        self.sums.setToolTip(self.tr("What the table below puts together"))
+        self.sums.addItems([self.tr("Sums by role"), self.tr("Sums by layer")])
+        self.notice = Notice(session, self)
+        self.lines = LayerLines(self)
+        self.readout = plain_label(self)
+        self.readout.setWordWrap(True)
+        self.readout.setAlignment(Qt.AlignmentFlag.AlignTop)
+        # two lines, always: the charts must not jump as the mouse moves
+        self.readout.setFixedHeight(2 * self.readout.fontMetrics().lineSpacing() + 4)
+        self.readout.setAccessibleName(self.tr("Under the cursor"))
+        self.readout.setWhatsThis(picture_text("cell"))
+        self.save = QPushButton(self.tr("&Save…"), self)
+        self.save.setToolTip(self.tr("Save picture or data (Ctrl+S)"))
+        self.table = TableView(TableModel(self), runner, self)
+        self.table.setAccessibleName(self.tr("Sums and means"))
+        self.export = PlotExport(runner, self, self.exported.emit, self.failed.emit)
+        self._adding = JobSlot(runner, self)
+        self._added_too_soon = False
+        self._renewing = QTimer(self, singleShot=True, interval=_RENEW_MS)
+        self._lay_out()
+        self._connect()
+
+    def _lay_out(self) -> None:
+        about = plain_label(self, ABOUT_SUMS)
+        about.setWordWrap(True)
+        about.setContentsMargins(8, 2, 8, 4)
+        about.setWhatsThis(picture_text("sums"))
+        lower = QWidget(self)
+        column(row(self.sums, 1, margins=(8, 4, 8, 4)), (self.table, 1), about, of=lower)
+        upper = QWidget(self)
+        under = row((self.readout, 1), self.save, margins=(8, 2, 8, 2))
+        column((self.lines, 1), under, of=upper)
+        self.splitter = QSplitter(Qt.Orientation.Vertical, self)
+        for part, size in ((upper, 400), (lower, 220)):
+            self.splitter.addWidget(part)
+            self.splitter.setStretchFactor(self.splitter.count() - 1, size)
+        self.splitter.setSizes([400, 220])
+        self.splitter.setChildrenCollapsible(False)
+        bar = row(self.stack, self.norms, 1, margins=(8, 6, 8, 4), spacing=8)
+        column(bar, self.notice, (self.splitter, 1), of=self)
+
+    def _connect(self) -> None:
+        self.stack.activated.connect(lambda _: self._show_stack())
+        self.norms.toggled.connect(lambda _: self._renew())
+        self.sums.currentIndexChanged.connect(lambda _: self._show_sums())
+        self.notice.pressed.connect(self.start_requested)
+        self.lines.read.connect(self._show_reading)
+        self.lines.cell_chosen.connect(self._choose)
+        self.lines.cell_opened.connect(lambda cell: self.tensor_opened.emit(self._row_of(cell)))
+        self.lines.save_requested.connect(self.ask_save)
+        self.save.clicked.connect(self.ask_save)
+        self.table.exported.connect(self.exported)
+        self.table.failed.connect(self.failed)
+        self._renewing.timeout.connect(self._renew)
+        self._session.replaced.connect(self._drop_previous)
+
+    def refresh(self) -> None:
+        """Show what is known now; the model or the reference may be another one."""
+        content = self._session.content
+        if content is not self._content:
+            self._content = content
+            self._grids = []
+            if content is not None:
+                self._grids = layer_grids(content.grid, is_matrix(content.document.arrays))
+            self.stack.clear()
+            self.stack.addItems([grid.title for grid in self._grids])
+            self.stack.setVisible(len(self._grids) > 1)
+            self._adding.cancel()
+            self._show_stack()
+        else:
+            self._renew()
+        if self._row >= 0:
+            self.select_tensor(self._row)
+
+    def grow(self) -> None:
+        """Show more of the same, not too often."""
+        if not self._renewing.isActive():
+            self._renewing.start()
+
+    def select_tensor(self, row: int) -> None:
+        """Mark a tensor; -1 marks none. Emits nothing."""
+        self._row = row
+        content = self._content
+        known = content is not None and row >= 0
+        self.lines.select(int(content.grid.cell_of[row]) if content and known else -1)
+        self._show_reading(None)
+
+    def ask_save(self) -> None:
+        """Ask for a file, and save the charts or their data into it."""
+        document = self._session.document
+        if document is not None and self.lines.picture is not None:
+            self.export.ask(self.lines, self.tr("{name} by layer").format(name=document.title))
+
+    @property
+    def grid(self) -> LayerGrid | None:
+        """The stack of layers that is shown."""
+        place = self.stack.currentIndex()
+        return self._grids[place] if 0 <= place < len(self._grids) else None
+
+    def _drop_previous(self) -> None:
+        """Drop a model that is not the current one, also while another page is in front."""
+        if self._session.content is not self._content:
+            self._content, self._grids, self._row = None, [], -1
+            self.lines.show_grid(None)
+            self.table.table.set_content((), 0)
+            self._renewing.stop()
+            self._adding.cancel()
+
+    def _show_stack(self) -> None:
+        self.lines.show_grid(self.grid)
+        self._renew()
+
+    def _renew(self) -> None:
+        """Show the figures known by now."""
+        source = Source.STATISTICS if self._session.comparison is None else Source.ERRORS
+        self.notice.show_missing(source)
+        self.lines.show_values(
+            layer_values(self._session, self.grid, OVER_LAYERS), norms=self.norms.isChecked()
+        )
+        self.save.setEnabled(self.lines.picture is not None)
+        self._show_sums()
+        self._show_reading(None)
+
+    def _show_sums(self) -> None:
+        """Show sums of what is known by now; of many tensors when a worker has added them up."""
+        content, known = self._session.content, self._session.known
+        if content is None or known is None:
+            return
+        by_layer = self.sums.currentIndex() == 1
+        if known.count <= _AT_ONCE:
+            self._show_lines(_add_up(known, content.grid, by_layer=by_layer))
+            return
+        if self._adding.busy:  # it would never end while figures come in
+            self._added_too_soon = True
+            return
+        self._added_too_soon = False
+        self._adding.run(
+            self.tr("Adding up"),
+            lambda _job: _add_up(known, content.grid, by_layer=by_layer),
+            self._show_added,
+            self.failed.emit,
+        )
+
+    def _show_added(self, sums: _Sums) -> None:
+        self._show_lines(sums)
+        if self._added_too_soon:
+            self._renewing.start()
+
+    def _show_lines(self, sums: _Sums) -> None:
+        columns, count, unknown = sums
+        table = self.table.table
+        same = [one.name for one in columns] == [one.name for one in table.columns]
+        if same and table.content_count == count:
+            table.renew(columns)
+        else:
+            table.set_content(columns, count)
+            self._unknown = None
+        if unknown != self._unknown:  # what is known from now on is shown from now on
+            self._unknown = unknown
+            self.table.show_columns(QByteArray(), unknown)
+
+    def _show_reading(self, at: tuple[int, int, int | None] | None) -> None:
+        """Say what the mouse is over; else what is selected."""
+        picture = self.lines.picture
+        place = None if picture is None else at
+        if place is None and picture is not None and self.lines.current is not None:
+            place = (-1, *self.lines.current)
+        text = self.tr("Point at a line to read it; arrow keys go from layer to layer.")
+        if picture is not None and place is not None:
+            text = "   ·   ".join(self._parts(picture, *place))
+        self.readout.setText(text)
+        self.lines.setAccessibleDescription(text)
+
+    def _parts(
+        self, picture: LayerPicture, chart: int, layer: int, role: int | None
+    ) -> Iterator[str]:
+        grid, content = picture.grid, self._content
+        shown = picture.values if chart < 0 else picture.values[chart : chart + 1]
+        if role is not None and content is not None:
+            cell = int(grid.cells[layer, role])
+            if cell >= 0:
+                yield plain_text(content.document.model.tensors.columns.names[self._row_of(cell)])
+            for one in shown:
+                text = one.metric.shown(float(one.lines[layer, role]))
+                if text:
+                    yield f"{one.metric.title} {text}"
+        if chart >= 0:
+            together = shown[0].metric.shown(float(shown[0].together[layer]))
+            title = self.tr("Layer {n} together: {value}")
+            yield title.format(n=grid.layers[layer], value=together or self.tr("not known"))
+
+    def _row_of(self, cell: int) -> int:
+        """Return the tensor that stands for a cell: the selected one, else the first."""
+        if self._content is None:
+            return -1
+        rows = self._content.grid.cells[cell].rows
+        return self._row if self._row in rows else rows[0]
+
+    def _choose(self, cell: int) -> None:
+        self._row = self._row_of(cell)
+        self._show_reading(None)
+        self.tensor_chosen.emit(self._row)
+
+    # Qt
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.LocaleChange:
+            self.refresh()

@@ -1,0 +1,324 @@
+"""What weights can be rounded to: the methods of Hugging Face models by name, and what they take.
+
+A name is a method with its bits, then what it may be chosen to have, in any order::
+
+    gptq4/128  gptq4/channel  gptq4/128/asym    GPTQ, 2, 3, 4 or 8 bits
+    awq4/128   awq4/128/sym                     AWQ
+    w4a16/128  w4a16/channel  w4a16/128/asym    compressed-tensors, packed; w8a16 too
+    w8a8                                        compressed-tensors, int8 with a scale for each row
+    hqq4/64                                     HQQ, 2, 3, 4 or 8 bits
+    nf4  nf4/double  fp4/128                    bitsandbytes, in blocks; llm.int8: for each row
+    fp8/tensor  fp8/channel  fp8/128x128        FP8 with a scale for all, each row or each tile
+    nvfp4a16  mxfp4a16  mxfp8a16                compressed-tensors' NVFP4, MXFP4 and MXFP8
+    qint4/128  qint2/128  qint8  qfloat8        quanto, 8 bits with a scale for each row
+    int8wo                                      torchao's int8 for weights alone, for each row
+    bitnet                                      BitNet: -1, 0 and 1, one scale for all
+
+Weights are rounded to nearest, from themselves alone. GPTQ and AWQ also look at what a model
+computes from sample texts, and HQQ searches its zero points; none of that is done here.
+
+Source: `docs/hf_quantization.md`, section 7.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from math import prod
+from typing import Final
+
+from explorer.quantization.huggingface.layout import CompanionLayout, Formula, Levels, Shape
+from explorer.quantization.types import TensorType
+
+MAX_UNIT: Final = 1 << 24
+"""Most weights that are rounded at once: 64 MiB of them."""
+
+NESTED_BLOCK: Final = 256
+"""Scales of bitsandbytes that share a scale, with double quantization."""
+
+_NV, _MX = 16, 32  # weights of a group
+
+
+class Method(StrEnum):
+    """How scales and codes are found and stored."""
+
+    GPTQ = "gptq"
+    AWQ = "awq"
+    PACKED = "w#a16"
+    INT8 = "w8a8"
+    HQQ = "hqq"
+    NF4 = "nf4"
+    FP4 = "fp4"
+    LLM_INT8 = "llm.int8"
+    FP8 = "fp8"
+    NVFP4 = "nvfp4a16"
+    MXFP4 = "mxfp4a16"
+    MXFP8 = "mxfp8a16"
+    QINT = "qint#"
+    QINT8 = "qint8"
+    QFLOAT8 = "qfloat8"
+    INT8_ALONE = "int8wo"
+    BITNET = "bitnet"
+
+
+_TABLES: Final = frozenset({Method.NF4, Method.FP4})
+_INTEGERS: Final = {Method.GPTQ, Method.AWQ, Method.PACKED, Method.HQQ}
+_BASES: Final = {
+    **{f"gptq{bits}": (Method.GPTQ, bits, 128) for bits in (2, 3, 4, 8)},
+    "awq4": (Method.AWQ, 4, 128),
+    **{f"w{bits}a16": (Method.PACKED, bits, 128) for bits in (4, 8)},
+    "w8a8": (Method.INT8, 8, 0),
+    **{f"hqq{bits}": (Method.HQQ, bits, 64) for bits in (2, 3, 4, 8)},
+    "nf4": (Method.NF4, 4, 64),
+    "fp4": (Method.FP4, 4, 64),
+    "llm.int8": (Method.LLM_INT8, 8, 0),
+    "fp8": (Method.FP8, 8, 0),
+    "nvfp4a16": (Method.NVFP4, 4, _NV),
+    "mxfp4a16": (Method.MXFP4, 4, _MX),
+    "mxfp8a16": (Method.MXFP8, 8, _MX),
+    **{f"qint{bits}": (Method.QINT, bits, 128) for bits in (2, 4)},
+    "qint8": (Method.QINT8, 8, 0),
+    "qfloat8": (Method.QFLOAT8, 8, 0),
+    "int8wo": (Method.INT8_ALONE, 8, 0),
+    "bitnet": (Method.BITNET, 2, 0),
+}
+"""Methods by the first part of a name, with bits and the usual group."""
+
+SCHEME_GROUPS: Final = {
+    "GPTQ": (
+        *("gptq2/64", "gptq3/128", "gptq4/32", "gptq4/64", "gptq4/128", "gptq4/channel"),
+        *("gptq4/128/asym", "gptq8/128"),
+    ),
+    "AWQ": ("awq4/32", "awq4/64", "awq4/128", "awq4/channel", "awq4/128/sym"),
+    "bitsandbytes": ("nf4", "nf4/double", "fp4", "fp4/double", "llm.int8"),
+    "FP8": ("fp8/tensor", "fp8/channel", "fp8/128x128"),
+    "compressed-tensors": (
+        *("w4a16/32", "w4a16/128", "w4a16/channel", "w4a16/128/asym", "w8a16/128", "w8a8"),
+        *("nvfp4a16", "mxfp4a16", "mxfp8a16"),
+    ),
+    "HQQ": ("hqq2/64", "hqq3/64", "hqq4/64", "hqq8/64"),
+    "quanto": ("qint2/128", "qint4/128", "qint8", "qfloat8"),
+    "torchao": ("int8wo",),
+    "BitNet": ("bitnet",),
+}
+"""The names that are offered, by what makes such files; others of this page are understood too."""
+
+SCHEME_NAMES: Final = tuple(name for names in SCHEME_GROUPS.values() for name in names)
+
+
+def scheme_group(name: str) -> str | None:
+    """Return which of the groups has a name; None if none has."""
+    return next((group for group, names in SCHEME_GROUPS.items() if name in names), None)
+
+
+_LAYOUTS: Final = {
+    Method.GPTQ: (Levels.UNSIGNED, Formula.ZERO_FIRST),
+    Method.AWQ: (Levels.UNSIGNED, Formula.ZERO_FIRST),
+    Method.PACKED: (Levels.UNSIGNED, Formula.ZERO_FIRST),
+    Method.INT8: (Levels.SIGNED, Formula.SCALED),
+    Method.HQQ: (Levels.UNSIGNED, Formula.ZERO_FIRST),
+    Method.NF4: (Levels.STORED, Formula.SCALED),
+    Method.FP4: (Levels.STORED, Formula.SCALED),
+    Method.LLM_INT8: (Levels.SIGNED, Formula.TWICE),
+    Method.FP8: (Levels.E4M3, Formula.SCALED),
+    Method.NVFP4: (Levels.E2M1, Formula.SCALED),
+    Method.MXFP4: (Levels.E2M1, Formula.SCALED),
+    Method.MXFP8: (Levels.E4M3, Formula.SCALED),
+    Method.QINT: (Levels.UNSIGNED, Formula.ZERO_LAST),
+    Method.QINT8: (Levels.SIGNED, Formula.SCALED),
+    Method.QFLOAT8: (Levels.E4M3, Formula.SCALED),
+    Method.INT8_ALONE: (Levels.SIGNED, Formula.SCALED),
+    Method.BITNET: (Levels.TERNARY, Formula.SCALED),
+}
+
+
+_SCALE_BYTES: Final = {
+    **{Method.INT8: 2, Method.NVFP4: 1, Method.MXFP4: 1, Method.MXFP8: 1, Method.BITNET: 2},
+    **{Method.QINT8: 2, Method.QFLOAT8: 2, Method.INT8_ALONE: 5},  # with a zero point of 0
+}
+"""Bytes that are stored with each scale, where they are not those of a float32."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """A method with all that may be chosen about it.
+
+    Attributes:
+        name: What it was asked for as.
+        method: How scales and codes are found and stored.
+        bits: Bits of a code.
+        group: Weights of a row that share a scale; 0 for whole rows.
+        rows: Rows that share a scale; 0 for all of a matrix.
+        asymmetric: Whether there are zero points, so that a group's range need not be symmetric.
+        double: Whether scales are quantized too.
+    """
+
+    name: str
+    method: Method
+    bits: int
+    group: int
+    rows: int = 1
+    asymmetric: bool = False
+    double: bool = False
+
+    @property
+    def needs_whole(self) -> bool:
+        """Whether a figure of all weights must be known before the first are rounded."""
+        return self.rows == 0 or self.double or self.method is Method.NVFP4
+
+    @property
+    def in_blocks(self) -> bool:
+        """Whether groups run over the ends of rows."""
+        return self.method in _TABLES
+
+    def unit(self, shape: Shape) -> int:
+        """Return how many consecutive weights of a shape are rounded at once, at least."""
+        columns = shape[-1] if shape else 1
+        if self.in_blocks:
+            return self.group * (NESTED_BLOCK if self.double else 1)
+        if self.rows != 1:
+            return columns * max(1, self.rows)
+        return self.group if self.group and columns % self.group == 0 else columns
+
+    def run(self, shape: Shape) -> int:
+        """Return how many weights of a row share a scale; the last may be fewer."""
+        return self.group or (shape[-1] if shape else 1)
+
+    def problem(self, shape: Shape) -> str | None:
+        """Return why weights of a shape cannot be stored so; None if they can."""
+        columns = shape[-1] if shape else 1
+        rows = shape[-2] if len(shape) > 1 else 1
+        run = self.run(shape)
+        may_be_part = self.method is Method.GPTQ or self.rows != 1 or self.in_blocks
+        words = any(one * self.bits % 32 for one in (rows, columns))
+        said = (
+            (not prod(shape), "there are no weights"),
+            (
+                not self.in_blocks and columns < self.group,
+                f"rows of {columns} weights are shorter than a group of {self.group}",
+            ),
+            (
+                not may_be_part and columns % run,
+                f"rows of {columns} weights are no whole number of groups of {run}",
+            ),
+            (
+                self.method is Method.GPTQ and words,
+                f"{rows} outputs or {columns} inputs of {self.bits} bits fill no words of 32 bits",
+            ),
+            (
+                self.method is Method.AWQ and rows % 8,
+                f"{rows} outputs are no multiple of 8, as AWQ packs them",
+            ),
+            (
+                self.method is Method.BITNET and rows % 4,
+                f"{rows} outputs are no multiple of 4, as BitNet packs them",
+            ),
+            (
+                self.unit(shape) > MAX_UNIT,
+                f"rows of {columns} weights are too long to be rounded at once",
+            ),
+        )
+        return next((what for wrong, what in said if wrong), None)
+
+    def nbytes(self, shape: Shape) -> int:
+        """Return the bytes of codes and companions; see `docs/hf_quantization.md`, section 7."""
+        columns = shape[-1] if shape else 1
+        rows = shape[-2] if len(shape) > 1 else 1
+        matrices = prod(shape) // max(1, rows * columns)
+        if self.in_blocks:
+            return self._block_bytes(shape)
+        return matrices * self._matrix_bytes(rows, columns)
+
+    def _matrix_bytes(self, rows: int, columns: int) -> int:
+        bits, groups = self.bits, -(-columns // (self.group or columns))
+        codes = -(-rows * columns * bits // 8)
+        scales = groups * -(-rows // (self.rows or rows))
+        if self.method is Method.GPTQ:  # g_idx is stored always
+            return codes + groups * (4 * -(-rows * bits // 32) + 2 * rows) + 4 * columns
+        if self.method is Method.AWQ:
+            return codes + groups * (rows * bits // 8 + 2 * rows)
+        if self.method is Method.PACKED:  # with weight_shape
+            zeros = 4 * groups * -(-rows * bits // 32) if self.asymmetric else 0
+            return 4 * rows * -(-columns * bits // 32) + 2 * scales + zeros + 16
+        if self.method in {Method.HQQ, Method.QINT}:  # words hold codes of groups far apart
+            word, held = (4, 10) if bits == 3 else (1, 8 // bits)
+            return word * -(-scales // held) * self.group + 4 * scales
+        each = _SCALE_BYTES.get(self.method, 4)
+        return codes + each * scales + (4 if self.method is Method.NVFP4 else 0)
+
+    def _block_bytes(self, shape: Shape) -> int:
+        """Return bytes of bitsandbytes' parts; that of an offset is not known, and taken as 20."""
+        count = prod(shape)
+        blocks = -(-count // self.group)
+        state: dict[str, object] = {"quant_type": self.method.value, "blocksize": self.group}
+        state |= {"dtype": "bfloat16", "shape": list(shape)}
+        scales = 4 * blocks
+        if self.double:
+            nested = {"nested_blocksize": NESTED_BLOCK, "nested_dtype": "float32"}
+            state |= nested | {"nested_offset": ""}
+            scales = blocks + 4 * -(-blocks // NESTED_BLOCK) + 4 * 256 + 20 - len('""')
+        return -(-count // 2) + scales + 4 * 16 + len(json.dumps(state))
+
+    def type_of(self, shape: Shape) -> TensorType:
+        """Return the same as a type of one tensor, whose only block is the tensor."""
+        return TensorType(self.name, prod(shape), self.nbytes(shape), quantized=True)
+
+    def layout(self, shape: Shape, line: int, run: int) -> CompanionLayout:
+        """Return how codes and scales make weights, in lines of any length."""
+        levels, formula = _LAYOUTS[self.method]
+        size = self.group or None
+        name = f"{self.method}"
+        return CompanionLayout(
+            "", name, self.name, self.bits, shape, size, line, run, levels, formula
+        )
+
+
+def scheme(name: str) -> Scheme | None:
+    """Return the scheme of a name; None if it is none.
+
+    Raises:
+        ValueError: It begins as one, but cannot have what follows.
+    """
+    base, *wanted = name.lower().split("/")
+    if base not in _BASES:
+        return None
+    method, bits, group = _BASES[base]
+    found = Scheme(
+        name,
+        method,
+        bits,
+        group,
+        rows=int(method is not Method.BITNET),
+        asymmetric=method in {Method.AWQ, Method.HQQ},
+    )
+    if method is Method.FP8:
+        return _fp8(name, wanted)
+    double, asymmetric = found.double, found.asymmetric
+    for word in wanted:
+        if word == "double" and found.in_blocks:
+            double = True
+        elif word in {"sym", "asym"} and method in {Method.GPTQ, Method.AWQ, Method.PACKED}:
+            asymmetric = word == "asym"
+        elif word == "channel" and method in _INTEGERS - {Method.HQQ}:
+            group = 0
+        elif method in _INTEGERS | _TABLES | {Method.QINT} and word.isdecimal() and word in _SIZES:
+            group = int(word)
+        else:
+            raise ValueError(f"{name!r}: {base} has no {word!r}")
+    return replace(found, group=group, asymmetric=asymmetric, double=double)
+
+
+_SIZES: Final = frozenset({"16", "32", "64", "128", "256", "512", "1024", "2048", "4096"})
+
+
+def _fp8(name: str, wanted: list[str]) -> Scheme:
+    word = wanted[0] if wanted else "tensor"
+    tall, by, wide = word.partition("x")
+    if word in {"tensor", "channel"} and len(wanted) < 2:
+        return Scheme(name, Method.FP8, 8, 0, rows=int(word == "channel"))
+    if by and len(wanted) == 1 and tall in _SIZES and wide in _SIZES:
+        return Scheme(name, Method.FP8, 8, int(wide), rows=int(tall))
+    raise ValueError(
+        f"{name!r}: fp8 is followed by tensor, channel, or the sides of a tile, 128x128"
+    )

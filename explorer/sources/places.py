@@ -1,0 +1,106 @@
+"""What formats ask of a place, a path of this machine or an address: open, list, look.
+
+An address has no links, and only a repository of the hub can be listed.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from explorer.errors import SourceError
+from explorer.sources.files import ByteSource, FileSource
+from explorer.sources.remote.addresses import HUB, Address, HubPart, check_allowed
+
+
+def open_source(path: Path, first_bytes: int | None = None) -> ByteSource:
+    """Open a file, or what an address names.
+
+    Args:
+        path: Where it is.
+        first_bytes: How much of an address to fetch at first, if more or less than usual is needed.
+
+    Raises:
+        SourceError: It is missing, unreadable, or not a regular file.
+    """
+    if not isinstance(path, Address):
+        return FileSource(path)
+    check_allowed(path)
+    from explorer.sources.remote import source  # noqa: PLC0415 - only where an address was given
+
+    return source.open_address(path, *([] if first_bytes is None else [first_bytes]))
+
+
+def list_names(folder: Path) -> list[str]:
+    """Return the names of what lies in a folder, or at an address of the hub.
+
+    Raises:
+        OSError: The folder cannot be listed.
+        SourceError: The hub cannot be asked; or the address is not one of the hub.
+    """
+    if not isinstance(folder, Address):
+        return os.listdir(folder)
+    if folder.scheme != HUB:
+        raise SourceError("is on a server that lists no files", folder)
+    return [name for name in names_below(folder) if "/" not in name]
+
+
+def names_below(folder: Address) -> list[str]:
+    """Return the paths of all files of a folder of the hub, those of its folders too.
+
+    Raises:
+        SourceError: See `list_names`.
+    """
+    check_allowed(folder)
+    from explorer.sources.remote import hub  # noqa: PLC0415 - only where an address was given
+
+    place = HubPart.of(folder).file
+    inside = f"{place}/" if place else ""
+    return [
+        name.removeprefix(inside) for name in hub.listing(folder).sizes if name.startswith(inside)
+    ]
+
+
+def tags_of(name: Address) -> list[str]:
+    """Return the tags of a model of a registry; none where the registry lists no tags.
+
+    Args:
+        name: ``ollama://HOST/NAMESPACE/MODEL``.
+
+    Raises:
+        FormatError: The list is not what the protocol says.
+        SourceError: The registry cannot be asked.
+    """
+    check_allowed(name)
+    from explorer.sources.remote import hub  # noqa: PLC0415 - as above
+
+    return hub.tags(name)
+
+
+def size_of(path: Path) -> int:
+    """Return the bytes of a file; of an address what its hub lists, 0 where nothing does.
+
+    Raises:
+        OSError: The file cannot be looked at.
+        SourceError: See `list_names`.
+    """
+    if not isinstance(path, Address):
+        return path.stat().st_size
+    if path.scheme != HUB:
+        return 0
+    check_allowed(path)
+    from explorer.sources.remote import hub  # noqa: PLC0415 - as above
+
+    return hub.listing(path).sizes.get(HubPart.of(path).file) or 0
+
+
+def exists(path: Path) -> bool:
+    """Return whether a side file is there; of servers that list no files, it never is.
+
+    Raises:
+        OSError: The folder may not be searched.
+        SourceError: See `list_names`.
+    """
+    if not isinstance(path, Address):
+        return path.exists()
+    return path.scheme == HUB and path.name in list_names(path.parent)

@@ -1,0 +1,504 @@
+"""Requests over HTTP to servers that nobody vouches for: bounded in bytes, time and redirects.
+
+Only what was asked for is read: the bytes of a range, or a text up to a limit; a server that
+answers with more, with something else, or too slowly is refused (RFC 9110, sections 14 and 15.4).
+TLS is always verified, by the system's certificates (`SSL_CERT_FILE` names others); the system's
+proxies are used. This module is loaded when the first address is read: no other needs urllib3.
+
+A request runs in a thread of its own while the caller waits and may be cancelled: neither the
+look-up of a name nor a read from a socket can be interrupted.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
+from functools import lru_cache
+from typing import Any, Final
+from urllib.parse import urljoin, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import urllib3
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+
+from explorer import __version__
+from explorer.errors import SourceError
+from explorer.parallel import current_check
+from explorer.sources.remote.addresses import Address, as_number, check_allowed, is_this_machine
+from explorer.text import quoted
+
+CONNECT_S: Final = 10.0
+STALL_S: Final = 15.0
+"""Longest time without an answer's head, or without `_PROGRESS_BYTES` of its body."""
+
+MAX_REDIRECTS: Final = 5
+MAX_TRIES: Final = 3
+MAX_WAIT_S: Final = 20.0
+"""Longest wait that a server may ask for (Retry-After) before the next try."""
+
+_LEAST_RATE: Final = 64 << 10  # bytes a second that an answer must have on the whole, after …
+_GRACE_S: Final = 60.0  # … this time
+_PROGRESS_BYTES: Final = 16 << 10
+_PIECE: Final = 64 << 10
+_SHORT: Final = frozenset(map(str, range(4096)))
+_POLL_S: Final = 0.05
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+_BUSY: Final = frozenset({429, 500, 502, 503, 504})
+_CONTENT_RANGE: Final = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19})")
+_KEPT_HOSTS: Final = 16
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer that was read to its end.
+
+    Attributes:
+        status: 200, 206 or 304.
+        headers: By lower-case name.
+        body: What was asked for.
+        total: Bytes of the whole file, where a range of it was asked for.
+        url: Where the answer came from, redirects followed.
+        hops: Headers of the redirects on the way, in order.
+        public: Whether a public host was on the way.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    total: int
+    url: str
+    hops: tuple[Mapping[str, str], ...]
+    public: bool
+
+
+@dataclass
+class Traffic:
+    """What was fetched since the program began."""
+
+    nbytes: int = 0
+    requests: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, nbytes: int, requests: int = 0) -> None:
+        """Count bytes of bodies, and requests."""
+        with self.lock:
+            self.nbytes += nbytes
+            self.requests += requests
+
+
+TRAFFIC: Final = Traffic()
+"""All traffic of the program: it has no other."""
+
+
+class FetchError(SourceError):
+    """A server that does not give what was asked for.
+
+    Attributes:
+        status: Its answer's status; 0 if there was none.
+    """
+
+    def __init__(self, what: str, address: Address, status: int = 0) -> None:
+        super().__init__(what, address)
+        self.status = status
+
+
+class _RetryError(Exception):
+    """The request may be tried again, in so many seconds."""
+
+    def __init__(self, what: str, status: int = 0, wait_s: float | None = None) -> None:
+        super().__init__(what)
+        self.status = status
+        self.wait_s = wait_s
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked for.
+
+    Attributes:
+        url: Where to begin.
+        address: What the user knows it by, for messages.
+        span: First and last byte of a range; None for a whole text.
+        most: Most bytes of a text.
+        headers: Sent wherever redirects lead.
+        secret: Headers sent to the first host only.
+        public: Only public hosts may be reached, as behind a redirect of one.
+    """
+
+    url: str
+    address: Address
+    span: tuple[int, int] | None = None
+    most: int = 0
+    headers: Mapping[str, str] = field(default_factory=dict)
+    secret: Mapping[str, str] = field(default_factory=dict, repr=False)
+    public: bool = False
+
+
+def fetch(request: Request) -> Reply:
+    """Ask a server, and again where it is busy or the connection broke.
+
+    Raises:
+        FetchError: It does not exist, may not be read, or is not given within the bounds.
+        SourceError: Addresses are switched off.
+        Exception: What the check of this thread's work raises (`parallel.cancelled_by`).
+    """
+    check_allowed(request.address)
+    wait_s = 0.5
+    for attempt in range(1, MAX_TRIES + 1):
+        try:
+            return _Exchange(request).run()
+        except _RetryError as error:
+            asked = error.wait_s
+            if attempt == MAX_TRIES or (asked or 0) > MAX_WAIT_S:
+                later = f"; it asks to wait {asked:.0f} s" if asked else "; try again later"
+                raise FetchError(f"{error}{later}", request.address, error.status) from error
+            _sleep(wait_s if asked is None else asked)
+            wait_s *= 2
+    raise AssertionError
+
+
+def _sleep(seconds: float) -> None:
+    end, check = time.monotonic() + seconds, current_check()
+    while (left := end - time.monotonic()) > 0:
+        check()
+        time.sleep(min(left, _POLL_S))
+
+
+class _Exchange:
+    """One try of a request, in a thread of its own."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._future: Future[Reply] = Future()
+        self._progress = self._start = time.monotonic()
+        self._abandoned = False
+        self.socket: socket.socket | None = None
+
+    def run(self) -> Reply:
+        """Wait for the answer, as long as it comes fast enough and nobody cancels."""
+        threading.Thread(target=self._work, daemon=True, name="address").start()
+        check = current_check()
+        try:
+            while True:
+                with suppress(TimeoutError):
+                    return self._future.result(_POLL_S)
+                if self._future.done():
+                    return self._future.result()  # what raised it was no time-out of this wait
+                check()
+                self._check_speed()
+        finally:
+            self._abandoned = True
+            if not self._future.done() and self.socket is not None:
+                with suppress(OSError):  # it was closed meanwhile
+                    self.socket.shutdown(socket.SHUT_RDWR)
+
+    def _check_speed(self) -> None:
+        now, span = time.monotonic(), self._request.span
+        wanted = span[1] - span[0] + 1 if span else self._request.most
+        if now - self._progress > STALL_S or now - self._start > _GRACE_S + wanted / _LEAST_RATE:
+            raise FetchError("answers too slowly; try again later", self._request.address)
+
+    def _work(self) -> None:
+        try:
+            self._future.set_result(self._follow())
+        except BaseException as error:  # noqa: BLE001 - raised in the thread that waits
+            self._future.set_exception(error)
+
+    def _follow(self) -> Reply:
+        """Ask, and go where redirects lead."""
+        url = self._request.url
+        hops: list[Mapping[str, str]] = []
+        public = self._request.public
+        for _ in range(MAX_REDIRECTS + 1):
+            try:
+                response = self._ask(url, public)
+            except (urllib3.exceptions.HTTPError, OSError) as error:
+                raise self._failure(error, url) from error
+            try:
+                self._progress = time.monotonic()
+                headers = {name.lower(): value for name, value in response.headers.items()}
+                if response.status not in _REDIRECTS:
+                    body, total = self._read(response, headers)
+                    return Reply(response.status, headers, body, total, url, tuple(hops), public)
+                hops.append(headers)
+                if headers.get("content-length", "") in _SHORT:  # the connection can be used again
+                    response.read(_PIECE)
+            except (urllib3.exceptions.HTTPError, OSError) as error:
+                raise self._failure(error, url) from error
+            finally:
+                if response.closed:  # read to its end
+                    response.release_conn()
+                else:
+                    response.close()
+            public = public or not _is_private(url)
+            url = self._target(url, headers.get("location", ""), public)
+        raise self._error(f"redirects more than {MAX_REDIRECTS} times")
+
+    def _ask(self, url: str, public: bool) -> urllib3.BaseHTTPResponse:
+        request = self._request
+        headers = {
+            "User-Agent": f"gguf-explorer/{__version__}",
+            "Accept-Encoding": "identity",  # a few bytes of gzip may become gigabytes
+            **request.headers,
+        }
+        if _origin(url) == _origin(request.url):
+            headers.update(request.secret)
+        if request.span is not None:
+            headers["Range"] = f"bytes={request.span[0]}-{request.span[1]}"
+        TRAFFIC.add(0, 1)
+        with _pool_for(url, public, self) as pool:
+            return pool.request(
+                "GET", url, headers=headers, preload_content=False, decode_content=False,
+                redirect=False, retries=False,
+            )  # fmt: skip
+
+    def _target(self, url: str, location: str, public: bool) -> str:
+        """Return where a redirect leads, if one may go there."""
+        try:
+            target = urljoin(url, location)
+            parts = urlsplit(target)
+            host, _ = parts.hostname or "", parts.port
+        except ValueError as error:
+            raise self._error(f"redirects to {quoted(location)}, which is no address") from error
+        # plain http never leaves this machine
+        allowed = parts.scheme == "https" or (parts.scheme == "http" and is_this_machine(host))
+        if not location or not host or not allowed or "@" in parts.netloc:
+            raise self._error(f"redirects to {quoted(target)}, where it is not followed")
+        number = as_number(host)
+        inside = is_this_machine(host) or (number is not None and not number.is_global)
+        if public and inside:
+            raise self._error(f"redirects into a private network ({quoted(host)}): refused")
+        return target
+
+    def _read(
+        self, response: urllib3.BaseHTTPResponse, headers: Mapping[str, str]
+    ) -> tuple[bytes, int]:
+        """Return the body, if the head says that it is what was asked for, and the file's size."""
+        request, status = self._request, response.status
+        if status == 304:
+            response.read(1)  # it has no body; the connection can be used again
+            return b"", 0
+        if status in _BUSY:
+            raise _RetryError(f"is busy (status {status})", status, _retry_after(headers))
+        if headers.get("content-encoding", "identity") != "identity":
+            raise self._error("is sent compressed, which was not asked for")
+        if request.span is None:
+            if status != 200:
+                raise self._error(_refusal(status), status)
+            return self._body(response, headers, request.most, exact=False), 0
+        if status == 416:
+            raise self._error("is shorter than it was; open it again", status)
+        if status == 200:
+            what = "is not given in parts by its server; download it instead"
+            if "If-Range" in request.headers:
+                what = "was changed on its server since it was opened; open it again"
+            raise self._error(what, status)
+        if status != 206:
+            raise self._error(_refusal(status), status)
+        match = _CONTENT_RANGE.fullmatch(headers.get("content-range", ""))
+        first, last, total = map(int, match.groups()) if match else (-1, -1, -1)
+        if first != request.span[0] or last != min(request.span[1], total - 1) or last < first:
+            raise self._error("is answered with another range than was asked for", status)
+        return self._body(response, headers, last - first + 1, exact=True), total
+
+    def _body(
+        self,
+        response: urllib3.BaseHTTPResponse,
+        headers: Mapping[str, str],
+        nbytes: int,
+        *,
+        exact: bool,
+    ) -> bytes:
+        """Read a body of so many bytes, or at most so many."""
+        claimed = headers.get("content-length", "")
+        if claimed.isdecimal() and (int(claimed) != nbytes if exact else int(claimed) > nbytes):
+            raise self._error(
+                f"is answered with {claimed[:20]} bytes, where {nbytes} were expected"
+            )
+        body, noted = bytearray(), 0
+        while piece := response.read(min(_PIECE, nbytes + 1 - len(body))):
+            if self._abandoned:
+                break
+            body += piece
+            TRAFFIC.add(len(piece))
+            if len(body) > nbytes:
+                raise self._error(f"is answered with more than {nbytes} bytes")
+            if len(body) - noted >= _PROGRESS_BYTES:
+                noted, self._progress = len(body), time.monotonic()
+            if exact and len(body) == nbytes:
+                break
+        if exact and len(body) < nbytes:
+            raise _RetryError(f"was cut short after {len(body)} of {nbytes} bytes")
+        return bytes(body)
+
+    def _error(self, what: str, status: int = 0) -> FetchError:
+        return FetchError(what, self._request.address, status)
+
+    def _failure(self, error: Exception, url: str) -> Exception:
+        """Return the error to raise for one of urllib3's, or of the system."""
+        host = quoted(urlsplit(url).hostname or "")
+        reasons: list[BaseException] = []
+        reason: Any = error
+        while isinstance(reason, BaseException) and reason not in reasons:
+            reasons.append(reason)
+            reason = getattr(reason, "reason", None) or reason.__cause__ or reason.__context__
+        if any(isinstance(one, PrivateHostError) for one in reasons):
+            return self._error(f"redirects into a private network ({host}): refused")
+        for one in reasons:
+            if isinstance(one, ssl.SSLCertVerificationError):
+                return self._error(f"{host} has no valid certificate: {one.verify_message}")
+            if isinstance(one, socket.gaierror):
+                return self._error(f"the host {host} is not known; is there a connection?")
+            if isinstance(one, ConnectionRefusedError):
+                return self._error(f"{host} refuses the connection")
+        said = str(reasons[-1])[:200]
+        if "header" in said or "status line" in said or "line" in said:
+            return self._error(f"{host} sends a head that is no HTTP: {quoted(said)}")
+        return _RetryError(f"the connection to {host} failed: {quoted(said)}")
+
+
+def _refusal(status: int) -> str:
+    if status in (401, 403):
+        return "may not be read: it needs a login, a licence that was accepted, or HF_TOKEN"
+    if status in (404, 410):
+        return "does not exist there"
+    return f"is answered with status {status}"
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds that a server asks to wait (RFC 9110, section 10.2.3), if it does."""
+    text = headers.get("retry-after", "").strip()
+    if text.isdecimal():
+        return float(text[:9])
+    with suppress(ValueError, TypeError):
+        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
+    return None
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(url)
+    port = parts.port or {"https": 443, "http": 80}.get(parts.scheme)
+    return parts.scheme, parts.hostname, port
+
+
+def _is_private(url: str) -> bool:
+    """Return whether the user's own address lies in a private network or on this machine."""
+    host = urlsplit(url).hostname or ""
+    if is_this_machine(host):
+        return True
+    with suppress(OSError, UnicodeError):
+        found = {str(info[4][0]) for info in socket.getaddrinfo(host, None)}
+        numbers = [as_number(one) for one in found]
+        return all(number is not None and not number.is_global for number in numbers)
+    return False
+
+
+def _proxy_of(url: str) -> str | None:
+    """Return the system's proxy for a URL, or None."""
+    parts = urlsplit(url)
+    if parts.hostname is None or is_this_machine(parts.hostname) or proxy_bypass(parts.hostname):
+        return None
+    return getproxies().get(parts.scheme)
+
+
+_current: Final = threading.local()  # the exchange of this thread, which has one at a time
+
+
+class PrivateHostError(OSError):
+    """A redirect of a public server led to a host of a private network."""
+
+
+class _Noted:
+    """What both kinds of connection have: its socket is known, so that it can be shut down."""
+
+    public_only = False
+    sock: socket.socket | None
+    proxy: Any
+
+    def request(self, *args: Any, **kwargs: Any) -> None:
+        super().request(*args, **kwargs)  # type: ignore[misc]
+        _current.exchange.socket = self.sock
+
+    def _new_conn(self) -> socket.socket:
+        made: socket.socket = super()._new_conn()  # type: ignore[misc]
+        _current.exchange.socket = made
+        # The name was looked up a moment ago: what counts is where the connection leads.
+        number = as_number(str(made.getpeername()[0]))
+        if self.public_only and self.proxy is None and (number is None or not number.is_global):
+            made.close()
+            raise PrivateHostError
+        return made
+
+
+class _Plain(_Noted, HTTPConnection):
+    pass
+
+
+class _Secure(_Noted, HTTPSConnection):
+    pass
+
+
+class _PublicPlain(_Plain):
+    public_only = True
+
+
+class _PublicSecure(_Secure):
+    public_only = True
+
+
+class _PlainPool(HTTPConnectionPool):
+    ConnectionCls = _Plain
+
+
+class _SecurePool(HTTPSConnectionPool):
+    ConnectionCls = _Secure
+
+
+class _PublicPlainPool(HTTPConnectionPool):
+    ConnectionCls = _PublicPlain
+
+
+class _PublicSecurePool(HTTPSConnectionPool):
+    ConnectionCls = _PublicSecure
+
+
+@contextmanager
+def _pool_for(url: str, public: bool, exchange: _Exchange) -> Iterator[urllib3.PoolManager]:
+    """Give what makes a request to a URL, in the thread of an exchange.
+
+    Args:
+        url: Where it goes.
+        public: Whether only public hosts may be reached, as behind a redirect.
+        exchange: Its `socket` becomes the connection's.
+    """
+    _current.exchange = exchange
+    try:
+        yield _manager(public, _proxy_of(url))
+    finally:
+        _current.exchange = None
+
+
+@lru_cache(maxsize=8)
+def _manager(public: bool, proxy: str | None) -> urllib3.PoolManager:
+    timeout = urllib3.Timeout(connect=CONNECT_S, read=STALL_S)
+    options: dict[str, Any] = {
+        "num_pools": _KEPT_HOSTS,
+        "maxsize": 4,
+        "timeout": timeout,
+        "ssl_context": ssl.create_default_context(),  # the system's certificates, always verified
+    }
+    manager = (
+        urllib3.PoolManager(**options) if proxy is None else urllib3.ProxyManager(proxy, **options)
+    )
+    plain, secure = (_PublicPlainPool, _PublicSecurePool) if public else (_PlainPool, _SecurePool)
+    manager.pool_classes_by_scheme = {"http": plain, "https": secure}
+    return manager

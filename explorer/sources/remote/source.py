@@ -1,0 +1,333 @@
+"""Bytes of an address by position: what is asked for is fetched by ranges, and little more.
+
+A header is fetched in ranges that grow, since nothing says how long it is: 0.65 to 6.2 MiB in
+practice, hence 1 to 3 requests. Weights are fetched in blocks. All parts are of one version of the
+file: later ones are asked for on the condition that it is still the first one's (If-Range).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import count
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from explorer.errors import SourceError
+from explorer.parallel import current_check
+from explorer.paths import cache_folder, make_private_folder
+from explorer.sources.files import ByteSource, MemorySource
+from explorer.sources.remote.addresses import Address, check_allowed
+from explorer.sources.remote.http import FetchError, Reply, Request, fetch
+from explorer.sources.remote.hub import target_of
+
+BLOCK: Final = 1 << 20
+"""Weights are fetched in multiples of it."""
+
+MAX_TEXT_BYTES: Final = 64 << 20
+"""Most bytes of a side file, which is fetched whole."""
+
+_FIRST_BYTES: Final = 1 << 20
+_MOST_AT_ONCE: Final = 8 << 20
+_MOST_HEADER: Final = 160 << 20  # the limits of the formats are below it
+_GAP: Final = 1 << 16  # a header is read on from here, or a little behind
+_GONE: Final = frozenset({401, 403, 404, 410})  # a signed URL that is no longer valid
+_POLL_S: Final = 0.05
+
+
+def open_address(address: Address, first_bytes: int = _FIRST_BYTES) -> ByteSource:
+    """Open what an address names; side files are fetched whole, anything else by ranges.
+
+    Args:
+        address: It names a file.
+        first_bytes: Length of the first range, which holds most headers.
+
+    Raises:
+        FetchError: It does not exist, may not be read, or is not given within the bounds.
+        SourceError: Addresses are switched off, or the extra is not installed.
+    """
+    if address.suffix == ".json" or address.parent.name == "manifests":
+        target = target_of(address)
+        request = Request(target.url, address, None, MAX_TEXT_BYTES, target.headers, target.secret)
+        return MemorySource(fetch(request).body, address)
+    return RemoteSource(address, first_bytes)
+
+
+class RemoteSource(ByteSource):
+    """A `ByteSource` over a file of a server that gives ranges.
+
+    Reads wait for the network: they end early where `parallel.cancelled_by` says so.
+
+    Raises:
+        FetchError: See `open_address`; while reading, also that the file was changed there.
+    """
+
+    def __init__(self, address: Address, first_bytes: int = _FIRST_BYTES) -> None:
+        self.path = self._address = address
+        self._target = target_of(address)
+        self._url = self._target.url  # where redirects led, later
+        self._public = False
+        self.version = ""  # ETag or time of change, as If-Range takes it
+        self._lock = threading.Lock()
+        self._number = next(_numbers)
+        self._closed = False
+        self._opening = True
+        self._next_bytes = first_bytes
+        self._header, self.size = b"", 0
+        known = HeaderCache.of_user().load(address)
+        headers = {"If-None-Match": known.version} if known else {}
+        reply = self._get(0, first_bytes - 1, headers)
+        self.version = _version(reply)
+        same = known is not None and (self.version, reply.total) == (known.version, known.size)
+        if known is not None and (same or reply.status == 304):
+            self._header, self.size, self.version = known.header, known.size, known.version
+            self._kept = len(known.header)
+        else:
+            self._header, self.size, self._kept = reply.body, reply.total, 0
+
+    def end_header(self) -> None:
+        """Keep the header for the next time; from now on, only what is asked for is fetched."""
+        self._opening = False
+        strong = self.version.startswith('"')
+        if strong and len(self._header) > self._kept:
+            kept = KnownHeader(self.version, self.size, self._header)
+            HeaderCache.of_user().store(self.path, kept)
+
+    def read_into(self, offset: int, buffer: bytearray | memoryview) -> None:
+        end = offset + self._checked(offset, len(buffer))
+        view = memoryview(buffer)
+        position = offset
+        while position < end:
+            piece = self._piece(position, end)
+            view[position - offset : position - offset + len(piece)] = piece
+            position += len(piece)
+
+    def close(self) -> None:
+        self._closed = True
+        self._header = b""
+        _blocks.drop(self._number)
+
+    def _piece(self, position: int, end: int) -> bytes | memoryview:
+        """Return bytes from a position on: at least one, and none behind the end."""
+        for wait in (False, True):
+            if self._closed:
+                raise SourceError("was closed; open it again", self.path)
+            header = self._header
+            if position < len(header):
+                return memoryview(header)[position : min(end, len(header))]
+            index = position // BLOCK
+            block = _blocks.get(self._number, index)
+            if block is not None:
+                start = position - index * BLOCK
+                return memoryview(block)[start : start + end - position]
+            if not wait:
+                with self._waiting():
+                    self._fetch(position, end)
+        return self._get(position, min(end, position + BLOCK) - 1).body  # blocks went already
+
+    @contextmanager
+    def _waiting(self) -> Iterator[None]:
+        """Hold the lock: two readers of neighbouring weights fetch a block once."""
+        check = current_check()
+        while not self._lock.acquire(timeout=_POLL_S):
+            check()
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    def _fetch(self, position: int, end: int) -> None:
+        """Fetch the bytes from a position on, unless another thread did meanwhile."""
+        reached = len(self._header)
+        if position < reached or _blocks.get(self._number, position // BLOCK) is not None:
+            return
+        if self._opening and position <= reached + _GAP and end < _MOST_HEADER:
+            self._next_bytes = min(2 * self._next_bytes, _MOST_AT_ONCE)
+            last = min(max(end, reached + self._next_bytes), self.size) - 1
+            self._header += self._get(reached, last).body
+            return
+        first = position // BLOCK
+        stop = first + 1
+        while (
+            stop * BLOCK < end
+            and (stop - first + 1) * BLOCK <= _MOST_AT_ONCE
+            and _blocks.get(self._number, stop) is None
+        ):
+            stop += 1
+        body = self._get(first * BLOCK, min(stop * BLOCK, self.size) - 1).body
+        for index in range(first, stop):
+            at = (index - first) * BLOCK
+            _blocks.put(self._number, index, body[at : at + BLOCK])
+
+    def _get(self, first: int, last: int, headers: dict[str, str] | None = None) -> Reply:
+        """Ask for a range, where redirects led the last time; from the beginning if that is gone.
+
+        A hub's redirects lead to a URL that is valid for an hour.
+        """
+        check_allowed(self._address)
+        headers = {**self._target.headers, **(headers or {})}
+        if self.version:
+            headers["If-Range"] = self.version
+        direct = self._url == self._target.url
+        secret = self._target.secret if direct else {}
+        span = (first, last)
+        request = Request(self._url, self._address, span, 0, headers, secret, self._public)
+        try:
+            reply = fetch(request)
+        except FetchError as error:
+            if error.status == 416 and not self.size:
+                raise SourceError("is empty", self.path) from error
+            if direct or error.status not in _GONE:
+                raise
+            self._url, self._public = self._target.url, False
+            return self._get(first, last, headers)
+        self._url, self._public = reply.url, reply.public
+        other = self.version and _version(reply) not in {"", self.version}
+        if self.size and (other or reply.total != self.size):
+            raise SourceError("was changed on its server; open it again", self.path, first)
+        return reply
+
+
+def _version(reply: Reply) -> str:
+    """Return what tells versions of a file apart: a strong ETag, else the time of change, or ""."""
+    tag = reply.headers.get("etag", "")
+    return tag if tag.startswith('"') else reply.headers.get("last-modified", "")
+
+
+class _Blocks:
+    """The blocks of all sources that were used last, up to so many bytes."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most = most_bytes
+        self._nbytes = 0
+        self._lock = threading.Lock()
+        self._blocks: OrderedDict[tuple[int, int], bytes] = OrderedDict()
+
+    def get(self, source: int, index: int) -> bytes | None:
+        """Return a block, or None if it is not kept."""
+        with self._lock:
+            found = self._blocks.get((source, index))
+            if found is not None:
+                self._blocks.move_to_end((source, index))
+            return found
+
+    def put(self, source: int, index: int, block: bytes) -> None:
+        """Keep a block; those not used for longest go."""
+        with self._lock:
+            self._nbytes += len(block) - len(self._blocks.pop((source, index), b""))
+            self._blocks[source, index] = block
+            while self._nbytes > self._most:
+                _, oldest = self._blocks.popitem(last=False)
+                self._nbytes -= len(oldest)
+
+    def drop(self, source: int) -> None:
+        """Forget the blocks of a source."""
+        with self._lock:
+            for key in [key for key in self._blocks if key[0] == source]:
+                self._nbytes -= len(self._blocks.pop(key))
+
+
+_LEAST_KEPT: Final = 256 << 20
+_MOST_KEPT: Final = 1 << 30
+
+
+def _kept_bytes() -> int:
+    """Return how many bytes of blocks are kept: a sixteenth of main memory, within bounds.
+
+    Statistics walk over a tensor twice, so one that is larger than this is fetched twice.
+    """
+    try:
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # not on Windows
+        return _LEAST_KEPT
+    return min(max(memory // 16, _LEAST_KEPT), _MOST_KEPT)
+
+
+_blocks: Final = _Blocks(_kept_bytes())
+_numbers: Final = count()
+
+
+class KnownHeader(NamedTuple):
+    """The first bytes of a file of a server, as they were fetched once."""
+
+    version: str  # the strong ETag
+    size: int  # of the file
+    header: bytes
+
+
+class HeaderCache:
+    """Headers on disk, so that an address opens with one request the next time.
+
+    A file for each address, closed to other users: a digest, a line of JSON, and the bytes. What
+    is damaged, or of another version than the server has, is not used.
+    """
+
+    MAX_BYTES: Final = 256 << 20
+    MAX_HEADER: Final = 32 << 20
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+
+    @classmethod
+    def of_user(cls) -> HeaderCache:
+        """Return the user's own; one that keeps nothing if the user has no home folder."""
+        try:
+            return cls(cache_folder() / "addresses")
+        except RuntimeError:
+            return cls(None)
+
+    def load(self, address: Path) -> KnownHeader | None:
+        """Return the header of an address, if one is kept."""
+        if self._folder is None:
+            return None
+        try:
+            with open(self._path(address), "rb") as file:
+                content = file.read(self.MAX_HEADER + BLOCK)
+            digest, (line, header) = content[:32], content[32:].split(b"\n", 1)
+            about = json.loads(line)
+            known = KnownHeader(str(about["version"]), int(about["size"]), header)
+        except (OSError, ValueError, LookupError, TypeError):
+            return None
+        if hashlib.sha256(content[32:]).digest() != digest or len(header) > known.size:
+            return None
+        return known
+
+    def store(self, address: Path, known: KnownHeader) -> None:
+        """Keep a header; where that fails, it is fetched again the next time."""
+        if self._folder is None or len(known.header) > self.MAX_HEADER:
+            return
+        line = json.dumps({"version": known.version, "size": known.size}).encode()
+        content = line + b"\n" + known.header
+        path = self._path(address)
+        temporary = path.with_suffix(f".{secrets.token_hex(8)}.tmp")
+        with suppress(OSError):
+            make_private_folder(self._folder)
+            self._make_room(len(content))
+            try:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+                with open(os.open(temporary, flags, 0o600), "wb") as file:
+                    file.write(hashlib.sha256(content).digest() + content)
+                os.replace(temporary, path)
+            finally:
+                temporary.unlink(missing_ok=True)
+
+    def _path(self, address: Path) -> Path:
+        assert self._folder is not None
+        return self._folder / f"{hashlib.sha256(str(address).encode()).hexdigest()}.header"
+
+    def _make_room(self, nbytes: int) -> None:
+        """Remove the oldest, until there is room for so many bytes more."""
+        assert self._folder is not None
+        found = [(path.stat(), path) for path in self._folder.iterdir()]
+        total = nbytes + sum(status.st_size for status, _ in found)
+        for status, path in sorted(found, key=lambda one: one[0].st_mtime):
+            if total <= self.MAX_BYTES:
+                return
+            path.unlink()
+            total -= status.st_size

@@ -1,0 +1,213 @@
+"""LoRA adapters: what they change and how much, against the product formed in full."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from explorer.analysis.adapters import base_tensors, is_adapter, read_adapter, update_norm
+from explorer.cli.main import main
+from explorer.errors import ExplorerError
+from explorer.formats import open_model
+from explorer.formats.facts import describe
+from explorer.formats.model import Model
+from explorer.present.model import model_facts
+from tests.helpers.gguf_writer import F32, STRING, GgufFile, TensorSpec
+from tests.helpers.model_pairs import arrays_of, write_gguf, write_safetensors
+from tests.helpers.small_gguf import model_from
+
+Arrays = dict[str, NDArray[np.float32]]
+
+
+def gguf_adapter(arrays: Arrays, alpha: float | None = 8.0) -> bytes:
+    """Return an adapter as `convert_lora_to_gguf.py` writes it."""
+    keys: list[Any] = [
+        ("general.type", STRING, "adapter"),
+        ("general.architecture", STRING, "llama"),
+        ("adapter.type", STRING, "lora"),
+    ]
+    keys += [] if alpha is None else [("adapter.lora.alpha", F32, alpha)]
+    specs = [
+        TensorSpec(name, array.shape[::-1], 0, np.ascontiguousarray(array).tobytes())
+        for name, array in arrays.items()
+    ]
+    return GgufFile(keys=keys, tensors=specs).build()
+
+
+def adapter_of(
+    *shapes: tuple[str, tuple[int, ...]], alpha: float | None = 8.0
+) -> tuple[Model, Arrays]:
+    arrays = arrays_of(dict(shapes), 3)
+    return model_from(gguf_adapter(arrays, alpha)), arrays
+
+
+Q = "blk.0.attn_q.weight"
+
+
+def test_the_norm_is_that_of_the_product() -> None:
+    model, arrays = adapter_of((f"{Q}.lora_a", (4, 64)), (f"{Q}.lora_b", (32, 4)))
+    adapter = read_adapter(model)
+    (update,) = adapter.updates
+    assert (update.name, update.rank, update.scale, update.shape) == (Q, 4, 2.0, (32, 64))
+    product = arrays[f"{Q}.lora_b"].astype(np.float64) @ arrays[f"{Q}.lora_a"]
+    assert update_norm(update) == pytest.approx(2 * np.linalg.norm(product), rel=1e-9)
+    assert (adapter.ranks, adapter.alpha, adapter.parameters) == ((4,), 8.0, 4 * 96)
+
+
+def test_without_alpha_nothing_is_scaled() -> None:
+    model, _ = adapter_of((f"{Q}.lora_a", (4, 64)), (f"{Q}.lora_b", (32, 4)), alpha=None)
+    assert read_adapter(model).updates[0].scale == 1
+
+
+def test_token_embeddings_have_their_factors_turned() -> None:
+    name = "token_embd.weight"
+    model, arrays = adapter_of((f"{name}.lora_a", (100, 4)), (f"{name}.lora_b", (16, 4)))
+    (update,) = read_adapter(model).updates
+    assert (update.flipped, update.shape) == (True, (100, 16))
+    product = arrays[f"{name}.lora_a"].astype(np.float64) @ arrays[f"{name}.lora_b"].T
+    assert update_norm(update) == pytest.approx(2 * np.linalg.norm(product), rel=1e-9)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_experts_are_added_up(shared: bool) -> None:
+    name = "blk.0.ffn_up_exps.weight"
+    lead = 1 if shared else 3
+    model, arrays = adapter_of((f"{name}.lora_a", (lead, 2, 24)), (f"{name}.lora_b", (3, 16, 2)))
+    (update,) = read_adapter(model).updates
+    assert update.shape == (3, 16, 24)
+    product = arrays[f"{name}.lora_b"].astype(np.float64) @ arrays[f"{name}.lora_a"]
+    assert update_norm(update) == pytest.approx(4 * np.linalg.norm(product), rel=1e-9)
+
+
+@given(rank=st.integers(1, 5), rows=st.integers(1, 9), columns=st.integers(1, 9))
+def test_any_shape(rank: int, rows: int, columns: int) -> None:
+    model, arrays = adapter_of((f"{Q}.lora_a", (rank, columns)), (f"{Q}.lora_b", (rows, rank)))
+    (update,) = read_adapter(model).updates
+    product = arrays[f"{Q}.lora_b"].astype(np.float64) @ arrays[f"{Q}.lora_a"]
+    wanted = 8 / rank * np.linalg.norm(product)
+    assert update_norm(update) == pytest.approx(wanted, rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        [(f"{Q}.lora_a", (4, 64))],
+        [(f"{Q}.lora_b", (64, 4))],
+        [(f"{Q}.lora_a", (5, 64)), (f"{Q}.lora_b", (32, 4))],
+        [(f"{Q}.lora_a", (4,)), (f"{Q}.lora_b", (4,))],
+        [(f"{Q}.lora_a", (2, 4, 8)), (f"{Q}.lora_b", (3, 8, 4))],
+    ],
+)
+def test_factors_that_do_not_fit_are_said(shapes: list[tuple[str, tuple[int, ...]]]) -> None:
+    model, _ = adapter_of(*shapes)
+    (update,) = read_adapter(model).updates
+    assert update.problem
+    assert update.shape == ()
+    with pytest.raises(ExplorerError):
+        update_norm(update)
+
+
+def peft(folder: Path, config: dict[str, Any]) -> tuple[Path, Arrays]:
+    """Write an adapter as PEFT does."""
+    start = "base_model.model.model.layers.0."
+    arrays = arrays_of(
+        {
+            f"{start}self_attn.q_proj.lora_A.weight": (4, 64),
+            f"{start}self_attn.q_proj.lora_B.weight": (64, 4),
+            f"{start}mlp.up_proj.lora_A.default.weight": (4, 64),
+            f"{start}mlp.up_proj.lora_B.default.weight": (32, 4),
+        }
+    )
+    write_safetensors(folder, arrays)
+    (folder / "model.safetensors").rename(folder / "adapter_model.safetensors")
+    (folder / "adapter_config.json").write_text(json.dumps(config))
+    return folder, arrays
+
+
+def test_a_folder_of_peft(tmp_path: Path) -> None:
+    config = {"peft_type": "LORA", "r": 4, "lora_alpha": 16, "base_model_name_or_path": "x/y"}
+    folder, arrays = peft(tmp_path / "adapter", config)
+    with open_model(folder) as model:
+        assert is_adapter(model)
+        adapter = read_adapter(model)
+        assert (adapter.kind, adapter.alpha, adapter.ranks, adapter.base) == (
+            "lora",
+            16,
+            (4,),
+            "x/y",
+        )
+        names = {update.name: update for update in adapter.updates}
+        q = names["model.layers.0.self_attn.q_proj.weight"]
+        assert (q.scale, q.shape) == (4.0, (64, 64))
+        a, b = list(arrays.values())[:2]
+        wanted = 4 * np.linalg.norm(b.astype(np.float64) @ a)
+        assert update_norm(q) == pytest.approx(wanted, rel=1e-9)
+        facts = {fact.name: fact.text for fact in model_facts(model, describe(model))}
+        assert facts["kind"] == "LoRA adapter of rank 4, alpha 16, for 2 tensors"
+
+
+@pytest.mark.parametrize(
+    ("config", "scale"),
+    [
+        ({"lora_alpha": 16, "use_rslora": True}, 8.0),
+        ({"lora_alpha": 16, "alpha_pattern": {"self_attn.q_proj": 4}}, 1.0),
+        ({"lora_alpha": "many"}, 1.0),
+        ({}, 1.0),
+    ],
+)
+def test_scales_of_peft(tmp_path: Path, config: dict[str, Any], scale: float) -> None:
+    folder, _ = peft(tmp_path / "adapter", config)
+    with open_model(folder) as model:
+        names = {update.name: update for update in read_adapter(model).updates}
+        assert names["model.layers.0.self_attn.q_proj.weight"].scale == scale
+
+
+def test_a_base_of_either_format(tmp_path: Path) -> None:
+    folder, _ = peft(tmp_path / "adapter", {"lora_alpha": 16})
+    shapes = {"blk.0.attn_q.weight": (64, 64), "blk.0.ffn_up.weight": (32, 64)}
+    gguf = write_gguf(tmp_path / "base.gguf", "llama", arrays_of(shapes))
+    start = "model.layers.0."
+    names = {f"{start}self_attn.q_proj.weight": (64, 64), f"{start}mlp.up_proj.weight": (32, 64)}
+    plain = write_safetensors(tmp_path / "base", arrays_of(names))
+    with open_model(folder) as model, open_model(gguf) as one, open_model(plain) as other:
+        adapter = read_adapter(model)
+        assert {t.name for t in base_tensors(adapter, one).values()} == set(shapes)
+        assert {t.name for t in base_tensors(adapter, other).values()} == set(names)
+
+
+def test_inspect_says_what_it_is_and_measures(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arrays = arrays_of({f"{Q}.lora_a": (4, 64), f"{Q}.lora_b": (64, 4)})
+    path = tmp_path / "adapter.gguf"
+    path.write_bytes(gguf_adapter(arrays))
+    base = write_gguf(tmp_path / "base.gguf", "llama", {Q: np.ones((64, 64), np.float32)})
+    assert main(["inspect", str(path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["adapter"]
+    assert "norm" not in found["tensors"][0]
+    assert main(["inspect", str(path), "--json", "--base", str(base)]) == 0
+    (one,) = json.loads(capsys.readouterr().out)["adapter"]["tensors"]
+    product = arrays[f"{Q}.lora_b"].astype(np.float64) @ arrays[f"{Q}.lora_a"]
+    assert one["norm"] == pytest.approx(2 * np.linalg.norm(product), rel=1e-9)
+    assert one["base_norm"] == pytest.approx(64)
+    assert one["relative"] == pytest.approx(one["norm"] / 64)
+    assert main(["inspect", str(path), "--base", str(base)]) == 0
+    out = capsys.readouterr().out
+    assert "LoRA adapter of rank 4, alpha 8, for 1 tensor" in out
+    assert "base's norm" in out
+    assert main(["inspect", str(base), "--measure"]) == 1
+    assert "error: " in capsys.readouterr().err
+
+
+def test_a_model_is_no_adapter(tmp_path: Path) -> None:
+    with open_model(write_gguf(tmp_path / "m.gguf", "llama", arrays_of({Q: (4, 4)}))) as model:
+        assert not is_adapter(model)
+        facts = {fact.name for fact in model_facts(model, describe(model))}
+        assert "kind" not in facts

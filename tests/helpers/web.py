@@ -1,0 +1,250 @@
+"""Servers on the loopback for tests of addresses: files by ranges, a hub, a registry, and bad ones.
+
+They are real HTTP servers in threads; what they were asked is kept.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from hashlib import sha256
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, TypeAlias
+from urllib.parse import unquote, urlsplit
+
+from tests.helpers.patience import PATIENCE_S
+
+DATA = Path(__file__).parents[1] / "data" / "tls"
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+_RANGE = re.compile(r"bytes=(\d+)-(\d+)")
+
+
+@dataclass
+class Asked:
+    """A request as it arrived, and how many bytes of body were sent."""
+
+    path: str
+    headers: Mapping[str, str]
+    sent: int  # -1 before the end
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One request at a time of one connection."""
+
+    protocol_version = "HTTP/1.1"
+    server: WebServer
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name
+        """Say nothing."""
+
+    def do_GET(self) -> None:
+        """Answer as the server's routes say."""
+        web = self.server.web
+        time.sleep(web.latency_s)
+        path = unquote(urlsplit(self.path).path)
+        route = web.routes.get(path)
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        asked = Asked(self.path, headers, -1)
+        web.asked.append(asked)
+        self.sent = 0
+        try:
+            if route is None:
+                self.answer(404)
+            elif callable(route):
+                route(self, headers)
+            else:
+                self.give(route, headers)
+        except (BrokenPipeError, ConnectionResetError):
+            self.close_connection = True
+        asked.sent = self.sent
+
+    def answer(self, status: int, body: bytes = b"", **headers: str) -> None:
+        """Send a whole answer; names of headers have underscores here."""
+        self.head(status, **{"Content_Length": str(len(body)), **headers})
+        self.send(body)
+
+    def head(self, status: int, **headers: str) -> None:
+        """Send a status line and headers."""
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+
+    def send(self, body: bytes) -> None:
+        """Send bytes of a body."""
+        self.wfile.write(body)
+        self.sent += len(body)
+
+    def give(self, content: Content, headers: Mapping[str, str]) -> None:
+        """Send a file as RFC 9110 says: whole, a range, or that it is not modified."""
+        tag = content.tag
+        if headers.get("if-none-match") == tag:
+            self.answer(304, ETag=tag)
+            return
+        match = _RANGE.fullmatch(headers.get("range", ""))
+        fresh = headers.get("if-range", tag) == tag
+        if match is None or not fresh:
+            self.answer(200, content.data, ETag=tag)
+            return
+        first, last = int(match[1]), min(int(match[2]), len(content.data) - 1)
+        if first > last:
+            self.answer(416, Content_Range=f"bytes */{len(content.data)}")
+            return
+        part = content.data[first : last + 1]
+        self.answer(206, part, ETag=tag, Content_Range=f"bytes {first}-{last}/{len(content.data)}")
+
+
+@dataclass
+class Content:
+    """A file of a server; its version is told by its bytes."""
+
+    data: bytes
+
+    @property
+    def tag(self) -> str:
+        """A strong ETag."""
+        return f'"{sha256(self.data[:4096] + self.data[-4096:]).hexdigest()}"'
+
+
+Route: TypeAlias = Content | Callable[[Handler, Mapping[str, str]], None]
+
+
+class WebServer(ThreadingHTTPServer):
+    """The server itself, which its handlers know."""
+
+    daemon_threads = True
+    web: Web
+
+
+@dataclass
+class Web:
+    """A server that runs.
+
+    Attributes:
+        url: Where it is, without a slash at the end.
+        routes: What it answers, by path.
+        asked: Every request, in order.
+        latency_s: Waited before each answer.
+    """
+
+    url: str
+    routes: dict[str, Route] = field(default_factory=dict)
+    asked: list[Asked] = field(default_factory=list)
+    latency_s: float = 0.0
+
+    def put(self, path: str, data: bytes) -> str:
+        """Serve a file; return its URL."""
+        self.routes[path] = Content(data)
+        return self.url + path
+
+    def ended(self) -> list[Asked]:
+        """Return the requests once every answer has ended: the client may be the first to know."""
+        end = time.monotonic() + PATIENCE_S
+        while any(one.sent < 0 for one in self.asked) and time.monotonic() < end:
+            time.sleep(0.001)
+        return self.asked
+
+    @property
+    def sent(self) -> int:
+        """Bytes of all bodies."""
+        return sum(one.sent for one in self.ended())
+
+
+@contextmanager
+def serving(tls: bool = False, host: str = "127.0.0.1") -> Iterator[Web]:
+    """Run a server on the loopback.
+
+    Args:
+        tls: By TLS, with a certificate of the test authority (`tests/data/tls/authority.pem`).
+        host: Its name in the URL.
+    """
+    server = WebServer(("127.0.0.1", 0), Handler)
+    if tls:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(DATA / "server.pem")
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    port = server.server_address[1]
+    server.web = Web(f"{'https' if tls else 'http'}://{host}:{port}")
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield server.web
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def add_hub(
+    web: Web, repository: str, files: Mapping[str, bytes], token: str = "", cdn: Web | None = None
+) -> None:
+    """Let a server be a Hugging Face hub with a repository.
+
+    Args:
+        web: The server; `HF_ENDPOINT` has to name it.
+        repository: OWNER/NAME.
+        files: Contents by path.
+        token: Asked for, if not empty.
+        cdn: Where files are, by a redirect; None for the hub itself.
+    """
+
+    def guarded(give: Callable[[Handler], None]) -> Route:
+        def route(handler: Handler, headers: Mapping[str, str]) -> None:
+            if token and headers.get("authorization") != f"Bearer {token}":
+                handler.answer(401)
+            else:
+                give(handler)
+
+        return route
+
+    def give_list(handler: Handler) -> None:
+        siblings = [{"rfilename": name, "size": len(data)} for name, data in files.items()]
+        answer = {"id": repository, "sha": COMMIT, "siblings": siblings}
+        handler.answer(200, json.dumps(answer).encode(), Content_Type="application/json")
+
+    def giver(name: str, data: bytes) -> Callable[[Handler], None]:
+        place = None if cdn is None else cdn.put(f"/cdn/{name}", data)
+
+        def give(handler: Handler) -> None:
+            if place is None:
+                headers = {key.lower(): value for key, value in handler.headers.items()}
+                handler.give(Content(data), headers)
+            else:
+                handler.answer(302, Location=f"{place}?signature=s", X_Repo_Commit=COMMIT)
+
+        return give
+
+    for revision in ("main", COMMIT):
+        web.routes[f"/api/models/{repository}/revision/{revision}"] = guarded(give_list)
+        for name, data in files.items():
+            path = f"/{repository}/resolve/{revision}/{name}"
+            web.routes[path] = guarded(giver(name, data))
+
+
+def add_registry(web: Web, name: str, layers: Mapping[str, bytes], tag: str = "latest") -> None:
+    """Let a server be a registry with a model.
+
+    Args:
+        web: The server.
+        name: NAMESPACE/MODEL.
+        layers: Contents by media type, without Ollama's prefix.
+        tag: Its tag.
+    """
+    kind = "application/vnd.ollama.image."
+    described: list[dict[str, Any]] = []
+    for media, data in layers.items():
+        digest = sha256(data).hexdigest()
+        described.append(
+            {"mediaType": kind + media, "digest": f"sha256:{digest}", "size": len(data)}
+        )
+        web.put(f"/v2/{name}/blobs/sha256:{digest}", data)
+    manifest = {"schemaVersion": 2, "layers": described}
+    web.put(f"/v2/{name}/manifests/{tag}", json.dumps(manifest).encode())

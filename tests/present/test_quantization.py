@@ -1,0 +1,110 @@
+"""What is declared about a quantization, beside what keys and shapes say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from explorer.cli.main import main
+from explorer.formats import open_model
+from explorer.present.quantization import NOT_SAID, SaidLine, SaidQuantization, said_quantization
+from tests.formats.test_hf_quantized import FOLDER, NAMES
+from tests.formats.test_hf_rules import STEM, Part, write_folder
+
+
+def _fp8(folder: Path, **said: Any) -> SaidQuantization:
+    parts: dict[str, Part] = {
+        f"{STEM}.weight": ("F8_E4M3", np.zeros((256, 256), np.uint8)),
+        f"{STEM}.weight_scale_inv": ("F32", np.ones((2, 2), np.float32)),
+        "lm_head.weight": ("BF16", np.zeros((8, 256), np.uint16)),
+    }
+    with open_model(write_folder(folder, parts, {"quant_method": "fp8", **said})) as model:
+        found = said_quantization(model)
+    assert found is not None
+    return found
+
+
+def _line(said: SaidQuantization, name: str) -> SaidLine:
+    return next(line for line in said.lines if line.name == name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_libraries_made_contradicts_nothing(name: str) -> None:
+    with open_model(FOLDER / name) as model:
+        said = said_quantization(model)
+        assert said is not None
+        assert [line.name for line in said.lines if line.differs] == []
+        assert said.origin
+    assert all(line.label and line.declared and line.found for line in said.lines)
+    assert _line(said, "method").declared != NOT_SAID
+    assert _line(said, "bits").found != NOT_SAID
+
+
+def test_each_side_in_words(tmp_path: Path) -> None:
+    said = _fp8(tmp_path, weight_block_size=[128, 128], fmt="e4m3", ignored_layers=["lm_head"])
+    assert said.heads == ("declared in config.json", "keys and shapes")
+    assert {line.name: (line.declared, line.found) for line in said.lines} == {
+        "method": ("fp8", "FP8"),
+        "bits": (NOT_SAID, "8"),
+        "sharing": ("tiles of 128 × 128", "tiles of 128 × 128"),
+        "zero_points": (NOT_SAID, "none"),
+        "format": ("e4m3", NOT_SAID),
+        "left_alone": ("lm_head", "lm_head"),
+    }
+    assert said.left_alone == {"lm_head": 1}
+    assert said.record["lines"][1] == {
+        "name": "bits",
+        "declared": None,
+        "found": "8",
+        "differs": False,
+    }
+
+
+def test_what_is_left_alone_and_quantized_all_the_same(tmp_path: Path) -> None:
+    module = STEM.rpartition(".")[2]
+    for entry in (STEM, module, "model.layers.0.mlp", "model.layers.*.mlp", f"re:.*{module}"):
+        line = _line(_fp8(tmp_path, ignored_layers=[entry]), "left_alone")
+        assert line.differs, entry
+        assert STEM in line.found
+        assert entry in line.found
+    for entry in ("lm_head", "model.layers.1", "proj", "re:.*lm_head"):
+        assert not _line(_fp8(tmp_path, ignored_layers=[entry]), "left_alone").differs, entry
+
+
+def test_other_numbers_are_marked(tmp_path: Path) -> None:
+    assert _line(_fp8(tmp_path, bits=4), "bits").differs
+    assert _line(_fp8(tmp_path, group_size=32), "sharing").differs
+    with open_model(write_folder(tmp_path, {"a.weight": ("F32", np.zeros((2, 2)))}, {})) as model:
+        assert said_quantization(model) is None
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"quant_method": 5, "bits": "4", "ignored_layers": [5, None, {}, ""], "dynamic": [1]},
+        {"config_groups": {"a": {"weights": 3}, "b": 4}, "ignore": {"a": 1}, "sym": "yes"},
+        {"weight_block_size": [128], "modules_to_not_convert": ["re:([a-z0-9._]+)+!"] * 1000},
+        {"ignore": ["(" * 600, "re:" + "a*" * 200, "[" * 50, "\u202e\n"], "bits": 1 << 80},
+        {"group_size": -5, "desc_act": [], "version": {}, "strategy": ["x"], "dynamic": {"-:(": 1}},
+    ],
+)
+def test_a_configuration_may_hold_anything(tmp_path: Path, said: dict[str, Any]) -> None:
+    found = _fp8(tmp_path, **said)
+    assert len(found.lines) >= 5
+    assert all(len(line.declared) < 600 for line in found.lines)
+
+
+def test_the_command_prints_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _fp8(tmp_path, ignored_layers=[STEM])
+    assert main(["inspect", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert "declared in config.json" in printed
+    assert "⚠" in printed
+    assert main(["inspect", str(tmp_path), "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)["quantization"]
+    assert record["origin"] == "config.json"
+    assert [line["name"] for line in record["lines"] if line["differs"]] == ["left_alone"]

@@ -1,0 +1,154 @@
+"""The page of two models side by side."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from PySide6.QtTest import QAbstractItemModelTester
+from pytestqt.qtbot import QtBot
+
+from explorer.present.differences import DISTANCE, LOSS, NOT_READ
+from explorer.qt.document import Document
+from explorer.qt.errors.models import CompareView
+from explorer.qt.jobs import JobRunner
+from explorer.qt.references import References, Rounding
+from explorer.qt.widgets.pages import Phase
+from tests.helpers.model_pairs import arrays_of, requantized, write_gguf
+
+TEMPLATE = "tokenizer.chat_template"
+
+
+@pytest.fixture
+def documents(tmp_path: Path, load: Callable[[Path], Document]) -> list[Document]:
+    """An original, and two models that are made of it."""
+    shapes = {"blk.0.ffn_up.weight": (32, 64), "blk.0.ffn_down.weight": (64, 32), "one": (32,)}
+    original = write_gguf(tmp_path / "f32.gguf", "llama", arrays_of(shapes))
+    keys = {TEMPLATE: "a\nb\nc", "general.name": "<b>A</b>"}
+    one = requantized(original, tmp_path / "one.gguf", {"ffn_up": "Q8_0"}, keys)
+    other = requantized(one, tmp_path / "two.gguf", {"ffn_up": "Q4_0"}, {TEMPLATE: "a\nx\nc"})
+    return [load(path) for path in (original, one, other)]
+
+
+class Page:
+    """The page in a window of its own, and what one does with it."""
+
+    def __init__(self, qtbot: QtBot, runner: JobRunner, documents: list[Document]) -> None:
+        self.qtbot, self.runner = qtbot, runner
+        self.references = References(runner)
+        self.references.set_documents(documents)
+        self.references.show_document(documents[-1])
+        self.view = CompareView(runner, self.references)
+        self.view.resize(900, 600)
+        qtbot.addWidget(self.view)
+        self.view.show()
+        self.view.show_document(documents[-1])
+        self.settle()
+
+    def settle(self) -> None:
+        self.qtbot.waitUntil(lambda: not self.runner.jobs)
+
+    def choose(self, reference: Document | Rounding | None) -> None:
+        self.references.choose(reference)
+        self.settle()
+
+    def measure(self) -> None:
+        self.view.measure.click()
+        self.settle()
+
+
+@pytest.fixture
+def page(qtbot: QtBot, runner: JobRunner, documents: list[Document]) -> Page:
+    return Page(qtbot, runner, documents)
+
+
+def test_it_asks_for_another_model(page: Page) -> None:
+    view = page.view
+    assert (view.phase, view.has_content) == (Phase.UNSUPPORTED, False)
+    assert not view.measure.isEnabled()
+    with page.qtbot.waitSignal(view.open_requested):
+        view.state.button.click()
+    page.choose(Rounding("Q4_0"))
+    assert view.phase is Phase.UNSUPPORTED
+
+
+def test_headers_are_compared_at_once(page: Page, documents: list[Document]) -> None:
+    page.choose(documents[1])
+    view = page.view
+    assert view.phase is Phase.COMPLETE
+    assert "1 tensor has another type" in view.pages.summary.text()
+    assert NOT_READ in view.pages.summary.text()
+    assert view.pages.tensors.model.rowCount() == 1
+    view.pages.only_differing.setChecked(False)
+    assert view.pages.tensors.model.rowCount() == 3
+    view.pages.tensors.bar.edit.setText("ffn_up q4_0")
+    assert view.pages.tensors.model.rowCount() == 1
+    assert view.pages.keys.model.rowCount() == 1
+    assert view.pages.text.text.toPlainText() == " a\n-b\n+x\n c"
+    models = (
+        view.pages.sizes.table,
+        view.pages.roles.table,
+        view.pages.keys.model,
+        view.pages.tensors.model,
+    )
+    for model in models:
+        QAbstractItemModelTester(model)
+
+
+def test_errors_are_a_distance_or_a_loss(page: Page, documents: list[Document]) -> None:
+    page.choose(documents[1])
+    view = page.view
+    page.measure()
+    assert DISTANCE in view.pages.summary.text()
+    names = [column.name for column in view.pages.roles.table.columns]
+    assert "relative_rmse_b" in names
+    assert "relative_rmse_a" not in names
+    place = view.original.findData(documents[0])
+    view.original.setCurrentIndex(place)
+    view.original.activated.emit(place)
+    page.settle()
+    assert LOSS in view.pages.summary.text()
+    columns = {column.name: column for column in view.pages.roles.table.columns}
+    roles = [str(columns["role"].raw(row)) for row in range(view.pages.roles.table.rowCount())]
+    up = roles.index("ffn_up")
+    errors = [columns[f"relative_rmse_{side}"].raw(up) for side in "ab"]
+    assert 0 < float(errors[0] or 0) < float(errors[1] or 0)
+
+
+def test_what_is_saved_is_what_the_command_prints(
+    page: Page, documents: list[Document], tmp_path: Path
+) -> None:
+    page.choose(documents[1])
+    target = tmp_path / "diff.json"
+    assert page.view.save_as(target) is not None
+    page.settle()
+    found = json.loads(target.read_text())
+    assert found["tensors"]["changed"][0]["b"]["type"] == "Q4_0"
+
+
+def test_a_tensor_is_opened_in_the_current_model(page: Page, documents: list[Document]) -> None:
+    page.choose(documents[1])
+    with page.qtbot.waitSignal(page.view.tensor_opened) as opened:
+        row = int(page.view.pages.tensors.model.rows[0])
+        page.view.pages.tensors.table.row_opened.emit(row)
+    name = documents[2].model.tensors.columns.names[opened.args[0]]
+    assert name == "blk.0.ffn_up.weight"
+
+
+def test_a_closed_model_is_forgotten(page: Page, documents: list[Document]) -> None:
+    page.choose(documents[1])
+    page.measure()
+    page.references.set_documents([documents[0], documents[2]])
+    page.settle()
+    assert page.view.phase is Phase.UNSUPPORTED
+    assert page.view._shown is None
+    assert not page.view._known
+
+
+def test_no_model_shows_a_sentence(page: Page, documents: list[Document]) -> None:
+    page.choose(documents[1])
+    page.references.show_document(None)
+    page.view.show_document(None)
+    assert not page.view.has_content

@@ -1,0 +1,78 @@
+"""Adapters and importance matrices in the survey."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PySide6.QtTest import QAbstractItemModelTester
+from pytestqt.qtbot import QtBot
+
+from explorer.qt.document import Document
+from explorer.qt.jobs import JobRunner
+from explorer.qt.widgets.table_model import ItemRole, TableModel
+from tests.analysis.test_adapters import Q, gguf_adapter
+from tests.analysis.test_importance import legacy
+from tests.helpers.model_pairs import arrays_of, write_gguf
+from tests.helpers.survey_views import SurveyPanel
+
+Load = Callable[[Path], Document]
+
+
+def cells(model: TableModel, name: str) -> list[object]:
+    place = [column.name for column in model.columns].index(name)
+    return [model.index(row, place).data(ItemRole.RAW) for row in range(model.rowCount())]
+
+
+def test_an_adapter_beside_its_base(
+    qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path
+) -> None:
+    arrays = arrays_of({f"{Q}.lora_a": (4, 64), f"{Q}.lora_b": (32, 4)})
+    path = tmp_path / "adapter.gguf"
+    path.write_bytes(gguf_adapter(arrays))
+    base = load(write_gguf(tmp_path / "base.gguf", "llama", {Q: np.ones((32, 64), np.float32)}))
+    document = load(path)
+    assert document.kind == "LoRA adapter of rank 4, alpha 8, for 1 tensor"
+    assert document.summary.startswith("LoRA adapter of rank 4 ·")
+    panel = SurveyPanel(qtbot, runner, base, document)
+    view = panel.view
+    assert view.tabs.tabText(view.tabs.currentIndex()) == "Adapter"
+    model = view.attached.table.table
+    QAbstractItemModelTester(model)
+    product = arrays[f"{Q}.lora_b"].astype(np.float64) @ arrays[f"{Q}.lora_a"]
+    assert cells(model, "norm") == [pytest.approx(2 * np.linalg.norm(product))]
+    panel.choose(base)
+    assert cells(model, "base_norm") == [pytest.approx(np.sqrt(32 * 64))]
+    panel.show(base)
+    assert view.tabs.tabText(view.tabs.currentIndex()) != "Adapter"
+    assert not view.tabs.isTabVisible(view.place_of(view.attached))
+
+
+def test_an_importance_matrix(qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path) -> None:
+    path = tmp_path / "imatrix.dat"
+    path.write_bytes(legacy((Q, 2, np.array([1, 2, 5], np.float32)), chunks=3))
+    panel = SurveyPanel(qtbot, runner, load(path))
+    assert panel.view.tabs.tabText(panel.view.tabs.currentIndex()) == "Importance"
+    model = panel.view.attached.table.table
+    QAbstractItemModelTester(model)
+    assert cells(model, "maximum") == [2.5]
+    assert str(cells(model, "top_columns")[0]).startswith("2 (62.5 %)")
+    column = [column.name for column in model.columns].index("uses")
+    assert model.index(0, column).data() == "2"
+
+
+def test_an_adapter_that_is_not_shown_any_more_is_let_go(
+    qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path
+) -> None:
+    path = tmp_path / "adapter.gguf"
+    path.write_bytes(gguf_adapter(arrays_of({f"{Q}.lora_a": (4, 64), f"{Q}.lora_b": (32, 4)})))
+    model = load(write_gguf(tmp_path / "model.gguf", "llama", {Q: np.ones((32, 64), np.float32)}))
+    document = load(path)
+    panel = SurveyPanel(qtbot, runner, document)
+    page = panel.view.attached
+    assert page._document is document
+    panel.view.show_page(panel.view.map)  # the page is out of sight, and nothing fills it
+    panel.view.show_document(model)
+    assert page._document is model

@@ -1,0 +1,222 @@
+"""Figures over the layers: lines, bar, sums; by mouse and keys."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PySide6.QtCore import QEvent, QPoint, QSize, Qt
+from PySide6.QtTest import QAbstractItemModelTester
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+
+from explorer.analysis.columns import summaries
+from explorer.analysis.model_grid import model_grid
+from explorer.present.survey import OVER_LAYERS, metric_named, summary_lines
+from explorer.qt.document import Document
+from explorer.qt.jobs import JobRunner
+from explorer.qt.survey.by_layer import ByLayerPage
+from explorer.qt.survey.layer_paint import LayerPicture, layer_grids, ticks
+from explorer.qt.survey.map_paint import Scale
+from explorer.qt.widgets.table_model import ItemRole
+from tests.helpers.model_pairs import arrays_of, write_gguf
+from tests.helpers.survey_views import SurveyPanel
+from tests.helpers.window import unsafe_characters
+
+Load = Callable[[Path], Document]
+LAYERS = 5
+ARRAYS = arrays_of(
+    {
+        "token_embd.weight": (8, 64),
+        **{
+            f"blk.{layer}.{role}.weight": (16, 64)
+            for layer in range(LAYERS)
+            for role in ("attn_q", "ffn_down")
+        },
+        **{f"blk.{layer}.attn_norm.weight": (64,) for layer in range(LAYERS)},
+    }
+)
+del ARRAYS["blk.2.ffn_down.weight"]
+NAMES = list(ARRAYS)
+
+
+@pytest.fixture
+def panel(qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path) -> SurveyPanel:
+    types = {name: "Q8_0" for name in NAMES if "norm" not in name}
+    reference = load(write_gguf(tmp_path / "reference.gguf", "llama", ARRAYS))
+    found = SurveyPanel(
+        qtbot, runner, reference, load(write_gguf(tmp_path / "model.gguf", "llama", ARRAYS, types))
+    )
+    found.choose(reference)
+    found.view.show_page(found.view.by_layer)
+    return found
+
+
+def picture(page: ByLayerPage) -> LayerPicture:
+    assert page.lines.picture is not None
+    return page.lines.picture
+
+
+def place(page: ByLayerPage, chart: int, layer: int, role: int) -> QPoint:
+    point = picture(page).point(chart, layer, role)
+    assert point is not None
+    return point.toPoint()
+
+
+@given(st.floats(-1e9, 1e9), st.floats(1e-6, 1e9), st.booleans())
+def test_ticks_are_few_round_and_in_sight(low: float, spread: float, logarithmic: bool) -> None:
+    low = abs(low) + 1e-6 if logarithmic else low
+    scale = Scale(low, low + spread * (1 + low * logarithmic), logarithmic)
+    found = ticks(scale)
+    assert len(found) <= 7
+    slack = 1e-6 * (scale.high - scale.low) + 1e-15 * 8 * abs(scale.low)
+    assert all(scale.low - slack <= tick <= scale.high + slack for tick in found)
+    assert found == sorted(found)
+
+
+def test_lines_are_the_figures_of_the_tensors(panel: SurveyPanel) -> None:
+    page = panel.view.by_layer
+    assert [one.metric.name for one in picture(page).values] == list(OVER_LAYERS)
+    assert np.isnan(picture(page).values[0].lines).all()  # nothing was read
+    panel.survey()
+    known = panel.view.session.known
+    assert known is not None
+    grid = page.grid
+    assert grid is not None
+    assert page.lines.shown_roles == ["q", "down"]
+    for one in picture(page).values:
+        of_tensors = one.metric.of_tensors(known)
+        for role, name in (
+            (grid.roles.index("q"), "attn_q"),
+            (grid.roles.index("down"), "ffn_down"),
+        ):
+            for layer in range(LAYERS):
+                tensor = f"blk.{layer}.{name}.weight"
+                expected = of_tensors[NAMES.index(tensor)] if tensor in NAMES else math.nan
+                np.testing.assert_allclose(one.lines[layer, role], expected, rtol=1e-12)
+    together = picture(page).values[0].together
+    content = panel.view.session.content
+    assert content is not None
+    sums = summaries(known, content.grid)
+    assert together.tolist() == [layer.figures["relative_rmse"] for layer in sums.layers]
+
+
+def test_a_click_chooses_and_a_double_click_opens(panel: SurveyPanel) -> None:
+    panel.survey()
+    page, opened = panel.view.by_layer, []
+    panel.view.tensor_opened.connect(opened.append)
+    role = picture(page).grid.roles.index("down")
+    there = place(page, 2, 3, role)
+    panel.qtbot.mouseMove(page.lines, there)
+    assert page.readout.text().startswith("blk.3.ffn_down.weight")
+    assert "Outlier ratio" in page.readout.text()
+    assert "Layer 3 together" in page.readout.text()
+    panel.qtbot.mouseClick(page.lines, Qt.MouseButton.LeftButton, pos=there)
+    panel.qtbot.mouseDClick(page.lines, Qt.MouseButton.LeftButton, pos=there)
+    row = NAMES.index("blk.3.ffn_down.weight")
+    assert panel.chosen == [row]
+    assert opened == [row]
+    assert page.lines.current == (3, role)
+
+
+def test_keys_go_from_layer_to_layer_and_over_gaps(panel: SurveyPanel) -> None:
+    panel.survey()
+    page, opened = panel.view.by_layer, []
+    panel.view.tensor_opened.connect(opened.append)
+    page.select_tensor(NAMES.index("blk.1.ffn_down.weight"))
+    page.lines.setFocus()
+    panel.qtbot.keyClick(page.lines, Qt.Key.Key_Right)  # layer 2 has none
+    panel.qtbot.keyClick(page.lines, Qt.Key.Key_Up)
+    panel.qtbot.keyClick(page.lines, Qt.Key.Key_Return)
+    assert [NAMES[row] for row in panel.chosen] == ["blk.3.ffn_down.weight", "blk.3.attn_q.weight"]
+    assert [NAMES[row] for row in opened] == ["blk.3.attn_q.weight"]
+
+
+def test_a_role_stands_out_and_norms_are_shown_on_request(panel: SurveyPanel) -> None:
+    panel.survey()
+    page = panel.view.by_layer
+    before = page.lines.grab().toImage()
+    key = picture(page).keys[0].center().toPoint()
+    panel.qtbot.mouseClick(page.lines, Qt.MouseButton.LeftButton, pos=key)
+    assert page.lines.grab().toImage() != before
+    panel.qtbot.mouseClick(page.lines, Qt.MouseButton.LeftButton, pos=key)
+    page.norms.click()
+    assert page.lines.shown_roles == ["norm", "q", "down"]
+
+
+def test_sums_are_those_of_analysis_and_worded_as_everywhere(panel: SurveyPanel) -> None:
+    panel.survey()
+    page, known = panel.view.by_layer, panel.view.session.known
+    content = panel.view.session.content
+    assert known is not None
+    assert content is not None
+    found = summaries(known, content.grid)
+    table = page.table.table
+    QAbstractItemModelTester(table, QAbstractItemModelTester.FailureReportingMode.Fatal)
+    names = [one.name for one in table.columns]
+    assert not page.table.isColumnHidden(names.index("relative_rmse"))  # known by now
+    assert page.table.isColumnHidden(names.index("step_error")) is False
+    for by_layer in (False, True):
+        page.sums.setCurrentIndex(int(by_layer))
+        lines = summary_lines(found, by_layer=by_layer)
+        assert table.rowCount() == len(lines)
+        for place, (title, summary) in enumerate(lines):
+            assert table.index(place, 0).data() == title
+            cell = table.index(place, names.index("relative_rmse"))
+            text = metric_named("relative_rmse").shown(summary.figures["relative_rmse"])
+            assert (cell.data() or "") == text
+            if text:
+                assert cell.data(ItemRole.RAW) == summary.figures["relative_rmse"]
+
+
+def test_the_data_behind_the_charts(panel: SurveyPanel) -> None:
+    panel.survey()
+    columns = dict(panel.view.by_layer.lines.data_columns())
+    assert list(columns) == ["layer", "role", *OVER_LAYERS]
+    assert len(columns["layer"]) == 2 * LAYERS + LAYERS  # two roles, and the layers together
+    assert columns["role"][-1] == ""
+
+
+def test_shows_errors_as_they_come(panel: SurveyPanel) -> None:
+    page = panel.view.by_layer
+    page.grow()
+    panel.survey()
+    panel.qtbot.waitUntil(lambda: bool(np.isfinite(picture(page).values[0].lines).any()))
+
+
+def test_wide_and_hostile_models_are_bounded(qtbot: QtBot) -> None:
+    names = [f"blk.{i}.attn_q.weight" for i in range(5000)] + [
+        f"blk.0.<b>role{i}\n\u202e.weight" for i in range(500)
+    ]
+    grid = layer_grids(model_grid(names), np.ones(len(names), np.bool_))[0]
+    assert grid.cells.shape == (1024, 36)
+    assert grid.left_out == (465, 3976)
+    assert not any(unsafe_characters(role) for role in grid.roles)
+    empty = layer_grids(model_grid(["output.weight"]), np.ones(1, np.bool_))
+    assert empty == []
+
+
+def test_nothing_is_painted_of_no_model(panel: SurveyPanel) -> None:
+    panel.show(None)
+    page = panel.view.by_layer
+    assert page.lines.picture is None
+    assert not page.lines.grab(page.lines.rect()).toImage().isNull()
+    assert page.lines.sizeHint() != QSize()
+
+
+def test_a_page_out_of_sight_forgets_the_tensor_of_a_model_that_is_gone(
+    qtbot: QtBot, panel: SurveyPanel, load: Load, tmp_path: Path
+) -> None:
+    view, page = panel.view, panel.view.by_layer
+    view.select_tensor(len(NAMES) - 1)
+    view.show_page(view.map)
+    small = {name: ARRAYS[name] for name in NAMES[:3]}
+    view.show_document(load(write_gguf(tmp_path / "small.gguf", "llama", small)))
+    qtbot.waitUntil(lambda: view.session.content is not None)
+    QApplication.sendEvent(page, QEvent(QEvent.Type.LocaleChange))  # as other units do
+    assert page.grid is not None

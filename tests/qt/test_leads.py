@@ -1,0 +1,265 @@
+"""Context menus lead on: from a tensor or a model to the pages that show it, wherever one is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtGui import QAction, QContextMenuEvent
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QAbstractScrollArea,
+    QApplication,
+    QFileDialog,
+    QMenu,
+    QWidget,
+)
+from pytestqt.qtbot import QtBot
+
+from explorer.qt.main_window import MainWindow
+from explorer.qt.panels import GROUPS
+from explorer.qt.quick_open import QuickOpen
+from explorer.qt.references import Rounding
+from explorer.qt.widgets.plot import ThemedPlot
+from tests.helpers.window import wait_idle
+
+# the offscreen platform has no window manager that could do these for a menu
+pytestmark = pytest.mark.qt_log_ignore(
+    "^This plugin does not support (raise|grabbing|propagateSizeHints)"
+)
+LEAD = ["Show in", "Compare with", "Show in file manager"]
+
+
+def plain(text: str) -> str:
+    return text.replace("&", "")
+
+
+def open_menu(qtbot: QtBot, widget: QWidget, place: QPoint | None = None) -> QMenu:
+    """Open the context menu of a widget as the right button does; return it."""
+    place = widget.rect().center() if place is None else place
+    reason = QContextMenuEvent.Reason.Mouse
+    QApplication.sendEvent(widget, QContextMenuEvent(reason, place, widget.mapToGlobal(place)))
+    qtbot.waitUntil(lambda: QApplication.activePopupWidget() is not None)
+    menu = QApplication.activePopupWidget()
+    assert isinstance(menu, QMenu)
+    return menu
+
+
+def entry(menu: QMenu, title: str) -> QAction:
+    """Return an entry of a menu by its title."""
+    titles = {plain(action.text()): action for action in menu.actions() if action.text()}
+    assert title in titles, titles.keys()
+    return titles[title]
+
+
+def titles_below(menu: QMenu, title: str) -> list[str]:
+    """Return the titles in a submenu."""
+    above = entry(menu, title)
+    below = above.menu()
+    assert isinstance(below, QMenu)
+    return [plain(action.text()) for action in below.actions()]
+
+
+def choose(menu: QMenu, title: str, below: str = "") -> None:
+    """Choose an entry, or one of its submenu."""
+    chosen = entry(menu, title)
+    if below:
+        further = chosen.menu()
+        assert isinstance(further, QMenu)
+        entry(further, below).trigger()
+    else:
+        chosen.trigger()
+    menu.close()
+
+
+def right_click(qtbot: QtBot, view: QAbstractItemView, row: int) -> QMenu:
+    """Open the menu of a row of a list: the press selects it, as the right button does."""
+    model = view.model()
+    assert model is not None
+    place = view.visualRect(model.index(row, 0)).center()
+    qtbot.mouseClick(view.viewport(), Qt.MouseButton.RightButton, pos=place)
+    return open_menu(qtbot, view.viewport(), place)
+
+
+def test_a_tensor_of_the_table_leads_to_weights_errors_and_bytes(
+    qtbot: QtBot, window: MainWindow
+) -> None:
+    panels = window.panels
+    for title, page in (
+        ("Weights of a tensor", "weights"),
+        ("Errors of a tensor", "errors"),
+        ("Survey of all tensors", "survey"),
+        ("Raw bytes", "raw"),
+        ("Planner", "planner"),
+    ):
+        panels.show_page("tensors")
+        choose(right_click(qtbot, panels.tensors.widget.table, 3), "Show in", title)
+        assert panels.page == page
+        assert list(panels.selection.rows) == [3]
+        wait_idle(qtbot, window)
+
+
+def test_pictures_lead_on_and_not_to_where_one_is(qtbot: QtBot, window: MainWindow) -> None:
+    panels = window.panels
+    panels.show_page("weights")
+    wait_idle(qtbot, window)
+    plot = next(each for each in panels.weights.findChildren(ThemedPlot) if each.isVisible())
+    menu = open_menu(qtbot, plot.viewport())
+    assert [plain(each.text()) for each in menu.actions()][-3:] == LEAD
+    assert "Weights of a tensor" not in titles_below(menu, "Show in")
+    choose(menu, "Show in", "Errors of a tensor")
+    assert panels.page == "errors"
+    wait_idle(qtbot, window)
+
+
+def test_a_menu_compares_with_another_open_model(
+    qtbot: QtBot, window: MainWindow, small_path: Path
+) -> None:
+    demo = window.documents[0]
+    window.open_paths([small_path])
+    qtbot.waitUntil(lambda: len(window.documents) == 2)
+    window.panels.show_page("overview")
+    tree = window.open_models.tree
+    choose(right_click(qtbot, tree, 1), "Compare with", demo.title)
+    assert window.panels.page == "compare"
+    assert window.panels.references.chosen is demo
+    wait_idle(qtbot, window)
+
+
+def test_the_file_manager_shows_the_file_of_the_tensor(
+    qtbot: QtBot, window: MainWindow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[Path] = []
+
+    def reveal(path: Path, _folder: Path) -> bool:
+        shown.append(path)
+        return True
+
+    monkeypatch.setattr("explorer.qt.library.commands.reveal", reveal)
+    window.panels.show_page("tensors")
+    choose(right_click(qtbot, window.panels.tensors.widget.table, 0), "Show in file manager")
+    qtbot.waitUntil(lambda: bool(shown))
+    assert shown == [window.documents[0].path]
+    wait_idle(qtbot, window)
+
+
+def test_the_menu_save_makes_a_report_of_the_model(
+    qtbot: QtBot, window: MainWindow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "model.html"
+    monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(target), ""))
+    window.panels.show_page("overview")
+    menu = window.top.save.menu()
+    menu.aboutToShow.emit()
+    with qtbot.waitSignal(window.panels.written) as written:
+        entry(menu, "Report of the model…").trigger()
+    assert written.args == [str(target)]
+    page = target.read_text(encoding="utf-8")
+    assert page.startswith("<!DOCTYPE html>")
+    assert "output_norm.weight" in page
+    assert window.panels.page == "overview"  # success moves nothing
+    wait_idle(qtbot, window)
+
+
+def test_errors_begin_with_the_worst_tensor_that_a_survey_found(
+    qtbot: QtBot, window: MainWindow
+) -> None:
+    panels = window.panels
+    panels.references.choose(Rounding("Q4_0"))
+    panels.show_page("survey")
+    wait_idle(qtbot, window)
+    survey = panels.survey.widget
+    survey.session.start()
+    wait_idle(qtbot, window)
+    assert not panels.selection.rows
+    comparison = survey.session.comparison
+    assert comparison is not None
+    errors = comparison.errors.relative_rmse
+    panels.show_page("errors")
+    (row,) = panels.selection.rows
+    assert errors[row] == np.nanmax(errors) > 0
+    wait_idle(qtbot, window)
+
+
+def test_usual_questions_take_four_steps_at_most(
+    qtbot: QtBot, window: MainWindow, small_path: Path
+) -> None:
+    panels, demo = window.panels, window.documents[0]
+    panels.references.choose(Rounding("Q4_0"))  # it is remembered with the model
+    panels.show_page("overview")
+    window.activateWindow()
+    qtbot.waitUntil(window.isActiveWindow)
+    control, alt = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.AltModifier
+    qtbot.keyClick(window, Qt.Key.Key_K, control)  # what did it lose in a tensor: Ctrl+K,
+    dialog = window.findChildren(QuickOpen)[-1]
+    qtbot.keyClicks(dialog.edit, "1.ffn_down")  # words,
+    with qtbot.waitSignal(dialog.finished):
+        qtbot.keyClick(dialog.edit, Qt.Key.Key_Return)  # Enter,
+    window.activateWindow()
+    qtbot.waitUntil(window.isActiveWindow)
+    qtbot.keyClick(window, Qt.Key.Key_8, control)  # Ctrl+8
+    assert panels.page == "errors"
+    assert window.shell.head.title.text() == "blk.1.ffn_down.weight"
+    wait_idle(qtbot, window)
+    qtbot.keyClick(window, Qt.Key.Key_1, alt)  # which models fit: one key
+    assert panels.page == "library"
+    window.open_paths([small_path])
+    qtbot.waitUntil(lambda: len(window.documents) == 2)
+    menu = window.top.compare.menu()  # compare two models: a click on the button,
+    menu.aboutToShow.emit()
+    entry(menu, demo.title).trigger()  # and one on the model
+    assert panels.page == "compare"
+    assert panels.references.chosen is demo
+    wait_idle(qtbot, window)
+
+
+def menus_of(qtbot: QtBot, window: MainWindow) -> Iterator[tuple[str, QMenu]]:
+    """Yield every menu of the window as a person opens it, with where it was found."""
+    for action in window.top.menus.actions():
+        menu = action.menu()
+        assert isinstance(menu, QMenu)
+        yield plain(action.text()), menu
+    for button in (window.top.compare, window.top.save, window.top.appearance):
+        window.panels.show_page("tensors")
+        menu = button.menu()
+        menu.aboutToShow.emit()
+        yield button.text(), menu
+    yield "tree", right_click(qtbot, window.open_models.tree, 0)
+    for page in (page for pages in GROUPS.values() for page in pages):
+        window.panels.show_page(page)
+        wait_idle(qtbot, window)
+        custom = Qt.ContextMenuPolicy.CustomContextMenu
+        for part in window.panels.currentWidget().findChildren(QAbstractScrollArea):
+            is_list = isinstance(part, QAbstractItemView) and part.contextMenuPolicy() == custom
+            if not part.isVisible() or not (is_list or isinstance(part, ThemedPlot)):
+                continue
+            yield f"{page}: {type(part).__name__}", open_menu(qtbot, part.viewport())
+
+
+def repeated(menu: QMenu, where: str) -> Iterator[str]:
+    """Yield each key that two entries of a menu have, there or below."""
+    texts = [action.text() for action in menu.actions() if action.isVisible()]
+    keys = [text.replace("&&", "").partition("&")[2][:1].lower() for text in texts]
+    for key, count in Counter(filter(None, keys)).items():
+        if count > 1:
+            yield f"{where}: {key} in {[text for text in texts if f'&{key}' in text.lower()]}"
+    for action in menu.actions():  # the wrapper of a submenu lives as long as its action's
+        if isinstance(below := action.menu(), QMenu):
+            yield from repeated(below, f"{where} / {plain(action.text())}")
+
+
+def test_no_menu_has_a_key_twice(qtbot: QtBot, window: MainWindow) -> None:
+    faults = []
+    places = []
+    for where, menu in menus_of(qtbot, window):
+        faults += repeated(menu, where)
+        places.append(where)
+        if QApplication.activePopupWidget() is menu:
+            menu.close()
+    assert faults == []
+    assert len(places) > 15, places
+    wait_idle(qtbot, window)

@@ -1,0 +1,657 @@
+"""Addresses, against real servers on the loopback: what is asked for, what is fetched and kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+import stat
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pytest
+
+pytest.importorskip("urllib3", reason="the extra [remote] is not installed")
+
+from explorer.analysis import tensor_statistics
+from explorer.cli.main import main
+from explorer.demo import make_demo
+from explorer.errors import ExplorerError, FormatError, SeveralModelsError, SourceError
+from explorer.formats import open_model
+from explorer.formats.facts import describe
+from explorer.formats.open import several_at
+from explorer.parallel import cancelled_by
+from explorer.present.fits import Target, fit_of
+from explorer.present.stores import download_of
+from explorer.sources import Address, is_address, parse_address
+from explorer.sources.remote import http, source
+from explorer.sources.remote.addresses import offline
+from tests.helpers.patience import PATIENCE_S
+from tests.helpers.safetensors_writer import tensors_bytes
+from tests.helpers.stopwatch import Stopwatch
+from tests.helpers.web import (
+    COMMIT,
+    DATA,
+    Asked,
+    Content,
+    Handler,
+    Web,
+    WebServer,
+    add_hub,
+    add_registry,
+    serving,
+)
+
+MIB = 1 << 20
+
+
+@pytest.fixture(autouse=True)
+def own_surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No proxy, no token, and a cache of the test's own."""
+    for name in list(os.environ):
+        if name.lower().endswith("_proxy") or name.startswith(("HF_", "HUGGING_FACE")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("GGUF_EXPLORER_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
+
+
+@pytest.fixture
+def web() -> Iterator[Web]:
+    """A server that runs."""
+    with serving() as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A GGUF file of 1.6 MB."""
+    return make_demo(tmp_path_factory.mktemp("demo")).model.read_bytes()
+
+
+# addresses
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("https://host/a/model.gguf", "https://host/a/model.gguf"),
+        ("https://host:8443/m.gguf?signature=x#part", "https://host:8443/m.gguf"),
+        ("hf://owner/name", "hf://owner/name"),
+        ("hf://owner/name@v1/sub/model.gguf", "hf://owner/name@v1/sub/model.gguf"),
+        ("https://huggingface.co/o/n", "hf://o/n"),
+        ("https://huggingface.co/o/n/blob/main/a/m.gguf", "hf://o/n@main/a/m.gguf"),
+        ("https://huggingface.co/o/n/resolve/v2/m.gguf?download=true", "hf://o/n@v2/m.gguf"),
+        ("ollama://llama3:8b", "ollama://llama3:8b"),
+        ("http://127.0.0.1:8000/m.gguf", "http://127.0.0.1:8000/m.gguf"),
+        (" https://host/m.gguf\n", "https://host/m.gguf"),
+    ],
+)
+def test_addresses_are_read_and_given_back(text: str, address: str) -> None:
+    parsed = parse_address(text)
+    assert str(parsed) == address
+    assert is_address(parsed)
+    assert isinstance(parsed, Address)
+    assert str(parsed.parent / parsed.name) == address
+    assert parse_address(str(parsed)) == parsed
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("file:///etc/passwd", "ftp://host/m.gguf", "https://", "https:///m.gguf", "hf://owner"),
+        *("https://user:secret@host/m.gguf", "http://host/m.gguf", "https://host/a b.gguf"),
+        *("hf://owner/name/../../x", "hf://../name", "https://host/\\m.gguf", "https://host/"),
+        *("https://host:99999/m.gguf", "hf://o/n@/m.gguf", "x" * 5000, "gopher://host/m.gguf"),
+        *("https://[::1/m.gguf", "hf://o/n@re vision/m.gguf", "ollama://"),
+    ],
+)
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(FormatError):
+        parse_address(text)
+
+
+# what is fetched
+
+
+def test_a_header_takes_few_requests_and_little_else_is_fetched(web: Web) -> None:
+    content = os.urandom(9 * MIB + 17)
+    address = parse_address(web.put("/m.bin", content))
+    with source.RemoteSource(address) as remote:
+        assert remote.size == len(content)
+        at = 0
+        while at < 6 * MIB:  # as a header is read: in small pieces, one behind the other
+            assert remote.read(at, 4096) == content[at : at + 4096]
+            at += 4096
+        assert len(web.asked) == 3
+        assert web.sent == 7 * MIB
+        remote.end_header()
+        web.asked.clear()
+        assert remote.read(8 * MIB + 5, MIB) == content[8 * MIB + 5 : 9 * MIB + 5]
+        assert [one.headers["range"] for one in web.asked] == [f"bytes={8 * MIB}-{9 * MIB + 16}"]
+        assert remote.read(8 * MIB + 9, 100) == content[8 * MIB + 9 : 8 * MIB + 109]
+        assert len(web.asked) == 1
+    with pytest.raises(SourceError, match="was closed"):
+        remote.read(0, 1)
+
+
+def test_the_cache_in_memory_is_bounded(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = source._Blocks(4 * MIB)
+    monkeypatch.setattr(source, "_blocks", blocks)
+    content = os.urandom(16 * MIB)
+    with source.RemoteSource(parse_address(web.put("/m.bin", content))) as remote:
+        remote.end_header()
+        assert remote.read(0, len(content)) == content
+        assert blocks._nbytes <= 4 * MIB
+    assert blocks._nbytes == 0
+
+
+def test_two_readers_fetch_a_block_once(web: Web) -> None:
+    content = os.urandom(4 * MIB)
+    with source.RemoteSource(parse_address(web.put("/m.bin", content))) as remote:
+        remote.end_header()
+        web.latency_s = 0.1
+        web.asked.clear()
+        read: list[bytes] = []
+        threads = [
+            threading.Thread(target=lambda: read.append(remote.read(2 * MIB + 7, 1000)))
+            for _ in range(4)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert read == [content[2 * MIB + 7 : 2 * MIB + 1007]] * 4
+    assert len(web.asked) == 1
+
+
+def test_a_model_opens_and_a_tensor_is_read_as_from_a_file(
+    web: Web, demo: bytes, tmp_path: Path
+) -> None:
+    (tmp_path / "demo.gguf").write_bytes(demo)
+    url = web.put("/some/demo.gguf", demo)
+    with open_model(url) as remote, open_model(tmp_path / "demo.gguf") as local:
+        assert str(remote.path) == url
+        assert remote.metadata.keys() == local.metadata.keys()
+        assert list(remote.tensors) == list(local.tensors)
+        assert len(web.asked) == 1
+        web.asked.clear()
+        name = "output.weight" if "output.weight" in local.tensors else next(iter(local.tensors))
+        one, two = (model.tensors[name].read() for model in (remote, local))
+        assert np.array_equal(one, two)
+        assert web.sent <= local.tensors[name].nbytes + 2 * MIB
+
+
+def test_the_second_start_fetches_nothing_that_is_known(web: Web, tmp_path: Path) -> None:
+    content = os.urandom(3 * MIB)
+    address = parse_address(web.put("/m.bin", content))
+
+    def opened() -> bytes:
+        with source.RemoteSource(address) as remote:
+            head = remote.read(0, 2 * MIB)
+            remote.end_header()
+            return head
+
+    assert opened() == content[: 2 * MIB]
+    web.asked.clear()
+    assert opened() == content[: 2 * MIB]
+    assert [one.sent for one in web.ended()] == [0]
+    (kept,) = (tmp_path / "cache" / "addresses").iterdir()
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    assert stat.S_IMODE(kept.parent.stat().st_mode) == 0o700
+    damaged = bytearray(kept.read_bytes())
+    damaged[-1] ^= 1
+    kept.write_bytes(damaged)
+    assert opened() == content[: 2 * MIB]
+    changed = content[:MIB] + bytes(MIB) + content[2 * MIB :]
+    web.routes["/m.bin"] = Content(changed[:-1] + b"x")
+    assert opened() == changed[: 2 * MIB]
+
+
+def test_the_cache_on_disk_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source.HeaderCache, "MAX_BYTES", 10_000)
+    cache = source.HeaderCache(tmp_path)
+    for number in range(8):
+        address = Address(f"https://host/{number}.gguf")
+        cache.store(address, source.KnownHeader('"v"', 5000, bytes(3000)))
+        os.utime(cache._path(address), (number, number))
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 10_000
+    assert cache.load(Address("https://host/7.gguf")) is not None
+    assert cache.load(Address("https://host/0.gguf")) is None
+
+
+def test_a_file_that_changes_is_never_mixed(web: Web) -> None:
+    content = os.urandom(4 * MIB)
+    address = parse_address(web.put("/m.bin", content))
+    with source.RemoteSource(address) as remote:
+        remote.end_header()
+        web.routes["/m.bin"] = Content(os.urandom(4 * MIB))
+        with pytest.raises(SourceError, match="was changed on its server"):
+            remote.read(2 * MIB, 100)
+        assert web.ended()[-1].sent <= 4 * MIB
+
+
+def test_reads_end_when_their_work_is_cancelled(web: Web) -> None:
+    class Stopped(Exception):
+        pass
+
+    def check() -> None:
+        if time.monotonic() > start + 0.1:
+            raise Stopped
+
+    content = bytes(4 * MIB)
+    with source.RemoteSource(parse_address(web.put("/m.bin", content))) as remote:
+        web.latency_s = 1.5
+        start = time.monotonic()
+        with cancelled_by(check), pytest.raises(Stopped):
+            remote.read(2 * MIB, 100)
+        assert time.monotonic() - start < 1.0
+        web.latency_s = 0.0
+        assert remote.read(2 * MIB, 100) == bytes(100)
+
+
+def test_a_tensor_of_the_bound_is_fetched_once_and_a_larger_one_twice(
+    web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert 256 * MIB <= source._blocks._most <= 1024 * MIB
+    monkeypatch.setattr(source, "_blocks", source._Blocks(8 * MIB))
+    for nbytes, walks in ((8 * MIB, 1), (12 * MIB, 2)):
+        content = os.urandom(nbytes)
+        with source.RemoteSource(parse_address(web.put(f"/{nbytes}.bin", content)), 1) as remote:
+            remote.end_header()
+            web.asked.clear()
+            for _ in range(2):
+                for at in range(0, nbytes, MIB):
+                    assert remote.read(at, MIB) == content[at : at + MIB]
+            assert walks * nbytes - MIB <= web.sent <= walks * nbytes
+
+
+@pytest.mark.parametrize("what", ["header", "manifest", "listing", "tags", "weights", "statistics"])
+def test_everything_ends_within_200_ms_of_being_cancelled(
+    web: Web, demo: bytes, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Stopped(Exception):
+        pass
+
+    reached, stop, over = threading.Event(), threading.Event(), threading.Event()
+    ended: list[BaseException | None] = []
+
+    def check() -> None:
+        if stop.is_set():
+            raise Stopped
+
+    def never_answers(_: Handler, __: Mapping[str, str]) -> None:
+        reached.set()
+        over.wait(PATIENCE_S)
+
+    monkeypatch.setenv("HF_ENDPOINT", web.url)
+    host = web.url.removeprefix("http://")
+    with open_model(web.put("/m.gguf", demo)) as model:
+        tensor = max(model.tensors.rows, key=lambda one: one.extents[0].offset)
+        assert tensor.extents[0].offset > MIB  # behind what came with the header
+        web.routes["/m.gguf"] = web.routes["/silent.gguf"] = never_answers
+        web.routes["/v2/library/m/manifests/latest"] = never_answers
+        web.routes["/v2/library/m/tags/list"] = never_answers
+        web.routes["/api/models/o/n/revision/main"] = never_answers
+        name = parse_address(f"ollama://{host}/library/m")
+        works: dict[str, Callable[[], object]] = {
+            "header": lambda: open_model(web.url + "/silent.gguf"),
+            "manifest": lambda: open_model(name),
+            "listing": lambda: open_model("hf://o/n"),
+            "tags": lambda: several_at(name),
+            "weights": tensor.read,
+            "statistics": lambda: tensor_statistics(tensor, workers=2, cancel=check),
+        }
+
+        def work() -> None:
+            try:
+                with cancelled_by(check):
+                    works[what]()
+            except (Stopped, ExplorerError) as error:
+                ended.append(error)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        assert reached.wait(PATIENCE_S)
+        watch = Stopwatch()
+        stop.set()
+        thread.join(PATIENCE_S)
+        seconds = watch.seconds()
+        over.set()
+    assert [type(error) for error in ended] == [Stopped]
+    assert seconds < 0.2
+
+
+def test_a_real_model_takes_no_more_than_was_promised(web: Web, real_model: Path) -> None:
+    """Three requests and 8 MiB to all that the overview says; a tensor's bytes and 2 MiB."""
+    web.latency_s = 0.05
+    with open_model(web.put("/real.gguf", real_model.read_bytes())) as model:
+        facts = describe(model)
+        assert facts.parameters
+        assert facts.vocabulary == 262_144
+        assert fit_of(model, Target((), None)).profile == "llama.cpp"
+        assert len(web.asked) <= 3
+        assert web.sent <= 8 * MIB
+        for name in ("blk.0.ffn_down.weight", "blk.17.attn_q.weight"):
+            web.asked.clear()
+            tensor = model.tensors[name]
+            assert tensor_statistics(tensor, workers=2).count == tensor.parameters
+            assert web.sent <= tensor.nbytes + 2 * MIB
+
+
+# the hub and the registry
+
+
+def test_a_repository_of_one_model_opens(
+    web: Web, demo: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", web.url)
+    add_hub(web, "owner/name", {"README.md": b"", "model.gguf": demo})
+    with open_model("hf://owner/name") as model:
+        assert str(model.files[0].path) == f"hf://owner/name@{COMMIT}/model.gguf"
+    web.asked.clear()
+    with open_model("hf://owner/name/model.gguf") as model:
+        assert str(model.path) == "hf://owner/name/model.gguf"
+    assert len(web.asked) == 1
+
+
+def test_a_repository_of_several_models_lists_them_with_their_sizes(
+    web: Web, demo: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", web.url)
+    add_hub(web, "owner/two", {"a-Q4_0.gguf": demo, "a-Q8_0.gguf": demo + bytes(8)})
+    with pytest.raises(SeveralModelsError) as caught:
+        open_model("hf://owner/two")
+    found = {one.name: one.nbytes for one in caught.value.choices}
+    assert found == {"a-Q4_0.gguf": len(demo), "a-Q8_0.gguf": len(demo) + 8}
+    with open_model(caught.value.choices[0].path) as model:
+        assert model.parameters
+    assert len(web.asked) == 2
+
+
+def test_shards_are_joined_and_of_one_commit(
+    web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", web.url)
+    one = tensors_bytes([("model.layers.0.a.weight", "F32", [4])])
+    two = tensors_bytes([("model.layers.1.a.weight", "F32", [4])])
+    index = {"weight_map": {"model.layers.0.a.weight": "a-1.safetensors"}}
+    index["weight_map"]["model.layers.1.a.weight"] = "a-2.safetensors"
+    files = {
+        "a-1.safetensors": one,
+        "a-2.safetensors": two,
+        "model.safetensors.index.json": json.dumps(index).encode(),
+        "config.json": b'{"model_type": "llama"}',
+    }
+    add_hub(web, "owner/name", files)
+    with open_model("hf://owner/name@main") as model:
+        assert len(model.files) == 2
+        assert model.architecture == "llama"
+        assert not model.problems
+    assert all(COMMIT in one.path for one in web.asked[1:])
+
+
+def test_the_token_goes_to_the_hub_only(
+    web: Web, demo: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", web.url)
+    with serving(host="localhost") as cdn:
+        add_hub(web, "owner/name", {"m.gguf": demo}, token="hf_secret", cdn=cdn)
+        with pytest.raises(SourceError, match="needs a login"):
+            open_model("hf://owner/name/m.gguf")
+        (tmp_path / "hub").mkdir()
+        (tmp_path / "hub" / "token").write_text("hf_secret\n")
+        with open_model("hf://owner/name/m.gguf") as model:
+            assert model.parameters
+        assert any(one.headers.get("authorization") == "Bearer hf_secret" for one in web.asked)
+        assert cdn.asked
+        assert not any("authorization" in one.headers for one in cdn.asked)
+    kept = b"".join(path.read_bytes() for path in (tmp_path / "cache").rglob("*") if path.is_file())
+    assert b"hf_secret" not in kept
+    assert b"signature" not in kept
+
+
+def test_a_model_of_a_registry_opens(web: Web, demo: bytes) -> None:
+    add_registry(web, "library/demo", {"model": demo, "template": b"{{ .Prompt }}"}, tag="1b")
+    host = web.url.removeprefix("http://")
+    with open_model(f"ollama://{host}/library/demo:1b") as model:
+        assert model.parameters
+        assert model.metadata.text("ollama.template") == "{{ .Prompt }}"
+        assert str(model.path) == f"ollama://{host}/library/demo:1b"
+        assert not model.problems
+
+
+def test_models_of_tensor_blobs_are_the_same_over_the_network(
+    web: Web, shared_data: Path, tmp_path: Path
+) -> None:
+    """A weight with its scales in a blob each, experts, and a classic GGUF model."""
+    store = shared_data / "ollama_store" / "models"
+    for blob in (store / "blobs").iterdir():
+        digest = blob.name.replace("sha256-", "sha256:")
+        for name in ("tinydense", "tinymoe", "tinyclassic"):
+            web.put(f"/v2/library/{name}/blobs/{digest}", blob.read_bytes())
+    host, found = web.url.removeprefix("http://"), 0
+    for path in sorted((store / "manifests").rglob("*")):
+        if not path.is_file() or path.parts[-3] != "library":
+            continue
+        name, tag = path.parts[-2:]
+        web.put(f"/v2/library/{name}/manifests/{tag}", path.read_bytes())
+        web.asked.clear()
+        with (
+            open_model(path) as local,
+            open_model(f"ollama://{host}/library/{name}:{tag}") as model,
+        ):
+            found += 1
+            layers = len(json.loads(path.read_bytes())["layers"])
+            assert len(web.asked) <= layers + 2  # the manifest, the configuration, the layers
+            assert model.problems == local.problems == ()
+            assert [group.name for group in model.groups] == [one.name for one in local.groups]
+            for one, two in zip(model.tensors.rows, local.tensors.rows, strict=True):
+                assert (one.name, one.shape, one.type) == (two.name, two.shape, two.type)
+                assert np.array_equal(one.dequantize(), two.dequantize())
+            keys = {key for key in local.metadata if key != "ollama.name"}
+            for key in keys:
+                assert model.metadata.text(key) == local.metadata.text(key)
+    assert found >= 3
+
+
+@pytest.mark.parametrize(
+    ("address", "command"),
+    [
+        ("https://host/m.gguf?signature=a&b=c", "curl -L -O 'https://host/m.gguf?signature=a&b=c'"),
+        ("https://host/[1-9].gguf", "curl -L --globoff -O 'https://host/[1-9].gguf'"),
+        ("https://host/a'$(b).gguf", """curl -L -O 'https://host/a'"'"'$(b).gguf'"""),
+        ("https://h/a-00001-of-00002.gguf", "curl -L -O h1 -O h2"),
+        ("hf://o/n/a;b.gguf", "hf download o/n 'a;b.gguf'"),
+        ("hf://o/n@v1/-x.gguf", "hf download o/n --revision v1 -- -x.gguf"),
+        ("hf://o/n/a-00001-of-00001.gguf", "hf download o/n a-00001-of-00001.gguf"),
+        ("hf://o/n", "hf download o/n"),
+        ("hf://o/n@v1/config.json", "hf download o/n --exclude '*.gguf' --revision v1"),
+        ("hf://o/n/sub", "hf download o/n --include 'sub/*'"),
+        ("hf://o/n/s*b", ""),
+        ("hf://o/n/a\u202eb.gguf", ""),
+        ("ollama://llama3", "ollama pull llama3:latest"),
+        ("ollama://h:5000/n/m:1b", "ollama pull h:5000/n/m:1b"),
+        ("ollama://a;b", ""),
+    ],
+)
+@pytest.mark.skipif(sys.platform == "win32", reason="quoted as PowerShell wants it there")
+def test_the_command_that_downloads_is_safe_to_paste(address: str, command: str) -> None:
+    part = "https://h/a-{}-of-00002.gguf"
+    command = command.replace("h1", part.format("00001")).replace("h2", part.format("00002"))
+    assert download_of(parse_address(address)) == command
+
+
+def test_there_is_no_command_for_a_file_of_this_machine() -> None:
+    assert download_of(Path("/models/m.gguf")) == ""
+
+
+def test_folders_of_a_repository_are_listed_and_opened(
+    web: Web, demo: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", web.url)
+    tensors = tensors_bytes([("a.weight", "F32", [4])])
+    files = {"Q4/m-00001-of-00002.gguf": demo, "Q4/m-00002-of-00002.gguf": demo, "Q8/m.gguf": demo}
+    add_hub(web, "owner/one", {"sub/model.safetensors": tensors, "sub/config.json": b"{}"})
+    add_hub(web, "owner/two", {**files, "Q8/mmproj.gguf": demo, "Q8/x.safetensors": tensors})
+    add_hub(web, "owner/both", {"model.safetensors": tensors, "config.json": b"{}", **files})
+    with open_model("hf://owner/one") as model:
+        assert list(model.tensors) == ["a.weight"]
+    for name, own in (("two", ["Q8/x.safetensors"]), ("both", ["config.json"])):
+        with pytest.raises(SeveralModelsError) as caught:
+            open_model(f"hf://owner/{name}")
+        sizes = {one.name: one.nbytes for one in caught.value.choices}
+        expected = {"Q4/m-00001-of-00002.gguf": 2 * len(demo), "Q8/m.gguf": len(demo)}
+        assert sizes == {**expected, own[0]: len(tensors)}
+        places = {one.name: one.path for one in caught.value.choices}
+        for choice in (own[0], "Q8/m.gguf"):
+            with open_model(places[choice]) as model:
+                assert model.tensors
+
+
+def test_tags_of_a_registry_that_lists_nonsense(web: Web) -> None:
+    host = web.url.removeprefix("http://")
+    address = parse_address(f"ollama://{host}/library/demo")
+    assert several_at(address) is None
+    place = "/v2/library/demo/tags/list"
+    for body in (b"[]", b"{", b'{"tags": 5}', b'{"tags": [' + b'"a",' * 3000 + b'"b"]}'):
+        web.put(place, body)
+        with pytest.raises(FormatError):
+            several_at(address)
+    web.put(place, b'{"tags": ["a/../b", "-x", "\\u202e", "good", ""]}')
+    assert several_at(address) is None  # one that may be used
+    web.put(place, b'{"tags": ["v10", "v9"]}')
+    found = several_at(address)
+    assert found is not None
+    assert [one.path for one in found.choices] == [
+        Address(f"ollama://{host}/library/demo:{tag}") for tag in ("v9", "v10")
+    ]
+    assert several_at(parse_address(f"ollama://{host}/library/demo:v9")) is None
+
+
+# TLS, and nothing at all
+
+
+def test_tls_is_verified(demo: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(tls=True, host="localhost") as web:
+        url = web.put("/m.gguf", demo)
+        with pytest.raises(SourceError, match="no valid certificate"):
+            open_model(url)
+        monkeypatch.setenv("SSL_CERT_FILE", str(DATA / "authority.pem"))
+        http._manager.cache_clear()
+        try:
+            with open_model(url) as model:
+                assert model.parameters
+        finally:
+            http._manager.cache_clear()
+
+
+class _Proxy(Handler):
+    """A proxy that makes tunnels, all of them to one server, and notes where they should lead."""
+
+    def do_CONNECT(self) -> None:
+        web = self.server.web
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        web.asked.append(Asked(self.path, headers, 0))
+        if "refuse" in web.routes:
+            self.answer(403)
+            return
+        self.send_response(200)
+        self.end_headers()
+        with socket.create_connection(("127.0.0.1", int(web.url.rpartition(":")[2]))) as other:
+            pairs = {self.connection: other, other: self.connection}
+            while True:
+                ready, _, _ = select.select(list(pairs), [], [], PATIENCE_S)
+                pieces = [(one, one.recv(1 << 16)) for one in ready]
+                if not pieces or not all(piece for _, piece in pieces):
+                    break
+                for one, piece in pieces:
+                    pairs[one].sendall(piece)
+        self.close_connection = True
+
+
+def test_the_proxy_of_the_system_is_used(demo: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(DATA / "authority.pem"))
+    http._manager.cache_clear()
+
+    def parameters_of(url: str) -> int:
+        with open_model(url) as model:
+            return model.parameters
+
+    with serving(tls=True, host="localhost") as web:
+        proxy = WebServer(("127.0.0.1", 0), _Proxy)
+        proxy.web = Web(web.url)
+        asked = proxy.web.asked
+        thread = threading.Thread(target=proxy.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{proxy.server_address[1]}")
+            url = web.put("/m.gguf", demo)
+            assert parameters_of(url)  # this machine needs no proxy
+            assert asked == []
+            monkeypatch.setattr(http, "is_this_machine", lambda _: False)
+            assert parameters_of(url)
+            assert [one.path for one in asked] == [web.url.removeprefix("https://")]
+            assert not {"authorization", "range"} & asked[0].headers.keys()
+            monkeypatch.setenv("no_proxy", "localhost")
+            assert parameters_of(url)
+            assert len(asked) == 1
+            monkeypatch.delenv("no_proxy")
+            http._manager.cache_clear()
+            proxy.web.routes["refuse"] = Content(b"")
+            with pytest.raises(SourceError, match="failed"):
+                parameters_of(url)
+        finally:
+            http._manager.cache_clear()
+            proxy.shutdown()
+            thread.join()
+            proxy.server_close()
+
+
+def test_offline_refuses_every_address(
+    web: Web, demo: bytes, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    url = web.put("/m.gguf", demo)
+    assert main(["inspect", url, "--offline"]) == 1
+    assert main(["--offline", "inspect", url]) == 1
+    monkeypatch.setenv("GGUF_EXPLORER_OFFLINE", "1")
+    for address in (url, "hf://owner/name", "ollama://llama3"):
+        assert main(["check", address]) == 1
+    assert capfd.readouterr().err.count("nothing is fetched") == 5
+    monkeypatch.delenv("GGUF_EXPLORER_OFFLINE")
+    with offline(), pytest.raises(SourceError, match="nothing is fetched"):
+        open_model(url)
+    assert web.asked == []
+    assert main(["check", url]) == 0
+
+
+def test_all_weights_are_fetched_only_if_one_agrees(
+    web: Web, demo: bytes, capfd: pytest.CaptureFixture[str]
+) -> None:
+    url = web.put("/m.gguf", demo)
+    with mock.patch("explorer.cli.options._MUCH", 1000):
+        assert main(["survey", url]) == 1
+        assert "add --fetch to do so" in capfd.readouterr().err
+        assert web.sent <= MIB
+        assert main(["survey", url, "--fetch", "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["path"] == url
+
+
+def test_without_the_extra_it_is_said(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "urllib3", None)
+    with pytest.raises(SourceError, match=r"gguf-explorer\[remote\]"):
+        open_model(web.url + "/m.gguf")
+
+
+def test_errors_name_the_address(web: Web) -> None:
+    with pytest.raises(ExplorerError) as caught:
+        open_model(web.url + "/none.gguf")
+    assert str(caught.value) == f"{web.url}/none.gguf: does not exist there"
+    with pytest.raises(FormatError, match="is not a GGUF file"):
+        open_model(web.put("/page.gguf", b"<html>" * 100))
+    assert http.TRAFFIC.nbytes > 0
