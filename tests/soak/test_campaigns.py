@@ -154,6 +154,8 @@ def test_growth_counts_from_the_warm_up_on() -> None:
         "grown: memory by 10.1%",
         "grown: number of Qt's objects by 12.0%",
     ]
+    came_back = [warm, held(1_300, 1_300), held(1_050, 1_200), held(1_400, 1_150)]
+    assert Report(rests=came_back, end=1).findings() == ["grown: allocated memory by 15.0%"]
 
 
 @pytest.mark.slow  # every page is shown before
