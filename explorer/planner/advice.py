@@ -357,12 +357,16 @@ def _layers_obstacle(search: _Search, count: int) -> str:
     return ""
 
 
-# What llama.cpp allocates never falls as a context, a number of sequences or of layers grows.
+# What llama.cpp allocates grows with a context, a number of sequences or of layers. In between a
+# compute buffer may fall a little, where what is copied meets larger holes: an answer fits, and the
+# next value does not, but a still larger one might. With all layers on GPUs, flash attention and
+# batches of a usual size it never falls.
 
 
 _CELLS: Final = 256  # llama.cpp rounds contexts up to a multiple
 _MOST_SEQUENCES: Final = 256
 _FIRST_TRIAL: Final = 16  # small, for what does not fit there needs no further look
+_USUAL_UBATCH: Final = 128
 
 
 def largest_held(
@@ -370,8 +374,10 @@ def largest_held(
 ) -> int:
     """Return the largest value from 1 to `most` that has room; 0 if none has.
 
-    What a plan takes grows nearly in proportion to a context, so false position needs some five
-    plans where bisection needs ten. Every fourth step halves the range, so a bend costs little.
+    What a plan takes grows in proportion to a context, or as the largest of several such things
+    does. So the line through two values that have room ends near the answer, or above it; before
+    two are known, the line between the ends of the range does. Every fourth step halves the range,
+    for what bends otherwise.
 
     Args:
         room: The bytes that are left at a value; never grows with it. None or negative: no room.
@@ -385,16 +391,22 @@ def largest_held(
         return most
     below: int | None
     (low, below), high, steps = known or (0, None), most, 0
+    slower: tuple[int, int] | None = None  # a rise, and what room it takes
     while high - low > 1:
         steps += 1
         value = (low + high) // 2
         if steps % 4 and below is not None and above is not None:
             guess = low + (high - low) * below // max(1, below - above)
+            if slower is not None and slower[1] > 0:
+                farther = low + slower[0] * below // slower[1]
+                guess = farther if farther < high else guess
             value = min(max(guess, low + 1), high - 1)
         elif steps == 1:
             value = max(low + 1, min(_FIRST_TRIAL, value))
         left = room(value)
         if left is not None and left >= 0:
+            if below is not None:
+                slower = value - low, below - left
             low, below = value, left
         else:
             high, above = value, left
@@ -511,24 +523,37 @@ def context_as_placed(request: PlanRequest, plan: Plan, check: Check = never) ->
         if isinstance(answer, int):
             return answer
 
+    trained = request.h.trained_context
+    most = max(1, min(trained or _MOST_TOKENS, _MOST_TOKENS) // _CELLS)
+    fitting = placed  # with the longest context so far at which nothing is short
+    is_usual = held.flash_attention and held.ubatch >= _USUAL_UBATCH
+    never_falls = is_usual and placed.all_on_gpus
+
     def room(value: int) -> int | None:
+        nonlocal fitting
         check()
         settings = replace(held, context=value * _CELLS)
         try:
             if plan.profile == OLLAMA.name:  # its batch follows from the context
                 asked = search.outcome(context=value * _CELLS, **layers).settings
                 settings = replace(asked, overrides=held.overrides)
-            for with_compute in (False, True):  # most of the work, and needed only near the end
-                allocation = allocate(placed.header, settings, with_compute=with_compute)
-                left = replace(placed, settings=settings, allocation=allocation).room
-                if left < 0:
-                    break
+            # compute buffers are most of the work, which need not be done where those of a shorter
+            # context are too much
+            least = allocate(placed.header, settings, with_compute=False)
+            shorter = min(fitting.settings.context, settings.context)
+            if never_falls and replace(settings, context=shorter) == fitting.settings:
+                least = least.with_compute_of(fitting.allocation)
+            left = replace(placed, settings=settings, allocation=least).room
+            if left < 0 and value < most:
+                return left
+            allocation = allocate(placed.header, settings)
         except PlanError:
             return None
-        return left
+        found = replace(placed, settings=settings, allocation=allocation)
+        if found.room >= 0:
+            fitting = found
+        return found.room
 
-    trained = request.h.trained_context
-    most = max(1, min(trained or _MOST_TOKENS, _MOST_TOKENS) // _CELLS)
     value = plan.effective.context // _CELLS
     known = (value, placed.room) if value and placed.room >= 0 else None
     return largest_held(room, most, known) * _CELLS or None

@@ -95,6 +95,14 @@ class Allocation:
     layer_weights: tuple[dict[str, int], ...] = ()
     layer_cache: tuple[int, ...] = ()  # bytes of cache and state of each block
 
+    def with_compute_of(self, other: Allocation) -> Allocation:
+        """Return this one with the compute buffers of another, which has the same buffers."""
+        buffers = {
+            name: replace(other.buffers[name], weights=own.weights, cache=own.cache)
+            for name, own in self.buffers.items()
+        }
+        return replace(self, buffers=buffers)
+
 
 def allocate(model: Model | Header, settings: Settings, *, with_compute: bool = True) -> Allocation:
     """Return what llama.cpp allocates for a model.
@@ -114,10 +122,11 @@ def allocate(model: Model | Header, settings: Settings, *, with_compute: bool = 
     for held in by_layer:
         for place, nbytes in held.items():
             weights[place] += nbytes
-    caches = [
-        sum(part.nbytes for part in _cache_parts(header, settings, layer, n_ctx_seq, ubatch))
-        for layer in range(header.blocks)
-    ]
+    cache_of = {
+        first: sum(part.nbytes for part in _cache_parts(header, settings, first, n_ctx_seq, ubatch))
+        for first in set(header.first_alike)
+    }
+    caches = [cache_of[first] for first in header.first_alike]
     cache: Counter[str] = Counter()
     for nbytes, device in zip(caches, places.of_layer[:-1], strict=True):
         on_host = not settings.offload_kv or device == places.host

@@ -34,6 +34,7 @@ _UNKNOWN: Final = (70, 145)  # the same, with the graphs of others
 _HOST_ALIGNMENT: Final = 32
 _OFFLOADED_ROWS: Final = 32  # from which on a GPU computes with weights of the host
 _COPIES: Final = 4  # of what crosses, where devices work in a pipeline
+_NOTHING: Final[frozenset[str]] = frozenset()
 
 _Slot: TypeAlias = tuple[int, int]  # device, address
 _Copies: TypeAlias = tuple[tuple[Tensor, Tensor], ...]  # what is copied, and the copy
@@ -75,7 +76,7 @@ def _remembered(header: Header, batch: Batch, placement: Placement) -> list[int]
     known, runs = header.computed, header.runs
     if key not in known:
         run = runs.pop(fixed, None) or _Run(header, batch, placement)
-        known[key] = run.sizes(placement)
+        known[key] = run.sizes(header, placement)
         runs[fixed] = run
         for table, most in ((known, _REMEMBERED), (runs, _REMEMBERED_BATCHES)):
             for oldest in list(table)[: max(0, len(table) - most)]:
@@ -108,6 +109,7 @@ class _Piece:
     leaves: list[Tensor]
     before: tuple[Tensor, ...]  # what the piece before made
     made: tuple[Tensor, ...]  # what the next piece reads: its input, and perhaps a state
+    handed: int  # the number of the shapes of that
     first: int  # device of the first operation that weights or caches decide about; -1: none
     last: int
     is_cut: bool = False
@@ -130,11 +132,7 @@ class _Cut:
     crossing: list[Tensor] = field(default_factory=list)  # all copies that are made
     shared: dict[str, Tensor] = field(default_factory=dict)  # what is read of shared things
     here: set[str] = field(default_factory=set)  # those of them that are made here
-
-    @property
-    def left(self) -> Hashable:
-        """What the cut of the next piece depends on."""
-        return self.device, self.brought, self.known, *(one.backend for one in self.piece.made)
+    left: int = -1  # the number of what the cut of the next piece depends on
 
 
 class _Memory(NamedTuple):
@@ -154,93 +152,112 @@ def pieces_of(blocks: int) -> list[tuple[int, ...]]:
 
 
 class _Run:
-    """Parts of the graph of one batch, with any placement."""
+    """Parts of the graph of one batch, with any placement of one model.
+
+    It does not hold the model, which holds it: together they go when the model does.
+    """
 
     def __init__(self, header: Header, batch: Batch, placement: Placement) -> None:
-        self._header, self._batch = header, batch
+        self._batch = batch
         self._alignments = (*[GPU_ALIGNMENT] * placement.gpus, _HOST_ALIGNMENT)
         self._pipelined = placement.pipelined
         self._style = STYLES.get(header.architecture, Style())
         self._inputs: dict[str, Tensor] = {}
         self._twins: dict[str, Tensor] = {}
-        self._pieces: dict[Hashable, _Piece] = {}
-        self._cuts: dict[Hashable, _Cut] = {}
+        self._numbers: dict[Hashable, int] = {}  # of what is compared again and again
+        self._pieces: dict[tuple[int, int], _Piece] = {}
+        self._cuts: dict[tuple[int, ...], _Cut] = {}
         self._memories: dict[_Memory, _Memory] = {}
         self._steps: dict[Hashable, tuple[_Memory, tuple[int, ...]]] = {}
         self._lock = Lock()  # tensors are used again and again
 
-    def sizes(self, placement: Placement) -> list[int]:
+    def sizes(self, header: Header, placement: Placement) -> list[int]:
         """Return the bytes of each GPU's compute buffer, and last those of the host's."""
         with self._lock:
             if len(self._cuts) > _REMEMBERED:
                 for known in (self._pieces, self._cuts, self._memories, self._steps):
                     known.clear()
+                self._numbers.clear()
             try:
-                return self._sizes(placement, pieces_of(self._header.blocks))
+                return self._sizes(header, placement, pieces_of(header.blocks))
             except _IrregularError:
-                return self._sizes(placement, [tuple(range(EMBEDDINGS, self._header.blocks + 1))])
+                return self._sizes(header, placement, [tuple(range(EMBEDDINGS, header.blocks + 1))])
 
-    def _sizes(self, placement: Placement, parts: Sequence[tuple[int, ...]]) -> list[int]:
-        keys: list[tuple[Hashable, ...]] = []
+    def _number(self, compared: Hashable) -> int:
+        return self._numbers.setdefault(compared, len(self._numbers))
+
+    def _sizes(
+        self, header: Header, placement: Placement, parts: Sequence[tuple[int, ...]]
+    ) -> list[int]:
+        keys: list[tuple[int, int]] = []
         pieces: list[_Piece] = []
-        for kind, numbers in zip(self._kinds(placement, parts), parts, strict=True):
-            before = pieces[-1].made if pieces else ()
-            key = kind, *((one.extent, one.width, one.nbytes) for one in before)
-            if key not in self._pieces:
-                self._pieces[key] = self._built(placement, numbers, before)
+        made: tuple[Tensor, ...] = ()
+        handed = -1
+        for kind, numbers in zip(self._kinds(header, placement, parts), parts, strict=True):
+            key = kind, handed
+            piece = self._pieces.get(key)
+            if piece is None:
+                piece = self._pieces[key] = self._built(header, placement, numbers, made)
             keys.append(key)
-            pieces.append(self._pieces[key])
+            pieces.append(piece)
+            made, handed = piece.made, piece.handed
         gaps = [_between(one.last, two.first, placement.gpus) for one, two in pairwise(pieces)]
         gaps = [pieces[0].first, *gaps, pieces[-1].last]
         cuts: list[_Cut] = []
-        for index, (kind, numbers) in enumerate(zip(keys, parts, strict=True)):
-            last = cuts[-1] if cuts else None
-            asked = kind, gaps[index], gaps[index + 1], last and last.left
-            if asked not in self._cuts:
+        last, left = None, -1
+        for index, key in enumerate(keys):
+            asked = (*key, gaps[index], gaps[index + 1], left)
+            cut = self._cuts.get(asked)
+            if cut is None:
                 piece = pieces[index]
                 if piece.is_cut:  # in another way
-                    piece = self._built(placement, numbers, last.piece.made if last else ())
-                self._cuts[asked] = self._cut(piece, last, gaps[index : index + 2], placement)
-            cuts.append(self._cuts[asked])
+                    before = last.piece.made if last else ()
+                    piece = self._built(header, placement, parts[index], before)
+                cut = self._cuts[asked] = self._cut(piece, last, gaps[index : index + 2], placement)
+            cuts.append(cut)
+            last, left = cut, cut.left
         return self._given_out(cuts)
 
-    def _kinds(self, placement: Placement, parts: Sequence[tuple[int, ...]]) -> list[Hashable]:
-        """Return what is equal for pieces that are alike in all that matters."""
-        header, moved = self._header, placement.moved
+    def _kinds(
+        self, header: Header, placement: Placement, parts: Sequence[tuple[int, ...]]
+    ) -> list[int]:
+        """Return a number for each piece, the same for those that are alike in all that matters."""
+        moved = placement.moved
         if len(parts) == 1:
-            return [(tuple(placement.of_layer), tuple(moved.items()))]
-        of_block: dict[int, list[Hashable]] = {}
+            return [self._number((tuple(placement.of_layer), tuple(moved.items())))]
+        of_block: dict[int, tuple[Hashable, ...]] = {}
         others = []
         for name, place in moved.items():
             tensor = header.weights_by_name[name]
             if name.startswith("blk."):
                 told = (name.split(".", 2)[-1], place, tensor.stored)
-                of_block.setdefault(tensor.layer, []).append(told)
+                of_block[tensor.layer] = (*of_block.get(tensor.layer, ()), told)
             else:
                 others.append((name, place))
         ends = tuple(others)
+        of_factors = ends if header.rope_factors else ()
         turns = 4 if self._style.rotated == "three of four" else 1
-        # a recurrent block's state is read before its input is made
-        states = {block for block in range(header.blocks) if header.recurrent[block]}
+        last = header.blocks - 1
         kinds: list[Hashable] = [(EMBEDDINGS, ends)]
         for block, place in enumerate(placement.of_layer[:-1]):
+            # a recurrent block's state is read before its input is made
+            is_read = block < last and header.recurrent[block + 1]
             kinds.append((
-                *(place, header.kinds[block], (block + 1) % turns, block == header.blocks - 1),
+                *(place, header.kinds[block], (block + 1) % turns, block == last),
                 # weights of the host are copied to a GPU, so their sizes count
                 None if place.startswith("GPU") else header.sizes[block],
-                tuple(of_block[block]) if block in of_block else (),
-                ends if header.rope_factors else (),
-                placement.of_cache(block + 1) if block + 1 in states else -1,
+                *(of_block.get(block), of_factors),
+                placement.of_cache(block + 1) if is_read else -1,
             ))  # fmt: skip
         kinds.append((header.blocks, placement.of_layer[-1], ends))
-        return [tuple(kinds[:2]), *kinds[2:]]
+        return [self._number(one) for one in [tuple(kinds[:2]), *kinds[2:]]]
 
     def _built(
-        self, placement: Placement, parts: tuple[int, ...], last: tuple[Tensor, ...]
+        self, header: Header, placement: Placement, parts: tuple[int, ...], last: tuple[Tensor, ...]
     ) -> _Piece:
         for tensor in self._inputs.values():
             tensor.visited = False
-        block = Block(self._header, self._batch, placement, self._style, self._inputs)
+        block = Block(header, self._batch, placement, self._style, self._inputs)
         before = tuple(map(_stand_in, last))
         current = before[0] if before else None
         block.early_state = before[1] if len(before) > 1 else None
@@ -250,11 +267,15 @@ class _Run:
         host, nodes = placement.gpus, block.graph.nodes
         if current is None or current in before or current.root is not None:
             raise _IrregularError
-        marks = [one for one in (_decided(t, host) for t in nodes if t.op != "view") if one >= 0]
+        for tensor in nodes:
+            if tensor.op != "view":
+                tensor.decided = _decided(tensor, host)
+        marks = [tensor.decided for tensor in nodes if tensor.decided >= 0]
         first, last_one = (marks[0], marks[-1]) if marks else (-1, -1)
         if not marks and len(parts) == 1:
             raise _IrregularError
-        return _Piece(nodes, block.graph.leaves, before, made, first, last_one)
+        handed = self._number(tuple((one.extent, one.width, one.nbytes) for one in made))
+        return _Piece(nodes, block.graph.leaves, before, made, handed, first, last_one)
 
     def _cut(
         self, piece: _Piece, last: _Cut | None, gaps: Sequence[int], placement: Placement
@@ -279,6 +300,8 @@ class _Run:
                     cut.shared[source.shared] = source
                 if root is not None and root.shared:
                     cut.shared[root.shared] = root
+        devices = tuple(one.backend for one in piece.made)
+        cut.left = self._number((cut.device, cut.brought, cut.known, devices))
         return cut
 
     def _split(self, cut: _Cut, *, pipelined: bool) -> None:
@@ -352,20 +375,24 @@ class _Run:
         added = _copies_for_later(cuts)
         dying = _last_reads(cuts, added)
         memory, peaks = self._start(cuts)
+        memory = self._memories.setdefault(memory, memory)
+        reached = {peaks}
         for cut, copies, ends in zip(cuts, added, dying, strict=True):
-            memory = self._memories.setdefault(memory, memory)
             key = cut, copies, ends, id(memory)
-            if key not in self._steps:
-                self._steps[key] = self._step(cut, copies, ends, memory)
-            memory, highest = self._steps[key]
-            peaks = tuple(map(max, peaks, highest))
-        return list(peaks)
+            step = self._steps.get(key)
+            if step is None:
+                memory, highest = self._step(cut, copies, ends, memory)
+                step = self._steps[key] = self._memories.setdefault(memory, memory), highest
+            memory, highest = step
+            reached.add(highest)
+        return list(map(max, *reached)) if len(reached) > 1 else list(peaks)
 
     def _start(self, cuts: Sequence[_Cut]) -> tuple[_Memory, tuple[int, ...]]:
         """Give out the memory of inputs, and in a pipeline that of all copies."""
         allocator = Allocator(self._alignments)
         copies = _COPIES if self._pipelined else 1
-        inputs = {one.shared: one for cut in cuts for one in cut.piece.leaves if one.is_input}
+        leaves = chain.from_iterable(cut.piece.leaves for cut in dict.fromkeys(cuts))
+        inputs = {one.shared: one for one in leaves if one.is_input}
         for tensor in inputs.values():
             tensor.owned, tensor.is_output = False, copies > 1
             allocator.take(tensor)
@@ -425,6 +452,10 @@ def _copies_for_later(cuts: Sequence[_Cut]) -> list[_Copies]:
     carried: list[tuple[Tensor, Tensor]] = []
     behind: _Cut | None = None
     for cut in reversed(cuts):
+        if not carried and not cut.early:
+            found.append(())
+            behind = cut
+            continue
         began_here = cut.at >= 0
         if behind is not None:
             before, made = behind.piece.before, cut.piece.made
@@ -443,15 +474,19 @@ def _copies_for_later(cuts: Sequence[_Cut]) -> list[_Copies]:
 
 def _last_reads(cuts: Sequence[_Cut], added: Sequence[_Copies]) -> list[frozenset[str]]:
     """Return for each piece the shared things that no piece behind it reads."""
-    last: dict[str, int] = {}
-    for index, (cut, copies) in enumerate(zip(cuts, added, strict=True)):
-        last.update(dict.fromkeys(cut.shared, index))
+    found: list[frozenset[str]] = []
+    seen: set[str] = set()
+    behind: _Cut | None = None
+    for cut, copies in zip(reversed(cuts), reversed(added), strict=True):
+        names: set[str] = set()
+        if cut is not behind:  # of blocks that are alike the last one reads last
+            names.update(cut.shared.keys() - seen)
         for original, _ in copies:
-            last.update((one.shared, index) for one in _shown(original) if one.shared)
-    found: list[list[str]] = [[] for _ in cuts]
-    for name, index in last.items():
-        found[index].append(name)
-    return [frozenset(names) for names in found]
+            names.update(one.shared for one in _shown(original) if one.shared)
+        found.append(frozenset(names - seen) if names else _NOTHING)
+        seen |= names
+        behind = cut
+    return found[::-1]
 
 
 def _shown(tensor: Tensor) -> tuple[Tensor, ...]:
@@ -490,7 +525,7 @@ def _assign(piece: _Piece, host: int, gaps: Sequence[int]) -> None:
     for tensor in piece.nodes:
         if tensor.op != "view":
             own.append(tensor)
-            tensor.backend = _decided(tensor, host)
+            tensor.backend = tensor.decided
         elif tensor.root is not None and not tensor.shared:
             tensor.backend = tensor.pinned if tensor.pinned >= 0 else tensor.root.place
     backward = own[::-1]

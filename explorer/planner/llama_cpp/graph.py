@@ -51,7 +51,7 @@ class Tensor:
     weights = False
     scratch = 0
     is_input = is_output = visited = owned = False
-    backend = pinned = -1
+    backend = pinned = decided = -1
     original: Tensor  # of a copy on another device
     children = views = buffer = offset = 0
     shared = ""

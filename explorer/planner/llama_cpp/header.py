@@ -194,6 +194,13 @@ class Header:
         return {}
 
     @cached_property
+    def first_alike(self) -> list[int]:
+        """For each block the first one with a cache and a state of the same sizes."""
+        known: dict[Hashable, int] = {}
+        kinds = zip(self.recurrent, self.attention, self.windowed, self.kv_heads, strict=True)
+        return [known.setdefault(kind, block) for block, kind in enumerate(kinds)]
+
+    @cached_property
     def kinds(self) -> list[int]:
         """A number for each block, the same for blocks that hold the same."""
         known: dict[Hashable, int] = {}
@@ -311,21 +318,24 @@ def _weights(
 ) -> Iterator[Weights]:
     columns, rows = model.tensors.columns, model.tensors.main_rows
     types = (others.get(row, kind) for row, kind in enumerate(columns.types[:rows]))
+    known: dict[Hashable, tuple[Any, ...]] = {}  # blocks are alike
     for name, kind, shape in zip(columns.names[:rows], types, columns.shapes[:rows], strict=True):
-        stored = kind.nbytes(math.prod(shape))
-        if stored is None:
-            raise PlanError(f"the size of tensor {quoted(name)} is not known")
-        padding = row_padding(kind, shape[-1] if shape else 1)
-        yield Weights(
-            name=name,
-            layer=_layer_of(name, blocks, architecture),
-            extent=_extent(shape),
-            stored=stored,
-            row_padding=padding,
-            on_gpu=padded(stored + padding, GPU_ALIGNMENT),
-            on_host=padded(stored, _HOST_ALIGNMENT),
-            repacked=_is_repacked(name, kind, shape),
-        )
+        layer, of_experts = _layer_of(name, blocks, architecture), "exps" in name
+        key = kind.name, shape, of_experts
+        if key not in known:
+            stored = kind.nbytes(math.prod(shape))
+            if stored is None:
+                raise PlanError(f"the size of tensor {quoted(name)} is not known")
+            padding = row_padding(kind, shape[-1] if shape else 1)
+            known[key] = (
+                padded(stored + padding, GPU_ALIGNMENT),
+                padded(stored, _HOST_ALIGNMENT),
+                _is_repacked(kind, shape, of_experts=of_experts),
+                _extent(shape),
+                stored,
+                padding,
+            )
+        yield Weights(name, layer, *known[key])
 
 
 def _extent(shape: Shape) -> Extent:
@@ -343,9 +353,9 @@ def _layer_of(name: str, blocks: int, architecture: str) -> int:
     return -1 if name.startswith(_INPUT) else blocks
 
 
-def _is_repacked(name: str, kind: TensorType, shape: Shape) -> bool:
+def _is_repacked(kind: TensorType, shape: Shape, *, of_experts: bool) -> bool:
     """Return whether a matrix is kept in another order where no GPU is (ggml-cpu, repack.cpp)."""
-    is_matrix = len(shape) > 1 and (math.prod(shape[:-2]) == 1 or "exps" in name)
+    is_matrix = len(shape) > 1 and (math.prod(shape[:-2]) == 1 or of_experts)
     return kind is _REPACKED and is_matrix and shape[-2] % 8 == 0
 
 
