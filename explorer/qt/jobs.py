@@ -73,6 +73,7 @@ class Job(QtCore.QObject):
         self._on_done = on_done
         self._on_failed = on_failed
         self.cancelled = False
+        self._done: deque[tuple[int, int]] = deque(maxlen=1)  # progress that is not delivered yet
         self._latest: deque[object] = deque(maxlen=1)  # published, and not delivered yet
         self._next_publishing = 0.0
         self._waiting.connect(self._deliver_latest, Qt.ConnectionType.QueuedConnection)
@@ -88,8 +89,13 @@ class Job(QtCore.QObject):
             raise Cancelled
 
     def report(self, done: int, total: int) -> None:
-        """Report progress; called by the function."""
-        self.progressed.emit(done, total)
+        """Report progress; called by the function.
+
+        A worker emits nothing that others connect to: PySide6 calls a listener that is gone, where
+        it was disconnected between an emission in one thread and the delivery in another.
+        """
+        self._done.append((done, total))
+        self._waiting.emit()
 
     def publish(self, make: Callable[[], object]) -> None:
         """Show what there is so far; called by the function, as often as it likes.
@@ -121,7 +127,9 @@ class Job(QtCore.QObject):
 
     @Slot()
     def _deliver_latest(self) -> None:
-        if self._latest:  # else delivered with the value before
+        if self._done:  # else delivered with the one before
+            self.progressed.emit(*self._done.pop())
+        if self._latest:
             value = self._latest.pop()
             if not self.cancelled:
                 self.published.emit(value)

@@ -98,6 +98,23 @@ def test_a_job_is_known_while_it_runs_and_tells_how_far_it_is(
     qtbot.waitUntil(lambda: outcome.results == ["result"])
 
 
+def test_who_listens_to_progress_may_leave_while_it_is_reported(
+    qtbot: QtBot, runner: JobRunner, outcome: Outcome
+) -> None:
+    def op(job: Job) -> None:
+        for done in range(2_000):
+            job.check()
+            job.report(done, 2_000)
+
+    for _ in range(20):
+        job = runner.run("Counting", op, outcome.done, outcome.failed)
+        with qtbot.waitSignal(job.progressed):
+            pass
+        job.cancel()
+    qtbot.waitUntil(lambda: not runner.jobs)
+    assert outcome.errors == []
+
+
 def test_a_failure_reaches_on_failed(qtbot: QtBot, runner: JobRunner, outcome: Outcome) -> None:
     error = SourceError("is gone", "model.gguf", 7)
 
