@@ -1,12 +1,13 @@
 """Colours, sizes of text, spaces and corners: the one place that knows them.
 
 Qt's Fusion style with a palette derived from one colour: it looks the same on every system, follows
-dark mode also where the platform does not (stack.md section 4), and needs no style sheets.
+dark mode also where the platform does not (stack.md section 4). A style sheet of the application
+makes its controls flat; no widget has one of its own.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import Enum, StrEnum
 from typing import Final
 from weakref import WeakKeyDictionary
@@ -15,6 +16,8 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor, QFont, QFontDatabase, QGuiApplication, QPalette, QStyleHints
 from PySide6.QtWidgets import QApplication, QWidget
 from shiboken6 import isValid
+
+from explorer.paths import resource
 
 
 class Space:
@@ -153,6 +156,71 @@ _OUTLINED: Final = ("QAbstractButton", "QLineEdit", "QComboBox", "QAbstractSpinB
 
 _BOXES: Final = ("QCheckBox", "QRadioButton")  # Fusion blends their outline with the ground
 
+_CONTROLS: Final = """
+QPushButton, QToolButton {{ color: {text}; background: {surface};
+    border: 1px solid {control}; border-radius: {corner}px; }}
+QPushButton {{ padding: 4px 10px; }}
+QToolButton {{ padding: 3px 6px; }}
+QPushButton:hover, QToolButton:hover {{ background: {raised}; }}
+QPushButton:pressed, QPushButton:checked, QToolButton:pressed, QToolButton:checked {{
+    color: {on_tint}; background: {tint}; }}
+QPushButton:focus, QToolButton:focus {{ border: 2px solid {accent}; }}
+QPushButton:focus {{ padding: 3px 9px; }}
+QToolButton:focus {{ padding: 2px 5px; }}
+QPushButton:disabled, QToolButton:disabled {{ color: {muted}; border-color: {line}; }}
+QPushButton:default {{ color: {on_accent}; background: {accent}; border-color: {accent}; }}
+QPushButton:default:focus {{ border-color: {text}; }}
+QPushButton:default:disabled {{ color: {muted}; background: {raised}; border-color: {line}; }}
+QToolButton[autoRaise="true"] {{ background: transparent; border-color: transparent; }}
+QToolButton[autoRaise="true"]:hover {{ background: {raised}; }}
+QToolButton[autoRaise="true"]:pressed, QToolButton[autoRaise="true"]:checked {{
+    background: {tint}; }}
+QToolButton[autoRaise="true"]:focus {{ border-color: {accent}; }}
+QToolButton[popupMode="2"] {{ padding-right: 18px; }}
+QToolButton[popupMode="2"]:focus {{ padding-right: 17px; }}
+QPushButton::menu-indicator, QToolButton::menu-indicator {{ image: url("{down}"); width: 10px;
+    height: 10px; subcontrol-position: right center; right: 5px; }}
+
+QLineEdit, QComboBox, QAbstractSpinBox {{ color: {text}; background: {surface};
+    border: 1px solid {control}; border-radius: {corner}px; padding: 3px 6px;
+    selection-color: {on_accent}; selection-background-color: {accent}; }}
+QLineEdit:focus, QComboBox:focus, QAbstractSpinBox:focus {{ border: 2px solid {accent};
+    padding: 2px 5px; }}
+QLineEdit:disabled, QComboBox:disabled, QAbstractSpinBox:disabled {{ color: {muted};
+    background: {raised}; border-color: {line}; }}
+QAbstractItemView QLineEdit, QAbstractItemView QComboBox, QAbstractItemView QAbstractSpinBox {{
+    border-radius: 0; padding: 0 2px; }}
+QComboBox::drop-down {{ border: none; width: 20px; }}
+QComboBox::down-arrow {{ image: url("{down}"); width: 10px; height: 10px; }}
+QAbstractSpinBox::up-button, QAbstractSpinBox::down-button {{ border: none; width: 16px; }}
+QAbstractSpinBox::up-arrow {{ image: url("{up}"); width: 9px; height: 9px; }}
+QAbstractSpinBox::down-arrow {{ image: url("{down}"); width: 9px; height: 9px; }}
+
+QSlider::groove:horizontal {{ height: 4px; border-radius: 2px; background: {control}; }}
+QSlider::sub-page:horizontal {{ height: 4px; border-radius: 2px; background: {accent}; }}
+QSlider::handle:horizontal {{ width: 12px; height: 12px; margin: -6px 0; border-radius: 8px;
+    border: 2px solid {accent}; background: {surface}; }}
+QSlider::handle:horizontal:hover {{ background: {tint}; }}
+QSlider::handle:horizontal:focus {{ background: {accent}; }}
+QSlider::sub-page:horizontal:disabled {{ background: {control}; }}
+QSlider::handle:horizontal:disabled {{ border-color: {control}; background: {raised}; }}
+
+QScrollBar {{ background: transparent; border: none; }}
+QScrollBar:vertical {{ width: 12px; }}
+QScrollBar:horizontal {{ height: 12px; }}
+QScrollBar::handle {{ background: {control}; border-radius: 3px; }}
+QScrollBar::handle:vertical {{ min-height: 28px; margin: 2px 3px; }}
+QScrollBar::handle:horizontal {{ min-width: 28px; margin: 3px 2px; }}
+QScrollBar::handle:hover, QScrollBar::handle:pressed {{ background: {muted}; }}
+QScrollBar::add-line, QScrollBar::sub-line {{ width: 0; height: 0; }}
+QScrollBar::add-page, QScrollBar::sub-page {{ background: transparent; }}
+
+QProgressBar {{ color: {text}; background: {raised}; border: 1px solid {control};
+    border-radius: {corner}px; text-align: center; }}
+QProgressBar::chunk {{ background: {accent}; border-radius: {chunk}px; }}
+"""
+"""Controls as `design.md` draws them: flat, with an outline, and the accent for focus."""
+
 _FUSION_DARKENS: Final = 140  # per cent, how much darker an outline is than what it stands on
 
 
@@ -163,6 +231,11 @@ def apply_scheme(scheme: Scheme) -> None:
     hints.setColorScheme(Qt.ColorScheme.Unknown if scheme is Scheme.SYSTEM else light_or_dark)
     ink = _ink(scheme, hints)
     palette = _palette(ink)
+    app = QApplication.instance()
+    if isinstance(app, QApplication):
+        # without it widgets below a sheet keep the colours that they had when it came
+        app.setAttribute(Qt.ApplicationAttribute.AA_UseStyleSheetPropagationInWidgetStyles)
+        app.setStyleSheet(_controls(ink))  # first: a sheet that comes later keeps old palettes
     QApplication.setPalette(palette)  # takes palettes of classes away
     _set_class_palette("QAbstractItemView", _with_tint(palette, ink))
     # Fusion outlines a control in a darker shade of what it stands on: invisible on dark
@@ -170,6 +243,12 @@ def apply_scheme(scheme: Scheme) -> None:
         palette.setColor(QPalette.ColorRole.Window, QColor(colour).lighter(_FUSION_DARKENS))
         for name in names:
             _set_class_palette(name, palette)
+
+
+def _controls(ink: Ink) -> str:
+    arrows = {way: str(resource(f"icons/chevron-{way}.svg")) for way in ("up", "down")}
+    places = {way: name.replace("\\", "/") for way, name in arrows.items()}
+    return _CONTROLS.format(**asdict(ink), **places, corner=CORNER, chunk=CORNER - 1)
 
 
 def _set_class_palette(name: str, palette: QPalette) -> None:

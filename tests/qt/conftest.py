@@ -16,6 +16,7 @@ from explorer.qt.document import Document, load_document
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.main_window import MainWindow
 from explorer.qt.settings import Settings
+from explorer.qt.theme import Scheme, apply_scheme
 from tests.helpers.gguf_writer import ARRAY, I32, STRING, U32, Array, GgufFile, TensorSpec
 from tests.helpers.leftovers import leftovers
 from tests.helpers.patience import PATIENCE_MS
@@ -28,6 +29,13 @@ def clean_up_check(qapp: QApplication) -> Iterator[None]:
     yield
     QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
     assert leftovers(qapp) == []
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_style(qapp: QApplication) -> None:
+    """Draw controls as the program does, from the first widget on."""
+    qapp.setStyle("Fusion")
+    apply_scheme(Scheme.SYSTEM)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -52,13 +52,9 @@ _VISIONS = (None, *MACHADO)
 
 @pytest.fixture(autouse=True)
 def own_colours(qapp: QApplication) -> Iterator[None]:
-    """Give the application its colours and style back."""
-    palette, style = qapp.palette(), qapp.style().objectName()
-    qapp.setStyle("Fusion")
+    """Give the application its colours back."""
     yield
-    qapp.styleHints().setColorScheme(Qt.ColorScheme.Unknown)
-    qapp.setStyle(style)
-    qapp.setPalette(palette)
+    apply_scheme(Scheme.SYSTEM)
 
 
 @pytest.mark.parametrize("scheme", _SCHEMES)

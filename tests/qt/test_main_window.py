@@ -21,7 +21,7 @@ from explorer.qt.main_window import MainWindow
 from explorer.qt.panels import GROUPS
 from explorer.qt.quick_open import QuickOpen
 from explorer.qt.settings import Settings
-from explorer.qt.theme import Scheme, is_dark
+from explorer.qt.theme import Scheme, apply_scheme, is_dark
 from tests.helpers.safetensors_writer import write_tensors
 from tests.helpers.window import unsafe_characters, wait_idle
 
@@ -366,7 +366,6 @@ def test_a_hostile_model_is_plain_text_everywhere(
 def test_colours_switch_and_are_remembered(
     qtbot: QtBot, window: MainWindow, settings: Settings, qapp: QApplication
 ) -> None:
-    before = qapp.palette()
     try:
         for scheme, dark in ((Scheme.DARK, True), (Scheme.LIGHT, False)):
             window.actions_.schemes[scheme].trigger()
@@ -374,8 +373,7 @@ def test_colours_switch_and_are_remembered(
             assert settings.scheme is scheme
         wait_idle(qtbot, window)
     finally:
-        qapp.styleHints().setColorScheme(Qt.ColorScheme.Unknown)
-        qapp.setPalette(before)
+        apply_scheme(Scheme.SYSTEM)
 
 
 def test_session_and_layout_are_remembered(

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor
 from PySide6.QtWidgets import QApplication, QCheckBox, QRadioButton, QWidget
 from pytestqt.qtbot import QtBot
+from shiboken6 import isValid
 
+from explorer.qt.main_window import MainWindow
 from explorer.qt.theme import Scheme, apply_scheme
 
 _LEAST_CONTRAST = 2.0
@@ -17,13 +18,9 @@ _LEAST_CONTRAST = 2.0
 
 @pytest.fixture
 def plain_colours(qapp: QApplication) -> Iterator[None]:
-    """Give the application its colours and style back."""
-    palette, style = qapp.palette(), qapp.style().objectName()
-    qapp.setStyle("Fusion")
+    """Give the application its colours back."""
     yield
-    qapp.styleHints().setColorScheme(Qt.ColorScheme.Unknown)
-    qapp.setStyle(style)
-    qapp.setPalette(palette)
+    apply_scheme(Scheme.SYSTEM)
 
 
 def _contrast(one: QColor, other: QColor) -> float:
@@ -63,3 +60,18 @@ def test_no_palette_of_a_class_is_left_in_light_colours(qtbot: QtBot, plain_colo
     box = QCheckBox()
     qtbot.addWidget(box)
     assert box.palette().window().color() == QApplication.palette().window().color()
+
+
+def test_another_scheme_reaches_every_part_of_the_window_and_deletes_none_of_it(
+    window: MainWindow, plain_colours: None
+) -> None:
+    window.panels.show_page("overview")
+    apply_scheme(Scheme.LIGHT)
+    QApplication.processEvents()
+    page = window.panels.overview.widget.widget()
+    apply_scheme(Scheme.DARK)
+    assert isValid(page)  # Qt walks through a list of all widgets, and this is one of them
+    QApplication.processEvents()
+    ground = QApplication.palette().window().color()
+    parts = (window, window.menuBar(), window.open_models.tree, window.shell.head, window.bottom)
+    assert {part.palette().window().color().name() for part in parts} == {ground.name()}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from PySide6 import QtWidgets
-from PySide6.QtCore import QCoreApplication, QEvent, QRectF, QSize, Qt, Signal
+from PySide6.QtCore import QCoreApplication, QEvent, QRectF, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import (
     QAccessible,
     QColor,
@@ -158,6 +158,7 @@ class OverviewView(QtWidgets.QScrollArea):
         self._document: Document | None = None
         self._fit: tuple[ModelFit, str] | None = None
         self._unfolded = False
+        self._stale = False  # colours have changed since it was built
         self._build()
 
     def show_document(self, document: Document | None) -> None:
@@ -206,6 +207,7 @@ class OverviewView(QtWidgets.QScrollArea):
             (self.demo_wanted if what == "demo" else self.open_wanted).emit()
 
     def _build(self) -> None:
+        self._stale = False
         document, place = self._document, self.verticalScrollBar().value()
         page = QtWidgets.QWidget(self)
         margins = (Space.NEAR, Space.NEAR, Space.NEAR, Space.PAGE)
@@ -393,8 +395,12 @@ class OverviewView(QtWidgets.QScrollArea):
 
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
-        if event.type() in (QEvent.Type.LocaleChange, QEvent.Type.PaletteChange):
+        if event.type() == QEvent.Type.LocaleChange:
             self._build()
+        elif event.type() == QEvent.Type.PaletteChange and not self._stale:
+            self._stale = True
+            # not now: Qt tells all widgets, in a list that it made before, and this deletes some
+            QTimer.singleShot(0, self, self._build)
 
 
 def _warn(label: QtWidgets.QLabel) -> None:

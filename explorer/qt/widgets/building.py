@@ -9,6 +9,8 @@ from PySide6.QtCore import QPoint, Qt, SignalInstance
 from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QLayout, QMenu, QVBoxLayout, QWidget
 
+from explorer.qt.theme import Space
+
 Layout = TypeVar("Layout", bound=QBoxLayout)
 Part: TypeAlias = QWidget | QLayout | int
 """A widget, a layout, or room with a stretch factor."""
@@ -26,7 +28,7 @@ def column(
         parts: From top to bottom.
         of: The widget that it lays out; None for a layout that is put into another one.
         margins: Left, top, right and bottom, in pixels.
-        spacing: Pixels between parts; -1 for those of the style.
+        spacing: Pixels between parts; -1 for those of controls in a row.
     """
     return _filled(QVBoxLayout() if of is None else QVBoxLayout(of), parts, margins, spacing)
 
@@ -48,7 +50,7 @@ def _filled(
     spacing: int,
 ) -> Layout:
     layout.setContentsMargins(*margins)
-    layout.setSpacing(spacing)
+    layout.setSpacing(Space.NEAR if spacing < 0 else spacing)
     for part in parts:
         item, stretch = part if isinstance(part, tuple) else (part, 0)
         if isinstance(item, QWidget):

@@ -15,6 +15,7 @@ from PySide6.QtCore import QByteArray, QCoreApplication, QEvent, QRectF, QSize, 
 from PySide6.QtGui import (
     QBrush,
     QColor,
+    QGuiApplication,
     QIcon,
     QPainter,
     QPainterPath,
@@ -289,9 +290,9 @@ def _icon(name: str, colour: str, faint: str) -> QIcon:
     return icon
 
 
-def icon_beside_text(name: str, widget: QWidget) -> QIcon:
-    """Return an icon in the colour of a widget's text."""
-    ink = ink_of(widget.palette())
+def icon_beside_text(name: str) -> QIcon:
+    """Return an icon in the colour of the texts of controls."""
+    ink = ink_of(QGuiApplication.palette())  # a control's own is what its style sheet makes of it
     return _icon(name, ink.text, ink.control)
 
 
@@ -325,7 +326,7 @@ class IconButton(QToolButton):
         self.setToolButtonStyle(style.ToolButtonTextBesideIcon if on else style.ToolButtonIconOnly)
 
     def _take_colours(self) -> None:
-        self.setIcon(icon_beside_text(self._name, self))
+        self.setIcon(icon_beside_text(self._name))
 
     # Qt
 

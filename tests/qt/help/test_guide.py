@@ -362,7 +362,6 @@ def test_text_is_made_larger_by_keys_and_by_the_wheel(qtbot: QtBot, guide: HelpW
 
 
 def test_links_and_tables_follow_the_colours(qtbot: QtBot, guide: HelpWindow) -> None:
-    before = QApplication.palette()
     try:
         seen = set()
         for scheme in (Scheme.LIGHT, Scheme.DARK, Scheme.CONTRAST):
@@ -375,8 +374,7 @@ def test_links_and_tables_follow_the_colours(qtbot: QtBot, guide: HelpWindow) ->
             seen.add(colour.name())
         assert len(seen) == 3
     finally:
-        QApplication.styleHints().setColorScheme(Qt.ColorScheme.Unknown)
-        QApplication.setPalette(before)
+        apply_scheme(Scheme.SYSTEM)
 
 
 def test_tables_have_visible_cells(guide: HelpWindow) -> None:

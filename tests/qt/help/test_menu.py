@@ -161,7 +161,6 @@ def test_the_last_box_says_done_and_gives_the_keyboard_back(
 
 @pytest.mark.parametrize("scheme", [Scheme.LIGHT, Scheme.DARK, Scheme.CONTRAST])
 def test_the_box_stands_out_in_all_colours(window: MainWindow, tour: Tour, scheme: Scheme) -> None:
-    before = QApplication.palette()
     try:
         apply_scheme(scheme)
         settle()
@@ -172,8 +171,7 @@ def test_the_box_stands_out_in_all_colours(window: MainWindow, tour: Tour, schem
         assert palette.toolTipBase().color().name() in column
         assert palette.highlight().color().name() in column
     finally:
-        QApplication.styleHints().setColorScheme(Qt.ColorScheme.Unknown)
-        QApplication.setPalette(before)
+        apply_scheme(Scheme.SYSTEM)
 
 
 LEFT_TO_RIGHT, RIGHT_TO_LEFT = Qt.LayoutDirection.LeftToRight, Qt.LayoutDirection.RightToLeft

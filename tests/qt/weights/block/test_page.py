@@ -20,6 +20,7 @@ from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
 from explorer.qt.main_window import MainWindow
 from explorer.qt.references import Rounding
+from explorer.qt.theme import Scheme, apply_scheme
 from explorer.qt.weights.block.page import BlockPage
 from explorer.qt.weights.block.panes import MarkedTable
 from explorer.qt.weights.block.strip import BlockPart, PartKind
@@ -567,7 +568,7 @@ def test_follows_other_colours(panel: Panel) -> None:
             QPalette.ColorRole.Base
         )
     finally:
-        QApplication.setPalette(QPalette(QColor(242, 243, 245)))
+        apply_scheme(Scheme.SYSTEM)
 
 
 def test_nothing_has_to_be_scrolled_sideways(panel: Panel) -> None:
