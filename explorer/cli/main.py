@@ -6,6 +6,7 @@ shell completion load no NumPy.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -313,10 +314,13 @@ def open_window(paths: Sequence[str], *, fresh: bool) -> int:
             "there is no screen to open the window on (DISPLAY and WAYLAND_DISPLAY are not set); "
             "start it in a desktop session, or use a command: gguf-explorer inspect PATH"
         )
+    gc.disable()  # modules make objects that stay: to look at them took 25 ms of the first paint
     try:
         from explorer.qt.app import run  # noqa: PLC0415 - Qt takes 300 ms, which no command needs
     except ImportError as error:
         if (error.name or "").startswith("explorer"):
             raise
         raise WindowError(f"Qt cannot be loaded: {error}; {_INSTALL}") from error
+    finally:
+        gc.enable()
     return run(list(paths), fresh)

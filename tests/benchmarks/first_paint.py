@@ -36,10 +36,11 @@ def _quit_after_paint(application: type) -> type:
 
 def show_ours() -> int:
     """Run the program itself; only the application class is exchanged."""
-    from explorer.cli.main import main
-    from explorer.qt import app
+    from PySide6 import QtWidgets
 
-    app.QApplication = _quit_after_paint(app.QApplication)
+    QtWidgets.QApplication = _quit_after_paint(QtWidgets.QApplication)
+    from explorer.cli.main import main  # it imports the window in its own way
+
     sys.argv = ["gguf-explorer", "--fresh"]
     return main()
 
