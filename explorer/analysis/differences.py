@@ -21,8 +21,17 @@ from explorer.analysis.errors.metrics import ErrorMetrics
 from explorer.analysis.matching.pairing import Match, Matching, is_gguf, match_models
 from explorer.analysis.matching.views import TensorView
 from explorer.errors import ExplorerError
-from explorer.formats.model import MetadataEntry, Model, NumberArray, StringArray, Value
-from explorer.formats.side_files import chat_templates
+from explorer.formats.limits import MAX_VOCABULARY
+from explorer.formats.model import (
+    MetadataEntry,
+    Model,
+    NumberArray,
+    Problem,
+    ProblemLog,
+    StringArray,
+    Value,
+)
+from explorer.formats.side_files import chat_templates, side_tokens
 from explorer.formats.tensors import Shape, parse_name
 from explorer.parallel import Check, never
 
@@ -34,7 +43,6 @@ MOST_SHOWN: Final = 200
 
 _CHUNK: Final = 1 << 20
 _RUN: Final = 1 << 16  # elements that are decoded at once
-_MOST_TOKENS: Final = 1 << 20
 _LONG_TEXT: Final = 120  # characters of a string from which on it is compared as a text
 _MOST_TEXT: Final = 1 << 20  # characters of a text that are compared
 _MOST_LINES: Final = 2000  # of a text, beyond the ends that are equal
@@ -194,17 +202,19 @@ class VocabularyDifference:
     """Two vocabularies.
 
     Attributes:
-        before: Tokens of the first.
-        after: Tokens of the second.
+        before: Ids of the first.
+        after: Ids of the second.
+        differing: Ids that do not stand for the same token in both.
         same: Ids that stand for the same token in both.
         added: Tokens that only the second has.
         gone: Tokens that only the first has.
         moved: Tokens of both that have another id.
-        changes: The first ids that differ, with the token of each; None beyond the end.
+        changes: The first ids that differ, with the token of each; None where one has none.
     """
 
     before: int
     after: int
+    differing: int
     same: int
     added: int
     gone: int
@@ -214,7 +224,7 @@ class VocabularyDifference:
     @property
     def left_out(self) -> int:
         """Ids that differ beyond those in `changes`."""
-        return max(self.before, self.after) - self.same - len(self.changes)
+        return self.differing - len(self.changes)
 
 
 @dataclass(frozen=True)
@@ -229,6 +239,8 @@ class Differences:
         texts: Long texts that differ, such as chat templates.
         vocabulary: Tokens that differ; None if they are the same, or one model carries none.
         matching: Which tensors belong together.
+        same_tokens: Tokens of a vocabulary that is the same in both; 0 if it is not.
+        problems: Files beside the weights that could not be used.
     """
 
     models: tuple[Model, Model]
@@ -238,6 +250,8 @@ class Differences:
     texts: tuple[TextDifference, ...]
     vocabulary: VocabularyDifference | None
     matching: Matching
+    same_tokens: int = 0
+    problems: tuple[Problem, ...] = ()
 
     @property
     def roles(self) -> dict[str, tuple[RoleSide, RoleSide]]:
@@ -276,9 +290,22 @@ def compare_headers(one: Model, other: Model, check: Check = never) -> Differenc
     matching = match_models(one, other)
     check()
     tensors = tuple(_tensors(one, other, matching))
-    keys, same, vocabulary = _keys(one, other, check)
-    texts = tuple(_texts(one, other, keys, check))
-    return Differences((one, other), keys, same, tensors, texts, vocabulary, matching)
+    keys, same = _keys(one, other, check)
+    log = ProblemLog()
+    found = _vocabulary(one, other, keys, log, check)
+    vocabulary = found if isinstance(found, VocabularyDifference) else None
+    texts = tuple(_texts(one, other, keys, log, check))
+    return Differences(
+        (one, other),
+        keys,
+        same,
+        tensors,
+        texts,
+        vocabulary,
+        matching,
+        found if isinstance(found, int) else 0,
+        log.problems(),
+    )
 
 
 # Tensors
@@ -335,11 +362,9 @@ def _alone(model: Model, name: str) -> TensorSide:
 # Metadata
 
 
-def _keys(
-    one: Model, other: Model, check: Check
-) -> tuple[tuple[KeyDifference, ...], int, VocabularyDifference | None]:
+def _keys(one: Model, other: Model, check: Check) -> tuple[tuple[KeyDifference, ...], int]:
     found: list[KeyDifference] = []
-    same, vocabulary = 0, None
+    same = 0
     for key in dict.fromkeys([*one.metadata, *other.metadata]):
         check()
         before, after = one.metadata.entry(key), other.metadata.entry(key)
@@ -352,11 +377,9 @@ def _keys(
                 continue
             elements = _elements(before, after, check)
             found.append(KeyDifference(key, before, after, elements))
-            if key == TOKENS:
-                vocabulary = _vocabulary(before.value, after.value, check)
         except ExplorerError as error:
             found.append(KeyDifference(key, before, after, problem=error.without_path))
-    return tuple(found), same, vocabulary
+    return tuple(found), same
 
 
 def _same_bytes(
@@ -442,38 +465,64 @@ def _changes(one: Sequence[Value], other: Sequence[Value], check: Check) -> Elem
     )
 
 
-def _vocabulary(before: Value, after: Value, check: Check) -> VocabularyDifference | None:
-    if not isinstance(before, StringArray) or not isinstance(after, StringArray):
-        return None
-    if max(len(before), len(after)) > _MOST_TOKENS:  # no vocabulary of this world
-        return None
-    one, other = before.to_list(), after.to_list()
-    check()
+# Vocabulary
+
+
+def _vocabulary(
+    one: Model, other: Model, keys: Sequence[KeyDifference], log: ProblemLog, check: Check
+) -> VocabularyDifference | int:
+    """Compare the vocabularies; return the number of tokens where they are the same.
+
+    It is 0 where one model carries none, or one that is none. Those of two GGUF files are not
+    decoded if their keys are equal.
+    """
+    entries = one.metadata.entry(TOKENS), other.metadata.entry(TOKENS)
+    if None not in entries and all(key.key != TOKENS for key in keys):
+        return (entries[0] and entries[0].length) or 0
+    sides: list[list[str | None]] = []
+    for model, entry in zip((one, other), entries, strict=True):
+        try:
+            tokens = side_tokens(model, log, check) if entry is None else _stored_tokens(entry)
+        except ExplorerError:  # the problem of its key says so
+            tokens = None
+        if not tokens:
+            return 0
+        sides.append(tokens)
+        check()
+    before, after = sides
+    return len(before) if before == after else _compare_tokens(before, after, check)
+
+
+def _stored_tokens(entry: MetadataEntry) -> list[str | None] | None:
+    tokens = entry.value
+    if not isinstance(tokens, StringArray) or len(tokens) > MAX_VOCABULARY:
+        return None  # no vocabulary of this world
+    return list(tokens.to_list())
+
+
+def _compare_tokens(
+    one: list[str | None], other: list[str | None], check: Check
+) -> VocabularyDifference:
     places = [
-        {token: place for place, token in reversed(list(enumerate(tokens)))}
+        {token: place for place, token in reversed(list(enumerate(tokens))) if token is not None}
         for tokens in (one, other)
     ]
     check()
     common = places[0].keys() & places[1].keys()
-    both = min(len(one), len(other))
-    changed = [place for place in range(both) if one[place] != other[place]]
-    beyond = range(both, max(len(one), len(other)))
-    shown = [*changed[:MOST_SHOWN], *beyond[: max(0, MOST_SHOWN - len(changed))]]
+    longer = max(len(one), len(other))
+    sides = [[*tokens, *([None] * (longer - len(tokens)))] for tokens in (one, other)]
+    pairs = enumerate(zip(*sides, strict=True))
+    changes = [(place, before, after) for place, (before, after) in pairs if before != after]
+    both_none = sum(before is after is None for before, after in zip(*sides, strict=True))
     return VocabularyDifference(
         before=len(one),
         after=len(other),
-        same=both - len(changed),
+        differing=len(changes),
+        same=longer - len(changes) - both_none,
         added=len(places[1]) - len(common),
         gone=len(places[0]) - len(common),
         moved=sum(places[0][token] != places[1][token] for token in common),
-        changes=tuple(
-            (
-                place,
-                one[place] if place < len(one) else None,
-                other[place] if place < len(other) else None,
-            )
-            for place in shown
-        ),
+        changes=tuple(changes[:MOST_SHOWN]),
     )
 
 
@@ -481,15 +530,15 @@ def _vocabulary(before: Value, after: Value, check: Check) -> VocabularyDifferen
 
 
 def _texts(
-    one: Model, other: Model, keys: Sequence[KeyDifference], check: Check
+    one: Model, other: Model, keys: Sequence[KeyDifference], log: ProblemLog, check: Check
 ) -> Iterator[TextDifference]:
     """Yield the long texts that differ: chat templates of any format, and long strings."""
-    templates = chat_templates(one), chat_templates(other)
+    templates = chat_templates(one, log), chat_templates(other, log)
     shown: set[str] = set()
     for key in dict.fromkeys([*templates[0], *templates[1]]):
         shown.add(key)
         before, after = (found.get(key) for found in templates)
-        if before != after and before is not None and after is not None:
+        if before != after:
             yield compare_texts(key, before, after, check)
     for difference in keys:
         values = _strings(difference)
@@ -511,18 +560,20 @@ def _strings(difference: KeyDifference) -> tuple[str, str] | None:
     return (one, other) if long else None
 
 
-def compare_texts(key: str, before: str, after: str, check: Check = never) -> TextDifference:
+def compare_texts(
+    key: str, before: str | None, after: str | None, check: Check = never
+) -> TextDifference:
     """Compare two texts of any length line by line; long lines of templates in their tags.
 
     Args:
         key: What they are the value of.
-        before: The first.
+        before: The first; None if there is none, so that all lines of the other were added.
         after: The second.
         check: Called before the work begins; raises to cancel.
     """
     check()
-    cut = max(len(before), len(after)) > _MOST_TEXT
-    one, other = _lines(before[:_MOST_TEXT]), _lines(after[:_MOST_TEXT])
+    cut = max(len(before or ""), len(after or "")) > _MOST_TEXT
+    one, other = ([] if text is None else _lines(text[:_MOST_TEXT]) for text in (before, after))
     start = _equal_start(one, other)
     stop = _equal_start(one[start:][::-1], other[start:][::-1])
     middle = one[start : len(one) - stop], other[start : len(other) - stop]

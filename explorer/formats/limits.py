@@ -63,6 +63,15 @@ MAX_JSON_TEXT_BYTES: Final = 24 << 20
 MAX_JSON_FILE_BYTES: Final = 24 << 20
 """Longest side file in JSON (index, config) that is read."""
 
+MAX_TOKENIZER_BYTES: Final = 64 << 20
+"""Longest tokenizer.json that is looked through; that of Gemma 3 (262,144 tokens) has 33 MB."""
+
+MAX_MEMBER_BYTES: Final = 16 << 20
+"""Longest member of such a file that is decoded. Vocabularies take half of it, at most."""
+
+MAX_VOCABULARY: Final = 1 << 20
+"""Most tokens of a vocabulary that are decoded; the largest real ones have a quarter of it."""
+
 MAX_JSON_DEPTH: Final = 127
 """Deepest nesting of JSON, as serde_json's default recursion limit."""
 

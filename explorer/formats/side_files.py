@@ -1,4 +1,5 @@
-"""Files beside the weights: `config.json` as a mapping and as metadata; links that lead out.
+"""Files beside the weights: `config.json` as a mapping and as metadata; chat templates and tokens;
+links that lead out.
 
 docs/safetensors_and_blobs.md, section 5: values may be null or of any type. What cannot be used is
 a warning; the weights open without it.
@@ -9,15 +10,22 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from explorer.errors import ExplorerError, SourceError, system_reason
-from explorer.formats.limits import MAX_CONFIG_ENTRIES, MAX_CONFIG_KEY_TEXT, MAX_KEY_BYTES
+from explorer.formats.limits import (
+    MAX_CONFIG_ENTRIES,
+    MAX_CONFIG_KEY_TEXT,
+    MAX_KEY_BYTES,
+    MAX_VOCABULARY,
+)
 from explorer.formats.model import MetadataEntry, Model, ProblemLog, decode_text, loaded_entry
-from explorer.formats.strict_json import read_json_file
+from explorer.formats.strict_json import read_json_file, read_members
 from explorer.model_files import hub_name
+from explorer.parallel import Check, never
 from explorer.sources import Address, open_source
 from explorer.sources.places import exists
 
@@ -109,15 +117,26 @@ CHAT_TEMPLATE: Final = "tokenizer.chat_template"
 """Key of the chat template; named ones have a point and their name behind it."""
 
 _TEMPLATE_FILE: Final = "chat_template.jinja"
+_MORE_TEMPLATES: Final = "additional_chat_templates"
 _TOKENIZER_CONFIG: Final = "tokenizer_config.json"
 _MAX_TEMPLATE_BYTES: Final = 1 << 22
+_MOST_TEMPLATES: Final = 100
+
+_TOKENIZER: Final = "tokenizer.json"
+_OLD_VOCABULARY: Final = "vocab.json"
+_VOCAB: Final = ("model", "vocab")
+_ADDED: Final = ("added_tokens",)
 
 
-def chat_templates(model: Model) -> dict[str, str]:
+def chat_templates(model: Model, log: ProblemLog) -> dict[str, str]:
     """Return the chat templates of a model by the keys that GGUF has for them.
 
-    Of a Hugging Face folder, that of `chat_template.jinja` or, without it, of
-    `tokenizer_config.json`; one that cannot be used is left out.
+    Beside weights of Hugging Face they lie in `chat_template.jinja`, and further ones in a folder
+    `additional_chat_templates`; in older models in `tokenizer_config.json`.
+
+    Args:
+        model: The model.
+        log: Where it is said if a file cannot be used.
     """
     found: dict[str, str] = {}
     for key in model.metadata:
@@ -125,28 +144,134 @@ def chat_templates(model: Model) -> dict[str, str]:
             text = model.metadata.text(key)
             if text is not None:
                 found[key] = text
-    folder = model.path if os.path.isdir(model.path) else None
-    if found or folder is None or model.format != "safetensors":
+    folder = _side_folder(model)
+    if found or folder is None:
         return found
-    text = _template_file(folder)
-    return found if text is None else {CHAT_TEMPLATE: text}
+    for key, name in _template_files(folder, log):
+        with _noted(name, log):
+            if (path := _side_path(folder, name, log)) is not None:
+                with open_source(path) as source:
+                    found[key] = decode_text(source.read(0, min(source.size, _MAX_TEMPLATE_BYTES)))
+    with _noted(_TOKENIZER_CONFIG, log):
+        if not found and (path := _side_path(folder, _TOKENIZER_CONFIG, log)) is not None:
+            found |= _templates_in(read_json_file(path))
+    return found
 
 
-def _template_file(folder: Path) -> str | None:
-    try:
-        path = folder / _TEMPLATE_FILE
-        if exists(path) and not link_escapes(folder, _TEMPLATE_FILE):
-            with open_source(path) as source:
-                raw = source.read(0, min(source.size, _MAX_TEMPLATE_BYTES))
-            return decode_text(raw)
-        path = folder / _TOKENIZER_CONFIG
-        if exists(path) and not link_escapes(folder, _TOKENIZER_CONFIG):
-            value = read_json_file(path)
-            text = value.get("chat_template") if isinstance(value, dict) else None
-            return text if isinstance(text, str) else None
-    except (ExplorerError, OSError):
+def _template_files(folder: Path, log: ProblemLog) -> Iterator[tuple[str, str]]:
+    """Yield the keys of templates that are files of their own, and the files' names."""
+    yield CHAT_TEMPLATE, _TEMPLATE_FILE
+    names: list[str] = []
+    with _noted(_MORE_TEMPLATES, log):
+        if os.path.isdir(folder / _MORE_TEMPLATES) and not link_escapes(folder, _MORE_TEMPLATES):
+            names = sorted(name for name in os.listdir(folder / _MORE_TEMPLATES))
+    names = [name for name in names if name.endswith(".jinja")]
+    for name in names[:_MOST_TEMPLATES]:
+        yield f"{CHAT_TEMPLATE}.{name.removesuffix('.jinja')}", f"{_MORE_TEMPLATES}/{name}"
+
+
+def _templates_in(config: Any) -> dict[str, str]:
+    """Return the templates of a tokenizer_config.json: one, or a list of named ones."""
+    value = config.get("chat_template") if isinstance(config, dict) else None
+    if isinstance(value, str):
+        return {CHAT_TEMPLATE: value}
+    found: dict[str, str] = {}
+    for one in value[:_MOST_TEMPLATES] if isinstance(value, list) else ():
+        name, text = (one.get("name"), one.get("template")) if isinstance(one, dict) else (0, 0)
+        if isinstance(name, str) and isinstance(text, str):
+            found[CHAT_TEMPLATE if name == "default" else f"{CHAT_TEMPLATE}.{name}"] = text
+    return found
+
+
+def side_tokens(model: Model, log: ProblemLog, check: Check = never) -> list[str | None] | None:
+    """Return the tokens that lie beside weights of Hugging Face, by id; None if none do.
+
+    An id without a token has None. Word pieces are written as converters to GGUF write them.
+
+    Args:
+        model: The model.
+        log: Where it is said if the file cannot be used.
+        check: Called now and then; raises to cancel.
+    """
+    folder = _side_folder(model)
+    found: dict[int, str] = {}
+    if folder is None:
         return None
-    return None
+    for name in (_TOKENIZER, _OLD_VOCABULARY):
+        with _noted(name, log):
+            path = _side_path(folder, name, log)
+            if found or path is None:
+                continue
+            members = (_VOCAB, _ADDED) if name == _TOKENIZER else ((),)
+            parts = read_members(path, members, check)
+            found = _numbered(parts.get(members[0]), parts.get(_ADDED))
+            if not found:
+                log.add_warning(name, "it has no vocabulary that can be used")
+    if not found:
+        return None
+    tokens: list[str | None] = [None] * (max(found) + 1)
+    for number, token in found.items():
+        tokens[number] = token
+    return tokens
+
+
+def _numbered(vocabulary: Any, added: Any) -> dict[int, str]:
+    """Return the tokens of a vocabulary by id; ids that no vocabulary has are left out."""
+    if isinstance(vocabulary, dict):
+        pairs = [(number, token) for token, number in vocabulary.items()]
+        pieces = any(token.startswith("##") for token in vocabulary)
+        pieces = pieces and "[CLS]" in vocabulary and "[SEP]" in vocabulary
+    else:  # Unigram: tokens with their scores
+        rows = vocabulary if isinstance(vocabulary, list) else []
+        pairs = [
+            (number, row[0]) for number, row in enumerate(rows) if isinstance(row, list) and row
+        ]
+        pieces = False
+    if pieces:
+        pairs = [(number, _word_piece(token)) for number, token in pairs]
+    for one in added if isinstance(added, list) else ():
+        if isinstance(one, dict):
+            pairs.append((one.get("id"), one.get("content")))
+    return {
+        number: token
+        for number, token in pairs
+        if type(number) is int and 0 <= number < MAX_VOCABULARY and isinstance(token, str)
+    }
+
+
+def _word_piece(token: str) -> str:
+    """Return a token of WordPiece as llama.cpp's converter writes it: a mark before each word."""
+    if token.startswith("##"):
+        return token[2:]
+    return token if token.startswith("[") and token.endswith("]") else f"\u2581{token}"
+
+
+def _side_folder(model: Model) -> Path | None:
+    """Return the folder of a model of Hugging Face on this machine."""
+    if model.format != "safetensors" or isinstance(model.path, Address):
+        return None
+    return model.path if os.path.isdir(model.path) else model.path.parent
+
+
+def _side_path(folder: Path, name: str, log: ProblemLog) -> Path | None:
+    """Return the path of a file beside the weights; None if it is not there or leads out."""
+    if not exists(folder / name):
+        return None
+    if link_escapes(folder, name):
+        log.add_error(name, LEADS_OUT)
+        return None
+    return folder / name
+
+
+@contextmanager
+def _noted(name: str, log: ProblemLog) -> Iterator[None]:
+    """Note that a file cannot be used, and go on without it."""
+    try:
+        yield
+    except ExplorerError as error:
+        log.add_warning(name, f"it {error.without_path}, and is left out")
+    except OSError as error:  # the folder may not be searched
+        log.add_warning(name, f"it cannot be read: {system_reason(error)}")
 
 
 def _flatten(fields: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

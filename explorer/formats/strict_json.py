@@ -13,10 +13,10 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -26,10 +26,17 @@ from explorer.formats.limits import (
     MAX_JSON_FILE_BYTES,
     MAX_JSON_TEXT_BYTES,
     MAX_JSON_VALUES,
+    MAX_MEMBER_BYTES,
+    MAX_TOKENIZER_BYTES,
+    MAX_VOCABULARY,
 )
+from explorer.parallel import Check, never
 from explorer.sources import ByteSource, open_source
 
 _WINDOW_BYTES: Final = 1 << 20
+_CHECKED: Final = 1 << 16
+_QUOTE: Final = ord('"')
+_OPENING: Final = b"[{"
 _WHITE: Final = b" \t\r\n"
 _NOT_STRUCTURE: Final = bytes(set(range(256)) - set(b'[]{}"'))
 _WHITE_RUN: Final = re.compile(r"[ \t\r\n]*")
@@ -37,6 +44,9 @@ _WHITE_RUN: Final = re.compile(r"[ \t\r\n]*")
 _ESCAPE: Final = re.compile(
     r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F])|.)", re.DOTALL
 )
+# A string, with the colon behind it if it is a key (group 1), or an end of a container.
+_PART: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"([ \t\r\n]*+:)?|[][{}]', re.DOTALL)
+_MOST_PARTS: Final = 1 << 23  # strings and ends of containers that are walked over, some seconds
 _SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -51,6 +61,8 @@ class JsonLimits:
 
 SIDE_FILE: Final = JsonLimits(MAX_JSON_VALUES // 4, MAX_JSON_VALUES, 2 * MAX_JSON_VALUES)
 """Limits of index files and config.json."""
+
+_VOCABULARY: Final = JsonLimits(MAX_VOCABULARY, 8 * MAX_VOCABULARY, 2 * MAX_VOCABULARY)
 
 
 class JsonText(NamedTuple):
@@ -265,3 +277,80 @@ def read_json_file(path: Path) -> Any:
     if position != len(text.text):
         raise text.error("has text behind its JSON; it is damaged", position)
     return value
+
+
+Member: TypeAlias = tuple[str, ...]
+"""The keys that lead to an object or an array inside a JSON file; none lead to the whole."""
+
+
+def read_members(path: Path, wanted: Collection[Member], check: Check = never) -> dict[Member, Any]:
+    """Read some objects or arrays of a JSON file too large to be decoded whole.
+
+    What else the file has is only walked over: the merges of a tokenizer would take 100 MB.
+
+    Args:
+        path: The file.
+        wanted: Where they lie. What is not there, or is no object or array, is left out.
+        check: Called now and then; raises to cancel.
+
+    Raises:
+        FormatError: It is too large, or is no JSON.
+        SourceError: It cannot be read.
+    """
+    with open_source(path) as source:
+        if source.size > MAX_TOKENIZER_BYTES:
+            what = f"has {source.size} bytes; at most {MAX_TOKENIZER_BYTES} are looked through"
+            raise FormatError(what, path)
+        raw = source.read(0, source.size)
+    found: dict[Member, Any] = {}
+    for member, start, stop in _members(raw, path, wanted, check):
+        if stop - start > MAX_MEMBER_BYTES:
+            what = f"has {stop - start} bytes in one part; at most {MAX_MEMBER_BYTES} are decoded"
+            raise FormatError(what, path, start)
+        try:
+            text = JsonText(str(raw[start:stop], "utf-8"), path, start)
+        except UnicodeDecodeError as error:
+            what = "has JSON that is not valid UTF-8; it is damaged"
+            raise FormatError(what, path, start + error.start) from error
+        _check_surrogates(text)
+        check_bounds(text, _VOCABULARY)
+        found[member] = decode_value(text, 0)[0]
+        if len(found) == len(wanted):
+            break
+    return found
+
+
+def _members(
+    raw: bytes, path: Path, wanted: Collection[Member], check: Check
+) -> Iterator[tuple[Member, int, int]]:
+    """Yield where the members lie, each once; those before the place where JSON is broken."""
+    deepest = max(map(len, wanted))
+    keys: list[str | None] = []  # of the containers that are open, as deep as it matters
+    begun: dict[int, tuple[Member, int]] = {}  # by depth
+    known = set(wanted)
+    depth, key = 0, None
+    for number, part in enumerate(_PART.finditer(raw)):
+        if number % _CHECKED == 0:
+            check()
+            if number > _MOST_PARTS:
+                raise FormatError("has more JSON values than any model needs", path, part.start())
+        mark = raw[part.start()]
+        if mark == _QUOTE:
+            if part[1] is not None and depth <= deepest:
+                key = str(raw[part.start() + 1 : part.start(1) - 1], "utf-8", "replace")
+        elif mark in _OPENING:
+            if depth <= deepest:
+                keys[depth:] = [key]
+                member = tuple(name for name in keys[1:] if name is not None)
+                if len(member) == depth and member in known:
+                    known.discard(member)
+                    begun[depth] = member, part.start()
+            depth, key = depth + 1, None
+        else:
+            depth -= 1
+            if depth in begun:
+                member, start = begun.pop(depth)
+                yield member, start, part.end()
+            if depth <= 0:
+                return
+    raise FormatError("ends within its JSON; it is damaged or not whole", path, len(raw))

@@ -24,6 +24,7 @@ from explorer.analysis.differences import (
 from explorer.analysis.errors.metrics import ErrorMetrics
 from explorer.errors import ExplorerError
 from explorer.formats.model import MetadataEntry, Model
+from explorer.formats.side_files import CHAT_TEMPLATE
 from explorer.parallel import Check, never
 from explorer.planner.llama_cpp import Settings, allocate
 from explorer.present.errors import ABOUT_ERRORS, ERROR_TEXTS, error_label, error_text
@@ -440,6 +441,10 @@ def summary(comparison: Comparison) -> list[str]:
         lines.append(f"B takes {bytes_text(abs(other - one))} ({share} %) {more} than A.")
     if found.vocabulary is not None:
         lines.append(f"The vocabularies differ: {vocabulary_sentence(found.vocabulary)}")
+    elif found.same_tokens:
+        lines.append(f"Both have the same vocabulary of {integer_text(found.same_tokens)} tokens.")
+    lines += _text_sentences(found)
+    lines += [f"{problem.where}: {problem.what}." for problem in found.problems]
     for problem in dict.fromkeys(one.problem for one in comparison.memory if one.problem):
         lines.append(f"No plan of memory: {problem}.")
     lines += [NOT_READ] if comparison.errors is None else _error_sentences(comparison.errors)
@@ -461,6 +466,15 @@ def _header_sentence(found: Differences) -> str:
         tensors = f"Of the tensors {tensors}"
     keys = _counted(len(found.keys), "metadata key differs", "metadata keys differ")
     return f"{tensors}; {keys}."
+
+
+def _text_sentences(found: Differences) -> Iterator[str]:
+    """Say of each chat template how much of it differs."""
+    for text in found.texts:
+        if text.key.startswith(CHAT_TEMPLATE):
+            gone = _counted(text.removed, "line", "lines")
+            added = integer_text(text.added)
+            yield f"The chat templates differ ({text.key}): {gone} only in A, {added} only in B."
 
 
 def _counted(count: int, one: str, many: str) -> str:

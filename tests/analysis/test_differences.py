@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from explorer.analysis.differences import compare_texts as diff_texts
 from explorer.errors import SourceError
 from explorer.formats import open_model
 from explorer.formats.model import Model
+from explorer.formats.strict_json import read_members
 from explorer.sources import MemorySource
 from tests.helpers.gguf_writer import ARRAY, F32, I32, STRING, U32, Array, GgufFile, TensorSpec
 from tests.helpers.model_pairs import arrays_of, write_gguf, write_safetensors
@@ -250,6 +253,136 @@ def test_a_template_beside_the_weights(formats: tuple[Path, Path]) -> None:
         (text,) = compare_headers(one, other).texts
         assert [line for line in text.lines if line[0] in "+-"] == ["-two", "+three"]
     assert path.read_bytes() == content
+
+
+def test_a_template_of_one_model_alone_is_shown_whole(formats: tuple[Path, Path]) -> None:
+    with open_model(formats[0]) as one, open_model(formats[1]) as other:
+        (text,) = compare_headers(one, other).texts
+        assert (text.lines, text.removed, text.added) == (("-one", "-two", "-"), 3, 0)
+
+
+def test_named_templates_of_a_tokenizer_config(tmp_path: Path) -> None:
+    named = [{"name": "default", "template": "a"}, {"name": "tools", "template": "b"}, 7]
+    folders = [write_safetensors(tmp_path / name, arrays_of({"a": (4,)})) for name in "xy"]
+    (folders[0] / "tokenizer_config.json").write_text(json.dumps({"chat_template": named}))
+    (folders[1] / "chat_template.jinja").write_text("a")
+    (folders[1] / "additional_chat_templates").mkdir()
+    (folders[1] / "additional_chat_templates" / "tools.jinja").write_text("c")
+    with open_model(folders[0]) as one, open_model(folders[1]) as other:
+        (text,) = compare_headers(one, other).texts
+    assert (text.key, text.lines) == ("tokenizer.chat_template.tools", ("-b", "+c"))
+
+
+def tokenizer(folder: Path, vocabulary: object, added: object = (), **rest: object) -> Path:
+    """Write a tokenizer.json with much that is not looked at, beside a tensor."""
+    write_safetensors(folder, arrays_of({"a": (4,)}))
+    merges = [["]}", '\\"'], ["{", "["]]
+    parts = {"normalizer": {"vocab": [1], "model": {"vocab": {"x": 0}}}, "added_tokens": added}
+    model = {"type": "BPE", "vocab": vocabulary, "merges": merges}
+    content = json.dumps(parts | {"model": model} | rest, indent=1)
+    (folder / "tokenizer.json").write_text(content, encoding="utf-8")
+    return folder
+
+
+def tokens_of(tmp_path: Path, vocabulary: object, other: list[str], **rest: object) -> Differences:
+    """Compare the vocabulary of a folder with that of a GGUF file."""
+    with open_model(tokenizer(tmp_path / "hf", vocabulary, **rest)) as one:
+        return compare_headers(one, gguf([(TOKENS, ARRAY, Array(STRING, other))]))
+
+
+def test_vocabulary_of_a_folder_against_one_of_gguf(tmp_path: Path) -> None:
+    added = [{"id": 3, "content": "<end>", "special": True}, {"id": "no"}, 5]
+    found = tokens_of(
+        tmp_path, {"a": 0, 'q"]': 1, "\u2581é😀": 2}, ["a", "b", "\u2581é😀", "<end>"], added=added
+    )
+    assert found.vocabulary is not None
+    assert found.vocabulary.changes == ((1, 'q"]', "b"),)
+    assert (found.vocabulary.same, found.same_tokens, found.problems) == (3, 0, ())
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "stored"),
+    [
+        ({"b": 1, "a": 0}, ["a", "b"]),
+        ([["a", 0.0], ["b", -1.5]], ["a", "b"]),
+        ({"[CLS]": 0, "[SEP]": 1, "the": 2, "##re": 3}, ["[CLS]", "[SEP]", "\u2581the", "re"]),
+    ],
+)
+def test_a_vocabulary_and_what_a_converter_makes_of_it(
+    tmp_path: Path, vocabulary: object, stored: list[str]
+) -> None:
+    found = tokens_of(tmp_path, vocabulary, stored)
+    assert (found.vocabulary, found.same_tokens) == (None, len(stored))
+
+
+def test_ids_without_a_token(tmp_path: Path) -> None:
+    found = tokens_of(
+        tmp_path, {"a": 0, "c": 2, "far": 1 << 40, "b": -1}, ["a", "[PAD1]", "c", "d"]
+    )
+    assert found.vocabulary is not None
+    assert found.vocabulary.changes == ((1, None, "[PAD1]"), (3, None, "d"))
+    assert (found.vocabulary.same, found.vocabulary.added, found.vocabulary.left_out) == (2, 2, 0)
+
+
+def test_vocabularies_of_two_folders(tmp_path: Path) -> None:
+    folders = [tokenizer(tmp_path / "x", {"a": 0, "b": 1}), tokenizer(tmp_path / "y", {"a": 0})]
+    write_safetensors(tmp_path / "z", arrays_of({"a": (4,)}))
+    (tmp_path / "z" / "vocab.json").write_text(json.dumps({"a": 0}))
+    with open_model(folders[0]) as one, open_model(folders[1]) as other:
+        found = compare_headers(one, other)
+        assert found.vocabulary is not None
+        assert found.vocabulary.changes == ((1, "b", None),)
+        with open_model(tmp_path / "z") as older:
+            assert compare_headers(other, older).same_tokens == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (b"", "ends within"),
+        (b'{"model": {"vocab": {"a": 0}', "ends within"),
+        (b'{"model": {"vocab": {"a": 0,}}}', "broken JSON"),
+        (b'{"model": {"vocab": {"\\ud800": 0}}}', "surrogate"),
+        (b'{"model": {"vocab": {"\xff": 0}}}', "UTF-8"),
+        (b'{"model": {"vocab": ' + b"[" * 200 + b"]" * 200 + b"}}", "nested"),
+        (b'{"model": {"merges": []}}', "no vocabulary"),
+        (b"[" * 100_000, "ends within"),
+    ],
+)
+def test_a_damaged_tokenizer_is_said_and_left_out(
+    tmp_path: Path, content: bytes, what: str
+) -> None:
+    folder = tokenizer(tmp_path / "hf", {})
+    (folder / "tokenizer.json").write_bytes(content)
+    with open_model(folder) as one:
+        found = compare_headers(one, gguf([(TOKENS, ARRAY, Array(STRING, ["a"]))]))
+    assert (found.vocabulary, found.same_tokens) == (None, 0)
+    (problem,) = found.problems
+    assert problem.where == "tokenizer.json"
+    assert what in problem.what
+
+
+@given(tokens=st.lists(st.text(max_size=6), unique=True, max_size=20), data=st.data())
+def test_members_are_those_of_the_whole_text(tokens: list[str], data: st.DataObject) -> None:
+    text = st.text('a"\\]}[{:,\n', max_size=6)
+    anything = st.recursive(
+        st.none() | st.integers() | text,
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3),
+    )
+    whole = {"x": data.draw(anything), "model": {"y": data.draw(anything)}}
+    whole["model"]["vocab"] = {token: place for place, token in enumerate(tokens)}
+    ascii_only, indent = data.draw(st.booleans()), data.draw(st.none() | st.just(2))
+    with NamedTemporaryFile() as file:
+        file.write(json.dumps(whole, ensure_ascii=ascii_only, indent=indent).encode())
+        file.flush()
+        wanted = [("model", "vocab"), ("x",), ("nothing",), ("model", "y", "z")]
+        found = read_members(Path(file.name), wanted)
+    assert found.pop(("model", "vocab")) == whole["model"]["vocab"]
+    kept = {("x",): whole["x"]} if isinstance(whole["x"], dict | list) else {}
+    inner = whole["model"]["y"]
+    if isinstance(inner, dict) and isinstance(inner.get("z"), dict | list):
+        kept["model", "y", "z"] = inner["z"]
+    assert found == kept
 
 
 def test_errors_by_role_are_those_of_their_weights(formats: tuple[Path, Path]) -> None:
