@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QWidget
 
 from explorer.analysis.errors.pairs import RoundedPair
 from explorer.analysis.tensor_map.draw import draw_map, weights_per_scale
-from explorer.analysis.tensor_map.map import Grid, Reduction, TensorMap, Window, levels_of
+from explorer.analysis.tensor_map.map import Grid, Reduction, TensorMap, Window
 from explorer.errors import ExplorerError
 from explorer.parallel import LruCache
 from explorer.qt.jobs import Job, JobRunner, worker_count
@@ -266,9 +266,9 @@ class MapPage(ReadingPage[DrawnMap]):
         reduction = self.controls.reduction
         fitted = [each.fitted(wanted) for each in maps]
         layers = [Layer(cells, cells.image(reduction)) for cells in fitted]
-        levels = levels_of(layers[-1].image, self.controls.share)
-        self.plot.show_layers(tuple(layers), levels)
-        self.readout.rest(self._cells_text(drawable, layers[-1].cells))
+        self.plot.show_layers(tuple(layers), self.controls.levels(layers[-1].image))
+        text = self._cells_text(drawable, layers[-1].cells)
+        self.readout.rest(self.controls.problem or text)
 
     def _cells_text(self, drawable: Drawable, cells: TensorMap) -> str:
         text = self._prefix + quantity_name(drawable.quantity)

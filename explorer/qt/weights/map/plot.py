@@ -249,7 +249,7 @@ class MapPlot(ThemedPlot):
         """
         self.layers = layers
         self._complete = bool(layers) and layers[-1].cells.complete
-        colours = pg.colormap.get(SIGNED if levels[0] < 0 else UNSIGNED)
+        colours = pg.colormap.get(SIGNED if levels[0] < 0 < levels[1] else UNSIGNED)
         self._bar.show(levels, colours)
         for place, image in enumerate(self._images):
             image.setVisible(place < len(layers))

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+from numpy.typing import NDArray
 from PySide6.QtCore import QCoreApplication, QObject, QSignalBlocker, Qt, QTimer, Signal
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QComboBox, QLabel, QSpinBox, QToolButton, QWidget
@@ -24,6 +26,7 @@ from explorer.analysis.tensor_map.map import (
     TensorMap,
     WeightFacts,
     Window,
+    levels_of,
     pair_facts,
     places_agree,
     weight_facts,
@@ -38,6 +41,7 @@ from explorer.qt.weights.values import Place, PlaceField
 from explorer.qt.widgets.building import row
 from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.pages import Refusal
+from explorer.qt.widgets.plot_panel import RangeFields
 from explorer.quantization import TENSOR_TYPES, TensorType
 from explorer.text import float_text, integer_text, plain_text
 
@@ -146,6 +150,7 @@ def _tr(text: str) -> str:
 
 
 _ROBUST: Final = 0.999
+_TYPED: Final = 0.0  # of the choices of a range: the numbers that are typed
 _MOST_SHEETS: Final = (1 << 31) - 2  # of a QSpinBox
 
 
@@ -154,6 +159,7 @@ class MapControls(QWidget):
 
     Attributes:
         goto: Where one types a place.
+        edges: Where one types the numbers that have the first and the last colour.
 
     Signals:
         quantity_changed: Something else is to be drawn.
@@ -194,7 +200,11 @@ class MapControls(QWidget):
             self.tr("Range of the colours"),
             (self.tr("99.9 %"), _ROBUST, robust),
             (self.tr("All"), 1.0, self.tr("Each cell has its own colour")),
+            (self.tr("From … to …"), _TYPED, self.tr("The first and the last colour as typed")),
         )
+        self.edges = RangeFields(self)
+        self.edges.hide()
+        self._levels: tuple[float, float] | None = None  # of what was drawn last
         self.sheets = QSpinBox(self)
         self.sheets.setAccessibleName(self.tr("Matrix"))
         self.sheets.setToolTip(
@@ -206,8 +216,9 @@ class MapControls(QWidget):
         self._sheet_label = self._label(self.tr("&Matrix"), self.sheets)
         self._lay_out()
         self.quantities.currentIndexChanged.connect(lambda _: self.quantity_changed.emit())
-        for box in (self.reductions, self.clipping):
-            box.currentIndexChanged.connect(lambda _: self.look_changed.emit())
+        self.reductions.currentIndexChanged.connect(lambda _: self.look_changed.emit())
+        self.clipping.currentIndexChanged.connect(lambda _: self._change_range())
+        self.edges.changed.connect(self.look_changed)
         self.sheets.valueChanged.connect(lambda _: self.sheet_changed.emit())
         self.set_shape((0,))
 
@@ -222,9 +233,28 @@ class MapControls(QWidget):
         return Reduction(self.reductions.currentData())
 
     @property
-    def share(self) -> float:
-        """Of all cells, those that have a colour of their own."""
-        return float(self.clipping.currentData())
+    def problem(self) -> str:
+        """Why the typed range is impossible, as a sentence; "" if it is not."""
+        return self.edges.problem() if self._typed else ""
+
+    def levels(self, image: NDArray[np.float32]) -> tuple[float, float]:
+        """Return the numbers with the first and the last colour of a picture."""
+        share = _ROBUST if self._typed else float(self.clipping.currentData())
+        typed = self.edges.value() if self._typed else None
+        self._levels = typed or levels_of(image, share)
+        return self._levels
+
+    @property
+    def _typed(self) -> bool:
+        return float(self.clipping.currentData()) == _TYPED
+
+    def _change_range(self) -> None:
+        self.edges.setVisible(self._typed)
+        if self._typed:
+            if self._levels is not None:
+                self.edges.suggest(*self._levels)
+            self.edges.begin()
+        self.look_changed.emit()
 
     @property
     def sheet(self) -> int:
@@ -260,7 +290,7 @@ class MapControls(QWidget):
         row(
             *(self._label(shown, self.quantities), self.quantities),
             *(self._label(cells, self.reductions), self.reductions),
-            *(self._label(self.tr("C&olours"), self.clipping), self.clipping),
+            *(self._label(self.tr("C&olours"), self.clipping), self.clipping, self.edges),
             *(self._sheet_label, self.sheets, 1, self.goto),
             of=self,
             margins=(8, 6, 8, 4),

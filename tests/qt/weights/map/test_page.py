@@ -154,6 +154,37 @@ def test_all_cells_can_have_colours_of_their_own(view: Map) -> None:
     assert tuple(view.page.plot._images[0].levels) == (-OUTLIER, OUTLIER)
 
 
+def test_a_range_of_colours_is_typed(qtbot: QtBot, view: Map) -> None:
+    view.show(Q)
+    controls, image = view.page.controls, view.page.plot._images[0]
+    before = tuple(image.levels)
+    assert not controls.edges.isVisible()
+    qtbot.keyClick(controls.clipping, KEY.Key_End)
+    assert controls.edges.isVisible()
+    assert controls.edges.value() == pytest.approx(before, rel=1e-3)  # where typing begins
+    for edit, text in ((controls.edges.low, "-2"), (controls.edges.high, "30.5")):
+        edit.selectAll()
+        qtbot.keyClicks(edit, text)
+    qtbot.keyClick(controls.edges.high, KEY.Key_Return)
+    assert tuple(image.levels) == (-2, 30.5)
+    qtbot.keyClick(controls.edges.high, KEY.Key_Backspace)  # the point has no digit: 30.
+    for _ in range(5):
+        qtbot.keyClick(controls.edges.high, KEY.Key_Backspace)
+    qtbot.keyClicks(controls.edges.high, "-3")
+    qtbot.keyClick(controls.edges.high, KEY.Key_Return)
+    view.settle()
+    assert view.text == "The first edge must be less than the last one."
+    assert tuple(image.levels) == before  # until it is mended
+    controls.edges.suggest(1, 4)
+    controls.edges.changed.emit()
+    assert view.text == "Value: each cell is one weight"
+    view.show("blk.0.attn_q.weight")
+    assert tuple(image.levels) == (1, 4)  # so that tensors can be compared
+    controls.clipping.setCurrentIndex(0)
+    assert not controls.edges.isVisible()
+    assert tuple(image.levels) != (1, 4)
+
+
 def test_one_chooses_what_cells_of_many_weights_show(qtbot: QtBot, view: Map) -> None:
     view.page.resize(320, 260)
     QApplication.processEvents()
@@ -665,6 +696,8 @@ def test_everything_has_a_name(view: Map) -> None:
         controls.quantities,
         controls.reductions,
         controls.clipping,
+        controls.edges.low,
+        controls.edges.high,
         controls.sheets,
         controls.goto,
     ):
