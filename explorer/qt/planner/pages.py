@@ -472,7 +472,7 @@ class WhyPage(PlannerPage):
         self._terms = () if plan is None else plan.terms
         names = tuple(term.name for term in self._terms)
         if self.figure_model.show(tables.term_columns(self._terms), len(self._terms), names):
-            self.figures.show_columns(QByteArray())
+            self.figures.show_columns(QByteArray(), hidden=("exact",))  # the title has it
             self._filter(self.search.text)
         self._show_chosen()
 

@@ -75,7 +75,8 @@ class ColumnLayout(QObject):
             self._needed = tuple(self._widths())
         room = self._view.viewport().width()
         least = _LEAST_CHARACTERS * self._view.fontMetrics().averageCharWidth()
-        least = min(least, self._needed[column])
+        # in a narrow list, figures are seen beside the names
+        least = min(least, self._needed[column], room * 3 // 5)
         self._drop(header.length() - header.sectionSize(column) + least - room)
         others = header.length() - header.sectionSize(column)
         self._resize([(column, max(room - others, least))])
