@@ -29,6 +29,7 @@ from explorer.qt.planner.fields import (
     colour_text,
 )
 from explorer.qt.planner.state import CurrentPlan, PlannerState
+from explorer.qt.theme import ink_of
 from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.painting import plain_tip
 from explorer.text import bytes_text, integer_text, plain_text
@@ -165,7 +166,8 @@ class StopSlider(QtWidgets.QSlider):
         painter = QtGui.QPainter(self)
         painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
         role = QtGui.QPalette.ColorRole
-        strong, faint = self.palette().color(role.WindowText), self.palette().color(role.Mid)
+        strong = self.palette().color(role.WindowText)
+        faint = QtGui.QColor(ink_of(self.palette()).control)
         top = self._slider_height()
         for mark in self._marks:
             x = self.x_of(self.stops.position(mark.value))

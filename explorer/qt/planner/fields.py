@@ -190,10 +190,12 @@ def fill(
     Args:
         layout: The layout.
         parts: Widgets, widgets with their stretch, layouts, or None for room that stretches.
-        spacing: Pixels between them; None for those of the style.
+        spacing: Pixels between them; None for those of controls in a row, or of the style.
         margins: Pixels around them: left, top, right, bottom.
     """
     layout.setContentsMargins(*margins)
+    if spacing is None and isinstance(layout, QtWidgets.QHBoxLayout):
+        spacing = Space.NEAR
     if spacing is not None:
         layout.setSpacing(spacing)
     for part in parts:

@@ -677,6 +677,8 @@ class PlannerBody(QtWidgets.QWidget):
         page = self.pages.currentWidget()
         if isinstance(page, PlannerPage):
             page.follow(current)
+        if self._is_folded and self.side.minimumHeight() != self._settings_side.sizeHint().height():
+            self._fold()  # a device or a sentence more: the page scrolls, not the settings within
 
     def show_figure(self, name: str) -> None:
         """Show the formula of a figure."""
