@@ -45,6 +45,9 @@ LOSS: Final = (
 NOT_READ: Final = (
     "Only the headers were compared. Equal headers do not mean equal weights; the errors say that."
 )
+NOTHING_COMPARED: Final = (
+    "No weights could be compared: no tensors belong together, or their shapes differ."
+)
 TEXTS: Final = {
     "summary": "What the two models differ in, and what the figures mean.",
     "original": "The model that both were made of. Errors are then those of each against it.",
@@ -399,13 +402,13 @@ def vocabulary_sentence(found: VocabularyDifference) -> str:
     """Say how far two vocabularies agree."""
     same = f"{integer_text(found.same)} of {integer_text(max(found.before, found.after))} ids"
     parts = [f"{same} stand for the same token"]
-    for count, word in (
-        (found.added, "are only in B"),
-        (found.gone, "are only in A"),
-        (found.moved, "have another id"),
+    for count, one, many in (
+        (found.added, "token is only in B", "tokens are only in B"),
+        (found.gone, "token is only in A", "tokens are only in A"),
+        (found.moved, "token has another id", "tokens have another id"),
     ):
         if count:
-            parts.append(f"{integer_text(count)} tokens {word}")
+            parts.append(_counted(count, one, many))
     return "; ".join(parts) + "."
 
 
@@ -482,6 +485,7 @@ def _counted(count: int, one: str, many: str) -> str:
 
 
 def _error_sentences(errors: Errors) -> Iterator[str]:
+    measured = any(metrics is not None and metrics.compared for metrics in errors.totals)
     for name, metrics in zip("AB", errors.totals, strict=True):
         if metrics is None or not metrics.compared:
             continue
@@ -490,12 +494,13 @@ def _error_sentences(errors: Errors) -> Iterator[str]:
         count = count_text(metrics.compared)
         label = error_label("relative_rmse")
         yield f"{label} of {name} against {against}: {value}, of {count} weights."
-    yield errors.meaning
+    yield errors.meaning if measured else NOTHING_COMPARED
     if errors.problems:
         first = next(iter(errors.problems.items()))
         count = _counted(len(errors.problems), "pair was", "pairs were")
         yield f"{count} not compared; {first[0]}: {first[1]}."
-    yield ABOUT_ERRORS
+    if measured:
+        yield ABOUT_ERRORS
 
 
 # JSON

@@ -39,6 +39,11 @@ class Metric:
         """What has to be read for it."""
         return MEASURES[self.name].source
 
+    @property
+    def unit(self) -> float:
+        """What a figure is multiplied by where it is shown and typed: 100 of per cent."""
+        return 100.0 if self.text(1.0).endswith("%") else 1.0
+
     def of_tensors(self, known: Known) -> Floats:
         """Return it for each tensor, float64 [n]."""
         return MEASURES[self.name].of_tensors(known)

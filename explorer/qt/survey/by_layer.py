@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -37,7 +38,7 @@ from explorer.qt.survey.session import SurveyContent, SurveySession
 from explorer.qt.widgets.building import add_action, column, row, show_menu
 from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.plot import PlotColours
-from explorer.qt.widgets.plot_panel import PlotExport
+from explorer.qt.widgets.plot_panel import PlotExport, RangeFields
 from explorer.qt.widgets.table_model import Column, RowColumns, TableModel
 from explorer.qt.widgets.table_view import TableView
 from explorer.text import bytes_text, count_text, integer_text, plain_text
@@ -73,6 +74,7 @@ class LayerLines(QWidget):
         self.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # axes have one direction
         self._grid: LayerGrid | None = None
         self._values: Sequence[LayerValues] = ()
+        self._ranges: dict[str, tuple[float, float]] = {}
         self._shown: tuple[int, ...] = ()
         self._alone: int | None = None  # the role that stands out
         self._at: tuple[int, int, int | None] | None = None
@@ -105,6 +107,11 @@ class LayerLines(QWidget):
     def shown_roles(self) -> list[str]:
         """The names of the roles that have a line."""
         return [] if self._grid is None else [self._grid.roles[role] for role in self._shown]
+
+    def show_ranges(self, ranges: dict[str, tuple[float, float]]) -> None:
+        """Draw metrics in typed ranges, by their names; the others in ranges of their own."""
+        self._ranges = ranges
+        self._lay_out()
 
     def select(self, cell: int) -> None:
         """Mark a cell of the model's grid; -1, or one elsewhere, marks none. Emits nothing."""
@@ -149,8 +156,8 @@ class LayerLines(QWidget):
     def _lay_out(self) -> None:
         self.picture = None
         if self._grid is not None and self._values:
-            parts = self._grid, self._values, self._shown
-            self.picture = LayerPicture(*parts, self.font(), self.size())
+            values = [replace(one, typed=self._ranges.get(one.metric.name)) for one in self._values]
+            self.picture = LayerPicture(self._grid, values, self._shown, self.font(), self.size())
             self.setMinimumHeight(self.picture.least_height)
         self.update()
 
@@ -355,6 +362,17 @@ class ByLayerPage(QWidget):
         self.stack.setToolTip(self.tr("Which layers the charts show"))
         self.norms = QCheckBox(self.tr("&Norms and biases too"), self)
         self.norms.setToolTip(self.tr("They are large, and quantizers leave them as they are"))
+        self.range_of = QComboBox(self)
+        self.range_of.setAccessibleName(self.tr("Range of a chart"))
+        self.range_of.setToolTip(
+            self.tr("The range of a chart as typed; what lies beyond is drawn at its edge")
+        )
+        self.range_of.addItem(self.tr("Ranges: automatic"), "")
+        for metric in map(metric_named, OVER_LAYERS):
+            self.range_of.addItem(self.tr("Range: {name}").format(name=metric.title), metric.name)
+        self.edges = RangeFields(self)
+        self.edges.hide()
+        self._ranges: dict[str, tuple[float, float]] = {}
         self.sums = QComboBox(self)
         self.sums.setAccessibleName(self.tr("Sums by"))
         self.sums.setToolTip(self.tr("What the table below puts together"))
@@ -395,12 +413,15 @@ class ByLayerPage(QWidget):
             self.splitter.setStretchFactor(self.splitter.count() - 1, size)
         self.splitter.setSizes([400, 220])
         self.splitter.setChildrenCollapsible(False)
-        bar = row(self.stack, self.norms, 1, margins=(8, 6, 8, 4), spacing=8)
+        typed = self.range_of, self.edges
+        bar = row(self.stack, self.norms, 1, *typed, margins=(8, 6, 8, 4), spacing=8)
         column(bar, self.notice, (self.splitter, 1), of=self)
 
     def _connect(self) -> None:
         self.stack.activated.connect(lambda _: self._show_stack())
         self.norms.toggled.connect(lambda _: self._renew())
+        self.range_of.activated.connect(lambda _: self._choose_range())
+        self.edges.changed.connect(self._take_range)
         self.sums.currentIndexChanged.connect(lambda _: self._show_sums())
         self.notice.pressed.connect(self.start_requested)
         self.lines.read.connect(self._show_reading)
@@ -455,6 +476,32 @@ class ByLayerPage(QWidget):
         """The stack of layers that is shown."""
         place = self.stack.currentIndex()
         return self._grids[place] if 0 <= place < len(self._grids) else None
+
+    def _choose_range(self) -> None:
+        """Offer the range of a chart to who types; all are automatic again without a chart."""
+        name = str(self.range_of.currentData())
+        self.edges.setVisible(bool(name))
+        if not name:
+            self._ranges = {}
+            self.lines.show_ranges({})
+            self._show_reading(None)
+            return
+        unit, picture = metric_named(name).unit, self.lines.picture
+        scale = None if picture is None else picture.scale_of(name)
+        if scale is not None:
+            self.edges.suggest(unit * scale.low, unit * scale.high)
+        self.edges.begin()
+
+    def _take_range(self) -> None:
+        """Draw a chart in the range that was typed."""
+        name, typed = str(self.range_of.currentData()), self.edges.value()
+        if typed is None:
+            self.readout.setText(self.edges.problem())
+            return
+        unit = metric_named(name).unit
+        self._ranges = self._ranges | {name: (typed[0] / unit, typed[1] / unit)}
+        self.lines.show_ranges(self._ranges)
+        self._show_reading(None)
 
     def _drop_previous(self) -> None:
         """Drop a model that is not the current one, also while another page is in front."""

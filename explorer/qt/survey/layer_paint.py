@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from PySide6 import QtGui
 from PySide6.QtCore import QCoreApplication, QPointF, QRectF, QSize, Qt
 
-from explorer.analysis.columns import MEASURES, Floats, Groups, Known
+from explorer.analysis.columns import MEASURES, Floats, Groups, Known, Source
 from explorer.analysis.model_grid import Kind, ModelGrid
 from explorer.present.survey import Metric
 from explorer.qt.survey.map_paint import COLOUR_MAP, Scale
@@ -73,11 +73,19 @@ class LayerValues:
         metric: The metric.
         lines: Figure of each role in each layer, float64 [layers, roles]; NaN is not known.
         together: Figure of each layer's matrices together, float64 [layers].
+        typed: The range that the user typed; what lies beyond is drawn at its edge.
     """
 
     metric: Metric
     lines: Floats
     together: Floats
+    typed: tuple[float, float] | None = None
+
+    def in_range(self, found: Scale) -> Scale:
+        """Return the scale of the typed range in place of one that was found."""
+        if self.typed is None:
+            return found
+        return Scale(*self.typed, found.logarithmic and self.typed[0] > 0)
 
 
 def layer_grids(grid: ModelGrid, matrices: NDArray[np.bool_]) -> list[LayerGrid]:
@@ -210,9 +218,17 @@ class LayerPicture:
         texts = [one.metric.text(tick) for one, scale in ticks_of for tick in ticks(scale)]
         self._left = max(map(self._metrics.horizontalAdvance, texts), default=0) + _PAD + 4
 
+    def scale_of(self, name: str) -> Scale | None:
+        """Return the scale of a metric; None if nothing is known of it."""
+        pairs = zip(self.values, self._scales, strict=True)
+        found = next((scale for one, scale in pairs if one.metric.name == name), None)
+        return found if found is not None and math.isfinite(found.low) else None
+
     def _scale(self, values: LayerValues) -> Scale:
         """Return the scale of the lines, with some room above and below unless logarithmic."""
         found = Scale.of(values.lines[:, list(self.shown)])
+        if values.typed is not None and math.isfinite(found.low):
+            return values.in_range(found)
         if found.logarithmic or not found.high > found.low:
             return found
         room = 0.06 * (found.high - found.low)
@@ -322,7 +338,9 @@ class LayerPicture:
     def _paint_axes(self, painter: QtGui.QPainter, colours: PlotColours, number: int) -> None:
         cell, plot, metric = self.cell(number), self.plot(number), self.values[number].metric
         scale, font = self._scales[number], painter.font()
-        title = f"{metric.title}" + (f" ({_tr('logarithmic')})" if scale.logarithmic else "")
+        notes = [_tr("logarithmic")] if scale.logarithmic else []
+        notes += [_tr("typed range")] if self.values[number].typed is not None else []
+        title = metric.title + (f" ({', '.join(notes)})" if notes else "")
         painter.setPen(colours.text)
         painter.setFont(self._bold)
         painter.drawText(cell.adjusted(_PAD, _PAD // 2, -_PAD, 0), int(_TOP_LEFT), title)
@@ -336,7 +354,9 @@ class LayerPicture:
             painter.drawText(label, int(_RIGHT), metric.text(tick))
         if not math.isfinite(scale.low):
             painter.setPen(colours.text)
-            painter.drawText(plot, int(_CENTRE), _tr("not known yet"))
+            errors = metric.source is Source.ERRORS
+            text = _tr("nothing was compared yet") if errors else _tr("not known yet")
+            painter.drawText(plot, int(_CENTRE), text)
         self._paint_numbers(painter, colours, number)
 
     def _paint_numbers(self, painter: QtGui.QPainter, colours: PlotColours, number: int) -> None:
@@ -353,8 +373,9 @@ class LayerPicture:
 
     def _paint_layers(self, painter: QtGui.QPainter, number: int) -> None:
         """Paint the bar of the layers, coloured by the figure of each layer's matrices."""
-        plot, together = self.plot(number), self.values[number].together
-        places = Scale.of(together).places(together)
+        plot, values = self.plot(number), self.values[number]
+        together = values.together
+        places = values.in_range(Scale.of(together)).places(together)
         width = plot.width() / len(self.grid.layers)
         gap = _GAP if width > 4 * _GAP else 0.0
         for layer, share in enumerate(places.tolist()):
