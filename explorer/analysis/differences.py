@@ -17,7 +17,7 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 
 from explorer.analysis.errors.compare import Comparison
-from explorer.analysis.errors.metrics import ErrorMetrics
+from explorer.analysis.errors.metrics import ErrorMetrics, RunningErrors
 from explorer.analysis.matching.pairing import Match, Matching, is_gguf, match_models
 from explorer.analysis.matching.views import TensorView
 from explorer.errors import ExplorerError
@@ -624,6 +624,8 @@ def _equal_start(one: Sequence[str], other: Sequence[str]) -> int:
 
 # Errors by role, which read all weights
 
+_MATRIX, _OTHER = "m", "o"  # before the role in the name of a group
+
 
 class RoleComparison(Comparison):
     """Compares one model with another and adds errors up by role.
@@ -637,7 +639,8 @@ class RoleComparison(Comparison):
 
         def role_of(match: Match) -> str:
             view = match.reference if first else match.candidate
-            return parse_name(view.tensors[0].name).role
+            matrix = sum(length > 1 for length in match.candidate.shape) > 1
+            return (_MATRIX if matrix else _OTHER) + parse_name(view.tensors[0].name).role
 
         super().__init__(match_models(reference, candidate).matches, role_of)
         self.problems: dict[str, str] = {}
@@ -656,4 +659,16 @@ class RoleComparison(Comparison):
     @property
     def roles(self) -> dict[str, ErrorMetrics]:
         """Errors of all weights of each role; percentiles are not known of them."""
-        return {role: sums.metrics() for role, sums in self.groups.items()}
+        found: dict[str, RunningErrors] = {}
+        for group, sums in self.groups.items():
+            found.setdefault(group.removeprefix(group[0]), RunningErrors()).combine(sums)
+        return {role: sums.metrics() for role, sums in found.items()}
+
+    @property
+    def matrices(self) -> ErrorMetrics:
+        """Errors of all weights but norms and biases, which are large and would hide them."""
+        found = RunningErrors()
+        for group, sums in self.groups.items():
+            if group.startswith(_MATRIX):
+                found.combine(sums)
+        return found.metrics()

@@ -127,12 +127,14 @@ class Errors:
         original: What both are compared with; None where B is compared with A.
         sides: Of A and of B by role; of A none where B is compared with A.
         totals: Of all weights; None where nothing is compared.
+        matrices: Of all weights but norms and biases; None where nothing is compared.
         problems: Pairs that could not be compared, with the reason.
     """
 
     original: str | None
     sides: tuple[Mapping[str, ErrorMetrics], Mapping[str, ErrorMetrics]]
     totals: tuple[ErrorMetrics | None, ErrorMetrics | None]
+    matrices: tuple[ErrorMetrics | None, ErrorMetrics | None]
     problems: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -175,9 +177,15 @@ def measure_errors(  # noqa: PLR0913 - all but the first two have a default
         problems |= comparison.problems
     found = [comparison.roles for comparison in comparisons]
     totals = [comparison.total().metrics for comparison in comparisons]
-    if original is None:
-        return Errors(None, ({}, found[0]), (None, totals[0]), problems)
-    return Errors(str(original.path), (found[0], found[1]), (totals[0], totals[1]), problems)
+    matrices = [comparison.matrices for comparison in comparisons]
+    first = None if original is None else totals[0], None if original is None else matrices[0]
+    return Errors(
+        None if original is None else str(original.path),
+        ({} if original is None else found[0], found[-1]),
+        (first[0], totals[-1]),
+        (first[1], matrices[-1]),
+        problems,
+    )
 
 
 @dataclass(frozen=True)
@@ -486,14 +494,21 @@ def _counted(count: int, one: str, many: str) -> str:
 
 def _error_sentences(errors: Errors) -> Iterator[str]:
     measured = any(metrics is not None and metrics.compared for metrics in errors.totals)
-    for name, metrics in zip("AB", errors.totals, strict=True):
-        if metrics is None or not metrics.compared:
+    against = "A" if errors.original is None else "the original"
+    label = error_label("relative_rmse")
+    for name, total, metrics in zip("AB", errors.totals, errors.matrices, strict=True):
+        if total is None or metrics is None or not total.compared:
             continue
-        value = error_text("relative_rmse", metrics.relative_rmse)
-        against = "A" if errors.original is None else "the original"
-        count = count_text(metrics.compared)
-        label = error_label("relative_rmse")
-        yield f"{label} of {name} against {against}: {value}, of {count} weights."
+        whole = error_text("relative_rmse", total.relative_rmse)
+        sentence = f"{label} of {name} against {against}: {whole} over all weights."
+        if metrics.compared:
+            value = error_text("relative_rmse", metrics.relative_rmse)
+            sentence = (
+                f"{label} of {name} against {against}: {value} over the "
+                f"{count_text(metrics.compared)} weights of all matrices, {whole} with norms and "
+                "biases, which are large."
+            )
+        yield sentence
     yield errors.meaning if measured else NOTHING_COMPARED
     if errors.problems:
         first = next(iter(errors.problems.items()))
@@ -647,6 +662,10 @@ def _errors_record(errors: Errors) -> dict[str, Any]:
         "meaning": errors.meaning,
         "total": {
             side: _metrics_record(total) for side, total in zip(_SIDES, errors.totals, strict=True)
+        },
+        "matrices": {
+            side: _metrics_record(found)
+            for side, found in zip(_SIDES, errors.matrices, strict=True)
         },
         "roles": [
             {"role": role}

@@ -6,6 +6,7 @@ screen: labels, figures and sentences, as they are shown.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -24,13 +25,16 @@ from explorer.formats import open_model
 from explorer.hardware import detect
 from explorer.planner import Device
 from explorer.planner.settings import VARIABLES
+from explorer.present.errors import error_text
 from explorer.qt.contents.overview import OverviewView
 from explorer.qt.document import Document
+from explorer.qt.errors.models import CompareView
 from explorer.qt.jobs import JobRunner
+from explorer.qt.references import References
 from explorer.qt.widgets.table_model import ItemRole, TableModel
 from explorer.report.gather import PlanTarget, gather
 from explorer.report.sections import report_html
-from explorer.text import float_text
+from explorer.text import bytes_text, float_text
 from tests.helpers.error_views import ErrorsPanel
 from tests.helpers.model_pairs import write_gguf
 from tests.helpers.overview import shown_facts
@@ -213,6 +217,70 @@ def test_the_survey_of_a_model(
         deviation = model.index(place, titles.index("Standard deviation")).data(ItemRole.RAW)
         assert_same(fronts, ["Standard deviation"])  # the window's has fewer digits
         assert rows[name]["Standard deviation"] == float_text(deviation)
+
+
+def test_two_models_side_by_side(
+    make_panel: Callable[..., Any], quantized: Path, reference: Path, capsys: Capture
+) -> None:
+    """`diff`, its JSON and the window; the errors are those of survey and report."""
+    lines = command_line(capsys, "diff", reference, quantized, "--errors")
+    assert main(["diff", str(reference), str(quantized), "--errors", "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    panel = make_panel(CompareWindow, reference, quantized)
+    pages = panel.view.pages
+
+    def shown(model: TableModel) -> list[list[str]]:
+        columns = range(model.columnCount())
+        return [[model.index(r, c).data() for c in columns] for r in range(model.rowCount())]
+
+    sizes = {cells[0]: cells[1:3] for cells in shown(pages.sizes.table)}
+    printed = {cells[0]: cells[1:3] for cells in lines if cells[0] in sizes}
+    assert printed == sizes
+    assert printed["Size of tensors"] == [
+        bytes_text(record["size"][side]["bytes"]) for side in "ab"
+    ]
+    titles = [str(column.title) for column in pages.roles.table.columns]
+    roles = [dict(zip(titles, cells, strict=True)) for cells in shown(pages.roles.table)]
+    heads = next(cells for cells in lines if cells[0] == "role")
+    for role, found in zip(roles, record["errors"]["roles"], strict=True):
+        cells = next(cells for cells in lines if cells[0] == role["Role"])
+        told = dict(zip(heads, cells, strict=True))
+        assert told["Relative RMSE B"] == role["Relative RMSE B"]
+        assert (told["types A"], told["types B"]) == (role["Types A"], role["Types B"])
+        by_name = {one["role"]: one for one in record["errors"]["roles"]}
+        figure = by_name[role["Role"]]["b"]["relative_rmse"]
+        assert error_text("relative_rmse", figure) == role["Relative RMSE B"]
+        assert found["a"] is None
+
+    figure = record["errors"]["matrices"]["b"]["relative_rmse"]
+    sentence = next(one for one in record["summary"] if "of all matrices" in one)
+    assert error_text("relative_rmse", figure) in sentence
+    assert sentence in pages.summary.text().splitlines()
+    said = text_of(report("weights", quantized, reference))
+    (of_report,) = re.findall("of all matrices the relative RMS error is ([0-9.]+) %", said)
+    assert error_text("relative_rmse", figure) == f"{of_report} %"
+    assert main(["compare", str(reference), str(quantized), "--json"]) == 0
+    sums = json.loads(capsys.readouterr().out)["sums"]
+    assert sums["matrices"]["relative_rmse"] == pytest.approx(figure, rel=1e-12)
+    total = record["errors"]["total"]["b"]["relative_rmse"]
+    assert sums["all"]["relative_rmse"] == pytest.approx(total, rel=1e-12)
+
+
+class CompareWindow:
+    """The page of two models, the second beside the first, all weights compared."""
+
+    def __init__(self, qtbot: QtBot, runner: JobRunner, documents: list[Document]) -> None:
+        references = References(runner)
+        references.set_documents(documents)
+        references.show_document(documents[-1])
+        self.view = CompareView(runner, references)
+        qtbot.addWidget(self.view)
+        self.view.show()
+        self.view.show_document(documents[-1])
+        references.choose(documents[0])
+        qtbot.waitUntil(lambda: not runner.jobs)
+        self.view.measure.click()
+        qtbot.waitUntil(lambda: not runner.jobs)
 
 
 @pytest.mark.parametrize("what", ["report", "compare"])
