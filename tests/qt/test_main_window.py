@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
 from PySide6.QtGui import QDropEvent
-from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QMenu
+from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QMenu, QPushButton
 from pytestqt.qtbot import QtBot
 
 from explorer.qt.app import _open_first
@@ -22,6 +22,7 @@ from explorer.qt.panels import GROUPS
 from explorer.qt.quick_open import QuickOpen
 from explorer.qt.settings import Settings
 from explorer.qt.theme import Scheme, apply_scheme, is_dark
+from tests.helpers.gguf_writer import STRING, GgufFile, TensorSpec
 from tests.helpers.safetensors_writer import write_tensors
 from tests.helpers.window import unsafe_characters, wait_idle
 
@@ -361,6 +362,36 @@ def test_a_hostile_model_is_plain_text_everywhere(
     qtbot.waitUntil(lambda: dialog.status.text() != "" and not window.runner.jobs)
     assert dialog.found.index(0).data().startswith("<b>bold</b>")
     dialog.reject()
+
+
+def test_problems_of_a_model_are_counted_and_copied_all_of_them(
+    make_window: Callable[..., MainWindow], tmp_path: Path
+) -> None:
+    names = [f"odd{number}." for number in range(60)]
+    keys: list[tuple[str | bytes, int, object]] = [("general.architecture", STRING, "llama")]
+    file = GgufFile(keys=keys, tensors=[TensorSpec(name, type_id=999) for name in names])
+    window = make_window(file.write(tmp_path / "long.gguf"))
+    window.panels.show_page("overview")
+    view = window.panels.overview.widget
+    count = len(window.documents[0].problems)
+    assert count >= 60
+    texts = [label.text() for label in view.findChildren(QLabel)]
+    assert f"Problems: {count}" in texts
+    assert f"and {count - 50} more" in texts
+    copy = next(each for each in view.findChildren(QPushButton) if "opy all" in each.text())
+    copy.click()
+    lines = QApplication.clipboard().text().splitlines()
+    assert len(lines) == count
+    assert sum(any(name in line for name in names) for line in lines) == 60
+
+
+def test_a_sound_model_is_said_to_be_checked(
+    make_window: Callable[..., MainWindow], demo_path: Path
+) -> None:
+    window = make_window(demo_path)
+    window.panels.show_page("overview")
+    texts = [label.text() for label in window.panels.overview.widget.findChildren(QLabel)]
+    assert "Checked: its structure is sound, for llama.cpp's reader too." in texts
 
 
 def test_colours_switch_and_are_remembered(

@@ -14,6 +14,7 @@ from PySide6.QtCore import QCoreApplication, QEvent, QRectF, QSize, Qt, QTimer, 
 from PySide6.QtGui import (
     QAccessible,
     QColor,
+    QGuiApplication,
     QHelpEvent,
     QPainter,
     QPainterPath,
@@ -354,12 +355,23 @@ class OverviewView(QtWidgets.QScrollArea):
         banner = Tile(page, ink_of(self.palette()).warning)
         heading = _text(self.tr("Problems: {n}").format(n=len(problems)), banner, TextSize.SECTION)
         heading.setWhatsThis(picture_text("problems"))
-        layout = column(heading, of=banner, margins=(16, 12, 16, 12), spacing=Space.TIGHT)
+
+        def copy() -> None:
+            lines = "\n".join(map(problem_line, problems))
+            QGuiApplication.clipboard().setText(lines)
+
+        button = self._button(self.tr("C&opy all"), copy, banner)
+        button.setToolTip(self.tr("Copy the problems as text, a line each"))
+        head = row((heading, 1), button)
+        layout = column(head, of=banner, margins=(16, 12, 16, 12), spacing=Space.TIGHT)
         for problem in problems[:_MOST_PROBLEMS]:
             label = _text(problem_line(problem), banner)
             _warn(label)
             label.setWhatsThis(heading.whatsThis())
             layout.addWidget(label)
+        if len(problems) > _MOST_PROBLEMS:
+            more = self.tr("and {n} more").format(n=integer_text(len(problems) - _MOST_PROBLEMS))
+            layout.addWidget(_text(more, banner))
         return banner
 
     def _details(
@@ -378,7 +390,14 @@ class OverviewView(QtWidgets.QScrollArea):
         files = self.tr("{count} files").format(count=count) + "   ·   " if count > 1 else ""
         line = _text(files + path, inner)
         line.setWhatsThis(picture_text("file"))
-        column(line, _form(figures, inner), of=inner, spacing=Space.NEAR)
+        lines = [line]
+        if not document.problems:
+            checked = self.tr("Checked: its structure is sound.")
+            if document.model.format == "gguf":
+                checked = self.tr("Checked: its structure is sound, for llama.cpp's reader too.")
+            lines.append(_text(checked, inner))
+            lines[-1].setWhatsThis(picture_text("problems"))
+        column(*lines, _form(figures, inner), of=inner, spacing=Space.NEAR)
 
         def show(on: bool) -> None:
             self._unfolded = on
