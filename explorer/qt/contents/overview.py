@@ -33,16 +33,14 @@ from explorer.qt.jobs import Job, JobRunner, JobSlot
 from explorer.qt.machine import PlannedMachine
 from explorer.qt.theme import CORNER, SERIES, Space, TextSize, ink_of, style_text, warning_colour
 from explorer.qt.widgets.building import column, row
-from explorer.qt.widgets.labels import SELECTABLE, FigureTile, Tile, plain_label
+from explorer.qt.widgets.labels import SELECTABLE, FigureTile, Tile, TileRow, plain_label
 from explorer.qt.widgets.painting import IconLabel, fill_type, plain_tip
 from explorer.qt.widgets.segments import SegmentBar
 from explorer.text import bytes_text, count_text, fixed_text, integer_text, plain_text, shorten
 
 if TYPE_CHECKING:
-    from explorer.present.quantization import SaidQuantization
-
-if TYPE_CHECKING:
     from explorer.present.fits import ModelFit  # loads the planner
+    from explorer.present.quantization import SaidQuantization
 
 _MOST_PROBLEMS = 50
 _LONGEST_TITLE = 200
@@ -239,7 +237,7 @@ class OverviewView(QtWidgets.QScrollArea):
         about.setWhatsThis(picture_text("sentence"))
         layout.addLayout(column(heading, about, spacing=Space.TIGHT))
         if document.problems:
-            layout.addWidget(self._problems(document.problems, page))
+            layout.addWidget(_problems(document.problems, page))
         said = document.said
         figures = model_facts(document.model, document.facts, said)
         tiles = TileRow(self._tiles(document, figures, page), page)
@@ -351,29 +349,6 @@ class OverviewView(QtWidgets.QScrollArea):
         button.clicked.connect(lambda _=False: slot())
         return button
 
-    def _problems(self, problems: Sequence[Problem], page: QtWidgets.QWidget) -> QtWidgets.QWidget:
-        banner = Tile(page, ink_of(self.palette()).warning)
-        heading = _text(self.tr("Problems: {n}").format(n=len(problems)), banner, TextSize.SECTION)
-        heading.setWhatsThis(picture_text("problems"))
-
-        def copy() -> None:
-            lines = "\n".join(map(problem_line, problems))
-            QGuiApplication.clipboard().setText(lines)
-
-        button = self._button(self.tr("C&opy all"), copy, banner)
-        button.setToolTip(self.tr("Copy the problems as text, a line each"))
-        head = row((heading, 1), button)
-        layout = column(head, of=banner, margins=(16, 12, 16, 12), spacing=Space.TIGHT)
-        for problem in problems[:_MOST_PROBLEMS]:
-            label = _text(problem_line(problem), banner)
-            _warn(label)
-            label.setWhatsThis(heading.whatsThis())
-            layout.addWidget(label)
-        if len(problems) > _MOST_PROBLEMS:
-            more = self.tr("and {n} more").format(n=integer_text(len(problems) - _MOST_PROBLEMS))
-            layout.addWidget(_text(more, banner))
-        return banner
-
     def _details(
         self, document: Document, figures: Sequence[Figure], page: QtWidgets.QWidget
     ) -> QtWidgets.QWidget:
@@ -427,6 +402,29 @@ def _warn(label: QtWidgets.QLabel) -> None:
     palette = label.palette()
     palette.setColor(QPalette.ColorRole.WindowText, warning_colour(palette))
     label.setPalette(palette)
+
+
+def _problems(problems: Sequence[Problem], page: QtWidgets.QWidget) -> QtWidgets.QWidget:
+    """Return a banner of what is wrong with a model."""
+    tr = partial(QCoreApplication.translate, "OverviewView")
+    banner, shown = Tile(page, ink_of(page.palette()).warning), problems[:_MOST_PROBLEMS]
+    heading = _text(tr("Problems: {n}").format(n=len(problems)), banner, TextSize.SECTION)
+    heading.setWhatsThis(picture_text("problems"))
+    button = QtWidgets.QPushButton(tr("C&opy all"), banner)
+    button.setToolTip(tr("Copy the problems as text, a line each"))
+    lines = "\n".join(map(problem_line, problems))
+    button.clicked.connect(lambda: QGuiApplication.clipboard().setText(lines))
+    head = row((heading, 1), button)
+    layout = column(head, of=banner, margins=(16, 12, 16, 12), spacing=Space.TIGHT)
+    for problem in shown:
+        label = _text(problem_line(problem), banner)
+        _warn(label)
+        label.setWhatsThis(heading.whatsThis())
+        layout.addWidget(label)
+    if len(problems) > len(shown):
+        more = integer_text(len(problems) - len(shown))
+        layout.addWidget(_text(tr("and {n} more").format(n=more), banner))
+    return banner
 
 
 def _said(said: SaidQuantization, page: QtWidgets.QWidget) -> QtWidgets.QLayout:
@@ -496,41 +494,6 @@ def _text(text: str, parent: QtWidgets.QWidget, size: TextSize = TextSize.BODY) 
     if size is not TextSize.BODY:
         style_text(label, size)
     return label
-
-
-_LEAST_TILE = 170
-
-
-class TileRow(QtWidgets.QWidget):
-    """Tiles of one width: in one line, or in two where that is too narrow."""
-
-    def __init__(self, tiles: Sequence[QtWidgets.QWidget], parent: QtWidgets.QWidget) -> None:
-        super().__init__(parent)
-        self._tiles, self._columns = tiles, 0
-        self._grid = QtWidgets.QGridLayout(self)
-        self._grid.setContentsMargins(0, 0, 0, 0)
-        self._grid.setSpacing(Space.WIDE)
-        self._arrange(len(tiles))
-
-    def _arrange(self, columns: int) -> None:
-        if columns == self._columns:
-            return
-        self._columns = columns
-        for place, tile in enumerate(self._tiles):
-            self._grid.addWidget(tile, place // columns, place % columns)
-        for place in range(len(self._tiles)):
-            self._grid.setColumnStretch(place, int(place < columns))
-
-    # Qt
-
-    def minimumSizeHint(self) -> QSize:
-        return QSize(2 * _LEAST_TILE, self._grid.minimumSize().height())
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        count = len(self._tiles)
-        fits = event.size().width() >= count * (_LEAST_TILE + Space.WIDE)
-        self._arrange(count if fits else (count + 1) // 2)
 
 
 @dataclass(frozen=True)

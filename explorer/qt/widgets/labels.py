@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import time
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from PySide6.QtCore import QCoreApplication, QEvent, QRectF, QSize, Qt, QTimer, 
 from PySide6.QtWidgets import (
     QApplication,
     QFrame,
+    QGridLayout,
     QLabel,
     QPushButton,
     QScrollArea,
@@ -241,6 +243,41 @@ class FigureTile(Tile):
         """Say what the figure means, wherever one asks."""
         for part in (self, *self._texts):
             part.setWhatsThis(meaning)
+
+
+_LEAST_TILE: Final = 170
+
+
+class TileRow(QWidget):
+    """Tiles of one width: in one line, or in two where that is too narrow."""
+
+    def __init__(self, tiles: Sequence[QWidget], parent: QWidget) -> None:
+        super().__init__(parent)
+        self._tiles, self._columns = tiles, 0
+        self._grid = QGridLayout(self)
+        self._grid.setContentsMargins(0, 0, 0, 0)
+        self._grid.setSpacing(Space.WIDE)
+        self._arrange(len(tiles))
+
+    def _arrange(self, columns: int) -> None:
+        if columns == self._columns:
+            return
+        self._columns = columns
+        for place, tile in enumerate(self._tiles):
+            self._grid.addWidget(tile, place // columns, place % columns)
+        for place in range(len(self._tiles)):
+            self._grid.setColumnStretch(place, int(place < columns))
+
+    # Qt
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(2 * _LEAST_TILE, self._grid.minimumSize().height())
+
+    def resizeEvent(self, event: QtGui.QResizeEvent) -> None:
+        super().resizeEvent(event)
+        count = len(self._tiles)
+        fits = event.size().width() >= count * (_LEAST_TILE + Space.WIDE)
+        self._arrange(count if fits else (count + 1) // 2)
 
 
 _LONGEST: Final = 1000  # the details have all of it
