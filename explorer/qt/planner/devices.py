@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -189,8 +190,12 @@ def _meaning(column: int) -> str:
     return GPU_TEXTS[("name", "free", "reserve")[column]]
 
 
+_SEVERAL: Final = re.compile(r"\s*(\d{1,2})\s*[x×*]\s*(\S.*)")
+"""What says how many of a GPU are meant: ``2x 4090``."""
+
+
 class CatalogueDialog(QtWidgets.QDialog):
-    """A list of GPUs with a search line.
+    """A list of GPUs with a search line; ``2x 4090`` there means two of them.
 
     Signals:
         gpu_chosen: A GPU and how many of it.
@@ -205,7 +210,7 @@ class CatalogueDialog(QtWidgets.QDialog):
         self.resize(760, 480)
         self._gpus = catalogue.gpus
         self._catalogue = catalogue
-        hint = self.tr("Search:  rtx 3090   laptop   rocm   — or a size:  24GiB")
+        hint = self.tr("Search:  rtx 3090   2x 4090   laptop   rocm   — or a size:  24GiB")
         self.search = FilterBar(hint, hint, self)
         self.model = LiveTable(self)
         self.model.set_content(gpu_columns(self._gpus), len(self._gpus))
@@ -219,14 +224,15 @@ class CatalogueDialog(QtWidgets.QDialog):
         self.add = QtWidgets.QPushButton(self.tr("&Add"), self, default=True)
         self._lay_out()
         self.search.changed.connect(self._filter)
-        self.search.left_down.connect(self._enter)
+        self.search.left_down.connect(self._go_down)
+        self.search.edit.returnPressed.connect(self._choose)
         self.table.row_opened.connect(lambda _: self._choose())
         self.add.clicked.connect(self._choose)
         self._filter("")
         self.search.focus()
 
     def _lay_out(self) -> None:
-        close = QtWidgets.QDialogButtonBox(QtWidgets.QDialogButtonBox.StandardButton.Close, self)
+        close = QtWidgets.QDialogButtonBox(QtWidgets.QDialogButtonBox.StandardButton.Cancel, self)
         close.rejected.connect(self.reject)
         label, line = buddy_label(self.tr("&How many"), self.count), QtWidgets.QHBoxLayout()
         fill(line, label, self.count, self.add, None, close)
@@ -238,7 +244,10 @@ class CatalogueDialog(QtWidgets.QDialog):
             margins=(11, 11, 11, 11),
         )
 
-    def _filter(self, words: str) -> None:
+    def _filter(self, text: str) -> None:
+        several, words = _SEVERAL.fullmatch(text), self._words
+        if several is not None:
+            self.count.setValue(int(several[1]))
         found = {gpu.name for gpu in self._catalogue.search(words)}
         mask = np.array([gpu.name in found for gpu in self._gpus], np.bool_)
         self.model.set_filter(mask)
@@ -248,27 +257,33 @@ class CatalogueDialog(QtWidgets.QDialog):
             self.table.selectRow(0)
         self.add.setEnabled(self.chosen() is not None)
 
+    @property
+    def _words(self) -> str:
+        """What is searched, without how many of it are meant."""
+        several = _SEVERAL.fullmatch(self.search.text)
+        return self.search.text if several is None else several[2]
+
     def chosen(self) -> Device | None:
         """Return the GPU that Add would add: the current row, or the size that was typed."""
         index = self.table.currentIndex()
         if self.model.rowCount() and index.isValid():
             return self._gpus[self.model.content_row(index)].device()
         try:
-            return parse_gpu(self.search.text)
+            return parse_gpu(self._words)
         except PlanError:
             return None
 
-    def _enter(self) -> None:
-        """Go from the search line into the list, or add the only GPU that is found."""
-        if self.model.rowCount() > 1:
+    def _go_down(self) -> None:
+        """Go from the search line into the list."""
+        if self.model.rowCount():
             self.table.setFocus(Qt.FocusReason.OtherFocusReason)
-        else:
-            self._choose()
 
     def _choose(self) -> None:
+        """Add the GPUs, and close: Enter in the search line, Add, or a double click."""
         device = self.chosen()
         if device is not None:
             self.gpu_chosen.emit(device, self.count.value())
+            self.accept()
 
 
 class DevicesBox(QtWidgets.QFrame):

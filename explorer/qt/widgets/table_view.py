@@ -448,7 +448,10 @@ class _FilterEdit(QtWidgets.QLineEdit):
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() == Qt.Key.Key_Escape and self.text():
             self.clear()
-        elif event.key() in (Qt.Key.Key_Down, Qt.Key.Key_Return, Qt.Key.Key_Enter):
+        elif event.key() == Qt.Key.Key_Down:
+            self.left_down.emit()
+        elif event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            self.returnPressed.emit()  # not by Qt, which hands the key on to a dialog's button
             self.left_down.emit()
         else:
             super().keyPressEvent(event)

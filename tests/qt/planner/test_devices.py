@@ -60,6 +60,28 @@ def test_a_size_in_the_search_line_is_a_gpu_too(qtbot: QtBot, panel: Panel) -> N
     assert panel.state.inputs.devices[-1].free == 17 * GIB + GIB // 2
 
 
+def test_how_many_is_typed_before_the_name(qtbot: QtBot, panel: Panel) -> None:
+    dialog = _open_catalogue(qtbot, panel)
+    qtbot.keyClicks(dialog.search.edit, "rtx 4090")
+    names = [dialog.model.index(row, 0).data() for row in range(dialog.model.rowCount())]
+    dialog.search.edit.clear()
+    qtbot.keyClicks(dialog.search.edit, "2x rtx 4090")
+    assert [dialog.model.index(row, 0).data() for row in range(dialog.model.rowCount())] == names
+    assert dialog.count.value() == 2
+    qtbot.keyClick(dialog.search.edit, KEY.Key_Return)
+    assert not dialog.isVisible()
+    assert [device.name for device in panel.state.inputs.devices] == ["Test GPU"] + names[:1] * 2
+    qtbot.waitUntil(lambda: panel.body.devices.findChild(CatalogueDialog) is None)
+    dialog = _open_catalogue(qtbot, panel)
+    qtbot.keyClicks(dialog.search.edit, "3 × 17GiB")
+    qtbot.keyClick(dialog.search.edit, KEY.Key_Down)  # nothing to go down to
+    assert dialog.isVisible()
+    qtbot.keyClick(dialog.search.edit, KEY.Key_Return)
+    assert [device.free for device in panel.state.inputs.devices[3:]] == [17 * GIB] * 3
+    panel.state.undo()
+    assert len(panel.state.inputs.devices) == 3
+
+
 def test_what_is_neither_name_nor_size_cannot_be_added(qtbot: QtBot, panel: Panel) -> None:
     dialog = _open_catalogue(qtbot, panel)
     qtbot.keyClicks(dialog.search.edit, "no such thing")
