@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -459,12 +459,59 @@ class Summaries:
         roles: Each role of each stack of layers, and each tensor outside of layers, in the order of
             the computation.
         layers: The matrices of each layer of each stack.
+        stacks: Number of stacks of layers.
     """
 
     total: Summary
     matrices: Summary
     roles: Sequence[Summary]
     layers: Sequence[Summary]
+    stacks: int
+
+
+class _Summarized(Sequence[Summary]):
+    """Groups of tensors, each summed up when asked: a hostile file has a role for each tensor."""
+
+    def __init__(self, keys: Sequence[tuple[str, str, int | None]], columns: _SummedUp) -> None:
+        self._keys = keys
+        self._columns = columns
+        self._order = np.arange(len(keys))
+
+    def chosen(self, order: NDArray[np.int64]) -> Self:
+        """Take the groups of these numbers, in this order."""
+        self._order = order
+        return self
+
+    @overload
+    def __getitem__(self, index: int) -> Summary: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Summary]: ...
+    def __getitem__(self, index: int | slice) -> Summary | list[Summary]:
+        if isinstance(index, slice):
+            return [self._one(number) for number in self._order[index].tolist()]
+        return self._one(int(self._order[index]))
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def _one(self, number: int) -> Summary:
+        found = self._columns
+        return Summary(
+            *self._keys[number],
+            tensors=int(found.counts[number]),
+            parameters=round(float(found.weights[number])),
+            nbytes=round(float(found.nbytes[number])),
+            figures={name: float(values[number]) for name, values in found.figures.items()},
+        )
+
+
+class _SummedUp(NamedTuple):
+    """The figures of `Summary`, a row for each group."""
+
+    counts: NDArray[np.int64]
+    weights: Floats
+    nbytes: Floats
+    figures: Mapping[str, Floats]
 
 
 def is_matrix(arrays: TensorArrays) -> NDArray[np.bool_]:
@@ -497,15 +544,18 @@ def summaries(known: Known, grid: ModelGrid) -> Summaries:
             layers[rows] = layer_keys.setdefault(place, len(layer_keys))
     layers[~matrices] = -1
     alone = np.zeros(known.count, np.int64)
+    # a role of two sections has its last place
     order = {key: place for place, key in enumerate(_role_order(grid))}
+    places = np.array([order[key] for key in role_keys], np.int64)
     by_role = _summarized(known, everything, roles, [(*key, None) for key in role_keys])
     return Summaries(
         total=_summarized(known, everything, alone, [("", "", None)])[0],
         matrices=_summarized(known, matrices, alone, [("", "", None)])[0],
-        roles=sorted(by_role, key=lambda one: order[one.stack, one.role]),
+        roles=by_role.chosen(np.argsort(places, kind="stable")),
         layers=_summarized(
             known, layers >= 0, layers, [(stack, "", layer) for stack, layer in layer_keys]
         ),
+        stacks=len({stack for stack, _ in role_keys if stack}),
     )
 
 
@@ -522,21 +572,11 @@ def _summarized(
     chosen: NDArray[np.bool_],
     codes: NDArray[np.int64],
     keys: Sequence[tuple[str, str, int | None]],
-) -> list[Summary]:
+) -> _Summarized:
     """Return the groups of the chosen tensors; a group without any is left out, but if alone."""
     groups = Groups(np.where(chosen, codes, len(keys)), len(keys) + 1)  # the others are the last
-    counts = np.bincount(groups.codes, minlength=len(keys)).tolist()
-    weights = groups.sums(known.weights).tolist()
-    nbytes = groups.sums(_bytes(known)).tolist()
-    figures = {name: one.means(known, groups).tolist() for name, one in MEASURES.items()}
-    return [
-        Summary(
-            *key,
-            tensors=counts[number],
-            parameters=round(weights[number]),
-            nbytes=round(nbytes[number]),
-            figures={name: values[number] for name, values in figures.items()},
-        )
-        for number, key in enumerate(keys)
-        if counts[number] or len(keys) == 1
-    ]
+    counts = np.bincount(groups.codes, minlength=len(keys)).astype(np.int64)
+    figures = {name: one.means(known, groups) for name, one in MEASURES.items()}
+    found = _SummedUp(counts, groups.sums(known.weights), groups.sums(_bytes(known)), figures)
+    there = np.arange(len(keys)) if len(keys) == 1 else np.flatnonzero(counts[: len(keys)])
+    return _Summarized(keys, found).chosen(there)

@@ -236,12 +236,14 @@ class KeptSurvey(KeptResults[TensorStatistics]):
     def add(self, number: int, result: TensorStatistics) -> None:
         """Keep statistics, on disk as well if possible; of many empty tensors only some.
 
-        Writing a row takes a millisecond, and making it next to nothing.
+        Writing a row takes a millisecond, and making it next to nothing. A slim survey keeps no
+        others in memory either: they are made anew.
         """
         if not result.count:
             self._empty += 1
             if self._empty > _MOST_EMPTY:
-                self.rows[number] = result
+                if not self._slim:
+                    self.rows[number] = result
                 return
         super().add(number, result)
         if self._slim:

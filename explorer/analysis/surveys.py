@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import groupby
 from typing import Any, Final, TypeAlias, TypeVar
@@ -17,6 +17,7 @@ from explorer.formats.model import Model
 from explorer.formats.tensors import Tensor
 from explorer.formats.weights import SPAN_WEIGHTS
 from explorer.parallel import AHEAD, Check, map_in_order, never
+from explorer.quantization.registry import has_decoder
 
 Result = TypeVar("Result")
 
@@ -39,6 +40,7 @@ def map_tensors(  # noqa: PLR0913 - the last two have a default
     check: Check,
     walks: int = 1,
     progress: Progress = None,
+    quick: Collection[int] = (),
 ) -> Iterator[Result]:
     """Yield what a function returns for each tensor, or pair of tensors, in order.
 
@@ -58,8 +60,10 @@ def map_tensors(  # noqa: PLR0913 - the last two have a default
             raises to cancel.
         walks: How often `work` walks over the weights.
         progress: Called in the caller's thread with the weights walked over so far, of all tensors.
+        quick: Places of tensors of which nothing is read.
     """
-    shared = _shared(sizes, workers)
+    walked_over = [0 if place in quick else size for place, size in enumerate(sizes)]
+    shared = _shared(walked_over, workers)
     finished = 0
     unfinished: dict[int, int] = {}  # weights walked over, by place
 
@@ -243,6 +247,12 @@ def run_survey(  # noqa: PLR0913 - all but the first two have a default
             }
         return found
 
+    types = model.tensors.columns.types
+    unreadable = {
+        number
+        for number in numbers
+        if not (has_decoder(types[number].name) or tensors[number].has_parts)
+    }
     for number, statistics, error in _measure_missing(
         measure,
         kept,
@@ -251,6 +261,7 @@ def run_survey(  # noqa: PLR0913 - all but the first two have a default
         control=control,
         progress=progress,
         walks=_STATISTICS_WALKS,
+        unreadable=unreadable,
     ):
         yield SurveyRow(tensors[number], statistics, error)
 
@@ -313,13 +324,18 @@ def _measure_missing(  # noqa: PLR0913 - the arguments of a survey
     control: SurveyControl | None,
     progress: Progress,
     walks: int = 1,
+    unreadable: Collection[int] = (),
 ) -> Iterator[tuple[int, Result | None, ExplorerError | None]]:
     """Yield each number with its result, known or measured and then kept, or why there is none.
 
     Args:
         sizes: Number of weights, by number of the tensor or pair.
+        unreadable: Those that `measure` refuses before it reads.
     """
     numbers = list(sizes)
+    quick = {
+        place for place, number in enumerate(numbers) if number in unreadable or number in kept.rows
+    }
 
     def work(
         place: int, workers: int, check: Check, progress: Progress
@@ -337,7 +353,7 @@ def _measure_missing(  # noqa: PLR0913 - the arguments of a survey
     check = (control or SurveyControl()).check
     weights = list(sizes.values())
     for number, result, error in map_tensors(
-        weights, work, workers=workers, check=check, walks=walks, progress=progress
+        weights, work, workers=workers, check=check, walks=walks, progress=progress, quick=quick
     ):
         if result is not None and number not in kept.rows:
             kept.add(number, result)

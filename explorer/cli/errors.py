@@ -135,7 +135,8 @@ def _sums(candidate: Model, rows: Iterable[ComparedRow]) -> Summaries:
             parts = row.match.candidate.tensors
             places = [row_of[part.name] for part in parts]
             columns.put(parameter_shares(places, parts), row.errors)
-    known = Known(tensor_arrays(candidate.tensors), StatisticsColumns(count), columns)
+    arrays = tensor_arrays(candidate.tensors, sortable=False)
+    known = Known(arrays, StatisticsColumns(count), columns)
     return summaries(known, model_grid(candidate.tensors.columns.names))
 
 
@@ -194,7 +195,7 @@ def _print_pairs(
             return lines.problem_line(subject, row.problem)
         return lines.line(subject, _figure_texts(row.errors))
 
-    return output.print_rows(lines.head, rows, line_of, needed=needed)
+    return list(output.print_rows(lines.head, rows, line_of, needed=needed))
 
 
 def _subject(view: TensorView) -> output.Subject:
@@ -533,4 +534,4 @@ def _print_types(tensor: Tensor, rows: Iterable[Requantized], *, needed: bool) -
     title = output.style(f"{plain_text(tensor.name)}  {kind}  {shape}", bold=True)
     size = f"{bytes_text(tensor.nbytes)}, {float_text(tensor.bits_per_weight, 5)} bits per weight"
     head = f"{title}\n  {size}\n\n{line('type', ('bytes', 'bits/weight', *_LABELS))}"
-    return output.print_rows(head, rows, line_of, needed=needed)
+    return list(output.print_rows(head, rows, line_of, needed=needed))

@@ -37,6 +37,7 @@ if TYPE_CHECKING:  # `--version` needs no NumPy
     from explorer.formats.tensors import Shape
 
 _LONGEST_SUM: Final = 48  # characters of a role
+_MOST_SUMS: Final = 2000  # lines of a table of sums
 _WIDEST_COLUMN: Final = 64  # a longer cell sticks out, rather than padding every other line
 _TEXT_WIDTH: Final = 120  # of a line of text where there is no terminal
 
@@ -170,20 +171,25 @@ class TableFiles:
 
 
 def sums_text(found: Summaries, source: Source) -> str:
-    """Return the tables of sums and means by role and by layer, the totals first."""
+    """Return the tables of sums and means by role and by layer, the totals first.
+
+    A hostile file has as many roles as tensors.
+    """
     from explorer.present import survey  # noqa: PLC0415 - `--version` needs no NumPy
 
     parts = []
     for title, by_layer in (("By role", False), ("By layer", True)):
         if by_layer and not found.layers:
             continue
-        lines = survey.summary_lines(found, by_layer=by_layer)
+        lines = survey.summary_lines(found, by_layer=by_layer, most=_MOST_SUMS)
         rows = [
             (shorten(name, _LONGEST_SUM), *survey.summary_cells(one, source)) for name, one in lines
         ]
         head = survey.summary_head(source)
         body = table([("", *head), *rows], right=range(1, len(head) + 1))
-        parts.append(heading(title) + body)
+        left_out = survey.summary_count(found, by_layer=by_layer) - len(lines)
+        more = f"  … and {integer_text(left_out)} more; --json lists all\n" if left_out else ""
+        parts.append(heading(title) + body + more)
     return "".join(parts) + f"\n{wrapped(survey.ABOUT_SUMS)}\n"
 
 
@@ -375,10 +381,10 @@ class TensorLines:
 
 def print_rows(
     head: str, rows: Iterable[_Row], line_of: Callable[[_Row], str], *, needed: bool
-) -> list[_Row]:
-    """Print a head, and the line of each row when it comes; return the rows.
+) -> Iterator[_Row]:
+    """Print a head, and the line of each row when it comes; yield the rows.
 
     Ends when the reader went away (`| head`), unless the rows are `needed` for something else.
     """
     write(head)
-    return list(takewhile(lambda row: write(line_of(row)) or needed, rows))
+    yield from takewhile(lambda row: write(line_of(row)) or needed, rows)

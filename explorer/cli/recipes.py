@@ -253,7 +253,7 @@ def _print_trials(
     bits = float_text(present.bits_per_weight, 4)
     head = f"as it is: {bytes_text(present.nbytes)}, {bits} bits per weight\n\n"
     head += line("recipe", words.TRIAL_HEAD)
-    return output.print_rows(head, trials, line_of, needed=needed)
+    return list(output.print_rows(head, trials, line_of, needed=needed))
 
 
 def _after(found: Sequence[RecipeTrial], plans: dict[str, PlannedMemory], no_plan: str) -> str:

@@ -190,19 +190,21 @@ def survey_command(  # noqa: PLR0913 - options of the command line
             output.Progress(2 * model.parameters, shown=shown) as line,
         ):
             rows = run_survey(model, kept, workers, progress=line.counter("weights"))
-            found = list(rows) if as_json else print_survey(model, rows, needed=files.wanted)
-        sums = _sums(model, found)
-    records = [survey_record(row) for row in found] if as_json or files.wanted else []
+            if not as_json:
+                rows = print_survey(model, rows, needed=files.wanted)
+            found = _Found(model, with_records=as_json or files.wanted)
+            found.take(rows)
+        sums = found.sums()
+    records = found.records
     files.save(SURVEY_COLUMNS, records)
     if as_json:
         record = summaries_record(sums, Source.STATISTICS)
         output.write_json({"path": path, "tensors": records, "sums": record})
-    elif len(found) == sums.total.tensors:  # else the reader went away
+    elif found.count == sums.total.tensors:  # else the reader went away
         output.write(output.sums_text(sums, Source.STATISTICS))
-    damaged = list(filter(None, map(statistics.damage, found)))
-    if damaged:
-        output.write_error(str(damaged[0]))
-    return 1 if damaged else 0
+    if found.damaged is not None:
+        output.write_error(str(found.damaged))
+    return 0 if found.damaged is None else 1
 
 
 def _kept(model: Model, no_cache: bool) -> KeptSurvey:
@@ -211,14 +213,32 @@ def _kept(model: Model, no_cache: bool) -> KeptSurvey:
     return KeptSurvey(None, model) if cache is None else cache.open(model, slim=True)
 
 
-def _sums(model: Model, rows: Iterable[SurveyRow]) -> Summaries:
-    """Return sums and means by role, by layer and of a model, as far as they are known."""
-    columns = StatisticsColumns(len(model.tensors))
-    for number, row in enumerate(rows):
-        if row.statistics is not None:
-            columns.put(number, row.statistics)
-    known = Known(tensor_arrays(model.tensors), columns, None)
-    return summaries(known, model_grid(model.tensors.columns.names))
+class _Found:
+    """What a survey found, without its rows: a hostile file has 100,000, each an error."""
+
+    def __init__(self, model: Model, *, with_records: bool) -> None:
+        self._model = model
+        self._columns = StatisticsColumns(len(model.tensors))
+        self._with_records = with_records
+        self.count = 0
+        self.records: list[dict[str, Any]] = []
+        self.damaged: ExplorerError | None = None  # the first of weights that should be there
+
+    def take(self, rows: Iterable[SurveyRow]) -> None:
+        """Walk over the rows, which begin with the first."""
+        for row in rows:
+            if row.statistics is not None:
+                self._columns.put(self.count, row.statistics)
+            if self._with_records:
+                self.records.append(survey_record(row))
+            self.damaged = self.damaged or statistics.damage(row)
+            self.count += 1
+
+    def sums(self) -> Summaries:
+        """Return sums and means by role, by layer and of the model, as far as they are known."""
+        table = self._model.tensors
+        known = Known(tensor_arrays(table, sortable=False), self._columns, None)
+        return summaries(known, model_grid(table.columns.names))
 
 
 def survey_record(row: SurveyRow) -> dict[str, Any]:
@@ -239,7 +259,7 @@ SURVEY_COLUMNS: Final = list(
 """Columns of the table of a survey."""
 
 
-def print_survey(model: Model, rows: Iterable[SurveyRow], *, needed: bool) -> list[SurveyRow]:
+def print_survey(model: Model, rows: Iterable[SurveyRow], *, needed: bool) -> Iterator[SurveyRow]:
     """Print each row when it comes; see `output.print_rows`."""
     titles = [statistics.STATISTICS[name] for name in ("zeros", *_FIGURES)]
     titles.insert(1, "Not finite")

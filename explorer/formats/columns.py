@@ -51,7 +51,8 @@ class TensorArrays:
     nbytes: NDArray[np.int64]  # stored bytes, 0 where the type's size is unknown, int64 [n]
     offsets: NDArray[np.int64]  # first byte in the file, int64 [n]
     damaged: NDArray[np.bool_]  # whether the bytes cannot all be read, bool [n]
-    name_ranks: NDArray[np.int64]  # place of the name in natural order, int64 [n]
+    # place of the name in natural order, int64 [n]; empty if nothing is sorted
+    name_ranks: NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.names)
@@ -92,10 +93,14 @@ def _coded(values: Iterable[K]) -> tuple[list[K], NDArray[np.int64]]:
     return list(code_of), np.array(codes, dtype=np.int64)
 
 
-def tensor_arrays(table: TensorTable, check: Check = never) -> TensorArrays:
+def tensor_arrays(
+    table: TensorTable, check: Check = never, *, sortable: bool = True
+) -> TensorArrays:
     """Make the columns of a table. For a worker: it reads every tensor.
 
-    `check` is called every few thousand tensors, and raises to stop.
+    Args:
+        check: Called every few thousand tensors, and raises to stop.
+        sortable: Whether to rank texts, which takes half of the time.
     """
     tensors = list(_checked(table.rows, check))
     columns = table.columns
@@ -123,10 +128,11 @@ def tensor_arrays(table: TensorTable, check: Check = never) -> TensorArrays:
         nbytes=_int64(columns.nbytes),
         offsets=_int64(tensor.offset for tensor in tensors),
         damaged=np.array([tensor.damage is not None for tensor in tensors], dtype=np.bool_),
-        name_ranks=text_ranks(columns.names, check),
+        name_ranks=text_ranks(columns.names if sortable else (), check),
     )
-    for ranks in ("role_ranks", "type_ranks", "shape_ranks"):  # by which tables sort: not in the
-        getattr(made, ranks)  # thread of the window, where 30,000 roles would hold it up
+    # by which tables sort: not in the thread of the window, where 30,000 roles would hold it up
+    for ranks in ("role_ranks", "type_ranks", "shape_ranks") if sortable else ():
+        getattr(made, ranks)
     return made
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 from explorer.analysis.columns import MEASURES, Floats, Groups, Known, Source, Summaries, Summary
@@ -163,17 +164,28 @@ TOTAL_TITLE: Final = "All tensors"
 MATRICES_TITLE: Final = "Matrices"
 
 
-def summary_lines(found: Summaries, *, by_layer: bool) -> list[tuple[str, Summary]]:
-    """Return roles or layers with their titles, safe to show, the totals first."""
+def summary_lines(
+    found: Summaries, *, by_layer: bool, most: int | None = None
+) -> list[tuple[str, Summary]]:
+    """Return roles or layers with their titles, safe to show, the totals first.
+
+    Args:
+        most: Lines that are wanted; all of them if it is None.
+    """
     lines = [(TOTAL_TITLE, found.total), (MATRICES_TITLE, found.matrices)]
-    several = len({one.stack for one in found.roles if one.stack}) > 1
+    several = found.stacks > 1
 
     def title(one: Summary) -> str:
         own = one.role if one.layer is None else f"layer {one.layer}"
         return f"{one.stack} {own}" if several and one.stack else own
 
-    parts = found.layers if by_layer else found.roles
+    parts = islice(found.layers if by_layer else found.roles, most and most - len(lines))
     return [*lines, *((plain_text(title(one)), one) for one in parts)]
+
+
+def summary_count(found: Summaries, *, by_layer: bool) -> int:
+    """Return the number of all lines of `summary_lines`."""
+    return 2 + len(found.layers if by_layer else found.roles)
 
 
 def summary_head(source: Source) -> list[str]:

@@ -189,7 +189,8 @@ def _sums(data: ReportData) -> Summaries:
             columns.put(row, one.statistics)
     errors = None if data.comparison is None else data.comparison.columns
     table = data.model.tensors
-    return summaries(Known(tensor_arrays(table), columns, errors), model_grid(table.columns.names))
+    arrays = tensor_arrays(table, sortable=False)
+    return summaries(Known(arrays, columns, errors), model_grid(table.columns.names))
 
 
 def _with_statistics(

@@ -152,7 +152,8 @@ def _types(data: ReportData) -> dict[str, Any]:
     by_type = [(name, total.nbytes) for name, total in totals.items()]
     whole = svg.Bar("whole model", _type_parts(by_type, shown), bytes_text(data.model.nbytes))
     bars = []
-    for role, group in groupby(data.mix, lambda row: row.role):
+    groups = groupby(data.mix, lambda row: row.role)
+    for role, group in islice(groups, _SHOWN_ROLES):
         rows = list(group)
         nbytes, weights = sum(row.nbytes for row in rows), sum(row.parameters for row in rows)
         bits = f", {float_text(8 * nbytes / weights, 3)} bits" if weights else ""
@@ -166,8 +167,8 @@ def _types(data: ReportData) -> dict[str, Any]:
     return {
         "legend": legend,
         "whole": svg.draw_bars("Bytes by type", [whole]),
-        "roles": svg.draw_bars("Bytes by role and type", bars[:_SHOWN_ROLES]),
-        "more_roles": max(0, len(bars) - _SHOWN_ROLES),
+        "roles": svg.draw_bars("Bytes by role and type", bars),
+        "more_roles": sum(1 for _ in groups),
         "mix": table(head, mix, total=len(data.mix), numbers=(2, 3, 4, 5), names=(0,)),
         **_recipes(data.fits),
     }
@@ -335,12 +336,13 @@ def _sums(found: Summaries, *, compared: bool) -> Iterator[tuple[str, Table]]:
     """Yield headings and tables of sums and means."""
     sources = [Source.ERRORS] if compared else []
     for by_layer, what in ((False, "role"), (True, "layer")):
-        lines = survey_texts.summary_lines(found, by_layer=by_layer)
+        lines = survey_texts.summary_lines(found, by_layer=by_layer, most=MAX_ROWS)
+        total = survey_texts.summary_count(found, by_layer=by_layer)
         for source in (*sources, Source.STATISTICS):
             kind = "Errors" if source is Source.ERRORS else "Statistics"
             head = ["", *survey_texts.summary_head(source)]
             rows = ((cut(t), *survey_texts.summary_cells(one, source)) for t, one in lines)
-            made = table(head, rows, total=len(lines), numbers=range(1, len(head)), names=(0,))
+            made = table(head, rows, total=total, numbers=range(1, len(head)), names=(0,))
             yield f"{kind} by {what}", made
 
 

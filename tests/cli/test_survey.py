@@ -239,3 +239,16 @@ def test_a_missing_library_is_told_before_weights_are_read(
     assert out == ""
     assert "pip install 'gguf-explorer[parquet]'" in err
     assert not target.exists()
+
+
+def test_a_role_for_each_tensor(tmp_path: Path, capsys: Capture) -> None:
+    """A hostile file has 100,000: sums are made for those that are shown, and the rest counted."""
+    specs = [TensorSpec(f"t{i}", (0,), 0, b"", 0) for i in range(2_500)]
+    path = GgufFile(tensors=specs).write(tmp_path / "model.gguf")
+    assert main(["survey", str(path)]) == 0
+    rows, sums = capsys.readouterr().out.split("By role")
+    assert len([line for line in rows.splitlines() if line.startswith("t")]) == 1 + 2_500
+    assert len([line for line in sums.splitlines() if line.startswith("  t")]) == 1_998
+    assert "  … and 502 more; --json lists all\n" in sums
+    assert main(["survey", str(path), "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["sums"]["roles"]) == 2_500
