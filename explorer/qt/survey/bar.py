@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import nan
+from math import isfinite, nan
 from pathlib import Path
 from typing import Final, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
-from PySide6.QtCore import QByteArray, QCoreApplication, QEvent, Qt, Signal
-from PySide6.QtWidgets import QComboBox, QProgressBar, QPushButton, QSplitter, QWidget
+from PySide6.QtCore import QByteArray, QCoreApplication, QEvent, QSignalBlocker, Qt, Signal
+from PySide6.QtWidgets import QCheckBox, QComboBox, QProgressBar, QPushButton, QSplitter, QWidget
 
 from explorer.analysis.columns import Source
 from explorer.analysis.importance import EntryStatistics
@@ -31,15 +31,17 @@ from explorer.formats.model import Model
 from explorer.present import attachments
 from explorer.present.explanations import FACT_TEXTS, MIX_TEXTS, RECIPE_TEXTS, picture_text
 from explorer.present.recipes import layers_text, verdict
-from explorer.present.survey import METRICS
+from explorer.present.survey import METRICS, Metric
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.references import ReferenceBar
+from explorer.qt.survey.map_paint import Scale
 from explorer.qt.survey.session import SurveySession, SurveyState
 from explorer.qt.theme import TextSize, style_text
 from explorer.qt.widgets.building import column, row
 from explorer.qt.widgets.labels import SELECTABLE, ElidedLabel, plain_label
 from explorer.qt.widgets.pages import ReadingPage, Request
+from explorer.qt.widgets.plot_panel import RangeFields
 from explorer.qt.widgets.progress import Pace, ProgressLine
 from explorer.qt.widgets.table_model import Column, RowColumns, TableModel
 from explorer.qt.widgets.table_view import TableView
@@ -551,3 +553,58 @@ def start_text(session: SurveySession) -> str:
         if tensors:
             text = session.tr("Survey and compare all tensors ({size})")
     return text.format(size=bytes_text(session.missing_bytes))
+
+
+class TypedRange(QWidget):
+    """A range that the user may type, in the unit in which a metric is shown.
+
+    Attributes:
+        wanted: Whether it is to be used.
+        edges: From and to.
+
+    Signals:
+        changed: Another range is to be used, or none.
+    """
+
+    changed = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._metric: Metric | None = None
+        self._found: Scale | None = None
+        self.wanted = QCheckBox(self.tr("&Typed range"), self)
+        self.wanted.setToolTip(self.tr("Type the figures that have the first and the last colour"))
+        self.edges = RangeFields(self)
+        self.edges.hide()
+        row(self.wanted, self.edges, of=self, spacing=6)
+        self.wanted.toggled.connect(self._begin)
+        self.edges.changed.connect(self.changed)
+
+    @property
+    def problem(self) -> str:
+        """Why the range is impossible, as a sentence; "" if it is not, or not wanted."""
+        return self.edges.problem() if self.wanted.isChecked() else ""
+
+    def value(self, metric: Metric, found: Scale | None) -> tuple[float, float] | None:
+        """Return the range of a metric; None if it has its own, as every other metric at first.
+
+        Args:
+            metric: The metric.
+            found: Its own scale, from which typing begins; None if it has none.
+        """
+        if metric is not self._metric:
+            with QSignalBlocker(self.wanted):
+                self.wanted.setChecked(False)
+            self.edges.hide()
+        self._metric, self._found = metric, found
+        typed = self.edges.value() if self.wanted.isChecked() else None
+        return None if typed is None else (typed[0] / metric.unit, typed[1] / metric.unit)
+
+    def _begin(self, on: bool) -> None:
+        self.edges.setVisible(on)
+        if on and self._metric is not None and self._found is not None:
+            unit, found = self._metric.unit, self._found
+            if isfinite(found.low):
+                self.edges.suggest(unit * found.low, unit * found.high)
+            self.edges.begin()
+        self.changed.emit()

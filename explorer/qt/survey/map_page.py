@@ -16,7 +16,7 @@ from explorer.analysis.model_grid import Kind, ModelGrid
 from explorer.present.explanations import picture_text
 from explorer.present.survey import METRICS, Metric, metric_named
 from explorer.qt.survey import map_paint
-from explorer.qt.survey.bar import Notice, list_metrics
+from explorer.qt.survey.bar import Notice, TypedRange, list_metrics
 from explorer.qt.survey.by_layer import LayerLines, layer_values
 from explorer.qt.survey.layer_paint import LayerGrid, layer_grids
 from explorer.qt.survey.session import ComparisonContent, SurveyContent, SurveySession, SurveyState
@@ -442,6 +442,7 @@ class MapPage(QtWidgets.QWidget):
         list_metrics(self.colour_by)
         self.by_role = QtWidgets.QCheckBox(self.tr("&Each role by itself"), self)
         self.by_role.setToolTip(self.tr("Colours go from the minimum to the maximum of each role"))
+        self.typed = TypedRange(self)
         self.notice = Notice(session, self)
         self.map = ModelMap(self)
         self.legend = MapLegend(self.map, self)
@@ -463,6 +464,7 @@ class MapPage(QtWidgets.QWidget):
         self._lay_out()
         self.colour_by.currentIndexChanged.connect(lambda _: self._keep_choice())
         self.by_role.toggled.connect(lambda _: self.refresh())
+        self.typed.changed.connect(self.refresh)
         self.notice.pressed.connect(self.start_requested)
         self.save.clicked.connect(self.ask_save)
         self.map.save_requested.connect(self.ask_save)
@@ -479,7 +481,7 @@ class MapPage(QtWidgets.QWidget):
     def _lay_out(self) -> None:
         label = QtWidgets.QLabel(self.tr("C&olour by"), self)
         label.setBuddy(self.colour_by)
-        parts = label, self.colour_by, self.by_role, 1, self.save
+        parts = label, self.colour_by, self.by_role, self.typed, 1, self.save
         bar = row(*parts, margins=(8, 6, 8, 4), spacing=8)
         self.splitter = QtWidgets.QSplitter(self)
         self.splitter.addWidget(self.map)
@@ -535,7 +537,8 @@ class MapPage(QtWidgets.QWidget):
             self.by_layer.show_grid(self._layers)
             if content is not None and self._row >= 0:
                 self._mark(int(content.grid.cell_of[self._row]))
-        self.by_role.setEnabled(metric is not None)
+        for box in (self.by_role, self.typed):
+            box.setEnabled(metric is not None)
         meaning = "" if metric is None else f"\n\n{metric.title}: {metric.tip}"
         for part in (self.map, self.colour_by):
             part.setWhatsThis(picture_text("model_map") + meaning)
@@ -632,7 +635,9 @@ class MapPage(QtWidgets.QWidget):
         if metric is None:
             return map_paint.TypeColouring(self.tr("Type"), content)
         comparison, by_role = self._session.comparison, self.by_role.isChecked()
-        return map_paint.MetricColouring(metric, known, content, comparison, by_role=by_role)
+        found = map_paint.MetricColouring(metric, known, content, comparison, by_role=by_role)
+        typed = self.typed.value(metric, found.scale)
+        return found if typed is None else found.in_range(*typed)
 
     def _row_of(self, cell: int) -> int:
         """Return the tensor that stands for a cell: the selected one, else the first."""
@@ -672,7 +677,7 @@ class MapPage(QtWidgets.QWidget):
         parts = [text for _, text in lines[:4]] + [f"{title} {text}" for title, text in lines[4:]]
         text = "   ·   ".join(parts)
         hint = self.tr("Point at a cell to read it; arrow keys go from cell to cell.")
-        self.readout.setText(text or hint)
+        self.readout.setText(self.typed.problem or text or hint)
         self.map.setAccessibleDescription(text)
         self.by_layer.setAccessibleDescription(text or hint)
 

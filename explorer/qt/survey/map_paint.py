@@ -354,14 +354,24 @@ class MetricColouring(Colouring):
         self.scale = Scale.of(self.values)
         self.by_role = by_role
         places = self._places_by_role(content.grid) if by_role else self.scale.places(self.values)
-        last = len(COLOUR_MAP) - 1
-        self._numbers = np.where(np.isnan(places), -1, np.round(last * np.clip(places, 0, 1)))
+        self._take(places)
         self._pending = np.zeros(count, np.bool_)
         if metric.source is Source.STATISTICS:
             self._pending[content.grid.cell_of[content.missing]] = True
         elif metric.source is Source.ERRORS:
             rows = slice(None) if comparison is None else comparison.missing_rows
             self._pending[content.grid.cell_of[rows]] = True
+
+    def in_range(self, low: float, high: float) -> MetricColouring:
+        """Colour from one figure to another; those beyond have the first and the last colour."""
+        self.by_role = False
+        self.scale = Scale(low, high, Scale.of(self.values).logarithmic and low > 0)
+        self._take(self.scale.places(self.values))
+        return self
+
+    def _take(self, places: NDArray[np.float64]) -> None:
+        last = len(COLOUR_MAP) - 1
+        self._numbers = np.where(np.isnan(places), -1, np.round(last * np.clip(places, 0, 1)))
 
     def _places_by_role(self, grid: ModelGrid) -> NDArray[np.float64]:
         """Return the place of each cell's figure among those of its role."""

@@ -357,3 +357,37 @@ def test_the_map_shows_the_error_as_it_comes(
     page.colour_by.setCurrentIndex(0)
     panel.choose(reference)
     assert page.chosen is None  # the user chose types
+
+
+def test_a_range_of_the_colours_is_typed(panel: SurveyPanel) -> None:
+    panel.survey()
+    page, keys = panel.view.map, panel.qtbot
+    page.colour("kurtosis")
+    edges = page.typed.edges
+
+    def scale() -> Scale | None:
+        colouring = page.map._colouring
+        assert isinstance(colouring, MetricColouring)
+        return colouring.scale
+
+    found = scale()
+    assert found is not None
+    assert not edges.isVisible()
+    page.typed.wanted.click()
+    assert edges.value() == pytest.approx((found.low, found.high), rel=1e-3)
+    for edit, text in ((edges.low, "-5"), (edges.high, "-4")):
+        edit.selectAll()
+        keys.keyClicks(edit, text)
+    keys.keyClick(edges.high, KEY.Key_Return)
+    assert scale() == Scale(-5, -4, False)
+    assert pixel(panel, corner(panel, "blk.0.attn_q.weight")) == COLOUR_MAP[-1]  # all are beyond
+    edges.low.selectAll()
+    keys.keyClicks(edges.low, "9")
+    keys.keyClick(edges.low, KEY.Key_Return)
+    assert page.readout.text() == "The first edge must be less than the last one."
+    assert scale() == found
+    page.colour("std")  # another figure has a range of its own
+    assert not page.typed.wanted.isChecked()
+    assert not edges.isVisible()
+    page.colour("")
+    assert not page.typed.isEnabled()
