@@ -355,7 +355,9 @@ def _diff_text(found: differences.Comparison, paths: tuple[str, str]) -> Iterato
 
 
 def _diff_roles(found: differences.Comparison) -> str:
-    """Return the table of types by role, with errors where they were read."""
+    """Return the table of types by role, with errors where they were read; "" without tensors."""
+    if not found.found.tensors:
+        return ""
     label = errors.error_label("relative_rmse")
     sides = [] if found.errors is None else [0, 1] if found.errors.original is not None else [1]
     head = ["role", "types A", "types B", "bytes A", "bytes B"]

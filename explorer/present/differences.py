@@ -289,7 +289,7 @@ def size_rows(comparison: Comparison) -> Iterator[SizeRow]:
     for name, label in (("weights", "weights"), ("cache", "KV cache"), ("compute", "compute")):
         values = [None if one is None else getattr(one, name) for one in planned]
         yield _size(f"memory_{name}", f"Memory: {label}", values, _bytes)
-    totals = [None if one is None else one.total for one in planned]
+    totals = [None if one is None or one.compute is None else one.total for one in planned]
     yield _size("memory_total", "Memory in all", totals, _bytes)
 
 
@@ -473,6 +473,8 @@ def _header_sentence(found: Differences) -> str:
     ]
     said = [part for part in parts if not part.startswith("0 ")]
     tensors = ", ".join(said) if said else "All tensors have the same types and shapes"
+    if not found.tensors:
+        tensors = "Neither model has tensors"
     if said and not said[0].startswith(parts[0][:3]):
         tensors = f"Of the tensors {tensors}"
     keys = _counted(len(found.keys), "metadata key differs", "metadata keys differ")

@@ -119,3 +119,15 @@ def test_what_cannot_be_opened_is_one_line(tmp_path: Path, paths: Any, capsys: C
     assert main(["diff", paths[0], str(tmp_path / "none.gguf")]) == 1
     assert capsys.readouterr().err.startswith("error: ")
     assert main(["diff", paths[0]]) == 2
+
+
+def test_models_of_a_vocabulary_alone(shared_data: Path, capsys: Capture) -> None:
+    one, other = (str(shared_data / f"ggml-vocab-{name}.gguf") for name in ("phi-3", "bert-bge"))
+    assert main(["diff", one, other]) == 0
+    out = capsys.readouterr().out
+    assert "Neither model has tensors; 36 metadata keys differ." in out
+    assert "0 of 32,064 ids stand for the same token" in out
+    assert "The chat templates differ (tokenizer.chat_template)" in out
+    assert "Types by role" not in out
+    lines = [line.split() for line in out.splitlines()]
+    assert ["Memory", "in", "all", "–", "–"] in lines  # compute buffers are not known
