@@ -254,7 +254,7 @@ def _encode_q3_k(values: Any, importance: Any, blocks: Any, work: Any) -> None:
                 search_scales(work.x, work.w, work.lanes, 16, 4)
                 keep(first, work)
             d, factor = search_scale_of_signed(scales, work.sub[WEIGHTS], 16, 32)
-            found = factor != 0
+            found = abs(first_of_largest(scales, 16)) >= f32(EPSILON)  # an infinite one, too
         else:
             for i in range(256):
                 work.x[WIDE * (i & 15) + (i >> 4)] = finite(values[b, i])

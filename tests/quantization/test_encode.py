@@ -130,6 +130,13 @@ def test_the_same_bytes_as_ggml_where_rounding_hangs_on_the_last_bit(name: str, 
     assert [zlib.crc32(blocks) for blocks in ours] == wanted
 
 
+def test_scales_beyond_float32_have_the_codes_that_c_gives_them() -> None:
+    """Sums of huge weights by huge importance are infinite: the scale is 0, its codes are not."""
+    weights = np.linspace(-1e16, 1e16, 256, dtype=np.float32)
+    blocks = quantize(weights, "Q3_K", np.full(256, 1e10, np.float32))
+    assert blocks[96:].tolist() == [0] * 8 + [170] * 4 + [0, 0]  # ggml, build 11434
+
+
 @pytest.mark.parametrize("grid", [grid for grid in Grid if grid is not Grid.IQ4])
 def test_every_point_is_a_row_or_has_the_nearest_rows(grid: Grid) -> None:
     """Against a plain search, for some points of each grid."""
