@@ -44,8 +44,12 @@ _WHITE_RUN: Final = re.compile(r"[ \t\r\n]*")
 _ESCAPE: Final = re.compile(
     r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F])|.)", re.DOTALL
 )
-# A string, with the colon behind it if it is a key (group 1), or an end of a container.
-_PART: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"([ \t\r\n]*+:)?|[][{}]', re.DOTALL)
+# A string, with its last quotation mark (group 1) and the colon behind it if it is a key (group 2),
+# or an end of a container. What a string may hold is bounded, for a match lets nobody else work,
+# and one that does not end matches too: to look for its end again at each mark takes ages.
+_PART: Final = re.compile(
+    rb'"(?:[^"\\]{1,1024}+|\\.){0,16384}+(")?([ \t\r\n]{0,1024}+:)?|[][{}]', re.DOTALL
+)
 _MOST_PARTS: Final = 1 << 23  # strings and ends of containers that are walked over, some seconds
 _SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 
@@ -336,8 +340,11 @@ def _members(
                 raise FormatError("has more JSON values than any model needs", path, part.start())
         mark = raw[part.start()]
         if mark == _QUOTE:
-            if part[1] is not None and depth <= deepest:
-                key = str(raw[part.start() + 1 : part.start(1) - 1], "utf-8", "replace")
+            if part[1] is None:
+                what = "has a string that does not end, or is longer than any model needs"
+                raise FormatError(what, path, part.start())
+            if part[2] is not None and depth <= deepest:
+                key = str(raw[part.start() + 1 : part.start(1)], "utf-8", "replace")
         elif mark in _OPENING:
             if depth <= deepest:
                 keys[depth:] = [key]

@@ -347,6 +347,8 @@ def test_vocabularies_of_two_folders(tmp_path: Path) -> None:
         (b'{"model": {"vocab": ' + b"[" * 200 + b"]" * 200 + b"}}", "nested"),
         (b'{"model": {"merges": []}}', "no vocabulary"),
         (b"[" * 100_000, "ends within"),
+        (b'{"a": "' + b'\\"' * 2_000_000, "does not end"),  # each mark begins a string
+        (b'{"model": {"vocab": {"a": 0}}, "b', "does not end"),
     ],
 )
 def test_a_damaged_tokenizer_is_said_and_left_out(
