@@ -79,13 +79,29 @@ class Bounds:
 
         Exact: a size near 2^63 compared as a float is off by hundreds.
         """
-        low, high = self.low, self.high
         mask = np.ones(len(values), dtype=np.bool_)
-        if low is not None:
-            mask &= values >= (math.floor(low) + 1 if self.open_ends else math.ceil(low))
-        if high is not None:
-            mask &= values <= (math.ceil(high) - 1 if self.open_ends else math.floor(high))
+        least, most = self._integers
+        if least is not None:
+            mask &= values >= least
+        if most is not None:
+            mask &= values <= most
         return mask
+
+    def holds(self, value: int) -> bool:
+        """Return whether an integer is within."""
+        least, most = self._integers
+        return (least is None or value >= least) and (most is None or value <= most)
+
+    @property
+    def _integers(self) -> tuple[int | None, int | None]:
+        """The least and the greatest integer within; None for no limit."""
+        low, high = self.low, self.high
+        least = most = None
+        if low is not None:
+            least = math.floor(low) + 1 if self.open_ends else math.ceil(low)
+        if high is not None:
+            most = math.ceil(high) - 1 if self.open_ends else math.floor(high)
+        return least, most
 
     def of_floats(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Return which numbers, float64 [n], are within: bool [n]."""

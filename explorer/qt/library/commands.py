@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,14 +39,13 @@ from PySide6.QtWidgets import (
 )
 
 from explorer.errors import ExplorerError, SeveralModelsError
-from explorer.formats.ollama.manifest import OllamaName
 from explorer.present.explanations import VERSION_TEXTS
 from explorer.present.fits import HEADER_BYTES, Version, headers_text, version_at
-from explorer.present.stores import download_of, removal_of_entry, removal_of_files
+from explorer.present.stores import download_of
 from explorer.qt import addresses
 from explorer.qt.jobs import Job, JobRunner, JobSlot
 from explorer.qt.library.blobs import BlobsPage, StoredFile
-from explorer.qt.library.nodes import Node
+from explorer.qt.library.nodes import Node, SelectedNode, digest_text
 from explorer.qt.library.rows import RowKind
 from explorer.qt.library.tree import LibraryTree
 from explorer.qt.machine import PlannedMachine
@@ -59,10 +58,8 @@ from explorer.qt.widgets.table_model import Column, ItemRole, RowColumns, TableM
 from explorer.qt.widgets.table_view import TableView
 from explorer.sources import Address
 from explorer.sources.remote.addresses import HUB, HubPart
-from explorer.stores import StoreKind
 from explorer.text import bytes_text, integer_text, plain_text
 
-_NAME_PARTS: Final = 4  # of the path of a manifest
 _UNOPENED: Final = frozenset({RowKind.STORE, RowKind.FAMILY, RowKind.BRANCH, RowKind.PARTIAL})
 _DIALOG_WIDTH, _DIALOG_HEIGHT = 560, 380
 _MOST_UNASKED: Final = 10
@@ -443,63 +440,28 @@ def _short_name(error: SeveralModelsError) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class SelectedRow:
-    """A selected row of either list.
+class SelectedFile:
+    """A selected row of the list of blobs, with what can be asked of a row of the tree."""
 
-    Attributes:
-        digest: Of a blob: ``sha256:`` and 64 digits, or the hub's etag; else empty.
-        run_command: What makes Ollama run it; empty if it cannot.
-        removal: The command that removes it; empty where there is none.
-        own_folder: The folder, if it is one that the user added.
-    """
+    file: StoredFile
+    run_command: ClassVar = ""
+    own_folder: ClassVar = None
 
-    name: str
-    path: Path | None = None
-    digest: str = ""
-    run_command: str = ""
-    removal: str = ""
-    own_folder: Path | None = None
+    @property
+    def name(self) -> str:
+        return self.file.blob.digest
 
+    @property
+    def path(self) -> Path | None:
+        return self.file.blob.path
 
-def _selected_node(node: Node, own_folders: Sequence[Path]) -> SelectedRow:
-    row = node.row
-    root = None if row.place is None else row.place.root
-    return SelectedRow(
-        (row.name or row.title) if row.entry is None else row.entry.name,
-        row.path,
-        _digest_text(row.digest),
-        _run_command(node),
-        _removal(node),
-        root if root in own_folders else None,
-    )
+    @property
+    def digest(self) -> str:
+        return digest_text(self.file.blob.digest) if self.file.finished else ""
 
-
-def _selected_file(file: StoredFile) -> SelectedRow:
-    digest = file.blob.digest
-    text = _digest_text(digest) if file.finished else ""
-    return SelectedRow(digest, file.blob.path, text, removal=file.removal)
-
-
-def _digest_text(name: str) -> str:
-    return name.replace("sha256-", "sha256:", 1)
-
-
-def _removal(node: Node) -> str:
-    entry, place = node.row.entry, node.store.row.place
-    if entry is not None and place is not None:
-        return removal_of_entry(place.kind, place.root, entry)
-    unused = node.row.kind in {RowKind.BLOB, RowKind.PARTIAL} and node.row.path is not None
-    return removal_of_files([node.row.path]) if unused and node.row.path is not None else ""
-
-
-def _run_command(node: Node) -> str:
-    """Return the command that runs a model; only a valid name may come near a shell."""
-    entry, place = node.row.entry, node.store.row.place
-    if entry is None or entry.format is None or place is None or place.kind is not StoreKind.OLLAMA:
-        return ""
-    parts = entry.path.parts[-_NAME_PARTS:]
-    name = OllamaName(*parts) if len(parts) == _NAME_PARTS else None
-    return f"ollama run {name}" if name is not None and name.valid else ""
+    @property
+    def removal(self) -> str:
+        return self.file.removal
 
 
 class Commands(QObject):
@@ -573,12 +535,12 @@ class Commands(QObject):
             QGuiApplication.clipboard().setText("\n".join(lines))
         return len(lines)
 
-    def selected(self) -> list[SelectedRow]:
+    def selected(self) -> Sequence[SelectedNode | SelectedFile]:
         """Return what is selected in the list that is shown."""
         if self._blobs.isVisibleTo(self._panel):
-            return list(map(_selected_file, self._blobs.selected_files()))
+            return list(map(SelectedFile, self._blobs.selected_files()))
         folders = self._settings.library_folders
-        return [_selected_node(node, folders) for node in self._tree.selected_nodes()]
+        return [SelectedNode(node, folders) for node in self._tree.selected_nodes()]
 
     def _show_menu(self, view: QAbstractItemView, place: QPoint) -> None:
         self.menu().popup(view.viewport().mapToGlobal(place))

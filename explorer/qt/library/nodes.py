@@ -9,19 +9,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import count
+from pathlib import Path
 from typing import Final
 
-import numpy as np
 from PySide6.QtCore import QDate, QLocale
 
 from explorer.formats import Problem
+from explorer.formats.ollama.manifest import OllamaName
 from explorer.formats.tensor_filter import Bounds, parse_bounds
 from explorer.present.fits import FITS_WORD, ModelFit
 from explorer.present.model import gravest, mark, problem_line
+from explorer.present.stores import removal_of_entry, removal_of_files
 from explorer.qt.library.rows import Row, RowKind, problem_note, store_summary, title_of, translate
 from explorer.qt.widgets.cells import Parts, State
 from explorer.qt.widgets.painting import type_swatch
-from explorer.stores import Details, Store
+from explorer.stores import Details, Store, StoreKind
 from explorer.text import bytes_text, count_text, integer_text, plain_text
 
 _LISTED: Final = frozenset({RowKind.STORE, RowKind.FAMILY, RowKind.BRANCH})
@@ -332,6 +334,7 @@ class Filter:
     def __init__(self, text: str) -> None:
         self.text = text
         self._words = text.casefold().split()
+        self._compared = {word: _comparison(word) for word in self._words}
         self._users: dict[tuple[int, str], frozenset[str]] = {}  # store, digest → names
 
     def wanted(self, node: Node) -> list[Node]:
@@ -352,7 +355,7 @@ class Filter:
             _fits_as(node, word)
             if word.startswith(FITS_WORD)
             else _compares(node, *compared)
-            if (compared := _comparison(word)) is not None
+            if (compared := self._compared[word]) is not None
             else word in text or self._uses(node, word)
             for word in self._words
         )
@@ -397,7 +400,7 @@ def _compares(node: Node, column: int, bounds: Bounds | None) -> bool:
     if bounds is None:
         return True
     value = node.value(column) if node.row.entry is not None else None
-    return isinstance(value, int) and bool(bounds.of_integers(np.array([value], np.int64))[0])
+    return isinstance(value, int) and bounds.holds(value)
 
 
 def _fits_as(node: Node, word: str) -> bool:
@@ -476,6 +479,72 @@ def _shared_total(store: Node, rows: Iterable[Row]) -> int:
         return sum(entry.nbytes for entry in entries) + sum(files.values())
     own = sum(entry.own_bytes for entry in entries) + sum(files.values())
     return own + usage.total((entry.name for entry in entries), digests)
+
+
+# What is copied of a row
+
+_NAME_PARTS: Final = 4  # of the path of a manifest
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedNode:
+    """A selected row of the tree; its texts are made when asked, for 5,000 may be selected."""
+
+    node: Node
+    own_folders: Sequence[Path]
+
+    @property
+    def name(self) -> str:
+        row = self.node.row
+        return (row.name or row.title) if row.entry is None else row.entry.name
+
+    @property
+    def path(self) -> Path | None:
+        return self.node.row.path
+
+    @property
+    def digest(self) -> str:
+        """Of a blob: ``sha256:`` and 64 digits, or the hub's etag; else empty."""
+        return digest_text(self.node.row.digest)
+
+    @property
+    def run_command(self) -> str:
+        """What makes Ollama run it; empty if it cannot."""
+        return _run_command(self.node)
+
+    @property
+    def removal(self) -> str:
+        """The command that removes it; empty where there is none."""
+        return _removal(self.node)
+
+    @property
+    def own_folder(self) -> Path | None:
+        """The folder, if it is one that the user added."""
+        place = self.node.row.place
+        return place.root if place is not None and place.root in self.own_folders else None
+
+
+def digest_text(name: str) -> str:
+    """Return the name of a blob as a digest."""
+    return name.replace("sha256-", "sha256:", 1)
+
+
+def _removal(node: Node) -> str:
+    entry, place = node.row.entry, node.store.row.place
+    if entry is not None and place is not None:
+        return removal_of_entry(place.kind, place.root, entry)
+    unused = node.row.kind in {RowKind.BLOB, RowKind.PARTIAL} and node.row.path is not None
+    return removal_of_files([node.row.path]) if unused and node.row.path is not None else ""
+
+
+def _run_command(node: Node) -> str:
+    """Return the command that runs a model; only a valid name may come near a shell."""
+    entry, place = node.row.entry, node.store.row.place
+    if entry is None or entry.format is None or place is None or place.kind is not StoreKind.OLLAMA:
+        return ""
+    parts = entry.path.parts[-_NAME_PARTS:]
+    name = OllamaName(*parts) if len(parts) == _NAME_PARTS else None
+    return f"ollama run {name}" if name is not None and name.valid else ""
 
 
 # Facts about one row, in lines of plain text

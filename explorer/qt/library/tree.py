@@ -56,6 +56,10 @@ def _needed(node: Node, column: int, font: QFont, metrics: QFontMetrics) -> int:
     return metrics.horizontalAdvance(node.cells[column]) + _ROOM
 
 
+def _parent_and_place(node: Node) -> tuple[int, int]:
+    return (0 if node.parent is None else node.parent.id), node.place
+
+
 class _NoteDelegate(RichDelegate):
     """Sentences, which lose their end where there is no room; names lose their middle."""
 
@@ -144,7 +148,8 @@ class LibraryTree(QTreeView):
             titles = (sample, f"{column_titles()[column]}   ")
             widths = [metrics.horizontalAdvance(text) + _ROOM for text in titles]
             if column is not LibraryColumn.NAME:
-                widths += [_needed(node, column, self.font(), metrics) for node in nodes]
+                alike = {node.cells[column]: node for node in nodes}.values()  # measured often
+                widths += [_needed(node, column, self.font(), metrics) for node in alike]
             yield max(widths)
 
     def _show_column_menu(self, place: QtCore.QPoint) -> None:
@@ -262,10 +267,7 @@ class LibraryTree(QTreeView):
         if current is not None and not self.library.is_shown(current):
             current = self._moved(current)
             selected += [] if current is None else [current]
-        selection = QtCore.QItemSelection()
-        for index in map(self.library.index_of, selected):
-            if index.isValid():
-                selection.select(index, index)
+        selection = self._selection_of(selected)
         flags = QtCore.QItemSelectionModel.SelectionFlag
         self.selectionModel().select(selection, flags.ClearAndSelect | flags.Rows)
         if current is not None:
@@ -277,6 +279,23 @@ class LibraryTree(QTreeView):
         if current is not was_current:
             self.current_moved.emit(current)
         QtCore.QTimer.singleShot(0, self, self._check_sight)
+
+    def _selection_of(self, nodes: list[Node]) -> QtCore.QItemSelection:
+        """Return a selection with a range for each run of rows: thousands of ranges take long."""
+        selection = QtCore.QItemSelection()
+        shown = {node.id: node for node in nodes if self.library.is_shown(node)}
+        first: Node | None = None
+        last: Node | None = None
+        for node in sorted(shown.values(), key=_parent_and_place):
+            if first is not None and last is not None:
+                if node.parent is last.parent and node.place == last.place + 1:
+                    last = node
+                    continue
+                selection.select(self.library.index_of(first), self.library.index_of(last))
+            first = last = node
+        if first is not None and last is not None:
+            selection.select(self.library.index_of(first), self.library.index_of(last))
+        return selection
 
     def _moved(self, node: Node) -> Node | None:
         """Find a model that moved to another branch, as it does when it gets a second tag."""
