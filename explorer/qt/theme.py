@@ -215,6 +215,13 @@ QScrollBar::handle:hover, QScrollBar::handle:pressed {{ background: {muted}; }}
 QScrollBar::add-line, QScrollBar::sub-line {{ width: 0; height: 0; }}
 QScrollBar::add-page, QScrollBar::sub-page {{ background: transparent; }}
 
+QHeaderView::section {{ color: {text}; background: {ground}; border: none;
+    border-right: 1px solid {line}; border-bottom: 1px solid {line}; padding: 2px 5px; }}
+QHeaderView::up-arrow {{ image: url("{up}"); width: 10px; height: 10px; top: -3px;
+    subcontrol-position: top center; }}
+QHeaderView::down-arrow {{ image: url("{down}"); width: 10px; height: 10px; top: -3px;
+    subcontrol-position: top center; }}
+
 QProgressBar {{ color: {text}; background: {raised}; border: 1px solid {control};
     border-radius: {corner}px; text-align: center; }}
 QProgressBar::chunk {{ background: {accent}; border-radius: {chunk}px; }}
