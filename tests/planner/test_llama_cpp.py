@@ -22,6 +22,7 @@ from explorer.formats.tensors import TensorColumns, TensorTable
 from explorer.planner.hyperparameters import plain_metadata
 from explorer.planner.llama_cpp import Allocation, Header, Settings, allocate, compute
 from explorer.planner.llama_cpp.architectures import STYLES
+from explorer.planner.llama_cpp.graph import UnknownGraphError, made
 from explorer.quantization import TENSOR_TYPES
 
 
@@ -416,6 +417,12 @@ def test_a_damaged_header_has_limits_or_a_clear_error(model: Model, settings: Se
         assert buffer.compute_high is not None
         size = buffer.compute_high if buffer.compute is None else buffer.compute
         assert 0 <= buffer.compute_low <= size <= buffer.compute_high
+
+
+@pytest.mark.parametrize("extent", [(-1, 4), (4, -1), (4, 1, -3), (-2, -2)])
+def test_no_tensor_of_a_graph_has_a_negative_extent(extent: tuple[int, ...]) -> None:
+    with pytest.raises(UnknownGraphError):
+        made("add", extent)
 
 
 _TINY = {

@@ -12,7 +12,6 @@ from typing import Final
 from explorer.planner.llama_cpp.block import (
     Block,
     Style,
-    UnknownGraphError,
     attention,
     experts_or_network,
     network,
@@ -20,6 +19,7 @@ from explorer.planner.llama_cpp.block import (
 )
 from explorer.planner.llama_cpp.graph import (
     Tensor,
+    UnknownGraphError,
     concat,
     get_rows,
     like,

@@ -14,6 +14,7 @@ from explorer.planner.llama_cpp.graph import (
     Extent,
     Graph,
     Tensor,
+    UnknownGraphError,
     elements,
     get_rows,
     leaf,
@@ -60,10 +61,6 @@ class Style:
     weighted_first: bool = False  # experts' weights are applied to what they read
     biased: bool = False  # the network adds its biases
     outputs_last: bool = False  # rows are chosen after the last block
-
-
-class UnknownGraphError(Exception):
-    """A file lacks what the graph of its architecture needs: the graph is another one."""
 
 
 class Batch(NamedTuple):

@@ -28,6 +28,10 @@ Free: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
 _ALL_FREE: Final[Free] = ((0,), (_ENDLESS,))
 
 
+class UnknownGraphError(Exception):
+    """A file lacks what the graph of its architecture needs: the graph is another one."""
+
+
 class Tensor:
     """A tensor of the graph.
 
@@ -43,6 +47,9 @@ class Tensor:
         nbytes: What it takes on the host.
         scratch: Bytes that a GPU takes beyond that.
         shared: A name of what several parts of a graph read, as its inputs.
+
+    Raises:
+        UnknownGraphError: Its extent is negative: figures of a header contradict one another.
     """
 
     # what few tensors have differently is said here once: a graph has thousands of them
@@ -65,6 +72,8 @@ class Tensor:
         root: Tensor | None = None,
     ) -> None:
         a, b, c, d = extent
+        if a < 0 or b < 0 or c < 0 or d < 0:
+            raise UnknownGraphError(f"{op} has an extent of {extent}")
         self.op = op
         self.extent = extent
         self.width = width

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from explorer.planner.llama_cpp.block import Block, UnknownGraphError
+from explorer.planner.llama_cpp.block import Block
 from explorer.planner.llama_cpp.graph import (
     Tensor,
+    UnknownGraphError,
     concat,
     elements,
     get_rows,
