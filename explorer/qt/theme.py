@@ -7,6 +7,7 @@ makes its controls flat; no widget has one of its own.
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict, dataclass
 from enum import Enum, StrEnum
 from typing import Final
@@ -254,7 +255,11 @@ def apply_scheme(scheme: Scheme) -> None:
 
 def _controls(ink: Ink) -> str:
     arrows = {way: str(resource(f"icons/chevron-{way}.svg")) for way in ("up", "down")}
-    places = {way: name.replace("\\", "/") for way, name in arrows.items()}
+    # between quotes: a folder may have any name
+    places = {
+        way: name.replace(os.sep, "/").replace("\\", r"\\").replace('"', r"\"")
+        for way, name in arrows.items()
+    }
     return _CONTROLS.format(**asdict(ink), **places, corner=CORNER, chunk=CORNER - 1)
 
 

@@ -33,8 +33,11 @@ _RICH_TEXT = frozenset(
         *("setMarkdown", "toHtml", "setStyleSheet", "setDefaultStyleSheet", "setSource"),
     }
 )
-# Modules that may show rich text, and what they show.
-_RICH_TEXT_OF_OUR_OWN = {"qt/help/guide.py": "pages of resources/guide and lists of keys"}
+# Modules that may show rich text or set a style sheet, and which.
+_RICH_TEXT_OF_OUR_OWN = {
+    "qt/help/guide.py": "pages of resources/guide and lists of keys",
+    "qt/theme.py": "the sheet of all controls: a literal, with colours of the module and two icons",
+}
 # Modules that may start a program, and what they start it with.
 _STARTERS = {
     "hardware/detect.py": "a program of macOS, with constant arguments",
@@ -228,6 +231,7 @@ _PASSED = {
     "qt/library/panel.py:_show_total": "its own sentence, then filled in",
     "qt/errors/panel.py:show_picture": "its own sentences",
     "qt/weights/block/page.py:_report": "a sentence, from its callers",
+    "qt/theme.py:_controls": "the sheet of all controls, a literal of its module",
 }
 
 
