@@ -167,14 +167,17 @@ class SessionKeeper(QtCore.QObject):
             self._settings.write()
 
 
-_FIRST_WIDTH, _FIRST_HEIGHT = 1280, 800
+_FIRST_SIZE = QSize(1280, 800)
+"""Of a first window, in logical pixels."""
+
+_FRAME = QSize(8, 48)  # at most; what a desktop puts around is not known before a window is shown
 
 
-def _take_first_size(window: QtWidgets.QWidget) -> None:
-    """Give a window the usual size; all of a screen that is smaller."""
-    wanted, room = QSize(_FIRST_WIDTH, _FIRST_HEIGHT), window.screen().availableGeometry().size()
-    window.resize(wanted.boundedTo(room))
-    if wanted.boundedTo(room) != wanted:
+def take_first_size(window: QtWidgets.QWidget, room: QSize) -> None:
+    """Give a window the usual size, or all of a screen with less room than that and a frame."""
+    window.resize(_FIRST_SIZE.boundedTo(room))
+    framed = _FIRST_SIZE + _FRAME
+    if framed.boundedTo(room) != framed:
         window.setWindowState(Qt.WindowState.WindowMaximized)
 
 
@@ -449,7 +452,7 @@ class MainWindow(QtWidgets.QMainWindow):
     def _restore_layout(self) -> None:
         geometry = self.settings.layout("window")
         if geometry.isEmpty() or not self.restoreGeometry(geometry):
-            _take_first_size(self)
+            take_first_size(self, self.screen().availableGeometry().size())
         self.shell.restore(self.settings.layout("shell"))
 
     def _reset_layout(self) -> None:

@@ -8,16 +8,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
+from PySide6.QtCore import QMimeData, QPointF, QSize, Qt, QUrl
 from PySide6.QtGui import QDropEvent
-from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QMenu, QPushButton
+from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QMenu, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
 from explorer.qt.app import _open_first
 from explorer.qt.document import Document
 from explorer.qt.help.guide import KEYS_PAGE
 from explorer.qt.library.commands import FolderDialog
-from explorer.qt.main_window import MainWindow
+from explorer.qt.main_window import MainWindow, take_first_size
 from explorer.qt.panels import GROUPS
 from explorer.qt.quick_open import QuickOpen
 from explorer.qt.settings import Settings
@@ -198,6 +198,21 @@ def test_the_first_window_fits_its_screen(qtbot: QtBot, settings: Settings) -> N
     assert window.width() <= room.width()
     assert window.height() <= room.height()
     assert window.isMaximized()
+
+
+@pytest.mark.parametrize(
+    ("room", "maximized"),
+    [((1920, 1080), False), ((1366, 768), True), ((1280, 800), True), ((1290, 850), False)],
+)
+def test_the_frame_of_a_first_window_is_on_the_screen_too(
+    qtbot: QtBot, room: tuple[int, int], maximized: bool
+) -> None:
+    window = QWidget()
+    qtbot.addWidget(window)
+    take_first_size(window, QSize(*room))
+    assert window.isMaximized() is maximized
+    assert window.width() <= room[0]
+    assert window.height() <= room[1]
 
 
 @pytest.mark.parametrize("content", [None, b"", b"GGUF", b"no model at all"])
