@@ -137,7 +137,7 @@ def signed_text(number: float, text: Callable[[Any], str]) -> str:
     """Return a difference with its sign, also that of a gain; `text` writes what has none."""
     if not number:
         return text(number)
-    return f"{'+' if number > 0 else MINUS}{text(abs(number))}"
+    return f"{'+' if number > 0 else minus_sign()}{text(abs(number))}"
 
 
 def written_number(plain: str) -> str:
@@ -328,6 +328,29 @@ _MOST_PLACES: Final = 6
 def fixed_text(number: float, places: int) -> str:
     """Return a number with `places` digits behind the decimal sign: ``"99.50"``."""
     return written_number(f"{number:.{places}f}")
+
+
+def percent_text(share: float, digits: int = 3) -> str:
+    """Return a ratio in per cent, to some digits: ``"0.0123 %"``, ``"5,590 %"``, ``"inf"``."""
+    percent = 100 * share
+    if not math.isfinite(percent):
+        return float_text(share)
+    if 10**digits <= abs(percent) < _MOST_WHOLE_PERCENT:
+        return f"{integer_text(round(percent))} %"
+    return f"{float_text(percent, digits)} %"
+
+
+_MOST_WHOLE_PERCENT: Final = 1e7
+
+
+def part_text(share: float) -> str:
+    """Return a part of a whole in per cent; only a whole is 100 %, and only nothing is 0 %."""
+    rounded = f"{100 * share:.1f}"
+    if share < 1 and rounded == "100.0":
+        return f"> {fixed_text(99.9, 1)} %"
+    if share > 0 and rounded == "0.0":
+        return f"< {fixed_text(0.1, 1)} %"
+    return f"{fixed_text(100 * share, 1)} %"
 
 
 def runs_text(numbers: Sequence[int], most: int | None = None) -> str:

@@ -18,6 +18,8 @@ from explorer.text import (
     fixed_text,
     float_text,
     integer_text,
+    part_text,
+    percent_text,
     plain_number,
     plain_text,
     quoted,
@@ -172,8 +174,27 @@ def test_any_axis_is_written(values: list[float]) -> None:
 
 
 def test_a_difference_has_a_sign() -> None:
-    assert [signed_text(n, integer_text) for n in (1200, 0, -1200)] == [
-        "+1,200",
-        "0",
-        "\u22121,200",
-    ]
+    assert [signed_text(n, integer_text) for n in (1200, 0, -1200)] == ["+1,200", "0", "-1,200"]
+    with writing(replace(PLAIN, numbers=replace(PLAIN.numbers, typeset=True))):
+        assert signed_text(-1200, integer_text) == "\u22121,200"
+
+
+@pytest.mark.parametrize(
+    ("share", "shown"),
+    [
+        (0.1234567, "12.3 %"),
+        (55.87, "5,587 %"),  # no exponent
+        (-0.00012, "-0.012 %"),
+        (1e-9, "1e-07 %"),
+        (1e9, "1e+11 %"),
+        (math.inf, "inf"),
+        (math.nan, "NaN"),
+    ],
+)
+def test_a_ratio_in_per_cent(share: float, shown: str) -> None:
+    assert percent_text(share) == shown
+
+
+def test_a_part_is_not_rounded_to_the_whole() -> None:
+    parts = {1.0: "100.0 %", 0.99999: "> 99.9 %", 0.00001: "< 0.1 %", 0.0: "0.0 %"}
+    assert {share: part_text(share) for share in parts} == parts

@@ -22,7 +22,7 @@ from explorer.formats.tensors import Tensor
 from explorer.present import attachments, recipes
 from explorer.present.model import mark, model_facts, plain_value, type_text, value_text
 from explorer.present.quantization import SaidQuantization, companions_record, said_quantization
-from explorer.text import bytes_text, count_text, integer_text, plain_text, shape_text
+from explorer.text import bytes_text, count_text, integer_text, part_text, plain_text, shape_text
 
 _MIN_VALUE_WIDTH: Final = 40
 _LONGEST_NAME: Final = 200
@@ -271,7 +271,7 @@ def _types(facts: Facts) -> str:
             integer_text(share.tensors),
             count_text(share.parameters),
             bytes_text(share.nbytes),
-            f"{share.share:.1%}",
+            part_text(share.share),
         )
         for share in facts.types
     ]

@@ -26,7 +26,7 @@ from explorer.analysis.what_if import is_importance_matrix
 from explorer.errors import ExplorerError
 from explorer.formats.model import Model
 from explorer.parallel import Check, never
-from explorer.text import count_text, float_text, integer_text, shape_text
+from explorer.text import count_text, float_text, integer_text, percent_text, shape_text
 
 TEXTS: Final = {
     "tensor": "The tensor of the model that it belongs to.",
@@ -245,7 +245,7 @@ def norm_text(value: float) -> str:
 
 def share_text(value: float) -> str:
     """Return a share of 1 in per cent; "" if it is not known."""
-    return "" if isnan(value) else f"{float_text(100 * value, 3)} %"
+    return "" if isnan(value) else percent_text(value)
 
 
 # Importance matrices

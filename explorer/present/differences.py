@@ -29,7 +29,15 @@ from explorer.parallel import Check, never
 from explorer.planner.llama_cpp import Settings, allocate
 from explorer.present.errors import ABOUT_ERRORS, ERROR_TEXTS, error_label, error_text
 from explorer.present.model import plain_value, type_text, value_text
-from explorer.text import bytes_text, count_text, float_text, integer_text, shape_text
+from explorer.text import (
+    bytes_text,
+    count_text,
+    float_text,
+    integer_text,
+    percent_text,
+    shape_text,
+    signed_text,
+)
 
 CONTEXT: Final = 4096
 """Tokens of the plan that both models get, if no other number is asked for."""
@@ -312,10 +320,10 @@ def _size(
     texts = ["–" if value is None else text(value) for value in values]
     difference = ""
     if one is not None and other is not None and one != other:
-        sign, by = ("+", other - one) if other > one else ("-", one - other)
-        difference = f"{sign}{text(by)}"
+        by = other - one
+        difference = signed_text(by, text)
         if one:
-            difference += f" ({sign}{float_text(100 * by / one, 3)} %)"
+            difference += f" ({signed_text(by / one, percent_text)})"
     return SizeRow(name, label, (one, other), (texts[0], texts[1]), difference)
 
 
@@ -448,8 +456,8 @@ def summary(comparison: Comparison) -> list[str]:
     one, other = (model.nbytes for model in found.models)
     if one != other and one:
         more = "more" if other > one else "less"
-        share = float_text(100 * abs(other - one) / one, 3)
-        lines.append(f"B takes {bytes_text(abs(other - one))} ({share} %) {more} than A.")
+        share = percent_text(abs(other - one) / one)
+        lines.append(f"B takes {bytes_text(abs(other - one))} ({share}) {more} than A.")
     if found.vocabulary is not None:
         lines.append(f"The vocabularies differ: {vocabulary_sentence(found.vocabulary)}")
     elif found.same_tokens:

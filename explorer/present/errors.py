@@ -11,7 +11,7 @@ from explorer.analysis.errors.compare import ComparedRow, TotalErrors
 from explorer.analysis.matching.pairing import Matching
 from explorer.present.statistics import STATISTICS
 from explorer.quantization.huggingface.schemes import scheme
-from explorer.text import float_text, integer_text
+from explorer.text import float_text, integer_text, percent_text
 
 _DIGITS: Final = 5
 _SHARES: Final = frozenset({"relative_rmse", "saturated_codes"})
@@ -131,13 +131,8 @@ def error_text(name: str, value: float) -> str:
     if name == "sqnr_db":
         return "no error" if value == math.inf else f"{float_text(value, 4)} dB"
     if name in _SHARES:
-        return share_text(value)
+        return percent_text(value, 4)
     return float_text(value, _DIGITS)
-
-
-def share_text(value: float) -> str:
-    """Return a share of 1 in per cent."""
-    return f"{float_text(100 * value, 4)} %" if math.isfinite(value) else float_text(value)
 
 
 ABOUT_ERRORS: Final = (

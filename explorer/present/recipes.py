@@ -21,9 +21,9 @@ from explorer.present.errors import ABOUT_ERRORS, error_label, error_text
 from explorer.text import (
     bytes_text,
     count_text,
-    fixed_text,
     float_text,
     integer_text,
+    part_text,
     plain_text,
     runs_text,
     shorten,
@@ -62,7 +62,7 @@ def fit_cells(fit: RecipeFit) -> tuple[str, ...]:
         remarks.append(f"{'with' if fit.imatrix else 'without'} an importance matrix")
     return (
         fit.recipe,
-        percent_text(fit.share),
+        part_text(fit.share),
         bytes_text(fit.nbytes),
         float_text(8 * fit.nbytes / fit.parameters, 4) if fit.parameters else "",
         ", ".join(remarks),
@@ -103,7 +103,7 @@ def verdict(model: Model, fits: Sequence[RecipeFit]) -> str:
     if declared is not None:
         better = ""
         if fits[0].agreeing > declared.agreeing:
-            share = percent_text(fits[0].share)
+            share = part_text(fits[0].share)
             better = f" {fits[0].recipe} agrees better, with {share} of the weights."
         return f"The file says {label}; {_finding(declared)}.{better}"
     best = f" The closest recipe is {fits[0].recipe}: {_finding(fits[0])}." if fits else ""
@@ -124,7 +124,7 @@ def _finding(fit: RecipeFit) -> str:
     shown = "; ".join(map(deviation_text, fit.deviations[:_SHOWN_DEVIATIONS]))
     left = len(fit.deviations) - _SHOWN_DEVIATIONS
     more = f"; {left} more such groups differ" if left > 0 else ""
-    return f"{percent_text(fit.share)} of the weights have {rule}; {shown}{more}"
+    return f"{part_text(fit.share)} of the weights have {rule}; {shown}{more}"
 
 
 def _refusal(model: Model, label: str) -> str:
@@ -134,16 +134,6 @@ def _refusal(model: Model, label: str) -> str:
     except RecipeError as error:
         return error.what
     return "that recipe was not compared"
-
-
-def percent_text(share: float) -> str:
-    """Return a share in per cent; only a whole is 100 %, and only nothing is 0 %."""
-    text = f"{100 * share:.1f}"
-    if share < 1 and text == "100.0":
-        return "more than 99.9 %"
-    if share > 0 and text == "0.0":
-        return "less than 0.1 %"
-    return f"{fixed_text(100 * share, 1)} %"
 
 
 def deviation_text(deviation: Deviation) -> str:

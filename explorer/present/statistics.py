@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any, Final
 
 from explorer.analysis import TensorStatistics
@@ -10,7 +9,7 @@ from explorer.analysis.columns import outlier_ratio
 from explorer.analysis.moments import PERCENTS
 from explorer.present import Figure
 from explorer.quantization.registry import has_decoder
-from explorer.text import float_text, integer_text
+from explorer.text import float_text, integer_text, percent_text
 
 if TYPE_CHECKING:
     from explorer.analysis.moments import Moments
@@ -46,8 +45,8 @@ def statistic_text(name: str, value: float) -> str:
         return integer_text(value)
     if name == "outlier_ratio":
         return f"{float_text(value, 3)} ×"
-    if name == "relative_step_error" and math.isfinite(value):
-        return f"{float_text(100 * value, 3)} %"
+    if name == "relative_step_error":
+        return percent_text(value)
     return float_text(value)
 
 

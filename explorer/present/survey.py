@@ -12,7 +12,7 @@ from typing import Any, Final
 from explorer.analysis.columns import MEASURES, Floats, Groups, Known, Source, Summaries, Summary
 from explorer.present.errors import error_label, error_text
 from explorer.present.statistics import STATISTICS, statistic_text
-from explorer.text import bytes_text, count_text, float_text, integer_text, plain_text
+from explorer.text import bytes_text, count_text, float_text, integer_text, percent_text, plain_text
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ METRICS: Final = (
         "zero_share",
         "Zeros",
         "Part of the weights that are exactly 0.",
-        lambda value: f"{float_text(100 * value, 3)} %",
+        percent_text,
         "Share of zeros",
     ),
     Metric(

@@ -27,7 +27,7 @@ from explorer.analysis.recipes.rules import CURRENT, EARLIER, RECIPES, RecipeErr
 from explorer.analysis.recipes.tensors import RecipeModel
 from explorer.formats import Model, open_model
 from explorer.formats.facts import FILE_TYPES
-from explorer.present.recipes import layers_text, percent_text, verdict
+from explorer.present.recipes import layers_text, verdict
 from explorer.quantization.types import TENSOR_TYPES
 from tests.analysis.recipe_models import Line, dense, header_model
 
@@ -379,13 +379,6 @@ def test_type_mix_adds_up() -> None:
 )
 def test_layers_as_text(layers: tuple[int, ...], text: str) -> None:
     assert layers_text(layers) == text
-
-
-def test_shares_are_not_rounded_to_a_whole() -> None:
-    assert percent_text(1.0) == "100.0 %"
-    assert percent_text(0.99999) == "more than 99.9 %"
-    assert percent_text(0.00001) == "less than 0.1 %"
-    assert percent_text(0.0) == "0.0 %"
 
 
 NAMES = st.sampled_from(

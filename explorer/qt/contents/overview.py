@@ -36,7 +36,7 @@ from explorer.qt.widgets.building import column, row
 from explorer.qt.widgets.labels import SELECTABLE, FigureTile, Tile, TileRow, plain_label
 from explorer.qt.widgets.painting import IconLabel, fill_type, plain_tip
 from explorer.qt.widgets.segments import SegmentBar
-from explorer.text import bytes_text, count_text, fixed_text, integer_text, plain_text, shorten
+from explorer.text import bytes_text, count_text, integer_text, part_text, plain_text, shorten
 
 if TYPE_CHECKING:
     from explorer.present.fits import ModelFit  # loads the planner
@@ -519,9 +519,12 @@ class Share:
         """Its figures in a line."""
         tr = partial(QCoreApplication.translate, "SharesBar")
         count = tr("{n} tensor") if self.tensors == 1 else tr("{n} tensors")
-        percent = f"{fixed_text(100 * self.share, 1)} %"
         return "   ".join(
-            (percent, bytes_text(self.nbytes), count.format(n=integer_text(self.tensors)))
+            (
+                part_text(self.share),
+                bytes_text(self.nbytes),
+                count.format(n=integer_text(self.tensors)),
+            )
         )
 
 
@@ -663,13 +666,13 @@ class SharesBar(QtWidgets.QWidget):
             painter.drawText(words, middle, share.name)
             name = self.fontMetrics().horizontalAdvance(f"{share.name}  ")
             painter.setPen(QColor(ink.muted))
-            percent = f"{fixed_text(100 * share.share, 1)} %"
-            painter.drawText(words.adjusted(name, 0, 0, 0), middle, percent)
+            part = part_text(share.share)
+            painter.drawText(words.adjusted(name, 0, 0, 0), middle, part)
         painter.end()
 
 
 def _key_text(share: Share) -> str:
-    return f"{share.name}  {fixed_text(100 * share.share, 1)} %"
+    return f"{share.name}  {part_text(share.share)}"
 
 
 def _fill(painter: QPainter, area: QRectF, share: Share) -> None:

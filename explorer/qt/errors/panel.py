@@ -39,16 +39,10 @@ from explorer.qt.widgets.curves import HistogramCurve
 from explorer.qt.widgets.labels import error_caution, plain_label
 from explorer.qt.widgets.lazy import LazyTab, TabbedPanel
 from explorer.qt.widgets.pages import Phase, PlotPage, Reader, ReadingPage, Refusal, Request
-from explorer.qt.widgets.plot_panel import (
-    PicturePanel,
-    PlotPanel,
-    RangeFields,
-    Readings,
-    percent_text,
-)
+from explorer.qt.widgets.plot_panel import PicturePanel, PlotPanel, RangeFields, Readings
 from explorer.qt.widgets.progress import ProgressLine
 from explorer.qt.widgets.table_view import TableView
-from explorer.text import float_text, integer_text, plain_text, shape_text
+from explorer.text import float_text, integer_text, percent_text, plain_text, shape_text
 
 if TYPE_CHECKING:
     from explorer.planner.inputs import PlanInputs

@@ -20,7 +20,7 @@ from explorer.qt.jobs import Job, worker_count
 from explorer.qt.references import Partner
 from explorer.qt.weights.curves import SelectedTensor
 from explorer.qt.weights.tensor_panel import Line
-from explorer.text import float_text, integer_text
+from explorer.text import float_text, integer_text, percent_text
 
 _tr: Final = partial(QCoreApplication.translate, "ErrorTable")
 
@@ -128,7 +128,7 @@ def rounding_lines(expected: ExpectedRounding) -> list[Line]:
             figures[f"{name}_zeros"] = moments.zeros
     shown = {
         "used_codes": _tr("{used} of {all}").format(used=expected.used_codes, all=expected.codes),
-        "zero_codes": error_texts.share_text(expected.zeros),
+        "zero_codes": percent_text(expected.zeros, 4),
     }
     return [
         _line(name, error_texts.ROUNDING_TEXTS[name], value, shown.get(name, ""))

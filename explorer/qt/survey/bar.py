@@ -47,9 +47,9 @@ from explorer.qt.widgets.table_model import Column, RowColumns, TableModel
 from explorer.qt.widgets.table_view import TableView
 from explorer.text import (
     bytes_text,
-    fixed_text,
     float_text,
     integer_text,
+    part_text,
     plain_text,
     shape_text,
     signed_text,
@@ -105,7 +105,7 @@ def fit_columns(fits: Sequence[RecipeFit], nbytes: int) -> list[Column]:
     table = RowColumns(fits, RECIPE_TEXTS)
     return [
         table.words("recipe", _tr("Recipe"), _recipe_name),
-        table.number("agreeing", _tr("Agreeing"), lambda fit: fit.share, _share_text),
+        table.number("agreeing", _tr("Agreeing"), lambda fit: fit.share, part_text),
         table.number("groups", _tr("Deviations"), lambda fit: len(fit.deviations), integer_text),
         table.number("bytes", _tr("Size by it"), lambda fit: fit.nbytes, bytes_text),
         table.number(
@@ -132,12 +132,6 @@ def deviation_columns(deviations: Sequence[Deviation]) -> list[Column]:
 def _recipe_name(fit: RecipeFit) -> str:
     text = _tr("{recipe} (as the file says)") if fit.declared else "{recipe}"
     return text.format(recipe=fit.recipe)
-
-
-def _share_text(share: float) -> str:
-    if round(100 * share, 1) == 100 and share < 1:
-        return f"> {fixed_text(99.9, 1)} %"
-    return f"{fixed_text(100 * share, 1)} %"
 
 
 def _signed_bytes(nbytes: int) -> str:

@@ -26,11 +26,11 @@ from explorer.qt.survey.session import SurveySession, SurveyState
 from explorer.qt.widgets.building import row
 from explorer.qt.widgets.labels import error_caution
 from explorer.qt.widgets.lazy import LazyTab, TabbedPanel
-from explorer.qt.widgets.plot_panel import PlotExport, percent_text
+from explorer.qt.widgets.plot_panel import PlotExport
 from explorer.qt.widgets.table_model import Column
 from explorer.qt.widgets.table_view import BarDelegate, ListPanel
 from explorer.qt.widgets.tensor_columns import describe_filter, tensor_columns
-from explorer.text import integer_text, plain_text
+from explorer.text import integer_text, percent_text, plain_text
 
 _tr: Final = partial(QCoreApplication.translate, "HotSpotTable")
 

@@ -29,9 +29,9 @@ from explorer.qt.weights.work import blocks_request, same_role, sibling_factors,
 from explorer.qt.widgets.curves import HistogramCurve, histogram_of
 from explorer.qt.widgets.lazy import LazyTab, TabbedPanel
 from explorer.qt.widgets.pages import Phase, PlotPage, Reader, Refusal, Request
-from explorer.qt.widgets.plot_panel import PlotPanel, Readings, percent_text
+from explorer.qt.widgets.plot_panel import PlotPanel, Readings
 from explorer.qt.widgets.table_model import Column, TableModel, array_column
-from explorer.text import bytes_text, float_text, integer_text, plain_text, shape_text
+from explorer.text import bytes_text, float_text, integer_text, percent_text, plain_text, shape_text
 
 if TYPE_CHECKING:
     from explorer.qt.weights.block.page import BlockPage

@@ -46,7 +46,7 @@ from explorer.qt.widgets.saving import FileSaver, file_name
 from explorer.qt.widgets.table_model import TableModel
 from explorer.qt.widgets.table_view import TableView
 from explorer.tabular import write_atomically, write_csv
-from explorer.text import float_text, integer_text
+from explorer.text import float_text, integer_text, percent_text
 
 _SCALE: Final = 2  # for print, and for screens of high density
 
@@ -484,8 +484,3 @@ class PlotPanel(PicturePanel):
         if more > 0:
             parts.append(self.tr("and {n} more").format(n=more))
         return "   ".join(parts)
-
-
-def percent_text(share: float) -> str:
-    """Return a share, 0 to 1, in per cent to three digits."""
-    return f"{float_text(100 * share, 3)} %"
