@@ -112,6 +112,8 @@ def checked_importance(importance: NDArray[np.float32], weights: Weights) -> Val
     columns = Folding(tensor.shape).columns
     matrices = prod(tensor.shape[:-2])
     rows = np.ascontiguousarray(importance, np.float32).reshape(-1, importance.shape[-1])
+    if rows.size == matrices * columns:  # the older form has the columns of all experts in one row
+        rows = rows.reshape(matrices, columns)
     if rows.shape[1] != columns or len(rows) not in {1, matrices}:
         raise ExplorerError(
             f"importance of {len(rows)} x {rows.shape[1]} columns does not fit tensor "

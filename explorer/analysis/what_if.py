@@ -298,7 +298,8 @@ def weighed(model: Model, sets: Sequence[TensorSet], known: Collection[str]) -> 
 def importance_of(matrix: Model, name: str) -> NDArray[np.float32] | None:
     """Return the importance of a tensor's columns, float32 [matrices, columns]; None if unknown.
 
-    Columns of a matrix that was never used, such as an expert's, count 1.
+    Columns of a matrix that was never used, such as an expert's, count 1; in the older form what
+    stands there. Counts are rounded. Both as `load_imatrix` does.
 
     Raises:
         ExplorerError: The importance matrix is damaged, or of another model.
@@ -312,11 +313,11 @@ def importance_of(matrix: Model, name: str) -> NDArray[np.float32] | None:
         what = f"{sums.parameters} sums of {name!r} do not fit {counts.parameters} counts"
         raise ExplorerError(what, matrix.path)
     squares = sums.dequantize().reshape(-1, columns)
-    used = counts.dequantize().reshape(-1, 1)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        importance = np.where(used > 0, squares / used, np.float32(1)).astype(np.float32)
-    # of the quotients too: a count below 1, which only a damaged file has, takes one beyond float32
-    finite = all(np.isfinite(numbers).all() for numbers in (squares, used, importance))
+    used = np.floor(counts.dequantize().reshape(-1, 1) + np.float32(0.5))
+    unused = squares if matrix.format == "imatrix" else np.float32(1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        importance = np.where(used > 0, squares / used, unused).astype(np.float32)
+    finite = np.isfinite(squares).all() and np.isfinite(used).all()
     if not (finite and (squares >= 0).all()):
         raise ExplorerError(f"importance of {name!r} is not finite, or negative", matrix.path)
     return importance

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from explorer.analysis.importance import entry_statistics, read_matrix
+from explorer.analysis.requantization import checked_importance
 from explorer.analysis.what_if import importance_of
 from explorer.cli.main import main
 from explorer.errors import ExplorerError
@@ -25,6 +26,7 @@ from explorer.present.model import model_facts
 from explorer.sources import MemorySource
 from tests.helpers.gguf_writer import ARRAY, STRING, U32, Array, GgufFile, TensorSpec
 from tests.helpers.small_gguf import model_from
+from tests.helpers.tensors import float_tensor
 
 Entry = tuple[str, int, NDArray[np.float32]]
 Q, UP = "blk.0.attn_q.weight", "blk.0.ffn_up_exps.weight"
@@ -97,6 +99,24 @@ def test_the_older_form() -> None:
     assert importance is not None
     assert importance.tolist() == [(values / 4).tolist()]
     assert entry_statistics(model, matrix.entries[0]).count_max == 4
+
+
+def test_importance_is_what_llama_quantize_takes_it_for() -> None:
+    """`load_imatrix` of tools/quantize/quantize.cpp, build 11434."""
+    values = np.arange(1, 13, dtype=np.float32)
+    older = read_legacy_imatrix(MemorySource(legacy((UP, 2, values), (Q, 0, values))))
+    never_called, stacked = importance_of(older, Q), importance_of(older, UP)
+    assert never_called is not None
+    assert never_called.tolist() == [values.tolist()]
+    assert stacked is not None  # the columns of all experts in one row
+    experts = checked_importance(stacked, float_tensor(np.zeros((3, 5, 4), np.float32)))
+    assert experts.tolist() == (values / 2).reshape(3, 4).tolist()
+    with pytest.raises(ExplorerError, match="does not fit"):
+        checked_importance(stacked, float_tensor(np.zeros((2, 5, 4), np.float32)))
+    counts = np.array([[0.4], [2.6]], np.float32)
+    newer = importance_of(model_from(gguf(UP, values.reshape(2, 6), counts)), UP)
+    assert newer is not None
+    assert newer.tolist() == [[1.0] * 6, (values[6:] / 3).tolist()]  # counts are rounded
 
 
 def test_every_byte_of_the_older_form_has_a_meaning() -> None:

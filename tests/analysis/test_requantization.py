@@ -216,8 +216,8 @@ def test_importance_matrices(tmp_path: Path) -> None:
             importance_of(matrix, "odd")
         with pytest.raises(ExplorerError, match="negative"):
             importance_of(matrix, "negative")
-        with pytest.raises(ExplorerError, match="not finite"):  # found by tests/soak/fuzz.py
-            importance_of(matrix, "tiny")
+        # found by tests/soak/fuzz.py: quotients beyond float32, before counts were rounded
+        np.testing.assert_array_equal(importance_of(matrix, "tiny"), np.ones((3, 2)))
         with pytest.raises(ExplorerError, match="do not fit"):  # found by tests/soak/fuzz.py
             importance_of(matrix, "empty")
 
