@@ -102,6 +102,7 @@ def _recipe_names(
 @options.parquet_option
 @options.workers_option
 @options.root_option
+@options.fetch_option
 @options.json_option
 def recipes_command(  # noqa: PLR0913 - one for each option
     path: str,
@@ -116,6 +117,7 @@ def recipes_command(  # noqa: PLR0913 - one for each option
     parquet_path: Path | None,
     workers: int,
     root: str | None,
+    fetch: bool,
     as_json: bool,
 ) -> int:
     """Show what llama-quantize would make of the model at PATH, by each recipe.
@@ -141,10 +143,9 @@ def recipes_command(  # noqa: PLR0913 - one for each option
         if reason is not None:
             raise ExplorerError(reason, model.path)
         matrix = None if matrix_path is None else _matrix(stack, matrix_path)
-        original = None
-        if original_path is not None:
-            original = stack.enter_context(open_model(options.model_path(original_path)))
+        original = _original(stack, original_path)
         files.check()
+        options.agree_to_fetch((model if original is None else original,), fetch or not errors)
         sets = _sets(model, original, matrix)
         seen, known = RecipeModel.of(model), None if matrix is None else known_names(matrix)
         recipes = [recipe_types(seen, name, known) for name in names]
@@ -198,6 +199,10 @@ def _tried(asked: _Asked, printed: bool | None) -> list[RecipeTrial]:
         if printed is None:
             return list(trials)
         return _print_trials(asked, trials, needed=printed)
+
+
+def _original(stack: ExitStack, path: str | None) -> Model | None:
+    return None if path is None else stack.enter_context(open_model(options.model_path(path)))
 
 
 def _matrix(stack: ExitStack, path: str) -> Model:

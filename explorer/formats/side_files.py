@@ -150,7 +150,7 @@ def chat_templates(model: Model, log: ProblemLog) -> dict[str, str]:
     for key, name in _template_files(folder, log):
         with _noted(name, log):
             if (path := _side_path(folder, name, log)) is not None:
-                with open_source(path) as source:
+                with open_source(path, whole=True) as source:
                     found[key] = decode_text(source.read(0, min(source.size, _MAX_TEMPLATE_BYTES)))
     with _noted(_TOKENIZER_CONFIG, log):
         if not found and (path := _side_path(folder, _TOKENIZER_CONFIG, log)) is not None:

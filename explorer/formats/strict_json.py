@@ -270,7 +270,7 @@ def read_json_file(path: Path) -> Any:
         FormatError: It is too large or not one JSON value.
         SourceError: It cannot be read.
     """
-    with open_source(path) as source:
+    with open_source(path, whole=True) as source:
         if source.size > MAX_JSON_FILE_BYTES:
             what = f"has {source.size} bytes; at most {MAX_JSON_FILE_BYTES} of JSON are read"
             raise FormatError(what, path)
@@ -301,7 +301,7 @@ def read_members(path: Path, wanted: Collection[Member], check: Check = never) -
         FormatError: It is too large, or is no JSON.
         SourceError: It cannot be read.
     """
-    with open_source(path) as source:
+    with open_source(path, whole=True) as source:
         if source.size > MAX_TOKENIZER_BYTES:
             what = f"has {source.size} bytes; at most {MAX_TOKENIZER_BYTES} are looked through"
             raise FormatError(what, path)

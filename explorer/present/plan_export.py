@@ -18,6 +18,8 @@ from explorer.planner import settings as env
 from explorer.planner.inputs import PlanInputs, plan_result
 from explorer.planner.result import Plan
 from explorer.present.plan import CACHE_TYPES
+from explorer.sources import Address
+from explorer.sources.remote.addresses import HUB, REGISTRY, HubPart
 from explorer.text import plain_text
 
 _SERVER_TYPES: Final = ("f16", "q8_0", "q4_0")
@@ -115,10 +117,20 @@ def modelfile_lines(plan: Plan) -> list[str]:
 
 def server_command(path: Path, plan: Plan, projector: Path | None = None) -> str:
     """Return a command line of llama.cpp's server that loads the model alike."""
-    words = ["llama-server", "--model", str(path), *_server_options(plan)]
+    words = ["llama-server", *_server_model(path), *_server_options(plan)]
     if projector is not None:
         words += ["--mmproj", str(projector)]
     return shlex.join(words)
+
+
+def _server_model(path: Path) -> list[str]:
+    """Return the options that name a model; llama-server downloads it, unless it is Ollama's."""
+    if not isinstance(path, Address):
+        return ["--model", str(path)]
+    if path.scheme == HUB:
+        part = HubPart.of(path)
+        return ["--hf-repo", part.repository, *(["--hf-file", part.file] if part.file else [])]
+    return ["--model", "model.gguf"] if path.scheme == REGISTRY else ["--model-url", str(path)]
 
 
 def _server_options(plan: Plan) -> Iterator[str]:

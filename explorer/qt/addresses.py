@@ -30,7 +30,7 @@ from explorer.qt.theme import Space
 from explorer.qt.widgets.building import column
 from explorer.qt.widgets.labels import plain_label
 from explorer.sources import Address, is_address, parse_address
-from explorer.sources.remote.addresses import as_path, host_of, refuse_all
+from explorer.sources.remote.addresses import as_path, forbidden_by, host_of, refuse_all
 from explorer.text import bytes_text, integer_text, plain_text
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class Addresses(QObject):
     def _agrees(self, address: Address) -> bool:
         host = host_of(address)
         kept = self._settings.note(_HOSTS).split()
-        if self.offline or host in kept or host in self._asked:
+        if self.offline or forbidden_by() or host in kept or host in self._asked:
             return True  # if it is switched off, opening it says so
         question = _tr(
             "Read {name} from {host}?\n\n"

@@ -29,6 +29,7 @@ from explorer.qt.shell import BottomBar, Shell, TopBar, offer_leads
 from explorer.qt.widgets.labels import MessageBar
 from explorer.qt.widgets.progress import JobBar
 from explorer.sources import is_address
+from explorer.sources.remote.addresses import forbidden_by
 from explorer.text import plain_text
 
 if TYPE_CHECKING:
@@ -370,8 +371,7 @@ class MainWindow(QtWidgets.QMainWindow):
         self.panels.selection.show_document(document)
         for action in self.actions_.of_a_model:
             action.setEnabled(document is not None)
-        on_web = document is not None and is_address(document.path)
-        self.actions_.copy_download.setEnabled(on_web)
+        self.actions_.copy_download.setEnabled(document is not None and is_address(document.path))
         self._show_title()
 
     # Linked selection
@@ -467,8 +467,9 @@ class MainWindow(QtWidgets.QMainWindow):
             event.acceptProposedAction()
 
     def dropEvent(self, event: QtGui.QDropEvent) -> None:
-        self.open_paths(addresses_in(event.mimeData()))
         event.acceptProposedAction()
+        # a question before the drop has ended would hold up the program that the link comes from
+        QtCore.QTimer.singleShot(0, self, partial(self.open_paths, addresses_in(event.mimeData())))
 
     def closeEvent(self, event: QtGui.QCloseEvent) -> None:
         self.help.close()
@@ -491,6 +492,10 @@ def _connect_commands(window: MainWindow) -> None:
     actions.open_address.triggered.connect(lambda: window.open_paths(ask_address(window)))
     actions.offline.setChecked(window.addresses.offline)
     actions.offline.toggled.connect(window.addresses.set_offline)
+    if why := forbidden_by():  # whatever the setting is
+        actions.offline.setEnabled(False)
+        actions.offline.setToolTip(plain_text(why))
+        actions.offline.setStatusTip(plain_text(why))
     actions.open_demo.triggered.connect(window.open_demo)
     actions.compare_model.triggered.connect(lambda: window.panels.show_page("compare"))
     actions.compare_model.triggered.connect(window._ask_reference)

@@ -16,6 +16,7 @@ from PySide6.QtWidgets import QLineEdit, QStackedWidget, QWidget
 from explorer.formats.tensors import Extent
 from explorer.parallel import Check
 from explorer.present.explanations import PANEL_TEXTS
+from explorer.qt.addresses import agrees_to_weights
 from explorer.qt.contents.overview import OverviewView
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobRunner, all_cores
@@ -453,13 +454,17 @@ def downloads(panels: Panels) -> Callable[[Check], list[tuple[Entry, str]]]:
 def ask_report(panels: Panels) -> None:
     """Ask for a file, and write all that is known of the current model into it, as `report` does.
 
-    All weights are read, unless they were before. A model that is chosen to compare with is
-    compared. Both are opened anew: the user may close them meanwhile.
+    All weights are read, unless they were before; of models on the web after a question. A model
+    that is chosen to compare with is compared. Both are opened anew: the user may close them
+    meanwhile.
     """
     document, chosen = panels.selection.document, panels.references.chosen
-    if document is None or is_address(document.path):
+    if document is None:
         return
-    other = chosen.path if isinstance(chosen, Document) and not is_address(chosen.path) else None
+    other = chosen.path if isinstance(chosen, Document) else None
+    models = [document.model, *([chosen.model] if isinstance(chosen, Document) else [])]
+    if not agrees_to_weights(models, panels):
+        return
     path, tr = document.path, panels.tr
     saver = FileSaver(panels._runner, panels, panels.written.emit, panels.failed.emit)
     name = file_name(path.stem, "model")

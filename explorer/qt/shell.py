@@ -613,8 +613,7 @@ def _offer_to_save(menu: QMenu, panels: Panels) -> None:
         menu.addAction(menu.tr("This page has nothing to save")).setEnabled(False)
     menu.addSeparator()
     report = menu.addAction(menu.tr("&Report of the model…"), partial(ask_report, panels))
-    document = panels.selection.document
-    report.setEnabled(document is not None and not is_address(document.path))
+    report.setEnabled(panels.selection.document is not None)
 
 
 _LONGEST_MACHINE: Final = 80

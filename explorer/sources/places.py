@@ -13,12 +13,13 @@ from explorer.sources.files import ByteSource, FileSource
 from explorer.sources.remote.addresses import HUB, Address, HubPart, check_allowed
 
 
-def open_source(path: Path, first_bytes: int | None = None) -> ByteSource:
+def open_source(path: Path, first_bytes: int | None = None, *, whole: bool = False) -> ByteSource:
     """Open a file, or what an address names.
 
     Args:
         path: Where it is.
         first_bytes: How much of an address to fetch at first, if more or less than usual is needed.
+        whole: Whether all of it will be read: then an address is fetched at once, up to a limit.
 
     Raises:
         SourceError: It is missing, unreadable, or not a regular file.
@@ -28,7 +29,8 @@ def open_source(path: Path, first_bytes: int | None = None) -> ByteSource:
     check_allowed(path)
     from explorer.sources.remote import source  # noqa: PLC0415 - only where an address was given
 
-    return source.open_address(path, *([] if first_bytes is None else [first_bytes]))
+    sizes = [] if first_bytes is None else [first_bytes]
+    return source.open_address(path, *sizes, whole=whole)
 
 
 def list_names(folder: Path) -> list[str]:

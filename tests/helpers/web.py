@@ -10,14 +10,14 @@ import re
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, TypeAlias
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from tests.helpers.patience import PATIENCE_S
 
@@ -83,23 +83,24 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
         self.sent += len(body)
 
-    def give(self, content: Content, headers: Mapping[str, str]) -> None:
+    def give(self, content: Content, headers: Mapping[str, str], **more: str) -> None:
         """Send a file as RFC 9110 says: whole, a range, or that it is not modified."""
         tag = content.tag
         if headers.get("if-none-match") == tag:
-            self.answer(304, ETag=tag)
+            self.answer(304, ETag=tag, **more)
             return
         match = _RANGE.fullmatch(headers.get("range", ""))
         fresh = headers.get("if-range", tag) == tag
         if match is None or not fresh:
-            self.answer(200, content.data, ETag=tag)
+            self.answer(200, content.data, ETag=tag, **more)
             return
         first, last = int(match[1]), min(int(match[2]), len(content.data) - 1)
         if first > last:
             self.answer(416, Content_Range=f"bytes */{len(content.data)}")
             return
         part = content.data[first : last + 1]
-        self.answer(206, part, ETag=tag, Content_Range=f"bytes {first}-{last}/{len(content.data)}")
+        place = f"bytes {first}-{last}/{len(content.data)}"
+        self.answer(206, part, ETag=tag, Content_Range=place, **more)
 
 
 @dataclass
@@ -184,52 +185,83 @@ def serving(tls: bool = False, host: str = "127.0.0.1") -> Iterator[Web]:
 
 
 def add_hub(
-    web: Web, repository: str, files: Mapping[str, bytes], token: str = "", cdn: Web | None = None
+    web: Web,
+    repository: str,
+    files: Mapping[str, bytes],
+    *,
+    token: str = "",
+    cdn: Web | None = None,
+    branches: Sequence[str] = ("main",),
 ) -> None:
-    """Let a server be a Hugging Face hub with a repository.
+    """Let a server be a Hugging Face hub with a repository, as `huggingface_hub` expects it.
+
+    Large files are given by a redirect to another host, signed, with the size and hash of the file
+    beside it; small ones by a redirect on the hub itself, without a host. Both name the commit.
 
     Args:
         web: The server; `HF_ENDPOINT` has to name it.
         repository: OWNER/NAME.
         files: Contents by path.
         token: Asked for, if not empty.
-        cdn: Where files are, by a redirect; None for the hub itself.
+        cdn: Where large files are; None for the hub itself.
+        branches: What leads to the commit.
     """
 
-    def guarded(give: Callable[[Handler], None]) -> Route:
+    def guarded(give: Callable[[Handler, Mapping[str, str]], None]) -> Route:
         def route(handler: Handler, headers: Mapping[str, str]) -> None:
             if token and headers.get("authorization") != f"Bearer {token}":
-                handler.answer(401)
+                handler.answer(401, X_Error_Code="RepoNotFound", X_Error_Message=_NO_REPOSITORY)
             else:
-                give(handler)
+                give(handler, headers)
 
         return route
 
-    def give_list(handler: Handler) -> None:
-        siblings = [{"rfilename": name, "size": len(data)} for name, data in files.items()]
-        answer = {"id": repository, "sha": COMMIT, "siblings": siblings}
+    def give_list(handler: Handler, _: Mapping[str, str]) -> None:
+        siblings = [
+            {"rfilename": name, "size": len(data), "blobId": sha256(data).hexdigest()[:40]}
+            for name, data in files.items()
+        ]
+        answer = {"id": repository, "sha": COMMIT, "private": bool(token), "siblings": siblings}
         handler.answer(200, json.dumps(answer).encode(), Content_Type="application/json")
 
-    def giver(name: str, data: bytes) -> Callable[[Handler], None]:
-        place = None if cdn is None else cdn.put(f"/cdn/{name}", data)
+    def giver(name: str, data: bytes) -> Callable[[Handler, Mapping[str, str]], None]:
+        large = name.endswith((".gguf", ".safetensors"))
+        linked = {"X_Linked_Size": str(len(data)), "X_Linked_ETag": f'"{sha256(data).hexdigest()}"'}
+        if large and cdn is not None:
+            place = f"{cdn.put(f'/cdn/{name}', data)}?signature=s"
+        elif large:
 
-        def give(handler: Handler) -> None:
-            if place is None:
-                headers = {key.lower(): value for key, value in handler.headers.items()}
-                handler.give(Content(data), headers)
-            else:
-                handler.answer(302, Location=f"{place}?signature=s", X_Repo_Commit=COMMIT)
+            def give_it(handler: Handler, headers: Mapping[str, str]) -> None:
+                handler.give(Content(data), headers, X_Repo_Commit=COMMIT)
+
+            return give_it
+        else:
+            cached = f"/api/resolve-cache/models/{repository}/{COMMIT}/{quote(name, safe='')}"
+            web.routes[unquote(cached)] = guarded(lambda h, headers: h.give(Content(data), headers))
+            place, linked = f"{cached}?etag=%22x%22", {}
+
+        def give(handler: Handler, _: Mapping[str, str]) -> None:
+            handler.answer(302 if large else 307, Location=place, X_Repo_Commit=COMMIT, **linked)
 
         return give
 
-    for revision in ("main", COMMIT):
+    for revision in (*branches, COMMIT):
         web.routes[f"/api/models/{repository}/revision/{revision}"] = guarded(give_list)
         for name, data in files.items():
             path = f"/{repository}/resolve/{revision}/{name}"
             web.routes[path] = guarded(giver(name, data))
 
 
-def add_registry(web: Web, name: str, layers: Mapping[str, bytes], tag: str = "latest") -> None:
+_NO_REPOSITORY = "Repository not found"
+
+
+def add_registry(
+    web: Web,
+    name: str,
+    layers: Mapping[str, bytes],
+    tag: str = "latest",
+    storage: Web | None = None,
+) -> None:
     """Let a server be a registry with a model.
 
     Args:
@@ -237,14 +269,29 @@ def add_registry(web: Web, name: str, layers: Mapping[str, bytes], tag: str = "l
         name: NAMESPACE/MODEL.
         layers: Contents by media type, without Ollama's prefix.
         tag: Its tag.
+        storage: Where blobs are, by a signed redirect; None for the registry itself.
     """
     kind = "application/vnd.ollama.image."
-    described: list[dict[str, Any]] = []
-    for media, data in layers.items():
-        digest = sha256(data).hexdigest()
-        described.append(
-            {"mediaType": kind + media, "digest": f"sha256:{digest}", "size": len(data)}
-        )
-        web.put(f"/v2/{name}/blobs/sha256:{digest}", data)
-    manifest = {"schemaVersion": 2, "layers": described}
+
+    def described(media: str, data: bytes) -> dict[str, Any]:
+        digest = f"sha256:{sha256(data).hexdigest()}"
+        path = f"/v2/{name}/blobs/{digest}"
+        if storage is None:
+            web.put(path, data)
+        else:
+            place = f"{storage.put(f'/{digest}/data', data)}?X-Amz-Expires=86400&X-Amz-Signature=s"
+            web.routes[path] = lambda handler, _: handler.answer(307, Location=place)
+        return {"mediaType": media, "digest": digest, "size": len(data)}
+
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.docker.distribution.manifest.v2+json",
+        "config": described("application/vnd.docker.container.image.v1+json", _CONFIG),
+        "layers": [described(kind + media, data) for media, data in layers.items()],
+    }
     web.put(f"/v2/{name}/manifests/{tag}", json.dumps(manifest).encode())
+
+
+_CONFIG = (
+    b'{"model_format": "gguf", "model_family": "llama", "os": "linux", "architecture": "amd64"}'
+)

@@ -402,7 +402,7 @@ def test_the_token_goes_to_the_hub_only(
     monkeypatch.setenv("HF_ENDPOINT", web.url)
     with serving(host="localhost") as cdn:
         add_hub(web, "owner/name", {"m.gguf": demo}, token="hf_secret", cdn=cdn)
-        with pytest.raises(SourceError, match="needs a login"):
+        with pytest.raises(SourceError, match="or is private: then HF_TOKEN"):
             open_model("hf://owner/name/m.gguf")
         (tmp_path / "hub").mkdir()
         (tmp_path / "hub" / "token").write_text("hf_secret\n")

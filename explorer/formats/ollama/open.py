@@ -156,7 +156,7 @@ def _text_entry(key: str, path: Path, nbytes: int) -> MetadataEntry:
 
 
 def _read_text(path: Path) -> str:
-    with open_source(path) as source:
+    with open_source(path, whole=True) as source:
         if source.size > MAX_TEXT_BYTES:
             what = f"has {source.size} bytes; at most {MAX_TEXT_BYTES} of text are shown"
             raise FormatError(what, path)
@@ -216,7 +216,11 @@ def open_registry(address: Address) -> Model:
     """
     name = manifests.parse_name(address.rest)
     place = Address(f"{address.scheme}://{name.host}/{name.namespace}/{name.model}")
-    manifest = manifests.read_manifest(place / manifests.MANIFESTS / name.tag, name)
+    try:
+        manifest = manifests.read_manifest(place / manifests.MANIFESTS / name.tag, name)
+    except ExplorerError as error:
+        error.path = address  # users know no manifest
+        raise
     return replace(_open(manifest, current_check()), path=address)
 
 

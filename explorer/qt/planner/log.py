@@ -34,6 +34,7 @@ from explorer.qt.widgets.labels import SELECTABLE, plain_label
 from explorer.qt.widgets.painting import plain_tip
 from explorer.qt.widgets.table_model import Column
 from explorer.qt.widgets.table_view import TableView
+from explorer.sources import is_address
 from explorer.text import plain_text
 
 _MODEL_SUFFIXES: Final = frozenset({".gguf", ".safetensors", ".json", ".bin", ""})
@@ -266,6 +267,9 @@ class LogPage(PlannerPage):
             self.failed.emit(PlanError("llama.cpp's own check needs a GGUF model and its profile"))
             return
         named, outcome, model = self.state.program, plan.llama_cpp, document.model
+        if is_address(model.path):
+            self.failed.emit(PlanError("llama.cpp's own check needs a model that was downloaded"))
+            return
 
         def find(_job: Job) -> list[str]:
             program = find_program(named)

@@ -11,11 +11,11 @@ import ipaddress
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qs, quote, unquote, urlsplit
 
 from explorer.errors import FormatError, SourceError
 from explorer.text import quoted
@@ -36,17 +36,20 @@ ENDPOINT_VARIABLE: Final = "HF_ENDPOINT"
 HUB_HOST: Final = "huggingface.co"
 """The hub, unless `HF_ENDPOINT` names another one."""
 
-_START: Final = re.compile(r"(?P<scheme>[a-z]+)://")
+_START: Final = re.compile(r"(?P<scheme>[A-Za-z]{2,})://")  # one letter is a drive of Windows
 _LONGEST: Final = 4096
 _HUB_PART: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,95}")
 _REVISION: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]{0,127}")
-_CONTROLS: Final = re.compile(r"[\x00-\x20\x7f\\]")
+_LONG_REVISION: Final = re.compile(r"refs/(?:convert|pr)/[^/]+")  # of the hub, with slashes
+_CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f\\]")
 _EXAMPLES: Final = (
     "addresses look like https://host/model.gguf, hf://owner/repository/model.gguf "
     "or ollama://llama3:8b"
 )
+_HUB_HOSTS: Final = frozenset({HUB_HOST, "www.huggingface.co", "hf.co"})
 # What the hub's own pages call a file: /OWNER/REPO/resolve/REVISION/FILE.
 _HUB_PAGES: Final = ("resolve", "blob", "raw", "tree")
+_REGISTRY_PAGES: Final = frozenset({"ollama.com", "www.ollama.com"})
 _queries: Final[dict[str, str]] = {}
 
 
@@ -84,23 +87,24 @@ def is_address(text: object) -> bool:
 
 
 def parse_address(text: str) -> Address:
-    """Return the address of a text; a page of the hub becomes the ``hf://`` address that it shows.
+    """Return the address of a text; a page of the hub, or of Ollama's library, of what it shows.
 
     Raises:
         FormatError: It is no address of a kind that the program reads, or not a safe one.
     """
     text = text.strip()
     start = _START.match(text)
-    scheme = start["scheme"] if start else ""
-    if len(text) > _LONGEST or _CONTROLS.search(text) or scheme not in {*WEB, HUB, REGISTRY}:
-        raise FormatError(f"{quoted(text)} is no address of a model; {_EXAMPLES}")
+    scheme = start["scheme"].lower() if start else ""
     rest = text[len(scheme) + 3 :]
+    strange = _CONTROLS.search(text) or (scheme != HUB and " " in text)
+    if len(text) > _LONGEST or strange or scheme not in {*WEB, HUB, REGISTRY}:
+        raise FormatError(f"{quoted(text)} is no address of a model; {_EXAMPLES}")
     if scheme == HUB:
         address = _hub_address(rest)
     elif scheme == REGISTRY:
-        address = Address(text.rstrip("/"))
+        address = Address(f"{scheme}://{rest.rstrip('/')}")
     else:
-        address = _web_address(text)
+        address = _web_address(f"{scheme}://{rest}")
     if ".." in address.parts or not address.rest:
         raise FormatError(f"{quoted(text)} is no address of a model; {_EXAMPLES}")
     return address
@@ -117,10 +121,13 @@ def _web_address(text: str) -> Address:
         raise FormatError(f"{quoted(text)}: {what}")
     if parts.scheme == "http" and not is_this_machine(host):
         raise FormatError(f"{quoted(text)}: plain http can be changed on its way; use https://")
-    if host == HUB_HOST:
-        found = _from_hub_page(parts.path)
-        if found is not None:
-            return found
+    found = None
+    if host in _HUB_HOSTS:
+        found = _from_hub_page(parts)
+    elif host in _REGISTRY_PAGES:
+        found = _from_registry_page(parts.path)
+    if found is not None:
+        return found
     if not PurePosixPath(parts.path).name:
         raise FormatError(f"{quoted(text)} names no file; {_EXAMPLES}")
     address = Address(text.partition("#")[0].partition("?")[0])
@@ -157,56 +164,82 @@ def query_of(address: Address) -> str:
     return _queries.get(str(address), "")
 
 
-def _from_hub_page(path: str) -> Address | None:
+def _from_hub_page(page: SplitResult) -> Address | None:
     """Return the address of what a page of the hub shows; None for its other pages."""
-    parts = [unquote(part) for part in path.split("/") if part]
+    parts = [part for part in page.path.split("/") if part]
     if len(parts) == 2:
-        return _hub_address("/".join(parts))
+        # the page of a repository, perhaps with a look into one of its files
+        shown = parse_qs(page.query).get("show_file_info", [""])[0]
+        return _hub_address("/".join([*parts, *shown.split("/")]))
     if len(parts) >= 4 and parts[2] in _HUB_PAGES:
         owner, name, _, revision, *file = parts
-        return _hub_address("/".join((owner, f"{name}@{revision}", *file)))
+        pinned = f"{name}@{quote(unquote(revision), safe='')}"
+        return _hub_address("/".join((owner, pinned, *map(unquote, file))))
     return None
+
+
+def _from_registry_page(path: str) -> Address | None:
+    """Return the address of what a page of Ollama's library shows; None for its other pages."""
+    parts = [part for part in path.split("/") if part]
+    if len(parts) < 2:
+        return None
+    owner, model = parts[:2]
+    return Address(f"{REGISTRY}://{model if owner == 'library' else f'{owner}/{model}'}")
 
 
 def _hub_address(rest: str) -> Address:
     owner, _, rest = rest.partition("/")
-    repository, _, file = rest.partition("/")
-    name, at, revision = repository.partition("@")
+    name, at, revision = rest.partition("/")[0].partition("@")
+    file = rest.partition("/")[2]
+    if at and (long := _LONG_REVISION.match(rest.partition("@")[2])):
+        revision, file = quote(long[0], safe=""), rest[len(name) + 1 + long.end() :]
     good = (
         _HUB_PART.fullmatch(owner)
         and _HUB_PART.fullmatch(name)
         and (not at or _REVISION.fullmatch(unquote(revision)))
+        and not _CONTROLS.search(file)
     )
+    repository = f"{name}{at}{revision}"
     if not good:
         what = "is no model of the hub; such addresses look like hf://owner/repository"
         raise FormatError(f"{quoted(f'{HUB}://{owner}/{repository}')} {what}")
     return Address("/".join(filter(None, (f"{HUB}://{owner}", repository, file.strip("/")))))
 
 
-_refused: Final[list[bool]] = [False]
+_refusing: Final[list[str]] = []  # who refuses all addresses, in words
+_SETTING: Final = "File \u203a Read nothing from the web is on"
 
 
 def refuse_all(refused: bool) -> None:
-    """Switch reading of addresses off, or on again; `GGUF_EXPLORER_OFFLINE=1` is stronger."""
-    _refused[0] = refused
+    """Switch reading of addresses off by the setting, or on again; who is stronger stays so."""
+    with suppress(ValueError):
+        _refusing.remove(_SETTING)
+    if refused:
+        _refusing.append(_SETTING)
 
 
 @contextmanager
 def offline() -> Iterator[None]:
-    """Switch reading of addresses off for a while."""
-    before = _refused[0]
-    refuse_all(True)
+    """Switch reading of addresses off for a while, whatever the setting says."""
+    who = "--offline was given"
+    _refusing.insert(0, who)
     try:
         yield
     finally:
-        refuse_all(before)
+        _refusing.remove(who)
+
+
+def forbidden_by() -> str:
+    """Return what refuses all addresses more strongly than the setting, in words; or ""."""
+    if os.environ.get(OFFLINE_VARIABLE, "0") not in ("", "0"):
+        return f"{OFFLINE_VARIABLE} is set"
+    return next((who for who in _refusing if who != _SETTING), "")
 
 
 def check_allowed(address: Address) -> None:
     """Raise `SourceError` if no address may be read, or what reads them is not installed."""
-    variable = os.environ.get(OFFLINE_VARIABLE, "0") not in ("", "0")
-    if variable or _refused[0]:
-        why = f"{OFFLINE_VARIABLE} is set" if variable else "--offline, or the setting, says so"
+    why = forbidden_by() or next(iter(_refusing), "")
+    if why:
         raise SourceError(f"is an address, and nothing is fetched: {why}", address)
     if find_spec("urllib3") is None:
         what = "is an address, which needs the extra: pip install 'gguf-explorer[remote]'"
@@ -240,6 +273,20 @@ def is_this_machine(host: str) -> bool:
         return True
     number = as_number(host)
     return number is not None and number.is_loopback
+
+
+_EMBEDDING: Final = ipaddress.ip_network("64:ff9b::/96")  # IPv4 behind a translator, RFC 6052
+
+
+def is_public(host: str) -> bool:
+    """Return whether a number, not a name, is an address that the whole internet reaches."""
+    number = as_number(host)
+    if isinstance(number, ipaddress.IPv6Address):
+        inner = number.ipv4_mapped or number.sixtofour
+        if number in _EMBEDDING:
+            inner = ipaddress.IPv4Address(int(number) & 0xFFFFFFFF)
+        number = inner or number
+    return number is not None and number.is_global and not number.is_multicast
 
 
 def as_number(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

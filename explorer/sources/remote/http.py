@@ -11,6 +11,8 @@ look-up of a name nor a read from a socket can be interrupted.
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import socket
 import ssl
@@ -23,7 +25,7 @@ from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import Any, Final
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import unquote, urljoin, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import urllib3
@@ -33,7 +35,15 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from explorer import __version__
 from explorer.errors import SourceError
 from explorer.parallel import current_check
-from explorer.sources.remote.addresses import Address, as_number, check_allowed, is_this_machine
+from explorer.sources.remote.addresses import (
+    HUB,
+    REGISTRY,
+    Address,
+    as_number,
+    check_allowed,
+    is_public,
+    is_this_machine,
+)
 from explorer.text import quoted
 
 CONNECT_S: Final = 10.0
@@ -53,7 +63,7 @@ _SHORT: Final = frozenset(map(str, range(4096)))
 _POLL_S: Final = 0.05
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _BUSY: Final = frozenset({429, 500, 502, 503, 504})
-_CONTENT_RANGE: Final = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19})")
+_CONTENT_RANGE: Final = re.compile(r"(?i:bytes) (\d{1,19})-(\d{1,19})/(\d{1,19}|\*)")
 _KEPT_HOSTS: Final = 16
 
 
@@ -250,7 +260,7 @@ class _Exchange:
             "Accept-Encoding": "identity",  # a few bytes of gzip may become gigabytes
             **request.headers,
         }
-        if _origin(url) == _origin(request.url):
+        if origin(url) == origin(request.url):
             headers.update(request.secret)
         if request.span is not None:
             headers["Range"] = f"bytes={request.span[0]}-{request.span[1]}"
@@ -273,8 +283,7 @@ class _Exchange:
         allowed = parts.scheme == "https" or (parts.scheme == "http" and is_this_machine(host))
         if not location or not host or not allowed or "@" in parts.netloc:
             raise self._error(f"redirects to {quoted(target)}, where it is not followed")
-        number = as_number(host)
-        inside = is_this_machine(host) or (number is not None and not number.is_global)
+        inside = is_this_machine(host) or (as_number(host) is not None and not is_public(host))
         if public and inside:
             raise self._error(f"redirects into a private network ({quoted(host)}): refused")
         return target
@@ -293,7 +302,7 @@ class _Exchange:
             raise self._error("is sent compressed, which was not asked for")
         if request.span is None:
             if status != 200:
-                raise self._error(_refusal(status), status)
+                raise self._refused(response, headers)
             return self._body(response, headers, request.most, exact=False), 0
         if status == 416:
             raise self._error("is shorter than it was; open it again", status)
@@ -303,8 +312,12 @@ class _Exchange:
                 what = "was changed on its server since it was opened; open it again"
             raise self._error(what, status)
         if status != 206:
-            raise self._error(_refusal(status), status)
+            raise self._refused(response, headers)
         match = _CONTENT_RANGE.fullmatch(headers.get("content-range", ""))
+        if match and match[3] == "*":
+            raise self._error(
+                "has a size that its server does not say; download it instead", status
+            )
         first, last, total = map(int, match.groups()) if match else (-1, -1, -1)
         if first != request.span[0] or last != min(request.span[1], total - 1) or last < first:
             raise self._error("is answered with another range than was asked for", status)
@@ -340,6 +353,23 @@ class _Exchange:
             raise _RetryError(f"was cut short after {len(body)} of {nbytes} bytes")
         return bytes(body)
 
+    def _refused(
+        self, response: urllib3.BaseHTTPResponse, headers: Mapping[str, str]
+    ) -> FetchError:
+        """Return the error for a status that says no, with the server's reason where it has one."""
+        status, scheme = response.status, self._request.address.scheme
+        said = headers.get("x-error-message", "")
+        if scheme == HUB:
+            what = _HUB_REFUSALS.get(headers.get("x-error-code") or said)
+            if what is not None:
+                return self._error(what, status)
+        elif scheme == REGISTRY:
+            said = _said(response.read(_MOST_SAID))
+        what = _REFUSALS.get(status, f"is answered with status {status}")
+        if status in (401, 403):
+            what += _LOGINS.get(scheme, "; a link with a signature may have expired")
+        return self._error(f"{what}: {quoted(said[:_MOST_SAID_SHOWN])}" if said else what, status)
+
     def _error(self, what: str, status: int = 0) -> FetchError:
         return FetchError(what, self._request.address, status)
 
@@ -351,27 +381,65 @@ class _Exchange:
         while isinstance(reason, BaseException) and reason not in reasons:
             reasons.append(reason)
             reason = getattr(reason, "reason", None) or reason.__cause__ or reason.__context__
-        if any(isinstance(one, PrivateHostError) for one in reasons):
-            return self._error(f"redirects into a private network ({host}): refused")
-        for one in reasons:
-            if isinstance(one, ssl.SSLCertVerificationError):
-                return self._error(f"{host} has no valid certificate: {one.verify_message}")
-            if isinstance(one, socket.gaierror):
-                return self._error(f"the host {host} is not known; is there a connection?")
-            if isinstance(one, ConnectionRefusedError):
-                return self._error(f"{host} refuses the connection")
         said = str(reasons[-1])[:200]
-        if "header" in said or "status line" in said or "line" in said:
-            return self._error(f"{host} sends a head that is no HTTP: {quoted(said)}")
+        proxy = _proxy_of(url)
+        if proxy is not None and isinstance(error, urllib3.exceptions.ProxyError):
+            place = quoted(urlsplit(proxy).hostname or "")
+            what = f"the proxy {place} of the system failed to reach {host}: {quoted(said)}"
+        else:
+            what = next(filter(None, (_cause(one, host) for one in reasons)), "")
+        if not what and ("header" in said or "line" in said):
+            what = f"{host} sends a head that is no HTTP: {quoted(said)}"
+        if what:
+            return self._error(what)
         return _RetryError(f"the connection to {host} failed: {quoted(said)}")
 
 
-def _refusal(status: int) -> str:
-    if status in (401, 403):
-        return "may not be read: it needs a login, a licence that was accepted, or HF_TOKEN"
-    if status in (404, 410):
-        return "does not exist there"
-    return f"is answered with status {status}"
+def _cause(reason: BaseException, host: str) -> str:
+    """Return what a failure means that another try would not mend; "" for any other."""
+    if isinstance(reason, PrivateHostError):
+        return f"redirects into a private network ({host}): refused"
+    if isinstance(reason, ssl.SSLCertVerificationError):
+        return f"{host} has no valid certificate: {reason.verify_message}"
+    if isinstance(reason, socket.gaierror):
+        return f"the host {host} is not known; is there a connection?"
+    return f"{host} refuses the connection" if isinstance(reason, ConnectionRefusedError) else ""
+
+
+_REFUSALS: Final = {
+    401: "may not be read: it is private, or does not exist",
+    403: "may not be read: it is private, or does not exist",
+    404: "does not exist there",
+    410: "does not exist there",
+}
+_LOGINS: Final = {
+    HUB: "; the hub wants a token that may read it in HF_TOKEN",
+    REGISTRY: "; this program has no login at a registry",
+}
+# X-Error-Code of the hub, or X-Error-Message (`hf_raise_for_status` of huggingface_hub)
+_HUB_REFUSALS: Final = {
+    "GatedRepo": "is gated: accept its licence on its page, and set HF_TOKEN to a token of yours",
+    "RepoNotFound": "does not exist, or is private: then HF_TOKEN must be a token that may read it",
+    "RevisionNotFound": "has no such branch, tag or commit",
+    "EntryNotFound": "does not exist in this repository",
+    "Invalid credentials in Authorization header": (
+        "may not be read: the hub does not know the token of HF_TOKEN, or of its own file"
+    ),
+    "Access to this resource is disabled.": "was disabled by the hub",
+}
+_MOST_SAID: Final = 4096
+_MOST_SAID_SHOWN: Final = 200
+
+
+def _said(body: bytes) -> str:
+    """Return the reason in a registry's answer; "" where there is none.
+
+    ``{"errors": [{"message": …}]}`` of the OCI specification, or ``{"error": …}`` of the hub's.
+    """
+    with suppress(ValueError, LookupError, TypeError, RecursionError):
+        answer = json.loads(body)
+        return str(answer["error"] if "error" in answer else answer["errors"][0]["message"])
+    return ""
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
@@ -384,7 +452,8 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
     return None
 
 
-def _origin(url: str) -> tuple[str, str | None, int | None]:
+def origin(url: str) -> tuple[str, str | None, int | None]:
+    """Return what a token is sent to: scheme, host and port of a URL."""
     parts = urlsplit(url)
     port = parts.port or {"https": 443, "http": 80}.get(parts.scheme)
     return parts.scheme, parts.hostname, port
@@ -397,8 +466,7 @@ def _is_private(url: str) -> bool:
         return True
     with suppress(OSError, UnicodeError):
         found = {str(info[4][0]) for info in socket.getaddrinfo(host, None)}
-        numbers = [as_number(one) for one in found]
-        return all(number is not None and not number.is_global for number in numbers)
+        return not any(map(is_public, found))
     return False
 
 
@@ -407,7 +475,9 @@ def _proxy_of(url: str) -> str | None:
     parts = urlsplit(url)
     if parts.hostname is None or is_this_machine(parts.hostname) or proxy_bypass(parts.hostname):
         return None
-    return getproxies().get(parts.scheme)
+    proxies = getproxies()
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    return f"http://{proxy}" if proxy and "://" not in proxy else proxy
 
 
 _current: Final = threading.local()  # the exchange of this thread, which has one at a time
@@ -432,8 +502,7 @@ class _Noted:
         made: socket.socket = super()._new_conn()  # type: ignore[misc]
         _current.exchange.socket = made
         # The name was looked up a moment ago: what counts is where the connection leads.
-        number = as_number(str(made.getpeername()[0]))
-        if self.public_only and self.proxy is None and (number is None or not number.is_global):
+        if self.public_only and self.proxy is None and not is_public(str(made.getpeername()[0])):
             made.close()
             raise PrivateHostError
         return made
@@ -494,11 +563,36 @@ def _manager(public: bool, proxy: str | None) -> urllib3.PoolManager:
         "num_pools": _KEPT_HOSTS,
         "maxsize": 4,
         "timeout": timeout,
-        "ssl_context": ssl.create_default_context(),  # the system's certificates, always verified
+        "ssl_context": _context(),
     }
-    manager = (
-        urllib3.PoolManager(**options) if proxy is None else urllib3.ProxyManager(proxy, **options)
-    )
+    if proxy is None:
+        manager = urllib3.PoolManager(**options)
+    else:
+        parts = urlsplit(proxy)
+        if parts.username is not None:
+            login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+            options["proxy_headers"] = urllib3.make_headers(proxy_basic_auth=login)
+        manager = urllib3.ProxyManager(proxy, **options)
     plain, secure = (_PublicPlainPool, _PublicSecurePool) if public else (_PlainPool, _SecurePool)
     manager.pool_classes_by_scheme = {"http": plain, "https": secure}
     return manager
+
+
+# Where systems keep their authorities: a program that was built on another one looks elsewhere.
+_AUTHORITIES: Final = (
+    "/etc/ssl/certs/ca-certificates.crt",  # Debian, Arch, Alpine
+    "/etc/pki/tls/certs/ca-bundle.crt",  # Fedora
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    "/etc/ssl/ca-bundle.pem",  # SUSE
+    "/etc/ssl/cert.pem",  # macOS, BSD
+)
+
+
+def _context() -> ssl.SSLContext:
+    """Return what verifies TLS, always, by the system's certificates."""
+    context, places = ssl.create_default_context(), ssl.get_default_verify_paths()
+    if places.cafile is None and places.capath is None and not context.cert_store_stats()["x509"]:
+        for path in filter(os.path.isfile, _AUTHORITIES):
+            context.load_verify_locations(path)
+            break
+    return context

@@ -10,12 +10,11 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final, NamedTuple
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urljoin, urlsplit
 
 from explorer.errors import FormatError
 from explorer.parallel import LruCache
@@ -29,7 +28,7 @@ from explorer.sources.remote.addresses import (
     is_this_machine,
     query_of,
 )
-from explorer.sources.remote.http import FetchError, Request, fetch
+from explorer.sources.remote.http import FetchError, Request, fetch, origin
 from explorer.text import quoted
 
 MAX_LISTING_BYTES: Final = 16 << 20
@@ -40,6 +39,8 @@ _COMMIT: Final = re.compile(r"[0-9a-f]{40}")
 _TOKEN: Final = re.compile(r"[\x21-\x7e]{1,512}")
 _MAX_TOKEN_BYTES: Final = 4096
 _TAG: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")  # of the OCI specification
+_NEXT_PAGE: Final = re.compile(r'<(?P<place>[^>]{1,1000})>\s*;\s*rel="?next\b')  # RFC 8288
+_MAX_PAGES: Final = 50
 _NO_TAGS: Final = frozenset({401, 403, 404, 405, 501})  # of registries that list none
 _listings: Final = LruCache(32)
 _MANIFEST_TYPES: Final = (
@@ -78,6 +79,23 @@ def target_of(address: Address) -> Target:
         return Target(f"{scheme}://{host}/v2/{quote(digest, safe='/:')}", headers, {})
     query = query_of(address)
     return Target(f"{address}?{query}" if query else str(address), {}, {})
+
+
+def pinned(address: Address, answers: Iterable[Mapping[str, str]]) -> Target | None:
+    """Return where a file of the hub is read at the commit that it answers with, if it names one.
+
+    Args:
+        address: The file, perhaps of a branch.
+        answers: Headers of the redirects and of the last answer, by lower-case name.
+    """
+    if address.scheme != HUB:
+        return None
+    commits = (one["x-repo-commit"] for one in answers if "x-repo-commit" in one)
+    commit = next(commits, "")
+    if not _COMMIT.fullmatch(commit):
+        return None
+    part = HubPart.of(address)
+    return target_of(part._replace(revision=commit).address(part.file))
 
 
 @dataclass(frozen=True)
@@ -150,21 +168,26 @@ def tags(name: Address) -> list[str]:
         FormatError: The list is not what the protocol says.
         SourceError: The registry cannot be asked.
     """
-    target = target_of(name / "tags" / "list")
-    try:
-        body = fetch(Request(target.url, name, most=MAX_LISTING_BYTES)).body
-    except FetchError as error:
-        if error.status in _NO_TAGS:
-            return []
-        raise
-    try:
-        found = [str(tag) for tag in json.loads(body)["tags"] or ()]
-    except (ValueError, LookupError, TypeError, RecursionError) as error:
-        what = "has tags that its registry lists in a form that is not known"
-        raise FormatError(what, name) from error
-    if len(found) > MAX_TAGS:
-        raise FormatError(f"has more than {MAX_TAGS} tags, more than any model", name)
-    return [tag for tag in found if _TAG.fullmatch(tag)]
+    url, found = target_of(name / "tags" / "list").url, list[str]()
+    for _ in range(_MAX_PAGES):
+        try:
+            reply = fetch(Request(url, name, most=MAX_LISTING_BYTES))
+        except FetchError as error:
+            if error.status in _NO_TAGS and not found:
+                return []
+            raise
+        try:
+            found += [str(tag) for tag in json.loads(reply.body)["tags"] or ()]
+        except (ValueError, LookupError, TypeError, RecursionError) as error:
+            what = "has tags that its registry lists in a form that is not known"
+            raise FormatError(what, name) from error
+        if len(found) > MAX_TAGS:
+            raise FormatError(f"has more than {MAX_TAGS} tags, more than any model", name)
+        following = _NEXT_PAGE.match(reply.headers.get("link", ""))
+        if following is None or origin(urljoin(url, following["place"])) != origin(url):
+            break
+        url = urljoin(url, following["place"])
+    return [tag for tag in dict.fromkeys(found) if _TAG.fullmatch(tag)]
 
 
 def _size(entry: Mapping[str, Any]) -> int | None:
@@ -203,10 +226,11 @@ def _authorization() -> Mapping[str, str]:
     token = os.environ.get("HF_TOKEN") or os.environ.get("HUGGING_FACE_HUB_TOKEN") or ""
     if not token:
         home = os.environ.get("HF_HOME") or os.path.join(
-            os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "huggingface"
+            os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface"
         )
-        path = Path(os.environ.get("HF_TOKEN_PATH") or os.path.join(home, "token"))
-        with suppress(OSError, ValueError), path.open("rb") as file:
+        path = os.environ.get("HF_TOKEN_PATH") or os.path.join(home, "token")
+        path = os.path.expandvars(os.path.expanduser(path))
+        with suppress(OSError, ValueError), open(path, "rb") as file:
             token = file.read(_MAX_TOKEN_BYTES).decode("ascii", "replace")
     token = token.strip()
     return {"Authorization": f"Bearer {token}"} if _TOKEN.fullmatch(token) else {}

@@ -12,20 +12,22 @@ import json
 import os
 import secrets
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Final, NamedTuple
+from urllib.parse import urlsplit
 
 from explorer.errors import SourceError
 from explorer.parallel import current_check
 from explorer.paths import cache_folder, make_private_folder
 from explorer.sources.files import ByteSource, MemorySource
 from explorer.sources.remote.addresses import Address, check_allowed
-from explorer.sources.remote.http import FetchError, Reply, Request, fetch
-from explorer.sources.remote.hub import target_of
+from explorer.sources.remote.http import FetchError, Reply, Request, fetch, origin
+from explorer.sources.remote.hub import pinned, target_of
 
 BLOCK: Final = 1 << 20
 """Weights are fetched in multiples of it."""
@@ -37,22 +39,26 @@ _FIRST_BYTES: Final = 1 << 20
 _MOST_AT_ONCE: Final = 8 << 20
 _MOST_HEADER: Final = 160 << 20  # the limits of the formats are below it
 _GAP: Final = 1 << 16  # a header is read on from here, or a little behind
-_GONE: Final = frozenset({401, 403, 404, 410})  # a signed URL that is no longer valid
+_GONE: Final = frozenset({400, 401, 403, 404, 410})  # a signed URL that is no longer valid …
+_FRESH_S: Final = 60.0  # … and if it was made less than this ago, it is valid for one range alone
 _POLL_S: Final = 0.05
 
 
-def open_address(address: Address, first_bytes: int = _FIRST_BYTES) -> ByteSource:
-    """Open what an address names; side files are fetched whole, anything else by ranges.
+def open_address(
+    address: Address, first_bytes: int = _FIRST_BYTES, *, whole: bool = False
+) -> ByteSource:
+    """Open what an address names.
 
     Args:
         address: It names a file.
         first_bytes: Length of the first range, which holds most headers.
+        whole: Fetch it whole, as the texts beside a model: their servers need not know ranges.
 
     Raises:
         FetchError: It does not exist, may not be read, or is not given within the bounds.
         SourceError: Addresses are switched off, or the extra is not installed.
     """
-    if address.suffix == ".json" or address.parent.name == "manifests":
+    if whole:
         target = target_of(address)
         request = Request(target.url, address, None, MAX_TEXT_BYTES, target.headers, target.secret)
         return MemorySource(fetch(request).body, address)
@@ -73,7 +79,10 @@ class RemoteSource(ByteSource):
         self._target = target_of(address)
         self._url = self._target.url  # where redirects led, later
         self._public = False
+        self._led_at = 0.0
+        self._leads_once = False  # where redirects lead is valid for one range only
         self.version = ""  # ETag or time of change, as If-Range takes it
+        self._mark = ""  # … and as it tells versions apart, be it a weak one
         self._lock = threading.Lock()
         self._number = next(_numbers)
         self._closed = False
@@ -83,10 +92,12 @@ class RemoteSource(ByteSource):
         known = HeaderCache.of_user().load(address)
         headers = {"If-None-Match": known.version} if known else {}
         reply = self._get(0, first_bytes - 1, headers)
-        self.version = _version(reply)
+        self._keep_to(reply)
+        self.version, self._mark = _version(reply), _mark(reply)
         same = known is not None and (self.version, reply.total) == (known.version, known.size)
         if known is not None and (same or reply.status == 304):
-            self._header, self.size, self.version = known.header, known.size, known.version
+            self._header, self.size = known.header, known.size
+            self.version = self._mark = known.version
             self._kept = len(known.header)
         else:
             self._header, self.size, self._kept = reply.body, reply.total, 0
@@ -165,17 +176,24 @@ class RemoteSource(ByteSource):
             at = (index - first) * BLOCK
             _blocks.put(self._number, index, body[at : at + BLOCK])
 
+    def _keep_to(self, reply: Reply) -> None:
+        """Name the commit from now on, if a hub says which one a branch has led to."""
+        target = pinned(self._address, [*reply.hops, reply.headers])
+        if target is not None:
+            self._url = target.url if self._url == self._target.url else self._url
+            self._target = target
+
     def _get(self, first: int, last: int, headers: dict[str, str] | None = None) -> Reply:
         """Ask for a range, where redirects led the last time; from the beginning if that is gone.
 
-        A hub's redirects lead to a URL that is valid for an hour.
+        A hub's redirects lead to a URL that is valid for an hour, or for the one range.
         """
         check_allowed(self._address)
         headers = {**self._target.headers, **(headers or {})}
         if self.version:
             headers["If-Range"] = self.version
         direct = self._url == self._target.url
-        secret = self._target.secret if direct else {}
+        secret = self._target.secret if origin(self._url) == origin(self._target.url) else {}
         span = (first, last)
         request = Request(self._url, self._address, span, 0, headers, secret, self._public)
         try:
@@ -185,19 +203,42 @@ class RemoteSource(ByteSource):
                 raise SourceError("is empty", self.path) from error
             if direct or error.status not in _GONE:
                 raise
+            self._leads_once = time.monotonic() - self._led_at < _FRESH_S
             self._url, self._public = self._target.url, False
             return self._get(first, last, headers)
-        self._url, self._public = reply.url, reply.public
-        other = self.version and _version(reply) not in {"", self.version}
+        if direct and not self._leads_once and not _names_a_range(reply.url):
+            self._url, self._public, self._led_at = reply.url, reply.public, time.monotonic()
+        other = self._mark and _mark(reply) != self._mark and _must_have_mark(self._mark, reply)
         if self.size and (other or reply.total != self.size):
             raise SourceError("was changed on its server; open it again", self.path, first)
         return reply
+
+
+def _names_a_range(url: str) -> bool:
+    """Return whether a signed URL seems to be for one range: the hub's, for Xet's storage, may be.
+
+    ``X-Xet-Signed-Range=bytes%3D0-1048575``, ``X-Amz-SignedHeaders=host%3Brange``
+    """
+    return "range" in urlsplit(url).query.lower()
 
 
 def _version(reply: Reply) -> str:
     """Return what tells versions of a file apart: a strong ETag, else the time of change, or ""."""
     tag = reply.headers.get("etag", "")
     return tag if tag.startswith('"') else reply.headers.get("last-modified", "")
+
+
+def _mark(reply: Reply) -> str:
+    """Return what a server says of the version, be it too weak for a condition."""
+    return reply.headers.get("etag") or reply.headers.get("last-modified", "")
+
+
+def _must_have_mark(mark: str, reply: Reply) -> bool:
+    """Return whether a reply without the mark is of another version (RFC 9110, section 15.3.7).
+
+    A part that was asked for on condition needs its ETag, and no time of change.
+    """
+    return '"' in mark or bool(_mark(reply))
 
 
 class _Blocks:

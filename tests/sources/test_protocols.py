@@ -1,0 +1,577 @@
+"""A hub, a registry and other servers as they really answer: redirects, links, refusals, proxies.
+
+What they answer is described in the sources of huggingface_hub (`file_download`, `utils._http`), of
+Ollama (`server/images.go`, `server/download.go`) and in RFC 9110; the real ones are out of reach.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import threading
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, AnyStr
+from unittest import mock
+from urllib.parse import parse_qs, quote, urlsplit
+
+import numpy as np
+import pytest
+
+pytest.importorskip("urllib3", reason="the extra [remote] is not installed")
+
+from explorer.cli.main import main
+from explorer.demo import make_demo
+from explorer.errors import ExplorerError, FormatError, SourceError
+from explorer.formats import open_model
+from explorer.formats.open import several_at
+from explorer.sources import parse_address
+from explorer.sources.remote import http, source
+from explorer.sources.remote.addresses import forbidden_by, is_public, offline, refuse_all
+from tests.helpers.safetensors_writer import tensors_bytes
+from tests.helpers.web import (
+    COMMIT,
+    DATA,
+    Asked,
+    Content,
+    Handler,
+    Route,
+    Web,
+    add_hub,
+    add_registry,
+    serving,
+)
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsRead, SupportsWrite
+
+MIB = 1 << 20
+_OTHER_COMMIT = COMMIT[::-1]
+
+
+@pytest.fixture(autouse=True)
+def own_surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No proxy, no token, a cache of the test's own, and connections that no other test made."""
+    for name in list(os.environ):
+        if name.lower().endswith("_proxy") or name.startswith(("HF_", "HUGGING_FACE")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("GGUF_EXPLORER_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
+    http._manager.cache_clear()
+    yield
+    http._manager.cache_clear()
+    refuse_all(False)
+
+
+@pytest.fixture
+def web(monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
+    """A server that runs, and is the hub."""
+    with serving() as one:
+        monkeypatch.setenv("HF_ENDPOINT", one.url)
+        yield one
+
+
+@pytest.fixture
+def cdn() -> Iterator[Web]:
+    """Another host."""
+    with serving(host="localhost") as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A GGUF file of 1.6 MB."""
+    return make_demo(tmp_path_factory.mktemp("demo")).model.read_bytes()
+
+
+def host_of(web: Web) -> str:
+    """Return the host and port of a server."""
+    return web.url.partition("://")[2]
+
+
+# the hub
+
+
+def test_a_private_repository_is_read_whole_with_its_relative_redirects(
+    web: Web, cdn: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    weights = tensors_bytes([("model.embed.weight", "F32", [4])])
+    files = {"sub/model.safetensors": weights, "sub/config.json": b'{"model_type": "llama"}'}
+    add_hub(web, "o/n", files, token="hf_secret", cdn=cdn)
+    with open_model("hf://o/n/sub") as model:
+        assert model.architecture == "llama"
+        assert not model.problems
+        assert model.tensors["model.embed.weight"].dequantize().shape == (4,)
+    cached = [one for one in web.asked if one.path.startswith("/api/resolve-cache/")]
+    assert [one.headers["authorization"] for one in cached] == ["Bearer hf_secret"]
+    assert cdn.asked
+    assert not any("authorization" in one.headers for one in cdn.asked)
+
+
+def test_a_file_of_the_hub_itself_is_read_on_with_the_token(
+    web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A redirect that stays on the hub needs the token each time."""
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    content = os.urandom(3 * MIB)
+
+    def cached(handler: Handler, headers: Mapping[str, str]) -> None:
+        good = headers.get("authorization") == "Bearer hf_secret"
+        handler.give(Content(content), headers) if good else handler.answer(401)
+
+    web.routes["/cached"] = cached
+    web.routes["/o/n/resolve/main/m.gguf"] = lambda handler, _: handler.answer(
+        307, Location="/cached", X_Repo_Commit=COMMIT
+    )
+    with source.RemoteSource(parse_address("hf://o/n/m.gguf")) as remote:
+        remote.end_header()
+        assert remote.read(2 * MIB, 9) == content[2 * MIB : 2 * MIB + 9]
+    assert [urlsplit(one.path).path for one in web.asked[1:]] == ["/cached", "/cached"]
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 410])
+def test_a_signed_link_that_expired_is_asked_for_again_at_the_same_commit(
+    web: Web, cdn: Web, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    """The branch moves on meanwhile; what is open stays the old version."""
+    monkeypatch.setattr(source, "_FRESH_S", 0.0)
+    content, other, serial = os.urandom(4 * MIB), os.urandom(4 * MIB), 0
+
+    def resolve(handler: Handler, _: Mapping[str, str], commit: str) -> None:
+        place = f"{cdn.url}/{commit}?serial={serial}"
+        handler.answer(302, Location=place, X_Repo_Commit=commit)
+
+    def stored(handler: Handler, headers: Mapping[str, str], data: bytes) -> None:
+        if f"serial={serial}" in handler.path:
+            handler.give(Content(data), headers)
+        else:
+            handler.answer(status)
+
+    cdn.routes[f"/{COMMIT}"] = partial(stored, data=content)
+    cdn.routes[f"/{_OTHER_COMMIT}"] = partial(stored, data=other)
+    web.routes[f"/o/n/resolve/{COMMIT}/m.gguf"] = partial(resolve, commit=COMMIT)
+    web.routes["/o/n/resolve/main/m.gguf"] = partial(resolve, commit=COMMIT)
+    with source.RemoteSource(parse_address("hf://o/n/m.gguf")) as remote:
+        remote.end_header()
+        web.routes["/o/n/resolve/main/m.gguf"] = partial(resolve, commit=_OTHER_COMMIT)
+        for place in (1, 2, 3):
+            serial += 1
+            assert remote.read(place * MIB, 99) == content[place * MIB : place * MIB + 99]
+            assert len(cdn.ended()) == 1 + 2 * place  # refused, then given
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["by its address", "by a refusal"])
+def test_a_link_that_is_signed_for_one_range_is_asked_for_each(
+    web: Web, cdn: Web, told: bool
+) -> None:
+    content = os.urandom(12 * MIB)
+    name = "X-Xet-Signed-Range" if told else "Policy"
+
+    def resolve(handler: Handler, headers: Mapping[str, str]) -> None:
+        handler.answer(302, Location=f"{cdn.url}/x?{name}={quote(headers['range'])}")
+
+    def stored(handler: Handler, headers: Mapping[str, str]) -> None:
+        (allowed,) = parse_qs(urlsplit(handler.path).query)[name]
+        good = headers["range"] == allowed
+        handler.give(Content(content), headers) if good else handler.answer(403)
+
+    web.routes["/o/n/resolve/main/m.gguf"] = resolve
+    cdn.routes["/x"] = stored
+    with source.RemoteSource(parse_address("hf://o/n/m.gguf")) as remote:
+        remote.end_header()
+        for place in range(1, 11):
+            assert remote.read(place * MIB, 9) == content[place * MIB : place * MIB + 9]
+    assert len(web.ended()) == 11
+    assert len(cdn.ended()) == (11 if told else 12)  # it is tried once
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "said", "told"),
+    [
+        (401, "GatedRepo", "Access to model o/n is restricted.", "is gated: accept its licence"),
+        (403, "GatedRepo", "You are not in the authorized list.", "is gated: accept its licence"),
+        (401, "RepoNotFound", "Repository not found", "does not exist, or is private"),
+        (404, "RepoNotFound", "Repository not found", "does not exist, or is private"),
+        (404, "RevisionNotFound", "Invalid rev id: main", "has no such branch, tag or commit"),
+        (404, "EntryNotFound", "Entry not found", "does not exist in this repository"),
+        (401, "", "Invalid credentials in Authorization header", "does not know the token"),
+        (403, "", "Access to this resource is disabled.", "was disabled by the hub"),
+        (403, "", "Some\u202e reason" + "x" * 9999, "is private, or does not exist; .*Some"),
+        (400, "", "", "is answered with status 400"),
+    ],
+)
+def test_the_hub_says_why_it_refuses(
+    web: Web, status: int, code: str, said: str, told: str
+) -> None:
+
+    def refuse(handler: Handler, _: Mapping[str, str]) -> None:
+        named = {"X_Error_Code": code, "X_Error_Message": said.encode().decode("latin-1")}
+        handler.head(status, Content_Length="0", **{name: x for name, x in named.items() if x})
+
+    web.routes["/api/models/o/n/revision/main"] = refuse
+    web.routes["/o/n/resolve/main/m.gguf"] = refuse
+    for address in ("hf://o/n", "hf://o/n/m.gguf"):
+        with (
+            mock.patch.dict(os.environ, HF_TOKEN="hf_secret"),
+            pytest.raises(SourceError, match=told) as caught,
+        ):
+            open_model(address)
+        message = str(caught.value)
+        assert message.startswith(address)
+        assert message.isprintable()
+        assert len(message) < 600
+        assert "hf_secret" not in message
+
+
+def test_a_repository_that_was_renamed_leads_to_its_new_name(web: Web, demo: bytes) -> None:
+    add_hub(web, "new/name", {"m.gguf": demo})
+    for place in ("/api/models/{}/revision/main", "/{}/resolve/main/m.gguf"):
+        new = place.format("new/name")
+        web.routes[place.format("old/name")] = lambda handler, _, new=new: handler.answer(  # type: ignore[misc]
+            307, Location=new
+        )
+    with open_model("hf://old/name/m.gguf") as model:
+        assert model.parameters
+
+
+def test_branches_with_slashes_and_names_with_spaces_are_opened(web: Web, demo: bytes) -> None:
+    add_hub(web, "o/n", {"a b/m #1?.gguf": demo}, branches=("refs/pr/1",))
+    page = "https://huggingface.co/o/n/blob/refs%2Fpr%2F1/a%20b/m%20%231%3F.gguf"
+    for text in (page, "hf://o/n@refs/pr/1/a b/m #1?.gguf", "hf://o/n@refs%2Fpr%2F1"):
+        with open_model(text) as model:
+            assert model.parameters
+            assert parse_address(str(model.path)) == model.path
+
+
+@pytest.mark.parametrize(
+    ("page", "address"),
+    [
+        ("https://hf.co/o/n", "hf://o/n"),
+        ("https://www.huggingface.co/o/n/tree/main", "hf://o/n@main"),
+        ("HTTPS://HuggingFace.co/o/n", "hf://o/n"),
+        ("https://huggingface.co/o/n?show_file_info=a%2Fm.gguf", "hf://o/n/a/m.gguf"),
+        ("https://huggingface.co/o/n/tree/refs%2Fconvert%2Fx/a", "hf://o/n@refs%2Fconvert%2Fx/a"),
+        ("https://ollama.com/library/llama3:8b", "ollama://llama3:8b"),
+        ("https://ollama.com/library/llama3/tags", "ollama://llama3"),
+        ("https://ollama.com/somebody/model", "ollama://somebody/model"),
+        ("https://ollama.com/search", "https://ollama.com/search"),
+        ("https://huggingface.co/o/n/discussions", "https://huggingface.co/o/n/discussions"),
+    ],
+)
+def test_pages_that_browsers_show_are_addresses(page: str, address: str) -> None:
+    assert str(parse_address(page)) == address
+
+
+@pytest.mark.parametrize("name", ["..%2F..%2Fx", "a%0Ab.gguf", "a%5Cb.gguf", "%2e%2e/x"])
+def test_pages_of_strange_names_are_refused(name: str) -> None:
+    with pytest.raises(FormatError):
+        parse_address(f"https://huggingface.co/o/n/blob/main/{name}")
+
+
+# registries
+
+
+def test_blobs_of_a_registry_are_read_where_it_redirects_to(
+    web: Web, cdn: Web, demo: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    layers = {"model": demo, "template": b"{{ .Prompt }}", "params": b'{"top_k": 3}', "system": b""}
+    add_registry(web, "someone/demo", layers, "q4_K_M", storage=cdn)
+    address = f"ollama://{host_of(web)}/someone/demo:q4_K_M"
+    with open_model(address) as model:
+        assert not model.problems
+        assert model.metadata.text("ollama.template") == "{{ .Prompt }}"
+        assert model.metadata["ollama.params.top_k"] == 3
+        asked = len(web.asked)
+        name = next(iter(model.tensors))
+        assert np.isfinite(model.tensors[name].dequantize()).all()
+        assert len(web.asked) == asked  # a signed link is used again
+    assert len(web.asked) == 2 + len(layers)  # the manifest, its configuration
+    assert not any("authorization" in one.headers for one in (*web.asked, *cdn.asked))
+    assert "docker.distribution.manifest.v2+json" in web.asked[0].headers["accept"]
+
+
+def test_texts_of_a_registry_need_no_ranges(web: Web, demo: bytes) -> None:
+    """The hub, as a registry, makes templates and parameters itself."""
+    add_registry(web, "o/n", {"model": demo, "template": b"text", "params": b'{"top_k": 3}'})
+    for path, route in web.routes.items():
+        if isinstance(route, Content) and "/blobs/" in path and len(route.data) < MIB:
+            web.routes[path] = lambda handler, _, data=route.data: handler.answer(200, data)  # type: ignore[misc]
+    with open_model(f"ollama://{host_of(web)}/o/n") as model:
+        assert not model.problems
+        assert model.metadata.text("ollama.template") == "text"
+        assert model.metadata["ollama.params.top_k"] == 3
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "told"),
+    [
+        (404, b'{"errors": [{"code": "MANIFEST_UNKNOWN", "message": "manifest unknown"}]}', "unkn"),
+        (400, b'{"error": "The specified tag is not a valid quantization"}', "not a valid quant"),
+        (401, b'{"errors": [{"code": "UNAUTHORIZED"}]}', "no login at a registry"),
+        (404, b"404 page not found", "does not exist there"),
+        (404, b"[" * 4096, "does not exist there"),
+        (404, b'{"error": "' + b"x" * 9999, "does not exist there"),
+        (412, b'{"error": {"message": ["odd"]}}', "status 412"),
+    ],
+)
+def test_a_registry_says_why_it_refuses(web: Web, status: int, body: bytes, told: str) -> None:
+    web.routes["/v2/library/none/manifests/1b"] = lambda handler, _: handler.answer(status, body)
+    address = f"ollama://{host_of(web)}/library/none:1b"
+    with pytest.raises(SourceError, match=told) as caught:
+        open_model(address)
+    assert str(caught.value).startswith(f"{address}: ")
+    assert len(str(caught.value)) < 500
+
+
+def test_tags_on_several_pages_are_all_listed(web: Web, cdn: Web) -> None:
+    place = "/v2/library/demo/tags/list"
+    name = parse_address(f"ollama://{host_of(web)}/library/demo")
+    following = {"": "b", "b": "c", "c": ""}
+
+    def listed(handler: Handler, _: Mapping[str, str]) -> None:
+        last = parse_qs(urlsplit(handler.path).query).get("last", [""])[0]
+        link = {"Link": f'<{place}?n=1&last={new}>; rel="next"'} if (new := following[last]) else {}
+        handler.answer(200, b'{"tags": ["t%s"]}' % last.encode(), **link)
+
+    web.routes[place] = listed
+    found = several_at(name)
+    assert found is not None
+    assert [choice.name for choice in found.choices] == ["demo:t", "demo:tb", "demo:tc"]
+    following["c"] = "b"  # for ever
+    web.asked.clear()
+    assert several_at(name) is not None
+    assert len(web.asked) <= 50
+    cdn.put("/more", b'{"tags": ["elsewhere"]}')
+    web.routes[place] = lambda handler, _: handler.answer(
+        200, b'{"tags": ["a", "b"]}', Link=f'<{cdn.url}/more>; rel="next"'
+    )
+    assert several_at(name) is not None
+    assert cdn.asked == []  # a page of another host is not the registry's
+
+
+# any server
+
+
+def ranged(tags: Iterator[str], header: str = "ETag") -> Route:
+    """Answer any range of a file of 8 MiB, with the next of these tags each time."""
+
+    def route(handler: Handler, headers: Mapping[str, str]) -> None:
+        first, last = map(int, headers["range"].removeprefix("bytes=").split("-"))
+        tag = next(tags)
+        given = {header: tag} if tag else {}
+        place = f"Bytes {first}-{last}/{8 * MIB}"
+        handler.answer(206, bytes(last - first + 1), Content_Range=place, **given)
+
+    return route
+
+
+@pytest.mark.parametrize(
+    ("header", "tags", "changed"),
+    [
+        ("ETag", ['W/"1"', 'W/"2"'], True),
+        ("ETag", ['W/"1"', 'W/"1"'], False),
+        ("ETag", ['"1"', ""], True),
+        ("ETag", ["", ""], False),
+        ("Last_Modified", ["Mon, 01 Jan 2024 00:00:00 GMT", ""], False),
+        ("Last_Modified", ["Mon, 01 Jan 2024 00:00:00 GMT", "Tue, 02 Jan 2024 00:00:00 GMT"], True),
+    ],
+)
+def test_versions_are_told_apart_by_what_a_server_says(
+    web: Web, header: str, tags: list[str], changed: bool
+) -> None:
+    web.routes["/m.bin"] = ranged(iter(tags), header)
+    with source.RemoteSource(parse_address(web.url + "/m.bin")) as remote:
+        if changed:
+            with pytest.raises(SourceError, match="was changed on its server"):
+                remote.read(4 * MIB, 9)
+        else:
+            assert remote.read(4 * MIB, 9) == bytes(9)
+        sent = web.asked[1].headers.get("if-range", "")
+    assert not sent.startswith("W/")  # RFC 9110, section 13.1.5
+    assert sent == ("" if tags[0].startswith("W/") else tags[0])
+
+
+def test_a_size_that_is_not_said_is_an_error_of_its_own(web: Web) -> None:
+    web.routes["/m.gguf"] = lambda handler, _: handler.answer(
+        206, bytes(100), Content_Range="bytes 0-99/*"
+    )
+    with pytest.raises(SourceError, match="a size that its server does not say"):
+        open_model(web.url + "/m.gguf")
+
+
+class _Old(Handler):
+    protocol_version = "HTTP/1.0"
+
+
+def test_a_server_of_http_1_0_closes_each_connection(demo: bytes) -> None:
+    with (
+        mock.patch("tests.helpers.web.Handler", _Old),
+        serving() as web,
+        open_model(web.put("/m.gguf", demo)) as model,
+    ):
+        name = max(model.tensors.rows, key=lambda one: one.extents[0].offset).name
+        assert np.isfinite(model.tensors[name].dequantize()).all()
+
+
+class _Plain(SimpleHTTPRequestHandler):
+    """Python's own server of a folder, which knows no ranges."""
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name
+        """Say nothing."""
+
+    def copyfile(self, source: SupportsRead[AnyStr], outputfile: SupportsWrite[AnyStr]) -> None:
+        """Send the body as far as it is wanted."""
+        with suppress(ConnectionError):
+            super().copyfile(source, outputfile)
+
+
+def test_a_server_without_ranges_is_refused_before_its_body(tmp_path: Path) -> None:
+    (tmp_path / "m.gguf").write_bytes(bytes(3 * MIB))
+    handler = partial(_Plain, directory=str(tmp_path))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        before = http.TRAFFIC.nbytes
+        try:
+            with pytest.raises(SourceError, match="is not given in parts by its server"):
+                open_model(f"http://127.0.0.1:{server.server_address[1]}/m.gguf")
+        finally:
+            server.shutdown()
+            thread.join()
+    assert http.TRAFFIC.nbytes == before
+
+
+@pytest.mark.parametrize(
+    ("number", "public"),
+    [
+        *[("8.8.8.8", True), ("2606:4700::1", True), ("64:ff9b::808:808", True)],
+        *[("127.0.0.1", False), ("10.1.2.3", False), ("169.254.169.254", False), ("::1", False)],
+        *[("::ffff:127.0.0.1", False), ("64:ff9b::a00:1", False), ("2002:7f00:1::", False)],
+        *[("100.64.0.1", False), ("224.0.0.1", False), ("0.0.0.0", False), ("fd00::1", False)],
+        *[("ff02::1", False), ("localhost", False), ("example.com", False)],
+    ],
+)
+def test_public_numbers_are_told_from_private_ones(number: str, public: bool) -> None:
+    assert is_public(number) is public
+
+
+# proxies and certificates
+
+
+def refused_by_proxy(web: Web, monkeypatch: pytest.MonkeyPatch, proxy: str) -> str:
+    """Use a proxy for this server, which is on this machine; return the error."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(DATA / "authority.pem"))
+    monkeypatch.setattr(http, "is_this_machine", lambda _: False)
+    monkeypatch.setenv("https_proxy", proxy)
+    http._manager.cache_clear()
+    with pytest.raises(SourceError) as caught:
+        open_model(web.url + "/m.gguf")
+    return str(caught.value)
+
+
+class _Refusing(Handler):
+    sent = 0
+
+    def do_CONNECT(self) -> None:
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        self.server.web.asked.append(Asked(self.path, headers, 0))
+        self.answer(407)
+
+
+def test_the_login_of_a_proxy_is_for_the_proxy_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    with (
+        serving(tls=True, host="localhost") as web,
+        mock.patch("tests.helpers.web.Handler", _Refusing),
+        serving() as proxy,
+    ):
+        place = f"somebody:pass%40word@{host_of(proxy)}"  # as many write it, without http://
+        told = refused_by_proxy(web, monkeypatch, place)
+    login = b64encode(b"somebody:pass@word").decode()
+    assert [one.headers.get("proxy-authorization") for one in proxy.asked] == [f"Basic {login}"]
+    assert "the proxy '127.0.0.1' of the system failed" in told
+    assert "407" in told
+    assert "word" not in told
+    assert web.asked == []
+
+
+def test_a_proxy_that_is_not_spoken_is_not_passed_by(
+    monkeypatch: pytest.MonkeyPatch, demo: bytes
+) -> None:
+    with serving(tls=True, host="localhost") as web:
+        web.put("/m.gguf", demo)
+        monkeypatch.setenv("all_proxy", "socks5://127.0.0.1:9")
+        assert "socks5" in refused_by_proxy(web, monkeypatch, "")
+        assert web.asked == []
+
+
+def test_authorities_are_found_where_other_systems_keep_them(
+    monkeypatch: pytest.MonkeyPatch, demo: bytes
+) -> None:
+    """A program that was built on another system looks in folders that this one does not have."""
+    monkeypatch.setenv("SSL_CERT_FILE", "/nowhere/cert.pem")
+    monkeypatch.setenv("SSL_CERT_DIR", "/nowhere/certs")
+    monkeypatch.setattr(http, "_AUTHORITIES", ("/nowhere/bundle", str(DATA / "authority.pem")))
+    assert ssl.get_default_verify_paths().cafile is None
+    with serving(tls=True, host="localhost") as web, open_model(web.put("/m.gguf", demo)) as model:
+        assert model.parameters
+
+
+# asked for only
+
+
+def test_the_setting_does_not_undo_what_the_command_line_says(
+    web: Web, demo: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = web.put("/m.gguf", demo)
+    with offline():
+        for refused in (False, True, False):  # as a window does at its start, and its menu
+            refuse_all(refused)
+            assert forbidden_by() == "--offline was given"
+            with pytest.raises(SourceError, match="nothing is fetched: --offline was given"):
+                open_model(url)
+    assert forbidden_by() == ""
+    refuse_all(True)
+    with pytest.raises(SourceError, match="Read nothing from the web is on"):
+        open_model(url)
+    refuse_all(False)
+    monkeypatch.setenv("GGUF_EXPLORER_OFFLINE", "1")
+    assert forbidden_by() == "GGUF_EXPLORER_OFFLINE is set"
+    assert web.asked == []
+
+
+@pytest.mark.parametrize("command", ["survey", "recipes", "compare", "diff"])
+def test_commands_that_read_all_weights_ask_first(
+    web: Web, demo: bytes, command: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    url = web.put("/m.gguf", demo)
+    others = {"compare": [url], "diff": [url, "--errors"], "recipes": ["--recipe", "Q8_0"]}
+    with mock.patch("explorer.cli.options._MUCH", 1000):
+        assert main([command, url, *others.get(command, [])]) == 1
+    assert "add --fetch to do so" in capfd.readouterr().err
+    assert web.sent <= 2 * MIB
+
+
+def test_recipes_without_errors_fetch_headers_alone(
+    web: Web, demo: bytes, capfd: pytest.CaptureFixture[str]
+) -> None:
+    url = web.put("/m.gguf", demo)
+    with mock.patch("explorer.cli.options._MUCH", 1000):
+        assert main(["recipes", url, "--recipe", "Q8_0", "--no-errors"]) == 0
+        assert "Q8_0" in capfd.readouterr().out
+        assert web.sent <= MIB
+        assert main(["recipes", url, "--recipe", "Q8_0", "--fetch"]) == 0
+
+
+def test_errors_of_any_server_are_printable(web: Web) -> None:
+    web.routes["/m.gguf"] = lambda handler, _: handler.answer(
+        302, Location="https://\x7f\u00ff/\u0001".encode().decode("latin-1")
+    )
+    with pytest.raises(ExplorerError) as caught:
+        open_model(web.url + "/m.gguf")
+    assert str(caught.value).isprintable()
