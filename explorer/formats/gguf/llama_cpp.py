@@ -1,7 +1,8 @@
 """What llama.cpp's own reader refuses in a GGUF file that opens here.
 
 Rules of ggml/src/gguf.cpp, `gguf_init_from_reader`, llama.cpp build 11434, on a little-endian
-machine. This program reads more than it does: version 1, big-endian files, gaps between tensors.
+machine of 64 bits. This program reads more than it does: version 1, big-endian files, gaps between
+tensors.
 """
 
 from __future__ import annotations
@@ -75,21 +76,27 @@ def _metadata_faults(entries: list[MetadataEntry]) -> Iterator[str]:
         seen.add(entry.key)
         if entry.type_name.startswith("array[array"):
             yield f"key {quoted(entry.key)} has an array of arrays"
-        if entry.key == "general.alignment":
-            if entry.type_name != "uint32":
-                yield f"the alignment is {entry.type_name}, not uint32"
-            elif not _is_power_of_two(entry.value):
-                yield f"the alignment {entry.value} is not a power of two"
+    alignment = _alignment_entry(entries)
+    if alignment is not None and alignment.type_name != "uint32":
+        yield f"the alignment is {alignment.type_name}, not uint32"
+    elif alignment is not None and not _is_power_of_two(alignment.value):
+        yield f"the alignment {alignment.value} is not a power of two"
 
 
 def _is_power_of_two(value: object) -> bool:
     return isinstance(value, int) and value > 0 and value & (value - 1) == 0
 
 
+def _alignment_entry(entries: list[MetadataEntry]) -> MetadataEntry | None:
+    """Return the entry that states the alignment; `gguf_find_key` reads keys up to a zero byte."""
+    named = (entry for entry in entries if entry.key.partition("\0")[0] == "general.alignment")
+    return next(named, None)
+
+
 def _alignment(entries: list[MetadataEntry]) -> int:
     """Return the alignment of a file without a fault in its metadata."""
-    stated = next((entry.value for entry in entries if entry.key == "general.alignment"), None)
-    return stated if isinstance(stated, int) else DEFAULT_ALIGNMENT
+    stated = _alignment_entry(entries)
+    return stated.value if stated and isinstance(stated.value, int) else DEFAULT_ALIGNMENT
 
 
 def _tensor_faults(tensors: Sequence[Tensor]) -> Iterator[str]:
@@ -137,7 +144,30 @@ def _place_faults(file: ModelFile, alignment: int, tensors: Sequence[Tensor]) ->
         found = tensor.offset - file.header_bytes
         if found != expected:
             yield f"tensor {quoted(tensor.name)} has offset {found}, not {expected}"
-        expected += _padded(tensor.type.nbytes(tensor.parameters) or 0, alignment)
+        size = _ggml_nbytes(tensor)
+        expected += _padded(size, alignment)
+        if size > _SIZE_MAX - (alignment - 1):
+            yield f"tensor {quoted(tensor.name)} has too many bytes"
+        elif expected > _SIZE_MAX:
+            yield f"the tensors up to {quoted(tensor.name)} have too many bytes"
+
+
+def _ggml_nbytes(tensor: Tensor) -> int:
+    """Return the bytes of a tensor as `ggml_nbytes` counts them: modulo 2^64.
+
+    It multiplies a row's weights by the bytes of a block before it divides, so that rows of 2^56
+    weights and more get wrong sizes, which the next offset must agree with.
+    """
+    block, nbytes = tensor.type.block_weights, tensor.type.block_bytes
+    row, *counts = tensor.shape[::-1] or (1,)
+    if 0 in tensor.shape:
+        return 0
+    stride = nbytes * (row // block)
+    size = (row * nbytes & _SIZE_MAX) // block
+    for count in counts:
+        size += (count - 1) * stride
+        stride *= count
+    return size & _SIZE_MAX
 
 
 def _is_countable(shape: tuple[int, ...]) -> bool:
