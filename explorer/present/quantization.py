@@ -25,7 +25,7 @@ _METHODS: Final = {
     **{"gptq": "GPTQ", "awq": "AWQ", "fp8": "FP8", "modelopt": "ModelOpt", "mxfp4": "MXFP4"},
     **{"hqq": "HQQ", "bitnet": "BitNet"},
 }
-_FLOATS: Final = frozenset({Levels.E2M1, Levels.E4M3, Levels.E5M2, Levels.STORED})
+_INTEGERS: Final = frozenset({Levels.UNSIGNED, Levels.SIGNED, Levels.TERNARY})
 _SHOWN: Final = 3
 _SHOWN_KINDS: Final = 2
 
@@ -64,7 +64,7 @@ def _sentence(model: Model, declared: Declaration, found: _Found) -> str | None:
 
 
 def _codes(layout: CompanionLayout) -> str:
-    if layout.levels in _FLOATS:
+    if layout.levels not in _INTEGERS:
         return layout.name.upper()
     return f"{layout.bits} bits" if layout.name[-1].isdigit() else ""
 

@@ -131,7 +131,7 @@ def test_what_is_missing_is_told_once_for_all() -> None:
 
 def test_a_companion_alone_is_told() -> None:
     _, problems = grouped_of([member("a.b.qzeros", *GPTQ["qzeros"])])
-    assert "other parts of its weight are missing" in problems[0].what
+    assert "its qweight is missing" in problems[0].what
 
 
 def test_a_plain_weight_beside_a_quantized_one_is_kept() -> None:
@@ -226,4 +226,109 @@ def test_groups_that_name_a_module_come_before_others() -> None:
     found, problems = grouped_of(members, declared, {"I64": shape})
     layouts = [one.alike.layout for one in found.weights.values()]
     assert [layout.group_size for layout in layouts] == [30, 40, 59]
+    assert problems == ()
+
+
+INT8 = {"weight": ("I8", (8, 64)), "weight_scale": ("BF16", (8, 1))}
+CHANNEL = {"num_bits": 8, "type": "int", "strategy": "channel", "symmetric": True}
+
+
+@pytest.mark.parametrize(
+    ("weights", "told"),
+    [
+        (CHANNEL, ""),
+        ({"num_bits": 4}, "num_bits of 4, the shapes say 8"),
+        ({"type": "float"}, "type of float, the shapes say int"),
+        ({"symmetric": False}, "its zero points are missing"),
+        ({"strategy": "tensor"}, "block size of [8, 64], the shapes say [1, 64]"),
+        ({"strategy": "group", "group_size": 32}, "block size of [1, 32], the shapes say [1, 64]"),
+    ],
+)
+def test_each_contradiction_of_a_group_is_told(weights: dict[str, Any], told: str) -> None:
+    """A group for another module, which would fit, does not hold for this one."""
+    groups = {
+        "other": {"targets": ["re:.*lm_head"], "weights": CHANNEL},
+        "own": {"targets": ["re:.*proj$"], "weights": CHANNEL | weights},
+    }
+    declared = Declaration("compressed-tensors", "config.json", {"config_groups": groups})
+    members = [member(f"a.proj.{part}", *about) for part, about in INT8.items()]
+    found, problems = grouped_of(members, declared)
+    assert len(found.weights) == 1
+    assert [told in problem.what for problem in problems] == [True] * bool(told)
+
+
+@pytest.mark.parametrize(
+    ("rules", "bits"),
+    [
+        ({r"+:m\.a": {"bits": 8}}, 8),
+        ({"+:m.a": {"bits": 8}}, 8),
+        ({"m": {"bits": 8}}, 8),
+        ({"m.b": {"bits": 8}, r".*\.a": {}, r"m.*": {"bits": 8}}, 0),
+        ({r"(?=m)m": {"bits": 8}}, 0),  # not evaluated: it may hold, and so may the general one
+    ],
+)
+def test_the_first_rule_that_fits_holds_alone(rules: dict[str, Any], bits: int) -> None:
+    members = [member(f"m.a.{part}", *about) for part, about in GPTQ.items()]
+    fields = {"bits": 4, "group_size": 32, "dynamic": rules}
+    _, problems = grouped_of(members, Declaration("gptq", "config.json", fields))
+    told = [f"{bits} bits, the shapes say 4" in problem.what for problem in problems]
+    assert told == [True] * bool(bits)
+
+
+def test_an_order_of_columns_that_is_missing_is_told() -> None:
+    members = [member(f"a.{part}", *about) for part, about in GPTQ.items()]
+    declared = Declaration("gptq", "config.json", {"desc_act": True})
+    _, problems = grouped_of(members, declared)
+    assert "its g_idx is missing" in problems[0].what
+    index = member("a.g_idx", "I32", (64,))
+    assert grouped_of([*members, index], declared)[1] == ()
+
+
+@pytest.mark.parametrize("method", ["bitsandbytes", "compressed-tensors", "modelopt", "fp8"])
+@pytest.mark.parametrize(
+    ("name", "dtype", "shape", "severity"),
+    [
+        ("a.weight", "I8", (8, 64), "error"),
+        ("a.weight", "U8", (8, 64), "error"),
+        ("a.weight", "F8_E4M3", (8, 64), "warning"),
+        ("a.experts.up", "F8_E4M3", (2, 8, 64), "warning"),
+        ("a.weight", "BF16", (8, 64), ""),
+        ("a.mask", "U8", (8, 64), ""),
+    ],
+)
+def test_codes_without_scales_are_told(
+    method: str, name: str, dtype: str, shape: tuple[int, ...], severity: str
+) -> None:
+    found, problems = grouped_of([member(name, dtype, shape)], Declaration(method, "config.json"))
+    assert found == Grouped()
+    assert [problem.severity for problem in problems] == [severity] * bool(severity)
+    assert grouped_of([member(name, dtype, shape)])[1] == ()
+
+
+def test_floats_beside_a_scale_are_told_unless_they_are_not_compressed_yet() -> None:
+    members = [member("a.weight", "BF16", (8, 64)), member("a.weight_scale", "BF16", (8, 1))]
+    for fields, count in (
+        ({}, 1),
+        ({"format": "dense"}, 0),
+        ({"quantization_status": "frozen"}, 0),
+    ):
+        declared = Declaration("compressed-tensors", "config.json", fields)
+        assert len(grouped_of(members, declared)[1]) == count
+    assert grouped_of(members)[1] == ()
+
+
+@pytest.mark.parametrize("shape", [(3, 2), (2, 5), (7, 7)])
+def test_scales_of_no_tile_are_no_tiles(shape: tuple[int, int]) -> None:
+    """A grid that tiles of no usual side make is refused: what lies in which tile is not known."""
+    members = [
+        member("a.weight", "F8_E4M3", (250, 391)),
+        member("a.weight_scale_inv", "F32", shape),
+    ]
+    found, problems = grouped_of(members, Declaration("fp8", "config.json"))
+    assert found == Grouped()
+    assert "do not fit a matrix" in problems[0].what
+    said = Declaration("fp8", "config.json", {"weight_block_size": [100, 200]})
+    members[1] = member("a.weight_scale_inv", "F32", (3, 2))
+    found, problems = grouped_of(members, said)
+    assert len(found.weights) == 1
     assert problems == ()

@@ -55,11 +55,7 @@ _STATES: Final = (
 
 
 _QUIET: Final = {  # by method: after these changes there are plain tensors, and nothing is wrong
-    "fp8": ("no .weight_scale_inv", "no _scale_inv", "no .scale"),
-    "compressed-tensors": (".weight of F16",),
-    "modelopt": (".weight of F16",),
-    "bitnet": (".weight of F16", "no .weight_scale"),
-    "bitsandbytes": tuple(f".weight_format {first!r}" for first in (b"\xff", b"\x7f", b"\x80\0")),
+    "bitsandbytes": tuple(f".weight_format {first!r}" for first in (b"\xff", b"\x7f", b"\x80\0"))
 }
 
 
@@ -212,3 +208,30 @@ def test_what_a_configuration_can_say_is_no_problem(tmp_path: Path, said: Any) -
     _, parts = next(one for one in MODELS if one[0]["quant_method"] == "gptq")
     with open_model(write(tmp_path, said, parts)) as model:
         assert [problem for problem in model.problems if problem.where == "config.json"] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "told"),
+    [
+        ("quantize_config.json", {"bits": 8}, "its bits is 8, and 4 in config.json"),
+        ("quantize_config.json", {"checkpoint_format": "gptq_v2\u202e"}, "gptq_v2"),
+        ("quant_config.json", {"w_bit": 3, "version": "GEMM"}, "its bits is 3, and 4"),
+        ("hf_quant_config.json", {"quantization": {"group_size": 16}}, "its group_size is 16"),
+        ("hf_quant_config.json", {"quantization": {"exclude_modules": ["a"]}}, "another list"),
+        ("quantize_config.json", {"bits": 4, "checkpoint_format": "GPTQ", "sym": None}, ""),
+        ("quantize_config.json", {"bits": 1 << 40, "group_size": [], "sym": {}}, ""),
+    ],
+)
+def test_files_that_say_different_things_are_told(
+    tmp_path: Path, name: str, fields: dict[str, Any], told: str
+) -> None:
+    """What config.json says counts."""
+    _, parts = next(one for one in MODELS if one[0]["quant_method"] == "gptq")
+    said = {"quant_method": "gptq", "bits": 4, "group_size": 32, "checkpoint_format": "gptq"}
+    write(tmp_path, {**said, "ignore": ["lm_head"]}, parts)
+    (tmp_path / name).write_text(json.dumps(fields))
+    with open_model(tmp_path) as model:
+        assert any(one.companions for one in model.tensors.rows)
+        found = [problem.what for problem in model.problems if problem.where == name]
+    assert all(one.isprintable() for one in found)
+    assert [told in one for one in found] == [True] * bool(told)

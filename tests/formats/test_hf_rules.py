@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from explorer.errors import ExplorerError
 from explorer.formats import open_model
 from explorer.formats.weights import WeightReader
-from explorer.quantization.types import E2M1, E4M3
+from explorer.quantization.types import E2M1, E4M3, E4M3_FNUZ, E5M2, E5M2_FNUZ
 from tests.helpers.safetensors_writer import safetensors_bytes
 
 Part: TypeAlias = tuple[str, Any]  # type by safetensors' name; bytes in an array's shape
@@ -174,6 +174,16 @@ def test_fp8_scales_of_every_name_and_type(
     said = {"quant_method": "fp8", "weight_block_size": [32, 32]}
     found = decoded(write_folder(tmp_path, parts, said))
     assert_same_bits(found, E4M3[weight] * spread(scale, 32, 32, (70, 100)))
+
+
+@pytest.mark.parametrize("kind", ["F8_E5M2", "F8_E4M3FNUZ", "F8_E5M2FNUZ"])
+def test_other_floats_of_8_bits(tmp_path: Path, random: np.random.Generator, kind: str) -> None:
+    levels = {"F8_E5M2": E5M2, "F8_E4M3FNUZ": E4M3_FNUZ, "F8_E5M2FNUZ": E5M2_FNUZ}[kind]
+    weight = np.arange(256, dtype=np.uint8).repeat(8).reshape(64, 32)
+    scale = numbers(random, 64, 1)
+    parts = {f"{STEM}.weight": (kind, weight), f"{STEM}.weight_scale": ("F32", scale)}
+    found = decoded(write_folder(tmp_path, parts, {"quant_method": "fp8"}))
+    assert_same_bits(found, levels[weight] * scale)
 
 
 def test_experts_of_deepseek_are_fp4(tmp_path: Path, random: np.random.Generator) -> None:
@@ -395,6 +405,28 @@ def test_hqq(tmp_path: Path, random: np.random.Generator, packing: str, axis: in
             run = np.empty(stop - start, np.float32)
             reader.read_into(start, run)
             assert_same_bits(run, wanted.reshape(-1)[start:stop])
+
+
+@pytest.mark.parametrize(("key", "number"), [("nbits", 3), ("nbits", 99), ("group_size", 32)])
+def test_settings_of_hqq_that_contradict_its_codes_are_told(
+    tmp_path: Path, random: np.random.Generator, key: str, number: int
+) -> None:
+    fields: dict[str, Part] = {
+        "W_q": ("U8", random.integers(0, 256, (8, 64), np.uint8)),
+        "scale": ("F32", numbers(random, 16, 1)),
+        "zero": ("F32", numbers(random, 16, 1)),
+        "shape": ("I64", np.array((16, 64))),
+        "axis": ("I32", np.array(1, np.int32)),
+        "nbits": ("I32", np.array(4, np.int32)),
+        "group_size": ("I32", np.array(64, np.int32)),
+        "packing": ("U8", np.frombuffer(b"4bit_u8", np.uint8)),
+    }
+    parts = {f"{STEM}.{name}": part for name, part in fields.items()}
+    decoded(write_folder(tmp_path, parts, {"quant_method": "hqq"}))  # as they are: no problem
+    parts[f"{STEM}.{key}"] = ("I32", np.array(number, np.int32))
+    with open_model(write_folder(tmp_path, parts, {"quant_method": "hqq"})) as model:
+        assert model.tensors[f"{STEM}.weight"].companions is not None
+        assert f"its {key} is {number}" in model.problems[0].what
 
 
 @pytest.mark.parametrize("each", [2, 4])

@@ -5,7 +5,7 @@ Source: `docs/hf_quantization.md`, section 1.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -27,6 +27,7 @@ SIDE_FILES: Final = (MODELOPT_FILE, GPTQ_FILE, AWQ_FILE, QUANTO_FILE)
 MAX_RULES: Final = 64
 """Most rules or groups of a configuration that are held against each module; real ones have ten."""
 
+_DEEPEST: Final = 12  # parts of a path, counted from its end
 _SIGNS: Final = frozenset("*+?[](){}|^$\\")  # of a pattern that is no path
 
 LIST_ONLY: Final = frozenset(
@@ -146,11 +147,14 @@ class Declaration:
         return tuple(found)
 
     def own_settings(self, module: str) -> Iterator[Mapping[str, Any]]:
-        """Yield what is said of one module by its path."""
-        for fields in self._rule_fields():
-            settings = fields.get(module)
-            if isinstance(settings, dict):
-                yield settings
+        """Yield what is said of one module by its path; of `dynamic` also by a path above it."""
+        for rules in self._rule_fields():
+            path = module
+            for _ in range(_DEEPEST if rules is self.fields.get("dynamic") else 1):
+                for settings in (rules.get(path), rules.get(f"+:{path}")):
+                    if isinstance(settings, dict):
+                        yield settings
+                path = path.rpartition(".")[0]
 
     def _rule_fields(self) -> Iterator[Mapping[str, Any]]:
         for key in ("dynamic", "extra_config"):
@@ -198,9 +202,40 @@ def read_declaration(folder: Path, config: Mapping[str, Any], log: ProblemLog) -
     if odd:
         what = f"{', '.join(odd)}: of a type or size that cannot be, and counts as not said"
         log.add_warning(found.origin, what)
+    _tell_differences(found, log)
     if not isinstance(config.get(_DECLARED), dict | None):
         log.add_warning(CONFIG_NAME, f"its {_DECLARED} is not a JSON object, and is left out")
     return found
+
+
+def _tell_differences(found: Declaration, log: ProblemLog) -> None:
+    """Tell what another file says otherwise than the one that counts."""
+    for name, whole in found.files.items() if found.fields else ():
+        inner = whole.get("quantization")
+        fields = inner if name == MODELOPT_FILE and isinstance(inner, dict) else whole
+        for keys in _ALSO_SAID:
+            other, value = (_first_said(one, keys) for one in (fields, found.fields))
+            if name == found.origin or None in {other, value} or other == value:
+                continue
+            if isinstance(other, frozenset):
+                what = f"its {keys[0]} is another list than that of {found.origin}"
+            else:
+                texts = [shorten(plain_text(str(one)), 60) for one in (other, value)]
+                what = f"its {keys[0]} is {texts[0]}, and {texts[1]} in {found.origin}"
+            log.add_warning(name, f"{what}, which counts")
+
+
+def _first_said(fields: Mapping[str, Any], keys: tuple[str, ...]) -> Hashable:
+    """Return the first value that can be compared: a text in lower case, a number, a list."""
+    for key in keys:
+        value = fields.get(key)
+        if isinstance(value, str):
+            return value.lower()
+        if isinstance(value, bool) or (isinstance(value, int) and abs(value) < 1 << 31):
+            return value
+        if isinstance(value, list) and key in _LISTS:
+            return frozenset(one for one in value[:_MOST_COMPARED] if isinstance(one, str))
+    return None
 
 
 def _declared(config: Mapping[str, Any], files: Mapping[str, Mapping[str, Any]]) -> Declaration:
@@ -220,6 +255,11 @@ def _declared(config: Mapping[str, Any], files: Mapping[str, Mapping[str, Any]])
 
 _DECLARED: Final = "quantization_config"
 _MOST_BITS: Final = 16
+_MOST_COMPARED: Final = 4096  # entries of a list
+_ALSO_SAID: Final = (  # in other words by other files
+    *(("quant_algo",), ("bits", "w_bit"), ("group_size", "q_group_size"), ("desc_act",), ("sym",)),
+    *(("checkpoint_format",), ("zero_point",), ("version",), ("exclude_modules", "ignore")),
+)
 _OBJECTS: Final = frozenset({"config_groups", "dynamic", "extra_config"})
 _LISTS: Final = frozenset(
     {"modules_to_not_convert", "ignored_layers", "llm_int8_skip_modules", "ignore"}

@@ -9,7 +9,7 @@ Source: `docs/hf_quantization.md`, sections 1 and 6.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -54,14 +54,30 @@ ATTACHED: Final = (
 )
 """Suffixes of what belongs to a quantized module, but is no part of its weight."""
 
-ORPHANS: Final = (
-    *(".qweight", ".qzeros", ".absmax", ".nested_absmax", ".nested_quant_map", ".quant_map"),
-    *(".SCB", ".weight_scale_inv", "_scale_inv", ".weight_packed", ".weight_scale"),
-    *(".weight_scale_2", ".weight_global_scale", ".weight_g_idx", ".weight_zero_point"),
-    *(".W_q", ".packing", "._weight_qdata", "._weight_scale", "._scale", "._shift"),
-    *(".weight_format", "._data"),
-)
-"""Suffixes that nothing but a part of a quantized weight has: alone, something is missing."""
+ORPHANS: Final[Mapping[str, str]] = {
+    **dict.fromkeys((".qzeros", ".g_idx"), "qweight"),
+    ".qweight": "qzeros",
+    **dict.fromkeys(
+        (".absmax", ".quant_map", ".nested_absmax", ".nested_quant_map"), "quant_state"
+    ),
+    **dict.fromkeys((".SCB", ".weight_format", ".weight_scale_inv"), "weight"),
+    "_scale_inv": "tensor of experts",
+    ".weight_scale": "weight or weight_packed",
+    **dict.fromkeys((".weight_packed", ".weight_scale_2", ".weight_zero_point"), "weight_scale"),
+    **dict.fromkeys((".weight_global_scale", ".weight_g_idx"), "weight_packed"),
+    ".packing": "W_q",
+    **dict.fromkeys(("._weight_scale", "._weight_zero_point"), "_weight_qdata"),
+    "._weight_qdata": "_weight_scale",
+    **dict.fromkeys(("._scale", "._shift"), "_data"),
+    "._data": "_scale",
+}
+"""Suffixes that nothing but a part of a quantized weight has; what is missing if it is alone."""
+
+EXPERTS: Final[Mapping[str, str]] = {"_scales": "_blocks", ".scales": "blocks"}
+"""The same of gpt-oss; other methods have scales of this name, too."""
+
+WHOLE: Final = ("bitsandbytes", "fp8", "fbgemm_fp8", "compressed-tensors", "sparseml", "torchao")
+"""Methods whose codes are matrices as PyTorch stores them, beside ModelOpt's and BitNet's."""
 
 LISTED: Final = (
     *(".q_weight", ".q_scale_max", ".q_invperm", ".trellis", ".codebooks", ".Qidxs"),
@@ -69,6 +85,11 @@ LISTED: Final = (
     *(".scale_packed", ".bitmask", ".B", ".pre_quant_scale_2"),
 )
 """Suffixes of modules of methods that are not decoded; nothing is told of them."""
+
+
+CODES: Final = frozenset({"U8", "I8"})
+FP8: Final = frozenset({"F8_E4M3", "F8_E5M2", "F8_E4M3FNUZ", "F8_E5M2FNUZ"})
+_MATRIX, _EXPERT_AXES = 2, 3  # dimensions
 
 
 @dataclass
@@ -106,7 +127,7 @@ class _Grouping:
     """One pass over the keys of a model."""
 
     def __init__(self, keys: Keys) -> None:
-        self._rows = keys.rows
+        self._rows, self._specs = keys.rows, keys.specs
         self._ends = {name[max(0, name.rfind(".")) :] for name in keys.rows}  # some dozens
         self._memory = Memory(keys)
         self._method = keys.declared.method
@@ -183,15 +204,30 @@ class _Grouping:
             self._told.add_warning(name, what)
 
     def _tell_orphans(self) -> None:
-        """Tell of companions without their weight."""
+        """Tell of companions without their weight, and of codes without their scales."""
         known = self._left_alone.union(self._faulty)
-        orphans = (*ORPHANS, "_scales") if self._method == "mxfp4" else ORPHANS
-        for stem, name in self._with(orphans):
+        orphans = {**ORPHANS, **EXPERTS} if self._method == "mxfp4" else ORPHANS
+        for stem, name in self._with(tuple(orphans)):
             if stem in known:
                 continue
             if stem.removesuffix(".weight") not in known:
                 known.add(stem)
-                self._told.add_error(name, "other parts of its weight are missing")
+                self._told.add_error(name, f"its {orphans[name[len(stem) :]]} is missing")
+        if self._method in WHOLE or self._method.startswith(("modelopt", "nvfp4", "bitnet")):
+            self._tell_unscaled(known)
+
+    def _tell_unscaled(self, known: set[str]) -> None:
+        """Tell of codes without any companion."""
+        for name, row in self._rows.items():
+            if row in self._found.used or name in known:
+                continue
+            spec, stem = self._specs[row], name.removesuffix(".weight")
+            if stem in known or (stem == name and len(spec.shape) != _EXPERT_AXES):
+                continue
+            if len(spec.shape) >= _MATRIX and spec.type.name in FP8:
+                self._told.add_warning(name, "its scales are missing; it is shown without them")
+            elif len(spec.shape) >= _MATRIX and spec.type.name in CODES and stem != name:
+                self._told.add_error(name, "its scales are missing")
 
 
 @cache

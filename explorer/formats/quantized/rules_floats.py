@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, NamedTuple
 
-from explorer.formats.quantized.declaration import integer_of
+from explorer.formats.quantized.declaration import Declaration, integer_of, text_of
 from explorer.formats.quantized.modules import (
     FLOAT_TYPES,
     Found,
@@ -28,12 +29,18 @@ from explorer.formats.quantized.modules import (
     says,
     usual_run,
 )
+from explorer.formats.quantized.patterns import matches, may_evaluate
 from explorer.quantization.huggingface.layout import CompanionLayout, Formula, Levels, Shape
 
-_FP8: Final = frozenset({"F8_E4M3", "F8_E5M2"})
-_LEVELS: Final = {"I8": Levels.SIGNED, "F8_E4M3": Levels.E4M3, "F8_E5M2": Levels.E5M2}
+_FLOATS: Final[Mapping[str, Levels]] = {
+    **{"F8_E4M3": Levels.E4M3, "F8_E5M2": Levels.E5M2},
+    **{"F8_E4M3FNUZ": Levels.E4M3_FNUZ, "F8_E5M2FNUZ": Levels.E5M2_FNUZ},
+}
+_FP8: Final = frozenset(_FLOATS)
+_LEVELS: Final = {"I8": Levels.SIGNED, **_FLOATS}
 _EXPONENTS: Final = frozenset({"U8", "F8_E8M0"})
 _SCALES: Final = (*sorted(FLOAT_TYPES), *sorted(_EXPONENTS))
+_BLOCK_AXES: Final = 4  # of ModelOpt's scales of blocks
 _USUAL: Final = 128  # side of the blocks of DeepSeek's FP8, which most programs took over
 _MX: Final = 32
 _NV: Final = 16
@@ -68,7 +75,7 @@ def scaled_weight(module: Module) -> Found | None:
         return _tiles(module, ".weight", {"weight": weight, "weight_scale": scale})
     if weight.dtype == "I8":
         return _int8(module, weight, scale)
-    if weight.dtype in FLOAT_TYPES:
+    if weight.dtype in FLOAT_TYPES and _may_be_plain(module.declared):
         raise LeftAloneError("its weights are plain")
     check_type(weight, "U8", "I8", *_FP8)
     if scale.dtype == "F8_E4M3" or module.get(".weight_scale_2") is not None:
@@ -78,6 +85,13 @@ def scaled_weight(module: Module) -> Found | None:
 
         return bitnet(module)
     return _paired_rows(module, weight, scale)
+
+
+def _may_be_plain(declared: Declaration) -> bool:
+    """Return whether weights with scales may be floats: of no method, or not yet compressed."""
+    status, form = declared.text("quantization_status"), declared.text("format")
+    is_compressed = status in {"", "compressed"} and form not in {"dense", "fakequant"}
+    return not declared.method or not is_compressed
 
 
 def inverse_scaled_weight(module: Module) -> Found | None:
@@ -91,7 +105,7 @@ def shortly_scaled_weight(module: Module) -> Found | None:
     if scale.dtype == "F8_E8M0":  # which nothing else has
         check_type(module.need(".weight"), "I8", "U8", *_FP8)
     elif weight is not None and module.declared.method in _FP8_METHODS:
-        check_type(weight, "U8", *_FP8, *FLOAT_TYPES)
+        check_type(weight, *_FP8, *FLOAT_TYPES)
     if weight is not None and weight.dtype in {"I8", "U8"} and scale.dtype == "F8_E8M0":
         parts = {"weight": weight, "scale": scale}
         shape = _packed_shape(weight)
@@ -135,7 +149,20 @@ def _tiles(module: Module, suffix: str, parts: dict[str, Member]) -> Found:
     native = "BF16" if scheme == "modelopt" else layout.native
     known = scheme in {"compressed-tensors", "modelopt"}
     other = None if known else other_method(module, _FP8_METHODS, "FP8")
-    return Found(suffix, parts, replace(layout, native=native), joined(other, tile.problem))
+    differs = _contradiction(module, "float", has_zeros=False)
+    problem = joined(other, tile.problem, differs)
+    return Found(suffix, parts, replace(layout, native=native), problem)
+
+
+def _contradiction(module: Module, kind: str, *, has_zeros: bool) -> str | None:
+    """Return what compressed-tensors' groups or ModelOpt say otherwise of a weight of bytes."""
+    declared = module.declared
+    if declared.method in CT_METHODS:
+        return ct_contradiction(ct_settings(module), 8, kind, has_zeros=has_zeros)
+    algorithm = declared.text("quant_algo") if declared.method.startswith(_MODELOPT) else ""
+    is_float = algorithm.startswith(("fp8", "mxfp8")) and kind == "int"
+    is_integer = algorithm.startswith(("int8", "w8a8_sq", "w8a16")) and kind == "float"
+    return says("quant_algo", algorithm, kind) if is_float or is_integer else None
 
 
 def tiles_layout(
@@ -191,11 +218,15 @@ def _tile_of(
         RuleError: Scales of this shape do not belong to the weight.
         LeftAloneError: They belong to it in a way that is not decoded.
     """
-    grid = _grid(weight, scale)
+    grid, shape = _grid(weight, scale), (weight.shape[-2], weight.shape[-1])
+    said = own or _said_tiles(module, shape)
+    if len(scale.shape) == _BLOCK_AXES:
+        said = [(_USUAL, _USUAL)]
     if grid is None:
-        return Tile(math.prod(weight.shape[:-1]), weight.shape[-1])
-    said = [*own, *_said_tiles(module)]
-    return _tile((weight.shape[-2], weight.shape[-1]), grid, said)
+        whole = not said or any(_clipped(tile, shape) == shape for tile in said)
+        problem = None if whole else says("block size", list(said[0]), list(shape))
+        return Tile(math.prod(weight.shape[:-1]), weight.shape[-1], problem)
+    return _tile(shape, grid, said)
 
 
 def _grid(weight: Member, scale: Member) -> tuple[int, int] | None:
@@ -217,7 +248,7 @@ def _grid(weight: Member, scale: Member) -> tuple[int, int] | None:
         return rows, 1
     elif len(shape) == 2:
         return shape[0], shape[1]
-    elif len(shape) == 4 and shape[1] == shape[3] == 1:  # ModelOpt's blocks
+    elif len(shape) == _BLOCK_AXES and shape[1] == shape[3] == 1:
         return shape[0], shape[2]
     what = f"its {scale.called} is of shape {list(shape)}"
     raise RuleError(f"{what}, which does not fit a weight of shape {list(weight.shape)}")
@@ -234,29 +265,95 @@ def _tile(shape: tuple[int, int], grid: tuple[int, int], said: Sequence[tuple[in
         sides = zip(shape, tile, grid, strict=True)
         return all(-(-side // part) == count for side, part, count in sides)
 
-    run = shape[1] if grid[1] == 1 else usual_run(shape[1], grid[1])
-    even = tuple(-(-side // max(count, 1)) for side, count in zip(shape, grid, strict=True))
-    by_row = [(1, run)] if grid[0] == shape[0] else []
-    for tile in (*said, *by_row, (_USUAL, _USUAL), even):
-        if min(tile) > 0 and fits((tile[0], tile[1])):
-            one_row = tile[0] == 1 or grid[0] == shape[0]
-            wrong = said and tile not in said and not one_row
-            problem = says("block size", list(said[0]), list(tile)) if wrong else None
-            return Tile(min(tile[0], shape[0]), min(tile[1], shape[1]), problem)
+    rows, columns = (
+        0 if not count else usual_run(side, count) if side % count else side // count
+        for side, count in zip(shape, grid, strict=True)
+    )
+    for tile in (*said, (1, columns), (_USUAL, _USUAL), (rows, columns)):
+        if min(tile) > 0 and fits(tile):
+            found = _clipped(tile, shape)
+            wrong = said and all(_clipped(one, shape) != found for one in said)
+            return Tile(*found, says("block size", list(said[0]), list(found)) if wrong else None)
     what = f"{grid[0]} × {grid[1]} scales do not fit a matrix of {shape[0]} × {shape[1]} weights"
     raise RuleError(what)
 
 
-def _said_tiles(module: Module) -> Iterator[tuple[int, int]]:
-    """Yield the tiles that the configuration names."""
-    found: list[object] = [module.declared.fields.get("weight_block_size")]
-    for _, weights in module.declared.groups:
-        block, group = weights.get("block_structure"), integer_of(weights, "group_size")
+def _clipped(tile: tuple[int, int], shape: tuple[int, int]) -> tuple[int, int]:
+    return min(tile[0], shape[0]), min(tile[1], shape[1])
+
+
+def _said_tiles(module: Module, shape: tuple[int, int]) -> list[tuple[int, int]]:
+    """Return the tiles that the configuration names for a module's matrix."""
+    declared = module.declared
+    found = _sides(declared.fields.get("weight_block_size"))
+    if declared.method not in CT_METHODS:
+        return found
+    for weights in ct_settings(module):
+        block, group = weights.get("block_structure"), integer_of(weights, "group_size", -1)
         if isinstance(block, str) and len(block) < 20:
             block = [int(part) for part in block.split("x") if part.isascii() and part.isdigit()]
-        found += [block, [1, group]]
-    for sizes in found:
-        yield from _sides(sizes)
+        strategy = text_of(weights, "strategy")
+        if sides := _sides(block):
+            found += sides
+        elif group is not None and group > 0:
+            found.append((1, group))
+        elif group == -1 or strategy in PER_ROW:
+            found.append((1, shape[1]))
+        elif strategy in {"", "tensor"}:
+            found.append(shape)
+    return found
+
+
+# compressed-tensors' groups of modules
+
+PER_ROW: Final = frozenset({"channel", "token"})
+"""Strategies with a scale for each row."""
+
+
+def ct_settings(module: Module) -> Sequence[Mapping[str, Any]]:
+    """Return what may be said of a module's weights, the likeliest first."""
+    return module.settings(partial(_ct_settings, module.declared))
+
+
+def _ct_settings(declared: Declaration, stem: str) -> Sequence[Mapping[str, Any]]:
+    """Return what the groups say that may be a module's.
+
+    Exact names come before patterns, patterns before names of classes, as in compressed-tensors;
+    the first that fits holds alone. A pattern that is not evaluated may fit.
+    """
+    targets = declared.targets
+    groups = [weights for _, weights in declared.groups]
+    named = targets.paths.get(stem)
+    if named is not None:
+        return [groups[named]]
+    found: dict[int, None] = {}
+    for rule, group in targets.patterns if may_evaluate() else ():
+        holds = matches(rule, stem)
+        if holds is not False:
+            found[group] = None
+        if holds:
+            return [groups[one] for one in found]
+    return [groups[one] for one in (*found, *(one for one in targets.order if one not in found))]
+
+
+def ct_contradiction(
+    said: Sequence[Mapping[str, Any]], bits: int, kind: str = "float", *, has_zeros: bool = False
+) -> str | None:
+    """Return what is said otherwise of a weight: bits, integers or floats, zero points or not."""
+    numbers = [number for one in said if (number := integer_of(one, "num_bits")) is not None]
+    kinds = [text_of(one, "type") for one in said]
+    other_kind = said and all(one not in {"", kind} for one in kinds)
+    symmetries = {one.get("symmetric") for one in said}
+    return joined(
+        says("num_bits", numbers[0], bits) if numbers and bits not in numbers else None,
+        says("type", kinds[0], kind) if other_kind else None,
+        _NO_ZEROS if symmetries == {False} and not has_zeros else None,
+        _SOME_ZEROS if symmetries == {True} and has_zeros else None,
+    )
+
+
+_NO_ZEROS: Final = "the configuration says asymmetric, and its zero points are missing"
+_SOME_ZEROS: Final = "the configuration says symmetric, and zero points are stored"
 
 
 def _sides(said: object) -> list[tuple[int, int]]:
@@ -282,7 +379,8 @@ def _int8(module: Module, weight: Member, scale: Member) -> Found:
     other = None
     if not module.declared.method.startswith(_MODELOPT):
         other = other_method(module, CT_METHODS, "compressed-tensors")
-    return Found(".weight", parts, layout, joined(other, tile.problem))
+    differs = _contradiction(module, "int", has_zeros="weight_zero_point" in parts)
+    return Found(".weight", parts, layout, joined(other, tile.problem, differs))
 
 
 def _add_zeros(module: Module, role: str, scale: Member, parts: dict[str, Member]) -> None:
@@ -346,7 +444,19 @@ def _modelopt_nvfp4(module: Module, weight: Member, scale: Member) -> Found:
     parts = {"weight": weight, "weight_scale": scale, "weight_scale_2": factor}
     options = (("factor", "weight_scale_2"),)
     kind = _Fp4("modelopt", "nvfp4", _NV, options, Levels.STORED)
-    return _fp4(".weight", parts, shape, kind)
+    found = _fp4(".weight", parts, shape, kind)
+    return found._replace(problem=_other_than_modelopt(module, _NV))
+
+
+def _other_than_modelopt(module: Module, group: int) -> str | None:
+    """Return what is said otherwise: another method, or other groups."""
+    declared = module.declared
+    method, size = declared.method, declared.integer("group_size")
+    if method and not method.startswith(_MODELOPT):
+        # DeepSeek's FP8 has such experts, which a field of their own says
+        is_known = declared.text("moe_quant_algo").startswith("nvfp4")
+        return None if is_known else other_method(module, frozenset(), "ModelOpt")
+    return None if size in {None, group} else says("group_size", size, group)
 
 
 def _check_whole(line: int, group: int) -> None:
@@ -378,7 +488,7 @@ def _paired_rows(module: Module, weight: Member, scale: Member) -> Found:
         native=scale.dtype,
     )
     parts = {"weight": weight, "weight_scale": scale}
-    return Found(".weight", parts, layout)
+    return Found(".weight", parts, layout, _other_than_modelopt(module, run))
 
 
 def gpt_oss(module: Module) -> Found | None:
@@ -406,7 +516,8 @@ def _mxfp4_experts(module: Module, codes_suffix: str, scales_suffix: str) -> Fou
     shape = (*codes.shape[:-2], _MX * codes.shape[-2])
     parts = {"blocks": codes, "scales": scales}
     kind = _Fp4("mxfp4", "mxfp4", _MX, (("scale_type", "power of two"),))
-    return _fp4("", parts, shape, kind)
+    other = other_method(module, frozenset({"mxfp4"}), "MXFP4")
+    return _fp4("", parts, shape, kind)._replace(problem=other)
 
 
 def ct_fp4(module: Module) -> Found:
@@ -423,12 +534,22 @@ def ct_fp4(module: Module) -> Found:
         check_shape(scale, (shape[0], shape[1] // _NV))
         parts["weight_global_scale"] = divisor
         options = (("divisor", "weight_global_scale"),)
-        return _fp4(".weight", parts, shape, _Fp4("compressed-tensors", "nvfp4", _NV, options))
-    check_type(scale, *sorted(_EXPONENTS))
-    _check_whole(shape[1], _MX)
-    check_shape(scale, (shape[0], shape[1] // _MX))
-    options = (("scale_type", "F8_E8M0"),)
-    return _fp4(".weight", parts, shape, _Fp4("compressed-tensors", "mxfp4", _MX, options))
+        kind = _Fp4("compressed-tensors", "nvfp4", _NV, options)
+    else:
+        check_type(scale, *sorted(_EXPONENTS))
+        _check_whole(shape[1], _MX)
+        check_shape(scale, (shape[0], shape[1] // _MX))
+        options = (("scale_type", "F8_E8M0"),)
+        kind = _Fp4("compressed-tensors", "mxfp4", _MX, options)
+    said = ct_settings(module)
+    sizes = [integer_of(one, "group_size", -1) or 0 for one in said]
+    wrong = sizes and 0 not in sizes and kind.group_size not in sizes
+    problem = joined(
+        other_method(module, CT_METHODS, "compressed-tensors"),
+        ct_contradiction(said, 4),
+        says("group_size", sizes[0], kind.group_size) if wrong else None,
+    )
+    return _fp4(".weight", parts, shape, kind)._replace(problem=problem)
 
 
 # torchao

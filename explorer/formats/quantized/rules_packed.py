@@ -6,10 +6,9 @@ Source: `docs/hf_quantization.md`, section 3.5.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, Final
 
-from explorer.formats.quantized.declaration import Declaration, integer_of
+from explorer.formats.quantized.declaration import integer_of, text_of
 from explorer.formats.quantized.modules import (
     FLOAT_TYPES,
     Found,
@@ -27,8 +26,13 @@ from explorer.formats.quantized.modules import (
     says,
     usual_run,
 )
-from explorer.formats.quantized.patterns import matches, may_evaluate
-from explorer.formats.quantized.rules_floats import CT_METHODS, ct_fp4
+from explorer.formats.quantized.rules_floats import (
+    CT_METHODS,
+    PER_ROW,
+    ct_contradiction,
+    ct_fp4,
+    ct_settings,
+)
 from explorer.quantization.huggingface.layout import CompanionLayout, Formula, Levels
 
 _WORD_BITS: Final = 32
@@ -52,7 +56,7 @@ def _packed(module: Module, packed: Member) -> Found:
     shape = _shape(module, stored)
     if scales.rows != shape.rows:
         raise RuleError(f"its weight_scale has {scales.rows} rows, its weight {shape.rows}")
-    said = module.settings(partial(_settings, module.declared))
+    said = ct_settings(module)
     bits, padded = _bits(said, shape.columns, stored.columns)
     group, problem = _group(said, shape.columns, scales.columns)
     parts = {"weight_packed": packed, "weight_scale": scale}
@@ -83,10 +87,9 @@ def _packed(module: Module, packed: Member) -> Found:
         options=(("padded", int(padded)),),
         native=scale.dtype,
     )
-    numbers = [number for one in said if (number := integer_of(one, "num_bits")) is not None]
-    wrong = says("num_bits", numbers[0], bits) if numbers and bits not in numbers else None
     other = other_method(module, CT_METHODS, "compressed-tensors")
-    return Found(".weight", parts, layout, joined(other, wrong, problem))
+    differs = ct_contradiction(said, bits, "int", has_zeros=zeros is not None)
+    return Found(".weight", parts, layout, joined(other, differs, problem))
 
 
 def _shape(module: Module, stored: Matrix) -> Matrix:
@@ -99,20 +102,6 @@ def _shape(module: Module, stored: Matrix) -> Matrix:
         what = f"says {rows} × {columns}, and {stored.rows} rows are stored"
         raise RuleError(f"its weight_shape {what}")
     return Matrix(rows, columns)
-
-
-def _settings(declared: Declaration, stem: str) -> Sequence[Mapping[str, Any]]:
-    """Return what the groups of the configuration say of weights, those that name a module first.
-
-    Exact names come before patterns, patterns before names of classes, as in compressed-tensors.
-    """
-    targets = declared.targets
-    named = targets.paths.get(stem)
-    first = [] if named is None else [named]
-    if targets.patterns and may_evaluate():
-        first += [group for rule, group in targets.patterns if matches(rule, stem) is not False]
-    order = dict.fromkeys([*first, *targets.order]) if first else targets.order
-    return [declared.groups[group][1] for group in order]
 
 
 def _bits(said: Sequence[Mapping[str, Any]], columns: int, words: int) -> tuple[int, bool]:
@@ -138,13 +127,18 @@ def _group(
     Raises:
         RuleError: Rows cannot have so many groups.
     """
-    sizes = [size for one in said if (size := integer_of(one, "group_size", -1)) is not None]
-    fitting = [size for size in sizes if size > 0 and -(-columns // size) == groups]
+    sizes = [integer_of(one, "group_size", -1) for one in said]
+    fitting = [size for size in sizes if size and size > 0 and -(-columns // size) == groups]
     if fitting:
         return fitting[0], None
     found = usual_run(columns, groups) if columns % groups else columns // groups
     if not found:
         raise RuleError(f"{groups} groups of {columns} weights have no known size")
-    wrong = next((one for one in sizes if one > 0), None)
-    problem = None if wrong is None else says("group_size", wrong, found)
-    return (None if groups == 1 else found), problem
+    if groups == 1:
+        wrong = None if any(size in {None, -1} for size in sizes) else next(iter(sizes), None)
+        return None, None if wrong is None else says("group_size", wrong, found)
+    if not any(sizes):
+        strategies = [text_of(one, "strategy") for one in said]
+        of_rows = strategies and all(one in PER_ROW for one in strategies)
+        return found, says("strategy", strategies[0], f"group of {found}") if of_rows else None
+    return found, says("group_size", next(filter(None, sizes)), found)

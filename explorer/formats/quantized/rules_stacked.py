@@ -19,6 +19,7 @@ from explorer.formats.quantized.modules import (
     check_logical,
     check_shape,
     check_type,
+    joined,
     matrix,
     other_method,
 )
@@ -40,6 +41,7 @@ _PACKINGS: Final[Mapping[str, tuple[int, int, str]]] = {  # bits, codes of a wor
     "1bit_u8": (1, 8, "U8"),
     "3bit_32": (3, 10, "I32"),
 }
+_LEAST_BITS: Final = {8: 5, 2: 1}  # that a packing serves, where these are several
 _COMPUTE: Final = {"float16": "F16", "bfloat16": "BF16", "float32": "F32"}
 _MAX_AXES: Final = 4
 
@@ -97,8 +99,27 @@ def hqq(module: Module) -> Found | None:
         ),
         native=_compute_type(module, members.get("compute_dtype")) or scale.dtype,
     )
-    other = other_method(module, frozenset({"hqq"}), "HQQ")
-    return Found(".weight", members, layout, other)
+    return Found(".weight", members, layout, _other_than(module, members, bits, group))
+
+
+def _other_than(module: Module, members: Mapping[str, Member], bits: int, group: int) -> str | None:
+    """Return what the settings that only explain say otherwise, or the configuration."""
+    number, size = (_said(module, members.get(name)) for name in ("nbits", "group_size"))
+    wrong = number is not None and not _LEAST_BITS.get(bits, bits) <= number <= bits
+    return joined(
+        other_method(module, frozenset({"hqq"}), "HQQ"),
+        f"its nbits is {number}, its packing has {bits} bits" if wrong else None,
+        None
+        if size in {None, 0, -1, group}
+        else f"its group_size is {size}, its scales say {group}",
+    )
+
+
+def _said(module: Module, member: Member | None) -> int | None:
+    """Return the integer of a setting that only explains; None where it is none, as 1.58 bits."""
+    if member is None or member.dtype in FLOAT_TYPES:
+        return None
+    return _number(module, member)
 
 
 def _text(module: Module, member: Member) -> str:

@@ -37,7 +37,7 @@ _GPTQ_BITS: Final = (2, 3, 4, 8)
 _NATURAL_ZEROS: Final = frozenset({"gptq_v2", "gptq_p"})
 _GPTQ_METHODS: Final = frozenset({"gptq", "gptqmodel", "auto-round", "auto_round", "autoround"})
 _AWQ_METHODS: Final = frozenset({"awq", "auto-round", "auto_round", "autoround"})
-_NOTHING: Final[Mapping[str, Any]] = {}
+_SAID: Final = ("bits", "group_size", "desc_act")
 _NOT_DECODED: Final = frozenset({"gemv_fast", "llm-awq", "tinychat", "marlin"})
 
 
@@ -115,8 +115,10 @@ def _gptq(
     if g_idx is not None:
         check_type(g_idx, "I32")
         check_shape(g_idx, (inputs,))
-    own = module.settings(partial(_gptq_settings, module.declared))
+    own = _own_settings(module)
     group, problem = _group_size(inputs, groups, own, has_index=g_idx is not None)
+    if g_idx is None and groups > 1 and all(one.get("desc_act") is True for one in own):
+        problem = joined(problem, "the configuration says desc_act, and its g_idx is missing")
     wrong = _other_than(own, "bits", bits)
     check_logical((outputs, inputs), inputs)
     layout = CompanionLayout(
@@ -146,17 +148,36 @@ def _stores_minus_one(module: Module) -> bool:
     return _format_of(module) not in _NATURAL_ZEROS
 
 
-def _gptq_settings(declared: Declaration, stem: str) -> Sequence[Mapping[str, Any]]:
-    """Return what may hold for a module, the likeliest first: its own rules, then the general one.
+def _own_settings(module: Module) -> list[Mapping[str, Any]]:
+    """Return all that may be said of a module, the likeliest first."""
+    said = module.settings(partial(_gptq_settings, module.declared))
+    general = (module.declared.fields, module.declared.files.get(GPTQ_FILE, {}))
 
-    A rule that is not evaluated, because its pattern could take for ever, may hold too.
+    def value(own: Mapping[str, Any], key: str) -> object:
+        return next((one[key] for one in (own, *general) if one.get(key) is not None), None)
+
+    return [{key: value(one, key) for key in _SAID} for one in said]
+
+
+def _gptq_settings(declared: Declaration, stem: str) -> Sequence[Mapping[str, Any]]:
+    """Return what may hold for a module, the likeliest first: its own rule, or the general one.
+
+    The first rule that fits it holds alone; one that is not evaluated, because its pattern could
+    take for ever, may hold.
     """
-    found = [*declared.own_settings(stem)]
-    if may_evaluate():
-        found += [own for rule, own in declared.module_rules if matches(rule, stem) is not False]
-    else:
-        found += declared.rule_settings
-    return [*found, declared.fields, declared.files.get(GPTQ_FILE, _NOTHING)]
+    own = next(declared.own_settings(stem), None)
+    if own is not None:
+        return [own]
+    if not may_evaluate():
+        return [*declared.rule_settings, declared.fields]
+    found: list[Mapping[str, Any]] = []
+    for rule, settings in declared.module_rules:
+        holds = matches(rule, stem)
+        if holds is not False:
+            found.append(settings)
+        if holds:
+            return found
+    return [*found, declared.fields]
 
 
 def _group_size(
@@ -213,12 +234,14 @@ def _awq_gemm(module: Module, words: _Words) -> tuple[CompanionLayout, str | Non
 def _awq_gemv(module: Module, words: _Words) -> tuple[CompanionLayout, str | None]:
     weight, zeros = words.weight_shape, words.zeros_shape
     outputs, inputs = weight.rows, 8 * weight.columns
-    said = _awq_group(module)
-    sizes = [inputs if said == -1 else said] if said is not None else []
+    sizes = [inputs if said == -1 else said for said in _awq_groups(module)]
     for group in (*sizes, *(128, 64, 32), inputs):
-        if group > 0 and _padded_zeros(inputs, group) == zeros.columns:
+        whole = group > 0 and inputs % group == 0
+        if whole and _padded_zeros(inputs, group) == zeros.columns:
             layout = _awq_layout("gptq.AwqGemv", words, (outputs, inputs), group)
-            return _with_problem(module, layout)
+            layout, problem = _with_problem(module, layout)
+            is_gemm = module.declared.text("version") == "gemm"
+            return layout, joined(says("version", "gemm", "gemv") if is_gemm else None, problem)
     raise RuleError(f"{zeros.columns} words of zero points for {inputs} inputs fit no group size")
 
 
@@ -246,22 +269,24 @@ def _awq_layout(reader: str, words: _Words, shape: Shape, group: int) -> Compani
     )
 
 
-def _awq_group(module: Module) -> int | None:
-    fields = module.declared.fields
-    found = integer_of(fields, "group_size", -1)
-    return integer_of(fields, "q_group_size", -1) if found is None else found
+def _awq_groups(module: Module) -> list[int]:
+    """Return the sizes of groups that may be said of a module, the likeliest first."""
+    own = [integer_of(one, "group_size", -1) for one in _own_settings(module)]
+    old = integer_of(module.declared.fields, "q_group_size", -1)
+    return [size for size in (*own, old) if size is not None]
 
 
 def _with_problem(module: Module, layout: CompanionLayout) -> tuple[CompanionLayout, str | None]:
     """Return a layout of AWQ, and what is said otherwise."""
-    fields = module.declared.fields
-    bits = integer_of(fields, "bits") or integer_of(fields, "w_bit") or 4
-    group = _awq_group(module)
-    fits = {None, layout.group_size} | ({-1} if layout.group_size == layout.shape[1] else set())
+    bits = integer_of(module.declared.fields, "w_bit")
+    groups = _awq_groups(module)
+    fits = {layout.group_size} | ({-1} if layout.group_size == layout.shape[1] else set())
     problem = joined(
         other_method(module, _AWQ_METHODS, "AWQ"),
-        None if bits == 4 else f"the configuration says {bits} bits, the shapes say 4",
-        None if group in fits else says("group_size", group, layout.group_size),
+        _other_than([*_own_settings(module), {"bits": bits}], "bits", 4),
+        says("group_size", groups[0], layout.group_size)
+        if fits.isdisjoint(groups or fits)
+        else None,
     )
     return layout, problem
 

@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.quantization.registry import BlockLayout
-from explorer.quantization.types import E2M1, E4M3, E5M2, TensorType
+from explorer.quantization.types import E2M1, E4M3, E4M3_FNUZ, E5M2, E5M2_FNUZ, TensorType
 
 Shape: TypeAlias = tuple[int, ...]
 
@@ -63,6 +63,8 @@ class Levels(Enum):
     E2M1 = auto()
     E4M3 = auto()
     E5M2 = auto()
+    E4M3_FNUZ = auto()
+    E5M2_FNUZ = auto()
     STORED = auto()  # a table of the tensor's own, among its parts
 
 
@@ -151,6 +153,8 @@ class CompanionLayout:
             Levels.E2M1: E2M1,
             Levels.E4M3: E4M3,
             Levels.E5M2: E5M2,
+            Levels.E4M3_FNUZ: E4M3_FNUZ,
+            Levels.E5M2_FNUZ: E5M2_FNUZ,
         }[self.levels]
 
 
