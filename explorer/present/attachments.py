@@ -47,6 +47,8 @@ TEXTS: Final = {
         "How often the tensor was used: tokens, in the older form pieces of text. Where experts "
         "differ, the least and the most."
     ),
+    "minimum": "Importance of the column that matters least, of matrices that were used.",
+    "std": "Standard deviation of the importance of the columns.",
     "mean": "Mean importance of a column: the mean square of what it was multiplied with.",
     "maximum": "Importance of the column that matters most.",
     "peak": "Maximum by mean: how far the most important column stands out.",

@@ -83,7 +83,11 @@ def model_facts(model: Model, facts: Facts, said: SaidQuantization | None = None
     return found
 
 
-_NO_CHAT: Final = {"adapter": "An adapter", "mmproj": "A projector", "imatrix": "An imatrix"}
+_NO_CHAT: Final = {
+    "adapter": "An adapter",
+    "mmproj": "A projector",
+    "imatrix": "An importance matrix",
+}
 _LARGE: Final = ((10**12, "trillion"), (10**9, "billion"), (10**6, "million"))
 
 

@@ -71,6 +71,11 @@ class Document:
         return bool(self.arrays.damaged.any())
 
     @property
+    def is_importance_matrix(self) -> bool:
+        """Whether it is an importance matrix rather than a model or an adapter."""
+        return self.kind.startswith("Importance")
+
+    @property
     def summary(self) -> str:
         """A few words about it."""
         facts = self.facts

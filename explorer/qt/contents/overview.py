@@ -172,7 +172,7 @@ class OverviewView(QtWidgets.QScrollArea):
         if self._jobs is None or machine is None:
             return
         self._jobs.cancel()
-        if document is None or not machine.known:
+        if document is None or document.kind or not machine.known:
             return
         asked, target = machine.asked_of([document.path]), machine.target()
 
@@ -231,6 +231,8 @@ class OverviewView(QtWidgets.QScrollArea):
         heading = _text(shorten(plain_text(name), _LONGEST_TITLE), page, TextSize.SECTION)
         heading.setWhatsThis(picture_text("name"))
         sentence = model_sentence(document.model, document.facts)
+        if document.kind:
+            sentence = f"{document.kind}."
         if self._fit is not None:
             sentence = f"{sentence} {self._fit[1]}"
         about = _text(shorten(plain_text(sentence), _LONGEST_FACT), page)
@@ -245,8 +247,10 @@ class OverviewView(QtWidgets.QScrollArea):
         if document.facts.types:
             layout.addWidget(self._bytes(document, page))
         shape = [one for one in figures if one.name in _SHAPE]
-        left = column(_text(self.tr("Shape"), page, TextSize.SECTION), spacing=Space.NEAR)
-        left.addLayout(_form(shape, page))
+        left = column(spacing=Space.NEAR)
+        if shape:
+            left.addWidget(_text(self.tr("Shape"), page, TextSize.SECTION))
+            left.addLayout(_form(shape, page))
         left.addStretch(1)
         right = column(_text(self.tr("Read on"), page, TextSize.SECTION), spacing=Space.NEAR)
         for button in self._leads(document, page):
@@ -274,9 +278,11 @@ class OverviewView(QtWidgets.QScrollArea):
             FigureTile(
                 self.tr("Type"), plain_text(facts.file_type or largest), " · ".join(kind), page
             ),
-            FigureTile(FACTS["context_length"], context, self.tr("tokens, as trained"), page),
-            self._fit_tile(page),
         ]
+        if not document.kind:  # what is no whole model has no context, and is not planned
+            trained = self.tr("tokens, as trained")
+            tiles.append(FigureTile(FACTS["context_length"], context, trained, page))
+            tiles.append(self._fit_tile(page))
         names = ("parameters", "file_type", "context_length")
         for tile, fact in zip(tiles, names, strict=False):
             tile.explain(FACT_TEXTS[fact])
@@ -333,11 +339,15 @@ class OverviewView(QtWidgets.QScrollArea):
             if place is not None:
                 yield self._button(text, partial(self.key_wanted.emit, place), page)
         if document.model.tensors.rows:
-            for text, name in (
-                (self.tr("&Weights of the largest tensor"), "weights"),
-                (self.tr("&All tensors on one map"), "survey"),
-                (self.tr("&Plan its memory"), "planner"),
-            ):
+            pages = [(self.tr("&Weights of the largest tensor"), "weights")]
+            if not document.kind:
+                pages.append((self.tr("&All tensors on one map"), "survey"))
+                pages.append((self.tr("&Plan its memory"), "planner"))
+            elif document.is_importance_matrix:
+                pages.insert(0, (self.tr("Which columns &matter most"), "survey"))
+            else:
+                pages.insert(0, (self.tr("What it c&hanges"), "survey"))
+            for text, name in pages:
                 yield self._button(text, partial(self.page_wanted.emit, name), page)
             compare = self.tr("&Compare with another model…")
             yield self._button(compare, self.compare_wanted.emit, page)

@@ -17,7 +17,7 @@ from PySide6.QtCore import QByteArray, QCoreApplication, QEvent, QSignalBlocker,
 from PySide6.QtWidgets import QCheckBox, QComboBox, QProgressBar, QPushButton, QSplitter, QWidget
 
 from explorer.analysis.columns import Source
-from explorer.analysis.importance import EntryStatistics
+from explorer.analysis.importance import SUMS, EntryStatistics
 from explorer.analysis.recipes.fits import (
     Deviation,
     MixRow,
@@ -26,7 +26,6 @@ from explorer.analysis.recipes.fits import (
     type_mix,
 )
 from explorer.analysis.recipes.rules import RULES_SOURCE
-from explorer.analysis.what_if import is_importance_matrix
 from explorer.formats.model import Model
 from explorer.present import attachments
 from explorer.present.explanations import FACT_TEXTS, MIX_TEXTS, RECIPE_TEXTS, picture_text
@@ -262,7 +261,13 @@ class TypeMixPage(_ModelPage[TypeMix]):
 
 
 class AttachedPage(_ModelPage[Rows]):
-    """What an adapter changes and how much, or which columns an importance matrix knows."""
+    """What an adapter changes and how much, or which columns an importance matrix knows.
+
+    Signals:
+        tensor_opened: A line was opened; the content row of the tensor that holds its numbers.
+    """
+
+    tensor_opened = Signal(int)
 
     def __init__(
         self, session: SurveySession, runner: JobRunner, parent: QWidget | None = None
@@ -271,6 +276,7 @@ class AttachedPage(_ModelPage[Rows]):
         self._references = session.references
         self._known: WeakKeyDictionary[Document, dict[Path | None, Rows]] = WeakKeyDictionary()
         self.table = self._table(runner, "")
+        self.table.row_opened.connect(self._open)
         column(self.about, (self.table, 1), of=self.content)
         self.progress = ProgressLine(self)
         self.frame.addWidget(self.progress)
@@ -297,7 +303,7 @@ class AttachedPage(_ModelPage[Rows]):
                 job.report(done, total)
                 job.publish(lambda: (done, total))
 
-            if is_importance_matrix(document.model):
+            if document.is_importance_matrix:
                 return list(attachments.measure_matrix(document.model, job.check, progress))
             other = None if base is None else base.model
             return list(attachments.measure_updates(document.model, other, job.check, progress))
@@ -337,6 +343,19 @@ class AttachedPage(_ModelPage[Rows]):
         self.table.show_columns(QByteArray(), hidden)
         self.show_content()
 
+    def _open(self, place: int) -> None:
+        """Open what a line was measured from: a factor of an update, sums of importance."""
+        document, base = self._document, self._base
+        assert document is not None
+        line = self._known[document][None if base is None else base.path][place]
+        if isinstance(line, attachments.EntryRow):
+            name = f"{line.name}{SUMS}"
+        else:
+            factor = line.update.b or line.update.a
+            assert factor is not None  # an update has one at least
+            name = factor.name
+        self.tensor_opened.emit(document.model.tensors.columns.names.index(name))
+
 
 def update_columns(rows: Sequence[attachments.UpdateRow]) -> list[Column]:
     """Return the columns of what an adapter changes."""
@@ -369,14 +388,19 @@ def entry_columns(rows: Sequence[attachments.EntryRow]) -> list[Column]:
     def words(name: str, title: str, text: Callable[[EntryStatistics], str]) -> Column:
         return of.words(name, title, lambda row: "" if row.found is None else text(row.found))
 
+    def count(value: float) -> str:
+        return integer_text(int(value)) if isfinite(value) else ""
+
     norm, share = attachments.norm_text, attachments.share_text
     return [
         of.words("tensor", _tr("Tensor"), lambda row: row.name),
-        figure("columns", _tr("Columns"), lambda found: found.entry.columns, norm),
-        figure("matrices", _tr("Matrices"), lambda found: found.entry.matrices, norm),
-        figure("unused", _tr("Not used"), lambda found: found.unused, norm),
+        figure("columns", _tr("Columns"), lambda found: found.entry.columns, count),
+        figure("matrices", _tr("Matrices"), lambda found: found.entry.matrices, count),
+        figure("unused", _tr("Not used"), lambda found: found.unused, count),
         words("uses", _tr("Uses"), attachments.uses_text),
+        figure("minimum", _tr("Minimum"), lambda found: found.minimum, norm),
         figure("mean", _tr("Mean"), lambda found: found.mean, norm),
+        figure("std", _tr("Standard deviation"), lambda found: found.std, norm),
         figure("maximum", _tr("Maximum"), lambda found: found.maximum, norm),
         figure("peak", _tr("Maximum / mean"), attachments.peak, norm),
         figure("evenness", _tr("Evenness"), lambda found: found.evenness, share),

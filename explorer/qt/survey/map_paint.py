@@ -294,8 +294,8 @@ class Colouring:
         """Return the colour of a cell; None without any."""
         raise NotImplementedError
 
-    def text(self, cell: int) -> str:
-        """Return the text of a cell, "" without any."""
+    def text(self, cell: int, digits: int | None = None) -> str:
+        """Return the text of a cell, "" without any; of a measured figure, to so many digits."""
         raise NotImplementedError
 
     def figure(self, value: float) -> str:
@@ -329,7 +329,7 @@ class TypeColouring(Colouring):
     def colour(self, cell: int) -> QColor | None:
         return self._colours[int(self._most[cell])]
 
-    def text(self, cell: int) -> str:
+    def text(self, cell: int, digits: int | None = None) -> str:
         name = self._names[int(self._most[cell])]
         return f"{name} …" if self._mixed[cell] else name
 
@@ -391,14 +391,17 @@ class MetricColouring(Colouring):
         number = int(self._numbers[cell])
         return COLOUR_MAP[number] if number >= 0 else None
 
-    def text(self, cell: int) -> str:
-        return self.figure(float(self.values[cell]))
+    def text(self, cell: int, digits: int | None = None) -> str:
+        value = float(self.values[cell])
+        rounded = digits is not None and self._metric.source is not Source.HEADER
+        return self.figure(float(f"{value:.{digits}g}") if rounded else value)
 
     def figure(self, value: float) -> str:
         return "" if np.isnan(value) else self._metric.text(value)
 
 
 _GAP: Final = 1.0  # between cells
+_DIGITS: Final = (None, 3, 2, 1)  # of figures that have no room: one cut short reads as another
 _SWATCH: Final = 12
 _LEGEND_GAP: Final = 18
 _MOST_TYPES: Final = 16  # of a legend; a usual file has two to five
@@ -481,7 +484,11 @@ class MapPainter:
     def _paint_cell(self, painter: QPainter, place: QRectF, cell: int, name: str) -> None:
         """Paint a cell; with its name if no header has it."""
         colour = self.colouring.colour(cell)
-        text = self.colouring.text(cell)
+        inside = place.adjusted(2, 0, -2, 0)
+        for digits in _DIGITS:
+            text = self.colouring.text(cell, digits)
+            if painter.fontMetrics().horizontalAdvance(text) <= inside.width():
+                break
         if colour is not None:
             painter.fillRect(place, colour)
             painter.setPen(text_on(colour))
@@ -494,8 +501,8 @@ class MapPainter:
         if name:
             half = place.height() / 2
             self._write(painter, place.adjusted(4, 0, -4, -half), name, _CENTRE)
-            place = place.adjusted(0, half, 0, 0)
-        self._write(painter, place.adjusted(2, 0, -2, 0), text, _CENTRE)
+            inside = inside.adjusted(0, half, 0, 0)
+        self._write(painter, inside, text, _CENTRE)
 
     def _write_label(self, painter: QPainter, place: QRectF, label: str) -> None:
         """Write the name of a role, in two lines if it must be."""

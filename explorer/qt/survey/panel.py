@@ -482,6 +482,7 @@ class SurveyView(TabbedPanel):
 
     def _make_attached(self, runner: JobRunner) -> AttachedPage:
         page = AttachedPage(self.session, runner, self)
+        page.tensor_opened.connect(self.tensor_opened)
         self.pass_on(page)
         return page
 
@@ -491,7 +492,7 @@ class SurveyView(TabbedPanel):
         is_one = document is not None and bool(document.kind)
         self.offer_page(self._attached, is_one)
         if is_one and document is not None:
-            matrix = document.kind.startswith("Importance")
+            matrix = document.is_importance_matrix
             title = self.tr("Importance") if matrix else self.tr("Adapter")
             self.tabs.setTabText(self.place_of(self._attached), title)
             self.show_page(self._attached)

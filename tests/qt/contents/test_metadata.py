@@ -160,6 +160,34 @@ def test_the_overview_leads_on(qtbot: QtBot, window: MainWindow) -> None:
     qtbot.waitUntil(lambda: not window.runner.jobs)
 
 
+@pytest.mark.parametrize("kind", ["adapter", "imatrix"])
+def test_what_is_no_whole_model_leads_to_what_it_is_for(
+    qtbot: QtBot, window: MainWindow, tmp_path: Path, kind: str
+) -> None:
+    name = "blk.0.attn_q.weight"
+    ends = (".lora_a", ".lora_b") if kind == "adapter" else (".in_sum2", ".counts")
+    tensors = [TensorSpec(name + end, (1, 1), 0, bytes(4)) for end in ends]
+    keys = [("general.type", STRING, kind)]
+    path = GgufFile(keys=keys, tensors=tensors).write(tmp_path / f"{kind}.gguf")
+    window.bottom.show_machine()
+    window.open_paths([path])
+    overview = window.panels.overview.widget
+    said = {"adapter": "LoRA adapter of rank 1, for 1 tensor."}.get(
+        kind, "Importance matrix of 1 tensor."
+    )
+    qtbot.waitUntil(lambda: said in texts(overview) and not window.runner.jobs)
+    shown = " ".join(texts(overview))
+    assert "planned" not in shown
+    assert "Context length" not in shown
+    words = [one.text().replace("&", "") for one in overview.widget().findChildren(QPushButton)]
+    assert not any("memory" in text for text in words)
+    lead = {"adapter": "What it changes"}.get(kind, "Which columns matter most")
+    overview.widget().findChildren(QPushButton)[words.index(lead)].click()
+    assert window.panels.page == "survey"
+    assert window.panels.survey.widget.attached.isVisible()
+    qtbot.waitUntil(lambda: not window.runner.jobs)
+
+
 def test_it_says_whether_the_model_fits_this_machine(qtbot: QtBot, window: MainWindow) -> None:
     window.bottom.show_machine()
     overview = window.panels.overview.widget

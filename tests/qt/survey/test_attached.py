@@ -76,3 +76,23 @@ def test_an_adapter_that_is_not_shown_any_more_is_let_go(
     panel.view.show_page(panel.view.map)  # the page is out of sight, and nothing fills it
     panel.view.show_document(model)
     assert page._document is model
+
+
+def test_a_line_leads_to_the_numbers_that_it_was_measured_from(
+    qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path
+) -> None:
+    arrays = arrays_of({f"{Q}.lora_a": (4, 64), f"{Q}.lora_b": (32, 4)})
+    adapter = tmp_path / "adapter.gguf"
+    adapter.write_bytes(gguf_adapter(arrays))
+    matrix = tmp_path / "imatrix.dat"
+    matrix.write_bytes(legacy((Q, 2, np.arange(1, 14337, dtype=np.float32))))
+    for path, name in ((adapter, f"{Q}.lora_b"), (matrix, f"{Q}.in_sum2")):
+        panel = SurveyPanel(qtbot, runner, document := load(path))
+        table = panel.view.attached.table
+        with qtbot.waitSignal(panel.view.tensor_opened) as opened:
+            table.activated.emit(table.table.index(0, 0))
+        assert document.model.tensors.columns.names[opened.args[0]] == name
+    shown = panel.view.attached.table.table
+    columns = [column.name for column in shown.columns].index("columns")
+    assert shown.index(0, columns).data() == "14,336"  # no 1.434e+04
+    assert cells(shown, "minimum") == [0.5]

@@ -9,17 +9,26 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PySide6.QtCore import QPoint, QRectF, Qt
-from PySide6.QtGui import QColor, QFontMetricsF, QImage
+from PySide6.QtGui import QColor, QFontMetricsF, QImage, QPainter
 from pytestqt.qtbot import QtBot
 
 from explorer.analysis.model_grid import ModelGrid, model_grid
 from explorer.present.colours import type_colour
+from explorer.present.survey import metric_named
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
 from explorer.qt.references import Rounding
 from explorer.qt.survey.map_page import ModelMap
-from explorer.qt.survey.map_paint import COLOUR_MAP, LineKind, MapLayout, MetricColouring, Scale
+from explorer.qt.survey.map_paint import (
+    COLOUR_MAP,
+    LineKind,
+    MapLayout,
+    MapPainter,
+    MetricColouring,
+    Scale,
+)
 from explorer.qt.theme import Scheme, apply_scheme
+from explorer.qt.widgets.plot import PlotColours
 from tests.helpers.model_pairs import arrays_of, write_gguf
 from tests.helpers.survey_views import SurveyPanel
 from tests.helpers.window import copied, unsafe_characters
@@ -194,6 +203,34 @@ def test_the_mouse_reads_without_choosing(panel: SurveyPanel) -> None:
     assert "Relative RMSE" in page.readout.text()
     assert "SQNR" in page.readout.text()
     assert panel.chosen == []
+
+
+def test_a_figure_without_room_has_fewer_digits_and_is_not_cut(
+    panel: SurveyPanel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    panel.choose(Rounding("Q8_0"))
+    panel.survey()
+    session = panel.view.session
+    assert session.content is not None
+    assert session.known is not None
+    image = QImage(200, 400, QImage.Format.Format_RGB32)
+    painter = QPainter(image)
+    metrics = QFontMetricsF(painter.font())
+    layout = MapLayout(session.content.grid, 200.0, metrics.height(), metrics.horizontalAdvance)
+    colouring = MetricColouring(metric_named("rmse"), session.known, session.content, None)
+    written: list[str] = []
+    monkeypatch.setattr(
+        QPainter, "drawText", lambda _painter, *arguments: written.append(arguments[-1])
+    )
+    colours = PlotColours.on_paper()
+    MapPainter(layout, colouring, colours).paint(painter, QRectF(0, 0, layout.width, layout.height))
+    painter.end()
+    figures = [text for text in written if text.startswith("0.000")]
+    longest = max(len(colouring.text(cell)) for cell in range(len(session.content.grid.cells)))
+    assert longest > len("0.0002")
+    assert len(figures) > 4
+    assert max(len(text) for text in figures) < longest
+    assert not any("…" in text for text in figures)
 
 
 def test_copies_what_is_known_of_the_cell(panel: SurveyPanel) -> None:
