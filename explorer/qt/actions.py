@@ -45,6 +45,7 @@ class Actions:
         self.find = make(tr("&Find"), Key.Find, tr("Search or filter what is shown"))
         tip = tr("Jump to any model, key, tensor or command")
         self.go_to = make(tr("&Go to…"), "Ctrl+K", tip)
+        self.paste = make(tr("Open what was &copied"), Key.Paste, tr("An address, or files"))
         tip = tr("Copy the path of the current model")
         self.copy_path = make(tr("Copy model's &path"), "Ctrl+Alt+C", tip)
         tip = tr("Copy the command that downloads the current model, which is on the web")
@@ -182,7 +183,8 @@ def fill_menu_bar(bar: QMenuBar, actions: Actions, recent: QMenu) -> None:
     menu.addSeparator()
     add(menu, actions.offline, actions.quit)
     edit = bar.addMenu(tr("&Edit"))
-    add(edit, actions.find, actions.go_to, actions.copy_path, actions.copy_download)
+    add(edit, actions.find, actions.go_to)
+    add(edit, actions.paste, actions.copy_path, actions.copy_download)
     menu = bar.addMenu(tr("&View"))
     view = f"{menu.title()}: "
     add(menu, *actions.groups.values())

@@ -30,8 +30,8 @@ from explorer.qt.theme import Space
 from explorer.qt.widgets.building import column
 from explorer.qt.widgets.labels import plain_label
 from explorer.sources import Address, is_address, parse_address
-from explorer.sources.remote.addresses import as_path, forbidden_by, host_of, refuse_all
-from explorer.text import bytes_text, integer_text, plain_text
+from explorer.sources.remote.addresses import HUB, as_path, forbidden_by, host_of, refuse_all
+from explorer.text import bytes_text, integer_text, plain_text, shorten
 
 if TYPE_CHECKING:
     from explorer.formats import Tensor
@@ -42,6 +42,7 @@ MUCH: Final = 64 << 20
 _HOSTS: Final = "address_hosts"
 _OFFLINE: Final = "offline"
 _MOST_HOSTS: Final = 64
+_LONGEST: Final = 200  # letters of an address in a question
 _TRAFFIC_MS: Final = 500
 _HTTP: Final = "explorer.sources.remote.http"
 _EXAMPLES: Final = (
@@ -118,15 +119,17 @@ class Addresses(QObject):
         if self.offline or forbidden_by() or host in kept or host in self._asked:
             return True  # if it is switched off, opening it says so
         question = _tr(
-            "Read {name} from {host}?\n\n"
+            "Read {address} from {host}?\n\n"
             "Headers are fetched, usually 1 to 8 MiB a model; of a repository the list of its "
-            "files; and of weights only those that you look at. The server learns this address, "
-            "which parts of it you look at, and the name of this program."
+            "files; and of weights only those that you look at. The server, and hosts that it "
+            "redirects to, learn this address, which parts of it you look at, and name and "
+            "version of this program."
         )
-        name, shown = plain_text(address.name), plain_text(host)
-        box = _question(
-            self._window, _tr("Read from the web"), question.format(name=name, host=shown)
-        )
+        shown = plain_text(host)
+        text = question.format(address=plain_text(shorten(str(address), _LONGEST)), host=shown)
+        if address.scheme == HUB:
+            text += _tr(" The hub alone gets your token, if HF_TOKEN or its own file has one.")
+        box = _question(self._window, _tr("Read from the web"), text)
         read = box.addButton(_tr("Read"), _ACCEPT)
         always = QCheckBox(_tr("Do not ask again for {host}").format(host=shown), box)
         always.setChecked(True)
@@ -247,7 +250,7 @@ class AddressDialog(QDialog):
         self.edit.textChanged.connect(self._check)
         parts = (title, self.edit, self.fault, examples, buttons)
         column(*parts, of=self, margins=(16, 16, 16, 16), spacing=Space.NEAR)
-        copied = addresses_in(QGuiApplication.clipboard().mimeData())
+        copied = copied_places()
         self.edit.setText(str(copied[0]) if copied and is_address(copied[0]) else "")
         self.edit.selectAll()
         self._check()
@@ -268,6 +271,11 @@ class AddressDialog(QDialog):
                 fault = error.what
         self.fault.setText(plain_text(fault))
         self.open_button.setEnabled(bool(text) and not fault)
+
+
+def copied_places() -> list[Path]:
+    """Return the addresses and files that were copied, to open them."""
+    return addresses_in(QGuiApplication.clipboard().mimeData())
 
 
 def ask_address(parent: QWidget) -> list[Path]:

@@ -16,7 +16,14 @@ from PySide6.QtCore import QCoreApplication, QSize, Qt
 from explorer.crash_reports import CrashReports
 from explorer.errors import ExplorerError, SeveralModelsError
 from explorer.qt.actions import Actions, RecentMenu, fill_menu_bar, offer_appearance
-from explorer.qt.addresses import Addresses, TrafficLabel, addresses_in, ask_address, copy_download
+from explorer.qt.addresses import (
+    Addresses,
+    TrafficLabel,
+    addresses_in,
+    ask_address,
+    copied_places,
+    copy_download,
+)
 from explorer.qt.contents.open_models import OpenModelsView
 from explorer.qt.crashes import Crashes
 from explorer.qt.document import Document, load_document
@@ -490,6 +497,7 @@ def _connect_commands(window: MainWindow) -> None:
     actions.open_files.triggered.connect(lambda: window.open_paths(ask_models(window)))
     actions.open_folder.triggered.connect(lambda: window.open_paths(ask_model_folder(window)))
     actions.open_address.triggered.connect(lambda: window.open_paths(ask_address(window)))
+    actions.paste.triggered.connect(lambda: window.open_paths(copied_places()))
     actions.offline.setChecked(window.addresses.offline)
     actions.offline.toggled.connect(window.addresses.set_offline)
     if why := forbidden_by():  # whatever the setting is

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -24,6 +25,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from explorer.errors import FormatError
 from explorer.formats.tensors import natural_key
 from explorer.parallel import Check
 from explorer.qt.document import Document
@@ -32,6 +34,7 @@ from explorer.qt.jobs import Job, JobRunner, JobSlot
 from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.table_model import Index, ItemRole
 from explorer.qt.widgets.table_view import RoomyDelegate
+from explorer.sources import is_address, parse_address
 from explorer.stores import Entry as StoredEntry
 from explorer.text import bytes_text, integer_text, plain_text, shorten
 
@@ -50,6 +53,7 @@ class ResultKind(Enum):
     ACTION = "command"
     RECENT = "recent"
     DOWNLOAD = "library"
+    ADDRESS = "on the web"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,7 +66,7 @@ class Entry:
         document: The model, of a MODEL, KEY or TENSOR.
         position: Position of the key or tensor, or of the action.
         detail: Where else it is found: menu and key of a command, folder of a file; safe to show.
-        path: The model to open, of a RECENT or DOWNLOAD.
+        path: The model to open, of a RECENT, DOWNLOAD or ADDRESS.
     """
 
     kind: ResultKind
@@ -155,12 +159,18 @@ def search(
     A word that is a whole word of the name ranks before one that is only a part of it: with
     ``attn 0``, ``blk.0.attn_norm`` comes before ``blk.10.attn_k``. Then come names that begin with
     the query's first word. Equals are in the order of the sources, within one in natural order.
+    An address leads to what it names.
 
     Args:
         sources: Where to look.
         query: Any text; case does not count.
         check: Called every few thousand names; raises to give up.
     """
+    if is_address(query.strip()):
+        with suppress(FormatError):
+            address = parse_address(query)
+            text = shorten(plain_text(str(address)), _LONGEST_TEXT)
+            return Found([Entry(ResultKind.ADDRESS, text, None, 0, "", address)], 1)
     words = query.lower().split()
     matches = (
         (number, position)

@@ -22,9 +22,12 @@ from explorer.qt.addresses import AddressDialog, addresses_in
 from explorer.qt.library import commands
 from explorer.qt.library.commands import VersionsDialog
 from explorer.qt.main_window import MainWindow
+from explorer.qt.panels import ask_report
+from explorer.qt.quick_open import QuickOpen, ResultKind
 from explorer.qt.settings import Settings
+from explorer.qt.widgets.saving import FileSaver
 from explorer.sources import parse_address
-from explorer.sources.remote.addresses import refuse_all
+from explorer.sources.remote.addresses import offline, refuse_all
 from explorer.text import bytes_text
 from tests.helpers.sparse_models import Shape
 from tests.helpers.web import COMMIT, Web, add_hub, add_registry, serving
@@ -91,7 +94,8 @@ def test_a_host_is_asked_for_once_and_counted(
     answer(press_cancel, asked)
     window.open_paths([address])
     assert len(asked) == 1
-    assert "127.0.0.1" in asked[0]
+    assert asked[0].startswith(f"Read {address} from 127.0.0.1")
+    assert "token" not in asked[0]
     assert not window.loading
     assert web.asked == []
     answer(press_read, asked)
@@ -180,6 +184,78 @@ def test_addresses_can_be_switched_off(qtbot: QtBot, window: MainWindow, web: We
     assert web.asked == []
     window.actions_.offline.trigger()
     assert not window.addresses.offline
+
+
+def test_what_the_command_line_refuses_the_setting_does_not_allow(
+    qtbot: QtBot, tmp_path: Path, web: Web
+) -> None:
+    """`gguf-explorer --offline` opens a window that asks nothing and fetches nothing."""
+    with offline():
+        window = MainWindow(Settings(tmp_path / "settings.ini"))
+        qtbot.addWidget(window)
+        window.show()
+        assert not window.actions_.offline.isEnabled()
+        assert window.actions_.offline.toolTip() == "--offline was given"
+        window.open_paths([parse_address(web.url + "/demo.gguf")])  # a question would hang here
+        qtbot.waitUntil(lambda: bool(window.message_bar.messages))
+        assert "nothing is fetched: --offline" in window.message_bar.messages[0].label.text()
+        window.close()
+    assert web.asked == []
+
+
+def test_what_was_copied_is_pasted(qtbot: QtBot, window: MainWindow, web: Web) -> None:
+    window.settings.set_note("address_hosts", web.url.partition("://")[2])
+    QGuiApplication.clipboard().setText("some words")
+    window.actions_.paste.trigger()
+    assert not window.loading
+    QGuiApplication.clipboard().setText(f"  {web.url}/demo.gguf\n")
+    window.actions_.paste.trigger()
+    qtbot.waitUntil(lambda: len(window.documents) == 1)
+
+
+def test_ctrl_v_in_a_line_is_of_the_line(qtbot: QtBot, window: MainWindow, web: Web) -> None:
+    QGuiApplication.clipboard().setText(f"{web.url}/demo.gguf")
+    dialog = AddressDialog(window)
+    dialog.show()
+    qtbot.waitUntil(dialog.isVisible)
+    dialog.edit.clear()
+    qtbot.keyClick(dialog.edit, "V", Qt.KeyboardModifier.ControlModifier)
+    assert dialog.edit.text() == f"{web.url}/demo.gguf"
+    dialog.reject()
+    assert not window.loading
+    assert web.asked == []
+
+
+def test_an_address_can_be_typed_into_the_search(
+    qtbot: QtBot, window: MainWindow, web: Web
+) -> None:
+    window.settings.set_note("address_hosts", web.url.partition("://")[2])
+    window.actions_.go_to.trigger()
+    dialog = window.findChild(QuickOpen)
+    assert isinstance(dialog, QuickOpen)
+    dialog.edit.setText(f"{web.url}/demo.gguf")
+    qtbot.waitUntil(lambda: [one.kind for one in dialog.found.entries] == [ResultKind.ADDRESS])
+    assert web.asked == []
+    qtbot.keyClick(dialog.edit, Qt.Key.Key_Return)
+    qtbot.waitUntil(lambda: len(window.documents) == 1)
+
+
+def test_a_report_says_what_it_would_fetch(
+    qtbot: QtBot, window: MainWindow, web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(addresses, "MUCH", 1000)
+    open_demo(qtbot, window, web)
+    target = tmp_path / "report.html"
+    monkeypatch.setattr(FileSaver, "ask_path", lambda *_args: target)
+    asked: list[str] = []
+    answer(press_cancel, asked)
+    ask_report(window.panels)
+    assert "fetches" in asked[0]
+    assert not target.exists()
+    answer(press_read, asked)
+    ask_report(window.panels)
+    qtbot.waitUntil(lambda: target.exists() and not window.runner.jobs, timeout=60_000)
+    assert "demo.gguf" in target.read_text()
 
 
 def open_demo(qtbot: QtBot, window: MainWindow, web: Web) -> None:

@@ -24,6 +24,7 @@ import pytest
 
 pytest.importorskip("urllib3", reason="the extra [remote] is not installed")
 
+from explorer import __version__
 from explorer.cli.main import main
 from explorer.demo import make_demo
 from explorer.errors import ExplorerError, FormatError, SourceError
@@ -523,6 +524,30 @@ def test_authorities_are_found_where_other_systems_keep_them(
 
 
 # asked for only
+
+
+def test_nothing_is_sent_but_what_the_readme_says(
+    web: Web, cdn: Web, demo: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    web.routes["/set"] = lambda handler, _: handler.answer(
+        302, Location=cdn.put("/m.gguf", demo), Set_Cookie="id=1; Path=/"
+    )
+    add_hub(web, "o/n", {"m.gguf": demo}, token="hf_secret", cdn=cdn)
+    add_registry(web, "o/n", {"model": demo}, storage=cdn)
+    host = host_of(web)
+    for address in (f"{web.url}/set", "hf://o/n", f"ollama://{host}/o/n", f"{web.url}/set"):
+        with open_model(address) as model:
+            model.tensors[next(iter(model.tensors))].dequantize()
+    usual = {"host", "user-agent", "accept-encoding", "range", "if-range", "if-none-match"}
+    of_hub = {"authorization"}
+    for one in web.asked:
+        more = {"accept"} if "/manifests/" in one.path else set()
+        more |= of_hub if one.path.startswith(("/api/", "/o/n/resolve/")) else set()
+        assert one.headers.keys() <= usual | more
+    assert all(one.headers.keys() <= usual for one in cdn.asked)
+    agents = {one.headers["user-agent"] for one in (*web.asked, *cdn.asked)}
+    assert agents == {f"gguf-explorer/{__version__}"}
 
 
 def test_the_setting_does_not_undo_what_the_command_line_says(

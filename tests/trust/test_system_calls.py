@@ -1,0 +1,104 @@
+"""The system's own account of what is called: no socket, unless an address was given."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("PySide6", reason="the extra [gui] is not installed")
+
+from explorer.demo import make_demo
+from explorer.qt.settings import Settings
+from explorer.sources import is_address, parse_address
+from tests.helpers.web import serving
+
+ROOT = Path(__file__).resolve().parents[2]
+
+_COMMANDS = """
+import sys
+from pathlib import Path
+from explorer.cli.main import main
+from tests.helpers.commands import calls
+model, manifest, store, out = map(Path, sys.argv[1:])
+names = ["blk.0.attn_q.weight"]
+for arguments in calls(model, manifest, names, [("ollama", store), ("folder", out)], out):
+    if main(arguments):
+        sys.exit(f"failed: {arguments}")
+"""
+
+_WINDOW = """
+import signal, sys, threading
+from explorer.cli.main import main
+threading.Timer(4.0, signal.raise_signal, [signal.SIGTERM]).start()
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def traced(tmp_path: Path, code: str, *arguments: Path | str) -> tuple[int, list[str]]:
+    """Run Python under strace; return the exit code and all calls that have to do with sockets."""
+    strace = shutil.which("strace")
+    if strace is None:
+        pytest.skip("strace is not installed")
+    log = tmp_path / "calls"
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "QT_QPA_PLATFORM": "offscreen",
+        "GGUF_EXPLORER_CACHE": str(tmp_path / "cache"),
+        "XDG_CONFIG_HOME": str(tmp_path / "config"),
+        "HOME": str(tmp_path),
+    }
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "DBUS_SESSION_BUS_ADDRESS"):
+        environment.pop(name, None)
+    command = [strace, "-f", "-qq", "-e", "trace=network", "-o", str(log), sys.executable]
+    done = subprocess.run(
+        [*command, "-c", code, *map(str, arguments)],
+        cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if "PTRACE" in done.stderr:
+        pytest.skip("strace may not look at processes here")
+    lines = [line for line in log.read_text().splitlines() if "(" in line and "SIG" not in line]
+    return done.returncode, lines
+
+
+def test_strace_sees_an_address_that_is_read(tmp_path: Path) -> None:
+    pytest.importorskip("urllib3", reason="the extra [remote] is not installed")
+    demo = make_demo(tmp_path / "demo").model.read_bytes()
+    code = "import sys; from explorer.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    with serving() as web:
+        status, calls = traced(tmp_path, code, "check", web.put("/m.gguf", demo))
+        assert status == 0
+        assert any("connect(" in line for line in calls)
+        status, calls = traced(tmp_path, code, "check", web.url + "/m.gguf", "--offline")
+    assert status == 1
+    assert calls == []
+
+
+@pytest.mark.slow
+def test_no_command_calls_for_a_socket(tmp_path: Path) -> None:
+    demo, out = make_demo(tmp_path / "demo"), tmp_path / "out"
+    out.mkdir()
+    found = traced(tmp_path, _COMMANDS, demo.model, demo.manifest, demo.store, out)
+    assert found == (0, [])
+
+
+@pytest.mark.slow
+def test_nor_does_the_window_that_remembers_addresses(tmp_path: Path) -> None:
+    addresses = [parse_address(text) for text in ("hf://o/n/m.gguf", "https://host/m.gguf")]
+    settings = Settings(tmp_path / "config" / "gguf-explorer" / "gguf-explorer.ini")
+    for address in addresses:
+        settings.add_recent(address)
+    settings.session = list(addresses)  # as an older program may have kept it
+    settings.write()
+    demo = make_demo(tmp_path / "demo")
+    for paths in ([], [demo.model]):
+        assert traced(tmp_path, _WINDOW, *paths) == (143, [])
+    kept = Settings(tmp_path / "config" / "gguf-explorer" / "gguf-explorer.ini")
+    assert demo.model in kept.recent  # it was this window's
+    assert kept.recent[-2:] == addresses[::-1]
+    assert not any(map(is_address, kept.session))
