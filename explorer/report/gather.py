@@ -164,14 +164,15 @@ def gather(  # noqa: PLR0913 - all but the model have a default
             that cannot be made are named in the report instead.
     """
     facts = describe(model)
+    attached = attached_table(model, reference, measured=survey)
     data = ReportData(
         model=model,
         reference=reference if survey else None,
         facts=facts,
-        attached=attached_table(model, reference, measured=survey),
+        attached=attached,
         mix=type_mix(model),
         fits=compare_with_recipes(model),
-        plans=_plans(model, facts.context_length, targets, contexts),
+        plans=_plans(model, facts.context_length, targets if attached is None else (), contexts),
         read=survey,
         tensors=[] if survey else [ReportTensor(tensor) for tensor in model.tensors.rows],
     )

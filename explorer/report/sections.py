@@ -553,7 +553,13 @@ def _plan(data: ReportData) -> dict[str, Any]:
         )
     made = [case.plan for case in data.plans if case.plan is not None]
     rules = profile_named(made[0].profile).title if made else ""
-    return {"machines": machines, "legend": _LEGEND, "rules": rules, "notes": _plan_notes(made)}
+    return {
+        "machines": machines,
+        "legend": _LEGEND,
+        "rules": rules,
+        "notes": _plan_notes(made),
+        "attached": data.attached is not None,
+    }
 
 
 def _memory_bars(cases: Sequence[PlannedCase], free: int) -> Iterator[svg.Bar]:
