@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
 from PySide6.QtCore import QByteArray, QCoreApplication, QObject, QRectF, Signal
 from PySide6.QtGui import QPalette
-from PySide6.QtWidgets import QComboBox, QWidget
+from PySide6.QtWidgets import QWidget
 
 from explorer.analysis.blocks import BlockStatistics, is_quantized
 from explorer.analysis.errors.compare import ExpectedRounding, expected_rounding
@@ -38,8 +37,8 @@ from explorer.qt.widgets.building import column
 from explorer.qt.widgets.curves import HistogramCurve
 from explorer.qt.widgets.labels import error_caution, plain_label
 from explorer.qt.widgets.lazy import LazyTab, TabbedPanel
-from explorer.qt.widgets.pages import Phase, PlotPage, Reader, ReadingPage, Refusal, Request
-from explorer.qt.widgets.plot_panel import PicturePanel, PlotPanel, RangeFields, Readings
+from explorer.qt.widgets.pages import TYPED, Phase, PlotPage, Reader, ReadingPage, Refusal, Request
+from explorer.qt.widgets.plot_panel import PicturePanel, PlotPanel, Readings
 from explorer.qt.widgets.progress import ProgressLine
 from explorer.qt.widgets.table_view import TableView
 from explorer.text import float_text, integer_text, percent_text, plain_text, shape_text
@@ -53,7 +52,7 @@ if TYPE_CHECKING:
 
 _TABLE_WIDTH: Final = 310
 
-MOST, ALL, SIZES, TYPED = range(4)
+MOST, ALL, SIZES = range(3)
 """What the list of ranges stands for; sizes are only there for errors."""
 
 
@@ -217,19 +216,12 @@ class PicturePage(PlotPage[AnyPanel]):
         super().__init__(make)
         self.noun = noun
         self._most = (0.0, 0.0)
-        self.edges = RangeFields()
-        self.edges.hide()
-        self.range = QComboBox()
-        self.range.setAccessibleName(self.tr("Range"))
-        self.range.setToolTip(self.tr("Which part is shown"))
         of_errors = kind is ErrorPanel
-        self.range.addItem(self.tr("Without the outermost 0.1 %"), MOST)
-        self.range.addItem(self.tr("All errors") if of_errors else self.tr("All weights"), ALL)
-        if of_errors:
-            self.range.addItem(self.tr("Sizes |e|, powers of ten"), SIZES)
-        self.range.addItem(self.tr("From … to …"), TYPED)
-        self.bar.insertWidget(1, self.range)
-        self.bar.insertWidget(2, self.edges)
+        everything = self.tr("All errors") if of_errors else self.tr("All weights")
+        choices = [(self.tr("Without the outermost 0.1 %"), MOST), (everything, ALL)]
+        self.offer_ranges(
+            [*choices, (self.tr("Sizes |e|, powers of ten"), SIZES)] if of_errors else choices
+        )
 
     @property
     def place(self) -> int:
@@ -248,24 +240,12 @@ class PicturePage(PlotPage[AnyPanel]):
         else:
             edges = picture.most_pairs.edges
             self._most = float(edges[0]), float(edges[-1])
-        if self.range.currentData() != TYPED:
-            self.edges.suggest(*self._most)
+        self.suggest_range(*self._most)
 
-    def show_typed(self) -> None:
-        """Show the typed range of what is drawn; what was shown before comes back with Back."""
-        typed = self.edges.value()
-        if self.range.currentData() != TYPED:
-            return
-        if typed is None:
-            self.title.setText(self.edges.problem())
-            return
-        box = self.panel.plot.box
-        area = QRectF(box.home)
-        area.setLeft(typed[0])
-        area.setRight(typed[1])
+    def typed_area(self, area: QRectF, low: float, high: float) -> QRectF:
         if self.noun == "density":
-            area = QRectF(typed[0], typed[0], typed[1] - typed[0], typed[1] - typed[0])
-        box.zoom_to(area)
+            return QRectF(low, low, high - low, high - low)
+        return super().typed_area(area, low, high)
 
 
 class PicturePages(QObject, Reader[ErrorPicture]):
@@ -297,8 +277,7 @@ class PicturePages(QObject, Reader[ErrorPicture]):
         for page in self.pages:
             page.exported.connect(self.exported)
             page.failed.connect(self.failed)
-            page.range.currentIndexChanged.connect(partial(self._change_range, page))
-            page.edges.changed.connect(partial(self._change_range, page, TYPED))
+            page.range_chosen.connect(self.refill)
         self.begin_life(runner, self.pages, progress)
 
     def show_subject(self, subject: SelectedPair | None, results: LruCache) -> None:
@@ -372,17 +351,6 @@ class PicturePages(QObject, Reader[ErrorPicture]):
                 panel.plot.forget_zoom()
                 page.show_typed()
                 panel.table.show_columns(QByteArray())
-
-    def _change_range(self, page: PicturePage, _place: int) -> None:
-        typed = page.range.currentData() == TYPED
-        if typed and not page.edges.isVisibleTo(page):
-            page.edges.show()
-            page.edges.begin()
-        page.edges.setVisible(typed)
-        if self.picture is not None and page.has_content:
-            self._fill()
-            page.panel.plot.forget_zoom()
-            page.show_typed()
 
 
 class RoundingPage(ReadingPage[BlockStatistics]):

@@ -117,6 +117,8 @@ class BlockPages(QObject, Reader[BlockStatistics]):
         self.scales = PlotPage(partial(self._make_spread, self.tr("Scale"), self.tr("Scales")))
         self.minima = PlotPage(partial(self._make_spread, self.tr("Minimum"), self.tr("Minima")))
         self.pages = self.codes, self.scales, self.minima
+        for page in self.pages:
+            page.offer_ranges([(self.tr("All of them"), 0)])
         self.begin_life(runner, self.pages)
 
     def show_subject(
@@ -196,7 +198,8 @@ class BlockPages(QObject, Reader[BlockStatistics]):
         level, number = self.tr("Level of the code, before scaling"), self.tr("Code")
         panel.plot.set_titles(level if even or ticks else number, self.tr("Weights"))
         panel.plot.set_code_ticks(ticks)
-        panel.plot.show_curves((code_curve(subject.name, blocks),))
+        curve = code_curve(subject.name, blocks)
+        panel.plot.show_curves((curve,))
         panel.plot.forget_zoom()
         self._code_model.set_content(code_columns(blocks), len(blocks.code_counts))
         panel.table.show_columns(QByteArray())
@@ -205,7 +208,7 @@ class BlockPages(QObject, Reader[BlockStatistics]):
             used=integer_text(used), all=integer_text(len(blocks.code_counts))
         )
         panel.show_resting("")
-        self.codes.show_plot(self._prefix + text)
+        self._show_plot(self.codes, curve, self._prefix + text)
 
     def _show_spread(
         self, page: PlotPage[PlotPanel], subject: SelectedTensor, spread: Distribution, noun: str
@@ -226,7 +229,12 @@ class BlockPages(QObject, Reader[BlockStatistics]):
             noun=noun,
             n=integer_text(self._blocks.weights_per_scale),
         )
-        page.show_plot(self._prefix + text)
+        self._show_plot(page, curve, self._prefix + text)
+
+    def _show_plot(self, page: PlotPage[PlotPanel], curve: HistogramCurve, text: str) -> None:
+        page.suggest_range(curve.histogram.low, curve.histogram.high)
+        page.show_plot(text)
+        page.show_typed()
 
     def _describe_code(self, readings: Readings) -> str:
         reading, blocks = readings[0], self._blocks

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from PySide6 import QtWidgets
-from PySide6.QtCore import QCoreApplication, QObject, QTimer, Signal
+from PySide6.QtCore import QCoreApplication, QObject, QRectF, QTimer, Signal
 from PySide6.QtGui import QHideEvent, QShowEvent
 
 from explorer.errors import ExplorerError
@@ -348,6 +348,8 @@ def _tr(text: str) -> str:
 
 
 Panel = TypeVar("Panel", bound="PicturePanel")
+TYPED: Final = -1
+"""The range from here to there, among those that a page offers."""
 
 
 class PlotPage(ContentPage, Generic[Panel]):
@@ -360,11 +362,19 @@ class PlotPage(ContentPage, Generic[Panel]):
         bar: The line above the plot.
         title: What the line says.
         logarithmic: Whether counts are shown logarithmically.
+        range: Which part is shown; see `offer_ranges`.
+        edges: A range that is typed.
+
+    Signals:
+        range_chosen: Another range was chosen or typed; the plot is about to show it.
     """
+
+    range_chosen = Signal()
 
     def __init__(self, make_panel: Callable[[], Panel]) -> None:
         super().__init__()
         self._make_panel = make_panel
+        self._said = ""
         self.title = ElidedLabel(self)
         self.title.setWhatsThis(picture_text("caption"))
         self.logarithmic = QtWidgets.QCheckBox(self.tr("&Logarithmic"), self)
@@ -387,8 +397,59 @@ class PlotPage(ContentPage, Generic[Panel]):
 
     def show_plot(self, title: str) -> None:
         """Show the plot below a title."""
+        self._said = title
         self.title.setText(title)
         self.show_content()
+
+    def offer_ranges(self, choices: Sequence[tuple[str, int]]) -> None:
+        """Let the user choose which part is shown: one of some, or from here to there."""
+        from explorer.qt.widgets.plot_panel import RangeFields  # noqa: PLC0415 - it loads pyqtgraph
+
+        self.edges = RangeFields(self)
+        self.edges.hide()
+        self.range = QtWidgets.QComboBox(self)
+        self.range.setAccessibleName(self.tr("Range"))
+        self.range.setToolTip(self.tr("Which part is shown"))
+        for text, place in (*choices, (self.tr("From … to …"), TYPED)):
+            self.range.addItem(text, place)
+        self.bar.insertWidget(1, self.range)
+        self.bar.insertWidget(2, self.edges)
+        self.range.currentIndexChanged.connect(self._change_range)
+        self.edges.changed.connect(self._change_range)
+
+    def suggest_range(self, low: float, high: float) -> None:
+        """Offer a range to who types one, unless one is typed."""
+        if self.range.currentData() != TYPED:
+            self.edges.suggest(low, high)
+
+    def show_typed(self) -> None:
+        """Show the typed range of what is drawn; what was shown before comes back with Back."""
+        typed = self.edges.value()
+        if self.range.currentData() != TYPED:
+            return
+        if typed is None:
+            self.title.setText(self.edges.problem())
+            return
+        box = self.panel.plot.box
+        box.zoom_to(self.typed_area(QRectF(box.home), *typed))
+
+    def typed_area(self, area: QRectF, low: float, high: float) -> QRectF:
+        """Return what is shown of a range: all heights."""
+        area.setLeft(low)
+        area.setRight(high)
+        return area
+
+    def _change_range(self) -> None:
+        typed = self.range.currentData() == TYPED
+        if typed and not self.edges.isVisibleTo(self):
+            self.edges.show()
+            self.edges.begin()
+        self.edges.setVisible(typed)
+        if self.has_content:
+            self.title.setText(self._said)
+            self.range_chosen.emit()
+            self.panel.plot.forget_zoom()
+            self.show_typed()
 
     # Qt
 

@@ -357,6 +357,7 @@ class PicturePanel(QtWidgets.QWidget):
     """Plot, table and read-out.
 
     Attributes:
+        plot: The plot.
         area: Where the plot is; something else may stand there for a while.
         table: The table beside it.
         readout: The line below.
@@ -383,7 +384,7 @@ class PicturePanel(QtWidgets.QWidget):
         super().__init__(parent)
         self.resting = ""
         self.file_name = "plot"
-        self._plot = plot
+        self.plot = plot
         self.picture: Picture = plot
         self.area = QtWidgets.QStackedWidget(self)
         self.area.addWidget(plot)
@@ -432,7 +433,7 @@ class PicturePanel(QtWidgets.QWidget):
     def show_text(self, text: str) -> None:
         """Show what the cursor stands on; `resting` without a text."""
         self.readout.setText(text or self.resting)
-        self._plot.speak(text or self.resting)
+        self.plot.speak(text or self.resting)
 
     def show_resting(self, text: str) -> None:
         """Show another text while the cursor is nowhere."""
@@ -449,6 +450,8 @@ class PicturePanel(QtWidgets.QWidget):
 class PlotPanel(PicturePanel):
     """A histogram, its table, and what the bins under the cursor hold."""
 
+    plot: HistogramPlot
+
     def __init__(  # noqa: PLR0913, PLR0917 - all but the first two have a default
         self,
         runner: JobRunner,
@@ -460,7 +463,6 @@ class PlotPanel(PicturePanel):
     ) -> None:
         histogram = HistogramPlot() if plot is None else plot
         super().__init__(runner, histogram, model, parent, table_width)
-        self.plot = histogram
         self._describe = describe or self._describe_bins
         self.plot.bins_read.connect(self.show_readings)
 

@@ -19,10 +19,11 @@ from pytestqt.qtbot import QtBot
 from explorer.analysis import block_statistics, compare_tensors, tensor_statistics
 from explorer.analysis.errors.pictures import ErrorPicture
 from explorer.qt.document import Document
-from explorer.qt.errors.panel import ALL, MOST, SIZES, TYPED
+from explorer.qt.errors.panel import ALL, MOST, SIZES
 from explorer.qt.jobs import JobRunner
 from explorer.qt.main_window import MainWindow
 from explorer.qt.references import Reference, Rounding
+from explorer.qt.widgets.pages import TYPED
 from explorer.qt.widgets.table_model import ItemRole
 from explorer.quantization import dequantize, quantize
 from tests.helpers.error_views import ErrorsPanel

@@ -22,6 +22,7 @@ from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
 from explorer.qt.weights.curves import HistogramChoices, RangeKind, Scope
 from explorer.qt.widgets.lazy import LazyTab
+from explorer.qt.widgets.pages import TYPED
 from explorer.qt.widgets.table_model import ItemRole
 from tests.helpers.stopwatch import Stopwatch
 from tests.helpers.weight_files import LAYERS, huge_model, layer_weights, weights_model
@@ -367,6 +368,37 @@ def test_codes_and_scales_of_a_quantized_tensor(
     assert minima.panel.plot.curves[0].mean == expected.minima.moments.mean
     qtbot.keyClick(minima.panel.plot, KEY.Key_Right)
     assert "%" in minima.panel.readout.text()
+
+
+def test_a_range_of_scales_is_typed_and_stays_for_the_next_tensor(
+    qtbot: QtBot, panel: Panel
+) -> None:
+    panel.show("blk.0.ffn_down.weight")
+    scales = panel.view.blocks.scales
+    panel.view.tabs.setCurrentWidget(scales)
+    qtbot.waitUntil(lambda: scales.has_content)
+    box = scales.panel.plot.box
+    everything = box.viewRect()
+    scales.range.setCurrentIndex(scales.range.findData(TYPED))
+    offered = scales.edges.value()
+    assert offered == pytest.approx((everything.left(), everything.right()), rel=0.1, abs=1e-4)
+    middle = everything.center().x()
+    for edit, edge in ((scales.edges.low, middle), (scales.edges.high, everything.right())):
+        edit.selectAll()
+        qtbot.keyClicks(edit, f"{edge:.6g}")
+    qtbot.keyClick(scales.edges.high, Qt.Key.Key_Return)
+    assert box.viewRect().left() == pytest.approx(middle, rel=1e-3)
+    panel.show("blk.0.ffn_up.weight")
+    panel.settle()
+    assert box.viewRect().left() == pytest.approx(middle, rel=1e-3)
+    everything = box.home
+    scales.edges.low.selectAll()
+    qtbot.keyClicks(scales.edges.low, "9e9")
+    qtbot.keyClick(scales.edges.low, Qt.Key.Key_Return)
+    assert "must be less" in scales.title.text()
+    scales.range.setCurrentIndex(0)
+    assert box.viewRect().left() == pytest.approx(everything.left(), rel=1e-3)
+    assert "scales" in scales.title.text()
 
 
 @pytest.mark.parametrize("which", ["codes", "scales", "minima"])
