@@ -249,7 +249,7 @@ class AddressDialog(QDialog):
         buttons.rejected.connect(self.reject)
         self.edit.textChanged.connect(self._check)
         parts = (title, self.edit, self.fault, examples, buttons)
-        column(*parts, of=self, margins=(16, 16, 16, 16), spacing=Space.NEAR)
+        column(*parts, of=self, margins=(Space.GROUP,) * 4, spacing=Space.NEAR)
         copied = copied_places()
         self.edit.setText(str(copied[0]) if copied and is_address(copied[0]) else "")
         self.edit.selectAll()

@@ -15,15 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from PySide6.QtCore import QAbstractListModel, QEvent, QModelIndex, QObject, Qt, QTimer, Signal
 from PySide6.QtGui import QAction, QKeyEvent, QKeySequence, QPainter, QPalette
-from PySide6.QtWidgets import (
-    QDialog,
-    QLineEdit,
-    QListView,
-    QStyle,
-    QStyleOptionViewItem,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QDialog, QListView, QStyle, QStyleOptionViewItem, QVBoxLayout, QWidget
 
 from explorer.errors import FormatError
 from explorer.formats.tensors import natural_key
@@ -31,9 +23,10 @@ from explorer.parallel import Check
 from explorer.qt.document import Document
 from explorer.qt.help.guide import plain_title
 from explorer.qt.jobs import Job, JobRunner, JobSlot
+from explorer.qt.theme import Space
 from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.table_model import Index, ItemRole
-from explorer.qt.widgets.table_view import RoomyDelegate
+from explorer.qt.widgets.table_view import RoomyDelegate, SearchEdit, stand_on_page
 from explorer.sources import is_address, parse_address
 from explorer.stores import Entry as StoredEntry
 from explorer.text import bytes_text, integer_text, plain_text, shorten
@@ -311,13 +304,14 @@ class QuickOpen(QDialog):
         self._jobs = JobSlot(runner, self)
         self._further = JobSlot(runner, self)
         self._choose_when_found = False
-        self.edit = QLineEdit(self)
+        self.edit = SearchEdit(self)
         self.edit.setPlaceholderText(self.tr("Model, metadata key, tensor or command"))
         self.edit.setAccessibleName(self.tr("Go to"))
         self.edit.installEventFilter(self)
         self.found = FoundList(self)
         self.results = QListView(self)
         self.results.setModel(self.found)
+        stand_on_page(self.results)
         self.results.setUniformItemSizes(True)
         self.results.setItemDelegate(_FoundDelegate(self.results))
         self.results.setTextElideMode(Qt.TextElideMode.ElideMiddle)
@@ -326,6 +320,8 @@ class QuickOpen(QDialog):
         self.status = plain_label(self)
         self.status.setEnabled(False)
         layout = QVBoxLayout(self)
+        layout.setContentsMargins(*(Space.WIDE,) * 4)
+        layout.setSpacing(Space.NEAR)
         layout.addWidget(self.edit)
         layout.addWidget(self.results)
         layout.addWidget(self.status)

@@ -159,6 +159,7 @@ class Head(QWidget):
         self._chips: list[Chip] = []
         self.above = QToolButton(self)
         self.above.setAutoRaise(True)
+        self.above.setObjectName("above")
         self.above.setToolTip(self.tr("Go to the overview of this model"))
         self.above.clicked.connect(self.model_wanted)
         self._further = IconLabel("further", self)
@@ -209,8 +210,14 @@ class Head(QWidget):
     def _width_of_titles(self) -> int:
         parts = [self.above, self._further] if self.above.isVisibleTo(self) else []
         return self.title.sizeHint().width() + sum(
-            part.sizeHint().width() + Space.TIGHT for part in parts
+            self._width_of(part) + Space.TIGHT for part in parts
         )
+
+    def _width_of(self, part: QWidget) -> int:
+        """Return the width of what stands before the title; a name has no room around it."""
+        if part is self.above:
+            return part.fontMetrics().horizontalAdvance(self.above.text().replace("&&", "&")) + 4
+        return part.sizeHint().width()
 
     def _fit(self) -> None:
         """Lay all out in one line or two."""
@@ -223,9 +230,9 @@ class Head(QWidget):
         left = 0
         for part in (self.above, self._further):
             if part.isVisibleTo(self):
-                hint = part.sizeHint()
-                self._place(part, left, (high - hint.height()) // 2, hint.width(), hint.height())
-                left += hint.width() + Space.TIGHT
+                hint, across = part.sizeHint(), self._width_of(part)
+                self._place(part, left, (high - hint.height()) // 2, across, hint.height())
+                left += across + Space.TIGHT
         natural = self.title.sizeHint().width()
         title = max(0, min(natural, room - left))
         self._place(self.title, left, 0, title, high)
@@ -259,7 +266,7 @@ class Head(QWidget):
         return done
 
 
-_TREE_WIDTH: Final = 300
+_TREE_WIDTH: Final = 264
 
 
 class Shell(QWidget):
@@ -288,10 +295,10 @@ class Shell(QWidget):
         self.rail = Rail(titles, self)
         self.head = Head(self)
         pages = QWidget(self)
-        head = row((self.head, 1), margins=(Space.NEAR, 0, Space.NEAR, 0))
-        margins = (Space.GROUP, Space.WIDE, Space.GROUP, Space.NEAR)
-        column(head, (panels, 1), of=pages, margins=margins, spacing=Space.NEAR)
+        margins = (Space.PAGE, Space.WIDE, Space.PAGE, Space.NEAR)
+        column(self.head, (panels, 1), of=pages, margins=margins, spacing=Space.NEAR)
         self.splitter = QSplitter(self)
+        self.splitter.setObjectName("shell")
         self.splitter.addWidget(tree)
         self.splitter.addWidget(pages)
         self.splitter.setStretchFactor(1, 1)
@@ -480,6 +487,7 @@ class TopBar(QWidget):
         menus: The menus.
         compare: Opens the menu of what to compare with.
         save: Opens the menu of what can be saved.
+        more: Opens a menu of all menus, below which every command is.
     """
 
     def __init__(self, actions: Actions, parent: QWidget | None = None) -> None:
@@ -499,10 +507,14 @@ class TopBar(QWidget):
         tip = tr("Light, dark, high contrast; size of text")
         self.appearance = IconButton("appearance", tr("Appearance"), tip, self, words=False)
         self.appearance.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        tip = tr("All menus: everything that this program can do")
+        self.more = IconButton("more", tr("More"), tip, self, words=False)
+        self.more.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         self._worded = (self.open, self.compare, self.save)
         parts = (self.menus, self.open, self.compare, 1, (self.search, 12), 1)
-        margins = (Space.TIGHT, 6, Space.NEAR, 7)
-        row(*parts, self.save, self.appearance, of=self, margins=margins, spacing=Space.TIGHT)
+        margins = (Space.NEAR, Space.NEAR, Space.NEAR, Space.NEAR)
+        last = (self.save, self.appearance, self.more)
+        row(*parts, *last, of=self, margins=margins, spacing=Space.TIGHT)
 
     def fill_menus(
         self, actions: Actions, panels: Panels, ask_reference: Callable[[], object]
@@ -518,6 +530,9 @@ class TopBar(QWidget):
         appearance.addSection(self.tr("Text size"))
         appearance.addActions([actions.larger, actions.smaller, actions.usual])
         self.appearance.setMenu(appearance)
+        more = QMenu(self)
+        more.addActions(self.menus.actions())
+        self.more.setMenu(more)
 
     # Qt
 
@@ -648,7 +663,7 @@ class BottomBar(QStatusBar):
         self.promise.setEnabled(False)
         style_text(self.promise, TextSize.CAPTION)
         self.setSizeGripEnabled(False)
-        self.setContentsMargins(Space.NEAR, 1, Space.NEAR, 0)
+        self.setContentsMargins(Space.NEAR, 0, Space.NEAR, 0)
         self.addWidget(self.machine)
         self.addWidget(self.notice, 1)
         self.addPermanentWidget(jobs)

@@ -94,6 +94,9 @@ class Ink:
     good: str  # it fits
     caution: str  # it fits in part
     warning: str  # it does not, or something is wrong
+    good_tint: str  # behind such words
+    caution_tint: str
+    warning_tint: str
 
 
 _LIGHT: Final = Ink(
@@ -113,6 +116,9 @@ _LIGHT: Final = Ink(
     good="#1c7a45",
     caution="#9a5b00",
     warning="#b3261e",
+    good_tint="#e4f3ea",
+    caution_tint="#fbf0dd",
+    warning_tint="#fbe7e5",
 )
 _DARK: Final = Ink(
     ground="#15191f",
@@ -131,6 +137,9 @@ _DARK: Final = Ink(
     good="#6fcf97",
     caution="#f0b455",
     warning="#ff8a80",
+    good_tint="#1d3328",
+    caution_tint="#3a2e18",
+    warning_tint="#3d2323",
 )
 # every text at 7 : 1 or better (WCAG 2.2, 1.4.6), every outline at 3 : 1 (1.4.11)
 _CONTRAST: Final = Ink(
@@ -150,7 +159,13 @@ _CONTRAST: Final = Ink(
     good="#7dffb0",
     caution="#ffd400",
     warning="#ff9e80",
+    good_tint="#0d2117",
+    caution_tint="#241d00",
+    warning_tint="#2b150d",
 )
+PAPER: Final = _LIGHT
+"""What pictures that are saved or printed are drawn with, on white."""
+
 _OUTLINED: Final = ("QAbstractButton", "QLineEdit", "QComboBox", "QAbstractSpinBox", "QTabBar",
     "QSlider", "QProgressBar", "QScrollBar", "QGroupBox")  # fmt: skip
 """Controls whose outline says what they are."""
@@ -179,6 +194,12 @@ QToolButton[autoRaise="true"]:pressed, QToolButton[autoRaise="true"]:checked {{
 QToolButton[autoRaise="true"]:focus {{ border-color: {accent}; }}
 QToolButton[popupMode="2"] {{ padding-right: 18px; }}
 QToolButton[popupMode="2"]:focus {{ padding-right: 17px; }}
+IconButton[popupMode="2"] {{ padding-right: 6px; }}
+IconButton[popupMode="2"]:focus {{ padding-right: 5px; }}
+FoldButton {{ padding-left: 0; }}
+FoldButton[autoRaise="true"]:checked {{ background: transparent; }}
+QToolButton#above, QToolButton#above:focus {{ color: {muted}; padding: 0; }}
+QToolButton#above:hover {{ color: {text}; background: transparent; }}
 QPushButton::menu-indicator, QToolButton::menu-indicator {{ image: url("{down}"); width: 10px;
     height: 10px; subcontrol-position: right center; right: 5px; }}
 
@@ -216,12 +237,23 @@ QScrollBar::handle:hover, QScrollBar::handle:pressed {{ background: {muted}; }}
 QScrollBar::add-line, QScrollBar::sub-line {{ width: 0; height: 0; }}
 QScrollBar::add-page, QScrollBar::sub-page {{ background: transparent; }}
 
-QHeaderView::section {{ color: {text}; background: {ground}; border: none;
-    border-right: 1px solid {line}; border-bottom: 1px solid {line}; padding: 2px 5px; }}
-QHeaderView::up-arrow {{ image: url("{up}"); width: 10px; height: 10px; top: -3px;
+QAbstractScrollArea::corner {{ background: transparent; border: none; }}
+QHeaderView {{ background: transparent; }}
+QTableCornerButton::section {{ background: transparent; border: none;
+    border-bottom: 1px solid {line}; }}
+QPlainTextEdit, QTextBrowser {{ color: {text}; background: {surface}; border: 1px solid {line}; }}
+QHeaderView::section {{ color: {muted}; background: transparent; border: none;
+    border-bottom: 1px solid {line}; padding: 4px; }}
+QHeaderView::up-arrow {{ image: url("{up}"); width: 10px; height: 10px; top: 0;
     subcontrol-position: top center; }}
-QHeaderView::down-arrow {{ image: url("{down}"); width: 10px; height: 10px; top: -3px;
+QHeaderView::down-arrow {{ image: url("{down}"); width: 10px; height: 10px; top: 0;
     subcontrol-position: top center; }}
+
+QSplitter::handle {{ background: transparent; }}
+QSplitter::handle:horizontal {{ width: {group}px; }}
+QSplitter::handle:vertical {{ height: {near}px; }}
+QSplitter::handle:hover {{ background: {raised}; }}
+QSplitter#shell::handle {{ background: {line}; }}
 
 QProgressBar {{ color: {text}; background: {raised}; border: 1px solid {control};
     border-radius: {corner}px; text-align: center; }}
@@ -260,7 +292,9 @@ def _controls(ink: Ink) -> str:
         way: name.replace(os.sep, "/").replace("\\", r"\\").replace('"', r"\"")
         for way, name in arrows.items()
     }
-    return _CONTROLS.format(**asdict(ink), **places, corner=CORNER, chunk=CORNER - 1)
+    return _CONTROLS.format(
+        **asdict(ink), **places, corner=CORNER, chunk=CORNER - 1, group=Space.GROUP, near=Space.NEAR
+    )
 
 
 def _set_class_palette(name: str, palette: QPalette) -> None:
@@ -346,7 +380,7 @@ LEAST_TEXT: Final = 80
 MOST_TEXT: Final = 200
 """Per cent of the system's size of text that the user may choose."""
 
-_STYLED: Final[WeakKeyDictionary[QWidget, TextSize]] = WeakKeyDictionary()
+_STYLED: Final[WeakKeyDictionary[QWidget, tuple[TextSize, bool]]] = WeakKeyDictionary()
 _BOLD_FROM: Final = TextSize.SECTION.value
 
 
@@ -364,24 +398,24 @@ def apply_text_size(percent: int) -> None:
     font.setPointSizeF(font.pointSizeF() * min(max(percent, LEAST_TEXT), MOST_TEXT) / 100)
     font.setFeature(QFont.Tag("tnum"), 1)
     QApplication.setFont(font)
-    for widget, size in list(_STYLED.items()):
+    for widget, (size, strong) in list(_STYLED.items()):
         if isValid(widget):  # Python may still hold what Qt has deleted
-            widget.setFont(text_font(size))
+            widget.setFont(text_font(size, strong=strong))
 
 
-def text_font(size: TextSize) -> QFont:
-    """Return the font of a size of text."""
+def text_font(size: TextSize, *, strong: bool = False) -> QFont:
+    """Return the font of a size of text; semi-bold if it is strong, or that of a heading."""
     font = QFont(QApplication.font())
     font.setPointSizeF(font.pointSizeF() * size.value)
-    if size.value >= _BOLD_FROM:
+    if strong or size.value >= _BOLD_FROM:
         font.setWeight(QFont.Weight.DemiBold)
     return font
 
 
-def style_text(widget: QWidget, size: TextSize) -> None:
+def style_text(widget: QWidget, size: TextSize, *, strong: bool = False) -> None:
     """Give a widget a size of text, which follows the user's choice from now on."""
-    _STYLED[widget] = size
-    widget.setFont(text_font(size))
+    _STYLED[widget] = size, strong
+    widget.setFont(text_font(size, strong=strong))
 
 
 def series_colour(index: int) -> QColor:

@@ -147,6 +147,8 @@ def test_every_colour_of_a_scheme_is_seen_on_what_it_stands_on(scheme: Scheme) -
     pairs += [(ink.accent, each, 3.0) for each in grounds]
     words = (ink.good, ink.caution, ink.warning, ink.link)
     pairs += [(word, each, text) for word in words for each in (ink.ground, ink.surface)]
+    tinted = (ink.good_tint, ink.caution_tint, ink.warning_tint)
+    pairs += [(word, tint, text) for word, tint in zip(words, tinted, strict=False)]
     pairs += [(ink.on_accent, ink.accent, text), (ink.on_tint, ink.tint, text)]
     poor = {
         (one, other): round(found, 2)

@@ -14,10 +14,10 @@ from explorer.formats import MetadataEntry, NumberArray
 from explorer.formats.model import Value
 from explorer.present.explanations import ARRAY_TEXTS, METADATA_TEXTS
 from explorer.present.model import scalar_text, type_text
-from explorer.qt.document import Document
+from explorer.qt.document import Document, metadata_mask
 from explorer.qt.jobs import JobRunner, JobSlot
 from explorer.qt.selection import Selection
-from explorer.qt.widgets.building import column
+from explorer.qt.widgets.building import NOTE, column
 from explorer.qt.widgets.labels import centred_label, plain_label
 from explorer.qt.widgets.table_model import Cell, Column, TableModel
 from explorer.qt.widgets.table_view import ListPanel, TableView
@@ -91,13 +91,6 @@ def metadata_columns(document: Document) -> list[Column]:
     titles = {"key": tr("Key"), "type": tr("Type"), "value": tr("Value")}
     columns = zip(titles.items(), (keys.names, keys.types, keys.values), keys.ranks, strict=True)
     return [texts_column(*title, texts, ranks) for title, texts, ranks in columns]
-
-
-def metadata_mask(document: Document, text: str) -> NDArray[np.bool_]:
-    """Return which entries hold every word of `text` in key, type or value."""
-    words = text.casefold().split()
-    searched = document.keys.searched
-    return np.array([all(word in line for word in words) for line in searched], dtype=np.bool_)
 
 
 class MetadataView(QtWidgets.QWidget):
@@ -191,7 +184,7 @@ class ValueView(QtWidgets.QWidget):
         super().__init__(parent)
         self._jobs = JobSlot(runner, self)
         self._title = plain_label(self)
-        self._title.setContentsMargins(8, 4, 8, 4)
+        self._title.setContentsMargins(*NOTE)
         self.text = TextView(self)
         self.elements = TableModel(self)
         self.array = TableView(self.elements, runner, self)

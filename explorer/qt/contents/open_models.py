@@ -6,364 +6,47 @@ into one branch, and a tree view lays out every row that it is given.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from enum import Enum, auto
-from functools import partial
+from collections import deque
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final
 
-import numpy as np
-from numpy.typing import NDArray
 from PySide6 import QtCore
 from PySide6.QtCore import QModelIndex, QPoint, Qt, Signal
 from PySide6.QtGui import (
     QColor,
     QGuiApplication,
+    QIcon,
     QKeyEvent,
     QKeySequence,
     QPalette,
-    QPixmap,
     QResizeEvent,
 )
 from PySide6.QtWidgets import QAbstractItemView, QFrame, QHeaderView, QMenu, QTreeView, QWidget
 
-from explorer.formats import Problem, Severity
-from explorer.formats.tensors import TensorGroup, natural_key, parse_name
 from explorer.present.explanations import MODEL_TREE_TEXTS
-from explorer.present.model import gravest, mark, problem_line, spoken_problems
-from explorer.qt.document import Document
+from explorer.present.model import problem_line, spoken_problems
+from explorer.qt.document import (
+    MOST_SIBLINGS,
+    SHOWN_PROBLEMS,
+    Document,
+    Filtered,
+    Node,
+    NodeKind,
+    model_node,
+)
 from explorer.qt.selection import Selection
 from explorer.qt.theme import Space, ink_of
 from explorer.qt.widgets.building import add_action, column, offer_leads
-from explorer.qt.widgets.painting import plain_tip, type_swatch
+from explorer.qt.widgets.painting import SWATCH_SIZE, plain_tip, swatch_icon
 from explorer.qt.widgets.table_model import Index, ItemRole
-from explorer.qt.widgets.table_view import RoomyDelegate
-from explorer.text import bytes_text, integer_text, plain_text, shape_text, shorten
-
-Make: TypeAlias = Callable[[], Iterable["Node"]]
-Holds: TypeAlias = Callable[["int | str"], bool]
-T = TypeVar("T")
+from explorer.qt.widgets.table_view import FilterBar, RoomyDelegate
+from explorer.text import plain_text
 
 _PAGE = 256
-_MOST_SIBLINGS = 1000
-_SPAN = 256
-_LONGEST_TITLE = 200  # a name may have 65,000 letters
-_SHORT_TITLE = 40
-_SHOWN_PROBLEMS = 8
+_MOST_OPENED = 200  # rows that a filter unfolds
 _MEANINGS = tuple(MODEL_TREE_TEXTS.values())
 _AT_END = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
-
-
-class NodeKind(Enum):
-    """What a node of the tree stands for."""
-
-    MODEL = auto()
-    METADATA = auto()
-    NAMESPACE = auto()
-    SPAN = auto()  # some of very many siblings
-    KEY = auto()
-    TENSORS = auto()
-    LAYER = auto()
-    ROLE = auto()
-    TENSOR = auto()
-    PART = auto()  # a stored array of a quantized tensor
-    GROUPS = auto()
-    GROUP = auto()
-
-
-@dataclass(eq=False)
-class Node:
-    """A row of the tree.
-
-    Attributes:
-        kind: What it stands for.
-        title: Its text, safe to show.
-        words: Text of the second column, where it is no size.
-        document: The model it belongs to.
-        key: Metadata key, of a KEY.
-        tensor_row: Row in the model's tensor table, of a TENSOR and of a PART.
-        nbytes: Bytes of what it stands for, where the second column shows them.
-        make: Makes its children, or None for a leaf.
-        rest: Makes the children that are not shown yet; None before the branch was opened.
-        ahead: The first of them, if there is one.
-        holds: Whether a tensor (its row) or a key may be below it; None if that is not known.
-        children: Children shown.
-        parent: The node above, None for a model.
-        row: Its place among its siblings.
-        problems: What is wrong with it, or below it.
-    """
-
-    kind: NodeKind
-    title: str
-    words: str
-    document: Document
-    key: str = ""
-    tensor_row: int = -1
-    nbytes: int | None = None
-    make: Make | None = None
-    rest: Iterator[Node] | None = None
-    ahead: Node | None = None
-    holds: Callable[[int | str], bool] | None = None
-    children: list[Node] = field(default_factory=list)
-    parent: Node | None = None
-    row: int = 0
-    problems: Sequence[Problem] = ()
-
-    @property
-    def shown_title(self) -> str:
-        """Its title, behind the sign of its gravest problem."""
-        grave = gravest(self.problems)
-        return self.title if grave is None else f"{mark(grave.severity)} {self.title}"
-
-    @property
-    def detail(self) -> str:
-        """Text of the second column, with sizes in the units chosen now."""
-        if self.kind is NodeKind.MODEL:
-            return plain_text(self.document.facts.file_type or self.document.summary)
-        return self.words if self.nbytes is None else bytes_text(self.nbytes)
-
-    def pending(self) -> bool:
-        """Whether there are children that are not shown yet."""
-        return self.make is not None if self.rest is None else self.ahead is not None
-
-    def next_page(self, count: int) -> list[Node]:
-        """Return the next children, which are then no longer waiting."""
-        if self.rest is None:
-            self.rest = iter(self.make() if self.make else ())
-            self.ahead = next(self.rest, None)
-        page: list[Node] = []
-        while self.ahead is not None and len(page) < count:
-            self.ahead.parent, self.ahead.row = self, len(self.children) + len(page)
-            page.append(self.ahead)
-            self.ahead = next(self.rest, None)
-        return page
-
-
-def model_node(document: Document) -> Node:
-    """Return the branch of one model."""
-    title, make = _short(document.title), partial(_branches, document)
-    return Node(NodeKind.MODEL, title, "", document, make=make, problems=document.problems)
-
-
-def _branches(document: Document) -> Iterator[Node]:
-    model, kind = document.model, NodeKind
-    if model.metadata.entries:
-        count = len(model.metadata.entries)
-        text = _tr("1 key") if count == 1 else _tr("{n} keys")
-        keys = text.format(n=integer_text(count))
-        branch = Node(kind.METADATA, _tr("Metadata"), keys, document)
-        branch.make, branch.holds = partial(_namespaces, document), _is_key
-        yield branch
-    if model.tensors.rows:
-        count = len(model.tensors.rows)
-        text = _tr("1 tensor") if count == 1 else _tr("{n} tensors")
-        tensors = text.format(n=integer_text(count))
-        branch = Node(kind.TENSORS, _tr("Tensors"), tensors, document)
-        branch.make, branch.holds = partial(_layers, document), _is_row
-        branch.problems = _damage(document, range(len(model.tensors.rows)))
-        yield branch
-    if model.groups:
-        branch = Node(kind.GROUPS, _tr("Groups"), integer_text(len(model.groups)), document)
-        branch.make, branch.holds = partial(_groups, document), lambda _: False
-        yield branch
-
-
-def _is_key(target: int | str) -> bool:
-    return isinstance(target, str)
-
-
-def _is_row(target: int | str) -> bool:
-    return isinstance(target, int)
-
-
-def _namespaces(document: Document) -> Iterator[Node]:
-    namespaces = document.keys.namespaces
-
-    def node(name: str) -> Node:
-        places = namespaces[name]
-        make = partial(_keys, document, name, places)
-        count = integer_text(len(places))
-        holds = partial(_is_in_namespace, name)
-        return Node(NodeKind.NAMESPACE, _short(name), count, document, make=make, holds=holds)
-
-    yield from _spread(document, list(namespaces), node, holds_of=_one_of_namespaces)
-
-
-def _one_of_namespaces(names: Sequence[str]) -> Holds:
-    members = frozenset(names)
-    return lambda target: isinstance(target, str) and target.partition(".")[0] in members
-
-
-def _is_in_namespace(name: str, target: int | str) -> bool:
-    return isinstance(target, str) and target.partition(".")[0] == name
-
-
-def _keys(document: Document, namespace: str, places: list[int]) -> Iterator[Node]:
-    entries, values = document.model.metadata.entries, document.keys.values
-
-    def node(place: int) -> Node:
-        key = entries[place].key
-        title = _short(key.removeprefix(f"{namespace}."))
-        return Node(NodeKind.KEY, title, values[place], document, key=key)
-
-    ranks = document.keys.ranks[0]
-    names = document.keys.names
-
-    def between(members: Sequence[int]) -> Holds:
-        first, last = (_key_order(names[place]) for place in (members[0], members[-1]))
-        return lambda key: isinstance(key, str) and first <= _key_order(plain_text(key)) <= last
-
-    yield from _spread(document, _ordered(places, ranks), node, holds_of=between)
-
-
-def _key_order(name: str) -> tuple[object, str]:
-    """Return what decides the place of a key in natural order; see `text_ranks`."""
-    return natural_key(name), name
-
-
-def _layers(document: Document) -> Iterator[Node]:
-    """Yield the tensors of no layer, then the layers."""
-    layers: dict[tuple[str, int], list[int]] = {}
-    names, numbers = document.model.tensors.columns.names, document.arrays.layers
-    outside: list[int] = np.flatnonzero(numbers < 0).tolist()
-    for row in np.flatnonzero(numbers >= 0).tolist():
-        parsed = parse_name(names[row])
-        if parsed.layer is not None:
-            layers.setdefault((parsed.stack, parsed.layer), []).append(row)
-    yield from _tensors(document, "", _by_name(document, outside))
-    several_stacks = len({stack for stack, _ in layers}) > 1
-
-    def node(key: tuple[str, int]) -> Node:
-        stack, layer = key
-        title = f"{stack}.{layer}" if several_stacks else _tr("Layer {n}").format(n=layer)
-        prefix, rows = f"{stack}.{layer}.", layers[key]
-        make = partial(_roles, document, prefix, rows)
-        return _sized(document, NodeKind.LAYER, title, rows, make)
-
-    order = sorted(layers, key=lambda key: (natural_key(key[0]), key[1]))
-    yield from _spread(document, order, node, lambda key: layers[key])
-
-
-def _roles(document: Document, prefix: str, rows: list[int]) -> Iterator[Node]:
-    """Yield the tensors of a layer, with a branch for each role that several have."""
-    roles: dict[str, list[int]] = {}
-    for row in _by_name(document, rows):
-        name = document.model.tensors.columns.names[row]
-        roles.setdefault(parse_name(name).role, []).append(row)
-    tensor = partial(_tensor, document, prefix)
-
-    def node(role: str) -> Node:
-        members = roles[role]
-        if len(members) == 1:
-            return tensor(members[0])
-        make = partial(_tensors, document, prefix, members)
-        return _sized(document, NodeKind.ROLE, role, members, make)
-
-    yield from _spread(document, list(roles), node, lambda role: roles[role])
-
-
-def _tensors(document: Document, prefix: str, rows: list[int]) -> Iterator[Node]:
-    yield from _spread(document, rows, partial(_tensor, document, prefix), lambda row: [row])
-
-
-def _tensor(document: Document, prefix: str, row: int) -> Node:
-    columns = document.model.tensors.columns
-    title = _short(columns.names[row].removeprefix(prefix)) or _tr("(empty name)")
-    title = title.removesuffix(".weight") if prefix else title  # most have it, none needs it
-    kind = columns.types[row]
-    node = Node(NodeKind.TENSOR, title, kind.name, document, tensor_row=row)
-    node.nbytes, node.problems = columns.nbytes[row], _damage(document, [row])
-    if kind.quantized and kind.id is None:  # ggml's types have an id, and no parts
-        node.make = partial(_parts, document, row)
-    return node
-
-
-def _parts(document: Document, row: int) -> Iterator[Node]:
-    """Yield the stored arrays of a quantized tensor, and those that are attached to its module."""
-    tensor = document.model.tensors.rows[row]
-    module = tensor.name.rpartition(".")[0] + "."
-    for name, stored, attached in tensor.stored_parts:
-        words = (stored.type.name, shape_text(stored.shape), _tr("attached") if attached else "")
-        text = " · ".join(filter(None, words))
-        title = _short(name.removeprefix(module))
-        yield Node(NodeKind.PART, title, text, document, key=name, tensor_row=row)
-
-
-def _groups(document: Document) -> Iterator[Node]:
-    def node(group: TensorGroup) -> Node:
-        title = _short(group.name)
-        return Node(NodeKind.GROUP, title, "", document, key=group.name, nbytes=group.nbytes)
-
-    order = sorted(document.model.groups, key=lambda group: natural_key(group.name))
-    yield from _spread(document, order, node)
-
-
-def _spread(
-    document: Document,
-    items: Sequence[T],
-    node: Callable[[T], Node],
-    rows_of: Callable[[T], list[int]] | None = None,
-    holds_of: Callable[[Sequence[T]], Holds] | None = None,
-) -> Iterator[Node]:
-    """Yield a node for each item; of many, branches of some each: no view lays out 60,000 rows.
-
-    Args:
-        document: The model.
-        items: What the nodes stand for, in order.
-        node: Makes one.
-        rows_of: Returns the tensors of an item; None if it has none.
-        holds_of: Returns whether a target may be below some of the items; None for by `rows_of`.
-    """
-    if len(items) <= _MOST_SIBLINGS:
-        yield from map(node, items)
-        return
-    for start in range(0, len(items), _SPAN):
-        members = items[start : start + _SPAN]
-        rows = [] if rows_of is None else [row for item in members for row in rows_of(item)]
-        ends = (shorten(node(item).title, _SHORT_TITLE) for item in (members[0], members[-1]))
-        count = integer_text(len(members))
-        span = Node(NodeKind.SPAN, " … ".join(ends), count, document)
-        span.make = partial(map, node, members)
-        span.problems = _damage(document, rows) if rows else ()
-        span.holds = frozenset(rows).__contains__ if holds_of is None else holds_of(members)
-        yield span
-
-
-def _short(text: str) -> str:
-    return shorten(plain_text(text), _LONGEST_TITLE)
-
-
-def _sized(document: Document, kind: NodeKind, title: str, rows: list[int], make: Make) -> Node:
-    """Return a branch that shows the bytes of the tensors below it."""
-    nbytes = sum(document.model.tensors.columns.nbytes[row] for row in rows)
-    node = Node(kind, _short(title), "", document, nbytes=nbytes, make=make)
-    node.problems, node.holds = _damage(document, rows), frozenset(rows).__contains__
-    return node
-
-
-def _damage(document: Document, rows: Sequence[int]) -> Sequence[Problem]:
-    """Return the damage of the first damaged tensors among rows."""
-    if not document.has_damage:
-        return ()
-    places = np.flatnonzero(document.arrays.damaged[rows])[:_SHOWN_PROBLEMS]
-    tensors = (document.model.tensors.rows[rows[place]] for place in places)
-    return [Problem(Severity.ERROR, tensor.name, tensor.damage or "") for tensor in tensors]
-
-
-def _by_name(document: Document, rows: list[int]) -> list[int]:
-    return _ordered(rows, document.arrays.name_ranks)
-
-
-def _ordered(places: list[int], ranks: NDArray[np.int64]) -> list[int]:
-    """Return places in the order of their ranks."""
-    chosen = np.array(places, np.intp)
-    ordered: list[int] = chosen[np.argsort(ranks[chosen], kind="stable")].tolist()
-    return ordered
-
-
-def _tr(text: str) -> str:
-    return QtCore.QCoreApplication.translate("TreeModel", text)
 
 
 class TreeModel(QtCore.QAbstractItemModel):
@@ -376,11 +59,20 @@ class TreeModel(QtCore.QAbstractItemModel):
     def __init__(self, parent: QtCore.QObject | None = None) -> None:
         super().__init__(parent)
         self.roots: list[Node] = []
+        self._left = Filtered()
+
+    def filter(self, text: str) -> None:
+        """Show only what every word of a text is found in."""
+        self.beginResetModel()
+        self._left = Filtered(text)
+        self.roots = [model_node(root.document, self._left) for root in self.roots]
+        self._number_roots(0)
+        self.endResetModel()
 
     def add(self, document: Document, row: int) -> QModelIndex:
         """Show a model as the branch at `row`; return its index."""
         self.beginInsertRows(QModelIndex(), row, row)
-        node = model_node(document)
+        node = model_node(document, self._left)
         self.roots.insert(row, node)
         self._number_roots(row)
         self.endInsertRows()
@@ -427,7 +119,7 @@ class TreeModel(QtCore.QAbstractItemModel):
             if target is not None and node.holds is not None and not node.holds(target):
                 continue
             while node.pending():
-                self._show(node, _MOST_SIBLINGS)
+                self._show(node, MOST_SIBLINGS)
             stack.extend(reversed(node.children))
         return QModelIndex()
 
@@ -492,7 +184,7 @@ class TreeModel(QtCore.QAbstractItemModel):
 
 
 def _tip(node: Node, _column: int) -> str | None:
-    lines = [*map(problem_line, node.problems[:_SHOWN_PROBLEMS])]
+    lines = [*map(problem_line, node.problems[:SHOWN_PROBLEMS])]
     if node.kind is NodeKind.TENSOR:
         lines.insert(0, f"{node.words}, {node.detail}")
     elif node.kind is NodeKind.KEY:
@@ -500,8 +192,8 @@ def _tip(node: Node, _column: int) -> str | None:
     return plain_tip("\n".join(lines)) or None
 
 
-def _swatch(node: Node, column: int) -> QPixmap | None:
-    return type_swatch(node.words) if node.kind is NodeKind.TENSOR and column == 0 else None
+def _swatch(node: Node, column: int) -> QIcon | None:
+    return swatch_icon(node.words) if node.kind is NodeKind.TENSOR and column == 0 else None
 
 
 def _spoken(node: Node, column: int) -> str:
@@ -528,7 +220,7 @@ _ANSWERS: Final[dict[int, Callable[[Node, int], Any]]] = {
 }
 
 
-_DETAIL_WIDTH = 92
+_DETAIL_WIDTH = 86
 _INDENTATION = 14
 _NAME_WIDTH = 140
 
@@ -568,6 +260,7 @@ class OpenModelsView(QWidget):
         self.tree.setUniformRowHeights(True)
         self.tree.setHeaderHidden(True)
         self.tree.setIndentation(_INDENTATION)
+        self.tree.setIconSize(SWATCH_SIZE)
         self.tree.setFrameShape(QFrame.Shape.NoFrame)
         self.tree.setAccessibleName(self.tr("Open models"))
         self.tree.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
@@ -584,10 +277,17 @@ class OpenModelsView(QWidget):
         self.tree.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self.tree.customContextMenuRequested.connect(self._show_menu)
         self.tree.selectionModel().currentChanged.connect(self._emit_choice)
-        column(self.tree, of=self, margins=(Space.NEAR, Space.NEAR, 0, 0), spacing=Space.NEAR)
+        hint = self.tr("Filter the tree")
+        tip = self.tr("What keys and tensors are called, or: layer:0-7  type:q6_k  size>100M")
+        self.bar = FilterBar(hint, tip, self)
+        self.bar.status.hide()
+        self.bar.changed.connect(self._filter)
+        self.bar.left_down.connect(self.tree.setFocus)
+        column(self.bar, (self.tree, 1), of=self, margins=(Space.NEAR, 0, Space.TIGHT, 0))
         self.setAutoFillBackground(True)
         self.setBackgroundRole(QPalette.ColorRole.Base)
         self._quiet = False
+        self._selected: Node | None = None  # what was current when the filter was typed
         copy = QKeySequence.StandardKey.Copy
         self._copy_action = add_action(self.tree, self.tr("&Copy name"), self._copy_name, copy)
 
@@ -603,13 +303,45 @@ class OpenModelsView(QWidget):
         if section == 1:
             self._detail_width = new
 
+    def _filter(self, text: str) -> None:
+        """Show what a filter leaves, unfolded as far as it is little; select what was selected."""
+        current = self.model.node(self.tree.currentIndex()) or self._selected
+        self._selected = current  # the next letter may show it again
+        self._quiet = True
+        self.model.filter(text)
+        self._quiet = False
+        self._unfold(self.model.roots)
+        if current is None:
+            return
+        if current.kind is NodeKind.KEY:
+            self.reveal_key(current.document, current.key)
+        elif current.tensor_row >= 0:
+            self.reveal_tensor(current.document, current.tensor_row)
+        else:
+            self.reveal_model(current.document)
+
+    def _unfold(self, roots: Sequence[Node]) -> None:
+        """Open models one level; of a filter, all that it found, up to some rows."""
+        filtered, waiting, opened = bool(self.bar.text.strip()), deque(roots), 0
+        while waiting and opened < _MOST_OPENED:
+            node = waiting.popleft()
+            index = self.model.index_of(node)
+            if node.kind is not NodeKind.TENSOR and (filtered or node.parent is None):
+                self.model.fetchMore(index)
+                self.tree.expand(index)
+                opened += len(node.children)
+                waiting.extend(node.children)
+
     def add(self, document: Document, row: int) -> None:
-        """Show a model as the branch at `row`, opened one level."""
-        self.tree.expand(self.model.add(document, row))
+        """Show a model as the branch at `row`, opened one level, or with what a filter found."""
+        self.model.add(document, row)
+        self._unfold([self.model.roots[row]])
 
     def remove(self, document: Document) -> None:
         """Remove a model."""
         self.model.remove(document)
+        if self._selected is not None and self._selected.document is document:
+            self._selected = None
 
     def reveal_model(self, document: Document) -> None:
         """Select a model."""

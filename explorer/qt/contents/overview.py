@@ -26,6 +26,7 @@ from PySide6.QtGui import (
 from explorer.errors import ExplorerError
 from explorer.formats import Problem, Severity
 from explorer.present import Figure
+from explorer.present.colours import LAYER_COLOURS, OTHERS_COLOUR
 from explorer.present.explanations import FACT_TEXTS, picture_text
 from explorer.present.model import FACTS, mark, model_facts, model_sentence, problem_line
 from explorer.qt.document import Document
@@ -34,7 +35,7 @@ from explorer.qt.machine import PlannedMachine
 from explorer.qt.theme import CORNER, SERIES, Space, TextSize, ink_of, style_text, warning_colour
 from explorer.qt.widgets.building import column, row
 from explorer.qt.widgets.labels import SELECTABLE, FigureTile, Tile, TileRow, plain_label
-from explorer.qt.widgets.painting import IconLabel, fill_type, plain_tip
+from explorer.qt.widgets.painting import FoldButton, IconLabel, fill_type, plain_tip
 from explorer.qt.widgets.segments import SegmentBar
 from explorer.text import bytes_text, count_text, integer_text, part_text, plain_text, shorten
 
@@ -209,7 +210,7 @@ class OverviewView(QtWidgets.QScrollArea):
         self._stale = False
         document, place = self._document, self.verticalScrollBar().value()
         page = QtWidgets.QWidget(self)
-        margins = (Space.NEAR, Space.NEAR, Space.NEAR, Space.PAGE)
+        margins = (0, Space.NEAR, 0, Space.PAGE)
         layout = column(of=page, margins=margins, spacing=Space.GROUP)
         if document is None:
             known = self._machine is not None and self._machine.known
@@ -364,12 +365,8 @@ class OverviewView(QtWidgets.QScrollArea):
     ) -> QtWidgets.QWidget:
         """Return the other facts, folded until they are asked for."""
         part = QtWidgets.QWidget(page)
-        fold = QtWidgets.QToolButton(part)
-        fold.setText(self.tr("All facts"))
-        fold.setToolTip(self.tr("Show or hide the other facts"))
-        fold.setCheckable(True)
-        fold.setAutoRaise(True)
-        fold.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
+        tip = self.tr("Show or hide the other facts")
+        fold = FoldButton(self.tr("All facts"), tip, part)
         inner = QtWidgets.QWidget(part)
         path, count = plain_text(str(document.path)), len(document.model.files)
         files = self.tr("{count} files").format(count=count) + "   ·   " if count > 1 else ""
@@ -386,7 +383,6 @@ class OverviewView(QtWidgets.QScrollArea):
 
         def show(on: bool) -> None:
             self._unfolded = on
-            fold.setArrowType(Qt.ArrowType.DownArrow if on else Qt.ArrowType.RightArrow)
             inner.setVisible(on)
 
         fold.toggled.connect(show)
@@ -425,7 +421,12 @@ def _problems(problems: Sequence[Problem], page: QtWidgets.QWidget) -> QtWidgets
     lines = "\n".join(map(problem_line, problems))
     button.clicked.connect(lambda: QGuiApplication.clipboard().setText(lines))
     head = row((heading, 1), button)
-    layout = column(head, of=banner, margins=(16, 12, 16, 12), spacing=Space.TIGHT)
+    layout = column(
+        head,
+        of=banner,
+        margins=(Space.GROUP, Space.WIDE, Space.GROUP, Space.WIDE),
+        spacing=Space.TIGHT,
+    )
     for problem in shown:
         label = _text(problem_line(problem), banner)
         _warn(label)
@@ -448,8 +449,8 @@ def _said(said: SaidQuantization, page: QtWidgets.QWidget) -> QtWidgets.QLayout:
         titles.append(_text(shorten(plain_text(said.sentence), _LONGEST_FACT), page))
         titles[-1].setWhatsThis(heading.whatsThis())
     grid = QtWidgets.QGridLayout()
-    grid.setHorizontalSpacing(28)
-    grid.setVerticalSpacing(6)
+    grid.setHorizontalSpacing(Space.PAGE)
+    grid.setVerticalSpacing(Space.NEAR)
     grid.setColumnStretch(1, 1)
     grid.setColumnStretch(2, 1)
     for place, line in enumerate(said.lines, start=1):
@@ -481,8 +482,8 @@ _MOST_RECENT = 5
 
 def _form(figures: Sequence[Figure], parent: QtWidgets.QWidget) -> QtWidgets.QFormLayout:
     form = QtWidgets.QFormLayout()
-    form.setHorizontalSpacing(28)
-    form.setVerticalSpacing(6)
+    form.setHorizontalSpacing(Space.PAGE)
+    form.setVerticalSpacing(Space.NEAR)
     form.setLabelAlignment(Qt.AlignmentFlag.AlignLeft)
     form.setFieldGrowthPolicy(QtWidgets.QFormLayout.FieldGrowthPolicy.AllNonFixedFieldsGrow)
     for fact in figures:
@@ -566,17 +567,18 @@ def byte_shares(document: Document, view: int) -> list[Share]:
     found = [
         Share(name(int(kinds[i])), int(sums[i]), int(counts[i]), float(sums[i]) / total, colour)
         for number, i in enumerate(order.tolist())
-        for colour in (SERIES[number % len(SERIES)] if view == 1 else _LAYERS[number % 2],)
+        for colour in (SERIES[number % len(SERIES)] if view == 1 else LAYER_COLOURS[number % 2],)
     ]
     if view == 2 or len(found) <= _MOST_SHARES:
         return found
     rest = found[_MOST_SHARES - 1 :]
     nbytes, tensors = sum(one.nbytes for one in rest), sum(one.tensors for one in rest)
-    others = Share(tr("{n} others").format(n=len(rest)), nbytes, tensors, nbytes / total, "#8a94a0")
+    others = Share(
+        tr("{n} others").format(n=len(rest)), nbytes, tensors, nbytes / total, OTHERS_COLOUR
+    )
     return [*found[: _MOST_SHARES - 1], others]
 
 
-_LAYERS = ("#3e9c9c", "#2b7373")  # in turn, so that each is seen
 _BAR_PIXELS = 28
 _MOST_KEYS = 12
 

@@ -21,6 +21,7 @@ from explorer.present.explanations import VOCABULARY_TEXTS, picture_text
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobRunner, JobSlot
 from explorer.qt.selection import Selection
+from explorer.qt.widgets.building import NOTE
 from explorer.qt.widgets.table_model import Column, array_column
 from explorer.qt.widgets.table_view import ListPanel
 from explorer.qt.widgets.tensor_columns import describe_filter, tensor_columns
@@ -51,7 +52,7 @@ class TensorsView(ListPanel):
         self.document: Document | None = None
         self._shown_moves = 0
         self._totals = QLabel(self)
-        self._totals.setContentsMargins(8, 3, 8, 4)
+        self._totals.setContentsMargins(*NOTE)
         self._totals.setWhatsThis(picture_text("totals"))
         layout = self.layout()
         assert layout is not None

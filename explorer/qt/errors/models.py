@@ -22,8 +22,8 @@ from explorer.qt.addresses import agrees_to_weights
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobRunner, worker_count
 from explorer.qt.references import ReferenceBar, References, Rounding
-from explorer.qt.theme import series_colour
-from explorer.qt.widgets.building import column, row
+from explorer.qt.theme import Space, series_colour
+from explorer.qt.widgets.building import LINE, NOTE, column, row
 from explorer.qt.widgets.labels import SELECTABLE, ElidedLabel, error_caution, plain_label
 from explorer.qt.widgets.lazy import TabbedPanel
 from explorer.qt.widgets.pages import Phase, Reader, Refusal, Request
@@ -194,10 +194,10 @@ class DifferencePages(QObject):
         self.plan.setForegroundRole(QPalette.ColorRole.PlaceholderText)
         self.plan.setWordWrap(True)
         self.plan.setWhatsThis(TEXTS["memory"])
-        self.plan.setContentsMargins(8, 4, 8, 4)
+        self.plan.setContentsMargins(*NOTE)
         first = QWidget(parent)
         # a label whose text can be selected has no margins of its own (Qt 6.10)
-        above = row((self.summary, 1), margins=(8, 8, 8, 8))
+        above = row((self.summary, 1), margins=LINE)
         column(above, (self.sizes, 1), self.plan, of=first)
         self.roles = self._table(runner, self.tr("Types by role"))
         second = QWidget(parent)
@@ -209,7 +209,7 @@ class DifferencePages(QObject):
         self.only_differing.setChecked(True)
         self.only_differing.toggled.connect(lambda _: self._hide_equal())
         third = QWidget(parent)
-        column(row(self.only_differing, 1, margins=(8, 6, 8, 0)), (self.tensors, 1), of=third)
+        column(row(self.only_differing, 1, margins=LINE), (self.tensors, 1), of=third)
         self.tensors.table.row_opened.connect(self.tensor_opened)
         self.text_list = QComboBox(parent)
         self.text_list.setAccessibleName(self.tr("Texts that differ"))
@@ -221,7 +221,7 @@ class DifferencePages(QObject):
         self.text.setWhatsThis(TEXTS["texts"])
         self._colours = _SignColours(self.text.text)
         self._texts = QWidget(parent)
-        line = row(self.text_list, (self.text_note, 1), margins=(8, 6, 8, 4))
+        line = row(self.text_list, (self.text_note, 1), margins=LINE)
         column(line, (self.text, 1), of=self._texts)
         self.titles = {
             self.tr("Summary"): first,
@@ -341,10 +341,10 @@ class CompareView(TabbedPanel, Reader[Shown]):
         self._make_bar()
         self.sides = ElidedLabel(self.content)
         self.sides.setAccessibleName(self.tr("The two models"))
-        self.sides.setContentsMargins(8, 0, 8, 0)
+        self.sides.setContentsMargins(0, 0, 0, 0)
         above = QWidget(self.content)
         line = ((self.sides, 1), self.context, self.measure, self.save)
-        row(*line, of=above, margins=(0, 0, 8, 4), spacing=8)
+        row(*line, of=above, margins=NOTE, spacing=Space.NEAR)
         self.begin_tabs(self.tr("Views of the differences"), above)
         self.pages = DifferencePages(runner, self)
         self.pages.tensor_opened.connect(self._open_tensor)
@@ -389,8 +389,8 @@ class CompareView(TabbedPanel, Reader[Shown]):
         self.save.setToolTip(self.tr("All differences as JSON"))
         self.save.clicked.connect(self._ask_save)
         line = row((self.bar, 2), label, (self.original, 1))
-        line.setContentsMargins(8, 6, 8, 2)
-        line.setSpacing(8)
+        line.setContentsMargins(*LINE)
+        line.setSpacing(Space.NEAR)
         self.frame.insertLayout(0, line)
 
     # What is compared

@@ -33,8 +33,8 @@ from explorer.qt.references import ReferenceBar, References
 from explorer.qt.weights.curves import SelectedTensor, unsupported_reason
 from explorer.qt.weights.tensor_panel import Header, StatisticsTable
 from explorer.qt.weights.work import blocks_request
-from explorer.qt.widgets.building import column
-from explorer.qt.widgets.curves import HistogramCurve
+from explorer.qt.widgets.building import LINE, column
+from explorer.qt.widgets.curves import NOTHING, HistogramCurve
 from explorer.qt.widgets.labels import error_caution, plain_label
 from explorer.qt.widgets.lazy import LazyTab, TabbedPanel
 from explorer.qt.widgets.pages import TYPED, Phase, PlotPage, Reader, ReadingPage, Refusal, Request
@@ -74,7 +74,7 @@ class WeightsPanel(PlotPanel):
         histograms = square.reference, square.candidate
         self.plot.show_curves(
             tuple(
-                HistogramCurve(name.format(type=kind), -1, histogram, total, *[math.nan] * 4)
+                HistogramCurve(name.format(type=kind), -1, histogram, total, *NOTHING)
                 for name, kind, histogram in zip(names, types, histograms, strict=True)
             )
         )
@@ -119,7 +119,8 @@ class ErrorPanel(PlotPanel):
             if total:
                 std = math.sqrt(max(0.0, figures.rmse**2 - mean**2))
         name = self.tr("error")
-        curve = HistogramCurve(name, -1, histogram, total, mean, std, math.nan, math.nan)
+        marks = mean, std, math.nan, math.nan
+        curve = HistogramCurve(name, -1, histogram, total, *marks, types[-1])
         self.plot.set_titles(what, self.tr("Weights in each bin"))
         self.plot.show_errors(curve, by_size=place == SIZES)
         if place != SIZES and not curve.outside:
@@ -384,7 +385,7 @@ class RoundingPage(ReadingPage[BlockStatistics]):
         )
         self.hint.setWordWrap(True)
         self.hint.setForegroundRole(QPalette.ColorRole.PlaceholderText)
-        self.hint.setContentsMargins(8, 8, 8, 8)
+        self.hint.setContentsMargins(*LINE)
         self.model = StatisticsTable(self)
         self.table = TableView(self.model, runner, self)
         self.table.setAccessibleName(self.tr("Expected rounding error"))
@@ -453,7 +454,7 @@ class ErrorsView(TabbedPanel):
         self.plan_inputs: Callable[[Document], PlanInputs | None] = lambda _document: None
         self.bar = ReferenceBar(references, self)
         self.bar.open_requested.connect(self.open_requested)
-        self.bar.setContentsMargins(8, 6, 8, 2)
+        self.bar.setContentsMargins(*LINE)
         self.frame.insertWidget(0, self.bar)
         self.header = Header(self)
         self.header.scope.hide()

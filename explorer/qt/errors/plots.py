@@ -69,6 +69,7 @@ class DensityPlot(ThemedPlot):
     """
 
     cell_read = Signal(object)
+    ruled = False  # a picture fills it
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent, SquareBox())

@@ -17,7 +17,8 @@ from PySide6.QtCore import QEvent, Qt, QUrl
 from PySide6.QtGui import QAction, QKeySequence
 
 from explorer.paths import resource
-from explorer.qt.widgets.building import column, row
+from explorer.qt.theme import Space
+from explorer.qt.widgets.building import LINE, column, row
 from explorer.qt.widgets.table_view import FilterBar, RoomyDelegate
 
 ORDER: Final = (
@@ -501,7 +502,7 @@ class HelpWindow(QtWidgets.QDialog):
         back, forward, smaller, normal, larger = map(
             self._button, (self.back, self.forward, self.smaller, self.normal, self.larger)
         )
-        bar = row(*(back, forward, 1, smaller, normal, larger), margins=(6, 6, 6, 4), spacing=4)
+        bar = row(*(back, forward, 1, smaller, normal, larger), margins=LINE, spacing=Space.TIGHT)
         self.splitter = QtWidgets.QSplitter(self)
         for parts in ((self.search, self.topics), (bar, self.text)):
             side = QtWidgets.QWidget(self)

@@ -17,7 +17,7 @@ from explorer.qt.actions import Actions
 from explorer.qt.panels import GROUPS
 from explorer.qt.settings import Settings
 from explorer.qt.shell import Shell, TopBar
-from explorer.qt.theme import TextSize, style_text
+from explorer.qt.theme import Space, TextSize, style_text
 from explorer.qt.widgets.building import column, row
 from explorer.qt.widgets.labels import plain_label
 
@@ -125,7 +125,7 @@ class Callout(QtWidgets.QWidget):
         self.skip = self._button(self.tr("&Skip the tour"), self.skipped)
         self.back = self._button(self.tr("&Back"), self.back_wanted)
         self.next = self._button(self.tr("&Next"), self.next_wanted)
-        line = row(self.count, 1, self.skip, self.back, self.next, margins=(0, 6, 0, 0))
+        line = row(self.count, 1, self.skip, self.back, self.next, margins=(0, Space.NEAR, 0, 0))
         parts = (self.title, (self.text, 1), line)
         edge = _ARROW + 12
         column(*parts, of=self, margins=(edge, edge, edge, edge), spacing=-1)

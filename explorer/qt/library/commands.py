@@ -50,7 +50,7 @@ from explorer.qt.library.rows import RowKind
 from explorer.qt.library.tree import LibraryTree
 from explorer.qt.machine import PlannedMachine
 from explorer.qt.settings import Settings
-from explorer.qt.theme import TextSize, monospace_font, style_text
+from explorer.qt.theme import Space, TextSize, monospace_font, style_text
 from explorer.qt.widgets.building import add_action, column, row, show_menu
 from explorer.qt.widgets.cells import Parts, RichDelegate
 from explorer.qt.widgets.labels import plain_label
@@ -130,7 +130,9 @@ class FolderDialog(QDialog):
         self.list.itemSelectionChanged.connect(
             lambda: self.open_one.setEnabled(bool(self.list.selectedItems()))
         )
-        column(text, (self.list, 1), buttons, of=self, margins=(16, 16, 16, 16), spacing=12)
+        column(
+            text, (self.list, 1), buttons, of=self, margins=(Space.GROUP,) * 4, spacing=Space.WIDE
+        )
         self.resize(_DIALOG_WIDTH, _DIALOG_HEIGHT)
 
     def _open_selected(self) -> None:
@@ -242,7 +244,7 @@ class VersionsDialog(QDialog):
         reading = row((self._state, 1), self._read_button)
         fetching = row(caption, (self.command, 1), copy)
         parts = (title, self._target, (self.table, 1), reading, fetching, buttons)
-        column(*parts, of=self, margins=(16, 16, 16, 16), spacing=12)
+        column(*parts, of=self, margins=(Space.GROUP,) * 4, spacing=Space.WIDE)
 
     # Reading
 

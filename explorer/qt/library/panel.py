@@ -32,8 +32,8 @@ from explorer.qt.library.nodes import LibraryColumn, Node, facts_of, heading_of,
 from explorer.qt.library.rows import Listing, Row, counted, title_of
 from explorer.qt.library.tree import LibraryTree
 from explorer.qt.settings import Settings
-from explorer.qt.theme import TextSize, style_text
-from explorer.qt.widgets.building import column, row
+from explorer.qt.theme import Space, TextSize, style_text
+from explorer.qt.widgets.building import LINE, NOTE, column, row
 from explorer.qt.widgets.labels import SELECTABLE, ElidedLabel, empty_label, plain_label
 from explorer.qt.widgets.segments import SegmentBar
 from explorer.qt.widgets.table_view import FilterBar
@@ -56,11 +56,11 @@ class DetailPane(QtWidgets.QWidget):
         self.heading = ElidedLabel(self)
         self.heading.setWhatsThis(picture_text("name"))
         style_text(self.heading, TextSize.SECTION)
-        self.heading.setContentsMargins(10, 6, 10, 2)
+        self.heading.setContentsMargins(*LINE)
         self.facts = plain_label(self)
         self.facts.setWordWrap(True)
         self.facts.setAlignment(Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignLeft)
-        self.facts.setContentsMargins(10, 2, 10, 6)
+        self.facts.setContentsMargins(*NOTE)
         self.facts.setTextInteractionFlags(SELECTABLE)
         self.facts.setAccessibleName(self.tr("About the selected row"))
         self.facts.setWhatsThis(picture_text("download"))
@@ -148,7 +148,7 @@ class EmptyPage(QtWidgets.QWidget):
         self.demo.setDefault(True)
         self.add = QtWidgets.QPushButton(self.tr("&Add a folder…"), self)
         layout = QtWidgets.QVBoxLayout(self)
-        layout.setSpacing(18)
+        layout.setSpacing(Space.GROUP)
         layout.addStretch(2)
         for label in (title, text):
             label.setTextFormat(Qt.TextFormat.PlainText)
@@ -177,7 +177,7 @@ class LibraryWidgets(QtWidgets.QWidget):
         self.scan_button = QtWidgets.QToolButton(self)
         self.choice = SegmentBar(self.tr("What is listed"), self)
         buttons = self.add_button, self.scan_button
-        top = row((self.bar, 1), self.choice, *buttons, margins=(0, 0, 6, 0), spacing=4)
+        top = row((self.bar, 1), self.choice, *buttons, margins=(0, 0, 0, 0), spacing=Space.TIGHT)
         self.model = LibraryModel(self)
         self.tree = LibraryTree(self.model, self)
         self.blobs = BlobsPage(runner, self)
@@ -207,7 +207,7 @@ class LibraryWidgets(QtWidgets.QWidget):
         self.open_button = QtWidgets.QPushButton(self.tr("&Open"), self)
         self.open_button.setToolTip(self.tr("Open the selected models"))
         self.open_button.setDefault(True)
-        below = row((self.total, 1), self.copy_button, self.open_button, margins=(8, 6, 8, 6))
+        below = row((self.total, 1), self.copy_button, self.open_button, margins=LINE)
         column(top, (self._pages, 1), below, of=self)
 
     @property

@@ -23,7 +23,7 @@ from explorer.qt.theme import ink_of
 from explorer.qt.widgets.cells import RichDelegate, parts_width
 from explorer.qt.widgets.columns import ColumnLayout
 from explorer.qt.widgets.table_model import Index
-from explorer.qt.widgets.table_view import PaddedHeader
+from explorer.qt.widgets.table_view import PaddedHeader, outline_current, stand_on_page
 
 _SIGHT_MS: Final = 60
 _SAMPLES: Final = {
@@ -94,8 +94,8 @@ class LibraryTree(QTreeView):
         self.setModel(model)
         self.setItemDelegate(RichDelegate(self))
         self.setItemDelegateForColumn(LibraryColumn.NOTE, _NoteDelegate(self))
+        stand_on_page(self)
         self.setUniformRowHeights(True)
-        self.setAllColumnsShowFocus(True)
         self.setExpandsOnDoubleClick(False)
         self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
         self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
@@ -353,6 +353,13 @@ class LibraryTree(QTreeView):
         edge = options.rect.bottom()
         width = self.viewport().width()
         painter.fillRect(0, edge, width, 1, QColor(ink_of(self.palette()).line))
+        if (
+            index.row() == self.currentIndex().row()
+            and index.parent() == self.currentIndex().parent()
+        ):
+            outline_current(
+                self, painter, QtCore.QRect(0, options.rect.top(), width, options.rect.height())
+            )
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)

@@ -29,9 +29,9 @@ from explorer.qt.planner.fields import (
     colour_text,
 )
 from explorer.qt.planner.state import CurrentPlan, PlannerState
-from explorer.qt.theme import ink_of
+from explorer.qt.theme import Space, ink_of
 from explorer.qt.widgets.labels import plain_label
-from explorer.qt.widgets.painting import plain_tip
+from explorer.qt.widgets.painting import FoldButton, IconButton, plain_tip
 from explorer.text import bytes_text, integer_text, plain_text
 
 _MOST_BATCH: Final = 1 << 20
@@ -39,6 +39,8 @@ _MOST_LAYERS: Final = 1 << 30
 _MOST_SEQUENCES: Final = 1 << 20
 _DIFFERS: Final = "≠"
 _WIDEST_HOLDING: Final = "≠ 1,048,576 "
+_WIDEST_ASKED: Final = "1,048,576"
+_ARROWS: Final = 30  # pixels beside it
 _SNAP_PIXELS: Final = 5
 _TICK: Final = 4
 _GAP: Final = 6
@@ -235,18 +237,15 @@ class SettingRows(QtWidgets.QWidget):
         super().__init__(parent)
         self._state = state
         self.rows: dict[str, Setting] = {}
-        self.advanced = QtWidgets.QToolButton(self)
-        self.advanced.setCheckable(True)
-        self.advanced.setAutoRaise(True)
-        self.advanced.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
-        self.advanced.setToolTip(self.tr("Settings that most people leave alone"))
+        tip = self.tr("Settings that most people leave alone")
+        self.advanced = FoldButton("", tip, self)
         self.advanced.toggled.connect(self._unfold)
         self._folded: list[QtWidgets.QWidget] | None = None  # what it shows; None until it is there
         self._profile: str | None = None  # by which rows are greyed
         self._grid = QtWidgets.QGridLayout(self)
         self._grid.setContentsMargins(0, 0, 0, 0)
-        self._grid.setHorizontalSpacing(6)
-        self._grid.setVerticalSpacing(4)
+        self._grid.setHorizontalSpacing(Space.NEAR)
+        self._grid.setVerticalSpacing(Space.TIGHT)
         self._grid.setColumnStretch(1, 1)
         for column, text in ((1, self.tr("You asked")), (2, self.tr("In effect"))):
             label = QtWidgets.QLabel(text, self)
@@ -264,7 +263,8 @@ class SettingRows(QtWidgets.QWidget):
 
     def fold(self) -> None:
         """Show the settings that are added from now on only where they are asked for."""
-        self._grid.addWidget(self.advanced, self._grid.rowCount(), 0, 1, 4)
+        start = Qt.AlignmentFlag.AlignLeft
+        self._grid.addWidget(self.advanced, self._grid.rowCount(), 0, 1, 4, start)
         self._folded = []
 
     def _unfold(self, on: bool) -> None:
@@ -274,8 +274,6 @@ class SettingRows(QtWidgets.QWidget):
 
     def _name_fold(self) -> None:
         """Say how many of the folded settings are asked for."""
-        arrow = Qt.ArrowType.DownArrow if self.advanced.isChecked() else Qt.ArrowType.RightArrow
-        self.advanced.setArrowType(arrow)
         folded = self._folded or ()
         count = sum(row.reset.isEnabled() for row in self.rows.values() if row.editor in folded)
         text = self.tr("Advanced: batch, layers, split, experts…")
@@ -299,15 +297,15 @@ class SettingRows(QtWidgets.QWidget):
             QtWidgets.QSizePolicy.Policy.Expanding, QtWidgets.QSizePolicy.Policy.Fixed
         )
         labelled = isinstance(editor, QtWidgets.QAbstractButton)
-        editor.setMinimumWidth(editor.sizeHint().width() if labelled else 60)
+        least = self.fontMetrics().horizontalAdvance(_WIDEST_ASKED) + _ARROWS
+        editor.setMinimumWidth(editor.sizeHint().width() if labelled else least)
         setting.holds = holds = plain_label(self)
         holds.setWhatsThis(picture_text("holds"))
         holds.setFixedWidth(self.fontMetrics().horizontalAdvance(_WIDEST_HOLDING))
-        setting.reset = reset = QtWidgets.QToolButton(self)
-        reset.setText("↺")
-        reset.setAutoRaise(True)
-        reset.setAccessibleName(self.tr("Reset {setting}").format(setting=plain))
-        reset.setToolTip(self.tr("Reset {setting} to its default").format(setting=plain))
+        name = self.tr("Reset {setting}").format(setting=plain)
+        tip = self.tr("Reset {setting} to its default").format(setting=plain)
+        setting.reset = reset = IconButton("reset", name, tip, self, words=False)
+        reset.setIconSize(QSize(14, 14))
         reset.clicked.connect(lambda: self._reset(setting.name))
         line = self._grid.rowCount()
         for column, widget in enumerate((label, editor, holds, reset)):

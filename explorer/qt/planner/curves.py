@@ -8,19 +8,21 @@ from typing import Any, Final
 import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, Signal
-from PySide6.QtGui import QKeyEvent
+from PySide6.QtGui import QColor, QKeyEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QToolButton, QVBoxLayout, QWidget
 
 from explorer.parallel import LruCache
 from explorer.planner.result import Plan
 from explorer.present import plan_export
+from explorer.present.colours import type_colour
 from explorer.present.explanations import picture_text
 from explorer.present.plan import context_text
 from explorer.qt.jobs import Job, JobRunner, JobSlot
 from explorer.qt.planner.fields import fill
 from explorer.qt.planner.pages import PlannerPage
 from explorer.qt.planner.state import CurrentPlan, PlannedModel, PlannerState
-from explorer.qt.theme import series_colour, warning_colour
+from explorer.qt.theme import TextSize, text_font, warning_colour
+from explorer.qt.widgets.building import NOTE
 from explorer.qt.widgets.plot import ThemedPlot
 from explorer.qt.widgets.plot_panel import PlotExport
 from explorer.text import byte_unit, bytes_text
@@ -28,7 +30,8 @@ from explorer.text import byte_unit, bytes_text
 _GIGABYTE: Final = 3  # its power
 _MARGIN: Final = 0.05
 _MOST_FOR_NAMES: Final = 0.5
-_NAME_GAP: Final = 12
+_NAME_GAP: Final = 24
+_NAMES: Final = 5  # above curves and lines, which would run through them
 _HEADROOM: Final = 1.15
 _SYMBOLS: Final = ("o", "s", "t", "d")
 _FIRST_POWER: Final = 9  # 512 tokens
@@ -135,10 +138,12 @@ class CurvesPlot(ThemedPlot):
             self._dot.setPen(pg.mkPen(colours.background, width=1.5))
             self._dot.setBrush(pg.mkBrush(colours.text))
             warning = warning_colour(self.palette())
-            self._vram.setPen(pg.mkPen(warning, width=2))
+            self._vram.setPen(pg.mkPen(warning, width=1))
             self._vram_name.setColor(warning)
             self._usable.setPen(pg.mkPen(warning, width=1, style=Qt.PenStyle.DashLine))
             self._usable_name.setColor(warning)
+            for name in (self._vram_name, self._usable_name):
+                name.setFont(text_font(TextSize.CAPTION))
             self._draw()
 
     def data_columns(self) -> list[tuple[str, list[Any]]]:
@@ -189,7 +194,7 @@ class CurvesPlot(ThemedPlot):
         x, y = np.log2(curve.contexts[there]), curve.totals[there] / self._unit_bytes
         if not len(x):
             return
-        colour = series_colour(number)
+        colour = QColor(type_colour(curve.effective_type.upper()))
         fits = curve.fits[there]
         dotted = pg.mkPen(colour, width=2, style=Qt.PenStyle.DotLine)
         self._add(pg.PlotDataItem(x, y, pen=dotted, connect="finite"))
@@ -199,7 +204,10 @@ class CurvesPlot(ThemedPlot):
         symbol = _SYMBOLS[number % len(_SYMBOLS)]
         marks = pg.ScatterPlotItem(x[::8], y[::8], size=6, symbol=symbol, pen=pen, brush=brush)
         self._add(marks)
-        text = pg.TextItem(f"  {name}", color=self.colours.text, anchor=(0, 0.5))
+        text = pg.TextItem(name, color=self.colours.text, anchor=(-0.4, 0.5))
+        text.fill = pg.mkBrush(self.colours.background)
+        text.setZValue(_NAMES)
+        text.textItem.document().setDocumentMargin(0)  # else they would cover one another
         self._add(text)
         self._names.append((text, float(x[-1]), float(y[-1])))
 
@@ -285,12 +293,14 @@ class CurvesPage(PlannerPage):
             "Solid: all layers on GPUs. Dotted: some on the CPU. Click to set the context."
         )
         hint = QLabel(words, self, wordWrap=True)
-        back, reset, save = QToolButton(self), QToolButton(self), QToolButton(self)
-        back.setDefaultAction(self.plot.back_action)
-        reset.setDefaultAction(self.plot.reset_action)
+        copy, save = QToolButton(self), QToolButton(self)
+        copy.setText(self.tr("Copy picture"))
+        copy.setToolTip(self.tr("Copy the picture (Ctrl+Shift+C in the plot)"))
+        copy.clicked.connect(self.plot.copy_requested)
         save.setText(self.tr("Save…"))
         save.setToolTip(self.tr("Save the curves as a picture or as data (Ctrl+S in the plot)"))
-        line = fill(QHBoxLayout(), (hint, 1), back, reset, save, margins=(8, 0, 8, 2))
+        buttons = (*self.plot.zoom_buttons(self), copy, save)
+        line = fill(QHBoxLayout(), (hint, 1), *buttons, margins=NOTE)
         fill(QVBoxLayout(self), (self.plot, 1), line, spacing=0)
         save.clicked.connect(self.ask_export)
         self.plot.export_requested.connect(self.ask_export)

@@ -21,21 +21,20 @@ from explorer.planner.llama_cpp.outcome import DEFAULT_RESERVE
 from explorer.present.explanations import GPU_TEXTS
 from explorer.present.plan import device_name, device_text, short_name, size_text
 from explorer.qt.jobs import JobRunner
-from explorer.qt.planner.fields import (
-    CalmSpinBox,
-    SizeEdit,
-    buddy_label,
-    fill,
-    paint_tile,
-    push_button,
-)
+from explorer.qt.planner.fields import CalmSpinBox, SizeEdit, buddy_label, fill, push_button
 from explorer.qt.planner.state import CurrentPlan, PlannerState
 from explorer.qt.planner.tables import LiveTable, gpu_columns
 from explorer.qt.theme import CORNER, Space, ink_of
-from explorer.qt.widgets.labels import plain_label
+from explorer.qt.widgets.labels import Tile, plain_label
 from explorer.qt.widgets.painting import device_colour, plain_tip, text_on
 from explorer.qt.widgets.table_model import RIGHT, Index, ItemRole
-from explorer.qt.widgets.table_view import FilterBar, PaddedDelegate, TableView
+from explorer.qt.widgets.table_view import (
+    FilterBar,
+    PaddedDelegate,
+    PaddedHeader,
+    TableView,
+    stand_on_page,
+)
 from explorer.text import bytes_text, integer_text, plain_text, shorten
 
 NAME, FREE, RESERVE = 0, 1, 2
@@ -45,6 +44,9 @@ _MOST_AT_ONCE: Final = 16
 _SHOWN_ROWS: Final = 4
 _GRIP: Final = 4  # pixels at the ends of a split, where half a handle is
 _REACH: Final = 8  # pixels around a boundary that take hold of it
+
+
+_START = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
 
 
 class DeviceTable(QtCore.QAbstractTableModel):
@@ -150,6 +152,8 @@ class DeviceTable(QtCore.QAbstractTableModel):
             return None
         if role == Qt.ItemDataRole.DisplayRole:
             return titles[section]
+        if role == Qt.ItemDataRole.TextAlignmentRole:
+            return _START if section == NAME else RIGHT
         return _meaning(section) if role == Qt.ItemDataRole.WhatsThisRole else None
 
     def supportedDropActions(self) -> Qt.DropAction:
@@ -241,7 +245,7 @@ class CatalogueDialog(QtWidgets.QDialog):
             self.search,
             (self.table, 1),
             line,
-            margins=(11, 11, 11, 11),
+            margins=(Space.WIDE,) * 4,
         )
 
     def _filter(self, text: str) -> None:
@@ -286,7 +290,7 @@ class CatalogueDialog(QtWidgets.QDialog):
             self.accept()
 
 
-class DevicesBox(QtWidgets.QFrame):
+class DevicesBox(Tile):
     """The machine of a plan, as a tile: GPUs and main memory.
 
     Attributes:
@@ -432,11 +436,6 @@ class DevicesBox(QtWidgets.QFrame):
             self.notes.setToolTip(plain_tip(text))
         self.notes.setVisible(bool(text))
 
-    # Qt
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        paint_tile(self)
-
     # Parts
 
     def _lay_out(self) -> None:
@@ -444,7 +443,7 @@ class DevicesBox(QtWidgets.QFrame):
         fill(buttons, self.add_first, self.add, self.remove, self.sets, None, spacing=Space.TIGHT)
         ram = buddy_label(self.tr("&Main memory"), self.ram)
         swap = buddy_label(self.tr("S&wap"), self.swap)
-        fill(memory, ram, self.ram, swap, self.swap, spacing=6)
+        fill(memory, ram, self.ram, swap, self.swap, spacing=Space.NEAR)
         layout, pad = QtWidgets.QVBoxLayout(self), (Space.WIDE,) * 4
         parts = (self.empty, self.table, self.notes, buttons, memory)
         fill(layout, *parts, spacing=Space.NEAR, margins=pad)
@@ -469,6 +468,8 @@ class _DeviceView(QtWidgets.QTableView):
     def __init__(self, model: DeviceTable, parent: QtWidgets.QWidget) -> None:
         super().__init__(parent, showGrid=False, wordWrap=False)
         self._devices = model
+        stand_on_page(self)
+        self.setHorizontalHeader(PaddedHeader(self))
         self.setModel(model)
         self.setItemDelegate(PaddedDelegate(self))
         self.setAccessibleName(self.tr("GPUs"))

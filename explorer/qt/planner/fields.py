@@ -8,17 +8,21 @@ from __future__ import annotations
 from typing import Final, TypeAlias
 
 from PySide6 import QtGui, QtWidgets
-from PySide6.QtCore import QEvent, QRectF, QSignalBlocker, Qt, Signal
+from PySide6.QtCore import QEvent, QRectF, QSignalBlocker, QSize, Qt, Signal
 from PySide6.QtWidgets import QBoxLayout, QLabel, QLayout, QPushButton, QWidget
 
 from explorer.errors import PlanError
 from explorer.planner.devices import parse_context, parse_size
+from explorer.present.explanations import picture_text
 from explorer.present.plan import Level, size_text
 from explorer.present.plan_export import Stops
-from explorer.qt.theme import TILE_CORNER, Space, TextSize, ink_of, style_text, warning_colour
+from explorer.qt.theme import TILE_CORNER, Space, TextSize, style_text, warning_colour
+from explorer.qt.widgets.cells import State, pill_ground, state_colour
+from explorer.qt.widgets.labels import plain_label
 from explorer.text import integer_text
 
 _MOST_TOKENS: Final = 1 << 30
+_WIDEST: Final = 1000
 
 
 class CalmSpinBox(QtWidgets.QSpinBox):
@@ -237,15 +241,27 @@ def push_button(parent: QWidget, text: str, tip: str) -> QPushButton:
     return made
 
 
-def paint_tile(widget: QWidget) -> None:
-    """Paint the ground of a tile; called by its paint event."""
-    ink, painter = ink_of(widget.palette()), QtGui.QPainter(widget)
-    painter.setRenderHint(QtGui.QPainter.RenderHint.Antialiasing)
-    painter.setPen(QtGui.QColor(ink.line))
-    painter.setBrush(QtGui.QColor(ink.surface))
-    inside = QRectF(widget.rect()).adjusted(0.5, 0.5, -0.5, -0.5)
-    painter.drawRoundedRect(inside, TILE_CORNER, TILE_CORNER)
-    painter.end()
+def explain_text(label: QLabel, name: str, explanation: str) -> None:
+    """Name a text that changes, say what it means wherever one asks, and let it be copied."""
+    label.setAccessibleName(name)
+    label.setWhatsThis(picture_text(explanation))
+    label.setAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
+    label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+
+
+def wrapped_label(parent: QWidget, name: str, explanation: str) -> QLabel:
+    """Return a text of several lines that asks for no width of its own; see `explain_text`."""
+    label = plain_label(parent)
+    explain_text(label, name, explanation)
+    label.setWordWrap(True)
+    label.setSizePolicy(_as_high_as_wide(QtWidgets.QSizePolicy.Policy.Ignored))
+    return label
+
+
+def _as_high_as_wide(across: QtWidgets.QSizePolicy.Policy) -> QtWidgets.QSizePolicy:
+    policy = QtWidgets.QSizePolicy(across, QtWidgets.QSizePolicy.Policy.Preferred)
+    policy.setHeightForWidth(True)
+    return policy
 
 
 def colour_text(widget: QWidget, *, warning: bool) -> None:
@@ -257,15 +273,21 @@ def colour_text(widget: QWidget, *, warning: bool) -> None:
 
 
 class AnswerPill(QLabel):
-    """A sentence on a rounded ground, in the colour of how well the model fits."""
+    """A sentence on a rounded ground, in the colour of how well the model fits.
 
-    _GROUND = 0.12  # share of the level's colour in the ground
+    It is as wide as its sentence, which has more lines where there is too little room.
+    """
+
+    _LEAST = 160
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
         self.setTextFormat(Qt.TextFormat.PlainText)
         self._level = Level.FITS
-        style_text(self, TextSize.SECTION)
+        style_text(self, TextSize.BODY)
+        self.setWordWrap(True)
+        policy = QtWidgets.QSizePolicy.Policy
+        self.setSizePolicy(_as_high_as_wide(policy.Maximum))
         self.setContentsMargins(Space.WIDE, Space.NEAR, Space.WIDE, Space.NEAR)
 
     def show_level(self, level: Level) -> None:
@@ -276,19 +298,29 @@ class AnswerPill(QLabel):
         self.setPalette(palette)
 
     def _colour(self, palette: QtGui.QPalette) -> QtGui.QColor:
-        ink, level = ink_of(palette), Level
-        found = {level.FITS: ink.good, level.PARTLY: ink.caution, level.NOT: ink.warning}
-        return QtGui.QColor(found[self._level])
+        return state_colour(self._state, palette)
+
+    @property
+    def _state(self) -> State:
+        level, state = Level, State
+        found = {level.FITS: state.GOOD, level.PARTLY: state.CAUTION, level.NOT: state.WARNING}
+        return found[self._level]
 
     # Qt
+
+    def sizeHint(self) -> QSize:
+        margins, metrics = self.contentsMargins(), self.fontMetrics()
+        wide = metrics.horizontalAdvance(self.text()) + margins.left() + margins.right() + 2
+        return QSize(min(wide, _WIDEST), metrics.height() + margins.top() + margins.bottom())
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(min(self._LEAST, self.sizeHint().width()), self.sizeHint().height())
 
     def paintEvent(self, event: QtGui.QPaintEvent) -> None:
         painter = QtGui.QPainter(self)
         painter.setRenderHint(QtGui.QPainter.RenderHint.Antialiasing)
-        ground = self._colour(self.palette())
-        ground.setAlphaF(self._GROUND)
         painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(ground)
+        painter.setBrush(pill_ground(self._state, self.palette()))
         painter.drawRoundedRect(QRectF(self.rect()), TILE_CORNER, TILE_CORNER)
         painter.end()
         super().paintEvent(event)

@@ -30,6 +30,7 @@ from explorer.qt.planner import tables
 from explorer.qt.planner.fields import SizeEdit, buddy_label, fill, push_button
 from explorer.qt.planner.pages import PlannerPage
 from explorer.qt.planner.state import PlannerState
+from explorer.qt.widgets.building import LINE, NOTE
 from explorer.qt.widgets.labels import SELECTABLE, plain_label
 from explorer.qt.widgets.painting import plain_tip
 from explorer.qt.widgets.table_model import Column
@@ -116,7 +117,7 @@ class SpeedLine(QtWidgets.QWidget):
         self.gpu.size_chosen.connect(lambda rate: self._give(main=False, rate=rate))
         self.main.size_chosen.connect(lambda rate: self._give(main=True, rate=rate))
         parts = (labels[0], self.gpu, labels[1], self.main)
-        fill(QtWidgets.QHBoxLayout(self), (self.sentence, 1), *parts, margins=(8, 2, 8, 2))
+        fill(QtWidgets.QHBoxLayout(self), (self.sentence, 1), *parts, margins=LINE)
 
     def show_plan(self, plan: Plan | None) -> None:
         """Show the bound of a plan; of one that is not llama.cpp's there is none."""
@@ -217,11 +218,11 @@ class LogPage(PlannerPage):
         self._show()
 
     def _lay_out(self) -> None:
-        line = fill(QtWidgets.QHBoxLayout(), *(self.choose, self.paste, None), margins=(8, 4, 8, 2))
-        own = fill(QtWidgets.QHBoxLayout(), self.check, None, margins=(8, 0, 8, 2))
-        below = fill(QtWidgets.QHBoxLayout(), (self.notes, 1), self.use_rest, margins=(8, 4, 8, 6))
+        line = fill(QtWidgets.QHBoxLayout(), *(self.choose, self.paste, None), margins=NOTE)
+        own = fill(QtWidgets.QHBoxLayout(), self.check, None, margins=NOTE)
+        below = fill(QtWidgets.QHBoxLayout(), (self.notes, 1), self.use_rest, margins=NOTE)
         below.setAlignment(self.use_rest, Qt.AlignmentFlag.AlignTop)
-        hint = fill(QtWidgets.QHBoxLayout(), self.hint, margins=(8, 0, 8, 2))
+        hint = fill(QtWidgets.QHBoxLayout(), self.hint, margins=NOTE)
         fill(QtWidgets.QVBoxLayout(self), self.speed, line, own, hint, (self.table, 1), below)
 
     def show_document(self, document: Document | None) -> None:

@@ -20,10 +20,11 @@ from explorer.present.plan import memory_bars, value_text
 from explorer.present.plan_export import Curves
 from explorer.qt.jobs import Job, JobRunner, JobSlot
 from explorer.qt.planner import tables
-from explorer.qt.planner.fields import CalmComboBox, buddy_label, fill, push_button
+from explorer.qt.planner.fields import CalmComboBox, buddy_label, fill, push_button, scrolled
 from explorer.qt.planner.picture import PlannerPicture, SavedPicture
 from explorer.qt.planner.state import CurrentPlan, PlannedModel, PlannerState, single_shot
-from explorer.qt.theme import monospace_font
+from explorer.qt.theme import Space, monospace_font
+from explorer.qt.widgets.building import LINE, NOTE
 from explorer.qt.widgets.labels import SELECTABLE, plain_label
 from explorer.qt.widgets.plot_panel import PlotExport
 from explorer.qt.widgets.table_model import Column
@@ -85,7 +86,7 @@ class ComparisonPage(PlannerPage):
         self.model = tables.LiveTable(self)
         self.table = TableView(self.model, runner, self)
         self.table.setSelectionMode(TableView.SelectionMode.SingleSelection)
-        self.line = fill(QtWidgets.QHBoxLayout(), spacing=6, margins=(8, 4, 8, 2))
+        self.line = fill(QtWidgets.QHBoxLayout(), spacing=Space.NEAR, margins=LINE)
         fill(QtWidgets.QVBoxLayout(self), self.line, (self.table, 1))
 
     def others(self) -> list[tuple[str, PlannedModel, PlanInputs]]:
@@ -145,7 +146,7 @@ class ProgramsPage(PlannerPage):
         self.table.setSelectionMode(TableView.SelectionMode.SingleSelection)
         self.why = plain_label(self)
         self.why.setWordWrap(True)
-        self.why.setContentsMargins(8, 4, 8, 4)
+        self.why.setContentsMargins(*NOTE)
         self.why.setTextInteractionFlags(SELECTABLE)
         self.why.setWhatsThis(picture_text("programs"))
         self.why.setAccessibleName(self.tr("Why programs differ"))
@@ -194,7 +195,7 @@ class ChoiceLine(QtWidgets.QWidget):
         self.sentence.setTextInteractionFlags(SELECTABLE)
         self.use = push_button(self, self.tr("Use"), "")
         self.use.clicked.connect(lambda: self._state.apply(self._changes))
-        fill(QtWidgets.QHBoxLayout(self), (self.sentence, 1), self.use, spacing=6)
+        fill(QtWidgets.QHBoxLayout(self), (self.sentence, 1), self.use, spacing=Space.NEAR)
         self.hide()
         self.follow(state.current)
 
@@ -258,7 +259,7 @@ class ScenariosPage(ComparisonPage):
         layout, chosen = self.layout(), (self.use, self.rename, self.unpin, None)
         assert isinstance(layout, QtWidgets.QVBoxLayout)
         layout.insertLayout(
-            1, fill(QtWidgets.QHBoxLayout(), *chosen, spacing=6, margins=(8, 0, 8, 2))
+            1, fill(QtWidgets.QHBoxLayout(), *chosen, spacing=Space.NEAR, margins=NOTE)
         )
         self.pin.clicked.connect(lambda _: state.pin())
         self.use.clicked.connect(self._use)
@@ -380,7 +381,7 @@ class TablesPage(PlannerPage):
         self.table = TableView(self.model, runner, self)
         self.table.setAccessibleName(self.tr("Figures of the chart"))
         label, line = buddy_label(self.tr("&Table of"), self.choice), QtWidgets.QHBoxLayout()
-        fill(line, label, self.choice, None, margins=(8, 4, 8, 0))
+        fill(line, label, self.choice, None, margins=LINE)
         fill(QtWidgets.QVBoxLayout(self), line, (self.table, 1))
         self.choice.currentIndexChanged.connect(lambda _: self.refresh())
         self.table.row_selected.connect(self._emit_layer)
@@ -441,6 +442,7 @@ class WhyPage(PlannerPage):
         self.inputs = TableView(self.input_model, runner, self)
         self.inputs.setAccessibleName(self.tr("Symbols of the formula"))
         self.title = self._label(self.tr("Figure"), "figure")
+        self.title.setContentsMargins(*LINE)
         self.formula = self._label(self.tr("Formula"), "formula")
         self.formula.setFont(monospace_font())
         splitter = QtWidgets.QSplitter(self)
@@ -449,7 +451,7 @@ class WhyPage(PlannerPage):
             (self.title, self.formula, (self.inputs, 1)),
         ):
             side = QtWidgets.QWidget(self)
-            fill(QtWidgets.QVBoxLayout(side), *parts, spacing=4)
+            fill(QtWidgets.QVBoxLayout(side), *parts, spacing=Space.TIGHT)
             splitter.addWidget(side)
         splitter.setChildrenCollapsible(False)
         fill(QtWidgets.QVBoxLayout(self), splitter)
@@ -516,7 +518,7 @@ class WhyPage(PlannerPage):
         label.setAccessibleName(name)
         label.setWhatsThis(picture_text(explanation))
         label.setWordWrap(True)
-        label.setContentsMargins(8, 2, 8, 0)
+        label.setContentsMargins(*NOTE)
         label.setTextInteractionFlags(SELECTABLE)
         return label
 
@@ -545,8 +547,9 @@ class ExportPage(PlannerPage):
         super().__init__(state, parent)
         self._edits: dict[str, QtWidgets.QPlainTextEdit] = {}
         self.copy_buttons: dict[str, QtWidgets.QPushButton] = {}
+        inner = QtWidgets.QWidget(self)
         self._grid = QtWidgets.QGridLayout()
-        self._grid.setHorizontalSpacing(8)
+        self._grid.setSpacing(Space.NEAR)
         self._export = PlotExport(runner, self, self.exported.emit, self.failed.emit)
         self._picture = SavedPicture(picture)
         self._add("command", self.tr("This plan"))
@@ -560,7 +563,11 @@ class ExportPage(PlannerPage):
         words = self.tr("The context menus of tables copy, and save CSV and JSON.")
         hint = QtWidgets.QLabel(words, self, wordWrap=True)
         line = fill(QtWidgets.QHBoxLayout(), self.save, (hint, 1))
-        fill(QtWidgets.QVBoxLayout(self), self._grid, line, margins=(8, 6, 8, 6)).setStretch(0, 1)
+        fill(QtWidgets.QVBoxLayout(inner), self._grid, line, margins=LINE).setStretch(0, 1)
+        area = scrolled(
+            inner, self.tr("Export")
+        )  # where there is little room, texts do not overlap
+        fill(QtWidgets.QVBoxLayout(self), (area, 1))
 
     def text(self, name: str) -> str:
         """Return a text by its name: that of a key of `copy_buttons`."""

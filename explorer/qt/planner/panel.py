@@ -21,14 +21,20 @@ from explorer.planner.advice import Advice, solve
 from explorer.planner.profiles import LLAMA_CPP, OLLAMA, PREDICTION
 from explorer.planner.result import PlanRequest
 from explorer.present import plan as plan_texts
-from explorer.present.explanations import picture_text
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobRunner, JobSlot, drop_frames
 from explorer.qt.machine import Notes, PlannedMachine
 from explorer.qt.planner.controls import SettingsControls
 from explorer.qt.planner.curves import CurvesPage
 from explorer.qt.planner.devices import DevicesBox
-from explorer.qt.planner.fields import AnswerPill, fill, push_button, scrolled
+from explorer.qt.planner.fields import (
+    AnswerPill,
+    explain_text,
+    fill,
+    push_button,
+    scrolled,
+    wrapped_label,
+)
 from explorer.qt.planner.log import LogPage, ask_log, dropped_log
 from explorer.qt.planner.pages import (
     ChoiceLine,
@@ -49,8 +55,8 @@ from explorer.qt.planner.state import (
     single_shot,
 )
 from explorer.qt.theme import Space
-from explorer.qt.widgets.labels import StatePage, plain_label
-from explorer.qt.widgets.painting import plain_tip
+from explorer.qt.widgets.labels import ElidedLabel, StatePage
+from explorer.qt.widgets.painting import IconButton, plain_tip
 from explorer.qt.widgets.segments import segmented
 from explorer.qt.widgets.table_view import TableView
 
@@ -61,7 +67,7 @@ _ASKED: Final = ("context", "parallel", "kv-cache-type", "gpu-layers")
 _MOST_SUGGESTED: Final = 4
 _SEARCH_DELAY_MS: Final = 250
 _ANNOUNCE_DELAY_MS: Final = 400
-_SIDE_WIDTH: Final = 326
+_SIDE_WIDTH: Final = 312
 _FOLDED: Final = 700  # width from which on settings stand beside the picture
 _LEAST_WIDTH: Final = 420
 _LEAST_HEIGHT: Final = 520
@@ -359,12 +365,17 @@ class AnswerBar(QtWidgets.QWidget):
         self._search_delay = single_shot(self, self._start_search, _SEARCH_DELAY_MS)
         self._announce_delay = single_shot(self, self._announce, _ANNOUNCE_DELAY_MS)
         self.sentence = AnswerPill(self)
-        self._label(self.tr("Answer"), "answer", self.sentence)
-        self.undo = self._tool("↶", self.tr("Undo"), self.tr("Undo a change (Ctrl+Z)"))
-        self.redo = self._tool("↷", self.tr("Redo"), self.tr("Redo a change (Ctrl+Shift+Z)"))
-        self.reply = self._label(self.tr("Answer to the question"), "reply")
+        explain_text(self.sentence, self.tr("Answer"), "answer")
+        self.ways = wrapped_label(self, self.tr("What would make it fit"), "answer")
+        self.ways.setForegroundRole(QtGui.QPalette.ColorRole.PlaceholderText)
+        tip = self.tr("Undo a change (Ctrl+Z)")
+        self.undo = IconButton("undo", self.tr("Undo"), tip, self, words=False)
+        tip = self.tr("Redo a change (Ctrl+Shift+Z)")
+        self.redo = IconButton("redo", self.tr("Redo"), tip, self, words=False)
+        self.reply = wrapped_label(self, self.tr("Answer to the question"), "reply")
         self.apply = push_button(self, self.tr("Apply"), self.tr("Use this value"))
-        self.apply.hide()
+        for part in (self.apply, self.reply, self.ways):
+            part.hide()
         self._advice: Advice | None = None
         self._suggested: list[QtWidgets.QPushButton] = []
         self._lay_out()
@@ -386,20 +397,27 @@ class AnswerBar(QtWidgets.QWidget):
     def _lay_out(self) -> None:
         self.questions: dict[str, QtWidgets.QPushButton] = {}
         for what in _ASKED:  # `_forget_advice` gives them their tips
-            self.questions[what] = push_button(self, f"{plan_texts.QUESTIONS[what].title}?", "")
+            title = plan_texts.QUESTIONS[what].title
+            self.questions[what] = push_button(self, f"{title[0].lower()}{title[1:]}?", "")
+            self.questions[what].setAccessibleName(f"{title}?")
             self.questions[what].clicked.connect(lambda _=False, what=what: self._ask(what))
         for number in range(_MOST_SUGGESTED):
             suggested = push_button(self, "", self.tr("Puts all layers on GPUs"))
             suggested.hide()
             suggested.clicked.connect(lambda _=False, number=number: self._apply(number))
             self._suggested.append(suggested)
-        changes = fill(QtWidgets.QHBoxLayout(), *self._suggested, (self.reply, 1), self.apply)
-        asked = (*self.questions.values(), None)
+        changes = fill(QtWidgets.QHBoxLayout(), *self._suggested, None)
+        asking = ElidedLabel(self)
+        asking.setText(self.tr("What is the"))
+        asking.setForegroundRole(QtGui.QPalette.ColorRole.PlaceholderText)
+        asked = (asking, *self.questions.values(), None)
         questions = fill(QtWidgets.QHBoxLayout(), *asked, spacing=Space.TIGHT)
-        told = ((self.sentence, 1), self.undo, self.redo)
+        replied = fill(QtWidgets.QHBoxLayout(), (self.reply, 1), self.apply)
+        told = (self.sentence, None, self.undo, self.redo)
         answer = fill(QtWidgets.QHBoxLayout(), *told, spacing=Space.TIGHT)
         layout = QtWidgets.QVBoxLayout(self)
-        fill(layout, answer, changes, questions, spacing=Space.NEAR)
+        parts = (answer, self.ways, changes, questions, replied)
+        fill(layout, *parts, spacing=Space.NEAR)
 
     def follow(self, current: CurrentPlan) -> None:
         """Show the verdict of a plan; forget answers to other settings."""
@@ -433,13 +451,15 @@ class AnswerBar(QtWidgets.QWidget):
         return planned and not fits and bool(inputs.devices)
 
     def _show_sentence(self) -> None:
-        text = f"{self._verdict.mark}  {self._verdict.sentence}"
-        if self._searched and self._can_search():
-            text += f" {plan_texts.suggestions_sentence(self._found)}"
-        if text == self.sentence.text():
+        text, searched = self._verdict.sentence, self._searched and self._can_search()
+        ways = plan_texts.suggestions_sentence(self._found) if searched else ""
+        told = f"{self._verdict.mark}  {text}", ways
+        if told == (self.sentence.text(), self.ways.text()):
             return
-        self.sentence.setText(text)
-        self.sentence.setToolTip(plain_tip(text))
+        for label, shown in zip((self.sentence, self.ways), told, strict=True):
+            label.setText(shown)
+            label.setToolTip(plain_tip(shown))
+        self.ways.setVisible(bool(ways))
         if self._coloured is not self._verdict.level:
             self._take_colours()
         self._announce_delay.start()
@@ -450,7 +470,7 @@ class AnswerBar(QtWidgets.QWidget):
 
     def _announce(self) -> None:
         """Announce the answer to screen readers once it no longer changes."""
-        text = self.sentence.text()
+        text = " ".join(filter(None, (self.sentence.text(), self.ways.text())))
         if text == self._announced or not self.isVisible():
             return
         self._announced = text
@@ -493,6 +513,7 @@ class AnswerBar(QtWidgets.QWidget):
 
     def _ask(self, what: str) -> None:
         self.reply.setText(self.tr("Searching…"))
+        self.reply.show()
         title = self.tr("Searching: {question}").format(question=plan_texts.QUESTIONS[what].title)
         search = partial(solve, what, profile=self._current.profile)
         self._run(self._asking, title, search, self._show_advice)
@@ -511,6 +532,7 @@ class AnswerBar(QtWidgets.QWidget):
             self._asking.cancel()
             self._advice = None
             self.reply.clear()
+            self.reply.hide()
             self.reply.setToolTip("")
             self.apply.hide()
         on = self._current.profile != PREDICTION.name  # which places no layers
@@ -530,29 +552,6 @@ class AnswerBar(QtWidgets.QWidget):
             # the answer is for all layers on GPUs; llama.cpp itself would leave a wider margin
             changes = {"num_gpu": self._current.model.h.total_layers} | changes
         self._state.apply(changes)
-
-    def _label(
-        self, name: str, explanation: str, made: QtWidgets.QLabel | None = None
-    ) -> QtWidgets.QLabel:
-        label = made or plain_label(self)
-        label.setAccessibleName(name)
-        label.setWhatsThis(picture_text(explanation))
-        label.setWordWrap(True)
-        label.setAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
-        policy = QtWidgets.QSizePolicy(
-            QtWidgets.QSizePolicy.Policy.Ignored, QtWidgets.QSizePolicy.Policy.Preferred
-        )
-        policy.setHeightForWidth(True)
-        label.setSizePolicy(policy)
-        label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        return label
-
-    def _tool(self, text: str, name: str, tip: str) -> QtWidgets.QToolButton:
-        button = QtWidgets.QToolButton(self)
-        button.setText(text)
-        button.setAccessibleName(name)
-        button.setToolTip(tip)
-        return button
 
     # Qt
 
@@ -606,14 +605,14 @@ class PlannerBody(QtWidgets.QWidget):
         side, right = QtWidgets.QWidget(self), QtWidgets.QWidget(self)
         column = QtWidgets.QVBoxLayout(side)
         parts = (self.devices, self.controls, None)
-        fill(column, *parts, spacing=Space.WIDE, margins=(Space.GROUP, 2, Space.NEAR, Space.NEAR))
+        fill(column, *parts, spacing=Space.WIDE, margins=(0, Space.NEAR, Space.TIGHT, 0))
         self.side = scrolled(side, self.tr("Settings and devices"))
         self.side.setMinimumWidth(_SIDE_WIDTH)
         self._settings_side = side
         self.controls.advanced.toggled.connect(lambda _: self._fold())
         shown = (self.answer, self.picture, (self.pages, 1), self.choice)
-        margins = (Space.NEAR, 2, Space.GROUP, Space.NEAR)
-        fill(QtWidgets.QVBoxLayout(right), *shown, spacing=Space.NEAR, margins=margins)
+        margins = (0, Space.NEAR, 0, 0)
+        fill(QtWidgets.QVBoxLayout(right), *shown, spacing=Space.GROUP, margins=margins)
         self.splitter = QtWidgets.QSplitter(self)
         self.splitter.addWidget(self.side)
         self.splitter.addWidget(right)

@@ -21,27 +21,25 @@ from explorer.present import plan as plan_texts
 from explorer.present.explanations import picture_text
 from explorer.qt.planner.fields import fill, scrolled
 from explorer.qt.planner.state import CurrentPlan, PlannerState
-from explorer.qt.theme import warning_colour
+from explorer.qt.theme import CORNER, PAPER, Space, TextSize, ink_of, text_font
 from explorer.qt.widgets.painting import (
     device_colour,
     draw_caption,
     fill_kind,
     fill_over,
-    kind_colour,
-    outline,
     plain_tip,
 )
 from explorer.qt.widgets.plot import PlotColours
 from explorer.text import bytes_text, exact_text
 
-_PAD: Final = 8
-_ROW_GAP: Final = 8
-_SWATCH: Final = 12
-_PAPER_WARNING: Final = "#b3261e"
-_STRIP: Final = 30
+_PAD: Final = Space.TIGHT  # above and below
+_BAR: Final = 24
+_SWATCH: Final = 10
+_STRIP: Final = 24
 _GRIP: Final = 5  # pixels at both sides of the boundary that take hold of it
 _LEAST_GAP: Final = 4  # pixels of a layer below which no line divides it from the next
-_SHOWN_BARS: Final = 5
+_SHOWN_BARS: Final = 4
+_NOT_NAMED: Final = (plan_texts.Kind.FREE, plan_texts.Kind.SWAP)  # the title says how much
 _PICTURE_WIDTH: Final = 900
 _LATE: Final = 0.55  # of the opacity
 
@@ -51,20 +49,23 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Ink:
-    """Colours to paint with: ground, text and lines; and a warning for what is too much."""
+    """Colours to paint with: ground, text and lines; what is free; what is too much."""
 
     colours: PlotColours
+    free: QtGui.QColor
     warning: QtGui.QColor
 
     @classmethod
     def on_paper(cls) -> Ink:
         """Return dark colours on white, for exported pictures."""
-        return cls(PlotColours.on_paper(), QtGui.QColor(_PAPER_WARNING))
+        return cls(PlotColours.on_paper(), *map(QtGui.QColor, (PAPER.raised, PAPER.warning)))
 
     @classmethod
     def of_palette(cls, palette: QtGui.QPalette) -> Ink:
         """Return the colours of the window."""
-        return cls(PlotColours.of_palette(palette), warning_colour(palette))
+        ink = ink_of(palette)
+        colours = PlotColours.of_palette(palette)
+        return cls(colours, *map(QtGui.QColor, (ink.raised, ink.warning)))
 
 
 class _Chart(QWidget):
@@ -198,9 +199,9 @@ class MemoryBars(_Chart):
         ]
 
     def paint(self, painter: QtGui.QPainter, width: int, ink: Ink) -> None:
-        """Paint legend and bars into a width."""
+        """Paint the bars into a width, each between its title and its key."""
         painter.setFont(self.font())
-        self._paint_legend(painter, ink.colours)
+        painter.setRenderHint(QtGui.QPainter.RenderHint.Antialiasing)
         for row, bar in enumerate(self.bars):
             self._paint_bar(painter, bar, self._bar_area(row, width), ink)
 
@@ -219,71 +220,88 @@ class MemoryBars(_Chart):
         return self.fontMetrics().height()
 
     def row_height(self) -> int:
-        """Return the pixels of a bar with its title."""
-        return 2 * self._line + 6 + _ROW_GAP
+        """Return the pixels of a bar with its title and its key."""
+        return 2 * self._line + _BAR + 2 * Space.TIGHT + Space.WIDE
 
     def _bar_area(self, row: int, width: int) -> QRectF:
-        top = _PAD + self._line + _ROW_GAP + row * self.row_height() + self._line + 2
-        return QRectF(_PAD, top, max(1, width - 2 * _PAD), self._line + 4)
+        top = _PAD + row * self.row_height() + self._line + Space.TIGHT
+        return QRectF(0, top, max(1, width), _BAR)
 
-    def _paint_legend(self, painter: QtGui.QPainter, colours: PlotColours) -> None:
-        x = _PAD
-        for kind in plan_texts.kinds_in(self.bars):
-            swatch = QRectF(x, _PAD + (self._line - _SWATCH) / 2, _SWATCH, _SWATCH)
-            fill_kind(painter, swatch, kind, colours.background, colours.text)
-            outline(painter, swatch, colours.text)
-            painter.setPen(colours.text)
-            name = kind.label
-            painter.drawText(QPointF(x + _SWATCH + 4, _PAD + painter.fontMetrics().ascent()), name)
-            x += _SWATCH + 4 + painter.fontMetrics().horizontalAdvance(name) + 14
+    def _paint_key(
+        self, painter: QtGui.QPainter, bar: plan_texts.Bar, area: QRectF, ink: Ink
+    ) -> None:
+        """Name what a bar holds, with its bytes where there is room for them."""
+        parts = [part for part in bar.parts if part.nbytes and part.kind not in _NOT_NAMED]
+        metrics, gap = painter.fontMetrics(), _SWATCH + Space.TIGHT + Space.GROUP
+        blank = metrics.horizontalAdvance(" ")
+        names = [(part.kind.label, bytes_text(part.nbytes)) for part in parts]
+        widths = [[metrics.horizontalAdvance(text) for text in pair] for pair in names]
+        told = sum(gap + name + blank + size for name, size in widths) - Space.GROUP <= area.width()
+        x, top = area.x(), area.bottom() + Space.TIGHT
+        for part, (name, size), (wide, more) in zip(parts, names, widths, strict=True):
+            swatch = QRectF(x, top + (self._line - _SWATCH) / 2, _SWATCH, _SWATCH)
+            fill_kind(painter, swatch, part.kind, ink.free, ink.colours.text)
+            x += _SWATCH + Space.TIGHT
+            painter.setPen(ink.colours.text)
+            painter.drawText(QPointF(x, top + metrics.ascent()), name)
+            x += wide
+            if told:
+                painter.setPen(ink.colours.muted)
+                painter.drawText(QPointF(x + blank, top + metrics.ascent()), size)
+                x += blank + more
+            x += Space.GROUP
 
     def _paint_bar(
         self, painter: QtGui.QPainter, bar: plan_texts.Bar, area: QRectF, ink: Ink
     ) -> None:
         colours = ink.colours
         self._paint_title(painter, bar, area, ink)
+        self._paint_key(painter, bar, area, ink)
+        painter.save()
+        rounded = QtGui.QPainterPath()
+        rounded.addRoundedRect(area, CORNER, CORNER)
+        painter.setClipPath(rounded)
         parts = [(part, box) for part, box in _divided(bar, area) if part.nbytes]
         for part, box in parts:
-            fill_kind(painter, box, part.kind, colours.background, colours.text)
+            fill_kind(painter, box, part.kind, ink.free, colours.text)
+            painter.fillRect(QRectF(box.right() - 1, box.top(), 1, _BAR), colours.background)
         if bar.over_bytes and bar.capacity is not None:
             start = area.x() + area.width() * bar.capacity / bar.length
             over = QRectF(start, area.y(), area.right() - start, area.height())
             fill_over(painter, over, ink.warning)
-        for part, box in parts:
-            ground = kind_colour(part.kind, colours.background)
-            draw_caption(painter, box, bytes_text(part.nbytes), ground)
         if bar.mark is not None and 0 < bar.mark < bar.length:
             x = area.x() + area.width() * bar.mark / bar.length
             painter.setPen(QtGui.QPen(colours.text, 1, Qt.PenStyle.DashLine))
             painter.drawLine(QPointF(x, area.top()), QPointF(x, area.bottom()))
-        outline(painter, area, colours.text)
+        painter.restore()
+        painter.setPen(colours.rule)
+        painter.drawPath(rounded)
 
     def _paint_title(
         self, painter: QtGui.QPainter, bar: plan_texts.Bar, area: QRectF, ink: Ink
     ) -> None:
-        line = QRectF(area.x(), area.y() - self._line - 2, area.width(), self._line)
-        metrics = painter.fontMetrics()
-        right = plan_texts.amount_text(bar)
+        plain, strong = self.font(), text_font(TextSize.BODY, strong=True)
+        top = area.y() - Space.TIGHT - self._line + self.fontMetrics().ascent()
+        right, x = plan_texts.amount_text(bar), area.x()
         if bar.over_bytes:
             right = self.tr("⚠ {size} too much").format(size=bytes_text(bar.over_bytes))
-        painter.save()
-        painter.setPen(ink.warning if bar.over_bytes else ink.colours.text)
-        font = painter.font()
-        font.setBold(bool(bar.over_bytes))
-        painter.setFont(font)
-        right_width = painter.fontMetrics().horizontalAdvance(right)
-        painter.drawText(line, Qt.AlignmentFlag.AlignRight, right)
-        painter.restore()
-        left = f"{bar.title}   {bar.layers}"
-        x = line.x()
+        painter.setFont(strong if bar.over_bytes else plain)
+        painter.setPen(ink.warning if bar.over_bytes else ink.colours.muted)
+        end = area.right() - painter.fontMetrics().horizontalAdvance(right)
+        painter.drawText(QPointF(end, top), right)
         if bar.layers:  # the colour of its layers in the strip below
-            swatch = QRectF(x, line.y() + (self._line - _SWATCH) / 2, _SWATCH, _SWATCH)
+            swatch = QRectF(x, top + self.fontMetrics().descent() - _SWATCH - 1, _SWATCH, _SWATCH)
             painter.fillRect(swatch, device_colour(bar.device))
-            x += _SWATCH + 5
-        room = line.right() - x - right_width - 12
-        painter.setPen(ink.colours.text)
-        text = metrics.elidedText(left, Qt.TextElideMode.ElideRight, int(room))
-        painter.drawText(QPointF(x, line.y() + metrics.ascent()), text)
+            x += _SWATCH + Space.TIGHT
+        texts = (bar.title, strong, ink.colours.text), (bar.layers, plain, ink.colours.muted)
+        for words, font, colour in texts:
+            painter.setFont(font)
+            painter.setPen(colour)
+            room = int(end - x - Space.WIDE)
+            text = painter.fontMetrics().elidedText(words, Qt.TextElideMode.ElideRight, room)
+            painter.drawText(QPointF(x, top), text)
+            x += painter.fontMetrics().horizontalAdvance(text) + Space.NEAR
+        painter.setFont(plain)
 
     def _move(self, rows: int, parts: int) -> None:
         if not self.bars:
@@ -307,7 +325,7 @@ class MemoryBars(_Chart):
 
     def sizeHint(self) -> QSize:
         rows = max(1, len(self.bars)) * self.row_height()
-        return QSize(420, 2 * _PAD + self._line + rows)
+        return QSize(420, 2 * _PAD + rows - Space.WIDE)
 
     def minimumSizeHint(self) -> QSize:
         return QSize(240, self.sizeHint().height())
@@ -422,7 +440,8 @@ class LayerStrip(_Chart):
     def layer_area(self, number: int, width: int | None = None) -> QRectF:
         """Return where a layer is painted."""
         left, right = self._x(number, width), self._x(number + 1, width)
-        return QRectF(left, _PAD + self.fontMetrics().height() + 2, right - left, _STRIP)
+        top = _PAD + self.fontMetrics().height() + Space.TIGHT
+        return QRectF(left, top, right - left, _STRIP)
 
     def boundary_x(self) -> float:
         """Return where the GPUs begin, in pixels."""
@@ -430,9 +449,9 @@ class LayerStrip(_Chart):
 
     def layer_at(self, x: float) -> int:
         """Return the layer at a pixel; -1 beside the strip."""
-        if not self.layers or not _PAD <= x <= self.width() - _PAD:
+        if not self.layers or not 0 <= x <= self.width():
             return -1
-        place = (x - _PAD) / max(1, self.width() - 2 * _PAD) * self._ends[-1]
+        place = x / max(1, self.width()) * self._ends[-1]
         return min(bisect_right(self._ends, place) - 1, len(self.layers) - 1)
 
     def data_columns(self) -> list[tuple[str, list[Any]]]:
@@ -447,8 +466,8 @@ class LayerStrip(_Chart):
     def paint(self, painter: QtGui.QPainter, width: int, ink: Ink) -> None:
         """Paint title and strip into a width."""
         painter.setFont(self.font())
-        painter.setPen(ink.colours.text)
-        painter.drawText(QPointF(_PAD, _PAD + painter.fontMetrics().ascent()), self._title())
+        painter.setPen(ink.colours.muted)
+        painter.drawText(QPointF(0, _PAD + painter.fontMetrics().ascent()), self._title())
         for _, run in groupby(range(len(self.layers)), lambda n: self.layers[n].device):
             numbers = list(run)
             self._paint_run(painter, numbers[0], numbers[-1] + 1, width, ink.colours)
@@ -485,10 +504,10 @@ class LayerStrip(_Chart):
                 break
 
     def _x(self, number: int, width: int | None) -> float:
-        room = max(1, (self.width() if width is None else width) - 2 * _PAD)
+        room = max(1, self.width() if width is None else width)
         if not self.layers:
-            return float(_PAD)
-        return _PAD + room * self._ends[min(max(number, 0), len(self.layers))] / self._ends[-1]
+            return 0.0
+        return room * self._ends[min(max(number, 0), len(self.layers))] / self._ends[-1]
 
     def _drag_to(self, x: float) -> None:
         """Move the boundary to the layer edge nearest to a pixel; the output layer has none."""
@@ -514,7 +533,8 @@ class LayerStrip(_Chart):
     # Qt
 
     def sizeHint(self) -> QSize:
-        return QSize(420, 2 * _PAD + self.fontMetrics().height() + 2 + _STRIP + 4)
+        height = self.fontMetrics().height() + Space.TIGHT + _STRIP
+        return QSize(420, height + 2 * _PAD + _GRIP)
 
     def tip_at(self, point: QPointF) -> str:
         if self._on_boundary(point.x()):
@@ -524,7 +544,8 @@ class LayerStrip(_Chart):
 
     def paint_focus(self, painter: QtGui.QPainter) -> None:
         if self.layers:
-            x, area, colours = self.boundary_x(), self.layer_area(0), self.ink.colours
+            area, colours = self.layer_area(0), self.ink.colours
+            x = min(max(self.boundary_x(), _GRIP), self.width() - _GRIP)
             painter.setPen(QtGui.QPen(colours.text, 3 if self.hasFocus() else 2))
             painter.drawLine(QPointF(x, area.top() - 1), QPointF(x, area.bottom() + 4))
             painter.setBrush(colours.background)

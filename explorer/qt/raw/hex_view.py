@@ -12,7 +12,7 @@ from typing import Final
 
 from PySide6 import QtCore, QtGui
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QAbstractScrollArea, QMenu, QToolTip, QWidget
+from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QMenu, QToolTip, QWidget
 
 from explorer.formats.structure import Field, Structure
 from explorer.qt.jobs import JobRunner, JobSlot
@@ -116,6 +116,7 @@ class HexView(QAbstractScrollArea):
     def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # so are bytes written
+        self.setFrameShape(QFrame.Shape.NoFrame)
         self.cursor_offset = 0
         self._anchor: int | None = None
         self._source: ByteSource | None = None

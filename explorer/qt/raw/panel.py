@@ -20,8 +20,8 @@ from explorer.qt.jobs import Job, JobRunner, JobSlot
 from explorer.qt.raw.hex_paint import number_texts, offset_text, parse_offset, parse_pattern
 from explorer.qt.raw.hex_view import HexView
 from explorer.qt.selection import Selection
-from explorer.qt.theme import monospace_font
-from explorer.qt.widgets.building import column, row
+from explorer.qt.theme import Space, monospace_font
+from explorer.qt.widgets.building import LINE, NOTE, column, row
 from explorer.qt.widgets.labels import empty_label, plain_label
 from explorer.qt.widgets.painting import field_hatching, field_line, field_tint, kind_name
 from explorer.sources import ByteSource
@@ -177,7 +177,6 @@ class RawSearch(QtWidgets.QWidget):
 _SWATCH: Final = 14
 _GAP: Final = 5
 _SPACING: Final = 14
-_MARGIN: Final = 6
 
 
 class FieldLegend(QtWidgets.QWidget):
@@ -207,11 +206,11 @@ class FieldLegend(QtWidgets.QWidget):
         """Yield each kind with the rectangle of its swatch and name."""
         metrics = self.fontMetrics()
         height = max(_SWATCH, metrics.height())
-        x, y = _MARGIN, _GAP
+        x, y = 0, _GAP
         for kind in self._kinds:
             item = _SWATCH + _GAP + metrics.horizontalAdvance(kind_name(kind))
-            if x > _MARGIN and x + item > width - _MARGIN:
-                x, y = _MARGIN, y + height + _GAP
+            if x and x + item > width:
+                x, y = 0, y + height + _GAP
             yield kind, QRect(x, y, item, height)
             x += item + _SPACING
 
@@ -265,7 +264,7 @@ class FieldStatus(QtWidgets.QWidget):
         self.numbers = self._label(self.tr("Bytes at the cursor as numbers"))
         self.numbers.setFont(monospace_font())
         self.numbers.setWhatsThis(picture_text("numbers"))
-        column(self.place, self.numbers, of=self, margins=(6, 4, 6, 2), spacing=2)
+        column(self.place, self.numbers, of=self, margins=NOTE, spacing=Space.TIGHT)
 
     def show_place(self, offset: int, field: Field | None, selected: int) -> None:
         """Describe a byte.
@@ -365,7 +364,7 @@ class RawView(QtWidgets.QWidget):
         self.status = FieldStatus(self)
         self.message = plain_label(self)
         self.message.setWordWrap(True)
-        self.message.setContentsMargins(6, 2, 6, 2)
+        self.message.setContentsMargins(*NOTE)
         self.message.setAccessibleName(self.tr("Message"))
         self.message.hide()
         self._legend = FieldLegend(self)
@@ -476,7 +475,7 @@ class RawView(QtWidgets.QWidget):
     def _lay_out(self) -> None:
         self._panel = QtWidgets.QWidget(self)
         parts = (self.files, 2), (self.goto, 2), (self.search, 5)
-        bar = row(*parts, margins=(6, 6, 6, 4), spacing=6)  # else the outer layout's, which is 0
+        bar = row(*parts, margins=LINE, spacing=Space.NEAR)  # else the outer layout's, which is 0
         column(bar, (self.hex, 1), self.message, self.status, self._legend, of=self._panel)
         self._stack = QtWidgets.QStackedLayout(self)
         self._stack.setContentsMargins(0, 0, 0, 0)

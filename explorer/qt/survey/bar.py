@@ -36,8 +36,8 @@ from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.references import ReferenceBar
 from explorer.qt.survey.map_paint import Scale
 from explorer.qt.survey.session import SurveySession, SurveyState
-from explorer.qt.theme import TextSize, style_text
-from explorer.qt.widgets.building import column, row
+from explorer.qt.theme import Space, TextSize, style_text
+from explorer.qt.widgets.building import LINE, NOTE, column, row
 from explorer.qt.widgets.labels import SELECTABLE, ElidedLabel, plain_label
 from explorer.qt.widgets.pages import ReadingPage, Request
 from explorer.qt.widgets.plot_panel import RangeFields
@@ -159,7 +159,7 @@ class _ModelPage(ReadingPage[Found]):
         self._document: Document | None = None
         self.about = plain_label(self)
         self.about.setWordWrap(True)
-        self.about.setContentsMargins(8, 8, 8, 6)
+        self.about.setContentsMargins(*LINE)
         self.about.setTextInteractionFlags(SELECTABLE)
         self.about.setAccessibleName(name)
         self.about.setWhatsThis(meaning)
@@ -195,7 +195,7 @@ class TypeMixPage(_ModelPage[TypeMix]):
         self.deviations = self._table(runner, self.tr("Deviations from the recipe"))
         self.caption = plain_label(self)
         self.caption.setWhatsThis(picture_text("deviations"))
-        self.caption.setContentsMargins(8, 6, 8, 4)
+        self.caption.setContentsMargins(*LINE)
         self.recipes.row_selected.connect(self._show_deviations)
         self._lay_out()
         self.begin_life(runner, (self,))
@@ -210,7 +210,7 @@ class TypeMixPage(_ModelPage[TypeMix]):
         source = plain_label(self, RULES_SOURCE)
         source.setWhatsThis(picture_text("rules"))
         source.setWordWrap(True)
-        source.setContentsMargins(8, 3, 8, 4)
+        source.setContentsMargins(*NOTE)
         style_text(source, TextSize.CAPTION)
         column(self.about, (splitter, 1), source, of=self.content)
 
@@ -444,7 +444,7 @@ class SurveyBar(QWidget):
         self.label.setWhatsThis(picture_text("known"))
         self.label.setFixedHeight(self.bar.sizeHint().height())  # the pages must not jump
         controls = row(self.reference, 1, self.start, self.pause, self.cancel)
-        column(controls, row(self.bar, (self.label, 1)), of=self, margins=(8, 6, 8, 2), spacing=4)
+        column(controls, row(self.bar, (self.label, 1)), of=self, margins=LINE, spacing=Space.TIGHT)
         session.state_changed.connect(self.follow)
         session.grown.connect(self._show_progress)
         self.follow()
@@ -530,7 +530,7 @@ class Notice(QWidget):
         self.label.setWordWrap(True)
         self.button = QPushButton(self)
         self.button.clicked.connect(self.pressed)
-        row((self.label, 1), self.button, of=self, margins=(8, 2, 8, 2))
+        row((self.label, 1), self.button, of=self, margins=NOTE)
         self.hide()
 
     def show_missing(self, source: Source) -> None:
@@ -594,7 +594,7 @@ class TypedRange(QWidget):
         self.wanted.setToolTip(self.tr("Type the figures that have the first and the last colour"))
         self.edges = RangeFields(self)
         self.edges.hide()
-        row(self.wanted, self.edges, of=self, spacing=6)
+        row(self.wanted, self.edges, of=self, spacing=Space.NEAR)
         self.wanted.toggled.connect(self._begin)
         self.edges.changed.connect(self.changed)
 

@@ -35,7 +35,8 @@ from explorer.qt.survey.layer_paint import (
     layer_grids,
 )
 from explorer.qt.survey.session import SurveyContent, SurveySession
-from explorer.qt.widgets.building import add_action, column, row, show_menu
+from explorer.qt.theme import Space
+from explorer.qt.widgets.building import LINE, NOTE, add_action, column, row, show_menu
 from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.plot import PlotColours
 from explorer.qt.widgets.plot_panel import PlotExport, RangeFields
@@ -400,12 +401,12 @@ class ByLayerPage(QWidget):
     def _lay_out(self) -> None:
         about = plain_label(self, ABOUT_SUMS)
         about.setWordWrap(True)
-        about.setContentsMargins(8, 2, 8, 4)
+        about.setContentsMargins(*NOTE)
         about.setWhatsThis(picture_text("sums"))
         lower = QWidget(self)
-        column(row(self.sums, 1, margins=(8, 4, 8, 4)), (self.table, 1), about, of=lower)
+        column(row(self.sums, 1, margins=NOTE), (self.table, 1), about, of=lower)
         upper = QWidget(self)
-        under = row((self.readout, 1), self.save, margins=(8, 2, 8, 2))
+        under = row((self.readout, 1), self.save, margins=NOTE)
         column((self.lines, 1), under, of=upper)
         self.splitter = QSplitter(Qt.Orientation.Vertical, self)
         for part, size in ((upper, 400), (lower, 220)):
@@ -414,7 +415,7 @@ class ByLayerPage(QWidget):
         self.splitter.setSizes([400, 220])
         self.splitter.setChildrenCollapsible(False)
         typed = self.range_of, self.edges
-        bar = row(self.stack, self.norms, 1, *typed, margins=(8, 6, 8, 4), spacing=8)
+        bar = row(self.stack, self.norms, 1, *typed, margins=LINE, spacing=Space.NEAR)
         column(bar, self.notice, (self.splitter, 1), of=self)
 
     def _connect(self) -> None:

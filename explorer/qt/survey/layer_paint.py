@@ -343,13 +343,13 @@ class LayerPicture:
         title = metric.title + (f" ({', '.join(notes)})" if notes else "")
         painter.setPen(colours.text)
         painter.setFont(self._bold)
-        painter.drawText(cell.adjusted(_PAD, _PAD // 2, -_PAD, 0), int(_TOP_LEFT), title)
+        painter.drawText(cell.adjusted(0, _PAD // 2, -_PAD, 0), int(_TOP_LEFT), title)
         painter.setFont(font)
         for tick in ticks(scale):
             y = plot.bottom() - float(self._shares(number, tick)) * plot.height()
-            painter.setPen(QtGui.QPen(colours.grid, 0.6))
+            painter.setPen(QtGui.QPen(colours.rule, 1))
             painter.drawLine(QPointF(plot.left(), y), QPointF(plot.right(), y))
-            painter.setPen(colours.text)
+            painter.setPen(colours.muted)
             label = QRectF(cell.left(), y - self._line / 2, self._left - 6, self._line)
             painter.drawText(label, int(_RIGHT), metric.text(tick))
         if not math.isfinite(scale.low):
@@ -366,7 +366,7 @@ class LayerPicture:
         every = max(1, math.ceil(widest * len(layers) / max(plot.width(), 1.0)))
         every = next(step for step in _STEPS if step >= every)
         top = plot.bottom() + _STRIP + 6
-        painter.setPen(colours.text)
+        painter.setPen(colours.muted)
         for layer in range(0, len(layers), every):
             place = QRectF(self.x_of(number, layer) - 40, top, 80, self._line)
             painter.drawText(place, int(_TOP_CENTRE), str(layers[layer]))

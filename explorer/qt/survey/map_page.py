@@ -20,7 +20,8 @@ from explorer.qt.survey.bar import Notice, TypedRange, list_metrics
 from explorer.qt.survey.by_layer import LayerLines, layer_values
 from explorer.qt.survey.layer_paint import LayerGrid, layer_grids
 from explorer.qt.survey.session import ComparisonContent, SurveyContent, SurveySession, SurveyState
-from explorer.qt.widgets.building import column, row
+from explorer.qt.theme import Space
+from explorer.qt.widgets.building import LINE, NOTE, column, row
 from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.painting import plain_tip
 from explorer.qt.widgets.plot import PlotColours
@@ -66,7 +67,7 @@ class ModelMap(QtWidgets.QAbstractScrollArea):
         self.setAccessibleName(self.tr("Map of the model: layers and roles"))
         self.setWhatsThis(picture_text("model_map"))
         self.viewport().setMouseTracking(True)
-        self.viewport().setBackgroundRole(QPalette.ColorRole.Base)
+        self.viewport().setBackgroundRole(QPalette.ColorRole.Window)
         self.layout_ = self._laid_out(400.0)
         self._laid_out_width = -1
 
@@ -304,8 +305,6 @@ class MapLegend(QtWidgets.QWidget):
         self.setAccessibleName(self.tr("Legend"))
         self.setWhatsThis(picture_text("map_legend"))
         self.setSizePolicy(QtWidgets.QSizePolicy.Policy.Ignored, QtWidgets.QSizePolicy.Policy.Fixed)
-        self.setBackgroundRole(QPalette.ColorRole.Base)
-        self.setAutoFillBackground(True)
         self.follow()
 
     def follow(self) -> None:
@@ -449,7 +448,7 @@ class MapPage(QtWidgets.QWidget):
         self.by_layer = LayerLines(self)
         self._layers: LayerGrid | None = None
         self.readout = plain_label(self)
-        self.readout.setContentsMargins(8, 3, 8, 4)
+        self.readout.setContentsMargins(*NOTE)
         self.readout.setWordWrap(True)
         self.readout.setAlignment(Qt.AlignmentFlag.AlignTop)
         # three lines, always: the map must not jump as the mouse moves
@@ -482,7 +481,7 @@ class MapPage(QtWidgets.QWidget):
         label = QtWidgets.QLabel(self.tr("C&olour by"), self)
         label.setBuddy(self.colour_by)
         parts = label, self.colour_by, self.by_role, self.typed, 1, self.save
-        bar = row(*parts, margins=(8, 6, 8, 4), spacing=8)
+        bar = row(*parts, margins=LINE, spacing=Space.NEAR)
         self.splitter = QtWidgets.QSplitter(self)
         self.splitter.addWidget(self.map)
         self.splitter.addWidget(self.by_layer)

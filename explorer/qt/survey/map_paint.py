@@ -31,6 +31,7 @@ from explorer.qt.widgets.plot import PlotColours
 from explorer.text import bytes_text, integer_text, plain_text
 
 _PAD: Final = 8
+_QUIET: Final = 90  # opacity of a cell of which nothing is known, of 255
 _MIN_WIDTH: Final = 54
 _MAX_WIDTH: Final = 132
 _LONGEST_WORD: Final = 12  # characters of a word of a role, or of a layer, that widths follow
@@ -151,7 +152,7 @@ class MapLayout:
             x = self.label_width + column * self.cell_width
             return QRectF(x, line.top, self.cell_width, line.height)
         width = _BAND_CELLS * self.cell_width
-        return QRectF(_PAD + (column - line.first) * width, line.top, width, line.height)
+        return QRectF((column - line.first) * width, line.top, width, line.height)
 
     def columns_between(self, line: Line, left: float, right: float) -> range:
         """Return the columns of a line that can be seen between two edges."""
@@ -466,7 +467,7 @@ class MapPainter:
         bold.setBold(True)
         painter.setFont(bold)
         painter.setPen(self.colours.text)
-        place = QRectF(8 + area.left(), line.top, area.width() - 16, line.height)
+        place = QRectF(area.left(), line.top, area.width(), line.height)
         self._write(painter, place, text, _LEFT)
         painter.setFont(font)
 
@@ -493,8 +494,9 @@ class MapPainter:
             painter.fillRect(place, colour)
             painter.setPen(text_on(colour))
         else:
-            painter.setPen(QPen(self.colours.grid, 1))
-            painter.drawRect(place.adjusted(0.5, 0.5, -0.5, -0.5))
+            quiet = QColor(self.colours.rule)
+            quiet.setAlpha(_QUIET)
+            painter.fillRect(place, quiet)
             painter.setPen(self.colours.text)
             if self.colouring.is_void(cell):  # not comparable, not readable, or not quantized
                 text = "–"
@@ -566,13 +568,13 @@ class MapPainter:
         """Return the place of each entry, wrapped like words."""
         height = metrics.height() + 4
         if self.colouring.scale is not None:
-            return [QRectF(8, 2, width - 16, height)]
+            return [QRectF(0, 2, width, height)]
         places: list[QRectF] = []
-        x, y = 8.0, 2.0
+        x, y = 0.0, 2.0
         for text in self._legend_texts():
             needed = _SWATCH + 6 + metrics.horizontalAdvance(text)
-            if x + needed > width - 8 and x > 8:
-                x, y = 8.0, y + height
+            if x and x + needed > width:
+                x, y = 0.0, y + height
             places.append(QRectF(x, y, needed, height))
             x += needed + _LEGEND_GAP
         return places
@@ -584,7 +586,7 @@ class MapPainter:
         low, high = self._ends(scale)
         if scale.logarithmic and not self.colouring.by_role:
             title = f"{title} ({_tr('logarithmic')})"
-        x = 8.0
+        x = 0.0
         for text in (title, low):
             needed = metrics.horizontalAdvance(text)
             painter.drawText(QRectF(x, 2, needed + 2, height), int(_LEFT), text)

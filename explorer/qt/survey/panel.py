@@ -23,7 +23,8 @@ from explorer.qt.survey.bar import AttachedPage, Notice, SurveyBar, TypeMixPage,
 from explorer.qt.survey.by_layer import ByLayerPage
 from explorer.qt.survey.map_page import MapPage
 from explorer.qt.survey.session import SurveySession, SurveyState
-from explorer.qt.widgets.building import row
+from explorer.qt.theme import Space
+from explorer.qt.widgets.building import LINE, row
 from explorer.qt.widgets.labels import error_caution
 from explorer.qt.widgets.lazy import LazyTab, TabbedPanel
 from explorer.qt.widgets.plot_panel import PlotExport
@@ -195,7 +196,7 @@ class HotSpotsPage(ListPanel):
         label = QLabel(self.tr("&Rank by"), self)
         label.setBuddy(self.rank_by)
         line = row(
-            label, self.rank_by, self.weighted, 1, self.overlay, margins=(8, 6, 8, 0), spacing=8
+            label, self.rank_by, self.weighted, 1, self.overlay, margins=LINE, spacing=Space.NEAR
         )
         layout = self.layout()
         assert isinstance(layout, QBoxLayout)

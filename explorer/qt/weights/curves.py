@@ -263,4 +263,5 @@ def rough_curves(
 def curve_of(statistics: SubjectStatistics, histogram: Histogram) -> HistogramCurve:
     """Return the curve of a tensor's histogram."""
     subject = statistics.subject
-    return HistogramCurve.of_moments(subject.name, histogram, statistics.moments, subject.row)
+    moments, kind = statistics.moments, subject.tensor.type.name
+    return HistogramCurve.of_moments(subject.name, histogram, moments, subject.row, kind)

@@ -10,6 +10,7 @@ from PySide6.QtCore import QByteArray, Qt, QTimer, Signal
 from explorer.parallel import LruCache
 from explorer.present.explanations import picture_text
 from explorer.qt.jobs import JobRunner
+from explorer.qt.theme import Space
 from explorer.qt.weights.curves import (
     MOST_BINS,
     HistogramChoices,
@@ -22,7 +23,7 @@ from explorer.qt.weights.curves import (
 )
 from explorer.qt.weights.tensor_panel import StatisticsTable, statistic_lines
 from explorer.qt.weights.work import known, read_histograms
-from explorer.qt.widgets.building import row
+from explorer.qt.widgets.building import LINE, NOTE, row
 from explorer.qt.widgets.curves import HistogramCurve, SmallMultiples
 from explorer.qt.widgets.histogram_plot import MOST_SERIES
 from explorer.qt.widgets.labels import plain_label
@@ -143,7 +144,7 @@ class HistogramControls(QtWidgets.QWidget):
         shown.setBuddy(self.range)
         boxes = (self.logarithmic, self.normal, self.marks)
         parts = (bins, self.bins, shown, self.range, self.edges, *boxes, 1, self.arrangement)
-        row(*parts, of=self, margins=(8, 6, 8, 4), spacing=6)
+        row(*parts, of=self, margins=LINE, spacing=Space.NEAR)
 
     def _choose_range(self) -> None:
         typed = self.range.currentData() == RangeKind.TYPED
@@ -196,7 +197,7 @@ class HistogramPage(ReadingPage[HistogramResult]):
         self.panel.area.addWidget(self._scroll)
         self.note = plain_label(self)
         self.note.setWordWrap(True)
-        self.note.setContentsMargins(8, 0, 8, 2)
+        self.note.setContentsMargins(*NOTE)
         self.note.setAccessibleName(self.tr("Note"))
         self.note.hide()
         self.progress = ProgressLine(self)

@@ -26,7 +26,7 @@ from explorer.qt.weights.curves import HistogramChoices, Scope, SelectedTensor, 
 from explorer.qt.weights.histogram import HistogramPage
 from explorer.qt.weights.tensor_panel import Header, StatisticsTable, TensorPicker, moment_lines
 from explorer.qt.weights.work import blocks_request, same_role, sibling_factors, spread
-from explorer.qt.widgets.curves import HistogramCurve, histogram_of
+from explorer.qt.widgets.curves import NOTHING, HistogramCurve, histogram_of
 from explorer.qt.widgets.lazy import LazyTab, TabbedPanel
 from explorer.qt.widgets.pages import Phase, PlotPage, Reader, Refusal, Request
 from explorer.qt.widgets.plot_panel import PlotPanel, Readings
@@ -66,7 +66,7 @@ def has_even_levels(blocks: BlockStatistics) -> bool:
     return bool(np.all(np.diff(blocks.levels) == 1))
 
 
-def code_curve(name: str, blocks: BlockStatistics) -> HistogramCurve:
+def code_curve(name: str, blocks: BlockStatistics, type_name: str = "") -> HistogramCurve:
     """Return the counts of codes as a histogram with a bin for each.
 
     The axis is the level where levels count up by one, and the code's number elsewhere.
@@ -75,9 +75,8 @@ def code_curve(name: str, blocks: BlockStatistics) -> HistogramCurve:
     start = float(blocks.levels[0]) if has_even_levels(blocks) else 0.0
     edges = np.arange(count + 1, dtype=np.float64) + (start - 0.5)
     total = int(blocks.code_counts.sum())
-    nothing = float("nan")
     histogram = histogram_of(edges, blocks.code_counts)
-    return HistogramCurve(name, -1, histogram, total, nothing, nothing, nothing, nothing)
+    return HistogramCurve(name, -1, histogram, total, *NOTHING, type_name)
 
 
 def code_ticks(blocks: BlockStatistics) -> list[tuple[float, str]] | None:
@@ -198,7 +197,7 @@ class BlockPages(QObject, Reader[BlockStatistics]):
         level, number = self.tr("Level of the code, before scaling"), self.tr("Code")
         panel.plot.set_titles(level if even or ticks else number, self.tr("Weights"))
         panel.plot.set_code_ticks(ticks)
-        curve = code_curve(subject.name, blocks)
+        curve = code_curve(subject.name, blocks, subject.tensor.type.name)
         panel.plot.show_curves((curve,))
         panel.plot.forget_zoom()
         self._code_model.set_content(code_columns(blocks), len(blocks.code_counts))
@@ -216,7 +215,10 @@ class BlockPages(QObject, Reader[BlockStatistics]):
         assert self._blocks is not None
         panel = page.panel
         panel.file_name = f"{subject.name}-{noun}"
-        curve = HistogramCurve.of_moments(subject.name, spread.histogram, spread.moments)
+        kind = subject.tensor.type.name
+        curve = HistogramCurve.of_moments(
+            subject.name, spread.histogram, spread.moments, type_name=kind
+        )
         panel.plot.show_curves((curve,))
         panel.plot.forget_zoom()
         model = panel.table.table

@@ -63,7 +63,7 @@ class Header(QtWidgets.QWidget):
         self.scope.activated.connect(lambda _: self.scope_chosen.emit())
         self._second = row()
         top = row((self.facts, 1), self.scope)
-        margins = (Space.NEAR, 0, 0, Space.NEAR)
+        margins = (0, Space.TIGHT, 0, Space.NEAR)
         column(
             self.name, top, self._second, self.note, of=self, margins=margins, spacing=Space.TIGHT
         )

@@ -23,10 +23,12 @@ from explorer.qt.jobs import Job, JobRunner, JobSlot
 from explorer.qt.theme import monospace_font
 from explorer.qt.weights.curves import SelectedTensor
 from explorer.qt.widgets import building
+from explorer.qt.widgets.building import LINE, NOTE
 from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.pages import Phase, ReadingPage, Request
 from explorer.qt.widgets.saving import FileSaver, file_name
 from explorer.qt.widgets.table_model import RIGHT, Index, ItemRole
+from explorer.qt.widgets.table_view import stand_on_page
 from explorer.tabular import to_tsv, write_atomically
 from explorer.text import float_text, integer_text, plain_text, shape_text
 
@@ -342,10 +344,10 @@ class ValuesPage(ReadingPage[Tiles]):
         self.place.setAccessibleName(self.tr("Current value"))
         self.place.setWhatsThis(picture_text("values"))
         self._set_up_grid()
-        bar = building.row((self.title, 1), self.goto, self.save_button, margins=(8, 6, 8, 4))
+        bar = building.row((self.title, 1), self.goto, self.save_button, margins=LINE)
         self.frame.insertLayout(0, bar)
         self.frame.addWidget(self.place)
-        self.place.setContentsMargins(8, 3, 8, 4)
+        self.place.setContentsMargins(*NOTE)
         self.goto.place_typed.connect(self._go)
         self.goto.refused.connect(self._say)
         self.model.tile_wanted.connect(self._want)
@@ -489,6 +491,7 @@ class ValuesPage(ReadingPage[Tiles]):
     def _set_up_grid(self) -> None:
         grid = self.grid
         grid.setFont(monospace_font())
+        stand_on_page(grid)
         metrics = QFontMetrics(grid.font())
         for header, size in (
             (grid.horizontalHeader(), metrics.horizontalAdvance(_WIDEST) + 10),

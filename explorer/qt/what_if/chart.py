@@ -15,6 +15,7 @@ from PySide6.QtGui import QColor, QKeyEvent
 from PySide6.QtWidgets import QWidget
 
 from explorer.analysis.what_if import PRESENT
+from explorer.present.colours import type_colour
 from explorer.present.explanations import picture_text
 from explorer.qt.what_if.table import Line
 from explorer.qt.widgets.histogram_plot import place_labels
@@ -157,7 +158,6 @@ class WhatIfChart(ThemedPlot):
         item = self.getPlotItem()
         item.setAxisItems({"left": self.counts})
         item.getAxis("bottom").enableAutoSIPrefix(False)
-        item.showGrid(x=True, y=True, alpha=0.15)
         self._front = pg.PlotDataItem()
         self._dots = pg.ScatterPlotItem(pxMode=True)
         self._ring = pg.ScatterPlotItem(pxMode=True)
@@ -222,7 +222,7 @@ class WhatIfChart(ThemedPlot):
         self.points = chart_points(self._lines, self.measure)
         self.counts.exact = next((point.y for point in self.points if point.exact), None)
         front = sorted((p for p in self.points if p.line.front), key=lambda point: point.x)
-        pen = pg.mkPen(self.colours.accent, width=1.5)
+        pen = pg.mkPen(self.colours.muted, width=1.5)
         self._front.setData([p.x for p in front], [p.y for p in front], pen=pen)
         self._dots.setData([self._dot(point) for point in self.points])
         self._draw_ring()
@@ -243,7 +243,8 @@ class WhatIfChart(ThemedPlot):
         }
 
     def _colour(self, point: ChartPoint) -> QColor:
-        return self.colours.accent if point.line.front else self._name_colour(point)
+        front = point.line.front
+        return QColor(type_colour(point.line.type_name)) if front else self._name_colour(point)
 
     def _name_colour(self, point: ChartPoint) -> QColor:
         colour = QColor(self.colours.text)

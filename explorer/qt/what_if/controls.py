@@ -17,10 +17,11 @@ from explorer.analysis.recipes.rules import RECIPES
 from explorer.analysis.rounding import rounding_types
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner, JobSlot
+from explorer.qt.theme import Space
 from explorer.qt.weights.work import same_role
 from explorer.qt.what_if.chart import Measure
 from explorer.qt.what_if.estimate import ImportanceMatrix
-from explorer.qt.widgets.building import column, row
+from explorer.qt.widgets.building import LINE, column, row
 from explorer.quantization import TENSOR_TYPES
 from explorer.quantization.huggingface.schemes import SCHEME_GROUPS, scheme_group
 from explorer.quantization.registry import family
@@ -182,7 +183,7 @@ class TypeList(QtWidgets.QFrame):
             button = QtWidgets.QPushButton(text, self)
             button.clicked.connect(lambda _=False, types=types: self.set_types(types))
             buttons.addWidget(button)
-        column(self.list, buttons, of=self, margins=(4, 4, 4, 4), spacing=-1)
+        column(self.list, buttons, of=self, margins=(Space.TIGHT,) * 4, spacing=-1)
         height = self.list.sizeHintForRow(0)
         self.list.setFixedHeight(height * _SHOWN_ROWS + 2 * self.list.frameWidth())
 
@@ -320,7 +321,7 @@ class WhatIfControls(QtWidgets.QWidget):
             )
         )
         choices = self.scope, self.types, self.recipes, self.matrix, self.measure
-        row(*choices, 1, self.use, of=self, margins=(8, 6, 8, 4))
+        row(*choices, 1, self.use, of=self, margins=LINE)
         self.scope.activated.connect(lambda _: self._choose_scope())
         self._show_chooser()
 

@@ -42,6 +42,7 @@ from explorer.qt.what_if.table import (
     note_text,
     role_columns,
 )
+from explorer.qt.widgets.building import NOTE
 from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.pages import ReadingPage, Refusal, Request
 from explorer.qt.widgets.plot_panel import PicturePanel
@@ -372,7 +373,7 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
         self.controls = WhatIfControls(runner, self)
         self.note = plain_label(self)
         self.note.setWordWrap(True)
-        self.note.setContentsMargins(8, 0, 8, 2)
+        self.note.setContentsMargins(*NOTE)
         self.note.setAccessibleName(self.tr("What errors are measured against"))
         self.progress = WhatIfProgress(self)
         self.frame.insertWidget(0, self.controls)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from PySide6.QtCore import QPoint, Qt, SignalInstance
 from PySide6.QtGui import QAction, QKeySequence
@@ -14,6 +14,13 @@ from explorer.qt.theme import Space
 Layout = TypeVar("Layout", bound=QBoxLayout)
 Part: TypeAlias = QWidget | QLayout | int
 """A widget, a layout, or room with a stretch factor."""
+
+# Left and right there is nothing: the shell gives every page the same margin.
+LINE: Final = (0, Space.NEAR, 0, Space.NEAR)
+"""Margins of a row of controls above or below what a page shows."""
+
+NOTE: Final = (0, Space.TIGHT, 0, Space.TIGHT)
+"""Margins of a line of text there."""
 
 
 def column(

@@ -22,7 +22,6 @@ _EDGE: Final = 8  # pixels between a cell's border and what is in it
 _GAP: Final = 6
 _LEAST_MUTED: Final = 18  # pixels; less shows nothing that can be read
 _PILL_ROOM: Final = 8  # pixels left and right of the word in a pill
-_PILL_TINT: Final = 0.14
 _CAPTION: Final = 0.86
 _ROW_PADDING: Final = 13
 _HEADING_PADDING: Final = 20
@@ -67,13 +66,10 @@ def state_colour(state: State, palette: QPalette) -> QColor:
 
 
 def pill_ground(state: State, palette: QPalette) -> QColor:
-    """Return the colour of a pill: a tint of the word's, on the ground of lists."""
-    ink, base = state_colour(state, palette), palette.color(QPalette.ColorRole.Base)
-    mixed = (
-        round(_PILL_TINT * one + (1 - _PILL_TINT) * other)
-        for one, other in zip(ink.getRgb()[:3], base.getRgb()[:3], strict=True)  # type: ignore[index] # the stub says object
-    )
-    return QColor(*mixed)
+    """Return the colour of a pill."""
+    ink = ink_of(palette)
+    tints = ink.good_tint, ink.caution_tint, ink.warning_tint
+    return QColor(dict(zip(State, tints, strict=True))[state])
 
 
 class RichDelegate(PaddedDelegate):

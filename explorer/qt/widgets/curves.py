@@ -5,6 +5,7 @@ Loads no plot: a `PlotWidget` for each of 32 tensors takes a second to make, so 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,8 +17,10 @@ from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, QSize, Qt, Signal
 from PySide6.QtWidgets import QWidget
 
 from explorer.analysis import Histogram, Moments
+from explorer.present.colours import type_colour
 from explorer.present.explanations import picture_text
 from explorer.qt.widgets.building import add_action, show_menu
+from explorer.qt.widgets.painting import edge_of
 from explorer.qt.widgets.plot import PlotColours
 from explorer.text import float_text
 
@@ -25,6 +28,12 @@ _CELL_WIDTH: Final = 180
 _CELL_HEIGHT: Final = 116
 _MOST_HEIGHT: Final = 240
 _PAD: Final = 6
+NOTHING: Final = (math.nan, math.nan, math.nan, math.nan)
+"""Mean, standard deviation, minimum and maximum of a histogram that has none."""
+
+FILLED: Final = 190
+"""Opacity of what lies below a curve that stands alone, of 255."""
+
 _MOST_STEPS: Final = 128  # more do not fit into the width of a cell
 
 
@@ -142,11 +151,12 @@ class SmallMultiples(QWidget):
         painter.drawText(inner, align.AlignBottom | align.AlignLeft, low)
         painter.drawText(inner, align.AlignBottom | align.AlignRight, high)
         plot = self._plot_area(cell)
-        painter.setPen(colours.grid)
+        painter.setPen(colours.rule)
         painter.drawLine(plot.bottomLeft(), plot.bottomRight())
-        fill = QtGui.QColor(colours.accent)
-        fill.setAlpha(110)
-        painter.setPen(QtGui.QPen(colours.accent, 1))
+        colour = QtGui.QColor(type_colour(curve.type_name))
+        fill = QtGui.QColor(colour)
+        fill.setAlpha(FILLED)
+        painter.setPen(QtGui.QPen(edge_of(colour, colours.background), 1))
         painter.setBrush(fill)
         painter.drawPolygon(self._steps(curve, plot))
 
@@ -256,6 +266,7 @@ class HistogramCurve:
         std: Their standard deviation.
         minimum: The smallest.
         maximum: The largest.
+        type_name: The tensor type whose colour it has; empty for none.
     """
 
     name: str
@@ -266,14 +277,15 @@ class HistogramCurve:
     std: float
     minimum: float
     maximum: float
+    type_name: str = ""
 
     @classmethod
     def of_moments(
-        cls, name: str, histogram: Histogram, moments: Moments, row: int = -1
+        cls, name: str, histogram: Histogram, moments: Moments, row: int = -1, type_name: str = ""
     ) -> HistogramCurve:
         """Return the curve of a histogram of what the moments were taken of."""
         m = moments
-        return cls(name, row, histogram, m.count, m.mean, m.std, m.min, m.max)
+        return cls(name, row, histogram, m.count, m.mean, m.std, m.min, m.max, type_name)
 
     @property
     def outside(self) -> int:

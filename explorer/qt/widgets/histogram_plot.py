@@ -18,8 +18,10 @@ from PySide6.QtCore import QPointF, QRectF, QSizeF, Qt, Signal
 from PySide6.QtGui import QColor, QKeyEvent
 from PySide6.QtWidgets import QWidget
 
+from explorer.present.colours import type_colour
 from explorer.qt.theme import series_colour
-from explorer.qt.widgets.curves import BinReading, HistogramCurve, curve_columns
+from explorer.qt.widgets.curves import FILLED, BinReading, HistogramCurve, curve_columns
+from explorer.qt.widgets.painting import edge_of
 from explorer.qt.widgets.plot import Mark, Marks, ThemedPlot
 from explorer.text import MINUS, float_text, shorten
 
@@ -195,10 +197,10 @@ class HistogramPlot(ThemedPlot):
         return None if self.highlighted is None else self.curves[self.highlighted]
 
     def colour(self, number: int) -> QColor:
-        """Return the colour of a curve: of many ones, from dark to bright in their order."""
+        """Return the colour of a curve: the type's, or of many ones from dark to bright."""
         count = len(self.curves)
         if count == 1:
-            return self.colours.accent
+            return QColor(type_colour(self.curves[0].type_name))
         if count <= MOST_SERIES:
             return series_colour(number)
         # yellow is hard to see on white, and violet on black
@@ -243,7 +245,7 @@ class HistogramPlot(ThemedPlot):
         if faded:
             colour.setAlpha(70)
         fill = QColor(colour)
-        fill.setAlpha(110 if len(self.curves) == 1 else 30 if faded else 60)
+        fill.setAlpha(FILLED if len(self.curves) == 1 else 30 if faded else 60)
         filled = len(self.curves) <= MOST_FILLED or chosen
         item.setZValue(1 if chosen else 0)
         item.setData(
@@ -252,7 +254,7 @@ class HistogramPlot(ThemedPlot):
             stepMode="center",
             fillLevel=floor if filled else None,
             brush=fill if filled else None,
-            pen=pg.mkPen(colour, width=1),
+            pen=pg.mkPen(edge_of(colour, self.colours.background), width=1),
         )
 
     def _draw_normal(self, curve: HistogramCurve | None, floor: float) -> None:

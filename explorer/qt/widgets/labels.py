@@ -27,7 +27,7 @@ from PySide6.QtWidgets import (
 )
 
 from explorer.qt.theme import TILE_CORNER, Space, TextSize, ink_of, style_text, warning_colour
-from explorer.qt.widgets.building import column, row
+from explorer.qt.widgets.building import NOTE, column, row
 from explorer.qt.widgets.painting import type_swatch
 from explorer.text import integer_text, plain_text, shorten
 
@@ -83,7 +83,7 @@ def error_caution(parent: QWidget) -> QLabel:
     label = plain_label(parent, text)
     label.setForegroundRole(QtGui.QPalette.ColorRole.PlaceholderText)
     label.setWordWrap(True)
-    label.setContentsMargins(8, 3, 8, 4)
+    label.setContentsMargins(*NOTE)
     return label
 
 
@@ -162,7 +162,7 @@ class Chip(QLabel):
         """Show a fact."""
         self._chip = chip
         left = Space.NEAR + (self._SWATCH + 6 if chip.type_name else 0)
-        self.setContentsMargins(left, 3, Space.NEAR, 3)
+        self.setContentsMargins(left, _CHIP_PAD, Space.NEAR, _CHIP_PAD)
         self.setText(chip.text)
         self.setWhatsThis(chip.meaning)
         self.update()
@@ -186,6 +186,7 @@ class Chip(QLabel):
 
 
 _LONGEST_DETAIL: Final = 160
+_CHIP_PAD: Final = 3  # pixels above and below its text
 
 
 class Tile(QWidget):
@@ -236,7 +237,7 @@ class FigureTile(Tile):
         small.setForegroundRole(QtGui.QPalette.ColorRole.PlaceholderText)
         edge = Space.GROUP
         parts = title, value, small, 1
-        column(*parts, of=self, margins=(edge, Space.WIDE, edge, Space.WIDE), spacing=2)
+        column(*parts, of=self, margins=(edge, Space.WIDE, edge, Space.WIDE))
         self._texts = title, value, small
 
     def explain(self, meaning: str) -> None:
@@ -286,6 +287,7 @@ _SHARE_OF_WINDOW: Final = 0.35
 _LEAST_HEIGHT: Final = 60
 _NEWS_SECONDS: Final = 10.0
 _STRIPE: Final = 3
+_MESSAGE: Final = (Space.WIDE, Space.TIGHT, Space.NEAR, Space.TIGHT)  # left, top, right, bottom
 
 
 class MessageText(NamedTuple):
@@ -334,7 +336,7 @@ class Message(QFrame):
         self.dismiss.setToolTip(self.tr("Dismiss this message (Esc)"))
         self.dismiss.clicked.connect(self.dismissed)
         parts = (self.sign, (self.label, 1), self.copy, self.dismiss)
-        row(*parts, of=self, margins=(12, 2, 8, 2), spacing=8)
+        row(*parts, of=self, margins=_MESSAGE)
         self.repeat()
         self.take_colours()
 
@@ -426,9 +428,9 @@ class MessageBar(QWidget):
         self.dismiss_all.clicked.connect(self.clear)
         self._head = QWidget(self)
         parts = ((self._count, 1), self.copy_all, self.dismiss_all)
-        row(*parts, of=self._head, margins=(12, 0, 8, 0), spacing=8)
+        row(*parts, of=self._head, margins=_MESSAGE)
         self._list = QWidget(self)
-        self._rows = column(of=self._list, spacing=2)
+        self._rows = column(of=self._list)
         self._scroll = QScrollArea(self)
         self._scroll.setWidgetResizable(True)
         self._scroll.setFrameShape(QFrame.Shape.NoFrame)
@@ -439,7 +441,7 @@ class MessageBar(QWidget):
         line.setFrameShape(QFrame.Shape.HLine)
         line.setForegroundRole(QtGui.QPalette.ColorRole.Mid)
         line.setFrameShadow(QFrame.Shadow.Plain)
-        column(self._head, self._scroll, line, of=self, margins=(0, 4, 0, 0), spacing=3)
+        column(self._head, self._scroll, line, of=self, margins=(0, Space.TIGHT, 0, 0))
         _look_like_links(self.copy_all, self.dismiss_all)
         self.setAutoFillBackground(True)
         self.setBackgroundRole(QtGui.QPalette.ColorRole.AlternateBase)
@@ -595,8 +597,8 @@ class StatePage(QWidget):
         self.button = QPushButton(self)
         self.button.clicked.connect(self.pressed)
         centre = row(1, self.button, 1)
-        texts = column(2, self.heading, self.sentence, centre, 3, spacing=10)
-        row(1, (texts, 8), 1, of=self, margins=(9, 9, 9, 9))
+        texts = column(2, self.heading, self.sentence, centre, 3, spacing=Space.WIDE)
+        row(1, (texts, 8), 1, of=self, margins=(Space.WIDE,) * 4)
 
     def show_message(self, heading: str, sentence: str, button: str = "") -> None:
         """Show other texts, which may come from a file."""

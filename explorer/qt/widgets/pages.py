@@ -16,7 +16,7 @@ from explorer.errors import ExplorerError
 from explorer.present.explanations import picture_text
 from explorer.qt.addresses import TensorFetch
 from explorer.qt.jobs import Job, JobRunner, JobSlot, Work
-from explorer.qt.widgets.building import column, row
+from explorer.qt.widgets.building import LINE, column, row
 from explorer.qt.widgets.labels import ElidedLabel, StatePage
 from explorer.qt.widgets.progress import ProgressLine
 
@@ -378,7 +378,7 @@ class PlotPage(ContentPage, Generic[Panel]):
         self.title = ElidedLabel(self)
         self.title.setWhatsThis(picture_text("caption"))
         self.logarithmic = QtWidgets.QCheckBox(self.tr("&Logarithmic"), self)
-        self.bar = row((self.title, 1), self.logarithmic, margins=(8, 6, 8, 4))
+        self.bar = row((self.title, 1), self.logarithmic, margins=LINE)
         self._column = column(self.bar, of=self.content)
 
     @cached_property

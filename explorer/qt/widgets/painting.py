@@ -28,7 +28,14 @@ from PySide6.QtSvg import QSvgRenderer
 from PySide6.QtWidgets import QStyleOptionToolButton, QToolButton, QWidget
 
 from explorer.formats.structure import FieldKind
-from explorer.present.colours import MEMORY_COLOURS, Pattern, type_colour, type_pattern
+from explorer.present.colours import (
+    CPU_COLOUR,
+    FIELD_TINTS,
+    MEMORY_COLOURS,
+    Pattern,
+    type_colour,
+    type_pattern,
+)
 from explorer.qt.theme import ink_of, is_dark, series_colour
 
 if TYPE_CHECKING:
@@ -46,23 +53,39 @@ _TEXTURES: Final[Mapping[str, Qt.BrushStyle]] = MappingProxyType(
     }
 )
 _FIRST_DEVICE: Final = 3  # the colours before it are those of the kinds
-_CPU_COLOUR: Final = "#8a8f98"
 _AS_MUCH_TO_BOTH: Final = 0.179  # (L + 0.05) / 0.05 = 1.05 / (L + 0.05)
+_SEEN: Final = 3.0
+_OPAQUE: Final = 255
+_EDGE: Final = 180  # per cent, how much darker or lighter
 _EMPTY: Final = ("free", "free swap")
 _PATTERN_ALPHA: Final = 70
 
 
 def device_colour(device: int | None) -> QColor:
     """Return the colour of a device of the strip; None is the CPU."""
-    return QColor(_CPU_COLOUR) if device is None else series_colour(device + _FIRST_DEVICE)
+    return QColor(CPU_COLOUR) if device is None else series_colour(device + _FIRST_DEVICE)
 
 
 def text_on(colour: QColor) -> QColor:
     """Return black or white, whichever has more contrast with a colour (WCAG 2.2)."""
+    return QColor("black") if _luminance(colour) > _AS_MUCH_TO_BOTH else QColor("white")
+
+
+def _luminance(colour: QColor) -> float:
     # sRGB's curve, without its straight end, which is too dark to matter here
     parts = ((colour.redF(), 0.2126), (colour.greenF(), 0.7152), (colour.blueF(), 0.0722))
-    luminance = sum(share * float(part) ** 2.2 for part, share in parts)
-    return QColor("black") if luminance > _AS_MUCH_TO_BOTH else QColor("white")
+    return float(sum(share * float(part) ** 2.2 for part, share in parts))
+
+
+def edge_of(colour: QColor, ground: QColor) -> QColor:
+    """Return what outlines a fill: its colour, or a darker one where that is hardly seen."""
+    dark, light = sorted((_luminance(colour), _luminance(ground)))
+    seen = (light + 0.05) / (dark + 0.05) >= _SEEN  # WCAG 2.2, 1.4.11
+    if seen or colour.alpha() < _OPAQUE:
+        return colour
+    return (
+        colour.darker(_EDGE) if _luminance(ground) > _luminance(colour) else colour.lighter(_EDGE)
+    )
 
 
 def kind_colour(kind: Kind, base: QColor) -> QColor:
@@ -90,6 +113,7 @@ _PATTERNS: Final[Mapping[Pattern, Qt.BrushStyle]] = MappingProxyType(
     }
 )
 _SWATCH: Final = 10
+SWATCH_SIZE: Final = QSize(_SWATCH, _SWATCH)
 _SWATCH_SCALE: Final = 4  # of the picture that is drawn smaller, sharp on every screen
 
 
@@ -122,6 +146,14 @@ def type_swatch(name: str) -> QPixmap:
     return picture
 
 
+@lru_cache(maxsize=256)
+def swatch_icon(name: str) -> QIcon:
+    """Return the swatch of a type as an icon for lists: Qt would tint it where it is selected."""
+    icon = QIcon(type_swatch(name))
+    icon.addPixmap(type_swatch(name), QIcon.Mode.Selected)
+    return icon
+
+
 def fill_over(painter: QPainter, area: QRectF, warning: QColor) -> None:
     """Paint over what does not fit: a cross-hatch in the warning colour, with an outline."""
     painter.save()
@@ -132,24 +164,6 @@ def fill_over(painter: QPainter, area: QRectF, warning: QColor) -> None:
     painter.setPen(QPen(warning, 2))
     painter.drawRect(area.adjusted(1, 1, -1, -1))
     painter.restore()
-
-
-def outline(painter: QPainter, area: QRectF, text: QColor) -> None:
-    """Draw a thin line around an area.
-
-    Four filled rectangles: a pen that is not opaque, at a fraction of a pixel, takes 30 times as
-    long in Qt's raster engine.
-    """
-    line = QColor(text)
-    line.setAlpha(110)
-    box = area.toRect()
-    for x, y, width, height in (
-        (box.left(), box.top(), box.width(), 1),
-        (box.left(), box.bottom(), box.width(), 1),
-        (box.left(), box.top() + 1, 1, box.height() - 2),
-        (box.right(), box.top() + 1, 1, box.height() - 2),
-    ):
-        painter.fillRect(x, y, width, height, line)
 
 
 def draw_caption(painter: QPainter, area: QRectF, text: str, colour: QColor) -> bool:
@@ -170,29 +184,6 @@ def plain_tip(text: str) -> str:
     return f"<qt>{html.escape(text).replace(chr(10), '<br>')}</qt>" if text else ""
 
 
-# A tint lies behind text, so it stays close to the base colour: every one leaves the palette's text
-# at 4.5 : 1 or better (WCAG 2.2, 1.4.3), which a test measures. Tints alone need not distinguish
-# fourteen kinds: the legend and the line below the bytes give the name.
-#
-# Found by a search for colours that stay apart for every kind of colour vision and stay near one
-# hue for a kind in both schemes. Lightness counts as much as hue: protan and deutan eyes have
-# little else. The nearest two are 9 (light) and 12 (dark) apart in CIELAB, seen with any of the
-# three dichromacies; colours that differed in hue alone were 0.3 apart. Weights fill most of a file
-# and stay quiet. Each in light, dark:
-_TINTS: Final = {
-    FieldKind.MAGIC: ("#a396ee", "#5329a3"),
-    FieldKind.VERSION: ("#ee969c", "#a5275b"),
-    FieldKind.COUNT: ("#eebf96", "#6f631c"),
-    FieldKind.LENGTH: ("#dfc4bc", "#311e12"),
-    FieldKind.KEY: ("#9ad5ef", "#32529a"),
-    FieldKind.TYPE: ("#e79dc7", "#57144c"),
-    FieldKind.VALUE: ("#d6f4c2", "#384310"),
-    FieldKind.NAME: ("#9ab1eb", "#221865"),
-    FieldKind.DIMS: ("#bdf4db", "#1a6e6a"),
-    FieldKind.OFFSET: ("#edec96", "#58693f"),
-    FieldKind.HEADER_TEXT: ("#d6f4c2", "#384310"),
-    FieldKind.TENSOR_DATA: ("#e1e3ef", "#274943"),
-}
 _HATCHED: Final = {
     FieldKind.PADDING: Qt.BrushStyle.BDiagPattern,
     FieldKind.UNUSED: Qt.BrushStyle.DiagCrossPattern,
@@ -208,9 +199,9 @@ _KIND_NAMES: Final = {
 
 def field_tint(kind: FieldKind, palette: QPalette) -> QColor:
     """Return the colour behind bytes of a kind."""
-    if kind not in _TINTS:
+    if kind not in FIELD_TINTS:
         return palette.color(QPalette.ColorRole.Base)
-    return QColor(_TINTS[kind][is_dark(palette)])
+    return QColor(FIELD_TINTS[kind][is_dark(palette)])
 
 
 def field_hatching(kind: FieldKind, palette: QPalette) -> QBrush | None:
@@ -235,6 +226,7 @@ def kind_name(kind: FieldKind) -> str:
 # Icons: one set of lines, in the colour of the text that they stand beside. Outlines in a square of
 # 24, drawn for this program: fewer bytes than the smallest icon font, and no disk is read.
 
+_FOLD: Final = 14
 BAR_ICON: Final = 18
 """Side of an icon in bars, in logical pixels."""
 
@@ -260,6 +252,12 @@ _LINES: Final = {
     "tree": "M4 4h16v16H4zM10 4v16",
     "done": "M4 12.5 9.5 18 20 7",
     "further": "M9.5 6l6 6-6 6",
+    "folded": "M4 5l7 7-7 7",
+    "unfolded": "M2 8l7 7 7-7",
+    "reset": "M4 5v5h5M4.6 10a8 8 0 1 1-.4 4",
+    "more": "M5 12h.01M12 12h.01M19 12h.01",
+    "undo": "M8 5 4 9l4 4M4 9h10a5.5 5.5 0 0 1 0 11h-3",
+    "redo": "M16 5l4 4-4 4M20 9H10a5.5 5.5 0 0 0 0 11h3",
     "drop": "M12 3v11M7.5 10 12 14.5 16.5 10M4 16v3a2 2 0 0 0 2 2h12a2 2 0 0 0 2-2v-3",
 }
 
@@ -325,6 +323,11 @@ class IconButton(QToolButton):
         style = Qt.ToolButtonStyle
         self.setToolButtonStyle(style.ToolButtonTextBesideIcon if on else style.ToolButtonIconOnly)
 
+    def show_icon(self, name: str) -> None:
+        """Show another icon."""
+        self._name = name
+        self._take_colours()
+
     def _take_colours(self) -> None:
         self.setIcon(icon_beside_text(self._name))
 
@@ -339,6 +342,16 @@ class IconButton(QToolButton):
         super().changeEvent(event)
         if event.type() == QEvent.Type.PaletteChange:
             self._take_colours()
+
+
+class FoldButton(IconButton):
+    """Unfolds what stands below it; its arrow stands where texts begin."""
+
+    def __init__(self, text: str, tip: str, parent: QWidget | None = None) -> None:
+        super().__init__("folded", text, tip, parent)
+        self.setIconSize(QSize(_FOLD, _FOLD))
+        self.setCheckable(True)
+        self.toggled.connect(lambda on: self.show_icon("unfolded" if on else "folded"))
 
 
 class IconLabel(QWidget):

@@ -15,8 +15,9 @@ from typing import Any, Final
 import pyqtgraph as pg
 from PySide6 import QtGui
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtWidgets import QWidget
+from PySide6.QtWidgets import QToolButton, QWidget
 
+from explorer.qt.theme import PAPER, Space, TextSize, ink_of, text_font
 from explorer.qt.widgets.building import add_action, show_menu
 from explorer.text import axis_texts, count_text, float_text, integer_text, written_number
 
@@ -187,6 +188,7 @@ class ZoomBox(pg.ViewBox):  # type: ignore[misc] # pyqtgraph has no types
         self._last_wheel = now
 
 
+_BEHIND, _IN_FRONT = -1.0, 0.5  # of what is drawn
 _LEGEND_ALPHA: Final = 200  # curves shine through
 _PAN: Final = 0.1  # of the width
 _ZOOM: Final = 1.5
@@ -200,26 +202,32 @@ class PlotColours:
         background: Behind everything.
         text: Axes, labels and marks.
         grid: Lines that help the eye.
-        accent: The one series of a plot that has one.
+        accent: What is chosen: cursors, frames.
+        muted: Numbers at the axes.
+        rule: Horizontal lines behind the series.
     """
 
     background: QtGui.QColor
     text: QtGui.QColor
     grid: QtGui.QColor
     accent: QtGui.QColor
+    muted: QtGui.QColor
+    rule: QtGui.QColor
 
     @classmethod
     def of_palette(cls, palette: QtGui.QPalette) -> PlotColours:
-        """Return the colours of the window."""
-        role = QtGui.QPalette.ColorRole
-        text = palette.color(role.Text)
-        return cls(palette.color(role.Base), text, _faded(text), palette.color(role.Highlight))
+        """Return the colours of the window; a plot stands on its page, without a box."""
+        role, rule = QtGui.QPalette.ColorRole, QtGui.QColor(ink_of(palette).line)
+        text, muted = palette.color(role.Text), palette.color(role.PlaceholderText)
+        accent = palette.color(role.Highlight)
+        return cls(palette.color(role.Window), text, _faded(text), accent, muted, rule)
 
     @classmethod
     def on_paper(cls) -> PlotColours:
         """Return dark colours on white, for exported pictures."""
-        text = QtGui.QColor("#1c1e21")
-        return cls(QtGui.QColor("white"), text, _faded(text), QtGui.QColor("#0072B2"))
+        names = PAPER.surface, PAPER.text, PAPER.accent, PAPER.muted, PAPER.line
+        background, text, *others = map(QtGui.QColor, names)
+        return cls(background, text, _faded(text), *others)
 
 
 def _faded(colour: QtGui.QColor) -> QtGui.QColor:
@@ -236,6 +244,7 @@ class ThemedPlot(pg.PlotWidget):  # type: ignore[misc] # pyqtgraph has no types
     Attributes:
         colours: What it is drawn with.
         box: The area inside the axes.
+        ruled: Whether horizontal lines stand behind what is drawn, instead of a left edge.
         counts: The left axis.
         more_actions: What a subclass adds to the context menu.
 
@@ -248,6 +257,7 @@ class ThemedPlot(pg.PlotWidget):  # type: ignore[misc] # pyqtgraph has no types
 
     export_requested = Signal()
     copy_requested = Signal()
+    ruled = True
     _styled = False  # events come before the plot is made
 
     def __init__(self, parent: QWidget | None = None, box: ZoomBox | None = None) -> None:
@@ -265,7 +275,7 @@ class ThemedPlot(pg.PlotWidget):  # type: ignore[misc] # pyqtgraph has no types
         item.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # else the application's
         item.setMenuEnabled(False)
         item.hideButtons()
-        item.layout.setContentsMargins(4, 8, 12, 2)
+        item.layout.setContentsMargins(Space.TIGHT, Space.NEAR, Space.WIDE, Space.TIGHT)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setMinimumSize(240, 160)
         add, tr, box = partial(add_action, self), self.tr, self.box
@@ -282,6 +292,15 @@ class ThemedPlot(pg.PlotWidget):  # type: ignore[misc] # pyqtgraph has no types
         self.box.zoomed.connect(self._show_zoom)
         self._show_zoom()
 
+    def zoom_buttons(self, parent: QWidget) -> list[QToolButton]:
+        """Return buttons that undo zooms; they are out of sight while there is none."""
+        buttons = [QToolButton(parent), QToolButton(parent)]
+        for button, action in zip(buttons, (self.back_action, self.reset_action), strict=True):
+            button.setDefaultAction(action)
+            button.setVisible(action.isEnabled())
+            action.enabledChanged.connect(button.setVisible)
+        return buttons
+
     def speak(self, text: str) -> None:
         """Set what a screen reader says: what the cursor stands on, or else the keys."""
         keys = self.tr("Plus and minus zoom, Home shows all, Ctrl+S saves the picture or its data")
@@ -293,9 +312,14 @@ class ThemedPlot(pg.PlotWidget):  # type: ignore[misc] # pyqtgraph has no types
         colours = self.colours
         self.setBackground(colours.background)
         for name in ("left", "bottom"):
-            axis = self.getPlotItem().getAxis(name)
-            axis.setPen(pg.mkPen(colours.grid))
-            axis.setTextPen(pg.mkPen(colours.text))
+            axis, ruled = self.getPlotItem().getAxis(name), self.ruled and name == "left"
+            axis.setGrid(255 if ruled else False)
+            axis.setZValue(_BEHIND if ruled else _IN_FRONT)
+            axis.setPen(pg.mkPen(None if ruled else colours.grid))
+            axis.setTickPen(pg.mkPen(colours.rule if ruled else colours.grid))
+            axis.setTextPen(pg.mkPen(colours.muted))
+            font = text_font(TextSize.CAPTION)
+            axis.setStyle(tickFont=font, maxTickLevel=0, tickAlpha=255 if ruled else None)
 
     def use_colours(self, colours: PlotColours) -> None:
         """Draw in other colours."""
@@ -368,7 +392,7 @@ class ThemedPlot(pg.PlotWidget):  # type: ignore[misc] # pyqtgraph has no types
 
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
-        if event.type() == QEvent.Type.PaletteChange and self._styled:
+        if event.type() in (QEvent.Type.PaletteChange, QEvent.Type.FontChange) and self._styled:
             self.use_colours(PlotColours.of_palette(self.palette()))
 
     def focusInEvent(self, event: QtGui.QFocusEvent) -> None:

@@ -24,7 +24,6 @@ from PySide6.QtCore import (
     Signal,
 )
 from PySide6.QtGui import (
-    QAction,
     QDoubleValidator,
     QFontMetrics,
     QGuiApplication,
@@ -37,7 +36,8 @@ from PySide6.QtSvg import QSvgGenerator
 
 from explorer.present.explanations import picture_text
 from explorer.qt.jobs import Job, JobRunner
-from explorer.qt.widgets.building import column, row
+from explorer.qt.theme import Space
+from explorer.qt.widgets.building import NOTE, column, row
 from explorer.qt.widgets.curves import BinReading
 from explorer.qt.widgets.histogram_plot import HistogramPlot
 from explorer.qt.widgets.labels import ElidedLabel, plain_label
@@ -69,7 +69,7 @@ class RangeFields(QtWidgets.QWidget):
         self.high = self._number(self.tr("Last edge"))
         self._typing = QTimer(self, singleShot=True, interval=_TYPING_MS)
         self._typing.timeout.connect(self.changed)
-        row(self.low, plain_label(self, self.tr("to")), self.high, of=self, spacing=6)
+        row(self.low, plain_label(self, self.tr("to")), self.high, of=self, spacing=Space.NEAR)
         for edit in (self.low, self.high):
             edit.textEdited.connect(lambda _: self._typing.start())
             edit.editingFinished.connect(self._finish)
@@ -400,7 +400,7 @@ class PicturePanel(QtWidgets.QWidget):
         self.splitter.setStretchFactor(0, 1)
         self.splitter.setChildrenCollapsible(False)
         self.splitter.setSizes([_PLOT_WIDTH, table_width])
-        buttons = map(self._button, (plot.back_action, plot.reset_action))
+        buttons = plot.zoom_buttons(self)
         self.save_button = QtWidgets.QToolButton(self)
         self.save_button.setText(self.tr("Save…"))
         self.save_button.setToolTip(self.tr("Save the picture or its data (Ctrl+S in the plot)"))
@@ -410,7 +410,7 @@ class PicturePanel(QtWidgets.QWidget):
         self.copy_button.setToolTip(self.tr("Copy the picture (Ctrl+Shift+C in the plot)"))
         self.copy_button.clicked.connect(self.copy_picture)
         saving = self.copy_button, self.save_button
-        self.line = row((self.readout, 1), *buttons, *saving, margins=(8, 2, 8, 2))
+        self.line = row((self.readout, 1), *buttons, *saving, margins=NOTE)
         column((self.splitter, 1), self.line, of=self)
         plot.export_requested.connect(self.ask_export)
         plot.copy_requested.connect(self.copy_picture)
@@ -440,11 +440,6 @@ class PicturePanel(QtWidgets.QWidget):
         if self.readout.text() == self.resting:
             self.readout.setText(text)
         self.resting = text
-
-    def _button(self, action: QAction) -> QtWidgets.QToolButton:
-        button = QtWidgets.QToolButton(self)
-        button.setDefaultAction(action)
-        return button
 
 
 class PlotPanel(PicturePanel):

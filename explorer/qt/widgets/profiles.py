@@ -87,7 +87,7 @@ class Profiles:
     def restyle(self, colours: PlotColours) -> None:
         """Draw in other colours."""
         for curve in self._curves:
-            curve.setPen(pg.mkPen(colours.accent, width=1))
+            curve.setPen(pg.mkPen(colours.muted, width=1))
         for axis in (self._column_axis, self._row_axis):
             axis.setPen(pg.mkPen(colours.grid))
             axis.setTextPen(pg.mkPen(colours.text))

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QProgressBar, QPushButton, QToolButton, QWidget
 
 from explorer.present.explanations import picture_text
 from explorer.qt.jobs import Job, JobRunner
-from explorer.qt.widgets.building import row
+from explorer.qt.widgets.building import NOTE, row
 from explorer.qt.widgets.labels import ElidedLabel, plain_label
 from explorer.quantization.kernel_cache import is_compiling
 from explorer.text import bytes_text, count_text, shorten
@@ -109,7 +109,7 @@ class ProgressLine(QWidget):
         self._compiling = QTimer(self)
         self._compiling.setInterval(_SHOW_AFTER_MS)
         self._compiling.timeout.connect(self._look_for_compiler)
-        self.line = row(self.bar, (self.label, 1), self.button, of=self, margins=(8, 2, 8, 4))
+        self.line = row(self.bar, (self.label, 1), self.button, of=self, margins=NOTE)
         # its place stays: a plot that changes its height with each tensor is hard to compare
         self.setFixedHeight(self.sizeHint().height())
         self.finish()

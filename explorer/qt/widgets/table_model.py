@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, QPersistentModelIndex, Qt
 
 from explorer.formats.columns import text_ranks
-from explorer.qt.widgets.painting import type_swatch
+from explorer.qt.widgets.painting import swatch_icon
 from explorer.text import plain_text
 
 Row = TypeVar("Row")
@@ -229,7 +229,7 @@ class TableModel(QAbstractTableModel):
         if role == _DISPLAY:
             return column.text(row)
         if role == _DECORATION:
-            return None if column.type_name is None else type_swatch(column.type_name(row))
+            return None if column.type_name is None else swatch_icon(column.type_name(row))
         if role == _ALIGNMENT:
             return RIGHT if column.numeric else LEFT
         if role == ItemRole.RAW:

@@ -13,15 +13,25 @@ import numpy as np
 from numpy.typing import NDArray
 from PySide6 import QtCore, QtWidgets
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QColor, QFontMetrics, QGuiApplication, QKeyEvent, QKeySequence, QPainter
+from PySide6.QtGui import (
+    QColor,
+    QFontMetrics,
+    QGuiApplication,
+    QKeyEvent,
+    QKeySequence,
+    QPainter,
+    QPaintEvent,
+)
 
 from explorer.parallel import Check, never
 from explorer.present.explanations import picture_text
 from explorer.qt.jobs import Job, JobRunner
-from explorer.qt.theme import ink_of
+from explorer.qt.theme import Space, TextSize, ink_of, style_text
 from explorer.qt.widgets import building
+from explorer.qt.widgets.building import LINE
 from explorer.qt.widgets.columns import ColumnLayout
 from explorer.qt.widgets.labels import empty_label, plain_label
+from explorer.qt.widgets.painting import SWATCH_SIZE, paint_icon
 from explorer.qt.widgets.saving import FileSaver
 from explorer.qt.widgets.table_model import Cell, Index, ItemRole, TableModel
 from explorer.tabular import to_tsv, write_atomically, write_csv, write_json
@@ -56,6 +66,10 @@ class PaddedDelegate(QtWidgets.QStyledItemDelegate):
     """
 
     # Qt
+
+    def initStyleOption(self, option: QtWidgets.QStyleOptionViewItem, index: Index) -> None:
+        super().initStyleOption(option, index)
+        option.state &= ~QtWidgets.QStyle.StateFlag.State_HasFocus  # see `outline_current`
 
     def displayText(self, value: Any, locale: QtCore.QLocale | QtCore.QLocale.Language) -> str:
         text = value if isinstance(value, str) else super().displayText(value, locale)
@@ -92,6 +106,7 @@ class PaddedHeader(QtWidgets.QHeaderView):
     def __init__(self, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(Qt.Orientation.Horizontal, parent)
         self.setSectionsClickable(True)
+        style_text(self, TextSize.CAPTION, strong=True)
 
     # Qt
 
@@ -100,6 +115,21 @@ class PaddedHeader(QtWidgets.QHeaderView):
     ) -> None:
         super().initStyleOptionForIndex(option, logicalIndex)
         option.text = f"{_BLANK}{option.text}{_BLANK}"
+
+
+def outline_current(
+    view: QtWidgets.QAbstractItemView, painter: QPainter, area: QtCore.QRect
+) -> None:
+    """Outline what the keys act on while a view has the focus: Fusion would fill it, shaded."""
+    if view.hasFocus() and not area.isEmpty():
+        painter.setPen(QColor(ink_of(view.palette()).accent))
+        painter.drawRect(area.adjusted(0, 0, -1, -2))
+
+
+def stand_on_page(view: QtWidgets.QAbstractScrollArea) -> None:
+    """Let a list have no box: it stands on what is behind it."""
+    view.setFrameShape(QtWidgets.QFrame.Shape.NoFrame)
+    view.viewport().setAutoFillBackground(False)
 
 
 _COPIED_AT_ONCE = 20_000  # cells: some 30 ms
@@ -116,7 +146,7 @@ def _lines(
         yield [raw(row) for raw in raws]
 
 
-ROW_PADDING = 7
+ROW_PADDING: Final = 10
 _SAMPLE_ROWS: Final = 500  # spread over all of them
 _MEASURED: Final = 20  # texts of a column, the longest ones
 _WIDEST_CHARACTERS = 60
@@ -150,7 +180,8 @@ class TableView(QtWidgets.QTableView):
         self.setItemDelegate(PaddedDelegate(self))
         self.setSelectionBehavior(QtWidgets.QAbstractItemView.SelectionBehavior.SelectRows)
         self.setSelectionMode(QtWidgets.QAbstractItemView.SelectionMode.ExtendedSelection)
-        self.setAlternatingRowColors(True)
+        stand_on_page(self)
+        self.setIconSize(SWATCH_SIZE)
         self.setShowGrid(False)
         self.setWordWrap(False)
         self.setTabKeyNavigation(False)
@@ -227,7 +258,7 @@ class TableView(QtWidgets.QTableView):
         metrics, rows = QFontMetrics(self.font()), self.table.rows
         step = max(1, len(rows) // _SAMPLE_ROWS)
         sample = rows[::step].tolist()
-        swatch = self.iconSize().width() + 4
+        swatch = self.iconSize().width() + Space.NEAR
         for column in self.table.columns:
             texts = sorted((column.text(row)[:_WIDEST_CHARACTERS] for row in sample), key=len)
             texts = [f"{text}  " for text in texts[-_MEASURED:]]
@@ -373,6 +404,17 @@ class TableView(QtWidgets.QTableView):
 
     # Qt
 
+    def paintEvent(self, event: QPaintEvent) -> None:
+        super().paintEvent(event)
+        painter, line = QPainter(self.viewport()), QColor(ink_of(self.palette()).line)
+        outline_current(self, painter, self.visualRect(self.currentIndex()))
+        first, area = self.rowAt(event.rect().top()), event.rect()
+        last = self.rowAt(area.bottom())
+        for place in range(max(first, 0), (last if last >= 0 else self.model().rowCount() - 1) + 1):
+            edge = self.rowViewportPosition(place) + self.rowHeight(place) - 1
+            painter.fillRect(area.left(), edge, area.width(), 1, line)
+        painter.end()
+
     def changeEvent(self, event: QtCore.QEvent) -> None:
         super().changeEvent(event)
         if event.type() == QtCore.QEvent.Type.LocaleChange:
@@ -427,7 +469,7 @@ class FilterBar(QtWidgets.QWidget):
         self.edit.textChanged.connect(self.changed)
         self.edit.left_down.connect(self.left_down)
         self.status = plain_label(self)
-        building.row((self.edit, 1), self.status, of=self, margins=(6, 6, 6, 4))
+        building.row((self.edit, 1), self.status, of=self, margins=LINE)
 
     @property
     def text(self) -> str:
@@ -440,7 +482,31 @@ class FilterBar(QtWidgets.QWidget):
         self.edit.selectAll()
 
 
-class _FilterEdit(QtWidgets.QLineEdit):
+_SIGN: Final = 16  # pixels of the sign that a field is to search in
+
+
+class SearchEdit(QtWidgets.QLineEdit):
+    """A field to search in, with a sign that says so."""
+
+    def __init__(self, parent: QtWidgets.QWidget) -> None:
+        super().__init__(parent)
+        room = _SIGN + Space.TIGHT
+        mirrored = self.layoutDirection() == Qt.LayoutDirection.RightToLeft
+        self.setTextMargins(*((0, 0, room, 0) if mirrored else (room, 0, 0, 0)))
+
+    # Qt
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        super().paintEvent(event)
+        mirrored = self.layoutDirection() == Qt.LayoutDirection.RightToLeft
+        left = self.width() - Space.NEAR - _SIGN if mirrored else Space.NEAR
+        area, painter = QtCore.QRectF(left, 0, _SIGN, _SIGN), QPainter(self)
+        area.moveTop((self.height() - _SIGN) / 2)
+        paint_icon(painter, area, "search", ink_of(self.palette()).muted)
+        painter.end()
+
+
+class _FilterEdit(SearchEdit):
     left_down = Signal()
 
     # Qt

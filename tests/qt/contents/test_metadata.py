@@ -13,9 +13,9 @@ from pytestqt.modeltest import ModelTester
 from pytestqt.qtbot import QtBot
 
 from explorer.formats.columns import text_ranks
-from explorer.qt.contents.metadata import ValueView, array_columns, metadata_columns, metadata_mask
+from explorer.qt.contents.metadata import ValueView, array_columns, metadata_columns
 from explorer.qt.contents.overview import OverviewView, SharesBar, StartPage, byte_shares
-from explorer.qt.document import Document
+from explorer.qt.document import Document, metadata_mask
 from explorer.qt.jobs import JobRunner
 from explorer.qt.main_window import MainWindow
 from explorer.qt.widgets.labels import ElidedLabel

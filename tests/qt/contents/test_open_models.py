@@ -13,8 +13,8 @@ from PySide6.QtTest import QAbstractItemModelTester
 from pytestqt.modeltest import ModelTester
 from pytestqt.qtbot import QtBot
 
-from explorer.qt.contents.open_models import Node, NodeKind, OpenModelsView, TreeModel
-from explorer.qt.document import Document
+from explorer.qt.contents.open_models import OpenModelsView, TreeModel
+from explorer.qt.document import Document, Node, NodeKind
 from explorer.qt.widgets.table_model import ItemRole
 from explorer.qt.widgets.table_view import ROW_PADDING
 from tests.formats.test_hf_rules import STEM, Part, write_folder
@@ -152,6 +152,56 @@ def test_only_a_model_can_be_closed_and_nothing_where_no_row_is(view: OpenModels
 def test_rows_have_room(view: OpenModelsView) -> None:
     height = view.tree.visualRect(view.model.index(0, 0)).height()
     assert height >= view.fontMetrics().height() + ROW_PADDING
+
+
+def shown(view: OpenModelsView) -> list[str]:
+    """Return the titles of the rows of the tree, from top to bottom."""
+    found, index = [], view.model.index(0, 0)
+    while index.isValid():
+        found.append(index.siblingAtColumn(0).data())
+        index = view.tree.indexBelow(index)
+    return found
+
+
+def test_the_filter_leaves_what_it_finds_unfolded(
+    qtbot: QtBot, view: OpenModelsView, small: Document
+) -> None:
+    view.reveal_tensor(small, 2)
+    calls = told(view)
+    qtbot.keyClicks(view.bar.edit, "layer:9-10")
+    rows = shown(view)[: shown(view).index("Tensors") + 5]
+    assert rows == ["twelve.gguf", "Tensors", "Layer 9", "attn_norm", "Layer 10", "attn_norm"]
+    assert view.tree.currentIndex().data(ItemRole.NODE).tensor_row == 2  # as before
+    view.bar.edit.clear()
+    qtbot.keyClicks(view.bar.edit, "needle")
+    assert shown(view)[:4] == ["twelve.gguf", "Metadata", "some", "text"]
+    assert "Tensors" not in shown(view)
+    qtbot.keyClick(view.bar.edit, KEY.Key_Escape)
+    assert view.tree.currentIndex().data(ItemRole.NODE).tensor_row == 2  # it is there again
+    assert {"Metadata", "Tensors"} <= set(shown(view))
+    assert calls == []  # to filter chooses nothing
+    qtbot.keyClick(view.bar.edit, KEY.Key_Down)
+    assert view.tree.hasFocus()
+
+
+def test_a_model_that_is_opened_later_is_filtered_too(
+    qtbot: QtBot, view: OpenModelsView, small: Document
+) -> None:
+    view.remove(small)
+    qtbot.keyClicks(view.bar.edit, "layer:11")
+    view.add(small, 0)
+    assert shown(view)[:3] == ["twelve.gguf", "Tensors", "Layer 11"]
+
+
+def test_a_filter_keeps_qts_contract(
+    qtmodeltester: ModelTester, model: TreeModel, demo: Document, hostile: Document
+) -> None:
+    for document in (demo, hostile):
+        model.add(document, 0)
+    for text in ("ffn", "no such thing", "a", ""):
+        model.filter(text)
+        open_all(model, QModelIndex())
+    qtmodeltester.check(model)
 
 
 def open_all(model: TreeModel, parent: QModelIndex) -> list[QModelIndex]:

@@ -94,7 +94,7 @@ def test_layers_are_as_wide_as_their_bytes(panel: Panel) -> None:
     plan = panel.assert_shown()
     strip = panel.body.picture.strip
     total = sum(layer.nbytes for layer in strip.layers)
-    room = strip.width() - 16
+    room = strip.width()
     for number in (0, 31):
         share = strip.layers[number].nbytes / total
         assert abs(strip.layer_area(number).width() - room * share) < room / 500

@@ -290,7 +290,7 @@ def test_follows_the_scheme(panel: SurveyPanel, scheme: Scheme) -> None:
     try:
         panel.settle()
         palette = panel.view.map.map.palette()
-        assert pixel(panel, QPoint(2, 2)) == palette.color(palette.ColorRole.Base)
+        assert pixel(panel, QPoint(2, 2)) == palette.color(palette.ColorRole.Window)
     finally:
         apply_scheme(Scheme.SYSTEM)
 

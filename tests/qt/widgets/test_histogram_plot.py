@@ -221,7 +221,7 @@ def test_names_of_marks_do_not_overlap_and_point_out_of_sight(plot: HistogramPlo
 
 def test_follows_the_palette(plot: HistogramPlot) -> None:
     palette = QPalette(plot.palette())
-    palette.setColor(QPalette.ColorRole.Base, QColor("#102030"))
+    palette.setColor(QPalette.ColorRole.Window, QColor("#102030"))
     plot.setPalette(palette)
     QApplication.sendEvent(plot, QEvent(QEvent.Type.PaletteChange))
     image = plot.grab().toImage()

@@ -46,7 +46,7 @@ def picture(request: pytest.FixtureRequest, qtbot: QtBot) -> HistogramPlot | Sma
     qtbot.addWidget(plot)
     plot.resize(500, 300)
     palette = QPalette(plot.palette())
-    palette.setColor(QPalette.ColorRole.Base, QColor("#101010"))
+    palette.setColor(QPalette.ColorRole.Window, QColor("#101010"))
     palette.setColor(QPalette.ColorRole.Text, QColor("#eeeeee"))
     plot.setPalette(palette)
     plot.show_curves(curves(2))

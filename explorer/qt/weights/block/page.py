@@ -28,12 +28,13 @@ from explorer.parallel import Check, LruCache
 from explorer.present.explanations import picture_text
 from explorer.qt.jobs import Job, JobRunner, JobSlot, worker_count
 from explorer.qt.references import ReferenceBar, References
+from explorer.qt.theme import Space
 from explorer.qt.weights.block.panes import BlockPanes
 from explorer.qt.weights.block.strip import BlockPart, PartKind
 from explorer.qt.weights.curves import SelectedTensor
 from explorer.qt.weights.tensor_panel import step_button
 from explorer.qt.weights.values import Place, PlaceField
-from explorer.qt.widgets.building import column, row
+from explorer.qt.widgets.building import LINE, NOTE, column, row
 from explorer.qt.widgets.labels import ElidedLabel, plain_label
 from explorer.qt.widgets.pages import Phase, ReadingPage, Refusal, Request
 from explorer.qt.widgets.plot_panel import PlotExport
@@ -193,7 +194,7 @@ class BlockBar(QtWidgets.QWidget):
         chosen = (label, self._back, self.number, self._on, self.total, (self.slider, 1))
         buttons = (self.largest, self.worst, self.raw, self.copy, self.save)
         lines = row(*chosen, self.goto, self.reference), row((self.place, 1), *buttons)
-        column(*lines, self.note, of=self, margins=(8, 6, 8, 4), spacing=4)
+        column(*lines, self.note, of=self, margins=LINE, spacing=Space.TIGHT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -448,7 +449,7 @@ class BlockPage(ReadingPage[ShownBlock]):
 
     def _lay_out(self) -> None:
         column(self.bar, (self.panes, 1), self._bottom, of=self.content)
-        self.panes.readout.setContentsMargins(8, 2, 8, 0)
+        self.panes.readout.setContentsMargins(*NOTE)
         self.addActions([self.bar.back_action, self.bar.on_action])
 
     def _connect(self) -> None:

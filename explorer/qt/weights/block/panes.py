@@ -20,6 +20,7 @@ from explorer.analysis.block_detail import BlockDetail
 from explorer.analysis.block_search import Beside
 from explorer.present.explanations import BLOCK_TEXTS, picture_text
 from explorer.qt.jobs import JobRunner
+from explorer.qt.theme import Space
 from explorer.qt.weights.block.plot import BlockPlot
 from explorer.qt.weights.block.strip import (
     BlockPart,
@@ -31,6 +32,7 @@ from explorer.qt.weights.block.strip import (
 )
 from explorer.qt.widgets.building import column, row
 from explorer.qt.widgets.labels import plain_label
+from explorer.qt.widgets.segments import segmented
 from explorer.qt.widgets.table_model import Column, TableModel, array_column
 from explorer.qt.widgets.table_view import PaddedDelegate, TableView
 from explorer.text import float_text
@@ -366,9 +368,8 @@ class BlockPanes(QtWidgets.QWidget):
         bar = self._scroll.verticalScrollBar().sizeHint().width()
         left = QtWidgets.QWidget(self)
         left.setFixedWidth(self.strip.width() + bar + 2)
-        column((self._scroll, 3), (self.fields, 2), of=left, spacing=4)
-        self.tabs = QtWidgets.QTabWidget(self, documentMode=True)
-        self.tabs.setAccessibleName(self.tr("Tables of the block"))
+        column((self._scroll, 3), (self.fields, 2), of=left, spacing=Space.TIGHT)
+        self.tabs = segmented(QtWidgets.QTabWidget(self), self.tr("Tables of the block"))
         self.tabs.addTab(self.weights, self.tr("Weights"))
         self.tabs.addTab(self.sub_blocks, self.tr("Sub-blocks"))
         self.splitter = QtWidgets.QSplitter(Qt.Orientation.Vertical, self)
@@ -376,7 +377,7 @@ class BlockPanes(QtWidgets.QWidget):
         self.splitter.addWidget(self.tabs)
         self.splitter.setChildrenCollapsible(False)
         self.splitter.setSizes([_PLOT_HEIGHT, _TABLE_HEIGHT])
-        row(left, (self.splitter, 1), of=self, margins=(8, 0, 0, 0), spacing=6)
+        row(left, (self.splitter, 1), of=self, margins=(0, 0, 0, 0), spacing=Space.NEAR)
 
     def _connect(self) -> None:
         self.strip.byte_hovered.connect(lambda byte: self._hover(PartKind.BYTE, byte))

@@ -138,7 +138,7 @@ class BlockPlot(ThemedPlot):
                 item.setData([], [])
             self._legend.clear()
             return
-        accent = self.colours.accent
+        accent = self.colours.text
         places = np.arange(detail.values.size)
         self._values.setData(
             *_drawable(places, detail.values),

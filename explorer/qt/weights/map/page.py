@@ -28,6 +28,7 @@ from explorer.qt.weights.map.side import (
     quantity_name,
 )
 from explorer.qt.weights.values import Place
+from explorer.qt.widgets.building import NOTE
 from explorer.qt.widgets.pages import ReadingPage, Refusal, Request
 from explorer.qt.widgets.plot_panel import PlotExport
 from explorer.qt.widgets.progress import ProgressLine
@@ -325,7 +326,7 @@ class MapPage(ReadingPage[DrawnMap]):
     # Set-up
 
     def _lay_out(self) -> None:
-        self.references.setContentsMargins(8, 0, 8, 4)
+        self.references.setContentsMargins(*NOTE)
         self.frame.insertWidget(0, self.controls)
         self.frame.insertWidget(1, self.references)
         self.frame.addWidget(self.readout)

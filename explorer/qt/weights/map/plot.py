@@ -178,6 +178,7 @@ class MapPlot(ThemedPlot):
     place_chosen = Signal(object)
     value_wanted = Signal()
     position_wanted = Signal()
+    ruled = False  # a picture fills it
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent, MapBox())

@@ -35,10 +35,11 @@ from explorer.formats.tensors import Folding, Shape
 from explorer.present.explanations import picture_text
 from explorer.qt.jobs import Job, JobRunner, JobSlot
 from explorer.qt.references import References
+from explorer.qt.theme import Space
 from explorer.qt.weights.curves import SelectedTensor
 from explorer.qt.weights.map.plot import MapPlot
 from explorer.qt.weights.values import Place, PlaceField
-from explorer.qt.widgets.building import row
+from explorer.qt.widgets.building import LINE, NOTE, row
 from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.pages import Refusal
 from explorer.qt.widgets.plot_panel import RangeFields
@@ -293,8 +294,8 @@ class MapControls(QWidget):
             *(self._label(self.tr("C&olours"), self.clipping), self.clipping, self.edges),
             *(self._sheet_label, self.sheets, 1, self.goto),
             of=self,
-            margins=(8, 6, 8, 4),
-            spacing=6,
+            margins=LINE,
+            spacing=Space.NEAR,
         )
 
 
@@ -441,14 +442,17 @@ class MapReadout(QWidget):
         self.label.setMinimumWidth(1)  # a long line must not widen the window
         self.pointer = MapPointer(runner, self)
         self.pointer.described.connect(self.show_text)
-        buttons = [QToolButton(self), QToolButton(self)]
-        for button, action in zip(buttons, (plot.back_action, plot.reset_action), strict=True):
-            button.setDefaultAction(action)
+        buttons = plot.zoom_buttons(self)
         self.save_button = QToolButton(self)
         self.save_button.setText(self.tr("Save…"))
         self.save_button.setToolTip(self.tr("Save the picture or its numbers (Ctrl+S in the map)"))
         self.save_button.clicked.connect(self.save_wanted)
-        row((self.label, 1), *buttons, self.save_button, of=self, margins=(8, 2, 8, 2))
+        self.copy_button = QToolButton(self)
+        self.copy_button.setText(self.tr("Copy picture"))
+        self.copy_button.setToolTip(self.tr("Copy the picture (Ctrl+Shift+C in the map)"))
+        self.copy_button.clicked.connect(plot.copy_requested)
+        saving = self.copy_button, self.save_button
+        row((self.label, 1), *buttons, *saving, of=self, margins=NOTE)
         plot.value_wanted.connect(self._copy_value)
         plot.position_wanted.connect(self._copy_position)
 

@@ -565,7 +565,7 @@ def test_follows_other_colours(panel: Panel) -> None:
     try:
         panel.qtbot.waitUntil(lambda: page.panes.strip.grab().toImage() != light)
         assert page.panes.plot.colours.background == page.panes.plot.palette().color(
-            QPalette.ColorRole.Base
+            QPalette.ColorRole.Window
         )
     finally:
         apply_scheme(Scheme.SYSTEM)

@@ -680,9 +680,9 @@ def test_it_follows_the_colours_of_the_window(view: Map) -> None:
         for scheme in (Scheme.DARK, Scheme.LIGHT):
             apply_scheme(scheme)
             QApplication.processEvents()
-            base = view.page.palette().color(QPalette.ColorRole.Base)
+            ground = view.page.palette().color(QPalette.ColorRole.Window)
             picture = view.page.plot.grab().toImage()
-            assert picture.pixelColor(2, 2) == base
+            assert picture.pixelColor(2, 2) == ground
     finally:
         apply_scheme(Scheme.SYSTEM)
 

@@ -1,0 +1,136 @@
+"""What design rules can be measured: one left edge, no boxes around tables, one place of tokens."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QPoint
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QAbstractItemView,
+    QAbstractSpinBox,
+    QApplication,
+    QComboBox,
+    QFrame,
+    QGraphicsView,
+    QLabel,
+    QLineEdit,
+    QTabBar,
+    QTableView,
+    QWidget,
+)
+from pytestqt.qtbot import QtBot
+
+from explorer.qt.main_window import MainWindow
+from explorer.qt.panels import GROUPS
+from explorer.qt.theme import Space
+from explorer.qt.widgets.labels import StatePage, Tile
+from tests.helpers.window import wait_idle
+
+_QT = Path(__file__).parents[2] / "explorer" / "qt"
+_PAGES = [page for pages in GROUPS.values() for page in pages]
+_SEEN = (QAbstractButton, QLineEdit, QComboBox, QAbstractSpinBox, QTabBar, QAbstractItemView)
+_DRAWN = (QGraphicsView, Tile, QLabel)
+_ROUNDING = 1  # pixel
+
+
+def _parts(page: QWidget) -> Iterator[QWidget]:
+    """Yield what is seen of a page, but not what is inside tiles, tables and other controls."""
+    for part in page.findChildren(QWidget):
+        if not part.isVisible() or not isinstance(part, (*_SEEN, *_DRAWN)):
+            continue
+        if isinstance(part, QLabel) and not part.text():
+            continue
+        above = part.parentWidget()
+        while above is not None and above is not page:
+            if isinstance(above, (*_SEEN, QGraphicsView, Tile)):
+                break
+            above = above.parentWidget()
+        else:
+            yield part
+
+
+def _show(qtbot: QtBot, window: MainWindow, page: str) -> None:
+    window.resize(1280, 800)
+    window.panels.show_page(page)
+    if page == "planner":
+        qtbot.waitUntil(lambda: window.panels.planner.widget.body is not None)
+    wait_idle(qtbot, window)
+    QApplication.processEvents()
+
+
+@pytest.mark.parametrize("page", _PAGES)
+def test_head_and_body_of_every_page_have_one_left_edge(
+    qtbot: QtBot, window: MainWindow, page: str
+) -> None:
+    """A part begins at the margin of 24 pixels, or clearly further in: never a little beside it."""
+    _show(qtbot, window, page)
+    shell, panels = window.shell, window.panels
+    pages = shell.head.parentWidget()
+    assert pages is not None
+    assert shell.head.mapTo(pages, QPoint(0, 0)).x() == Space.PAGE
+    assert panels.mapTo(pages, QPoint(0, 0)).x() == Space.PAGE
+    assert pages.width() - shell.head.mapTo(pages, QPoint(shell.head.width(), 0)).x() == Space.PAGE
+    edges = {}
+    for part in _parts(panels.currentWidget()):
+        edges[f"{type(part).__name__} {part.accessibleName()}"] = part.mapTo(
+            pages, QPoint(0, 0)
+        ).x()
+    assert edges
+    begun = {name: x for name, x in edges.items() if x < Space.PAGE + Space.GROUP}
+    sentences = panels.currentWidget().findChildren(StatePage)
+    assert begun or any(one.isVisible() for one in sentences), "nothing stands at the margin"
+    assert {name: x for name, x in begun.items() if abs(x - Space.PAGE) > _ROUNDING} == {}
+
+
+@pytest.mark.parametrize("page", _PAGES)
+def test_nothing_of_a_page_is_cut_off_at_its_right_edge(
+    qtbot: QtBot, window: MainWindow, page: str
+) -> None:
+    _show(qtbot, window, page)
+    body = window.panels.currentWidget()
+    over = {}
+    for part in _parts(body):
+        right = part.mapTo(body, QPoint(part.width(), 0)).x()
+        if right > body.width():
+            over[f"{type(part).__name__} {part.accessibleName()}"] = right - body.width()
+    assert over == {}
+
+
+@pytest.mark.parametrize("page", _PAGES)
+def test_tables_have_no_boxes(qtbot: QtBot, window: MainWindow, page: str) -> None:
+    _show(qtbot, window, page)
+    tables = window.panels.currentWidget().findChildren(QTableView)
+    assert [
+        table.accessibleName() for table in tables if table.frameShape() != QFrame.Shape.NoFrame
+    ] == []
+    assert [table.accessibleName() for table in tables if table.alternatingRowColors()] == []
+
+
+def _lines() -> Iterator[tuple[str, str]]:
+    for path in sorted(_QT.rglob("*.py")):
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            yield f"{path.relative_to(_QT)}:{number}", line
+
+
+def test_colours_of_the_window_are_named_in_one_module() -> None:
+    """Those that carry a meaning are in `present.colours`, for the report too."""
+    literal = re.compile(r"""["']#[0-9a-fA-F]{3,8}["']""")
+    found = [place for place, line in _lines() if literal.search(line)]
+    assert [place for place in found if not place.startswith("theme.py:")] == []
+
+
+def test_spaces_of_the_window_are_named_in_one_module() -> None:
+    number = re.compile(
+        r"(margins=\([^)]*[1-9]|spacing=[1-9]|set(Horizontal|Vertical)?Spacing\([1-9]"
+        r"|setContentsMargins\(\s*[1-9]|setContentsMargins\([^)*S]*[1-9])"
+    )
+    found = [
+        place
+        for place, line in _lines()
+        if number.search(re.sub(r"\d \* Space\.\w+|Space\.\w+|\* \d", "", line))
+    ]
+    assert found == []
