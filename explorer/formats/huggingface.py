@@ -25,7 +25,7 @@ from explorer.errors import (
 from explorer.formats.gguf.open import open_gguf
 from explorer.formats.limits import MAX_FILE_NAME, MAX_SHARDS
 from explorer.formats.model import Model, ProblemLog, Severity
-from explorer.formats.safetensors.open import SafetensorsFile, build_model, open_file
+from explorer.formats.safetensors.open import FIRST_BYTES, SafetensorsFile, build_model, open_file
 from explorer.formats.side_files import (
     CONFIG_NAME,
     LEADS_OUT,
@@ -37,7 +37,7 @@ from explorer.formats.side_files import (
 from explorer.formats.strict_json import RepeatedKeys, read_json_file
 from explorer.formats.tensors import natural_key
 from explorer.sources import Address
-from explorer.sources.places import list_names, names_below, size_of
+from explorer.sources.places import list_names, names_below, opening_ahead, size_of
 from explorer.text import quoted
 
 INDEX_SUFFIX: Final = ".safetensors.index.json"
@@ -296,17 +296,20 @@ def _leaves_folder(name: str) -> bool:
 
 def _open_indexed(path: Path, folder: Path, index: _Index, log: ProblemLog) -> Model:
     files: dict[str, SafetensorsFile] = {}
+    remote = index.shards if isinstance(folder, Address) else ()
+    ahead = (folder / name for name in remote if not _leaves_folder(name))
     try:
-        for name, tensors in index.shards.items():
-            lost = f"{len(tensors)} tensors of the index are in it"
-            if _leaves_folder(name) or link_escapes(folder, name):
-                what = f"the index names a file outside the folder; it is not opened, {lost}"
-                log.add_error(name, what)
-                continue
-            try:
-                files[name] = open_file(folder / name, log)
-            except ExplorerError as error:
-                log.add_error(name, f"{error.without_path}; {lost}")
+        with opening_ahead(ahead, FIRST_BYTES):
+            for name, tensors in index.shards.items():
+                lost = f"{len(tensors)} tensors of the index are in it"
+                if _leaves_folder(name) or link_escapes(folder, name):
+                    what = f"the index names a file outside the folder; it is not opened, {lost}"
+                    log.add_error(name, what)
+                    continue
+                try:
+                    files[name] = open_file(folder / name, log)
+                except ExplorerError as error:
+                    log.add_error(name, f"{error.without_path}; {lost}")
         if not files:
             raise _none_opens(path, log)
         _compare_with_index(files, index, log)
@@ -324,18 +327,19 @@ def _open_all(path: Path, folder: Path, names: list[str], log: ProblemLog) -> Mo
     owners: dict[str, str] = {}
     cache = hub_cache(folder)
     try:
-        for name in names:
-            if cache is not None and escapes(folder / name, folder, cache):
-                log.add_error(name, "is a link out of the cache; it is not opened")
-                continue
-            try:
-                file = files[name] = open_file(folder / name, log)
-            except ExplorerError as error:
-                log.add_error(name, error.without_path)
-                continue
-            copies = {tensor for tensor in file.names if tensor in owners}
-            _leave_out(file, name, copies, owners, log)
-            owners.update(dict.fromkeys(file.names, name))
+        with opening_ahead([folder / name for name in names], FIRST_BYTES):
+            for name in names:
+                if cache is not None and escapes(folder / name, folder, cache):
+                    log.add_error(name, "is a link out of the cache; it is not opened")
+                    continue
+                try:
+                    file = files[name] = open_file(folder / name, log)
+                except ExplorerError as error:
+                    log.add_error(name, error.without_path)
+                    continue
+                copies = {tensor for tensor in file.names if tensor in owners}
+                _leave_out(file, name, copies, owners, log)
+                owners.update(dict.fromkeys(file.names, name))
         if not files:
             raise _none_opens(path, log)
         return build_model(path, list(files.values()), read_config(folder, log), log)

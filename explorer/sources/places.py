@@ -6,9 +6,14 @@ An address has no links, and only a repository of the hub can be listed.
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
-from explorer.errors import SourceError
+from explorer.errors import ExplorerError, SourceError
+from explorer.parallel import Check, current_check, map_in_order
 from explorer.sources.files import ByteSource, FileSource
 from explorer.sources.remote.addresses import HUB, Address, HubPart, check_allowed
 
@@ -26,11 +31,63 @@ def open_source(path: Path, first_bytes: int | None = None, *, whole: bool = Fal
     """
     if not isinstance(path, Address):
         return FileSource(path)
+    prepared: ByteSource | None = getattr(_ahead, "take", lambda _: None)(path)
+    if prepared is not None:
+        return prepared
     check_allowed(path)
     from explorer.sources.remote import source  # noqa: PLC0415 - only where an address was given
 
     sizes = [] if first_bytes is None else [first_bytes]
     return source.open_address(path, *sizes, whole=whole)
+
+
+_AT_ONCE: Final = 8  # requests; a model may have hundreds of files
+_ahead = threading.local()  # `take`: gives what was opened ahead in this thread's block
+
+
+@contextmanager
+def opening_ahead(paths: Iterable[Path], first_bytes: int | None = None) -> Iterator[None]:
+    """Fetch several addresses at a time while the block opens them with `open_source`, in order.
+
+    Files of this machine are left to the block. An error is raised where it is opened.
+
+    Args:
+        paths: What will be opened, in this order; it need not be opened in the end.
+        first_bytes: See `open_source`.
+    """
+    wanted = dict.fromkeys(path for path in paths if isinstance(path, Address))
+    if len(wanted) < 2:
+        yield
+        return
+    outcomes: dict[Address, ByteSource | ExplorerError] = {}
+
+    def open_one(path: Address, _: Check) -> ByteSource | ExplorerError:
+        try:
+            return open_source(path, first_bytes)
+        except ExplorerError as error:
+            return error
+
+    def take(path: Address) -> ByteSource | None:
+        while path in wanted and path not in outcomes:
+            outcomes.update([next(results)])
+        wanted.pop(path, None)
+        outcome = outcomes.pop(path, None)
+        if isinstance(outcome, ExplorerError):
+            raise outcome
+        return outcome
+
+    check = current_check()
+    with map_in_order(
+        list(wanted), open_one, workers=_AT_ONCE, check=check, waiting=check
+    ) as results:
+        _ahead.take = take
+        try:
+            yield
+        finally:
+            del _ahead.take
+            for outcome in outcomes.values():
+                if isinstance(outcome, ByteSource):
+                    outcome.close()
 
 
 def list_names(folder: Path) -> list[str]:

@@ -42,6 +42,11 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: WebServer
 
+    def setup(self) -> None:
+        """Count connections."""
+        super().setup()
+        self.server.web.connections += 1
+
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name
         """Say nothing."""
 
@@ -134,12 +139,14 @@ class Web:
         routes: What it answers, by path.
         asked: Every request, in order.
         latency_s: Waited before each answer.
+        connections: How many were made.
     """
 
     url: str
     routes: dict[str, Route] = field(default_factory=dict)
     asked: list[Asked] = field(default_factory=list)
     latency_s: float = 0.0
+    connections: int = 0
 
     def put(self, path: str, data: bytes) -> str:
         """Serve a file; return its URL."""

@@ -6,11 +6,15 @@ Ollama (`server/images.go`, `server/download.go`) and in RFC 9110; the real ones
 
 from __future__ import annotations
 
+import gc
+import json
 import os
 import ssl
 import threading
+import time
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
+from concurrent.futures import CancelledError
 from contextlib import suppress
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -30,10 +34,15 @@ from explorer.demo import make_demo
 from explorer.errors import ExplorerError, FormatError, SourceError
 from explorer.formats import open_model
 from explorer.formats.open import several_at
-from explorer.sources import parse_address
+from explorer.parallel import cancelled_by
+from explorer.sources import open_source, parse_address
+from explorer.sources.places import opening_ahead
 from explorer.sources.remote import http, source
 from explorer.sources.remote.addresses import forbidden_by, is_public, offline, refuse_all
+from tests.helpers.gguf_writer import I32, U16, GgufFile, TensorSpec
+from tests.helpers.patience import PATIENCE_S
 from tests.helpers.safetensors_writer import tensors_bytes
+from tests.helpers.stopwatch import Stopwatch
 from tests.helpers.web import (
     COMMIT,
     DATA,
@@ -66,6 +75,13 @@ def own_surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
     yield
     http._manager.cache_clear()
     refuse_all(False)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def closed_connections() -> Iterator[None]:
+    """Leave no connection open for tests that count the files of this process."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture
@@ -272,6 +288,84 @@ def test_pages_that_browsers_show_are_addresses(page: str, address: str) -> None
 def test_pages_of_strange_names_are_refused(name: str) -> None:
     with pytest.raises(FormatError):
         parse_address(f"https://huggingface.co/o/n/blob/main/{name}")
+
+
+def test_many_files_are_fetched_several_at_a_time(web: Web) -> None:
+    """As many at once as there are connections; one that is missing is one problem."""
+    names = [f"m-{number:05d}-of-00016.safetensors" for number in range(1, 17)]
+    places = {f"layers.{place}.weight": name for place, name in enumerate(names)}
+    files = {name: tensors_bytes([(key, "F32", [4])]) for key, name in places.items()}
+    files["model.safetensors.index.json"] = json.dumps({"weight_map": places}).encode()
+    files["config.json"] = b"{}"
+    add_hub(web, "o/n", files)
+    running, most, lock = 0, 0, threading.Lock()
+
+    def slow(handler: Handler, headers: Mapping[str, str], data: bytes) -> None:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        time.sleep(0.05)
+        with lock:
+            running -= 1
+        handler.give(Content(data), headers)
+
+    for name in names:
+        web.routes[f"/o/n/resolve/{COMMIT}/{name}"] = partial(slow, data=files[name])
+    del web.routes[f"/o/n/resolve/{COMMIT}/{names[7]}"]
+    with open_model("hf://o/n") as model:
+        assert sorted(model.tensors) == sorted(set(places) - {"layers.7.weight"})
+        assert [problem.where for problem in model.problems] == [names[7]]
+        assert [file.path.name for file in model.files] == [n for n in names if n != names[7]]
+    assert 2 < most <= 8
+    assert len(web.asked) == 1 + 2 * 2 + 16  # the list, two texts with a redirect each, the shards
+
+
+@pytest.mark.parametrize("cancelled", [False, True], ids=["failed", "cancelled"])
+def test_what_is_opened_ahead_ends_with_what_needed_it(web: Web, cancelled: bool) -> None:
+    """The first file is there; the others never answer."""
+    over, stop, watch = threading.Event(), threading.Event(), Stopwatch()
+    places = [parse_address(f"{web.url}/{number}.bin") for number in range(20)]
+    web.put("/0.bin", b"x" * 100)
+    for place in places[1:]:
+        web.routes[f"/{place.name}"] = lambda *_: over.wait(PATIENCE_S) and None  # type: ignore[assignment]
+
+    def check() -> None:
+        if stop.is_set():
+            raise CancelledError
+
+    def work() -> None:
+        nonlocal watch
+        with cancelled_by(check), opening_ahead(places):
+            with open_source(places[0]) as first:
+                assert first.read(0, 1) == b"x"
+            watch = Stopwatch()
+            if not cancelled:
+                raise CancelledError
+            stop.set()
+            open_source(places[1])
+
+    with pytest.raises(CancelledError):
+        work()
+    assert watch.seconds() < 0.5
+    over.set()
+    assert not any(thread.name.startswith("analysis") for thread in threading.enumerate())
+
+
+def test_other_shards_are_fetched_by_small_parts(web: Web) -> None:
+    """One of them has the vocabulary; the headers of the others are a few thousand bytes."""
+    names = [f"m-{number:05d}-of-00003.gguf" for number in (1, 2, 3)]
+    files = {}
+    for number, name in enumerate(names):
+        keys = [("split.no", U16, number), ("split.count", U16, 3), ("split.tensors.count", I32, 3)]
+        large = TensorSpec(f"blk.{number}.a.weight", (MIB,), 0, bytes(4 * MIB))
+        files[name] = GgufFile(keys=list(keys), tensors=[large]).build()
+    add_hub(web, "o/n", files)
+    with open_model(f"hf://o/n/{names[1]}") as model:
+        assert len(model.files) == 3
+        assert len(model.tensors) == 3
+    assert web.sent <= 2 * MIB + 4096
+    assert len(web.asked) == 4  # the list, and the shards
 
 
 # registries

@@ -336,6 +336,7 @@ def test_a_real_model_takes_no_more_than_was_promised(web: Web, real_model: Path
         assert facts.vocabulary == 262_144
         assert fit_of(model, Target((), None)).profile == "llama.cpp"
         assert len(web.asked) <= 3
+        assert web.connections + len(web.asked) <= 4  # round trips, each after the other
         assert web.sent <= 8 * MIB
         for name in ("blk.0.ffn_down.weight", "blk.17.attn_q.weight"):
             web.asked.clear()

@@ -42,7 +42,7 @@ from explorer.formats.tensors import FileTensors, Spec, table_of
 from explorer.model_files import GGUF_MAGIC
 from explorer.quantization import TensorType, ggml_type
 from explorer.sources import BufferedSource, ByteSource, open_source
-from explorer.sources.places import list_names
+from explorer.sources.places import list_names, opening_ahead
 from explorer.text import quoted
 
 DEFAULT_ALIGNMENT: Final = 32
@@ -548,6 +548,10 @@ def open_gguf(path: Path, others: Sequence[Path] = ()) -> Model:
         raise
 
 
+# Fetched of an address at first: only one shard has the vocabulary, and records are read ahead.
+_OTHER_SHARD_BYTES: Final = 2 * _RECORDS_BYTES
+
+
 def _open_shard(path: Path, file_index: int = 0) -> Shard:
     source = open_source(path)
     try:
@@ -592,17 +596,19 @@ def _open_siblings(
 ) -> list[Shard]:
     """Open the other shards; return all in order. `shards` grows, for closing on failure."""
     ordered: list[Shard] = []
-    for sibling in siblings:
-        if sibling == opened.source.path:
-            ordered.append(opened)
-            continue
-        try:
-            shard = _open_shard(sibling, len(ordered))
-        except ExplorerError as error:
-            log.add_error(sibling.name, error.without_path)
-            continue
-        shards.append(shard)
-        ordered.append(shard)
+    others = [sibling for sibling in siblings if sibling != opened.source.path]
+    with opening_ahead(others, _OTHER_SHARD_BYTES):
+        for sibling in siblings:
+            if sibling == opened.source.path:
+                ordered.append(opened)
+                continue
+            try:
+                shard = _open_shard(sibling, len(ordered))
+            except ExplorerError as error:
+                log.add_error(sibling.name, error.without_path)
+                continue
+            shards.append(shard)
+            ordered.append(shard)
     return ordered
 
 

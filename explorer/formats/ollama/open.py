@@ -36,14 +36,14 @@ from explorer.formats.model import (
 )
 from explorer.formats.ollama import manifest as manifests
 from explorer.formats.safetensors import groups
-from explorer.formats.safetensors.open import SafetensorsFile, model_files, open_file
+from explorer.formats.safetensors.open import FIRST_BYTES, SafetensorsFile, model_files, open_file
 from explorer.formats.side_files import CONFIG_NAME, Config, read_object
 from explorer.formats.strict_json import read_json_file
 from explorer.formats.tensors import Extent, Spec, natural_key
 from explorer.parallel import Check, current_check, never
 from explorer.quantization import TensorType
 from explorer.sources import Address, MemorySource, open_source
-from explorer.sources.places import list_names
+from explorer.sources.places import list_names, opening_ahead
 
 NAME_KEY: Final = "ollama.name"
 
@@ -298,15 +298,17 @@ class _TensorBlobs:
         config, entries = read_texts(manifest, log)
         stored: dict[str, groups.Stored] = {}
         found = 0
-        for scope, layer in enumerate(manifest.of_kind("tensor")):
-            self._check()
-            for tensor in self._stored(layer, scope):
-                found += 1
-                if stored.setdefault(tensor.name, tensor) is not tensor:
-                    log.add_error(tensor.name, "is in more than one layer; the first one counts")
-            if found > MAX_TENSORS:  # many layers may name one blob
-                what = f"has more than {MAX_TENSORS} tensors; it is damaged"
-                raise FormatError(what, manifest.path)
+        with opening_ahead(self._addresses(), FIRST_BYTES):
+            for scope, layer in enumerate(manifest.of_kind("tensor")):
+                self._check()
+                for tensor in self._stored(layer, scope):
+                    found += 1
+                    if stored.setdefault(tensor.name, tensor) is not tensor:
+                        what = "is in more than one layer; the first one counts"
+                        log.add_error(tensor.name, what)
+                if found > MAX_TENSORS:  # many layers may name one blob
+                    what = f"has more than {MAX_TENSORS} tensors; it is damaged"
+                    raise FormatError(what, manifest.path)
         if not self._files:
             title = manifest.of_kind("tensor")[0].title
             fault = next(iter(self._blobs.values()))
@@ -327,6 +329,13 @@ class _TensorBlobs:
             config=config.fields,
             projector=_projector(manifest),
         )
+
+    def _addresses(self) -> Iterator[Path]:
+        """Yield where the blobs of a registry are; nothing of a store's."""
+        if isinstance(self._manifest.models, Address):
+            for layer in self._manifest.of_kind("tensor"):
+                with suppress(ExplorerError):  # opening it tells
+                    yield manifests.find_blob(self._manifest.models, layer)
 
     def _stored(self, layer: manifests.Layer, scope: int) -> Iterator[groups.Stored]:
         """Yield the tensors of a layer under their names in the model."""

@@ -164,9 +164,8 @@ def _make_spec(dtype: str, shape: tuple[int, ...]) -> Spec:
 
 LENGTH_BYTES: Final = 8
 
-_FIRST_BYTES: Final = (
-    1 << 17
-)  # of an address: most headers are shorter, and there may be many files
+FIRST_BYTES: Final = 1 << 17
+"""Fetched of an address at first: most headers are shorter, and there may be many files."""
 
 # Other files found under the name .safetensors, by their first bytes.
 _LOOKS_LIKE: Final = (
@@ -445,7 +444,7 @@ def open_file(path: Path, log: ProblemLog) -> SafetensorsFile:
         FormatError: Its header cannot be read.
         SourceError: It cannot be read.
     """
-    source = open_source(path, _FIRST_BYTES)
+    source = open_source(path, FIRST_BYTES)
     try:
         file = read_file(source)
     except ExplorerError:

@@ -561,7 +561,7 @@ def _manager(public: bool, proxy: str | None) -> urllib3.PoolManager:
     timeout = urllib3.Timeout(connect=CONNECT_S, read=STALL_S)
     options: dict[str, Any] = {
         "num_pools": _KEPT_HOSTS,
-        "maxsize": 4,
+        "maxsize": 8,
         "timeout": timeout,
         "ssl_context": _context(),
     }
