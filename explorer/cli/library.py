@@ -220,6 +220,7 @@ def _record(entry: Entry, details: Details) -> dict[str, Any]:
         "bytes": entry.nbytes,
         "file_type": details.file_type,
         "modified": _time_text(entry.modified),
+        "used": _time_text(entry.used),
         "problems": [output.problem_record(problem) for problem in details.problems],
     }
 

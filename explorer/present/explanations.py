@@ -93,6 +93,10 @@ LIBRARY_TEXTS: Final = {
     "quantization": "The file type that the header names, such as Q4_K_M; else of most bytes.",
     "bytes": "Bytes on disk. Sums count shared files once.",
     "modified": "When it was written or downloaded.",
+    "used": (
+        "The day on which a program last read its weights, as the disk notes it. A backup counts "
+        "too; what this program reads does not. Empty where the disk notes nothing."
+    ),
     "fits": "Whether its layers fit the GPUs of the planner, or of this machine. Filter: fits:yes",
     "context": "The most tokens of one sequence that fit, with the layers that are on GPUs.",
     "note": "What is wrong, missing or shared.",

@@ -83,6 +83,13 @@ class Document:
         return self.kind.startswith("Importance")
 
     @property
+    def brief(self) -> str:
+        """Its file type, or else the type of most bytes; of what is no model, a few words."""
+        if self.facts.file_type or self.kind or not self.facts.types:
+            return self.facts.file_type or self.summary
+        return self.facts.types[0].name
+
+    @property
     def summary(self) -> str:
         """A few words about it."""
         facts = self.facts
@@ -242,7 +249,7 @@ class Node:
     def detail(self) -> str:
         """Text of the second column, with sizes in the units chosen now."""
         if self.kind is NodeKind.MODEL:
-            return plain_text(self.document.facts.file_type or self.document.summary)
+            return plain_text(self.document.brief)
         return self.words if self.nbytes is None else bytes_text(self.nbytes)
 
     def pending(self) -> bool:

@@ -29,7 +29,7 @@ from explorer.qt.crashes import Crashes
 from explorer.qt.document import Document, load_document
 from explorer.qt.help.menu import Help
 from explorer.qt.jobs import Job, JobRunner
-from explorer.qt.panels import Panels, downloads
+from explorer.qt.panels import Panels, downloads, open_selected
 from explorer.qt.selection import key_position
 from explorer.qt.settings import Settings
 from explorer.qt.shell import BottomBar, Shell, TopBar, offer_leads
@@ -123,6 +123,18 @@ def show_refusal(
     dialog.chosen.connect(open_all)
     dialog.folder_wanted.connect(list_folder)
     dialog.open()
+
+
+def compare_paths(window: MainWindow, paths: Sequence[Path]) -> None:
+    """Open two models and show what they differ in, from the first to the second."""
+    first, second = paths
+
+    def go_on(document: Document, _last: bool) -> None:
+        window.reveal_model(document)
+        window.open_reference(first)
+
+    window.panels.show_page("compare")
+    window.open_one(second, go_on)
 
 
 class SessionKeeper(QtCore.QObject):
@@ -247,9 +259,10 @@ class MainWindow(QtWidgets.QMainWindow):
         fill_menu_bar(self.top.menus, self.actions_, recent)
         self.help = Help(self, self.actions_, self.shell, self.top, self.settings)
         self.top.fill_menus(self.actions_, self.panels, self._ask_reference)
+        self.lead_to = self.panels.show_page  # as are these two by what leads on
         show = partial(show_in_folder, self)
         self.offer_leads = partial(  # asked for by every context menu
-            offer_leads, self.panels, self.actions_, self._ask_reference, show
+            offer_leads, self.panels, self.actions_, show
         )
 
     def _connect(self) -> None:
@@ -265,7 +278,6 @@ class MainWindow(QtWidgets.QMainWindow):
         self.panels.model_requested.connect(self._open_downloaded)
         self.panels.open_requested.connect(self._ask_reference)
         self.panels.demo_requested.connect(self._show_demo)
-        self.panels.file_wanted.connect(self.actions_.open_files.trigger)
         self.panels.failed.connect(self.show_error)
         self.panels.written.connect(lambda path: self.bottom.notice.show_written(Path(path)))
         self.bottom.machine_wanted.connect(partial(self.panels.show_group, "planner"))
@@ -355,9 +367,9 @@ class MainWindow(QtWidgets.QMainWindow):
 
         self.runner.run(self.tr("Making the demo model"), _make_demo, show, self.show_error)
 
-    def _open_downloaded(self, path: Path) -> None:
+    def _open_downloaded(self, path: Path, page: str) -> None:
         self.open_paths([path])
-        self.panels.setCurrentWidget(self.panels.overview)
+        self.panels.show_page(page)
 
     def close_document(self, document: Document) -> None:
         """Close a model."""
@@ -494,6 +506,9 @@ class MainWindow(QtWidgets.QMainWindow):
 def _connect_commands(window: MainWindow) -> None:
     """Let the commands of the menus do what they say."""
     actions = window.actions_
+    window.open_models.opened.connect(partial(open_selected, window.panels))
+    window.panels.compare_requested.connect(partial(compare_paths, window))
+    window.panels.file_wanted.connect(actions.open_files.trigger)
     actions.open_files.triggered.connect(lambda: window.open_paths(ask_models(window)))
     actions.open_folder.triggered.connect(lambda: window.open_paths(ask_model_folder(window)))
     actions.open_address.triggered.connect(lambda: window.open_paths(ask_address(window)))

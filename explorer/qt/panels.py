@@ -150,7 +150,8 @@ class Panels(Pages):
     Signals:
         failed: Something that was asked for cannot be done; an `ExplorerError`.
         written: A file was written; its path.
-        model_requested: A downloaded model shall be opened; its path.
+        model_requested: A downloaded model shall be opened in a page; its path, the page's name.
+        compare_requested: Two downloaded models shall be compared; their paths.
         demo_requested: The demo model shall be opened.
         open_requested: The user wants to choose a model to compare with.
         file_wanted: The user wants to open a file.
@@ -159,7 +160,8 @@ class Panels(Pages):
 
     failed = Signal(object)
     written = Signal(str)
-    model_requested = Signal(Path)
+    model_requested = Signal(Path, str)
+    compare_requested = Signal(object)
     demo_requested = Signal()
     open_requested = Signal()
     file_wanted = Signal()
@@ -252,7 +254,11 @@ class Panels(Pages):
         view = LibraryView(
             self._runner, self._settings, self, places=lambda: library_places(self._demo_store)
         )
-        view.open_requested.connect(self.model_requested)
+        pages = (self.pages_of(group) for group in GROUPS if group != "library")
+        view.commands.pages = {name: title for group in pages for name, title in group.items()}
+        view.open_requested.connect(lambda path: self.model_requested.emit(path, "overview"))
+        view.page_requested.connect(self.model_requested)
+        view.compare_requested.connect(self.compare_requested)
         view.demo_requested.connect(self.demo_requested)
         view.failed.connect(self.failed)
         view.written.connect(self.written)
@@ -285,7 +291,7 @@ class Panels(Pages):
         view.key_wanted.connect(self._show_key)
         view.compare_wanted.connect(self.open_requested)
         view.demo_wanted.connect(self.demo_requested)
-        view.model_wanted.connect(self.model_requested)
+        view.model_wanted.connect(lambda path: self.model_requested.emit(path, "overview"))
         view.open_wanted.connect(self.file_wanted)
         return view
 
@@ -301,6 +307,7 @@ class Panels(Pages):
         self.memory.add_table("metadata", view.list.table, view.list.bar.edit)
         view.splitter.restoreState(self._settings.layout("metadata_splitter"))
         view.key_selected.connect(self.selection.select_key)
+        view.list.table.row_opened.connect(lambda _row: self.setCurrentWidget(self.raw))
         return view
 
     def _make_tensors(self) -> TensorsView:
@@ -310,7 +317,7 @@ class Panels(Pages):
         self._pass_on(view.table)
         self.memory.add_table("tensors", view.table, view.bar.edit)
         view.rows_selected.connect(self.selection.select_tensors)
-        view.table.row_opened.connect(self.show_tensor_bytes)
+        view.table.row_opened.connect(self.open_tensor)
         return view
 
     def _make_vocabulary(self) -> VocabularyView:
@@ -341,7 +348,7 @@ class Panels(Pages):
 
         view = CompareView(self._runner, self.references)
         self._connect_panel(view)
-        view.tensor_opened.connect(self._open_tensor)
+        view.tensor_opened.connect(self.open_tensor)
         return view
 
     def _make_weights(self) -> WeightsView:
@@ -370,8 +377,8 @@ class Panels(Pages):
         view = SurveyView(self._runner, self.references)
         self._connect_panel(view)
         view.tensor_chosen.connect(lambda row: self.selection.select_tensors([row]))
-        view.tensor_opened.connect(self._open_tensor)
-        view.tensors_opened.connect(lambda rows: self._open_tensor(*rows))
+        view.tensor_opened.connect(self.open_tensor)
+        view.tensors_opened.connect(lambda rows: self.open_tensor(*rows))
         return view
 
     def _connect_panel(self, view: WeightsView | ErrorsView | SurveyView | CompareView) -> None:
@@ -412,16 +419,11 @@ class Panels(Pages):
 
     # Going from one panel to another
 
-    def show_tensor_bytes(self, row: int) -> None:
-        """Show the bytes of a tensor."""
-        self.selection.select_tensors([row], again=True)
-        self.setCurrentWidget(self.raw)
-
     def _show_bytes(self, row: int, extent: Extent) -> None:
         self.setCurrentWidget(self.raw)
         self.raw.widget.reveal_bytes(row, extent)
 
-    def _open_tensor(self, *rows: int) -> None:
+    def open_tensor(self, *rows: int) -> None:
         """Show the errors of one tensor if it is compared with something, else weights."""
         self.selection.select_tensors(rows)
         compared = self.references.chosen is not None and len(rows) == 1
@@ -434,6 +436,14 @@ class Panels(Pages):
             return False
         tab.widget.focus_search()
         return True
+
+
+def open_selected(panels: Panels) -> None:
+    """Show the selected key, or weights or errors of the selected tensor."""
+    if panels.selection.key is not None:
+        panels.setCurrentWidget(panels.metadata)
+    elif panels.selection.rows:
+        panels.open_tensor(panels.selection.rows[0])
 
 
 def downloads(panels: Panels) -> Callable[[Check], list[tuple[Entry, str]]]:

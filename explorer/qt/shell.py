@@ -585,13 +585,14 @@ def _offer_references(menu: QMenu, panels: Panels, ask_reference: Callable[[], o
 def offer_leads(
     panels: Panels,
     actions: Actions,
-    ask_reference: Callable[[], object],
     show_folder: Callable[[Path], object],
     menu: QMenu,
+    *,
+    whole: bool = False,
 ) -> None:
     """Add to a context menu where one can go on from the selected tensor, or else the model."""
     selection = panels.selection
-    document, rows = selection.document, selection.rows
+    document, rows = selection.document, () if whole else selection.rows
     if document is None:
         return
     menu.addSeparator()
@@ -600,7 +601,8 @@ def offer_leads(
     pages.addActions([actions.pages[name] for name in names if name != panels.page])
     if panels.page != "planner":
         pages.addAction(actions.groups["planner"])
-    _offer_references(menu.addMenu(menu.tr("Co&mpare with")), panels, ask_reference)
+    ask = panels.open_requested.emit
+    _offer_references(menu.addMenu(menu.tr("Co&mpare with")), panels, ask)
     if not is_address(document.path):
         file = document.model.tensors.rows[rows[0]].file if rows else document.path
         menu.addAction(menu.tr("Show in &file manager"), partial(show_folder, file))

@@ -40,6 +40,10 @@ _OPEN_FLAGS: Final = (
     | getattr(os, "O_CLOEXEC", 0)
 )
 
+# When a model was last used, the library says by when it was last read: by others, not by us. Only
+# Linux can do this, and for files of one's own.
+_UNNOTED: Final = getattr(os, "O_NOATIME", 0)
+
 
 class ByteSource(ABC):
     """Bounded, thread-safe random access to bytes.
@@ -337,12 +341,22 @@ class FileDescriptor:
 
     def _open_number(self) -> int:
         try:
-            return os.open(self._place, _OPEN_FLAGS)
+            return _open_unnoted(self._place)
         except OSError as error:
             if error.errno not in {errno.EMFILE, errno.ENFILE}:
                 raise
         self._pool.close_idle(0)  # the system's limit is below ours
-        return os.open(self._place, _OPEN_FLAGS)
+        return _open_unnoted(self._place)
+
+
+def _open_unnoted(place: str) -> int:
+    """Open a file so that reading it changes nothing of it, not even when it was last read."""
+    if _UNNOTED:
+        try:
+            return os.open(place, _OPEN_FLAGS | _UNNOTED)
+        except PermissionError:  # of somebody else, or not ours to read at all
+            pass
+    return os.open(place, _OPEN_FLAGS)
 
 
 def _refuse_irregular(mode: int, path: Path) -> None:

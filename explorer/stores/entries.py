@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -54,6 +54,8 @@ class Entry:
     modified: float | None  # time of the last change, seconds since 1970; None if unknown
     problems: tuple[Problem, ...] = ()  # problems found
     own_bytes: int = 0  # of `nbytes`, those in files that are not blobs of the store
+    used: float | None = field(default=None, compare=False)
+    """Time when a program last read its weights, seconds since 1970; None if nothing says it."""
 
 
 @dataclass(frozen=True, slots=True)

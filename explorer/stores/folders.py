@@ -14,6 +14,7 @@ import errno
 import os
 import re
 import stat
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -63,6 +64,22 @@ class Scan:
         self.blobs: list[Blob] = []
         self.partials: list[PartialDownload] = []
         self.log = ProblemLog()
+        self._noting: dict[int, bool] = {}  # disk → whether it notes when files are read
+
+    def last_read(self, path: Path | str, status: os.stat_result) -> float | None:
+        """Return when a file was last read, seconds since 1970; None if nothing says it.
+
+        Only where this program reads without being noted itself: what it has listed would else
+        seem to be used (see `FileDescriptor`).
+        """
+        own = sys.platform == "linux" and os.geteuid() in {0, status.st_uid}
+        if own and status.st_dev not in self._noting:
+            try:
+                flags = os.statvfs(path).f_flag
+            except OSError:
+                return None
+            self._noting[status.st_dev] = not flags & os.ST_NOATIME
+        return status.st_atime if own and self._noting[status.st_dev] else None
 
     def run(self, models: Callable[[Scan], Iterator[Entry]]) -> Iterator[Entry | Store]:
         """Yield the models that a function finds, and then the store.
@@ -223,7 +240,7 @@ def models_of(
             own += scan.remaining(visible[name] for name in kept if name not in models)
             name = title or folder.name
         if own:
-            found.append(_Found(path, title, group.format, own, roots, name))
+            found.append(_Found(scan, path, title, group.format, own, roots, name))
     found.sort(key=lambda model: natural_key(model.name))
     return [(model.entry(), model.files) for model in found]
 
@@ -232,6 +249,7 @@ class _Found:
     """Files that make one model.
 
     Args:
+        scan: The pass over the store.
         path: The path to open.
         title: Name of their folder in the store.
         kind: The model's format.
@@ -242,6 +260,7 @@ class _Found:
 
     def __init__(  # noqa: PLR0913, PLR0917 - what a model is made of
         self,
+        scan: Scan,
         path: Path,
         title: str,
         kind: str,
@@ -250,6 +269,7 @@ class _Found:
         name: str | None = None,
     ) -> None:
         first = files[0].name
+        self._scan = scan
         self.path = path
         self.name = name or (f"{title}/{first}" if title else first)
         self.files = {file.name for file in files}
@@ -257,6 +277,7 @@ class _Found:
         self._log = ProblemLog()
         self._nbytes = self._own_bytes = 0
         self._modified: float | None = None
+        self._used: float | None = None
         if name is None:
             _report_missing(files, self._log)
         for file in files:
@@ -283,6 +304,9 @@ class _Found:
             if not (roots and file.is_symlink()):  # in a hub's cache, to a blob
                 self._own_bytes += status.st_size
             self._modified = max(self._modified or 0.0, status.st_mtime)
+            if file.name.lower().endswith((GGUF, SAFETENSORS)):
+                used = self._scan.last_read(file.path, status)
+                self._used = used if self._used is None else max(self._used, used or 0.0)
 
     def entry(self) -> Entry:
         return Entry(
@@ -291,6 +315,7 @@ class _Found:
             format=self._format,
             nbytes=self._nbytes,
             modified=self._modified,
+            used=self._used,
             problems=(*name_problems(self.name), *self._log.problems()),
             own_bytes=self._own_bytes,
         )

@@ -98,6 +98,7 @@ class _Blobs:
         self._faults: dict[str, str] = {}
         self._users: dict[str, dict[str, None]] = {}  # digest → names, in order
         self._parts: dict[str, Part] = {}
+        self._read: dict[str, float | None] = {}  # digest → when it was last read
         folder = models / BLOBS
         try:
             files = list_folder(folder)
@@ -134,6 +135,7 @@ class _Blobs:
             return
         if stat.S_ISREG(status.st_mode):
             self._blobs[digest] = Blob(digest, path, status.st_size, ())
+            self._read[digest] = self._scan.last_read(path, status)
         else:
             what = "its blob is a folder, a pipe or a device, not a file; it is not opened"
             self._faults[digest] = what
@@ -155,6 +157,12 @@ class _Blobs:
             if fault is not None:
                 log.add_error(layer.title, fault)
         return sum(sizes.values())
+
+    def last_read(self, manifest: Manifest) -> float | None:
+        """Return when a program last read weights of a model; None if nothing says it."""
+        weights = (*manifest.of_kind("model"), *manifest.of_kind("tensor"))
+        times = (self._read.get(layer.digest) for layer in weights)
+        return max((time for time in times if time is not None), default=None)
 
     def with_users(self) -> Iterator[Blob]:
         """Yield each blob with the models that use it, in order of digests."""
@@ -220,7 +228,8 @@ def _entry(scan: Scan, path: Path, manifests: Path, blobs: _Blobs) -> Entry | No
     if kind is None:
         what = "has no weights here: it runs on another machine, or its download did not finish"
         log.add_warning(name, what)
-    return Entry(name, path, kind, nbytes, modified, log.problems())
+    used = blobs.last_read(manifest)
+    return Entry(name, path, kind, nbytes, modified, log.problems(), used=used)
 
 
 def _format_of(manifest: Manifest) -> str | None:

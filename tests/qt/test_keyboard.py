@@ -196,8 +196,8 @@ def test_the_table_of_tensors(hands: Hands, saved: Path) -> None:
     hands.menu()
     hands.choose("Export table…")
     assert saved.read_text().startswith("name,")
-    hands.press(_KEY.Key_Return)  # shows the bytes
-    assert hands.window.panels.currentWidget() is hands.window.panels.raw
+    hands.press(_KEY.Key_Return)  # shows the weights
+    assert hands.window.panels.currentWidget() is hands.window.panels.weights
 
 
 def test_bytes(hands: Hands) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PySide6.QtCore import QPoint, Qt
+from PySide6.QtCore import QModelIndex, QPoint, Qt
 from PySide6.QtGui import QAction, QContextMenuEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
@@ -16,15 +16,24 @@ from PySide6.QtWidgets import (
     QApplication,
     QFileDialog,
     QMenu,
+    QTableView,
+    QTreeView,
     QWidget,
 )
 from pytestqt.qtbot import QtBot
 
 from explorer.qt.main_window import MainWindow
 from explorer.qt.panels import GROUPS
+from explorer.qt.planner.picture import LayerStrip, MemoryBars
 from explorer.qt.quick_open import QuickOpen
+from explorer.qt.raw.hex_view import HexView
 from explorer.qt.references import Rounding
+from explorer.qt.survey.by_layer import LayerLines
+from explorer.qt.survey.map_page import ModelMap
+from explorer.qt.weights.block.strip import BlockStrip
+from explorer.qt.widgets.curves import SmallMultiples
 from explorer.qt.widgets.plot import ThemedPlot
+from tests.helpers.everywhere import everywhere, visible
 from tests.helpers.window import wait_idle
 
 # the offscreen platform has no window manager that could do these for a menu
@@ -113,6 +122,115 @@ def test_pictures_lead_on_and_not_to_where_one_is(qtbot: QtBot, window: MainWind
     assert "Weights of a tensor" not in titles_below(menu, "Show in")
     choose(menu, "Show in", "Errors of a tensor")
     assert panels.page == "errors"
+    wait_idle(qtbot, window)
+
+
+def test_the_menu_of_a_model_leads_to_its_pages(qtbot: QtBot, window: MainWindow) -> None:
+    window.panels.selection.select_tensors([3])
+    window.panels.show_page("weights")
+    wait_idle(qtbot, window)
+    menu = right_click(qtbot, window.open_models.tree, 0)
+    assert {"Overview", "Metadata", "Survey of all tensors"} <= {*titles_below(menu, "Show in")}
+    choose(menu, "Show in", "Overview")
+    assert window.panels.page == "overview"
+
+
+def double_click(qtbot: QtBot, view: QAbstractItemView, index: QModelIndex) -> None:
+    view.scrollTo(index)
+    place = view.visualRect(index).center()
+    qtbot.mouseClick(view.viewport(), Qt.MouseButton.LeftButton, pos=place)
+    qtbot.mouseDClick(view.viewport(), Qt.MouseButton.LeftButton, pos=place)
+
+
+def test_double_clicks_lead_on(qtbot: QtBot, window: MainWindow) -> None:
+    panels, tree = window.panels, window.open_models
+    document = window.documents[0]
+    panels.show_page("overview")
+    tree.reveal_tensor(document, 3)
+    double_click(qtbot, tree.tree, tree.tree.currentIndex())
+    assert (panels.page, list(panels.selection.rows)) == ("weights", [3])
+    wait_idle(qtbot, window)
+    tree.reveal_key(document, document.model.metadata.entries[1].key)
+    double_click(qtbot, tree.tree, tree.tree.currentIndex())
+    assert (panels.page, panels.selection.key) == ("metadata", 1)
+    table = panels.metadata.widget.list.table
+    double_click(qtbot, table, table.model().index(0, 0))
+    assert (panels.page, panels.selection.key) == ("raw", 0)
+    panels.show_page("tensors")
+    table = panels.tensors.widget.table
+    double_click(qtbot, table, table.model().index(2, 0))
+    assert (panels.page, list(panels.selection.rows)) == ("weights", [2])
+    wait_idle(qtbot, window)
+    panels.references.choose(Rounding("Q4_0"))
+    panels.show_page("tensors")
+    double_click(qtbot, table, table.model().index(1, 0))
+    assert (panels.page, list(panels.selection.rows)) == ("errors", [1])
+    wait_idle(qtbot, window)
+
+
+def test_layers_of_the_planner_lead_to_their_tensors(qtbot: QtBot, window: MainWindow) -> None:
+    panels = window.panels
+    panels.show_page("planner")
+    planner = panels.planner.widget
+    qtbot.waitUntil(lambda: planner.body is not None and planner.state.machine is not None)
+    wait_idle(qtbot, window)
+    assert planner.body is not None
+    strip = planner.body.picture.strip
+    place = strip.layer_area(1).center().toPoint()
+    menu = open_menu(qtbot, strip, place)
+    assert [plain(each.text()) for each in menu.actions()][-3:] == LEAD
+    menu.close()
+    qtbot.mouseClick(strip, Qt.MouseButton.RightButton, pos=place)
+    assert panels.selection.layer == 1  # a menu is of what is there
+    qtbot.mouseDClick(strip, Qt.MouseButton.LeftButton, pos=place)
+    assert panels.page == "tensors"
+    assert panels.selection.layer == 1
+    panels.show_page("planner")
+    strip.setFocus()
+    qtbot.keyClick(strip, Qt.Key.Key_Return)
+    assert panels.page == "tensors"
+    wait_idle(qtbot, window)
+
+
+PICTURES = (ThemedPlot, ModelMap, LayerLines, SmallMultiples, MemoryBars, LayerStrip)
+
+
+@pytest.mark.slow
+def test_every_list_and_picture_leads_on_and_every_picture_is_copied(
+    qtbot: QtBot, window: MainWindow
+) -> None:
+    """On each page: a menu with where one can go on; of a picture, the key that copies it, too."""
+    clipboard = QApplication.clipboard()
+    window.reveal_tensor(window.documents[0], 3)
+    window.panels.references.choose(Rounding("Q4_0"))
+    window.activateWindow()
+    dead_ends, uncopied, seen = set(), set(), set()
+    for place, page in everywhere(qtbot, window):
+        if window.panels.page == "library":  # its models are not open yet: see its own tests
+            continue
+        for part in visible(page):
+            is_list = isinstance(part, QTableView | QTreeView | HexView)
+            if not is_list and not isinstance(part, (*PICTURES, BlockStrip)):
+                continue
+            where = f"{place}: {type(part).__name__}"
+            seen.add(where)
+            within = part.viewport() if isinstance(part, QAbstractScrollArea) else part
+            menu = open_menu(qtbot, within)
+            if [plain(each.text()) for each in menu.actions()][-3:] != LEAD:
+                dead_ends.add(where)
+            menu.close()
+            qtbot.waitUntil(lambda: QApplication.activePopupWidget() is None)
+            if isinstance(part, PICTURES):
+                clipboard.clear()
+                window.activateWindow()
+                part.setFocus()
+                qtbot.waitUntil(part.hasFocus)
+                control = Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.ShiftModifier
+                qtbot.keyClick(part, Qt.Key.Key_C, control)
+                if clipboard.image().isNull():
+                    uncopied.add(where)
+    assert (dead_ends, uncopied) == (set(), set())
+    assert len(seen) > 40, seen
     wait_idle(qtbot, window)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -149,3 +150,37 @@ def test_blobs_of_a_manifest(tmp_path: Path) -> None:
     store.blob_path(gone).unlink()
     path = store.manifest([here, here, gone], config={})
     assert [title for title, _, _ in manifest_blobs(path)] == ["model layer", "config layer"]
+
+
+def _notes_reading(folder: Path) -> bool:
+    """Return whether the disk notes when a file of ours is read, once a day or each time."""
+    file = folder / "noted"
+    file.write_bytes(b"x")
+    os.utime(file, (1_000_000_000, 1_000_000_001))
+    file.read_bytes()
+    return file.stat().st_atime != 1_000_000_000
+
+
+def test_models_say_when_others_used_them_last(tmp_path: Path) -> None:
+    """What we read ourselves does not count: else all that was ever listed would be used today."""
+    if sys.platform != "linux" or not _notes_reading(tmp_path):
+        pytest.skip("this disk does not note when files are read")
+    folder, store = tmp_path / "models", OllamaStore(tmp_path / "ollama")
+    folder.mkdir()
+    file = folder / "own.gguf"
+    file.write_bytes(SmallGguf(keys=[("general.architecture", "llama")]).write())
+    layer = store.layer("model", file.read_bytes())
+    store.manifest([layer, store.layer("template", "{{ .Prompt }}")])
+    for path, used in ((file, 1_000_000_000), (store.blob_path(layer), 1_100_000_000)):
+        os.utime(path, (used, used + 1))  # older than the change, so that any reading is noted
+    places = [Place(StoreKind.FOLDER, folder), Place(StoreKind.OLLAMA, store.models)]
+    expected = [1_000_000_000, 1_100_000_000]
+    for _ in range(2):
+        entries = [entry for store in read_library(places).stores for entry in store.entries]
+        assert [entry.used for entry in entries] == expected
+        assert [read_details(entry).architecture for entry in entries] == ["llama"] * 2
+    file.read_bytes()  # as another program does
+    (again,) = read_library(places[:1]).stores[0].entries
+    assert again.used is not None
+    assert again.used > 1_700_000_000
+    assert again == entries[0]  # what is known of it stays known

@@ -245,12 +245,14 @@ class OpenModelsView(QWidget):
         key_chosen: To a metadata key: model, key.
         tensor_chosen: To a tensor: model, row of its table.
         close_requested: A model shall be closed.
+        opened: The user entered or double-clicked the current key or tensor.
     """
 
     model_chosen = Signal(object)
     key_chosen = Signal(object, str)
     tensor_chosen = Signal(object, int)
     close_requested = Signal(object)
+    opened = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -277,6 +279,7 @@ class OpenModelsView(QWidget):
         self.tree.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self.tree.customContextMenuRequested.connect(self._show_menu)
         self.tree.selectionModel().currentChanged.connect(self._emit_choice)
+        self.tree.activated.connect(self._open)
         hint = self.tr("Filter the tree")
         tip = self.tr("What keys and tensors are called, or: layer:0-7  type:q6_k  size>100M")
         self.bar = FilterBar(hint, tip, self)
@@ -388,6 +391,12 @@ class OpenModelsView(QWidget):
         elif node.kind in {NodeKind.TENSOR, NodeKind.PART}:
             self.tensor_chosen.emit(node.document, node.tensor_row)
 
+    def _open(self, index: QModelIndex) -> None:
+        node = self.model.node(index)
+        if node is not None and node.kind in {NodeKind.KEY, NodeKind.TENSOR, NodeKind.PART}:
+            self._emit_choice(index)  # another may be selected, in a table
+            self.opened.emit()
+
     def _copy_name(self) -> None:
         node = self.model.node(self.tree.currentIndex())
         if node is not None:
@@ -408,7 +417,7 @@ class OpenModelsView(QWidget):
             menu.addAction(self.tr("C&lose model")).triggered.connect(
                 lambda: self.close_requested.emit(node.document)
             )
-        offer_leads(self, menu)
+        offer_leads(self, menu, whole=node.kind is NodeKind.MODEL)
         return menu
 
     def _show_menu(self, place: QPoint) -> None:

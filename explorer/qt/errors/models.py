@@ -374,6 +374,7 @@ class CompareView(TabbedPanel, Reader[Shown]):
         label = plain_label(self, self.tr("&Original"))
         label.setBuddy(self.original)
         self.context = QSpinBox(self)
+        self.context.setGroupSeparatorShown(True)
         self.context.setRange(256, _MOST_CONTEXT)
         self.context.setSingleStep(1024)
         self.context.setValue(present.CONTEXT)

@@ -119,6 +119,7 @@ _PLOT: Final = {
     "Plot: move": "Shift+Left, Shift+Right",
     "Plot: undo the last zoom": "Backspace",
     "Plot: see all of it": "Home",
+    "Plot: copy the picture": "Ctrl+Shift+C",
     "Plot: save picture or data": "Ctrl+S",
 }
 PANEL_KEYS: Final[Mapping[str, Mapping[str, str]]] = {
@@ -135,8 +136,13 @@ PANEL_KEYS: Final[Mapping[str, Mapping[str, str]]] = {
         **_TABLE,
     },
     "overview": {},
-    "metadata": {**_FILTER, **_TABLE, "Close the search in a text": "Escape"},
-    "tensors": {**_FILTER, **_TABLE, "Show the bytes of the tensor": "Enter"},
+    "metadata": {
+        **_FILTER,
+        **_TABLE,
+        "Show the bytes of the key": "Enter",
+        "Close the search in a text": "Escape",
+    },
+    "tensors": {**_FILTER, **_TABLE, "Show weights or errors of the tensor": "Enter"},
     "vocabulary": {**_FILTER, **_TABLE},
     "raw": {
         "Go from byte to byte": "arrow keys, PgUp, PgDown, Home, End",
@@ -164,7 +170,7 @@ PANEL_KEYS: Final[Mapping[str, Mapping[str, str]]] = {
         "Map: move while zoomed": "arrow keys",
         "Map: choose a weight": "Ctrl+arrow keys",
         "Map: copy the value": "Ctrl+C",
-        "Map: copy the position": "Ctrl+Shift+C",
+        "Map: copy the position": "Ctrl+Shift+P",
         "Block: previous, next": "Ctrl+PgUp, Ctrl+PgDown",
         "Block: go from byte to byte": "arrow keys, Home, End",
         "Block: go from weight to weight": "Left, Right",
@@ -183,6 +189,7 @@ PANEL_KEYS: Final[Mapping[str, Mapping[str, str]]] = {
         "Cancel the survey; its results so far stay": "Escape",
         "Map: go from cell to cell": "arrow keys, PgUp, PgDown, Home, End",
         "Map and hot spots: show the tensor": "Enter",
+        "Map and charts: copy the picture": "Ctrl+Shift+C",
         "Map: copy the figures of the cell": "Ctrl+C",
         "Map: save picture or data": "Ctrl+S",
         **_FILTER,
@@ -195,6 +202,7 @@ PANEL_KEYS: Final[Mapping[str, Mapping[str, str]]] = {
         "Devices: move up, move down": "Alt+Up, Alt+Down",
         "Bars: go from part to part": "arrow keys",
         "Bars: why is it so much?": "Enter, Space",
+        "Layers: show the tensors of the layer": "Enter",
         "Layers: choose one": "Left, Right",
         "Layers: move the edge": "Ctrl+Left, Ctrl+Right",
         "Curves: choose the context": "Left, Right",

@@ -203,6 +203,11 @@ class BlobsPage(QWidget):
         index = self.table.currentIndex()
         return self.files[self.model.content_row(index)] if index.isValid() else None
 
+    def count_text(self) -> str:
+        """Return how many blobs are shown."""
+        shown, everything = map(integer_text, (self.model.rowCount(), len(self.files)))
+        return self.tr("{shown} of {all}").format(shown=shown, all=everything)
+
     def summary(self) -> str:
         """Return the sum of the selection, or else of all that is shown."""
         chosen, shown = self.selected_files(), [self.files[row] for row in self.model.rows.tolist()]

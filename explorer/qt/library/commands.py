@@ -471,12 +471,16 @@ class Commands(QObject):
 
     Signals:
         open_requested: The path of a model to open.
+        page_requested: A model shall be opened in a page; its path, and the page's name.
+        compare_requested: Two models shall be compared; their paths.
         model_chosen: A model to select in the tree; its `Node`.
         rescan_requested: The user wants to read the stores again.
         failed: A command failed; an `ExplorerError`.
     """
 
     open_requested = Signal(Path)
+    page_requested = Signal(Path, str)
+    compare_requested = Signal(object)
     model_chosen = Signal(object)
     rescan_requested = Signal()
     failed = Signal(object)
@@ -493,9 +497,11 @@ class Commands(QObject):
         self._panel, self._tree, self._blobs = panel, tree, blobs
         self._settings = settings
         self._jobs = JobSlot(runner, self)
+        self.pages: Mapping[str, str] = {}  # that a model can be opened in: titles by their names
         self.open = self._action(self.tr("&Open"), self.open_selected)
+        self.compare = self._action(self.tr("&Compare these two"), self._compare)
         self.reveal = self._action(self.tr("Show in &file manager"), self._reveal, "Ctrl+Shift+E")
-        self.remove = self._action(self.tr("Re&move folder from this list"), self._remove_folders)
+        self.remove = self._action(self.tr("Remo&ve folder from this list"), self._remove_folders)
         self.rescan = self._action(self.tr("Read &again"), self.rescan_requested, "F5")
         # of the tree alone: the table of blobs copies whole rows
         copy_name, key = self._copy_of("name"), QKeySequence.StandardKey.Copy
@@ -555,6 +561,8 @@ class Commands(QObject):
         node = self._tree.current_node()
         if in_blobs or (node is not None and node.row.kind not in _UNOPENED):
             menu.addAction(self.open)
+            if not in_blobs:
+                self._offer_pages(menu)
         if any(each.path for each in rows):
             menu.addAction(self.reveal)
         menu.addSeparator()
@@ -576,6 +584,27 @@ class Commands(QObject):
         if not in_blobs:
             self._tree.add_sorting(menu)
         return menu
+
+    def _offer_pages(self, menu: QMenu) -> None:
+        """Add the pages in which one model can be opened, or that two are compared."""
+        models = self.models()
+        if len(models) == 2:
+            menu.addAction(self.compare)
+        elif len(models) == 1 and self.pages:
+            below = menu.addMenu(self.tr("Open &in"))
+            for name, title in self.pages.items():
+                below.addAction(title, partial(self.page_requested.emit, models[0], name))
+
+    def models(self) -> list[Path]:
+        """Return the models to which the selected rows of the tree belong, that can be opened."""
+        nodes = (node.model for node in self._tree.selected_nodes())
+        found = {node.id: node.row.entry for node in nodes if node is not None}
+        return [one.path for one in found.values() if one is not None and one.format is not None]
+
+    def _compare(self) -> None:
+        models = self.models()
+        if len(models) == 2:
+            self.compare_requested.emit(models)
 
     # Opening
 

@@ -32,7 +32,7 @@ _SHOWN_PROBLEMS: Final = 20
 _NUMBERS: Final = frozenset(
     {
         *(LibraryColumn.PARAMETERS, LibraryColumn.BYTES),
-        *(LibraryColumn.CONTEXT, LibraryColumn.MODIFIED),
+        *(LibraryColumn.CONTEXT, LibraryColumn.MODIFIED, LibraryColumn.USED),
     }
 )
 
@@ -368,6 +368,7 @@ def column_titles() -> tuple[str, ...]:
         translate("On this machine"),
         translate("Largest context"),
         translate("Changed"),
+        translate("Last used"),
         translate("Notes"),
     )
 

@@ -40,7 +40,8 @@ class LibraryColumn(IntEnum):
     FITS = 5
     CONTEXT = 6
     MODIFIED = 7
-    NOTE = 8
+    USED = 8
+    NOTE = 9
 
 
 class Node:
@@ -93,6 +94,11 @@ class Node:
         if self.details is None:
             return self.row.problems
         return *self.details.problems, *self.details.refusals
+
+    @property
+    def depth(self) -> int:
+        """How many levels it is indented by, 1 for a store."""
+        return sum(1 for _ in self.upwards()) - 1
 
     @property
     def store(self) -> Node:
@@ -192,7 +198,7 @@ class Node:
             case LibraryColumn.FITS if self.cells[column]:
                 order = self._fit_value(LibraryColumn.FITS) or 0.0
                 return Parts(self.cells[column], state=_state_of(order))
-            case LibraryColumn.MODIFIED if self.cells[column]:
+            case LibraryColumn.MODIFIED | LibraryColumn.USED if self.cells[column]:
                 return Parts("", self.cells[column])
         return None
 
@@ -229,6 +235,8 @@ class Node:
                 return self.row.nbytes
             case LibraryColumn.MODIFIED:
                 return self.row.modified
+            case LibraryColumn.USED:
+                return self.row.used
             case LibraryColumn.FITS | LibraryColumn.CONTEXT:
                 return self._fit_value(column)
             case _:
@@ -260,6 +268,7 @@ class Node:
             "" if row.nbytes is None else bytes_text(row.nbytes),
             *self.fit_texts,
             day_text(row.modified),
+            day_text(row.used),
             problem_note(problems) if problems else self.note,
         )
 
@@ -565,6 +574,7 @@ _WHAT: Final = {
 def facts_of(node: Node) -> str:
     """Return what is known of a row: what it is, where, what is wrong, what it shares."""
     row, parameters, entry = node.row, node.parameters, node.row.entry
+    used = translate("last used {time}")
     parts = [
         translate(_WHAT[row.kind]) if row.kind in _WHAT else "",
         "" if entry is None or entry.format is None else entry.format,
@@ -573,6 +583,7 @@ def facts_of(node: Node) -> str:
         node.quantization,
         "" if row.nbytes is None else size_text(row.nbytes),
         time_text(row.modified),
+        used.format(time=time_text(row.used)) if time_text(row.used) else "",
     ]
     path = "" if row.path is None else plain_text(str(row.path))
     digest = title_of(row.digest) if row.digest else ""

@@ -43,7 +43,9 @@ from explorer.text import bytes_text, integer_text, plain_text
 
 _TEXT_WIDTH: Final = 620
 _WIDE: Final = 1300  # pixels of the panel in a window of 1,400, beside the rail
-_SCANNED: Final = {LibraryColumn.NAME, LibraryColumn.BYTES, LibraryColumn.MODIFIED}
+_SCANNED: Final = {
+    *(LibraryColumn.NAME, LibraryColumn.BYTES, LibraryColumn.MODIFIED, LibraryColumn.USED)
+}
 """Columns that a scan fills; the others need models' headers."""
 
 
@@ -163,13 +165,7 @@ class LibraryWidgets(QtWidgets.QWidget):
 
     def __init__(self, runner: JobRunner, parent: QtWidgets.QWidget | None) -> None:
         super().__init__(parent)
-        hint = self.tr("Filter:  qwen  fits:yes  size<10G  context>32k")
-        tip = self.tr(
-            "Every word must be found: in the name, the architecture, the type or a problem. "
-            "Digits of a digest find the models that use that blob.\n"
-            "fits:yes   fits:partly   fits:no   size<10G   context>32k   params>7B"
-        )
-        self.bar = FilterBar(hint, tip, self)
+        self.bar = FilterBar("", "", self)
         self.bar.status.setWhatsThis(picture_text("listed"))
         self.add_button = QtWidgets.QToolButton(self)
         self.add_button.setText(self.tr("Add folder…"))
@@ -190,6 +186,8 @@ class LibraryWidgets(QtWidgets.QWidget):
         self.choice.currentChanged.connect(self.lists.setCurrentIndex)
         self.lists.currentChanged.connect(self.choice.setCurrentIndex)
         self.pane = DetailPane(runner, self)
+        self.lists.currentChanged.connect(self._show_hint)
+        self._show_hint()
         self.splitter = QtWidgets.QSplitter(Qt.Orientation.Vertical, self)
         self.splitter.addWidget(self.lists)
         self.splitter.addWidget(self.pane)
@@ -204,16 +202,36 @@ class LibraryWidgets(QtWidgets.QWidget):
         self.total = ElidedLabel(self)
         self.total.setWhatsThis(picture_text("download_total"))
         self.copy_button = QtWidgets.QPushButton(self)
+        self.compare_button = QtWidgets.QPushButton(self.tr("Co&mpare"), self)
+        self.compare_button.setToolTip(self.tr("Show what the two selected models differ in"))
         self.open_button = QtWidgets.QPushButton(self.tr("&Open"), self)
         self.open_button.setToolTip(self.tr("Open the selected models"))
         self.open_button.setDefault(True)
-        below = row((self.total, 1), self.copy_button, self.open_button, margins=LINE)
+        acting = self.copy_button, self.compare_button, self.open_button
+        below = row((self.total, 1), *acting, margins=LINE)
         column(top, (self._pages, 1), below, of=self)
 
     @property
     def shows_blobs(self) -> bool:
         """Whether the list of blobs is shown."""
         return self.lists.currentWidget() is self.blobs
+
+    def _show_hint(self) -> None:
+        """Say what can be filtered in the list that is shown."""
+        if self.shows_blobs:
+            hint = self.tr("Filter:  orphan  license  llama3  sha256:…")
+            tip = self.tr(
+                "Every word must be found: in what it is, its state, the store, the digest, or the "
+                "models that use it."
+            )
+        else:
+            hint = self.tr("Filter:  qwen  fits:yes  size<10G  context>32k")
+            tip = self.tr(
+                "Every word must be found: in the name, the architecture, the type or a problem. "
+                "Digits of a digest find the models that use that blob.\n"
+                "fits:yes   fits:partly   fits:no   size<10G   context>32k   params>7B"
+            )
+        self.bar.show_hint(hint, tip)
 
     def show_model(self, node: Node) -> None:
         """Select a model in the tree; the filter is cleared if it hides it."""
@@ -302,7 +320,8 @@ class LibraryWidgets(QtWidgets.QWidget):
     def offer_removal(self) -> None:
         """Offer the commands that remove what belongs to nobody, if there is any."""
         removals = self.blobs.removals()
-        self.copy_button.setVisible(bool(removals))
+        chosen = not self.shows_blobs and self.tree.selected_nodes()  # the line speaks of these
+        self.copy_button.setVisible(bool(removals) and not chosen)
         self.copy_button.setText(
             self.tr("&Copy the command") if len(removals) == 1 else self.tr("&Copy the commands")
         )
@@ -343,6 +362,8 @@ class LibraryView(LibraryWidgets):
 
     Signals:
         open_requested: The path of a model to open.
+        page_requested: A model shall be opened in a page; its path, and the page's name.
+        compare_requested: Two models shall be compared; their paths.
         demo_requested: The user wants to open the demo model.
         failed: A command failed; an `ExplorerError`.
         written: The list of blobs was exported; the file's path.
@@ -350,6 +371,8 @@ class LibraryView(LibraryWidgets):
     """
 
     open_requested = Signal(Path)
+    page_requested = Signal(Path, str)
+    compare_requested = Signal(object)
     demo_requested = Signal()
     failed = Signal(object)
     written = Signal(str)
@@ -388,6 +411,8 @@ class LibraryView(LibraryWidgets):
         self.bar.left_down.connect(self.enter_list)
         self.add_button.clicked.connect(self.commands.ask_folder)
         self.commands.open_requested.connect(self.open_requested)
+        self.commands.page_requested.connect(self.page_requested)
+        self.commands.compare_requested.connect(self.compare_requested)
         self.commands.model_chosen.connect(self.show_model)
         self.commands.rescan_requested.connect(self.rescan)
         self.commands.failed.connect(self.failed)
@@ -414,6 +439,7 @@ class LibraryView(LibraryWidgets):
         self.blobs.file_chosen.connect(self.pane.show_file)
         self.blobs.file_chosen.connect(self.show_pane)
         self.open_button.clicked.connect(self.commands.open_selected)
+        self.compare_button.clicked.connect(self.commands.compare.trigger)
         self.copy_button.clicked.connect(self._copy_removal)
         self.blobs.table.failed.connect(self.failed)
         self.blobs.table.exported.connect(self.written)
@@ -456,8 +482,8 @@ class LibraryView(LibraryWidgets):
         self._show_state()
 
     def _end_scan(self, listing: Listing, blobs: list[StoredFile]) -> None:
-        self._show_listing(listing)
         self.blobs.show_blobs(blobs)
+        self._show_listing(listing)  # after them: the line below both counts what is nobody's
         self.watch.set_pace(self.scanner.took_seconds)
         self.watch.watch(listing.watched)
         entries = [entry for node in self.model.entries() if (entry := node.row.entry) is not None]
@@ -584,7 +610,9 @@ class LibraryView(LibraryWidgets):
         count = self._entry_count
         if self.scanner.busy:
             text = self.tr("{n} models so far…").format(n=integer_text(count))
-        elif self.bar.text and not self.shows_blobs:
+        elif self.shows_blobs:
+            text = self.blobs.count_text()
+        elif self.bar.text:
             shown = integer_text(self.model.shown_count())
             text = self.tr("{shown} of {all} models").format(shown=shown, all=integer_text(count))
         else:
@@ -598,6 +626,7 @@ class LibraryView(LibraryWidgets):
             self.total.setText("" if busy else self.summary(count, self._rows or ()))
         self.offer_removal()
         self.open_button.setEnabled(bool(self.commands.selected()))
+        self.compare_button.setVisible(not self.shows_blobs and len(self.commands.models()) == 2)
 
     def _copy_removal(self) -> None:
         count = self.commands.copy_removal()

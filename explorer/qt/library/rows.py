@@ -95,6 +95,7 @@ class Row:
         quantization: How its weights are stored, safe to show.
         nbytes: Bytes on disk; what is shared is counted once in a sum.
         modified: Time of the last change, seconds since 1970.
+        used: Time when its weights were last read, seconds since 1970; of a model.
         short: Its name without where it comes from, of a model; else empty.
         publisher: Who published it, or the folder that it lies in; of a model.
         note: What there is to say about it, safe to show, if it has no problems.
@@ -119,6 +120,7 @@ class Row:
     quantization: str = ""
     nbytes: int | None = None
     modified: float | None = None
+    used: float | None = None
     short: str = ""
     publisher: str = ""
     note: str = ""
@@ -252,6 +254,7 @@ def _family_row(kind: StoreKind, family: str, members: list[Entry], usage: Usage
         nbytes = own + usage.total(entry.name for entry in members)
     short, publisher = name_and_publisher(family)
     times = [entry.modified for entry in members if entry.modified is not None]
+    uses = [entry.used for entry in members if entry.used is not None]
     flawed = sum(bool(entry.problems) for entry in members)
     versions = kind in {StoreKind.OLLAMA, StoreKind.HUGGINGFACE}
     note = translate("{n} versions") if versions else translate("{n} models in this folder")
@@ -265,6 +268,7 @@ def _family_row(kind: StoreKind, family: str, members: list[Entry], usage: Usage
         publisher=publisher,
         nbytes=nbytes,
         modified=max(times, default=None),
+        used=max(uses, default=None),
         note=note.format(n=flawed or len(members), all=len(members)),
         order=natural_key(short),
         children=tuple(_entry_row(entry, _version(entry, family)) for entry in members),
@@ -306,6 +310,7 @@ def _entry_row(entry: Entry, title: str) -> Row:
         publisher=publisher,
         nbytes=entry.nbytes,
         modified=entry.modified,
+        used=entry.used,
         problems=entry.problems,
         path=entry.path,
         entry=entry,

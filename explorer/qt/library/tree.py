@@ -35,12 +35,14 @@ _SAMPLES: Final = {
     LibraryColumn.FITS: "On this machine   ",
     LibraryColumn.CONTEXT: "Largest context   ",
     LibraryColumn.MODIFIED: "2026-12-31 ",
+    LibraryColumn.USED: "2026-12-31 ",
     LibraryColumn.NOTE: "Some shared with other models",
 }
 _EXPENDABLE: Final = (
     *(LibraryColumn.MODIFIED, LibraryColumn.ARCHITECTURE),
-    *(LibraryColumn.PARAMETERS, LibraryColumn.CONTEXT),
+    *(LibraryColumn.USED, LibraryColumn.PARAMETERS, LibraryColumn.CONTEXT),
 )
+_NAME_CHARACTERS: Final = 60  # of a name with its publisher, before any column goes
 _MEASURED: Final = 200  # models, whose texts decide how wide columns are
 _ROOM: Final = 18  # pixels that a cell needs beside its text
 _OPENED: Final = frozenset(
@@ -114,6 +116,7 @@ class LibraryTree(QTreeView):
         self.column_layout = ColumnLayout(
             self, header, self._widths, lambda: LibraryColumn.NAME, _EXPENDABLE
         )
+        self.column_layout.least = _NAME_CHARACTERS
         self.reset_columns()
         self._sight_timer = QtCore.QTimer(self, singleShot=True, interval=_SIGHT_MS)
         self._sight_timer.timeout.connect(self._check_sight)
@@ -147,7 +150,10 @@ class LibraryTree(QTreeView):
         for column, sample in _SAMPLES.items():
             titles = (sample, f"{column_titles()[column]}   ")
             widths = [metrics.horizontalAdvance(text) + _ROOM for text in titles]
-            if column is not LibraryColumn.NAME:
+            if column is LibraryColumn.NAME:
+                deep = self.indentation()
+                widths += [_needed(n, column, self.font(), metrics) + n.depth * deep for n in nodes]
+            else:
                 alike = {node.cells[column]: node for node in nodes}.values()  # measured often
                 widths += [_needed(node, column, self.font(), metrics) for node in alike]
             yield max(widths)
@@ -173,7 +179,7 @@ class LibraryTree(QTreeView):
     def add_sorting(self, menu: QMenu) -> None:
         """Add what the mouse does in the header, which keys do not reach."""
         header = self.header()
-        sorting = menu.addMenu(self.tr("S&ort by"))
+        sorting = menu.addMenu(self.tr("Sort &by"))
         down, up = Qt.SortOrder.DescendingOrder, Qt.SortOrder.AscendingOrder
         by, order = header.sortIndicatorSection(), header.sortIndicatorOrder()
         for column, title in enumerate(column_titles()):

@@ -559,7 +559,10 @@ class ExportPage(PlannerPage):
         self._add("lm_studio", self.tr("LM Studio"))
         tip = self.tr("Save the bars and the layers as PNG, SVG or CSV")
         self.save = push_button(self, self.tr("&Save picture or data…"), tip)
-        self.save.clicked.connect(lambda: self._export.ask(self._picture, "memory-plan"))
+        self.save.clicked.connect(self._ask_save)
+        for part in (picture.bars, picture.strip):
+            part.copy_requested.connect(lambda: self._export.copy(self._picture))
+            part.save_requested.connect(self._ask_save)
         words = self.tr("The context menus of tables copy, and save CSV and JSON.")
         hint = QtWidgets.QLabel(words, self, wordWrap=True)
         line = fill(QtWidgets.QHBoxLayout(), self.save, (hint, 1))
@@ -587,6 +590,9 @@ class ExportPage(PlannerPage):
             "environment": plan_export.environment_lines,
         }
         return "\n".join(lines[name](plan))
+
+    def _ask_save(self) -> None:
+        self._export.ask(self._picture, "memory-plan")
 
     def save_picture(self, path: Path) -> None:
         """Save the picture, or its data, in the format that the suffix says."""

@@ -22,6 +22,7 @@ from explorer.present.explanations import picture_text
 from explorer.qt.planner.fields import fill, scrolled
 from explorer.qt.planner.state import CurrentPlan, PlannerState
 from explorer.qt.theme import CORNER, PAPER, Space, TextSize, ink_of, text_font
+from explorer.qt.widgets.building import add_picture_actions, lead_to, show_menu
 from explorer.qt.widgets.painting import (
     device_colour,
     draw_caption,
@@ -69,7 +70,15 @@ class Ink:
 
 
 class _Chart(QWidget):
-    """A picture that is painted with the window's colours, never mirrored, and takes the focus."""
+    """A picture that is painted with the window's colours, never mirrored, and takes the focus.
+
+    Signals:
+        copy_requested: Copy the picture.
+        save_requested: Save the picture or its data.
+    """
+
+    copy_requested = Signal()
+    save_requested = Signal()
 
     def __init__(self, name: str, explanation: str, parent: QWidget) -> None:
         super().__init__(parent)
@@ -80,6 +89,7 @@ class _Chart(QWidget):
         self.setWhatsThis(picture_text(explanation))
         self.ink = Ink.of_palette(self.palette())
         self._late = False
+        self._saving = add_picture_actions(self, self.copy_requested, self.save_requested)
 
     def show_late(self, late: bool) -> None:
         """Paint paler what is that of other inputs, until the new plan is there."""
@@ -112,6 +122,9 @@ class _Chart(QWidget):
         super().changeEvent(event)
         if event.type() == QEvent.Type.PaletteChange:
             self.ink = Ink.of_palette(self.palette())
+
+    def contextMenuEvent(self, event: QtGui.QContextMenuEvent) -> None:
+        show_menu(self, event.globalPos(), self._saving)
 
     def paintEvent(self, event: QtGui.QPaintEvent) -> None:
         painter = QtGui.QPainter(self)
@@ -556,10 +569,8 @@ class LayerStrip(_Chart):
             painter.drawRect(self.layer_area(self.selected))
 
     def mousePressEvent(self, event: QtGui.QMouseEvent) -> None:
-        if event.button() != Qt.MouseButton.LeftButton:
-            return
         x = event.position().x()
-        if self._on_boundary(x):
+        if event.button() == Qt.MouseButton.LeftButton and self._on_boundary(x):
             self._dragging = True
             self.held.emit(True)
         else:
@@ -573,6 +584,11 @@ class LayerStrip(_Chart):
         grips = self._on_boundary(x)
         self.setCursor(Qt.CursorShape.SplitHCursor if grips else Qt.CursorShape.ArrowCursor)
 
+    def mouseDoubleClickEvent(self, event: QtGui.QMouseEvent) -> None:
+        if not self._on_boundary(event.position().x()):
+            self._choose(self.layer_at(event.position().x()))
+            lead_to(self, "tensors")
+
     def mouseReleaseEvent(self, event: QtGui.QMouseEvent) -> None:
         if self._dragging and event.button() == Qt.MouseButton.LeftButton:
             self._dragging = False
@@ -580,7 +596,9 @@ class LayerStrip(_Chart):
 
     def keyPressEvent(self, event: QtGui.QKeyEvent) -> None:
         step = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}.get(Qt.Key(event.key()), 0)
-        if not step or not self.layers:
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and self.selected >= 0:
+            lead_to(self, "tensors")
+        elif not step or not self.layers:
             super().keyPressEvent(event)
         elif event.modifiers() & Qt.KeyboardModifier.ControlModifier:
             self._move_boundary(min(max(self._boundary + step, 0), len(self.layers) - 1))

@@ -36,7 +36,7 @@ from explorer.qt.survey.layer_paint import (
 )
 from explorer.qt.survey.session import SurveyContent, SurveySession
 from explorer.qt.theme import Space
-from explorer.qt.widgets.building import LINE, NOTE, add_action, column, row, show_menu
+from explorer.qt.widgets.building import LINE, NOTE, add_picture_actions, column, row, show_menu
 from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.plot import PlotColours
 from explorer.qt.widgets.plot_panel import PlotExport, RangeFields
@@ -60,6 +60,7 @@ class LayerLines(QWidget):
         read: The mouse is over another point: chart, layer, and role or None, by place; or None.
         cell_chosen: The user chose a point; the number of its cell in the model's grid.
         cell_opened: The user opened a point; the same.
+        copy_requested: Copy the picture.
         save_requested: Save the picture or its data.
     """
 
@@ -68,6 +69,7 @@ class LayerLines(QWidget):
     read = Signal(object)
     cell_chosen = Signal(int)
     cell_opened = Signal(int)
+    copy_requested = Signal()
     save_requested = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -86,9 +88,7 @@ class LayerLines(QWidget):
         self.setMinimumWidth(LEAST_WIDTH)
         self.setAccessibleName(self.tr("Figures over the layers"))
         self.setWhatsThis(picture_text("by_layer"))
-        self.save_action = add_action(
-            self, self.tr("&Save picture or data…"), self.save_requested, "Ctrl+S"
-        )
+        self._saving = add_picture_actions(self, self.copy_requested, self.save_requested)
 
     def show_grid(self, grid: LayerGrid | None) -> None:
         """Show another stack of layers; nothing is known of it yet."""
@@ -230,10 +230,11 @@ class LayerLines(QWidget):
 
     def mousePressEvent(self, event: QtGui.QMouseEvent) -> None:
         super().mousePressEvent(event)
-        if self.picture is None or event.button() != Qt.MouseButton.LeftButton:
+        if self.picture is None:
             return
+        right = event.button() == Qt.MouseButton.RightButton  # the menu is of what is there
         for place, role in zip(self.picture.keys, self.picture.shown, strict=True):
-            if place.contains(event.position()):
+            if place.contains(event.position()) and not right:
                 self.stand_out(None if self._alone == role else role)
                 return
         at = self.picture.near(event.position())
@@ -262,7 +263,7 @@ class LayerLines(QWidget):
             super().keyPressEvent(event)
 
     def contextMenuEvent(self, event: QtGui.QContextMenuEvent) -> None:
-        show_menu(self, event.globalPos(), [self.save_action])
+        show_menu(self, event.globalPos(), self._saving)
 
     def focusInEvent(self, event: QtGui.QFocusEvent) -> None:
         super().focusInEvent(event)
@@ -428,6 +429,7 @@ class ByLayerPage(QWidget):
         self.lines.read.connect(self._show_reading)
         self.lines.cell_chosen.connect(self._choose)
         self.lines.cell_opened.connect(lambda cell: self.tensor_opened.emit(self._row_of(cell)))
+        self.lines.copy_requested.connect(lambda: self.export.copy(self.lines))
         self.lines.save_requested.connect(self.ask_save)
         self.save.clicked.connect(self.ask_save)
         self.table.exported.connect(self.exported)

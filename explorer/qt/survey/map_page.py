@@ -21,7 +21,15 @@ from explorer.qt.survey.by_layer import LayerLines, layer_values
 from explorer.qt.survey.layer_paint import LayerGrid, layer_grids
 from explorer.qt.survey.session import ComparisonContent, SurveyContent, SurveySession, SurveyState
 from explorer.qt.theme import Space
-from explorer.qt.widgets.building import LINE, NOTE, column, row
+from explorer.qt.widgets.building import (
+    LINE,
+    NOTE,
+    add_action,
+    add_picture_actions,
+    column,
+    row,
+    show_menu,
+)
 from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.painting import plain_tip
 from explorer.qt.widgets.plot import PlotColours
@@ -44,6 +52,7 @@ class ModelMap(QtWidgets.QAbstractScrollArea):
         cell_opened: The user opened a cell; its number.
         cell_read: The mouse is over another cell, or over none (-1).
         copy_requested: Copy the details of the cell.
+        picture_requested: Copy the picture.
         save_requested: Save the picture or its data.
     """
 
@@ -53,6 +62,7 @@ class ModelMap(QtWidgets.QAbstractScrollArea):
     cell_opened = Signal(int)
     cell_read = Signal(int)
     copy_requested = Signal()
+    picture_requested = Signal()
     save_requested = Signal()
 
     def __init__(self, parent: QtWidgets.QWidget | None = None) -> None:
@@ -66,6 +76,9 @@ class ModelMap(QtWidgets.QAbstractScrollArea):
         self.setFrameShape(QtWidgets.QAbstractScrollArea.Shape.NoFrame)
         self.setAccessibleName(self.tr("Map of the model: layers and roles"))
         self.setWhatsThis(picture_text("model_map"))
+        details = add_action(self, self.tr("Copy the &figures"), self.copy_requested, "Ctrl+C")
+        saving = add_picture_actions(self, self.picture_requested, self.save_requested)
+        self._commands = [details, *saving]
         self.viewport().setMouseTracking(True)
         self.viewport().setBackgroundRole(QPalette.ColorRole.Window)
         self.layout_ = self._laid_out(400.0)
@@ -103,11 +116,9 @@ class ModelMap(QtWidgets.QAbstractScrollArea):
         self, colours: PlotColours, layout: map_paint.MapLayout
     ) -> map_paint.MapPainter | None:
         """Return what paints the map; None while there is nothing to paint."""
-        return (
-            None
-            if self._colouring is None
-            else map_paint.MapPainter(layout, self._colouring, colours)
-        )
+        if self._colouring is None:
+            return None
+        return map_paint.MapPainter(layout, self._colouring, colours)
 
     def layout_for_paper(self) -> map_paint.MapLayout:
         """Return the places of the cells where there is as much room as they need."""
@@ -259,8 +270,7 @@ class ModelMap(QtWidgets.QAbstractScrollArea):
             self.cell_read.emit(cell)
 
     def mousePressEvent(self, event: QtGui.QMouseEvent) -> None:
-        if event.button() == Qt.MouseButton.LeftButton:
-            self._choose(self._cell_at(event.position().toPoint()))
+        self._choose(self._cell_at(event.position().toPoint()))  # a menu is of what is there
 
     def mouseDoubleClickEvent(self, event: QtGui.QMouseEvent) -> None:
         cell = self._cell_at(event.position().toPoint())
@@ -269,25 +279,20 @@ class ModelMap(QtWidgets.QAbstractScrollArea):
 
     def keyPressEvent(self, event: QtGui.QKeyEvent) -> None:
         key = Qt.Key(event.key())
-        if event.matches(QtGui.QKeySequence.StandardKey.Copy):
-            self.copy_requested.emit()
-        elif event.matches(QtGui.QKeySequence.StandardKey.Save):
-            self.save_requested.emit()
-        elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
-            if self.current >= 0:
-                self.cell_opened.emit(self.current)
+        if key in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and self.current >= 0:
+            self.cell_opened.emit(self.current)
         elif (cell := self._next(key)) >= 0:
             self._choose(cell)
         else:
             super().keyPressEvent(event)
 
-    def focusInEvent(self, event: QtGui.QFocusEvent) -> None:
-        super().focusInEvent(event)
-        self.viewport().update()
+    def contextMenuEvent(self, event: QtGui.QContextMenuEvent) -> None:
+        show_menu(self, event.globalPos(), self._commands)
 
-    def focusOutEvent(self, event: QtGui.QFocusEvent) -> None:
-        super().focusOutEvent(event)
-        self.viewport().update()
+    def event(self, event: QEvent) -> bool:
+        if event.type() in (QEvent.Type.FocusIn, QEvent.Type.FocusOut):
+            self.viewport().update()
+        return super().event(event)
 
     def sizeHint(self) -> QSize:
         return QSize(700, 420)
@@ -468,13 +473,16 @@ class MapPage(QtWidgets.QWidget):
         self.save.clicked.connect(self.ask_save)
         self.map.save_requested.connect(self.ask_save)
         self.map.copy_requested.connect(self._copy)
+        self.map.picture_requested.connect(self._copy_picture)
         session.replaced.connect(self._drop_previous)
         self.map.cell_read.connect(self._read)
         self.map.cell_chosen.connect(self._choose)
         self.map.cell_opened.connect(lambda cell: self.tensor_opened.emit(self._row_of(cell)))
         self.by_layer.read.connect(self._read_line)
-        self.by_layer.cell_chosen.connect(self._choose_point)
+        for choose in (self.map.select, self._choose):
+            self.by_layer.cell_chosen.connect(choose)
         self.by_layer.cell_opened.connect(self.map.cell_opened)
+        self.by_layer.copy_requested.connect(lambda: self._export.copy(self.by_layer))
         self.by_layer.save_requested.connect(self.ask_save)
 
     def _lay_out(self) -> None:
@@ -649,10 +657,6 @@ class MapPage(QtWidgets.QWidget):
         self.map.select(cell)
         self.by_layer.select(cell)
 
-    def _choose_point(self, cell: int) -> None:
-        self.map.select(cell)
-        self._choose(cell)
-
     def _read_line(self, at: tuple[int, int, int | None] | None) -> None:
         cell = -1
         if self._layers is not None and at is not None and at[2] is not None:
@@ -679,6 +683,10 @@ class MapPage(QtWidgets.QWidget):
         self.readout.setText(self.typed.problem or text or hint)
         self.map.setAccessibleDescription(text)
         self.by_layer.setAccessibleDescription(text or hint)
+
+    def _copy_picture(self) -> None:
+        if (picture := self.picture()) is not None:
+            self._export.copy(picture)
 
     def _copy(self) -> None:
         with locale_free():

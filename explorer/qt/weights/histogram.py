@@ -49,6 +49,7 @@ class HistogramControls(QtWidgets.QWidget):
     def __init__(self, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
         self.bins = QtWidgets.QSpinBox(self)
+        self.bins.setGroupSeparatorShown(True)
         self.bins.setRange(1, MOST_BINS)
         self.bins.setValue(256)
         self.bins.setAccessibleName(self.tr("Number of bins"))

@@ -515,7 +515,12 @@ class ValuesPage(ReadingPage[Tiles]):
         self.copy_action = building.add_action(grid, self.tr("&Copy values"), self.copy, copy)
         building.add_action(grid, self.tr("&Save all values…"), self.ask_export)
         building.add_action(grid, self.tr("&Read again"), self.press)
-        grid.setContextMenuPolicy(Qt.ContextMenuPolicy.ActionsContextMenu)
+        grid.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        grid.customContextMenuRequested.connect(
+            lambda place: building.show_menu(
+                grid, grid.viewport().mapToGlobal(place), grid.actions()
+            )
+        )
 
     def _title_of(self, tensor: Tensor) -> str:
         rows, columns = map(integer_text, (self.model.folding.rows, self.model.folding.columns))

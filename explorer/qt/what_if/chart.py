@@ -20,7 +20,7 @@ from explorer.present.explanations import picture_text
 from explorer.qt.what_if.table import Line
 from explorer.qt.widgets.histogram_plot import place_labels
 from explorer.qt.widgets.plot import CountAxis, Mark, Marks, ThemedPlot
-from explorer.text import float_text, integer_text
+from explorer.text import float_text, percent_text
 
 _STEPS: Final = (1, 2, 5)  # of a decade, while few decades are in sight
 _FEW_DECADES: Final = 3.0
@@ -121,9 +121,9 @@ class ErrorAxis(CountAxis):
 
     def tickStrings(self, values: Sequence[float], scale: float, spacing: float) -> list[str]:
         if list(values) == [self.exact]:
-            return [f"{integer_text(0)} %" if self.logarithmic else f"{float_text(math.inf)} dB"]
+            return [percent_text(0.0) if self.logarithmic else self.tr("no error")]
         if self.logarithmic:
-            return [f"{float_text(100 * 10.0**value, 3)} %" for value in values]
+            return [percent_text(10.0**value) for value in values]
         return [float_text(value, 4) for value in values]
 
 

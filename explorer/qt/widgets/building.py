@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, TypeAlias, TypeVar
 
-from PySide6.QtCore import QPoint, Qt, SignalInstance
+from PySide6.QtCore import QCoreApplication, QPoint, Qt, SignalInstance
 from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QLayout, QMenu, QVBoxLayout, QWidget
 
@@ -88,6 +89,19 @@ def add_action(
     return action
 
 
+def add_picture_actions(
+    owner: QWidget,
+    copy: Callable[[], object] | SignalInstance,
+    save: Callable[[], object] | SignalInstance,
+) -> list[QAction]:
+    """Give a picture the commands that copy and save it, with the keys that all pictures have."""
+    tr = partial(QCoreApplication.translate, "Picture")
+    return [
+        add_action(owner, tr("&Copy picture"), copy, "Ctrl+Shift+C"),
+        add_action(owner, tr("&Save picture or data…"), save, "Ctrl+S"),
+    ]
+
+
 def show_menu(owner: QWidget, place: QPoint, *groups: Sequence[QAction]) -> None:
     """Open a menu of groups of commands at a place of the screen; closing it deletes it."""
     menu = QMenu(owner)
@@ -99,8 +113,21 @@ def show_menu(owner: QWidget, place: QPoint, *groups: Sequence[QAction]) -> None
     menu.popup(place)
 
 
-def offer_leads(owner: QWidget, menu: QMenu) -> None:
-    """Add where one can go on from what is selected, as the window of a widget knows it."""
+def lead_to(owner: QWidget, page: str) -> None:
+    """Show a page, by its name, of the window that a widget is in."""
+    show = getattr(owner.window(), "lead_to", None)  # dialogs, and panels of tests, have no pages
+    if show is not None:
+        show(page)
+
+
+def offer_leads(owner: QWidget, menu: QMenu, *, whole: bool = False) -> None:
+    """Add where one can go on from what is selected, as the window of a widget knows it.
+
+    Args:
+        owner: Where the menu is opened.
+        menu: The menu.
+        whole: Whether it is of the model, and not of the selected tensor.
+    """
     offer = getattr(owner.window(), "offer_leads", None)  # dialogs lead nowhere
     if offer is not None:
-        offer(menu)
+        offer(menu, whole=whole)

@@ -30,6 +30,9 @@ class ColumnLayout(QObject):
         widths: Returns what each column needs, in pixels.
         stretching: Returns the column that takes the rest; -1 for none.
         expendable: Columns that are out of sight where there is no room, the first of them first.
+
+    Attributes:
+        least: Characters that the stretching column shows at least, if it needs as many.
     """
 
     def __init__(
@@ -43,6 +46,7 @@ class ColumnLayout(QObject):
         super().__init__(view)
         self._view, self._header = view, header
         self._widths, self._stretching = widths, stretching
+        self.least = _LEAST_CHARACTERS
         self._needed: Sequence[int] = ()
         self._expendable = [int(column) for column in expendable]
         self._dropped: list[int] = []  # those out of sight now
@@ -74,7 +78,7 @@ class ColumnLayout(QObject):
         if len(self._needed) != header.count():
             self._needed = tuple(self._widths())
         room = self._view.viewport().width()
-        least = _LEAST_CHARACTERS * self._view.fontMetrics().averageCharWidth()
+        least = self.least * self._view.fontMetrics().averageCharWidth()
         # in a narrow list, figures are seen beside the names
         least = min(least, self._needed[column], room * 3 // 5)
         self._drop(header.length() - header.sectionSize(column) + least - room)

@@ -19,7 +19,7 @@ from PySide6.QtWidgets import QWidget
 from explorer.analysis import Histogram, Moments
 from explorer.present.colours import type_colour
 from explorer.present.explanations import picture_text
-from explorer.qt.widgets.building import add_action, show_menu
+from explorer.qt.widgets.building import add_picture_actions, show_menu
 from explorer.qt.widgets.painting import edge_of
 from explorer.qt.widgets.plot import PlotColours
 from explorer.text import float_text
@@ -70,10 +70,7 @@ class SmallMultiples(QWidget):
         self.setMouseTracking(True)
         self.setAccessibleName(self.tr("Histograms side by side"))
         self.setWhatsThis(picture_text("histograms"))
-        save = self.tr("&Save picture or data…")
-        self.export_action = add_action(self, save, self.export_requested, "Ctrl+S")
-        copy = self.tr("&Copy picture")
-        self.copy_action = add_action(self, copy, self.copy_requested, "Ctrl+Shift+C")
+        self._saving = add_picture_actions(self, self.copy_requested, self.export_requested)
 
     def show_curves(self, curves: tuple[HistogramCurve, ...]) -> None:
         """Draw other histograms."""
@@ -250,7 +247,7 @@ class SmallMultiples(QWidget):
             super().keyPressEvent(event)
 
     def contextMenuEvent(self, event: QtGui.QContextMenuEvent) -> None:
-        show_menu(self, event.globalPos(), [self.export_action])
+        show_menu(self, event.globalPos(), self._saving)
 
 
 @dataclass(frozen=True, eq=False)

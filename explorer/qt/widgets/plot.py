@@ -18,7 +18,7 @@ from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtWidgets import QToolButton, QWidget
 
 from explorer.qt.theme import PAPER, Space, TextSize, ink_of, text_font
-from explorer.qt.widgets.building import add_action, show_menu
+from explorer.qt.widgets.building import add_action, add_picture_actions, show_menu
 from explorer.text import axis_texts, count_text, float_text, integer_text, written_number
 
 _LONGEST: Final = 100_000  # from here on a count is rounded
@@ -285,9 +285,8 @@ class ThemedPlot(pg.PlotWidget):  # type: ignore[misc] # pyqtgraph has no types
         self.zoom_out_action = add(tr("Zoom &out"), lambda: self._zoom(1 / _ZOOM), "-")
         add(tr("Move left"), lambda: box.pan_by(-_PAN), "Shift+Left")
         add(tr("Move right"), lambda: box.pan_by(_PAN), "Shift+Right")
-        save = tr("&Save picture or data…")
-        self.export_action = add(save, self.export_requested, "Ctrl+S")
-        self.copy_action = add(tr("&Copy picture"), self.copy_requested, "Ctrl+Shift+C")
+        saving = add_picture_actions(self, self.copy_requested, self.export_requested)
+        self.copy_action, self.export_action = saving
         self.speak("")
         self.box.zoomed.connect(self._show_zoom)
         self._show_zoom()

@@ -461,15 +461,19 @@ class FilterBar(QtWidgets.QWidget):
     def __init__(self, hint: str, tip: str = "", parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
         self.edit = _FilterEdit(self)
-        self.edit.setPlaceholderText(hint)
-        self.edit.setToolTip(tip)
         self.edit.setAccessibleName(self.tr("Filter"))
-        self.edit.setAccessibleDescription(hint)
+        self.show_hint(hint, tip)
         self.edit.setClearButtonEnabled(True)
         self.edit.textChanged.connect(self.changed)
         self.edit.left_down.connect(self.left_down)
         self.status = plain_label(self)
         building.row((self.edit, 1), self.status, of=self, margins=LINE)
+
+    def show_hint(self, hint: str, tip: str = "") -> None:
+        """Say what can be typed: examples in the empty line, and a tool tip."""
+        self.edit.setPlaceholderText(hint)
+        self.edit.setToolTip(tip)
+        self.edit.setAccessibleDescription(hint)
 
     @property
     def text(self) -> str:

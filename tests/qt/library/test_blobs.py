@@ -49,6 +49,19 @@ def test_the_filter_finds_orphans_and_users(panel: Panel) -> None:
     assert len(_cells(panel)) > 3
 
 
+def test_the_filter_says_what_it_finds_in_the_list_that_is_shown(panel: Panel) -> None:
+    bar = panel.view.bar
+    assert "fits:yes" in bar.edit.placeholderText()
+    assert bar.status.text() == "3 models"
+    _show(panel)
+    assert "orphan" in bar.edit.placeholderText()
+    assert "fits:" not in bar.edit.placeholderText() + bar.edit.toolTip()
+    panel.type("orphan")
+    assert bar.status.text() == f"1 of {len(panel.view.blobs.files)}"
+    panel.view.lists.setCurrentWidget(panel.tree)
+    assert "fits:yes" in bar.edit.placeholderText()
+
+
 def test_enter_goes_to_the_model_of_a_blob_and_opens_an_orphan(panel: Panel) -> None:
     _show(panel)
     table = panel.view.blobs.table

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QItemSelectionModel, Qt
-from PySide6.QtWidgets import QApplication, QMessageBox
+from PySide6.QtWidgets import QApplication, QMenu, QMessageBox
 from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
@@ -267,6 +267,38 @@ def test_the_menu_offers_what_applies(panel: Panel) -> None:
     ]
     panel.click(panel.find("Ollama"))
     assert texts() == ["Show in file manager", "Copy name", "Copy path", "Read again", "Sort by"]
+
+
+def test_no_letter_of_the_menu_stands_for_two(panel: Panel) -> None:
+    for row in (("Ollama",), ("Ollama", "beta"), ("Ollama", "beta", "License")):
+        panel.click(panel.find(*row))
+        menu = panel.view.commands.menu()
+        texts = [action.text().partition("&")[2][:1].lower() for action in menu.actions()]
+        letters = [letter for letter in texts if letter]
+        assert len(set(letters)) == len(letters), letters
+        menu.deleteLater()
+
+
+def test_a_model_opens_in_any_page_and_two_are_compared(panel: Panel, store: OllamaStore) -> None:
+    view, base = panel.view, store.manifests / "registry.ollama.ai/library"
+    view.commands.pages = {"weights": "Weights", "planner": "Planner"}
+    wanted: list[tuple[Path, str]] = []
+    view.page_requested.connect(lambda path, page: wanted.append((path, page)))
+    compared: list[list[Path]] = []
+    view.compare_requested.connect(compared.append)
+    panel.click(panel.find("Ollama", "beta"))
+    assert not view.compare_button.isVisible()
+    menu = view.commands.menu()
+    branch = next(action for action in menu.actions() if action.text() == "Open &in")
+    pages = branch.menu()
+    assert isinstance(pages, QMenu)
+    next(action for action in pages.actions() if action.text() == "Planner").trigger()
+    menu.deleteLater()
+    assert wanted == [(base / "beta/latest", "planner")]
+    panel.click(panel.find("Ollama", "alpha", "small"), add=True)
+    assert view.compare_button.isVisible()
+    panel.qtbot.mouseClick(view.compare_button, Qt.MouseButton.LeftButton)
+    assert set(compared[0]) == {base / "beta/latest", base / "alpha/small"}
 
 
 def test_a_file_is_shown_in_the_file_manager(panel: Panel, store: OllamaStore, monkeypatch) -> None:  # type: ignore[no-untyped-def]
@@ -608,6 +640,10 @@ def test_nothing_is_elided_in_a_usual_window(
     assert header.sectionSize(COLUMN.NAME) > 200
     panel.view.resize(1150, 700)
     panel.settle()
+    assert not header.isSectionHidden(COLUMN.USED)
+    assert elided(panel.tree) == []
+    panel.view.resize(1290, 700)
+    panel.settle()
     assert not header.isSectionHidden(COLUMN.MODIFIED)
 
 
@@ -659,6 +695,7 @@ def test_the_commands_that_remove_what_is_nobodys_are_copied(
     panel: Panel, store: OllamaStore
 ) -> None:
     assert "2 files belong to nobody: 1016 B could be freed" in panel.view.total.text()
+    assert panel.view.copy_button.isVisible()  # as soon as it is said
     before = sorted(store.blobs.iterdir())
     click = partial(panel.qtbot.mouseClick, panel.view.copy_button, Qt.MouseButton.LeftButton)
     lines = copied(panel.qtbot, click).splitlines()

@@ -22,7 +22,7 @@ from explorer.analysis.block_search import Beside
 from explorer.formats.structure import FieldKind
 from explorer.present.explanations import picture_text
 from explorer.qt.theme import monospace_font
-from explorer.qt.widgets.building import add_action
+from explorer.qt.widgets.building import add_action, show_menu
 from explorer.qt.widgets.painting import field_line, field_tint
 from explorer.text import MINUS, float_text, integer_text
 
@@ -92,7 +92,6 @@ class BlockStrip(QWidget):
         self.setWhatsThis(picture_text("block_bytes"))
         copy = QtGui.QKeySequence.StandardKey.Copy
         self.copy_action = add_action(self, self.tr("&Copy the bytes"), self.copy, copy)
-        self.setContextMenuPolicy(Qt.ContextMenuPolicy.ActionsContextMenu)
         self._measure()
 
     def show_block(self, detail: BlockDetail | None) -> None:
@@ -206,6 +205,9 @@ class BlockStrip(QWidget):
             for byte in range(self._count):
                 self._paint_byte(painter, byte, detail)
         painter.end()
+
+    def contextMenuEvent(self, event: QtGui.QContextMenuEvent) -> None:
+        show_menu(self, event.globalPos(), [self.copy_action])
 
     def mouseMoveEvent(self, event: QtGui.QMouseEvent) -> None:
         self.byte_hovered.emit(self.byte_at(event.position()))

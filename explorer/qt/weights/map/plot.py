@@ -205,7 +205,7 @@ class MapPlot(ThemedPlot):
             self, self.tr("Copy &value"), self.value_wanted, "Ctrl+C"
         )
         self.copy_position_action = add_action(
-            self, self.tr("Copy &position"), self.position_wanted, "Ctrl+Shift+C"
+            self, self.tr("Copy &position"), self.position_wanted, "Ctrl+Shift+P"
         )
         self.more_actions = [self.copy_value_action, self.copy_position_action]
         self.box.sigRangeChanged.connect(lambda *_: self._look_again())

@@ -207,6 +207,7 @@ class MapControls(QWidget):
         self.edges.hide()
         self._levels: tuple[float, float] | None = None  # of what was drawn last
         self.sheets = QSpinBox(self)
+        self.sheets.setGroupSeparatorShown(True)
         self.sheets.setAccessibleName(self.tr("Matrix"))
         self.sheets.setToolTip(
             self.tr("One of the matrices that the tensor is made of, such as those of experts")
