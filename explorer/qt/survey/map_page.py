@@ -20,16 +20,8 @@ from explorer.qt.survey.bar import Notice, TypedRange, list_metrics
 from explorer.qt.survey.by_layer import LayerLines, layer_values
 from explorer.qt.survey.layer_paint import LayerGrid, layer_grids
 from explorer.qt.survey.session import ComparisonContent, SurveyContent, SurveySession, SurveyState
-from explorer.qt.theme import Space
-from explorer.qt.widgets.building import (
-    LINE,
-    NOTE,
-    add_action,
-    add_picture_actions,
-    column,
-    row,
-    show_menu,
-)
+from explorer.qt.widgets import building
+from explorer.qt.widgets.building import LINE, NOTE, column, row
 from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.painting import plain_tip
 from explorer.qt.widgets.plot import PlotColours
@@ -76,8 +68,10 @@ class ModelMap(QtWidgets.QAbstractScrollArea):
         self.setFrameShape(QtWidgets.QAbstractScrollArea.Shape.NoFrame)
         self.setAccessibleName(self.tr("Map of the model: layers and roles"))
         self.setWhatsThis(picture_text("model_map"))
-        details = add_action(self, self.tr("Copy the &figures"), self.copy_requested, "Ctrl+C")
-        saving = add_picture_actions(self, self.picture_requested, self.save_requested)
+        details = building.add_action(
+            self, self.tr("Copy the &figures"), self.copy_requested, "Ctrl+C"
+        )
+        saving = building.add_picture_actions(self, self.picture_requested, self.save_requested)
         self._commands = [details, *saving]
         self.viewport().setMouseTracking(True)
         self.viewport().setBackgroundRole(QPalette.ColorRole.Window)
@@ -287,7 +281,7 @@ class ModelMap(QtWidgets.QAbstractScrollArea):
             super().keyPressEvent(event)
 
     def contextMenuEvent(self, event: QtGui.QContextMenuEvent) -> None:
-        show_menu(self, event.globalPos(), self._commands)
+        building.show_menu(self, event.globalPos(), self._commands)
 
     def event(self, event: QEvent) -> bool:
         if event.type() in (QEvent.Type.FocusIn, QEvent.Type.FocusOut):
@@ -479,8 +473,8 @@ class MapPage(QtWidgets.QWidget):
         self.map.cell_chosen.connect(self._choose)
         self.map.cell_opened.connect(lambda cell: self.tensor_opened.emit(self._row_of(cell)))
         self.by_layer.read.connect(self._read_line)
-        for choose in (self.map.select, self._choose):
-            self.by_layer.cell_chosen.connect(choose)
+        self.by_layer.cell_chosen.connect(self.map.select)
+        self.by_layer.cell_chosen.connect(self._choose)
         self.by_layer.cell_opened.connect(self.map.cell_opened)
         self.by_layer.copy_requested.connect(lambda: self._export.copy(self.by_layer))
         self.by_layer.save_requested.connect(self.ask_save)
@@ -488,8 +482,7 @@ class MapPage(QtWidgets.QWidget):
     def _lay_out(self) -> None:
         label = QtWidgets.QLabel(self.tr("C&olour by"), self)
         label.setBuddy(self.colour_by)
-        parts = label, self.colour_by, self.by_role, self.typed, 1, self.save
-        bar = row(*parts, margins=LINE, spacing=Space.NEAR)
+        bar = row(label, self.colour_by, self.by_role, self.typed, 1, self.save, margins=LINE)
         self.splitter = QtWidgets.QSplitter(self)
         self.splitter.addWidget(self.map)
         self.splitter.addWidget(self.by_layer)
@@ -517,11 +510,10 @@ class MapPage(QtWidgets.QWidget):
         """Colour by error as soon as there is one, unless the user chose something else."""
         if self._chose:
             return
-        known, session = self._session.known, self._session
-        name = ""
+        known, session, name = self._session.known, self._session, ""
         if known is not None and known.errors is not None:
-            under_way = session.state is SurveyState.RUNNING
-            name = "relative_rmse" if under_way or known.errors.known.any() else ""
+            some = session.state is SurveyState.RUNNING or known.errors.known.any()
+            name = "relative_rmse" if some else ""
         if known is not None and not name:  # without a reference, what the block scales imply
             rounded = np.isfinite(known.statistics.relative_step_error)
             name = "step_error" if rounded.any() else ""
@@ -598,8 +590,7 @@ class MapPage(QtWidgets.QWidget):
         """Ask for a file, and save the map or its data into it."""
         picture, document = self.picture(), self._session.document
         if picture is not None and document is not None:
-            what = self.colour_by.currentText()
-            self._export.ask(picture, f"{document.title} {what}")
+            self._export.ask(picture, f"{document.title} {self.colour_by.currentText()}")
 
     def lines(self, cell: int) -> Iterator[tuple[str, str]]:
         """Yield the details of a cell, as names and texts; none of cell -1."""
@@ -621,8 +612,7 @@ class MapPage(QtWidgets.QWidget):
             value = self._value(metric, cell)
             if metric.name != "bytes" and not np.isnan(value):
                 yield metric.title, metric.text(value)
-        reason = self._session.reason(self._row_of(cell))
-        if reason:
+        if reason := self._session.reason(self._row_of(cell)):
             yield self.tr("Problem"), plain_text(reason)
 
     def _value(self, metric: Metric, cell: int) -> float:
