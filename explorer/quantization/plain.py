@@ -66,6 +66,15 @@ def e4m3(code: Any) -> Any:
 
 
 @inlined
+def e5m2(code: Any) -> Any:
+    """Return the value of an E5M2 code, float32: the upper byte of a half float."""
+    magnitude = u16((u16(code) & u16(0x7F)) << u16(8))
+    if magnitude > u16(0x7C00):
+        magnitude = u16(0x7E00)  # NaN
+    return float32_of_half(u16(magnitude | ((u16(code) & u16(0x80)) << u16(8))))
+
+
+@inlined
 def to_e4m3(x: Any) -> Any:
     """Return the nearest E4M3 code, ties to even, 448 at most."""
     bits = bits_of_float32(clamped(abs(x), f32(0), f32(448)))

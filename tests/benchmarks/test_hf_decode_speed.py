@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from explorer.formats import open_model
 from explorer.formats.weights import WeightReader
-from explorer.quantization.types import E2M1, E4M3
+from explorer.quantization.types import E2M1, E4M3, E5M2
 from tests.benchmarks.report import Report, Row
 from tests.benchmarks.timing import seconds
 from tests.formats.test_hf_rules import STEM, Part, write_folder
@@ -166,6 +166,20 @@ def _fp8(rows: int, columns: int) -> Case:
     parts = {"weight": ("F8_E4M3", weight), "weight_scale_inv": ("F32", scale)}
     said = {"quant_method": "fp8", "weight_block_size": [rows, columns]}
     return Case(parts, said, formula)
+
+
+def _fp8_e5m2() -> Case:
+    weight, scale = _bytes(_SIDE, _SIDE), _floats(_SIDE, 1)
+    weight[weight & 0x7F > 0x7C] = 0  # a NaN is equal to nothing
+    parts = {"weight": ("F8_E5M2", weight), "weight_scale": ("F32", scale)}
+    return Case(parts, {"quant_method": "fp8"}, lambda: E5M2[weight] * scale)
+
+
+def _int8() -> Case:
+    weight, scale = _bytes(_SIDE, _SIDE).view(np.int8), _floats(_SIDE, _SIDE // _GROUP)
+    parts = {"weight": ("I8", weight), "weight_scale": ("F32", scale)}
+    said = {"quant_method": "compressed-tensors"}
+    return Case(parts, said, lambda: weight.astype(np.float32) * scale.repeat(_GROUP, 1))
 
 
 def _nibbles(packed: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -357,6 +371,8 @@ _CASES: Mapping[str, Callable[[], Case]] = {
     "LLM.int8": _llm_int8,
     "FP8, tiles of 128 × 128": lambda: _fp8(128, 128),
     "FP8, a scale for each row": lambda: _fp8(1, _SIDE),
+    "FP8 of E5M2, a scale for each row": _fp8_e5m2,
+    "int8 of compressed-tensors, in groups": _int8,
     "int4 of compressed-tensors": _ct_int4,
     "int4 with zero points": lambda: _ct_int4(has_zeros=True),
     "NVFP4 of compressed-tensors": _nvfp4,

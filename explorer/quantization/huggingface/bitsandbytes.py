@@ -100,6 +100,8 @@ class FourBits(LineReader):
 class Int8(LineReader):
     """LLM.int8: `weight` I8 [out, in], `SCB` the largest magnitude of each row."""
 
+    signed = True
+
     def __init__(self, layout: CompanionLayout, parts: Parts) -> None:
         super().__init__(layout, parts)
         self._largest = Ahead.of(parts["SCB"])
@@ -107,7 +109,6 @@ class Int8(LineReader):
     def fill(self, first: int, lines: Lines) -> None:
         count, line = lines.codes.shape
         self.parts["weight"].read_into(first * line, lines.codes.reshape(-1))
-        np.bitwise_xor(lines.codes, np.uint8(0x80), out=lines.codes)
         lines.scales[:, 0] = self._largest.read(first, count)
         lines.zeros[:, 0] = ONE_127TH
 

@@ -336,6 +336,8 @@ class SchemeRounder:
     """
 
     groups: NDArray[np.int32] | None = None
+    signed = False
+    raw = ""
 
     def __init__(self, scheme: Scheme, shape: Shape, whole: Whole) -> None:
         self._scheme, self._shape, self._whole = scheme, shape, whole

@@ -65,7 +65,7 @@ class Tiles(LineReader):
         self._kind = str(layout.option("scale_type", ""))
         self._rows = int(layout.option("rows"))
         self._tile_rows = int(layout.option("tile_rows"))
-        self._signed = self.parts[self._codes].dtype == "I8"
+        self.signed = self.parts[self._codes].dtype == "I8"
         self._scales = _scales(parts[self._scale_role], self._kind)
         self._zeros = Ahead.of(parts[self._zero_role]) if self._zero_role else None
 
@@ -77,18 +77,19 @@ class Tiles(LineReader):
     def fill(self, first: int, lines: Lines) -> None:
         count, line = lines.codes.shape
         self.parts[self._codes].read_into(first * line, lines.codes.reshape(-1))
-        if self._signed:
-            np.bitwise_xor(lines.codes, np.uint8(0x80), out=lines.codes)
         if not count:
             return
-        tiles = self._tile_row(np.arange(first, first + count))
-        lowest, each = int(tiles[0]), lines.scales.shape[1]
-        used = (int(tiles[-1]) + 1 - lowest) * each
-        scales = self._scales.read(lowest * each, used)
-        lines.scales[:] = scales.reshape(-1, each)[tiles - lowest]
-        if self._zeros is not None:
-            zeros = self._zeros.read(lowest * each, used)
-            lines.zeros[:] = zeros.reshape(-1, each)[tiles - lowest]
+        each = lines.scales.shape[1]
+        tiles: Any = slice(None)  # a row of a matrix is one of tiles
+        lowest, used = first, count
+        if self._tile_rows > 1:
+            tiles = self._tile_row(np.arange(first, first + count))
+            lowest = int(tiles[0])
+            used = int(tiles[-1]) + 1 - lowest
+            tiles -= lowest
+        for numbers, out in ((self._scales, lines.scales), (self._zeros, lines.zeros)):
+            if numbers is not None:
+                out[:] = numbers.read(lowest * each, used * each).reshape(used, each)[tiles]
 
     def places(self, first: int, count: int) -> tuple[tuple[str, int, int], ...]:
         line, column = divmod(first, self.layout.line)

@@ -166,11 +166,13 @@ class Lines:
         codes: uint8 [lines, line], C-contiguous.
         scales: float32 [lines, scales of a line], C-contiguous.
         zeros: float32, shaped as `scales`, where the formula has a zero; else [lines, 0].
+
+    Codes and numbers may be as they are stored: `signed` and `raw` of `LineReader`.
     """
 
     codes: NDArray[np.uint8]
-    scales: NDArray[np.float32]
-    zeros: NDArray[np.float32]
+    scales: NDArray[Any]
+    zeros: NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,12 +227,18 @@ class LineReader(ABC):
         levels: float32 [codes]: the value of each code before scaling; 256 at most.
         groups: int32 [line]: the scale of each weight of a line, in ``[0, scales of a line)``;
             None where weight `c` has scale ``c // run``.
+        signed: Whether lines hold codes as they are stored, bytes of two's complement; `levels`
+            counts them from -128 on.
+        raw: Type of the numbers that lines hold as they are stored, uint16, in place of float32:
+            ``"F16"`` or ``"BF16"``; "" where they hold float32. Only where each weight has its own.
 
     Raises:
         QuantizationError: What is stored contradicts itself, and so has no weights.
     """
 
     groups: NDArray[np.int32] | None = None
+    signed = False
+    raw = ""
 
     def __init__(self, layout: CompanionLayout, parts: Parts) -> None:
         self.layout = layout
@@ -296,13 +304,14 @@ def block_layout_of(reader: LineReader) -> BlockLayout:
     else:
         places = groups.astype(np.intp)
 
-    def spread(of_lines: NDArray[np.float32], stored: StoredLines) -> NDArray[np.float32]:
+    def spread(of_lines: NDArray[Any], stored: StoredLines) -> NDArray[np.float32]:
         first = stored.skipped // per
-        return of_lines[:, places].reshape(-1)[first : first + stored.weights // per]
+        own = of_lines[:, places].reshape(-1)[first : first + stored.weights // per]
+        return line_kernels().widened(own.view(np.uint8), reader.raw) if reader.raw else own
 
     def unpack_codes(stored: StoredLines, codes: NDArray[np.uint8]) -> None:
-        flat = stored.lines.codes.reshape(-1)
-        codes.reshape(-1)[:] = flat[stored.skipped : stored.skipped + stored.weights]
+        flat = stored.lines.codes.reshape(-1)[stored.skipped : stored.skipped + stored.weights]
+        np.bitwise_xor(flat, np.uint8(0x80 if reader.signed else 0), out=codes.reshape(-1))
 
     def unpack_scales(
         stored: StoredLines, scales: NDArray[np.float32], minima: NDArray[np.float32]

@@ -12,8 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.quantization.huggingface.layout import CompanionLayout, Formula, Levels, Lines, Part
-from explorer.quantization.jit import f32, i32, inlined, kernel, u8, u16, u32, u64
-from explorer.quantization.plain import e4m3, twice_e2m1
+from explorer.quantization.jit import (
+    f32,
+    float32_of_bits,
+    float32_of_half,
+    i32,
+    inlined,
+    kernel,
+    u8,
+    u16,
+    u32,
+    u64,
+)
+from explorer.quantization.plain import e4m3, e5m2, twice_e2m1
 from explorer.quantization.registry import QuantizationError, decoder, read_only
 from explorer.quantization.types import TENSOR_TYPES
 
@@ -237,9 +248,40 @@ def unpack_paired_rows(pairs: Any, skipped: Any, codes: Any) -> None:
         codes: uint8 [rows, line]; is filled: -8 is code 0.
     """
     for row in range(codes.shape[0]):
-        pair, shift = (row + skipped) // 2, u8((row + skipped) % 2 * 4)
-        for c in range(u64(codes.shape[1])):
-            codes[row, c] = ((pairs[pair, c] >> shift) & u8(15)) ^ u8(8)
+        pair = (row + skipped) // 2
+        if (row + skipped) % 2:
+            for c in range(u64(codes.shape[1])):
+                codes[row, c] = (pairs[pair, c] >> u8(4)) ^ u8(8)
+        else:
+            for c in range(u64(codes.shape[1])):
+                codes[row, c] = (pairs[pair, c] & u8(15)) ^ u8(8)
+
+
+@kernel
+def take_fields(words: Any, shift: Any, mask: Any, codes: Any) -> None:
+    """Take one code of each word.
+
+    Args:
+        words: uint32 [n].
+        shift: Bits below the code.
+        mask: Its bits, moved down.
+        codes: uint8 [n]; is filled.
+    """
+    for i in range(codes.size):
+        codes[i] = u8((words[i] >> u32(shift)) & u32(mask))
+
+
+@kernel
+def cut_fields(words: Any, shift: Any, mask: Any) -> None:
+    """Leave one code of each byte, in place, eight bytes at a time: a byte is slow to shift.
+
+    Args:
+        words: uint64 [n].
+        shift: Bits below the code in its byte.
+        mask: Its bits in each byte, moved down.
+    """
+    for i in range(words.size):
+        words[i] = (words[i] >> u64(shift)) & u64(mask)
 
 
 @kernel
@@ -267,6 +309,8 @@ _FORMULAS: Final = {
     Formula.DIVIDED: _DIVIDED,
     Formula.TWICE: _TWICE,
 }
+_E2M1, _E4M3, _E5M2 = range(3)
+_SMALL_FLOATS: Final = {Levels.E2M1: _E2M1, Levels.E4M3: _E4M3, Levels.E5M2: _E5M2}
 _INTEGERS: Final = frozenset({Levels.UNSIGNED, Levels.SIGNED, Levels.TERNARY})
 
 
@@ -321,6 +365,29 @@ def _combine_each(given: Any, low: Any, out: Any) -> None:
 
 
 @kernel
+def _combine_raw(given: Any, is_brain: Any, low: Any, out: Any) -> None:
+    """Do what `_combine_each` does, of numbers of 16 bits: half the memory to go through.
+
+    Args:
+        given: Codes, and scales and zeros as uint16.
+        is_brain: Whether these are BF16, and not F16.
+        low: What is subtracted from codes.
+        out: float32 [lines, line]; is filled.
+    """
+    codes, scales, zeros = given
+    for line in range(out.shape[0]):
+        if is_brain:
+            for c in range(u64(out.shape[1])):
+                zero = float32_of_bits(u32(zeros[line, c]) << u32(16))
+                scale = float32_of_bits(u32(scales[line, c]) << u32(16))
+                out[line, c] = (f32(i32(codes[line, c])) - low - zero) * scale
+        else:
+            for c in range(u64(out.shape[1])):
+                zero, scale = float32_of_half(zeros[line, c]), float32_of_half(scales[line, c])
+                out[line, c] = (f32(i32(codes[line, c])) - low - zero) * scale
+
+
+@kernel
 def _combine_gathered(given: Any, low: Any, groups: Any, out: Any) -> None:
     """Put lines of integers together; weight `c` has scale ``groups[c]``, and so its zero.
 
@@ -345,12 +412,12 @@ def _combine_gathered(given: Any, low: Any, groups: Any, out: Any) -> None:
 
 
 @kernel
-def _combine_floats(codes: Any, scales: Any, is_e4m3: Any, run: Any, out: Any) -> None:
-    """Put lines of E4M3 or E2M1 codes together, which have scales alone.
+def _combine_floats(codes: Any, scales: Any, kind: Any, run: Any, out: Any) -> None:
+    """Put lines of codes of small floats together, which have scales alone.
 
     Args:
         codes: As in `Lines`, and so `scales`.
-        is_e4m3: Boolean.
+        kind: A number of `_SMALL_FLOATS`.
         run: Weights of a scale.
         out: float32 [lines, line]; is filled.
     """
@@ -359,9 +426,12 @@ def _combine_floats(codes: Any, scales: Any, is_e4m3: Any, run: Any, out: Any) -
         for s in range(scales.shape[1]):
             first, stop = u64(s * run), u64(min(size, (s + 1) * run))
             scale = scales[line, s]
-            if is_e4m3:
+            if kind == _E4M3:
                 for c in range(first, stop):
                     out[line, c] = e4m3(codes[line, c]) * scale
+            elif kind == _E5M2:
+                for c in range(first, stop):
+                    out[line, c] = e5m2(codes[line, c]) * scale
             else:
                 for c in range(first, stop):
                     out[line, c] = twice_e2m1(codes[line, c]) * f32(0.5) * scale
@@ -435,6 +505,8 @@ class Filler(Protocol):
     layout: CompanionLayout
     levels: Floats
     groups: NDArray[np.int32] | None
+    signed: bool
+    raw: str
 
 
 def combine(reader: Filler, lines: Lines, out: Floats) -> None:
@@ -450,8 +522,13 @@ def combine(reader: Filler, lines: Lines, out: Floats) -> None:
     layout, codes, scales, zeros = reader.layout, lines.codes, lines.scales, lines.zeros
     if layout.levels in _INTEGERS:
         low = -int(reader.levels[0])
+        if reader.signed:
+            codes, low = codes.view(np.int8), 0  # numbers themselves
         if reader.groups is None and layout.run == 1 and layout.formula is Formula.ZERO_FIRST:
-            _combine_each((codes, scales, zeros), f32(low), out)
+            if reader.raw:
+                _combine_raw((codes, scales, zeros), reader.raw == "BF16", f32(low), out)
+            else:
+                _combine_each((codes, scales, zeros), f32(low), out)
             return
         if reader.groups is None:
             what = low, _FORMULAS[layout.formula], layout.run
@@ -462,8 +539,9 @@ def combine(reader: Filler, lines: Lines, out: Floats) -> None:
         return
     assert layout.formula is Formula.SCALED
     assert reader.groups is None
-    if layout.levels in {Levels.E2M1, Levels.E4M3}:
-        _combine_floats(codes, scales, layout.levels is Levels.E4M3, layout.run, out)
+    kind = _SMALL_FLOATS.get(layout.levels)
+    if kind is not None:
+        _combine_floats(codes, scales, kind, layout.run, out)
         return
     if len(reader.levels) < 1 << layout.bits:
         what_is = f"a table of {len(reader.levels)} levels for {layout.bits}-bit codes"

@@ -11,17 +11,19 @@ integrations/bitnet.py (`unpack_weights`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from explorer.quantization.huggingface.layout import CompanionLayout, LineReader, Lines, Parts
-from explorer.quantization.huggingface.lines import Ahead, elements
+from explorer.quantization.huggingface.lines import Ahead, cut_fields, elements, take_fields
+from explorer.quantization.registry import read_only
 from explorer.quantization.types import TENSOR_TYPES
 
 Codes = NDArray[np.uint8]
 
+_EACH_BYTE: Final = 0x0101010101010101
 _MOST_KEPT: Final = 1 << 20  # scales of a tensor that are kept: 4 MiB
 
 
@@ -74,13 +76,16 @@ class _Stack:
             own = codes[piece.place : piece.place + piece.weights]
             if self._item > 1:
                 words = self._part.read(piece.stored * self._item, piece.weights * self._item)
-                own[:] = words.view("<u4") >> np.uint32(piece.shift) & np.uint32(mask)
+                take_fields(read_only(words.view("<u4")), piece.shift, mask, own)
                 continue
             self._part.read_into(piece.stored, own)
-            if piece.shift:
-                np.right_shift(own, np.uint8(piece.shift), out=own)
-            if piece.shift + self._bits < 8:  # there are other codes above it
-                np.bitwise_and(own, np.uint8(mask), out=own)
+            if self._each == 1:
+                continue
+            whole = own[: own.size // 8 * 8].view(np.uint64)
+            if whole.flags.aligned:
+                cut_fields(whole, piece.shift, mask * _EACH_BYTE)
+                own = own[whole.nbytes :]
+            own[:] = own >> np.uint8(piece.shift) & np.uint8(mask)
 
     def places(self, first: int, count: int) -> list[tuple[str, int, int]]:
         """Return the bytes of codes; see `LineReader.places`."""
@@ -144,7 +149,10 @@ class StackedColumns(LineReader):
         self._stack = _Stack(layout, parts)
         self._width = int(layout.option("width"))
         self._roles = [str(layout.option(name)) for name in ("scales", "zeros")]
-        self._kept: dict[str, NDArray[np.float32]] = {}
+        self._kept: dict[str, NDArray[Any]] = {}
+        types = {parts[role].dtype for role in self._roles}
+        if self._width <= _MOST_KEPT and types in ({"F16"}, {"BF16"}):
+            (self.raw,) = types
 
     def fill(self, first: int, lines: Lines) -> None:
         shape = lines.codes.shape
@@ -155,13 +163,13 @@ class StackedColumns(LineReader):
         )
         lines.scales, lines.zeros = scales.reshape(shape), zeros.reshape(shape)
 
-    def _numbers(self, role: str, start: int, count: int) -> NDArray[np.float32]:
-        """Return the numbers of weights, float32 [n]; they repeat after each row of codes."""
+    def _numbers(self, role: str, start: int, count: int) -> NDArray[Any]:
+        """Return the numbers of weights, [n]; they repeat after each row of codes."""
         width = self._width
         column = start % width
         if column + count <= width:
             return self._of_columns(role, column, count)
-        out = np.empty(count, np.float32)
+        out = np.empty(count, np.uint16 if self.raw else np.float32)
         done = 0
         while done < min(count, width):
             column = (start + done) % width
@@ -174,11 +182,13 @@ class StackedColumns(LineReader):
             done += run
         return out
 
-    def _of_columns(self, role: str, column: int, count: int) -> NDArray[np.float32]:
+    def _of_columns(self, role: str, column: int, count: int) -> NDArray[Any]:
+        part = self.parts[role]
         if self._width > _MOST_KEPT:
-            return elements(self.parts[role], column, count)
+            return elements(part, column, count)
         if role not in self._kept:
-            self._kept[role] = elements(self.parts[role], 0, self._width)
+            stored = part.read(0, part.nbytes).view(np.uint16) if self.raw else None
+            self._kept[role] = elements(part, 0, self._width) if stored is None else stored
         return self._kept[role][column : column + count]
 
     def places(self, first: int, count: int) -> tuple[tuple[str, int, int], ...]:
