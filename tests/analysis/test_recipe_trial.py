@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from explorer.quantization import TENSOR_TYPES
 from tests.helpers.model_pairs import arrays_of, write_gguf
 from tests.helpers.other_types import f16_form, write_with_types
 
+DATA = Path(__file__).parents[1] / "data"
 RECIPES_TRIED = ("Q4_K_M", "Q2_K", "IQ4_XS", "Q8_0", "Q4_0")
 SHAPES = {
     "token_embd.weight": (64, 256),
@@ -196,6 +198,25 @@ def _header(described: Any, names: list[str]) -> Model:
 
     table = TensorTable(columns, build)
     return Model("gguf", Path("model.gguf"), (), plain_metadata(metadata), table)
+
+
+@pytest.mark.network
+def test_every_recipe_gives_the_real_model_the_types_of_llama_quantize(real_model: Path) -> None:
+    """With and without an importance matrix, as llama-quant.cpp of build 11434 gives them.
+
+    Its functions were compiled and called for the header of the real model; a checksum is of the
+    lines "NAME TYPE" in their order, "-" being a tensor that is left alone.
+    """
+    golden = json.loads((DATA / "recipes_real.json").read_text())
+    with open_model(real_model) as model:
+        seen = RecipeModel.of(model)
+    assert golden.keys() == RECIPES.keys()
+    for name, wanted in golden.items():
+        for imatrix in (False, True):
+            types = expected_types(seen, RECIPES[name], imatrix=imatrix)
+            pairs = zip(seen.tensors, types, strict=True)
+            lines = "".join(f"{tensor.name} {kind or '-'}\n" for tensor, kind in pairs)
+            assert zlib.crc32(lines.encode()) == wanted[imatrix], (name, imatrix)
 
 
 @pytest.mark.network
