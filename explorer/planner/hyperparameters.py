@@ -388,6 +388,20 @@ class HeaderKeys:
         assert isinstance(values, Sequence)  # its length and type say so
         return tuple(whole(value, key) for value in values)
 
+    def flags(self, suffix: str, count: int) -> tuple[bool, ...]:
+        """Return a Boolean for each block, of a list; empty if there is none, or a scalar."""
+        key, entry = self._entry(suffix)
+        if entry is None or entry.length is None:
+            return ()
+        if entry.type_name != "array[bool]":
+            found = tuple(map(bool, self.list(suffix)[:count]))
+        elif entry.length > MAX_BLOCKS:
+            raise PlanError(f"{quoted(key)} has {entry.length:,} entries, more than {MAX_BLOCKS:,}")
+        else:
+            assert isinstance(entry.value, Sequence)  # its length says so
+            found = tuple(map(bool, entry.value[:count]))
+        return found + (False,) * (count - len(found))
+
     def integers(self, suffix: str, symbol: str = "") -> tuple[int, ...]:
         """Return a list, or a scalar as a list of one; without either, one 1."""
         _, entry = self._entry(suffix)

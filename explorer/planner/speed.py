@@ -104,7 +104,7 @@ def speed_bound(
         settings, context=max(depth, 1), parallel=1, batch=1, ubatch=1, kv_unified=False
     )
     if depth == 0:  # recurrent states are read all the same
-        read = replace(read, attention=(False,) * read.blocks)
+        read = replace(read, cached=(False,) * read.blocks, index_lengths=(0,) * read.blocks)
     reads = dict(_reads(allocate(read, alone)))
     unknown = Bandwidth("", None, "not known")
     held = [name for name, nbytes in reads.items() if nbytes]

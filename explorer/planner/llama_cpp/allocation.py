@@ -23,6 +23,7 @@ from explorer.planner.llama_cpp.block import Batch, Placement
 from explorer.planner.llama_cpp.compute import compute_buffers
 from explorer.planner.llama_cpp.header import (
     GPU_ALIGNMENT,
+    HOST_ALIGNMENT,
     Header,
     LayerSum,
     Weights,
@@ -38,6 +39,8 @@ CACHE_TYPES: Final = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q
 """What keys and values may be stored as (`--cache-type-k`)."""
 
 _CONTEXT_STEP: Final = 256
+_KEPT_AS_ONE: Final = (4, 128)  # positions, in blocks of deepseek4
+_WITHOUT_FLASH_ATTENTION: Final = ("grok",)
 _EXPERTS: Final = re.compile(r"\.ffn_(up|down|gate|gate_up)_(ch|)exps")
 
 
@@ -49,13 +52,13 @@ class Settings:
     parallel: int = 1  # sequences
     batch: int = 2048
     ubatch: int = 512
-    gpu_layers: int = 999  # the output counts as one
+    gpu_layers: int = 999  # the output counts as one; negative: all
     flash_attention: bool = True
     kv_unified: bool = False
     type_k: str = "f16"
     type_v: str = "f16"
     devices: int = 1
-    tensor_split: Sequence[float] | None = None  # shares of the devices; None: equal ones
+    tensor_split: Sequence[float] | None = None  # shares of the devices; None, zeros: equal ones
     cpu_moe_layers: int = 0  # blocks whose experts stay on the CPU, from the first
     offload_kv: bool = True
     swa_full: bool = False
@@ -113,31 +116,38 @@ def allocate(model: Model | Header, settings: Settings, *, with_compute: bool = 
         PlanError: The header is damaged, or llama.cpp refuses these settings.
     """
     header = model if isinstance(model, Header) else Header.from_model(model)
+    if header.architecture in _WITHOUT_FLASH_ATTENTION:
+        settings = replace(settings, flash_attention=False)
     _refuse(header, settings)
     n_ctx, n_ctx_seq = _context(header, settings)
-    ubatch = _ubatch(settings, n_ctx)
+    ubatch = _ubatch(header, settings)
     places = _Places(header.blocks, settings)
     by_layer = _place_weights(header, settings, places)
     weights: Counter[str] = Counter()
     for held in by_layer:
         for place, nbytes in held.items():
             weights[place] += nbytes
-    cache_of = {
-        first: sum(part.nbytes for part in _cache_parts(header, settings, first, n_ctx_seq, ubatch))
+    parts_of = {
+        first: _cache_parts(header, settings, first, n_ctx_seq, ubatch)
         for first in set(header.first_alike)
     }
-    caches = [cache_of[first] for first in header.first_alike]
-    cache: Counter[str] = Counter()
-    for nbytes, device in zip(caches, places.of_layer[:-1], strict=True):
+    sizes = {
+        (first, on_host): sum(part.on_host if on_host else part.nbytes for part in parts)
+        for first, parts in parts_of.items()
+        for on_host in (False, True)
+    }
+    cache, caches = Counter[str](), list[int]()
+    for first, device in zip(header.first_alike, places.of_layer[:-1], strict=True):
         on_host = not settings.offload_kv or device == places.host
-        cache["CPU" if on_host else device] += nbytes
+        caches.append(sizes[first, on_host])
+        cache["CPU" if on_host else device] += caches[-1]
     buffers = {
         name: Buffer(sized(weights[name], name), sized(cache[name], name))
         for name in sorted({*places.names, *weights, *cache})
     }
     accuracy = "exact"
     if with_compute:
-        batch = _batch(header, settings, n_ctx_seq, ubatch)
+        batch = _batch(header, settings, n_ctx, n_ctx_seq, ubatch)
         placement = _placement(header, settings, places)
         accuracy, computes = compute_buffers(header, batch, placement)
         for name, found in zip((*places.gpus, places.host), computes, strict=True):
@@ -150,12 +160,13 @@ def allocate(model: Model | Header, settings: Settings, *, with_compute: bool = 
     )
 
 
-def _batch(header: Header, settings: Settings, n_ctx_seq: int, ubatch: int) -> Batch:
+def _batch(header: Header, settings: Settings, n_ctx: int, n_ctx_seq: int, ubatch: int) -> Batch:
     """Return the largest batch: a full one, with the logits of one token of each sequence."""
-    sequences = settings.parallel
+    sequences, tokens = settings.parallel, min(n_ctx, ubatch)
     return Batch(
-        tokens=padded(ubatch, sequences),
+        tokens=padded(tokens, sequences),
         sequences=sequences,
+        outputs=min(tokens, sequences),
         streams=1 if settings.kv_unified else sequences,
         cells=n_ctx_seq,
         window_cells=_window_cells(header, settings, n_ctx_seq, ubatch),
@@ -168,24 +179,34 @@ def _batch(header: Header, settings: Settings, n_ctx_seq: int, ubatch: int) -> B
 def _placement(header: Header, settings: Settings, places: _Places) -> Placement:
     rows = _moved(header, settings, places)
     moved = {header.tensors[row].name: place for row, place in rows.items()}
-    whole = settings.gpu_layers > header.blocks and settings.offload_kv and not moved
+    everything = not 0 <= settings.gpu_layers <= header.blocks
+    # also an override that no tensor meets turns the pipeline off
+    overridden = settings.overrides or settings.cpu_moe_layers
     return Placement(
         gpus=settings.devices,
         host=places.host,
         of_layer=places.of_layer,
         moved=moved,
         offload_kv=settings.offload_kv,
-        pipelined=settings.devices > 1 and whole,
+        pipelined=settings.devices > 1 and everything and settings.offload_kv and not overridden,
     )
 
 
 def _refuse(header: Header, settings: Settings) -> None:
     """Raise where llama.cpp makes no context."""
-    lengths = ((settings.type_k, header.key_length), (settings.type_v, header.value_length))
-    for name, length in lengths:
+    windowed = header.windowed_lengths if any(header.windowed) else (0, 0)
+    for name, *lengths in (
+        (settings.type_k, header.key_length, windowed[0]),
+        (settings.type_v, header.value_length, windowed[1]),
+    ):
         kind = TENSOR_TYPES[name.upper()]
-        if any(header.attention) and length % kind.block_weights:
-            raise PlanError(f"a cache of {name} needs heads of a multiple of 32; {length} is none")
+        for length in lengths if any(header.attention) else ():
+            if length % kind.block_weights:
+                raise PlanError(
+                    f"a cache of {name} needs heads of a multiple of 32; {length} is none"
+                )
+    if (header.mla or header.compression) and settings.type_k != settings.type_v:
+        raise PlanError("keys hold the values here, so both need the same type of the cache")
     if TENSOR_TYPES[settings.type_v.upper()].quantized and not settings.flash_attention:
         raise PlanError("without flash attention values cannot be quantized")
 
@@ -214,8 +235,10 @@ class _Places:
         self.host = "host" if count else "CPU"
         self.gpus = [f"GPU{i}" for i in range(count)]
         self.names = [*self.gpus, self.host]
-        active = min(settings.gpu_layers, layers) if count else 0
-        shares = np.array(settings.tensor_split or [1] * count, np.float32)[:count]
+        wanted = layers if settings.gpu_layers < 0 else settings.gpu_layers
+        active = min(wanted, layers) if count else 0
+        split = [*(settings.tensor_split or ()), *[0] * count][:count]
+        shares = np.array(split if any(split) else [1] * count, np.float32)
         ends = np.cumsum(shares, dtype=np.float32) / shares.sum(dtype=np.float32)
         parts = np.arange(active, dtype=np.float32) / np.float32(max(active, 1))
         devices = np.searchsorted(ends, parts, side="right")
@@ -292,21 +315,26 @@ def _places_of(tensor: Weights, header: Header, places: _Places) -> set[str]:
 class CachePart(NamedTuple):
     """One tensor of a block's cache."""
 
-    what: str  # "keys", "values", "convolution" or "state"
+    what: str  # "keys", "values", "index keys", "index values", "convolution" or "state"
     row: int  # bytes of a position, or of a sequence
     rows: int  # positions, or sequences
-    fill: int  # bytes that fill a row of quantized blocks
+    fill: int  # bytes that fill a row of quantized blocks on a GPU
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the tensor as it is allocated."""
+        """Bytes of the tensor as it is allocated on a GPU."""
         return padded(self.row * self.rows + self.fill, GPU_ALIGNMENT)
+
+    @property
+    def on_host(self) -> int:
+        """Bytes of the tensor as it is allocated in main memory."""
+        return padded(self.row * self.rows, HOST_ALIGNMENT)
 
 
 def cache_parts(header: Header, settings: Settings, layer: int) -> list[CachePart]:
     """Return the keys, values and recurrent state of a block."""
-    n_ctx, n_ctx_seq = _context(header, settings)
-    return _cache_parts(header, settings, layer, n_ctx_seq, _ubatch(settings, n_ctx))
+    _, n_ctx_seq = _context(header, settings)
+    return _cache_parts(header, settings, layer, n_ctx_seq, _ubatch(header, settings))
 
 
 def _cache_parts(
@@ -317,23 +345,63 @@ def _cache_parts(
     if header.recurrent[layer]:
         parts.append(CachePart("convolution", 4 * header.conv_state, sequences, 0))
         parts.append(CachePart("state", 4 * header.ssm_state, sequences, 0))
-    if not header.attention[layer]:
-        return parts
-    cells = n_ctx_seq
+        parts.append(CachePart("words before", 4 * header.history[layer], sequences, 0))
+    if header.compression:
+        return _compressed_parts(header, settings, layer, n_ctx_seq, ubatch)
+    cells, lengths = n_ctx_seq, (header.key_length, header.value_length)
     if header.windowed[layer]:
         cells = _window_cells(header, settings, n_ctx_seq, ubatch)
-    rows = cells * (1 if settings.kv_unified else sequences)
-    heads = header.kv_heads[layer]
-    # stored transposed without flash attention, as wide as the widest block
-    value_heads = heads if settings.flash_attention else max(header.kv_heads)
-    parts.append(_rows("keys", settings.type_k, header.key_length * heads, rows))
-    if not header.mla:
-        parts.append(_rows("values", settings.type_v, header.value_length * value_heads, rows))
+        lengths = header.windowed_lengths
+    streams = 1 if settings.kv_unified else sequences
+    heads, index = header.kv_heads[layer], header.index_lengths[layer]
+    if header.cached[layer]:
+        parts.append(_rows("keys", settings.type_k, lengths[0] * heads, cells * streams))
+        if not header.mla:
+            # stored transposed without flash attention, as wide as the widest block
+            width = lengths[1] * heads if settings.flash_attention else header.widest_values
+            parts.append(_rows("values", settings.type_v, width, cells * streams))
+    if index:
+        parts.append(_rows("index keys", settings.type_k, index, n_ctx_seq * streams))
+        if header.index_values:
+            parts.append(_rows("index values", settings.type_v, lengths[1], n_ctx_seq * streams))
     return parts
 
 
-def _ubatch(settings: Settings, n_ctx: int) -> int:
-    return min(n_ctx, settings.batch, settings.ubatch)
+def _compressed_parts(
+    header: Header, settings: Settings, layer: int, n_ctx_seq: int, ubatch: int
+) -> list[CachePart]:
+    """Return what a block of deepseek4 keeps (`llama-kv-cache-dsv4.cpp`), of each sequence.
+
+    That is a window of keys, and keys of several positions at a time with what they are made of;
+    of few positions at a time also keys by which others are chosen.
+    """
+    sequences, ratio = settings.parallel, header.compression[layer]
+    separate = replace(settings, kv_unified=False)
+    window = _window_cells(header, separate, n_ctx_seq, ubatch)
+    length, kind = header.key_length, settings.type_k
+    parts = [_rows("keys", kind, length * header.kv_heads[layer], window * sequences)]
+    if ratio not in _KEPT_AS_ONE:
+        return parts
+    rows = padded(max(1, -(-n_ctx_seq // ratio)), _CONTEXT_STEP) * sequences
+    parts.append(_rows("keys", kind, length * header.kv_heads[layer], rows))
+    overlap = 2 if ratio == _KEPT_AS_ONE[0] else 1
+    kept = [length]
+    if overlap == 2:
+        index = header.index_lengths[layer]
+        parts.append(_rows("index keys", kind, index, rows))
+        kept.append(index)
+    parts += [
+        CachePart("state", 4 * overlap * one, overlap * ratio * sequences, 0)
+        for one in kept
+        for _ in ("keys", "scores")
+    ]
+    return parts
+
+
+def _ubatch(header: Header, settings: Settings) -> int:
+    """Return the tokens of one step: no more than the context before it is rounded up."""
+    context = settings.context or header.trained_context
+    return min(settings.batch if header.reads_at_once else context, settings.batch, settings.ubatch)
 
 
 def _window_cells(header: Header, settings: Settings, n_ctx_seq: int, ubatch: int) -> int:

@@ -110,13 +110,13 @@ def build_part(block: Block, part: int, current: Tensor | None) -> Tensor:
     """
     if current is None:
         found = _embedded(block)
-    elif part == block.header.blocks:
+    elif part == block.header.loaded:
         found = _logits(block, current)
     else:
         block.index = part
         build_block = _BLOCKS.get(block.header.architecture, _decoder_block)
-        found = build_block(block, current, part == block.header.blocks - 1)
-    if part + 1 < block.header.blocks:
+        found = build_block(block, current, part == block.header.loaded - 1)
+    if part + 1 < block.header.loaded:
         block.early_state = begin_with_state(block, part + 1)
     return block.graph.expand(found)
 

@@ -29,7 +29,7 @@ from explorer.planner.llama_cpp.graph import (
     view,
     written,
 )
-from explorer.planner.llama_cpp.header import GPU_ALIGNMENT, Header, padded
+from explorer.planner.llama_cpp.header import GPU_ALIGNMENT, Header, padded, row_padding
 from explorer.quantization import TensorType
 
 EMBEDDINGS: Final = -1
@@ -68,6 +68,7 @@ class Batch(NamedTuple):
 
     tokens: int  # of all sequences
     sequences: int
+    outputs: int  # tokens whose logits are asked for
     streams: int  # caches that sequences have of their own; 1: a unified one
     cells: int  # positions of a stream
     window_cells: int  # the same in blocks with a window
@@ -168,11 +169,11 @@ class Block:
 
     @property
     def positions(self) -> Tensor:
-        return self.input("positions", self.batch.tokens)
+        return self.input("positions", self.batch.tokens * self.header.position_numbers)
 
     @property
     def chosen_outputs(self) -> Tensor:
-        return self.input("outputs", self.batch.sequences)  # the logits that a server asks for
+        return self.input("outputs", self.batch.outputs)
 
     def norm(self, current: Tensor, name: str) -> Tensor:
         """Return a tensor normed with a weight of the block, and with its bias if there is one."""
@@ -226,9 +227,9 @@ class Block:
             self._made[key] = stored(extent, nbytes, place, weights=False)
         return self._made[key]
 
-    def cache_view(self, cache: Tensor, extent: Extent) -> Tensor:
+    def cache_view(self, cache: Tensor, kind: TensorType, extent: Extent) -> Tensor:
         seen = view(cache, *extent)
-        seen.nbytes = cache.nbytes
+        seen.nbytes, seen.scratch = cache.nbytes, row_padding(kind, extent[0])
         return seen
 
     def per_sequence(self) -> tuple[int, int]:
@@ -309,9 +310,9 @@ def attention(
     index = block.input(f"key cells{side}", batch.tokens, width=_I64)
     rows = view(k, k.extent[0] * k.extent[1], batch.tokens)
     block.graph.expand(written(k_cache, rows, index))
-    keys = block.cache_view(k_cache, (k.extent[0], k.extent[1], cells, batch.streams))
+    keys = block.cache_view(k_cache, batch.type_k, (k.extent[0], k.extent[1], cells, batch.streams))
     if decompress is not None:
-        values = block.cache_view(k_cache, (v.extent[0], 1, cells, batch.streams))
+        values = block.cache_view(k_cache, batch.type_k, (v.extent[0], 1, cells, batch.streams))
         rest = k.extent[0] - v.extent[0]  # of the last row
         values.nbytes -= batch.type_k.nbytes(rest) or 0
     else:
@@ -359,12 +360,18 @@ def _in_one_kernel(
     q, keys, values = qkv
     _, per_stream, heads, streams = q.extent
     extent = (values.extent[0], heads, per_stream, streams)
-    found = made("flash_attention", extent, q, permute(keys), permute(values), *masks)
+    types = [block.batch.type_k.name, block.batch.type_v.name]
+    turned = [permute(keys), permute(values)]
+    for index, kind in enumerate(types):
+        if kind == "F32":  # a copy in the graph
+            turned[index] = made("cast", turned[index].extent, turned[index], width=2)
+            types[index] = "F16"
+    found = made("flash_attention", extent, q, *turned, *masks)
     # a kernel makes f16 copies of other types (`fattn.cu`)
     end = found.nbytes
-    if block.batch.type_k.name != "F16":
+    if types[0] != "F16":
         end = padded(end, GPU_ALIGNMENT) + 2 * elements(keys.extent)
-    if block.batch.type_v.name != "F16" and decompress is None:
+    if types[1] != "F16" and decompress is None:
         end = padded(end, GPU_ALIGNMENT) + 2 * elements(values.extent)
     found.scratch = end - found.nbytes
     if decompress is not None:
@@ -405,7 +412,7 @@ def _stored_values(block: Block, v: Tensor, cells: int, side: str) -> Tensor:
         cache = block.cache("v", batch.type_v, v, cells)
         index = block.input(f"value cells{side}", batch.tokens, width=_I64)
         block.graph.expand(written(cache, view(v, width, batch.tokens), index))
-        return block.cache_view(cache, (length, heads, cells, batch.streams))
+        return block.cache_view(cache, batch.type_v, (length, heads, cells, batch.streams))
     widest = block.header.value_length * max(block.header.kv_heads)
     cache = block.cache("v", batch.type_v, v, cells, widest)
     index = block.input(f"value cells{side}", batch.tokens * widest, width=_I64)
@@ -415,7 +422,7 @@ def _stored_values(block: Block, v: Tensor, cells: int, side: str) -> Tensor:
     if width < widest:
         rows = made("pad", (widest, batch.tokens), rows)
     block.graph.expand(written(cache, reshape(rows, 1, widest * batch.tokens), index))
-    return block.cache_view(cache, (cells, heads, length, batch.streams))
+    return block.cache_view(cache, batch.type_v, (cells, heads, length, batch.streams))
 
 
 def network(block: Block, current: Tensor, suffix: str = "") -> Tensor:
@@ -461,12 +468,17 @@ def experts(block: Block, current: Tensor) -> Tensor:
     current = reshape(current, width, 1, tokens)
     if style.weighted_first:
         current = like("mul", made("repeat", (width, used, tokens), current), weights)
-    up = _of_experts(block, "up", current, chosen)
-    if block.weight("ffn_gate_exps.weight") is not None:
-        gate = _of_experts(block, "gate", current, chosen)
-        hidden = made("glu", gate.extent, gate, up)
+    if block.weight("ffn_gate_up_exps.weight") is not None:
+        both = _of_experts(block, "gate_up", current, chosen)
+        extent = (both.extent[0] // 2, *both.extent[1:])
+        hidden = made("glu", extent, view(both, *extent), view(both, *extent))
     else:
-        hidden = like("unary", up)
+        up = _of_experts(block, "up", current, chosen)
+        if block.weight("ffn_gate_exps.weight") is None:
+            hidden = like("unary", up)
+        else:
+            gate = _of_experts(block, "gate", current, chosen)
+            hidden = made("glu", gate.extent, gate, up)
     found = _of_experts(block, "down", hidden, chosen)
     if not style.weighted_first:
         found = like("mul", found, weights)

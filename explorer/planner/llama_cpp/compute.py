@@ -172,9 +172,9 @@ class _Run:
                     known.clear()
                 self._numbers.clear()
             try:
-                return self._sizes(header, placement, pieces_of(header.blocks))
+                return self._sizes(header, placement, pieces_of(header.loaded))
             except _IrregularError:
-                return self._sizes(header, placement, [tuple(range(EMBEDDINGS, header.blocks + 1))])
+                return self._sizes(header, placement, [tuple(range(EMBEDDINGS, header.loaded + 1))])
 
     def _number(self, compared: Hashable) -> int:
         return self._numbers.setdefault(compared, len(self._numbers))
@@ -230,9 +230,9 @@ class _Run:
         ends = tuple(others)
         of_factors = ends if header.rope_factors else ()
         turns = 4 if self._style.rotated == "three of four" else 1
-        last = header.blocks - 1
+        last = header.loaded - 1
         kinds: list[Hashable] = [(EMBEDDINGS, ends)]
-        for block, place in enumerate(placement.of_layer[:-1]):
+        for block, place in enumerate(placement.of_layer[: header.loaded]):
             # a recurrent block's state is read before its input is made
             is_read = block < last and header.recurrent[block + 1]
             kinds.append((
@@ -242,7 +242,7 @@ class _Run:
                 *(of_block.get(block), of_factors),
                 placement.of_cache(block + 1) if is_read else -1,
             ))  # fmt: skip
-        kinds.append((header.blocks, placement.of_layer[-1], ends))
+        kinds.append((header.loaded, placement.of_layer[-1], ends))
         return [self._number(one) for one in [tuple(kinds[:2]), *kinds[2:]]]
 
     def _built(
@@ -586,7 +586,7 @@ def _copy(source: Tensor, device: int, *, pipelined: bool = False) -> Tensor:
     twin = Tensor("leaf", source.extent, [], source.width)
     twin.plain = source.plain
     twin.nbytes, twin.backend = source.nbytes, device
-    twin.scratch = source.scratch if source.weights else 0
+    twin.scratch = source.scratch if source.op in ("leaf", "view") else 0
     twin.is_input = twin.is_output = pipelined
     twin.original = source
     return twin

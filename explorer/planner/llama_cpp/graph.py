@@ -153,6 +153,8 @@ def permute(source: Tensor) -> Tensor:
     turned = Tensor("view", (a, c, b, d), [source], source.width, source)
     turned.plain = source.plain and 1 in (b, c)
     turned.nbytes = source.nbytes
+    if source.op == "view":  # of a cache: a copy of it takes more, too
+        turned.scratch = source.scratch
     return turned
 
 
