@@ -167,17 +167,20 @@ class Web:
 
 
 @contextmanager
-def serving(tls: bool = False, host: str = "127.0.0.1") -> Iterator[Web]:
+def serving(
+    tls: bool = False, host: str = "127.0.0.1", certificate: str = "server.pem"
+) -> Iterator[Web]:
     """Run a server on the loopback.
 
     Args:
         tls: By TLS, with a certificate of the test authority (`tests/data/tls/authority.pem`).
         host: Its name in the URL.
+        certificate: A file of `tests/data/tls`, with the key.
     """
     server = WebServer(("127.0.0.1", 0), Handler)
     if tls:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(DATA / "server.pem")
+        context.load_cert_chain(DATA / certificate)
         server.socket = context.wrap_socket(server.socket, server_side=True)
     port = server.server_address[1]
     server.web = Web(f"{'https' if tls else 'http'}://{host}:{port}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -29,7 +30,9 @@ from explorer.qt.widgets.saving import FileSaver
 from explorer.sources import parse_address
 from explorer.sources.remote.addresses import offline, refuse_all
 from explorer.text import bytes_text
+from tests.helpers.patience import PATIENCE_S
 from tests.helpers.sparse_models import Shape
+from tests.helpers.stopwatch import Stopwatch
 from tests.helpers.web import COMMIT, Web, add_hub, add_registry, serving
 
 
@@ -337,6 +340,48 @@ def test_weights_of_a_large_tensor_are_fetched_when_one_agrees(
     what_if.start()
     qtbot.waitUntil(lambda: not window.runner.jobs)
     assert len(asked) == 1
+
+
+@pytest.mark.parametrize("what", ["header", "weights", "list"])
+def test_what_waits_for_a_server_ends_at_once(
+    qtbot: QtBot, window: MainWindow, web: Web, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """Cancelled in the status bar, or with the window, while the server says nothing."""
+    monkeypatch.setenv("HF_ENDPOINT", web.url)
+    reached, over = threading.Event(), threading.Event()
+
+    def never_answers(*_: object) -> None:
+        reached.set()
+        over.wait(PATIENCE_S)
+
+    open_demo(qtbot, window, web)
+    for path in ("/demo.gguf", "/silent.gguf", "/api/models/o/n/revision/main"):
+        web.routes[path] = never_answers
+
+    def begin() -> None:
+        reached.clear()
+        if what == "weights":
+            tensors = list(window.documents[0].model.tensors.rows)
+            last = max(range(len(tensors)), key=lambda row: tensors[row].offset)
+            window.panels.show_page("weights")
+            window.panels.selection.select_tensors([])
+            window.panels.selection.select_tensors([last])
+        else:
+            address = f"{web.url}/silent.gguf" if what == "header" else "hf://o/n"
+            window.open_paths([parse_address(address)])
+        qtbot.waitUntil(reached.is_set)
+
+    begin()
+    watch = Stopwatch()
+    for job in list(window.runner.jobs):
+        job.cancel()
+    qtbot.waitUntil(lambda: not window.runner.jobs)
+    assert watch.seconds() < 0.2
+    begin()
+    watch = Stopwatch()
+    window.close()
+    assert watch.seconds() < 1.0  # it saves the session, too
+    over.set()
 
 
 # lists of models

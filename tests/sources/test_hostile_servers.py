@@ -6,6 +6,7 @@ import gzip
 import os
 import socket
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from explorer.errors import ExplorerError
 from explorer.formats import open_model
 from explorer.sources import parse_address
 from explorer.sources.remote import http, source
-from tests.helpers.web import Content, Handler, Web, serving
+from tests.helpers.web import DATA, Content, Handler, Web, serving
 
 MIB = 1 << 20
 _BOMB = gzip.compress(bytes(16 * MIB))
@@ -126,6 +127,39 @@ def gzip_bomb(handler: Handler, _: Mapping[str, str]) -> None:
     handler.send(_BOMB)
 
 
+def endless_chunk_line(handler: Handler, _: Mapping[str, str]) -> None:
+    partial(handler, 0, Content_Length="", Transfer_Encoding="chunked")
+    for _ in range(200):
+        handler.send(b"1" * MIB)
+
+
+def endless_trailers(handler: Handler, _: Mapping[str, str]) -> None:
+    partial(handler, 0, Content_Length="", Transfer_Encoding="chunked")
+    handler.send(b"5\r\nabcde\r\n0\r\n")
+    end = time.monotonic() + 5.0
+    while time.monotonic() < end:
+        handler.wfile.write(b"X-Y: z\r\n" * 1000)
+
+
+def endless_interim_answers(handler: Handler, _: Mapping[str, str]) -> None:
+    end = time.monotonic() + 5.0
+    while time.monotonic() < end:
+        handler.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n" * 1000)
+
+
+def several_parts(handler: Handler, _: Mapping[str, str]) -> None:
+    body = b"--x\r\nContent-Range: bytes 0-9/100\r\n\r\n0123456789\r\n--x--\r\n"
+    kind = "multipart/byteranges; boundary=x"
+    partial(handler, len(body), Content_Range="", Content_Type=kind)
+    handler.send(body)
+
+
+def endless_reason(handler: Handler, _: Mapping[str, str]) -> None:
+    handler.head(404, Transfer_Encoding="identity")
+    for _ in range(200):
+        handler.send(bytes(MIB))
+
+
 def huge_header(handler: Handler, _: Mapping[str, str]) -> None:
     handler.wfile.write(b"HTTP/1.1 206 Partial Content\r\nX-Long: " + bytes(100_000) + b"\r\n\r\n")
 
@@ -171,6 +205,11 @@ _TABLE = [
     (range_without_a_place, "another range"),
     (absurd_size, "another range"),
     (gzip_bomb, "sent compressed"),
+    (endless_chunk_line, "a head that is no HTTP|failed"),
+    (endless_trailers, "was cut short|answers too slowly"),
+    (endless_interim_answers, "answers too slowly|failed"),
+    (several_parts, "another range"),
+    (endless_reason, "does not exist there"),
     (huge_header, "a head that is no HTTP"),
     (many_headers, "a head that is no HTTP"),
     (no_http, "failed|no HTTP"),
@@ -193,8 +232,13 @@ def test_a_hostile_server_is_one_clear_error(
 ) -> None:
     web.routes["/m.gguf"] = route
     start, before = time.monotonic(), http.TRAFFIC.nbytes
-    with pytest.raises(ExplorerError, match=told) as caught:
-        open_model(web.url + "/m.gguf")
+    tracemalloc.start()
+    try:
+        with pytest.raises(ExplorerError, match=told) as caught:
+            open_model(web.url + "/m.gguf")
+        assert tracemalloc.get_traced_memory()[1] < 24 * MIB  # of the server, too
+    finally:
+        tracemalloc.stop()
     assert str(caught.value).startswith(web.url)
     assert time.monotonic() - start < _BOUND_S
     assert http.TRAFFIC.nbytes - before <= 4 * MIB
@@ -244,6 +288,33 @@ def test_nor_does_a_name_that_means_a_private_one(monkeypatch: pytest.MonkeyPatc
         with pytest.raises(ExplorerError, match="into a private network"):
             open_model(web.url + "/m.gguf")
         assert inner.asked == []
+
+
+@pytest.mark.parametrize(
+    ("host", "certificate", "trusted", "told"),
+    [
+        ("localhost", "server.pem", "", "unable to get|self-signed|issuer"),
+        ("localhost", "expired.pem", "expired.pem", "expired"),
+        ("other.test", "server.pem", "authority.pem", "mismatch"),
+    ],
+)
+def test_a_bad_certificate_is_refused(
+    monkeypatch: pytest.MonkeyPatch, host: str, certificate: str, trusted: str, told: str
+) -> None:
+    """Nobody signed it, its time is over, or it is another host's."""
+    real = socket.getaddrinfo
+
+    def look_up(name: str, *rest: object, **named: object) -> object:
+        return real("127.0.0.1" if name == "other.test" else name, *rest, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    if trusted:
+        monkeypatch.setenv("SSL_CERT_FILE", str(DATA / trusted))
+    with serving(tls=True, host=host, certificate=certificate) as web:
+        url = web.put("/m.gguf", bytes(100))
+        with pytest.raises(ExplorerError, match=f"has no valid certificate: .*({told})"):
+            open_model(url)
+        assert web.asked == []
 
 
 def test_a_server_that_was_busy_is_asked_again(web: Web) -> None:

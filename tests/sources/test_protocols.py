@@ -290,6 +290,27 @@ def test_pages_of_strange_names_are_refused(name: str) -> None:
         parse_address(f"https://huggingface.co/o/n/blob/main/{name}")
 
 
+def test_quantized_folders_are_the_same_on_the_hub(web: Web, cdn: Web, shared_data: Path) -> None:
+    """Keys, shapes, declarations, problems and every weight, of each scheme; few requests."""
+    weights = (shared_data / "hf_quantized").glob("*/*.safetensors")
+    folders = sorted({path.parent for path in weights})
+    for folder in folders:
+        files = {path.name: path.read_bytes() for path in folder.iterdir()}
+        add_hub(web, f"o/{folder.name}", files, cdn=cdn)
+        web.asked.clear()
+        with open_model(folder) as local, open_model(f"hf://o/{folder.name}") as remote:
+            assert len(web.asked) <= 8  # the list, two for each text, one for each file of weights
+            assert [problem.what for problem in remote.problems] == [
+                problem.what for problem in local.problems
+            ]
+            assert remote.metadata.keys() == local.metadata.keys()
+            assert [group.name for group in remote.groups] == [one.name for one in local.groups]
+            for one, two in zip(remote.tensors.rows, local.tensors.rows, strict=True):
+                assert (one.name, one.shape, one.type) == (two.name, two.shape, two.type)
+                assert one.read() == two.read()
+    assert len(folders) > 50
+
+
 def test_many_files_are_fetched_several_at_a_time(web: Web) -> None:
     """As many at once as there are connections; one that is missing is one problem."""
     names = [f"m-{number:05d}-of-00016.safetensors" for number in range(1, 17)]
