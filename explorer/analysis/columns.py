@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.analysis.model_grid import Kind, ModelGrid
-from explorer.formats.columns import TensorArrays
+from explorer.formats.columns import SizeArrays
 from explorer.formats.tensors import Tensor
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ class Source(Enum):
 class Known:
     """All columns of a model."""
 
-    arrays: TensorArrays  # of the header
+    arrays: SizeArrays  # of the header
     statistics: StatisticsColumns  # of the survey
     errors: ErrorColumns | None  # of the comparison; None without a reference
 
@@ -514,7 +514,7 @@ class _SummedUp(NamedTuple):
     figures: Mapping[str, Floats]
 
 
-def is_matrix(arrays: TensorArrays) -> NDArray[np.bool_]:
+def is_matrix(arrays: SizeArrays) -> NDArray[np.bool_]:
     """Return which tensors have rows and columns, bool [n]; norms and biases have not."""
     found = [sum(length > 1 for length in shape) > 1 for shape in arrays.shapes]
     return np.array(found, np.bool_)[arrays.shape_codes]
@@ -529,42 +529,32 @@ def summaries(known: Known, grid: ModelGrid) -> Summaries:
     """
     matrices = is_matrix(known.arrays)
     everything = np.ones(known.count, np.bool_)
-    role_keys: dict[tuple[str, str], int] = {}
-    layer_keys: dict[tuple[str, int], int] = {}
-    roles, layers = np.zeros(known.count, np.int64), np.full(known.count, -1, np.int64)
-    for cell in grid.cells:
-        section, rows = grid.sections[cell.section], list(cell.rows)
-        column = section.columns[cell.column]
-        in_layers = section.kind is Kind.LAYERS
-        stack = section.stack if in_layers else ""
-        key = (stack, column.name)
-        roles[rows] = role_keys.setdefault(key, len(role_keys))
-        if in_layers and section.layers:
-            place = (stack, section.layers[cell.row])
-            layers[rows] = layer_keys.setdefault(place, len(layer_keys))
-    layers[~matrices] = -1
+    role_keys: dict[tuple[str, str], int] = {}  # those of all sections, in their order
+    layer_keys: list[tuple[str, int]] = []
+    role_codes: list[int] = []
+    first_columns, first_layers = [], []
+    for section in grid.sections:
+        first_columns.append(len(role_codes))
+        first_layers.append(len(layer_keys) if section.layers else -1)
+        stack = section.stack if section.kind is Kind.LAYERS else ""
+        for column in section.columns:
+            role_codes.append(role_keys.setdefault((stack, column.name), len(role_keys)))
+        layer_keys += [(stack, layer) for layer in section.layers]
+    section_of, row, place = grid.places[grid.cell_of].T
+    roles = np.array(role_codes, np.int64)[np.array(first_columns, np.int64)[section_of] + place]
+    first_layer = np.array(first_layers, np.int64)[section_of]
+    layers = np.where(matrices & (first_layer >= 0), first_layer + row, -1)
     alone = np.zeros(known.count, np.int64)
-    # a role of two sections has its last place
-    order = {key: place for place, key in enumerate(_role_order(grid))}
-    places = np.array([order[key] for key in role_keys], np.int64)
     by_role = _summarized(known, everything, roles, [(*key, None) for key in role_keys])
     return Summaries(
         total=_summarized(known, everything, alone, [("", "", None)])[0],
         matrices=_summarized(known, matrices, alone, [("", "", None)])[0],
-        roles=by_role.chosen(np.argsort(places, kind="stable")),
+        roles=by_role,
         layers=_summarized(
             known, layers >= 0, layers, [(stack, "", layer) for stack, layer in layer_keys]
         ),
         stacks=len({stack for stack, _ in role_keys if stack}),
     )
-
-
-def _role_order(grid: ModelGrid) -> list[tuple[str, str]]:
-    return [
-        (section.stack if section.kind is Kind.LAYERS else "", column.name)
-        for section in grid.sections
-        for column in section.columns
-    ]
 
 
 def _summarized(

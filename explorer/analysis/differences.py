@@ -32,7 +32,7 @@ from explorer.formats.model import (
     Value,
 )
 from explorer.formats.side_files import chat_templates, side_tokens
-from explorer.formats.tensors import Shape, parse_name
+from explorer.formats.tensors import Shape, parse_name, rows_by_name
 from explorer.parallel import Check, never
 
 Kind: TypeAlias = Literal["same", "changed", "added", "gone"]
@@ -315,7 +315,7 @@ def _tensors(one: Model, other: Model, matching: Matching) -> Iterator[TensorDif
     """Yield each tensor of both once; one that stands for two is listed with its first partner."""
     first = is_gguf(one) or not is_gguf(other)
     found: list[tuple[int, TensorDifference]] = []
-    rows = [{name: row for row, name in enumerate(m.tensors.columns.names)} for m in (one, other)]
+    rows = [rows_by_name(model.tensors.columns.names) for model in (one, other)]
     seen: tuple[set[str], set[str]] = (set(), set())
 
     def take(names: tuple[str | None, str | None], found_as: TensorDifference) -> None:

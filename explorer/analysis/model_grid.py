@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -192,7 +193,7 @@ class GridColumn:
         return _own_name(self.role, self.suffix)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class GridSection:
     """Layers that belong together, or what is outside of them.
 
@@ -201,19 +202,27 @@ class GridSection:
         stack: Prefix of the stack of layers, or "".
         layers: Numbers of the layers, a row each; empty outside of layers, which is one row.
         columns: The roles.
-        cells: Number of the cell by row and column; none where a layer has no such tensor.
+        first_cell: Number of its first cell.
+        places: Row and column of each of its cells, int64 [cells, 2].
     """
 
     kind: Kind
     stack: str
     layers: tuple[int, ...]
     columns: tuple[GridColumn, ...]
-    cells: Mapping[tuple[int, int], int]
+    first_cell: int
+    places: NDArray[np.int64]
 
     @property
     def row_count(self) -> int:
         """Number of rows."""
         return len(self.layers) or 1
+
+    @cached_property
+    def cells(self) -> Mapping[tuple[int, int], int]:
+        """Number of the cell by row and column; none where a layer has no such tensor."""
+        places = map(tuple, self.places.tolist())
+        return {place: number for number, place in enumerate(places, start=self.first_cell)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,19 +242,28 @@ class GridCell:
     rows: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ModelGrid:
     """All tensors of a model.
 
     Attributes:
         sections: What is before the layers, stacks of layers, the largest first, what is behind.
-        cells: All cells, section by section, row by row.
+        places: Section, row and column of each cell, int64 [cells, 3]; section by section, row by
+            row.
         cell_of: Number of the cell of each tensor, int64 [tensors].
     """
 
     sections: tuple[GridSection, ...]
-    cells: tuple[GridCell, ...]
+    places: NDArray[np.int64]
     cell_of: NDArray[np.int64]
+
+    @cached_property
+    def cells(self) -> tuple[GridCell, ...]:
+        """All cells. A hostile file has 100,000; sums by role and by layer do without."""
+        order = np.argsort(self.cell_of, kind="stable")
+        ends = np.cumsum(np.bincount(self.cell_of, minlength=len(self.places)))[:-1]
+        rows = [tuple(part.tolist()) for part in np.split(order, ends)]
+        return tuple(map(GridCell, *self.places.T.tolist(), rows)) if len(self.places) else ()
 
 
 _Key = tuple[str, str]  # role and suffix
@@ -258,7 +276,10 @@ def model_grid(names: Sequence[str], check: Callable[[], object] = lambda: None)
         names: The names of a model's tensors, in the order of its table.
         check: Called every few thousand names; raises to give up.
     """
-    parts: dict[tuple[Kind, str], dict[tuple[int, _Key], list[int]]] = {}
+    parts: dict[tuple[Kind, str], dict[_Key, int]] = {}  # numbers of roles, over all parts
+    layers: list[int] = []
+    roles: list[int] = []
+    count = 0
     for number, name in enumerate(names):
         if number % _CHECK_EVERY == 0:
             check()
@@ -266,48 +287,69 @@ def model_grid(names: Sequence[str], check: Callable[[], object] = lambda: None)
         part = (Kind.LAYERS, parsed.stack)
         if parsed.layer is None:
             part = (Kind.AFTER if parsed.comes_last else Kind.BEFORE, "")
-        place = parsed.layer or 0, (parsed.role, parsed.suffix)
-        parts.setdefault(part, {}).setdefault(place, []).append(number)
-    sections: list[GridSection] = []
-    cells: list[GridCell] = []
-    for part in sorted(
-        parts, key=lambda part: (part[0].value, -sum(map(len, parts[part].values())))
-    ):
-        sections.append(_section(len(sections), part, parts[part], cells, check))
-    cell_of = np.zeros(len(names), np.int64)
-    for number, cell in enumerate(cells):
-        cell_of[list(cell.rows)] = number
-    return ModelGrid(tuple(sections), tuple(cells), cell_of)
+        known = parts.setdefault(part, {})
+        role = known.setdefault((parsed.role, parsed.suffix), count)
+        count += role == count
+        layers.append(parsed.layer or 0)
+        roles.append(role)
+    layer_of, role_of = np.array(layers, np.int64), np.array(roles, np.int64)
+    often = np.bincount(role_of, minlength=count)
+    order = sorted(
+        parts, key=lambda part: (part[0].value, -int(often[[*parts[part].values()]].sum()))
+    )
+    section_of, column_of_role = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    columns = []
+    for section, part in enumerate(order):
+        found, numbers = _section_columns(part[0], parts[part], check)
+        section_of[numbers], column_of_role[numbers] = section, np.arange(len(numbers))
+        columns.append(found)
+    places, cell_of, layer_numbers = _placed(section_of[role_of], layer_of, column_of_role[role_of])
+    ends = np.searchsorted(places[:, 0], np.arange(len(order) + 1))
+    sections = []
+    for number, (kind, stack) in enumerate(order):
+        first, end = int(ends[number]), int(ends[number + 1])
+        rows = layer_numbers[number] if stack else ()
+        part_places = places[first:end, 1:]
+        sections.append(GridSection(kind, stack, rows, columns[number], first, part_places))
+    return ModelGrid(tuple(sections), places, cell_of)
 
 
-def _section(
-    number: int,
-    part: tuple[Kind, str],
-    found: dict[tuple[int, _Key], list[int]],
-    cells: list[GridCell],
-    check: Callable[[], object],
-) -> GridSection:
-    """Make a section, and add its cells to those before."""
-    kind, stack = part
+def _placed(
+    sections: NDArray[np.int64], layers: NDArray[np.int64], columns: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], dict[int, tuple[int, ...]]]:
+    """Return `places` and `cell_of` of a grid, and the layers of each section.
+
+    Arguments are those of each tensor, int64 [tensors].
+    """
+    order = np.lexsort((columns, layers, sections))
+    section, layer, column = sections[order], layers[order], columns[order]
+    new_section = np.diff(section, prepend=-1) != 0
+    new_layer = new_section | (np.diff(layer, prepend=-1) != 0)
+    new_cell = new_layer | (np.diff(column, prepend=-1) != 0)
+    cell_of = np.empty(len(order), np.int64)
+    cell_of[order] = np.cumsum(new_cell) - 1
+    row = np.cumsum(new_layer) - 1  # counted over all sections
+    row -= row[np.maximum.accumulate(np.where(new_section, np.arange(len(order)), 0))]
+    places = np.stack((section, row, column), axis=1)[new_cell]
+    found: dict[int, list[int]] = {}
+    for number, one in zip(section[new_layer].tolist(), layer[new_layer].tolist(), strict=True):
+        found.setdefault(number, []).append(one)
+    return places, cell_of, {number: tuple(ones) for number, ones in found.items()}
+
+
+def _section_columns(
+    kind: Kind, roles: Mapping[_Key, int], check: Callable[[], object]
+) -> tuple[tuple[GridColumn, ...], list[int]]:
+    """Return the columns of a section, and the number of the role of each."""
     known: dict[_Key, Column] = {}
-    for position, key in enumerate(dict.fromkeys(key for _, key in found)):
+    for position, key in enumerate(roles):
         if position % _CHECK_EVERY == 0:
             check()
         known[key] = column_of(*key) if kind is Kind.LAYERS else Column((), _own_name(*key))
     keys = list(known)
     if kind is Kind.LAYERS:
         keys.sort(key=lambda key: known[key].rank)
-    layers = sorted({layer for layer, _ in found})
-    row_of = {layer: row for row, layer in enumerate(layers)}
-    column_of_key = {key: column for column, key in enumerate(keys)}
-    placed = sorted(
-        ((row_of[layer], column_of_key[key]), rows) for (layer, key), rows in found.items()
-    )
-    # A mapping: a hostile file may have as many layers as roles as tensors, and few of the cells.
-    table = {place: len(cells) + position for position, (place, _) in enumerate(placed)}
-    cells += [GridCell(number, *place, tuple(rows)) for place, rows in placed]
-    columns = _columns([(key, known[key].label) for key in keys])
-    return GridSection(kind, stack, tuple(layers) if stack else (), columns, table)
+    return _columns([(key, known[key].label) for key in keys]), [roles[key] for key in keys]
 
 
 def _columns(labels: Sequence[tuple[_Key, str]]) -> tuple[GridColumn, ...]:

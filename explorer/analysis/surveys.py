@@ -30,6 +30,7 @@ _HUGE: Final = 1 << 27  # weights, which take a thread a quarter of a second
 _WAITING: Final = 256  # results that may wait for one before theirs, some KiB each
 _STATISTICS_WALKS: Final = 2
 _POLL_S: Final = 0.05
+_MOST_OTHERS: Final = 4096
 
 
 def map_tensors(  # noqa: PLR0913 - the last two have a default
@@ -112,6 +113,23 @@ def _shared(sizes: Sequence[int], workers: int) -> list[bool]:
         if is_empty and len(run) >= _EMPTY_RUN:
             shared[run[0] : run[-1] + 1] = [True] * len(run)
     return shared
+
+
+def telling_rows(model: Model) -> list[int]:
+    """Return the rows that a survey tells something of, and the first 4,096 of the others.
+
+    The others are whole and have no weights, or are of a type that nothing decodes. Each says the
+    same and adds nothing to sums; a hostile file may list 100,000.
+    """
+    table = model.tensors
+    columns, left, found = table.columns, _MOST_OTHERS, []
+    for row, (kind, parameters) in enumerate(zip(columns.types, columns.parameters, strict=True)):
+        decodable = has_decoder(kind.name) or (kind.known and table.rows[row].has_parts)
+        tells = decodable and (parameters or table.damage_of(row) is not None)
+        if tells or left:
+            left -= not tells
+            found.append(row)
+    return found
 
 
 class SurveyCancelled(Exception):

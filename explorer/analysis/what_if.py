@@ -31,7 +31,7 @@ from explorer.analysis.recipes.tensors import RecipeModel
 from explorer.analysis.rounding import rounded_type, rounding_problem, shape_problem
 from explorer.errors import ExplorerError
 from explorer.formats.model import Model
-from explorer.formats.tensors import Shape
+from explorer.formats.tensors import Shape, rows_by_name
 from explorer.formats.weights import Values
 from explorer.parallel import Check, never
 from explorer.quantization import TensorType
@@ -124,7 +124,7 @@ def original_sets(model: Model, rows: Collection[int], matching: Matching) -> li
         matching: The originals as its reference, the model as its candidate.
     """
     wanted = frozenset(rows)
-    by_name = {name: row for row, name in enumerate(model.tensors.columns.names)}
+    by_name = rows_by_name(model.tensors.columns.names)
     sets = []
     for match in matching.matches:
         held = tuple(sorted(by_name[tensor.name] for tensor in match.candidate.tensors))

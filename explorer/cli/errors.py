@@ -31,8 +31,9 @@ from explorer.analysis.what_if import importance_of, is_importance_matrix
 from explorer.cli import options, output
 from explorer.errors import ExplorerError
 from explorer.formats import Model, Tensor, open_model
-from explorer.formats.columns import tensor_arrays
+from explorer.formats.columns import size_arrays
 from explorer.formats.ollama.manifest import is_name
+from explorer.formats.tensors import rows_by_name
 from explorer.present import differences, errors
 from explorer.present.survey import summaries_record
 from explorer.text import bytes_text, float_text, integer_text, plain_text, shape_text
@@ -127,17 +128,16 @@ def compare_command(  # noqa: PLR0913 - one for each argument and option
 
 def _sums(candidate: Model, rows: Iterable[ComparedRow]) -> Summaries:
     """Return the errors by role, by layer and of a model, of the rows."""
-    count = len(candidate.tensors)
-    columns = ErrorColumns(count)
-    row_of = {name: row for row, name in enumerate(candidate.tensors.columns.names)}
+    header = candidate.tensors.columns
+    columns = ErrorColumns(len(header))
+    row_of = rows_by_name(header.names)
     for row in rows:
         if row.errors is not None:
             parts = row.match.candidate.tensors
             places = [row_of[part.name] for part in parts]
             columns.put(parameter_shares(places, parts), row.errors)
-    arrays = tensor_arrays(candidate.tensors, sortable=False)
-    known = Known(arrays, StatisticsColumns(count), columns)
-    return summaries(known, model_grid(candidate.tensors.columns.names))
+    known = Known(size_arrays(header), StatisticsColumns(len(header)), columns)
+    return summaries(known, model_grid(header.names))
 
 
 def _paths(given: Sequence[str], root: str | None) -> Iterator[Path]:

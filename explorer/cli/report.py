@@ -199,6 +199,7 @@ def _write_report(
                 model,
                 other,
                 survey=how.survey,
+                every=how.with_records,
                 workers=how.workers,
                 targets=plan_targets(how.gpus, None if how.gpus else detect()),
                 contexts=how.contexts,

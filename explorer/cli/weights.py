@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,11 +15,11 @@ from explorer.analysis.columns import Known, Source, StatisticsColumns, Summarie
 from explorer.analysis.histogram import FINE_BINS, MAX_BINS, Binning
 from explorer.analysis.model_grid import model_grid
 from explorer.analysis.survey_cache import KeptSurvey, SurveyCache
-from explorer.analysis.surveys import run_survey
+from explorer.analysis.surveys import run_survey, telling_rows
 from explorer.cli import options, output
 from explorer.errors import ExplorerError
 from explorer.formats import Model, Tensor, open_model
-from explorer.formats.columns import tensor_arrays
+from explorer.formats.columns import size_arrays
 from explorer.formats.export import npy_bytes, write_npy
 from explorer.formats.weights import check_decodable
 from explorer.model_files import refuse_model_file
@@ -189,19 +189,23 @@ def survey_command(  # noqa: PLR0913 - options of the command line
             _kept(model, no_cache) as kept,
             output.Progress(2 * model.parameters, shown=shown) as line,
         ):
-            rows = run_survey(model, kept, workers, progress=line.counter("weights"))
+            all_of_them = as_json or files.wanted
+            count = len(model.tensors.columns)
+            numbers = range(count) if all_of_them else telling_rows(model)
+            rows = run_survey(model, kept, workers, progress=line.counter("weights"), rows=numbers)
             if not as_json:
-                rows = print_survey(model, rows, needed=files.wanted)
-            found = _Found(model, with_records=as_json or files.wanted)
-            found.take(rows)
+                rows = print_survey(model, rows, numbers, needed=files.wanted)
+            found = _Found(model, with_records=all_of_them)
+            found.take(zip(numbers, rows, strict=False))
         sums = found.sums()
     records = found.records
     files.save(SURVEY_COLUMNS, records)
     if as_json:
         record = summaries_record(sums, Source.STATISTICS)
         output.write_json({"path": path, "tensors": records, "sums": record})
-    elif found.count == sums.total.tensors:  # else the reader went away
-        output.write(output.sums_text(sums, Source.STATISTICS))
+    elif found.count == len(numbers):  # else the reader went away
+        left_out = sums.total.tensors - found.count
+        output.write(_left_out_text(left_out) + output.sums_text(sums, Source.STATISTICS))
     if found.damaged is not None:
         output.write_error(str(found.damaged))
     return 0 if found.damaged is None else 1
@@ -218,17 +222,17 @@ class _Found:
 
     def __init__(self, model: Model, *, with_records: bool) -> None:
         self._model = model
-        self._columns = StatisticsColumns(len(model.tensors))
+        self._columns = StatisticsColumns(len(model.tensors.columns))
         self._with_records = with_records
         self.count = 0
         self.records: list[dict[str, Any]] = []
         self.damaged: ExplorerError | None = None  # the first of weights that should be there
 
-    def take(self, rows: Iterable[SurveyRow]) -> None:
-        """Walk over the rows, which begin with the first."""
-        for row in rows:
+    def take(self, rows: Iterable[tuple[int, SurveyRow]]) -> None:
+        """Walk over the rows, each with its place in the model's table."""
+        for place, row in rows:
             if row.statistics is not None:
-                self._columns.put(self.count, row.statistics)
+                self._columns.put(place, row.statistics)
             if self._with_records:
                 self.records.append(survey_record(row))
             self.damaged = self.damaged or statistics.damage(row)
@@ -236,9 +240,9 @@ class _Found:
 
     def sums(self) -> Summaries:
         """Return sums and means by role, by layer and of the model, as far as they are known."""
-        table = self._model.tensors
-        known = Known(tensor_arrays(table, sortable=False), self._columns, None)
-        return summaries(known, model_grid(table.columns.names))
+        header = self._model.tensors.columns
+        known = Known(size_arrays(header), self._columns, None)
+        return summaries(known, model_grid(header.names))
 
 
 def survey_record(row: SurveyRow) -> dict[str, Any]:
@@ -259,14 +263,26 @@ SURVEY_COLUMNS: Final = list(
 """Columns of the table of a survey."""
 
 
-def print_survey(model: Model, rows: Iterable[SurveyRow], *, needed: bool) -> Iterator[SurveyRow]:
-    """Print each row when it comes; see `output.print_rows`."""
+def _left_out_text(count: int) -> str:
+    if not count:
+        return ""
+    what = "without weights, or of a type that cannot be decoded"
+    return f"  … and {integer_text(count)} more {what}; --json lists all\n"
+
+
+def print_survey(
+    model: Model, rows: Iterable[SurveyRow], numbers: Sequence[int], *, needed: bool
+) -> Iterator[SurveyRow]:
+    """Print each row when it comes; see `output.print_rows`.
+
+    Args:
+        rows: The rows.
+        numbers: Their places in the model's table.
+    """
     titles = [statistics.STATISTICS[name] for name in ("zeros", *_FIGURES)]
     titles.insert(1, "Not finite")
-    subjects = map(_subject, model.tensors.rows)
+    subjects = (_subject(model.tensors.rows[number]) for number in numbers)
     lines = output.TensorLines("tensor", titles, subjects, _LONGEST_NAME)
-
-    of_no_weights: list[str] = []
 
     def figures_of(found: TensorStatistics) -> list[str]:
         texts = {figure.name: figure.text for figure in statistics.statistic_figures(found)}
@@ -277,10 +293,7 @@ def print_survey(model: Model, rows: Iterable[SurveyRow], *, needed: bool) -> It
         found = row.statistics
         if found is None:
             return lines.problem_line(_subject(row.tensor), row.error)
-        if not found.count and not of_no_weights:  # a hostile file may list 100,000 such tensors
-            of_no_weights.extend(figures_of(found))
-        numbers = figures_of(found) if found.count else of_no_weights
-        return lines.line(_subject(row.tensor), numbers)
+        return lines.line(_subject(row.tensor), figures_of(found))
 
     return output.print_rows(lines.head, rows, line_of, needed=needed)
 

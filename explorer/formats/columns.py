@@ -15,7 +15,14 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.formats.tensors import Shape, Tensor, TensorTable, natural_key, parse_name
+from explorer.formats.tensors import (
+    Shape,
+    Tensor,
+    TensorColumns,
+    TensorTable,
+    natural_key,
+    parse_name,
+)
 from explorer.parallel import Check, never
 from explorer.quantization import TensorType
 
@@ -26,36 +33,48 @@ K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class TensorArrays:
-    """The columns of a tensor table, a row for each tensor in file order.
+@dataclass(frozen=True, kw_only=True)
+class SizeArrays:
+    """The shapes and sizes of a tensor table, a row for each tensor in file order.
 
-    Values that repeat (types, roles, shapes, files) are kept once, with a code a row. Numbers
-    that do not fit into 64 bits are replaced by the largest that does.
+    Values that repeat are kept once, with a code a row. Numbers that do not fit into 64 bits are
+    replaced by the largest that does.
     """
+
+    shapes: Sequence[Shape]  # the shapes that occur, outermost dimension first
+    shape_codes: NDArray[np.int64]  # index into `shapes`, int64 [n]
+    parameters: NDArray[np.int64]  # weights, int64 [n]
+    nbytes: NDArray[np.int64]  # stored bytes, 0 where the type's size is unknown, int64 [n]
+
+    def __len__(self) -> int:
+        return len(self.parameters)
+
+    @cached_property
+    def bits_per_weight(self) -> NDArray[np.float64]:
+        """Stored bits for each weight, 0.0 for an empty tensor, float64 [n]."""
+        parameters = self.parameters.astype(np.float64)
+        bits = 8.0 * self.nbytes.astype(np.float64)
+        return np.divide(bits, parameters, out=np.zeros_like(bits), where=parameters > 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorArrays(SizeArrays):
+    """The columns of a tensor table, also those that only the tensors themselves know."""
 
     names: Sequence[str]  # names in lower case
     types: Sequence[TensorType]  # the tensor types that occur
     type_codes: NDArray[np.int64]  # index into `types`, int64 [n]
     roles: Sequence[str]  # the roles that occur, in lower case
     role_codes: NDArray[np.int64]  # index into `roles`, int64 [n]
-    shapes: Sequence[Shape]  # the shapes that occur, outermost dimension first
-    shape_codes: NDArray[np.int64]  # index into `shapes`, int64 [n]
     files: Sequence[Path]  # the files that hold tensors
     file_codes: NDArray[np.int64]  # index into `files`, int64 [n]
     schemes: Sequence[str]  # the quantization methods that occur, "" for none that is known
     scheme_codes: NDArray[np.int64]  # index into `schemes`, int64 [n]
     groups: NDArray[np.int64]  # weights of a row that share a scale, 0 where not known, int64 [n]
     layers: NDArray[np.int64]  # layer number, -1 outside the layers, int64 [n]
-    parameters: NDArray[np.int64]  # weights, int64 [n]
-    nbytes: NDArray[np.int64]  # stored bytes, 0 where the type's size is unknown, int64 [n]
     offsets: NDArray[np.int64]  # first byte in the file, int64 [n]
     damaged: NDArray[np.bool_]  # whether the bytes cannot all be read, bool [n]
-    # place of the name in natural order, int64 [n]; empty if nothing is sorted
-    name_ranks: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.names)
+    name_ranks: NDArray[np.int64]  # place of the name in natural order, int64 [n]
 
     @cached_property
     def role_ranks(self) -> NDArray[np.int64]:
@@ -73,13 +92,6 @@ class TensorArrays:
         return _ranks(self.shapes, self.shapes)[self.shape_codes]
 
     @cached_property
-    def bits_per_weight(self) -> NDArray[np.float64]:
-        """Stored bits for each weight, 0.0 for an empty tensor, float64 [n]."""
-        parameters = self.parameters.astype(np.float64)
-        bits = 8.0 * self.nbytes.astype(np.float64)
-        return np.divide(bits, parameters, out=np.zeros_like(bits), where=parameters > 0)
-
-    @cached_property
     def dimensions(self) -> NDArray[np.int64]:
         """Number of dimensions, int64 [n]."""
         counts = np.array([len(shape) for shape in self.shapes], dtype=np.int64)
@@ -93,45 +105,49 @@ def _coded(values: Iterable[K]) -> tuple[list[K], NDArray[np.int64]]:
     return list(code_of), np.array(codes, dtype=np.int64)
 
 
-def tensor_arrays(
-    table: TensorTable, check: Check = never, *, sortable: bool = True
-) -> TensorArrays:
+def size_arrays(columns: TensorColumns) -> SizeArrays:
+    """Return the shapes and sizes of a table as arrays; they are known without any tensor."""
+    shapes, shape_codes = _coded(columns.shapes)
+    return SizeArrays(
+        shapes=shapes,
+        shape_codes=shape_codes,
+        parameters=_int64(columns.parameters),
+        nbytes=_int64(columns.nbytes),
+    )
+
+
+def tensor_arrays(table: TensorTable, check: Check = never) -> TensorArrays:
     """Make the columns of a table. For a worker: it reads every tensor.
 
     Args:
         check: Called every few thousand tensors, and raises to stop.
-        sortable: Whether to rank texts, which takes half of the time.
     """
     tensors = list(_checked(table.rows, check))
     columns = table.columns
     parsed = [parse_name(name) for name in columns.names]
     types, type_codes = _coded(columns.types)
     roles, role_codes = _coded(name.role.lower() for name in parsed)
-    shapes, shape_codes = _coded(columns.shapes)
     files, file_codes = _coded(tensor.file for tensor in tensors)
     schemes, scheme_codes = _coded(_scheme_and_group(tensor)[0] for tensor in tensors)
     made = TensorArrays(
+        **vars(size_arrays(columns)),
         names=[name.lower() for name in columns.names],
         types=types,
         type_codes=type_codes,
         roles=roles,
         role_codes=role_codes,
-        shapes=shapes,
-        shape_codes=shape_codes,
         files=files,
         file_codes=file_codes,
         schemes=schemes,
         scheme_codes=scheme_codes,
         groups=_int64(_scheme_and_group(tensor)[1] for tensor in tensors),
         layers=_int64(-1 if name.layer is None else name.layer for name in parsed),
-        parameters=_int64(columns.parameters),
-        nbytes=_int64(columns.nbytes),
         offsets=_int64(tensor.offset for tensor in tensors),
         damaged=np.array([tensor.damage is not None for tensor in tensors], dtype=np.bool_),
-        name_ranks=text_ranks(columns.names if sortable else (), check),
+        name_ranks=text_ranks(columns.names, check),
     )
     # by which tables sort: not in the thread of the window, where 30,000 roles would hold it up
-    for ranks in ("role_ranks", "type_ranks", "shape_ranks") if sortable else ():
+    for ranks in ("role_ranks", "type_ranks", "shape_ranks"):
         getattr(made, ranks)
     return made
 

@@ -115,7 +115,7 @@ class TensorName:
     role: str  # what the tensor does there ("attn_q"), without layer and suffix
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=32_768)
 def parse_name(name: str) -> TensorName:
     """Parse a tensor's name; any text is accepted."""
     if len(name) > _MAX_NAME:
@@ -387,6 +387,11 @@ class TensorColumns:
         return len(self.names)
 
 
+def rows_by_name(names: Sequence[str]) -> dict[str, int]:
+    """Return the row of each name; of two tensors with one name the first, as ggml would."""
+    return dict(zip(reversed(names), range(len(names) - 1, -1, -1), strict=True))
+
+
 @dataclass(frozen=True, slots=True)
 class TypeShare:
     """How much of a model one tensor type takes."""
@@ -406,20 +411,25 @@ class TensorTable(Mapping[str, Tensor]):
         rows: Every tensor by its position.
         main_rows: How many rows are the model's own; those behind them belong to a draft model that
             comes with it, and do not count in totals.
+        damage_of: Why the bytes of a row's tensor cannot all be read, or None; makes no tensor
+            where the file knows without.
     """
 
     def __init__(
-        self, columns: TensorColumns, build: Callable[[int], Tensor], main_rows: int | None = None
+        self,
+        columns: TensorColumns,
+        build: Callable[[int], Tensor],
+        main_rows: int | None = None,
+        damage_of: Callable[[int], str | None] | None = None,
     ) -> None:
         self.columns = columns
         self.main_rows = len(columns) if main_rows is None else main_rows
         self.rows: Sequence[Tensor] = _Rows(len(columns), build)
+        self.damage_of = damage_of or (lambda row: self.rows[row].damage)
 
     @cached_property
     def _index(self) -> dict[str, int]:
-        # Backwards, so that of two tensors with one name the first is found, as ggml would.
-        names = self.columns.names
-        return dict(zip(reversed(names), range(len(names) - 1, -1, -1), strict=True))
+        return rows_by_name(self.columns.names)
 
     @cached_property
     def parameters(self) -> int:
@@ -549,9 +559,17 @@ def table_of(files: Sequence[FileTensors]) -> TensorTable:
     columns = TensorColumns.of(names, [spec for file in files for spec in file.specs])
     first_rows = list(accumulate((len(file.names) for file in files), initial=0))
 
-    def build(row: int) -> Tensor:
+    def place(row: int) -> tuple[FileTensors, int]:
         # the last file whose first row is not above: a file without tensors is skipped
         index = bisect_right(first_rows, row) - 1
-        return files[index].tensor(row - first_rows[index])
+        return files[index], row - first_rows[index]
 
-    return TensorTable(columns, build)
+    def build(row: int) -> Tensor:
+        file, own = place(row)
+        return file.tensor(own)
+
+    def damage_of(row: int) -> str | None:
+        file, own = place(row)
+        return file.damage_of(own)
+
+    return TensorTable(columns, build, damage_of=damage_of)

@@ -138,7 +138,7 @@ def _is_part(name: str) -> bool:
 _OF_MODELS: Final[dict[str, Callable[[Model], str | int | None]]] = {
     "kind": kind_of,
     "format": lambda model: _FORMATS[model.format],
-    "tensors": lambda model: len(model.tensors),
+    "tensors": lambda model: len(model.tensors.columns),  # two of one name are two
     "metadata": lambda model: len(model.metadata.entries),
     "alignment": lambda model: model.alignment,
     "data_offset": lambda model: model.data_offset,

@@ -17,7 +17,7 @@ from PySide6.QtGui import QKeyEvent, QWheelEvent
 from PySide6.QtWidgets import QComboBox, QSizePolicy, QWidget
 
 from explorer.errors import ExplorerError
-from explorer.formats.tensors import Tensor
+from explorer.formats.tensors import Tensor, rows_by_name
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.widgets.building import row
@@ -63,7 +63,7 @@ class MatchedModels:
         from explorer.analysis.matching.pairing import match_models  # noqa: PLC0415 - not for first paint
 
         matching = match_models(reference.model, document.model)
-        rows = {name: row for row, name in enumerate(document.model.tensors.columns.names)}
+        rows = rows_by_name(document.model.tensors.columns.names)
         by_row: dict[int, Match] = {}
         for match in matching.matches:
             for tensor in match.candidate.tensors:

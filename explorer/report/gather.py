@@ -21,13 +21,14 @@ from explorer.analysis.matching.pairing import Matching, match_models
 from explorer.analysis.model_grid import model_grid
 from explorer.analysis.recipes.fits import MixRow, RecipeFit, compare_with_recipes, type_mix
 from explorer.analysis.survey_cache import KeptErrors, KeptSurvey, SurveyCache
-from explorer.analysis.surveys import run_errors, run_survey
+from explorer.analysis.surveys import run_errors, run_survey, telling_rows
 from explorer.errors import ExplorerError, PlanError
 from explorer.formats import open_model
-from explorer.formats.columns import tensor_arrays
+from explorer.formats.columns import size_arrays
 from explorer.formats.facts import Facts, describe
 from explorer.formats.model import Model
-from explorer.formats.tensors import Tensor
+from explorer.formats.tensors import Tensor, rows_by_name
+from explorer.formats.weights import why_undecodable
 from explorer.hardware.catalogue import load_catalogue
 from explorer.hardware.detect import Machine
 from explorer.planner import Device, Host, Hyperparameters, Settings, plan
@@ -141,6 +142,7 @@ def gather(  # noqa: PLR0913 - all but the model have a default
     reference: Model | None = None,
     *,
     survey: bool = True,
+    every: bool = False,
     workers: int = 1,
     targets: Sequence[PlanTarget] = (),
     contexts: Sequence[int] = (),
@@ -154,6 +156,8 @@ def gather(  # noqa: PLR0913 - all but the model have a default
         model: The model; it must stay open while the report is made.
         reference: What its weights are compared with, if the weights are read.
         survey: Whether to read the weights; without them a report takes no time.
+        every: Whether statistics of every tensor are wanted, and not only of `telling_rows`, for
+            tables beside the report.
         workers: Threads that read them.
         targets: Machines to plan for.
         contexts: Tokens of context to plan for; none for the usual ones and the model's maximum.
@@ -177,7 +181,8 @@ def gather(  # noqa: PLR0913 - all but the model have a default
         tensors=[] if survey else [ReportTensor(tensor) for tensor in model.tensors.rows],
     )
     if survey:
-        data = _with_statistics(data, workers, progress)
+        rows = range(len(model.tensors.columns)) if every else telling_rows(model)
+        data = _with_statistics(data, rows, workers, progress)
     if data.reference is not None:
         data = _with_errors(data, data.reference, workers, progress)
     return replace(data, sums=_sums(data)) if survey else data
@@ -189,20 +194,23 @@ def _sums(data: ReportData) -> Summaries:
         if one.statistics is not None:
             columns.put(row, one.statistics)
     errors = None if data.comparison is None else data.comparison.columns
-    table = data.model.tensors
-    arrays = tensor_arrays(table, sortable=False)
-    return summaries(Known(arrays, columns, errors), model_grid(table.columns.names))
+    header = data.model.tensors.columns
+    return summaries(Known(size_arrays(header), columns, errors), model_grid(header.names))
 
 
 def _with_statistics(
-    data: ReportData, workers: int, progress: Callable[[int], object]
+    data: ReportData, rows: Sequence[int], workers: int, progress: Callable[[int], object]
 ) -> ReportData:
-    cache = SurveyCache.of_user()
-    tensors, damaged = [], None
+    cache, damaged = SurveyCache.of_user(), None
+    tensors = [
+        ReportTensor(tensor, failure="" if tensor.has_parts else why_undecodable(tensor.type))
+        for tensor in data.model.tensors.rows
+    ]
     with KeptSurvey(None, data.model) if cache is None else cache.open(data.model) as kept:
-        for row in run_survey(data.model, kept, workers, progress=progress):
+        found = run_survey(data.model, kept, workers, progress=progress, rows=rows)
+        for place, row in zip(rows, found, strict=True):
             failure = "" if row.error is None else message(row.error)
-            tensors.append(ReportTensor(row.tensor, row.statistics, failure=failure))
+            tensors[place] = ReportTensor(row.tensor, row.statistics, failure=failure)
             damaged = damaged or damage(row)
     return replace(data, tensors=tensors, damaged=damaged)
 
@@ -216,15 +224,15 @@ def _with_errors(
     opened = (
         KeptErrors(None, pairs) if cache is None else cache.open_errors(model, reference, pairs)
     )
-    rows_by_name = {tensor.name: row for row, tensor in enumerate(model.tensors.rows)}
-    columns = ErrorColumns(len(rows_by_name))
+    row_of = rows_by_name(model.tensors.columns.names)
+    columns = ErrorColumns(len(model.tensors.columns))
     compared, before = 0, 2 * model.parameters
     with opened as kept:
         for found in run_errors(
             pairs, kept, workers, progress=lambda count: progress(before + count)
         ):
             parts = pairs[found.number].candidate.tensors
-            rows = [rows_by_name[part.name] for part in parts]
+            rows = [row_of[part.name] for part in parts]
             if found.error is not None:
                 damaged = damaged or found.error
                 columns.problems |= dict.fromkeys(rows, message(found.error))

@@ -212,8 +212,9 @@ def test_a_survey_ends_when_its_reader_goes_away(
     monkeypatch.setattr(output, "write", lambda *_: False)
     with open_model(make_demo(tmp_path).model) as model:
         found = list(survey(model))
-        assert list(weights.print_survey(model, found, needed=False)) == []
-        assert list(weights.print_survey(model, found, needed=True)) == found
+        rows = range(len(found))
+        assert list(weights.print_survey(model, found, rows, needed=False)) == []
+        assert list(weights.print_survey(model, found, rows, needed=True)) == found
 
 
 def test_version_and_errors_load_no_numpy_and_no_qt() -> None:

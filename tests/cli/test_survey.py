@@ -252,3 +252,47 @@ def test_a_role_for_each_tensor(tmp_path: Path, capsys: Capture) -> None:
     assert "  … and 502 more; --json lists all\n" in sums
     assert main(["survey", str(path), "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["sums"]["roles"]) == 2_500
+
+
+def test_what_tells_nothing_is_counted_and_not_listed(tmp_path: Path, capsys: Capture) -> None:
+    """Tensors without weights, and those of unknown types: the first ones stand for the others."""
+    row = bytes(16)
+    specs = [TensorSpec(f"t{i}", (0,), 0, b"", 0) for i in range(3_000)]
+    specs += [TensorSpec(f"u{i}", (4,), 77, b"", 0) for i in range(3_000)]
+    specs += [TensorSpec("whole", (4,), 0, row, 0), TensorSpec("cut", (4, 99), 0, b"", 0)]
+    path = GgufFile(tensors=specs).write(tmp_path / "model.gguf")
+    assert main(["survey", str(path)]) == 1  # of the one that is cut
+    out, err = capsys.readouterr()
+    names = [
+        line.split()[0]
+        for line in out.split("By role")[0].splitlines()
+        if line[:1] in {"t", "u", "w", "c"}
+    ]
+    assert names == ["tensor", *(spec.name for spec in specs[:4_096]), "whole", "cut"]
+    more = (
+        "  … and 1,904 more without weights, or of a type that cannot be decoded; --json lists all"
+    )
+    assert more in out.splitlines()
+    assert "cut short" in err
+    assert main(["survey", str(path), "--json"]) == 1
+    assert len(json.loads(capsys.readouterr().out)["tensors"]) == 6_002
+
+
+def test_two_tensors_of_one_name(tmp_path: Path, capsys: Capture) -> None:
+    """Each is surveyed; the first is compared, as ggml would find it."""
+    same, other = np.arange(32, dtype="<f4").tobytes(), np.ones(32, "<f4").tobytes()
+    one = GgufFile(tensors=[TensorSpec("a", (32,), 0, same), TensorSpec("b", (32,), 0, other)])
+    specs = [TensorSpec(name, (32,), 0, data) for name, data in (("a", other), ("b", other))]
+    two = GgufFile(tensors=[TensorSpec("a", (32,), 0, same), *specs])
+    first, second = one.write(tmp_path / "one.gguf"), two.write(tmp_path / "two.gguf")
+    assert main(["survey", str(second), "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["tensors"]
+    assert [(row["tensor"], row["max"]) for row in rows] == [("a", 31), ("a", 1), ("b", 1)]
+    for reference, candidate in ((first, second), (second, first)):
+        assert main(["compare", str(reference), str(candidate), "--json"]) == 0
+        compared = json.loads(capsys.readouterr().out)
+        assert [row["rmse"] for row in compared["tensors"]] == [0, 0]
+        assert compared["sums"]["all"]["tensors"] == (3 if candidate == second else 2)
+        out = ["-o", str(tmp_path / "report.html")]
+        assert main(["report", str(candidate), "--reference", str(reference), *out]) == 0
+        capsys.readouterr()

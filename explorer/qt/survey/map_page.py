@@ -29,7 +29,7 @@ from explorer.qt.widgets.plot_panel import PlotExport
 from explorer.tabular import to_tsv
 from explorer.text import bytes_text, integer_text, locale_free, plain_text, shape_text
 
-_EMPTY: Final = ModelGrid((), (), np.zeros(0, np.int64))
+_EMPTY: Final = ModelGrid((), np.zeros((0, 3), np.int64), np.zeros(0, np.int64))
 
 
 class ModelMap(QtWidgets.QAbstractScrollArea):

@@ -119,6 +119,7 @@ def read_content(document: Document, job: Job) -> SurveyContent:
     """Arrange the tensors of a model, and read the statistics kept of them."""
     names = document.model.tensors.columns.names
     grid = model_grid(names, job.check)
+    _ = grid.cells, [section.cells for section in grid.sections]  # not in the window's thread
     statistics = StatisticsColumns(len(names))
     for row, tensor in enumerate(document.model.tensors.rows):
         if row % _CHECK_EVERY == 0:

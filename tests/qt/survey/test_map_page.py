@@ -363,7 +363,7 @@ def test_roles_and_layers_stay_in_sight(panel: SurveyPanel, load: Load, tmp_path
 def test_an_empty_grid(qtbot: QtBot) -> None:
     view = ModelMap()
     qtbot.addWidget(view)
-    for grid in (None, ModelGrid((), (), np.zeros(0, np.int64))):
+    for grid in (None, ModelGrid((), np.zeros((0, 3), np.int64), np.zeros(0, np.int64))):
         view.show_grid(grid)
         view.resize(300, 200)
         view.grab()
