@@ -432,8 +432,8 @@ def vocabulary_lines(found: VocabularyDifference) -> list[str]:
     """Return the ids that differ as a text diff; tokens are as the file has them, not escaped."""
     lines = []
     for place, before, after in found.changes:
-        lines += [f"-{place}\t{before}"] if before is not None else []
-        lines += [f"+{place}\t{after}"] if after is not None else []
+        lines += [f"-{place}  {before}"] if before is not None else []
+        lines += [f"+{place}  {after}"] if after is not None else []
     if found.left_out:
         lines.append(f"@@ {integer_text(found.left_out)} more ids differ")
     return lines
@@ -492,7 +492,10 @@ def _header_sentence(found: Differences) -> str:
 def _text_sentences(found: Differences) -> Iterator[str]:
     """Say of each chat template how much of it differs."""
     for text in found.texts:
-        if text.key.startswith(CHAT_TEMPLATE):
+        signs = {line[:1] for line in text.lines}
+        if text.key.startswith(CHAT_TEMPLATE) and signs in ({"+"}, {"-"}):
+            yield f"Only {'B' if '+' in signs else 'A'} has a chat template ({text.key})."
+        elif text.key.startswith(CHAT_TEMPLATE):
             gone = _counted(text.removed, "line", "lines")
             added = integer_text(text.added)
             yield f"The chat templates differ ({text.key}): {gone} only in A, {added} only in B."
