@@ -190,6 +190,20 @@ def agrees_to_weights(models: Sequence[Model], parent: QWidget | None) -> bool:
     return nbytes <= MUCH or _agrees_to(nbytes, hosts, parent)
 
 
+_searched: set[Path] = set()  # files that the user wants to be searched
+
+
+def agrees_to_search(path: Path, nbytes: int, parent: QWidget | None) -> bool:
+    """Ask once for each file before so many bytes of one on the web may have to be fetched."""
+    if not is_address(path) or nbytes <= MUCH or path in _searched:
+        return True
+    question = _tr("The search may have to read on to the end, which fetches {size} from {hosts}.")
+    if not _agrees_to(nbytes, host_of(path), parent, question):
+        return False
+    _searched.add(path)
+    return True
+
+
 def agrees_to_tensors(tensors: Iterable[Tensor], parent: QWidget | None) -> bool:
     """Ask before weights of large tensors on the web are fetched."""
     fetch = TensorFetch.of(tensors)
@@ -201,8 +215,8 @@ def agrees_to_tensors(tensors: Iterable[Tensor], parent: QWidget | None) -> bool
     return True
 
 
-def _agrees_to(nbytes: int, hosts: str, parent: QWidget | None) -> bool:
-    question = _tr("This reads all weights, which fetches {size} from {hosts}. Go on?")
+def _agrees_to(nbytes: int, hosts: str, parent: QWidget | None, question: str = "") -> bool:
+    question = question or _tr("This reads all weights, which fetches {size} from {hosts}. Go on?")
     text = question.format(size=bytes_text(nbytes), hosts=plain_text(hosts))
     box = _question(parent, _tr("Fetch all weights"), text)
     fetch = box.addButton(_tr("Fetch {size}").format(size=bytes_text(nbytes)), _ACCEPT)

@@ -342,6 +342,47 @@ def test_weights_of_a_large_tensor_are_fetched_when_one_agrees(
     assert len(asked) == 1
 
 
+def test_searches_and_saving_say_what_they_would_fetch(
+    qtbot: QtBot, window: MainWindow, web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the bytes of a file, for a block of a tensor, and all values of one."""
+    monkeypatch.setattr(addresses, "MUCH", 100)
+    open_demo(qtbot, window, web)
+    tensors = list(window.documents[0].model.tensors.rows)
+    quantized = [row for row, one in enumerate(tensors) if one.type.block_weights > 1]
+    last = max(quantized, key=lambda row: tensors[row].offset)
+    window.panels.selection.select_tensors([last])
+    window.panels.show_page("raw")
+    raw = window.panels.raw.widget
+    qtbot.waitUntil(lambda: not window.runner.jobs)
+    raw.search.mode.setCurrentIndex(raw.search.mode.findData("text"))
+    raw.search.edit.setText("nowhere in the file")
+    web.asked.clear()
+    asked: list[str] = []
+    answer(press_cancel, asked)
+    raw.find_next(forward=True)
+    assert "on to the end, which fetches" in asked[0]
+    assert not raw.search.busy
+    window.panels.show_page("weights")
+    weights = window.panels.weights.widget
+    weights.tabs.setCurrentWidget(weights.block_page)
+    qtbot.waitUntil(lambda: not window.runner.jobs)
+    answer(press_cancel, asked)
+    weights.block_page.bar.largest.click()
+    weights.tabs.setCurrentWidget(weights.values)
+    qtbot.waitUntil(lambda: not window.runner.jobs)
+    answer(press_cancel, asked)
+    weights.values.ask_export()
+    assert len(asked) == 3
+    window.panels.show_page("raw")
+    answer(press_read, asked)
+    raw.find_next(forward=True)
+    qtbot.waitUntil(lambda: not window.runner.jobs)
+    raw.find_next(forward=False)  # of one file it is asked once
+    qtbot.waitUntil(lambda: not window.runner.jobs)
+    assert len(asked) == 4
+
+
 @pytest.mark.parametrize("what", ["header", "weights", "list"])
 def test_what_waits_for_a_server_ends_at_once(
     qtbot: QtBot, window: MainWindow, web: Web, monkeypatch: pytest.MonkeyPatch, what: str

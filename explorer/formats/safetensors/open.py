@@ -433,18 +433,19 @@ def open_safetensors(path: Path) -> Model:
     return build_model(path, [file], read_config(path.parent, log), log)
 
 
-def open_file(path: Path, log: ProblemLog) -> SafetensorsFile:
+def open_file(path: Path, log: ProblemLog, first_bytes: int = FIRST_BYTES) -> SafetensorsFile:
     """Read one file's header and check it, without `config.json`.
 
     Args:
         path: The file.
         log: Where problems go that do not keep it from opening.
+        first_bytes: How much of an address is fetched at first.
 
     Raises:
         FormatError: Its header cannot be read.
         SourceError: It cannot be read.
     """
-    source = open_source(path, FIRST_BYTES)
+    source = open_source(path, first_bytes)
     try:
         file = read_file(source)
     except ExplorerError:

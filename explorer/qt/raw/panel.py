@@ -15,6 +15,7 @@ from explorer.formats.model import Model
 from explorer.formats.structure import Field, FieldKind, Structure
 from explorer.formats.tensors import Extent
 from explorer.present.explanations import picture_text
+from explorer.qt.addresses import agrees_to_search
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobRunner, JobSlot
 from explorer.qt.raw.hex_paint import number_texts, offset_text, parse_offset, parse_pattern
@@ -123,6 +124,10 @@ class RawSearch(QtWidgets.QWidget):
             sentence = self.tr("Type pairs of hex digits, such as “de ad be ef”, or choose Text.")
             empty = kind == "text" or not self.edit.text().strip()
             self.noted.emit(self.tr("Type what to find.") if empty else sentence)
+            return
+
+        left = source.size - offset if forward else offset
+        if not agrees_to_search(source.path, left, self):
             return
 
         def search(job: Job) -> Found | None:

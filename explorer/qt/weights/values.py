@@ -19,6 +19,7 @@ from explorer.formats.export import write_csv, write_npy
 from explorer.formats.tensors import Folding, Tensor
 from explorer.formats.weights import WeightReader
 from explorer.present.explanations import picture_text
+from explorer.qt.addresses import agrees_to_tensors
 from explorer.qt.jobs import Job, JobRunner, JobSlot
 from explorer.qt.theme import monospace_font
 from explorer.qt.weights.curves import SelectedTensor
@@ -386,7 +387,7 @@ class ValuesPage(ReadingPage[Tiles]):
 
     def ask_export(self) -> None:
         """Ask for a file and save all values of the tensor into it."""
-        if self._tensor is not None:
+        if self._tensor is not None and agrees_to_tensors([self._tensor], self):
             self.export.ask(self._tensor)
 
     def copy(self) -> None:

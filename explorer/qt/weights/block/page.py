@@ -26,6 +26,7 @@ from explorer.errors import ExplorerError
 from explorer.formats.tensors import Folding, Shape, Tensor
 from explorer.parallel import Check, LruCache
 from explorer.present.explanations import picture_text
+from explorer.qt.addresses import agrees_to_tensors
 from explorer.qt.jobs import Job, JobRunner, JobSlot, worker_count
 from explorer.qt.references import ReferenceBar, References
 from explorer.qt.theme import Space
@@ -580,9 +581,14 @@ class BlockPage(ReadingPage[ShownBlock]):
                 self.tr("Searching for the worst block"),
                 self.tr("Block {block} has the largest RMS error: {figure}"),
             )
-            self._start_search(search, self._blocks)
+            pairs = [pair for pair in compared.pairs if isinstance(pair, MatchedPair)]
+            others = [one for pair in pairs for one in pair.reference.tensors]
+            self._start_search(search, self._blocks, others)
 
-    def _start_search(self, search: Search, cache: LruCache) -> None:
+    def _start_search(self, search: Search, cache: LruCache, others: Sequence[Tensor] = ()) -> None:
+        known = cache.get(search.key) is not None
+        if not known and not agrees_to_tensors([search.tensor, *others], self):
+            return
         self._search.start(search, cache)
         if self._search.busy:
             self._bottom.setCurrentWidget(self.progress)
