@@ -36,7 +36,7 @@ from explorer.formats.model import (
 )
 from explorer.formats.ollama import manifest as manifests
 from explorer.formats.safetensors import groups
-from explorer.formats.safetensors.open import FIRST_BYTES, SafetensorsFile, model_files, open_file
+from explorer.formats.safetensors.open import SafetensorsFile, model_files, open_file
 from explorer.formats.side_files import CONFIG_NAME, Config, read_object
 from explorer.formats.strict_json import read_json_file
 from explorer.formats.tensors import Extent, Spec, natural_key
@@ -184,6 +184,7 @@ def _message(item: object) -> str:
     return json.dumps(item, ensure_ascii=False)
 
 
+_BLOB_BYTES: Final = 1 << 14  # fetched of a registry's at first: there are hundreds of blobs
 _OLD_KEY: Final = "data"  # of every tensor up to 0.15; the layer has the real name
 _DRAFT_PREFIX: Final = "draft."
 _ABSENT: Final = SourceError("does not exist; it may have been moved or deleted")
@@ -298,7 +299,7 @@ class _TensorBlobs:
         config, entries = read_texts(manifest, log)
         stored: dict[str, groups.Stored] = {}
         found = 0
-        with opening_ahead(self._addresses(), FIRST_BYTES):
+        with opening_ahead(self._addresses(), _BLOB_BYTES):
             for scope, layer in enumerate(manifest.of_kind("tensor")):
                 self._check()
                 for tensor in self._stored(layer, scope):
@@ -398,7 +399,8 @@ class _TensorBlobs:
         if layer.digest and self._present and self._present.isdisjoint(layer.file_names):
             return blob_fault(layer, _ABSENT)  # without a look at the disk, which 65,000 would need
         try:
-            file = open_file(manifests.find_blob(self._manifest.models, layer), self._log)
+            path = manifests.find_blob(self._manifest.models, layer)
+            file = open_file(path, self._log, _BLOB_BYTES)
         except ExplorerError as error:
             return blob_fault(layer, error)
         if file.names:
