@@ -447,56 +447,58 @@ def _line_fields(
     unit = reader.layout.unit
     parts: list[BlockPart] = []
     fields: list[BlockField] = []
-    numbers: list[tuple[float, ...]] = []
+    raw: list[bytes] = []
     first = 0
     for role, at, nbytes in reader.places(index * unit, unit):
         stored = tensor.companions.parts[role]
         extent = stored.extent
         parts.append(BlockPart(role, first, Extent(extent.source, extent.offset + at, nbytes)))
+        own = extent.source.read(extent.offset + at, nbytes)
         if fields and fields[-1].name == role:
-            last = fields[-1]
-            fields[-1] = replace(last, nbytes=last.nbytes + nbytes)
-            numbers[-1] = numbers[-1] if _is_zero(role, last) else ()
+            fields[-1] = replace(fields[-1], nbytes=fields[-1].nbytes + nbytes)
+            raw[-1] += own
         else:
             is_codes = not fields
             kind = stored.type.name
             named = f"{reader.layout.bits}-bit codes" if is_codes else _FIELD_TYPES.get(kind, kind)
             fields.append(BlockField(role, first, nbytes, named, _meaning(role, is_codes)))
-            raw = extent.source.read(extent.offset + at, nbytes)
-            numbers.append(() if is_codes or kind == "I32" else _floats(raw, kind))
-            if _is_zero(role, fields[-1]) and reader.groups is None:
-                numbers[-1] = (_zero_point(reader, index * unit),)
-        if role == _ORDER:
-            raw = extent.source.read(extent.offset + at, nbytes)
-            numbers[-1] = tuple(np.frombuffer(raw, "<i4").tolist())
+            raw.append(own)
         first += nbytes
+    numbers: list[tuple[float, ...]] = [()]  # codes have none
+    for field, own in zip(fields[1:], raw[1:], strict=True):
+        kind = tensor.companions.parts[field.name].type.name
+        if field.name.endswith(_ORDER):
+            numbers.append(tuple(np.frombuffer(own, "<i4").tolist()))
+        elif _is_zero(field):
+            numbers.append(_zero_points(reader, index * unit, unit))
+        else:
+            numbers.append(() if kind == "I32" else _floats(own, kind))
     return tuple(parts), tuple(fields), tuple(numbers)
 
 
-def _is_zero(role: str, field: BlockField) -> bool:
+def _is_zero(field: BlockField) -> bool:
     """Return whether a part is words that hold the zero points of several rows."""
-    return "zero" in role and field.dtype == "u32"
+    return "zero" in field.name and field.dtype == "u32"
 
 
-def _zero_point(reader: LineReader, first: int) -> float:
-    """Return the zero point of a weight, which words hold with those of others."""
-    line, column = divmod(first, reader.layout.line)
+def _zero_points(reader: LineReader, first: int, count: int) -> tuple[float, ...]:
+    """Return the zero points of some weights' groups, which words hold with those of others."""
     lines = reader.layout.lines(1)
-    reader.fill(line, lines)
-    return float(lines.zeros[0, column // reader.layout.run])
+    reader.fill(first // reader.layout.line, lines)
+    return tuple(float(lines.zeros[0, group]) for group in reader.groups_of(first, count))
 
 
 def _floats(raw: bytes, type_name: str) -> tuple[float, ...]:
     kind = TENSOR_TYPES[type_name]
     out = np.empty((len(raw) // kind.block_bytes, 1), np.float32)
     decoder(type_name)(np.frombuffer(raw, np.uint8).reshape(len(out), -1), out)
-    return tuple(out.reshape(-1).tolist()) if len(out) <= _MOST_NUMBERS else ()
+    return tuple(out.reshape(-1).tolist())
 
 
 def _meaning(role: str, is_codes: bool) -> str:
     if is_codes:
         return "codes; some bits may belong to weights of other rows"
-    if role == _ORDER:
+    if role.endswith(_ORDER):
         return "group of each column, whose scale and zero point it takes"
     if "zero" in role or "shift" in role:
         return "zero point, maybe among those of other rows"
@@ -519,16 +521,32 @@ def _line_bits(
             weights = reader.code_bits(index * unit, unit, field.nbytes)
             bits = np.flatnonzero((weights >= 0) & (weights < unit))
             np.bitwise_or.at(codes, (bits // 8, weights[bits]), np.uint8(1) << (bits % 8))
-        elif field.name == _ORDER:
+        elif field.name.endswith(_ORDER):
             of_weights = np.arange(field.nbytes) // (field.nbytes // unit)
             scales[np.arange(run.start, run.stop), of_weights] = 255
-        elif has_minimum and ("zero" in field.name or "shift" in field.name):
-            minima[run] = 255
         else:
-            scales[run] = 255
-            if layout.formula is Formula.ZERO_FIRST:
-                minima[run] = 255
+            is_zero = has_minimum and ("zero" in field.name or "shift" in field.name)
+            acting = _of_groups(reader, index * unit, field.nbytes, scale_count)
+            if not is_zero:
+                scales[run] |= acting
+            if is_zero or layout.formula is Formula.ZERO_FIRST:
+                minima[run] |= acting
     return BlockBits(codes, scales, minima)
+
+
+def _of_groups(reader: LineReader, first: int, nbytes: int, scale_count: int) -> Masks:
+    """Return which scales the bytes of what a block's groups have act on, group by group.
+
+    Returns:
+        uint8 [nbytes, scale_count]: 255 or 0. Where columns are in another order, there is a scale
+        for each weight.
+    """
+    if reader.groups is None:
+        return np.full((nbytes, scale_count), 255, np.uint8)
+    column = first % reader.layout.line
+    groups = np.array(reader.groups_of(first, scale_count))
+    own = reader.groups[column : column + scale_count] == groups[:, None]
+    return np.where(own.repeat(nbytes // len(groups), axis=0), 255, 0).astype(np.uint8)
 
 
 def _numbers(

@@ -10,20 +10,24 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
-from explorer.analysis.block_detail import BlockDetail, BlockReader, block_record
+from explorer.analysis.block_detail import BlockDetail, BlockReader, block_record, place_of
 from explorer.analysis.block_search import places_in_part, read_beside
 from explorer.analysis.errors.pairs import MatchedPair, RoundedPair
 from explorer.analysis.matching.pairing import Match
 from explorer.analysis.matching.views import TensorPart, TensorView
 from explorer.errors import ExplorerError, FormatError
-from explorer.formats import Tensor
+from explorer.formats import Tensor, open_model
 from explorer.formats.weights import WeightReader
 from explorer.quantization import TENSOR_TYPES, dequantize, quantize
 from explorer.quantization.convert import swap_byte_order
 from explorer.quantization.grouped.layout import GroupedLayout, Mode
+from tests.formats.test_hf_rules import Part, packed_words
+from tests.formats.test_hf_rules import write_folder as write_parts
 from tests.helpers.grouped_tensors import AFFINE_4, LAYOUTS, grouped_tensor
 from tests.helpers.tensors import float_tensor, random_blocks, tensor_of
+from tests.soak.quantized import MODELS, quantized_seeds, write_folder
 
 QUANTIZED = [name for name, kind in TENSOR_TYPES.items() if kind.quantized]
 
@@ -118,6 +122,87 @@ def test_a_factor_that_groups_share_is_a_field_of_each() -> None:
         assert detail.numbers[1][0] * factor == detail.scales[0]
         assert covers(detail)
         assert detail.bits.acts_on(len(detail.stored) - 1, 16).all()
+
+
+@pytest.mark.parametrize("number", range(len(MODELS)))
+def test_bytes_of_a_block_with_companions_act_on_its_weights_alone(
+    tmp_path: Path, number: int
+) -> None:
+    """A turned byte of the file changes no weight of the block that it is not said to act on."""
+    path, chance = tmp_path / "config.json", np.random.default_rng(number)
+    write_folder(path, quantized_seeds()[number])
+    file = tmp_path / "model.safetensors"
+    content = bytearray(file.read_bytes())
+
+    def weights_of(stored: bytes) -> NDArray[np.float32]:
+        file.write_bytes(stored)
+        with open_model(tmp_path) as model:
+            return (
+                next(one for one in model.tensors.rows if one.companions).dequantize().reshape(-1)
+            )
+
+    with open_model(tmp_path) as model:
+        tensor = next(one for one in model.tensors.rows if one.companions)
+        reader = BlockReader(tensor)
+        detail = reader.read(int(chance.integers(reader.count)))
+    values, whole = made(detail), weights_of(bytes(content))
+    run = slice(detail.start, detail.start + detail.values.size)
+    assert np.array_equal(detail.values, whole[run], equal_nan=True)
+    finite = np.isfinite(values) & np.isfinite(detail.values)
+    np.testing.assert_allclose(values[finite], detail.values[finite], rtol=1e-4, atol=1e-3)
+    assert covers(detail)
+    for byte in chance.permutation(len(detail.stored))[:30].tolist():
+        if detail.fields[detail.field_at(byte)].name.endswith("g_idx"):
+            continue  # it would name no group
+        place = detail.extent_of(byte, 1).offset
+        turned = content.copy()
+        turned[place] ^= 0xFF
+        other = weights_of(bytes(turned))[run]
+        changed = other.view(np.uint32) != detail.values.view(np.uint32)
+        assert not (changed & ~detail.bits.acts_on(byte, detail.weights_per_scale)).any(), byte
+
+
+@pytest.mark.parametrize("kind", ["gptq", "compressed-tensors"])
+def test_columns_in_another_order_name_their_groups(tmp_path: Path, kind: str) -> None:
+    """Each group that a block's columns are in stands there, with its scale and zero point."""
+    chance = np.random.default_rng(4)
+    order = chance.permutation(np.arange(128, dtype=np.int32) // 32)
+    scales = np.arange(4, dtype=np.float16)[None] + np.arange(1, 9, dtype=np.float16)[:, None] * 8
+    codes, zeros = chance.integers(0, 16, (8, 128), np.uint8), np.arange(32).reshape(8, 4) % 16
+    words = [packed_words(one.astype(np.uint8), 4, padded=False) for one in (codes, zeros.T)]
+    parts: dict[str, Part] = {
+        "qweight": ("I32", np.ascontiguousarray(words[0].T)),
+        "qzeros": ("I32", words[1]),
+        "scales": ("F16", np.ascontiguousarray(scales.T)),
+        "g_idx": ("I32", order),
+    }
+    said = {"quant_method": kind, "bits": 4, "group_size": 32, "checkpoint_format": "gptq_v2"}
+    names, low = ("g_idx", "scales", "qzeros"), 0
+    if kind != "gptq":
+        parts = {
+            "weight_packed": ("I32", words[0]),
+            "weight_scale": ("F16", scales),
+            "weight_zero_point": ("I32", np.ascontiguousarray(words[1].T)),
+            "weight_g_idx": ("I32", order),
+            "weight_shape": ("I64", np.array([8, 128])),
+        }
+        names, low = ("weight_g_idx", "weight_scale", "weight_zero_point"), 8
+    folder = write_parts(tmp_path, {f"m.{name}": part for name, part in parts.items()}, said)
+    with open_model(folder) as model:
+        reader = BlockReader(model.tensors["m.weight"])
+        details = [reader.read(index) for index in range(reader.count)]
+    for detail in details:
+        row, column = place_of(detail)
+        own = order[column : column + detail.values.size]
+        groups = np.unique(own)
+        assert tuple(field.name for field in detail.fields[1:]) == names
+        assert "group of each column" in detail.fields[1].meaning
+        assert detail.numbers[1:] == (
+            tuple(own.tolist()),
+            tuple(scales[row, groups].tolist()),
+            tuple((zeros[row, groups] - low).tolist()),
+        )
+        assert detail.scales.tolist() == scales[row, own].tolist()
 
 
 def test_numbers_of_fields() -> None:

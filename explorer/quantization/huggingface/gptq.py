@@ -108,13 +108,13 @@ class Gptq(LineReader):
         found = [("qweight", (w * outputs + output) * _WORD, _WORD) for w in range(start, stop)]
         if self.groups is not None:
             found.append(("g_idx", column * _WORD, count * _WORD))
-            return tuple(found)
-        group = column // self.layout.run
+        groups = self.groups_of(first, count)
         width = self.parts["scales"].nbytes // (outputs * self.layout.scales_of_line)
-        found.append(("scales", (group * outputs + output) * width, width))
+        found += [("scales", (group * outputs + output) * width, width) for group in groups]
         row = self.parts["qzeros"].shape[1]
-        words = range(output * bits // 32, -(-(output + 1) * bits // 32))
-        found += [("qzeros", (group * row + word) * _WORD, _WORD) for word in words]
+        word, stop = output * bits // 32, -(-(output + 1) * bits // 32)
+        size = (stop - word) * _WORD
+        found += [("qzeros", (group * row + word) * _WORD, size) for group in groups]
         return tuple(found)
 
     def code_bits(self, first: int, count: int, nbytes: int) -> NDArray[np.int32]:

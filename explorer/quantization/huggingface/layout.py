@@ -249,6 +249,14 @@ class LineReader(ABC):
         """Return `levels`; to be replaced where the table is one of the parts."""
         return self.layout.level_values()
 
+    def groups_of(self, first: int, count: int) -> list[int]:
+        """Return the groups that `count` weights of one line are in, from flat index `first` on."""
+        column = first % self.layout.line
+        if self.groups is None:
+            return [column // self.layout.run]
+        found: list[int] = np.unique(self.groups[column : column + count]).tolist()
+        return found
+
     @abstractmethod
     def fill(self, first: int, lines: Lines) -> None:
         """Read lines from number `first` on, as many as `lines` has room for."""
@@ -258,7 +266,8 @@ class LineReader(ABC):
         """Return which bytes make `count` weights, in one line, from flat index `first` on.
 
         For the inspector: role, first byte in the part, bytes; pieces of the codes first. Bytes
-        that other weights share are in it.
+        that other weights share are in it. Where columns are in another order, what a group has
+        stands once for each of `groups_of`, in their order.
         """
 
     def code_bits(self, first: int, count: int, nbytes: int) -> NDArray[np.int32]:

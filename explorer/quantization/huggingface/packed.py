@@ -82,15 +82,18 @@ class Packed(LineReader):
         each = self.layout.scales_of_line
         if self.groups is not None:
             found.append(("weight_g_idx", column * _WORD, count * _WORD))
-            return tuple(found)
-        group = column // self.layout.run
+        groups = self.groups_of(first, count)
         width = TENSOR_TYPES[self.parts["weight_scale"].dtype].block_bytes
-        found.append(("weight_scale", (line * each + group) * width, width))
+        found += [("weight_scale", (line * each + group) * width, width) for group in groups]
         if "weight_zero_point" in self.parts:
             word, words, _ = self._zero_words(line, 1)
             last = range(word + words - 1, word + words)
             used = range(word, word + words) if not self._padded else last
-            found += [("weight_zero_point", (one * each + group) * _WORD, _WORD) for one in used]
+            found += [
+                ("weight_zero_point", (one * each + group) * _WORD, _WORD)
+                for group in groups
+                for one in used
+            ]
         return tuple(found)
 
     def _words_of(self, column: int) -> int:
