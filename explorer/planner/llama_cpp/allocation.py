@@ -399,9 +399,9 @@ def _compressed_parts(
 
 
 def _ubatch(header: Header, settings: Settings) -> int:
-    """Return the tokens of one step: no more than the context before it is rounded up."""
+    """Return the tokens of one step; if causal, no more than the context before it is rounded."""
     context = settings.context or header.trained_context
-    return min(settings.batch if header.reads_at_once else context, settings.batch, settings.ubatch)
+    return min(context if header.causal else settings.batch, settings.batch, settings.ubatch)
 
 
 def _window_cells(header: Header, settings: Settings, n_ctx_seq: int, ubatch: int) -> int:

@@ -68,34 +68,65 @@ STYLES: Final[dict[str, Style]] = {
     "falcon-h1": Style(),
     "lfm2": Style(),
     "qwen3next": Style(outputs_last=True),
-    # no golden case: read in the sources
-    "gemma": Style(tried=False, scaled_input="scale", scaled_query=True),
-    "granitemoe": Style(tried=False, scaled_input="scale", scaled_residual=True, scaled_logits=1),
-    "granitehybrid": Style(
-        tried=False, scaled_input="scale", scaled_residual=True, scaled_logits=1
+    "qwen35": Style(outputs_last=True),
+    "qwen35moe": Style(outputs_last=True),
+    # no golden case: compared with libllama itself on a small model (docs/planner.md)
+    **dict.fromkeys(
+        (
+            *(
+                "arcee",
+                "chatglm",
+                "dbrx",
+                "deci",
+                "exaone",
+                "exaone-moe",
+                "ernie4_5",
+                "granite_swa",
+            ),
+            *("internlm2", "lfm2moe", "llada", "maincoder", "mellum", "minicpm", "minimax-m2"),
+            *("mistral3", "nanbeige", "paddleocr", "plamo3", "qwen", "qwen2vl", "qwen3tts"),
+            *("qwen3vl", "qwen3vlmoe", "seed_oss", "xverse", "dream", "llada-moe", "rnd1"),
+            *("bailingmoe2", "pockettts"),
+        ),
+        Style(),
     ),
-    "lfm2moe": Style(tried=False),
-    "stablelm": Style(tried=False, norm="norm"),
-    "falcon": Style(tried=False, norm="norm", parallel="attended"),
-    "gptneox": Style(tried=False, norm="norm", parallel="residual", biased=True),
-    "olmo": Style(tried=False, norm="norm", always_normed=True),
-    "olmoe": Style(tried=False, normed_before_heads=True, summed_experts=False),
-    "nemotron": Style(tried=False, norm="norm", biased=True),
-    "smollm3": Style(tried=False, rotated="three of four", biased=True),
-    "exaone4": Style(tried=False, rotated="windowed"),
-    "hunyuan-moe": Style(tried=False, normed_when_rotated=True),
-    "hunyuan-dense": Style(tried=False, normed_when_rotated=True),
-    "deepseek": Style(tried=False, summed_experts=False),
-    "bailingmoe": Style(tried=False, summed_experts=False),
-    "dots1": Style(tried=False, summed_experts=False),
-    "glm4moe": Style(tried=False, summed_experts=False),
-    "deci": Style(tried=False),
-    "phimoe": Style(tried=False, scaled_query=True),
-    **{
-        name: Style(tried=False)
-        for name in ("internlm2", "exaone", "chatglm", "seed_oss", "ernie4_5", "ernie4_5-moe")
-    },
-    **{name: Style(tried=False) for name in ("mistral3", "qwen2vl", "openelm", "xverse", "qwen")},
+    **dict.fromkeys(("deepseek", "bailingmoe", "dots1", "glm4moe"), Style(summed_experts=False)),
+    **dict.fromkeys(
+        ("gpt2", "starcoder", "bloom", "jais", "mpt"),
+        Style(norm="norm", rotated="none", biased=True),
+    ),
+    **dict.fromkeys(("gemma", "gemma-embedding"), Style(scaled_input="scale", scaled_query=True)),
+    **dict.fromkeys(
+        ("granitemoe", "granitehybrid"),
+        Style(scaled_input="scale", scaled_residual=True, scaled_logits=1),
+    ),
+    **dict.fromkeys(("hunyuan-moe", "hunyuan-dense"), Style(normed_when_rotated=True)),
+    **dict.fromkeys(("stablelm", "orion"), Style(norm="norm")),
+    "falcon": Style(norm="norm", parallel="attended"),
+    "gptneox": Style(norm="norm", parallel="residual", biased=True),
+    "olmo": Style(norm="norm", always_normed=True),
+    "olmoe": Style(normed_before_heads=True, summed_experts=False),
+    "nemotron": Style(norm="norm", biased=True),
+    "smollm3": Style(rotated="three of four", biased=True),
+    "exaone4": Style(rotated="windowed"),
+    "phimoe": Style(scaled_query=True),
+    "baichuan": Style(rotated="small"),
+    # the same, but not within 1 % in every circumstance
+    **dict.fromkeys(
+        (
+            *("afmoe", "codeshell", "cohere2moe", "ernie4_5-moe", "eurobert", "grok", "grovemoe"),
+            *("hunyuan_vl", "hy_v3", "jais2", "laguna", "llama-embed", "maple", "mimo2"),
+            *("muse-glimmer", "openelm", "pangu-embedded", "spark2_5"),
+        ),
+        Style(tried=False),
+    ),
+    "bert": Style(tried=False, norm="norm", rotated="none", biased=True),
+    "jina-bert-v2": Style(
+        tried=False, norm="norm", rotated="none", biased=True, normed_before_heads=True
+    ),
+    "jina-bert-v3": Style(tried=False, norm="norm", biased=True),
+    "nomic-bert": Style(tried=False, norm="norm"),
+    "nomic-bert-moe": Style(tried=False, norm="norm", biased=True, summed_experts=False),
 }
 """Architecture → what its graph does differently from that of llama."""
 
@@ -186,12 +217,30 @@ def _embedded(block: Block) -> Tensor:
         current = like("mul", current, block.input("scales", 1, tokens))
     block.graph.expand(current)
     if block.style.scaled_input != "scale":
-        return current
+        return _placed(block, current)
     scaled = "embedding_scale" in block.header.scales or "granite" not in block.header.architecture
     return like("scale", current) if scaled else current
 
 
+def _placed(block: Block, current: Tensor) -> Tensor:
+    """Return embeddings with what is learned of kinds and positions of tokens, normed."""
+    names = block.header.weights_by_name
+    if "token_types.weight" in names:
+        kinds = block.stored("token_types.weight", -1)
+        current = like("add", current, view(kinds, block.header.embedding))
+    if "position_embd.weight" in names:
+        positions = get_rows(block.stored("position_embd.weight", -1), block.positions)
+        both = (current, positions) if block.header.makes_words else (positions, current)
+        current = like("add", *both)
+    if "token_embd_norm.weight" in names and block.header.architecture[:4] != "lfm2":
+        current = block.normed(current, "token_embd_norm.", 0)
+    return current
+
+
 def _logits(block: Block, current: Tensor) -> Tensor:
+    if not block.header.makes_words:
+        current.is_output = True
+        return current
     if block.style.outputs_last and block.header.architecture == "gpt-oss":
         current.is_output = True
         current = get_rows(current, block.chosen_outputs)
@@ -200,7 +249,7 @@ def _logits(block: Block, current: Tensor) -> Tensor:
         norm = "token_embd_norm"  # of lfm2
     blocks = block.header.blocks
     current = block.normed(current, f"{norm}.", blocks)
-    if block.header.architecture == "qwen3next":
+    if block.header.architecture in ("qwen3next", "qwen35", "qwen35moe"):
         current.is_output = True
         current = get_rows(current, block.chosen_outputs)
     current.is_output = True
@@ -296,6 +345,17 @@ def _deci_block(block: Block, current: Tensor, is_last: bool) -> Tensor:
     return like("add", network(block, block.norm(middle, "ffn_norm")), middle)
 
 
+def _bert_block(block: Block, current: Tensor, is_last: bool) -> Tensor:
+    """Build a block that is normed behind its parts."""
+    attended = self_attention(block, current)
+    attended, residual = block.rows_for_output(is_last, attended, current)
+    middle = block.norm(like("add", attended, residual), "attn_output_norm")
+    if block.weight("attn_norm_2.weight") is not None:
+        middle = block.norm(like("add", middle, residual), "attn_norm_2")
+    found = like("add", experts_or_network(block, middle), middle)
+    return block.norm(found, "layer_output_norm")
+
+
 def _mamba_block(block: Block, current: Tensor, is_last: bool) -> Tensor:
     residual = current
     layer = mamba2 if block.header.architecture == "mamba2" else mamba
@@ -355,11 +415,16 @@ _BLOCKS: Final[dict[str, Callable[[Block, Tensor, bool], Tensor]]] = {
     "mamba": _mamba_block,
     "mamba2": _mamba_block,
     "deci": _deci_block,
+    **dict.fromkeys(
+        ("bert", "jina-bert-v2", "jina-bert-v3", "nomic-bert", "nomic-bert-moe"), _bert_block
+    ),
     "lfm2": _lfm2_block,
     "lfm2moe": _lfm2_block,
     "jamba": _jamba_block,
     "falcon-h1": _falcon_block,
     "qwen3next": _qwen3next_block,
+    "qwen35": _qwen3next_block,
+    "qwen35moe": _qwen3next_block,
     "deepseek2": _deepseek_block,
 }
 """Architecture → how a block of it is built; else as llama's."""

@@ -137,6 +137,8 @@ def view(source: Tensor, *extent: int, plain: bool = False) -> Tensor:
     if rows and not plain and seen.nbytes < total * source.width:
         # a copy keeps the distances between rows
         seen.nbytes += (rows - 1) * (total * source.width - seen.nbytes) // rows
+    elif source.op == "view" and not plain and seen.nbytes == total * source.width:
+        seen.nbytes = source.nbytes  # all of it, with the distances that it has
     return seen
 
 

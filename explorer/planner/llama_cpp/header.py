@@ -46,12 +46,13 @@ _WINDOW_PATTERNS: Final = {
     **{"gemma2": 2, "gemma3": 6, "gemma3n": 5, "gpt-oss": 2, "cohere2": 4, "exaone4": 4},
     **{"exaone-moe": 4, "afmoe": 4, "mellum": 4, "muse-glimmer": 4, "olmo2": 4, "plamo3": 8},
     **{"llama4": 4, "cohere2moe": 4, "laguna": 4, "smallthinker": 4},
+    **{"gemma-embedding": 6, "modern-bert": 3},
     # the file says which blocks
     **dict.fromkeys(("gemma4", "granite_swa", "maple", "mimo2", "spark2_5", "step35", "dots3note")),
     "deepseek4": 0,
 }
 """Architecture → blocks in a group, one of which sees everything. Others have no window."""
-_FULL_FIRST: Final = ("cohere2moe", "laguna", "smallthinker")
+_FULL_FIRST: Final = ("cohere2moe", "laguna", "smallthinker", "modern-bert")
 """Architectures where the first block of a group sees everything, not the last."""
 _OWN_WINDOWS: Final = {"gemma2": 4096, "exaone4": 4096, "llama4": 8192, "smallthinker": 4096}
 """Windows that need not stand in the file."""
@@ -79,6 +80,7 @@ _WITHOUT_CACHE: Final = (
     *("llada-moe", "rnd1", "clef"),
 )
 """Architectures that read a text at once and keep nothing of it."""
+_NOT_CAUSAL: Final = ("gemma-embedding", "dream", "llada", "llada-moe", "rnd1")
 _WITHOUT_OUTPUT: Final = (
     *("bert", "jina-bert-v2", "jina-bert-v3", "nomic-bert", "nomic-bert-moe", "neo-bert"),
     *("eurobert", "modern-bert", "clef"),
@@ -158,6 +160,7 @@ class Header:
     history: tuple[int, ...]  # of qwen4exp: elements of each block's convolution of words
     loaded: int  # blocks but those that only guess tokens ahead, which are not loaded
     position_numbers: int = 1  # that say where a token stands
+    causal: bool = True  # whether no token sees those behind it
     conv_state: int  # elements of a recurrent block's convolution
     ssm_state: int  # elements of its state
     inner_size: int = 0  # channels of a recurrent block
@@ -222,6 +225,8 @@ class Header:
             compression=kept.compression(),
             history=kept.history(embedding),
             position_numbers=4 if kept.has_sections() else 1,
+            causal=keys.architecture not in _NOT_CAUSAL
+            and keys.truth("attention.causal", default=True),
             conv_state=conv,
             ssm_state=state,
             **_numbers(keys, key_length),
@@ -236,12 +241,17 @@ class Header:
     @cached_property
     def has_output(self) -> bool:
         """Whether the output has weights of its own; else those of the input are held twice."""
-        return "output.weight" in self.weights_by_name or self.architecture in _WITHOUT_OUTPUT
+        return "output.weight" in self.weights_by_name or not self.makes_words
 
     @property
     def reads_at_once(self) -> bool:
-        """Whether tokens see those behind them, so that a batch may be longer than the context."""
-        return self.architecture in _WITHOUT_CACHE
+        """Whether attention knows the batch and no cache."""
+        return self.architecture in _WITHOUT_CACHE or self.architecture == "llama-embed"
+
+    @property
+    def makes_words(self) -> bool:
+        """Whether there is an output, if a tied one; encoders have none."""
+        return self.architecture not in _WITHOUT_OUTPUT
 
     @cached_property
     def weights_by_name(self) -> dict[str, Weights]:

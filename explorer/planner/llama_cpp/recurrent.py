@@ -26,7 +26,7 @@ from explorer.planner.llama_cpp.graph import (
     written,
 )
 
-_STATE_LATER: Final = ("falcon-h1", "qwen3next", "deci", "deepseek2")
+_STATE_LATER: Final = ("falcon-h1", "qwen3next", "qwen35", "qwen35moe", "deci", "deepseek2")
 """Architectures whose recurrent blocks do not read their state before all else."""
 
 
@@ -200,15 +200,9 @@ def delta_network(block: Block, current: Tensor) -> Tensor:
     value = header.inner_size // heads
     channels = header.inner_size + 2 * key_heads * key
     mixed, z = _delta_inputs(block, current)
-    ba = mul_mat(block.need("ssm_ba.weight"), current)
-    share = heads // key_heads
-    ba = reshape(ba, 2 * share, key_heads, tokens, sequences)
-    b, a = (view(ba, share, key_heads, tokens, sequences) for _ in range(2))
-    beta = like("unary", made("cont", b.extent, b))
-    alpha = made("cont", (heads, tokens, sequences), a)
+    beta, alpha = _delta_factors(block, current)
     alpha = like("unary", like("add", alpha, block.need("ssm_dt.bias")))
     gate = reshape(like("mul", alpha, block.need("ssm_a")), 1, heads, tokens, sequences)
-    beta = reshape(beta, 1, heads, tokens, sequences)
     size = block.need("ssm_conv1d.weight").extent[0]
     cache, seen = recurrent_state(block, (size - 1) * channels)
     before = reshape(seen, size - 1, channels, sequences)
@@ -220,7 +214,8 @@ def delta_network(block: Block, current: Tensor) -> Tensor:
     mixed = like("unary", mixed)
     q, k = (like("l2_norm", view(mixed, key, key_heads, tokens, sequences)) for _ in range(2))
     v = view(mixed, value, heads, tokens, sequences)
-    if share > 1:
+    share = heads // key_heads
+    if share > 1 and header.architecture == "qwen3next":
         q, k = (_repeated_heads(block, tensor, share) for tensor in (q, k))
     rows = tokens * sequences + value * sequences
     found = made("delta", (value * heads, rows), q, k, v, gate, beta, before)
@@ -230,6 +225,23 @@ def delta_network(block: Block, current: Tensor) -> Tensor:
     y = reshape(like("mul", y, gate), value * heads, tokens, sequences)
     found = mul_mat(block.need("ssm_out.weight"), y)
     return reshape(found, header.embedding, tokens * sequences)
+
+
+def _delta_factors(block: Block, current: Tensor) -> tuple[Tensor, Tensor]:
+    """Return how much is written, and how much of the state is kept, before its bias."""
+    heads, groups = block.header.ranks, block.header.groups
+    tokens, sequences = block.per_sequence()
+    if block.weight("ssm_ba.weight") is None:
+        beta = mul_mat(block.need("ssm_beta.weight"), current)
+        beta = like("unary", reshape(beta, 1, heads, tokens, sequences))
+        alpha = mul_mat(block.need("ssm_alpha.weight"), current)
+        return beta, reshape(alpha, heads, tokens, sequences)
+    share = heads // groups
+    both = mul_mat(block.need("ssm_ba.weight"), current)
+    both = reshape(both, 2 * share, groups, tokens, sequences)
+    b, a = (view(both, share, groups, tokens, sequences) for _ in range(2))
+    beta = reshape(like("unary", made("cont", b.extent, b)), 1, heads, tokens, sequences)
+    return beta, made("cont", (heads, tokens, sequences), a)
 
 
 def _repeated_heads(block: Block, tensor: Tensor, share: int) -> Tensor:
