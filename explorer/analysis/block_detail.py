@@ -459,14 +459,14 @@ def _line_fields(
             raw[-1] += own
         else:
             is_codes = not fields
-            kind = stored.type.name
+            kind = _kind(reader, role, stored.type.name)
             named = f"{reader.layout.bits}-bit codes" if is_codes else _FIELD_TYPES.get(kind, kind)
             fields.append(BlockField(role, first, nbytes, named, _meaning(role, is_codes)))
             raw.append(own)
         first += nbytes
     numbers: list[tuple[float, ...]] = [()]  # codes have none
     for field, own in zip(fields[1:], raw[1:], strict=True):
-        kind = tensor.companions.parts[field.name].type.name
+        kind = _kind(reader, field.name, tensor.companions.parts[field.name].type.name)
         if field.name.endswith(_ORDER):
             numbers.append(tuple(np.frombuffer(own, "<i4").tolist()))
         elif _is_zero(field):
@@ -474,6 +474,13 @@ def _line_fields(
         else:
             numbers.append(() if kind == "I32" else _floats(own, kind))
     return tuple(parts), tuple(fields), tuple(numbers)
+
+
+def _kind(reader: LineReader, role: str, stored: str) -> str:
+    """Return the true type of a part: exponents are stored in U8, too."""
+    layout = reader.layout
+    is_exponent = layout.option("scale_type") and role == layout.option("scales")
+    return "F8_E8M0" if is_exponent else stored
 
 
 def _is_zero(field: BlockField) -> bool:

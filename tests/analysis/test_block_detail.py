@@ -205,6 +205,17 @@ def test_columns_in_another_order_name_their_groups(tmp_path: Path, kind: str) -
         assert detail.scales.tolist() == scales[row, own].tolist()
 
 
+def test_exponents_of_gpt_oss_are_shown_as_scales(tmp_path: Path) -> None:
+    parts: dict[str, Part] = {
+        "m_blocks": ("U8", np.zeros((1, 2, 1, 16), np.uint8)),
+        "m_scales": ("U8", np.array([[[122], [129]]], np.uint8)),
+    }
+    with open_model(write_parts(tmp_path, parts, {"quant_method": "mxfp4"})) as model:
+        details = [BlockReader(model.tensors["m"]).read(index) for index in range(2)]
+    assert [detail.numbers[1] for detail in details] == [(0.03125,), (4.0,)]
+    assert details[0].fields[1].dtype == "E8M0"
+
+
 def test_numbers_of_fields() -> None:
     block = np.zeros(20, np.uint8)
     block[:4] = [0x00, 0x3C, 0x00, 0xC0]  # Q4_1: d = 1, m = -2

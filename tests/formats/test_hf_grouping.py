@@ -149,6 +149,51 @@ def test_methods_that_are_not_decoded_are_listed_without_a_problem() -> None:
     assert (found.weights, problems) == ({}, ())
 
 
+FP8_EXPERTS: dict[str, tuple[str, tuple[int, ...]]] = {
+    "experts.up": ("F8_E4M3", (2, 64, 32)),
+    "experts.up_scale": ("F32", (2, 1, 32)),
+}
+FP4_EXPERTS: dict[str, tuple[str, tuple[int, ...]]] = {
+    "experts.up": ("U8", (2, 64, 32)),
+    "experts.up_weight_scale": ("F8_E4M3", (2, 64, 4)),
+    "experts.up_weight_scale_2": ("F32", (2,)),
+}
+
+
+@pytest.mark.parametrize(
+    ("method", "fields", "parts"),
+    [
+        ("exl3", {}, {"trellis": ("I16", (4, 4, 64)), "suh": ("F16", (64,))}),
+        ("eetq", {}, {"weight": ("I8", (64, 64)), "weight_scales": ("F16", (64,))}),
+        ("", {}, {"weight": ("I8", (64, 64)), "weight_scales": ("F16", (64,))}),
+        ("quark", {}, {"weight": ("F8_E4M3", (64, 64)), "weight_scale": ("F32", ())}),
+        ("gptq", {"checkpoint_format": "marlin"}, {"B": ("I32", (4, 128)), "s": ("F16", (1, 64))}),
+        ("gptq", {"checkpoint_format": "gptq_p"}, {**GPTQ, "qzeros": ("I32", (2, 10))}),
+        ("awq", {"version": "gemv_fast"}, {**GPTQ, "qweight": ("I16", (16, 64))}),
+        (
+            "compressed-tensors",
+            {"format": "marlin-24"},
+            {"weight_packed": ("I32", (4, 128)), "scale_packed": ("F16", (1, 64))},
+        ),
+        (
+            "compressed-tensors",
+            {"format": "sparse-24-bitmask"},
+            {"weight.compressed": ("BF16", (64, 32)), "weight.bitmask": ("U8", (64, 8))},
+        ),
+        ("fbgemm_fp8", {}, FP8_EXPERTS),
+        ("modelopt", {"quant_algo": "NVFP4"}, FP4_EXPERTS),
+        ("unheard of", {"bits": 4}, {"weight": ("U8", (64, 32)), "zz": ("F16", (64,))}),
+    ],
+)
+def test_kinds_that_are_not_decoded_are_listed_without_a_problem(
+    method: str, fields: dict[str, Any], parts: dict[str, tuple[str, tuple[int, ...]]]
+) -> None:
+    members = [member(f"m.{part}", *about) for part, about in parts.items()]
+    found, problems = grouped_of(members, Declaration(method, "config.json", fields))
+    assert found.weights == {}
+    assert problems == ()
+
+
 def test_shapes_win_over_what_is_declared_and_it_is_told() -> None:
     members = [member(f"a.{part}", *about) for part, about in GPTQ.items()]
     fields = {"bits": 8, "group_size": 128}

@@ -17,6 +17,7 @@ from typing import Final
 
 from explorer.formats.model import ProblemLog
 from explorer.formats.quantized.modules import LEFT_ALONE, Alike, Keys, Memory, Rule, Weight
+from explorer.formats.tensors import Spec
 
 RULES: Final = (
     (".qweight", "rules_words.gptq_or_awq"),
@@ -222,12 +223,17 @@ class _Grouping:
             if row in self._found.used or name in known:
                 continue
             spec, stem = self._specs[row], name.removesuffix(".weight")
-            if stem in known or (stem == name and len(spec.shape) != _EXPERT_AXES):
+            if stem in known or (stem == name and not self._may_be_experts(name, spec)):
                 continue
             if len(spec.shape) >= _MATRIX and spec.type.name in FP8:
                 self._told.add_warning(name, "its scales are missing; it is shown without them")
             elif len(spec.shape) >= _MATRIX and spec.type.name in CODES and stem != name:
                 self._told.add_error(name, "its scales are missing")
+
+    def _may_be_experts(self, name: str, spec: Spec) -> bool:
+        """Return whether it may be experts in one tensor, without scales of any kind."""
+        scaled = any(name + suffix in self._rows for suffix in ("_scale", "_weight_scale"))
+        return len(spec.shape) == _EXPERT_AXES and not scaled and not name.endswith("_scale")
 
 
 @cache
