@@ -166,6 +166,7 @@ FACT_TEXTS: Final = {
     "vocabulary": "Number of different tokens that the model reads and writes.",
     "tokenizer": "The method that divides text into tokens.",
     "format": "The format, its version, and its byte order if it is big-endian.",
+    "store": "Where this program keeps the models that it downloads.",
     "license": "The terms of use, as the file declares them.",
     "alignment": "Every tensor begins at a multiple of so many bytes.",
     "data_offset": "The byte at which the weights begin in the file.",

@@ -195,6 +195,7 @@ QToolButton[autoRaise="true"]:focus {{ border-color: {accent}; }}
 QToolButton[popupMode="2"] {{ padding-right: 18px; }}
 QToolButton[popupMode="2"]:focus {{ padding-right: 17px; }}
 IconButton[popupMode="2"] {{ padding-right: 6px; }}
+IconButton[toolButtonStyle="2"] {{ padding-right: 0; }}
 IconButton[popupMode="2"]:focus {{ padding-right: 5px; }}
 FoldButton {{ padding-left: 0; }}
 FoldButton[autoRaise="true"]:checked {{ background: transparent; }}

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from PySide6 import QtCore
-from PySide6.QtCore import QModelIndex, QPoint, Qt, Signal
+from PySide6.QtCore import QModelIndex, QPoint, QRect, Qt, Signal
 from PySide6.QtGui import (
     QColor,
     QGuiApplication,
     QIcon,
     QKeyEvent,
     QKeySequence,
+    QPainter,
     QPalette,
     QResizeEvent,
 )
@@ -40,7 +41,7 @@ from explorer.qt.theme import Space, ink_of
 from explorer.qt.widgets.building import add_action, column, offer_leads
 from explorer.qt.widgets.painting import SWATCH_SIZE, plain_tip, swatch_icon
 from explorer.qt.widgets.table_model import Index, ItemRole
-from explorer.qt.widgets.table_view import FilterBar, RoomyDelegate
+from explorer.qt.widgets.table_view import FilterBar, RoomyDelegate, paint_branch
 from explorer.text import plain_text
 
 _PAGE = 256
@@ -229,6 +230,9 @@ class _Tree(QTreeView):
     """A tree whose key * opens one level: Qt opens all, and lays out 60,000 rows at once."""
 
     # Qt
+
+    def drawBranches(self, painter: QPainter, rect: QRect, index: Index) -> None:
+        paint_branch(self, painter, rect, index)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() == Qt.Key.Key_Asterisk:

@@ -95,23 +95,33 @@ class StartPage(QtWidgets.QWidget):
             line.setText(shorten(plain_text(path.name), 100).replace("&", "&&"))
             line.setToolTip(plain_tip(plain_text(str(path))))
             line.clicked.connect(partial(self.chosen.emit, path))
-            layout.addLayout(row(line, _muted(str(path.parent), self), 1, spacing=Space.NEAR))
+            folder = plain_label(self, shorten(plain_text(str(path.parent)), 120))
+            folder.setForegroundRole(QPalette.ColorRole.PlaceholderText)
+            layout.addLayout(row(line, folder, 1, spacing=Space.NEAR))
         if machine:
-            layout.addWidget(_text(self.tr("This machine"), self, TextSize.SECTION))
+            heading = _text(self.tr("This machine"), self, TextSize.SECTION)
             text = _text(machine, self)
             text.setWhatsThis(picture_text("machine"))
-            layout.addWidget(text)
+            layout.addLayout(column(heading, text, spacing=Space.NEAR))
+        self._unfilled: QtWidgets.QVBoxLayout | None = layout
+
+    def _show_stores(self, layout: QtWidgets.QVBoxLayout) -> None:
+        from explorer.stores import this_machine  # noqa: PLC0415 - the first paint is sooner
+
+        title = self.tr("Where the library looks for downloads")
+        places = [Figure("store", p.kind.program, None, str(p.root)) for p in this_machine()]
+        heading = _text(title, self, TextSize.SECTION)
+        layout.addLayout(column(heading, _form(places, self), spacing=Space.NEAR))
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        if self._unfilled is not None:
+            QTimer.singleShot(0, self, partial(self._show_stores, self._unfilled))
+            self._unfilled = None
 
     def _button(self, text: str, what: str, parent: QtWidgets.QWidget) -> QtWidgets.QPushButton:
         button = QtWidgets.QPushButton(text, parent)
         button.clicked.connect(lambda _=False: self.chosen.emit(what))
         return button
-
-
-def _muted(text: str, parent: QtWidgets.QWidget) -> QtWidgets.QLabel:
-    label = plain_label(parent, shorten(plain_text(text), 120))
-    label.setForegroundRole(QPalette.ColorRole.PlaceholderText)
-    return label
 
 
 class OverviewView(QtWidgets.QScrollArea):
@@ -421,12 +431,8 @@ def _problems(problems: Sequence[Problem], page: QtWidgets.QWidget) -> QtWidgets
     lines = "\n".join(map(problem_line, problems))
     button.clicked.connect(lambda: QGuiApplication.clipboard().setText(lines))
     head = row((heading, 1), button)
-    layout = column(
-        head,
-        of=banner,
-        margins=(Space.GROUP, Space.WIDE, Space.GROUP, Space.WIDE),
-        spacing=Space.TIGHT,
-    )
+    pad = (Space.GROUP, Space.WIDE) * 2
+    layout = column(head, of=banner, margins=pad, spacing=Space.TIGHT)
     for problem in shown:
         label = _text(problem_line(problem), banner)
         _warn(label)

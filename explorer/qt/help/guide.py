@@ -19,7 +19,7 @@ from PySide6.QtGui import QAction, QKeySequence
 from explorer.paths import resource
 from explorer.qt.theme import Space
 from explorer.qt.widgets.building import LINE, column, row
-from explorer.qt.widgets.table_view import FilterBar, RoomyDelegate
+from explorer.qt.widgets.table_view import FilterBar, RoomyDelegate, stand_on_page
 
 ORDER: Final = (
     *("start", "library", "overview", "metadata", "tensors", "weights", "errors", "survey"),
@@ -453,6 +453,7 @@ class HelpWindow(QtWidgets.QDialog):
         self.topics.setAccessibleName(self.tr("Topics"))
         self.topics.setItemDelegate(RoomyDelegate(self.topics))
         self.topics.setUniformItemSizes(True)
+        stand_on_page(self.topics)
         self.topics.addItems([page.title for page in pages])
         self.text = GuideText(
             lambda name: text_of(self._pages[name]) if name in self._pages else None, self
@@ -519,7 +520,7 @@ class HelpWindow(QtWidgets.QDialog):
         self.splitter.setStretchFactor(1, 1)
         self.splitter.setChildrenCollapsible(False)
         self.splitter.setSizes([_TOPICS_WIDTH, _WIDTH - _TOPICS_WIDTH])
-        column(self.splitter, of=self)
+        column(self.splitter, of=self, margins=(Space.GROUP, Space.NEAR, Space.GROUP, Space.GROUP))
 
     def _button(self, action: QtGui.QAction) -> QtWidgets.QToolButton:
         button = QtWidgets.QToolButton(self)

@@ -23,7 +23,12 @@ from explorer.qt.theme import ink_of
 from explorer.qt.widgets.cells import RichDelegate, parts_width
 from explorer.qt.widgets.columns import ColumnLayout
 from explorer.qt.widgets.table_model import Index
-from explorer.qt.widgets.table_view import PaddedHeader, outline_current, stand_on_page
+from explorer.qt.widgets.table_view import (
+    PaddedHeader,
+    outline_current,
+    paint_branch,
+    stand_on_page,
+)
 
 _SIGHT_MS: Final = 60
 _SAMPLES: Final = {
@@ -366,6 +371,9 @@ class LibraryTree(QTreeView):
             outline_current(
                 self, painter, QtCore.QRect(0, options.rect.top(), width, options.rect.height())
             )
+
+    def drawBranches(self, painter: QPainter, rect: QtCore.QRect, index: Index) -> None:
+        paint_branch(self, painter, rect, index)
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)

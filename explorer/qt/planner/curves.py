@@ -31,6 +31,7 @@ _GIGABYTE: Final = 3  # its power
 _MARGIN: Final = 0.05
 _MOST_FOR_NAMES: Final = 0.5
 _NAME_GAP: Final = 24
+_EDGE: Final = 2  # pixels around a name
 _NAMES: Final = 5  # above curves and lines, which would run through them
 _HEADROOM: Final = 1.15
 _SYMBOLS: Final = ("o", "s", "t", "d")
@@ -207,13 +208,13 @@ class CurvesPlot(ThemedPlot):
         text = pg.TextItem(name, color=self.colours.text, anchor=(-0.4, 0.5))
         text.fill = pg.mkBrush(self.colours.background)
         text.setZValue(_NAMES)
-        text.textItem.document().setDocumentMargin(0)  # else they would cover one another
+        text.textItem.document().setDocumentMargin(_EDGE)  # else they would cover one another
         self._add(text)
         self._names.append((text, float(x[-1]), float(y[-1])))
 
     def _place_names(self) -> None:
         """Put each name at the end of its curve, and higher where another stands already."""
-        line = float(self.box.viewPixelSize()[1]) * self.fontMetrics().height()
+        line = float(self.box.viewPixelSize()[1]) * (self.fontMetrics().height() + 2 * _EDGE)
         lowest = self.box.viewRect().top() + 0.6 * line  # y grows upwards: this is the lower edge
         for text, x, y in sorted(self._names, key=lambda name: name[2]):
             lowest = max(y, lowest)

@@ -24,7 +24,13 @@ from explorer.qt.selection import Selection
 from explorer.qt.theme import Space, monospace_font
 from explorer.qt.widgets.building import LINE, NOTE, column, row
 from explorer.qt.widgets.labels import empty_label, plain_label
-from explorer.qt.widgets.painting import field_hatching, field_line, field_tint, kind_name
+from explorer.qt.widgets.painting import (
+    IconButton,
+    field_hatching,
+    field_line,
+    field_tint,
+    kind_name,
+)
 from explorer.sources import ByteSource
 from explorer.sources.files import ByteSearch, Found
 from explorer.text import integer_text, plain_text, shorten
@@ -68,8 +74,8 @@ class RawSearch(QtWidgets.QWidget):
         self.mode.setAccessibleName(self.tr("What to find: hex digits or text"))
         self.mode.setToolTip(self.tr("What to find: hex digits or text"))
         self.mode.currentIndexChanged.connect(self._mode_changed)
-        self._back = self._button("▲", self.tr("Find previous (Shift+F3)"), forward=False)
-        self._next = self._button("▼", self.tr("Find next (F3)"), forward=True)
+        self._back = self._button("up", self.tr("Find previous (Shift+F3)"), forward=False)
+        self._next = self._button("down", self.tr("Find next (F3)"), forward=True)
         self._progress = QtWidgets.QProgressBar(self)
         self._progress.setRange(0, _PROGRESS_STEPS)
         self._progress.setMaximumWidth(90)
@@ -140,12 +146,8 @@ class RawSearch(QtWidgets.QWidget):
         self._progress.setValue(0)
         self._show_progress()
 
-    def _button(self, text: str, tip: str, *, forward: bool) -> QtWidgets.QToolButton:
-        button = QtWidgets.QToolButton(self)
-        button.setText(text)
-        button.setToolTip(tip)
-        button.setAccessibleName(tip)
-        button.setAutoRaise(True)
+    def _button(self, icon: str, tip: str, *, forward: bool) -> IconButton:
+        button = IconButton(icon, tip, tip, self, words=False)
         button.clicked.connect(lambda: self.wanted.emit(forward))
         return button
 

@@ -482,14 +482,15 @@ class MapPage(QtWidgets.QWidget):
     def _lay_out(self) -> None:
         label = QtWidgets.QLabel(self.tr("C&olour by"), self)
         label.setBuddy(self.colour_by)
-        bar = row(label, self.colour_by, self.by_role, self.typed, 1, self.save, margins=LINE)
+        bar = row(label, self.colour_by, self.by_role, self.typed, 1, margins=LINE)
         self.splitter = QtWidgets.QSplitter(self)
         self.splitter.addWidget(self.map)
         self.splitter.addWidget(self.by_layer)
         self.splitter.setStretchFactor(0, 1)
         self.splitter.setSizes([_MAP_WIDTH, _LINES_WIDTH])
         self.splitter.setChildrenCollapsible(False)
-        column(bar, self.notice, self.legend, (self.splitter, 1), self.readout, of=self)
+        under = row((self.readout, 1), self.save)
+        column(bar, self.notice, self.legend, (self.splitter, 1), under, of=self)
 
     @property
     def chosen(self) -> Metric | None:

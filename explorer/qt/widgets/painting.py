@@ -252,6 +252,8 @@ _LINES: Final = {
     "tree": "M4 4h16v16H4zM10 4v16",
     "done": "M4 12.5 9.5 18 20 7",
     "further": "M9.5 6l6 6-6 6",
+    "up": "M6 14.5l6-6 6 6",
+    "down": "M6 9.5l6 6 6-6",
     "folded": "M4 5l7 7-7 7",
     "unfolded": "M2 8l7 7 7-7",
     "reset": "M4 5v5h5M4.6 10a8 8 0 1 1-.4 4",

@@ -22,7 +22,7 @@ from PySide6.QtWidgets import QStyle, QTabBar, QTabWidget, QWidget
 from explorer.present.explanations import picture_text
 from explorer.qt.theme import CORNER, Space, ink_of
 
-_PADDING = Space.WIDE + 1
+_PADDING = Space.WIDE
 
 
 class SegmentBar(QTabBar):

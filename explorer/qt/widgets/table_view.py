@@ -126,6 +126,32 @@ def outline_current(
         painter.drawRect(area.adjusted(0, 0, -1, -2))
 
 
+_BRANCH: Final = 12  # pixels of the sign of a branch
+
+
+def paint_branch(
+    view: QtWidgets.QTreeView, painter: QPainter, area: QtCore.QRect, index: Index
+) -> None:
+    """Paint the sign of a branch, open or closed, in a colour that is seen on the selection too."""
+    if not view.model().hasChildren(index):
+        return
+    ink, mirrored = ink_of(view.palette()), view.layoutDirection() == Qt.LayoutDirection.RightToLeft
+    middle = view.indentation() / 2
+    place = QtCore.QRectF(0, 0, _BRANCH, _BRANCH)
+    x = area.left() + middle if mirrored else area.right() + 1 - middle
+    place.moveCenter(QtCore.QPointF(x, area.center().y()))
+    unfolded = view.isExpanded(index)
+    if mirrored and not unfolded:
+        painter.save()
+        painter.translate(2 * x, 0)
+        painter.scale(-1, 1)
+    chosen = view.selectionModel().isSelected(index)
+    colour = ink.on_tint if chosen else ink.muted
+    paint_icon(painter, place, "unfolded" if unfolded else "folded", colour)
+    if mirrored and not unfolded:
+        painter.restore()
+
+
 def stand_on_page(view: QtWidgets.QAbstractScrollArea) -> None:
     """Let a list have no box: it stands on what is behind it."""
     view.setFrameShape(QtWidgets.QFrame.Shape.NoFrame)

@@ -200,6 +200,8 @@ def test_the_start_page_leads_to_a_model(qtbot: QtBot, window: MainWindow, demo_
     window.close_document(window.documents[0])
     start = window.panels.overview.widget.widget().findChild(StartPage)
     assert start is not None
+    stores = "Where the library looks for downloads"
+    qtbot.waitUntil(lambda: stores in [label.text() for label in start.findChildren(QLabel)])
     again = next(b for b in start.findChildren(QToolButton) if b.text() == demo_path.name)
     again.click()
     qtbot.waitUntil(lambda: [one.path for one in window.documents] == [demo_path])
