@@ -361,16 +361,13 @@ class LibraryTree(QTreeView):
 
     def drawRow(self, painter: QPainter, options: QStyleOptionViewItem, index: Index) -> None:
         super().drawRow(painter, options, index)
-        edge = options.rect.bottom()
-        width = self.viewport().width()
-        painter.fillRect(0, edge, width, 1, QColor(ink_of(self.palette()).line))
-        if (
-            index.row() == self.currentIndex().row()
-            and index.parent() == self.currentIndex().parent()
-        ):
-            outline_current(
-                self, painter, QtCore.QRect(0, options.rect.top(), width, options.rect.height())
-            )
+        area, current = QtCore.QRect(options.rect), self.currentIndex()
+        area.setLeft(0)
+        area.setRight(self.viewport().width() - 1)
+        line = QColor(ink_of(self.palette()).line)
+        painter.fillRect(0, area.bottom(), area.width(), 1, line)
+        if index.row() == current.row() and index.parent() == current.parent():
+            outline_current(self, painter, area)
 
     def drawBranches(self, painter: QPainter, rect: QtCore.QRect, index: Index) -> None:
         paint_branch(self, painter, rect, index)
