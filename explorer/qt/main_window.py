@@ -137,6 +137,33 @@ def compare_paths(window: MainWindow, paths: Sequence[Path]) -> None:
     window.open_one(second, go_on)
 
 
+def lend_demo(window: MainWindow) -> Callable[[], None]:
+    """Open the demo model for a while; return what closes it, also where it is not open yet."""
+    lent: list[Document] = []
+    wanted = True
+
+    def take(document: Document, _last: bool) -> None:
+        if wanted:
+            lent.append(document)
+            window.reveal_model(document)
+        else:
+            window.close_document(document)
+
+    def give_back() -> None:
+        nonlocal wanted
+        wanted = False
+        for document in lent:
+            if document in window.documents:
+                window.close_document(document)
+
+    def show(demo: DemoPaths) -> None:
+        if wanted:
+            window.open_one(demo.model, take)
+
+    window.runner.run(_tr("Making the demo model"), _make_demo, show, window.show_error)
+    return give_back
+
+
 class SessionKeeper(QtCore.QObject):
     """Writes settings and session of a window a few seconds after they change, and at its end."""
 
@@ -506,6 +533,7 @@ class MainWindow(QtWidgets.QMainWindow):
 def _connect_commands(window: MainWindow) -> None:
     """Let the commands of the menus do what they say."""
     actions = window.actions_
+    window.help.lend_model = partial(lend_demo, window)
     window.open_models.opened.connect(partial(open_selected, window.panels))
     window.panels.compare_requested.connect(partial(compare_paths, window))
     window.panels.file_wanted.connect(actions.open_files.trigger)

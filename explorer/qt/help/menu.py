@@ -377,8 +377,14 @@ class Tour(QtCore.QObject):
         return False
 
 
-def tour_stops(shell: Shell, top: TopBar) -> list[Stop]:
-    """Return the stops of the tour of a window with these parts; each shows what it speaks of."""
+def tour_stops(shell: Shell, top: TopBar, show_model: Callable[[], object]) -> list[Stop]:
+    """Return the stops of the tour of a window with these parts; each shows what it speaks of.
+
+    Args:
+        shell: What surrounds the pages.
+        top: The bar above.
+        show_model: Shows the overview of a model; opens one if none is open.
+    """
     panels, tree, rail = shell.panels, shell.tree, shell.rail
 
     def group(name: str) -> partial[QtCore.QRect]:
@@ -400,7 +406,7 @@ def tour_stops(shell: Shell, top: TopBar) -> list[Stop]:
             "what you select here.",
             tree,
             lambda: QtCore.QRect(0, 0, tree.width(), min(tree.height(), _TREE_HEIGHT)),
-            partial(panels.setCurrentWidget, panels.overview),
+            show_model,
         ),
         Stop(
             "How good the weights are",
@@ -432,7 +438,11 @@ _ZOOM_NOTE = "help_zoom"
 
 
 class Help(QObject):
-    """Opens guide and tour, and explains figures."""
+    """Opens guide and tour, and explains figures.
+
+    Attributes:
+        lend_model: Opens a model for the tour; returns what closes it again.
+    """
 
     def __init__(
         self,
@@ -443,6 +453,8 @@ class Help(QObject):
         settings: Settings,
     ) -> None:
         super().__init__(window)
+        self.lend_model: Callable[[], Callable[[], object]] = lambda: lambda: None
+        self._give_back: Callable[[], object] | None = None
         self._window = window
         self._shell, self._top = shell, top
         self._panels = panels = shell.panels
@@ -493,16 +505,25 @@ class Help(QObject):
         if self.tour is not None:
             self.tour.end()
         self._settings.tour_done = True
-        stops = tour_stops(self._shell, self._top)
+        stops = tour_stops(self._shell, self._top, self._show_model)
         self.tour = Tour(self._window, stops)
         self.tour.ended.connect(partial(self._end_tour, self._panels.page))
         self.tour.start()
 
+    def _show_model(self) -> None:
+        """Show the overview of a model: of the demo model, for as long as the tour, if need be."""
+        self._panels.setCurrentWidget(self._panels.overview)
+        if self._panels.selection.document is None and self._give_back is None:
+            self._give_back = self.lend_model()
+
     def _end_tour(self, page: str) -> None:
-        """Go back from the library of the first stop to where one was: to a model, at the start."""
+        """Go back from the library, or from a model that was lent, to where one was."""
         self.tour = None
-        if self._panels.page == "library":
+        if self._panels.page == "library" or self._give_back is not None:
             self._panels.show_page(page)
+        if self._give_back is not None:
+            self._give_back()
+            self._give_back = None
 
     def start_tour_once(self) -> None:
         """Show the tour at the very first start of the program."""

@@ -14,6 +14,7 @@ from pytestqt.qtbot import QtBot
 
 from explorer.qt.help.menu import Side, Tour, place_beside
 from explorer.qt.main_window import MainWindow
+from explorer.qt.settings import Settings
 from explorer.qt.theme import Scheme, apply_scheme
 from tests.helpers.window import wait_idle
 
@@ -46,6 +47,38 @@ def test_every_box_points_at_something_and_covers_none_of_it(
         tour.callout.next.click()
     assert len(set(titles)) == len(titles) == 5
     wait_idle(qtbot, window)
+
+
+def test_without_a_model_it_shows_the_demo_model_for_as_long_as_it_lasts(
+    qtbot: QtBot, make_window: Callable[..., MainWindow], settings: Settings
+) -> None:
+    """As at the very first start of somebody who has downloaded models: the library is shown."""
+    window = make_window()
+    window.panels.show_page("library")
+    wait_idle(qtbot, window)
+    window.help.start_tour_once()
+    tour = window.help.tour
+    assert tour is not None
+    pages = []
+    while window.help.tour is not None:
+        if tour.stop:
+            qtbot.waitUntil(lambda: len(window.documents) == 1)
+        wait_idle(qtbot, window)
+        settle()
+        assert not tour.target().isEmpty(), tour.stop  # it points at what it speaks of
+        pages.append(window.panels.page)
+        tour.callout.next.click()
+    assert pages == ["library", "overview", "weights", "planner", "planner"]
+    assert window.panels.page == "library"
+    assert window.documents == []
+    assert settings.session == []
+    window.help.start_tour()
+    assert window.help.tour is not None
+    window.help.tour.go_to(1)
+    window.help.tour.callout.skip.click()  # before it is there
+    wait_idle(qtbot, window)
+    assert window.documents == []
+    window.panels.library.widget.watch.watch(())
 
 
 def test_it_follows_the_window_as_it_is_resized_and_its_splitter_moved(
