@@ -331,6 +331,9 @@ def suggestions(
 
     `check` is called before each plan; it raises to stop. A profile that claims no layers has none.
     """
+    if _needs_attention(request, profile):
+        changes = {"flash_attention": True}
+        return (Suggestion("with flash attention", "Turn flash attention on", changes),)
     if not request.devices or profile == PREDICTION.name:
         return ()
     search = _suggestions if profile == GRAPH_SIZE.name else partial(_server_suggestions, profile)
@@ -338,6 +341,22 @@ def suggestions(
         return tuple(search(request, check))
     except PlanError:  # the inputs cannot be planned at all, which the verdict says
         return ()
+
+
+def _needs_attention(request: PlanRequest, profile: str) -> bool:
+    """Return whether there is a plan only with flash attention, which is turned off."""
+    if request.settings.flash_attention is not False:
+        return False
+    plan = profile_named(profile).plan
+    try:
+        plan(request)
+    except PlanError:
+        try:
+            plan(replace(request, settings=replace(request.settings, flash_attention=True)))
+        except PlanError:
+            return False
+        return True
+    return False
 
 
 def _suggestions(request: PlanRequest, check: Callable[[], None]) -> Iterator[Suggestion]:

@@ -218,7 +218,7 @@ def _open_session(window: MainWindow) -> None:
     def open_found(found: list[Path]) -> None:
         window.expected = ()
         if found:
-            window.open_paths(found)
+            window.open_paths(found, window.panels.memory.front)
             window.panels.memory.show_last_page()
         elif not window.documents:  # else one was opened while a share kept us waiting
             window.open_library()

@@ -312,11 +312,11 @@ class MainWindow(QtWidgets.QMainWindow):
 
     # Opening and closing
 
-    def open_paths(self, paths: Sequence[Path]) -> None:
-        """Open models in the background; one that is open already is shown."""
+    def open_paths(self, paths: Sequence[Path], front: Path | None = None) -> None:
+        """Open models in the background, and show the last, or the one that shall be in front."""
 
         def show(document: Document, last: bool) -> None:
-            if last:
+            if document.path == front or (last and (front is None or self.current is None)):
                 self.reveal_model(document)
                 self.panels.memory.recall(document)
 

@@ -264,6 +264,7 @@ class Panels(Pages):
         view.written.connect(self.written)
         view.scanned.connect(self.library_scanned)
         view.asked = self.machine.asked_of
+        view.bar.edit.setText(self._settings.note("library_filter"))
         self.machine.look()
         if self.machine.known:
             view.plan_for(self.machine.target())
@@ -546,6 +547,7 @@ class PanelMemory:
             self.save_columns(name)
         if library is not None:
             library.save_layout()
+            settings.set_note("library_filter", library.bar.text[:_MOST_KEPT])
         if metadata is not None:
             settings.set_layout("metadata_splitter", metadata.splitter.saveState())
             settings.set_note("metadata_filter", metadata.list.bar.text[:_MOST_KEPT])
@@ -557,10 +559,17 @@ class PanelMemory:
             settings.histogram = weights.choices.to_text()
         settings.set_note("page", panels.page)
         document, rows = panels.selection.document, panels.selection.rows
+        settings.set_note("front", "" if document is None else str(document.path))
         if document is not None:
             name = document.model.tensors.columns.names[rows[0]] if rows else ""
             settings.set_model_note(document.path, "tensor", name)
             settings.set_model_note(document.path, "reference", _kept(panels.references.chosen))
+
+    @property
+    def front(self) -> Path | None:
+        """The model that was in front at the last end; None if none was."""
+        text = self._settings.note("front")
+        return Path(text) if text else None
 
     def show_last_page(self) -> None:
         """Bring the page to the front that was there at the last end."""

@@ -464,6 +464,48 @@ def test_page_tensor_reference_and_filter_are_remembered(
     assert second.panels.tensors.widget.bar.text == "ffn"
 
 
+def test_the_model_in_front_the_filter_of_the_library_and_splits_are_remembered(
+    qtbot: QtBot,
+    make_window: Callable[..., MainWindow],
+    demo_path: Path,
+    small_path: Path,
+    settings: Settings,
+) -> None:
+    first = make_window(small_path, demo_path)
+    first.resize(1200, 700)
+    first.reveal_model(first.documents[0])
+    first.panels.show_page("library")
+    first.panels.library.widget.bar.edit.setText("fits:yes")
+    first.panels.show_page("metadata")
+    first.panels.metadata.widget.list.table.select_row(1)
+    first.panels.selection.select_key(1, again=True)
+    wait_idle(qtbot, first)
+    first.splitter.setSizes([400, 700])
+    first.panels.metadata.widget.splitter.setSizes([200, 300])
+    tree, pages = first.splitter.sizes()
+    above, below = first.panels.metadata.widget.splitter.sizes()
+    assert below > 0
+    first.panels.library.widget.watch.watch(())
+    first.close()
+    second = make_window(settings=settings)
+    second.resize(1200, 700)
+    _open_first(second, [])
+    qtbot.waitUntil(lambda: len(second.documents) == 2)
+    wait_idle(qtbot, second)
+    assert second.panels.page == "metadata"
+    assert second.current is not None
+    assert second.current.path == small_path  # not the one that was opened last
+    assert second.splitter.sizes() == pytest.approx([tree, pages], abs=4)
+    second.panels.selection.select_key(1, again=True)
+    wait_idle(qtbot, second)
+    sizes = second.panels.metadata.widget.splitter.sizes()
+    assert sizes[1] / sum(sizes) == pytest.approx(below / (above + below), abs=0.05)
+    second.panels.show_page("library")
+    assert second.panels.library.widget.bar.text == "fits:yes"
+    wait_idle(qtbot, second)
+    second.panels.library.widget.watch.watch(())
+
+
 def test_closing_while_a_model_is_opened(
     qtbot: QtBot, make_window: Callable[..., MainWindow], demo_path: Path
 ) -> None:

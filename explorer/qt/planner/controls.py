@@ -310,8 +310,9 @@ class SettingRows(QtWidgets.QWidget):
         line = self._grid.rowCount()
         for column, widget in enumerate((label, editor, holds, reset)):
             self._grid.addWidget(widget, line, column)
-        if setting.text is None:
-            self._grid.addWidget(editor, line, 1, 1, 2)
+        if setting.text is None:  # a long name, which is not told twice
+            self._grid.addWidget(editor, line + 1, 0, 1, 3)
+            self._grid.addWidget(reset, line + 1, 3)
             holds.hide()
         if slider is not None:
             self._grid.addWidget(slider, line + 1, 0, 1, 4)

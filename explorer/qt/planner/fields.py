@@ -77,6 +77,14 @@ class CalmComboBox(QtWidgets.QComboBox):
 
     # Qt
 
+    def initStyleOption(self, option: QtWidgets.QStyleOptionComboBox) -> None:
+        super().initStyleOption(option)
+        part = QtWidgets.QStyle.SubControl.SC_ComboBoxEditField
+        box = QtWidgets.QStyle.ComplexControl.CC_ComboBox
+        room = self.style().subControlRect(box, option, part, self).width() - Space.NEAR
+        elide = Qt.TextElideMode.ElideRight  # Qt cuts a long name through a letter
+        option.currentText = self.fontMetrics().elidedText(self.currentText(), elide, room)
+
     def wheelEvent(self, event: QtGui.QWheelEvent) -> None:
         if self.hasFocus():
             super().wheelEvent(event)

@@ -445,14 +445,16 @@ class AnswerBar(QtWidgets.QWidget):
             self._show_suggestions(())
 
     def _can_search(self) -> bool:
-        """Return whether there may be settings with which the model fits."""
+        """Return whether there may be settings with which the model fits, or can be planned."""
         inputs, fits = self._current.inputs, self._verdict.level is plan_texts.Level.FITS
-        planned = self._current.plan is not None and self._current.profile != PREDICTION.name
-        return planned and not fits and bool(inputs.devices)
+        if self._current.plan is None:
+            return inputs.settings.flash_attention is False
+        return not fits and bool(inputs.devices) and self._current.profile != PREDICTION.name
 
     def _show_sentence(self) -> None:
         text, searched = self._verdict.sentence, self._searched and self._can_search()
-        ways = plan_texts.suggestions_sentence(self._found) if searched else ""
+        planned = self._current.plan is not None  # else a button says it all
+        ways = plan_texts.suggestions_sentence(self._found) if searched and planned else ""
         told = f"{self._verdict.mark}  {text}", ways
         if told == (self.sentence.text(), self.ways.text()):
             return

@@ -195,3 +195,23 @@ def test_flash_attention_is_offered_where_it_is_the_reason(demo: Document) -> No
         if "Turn flash attention on" in buttons:
             break
     assert buttons[0] == "Turn flash attention on"
+
+
+def test_a_plan_that_needs_flash_attention_has_a_button_that_turns_it_on(
+    qtbot: QtBot, runner: JobRunner, document: Document
+) -> None:
+    panel = Panel(qtbot, runner, document, profile="llama.cpp")
+    answer, state = panel.body.answer, panel.state
+    for devices in ((Device("0", "CUDA", 64 * GIB, name="Large"),), ()):
+        state.replace_inputs(devices=devices)
+        state.apply({"kv_cache_type": "q8_0", "flash_attention": False})
+        panel.settle()
+        qtbot.waitUntil(lambda: answer._searched)
+        assert state.current.plan is None
+        assert "flash attention" in answer.sentence.text()
+        (button,) = answer.suggestion_buttons
+        assert button.text() == "Turn flash attention on"
+        qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
+        panel.settle()
+        assert state.current.plan is not None
+        assert state.inputs.settings.kv_cache_type == "q8_0"
