@@ -159,7 +159,7 @@ class ErrorColumns:
         with np.errstate(divide="ignore"):
             return -10 * np.log10(self._noise(self.squares, self.signal))
 
-    def total_relative_rmse(self, chosen: Sequence[bool]) -> float:
+    def total_relative_rmse(self, chosen: Sequence[bool] | NDArray[np.bool_]) -> float:
         """Return the relative RMSE of all weights of the chosen tensors; NaN if none is known."""
         mask = np.asarray(chosen, np.bool_) & self.known
         signal = math.fsum(self.signal[mask])
@@ -530,7 +530,7 @@ def summaries(known: Known, grid: ModelGrid) -> Summaries:
     matrices = is_matrix(known.arrays)
     everything = np.ones(known.count, np.bool_)
     role_keys: dict[tuple[str, str], int] = {}  # those of all sections, in their order
-    layer_keys: list[tuple[str, int]] = []
+    layer_keys: list[tuple[str, str, int]] = []
     role_codes: list[int] = []
     first_columns, first_layers = [], []
     for section in grid.sections:
@@ -539,7 +539,7 @@ def summaries(known: Known, grid: ModelGrid) -> Summaries:
         stack = section.stack if section.kind is Kind.LAYERS else ""
         for column in section.columns:
             role_codes.append(role_keys.setdefault((stack, column.name), len(role_keys)))
-        layer_keys += [(stack, layer) for layer in section.layers]
+        layer_keys += [(stack, "", layer) for layer in section.layers]
     section_of, row, place = grid.places[grid.cell_of].T
     roles = np.array(role_codes, np.int64)[np.array(first_columns, np.int64)[section_of] + place]
     first_layer = np.array(first_layers, np.int64)[section_of]
@@ -550,9 +550,7 @@ def summaries(known: Known, grid: ModelGrid) -> Summaries:
         total=_summarized(known, everything, alone, [("", "", None)])[0],
         matrices=_summarized(known, matrices, alone, [("", "", None)])[0],
         roles=by_role,
-        layers=_summarized(
-            known, layers >= 0, layers, [(stack, "", layer) for stack, layer in layer_keys]
-        ),
+        layers=_summarized(known, layers >= 0, layers, layer_keys),
         stacks=len({stack for stack, _ in role_keys if stack}),
     )
 

@@ -30,7 +30,7 @@ _HUGE: Final = 1 << 27  # weights, which take a thread a quarter of a second
 _WAITING: Final = 256  # results that may wait for one before theirs, some KiB each
 _STATISTICS_WALKS: Final = 2
 _POLL_S: Final = 0.05
-_MOST_OTHERS: Final = 4096
+_MOST_OTHERS: Final = 3000
 
 
 def map_tensors(  # noqa: PLR0913 - the last two have a default
@@ -116,7 +116,7 @@ def _shared(sizes: Sequence[int], workers: int) -> list[bool]:
 
 
 def telling_rows(model: Model) -> list[int]:
-    """Return the rows that a survey tells something of, and the first 4,096 of the others.
+    """Return the rows that a survey tells something of, and the first 3,000 of the others.
 
     The others are whole and have no weights, or are of a type that nothing decodes. Each says the
     same and adds nothing to sums; a hostile file may list 100,000.

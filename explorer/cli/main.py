@@ -54,6 +54,8 @@ COMMANDS: Final = {
 }
 """Commands for people by name, in the order of `--help`: the module and the function of each."""
 
+_OBJECTS_BETWEEN: Final = 50_000  # headers are made of objects that stay, with few cycles
+
 _HIDDEN: Final = {COMPILE_KERNELS: "explorer.cli.compile:compile_command"}
 
 
@@ -171,9 +173,12 @@ def _watched() -> Iterator[None]:
         write_warning(f"the program crashed the last time{where}")
     if not faulthandler.is_enabled():  # else Python was asked to print crashes
         reports.watch()
+    thresholds = gc.get_threshold()
+    gc.set_threshold(_OBJECTS_BETWEEN, *thresholds[1:])
     try:
         yield
     finally:
+        gc.set_threshold(*thresholds)
         reports.stop_watching()
         log.removeHandler(warnings)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
@@ -34,7 +33,6 @@ from explorer.quantization.registry import (
     decoder,
     has_decoder,
 )
-from explorer.quantization.types import TensorType
 
 if TYPE_CHECKING:
     from explorer.formats.tensors import (
@@ -54,15 +52,6 @@ Stored: TypeAlias = Blocks | StoredGroups | StoredLines
 of lines, with their codes and scales unpacked."""
 
 
-@lru_cache(maxsize=1024)
-def why_undecodable(kind: TensorType) -> str:
-    """Return why weights of a type cannot be decoded, "" if they can be."""
-    if has_decoder(kind.name):
-        return ""
-    reason = WITHOUT_DECODER.get(kind.name, "this program does not know the type")
-    return f"weights of type {kind.name} cannot be decoded: {reason}"
-
-
 def check_decodable(tensor: Tensor) -> None:
     """Raise if a tensor's weights cannot be decoded, before anything is read or allocated.
 
@@ -77,8 +66,9 @@ def check_decodable(tensor: Tensor) -> None:
         what = tensor.damage
     elif tensor.companions is not None:
         return  # what the parts hold was checked when they were joined
-    elif grouped is None and (why := why_undecodable(kind)):
-        what = why
+    elif grouped is None and not has_decoder(kind.name):
+        reason = WITHOUT_DECODER.get(kind.name, "this program does not know the type")
+        what = f"weights of type {kind.name} cannot be decoded: {reason}"
     elif needed != found:
         what = (
             f"{tensor.parameters} weights of type {kind.name} do not take "

@@ -13,6 +13,7 @@ from explorer.analysis.columns import (
     Known,
     StatisticsColumns,
     Summaries,
+    is_matrix,
     parameter_shares,
     summaries,
 )
@@ -28,7 +29,6 @@ from explorer.formats.columns import size_arrays
 from explorer.formats.facts import Facts, describe
 from explorer.formats.model import Model
 from explorer.formats.tensors import Tensor, rows_by_name
-from explorer.formats.weights import why_undecodable
 from explorer.hardware.catalogue import load_catalogue
 from explorer.hardware.detect import Machine
 from explorer.planner import Device, Host, Hyperparameters, Settings, plan
@@ -36,6 +36,7 @@ from explorer.planner.profiles import default_profile
 from explorer.planner.result import Plan
 from explorer.present.attachments import AttachedTable, attached_table
 from explorer.present.statistics import damage
+from explorer.quantization.registry import has_decoder
 from explorer.report.privacy import message
 
 # Common sizes of memory: 12, 24 and 80 GB
@@ -79,6 +80,7 @@ class ReportTensor:
     """One tensor and what reading its weights gave."""
 
     tensor: Tensor
+    row: int  # its place in the model's table
     # of its weights; None if they were not or cannot be read
     statistics: TensorStatistics | None = None
     # `ERRORS` against the reference by name; empty if it was not compared
@@ -125,7 +127,8 @@ class ReportData:
     fits: Sequence[RecipeFit]  # how well each recipe agrees
     plans: Sequence[PlannedCase]
     read: bool  # whether the weights were read
-    tensors: Sequence[ReportTensor]  # every tensor, in the order of the model
+    tensors: Sequence[ReportTensor]  # in the order of the model; those of `telling_rows`, or all
+    undecodable: int  # how many of a type that no decoder reads are not among them
     comparison: ComparedModel | None = None  # None without a reference
     sums: Summaries | None = None  # by role, by layer and of the model; None if nothing was read
     # the first error of weights that should be there and cannot be read, or None
@@ -169,6 +172,9 @@ def gather(  # noqa: PLR0913 - all but the model have a default
     """
     facts = describe(model)
     attached = attached_table(model, reference, measured=survey)
+    kinds = model.tensors.columns.types
+    rows = range(len(kinds)) if every else telling_rows(model)
+    left_out = sorted(set(range(len(kinds))).difference(rows))
     data = ReportData(
         model=model,
         reference=reference if survey else None,
@@ -176,41 +182,40 @@ def gather(  # noqa: PLR0913 - all but the model have a default
         attached=attached,
         mix=type_mix(model),
         fits=compare_with_recipes(model),
-        plans=_plans(model, facts.context_length, targets if attached is None else (), contexts),
+        plans=[],
         read=survey,
-        tensors=[] if survey else [ReportTensor(tensor) for tensor in model.tensors.rows],
+        tensors=[] if survey else [ReportTensor(model.tensors.rows[row], row) for row in rows],
+        undecodable=sum(not has_decoder(kinds[row].name) for row in left_out),
     )
     if survey:
-        rows = range(len(model.tensors.columns)) if every else telling_rows(model)
         data = _with_statistics(data, rows, workers, progress)
     if data.reference is not None:
         data = _with_errors(data, data.reference, workers, progress)
-    return replace(data, sums=_sums(data)) if survey else data
+    if survey:
+        data = replace(data, sums=_sums(data))
+    planned_for = () if attached is not None else targets
+    return replace(data, plans=_plans(model, facts.context_length, planned_for, contexts))
 
 
 def _sums(data: ReportData) -> Summaries:
-    columns = StatisticsColumns(len(data.tensors))
-    for row, one in enumerate(data.tensors):
-        if one.statistics is not None:
-            columns.put(row, one.statistics)
-    errors = None if data.comparison is None else data.comparison.columns
     header = data.model.tensors.columns
+    columns = StatisticsColumns(len(header))
+    for one in data.tensors:
+        if one.statistics is not None:
+            columns.put(one.row, one.statistics)
+    errors = None if data.comparison is None else data.comparison.columns
     return summaries(Known(size_arrays(header), columns, errors), model_grid(header.names))
 
 
 def _with_statistics(
     data: ReportData, rows: Sequence[int], workers: int, progress: Callable[[int], object]
 ) -> ReportData:
-    cache, damaged = SurveyCache.of_user(), None
-    tensors = [
-        ReportTensor(tensor, failure="" if tensor.has_parts else why_undecodable(tensor.type))
-        for tensor in data.model.tensors.rows
-    ]
+    cache, tensors, damaged = SurveyCache.of_user(), [], None
     with KeptSurvey(None, data.model) if cache is None else cache.open(data.model) as kept:
         found = run_survey(data.model, kept, workers, progress=progress, rows=rows)
         for place, row in zip(rows, found, strict=True):
             failure = "" if row.error is None else message(row.error)
-            tensors[place] = ReportTensor(row.tensor, row.statistics, failure=failure)
+            tensors.append(ReportTensor(row.tensor, place, row.statistics, failure=failure))
             damaged = damaged or damage(row)
     return replace(data, tensors=tensors, damaged=damaged)
 
@@ -239,16 +244,18 @@ def _with_errors(
             if found.metrics is not None:
                 compared += 1
                 columns.put(parameter_shares(rows, parts), found.metrics)
-    figures = zip(*(getattr(columns, name).tolist() for name in ERRORS), strict=True)
+    figures = {name: getattr(columns, name) for name in ERRORS}
     tensors = [
         replace(
             one,
-            errors=dict(zip(ERRORS, values, strict=True)) if columns.known[row] else {},
-            failure=one.failure or columns.problems.get(row, ""),
+            errors={name: float(values[one.row]) for name, values in figures.items()}
+            if columns.known[one.row]
+            else {},
+            failure=one.failure or columns.problems.get(one.row, ""),
         )
-        for row, (one, values) in enumerate(zip(data.tensors, figures, strict=True))
+        for one in data.tensors
     ]
-    total = columns.total_relative_rmse([one.is_matrix for one in tensors])
+    total = columns.total_relative_rmse(is_matrix(size_arrays(model.tensors.columns)))
     comparison = ComparedModel(matching, compared, total, columns)
     return replace(data, tensors=tensors, comparison=comparison, damaged=damaged)
 

@@ -226,8 +226,8 @@ def _checks(data: ReportData) -> dict[str, Any]:
     unread = ((cut(one.tensor.name), cut(one.failure, _LONGEST)) for one in failed)
     return {
         "problems": table(("severity", "where", "what"), problems, names=(1,)),
-        "failed": len(failed),
-        "unread": table(("tensor", "why"), unread, total=len(failed), names=(0,)),
+        "failed": (count := len(failed) + data.undecodable),
+        "unread": table(("tensor", "why"), unread, total=count, names=(0,)),
     }
 
 
@@ -327,8 +327,8 @@ def _weights(data: ReportData) -> dict[str, Any]:
         "sums": [] if data.sums is None else list(_sums(data.sums, compared=compared)),
         "maps": list(_maps(data)),
         "histograms": list(_histograms(most_interesting([hot, outliers], _HISTOGRAMS))),
-        "tensors": len(data.tensors),
-        "figures": _all_figures(data.tensors, compared=compared),
+        "tensors": (count := len(data.model.tensors.columns)),
+        "figures": _all_figures(data.tensors, count, compared=compared),
     }
 
 
@@ -496,11 +496,11 @@ def _histograms(tensors: Sequence[ReportTensor]) -> Iterator[tuple[str, svg.Pict
         yield f"{name}, {cut(one.tensor.type.name)}", picture, data
 
 
-def _all_figures(tensors: Sequence[ReportTensor], *, compared: bool) -> Table:
+def _all_figures(tensors: Sequence[ReportTensor], count: int, *, compared: bool) -> Table:
     head = ["tensor", "type", "shape", *(statistics.STATISTICS[name] for name in _STATISTICS)]
     head += map(errors.error_label, ERRORS) if compared else []
     rows = (tuple(_figures_row(one, compared=compared)) for one in tensors)
-    return table(head, rows, total=len(tensors), numbers=range(2, len(head)), names=(0,))
+    return table(head, rows, total=count, numbers=range(2, len(head)), names=(0,))
 
 
 def _figures_row(one: ReportTensor, *, compared: bool) -> Iterator[str]:

@@ -38,26 +38,30 @@ def test_what_once_took_long(tmp_path: Path, name: str) -> None:
     bounded(look)
 
 
-_MOST_BYTES_OF_ALL_TENSORS = 360 << 20
+_ACTIONS = {
+    ("survey", "gguf: 90,000 empty tensors"): (2 * MAX_SECONDS, MAX_BYTES),
+    ("report", "gguf: 90,000 empty tensors"): (3 * MAX_SECONDS, 120 << 20),
+    ("survey", "gguf: 131,072 tensors of unknown types"): (4 * MAX_SECONDS, 180 << 20),
+    ("report", "gguf: 131,072 tensors of unknown types"): (5 * MAX_SECONDS, 220 << 20),
+}
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-@pytest.mark.parametrize("action", ["report", "survey"])
-@pytest.mark.parametrize(
-    "name", ["gguf: 90,000 empty tensors", "gguf: 131,072 tensors of unknown types"]
-)
+@pytest.mark.parametrize(("action", "name"), _ACTIONS)
 def test_what_is_done_for_each_tensor(tmp_path: Path, name: str, action: str) -> None:
-    """Each is a row, and a role of its own; that is over the bounds of opening (docs/security.md).
+    """Twice and thrice what they take on a machine with a load of five (docs/security.md).
 
-    What is kept of a role that is not shown took 464 and 490 MiB.
+    They took 3.3 to 6.1 s there, and 175 to 335 MiB, when each tensor was measured and listed.
     """
     harmless = small_model().write(tmp_path / "small.gguf")
     folder = tmp_path / "worst"
     folder.mkdir()
     cost = measure(action, FILES[name](folder), harmless, tmp_path, best_of=1)
     assert cost.said == "exit code 0"
-    assert cost.nbytes <= _MOST_BYTES_OF_ALL_TENSORS, cost
+    seconds, nbytes = _ACTIONS[action, name]
+    assert in_time(cost.seconds, seconds), cost
+    assert cost.nbytes <= nbytes, cost
 
 
 @pytest.mark.slow

@@ -79,10 +79,8 @@ def _remembered(header: Header, batch: Batch, placement: Placement) -> list[int]
 
 def _most(header: Header, batch: Batch) -> int:
     """Return a generous limit for a graph that is not known: masks, and four of the widest rows."""
-    matrices = (one.extent for one in header.tensors if min(one.extent[:2]) > 1 and one.layer >= 0)
-    widest = max((max(extent[:2]) for extent in matrices), default=header.embedding)
     used = max(header.experts_used, 1)
-    return batch.tokens * 4 * (batch.cells + batch.window_cells + 4 * widest * used)
+    return batch.tokens * 4 * (batch.cells + batch.window_cells + 4 * header.widest_row * used)
 
 
 # How a graph is cut where devices change, with copies of what crosses (`ggml-backend.cpp`,

@@ -254,6 +254,13 @@ class Header:
         return self.architecture not in _WITHOUT_OUTPUT
 
     @cached_property
+    def widest_row(self) -> int:
+        """The longest side of a matrix behind the input; without any the width of the embedding."""
+        matrices = (one.extent for one in self.tensors if one.layer >= 0)
+        sides = (max(first, second) for first, second, *_ in matrices if min(first, second) > 1)
+        return max(sides, default=self.embedding)
+
+    @cached_property
     def weights_by_name(self) -> dict[str, Weights]:
         """All weights."""
         return {tensor.name: tensor for tensor in self.tensors}
