@@ -398,14 +398,14 @@ def entry_columns(rows: Sequence[attachments.EntryRow]) -> list[Column]:
         figure("matrices", _tr("Matrices"), lambda found: found.entry.matrices, count),
         figure("unused", _tr("Not used"), lambda found: found.unused, count),
         words("uses", _tr("Uses"), attachments.uses_text),
+        words("top_columns", _tr("Columns that matter most"), attachments.columns_text),
+        figure("top_share", _tr("Share of the top 1 %"), lambda found: found.top_share, share),
+        figure("evenness", _tr("Evenness"), lambda found: found.evenness, share),
         figure("minimum", _tr("Minimum"), lambda found: found.minimum, norm),
         figure("mean", _tr("Mean"), lambda found: found.mean, norm),
         figure("std", _tr("Standard deviation"), lambda found: found.std, norm),
         figure("maximum", _tr("Maximum"), lambda found: found.maximum, norm),
         figure("peak", _tr("Maximum / mean"), attachments.peak, norm),
-        figure("evenness", _tr("Evenness"), lambda found: found.evenness, share),
-        figure("top_share", _tr("Share of the top 1 %"), lambda found: found.top_share, share),
-        words("top_columns", _tr("Columns that matter most"), attachments.columns_text),
         of.words("problem", _tr("Problem"), lambda row: row.problem),
     ]
 

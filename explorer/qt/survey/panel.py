@@ -163,6 +163,7 @@ class HotSpotsPage(ListPanel):
         self._spots: HotSpots | None = None
         self._row = -1
         self._with_errors = True  # whether the columns of errors are shown
+        self._fitted: object = None  # what was known when the columns were last made wide enough
         self._chose = False  # whether the user chose what to rank by
         self.rank_by = QComboBox(self)
         self.rank_by.setAccessibleName(self.tr("Rank by"))
@@ -229,7 +230,7 @@ class HotSpotsPage(ListPanel):
             self._spots = HotSpots(content.document, session, self.chosen)
             self.model.set_content(self._spots.columns(), len(content.document.arrays))
             self.table.show_columns(QByteArray(), set(_HIDDEN))
-            self._with_errors = True
+            self._with_errors, self._fitted = True, None
         self._offer_errors(session.comparison is not None)
         self._renew()
         self._filter(self.bar.text)
@@ -289,6 +290,10 @@ class HotSpotsPage(ListPanel):
         self.model.renew(self._spots.columns())
         last = self.model.columnCount() - 1  # where the reasons are
         self.table.setColumnHidden(last, not bool(self._session.with_reason().any()))
+        fits = self.chosen.name, self._spots.known_count(), self._with_errors
+        if self._session.state is not SurveyState.RUNNING and fits != self._fitted:
+            self._fitted = fits
+            self.table.widen_numbers()
         self._show_counts()
 
     def _rank(self) -> None:

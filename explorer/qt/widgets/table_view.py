@@ -295,6 +295,10 @@ class TableView(QtWidgets.QTableView):
     def _rewrite_numbers(self) -> None:
         """Show numbers in another notation, in columns that they fit into."""
         self.table.renew(self.table.columns)
+        self.widen_numbers()
+
+    def widen_numbers(self) -> None:
+        """Give columns of numbers what their texts need now, and none less than it has."""
         columns = self.table.columns
         self.column_layout.widen(place for place, column in enumerate(columns) if column.numeric)
 

@@ -18,6 +18,7 @@ from explorer.qt.jobs import JobRunner
 from explorer.qt.references import Rounding
 from explorer.qt.survey.panel import HotSpotsPage
 from explorer.qt.widgets.table_model import ItemRole
+from tests.helpers.elided import elided
 from tests.helpers.model_pairs import arrays_of, write_gguf
 from tests.helpers.survey_views import SurveyPanel
 from tests.helpers.weight_files import huge_model
@@ -199,3 +200,15 @@ def test_histograms_of_several_are_asked_for(panel: SurveyPanel) -> None:
     with panel.qtbot.waitSignal(panel.view.tensors_opened) as opened:
         spots.overlay.click()
     assert sorted(opened.args[0]) == [0, 1, 2, 3]
+
+
+def test_figures_that_come_later_have_room(panel: SurveyPanel) -> None:
+    """The columns were made before anything was measured, as wide as their titles."""
+    spots = page(panel)
+    for reference in (None, Rounding("Q8_0")):
+        panel.choose(reference)
+        panel.survey()
+        panel.qtbot.waitUntil(lambda: not spots._renewing.isActive())
+        cut = [text for text, _, _ in elided(spots.table)]
+        assert spots.model.rowCount() == 4
+        assert [text for text in cut if "cannot have type" not in text] == []
