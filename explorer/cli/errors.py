@@ -496,7 +496,7 @@ def requantize_command(  # noqa: PLR0913 - one for each argument and option
 
 
 def _importance(path: str, name: str) -> NDArray[np.float32]:
-    with open_model(Path(path)) as matrix:
+    with open_model(options.model_path(path)) as matrix:
         if not is_importance_matrix(matrix):
             raise ExplorerError("is no importance matrix in GGUF", matrix.path)
         found = importance_of(matrix, name)

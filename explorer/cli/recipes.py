@@ -206,7 +206,7 @@ def _original(stack: ExitStack, path: str | None) -> Model | None:
 
 
 def _matrix(stack: ExitStack, path: str) -> Model:
-    matrix = stack.enter_context(open_model(Path(path)))
+    matrix = stack.enter_context(open_model(options.model_path(path)))
     if not is_importance_matrix(matrix):
         raise ExplorerError("is no importance matrix in GGUF", matrix.path)
     return matrix
