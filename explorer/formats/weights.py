@@ -85,6 +85,7 @@ class _Items:
     def __init__(self, extent: Extent, item_bytes: int) -> None:
         self._extent = extent
         self._raw = np.empty((0, item_bytes), np.uint8)
+        extent.source.expect(extent.offset, extent.nbytes)
 
     def read(self, first: int, count: int) -> NDArray[np.uint8]:
         """Return items, uint8 [count, item_bytes], overwritten by the next call."""
@@ -178,6 +179,7 @@ class PartBytes:
         self.shape = array.shape
         self.nbytes = array.extent.nbytes
         self._extent = array.extent
+        self._extent.source.expect(self._extent.offset, self.nbytes)
 
     def read(self, first: int, count: int) -> NDArray[np.uint8]:
         """Return bytes, uint8 [count].

@@ -75,6 +75,9 @@ class ByteSource(ABC):
     def end_header(self) -> None:  # noqa: B027 - most have nothing to do
         """Take note that the header was read, and weights follow, if any."""
 
+    def expect(self, offset: int, length: int) -> None:  # noqa: B027 - as above
+        """Take note that these bytes may be read, one behind the other."""
+
     @abstractmethod
     def close(self) -> None:
         """Release the place; reading raises `SourceError` from then on. Closing twice is fine."""

@@ -236,6 +236,24 @@ def test_a_file_that_changes_is_never_mixed(web: Web) -> None:
         assert web.ended()[-1].sent <= 4 * MIB
 
 
+def test_a_tensor_that_is_read_in_order_takes_few_requests_and_no_byte_behind_it(web: Web) -> None:
+    content = os.urandom(40 * MIB)
+    with source.RemoteSource(parse_address(web.put("/m.bin", content))) as remote:
+        remote.end_header()
+        start, stop = 2 * MIB + 77, 33 * MIB + 5
+        remote.expect(start, stop - start)
+        web.asked.clear()
+        for at in range(start, stop, MIB):
+            length = min(MIB, stop - at)
+            assert remote.read(at, length) == content[at : at + length]
+        assert len(web.asked) <= 10
+        assert web.sent <= stop - start + 2 * MIB
+        web.asked.clear()
+        for at in (38 * MIB, 36 * MIB, 35 * MIB):  # what is not expected, or not in order
+            assert remote.read(at, 9) == content[at : at + 9]
+        assert web.sent == 3 * MIB
+
+
 def test_reads_end_when_their_work_is_cancelled(web: Web) -> None:
     class Stopped(Exception):
         pass

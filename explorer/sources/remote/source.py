@@ -13,7 +13,7 @@ import os
 import secrets
 import threading
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
@@ -37,6 +37,8 @@ MAX_TEXT_BYTES: Final = 64 << 20
 
 _FIRST_BYTES: Final = 1 << 20
 _MOST_AT_ONCE: Final = 8 << 20
+_MOST_AHEAD: Final = 4 << 20  # more would leave progress without a sign of life on a slow line
+_MOST_EXPECTED: Final = 64
 _MOST_HEADER: Final = 160 << 20  # the limits of the formats are below it
 _GAP: Final = 1 << 16  # a header is read on from here, or a little behind
 _GONE: Final = frozenset({400, 401, 403, 404, 410})  # a signed URL that is no longer valid …
@@ -88,6 +90,8 @@ class RemoteSource(ByteSource):
         self._closed = False
         self._opening = True
         self._next_bytes = first_bytes
+        self._expected: deque[tuple[int, int]] = deque(maxlen=_MOST_EXPECTED)
+        self._ahead = 0  # bytes that are fetched beside what is asked for, of what is expected
         self._header, self.size = b"", 0
         known = HeaderCache.of_user().load(address)
         headers = {"If-None-Match": known.version} if known else {}
@@ -109,6 +113,11 @@ class RemoteSource(ByteSource):
         if strong and len(self._header) > self._kept:
             kept = KnownHeader(self.version, self.size, self._header)
             HeaderCache.of_user().store(self.path, kept)
+
+    def expect(self, offset: int, length: int) -> None:
+        span = (offset, offset + length)
+        if span not in self._expected:
+            self._expected.appendleft(span)
 
     def read_into(self, offset: int, buffer: bytearray | memoryview) -> None:
         end = offset + self._checked(offset, len(buffer))
@@ -165,6 +174,7 @@ class RemoteSource(ByteSource):
             return
         first = position // BLOCK
         stop = first + 1
+        end = self._farther(position, end)
         while (
             stop * BLOCK < end
             and (stop - first + 1) * BLOCK <= _MOST_AT_ONCE
@@ -175,6 +185,13 @@ class RemoteSource(ByteSource):
         for index in range(first, stop):
             at = (index - first) * BLOCK
             _blocks.put(self._number, index, body[at : at + BLOCK])
+
+    def _farther(self, position: int, end: int) -> int:
+        """Return where to end a fetch: farther the longer a tensor is read in order, within it."""
+        in_order = _blocks.get(self._number, position // BLOCK - 1) is not None
+        self._ahead = min(2 * self._ahead + BLOCK, _MOST_AHEAD) if in_order else 0
+        ends = (stop for start, stop in list(self._expected) if start <= position < stop)
+        return max(end, min(position + self._ahead, next(ends, end)))
 
     def _keep_to(self, reply: Reply) -> None:
         """Name the commit from now on, if a hub says which one a branch has led to."""
