@@ -26,6 +26,7 @@ from explorer.qt.widgets.plot import PlotColours
 from explorer.text import plain_text
 
 _MOST_LAYERS: Final = 1024  # more than any model has; more cannot be told apart
+_MOST_STACKS: Final = 64
 _MOST_ROLES: Final = 36
 """Roles that are drawn: as many as there are colours and dashes to tell them apart."""
 
@@ -89,10 +90,13 @@ class LayerValues:
 
 
 def layer_grids(grid: ModelGrid, matrices: NDArray[np.bool_]) -> list[LayerGrid]:
-    """Return each stack of layers of a model; `matrices` says which tensors are such."""
-    found = []
+    """Return the stacks of layers of a model, the largest; `matrices` says which tensors are such.
+
+    A hostile file has a stack for each tensor, and each takes a number for each tensor.
+    """
+    found: list[LayerGrid] = []
     for number, section in enumerate(grid.sections):
-        if section.kind is not Kind.LAYERS or not section.layers:
+        if section.kind is not Kind.LAYERS or len(found) == _MOST_STACKS:
             continue
         shown = min(len(section.layers), _MOST_LAYERS), min(len(section.columns), _MOST_ROLES)
         cells = np.full(shown, -1, np.int64)

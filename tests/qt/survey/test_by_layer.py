@@ -231,6 +231,11 @@ def test_wide_and_hostile_models_are_bounded(qtbot: QtBot) -> None:
     assert not any(unsafe_characters(role) for role in grid.roles)
     empty = layer_grids(model_grid(["output.weight"]), np.ones(1, np.bool_))
     assert empty == []
+    stacks = ["v.blk.0.w.weight", "v.blk.1.w.weight"] + [
+        f"s{i}.blk.0.w.weight" for i in range(3000)
+    ]
+    found = layer_grids(model_grid(stacks), np.ones(len(stacks), np.bool_))
+    assert (len(found), found[0].title) == (64, "v.blk")  # each takes a number for each tensor
 
 
 def test_nothing_is_painted_of_no_model(panel: SurveyPanel) -> None:
