@@ -44,7 +44,7 @@ from explorer.qt.document import Document
 from explorer.qt.locale_numbers import own_widgets
 from explorer.qt.machine import PlannedMachine
 from explorer.qt.panels import GROUPS, Panels, ask_report
-from explorer.qt.theme import CORNER, FOLDS_BELOW, Space, TextSize, ink_of, style_text
+from explorer.qt.theme import CORNER, FOLDS_BELOW, Space, TextSize, ink_of, scaled, style_text
 from explorer.qt.widgets.building import column, row
 from explorer.qt.widgets.labels import Chip, ChipText, ElidedLabel, Notice, plain_label
 from explorer.qt.widgets.painting import IconButton, IconLabel, paint_icon, type_swatch
@@ -266,7 +266,7 @@ class Head(QWidget):
         return done
 
 
-_TREE_WIDTH: Final = 264
+_TREE_WIDTH: Final = 272
 
 
 class Shell(QWidget):
@@ -321,7 +321,8 @@ class Shell(QWidget):
     def restore(self, state: QByteArray) -> None:
         """Give the tree the width that was saved, or its first one."""
         if state.isEmpty() or not self.splitter.restoreState(state):
-            self.splitter.setSizes([_TREE_WIDTH, max(1, self.width() - _TREE_WIDTH)])
+            tree = scaled(_TREE_WIDTH)
+            self.splitter.setSizes([tree, max(1, self.width() - tree)])
 
     def follow(self) -> None:
         """Show the group of the page in front, and its pages."""

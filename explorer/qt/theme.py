@@ -404,6 +404,12 @@ def apply_text_size(percent: int) -> None:
             widget.setFont(text_font(size, strong=strong))
 
 
+def scaled(pixels: int) -> int:
+    """Return a width for the size of text that the user chose, of one for the system's."""
+    now, usual = QApplication.font(), _System.font or QApplication.font()
+    return round(pixels * now.pointSizeF() / usual.pointSizeF())
+
+
 def text_font(size: TextSize, *, strong: bool = False) -> QFont:
     """Return the font of a size of text; semi-bold if it is strong, or that of a heading."""
     font = QFont(QApplication.font())

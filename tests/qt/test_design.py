@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import combinations
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QPoint
+from PySide6.QtCore import QPoint, QRect
 from PySide6.QtWidgets import (
     QAbstractButton,
     QAbstractItemView,
@@ -26,7 +27,7 @@ from pytestqt.qtbot import QtBot
 
 from explorer.qt.main_window import MainWindow
 from explorer.qt.panels import GROUPS
-from explorer.qt.theme import Space
+from explorer.qt.theme import Space, apply_text_size
 from explorer.qt.widgets.labels import StatePage, Tile
 from tests.helpers.window import wait_idle
 
@@ -134,3 +135,25 @@ def test_spaces_of_the_window_are_named_in_one_module() -> None:
         if number.search(re.sub(r"\d \* Space\.\w+|Space\.\w+|\* \d", "", line))
     ]
     assert found == []
+
+
+@pytest.mark.parametrize("percent", [100, 150, 200])
+def test_buttons_of_the_planner_are_whole_at_every_size_of_text(
+    qtbot: QtBot, make_window: Callable[..., MainWindow], demo_path: Path, percent: int
+) -> None:
+    apply_text_size(percent)
+    try:
+        window = make_window(demo_path)
+        _show(qtbot, window, "planner")
+        body = window.panels.planner.widget.body
+        assert body is not None
+        qtbot.waitUntil(body.answer.questions["context"].isVisible)
+        buttons = list(body.answer.questions.values())
+        narrow = [one.text() for one in buttons if one.width() < one.sizeHint().width()]
+        assert narrow == []
+        areas = [QRect(one.mapTo(body, QPoint(0, 0)), one.size()) for one in buttons]
+        assert all(not one.intersects(other) for one, other in combinations(areas, 2))
+        assert all(body.rect().contains(area) for area in areas)
+        assert body.side.width() >= body.side.widget().minimumSizeHint().width()
+    finally:
+        apply_text_size(100)

@@ -37,7 +37,7 @@ from explorer.qt.document import (
     model_node,
 )
 from explorer.qt.selection import Selection
-from explorer.qt.theme import Space, ink_of
+from explorer.qt.theme import Space, ink_of, scaled
 from explorer.qt.widgets.building import add_action, column, offer_leads
 from explorer.qt.widgets.painting import SWATCH_SIZE, plain_tip, swatch_icon
 from explorer.qt.widgets.table_model import Index, ItemRole
@@ -275,9 +275,9 @@ class OpenModelsView(QWidget):
         header.setStretchLastSection(False)
         header.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
         header.setSectionResizeMode(1, QHeaderView.ResizeMode.Interactive)
-        self._detail_width = _DETAIL_WIDTH
+        self._detail_width = scaled(_DETAIL_WIDTH)
         header.sectionResized.connect(self._keep_width)
-        header.resizeSection(1, _DETAIL_WIDTH)
+        header.resizeSection(1, self._detail_width)
         self.tree.setMinimumWidth(_NAME_WIDTH)
         self.tree.setItemDelegate(RoomyDelegate(self.tree))
         self.tree.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)

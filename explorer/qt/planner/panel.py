@@ -54,8 +54,9 @@ from explorer.qt.planner.state import (
     read_model,
     single_shot,
 )
-from explorer.qt.theme import Space
-from explorer.qt.widgets.labels import ElidedLabel, StatePage
+from explorer.qt.theme import Space, scaled
+from explorer.qt.widgets.building import Flow
+from explorer.qt.widgets.labels import StatePage, plain_label
 from explorer.qt.widgets.painting import IconButton, plain_tip
 from explorer.qt.widgets.segments import segmented
 from explorer.qt.widgets.table_view import TableView
@@ -70,7 +71,6 @@ _ANNOUNCE_DELAY_MS: Final = 400
 _SIDE_WIDTH: Final = 312
 _FOLDED: Final = 700  # width from which on settings stand beside the picture
 _LEAST_WIDTH: Final = 420
-_LEAST_HEIGHT: Final = 520
 
 Found = TypeVar("Found")
 
@@ -406,12 +406,11 @@ class AnswerBar(QtWidgets.QWidget):
             suggested.hide()
             suggested.clicked.connect(lambda _=False, number=number: self._apply(number))
             self._suggested.append(suggested)
-        changes = fill(QtWidgets.QHBoxLayout(), *self._suggested, None)
-        asking = ElidedLabel(self)
-        asking.setText(self.tr("What is the"))
+        changes = Flow(*self._suggested)
+        asking = plain_label(self, self.tr("What is the"))
         asking.setForegroundRole(QtGui.QPalette.ColorRole.PlaceholderText)
-        asked = (asking, *self.questions.values(), None)
-        questions = fill(QtWidgets.QHBoxLayout(), *asked, spacing=Space.TIGHT)
+        asking.setMinimumHeight(self.questions[_ASKED[0]].sizeHint().height())
+        questions = Flow(asking, *self.questions.values(), spacing=Space.TIGHT)
         replied = fill(QtWidgets.QHBoxLayout(), (self.reply, 1), self.apply)
         told = (self.sentence, None, self.undo, self.redo)
         answer = fill(QtWidgets.QHBoxLayout(), *told, spacing=Space.TIGHT)
@@ -605,44 +604,51 @@ class PlannerBody(QtWidgets.QWidget):
 
     def _lay_out(self) -> None:
         side, right = QtWidgets.QWidget(self), QtWidgets.QWidget(self)
-        column = QtWidgets.QVBoxLayout(side)
-        parts = (self.devices, self.controls, None)
-        fill(column, *parts, spacing=Space.WIDE, margins=(0, Space.NEAR, Space.TIGHT, 0))
+        parts, around = (self.devices, self.controls, None), (0, Space.NEAR, Space.TIGHT, 0)
+        fill(QtWidgets.QVBoxLayout(side), *parts, spacing=Space.WIDE, margins=around)
         self.side = scrolled(side, self.tr("Settings and devices"))
-        self.side.setMinimumWidth(_SIDE_WIDTH)
-        self._settings_side = side
+        self.side.setMinimumWidth(scaled(_SIDE_WIDTH))
+        self._settings_side, self._right = side, right
         self.controls.advanced.toggled.connect(lambda _: self._fold())
         shown = (self.answer, self.picture, (self.pages, 1), self.choice)
-        margins = (0, Space.NEAR, 0, 0)
-        fill(QtWidgets.QVBoxLayout(right), *shown, spacing=Space.GROUP, margins=margins)
+        fill(
+            QtWidgets.QVBoxLayout(right), *shown, spacing=Space.GROUP, margins=(0, Space.NEAR, 0, 0)
+        )
         self.splitter = QtWidgets.QSplitter(self)
-        self.splitter.addWidget(self.side)
-        self.splitter.addWidget(right)
+        for part in (self.side, right):
+            self.splitter.addWidget(part)
         self.splitter.setStretchFactor(1, 1)
         self.splitter.setChildrenCollapsible(False)
-        self.splitter.setSizes([_SIDE_WIDTH, 1000])
+        self.splitter.setSizes([scaled(_SIDE_WIDTH), 1000])
         fill(QtWidgets.QVBoxLayout(self), (self.splitter, 1), spacing=0)
         chain = [
-            *(*self.devices.tab_chain(), *self.controls.tab_chain()),
-            *self.answer.tab_chain(),
+            *(*self.devices.tab_chain(), *self.controls.tab_chain(), *self.answer.tab_chain()),
             *(self.picture.bars, self.picture.strip),
             self.pages,  # not its bar alone: Tab would never leave the page
         ]
         for before, after in itertools.pairwise(chain):
             self.setTabOrder(before, after)
+        self.pages.currentChanged.connect(lambda _: self._fit_page())
+        self._fit_page()
 
     # Qt
 
     def resizeEvent(self, event: QtGui.QResizeEvent) -> None:
         """Fold the settings above the picture where there is no room beside it."""
-        if (self.width() < _FOLDED) != self._is_folded:
+        if (self.width() < scaled(_FOLDED)) != self._is_folded:
             self._fold()
         super().resizeEvent(event)
 
     def minimumSizeHint(self) -> QSize:
         """Ask for little width, and for height where the settings are above the picture."""
         above = self._settings_side.sizeHint().height() if self._is_folded else 0
-        return QSize(_LEAST_WIDTH, _LEAST_HEIGHT + above)
+        return QSize(_LEAST_WIDTH, self._right.minimumSizeHint().height() + above)
+
+    def _fit_page(self) -> None:
+        """Ask for the height of the page in front, and not of the highest of all."""
+        least = self.pages.currentWidget().minimumSizeHint().height()
+        self.pages.setMinimumHeight(self.pages.tabBar().sizeHint().height() + least)
+        self.updateGeometry()
 
     @property
     def _is_folded(self) -> bool:
@@ -650,11 +656,11 @@ class PlannerBody(QtWidgets.QWidget):
 
     def _fold(self) -> None:
         """Put settings and picture beside each other, or above: then the whole page scrolls."""
-        folded, way = self.width() < _FOLDED, Qt.Orientation
+        folded, way = self.width() < scaled(_FOLDED), Qt.Orientation
         self.splitter.setOrientation(way.Vertical if folded else way.Horizontal)
         self.side.setMinimumHeight(self._settings_side.sizeHint().height() if folded else 0)
-        self.splitter.setSizes([self.side.minimumHeight() if folded else _SIDE_WIDTH, 1000])
-        self.updateGeometry()
+        self.splitter.setSizes([self.side.minimumHeight() if folded else scaled(_SIDE_WIDTH), 1000])
+        self._fit_page()
 
     def _connect(self, state: PlannerState) -> None:
         self.picture.bars.figure_chosen.connect(self.show_figure)

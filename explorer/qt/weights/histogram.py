@@ -10,7 +10,7 @@ from PySide6.QtCore import QByteArray, Qt, QTimer, Signal
 from explorer.parallel import LruCache
 from explorer.present.explanations import picture_text
 from explorer.qt.jobs import JobRunner
-from explorer.qt.theme import Space
+from explorer.qt.theme import Space, scaled
 from explorer.qt.weights.curves import (
     MOST_BINS,
     HistogramChoices,
@@ -264,7 +264,7 @@ class HistogramPage(ReadingPage[HistogramResult]):
         if splitter.orientation() != Qt.Orientation.Horizontal:
             self._beside = state
         elif state.isEmpty() or not splitter.restoreState(state):
-            splitter.setSizes([_PLOT_WIDTH, TABLE_WIDTH])
+            splitter.setSizes([_PLOT_WIDTH, scaled(TABLE_WIDTH)])
 
     def request(self) -> Request[HistogramResult] | None:
         wanted = self.controls.wanted()
@@ -364,7 +364,7 @@ class HistogramPage(ReadingPage[HistogramResult]):
             splitter.setStretchFactor(0, _PLOT_HEIGHT if several else 1)
             splitter.setStretchFactor(1, _TABLE_HEIGHT if several else 0)
             splitter.setSizes(
-                [_PLOT_HEIGHT, _TABLE_HEIGHT] if several else [_PLOT_WIDTH, TABLE_WIDTH]
+                [_PLOT_HEIGHT, _TABLE_HEIGHT] if several else [_PLOT_WIDTH, scaled(TABLE_WIDTH)]
             )
             if not several:
                 splitter.restoreState(self._beside)

@@ -6,9 +6,18 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, TypeAlias, TypeVar
 
-from PySide6.QtCore import QCoreApplication, QPoint, Qt, SignalInstance
+from PySide6.QtCore import QCoreApplication, QPoint, QRect, QSize, Qt, SignalInstance
 from PySide6.QtGui import QAction, QKeySequence
-from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QLayout, QMenu, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QBoxLayout,
+    QHBoxLayout,
+    QLayout,
+    QLayoutItem,
+    QMenu,
+    QStyle,
+    QVBoxLayout,
+    QWidget,
+)
 
 from explorer.qt.theme import Space
 
@@ -68,6 +77,69 @@ def _filled(
         else:
             layout.addStretch(item)
     return layout
+
+
+class Flow(QLayout):
+    """Parts one behind the other, in as many lines as the width needs."""
+
+    def __init__(self, *parts: QWidget, spacing: int = Space.NEAR) -> None:
+        super().__init__()
+        self._items: list[QLayoutItem] = []
+        self.setSpacing(spacing)
+        for part in parts:
+            self.addWidget(part)
+
+    def _arrange(self, area: QRect, *, test: bool) -> int:
+        """Put each part into its place, unless it is only a test; return the height of all."""
+        x, y, high = area.x(), area.y(), 0
+        for item in self._items:
+            hint = item.sizeHint()
+            if item.isEmpty():
+                continue
+            if x > area.x() and x + hint.width() > area.right() + 1:
+                x, y, high = area.x(), y + high + self.spacing(), 0
+            if not test:
+                place = QRect(QPoint(x, y), hint)
+                direction = self.parentWidget().layoutDirection()
+                item.setGeometry(QStyle.visualRect(direction, area, place))
+            x, high = x + hint.width() + self.spacing(), max(high, hint.height())
+        return y + high - area.y()
+
+    # Qt
+
+    def addItem(self, item: QLayoutItem) -> None:
+        self._items.append(item)
+
+    def count(self) -> int:
+        return len(self._items)
+
+    def itemAt(self, index: int) -> QLayoutItem | None:
+        return self._items[index] if 0 <= index < len(self._items) else None
+
+    def takeAt(self, index: int) -> QLayoutItem | None:
+        return self._items.pop(index) if 0 <= index < len(self._items) else None
+
+    def expandingDirections(self) -> Qt.Orientation:
+        return Qt.Orientation(0)
+
+    def hasHeightForWidth(self) -> bool:
+        return True
+
+    def heightForWidth(self, width: int) -> int:
+        return self._arrange(QRect(0, 0, width, 0), test=True)
+
+    def setGeometry(self, rect: QRect) -> None:
+        super().setGeometry(rect)
+        self._arrange(rect, test=False)
+
+    def sizeHint(self) -> QSize:
+        wide = sum(item.sizeHint().width() + self.spacing() for item in self._items)
+        return QSize(wide, self._arrange(QRect(0, 0, wide, 0), test=True))
+
+    def minimumSize(self) -> QSize:
+        hints = [item.minimumSize() for item in self._items]
+        widest = max((hint.width() for hint in hints), default=0)
+        return QSize(widest, max((hint.height() for hint in hints), default=0))
 
 
 def add_action(

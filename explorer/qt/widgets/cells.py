@@ -16,7 +16,7 @@ from PySide6.QtWidgets import QStyle, QStyleOptionViewItem
 
 from explorer.qt.theme import ink_of, warning_colour
 from explorer.qt.widgets.table_model import ItemRole
-from explorer.qt.widgets.table_view import PaddedDelegate, isolated
+from explorer.qt.widgets.table_view import PaddedDelegate, inks_of, isolated
 
 _EDGE: Final = 8  # pixels between a cell's border and what is in it
 _GAP: Final = 6
@@ -133,7 +133,7 @@ class RichDelegate(PaddedDelegate):
             yield _pill(option, parts, room)
             return
         palette, selected = option.palette, bool(option.state & QStyle.StateFlag.State_Selected)
-        ink, quiet = _inks(palette, selected=selected)
+        ink, quiet = inks_of(palette, selected=selected)
         strong, plain = _fonts(option.font, parts)
         gap = 0.0
         if parts.swatch is not None:
@@ -237,14 +237,3 @@ def _fonts(font: QFont, parts: Parts) -> tuple[QFont, QFont]:
     if parts.state is not None:
         quiet.setPointSizeF(_CAPTION * font.pointSizeF())
     return strong, quiet
-
-
-def _inks(palette: QPalette, *, selected: bool) -> tuple[QColor, QColor]:
-    """Return the colours of texts, and of quieter ones, on what the row stands on."""
-    role = QPalette.ColorRole
-    if not selected:
-        return palette.color(role.Text), palette.color(role.PlaceholderText)
-    ink, muted = palette.color(role.HighlightedText), palette.color(role.PlaceholderText)
-    # where the tint has the text's own colour, muted reads on it too; not on a loud one
-    calm = ink == palette.color(role.Text)
-    return ink, muted if calm else ink

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import count
@@ -21,6 +22,7 @@ from PySide6.QtGui import (
     QKeySequence,
     QPainter,
     QPaintEvent,
+    QPalette,
 )
 
 from explorer.parallel import Check, never
@@ -58,8 +60,25 @@ def isolated(text: str, view: object) -> str:
     return text
 
 
+def inks_of(palette: QPalette, *, selected: bool) -> tuple[QColor, QColor]:
+    """Return the colours of texts, and of quieter ones, on what the row stands on."""
+    role = QPalette.ColorRole
+    if not selected:
+        return palette.color(role.Text), palette.color(role.PlaceholderText)
+    ink, muted = palette.color(role.HighlightedText), palette.color(role.PlaceholderText)
+    # where the tint has the text's own colour, muted reads on it too; not on a loud one
+    return ink, muted if ink == palette.color(role.Text) else ink
+
+
+_FIGURE: Final = re.compile(r"(.*\d)[ \u00a0]([A-Za-z%×/]{1,5})")  # a number and its unit
+_LONGEST_FIGURE: Final = 32
+_TEXT_MARGIN: Final = 3  # pixels that Qt leaves beside the text of a cell
+
+
 class PaddedDelegate(QtWidgets.QStyledItemDelegate):
     """Paints cells with a blank at both ends, so that a number does not touch the text beside it.
+
+    Units of numbers are quieter than the numbers.
 
     Qt's styles have no setting for it, and a style sheet makes the table slower and look different.
     What is copied, exported or read aloud comes from the model and has no blanks.
@@ -70,6 +89,45 @@ class PaddedDelegate(QtWidgets.QStyledItemDelegate):
     def initStyleOption(self, option: QtWidgets.QStyleOptionViewItem, index: Index) -> None:
         super().initStyleOption(option, index)
         option.state &= ~QtWidgets.QStyle.StateFlag.State_HasFocus  # see `outline_current`
+
+    def paint(
+        self, painter: QPainter, option: QtWidgets.QStyleOptionViewItem, index: Index
+    ) -> None:
+        text = index.data()
+        short = isinstance(text, str) and len(text) < _LONGEST_FIGURE
+        figure = _FIGURE.fullmatch(text) if short else None
+        if figure is None or not self._paint_figure(painter, option, index, *figure.groups()):
+            super().paint(painter, option, index)
+
+    def _paint_figure(
+        self,
+        painter: QPainter,
+        option: QtWidgets.QStyleOptionViewItem,
+        index: Index,
+        number: str,
+        unit: str,
+    ) -> bool:
+        """Paint a number with its unit at the right, if it stands there and has room."""
+        shown = QtWidgets.QStyleOptionViewItem(option)
+        self.initStyleOption(shown, index)
+        wide = shown.fontMetrics.horizontalAdvance(shown.text)
+        room = shown.rect.width() - 2 * _TEXT_MARGIN
+        right = shown.displayAlignment & Qt.AlignmentFlag.AlignRight
+        if not right or wide > room or shown.direction == Qt.LayoutDirection.RightToLeft:
+            return False
+        shown.text = ""
+        style = shown.widget.style()
+        style.drawControl(QtWidgets.QStyle.ControlElement.CE_ItemViewItem, shown, painter)
+        selected = bool(shown.state & QtWidgets.QStyle.StateFlag.State_Selected)
+        area = shown.rect.adjusted(_TEXT_MARGIN, 0, -_TEXT_MARGIN, 0)
+        flags = int(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+        painter.setFont(shown.font)
+        inks = inks_of(shown.palette, selected=selected)
+        for words, ink in ((f" {unit}{_BLANK}", inks[1]), (number, inks[0])):
+            painter.setPen(ink)
+            painter.drawText(area, flags, words)
+            area.setRight(area.right() - shown.fontMetrics.horizontalAdvance(words))
+        return True
 
     def displayText(self, value: Any, locale: QtCore.QLocale | QtCore.QLocale.Language) -> str:
         text = value if isinstance(value, str) else super().displayText(value, locale)

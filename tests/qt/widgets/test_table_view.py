@@ -15,9 +15,11 @@ from pytestqt.qtbot import QtBot
 
 from explorer.qt.jobs import JobRunner
 from explorer.qt.main_window import MainWindow
+from explorer.qt.theme import Scheme, apply_scheme
 from explorer.qt.widgets import table_view
 from explorer.qt.widgets.table_model import Column, ItemRole, TableModel
 from explorer.qt.widgets.table_view import TableView
+from tests.helpers.colour_vision import contrast
 from tests.helpers.window import copied
 
 CONTROL, SHIFT = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.ShiftModifier
@@ -181,3 +183,35 @@ def test_what_is_copied_has_no_padding(padded: TableView) -> None:
     index = padded.table.index(0, 1)
     assert index.data() == "8888"
     assert padded.table.cells([0], [0, 1, 2]) == [[8888, 8888, 8888]]
+
+
+@pytest.mark.parametrize("scheme", [Scheme.LIGHT, Scheme.DARK])
+def test_units_are_quieter_than_their_numbers(
+    qtbot: QtBot, runner: JobRunner, scheme: Scheme
+) -> None:
+    apply_scheme(scheme)
+    try:
+        model = TableModel()
+        texts = ["1.03 MiB", "880 KiB"]
+        text, sizes = texts.__getitem__, np.array([1080033, 901120])
+        column = Column("size", "Size", text, text, lambda: sizes, numeric=True)
+        table = TableView(model, runner)
+        qtbot.addWidget(table)
+        model.set_content([column], 2)
+        table.setColumnWidth(0, 200)
+        table.resize(220, 120)
+        cell = table.visualRect(model.index(0, 0))
+        picture = table.grab(cell.translated(table.viewport().pos())).toImage()
+        metrics = table.fontMetrics()
+        edge = cell.width() - 3 - metrics.horizontalAdvance("MiB\N{NO-BREAK SPACE}")
+        ground = picture.pixelColor(4, 4)
+
+        def strongest(left: int, right: int) -> float:
+            rows, columns = range(2, cell.height() - 3), range(left, right)
+            return max(contrast(picture.pixelColor(x, y), ground) for x in columns for y in rows)
+
+        number, unit = strongest(60, edge - 4), strongest(edge, cell.width() - 2)
+        assert number > 1.4 * unit
+        assert unit >= 4.5  # WCAG 2.2, 1.4.3
+    finally:
+        apply_scheme(Scheme.SYSTEM)
