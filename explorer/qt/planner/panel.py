@@ -412,11 +412,9 @@ class AnswerBar(QtWidgets.QWidget):
         asking.setMinimumHeight(self.questions[_ASKED[0]].sizeHint().height())
         questions = Flow(asking, *self.questions.values(), spacing=Space.TIGHT)
         replied = fill(QtWidgets.QHBoxLayout(), (self.reply, 1), self.apply)
-        told = (self.sentence, None, self.undo, self.redo)
-        answer = fill(QtWidgets.QHBoxLayout(), *told, spacing=Space.TIGHT)
-        layout = QtWidgets.QVBoxLayout(self)
+        answer = fill(QtWidgets.QHBoxLayout(), self.sentence, None, self.undo, self.redo)
         parts = (answer, self.ways, changes, questions, replied)
-        fill(layout, *parts, spacing=Space.NEAR)
+        fill(QtWidgets.QVBoxLayout(self), *parts, spacing=Space.NEAR)
 
     def follow(self, current: CurrentPlan) -> None:
         """Show the verdict of a plan; forget answers to other settings."""
