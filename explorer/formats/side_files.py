@@ -63,8 +63,18 @@ def read_config(folder: Path, log: ProblemLog) -> Config:
     config = _read_side_file(folder, CONFIG_NAME, _PREFIX, log)
     if config.fields and not isinstance(folder, Path):  # each look costs a request
         return config
+    if isinstance(folder, Path):
+        _name_links(folder, log)
     adapter = _read_side_file(folder, _ADAPTER_CONFIG, ADAPTER_PREFIX, log)
     return Config(config.fields, (*config.entries, *adapter.entries))
+
+
+def _name_links(folder: Path, log: ProblemLog) -> None:
+    """Report the side files that are read later, or never, where they are links out of a folder."""
+    names = [name for _, name in _template_files(folder, log)]
+    for name in (*names, _MORE_TEMPLATES, _TOKENIZER_CONFIG, _TOKENIZER, _OLD_VOCABULARY):
+        if os.path.lexists(folder / name) and link_escapes(folder, name):
+            log.add_error(name, LEADS_OUT)
 
 
 def _read_side_file(folder: Path, name: str, prefix: str, log: ProblemLog) -> Config:

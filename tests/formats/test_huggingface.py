@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from explorer.errors import ExplorerError, FormatError, SeveralModelsError, SourceError
 from explorer.formats import Model, Severity, open_model
 from explorer.formats.limits import MAX_CONFIG_ENTRIES, MAX_SHARDS
+from explorer.formats.model import ProblemLog
+from explorer.formats.side_files import chat_templates, side_tokens
 from tests.helpers.rewriting import rewrite
 from tests.helpers.safetensors_writer import tensors_bytes, write_tensors
 
@@ -416,6 +418,28 @@ def test_a_side_file_that_leads_out_is_not_read(
         ) in problems_of(model)
         assert not model.config
         assert "config.secret" not in model.metadata
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["tokenizer.json", "tokenizer_config.json", "vocab.json", "chat_template.jinja",
+     "additional_chat_templates", "additional_chat_templates/tools.jinja"],
+)  # fmt: skip
+def test_a_tokenizer_or_template_that_leads_out_is_a_problem_of_the_model(
+    sharded: Path, tmp_path_factory: pytest.TempPathFactory, name: str
+) -> None:
+    """They are read when they are asked for; what is wrong with them is said at once."""
+    outside = tmp_path_factory.mktemp("outside")
+    (outside / "tools.jinja").write_text("secret")
+    link = sharded / name
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(outside / "tools.jinja" if link.suffix else outside)
+    with open_model(sharded) as model:
+        what = "is a link out of the model's folder; it is not read"
+        assert ("error", name, what) in problems_of(model)
+        log = ProblemLog()
+        assert chat_templates(model, log) == {}
+        assert side_tokens(model, log) is None
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes here")
