@@ -4,7 +4,8 @@
 
 Without a name: wheel, frozen and appimage. MODEL is opened by what was built; without one it is the
 demo model. Packages are in dist/, screenshots of their windows in build/screenshots/: look at them.
-Needs the extras gui, nvidia and packaging; packaging/README.md has the programs of the system.
+Needs the extras gui, nvidia, remote and packaging; packaging/README.md has the programs of the
+system.
 """
 
 from __future__ import annotations

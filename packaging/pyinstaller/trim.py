@@ -17,7 +17,7 @@ Entry = tuple[str, str, str]
 """Place in the program, place on this machine, kind: one entry of PyInstaller's table."""
 
 DROPPED = (
-    "PySide6/Qt/plugins/networkinformation/*",  # the program opens no connection
+    "PySide6/Qt/plugins/networkinformation/*",  # addresses are read by urllib3
     "PySide6/Qt/plugins/tls/*",
     "PySide6/QtNetwork.*",
     "PySide6/Qt/plugins/platformthemes/libqgtk3.so",  # Fusion, with colours of our own

@@ -21,6 +21,7 @@ import pytest
 from explorer import __version__
 from explorer.demo import make_demo
 from tests.helpers.patience import PROGRAM_S
+from tests.helpers.web import DATA, serving
 
 ROOT = Path(__file__).resolve().parents[2]
 SAID_OFFSCREEN = "This plugin does not support propagateSizeHints()\n"
@@ -124,6 +125,7 @@ def test_a_frozen_program_works(
         program, model, proof.smallest_quantized_tensor(started, model)["name"], home
     )
     see_that_the_window_has_kernels_compiled(program, model, {**home, "HOME": str(tmp_path / "2")})
+    see_that_addresses_are_read(program, model, {**home, "HOME": str(tmp_path / "3")})
     see_the_terms_of_its_parts(program)
     shutil.rmtree(tmp_path)  # 800 MB, of which pytest would keep the last three
 
@@ -193,7 +195,25 @@ def see_that_the_window_has_kernels_compiled(
     assert said.replace(SAID_OFFSCREEN, "") == ""  # a line for each window, tour and pop-ups too
 
 
+def see_that_addresses_are_read(frozen: Path, model: Path, home: dict[str, str]) -> None:
+    """By TLS, whose certificates the user names; it brings its own OpenSSL and none of them."""
+    with serving(tls=True, host="localhost") as web:
+        url = web.put("/model.gguf", model.read_bytes())
+        untrusted = run(frozen, "check", url, environment=home)
+        assert "no valid certificate" in untrusted.stderr
+        trusting = {**home, "SSL_CERT_FILE": str(DATA / "authority.pem")}
+        answer = run(frozen, "check", url, environment=trusting)
+        assert (answer.returncode, answer.stderr) == (0, "")
+
+
 def see_the_terms_of_its_parts(frozen: Path) -> None:
     folder = frozen.parent / "licences"
-    for place in ("README.txt", "LICENSE", "pyside6-essentials/LGPL-3.0.txt", "numpy", "python"):
+    for place in (
+        "README.txt",
+        "LICENSE",
+        "pyside6-essentials/LGPL-3.0.txt",
+        "numpy",
+        "urllib3",
+        "python",
+    ):
         assert (folder / place).exists(), place

@@ -52,6 +52,7 @@ def test_all_modules_that_are_imported_by_name_are_collected() -> None:
     text = SPEC.read_text(encoding="utf-8")
     assert 'collect_submodules("explorer")' in text
     assert '"pynvml"' in text
+    assert '"urllib3"' in text
 
 
 @needs_objdump
@@ -176,7 +177,7 @@ def test_every_dependency_has_a_licence(
     licences = script("licences")
     for name in (
         *("numpy", "numba", "llvmlite", "click", "psutil", "jinja2", "markupsafe"),
-        *("pyqtgraph", "PySide6-Essentials", "shiboken6"),
+        *("pyqtgraph", "PySide6-Essentials", "shiboken6", "urllib3"),
     ):
         assert licences.of_distribution(name, tmp_path / name) >= 1
         assert any(path.stat().st_size > 500 for path in (tmp_path / name).rglob("*"))

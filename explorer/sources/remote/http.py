@@ -402,7 +402,10 @@ def _cause(reason: BaseException, host: str) -> str:
     if isinstance(reason, ssl.SSLCertVerificationError):
         return f"{host} has no valid certificate: {reason.verify_message}"
     if isinstance(reason, socket.gaierror):
-        return f"the host {host} is not known; is there a connection?"
+        asks = "is there a connection?"
+        if os.path.exists("/.flatpak-info"):  # the sandbox has no network of its own accord
+            asks = "this Flatpak needs: flatpak override --user --share=network $FLATPAK_ID"
+        return f"the host {host} is not known; {asks}"
     return f"{host} refuses the connection" if isinstance(reason, ConnectionRefusedError) else ""
 
 
