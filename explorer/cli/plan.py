@@ -215,7 +215,7 @@ def plan_command(  # noqa: PLR0913, PLR0917 - one for each option; click passes 
             h, nbytes = _read(path, root, projector)
             compared = None if log_file is None else _compared(path, root, log_file, base, given)
         except ExplorerError as error:
-            found.append(PlannedModel(path, profile or "", failure=str(error)))
+            found.append(PlannedModel(path, profile or "", failure=_failure(path, error)))
         else:
             names = _profiles_for(h, profile)
             asked = measured.with_log(chosen, compared, names, len(devices))
@@ -326,12 +326,15 @@ def _planned(
             advice = solve(question, request, profile=profile)
         plan = _plan(profile, request, advice)
     except PlanError as error:
-        # the planner knows no files, so its message has no path yet
-        failure = str(error) if error.path is not None else f"{path}: {error}"
-        return PlannedModel(path, profile, failure=failure, reason=error.reason)
+        return PlannedModel(path, profile, failure=_failure(path, error), reason=error.reason)
     if request.host is None and plan.layers and not plan.fully_offloaded:
         notes += (_UNCHECKED,)
     return PlannedModel(path, profile, plan, advice, notes=notes)
+
+
+def _failure(path: str, error: ExplorerError) -> str:
+    """Return an error as text; the planner knows no files, so its message has no path yet."""
+    return str(error) if error.path is not None else f"{path}: {error}"
 
 
 def _plan(profile: str, request: PlanRequest, advice: Advice | None) -> Plan:

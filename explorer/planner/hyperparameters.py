@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from explorer.planner.llama_cpp.header import Header
 
 
+_NO_MODELS: Final = {"adapter": "an adapter", "imatrix": "an importance matrix"}  # general.type
+
+
 @dataclass(frozen=True)
 class Hyperparameters:
     """Everything about a model that a plan depends on.
@@ -93,9 +96,14 @@ class Hyperparameters:
         that it is what the model would need after conversion.
 
         Raises:
-            PlanError: A value is of the wrong type, negative, or absurdly large.
+            PlanError: A value is of the wrong type, negative, or absurdly large; or it is no model.
             ExplorerError: The file changed since it was opened.
         """
+        kind = model.metadata.text("general.type")
+        if kind in _NO_MODELS:
+            raise PlanError(
+                f"it is {_NO_MODELS[kind]}, no whole model; plan the model that it belongs to"
+            )
         if model.format == "gguf":
             file_bytes = sum(file.source.size for file in model.files)
             tensors = group_table(model.tensors)

@@ -286,7 +286,13 @@ def test_too_many_gpus(model: Path, capsys: Capture) -> None:
     assert capsys.readouterr().err.splitlines()[-1].startswith("error: ")
 
 
-@pytest.mark.parametrize("content", [b"", b"not a model", b"GGUF\x03\x00\x00\x00" + b"\xff" * 16])
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(b"", b"not a model", b"GGUF\x03\x00\x00\x00" + b"\xff" * 16),
+        GgufFile(keys=[("general.type", STRING, "adapter")]).build(),  # no whole model
+    ],
+)
 def test_a_bad_file_is_one_error(tmp_path: Path, capsys: Capture, content: bytes) -> None:
     path = tmp_path / "bad.gguf"
     path.write_bytes(content)
