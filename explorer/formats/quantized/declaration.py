@@ -231,7 +231,8 @@ def _first_said(fields: Mapping[str, Any], keys: tuple[str, ...]) -> Hashable:
         value = fields.get(key)
         if isinstance(value, str):
             return value.lower()
-        if isinstance(value, bool) or (isinstance(value, int) and abs(value) < 1 << 31):
+        is_number = isinstance(value, int) and abs(value) < 1 << 31
+        if is_number and isinstance(value, bool) == (key in _SWITCHES):
             return value
         if isinstance(value, list) and key in _LISTS:
             return frozenset(one for one in value[:_MOST_COMPARED] if isinstance(one, str))
@@ -256,6 +257,7 @@ def _declared(config: Mapping[str, Any], files: Mapping[str, Mapping[str, Any]])
 _DECLARED: Final = "quantization_config"
 _MOST_BITS: Final = 16
 _MOST_COMPARED: Final = 4096  # entries of a list
+_SWITCHES: Final = frozenset({"desc_act", "sym", "zero_point"})
 _ALSO_SAID: Final = (  # in other words by other files
     *(("quant_algo",), ("bits", "w_bit"), ("group_size", "q_group_size"), ("desc_act",), ("sym",)),
     *(("checkpoint_format",), ("zero_point",), ("version",), ("exclude_modules", "ignore")),
