@@ -135,6 +135,56 @@ def test_buffers_equal_llama_cpp_s(golden: _Golden, circumstance: str) -> None:
     assert gpus >= _GPUS[circumstance]
 
 
+_CIRCUMSTANCES = (
+    *("a short context", "two sequences", "no flash attention", "a q8_0 cache", "an f32 cache"),
+    *("3 layers on a GPU", "the cache on the CPU", "4 layers on two GPUs", "a unified cache"),
+    *("a q4_0 cache on the CPU", "no GPU", "experts on the CPU"),
+)
+
+
+@pytest.fixture(scope="session")
+def families() -> dict[str, Any]:
+    """What libllama allocates for a small model of each architecture (`provenance` in it)."""
+    path = Path(__file__).parents[1] / "data" / "planner" / "llama_cpp_families.json.gz"
+    with gzip.open(path) as file:
+        content: dict[str, Any] = json.load(file)
+    return content
+
+
+@pytest.mark.parametrize("circumstance", _CIRCUMSTANCES)
+def test_every_architecture_is_planned_as_llama_cpp_allocates(
+    families: dict[str, Any], circumstance: str
+) -> None:
+    """Weights, caches and contexts to the byte; compute within 1 % where it is called exact."""
+    settings = Settings(**families["settings"][circumstance])
+    planned = 0
+    for name, of_model in families["cases"].items():
+        if circumstance not in of_model:
+            continue  # llama.cpp ends there with a failed assertion
+        model = _model(families["models"][name]["metadata"], families["models"][name]["tensors"])
+        if of_model[circumstance] is None:
+            with pytest.raises(PlanError):
+                allocate(model, settings)
+            continue
+        n_ctx, n_ctx_seq, expected = of_model[circumstance]
+        allocation = allocate(model, settings)
+        assert (allocation.n_ctx, allocation.n_ctx_seq) == (n_ctx, n_ctx_seq), name
+        for place in ("host", *(f"GPU{i}" for i in range(settings.devices))):
+            held = [
+                one
+                for key, one in allocation.buffers.items()
+                if key == place or (place == "host" and not key.startswith("GPU"))
+            ]
+            weights, cached, compute_bytes = expected.get(place, (0, 0, 0))
+            assert sum(one.weights for one in held) == weights, (name, place)
+            assert sum(one.cache for one in held) == cached, (name, place)
+            if allocation.accuracy == "exact":
+                found = sum(one.compute or 0 for one in held)
+                assert found == pytest.approx(compute_bytes, rel=0.01), (name, place)
+        planned += 1
+    assert planned > 130
+
+
 _ANY = st.fixed_dictionaries(
     {
         "context": st.integers(1, 100_000),
@@ -322,8 +372,8 @@ def test_an_unknown_architecture_has_a_figure_and_wide_limits() -> None:
 
 
 def test_an_architecture_that_is_not_within_1_per_cent_everywhere_has_a_band() -> None:
-    metadata = {key.replace("llama", "pangu-embedded"): value for key, value in _TINY.items()}
-    metadata["general.architecture"] = "pangu-embedded"
+    metadata = {key.replace("llama", "eurobert"): value for key, value in _TINY.items()}
+    metadata["general.architecture"] = "eurobert"
     tensors = [
         *_TENSORS[:2],
         *(

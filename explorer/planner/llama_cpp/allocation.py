@@ -41,6 +41,8 @@ CACHE_TYPES: Final = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q
 _CONTEXT_STEP: Final = 256
 _KEPT_AS_ONE: Final = (4, 128)  # positions, in blocks of deepseek4
 _WITHOUT_FLASH_ATTENTION: Final = ("grok",)
+_FACTORS_OF_FULL_BLOCKS: Final = ("gemma4",)
+_ALWAYS_TWICE: Final = ("gemma3n", "gemma4")  # a tied output, even where the input lies
 _EXPERTS: Final = re.compile(r"\.ffn_(up|down|gate|gate_up)_(ch|)exps")
 
 
@@ -300,15 +302,19 @@ def _moved(header: Header, settings: Settings, places: _Places) -> dict[int, str
     return found
 
 
-def _places_of(tensor: Weights, header: Header, places: _Places) -> set[str]:
+def _places_of(tensor: Weights, header: Header, places: _Places) -> Sequence[str]:
     """Return the buffers that hold a tensor, if nothing moves it: mostly one."""
-    if tensor.name.startswith("rope_"):  # once where any block is
-        return set(places.of_layer[:-1])
+    if tensor.name.startswith("rope_"):  # once where any block is that is turned with it
+        turned = zip(places.of_layer[: header.loaded], header.windowed, strict=False)
+        only_full = header.architecture in _FACTORS_OF_FULL_BLOCKS
+        return [*{place for place, windowed in turned if not (only_full and windowed)}]
     if tensor.layer >= 0:
-        return {places.of_matrix(tensor, tensor.layer)}
-    held = {places.host}
+        return [places.of_matrix(tensor, tensor.layer)]
+    held = [places.host]
     if tensor.name == "token_embd.weight" and not header.has_output:
-        held.add(places.of_matrix(tensor, header.blocks))  # the input is the output too
+        output = places.of_matrix(tensor, header.blocks)  # the input is the output too
+        if output not in held or header.architecture in _ALWAYS_TWICE:
+            held.append(output)
     return held
 
 
@@ -348,10 +354,9 @@ def _cache_parts(
         parts.append(CachePart("words before", 4 * header.history[layer], sequences, 0))
     if header.compression:
         return _compressed_parts(header, settings, layer, n_ctx_seq, ubatch)
-    cells, lengths = n_ctx_seq, (header.key_length, header.value_length)
+    cells, lengths = n_ctx_seq, header.lengths_of(layer)
     if header.windowed[layer]:
         cells = _window_cells(header, settings, n_ctx_seq, ubatch)
-        lengths = header.windowed_lengths
     streams = 1 if settings.kv_unified else sequences
     heads, index = header.kv_heads[layer], header.index_lengths[layer]
     if header.cached[layer]:

@@ -13,6 +13,7 @@ from explorer.planner.llama_cpp.block import (
     Block,
     Style,
     attention,
+    experts,
     experts_or_network,
     network,
     self_attention,
@@ -22,6 +23,7 @@ from explorer.planner.llama_cpp.graph import (
     UnknownGraphError,
     concat,
     get_rows,
+    leaf,
     like,
     made,
     mul_mat,
@@ -38,7 +40,7 @@ from explorer.planner.llama_cpp.recurrent import (
 )
 
 STYLES: Final[dict[str, Style]] = {
-    "llama": Style(),
+    "llama": Style(biased=True),
     "qwen2": Style(),
     "qwen3": Style(),
     "qwen2moe": Style(summed_experts=False),
@@ -50,12 +52,12 @@ STYLES: Final[dict[str, Style]] = {
     "command-r": Style(norm="norm", parallel="residual", scaled_logits=1),
     "cohere2": Style(norm="norm", parallel="residual", scaled_logits=1, rotated="windowed"),
     "olmo2": Style(normed_before_heads=True),
-    "granite": Style(scaled_input="scale", scaled_residual=True, scaled_logits=1),
+    "granite": Style(scaled_input="scale", scaled_residual=True, scaled_logits=1, biased=True),
     "glm4": Style(),
     "starcoder2": Style(norm="norm", biased=True),
     "gpt-oss": Style(summed_experts=False, gate="late", biased=True, outputs_last=True),
     "llama4": Style(
-        rotated="windowed",
+        rotated="three of four",
         norm_without_weights=True,
         summed_experts=False,
         gate="sigmoid",
@@ -65,28 +67,21 @@ STYLES: Final[dict[str, Style]] = {
     "mamba": Style(),
     "mamba2": Style(),
     "jamba": Style(rotated="none", summed_experts=False),
-    "falcon-h1": Style(),
+    "falcon-h1": Style(biased=True),
     "lfm2": Style(),
     "qwen3next": Style(outputs_last=True),
     "qwen35": Style(outputs_last=True),
+    "gemma4": Style(scaled_input="mul", scaled_logits=3, outputs_last=True),
+    "nemotron_h": Style(rotated="none", outputs_last=True, biased=True, summed_experts=False),
+    "nemotron_h_moe": Style(rotated="none", outputs_last=True, biased=True, summed_experts=False),
     "qwen35moe": Style(outputs_last=True),
     # no golden case: compared with libllama itself on a small model (docs/planner.md)
     **dict.fromkeys(
         (
-            *(
-                "arcee",
-                "chatglm",
-                "dbrx",
-                "deci",
-                "exaone",
-                "exaone-moe",
-                "ernie4_5",
-                "granite_swa",
-            ),
-            *("internlm2", "lfm2moe", "llada", "maincoder", "mellum", "minicpm", "minimax-m2"),
-            *("mistral3", "nanbeige", "paddleocr", "plamo3", "qwen", "qwen2vl", "qwen3tts"),
-            *("qwen3vl", "qwen3vlmoe", "seed_oss", "xverse", "dream", "llada-moe", "rnd1"),
-            *("bailingmoe2", "pockettts"),
+            *("arcee", "bailingmoe2", "chatglm", "dbrx", "dream", "ernie4_5", "exaone"),
+            *("exaone-moe", "internlm2", "lfm2moe", "llada", "llada-moe", "maincoder", "mellum"),
+            *("minicpm", "minimax-m2", "paddleocr", "plamo3", "pockettts", "qwen", "qwen2vl"),
+            *("qwen3tts", "qwen3vl", "qwen3vlmoe", "rnd1", "seed_oss", "xverse"),
         ),
         Style(),
     ),
@@ -96,27 +91,35 @@ STYLES: Final[dict[str, Style]] = {
         Style(norm="norm", rotated="none", biased=True),
     ),
     **dict.fromkeys(("gemma", "gemma-embedding"), Style(scaled_input="scale", scaled_query=True)),
-    **dict.fromkeys(
-        ("granitemoe", "granitehybrid"),
-        Style(scaled_input="scale", scaled_residual=True, scaled_logits=1),
+    "granitemoe": Style(scaled_input="scale", scaled_residual=True, scaled_logits=1),
+    "granitehybrid": Style(
+        scaled_input="scale", scaled_residual=True, scaled_logits=1, biased=True
     ),
-    **dict.fromkeys(("hunyuan-moe", "hunyuan-dense"), Style(normed_when_rotated=True)),
+    **dict.fromkeys(
+        ("hunyuan-moe", "hunyuan-dense", "hunyuan_vl"), Style(normed_when_rotated=True)
+    ),
     **dict.fromkeys(("stablelm", "orion"), Style(norm="norm")),
     "falcon": Style(norm="norm", parallel="attended"),
+    **dict.fromkeys(("codeshell", "jais2"), Style(norm="norm", biased=True)),
+    **dict.fromkeys(
+        ("deci", "granite_swa", "mistral3", "nanbeige", "pangu-embedded"), Style(biased=True)
+    ),
+    **dict.fromkeys(("hy_v3", "mimo2"), Style(tried=False, biased=True)),
     "gptneox": Style(norm="norm", parallel="residual", biased=True),
     "olmo": Style(norm="norm", always_normed=True),
     "olmoe": Style(normed_before_heads=True, summed_experts=False),
     "nemotron": Style(norm="norm", biased=True),
     "smollm3": Style(rotated="three of four", biased=True),
     "exaone4": Style(rotated="windowed"),
+    "afmoe": Style(rotated="three of four"),
+    **dict.fromkeys(("laguna", "spark2_5"), Style()),
     "phimoe": Style(scaled_query=True),
     "baichuan": Style(rotated="small"),
     # the same, but not within 1 % in every circumstance
     **dict.fromkeys(
         (
-            *("afmoe", "codeshell", "cohere2moe", "ernie4_5-moe", "eurobert", "grok", "grovemoe"),
-            *("hunyuan_vl", "hy_v3", "jais2", "laguna", "llama-embed", "maple", "mimo2"),
-            *("muse-glimmer", "openelm", "pangu-embedded", "spark2_5"),
+            *("cohere2moe", "ernie4_5-moe", "eurobert", "grok", "grovemoe"),
+            *("llama-embed", "maple", "muse-glimmer", "openelm"),
         ),
         Style(tried=False),
     ),
@@ -217,9 +220,27 @@ def _embedded(block: Block) -> Tensor:
         current = like("mul", current, block.input("scales", 1, tokens))
     block.graph.expand(current)
     if block.style.scaled_input != "scale":
+        if "per_layer_model_proj.weight" in block.header.weights_by_name:
+            block.of_layers = _of_layers(block, current)
         return _placed(block, current)
     scaled = "embedding_scale" in block.header.scales or "granite" not in block.header.architecture
     return like("scale", current) if scaled else current
+
+
+def _of_layers(block: Block, current: Tensor) -> Tensor:
+    """Return the embeddings that each block has of its own: of the words, and of their sum."""
+    count, tokens = block.header.loaded, block.batch.tokens
+    rows = get_rows(
+        block.stored("per_layer_token_embd.weight", -1), block.input("words again", tokens)
+    )
+    width = rows.extent[0] // count
+    words = block.graph.expand(like("scale", reshape(rows, width, count, tokens)))
+    projected = mul_mat(block.stored("per_layer_model_proj.weight", 0), current)
+    projected = reshape(like("scale", projected), width, count, tokens)
+    projected = like("rms_norm", projected)
+    projected = like("mul", projected, block.stored("per_layer_proj_norm.weight", 0))
+    joined = like("scale", like("add", projected, words))
+    return made("cont", (width, tokens, count), permute(joined))
 
 
 def _placed(block: Block, current: Tensor) -> Tensor:
@@ -249,7 +270,7 @@ def _logits(block: Block, current: Tensor) -> Tensor:
         norm = "token_embd_norm"  # of lfm2
     blocks = block.header.blocks
     current = block.normed(current, f"{norm}.", blocks)
-    if block.header.architecture in ("qwen3next", "qwen35", "qwen35moe"):
+    if block.style.outputs_last and block.header.architecture != "gpt-oss":
         current.is_output = True
         current = get_rows(current, block.chosen_outputs)
     current.is_output = True
@@ -345,6 +366,67 @@ def _deci_block(block: Block, current: Tensor, is_last: bool) -> Tensor:
     return like("add", network(block, block.norm(middle, "ffn_norm")), middle)
 
 
+def _nemotron_block(block: Block, current: Tensor, is_last: bool) -> Tensor:
+    """Build a block that is a recurrent layer, attention, or a network."""
+    index, normed = block.index, block.norm(current, "attn_norm")
+    if block.header.recurrent[index]:
+        found = mamba2(block, normed)
+    elif block.header.attention[index]:
+        found = self_attention(block, normed)
+    elif block.weight("ffn_gate_inp.weight") is None:
+        found = network(block, normed)
+    else:
+        latent = normed
+        if block.weight("ffn_latent_down.weight") is not None:
+            latent = mul_mat(block.need("ffn_latent_down.weight"), normed)
+        found = experts(block, latent, block.linear("ffn_gate_inp", normed))
+        if block.weight("ffn_latent_up.weight") is not None:
+            found = mul_mat(block.need("ffn_latent_up.weight"), found)
+        found = like("add", found, network(block, normed, "_shexp"))
+    return like("add", found, current)
+
+
+def _gemma4_block(block: Block, current: Tensor, is_last: bool) -> Tensor:
+    attended = _shared_attention(block, block.norm(current, "attn_norm"))
+    attended = block.norm(attended, "post_attention_norm")
+    middle = like("add", attended, current)
+    found = network(block, block.norm(middle, "ffn_norm"))
+    if block.weight("ffn_gate_inp.weight") is not None:
+        found = block.norm(found, "post_ffw_norm_1")
+        normed = block.norm(middle, "pre_ffw_norm_2")
+        logits = like("scale", like("rms_norm", middle))
+        logits = like("mul", logits, block.need("ffn_gate_inp.scale"))
+        mixed = experts(block, normed, mul_mat(block.need("ffn_gate_inp.weight"), logits))
+        found = like("add", found, block.norm(mixed, "post_ffw_norm_2"))
+    found = like("add", block.norm(found, "post_ffw_norm"), middle)
+    if block.of_layers is not None:
+        gate = like("unary", mul_mat(block.need("inp_gate.weight"), found))
+        own = view(block.of_layers, *block.of_layers.extent[:2], plain=True)
+        own = mul_mat(block.need("proj.weight"), like("mul", gate, own))
+        found = like("add", found, block.norm(own, "post_norm"))
+    if block.weight("layer_output_scale.weight") is not None:
+        found = like("mul", found, block.need("layer_output_scale.weight"))
+    return found
+
+
+def _shared_attention(block: Block, current: Tensor) -> Tensor:
+    """Return attention that may read what another block keeps (`gemma4.cpp`)."""
+    header, tokens = block.header, block.batch.tokens
+    heads, kv_heads = header.heads[block.index], header.kv_heads[block.index]
+    key, value = header.lengths_of(block.index)
+    q = reshape(block.linear("attn_q", current), key, heads, tokens)
+    q = block.rotated(block.norm(q, "attn_q_norm"))
+    if not header.cached[block.index]:
+        k, v = leaf((key, kv_heads, tokens, 1)), leaf((value, kv_heads, tokens, 1))
+        return block.linear("attn_output", attention(block, q, k, v))
+    k = v = block.linear("attn_k", current)
+    if block.weight("attn_v.weight") is not None:
+        v = block.linear("attn_v", current)
+    k, v = reshape(k, key, kv_heads, tokens), reshape(v, value, kv_heads, tokens)
+    k, v = block.norm(k, "attn_k_norm"), like("rms_norm", v)
+    return block.linear("attn_output", attention(block, q, block.rotated(k), v))
+
+
 def _bert_block(block: Block, current: Tensor, is_last: bool) -> Tensor:
     """Build a block that is normed behind its parts."""
     attended = self_attention(block, current)
@@ -415,6 +497,9 @@ _BLOCKS: Final[dict[str, Callable[[Block, Tensor, bool], Tensor]]] = {
     "mamba": _mamba_block,
     "mamba2": _mamba_block,
     "deci": _deci_block,
+    "gemma4": _gemma4_block,
+    "nemotron_h": _nemotron_block,
+    "nemotron_h_moe": _nemotron_block,
     **dict.fromkeys(
         ("bert", "jina-bert-v2", "jina-bert-v3", "nomic-bert", "nomic-bert-moe"), _bert_block
     ),

@@ -126,6 +126,7 @@ class Block:
         self.graph = Graph()
         self.index = 0
         self.early_state: Tensor | None = None  # that was read for the next recurrent block
+        self.of_layers: Tensor | None = None  # embeddings of their own for each block
         self._made: dict[str, Tensor] = {}
         self._inputs = inputs
 
@@ -186,7 +187,7 @@ class Block:
         current = like(self.style.norm, current)
         names = self.header.weights_by_name
         of_block = layer < self.header.blocks and (
-            "post_ffw" not in prefix or self.header.architecture == "glm4"
+            not prefix.endswith("post_ffw_norm.") or self.header.architecture == "glm4"
         )
         if of_block and self.placement.pipelined:
             current.pinned = self.placement.of_block(layer)
@@ -212,6 +213,8 @@ class Block:
 
     def rotated(self, tensor: Tensor) -> Tensor:
         factors = self.header.rope_factors
+        if self.header.architecture == "gemma4" and self.header.windowed[self.index]:
+            factors = None
         if factors is None:
             return like("rope", tensor, self.positions)
         table = self.stored(factors, self.index)
@@ -221,11 +224,12 @@ class Block:
     def cache(
         self, which: str, kind: TensorType, current: Tensor, cells: int, width: int = 0
     ) -> Tensor:
-        key = f"{which} cache {self.index}"
+        index = self.header.cache_block(self.index)
+        key = f"{which} cache {index}"
         if key not in self._made:
             width = width or current.extent[0] * current.extent[1]
             nbytes = (kind.nbytes(width) or 0) * cells * self.batch.streams
-            place = self.placement.of_cache(self.index)
+            place = self.placement.of_cache(index)
             extent = (width, cells, self.batch.streams, 1)
             self._made[key] = stored(extent, nbytes, place, weights=False)
         return self._made[key]
@@ -240,7 +244,7 @@ class Block:
 
 
 def self_attention(block: Block, current: Tensor) -> Tensor:
-    style = block.style
+    style, header = block.style, block.header
     q, k, v = projected(block, current)
     normed = block.weight("attn_q_norm.weight") is not None and not style.normed_before_heads
     if normed and not style.normed_when_rotated:
@@ -255,8 +259,25 @@ def self_attention(block: Block, current: Tensor) -> Tensor:
         q, k = block.norm(q, "attn_q_norm"), block.norm(k, "attn_k_norm")
     if style.scaled_query:
         q = like("scale", q)
-    attended = attention(block, q, k, v)
-    return block.linear("attn_output", attended)
+    attended = _gated(block, attention(block, q, k, v), current)
+    # falcon-h1 does not add this bias if there is one
+    return block.linear("attn_output", attended, biased=header.architecture != "falcon-h1")
+
+
+def _gated(block: Block, attended: Tensor, current: Tensor) -> Tensor:
+    """Return what attention found, weighed by elements or by heads where there is a gate."""
+    matrix = block.weight("attn_gate.weight")
+    if matrix is None:
+        return attended
+    gate = like("unary", mul_mat(matrix, current))
+    width, count = attended.extent[0], gate.extent[0]
+    if width == count:
+        return like("mul", attended, gate)
+    if not count or width % count:
+        raise UnknownGraphError(f"a gate of {count} rows for {width} elements")
+    attended = reshape(attended, width // count, count, block.batch.tokens)
+    weighed = like("mul", attended, reshape(gate, 1, count, block.batch.tokens))
+    return reshape(weighed, width, block.batch.tokens)
 
 
 def _is_rotated(block: Block) -> bool:
@@ -265,8 +286,9 @@ def _is_rotated(block: Block) -> bool:
         case "windowed":
             windows = block.header.windowed
             return windows[block.index] or not any(windows)
-        case "three of four":
-            return (block.index + 1) % 4 != 0
+        case "three of four":  # of llama4 all, if none has a window
+            every = block.header.architecture == "llama4" and not any(block.header.windowed)
+            return every or (block.index + 1) % 4 != 0
         case "none":
             return False
         case "small":  # of baichuan the model of 7 billion weights only
@@ -278,7 +300,7 @@ def projected(block: Block, current: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return queries, keys and values, by heads."""
     header, tokens = block.header, block.batch.tokens
     heads, kv_heads = header.heads[block.index], header.kv_heads[block.index]
-    key, value = header.key_length, header.value_length
+    key, value = header.lengths_of(block.index)
     if block.weight("attn_qkv.weight") is not None:
         joined = block.linear("attn_qkv", current)
         return (
@@ -304,26 +326,30 @@ def attention(
     if header.reads_at_once:
         return _attention_at_once(block, q, k, v)
     windowed = header.windowed[block.index]
+    is_own = header.cache_block(block.index) == block.index
     rotation_k, rotation_v = _rotations(block)
     if rotation_k is not None:
-        q, k = _hadamard(q, rotation_k), _hadamard(k, rotation_k)
-    if rotation_v is not None:
+        q = _hadamard(q, rotation_k)
+        k = _hadamard(k, rotation_k) if is_own else k
+    if rotation_v is not None and is_own:
         v = _hadamard(v, rotation_v)
-    for tensor in (q, k, v) if any(header.windowed) else (q, v, k):
+    block.graph.expand(q)
+    for tensor in ((k, v) if any(header.windowed) else (v, k)) if is_own else ():
         block.graph.expand(tensor)
     cells = batch.window_cells if windowed else batch.cells
     side = " of windows" if windowed else ""
     k_cache = block.cache("k", batch.type_k, k, cells)
-    index = block.input(f"key cells{side}", batch.tokens, width=_I64)
-    rows = view(k, k.extent[0] * k.extent[1], batch.tokens)
-    block.graph.expand(written(k_cache, rows, index))
+    if is_own:
+        index = block.input(f"key cells{side}", batch.tokens, width=_I64)
+        rows = view(k, k.extent[0] * k.extent[1], batch.tokens)
+        block.graph.expand(written(k_cache, rows, index))
     keys = block.cache_view(k_cache, batch.type_k, (k.extent[0], k.extent[1], cells, batch.streams))
     if decompress is not None:
         values = block.cache_view(k_cache, batch.type_k, (v.extent[0], 1, cells, batch.streams))
         rest = k.extent[0] - v.extent[0]  # of the last row
         values.nbytes -= batch.type_k.nbytes(rest) or 0
     else:
-        values = _stored_values(block, v, cells, side)
+        values = _stored_values(block, v, cells, side, is_own=is_own)
     per_stream = batch.tokens // batch.streams
     q = permute(view(q, q.extent[0], q.extent[1], per_stream, batch.streams))
     width = 2 if batch.flash_attention else 4
@@ -332,7 +358,10 @@ def attention(
     masks = [mask] if sinks is None else [mask, sinks]
     if batch.flash_attention:
         types = (batch.type_k.name, batch.type_v.name)
-        found = _in_one_kernel((q, keys, values), masks, decompress, types)
+        # copies of a cache on the host: the values are not those in the keys any more
+        copied = block.placement.of_cache(block.index) == block.placement.gpus
+        is_one = decompress is not None and not copied
+        found = _in_one_kernel((q, keys, values), masks, decompress, types, is_one=is_one)
     else:
         found = _by_scores(block, (q, keys, permute(values)), masks, decompress)
     block.graph.expand(found)
@@ -342,7 +371,9 @@ def attention(
 def _rotations(block: Block) -> tuple[Tensor | None, Tensor | None]:
     """Return the matrices that a quantized cache's keys and values are turned with."""
     found: list[Tensor | None] = []
-    lengths = (block.header.key_length, block.header.value_length)
+    if any(block.header.windowed) and any(block.header.recurrent):
+        return None, None  # `llama-memory-hybrid-iswa.cpp` knows none
+    lengths = block.header.lengths_of(block.index)
     for name, kind, length in zip(
         "kv", (block.batch.type_k, block.batch.type_v), lengths, strict=True
     ):
@@ -386,6 +417,8 @@ def _in_one_kernel(
     masks: list[Tensor],
     decompress: Tensor | None,
     kinds: tuple[str, str],
+    *,
+    is_one: bool = False,  # whether the keys hold the values
 ) -> Tensor:
     """Return softmax(q · keys + mask) · values, heads joined, by flash attention."""
     q, keys, values = qkv
@@ -402,7 +435,7 @@ def _in_one_kernel(
     end = found.nbytes
     if types[0] != "F16":
         end = padded(end, GPU_ALIGNMENT) + 2 * elements(keys.extent)
-    if types[1] != "F16" and decompress is None:
+    if types[1] != "F16" and not is_one:
         end = padded(end, GPU_ALIGNMENT) + 2 * elements(values.extent)
     found.scratch = end - found.nbytes
     if decompress is not None:
@@ -433,25 +466,27 @@ def _by_scores(
     return made("cont", (a * b, c * d), found)
 
 
-def _stored_values(block: Block, v: Tensor, cells: int, side: str) -> Tensor:
+def _stored_values(block: Block, v: Tensor, cells: int, side: str, *, is_own: bool) -> Tensor:
     """Write values into their cache, which is transposed without flash attention."""
     batch = block.batch
     length, heads = v.extent[:2]
     width = length * heads
     if batch.flash_attention:
         cache = block.cache("v", batch.type_v, v, cells)
-        index = block.input(f"value cells{side}", batch.tokens, width=_I64)
-        block.graph.expand(written(cache, view(v, width, batch.tokens), index))
+        if is_own:
+            index = block.input(f"value cells{side}", batch.tokens, width=_I64)
+            block.graph.expand(written(cache, view(v, width, batch.tokens), index))
         return block.cache_view(cache, batch.type_v, (length, heads, cells, batch.streams))
-    widest = block.header.value_length * max(block.header.kv_heads)
+    widest = block.header.widest_values
     cache = block.cache("v", batch.type_v, v, cells, widest)
-    index = block.input(f"value cells{side}", batch.tokens * widest, width=_I64)
-    rows = reshape(v, width, batch.tokens)
-    if not v.plain:
-        rows = made("cont", (width, batch.tokens), v)
-    if width < widest:
-        rows = made("pad", (widest, batch.tokens), rows)
-    block.graph.expand(written(cache, reshape(rows, 1, widest * batch.tokens), index))
+    if is_own:
+        index = block.input(f"value cells{side}", batch.tokens * widest, width=_I64)
+        rows = reshape(v, width, batch.tokens)
+        if not v.plain:
+            rows = made("cont", (width, batch.tokens), v)
+        if width < widest:
+            rows = made("pad", (widest, batch.tokens), rows)
+        block.graph.expand(written(cache, reshape(rows, 1, widest * batch.tokens), index))
     return block.cache_view(cache, batch.type_v, (cells, heads, length, batch.streams))
 
 
@@ -488,12 +523,14 @@ def experts_or_network(block: Block, current: Tensor) -> Tensor:
     return like("add", mixed, shared)
 
 
-def experts(block: Block, current: Tensor) -> Tensor:
-    """Return the sum of what the chosen experts make."""
+def experts(block: Block, current: Tensor, logits: Tensor | None = None) -> Tensor:
+    """Return the sum of what the chosen experts make; of how well each fits, or what is given."""
     header, style = block.header, block.style
     width, tokens = current.extent[:2]
     used = header.experts_used
-    chosen, weights = _choice(block, current, tokens)
+    if logits is None:
+        logits = block.linear("ffn_gate_inp", current)
+    chosen, weights = _choice(block, logits, tokens)
     block.graph.expand(weights)
     current = reshape(current, width, 1, tokens)
     if style.weighted_first:
@@ -516,11 +553,10 @@ def experts(block: Block, current: Tensor) -> Tensor:
     return block.graph.expand(made("sum", (width, tokens), found))
 
 
-def _choice(block: Block, current: Tensor, tokens: int) -> tuple[Tensor, Tensor]:
+def _choice(block: Block, logits: Tensor, tokens: int) -> tuple[Tensor, Tensor]:
     """Return which experts are used, and with which weights."""
     header, style = block.header, block.style
     used = header.experts_used
-    logits = block.linear("ffn_gate_inp", current)
     count = logits.extent[0]
     probabilities = logits
     if style.gate != "late":

@@ -142,6 +142,16 @@ def pieces_of(blocks: int) -> list[tuple[int, ...]]:
     return [tuple(parts[:2]), *((part,) for part in parts[2:])]
 
 
+def _pieces(header: Header) -> list[tuple[int, ...]]:
+    # where each block has embeddings of its own, it reads what the first part made
+    alone = "per_layer_token_embd.weight" in header.weights_by_name
+    return _one_piece(header) if alone else pieces_of(header.loaded)
+
+
+def _one_piece(header: Header) -> list[tuple[int, ...]]:
+    return [tuple(range(EMBEDDINGS, header.loaded + 1))]
+
+
 class _Run:
     """Parts of the graph of one batch, with any placement of one model.
 
@@ -170,9 +180,9 @@ class _Run:
                     known.clear()
                 self._numbers.clear()
             try:
-                return self._sizes(header, placement, pieces_of(header.loaded))
+                return self._sizes(header, placement, _pieces(header))
             except _IrregularError:
-                return self._sizes(header, placement, [tuple(range(EMBEDDINGS, header.loaded + 1))])
+                return self._sizes(header, placement, _one_piece(header))
 
     def _number(self, compared: Hashable) -> int:
         return self._numbers.setdefault(compared, len(self._numbers))
@@ -239,6 +249,7 @@ class _Run:
                 None if place.startswith("GPU") else header.sizes[block],
                 *(of_block.get(block), of_factors),
                 placement.of_cache(block + 1) if is_read else -1,
+                placement.of_cache(header.cache_block(block)),
             ))  # fmt: skip
         kinds.append((header.loaded, placement.of_layer[-1], ends))
         return [self._number(one) for one in [tuple(kinds[:2]), *kinds[2:]]]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final, TypeAlias
 
 Extent: TypeAlias = tuple[int, int, int, int]
@@ -229,6 +230,7 @@ class Heap:
         self.alignment = alignment
         self.peak = 0
         self._starts, self._sizes = map(list, free)
+        self._is_odd = 0 in self._sizes or any(a > b for a, b in pairwise(self._starts))
 
     @property
     def free(self) -> Free:
@@ -254,10 +256,12 @@ class Heap:
 
     def give(self, start: int, size: int) -> None:
         """Take back a block, and join it with its neighbours."""
-        if not size:
-            return  # there are states of no sequence
         size = _aligned(size, self.alignment)
         starts, sizes = self._starts, self._sizes
+        if not size or self._is_odd:  # there are states of no sequence
+            self._is_odd = True
+            self._give_among_empty(start, size)
+            return
         index = bisect_left(starts, start)
         if index and starts[index - 1] + sizes[index - 1] == start:
             sizes[index - 1] += size
@@ -270,6 +274,36 @@ class Heap:
         else:
             starts.insert(index, start)
             sizes.insert(index, size)
+
+    def _give_among_empty(self, start: int, size: int) -> None:
+        """Take back a block as ggml does it.
+
+        An empty one stays, and what lies behind it begins before it when its own beginning is
+        given out: blocks are not in order any more, and neighbours are not always joined.
+        """
+        starts, sizes = self._starts, self._sizes
+        for index, (begin, held) in enumerate(zip(starts, sizes, strict=True)):
+            if begin + held == start:
+                sizes[index] += size
+                self._join(index)
+                return
+            if start + size == begin:
+                starts[index] = start
+                sizes[index] += size
+                if index:
+                    self._join(index - 1)
+                return
+        last = len(starts) - 1
+        index = next((i for i, begin in enumerate(starts) if begin >= start), last)
+        starts.insert(index, start)
+        sizes.insert(index, size)
+
+    def _join(self, index: int) -> None:
+        """Join a block with the next one, if they touch."""
+        starts, sizes = self._starts, self._sizes
+        if index + 1 < len(starts) and starts[index] + sizes[index] == starts[index + 1]:
+            sizes[index] += sizes[index + 1]
+            del starts[index + 1], sizes[index + 1]
 
 
 class Allocator:

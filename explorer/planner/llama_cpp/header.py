@@ -80,6 +80,8 @@ _WITHOUT_CACHE: Final = (
     *("llada-moe", "rnd1", "clef"),
 )
 """Architectures that read a text at once and keep nothing of it."""
+_UNUSED_FACTORS: Final = ("falcon-h1", "llada", "pangu-embedded", "refact", "cogvlm")
+"""Architectures that load factors of rotations and do not use them."""
 _NOT_CAUSAL: Final = ("gemma-embedding", "dream", "llada", "llada-moe", "rnd1")
 _WITHOUT_OUTPUT: Final = (
     *("bert", "jina-bert-v2", "jina-bert-v3", "nomic-bert", "nomic-bert-moe", "neo-bert"),
@@ -303,6 +305,7 @@ class Header:
             known.setdefault(
                 (
                     *(self.windowed[i], self.recurrent[i], self.heads[i], self.kv_heads[i]),
+                    self.cache_block(i) == i,
                     frozenset((name, tensor.extent) for name, tensor in weights.items()),
                 ),
                 len(known),
@@ -319,6 +322,19 @@ class Header:
             for weights in self.block_weights
         ]
 
+    def lengths_of(self, block: int) -> tuple[int, int]:
+        """Return the lengths of a head's key and value in a block."""
+        if self.windowed[block]:
+            return self.windowed_lengths
+        return self.key_length, self.value_length
+
+    def cache_block(self, block: int) -> int:
+        """Return the block whose keys and values a block reads: its own, if it keeps any."""
+        if self.cached[block] or not self.attention[block] or not any(self.cached):
+            return block
+        # of those that keep them the last one with a window, or the last without
+        return sum(self.cached) - (2 if self.windowed[block] else 1)
+
     @cached_property
     def widest_values(self) -> int:
         """Elements of the values of a position in the block where there are most."""
@@ -334,7 +350,8 @@ class Header:
     def rope_factors(self) -> str | None:
         """The name of the factors that rotations are multiplied with, if there are any."""
         names = ("rope_freqs.weight", "rope_factors_long.weight")
-        return next((name for name in names if name in self.weights_by_name), None)
+        found = (name for name in names if name in self.weights_by_name)
+        return None if self.architecture in _UNUSED_FACTORS else next(found, None)
 
     @cached_property
     def scattered(self) -> tuple[Weights, ...]:
