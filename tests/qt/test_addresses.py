@@ -383,6 +383,33 @@ def test_searches_and_saving_say_what_they_would_fetch(
     assert len(asked) == 4
 
 
+@pytest.mark.network
+def test_pages_of_a_real_model_fetch_what_was_promised(
+    qtbot: QtBot, window: MainWindow, web: Web, real_model: Path
+) -> None:
+    """Overview, planner and all that the header says: 3 requests, 8 MiB; then one histogram."""
+    window.settings.set_note("address_hosts", web.url.partition("://")[2])
+    window.open_paths([parse_address(web.put("/real.gguf", real_model.read_bytes()))])
+    qtbot.waitUntil(lambda: len(window.documents) == 1 and not window.runner.jobs, timeout=60_000)
+    for page in ("overview", "metadata", "tensors", "vocabulary"):
+        window.panels.show_page(page)
+        qtbot.waitUntil(lambda: not window.runner.jobs, timeout=60_000)
+    window.panels.show_group("planner")
+    qtbot.waitUntil(lambda: not window.runner.jobs, timeout=60_000)
+    assert len(web.asked) <= 3
+    assert web.sent <= 8 << 20
+    web.asked.clear()
+    tensors = list(window.documents[0].model.tensors.rows)
+    row = [one.name for one in tensors].index("blk.0.ffn_down.weight")
+    window.panels.selection.select_tensors([row])
+    window.panels.show_page("weights")
+    histogram = window.panels.weights.widget.histogram
+    qtbot.waitUntil(
+        lambda: histogram.result is not None and not window.runner.jobs, timeout=120_000
+    )
+    assert 0 < web.sent <= tensors[row].nbytes + (2 << 20)
+
+
 @pytest.mark.parametrize("what", ["header", "weights", "list"])
 def test_what_waits_for_a_server_ends_at_once(
     qtbot: QtBot, window: MainWindow, web: Web, monkeypatch: pytest.MonkeyPatch, what: str
