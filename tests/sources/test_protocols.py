@@ -513,6 +513,14 @@ def test_versions_are_told_apart_by_what_a_server_says(
     assert sent == ("" if tags[0].startswith("W/") else tags[0])
 
 
+def test_a_web_page_is_told_from_a_model_without_ranges(web: Web) -> None:
+    web.routes["/m.gguf"] = lambda handler, _: handler.answer(
+        200, b"<!doctype html>", Content_Type="text/html; charset=utf-8"
+    )
+    with pytest.raises(SourceError, match="is a web page, and no model"):
+        open_model(web.url + "/m.gguf")
+
+
 def test_a_size_that_is_not_said_is_an_error_of_its_own(web: Web) -> None:
     web.routes["/m.gguf"] = lambda handler, _: handler.answer(
         206, bytes(100), Content_Range="bytes 0-99/*"

@@ -308,6 +308,8 @@ class _Exchange:
             raise self._error("is shorter than it was; open it again", status)
         if status == 200:
             what = "is not given in parts by its server; download it instead"
+            if headers.get("content-type", "").lower().startswith("text/html"):
+                what = "is a web page, and no model; give the address of the file itself"
             if "If-Range" in request.headers:
                 what = "was changed on its server since it was opened; open it again"
             raise self._error(what, status)
