@@ -87,7 +87,7 @@ _LLAMA_CPP_OPTIONS: Final = (
         "--reserve",
         metavar="SIZE",
         type=options.parsed_by(parse_size),
-        help="Memory of each GPU for the driver and what no dry run sees. Default: 512MiB.",
+        help="Memory of each GPU for the driver and what a plan cannot see. Default: 512MiB.",
     ),
     click.option(
         "--margin",

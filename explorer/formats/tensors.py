@@ -520,7 +520,7 @@ class FileTensors:
         """Return why the bytes of a tensor cannot all be read, or None."""
         _, _, _, nbytes, fault = self.specs[row]
         missing = min(nbytes, self.begins[row] + nbytes - self.available)
-        cut = f"cut short: the last {missing} bytes are not in the file" if missing > 0 else None
+        cut = f"cut short: the last {missing:,} bytes are not in the file" if missing > 0 else None
         return self.damage.get(row) or fault or cut
 
     def extent(self, row: int) -> Extent:

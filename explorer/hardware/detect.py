@@ -60,6 +60,7 @@ def read_host(source: Any = psutil, system: str | None = None) -> Host:
 Nvml = Any
 """The module `pynvml`, which has no type information."""
 
+_NO_DRIVER: Final = "No NVIDIA GPU was found: there is no NVIDIA driver."
 _NO_BINDING: Final = (
     "NVIDIA GPUs were not looked for: the package nvidia-ml-py is not installed "
     "(pip install gguf-explorer[nvidia])."
@@ -87,6 +88,8 @@ def nvidia_devices(host: Host, load: Callable[[], Nvml | None] = load_nvml) -> F
     try:
         nvml.nvmlInit()
     except nvml.NVMLError as error:
+        if isinstance(error, getattr(nvml, "NVMLError_LibraryNotFound", ())):
+            return Findings(_NO_DRIVER)
         return Findings(f"No NVIDIA GPU was found: {_reason(error)}.")
     try:
         return _NvmlSearch(nvml, host).run()

@@ -153,7 +153,7 @@ class Settings:
         split_mode: ``"layer"``, or ``"none"`` for the first GPU alone.
         offload_kv: Whether the cache lies with its layers, not on the CPU.
         swa_full: Whether blocks with a sliding window keep the whole context.
-        reserve: Bytes on each GPU for what no dry run sees; a device may have its own.
+        reserve: Bytes on each GPU for what a plan cannot see; a device may have its own.
         margin: Bytes that llama.cpp leaves free on each GPU when it decides by itself.
     """
 

@@ -313,7 +313,7 @@ _PLAN_TEXTS: Final = {
     "llama_cpp.buffers[].cache": "Bytes of the KV cache and of recurrent state in this buffer.",
     "llama_cpp.buffers[].compute": "Bytes of this buffer that a batch is computed with.",
     "llama_cpp.buffers[].reserve": (
-        "Bytes for the driver and what no dry run sees; they are held back and in no total."
+        "Bytes for the driver and what a plan cannot see; they are held back and in no total."
     ),
     "llama_cpp.buffers[].total": "Bytes that llama.cpp allocates on this GPU.",
     "vram_total": "Bytes of the model on all GPUs together.",
@@ -375,7 +375,7 @@ GPU_TEXTS: Final = {
     "bandwidth": "Gigabytes per second of its memory.",
     "year": "The year of its release.",
     "free": "Free memory to plan with; double-click to change it.",
-    "reserve": "Held back for the driver and what no dry run sees; double-click to change it.",
+    "reserve": "Held back for the driver and what a plan cannot see; double-click to change it.",
 }
 PROFILE_TEXTS: Final = {
     "profile": "The program whose rules are followed.",

@@ -22,7 +22,7 @@ from explorer.planner.result import Plan, PlanRequest
 from explorer.present.plan import plan_value, sequences_text, verdict
 from explorer.text import bytes_text, integer_text
 
-RESERVE: Final = "reserve for the driver and what no dry run sees"
+RESERVE: Final = "reserve for the driver and what a plan cannot see"
 """What the reserve of a GPU is called."""
 
 BUFFERS: Final = ("Buffer", "Weights", "Cache and state", "Compute", "Reserve")

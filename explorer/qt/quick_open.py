@@ -88,6 +88,13 @@ class SearchSource:
     details: Sequence[str] = ()
     paths: Sequence[Path] = ()
 
+    @property
+    def searched(self) -> Sequence[str]:
+        """What is searched: the names; of commands, also their menus and keys."""
+        if self.kind is not ResultKind.ACTION or not self.details:
+            return self.names
+        return [" ".join(pair) for pair in zip(self.names, self.details, strict=True)]
+
 
 More: TypeAlias = Callable[[Job], Sequence[SearchSource]]
 """Finds further names to search, in a worker."""
@@ -150,7 +157,8 @@ def search(
     """Return the best entries that hold every word of the query; for a worker.
 
     A word that is a whole word of the name ranks before one that is only a part of it: with
-    ``attn 0``, ``blk.0.attn_norm`` comes before ``blk.10.attn_k``. Then come names that begin with
+    ``attn 0``, ``blk.0.attn_norm`` comes before ``blk.10.attn_k``. Commands are found by words of
+    their menus, too. Then come names that begin with
     the query's first word. Equals are in the order of the sources, within one in natural order.
     An address leads to what it names.
 
@@ -168,7 +176,7 @@ def search(
     matches = (
         (number, position)
         for number, source in enumerate(sources)
-        for position in _matches(source.names, words, check)
+        for position in _matches(source.searched, words, check)
     )
     if not words:
         first = [_entry(sources[number], place) for number, place in islice(matches, MOST_FOUND)]

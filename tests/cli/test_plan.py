@@ -621,7 +621,7 @@ def test_profiles_side_by_side_say_why_they_differ(model: Path, capsys: Capture)
 
 def test_a_plan_in_words_names_the_reserve(model: Path, capsys: Capture) -> None:
     text = run(capsys, model, "--profile", "llama.cpp", "--gpu", "8GiB", "--reserve", "300MiB")
-    assert "Reserve for the driver and what no dry run sees, 300 MiB" in text
+    assert "Reserve for the driver and what a plan cannot see, 300 MiB" in text
     assert "llama.cpp chooses 65,536 tokens, 5 of 5 layers on GPUs" in text
     assert "Arguments of llama-server\n  --ctx-size 65536 --parallel 4 --kv-unified" in text
 

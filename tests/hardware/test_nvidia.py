@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from explorer.hardware.detect import Findings, load_nvml, nvidia_devices, read_host
-from tests.hardware.fakes import GIB, FakeGpu, FakeNvml, fake_psutil
+from tests.hardware.fakes import GIB, FakeGpu, FakeNvml, NVMLError, fake_psutil
 
 HOST = read_host(fake_psutil())
 
@@ -59,6 +59,16 @@ def test_a_gpu_that_is_lost_does_not_hide_the_others() -> None:
     found = search(FakeNvml([FakeGpu(broken=True), FakeGpu(uuid=None)]))
     assert [device.id for device in found.devices] == ["1"]
     assert "NVIDIA GPU 0 cannot be used: GPU is lost" in found.notes[0]
+
+
+def test_a_computer_without_a_driver_is_told_so_in_plain_words() -> None:
+    class NoDriver(FakeNvml):
+        NVMLError_LibraryNotFound = type("NVMLError_LibraryNotFound", (NVMLError,), {})
+
+        def nvmlInit(self) -> None:
+            raise self.NVMLError_LibraryNotFound("NVML Shared Library Not Found")
+
+    assert search(NoDriver()).notes == ["No NVIDIA GPU was found: there is no NVIDIA driver."]
 
 
 def test_what_an_old_driver_does_not_know_is_left_out() -> None:

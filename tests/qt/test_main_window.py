@@ -318,6 +318,7 @@ def test_quick_open_says_where_commands_stand_and_their_keys(
         ("close model", "Close model    (command — File · Ctrl+W)"),
         ("dark", "Dark    (command — View: Appearance)"),
         ("demo model", "Open demo model    (command — File)"),
+        ("appearance", "As the system    (command — View: Appearance)"),  # by words of its menu
     ):
         dialog = quick_open(qtbot, window, text)
         qtbot.waitUntil(lambda dialog=dialog: not dialog._jobs.busy)

@@ -487,7 +487,7 @@ def _cut_short(shard: Shard, rows: list[int]) -> str:
     listed = ", ".join(quoted(shard.names[row]) for row in rows[:3])
     listed += ", …" if len(rows) > 3 else ""
     what = (
-        f"the file is cut short: {end - available} bytes are missing, "
+        f"the file is cut short: {end - available:,} bytes are missing, "
         f"{len(rows)} of {len(shard.names)} tensors are incomplete ({listed})"
     )
     beyond = sum(shard.begins[row] > available for row in rows)

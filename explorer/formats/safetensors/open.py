@@ -415,8 +415,9 @@ def sort_and_check(file: SafetensorsFile, log: ProblemLog) -> None:
     elif covered > available:
         listed = ", ".join(incomplete[:3]) + (", …" if len(incomplete) > 3 else "")
         what = (
-            f"the file is cut short: {covered - available} bytes are missing, {len(incomplete)} of "
-            f"{len(file.names)} tensors are incomplete ({listed}); download it again"
+            f"the file is cut short: {covered - available:,} bytes are missing, "
+            f"{len(incomplete)} of {len(file.names)} tensors are incomplete ({listed}); "
+            "download it again"
         )
         log.add_error(file.source.path.name, what)
 

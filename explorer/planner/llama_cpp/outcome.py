@@ -13,9 +13,9 @@ from explorer.planner.llama_cpp.fitting import Decision
 from explorer.planner.llama_cpp.header import Header
 
 DEFAULT_RESERVE: Final = 512 * MIB
-"""Bytes on each GPU for what no dry run sees: the driver's context, workspaces, pools, graphs."""
+"""Bytes on each GPU for what a plan cannot see: the driver's context, workspaces, pools, graphs."""
 
-RESERVE_ORIGIN: Final = "for the driver and what no dry run sees"
+RESERVE_ORIGIN: Final = "for the driver and what a plan cannot see"
 
 EXACT: Final = "exact"
 BAND: Final = "band"
@@ -60,7 +60,7 @@ class Outcome:
         allocation: What it allocates with them.
         decision: What llama.cpp decides by itself; None where nothing is left to it.
         devices: The GPUs that it uses, in order.
-        reserves: Bytes for what no dry run sees, of each GPU.
+        reserves: Bytes for what a plan cannot see, of each GPU.
         host_free: Free main memory, or None if not known.
         projector: Bytes of a separate projector file, which the first GPU holds.
         split_mode: ``"layer"`` or ``"none"``.

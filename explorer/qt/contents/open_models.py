@@ -23,7 +23,15 @@ from PySide6.QtGui import (
     QPalette,
     QResizeEvent,
 )
-from PySide6.QtWidgets import QAbstractItemView, QFrame, QHeaderView, QMenu, QTreeView, QWidget
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QFrame,
+    QHeaderView,
+    QMenu,
+    QStyleOptionViewItem,
+    QTreeView,
+    QWidget,
+)
 
 from explorer.present.explanations import MODEL_TREE_TEXTS
 from explorer.present.model import problem_line, spoken_problems
@@ -37,7 +45,7 @@ from explorer.qt.document import (
     model_node,
 )
 from explorer.qt.selection import Selection
-from explorer.qt.theme import Space, ink_of, scaled
+from explorer.qt.theme import Space, ink_of
 from explorer.qt.widgets.building import add_action, column, offer_leads
 from explorer.qt.widgets.painting import SWATCH_SIZE, plain_tip, swatch_icon
 from explorer.qt.widgets.table_model import Index, ItemRole
@@ -221,9 +229,28 @@ _ANSWERS: Final[dict[int, Callable[[Node, int], Any]]] = {
 }
 
 
-_DETAIL_WIDTH = 86
+_DETAIL_EDGES = 8  # pixels beside the text at the end of a row
 _INDENTATION = 14
 _NAME_WIDTH = 140
+
+
+class _SharingDelegate(RoomyDelegate):
+    """Gives a name the room that the text at the end of its row leaves."""
+
+    # Qt
+
+    def initStyleOption(self, option: QStyleOptionViewItem, index: Index) -> None:
+        super().initStyleOption(option, index)
+        tree, detail = self.parent(), index.sibling(index.row(), 1).data() or ""
+        assert isinstance(tree, QTreeView)
+        needed = option.fontMetrics.horizontalAdvance(detail) + _DETAIL_EDGES
+        free = max(0, tree.columnWidth(1) - needed)
+        mirrored = option.direction == Qt.LayoutDirection.RightToLeft
+        if index.column() == 0:
+            left, right = (-free, 0) if mirrored else (0, free)
+        else:
+            left, right = (0, -free) if mirrored else (free, 0)
+        option.rect = option.rect.adjusted(left, 0, right, 0)
 
 
 class _Tree(QTreeView):
@@ -275,11 +302,8 @@ class OpenModelsView(QWidget):
         header.setStretchLastSection(False)
         header.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
         header.setSectionResizeMode(1, QHeaderView.ResizeMode.Interactive)
-        self._detail_width = scaled(_DETAIL_WIDTH)
-        header.sectionResized.connect(self._keep_width)
-        header.resizeSection(1, self._detail_width)
         self.tree.setMinimumWidth(_NAME_WIDTH)
-        self.tree.setItemDelegate(RoomyDelegate(self.tree))
+        self.tree.setItemDelegate(_SharingDelegate(self.tree))
         self.tree.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self.tree.customContextMenuRequested.connect(self._show_menu)
         self.tree.selectionModel().currentChanged.connect(self._emit_choice)
@@ -298,17 +322,23 @@ class OpenModelsView(QWidget):
         copy = QKeySequence.StandardKey.Copy
         self._copy_action = add_action(self.tree, self.tr("&Copy name"), self._copy_name, copy)
 
-    def resizeEvent(self, event: QResizeEvent) -> None:
+    def _share_width(self) -> None:
         """Keep room for names: where there is little, the second column gives way."""
-        header, wanted = self.tree.header(), self._detail_width
+        header = self.tree.header()
+        wanted = self.tree.fontMetrics().horizontalAdvance("9,999 tensors") + _DETAIL_EDGES
         room = max(self.width() - _NAME_WIDTH, header.minimumSectionSize())
         header.resizeSection(1, min(wanted, room))
-        self._detail_width = wanted  # what the user gave it, and not what is left of it
+
+    # Qt
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        self._share_width()
         super().resizeEvent(event)
 
-    def _keep_width(self, section: int, _old: int, new: int) -> None:
-        if section == 1:
-            self._detail_width = new
+    def changeEvent(self, event: QtCore.QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QtCore.QEvent.Type.FontChange:
+            self._share_width()
 
     def _filter(self, text: str) -> None:
         """Show what a filter leaves, unfolded as far as it is little; select what was selected."""

@@ -495,7 +495,8 @@ class Help(QObject):
         box.setInformativeText(
             self.tr(
                 "See what is inside downloaded language models.\n"
-                "MIT licence. Model files are only read, and no network connection is opened."
+                "MIT licence. Model files are only read. The web is asked for nothing but the "
+                "addresses that you open."
             )
         )
         box.open()

@@ -104,7 +104,8 @@ class FolderDialog(QDialog):
         text.setWordWrap(True)
         text.setText(
             self.tr(
-                "{folder} holds {n} models. Nothing says that they are one. What shall be opened?"
+                "{folder} holds {n} models. Nothing says that they belong together. Which of them "
+                "do you want to open?"
             ).format(folder=folder, n=integer_text(len(self._paths)))
         )
         self.list = QListWidget(self)
@@ -321,7 +322,9 @@ class VersionsDialog(QDialog):
             done, total = map(integer_text, self._progress)
             text = _tr("Reading headers: {done} of {total}").format(done=done, total=total)
         elif unread:
-            sentence = _tr("Whether a model fits is said by its header. Reading fetches {what}.")
+            sentence = _tr(
+                "Only a header says whether its model fits. To read them fetches {what}."
+            )
             text = sentence.format(what=headers_text(unread))
         else:
             text = self._why(rows[0]) if len(rows := self._selected()) == 1 else ""

@@ -621,7 +621,7 @@ class SettingsControls(SettingRows):
             edit.show_size(asked)
 
         text = _held(lambda outcome: bytes_text(max(outcome.reserves, default=0)))
-        tip = self.tr("Memory of each GPU for the driver and what no dry run sees: 512MiB, 1 GiB")
+        tip = self.tr("Memory of each GPU for the driver and what a plan cannot see: 512MiB, 1 GiB")
         self.add(Setting("reserve", self.tr("Reser&ve"), edit, tip, show, text))
 
     def _add_profile(self) -> None:

@@ -190,7 +190,7 @@ class LogPage(PlannerPage):
         self.check = push_button(
             self,
             self.tr("Check with your &build…"),
-            self.tr("Ask your own llama.cpp for its estimate; it is shown before it runs"),
+            self.tr("Ask your own llama.cpp for its estimate; the command is shown before it runs"),
         )
         self.use_rest = push_button(
             self,

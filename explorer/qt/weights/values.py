@@ -25,7 +25,7 @@ from explorer.qt.theme import monospace_font
 from explorer.qt.weights.curves import SelectedTensor
 from explorer.qt.widgets import building
 from explorer.qt.widgets.building import LINE, NOTE
-from explorer.qt.widgets.labels import plain_label
+from explorer.qt.widgets.labels import ElidedLabel, plain_label
 from explorer.qt.widgets.pages import Phase, ReadingPage, Request
 from explorer.qt.widgets.saving import FileSaver, file_name
 from explorer.qt.widgets.table_model import RIGHT, Index, ItemRole
@@ -341,7 +341,7 @@ class ValuesPage(ReadingPage[Tiles]):
         self.save_button.setToolTip(self.tr("Save all values of the tensor as a NumPy file or CSV"))
         self.save_button.clicked.connect(self.ask_export)
         self.grid.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # columns have their order
-        self.place = plain_label(self)
+        self.place = ElidedLabel(self)
         self.place.setAccessibleName(self.tr("Current value"))
         self.place.setWhatsThis(picture_text("values"))
         self._set_up_grid()
@@ -368,7 +368,7 @@ class ValuesPage(ReadingPage[Tiles]):
         self.goto.folding = self.model.folding
         prefix = f"{subject.name}:   " if named and subject is not None else ""
         self.title.setText("" if self._tensor is None else prefix + self._title_of(self._tensor))
-        self.place.clear()
+        self.place.setText("")
         metrics = QFontMetrics(self.grid.font())
         widest = self.model.folding.row_name(max(0, self.model.folding.rows - 1))
         # a fixed width: Qt would measure up to 10,000 texts

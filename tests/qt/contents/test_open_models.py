@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QPoint, Qt
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QPoint, QRect, Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtTest import QAbstractItemModelTester
+from PySide6.QtWidgets import QStyleOptionViewItem
 from pytestqt.modeltest import ModelTester
 from pytestqt.qtbot import QtBot
 
@@ -147,6 +148,40 @@ def test_only_a_model_can_be_closed_and_nothing_where_no_row_is(view: OpenModels
     assert menu is not None
     assert [action.text() for action in menu.actions()] == ["&Copy name", "Copy &path"]
     assert view.menu_at(QPoint(20, 590)) is None
+
+
+@pytest.mark.parametrize(
+    "direction", [Qt.LayoutDirection.LeftToRight, Qt.LayoutDirection.RightToLeft]
+)
+def test_a_name_has_the_room_that_the_text_beside_it_leaves(
+    view: OpenModelsView, small: Document, direction: Qt.LayoutDirection
+) -> None:
+    view.setLayoutDirection(direction)
+    view.resize(264, 400)
+    view.show()
+    view.reveal_tensor(small, 0)
+    tree, seen = view.tree, 0
+    index = tree.model().index(0, 0)
+    while index.isValid():
+        areas = []
+        for cell in (index, index.siblingAtColumn(1)):
+            option = QStyleOptionViewItem()
+            tree.initViewItemOption(option)
+            option.rect = tree.visualRect(cell)
+            tree.itemDelegate().initStyleOption(option, cell)
+            areas.append(
+                (QRect(option.rect), option.fontMetrics.horizontalAdvance(cell.data() or ""))
+            )
+        (name, _), (detail, needed) = areas
+        if direction == Qt.LayoutDirection.LeftToRight:
+            assert name.right() + 1 == detail.left()
+        else:
+            assert detail.right() + 1 == name.left()
+        if detail.width() < tree.columnWidth(1):  # it gave room away, and kept what it needs
+            assert needed <= detail.width() <= needed + 16
+            seen += 1
+        index = tree.indexBelow(index)
+    assert seen > 3
 
 
 def test_rows_have_room(view: OpenModelsView) -> None:

@@ -255,3 +255,11 @@ def test_another_tensor_and_hiding_end_the_reading(panel: Panel) -> None:
     panel.view.hide()
     panel.settle()
     assert panel.runner.jobs == []
+
+
+def test_a_long_reason_makes_the_page_no_wider(panel: Panel) -> None:
+    page = open_values(panel, "blk.1.attn_q.weight")
+    before = page.minimumSizeHint().width()
+    page._say("cut short " * 100)
+    assert page.place.text() == "cut short " * 100
+    assert page.minimumSizeHint().width() == before

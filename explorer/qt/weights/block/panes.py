@@ -267,7 +267,7 @@ _PLOT_HEIGHT = 210
 _TABLE_HEIGHT = 230
 _MARK_ALPHA = 60
 _DIGITS_OF = {  # columns whose texts are short
-    **{"field": 8, "bytes": 8, "value_text": 17},
+    **{"field": 5, "bytes": 7, "value_text": 15},
     **{"weight": 5, "code": 4, "row": 5, "level": 6},
     **{"weights": 7, "factor": 5, "minimum_factor": 5, "codes_used": 8},
 }
@@ -304,6 +304,10 @@ class BlockPanes(QtWidgets.QWidget):
         self.strip = BlockStrip(self)
         self.fields = MarkedTable(TableModel(self), runner, self._field_brush, self)
         self.fields.setAccessibleName(self.tr("Fields of the block"))
+        self.fields.setWordWrap(True)  # meanings are sentences, and rows are few
+        self.fields.verticalHeader().setSectionResizeMode(
+            QtWidgets.QHeaderView.ResizeMode.ResizeToContents
+        )
         self.plot = BlockPlot(self)
         self.weights = MarkedTable(TableModel(self), runner, self._weight_brush, self)
         self.weights.setAccessibleName(self.tr("Weights of the block, a table"))

@@ -21,7 +21,7 @@ from explorer.analysis.block_detail import BlockDetail
 from explorer.analysis.block_search import Beside
 from explorer.present.explanations import picture_text
 from explorer.qt.theme import series_colour
-from explorer.qt.widgets.plot import ThemedPlot
+from explorer.qt.widgets.plot import NumberAxis, ThemedPlot
 
 _LEVEL_PIXELS: Final = 3  # levels nearer to each other would be a grey area
 _MARGIN: Final = 0.06
@@ -70,7 +70,7 @@ class BlockPlot(ThemedPlot):
         self._legend = pg.LegendItem(offset=(-8, 6), colCount=2)
         self._legend.setParentItem(self.box)
         item = self.getPlotItem()
-        item.setAxisItems({"left": pg.AxisItem("left")})  # values are no counts
+        item.setAxisItems({"left": NumberAxis("left")})  # values are no counts
         for name in ("left", "bottom"):
             item.getAxis(name).enableAutoSIPrefix(False)
         self.setAccessibleName(self.tr("Weights of the block"))
