@@ -182,6 +182,45 @@ def test_a_signed_link_that_expired_is_asked_for_again_at_the_same_commit(
             assert len(cdn.ended()) == 1 + 2 * place  # refused, then given
 
 
+@pytest.mark.parametrize("same", [True, False], ids=["same", "other"])
+@pytest.mark.parametrize("conditions", [True, False], ids=["If-Range", "ignored"])
+def test_another_storage_host_of_a_hub_may_have_another_etag(
+    web: Web, cdn: Web, same: bool, conditions: bool
+) -> None:
+    """What counts is the hash that the hub itself says of the content."""
+    content, gone = os.urandom(4 * MIB), False
+
+    def resolve(handler: Handler, _: Mapping[str, str]) -> None:
+        linked = "1" if same or not gone else "2"
+        place = f"{cdn.url}/{'second' if gone else 'first'}"
+        handler.answer(302, Location=place, X_Repo_Commit=COMMIT, X_Linked_ETag=f'"{linked}"')
+
+    def stored(handler: Handler, headers: Mapping[str, str], tag: str) -> None:
+        if gone and tag == '"a"':
+            handler.answer(403)
+            return
+        if conditions and headers.get("if-range", tag) != tag:
+            handler.answer(200, content, ETag=tag)
+            return
+        first, last = map(int, headers["range"].removeprefix("bytes=").split("-"))
+        place = f"bytes {first}-{last}/{len(content)}"
+        handler.answer(206, content[first : last + 1], ETag=tag, Content_Range=place)
+
+    web.routes["/o/n/resolve/main/m.gguf"] = resolve
+    web.routes[f"/o/n/resolve/{COMMIT}/m.gguf"] = resolve
+    cdn.routes["/first"] = partial(stored, tag='"a"')
+    cdn.routes["/second"] = partial(stored, tag='"b"')
+    with source.RemoteSource(parse_address("hf://o/n/m.gguf")) as remote:
+        remote.end_header()
+        gone = True
+        if same:
+            for place in (2 * MIB, 3 * MIB):
+                assert remote.read(place, 9) == content[place : place + 9]
+        else:
+            with pytest.raises(SourceError, match="was changed on its server"):
+                remote.read(2 * MIB, 9)
+
+
 @pytest.mark.parametrize("told", [True, False], ids=["by its address", "by a refusal"])
 def test_a_link_that_is_signed_for_one_range_is_asked_for_each(
     web: Web, cdn: Web, told: bool

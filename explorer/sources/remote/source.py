@@ -16,6 +16,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -85,6 +86,7 @@ class RemoteSource(ByteSource):
         self._leads_once = False  # where redirects lead is valid for one range only
         self.version = ""  # ETag or time of change, as If-Range takes it
         self._mark = ""  # … and as it tells versions apart, be it a weak one
+        self._linked = ""  # what a hub says of the content, wherever it is stored
         self._lock = threading.Lock()
         self._number = next(_numbers)
         self._closed = False
@@ -194,7 +196,8 @@ class RemoteSource(ByteSource):
         return max(end, min(position + self._ahead, next(ends, end)))
 
     def _keep_to(self, reply: Reply) -> None:
-        """Name the commit from now on, if a hub says which one a branch has led to."""
+        """Note the commit that a branch of a hub has led to, and the hash of the content."""
+        self._linked = _linked(reply)
         target = pinned(self._address, [*reply.hops, reply.headers])
         if target is not None:
             self._url = target.url if self._url == self._target.url else self._url
@@ -218,17 +221,38 @@ class RemoteSource(ByteSource):
         except FetchError as error:
             if error.status == 416 and not self.size:
                 raise SourceError("is empty", self.path) from error
-            if direct or error.status not in _GONE:
+            if direct and error.status == 200 and self._linked:
+                reply = self._get_anyway(request, error)
+            elif direct or error.status not in _GONE:
                 raise
-            self._leads_once = time.monotonic() - self._led_at < _FRESH_S
-            self._url, self._public = self._target.url, False
-            return self._get(first, last, headers)
+            else:
+                self._leads_once = time.monotonic() - self._led_at < _FRESH_S
+                self._url, self._public = self._target.url, False
+                return self._get(first, last, headers)
+        if self._linked and _linked(reply) == self._linked:
+            self.version, self._mark = _version(reply), _mark(reply)
         if direct and not self._leads_once and not _names_a_range(reply.url):
             self._url, self._public, self._led_at = reply.url, reply.public, time.monotonic()
         other = self._mark and _mark(reply) != self._mark and _must_have_mark(self._mark, reply)
         if self.size and (other or reply.total != self.size):
             raise SourceError("was changed on its server; open it again", self.path, first)
         return reply
+
+    def _get_anyway(self, request: Request, refused: FetchError) -> Reply:
+        """Ask without the condition: two storage hosts of a hub may give one file two ETags.
+
+        Its content is the same if the hub says so.
+        """
+        headers = {name: text for name, text in request.headers.items() if name != "If-Range"}
+        reply = fetch(replace(request, headers=headers))
+        if _linked(reply) != self._linked:
+            raise refused
+        return reply
+
+
+def _linked(reply: Reply) -> str:
+    """Return the hash of the content that a hub says beside a redirect to it; "" if it does not."""
+    return next((hop["x-linked-etag"] for hop in reply.hops if "x-linked-etag" in hop), "")
 
 
 def _names_a_range(url: str) -> bool:
