@@ -197,7 +197,7 @@ def test_scenarios_are_pinned_compared_used_renamed_and_removed(
     assert [_raw(page.model, row, "name") for row in range(3)] == ["Now", "A", "B"]
     assert _raw(page.model, 1, "total") == before.total
     column = [c.name for c in page.model.columns].index("total")
-    assert "(\N{MINUS SIGN}" in page.model.index(1, column).data()
+    assert "(-" in page.model.index(1, column).data()
     assert "(" not in page.model.index(2, column).data()
     context = [c.name for c in page.model.columns].index("context")
     assert page.model.index(1, context).data() == "≠ 4,096"
