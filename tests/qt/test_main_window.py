@@ -6,6 +6,7 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from threading import Event
 
 import pytest
 from PySide6.QtCore import QMimeData, QPointF, QSize, Qt, QUrl
@@ -22,6 +23,7 @@ from explorer.qt.panels import GROUPS
 from explorer.qt.quick_open import QuickOpen
 from explorer.qt.settings import Settings
 from explorer.qt.theme import Scheme, apply_scheme, is_dark
+from explorer.qt.widgets.progress import JobBar
 from tests.helpers.gguf_writer import STRING, GgufFile, TensorSpec
 from tests.helpers.safetensors_writer import write_tensors
 from tests.helpers.window import unsafe_characters, wait_idle
@@ -188,6 +190,22 @@ def test_no_panel_makes_the_window_large_and_names_stay(qtbot: QtBot, window: Ma
     header = window.open_models.tree.header()
     assert header.sectionSize(0) >= 100
     assert header.sectionSize(0) + header.sectionSize(1) <= window.open_models.width() + 2
+
+
+def test_a_long_title_of_a_job_makes_the_window_no_wider(qtbot: QtBot, window: MainWindow) -> None:
+    window.resize(640, 420)
+    wait_idle(qtbot, window)
+    go_on = Event()
+    title = "Reading " + "a long name " * 20
+    window.runner.run(title, lambda _job: go_on.wait(60), lambda _: None, lambda _: None)
+    bar = window.bottom.findChild(JobBar)
+    qtbot.waitUntil(bar.isVisible)
+    QApplication.processEvents()
+    assert window.width() == 640
+    assert window.minimumSizeHint().width() < 640
+    assert bar.cancel.isVisible()
+    go_on.set()
+    wait_idle(qtbot, window)
 
 
 def test_the_first_window_fits_its_screen(qtbot: QtBot, settings: Settings) -> None:

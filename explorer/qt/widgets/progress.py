@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QProgressBar, QPushButton, QToolButton, QWidget
 from explorer.present.explanations import picture_text
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.widgets.building import NOTE, row
-from explorer.qt.widgets.labels import ElidedLabel, plain_label
+from explorer.qt.widgets.labels import ElidedLabel
 from explorer.quantization.kernel_cache import is_compiling
 from explorer.text import bytes_text, count_text, shorten
 
@@ -172,7 +172,7 @@ class JobBar(QWidget):
         super().__init__(parent)
         self._runner = runner
         self._shown: Job | None = None
-        self.label = plain_label(self)
+        self.label = ElidedLabel(self)  # else a long title makes the window wider, for good
         self.progress = QProgressBar(self)
         self.progress.setFixedWidth(140)
         self.progress.setTextVisible(False)
