@@ -10,6 +10,7 @@ import pytest
 from PySide6.QtTest import QAbstractItemModelTester
 from pytestqt.qtbot import QtBot
 
+from explorer.cli.main import main
 from explorer.present.differences import DISTANCE, LOSS, NOT_READ
 from explorer.qt.document import Document
 from explorer.qt.errors.models import CompareView
@@ -126,6 +127,46 @@ def test_what_is_saved_is_what_the_command_prints(
     page.settle()
     found = json.loads(target.read_text())
     assert found["tensors"]["changed"][0]["b"]["type"] == "Q4_0"
+
+
+@pytest.mark.network
+@pytest.mark.slow
+def test_the_real_model_beside_one_that_is_made_of_it(  # noqa: PLR0917 - fixtures
+    qtbot: QtBot,
+    runner: JobRunner,
+    load: Callable[[Path], Document],
+    real_model: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The window, what it saves, and what `diff --json` prints."""
+    types = {"ffn_down": "Q3_K", "ffn_gate": "Q4_0"}
+    keys = {TEMPLATE: "a\nb\n", "general.name": "again"}
+    other = requantized(real_model, tmp_path / "requantized.gguf", types, keys)
+    documents = [load(real_model), load(other)]
+    page = Page(qtbot, runner, documents)
+    page.choose(documents[0])
+    view, target = page.view, tmp_path / "diff.json"
+    said = view.pages.summary.text()
+    assert "36 tensors have another type; 2 metadata keys differ." in said
+    assert "Both have the same vocabulary of 262,144 tokens." in said
+    assert f"Only B has a chat template ({TEMPLATE})." in said
+    view.measure.click()
+    qtbot.waitUntil(lambda: not runner.jobs, timeout=120_000)
+    assert DISTANCE in view.pages.summary.text()
+    assert view.save_as(target) is not None
+    page.settle()
+    saved = json.loads(target.read_text())
+    changed = {(one["a"]["type"], one["b"]["type"]) for one in saved["tensors"]["changed"]}
+    assert changed == {("Q6_K", "Q3_K"), ("Q4_K", "Q3_K"), ("Q5_0", "Q4_0")}
+    roles = {one["role"]: one["b"]["relative_rmse"] for one in saved["errors"]["roles"]}
+    assert {role for role, error in roles.items() if error} == {"ffn_down", "ffn_gate"}
+    assert 0.1 < roles["ffn_gate"] < roles["ffn_down"] < 0.2
+    assert saved["memory"]["b"]["total"] < saved["memory"]["a"]["total"]
+    capsys.readouterr()
+    assert main(["diff", str(real_model), str(other), "--errors", "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert {**saved, "a": "", "b": ""} == {**printed, "a": "", "b": ""}
 
 
 def test_a_tensor_is_opened_in_the_current_model(page: Page, documents: list[Document]) -> None:
