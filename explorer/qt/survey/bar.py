@@ -347,7 +347,10 @@ class AttachedPage(_ModelPage[Rows]):
         """Open what a line was measured from: a factor of an update, sums of importance."""
         document, base = self._document, self._base
         assert document is not None
-        line = self._known[document][None if base is None else base.path][place]
+        lines = self._known[document].get(None if base is None else base.path)
+        if lines is None:  # another base has just been chosen
+            return
+        line = lines[place]
         if isinstance(line, attachments.EntryRow):
             name = f"{line.name}{SUMS}"
         else:
