@@ -39,6 +39,7 @@ from PySide6.QtWidgets import (
 )
 
 from explorer.errors import ExplorerError, SeveralModelsError
+from explorer.parallel import Check, map_in_order
 from explorer.present.explanations import VERSION_TEXTS
 from explorer.present.fits import HEADER_BYTES, Version, headers_text, version_at
 from explorer.present.stores import download_of
@@ -156,13 +157,14 @@ def _tr(text: str) -> str:
 
 _LIST_WIDTH, _LIST_HEIGHT = 760, 480
 _FITS: Final = 3  # the column
+_HEADERS_AT_ONCE: Final = 4  # a server's answers are waited for, most of the time
 
 
 class VersionsDialog(QDialog):
     """The models of a repository or a name: how large they are, which fit; one is opened.
 
-    Sizes are what the server lists. Headers are fetched one after the other: at once if there are
-    few, else when the user asks for it.
+    Sizes are what the server lists. Headers are fetched a few at a time: at once if there are few,
+    else when the user asks for it.
 
     Attributes:
         table: The models, smallest first.
@@ -271,12 +273,18 @@ class VersionsDialog(QDialog):
         target, asked = self._machine.target(), self._machine.asked_of(paths)
 
         def work(job: Job) -> dict[int, Version]:
+            def read(item: tuple[int, Path], check: Check) -> Version:
+                return version_at(item[1], target, check, asked.get(item[1]))
+
             found: dict[int, Version] = {}
-            for place, path in zip(wanted, paths, strict=True):
-                job.check()
-                found[place] = version_at(path, target, job.check, asked.get(path))
-                job.report(len(found), len(wanted))
-                job.publish(found.copy)
+            items = zip(wanted, paths, strict=True)
+            with map_in_order(
+                items, read, workers=_HEADERS_AT_ONCE, check=job.check, waiting=job.check
+            ) as results:
+                for (place, _), version in results:
+                    found[place] = version
+                    job.report(len(found), len(wanted))
+                    job.publish(found.copy)
             return found
 
         def fail(error: ExplorerError) -> None:
