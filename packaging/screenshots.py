@@ -22,6 +22,7 @@ FOLDER = ROOT / "resources" / "screenshots"
 SIZE = (1280, 800)
 TEMPLATE_KEY = "tokenizer.chat_template"
 LIMIT_S = 120
+COMMONEST, SEEN, APART = 160, 6, 48  # of colours in a picture: see `shrink`
 # Scheme, scale, views. One process each: Qt reads the scale when it starts.
 SHEETS = (
     (
@@ -242,7 +243,11 @@ def paint_over(picture, window, dialog) -> None:  # type: ignore[no-untyped-def]
 
 
 def shrink(picture):  # type: ignore[no-untyped-def]
-    """Return a picture as an image of its 256 commonest colours: a file a third of the size."""
+    """Return a picture as an image of 256 of its colours: a file a third of the size.
+
+    They are the commonest, and the commonest of those that none of them is near: the few pixels of
+    a type's colour must not become another type's.
+    """
     import numpy as np  # noqa: PLC0415
     from PySide6.QtCore import Qt  # noqa: PLC0415
     from PySide6.QtGui import QImage  # noqa: PLC0415
@@ -250,7 +255,15 @@ def shrink(picture):  # type: ignore[no-untyped-def]
     image = picture.toImage().convertToFormat(QImage.Format.Format_RGB32)
     pixels = np.frombuffer(image.constBits(), np.uint32)
     colours, counts = np.unique(pixels, return_counts=True)
-    table = colours[np.argsort(-counts)[:256]]
+    colours, counts = colours[order := np.argsort(-counts)], counts[order]
+    parts = np.stack([colours >> shift & 255 for shift in (16, 8, 0)], axis=1).astype(np.int32)
+    kept = list(range(min(COMMONEST, len(colours))))
+    for place in np.flatnonzero(counts >= SEEN)[COMMONEST:].tolist():
+        apart = np.abs(parts[kept] - parts[place]).sum(axis=1).min()
+        if len(kept) < 256 and apart > APART:
+            kept.append(place)
+    rest = [place for place in range(COMMONEST, len(colours)) if place not in set(kept)]
+    table = colours[kept + rest[: 256 - len(kept)]]
     flags = Qt.ImageConversionFlag.ThresholdDither | Qt.ImageConversionFlag.AvoidDither
     return image.convertToFormat(QImage.Format.Format_Indexed8, table.tolist(), flags)
 

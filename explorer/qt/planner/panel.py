@@ -412,7 +412,8 @@ class AnswerBar(QtWidgets.QWidget):
         asking.setMinimumHeight(self.questions[_ASKED[0]].sizeHint().height())
         questions = Flow(asking, *self.questions.values(), spacing=Space.TIGHT)
         replied = fill(QtWidgets.QHBoxLayout(), (self.reply, 1), self.apply)
-        answer = fill(QtWidgets.QHBoxLayout(), self.sentence, None, self.undo, self.redo)
+        told = (self.sentence, None, self.undo, self.redo)
+        answer = fill(QtWidgets.QHBoxLayout(), *told, spacing=Space.TIGHT)
         parts = (answer, self.ways, changes, questions, replied)
         fill(QtWidgets.QVBoxLayout(self), *parts, spacing=Space.NEAR)
 
@@ -532,7 +533,6 @@ class AnswerBar(QtWidgets.QWidget):
             self._advice = None
             self.reply.clear()
             self.reply.hide()
-            self.reply.setToolTip("")
             self.apply.hide()
         on = self._current.profile != PREDICTION.name  # which places no layers
         why = self.tr("Find the best value that fits; other settings stay")
