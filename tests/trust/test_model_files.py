@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 
 import click
@@ -84,6 +86,33 @@ def test_no_option_replaces_a_file_of_a_model(
         for name in _names_of(Path(file), tmp_path / "links"):
             main([command, *arguments, option, str(name)])
             assert digests(kept) == before, name
+
+
+_PAIRS = [
+    (command, one, other, needed)
+    for (command, one, needed), (same, other, _) in product(_OPTIONS, _OPTIONS)
+    if command == same and one != other and "--root" not in {one, other}  # of names only
+]
+
+
+@pytest.mark.parametrize(("command", "named", "option", "needed"), _PAIRS)
+def test_no_option_replaces_a_file_that_another_option_names(
+    tmp_path: Path, command: str, named: str, option: str, needed: list[str]
+) -> None:
+    """An importance matrix of the older form has neither a suffix nor a magic that tells it."""
+    (tmp_path / "model").mkdir()
+    (tmp_path / "matrix").mkdir()
+    model = KINDS[0](tmp_path / "model")
+    matrix = tmp_path / "matrix" / "of no suffix.csv"  # beside it, tables may be replaced
+    name = b"blk.0.ffn_up.weight"
+    head = struct.pack(f"<ii{len(name)}sii", 1, len(name), name, 1, 32)
+    matrix.write_bytes(head + struct.pack("<32f", *[1.0] * 32))
+    before = digests(tmp_path / "matrix")
+    arguments = [str(model) if one == "MODEL" else one for one in needed]
+    main([command, *arguments, named, str(matrix), option, str(matrix)])
+    opened = str(matrix) in model_files._noted
+    assert digests(tmp_path / "matrix") == before or not opened
+    assert opened or named != "--imatrix"
 
 
 def test_what_is_saved_by_hand_replaces_no_file_either(model: Path, tmp_path: Path) -> None:
