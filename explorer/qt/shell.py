@@ -10,21 +10,17 @@ from weakref import ref
 
 from PySide6.QtCore import QByteArray, QCoreApplication, QEvent, QPoint, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
-    QAccessible,
-    QAction,
     QColor,
     QCursor,
     QFont,
     QFontMetrics,
     QIcon,
-    QKeySequence,
     QPainter,
     QPaintEvent,
     QPen,
     QResizeEvent,
 )
 from PySide6.QtWidgets import (
-    QAbstractButton,
     QAbstractItemView,
     QMenu,
     QMenuBar,
@@ -47,7 +43,13 @@ from explorer.qt.panels import GROUPS, Panels, ask_report
 from explorer.qt.theme import CORNER, FOLDS_BELOW, Space, TextSize, ink_of, scaled, style_text
 from explorer.qt.widgets.building import column, row
 from explorer.qt.widgets.labels import Chip, ChipText, ElidedLabel, Notice, plain_label
-from explorer.qt.widgets.painting import IconButton, IconLabel, paint_icon, type_swatch
+from explorer.qt.widgets.painting import (
+    IconButton,
+    IconLabel,
+    SearchButton,
+    paint_icon,
+    type_swatch,
+)
 from explorer.qt.widgets.segments import SegmentBar
 from explorer.sources import is_address
 from explorer.text import bytes_text, integer_text, plain_text, shape_text, shorten
@@ -140,6 +142,9 @@ class Rail(QTabBar):
             painter.drawRoundedRect(area.adjusted(1, 1, -1, -1), CORNER, CORNER)
 
 
+_LEAST_MODEL: Final = 90  # pixels of its name before a tensor's
+
+
 class Head(QWidget):
     """Where one is: the model, what of it, chips; at the right the pages of the group.
 
@@ -156,6 +161,7 @@ class Head(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._names: tuple[str, ...] = ()
+        self._model = self._shown_model = ""  # the name in front of a tensor's
         self._chips: list[Chip] = []
         self.above = QToolButton(self)
         self.above.setAutoRaise(True)
@@ -188,7 +194,7 @@ class Head(QWidget):
     ) -> None:
         """Show where one is; texts may come from files."""
         self.title.setStatusTip(plain_text(path))
-        self.above.setText(shorten(plain_text(above), 40).replace("&", "&&"))
+        self._model = shorten(plain_text(above), 40)
         self.above.setAccessibleName(self.tr("Model {name}").format(name=plain_text(above)))
         self.above.setVisible(bool(above))
         self._further.setVisible(bool(above))
@@ -216,17 +222,27 @@ class Head(QWidget):
     def _width_of(self, part: QWidget) -> int:
         """Return the width of what stands before the title; a name has no room around it."""
         if part is self.above:
-            return part.fontMetrics().horizontalAdvance(self.above.text().replace("&&", "&")) + 4
+            return part.fontMetrics().horizontalAdvance(self._shown_model) + 4
         return part.sizeHint().width()
+
+    def _share_room(self, room: int) -> None:
+        """Shorten the model's name where there is too little room for it and the title."""
+        others = self.title.sizeHint().width() + self._further.sizeHint().width() + 3 * Space.TIGHT
+        most, elide = max(_LEAST_MODEL, room - others), Qt.TextElideMode.ElideMiddle
+        self._shown_model = self.above.fontMetrics().elidedText(self._model, elide, most)
+        self.above.setText(self._shown_model.replace("&", "&&"))
 
     def _fit(self) -> None:
         """Lay all out in one line or two."""
         wide, gap = self.width(), Space.NEAR
+        self._shown_model = self._model
         titles = self._width_of_titles()
         pages = self.pages.sizeHint() if self.pages.isVisibleTo(self) else QSize(0, 0)
         below = bool(pages.width()) and titles + Space.GROUP + pages.width() > wide
         room = wide if below else wide - pages.width() - Space.GROUP * bool(pages.width())
         high = max(self.title.sizeHint().height(), self.pages.sizeHint().height())
+        self._share_room(room)
+        self.pages.setUsesScrollButtons(pages.width() > wide)  # else some are out of reach
         left = 0
         for part in (self.above, self._further):
             if part.isVisibleTo(self):
@@ -401,64 +417,6 @@ def _model_chips(document: Document) -> list[ChipText]:
         text = f"{mark(grave.severity)} {integer_text(len(document.problems))}"
         found.append(ChipText(text, picture_text("problems"), is_problem=True))
     return found
-
-
-class SearchButton(QAbstractButton):
-    """Looks like a field to search in, and opens the search over everything."""
-
-    accessible_role = QAccessible.Role.Button
-    _WIDEST = 420
-
-    def __init__(self, action: QAction, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self._keys = action.shortcut().toString(QKeySequence.SequenceFormat.NativeText)
-        self.setText(self.tr("Go to model, tensor, key, command…"))
-        self.setToolTip(action.statusTip())
-        self.setAccessibleName(self.tr("Go to"))
-        self.setAccessibleDescription(self.text())
-        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
-        self.setCursor(Qt.CursorShape.IBeamCursor)
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        self.setMaximumWidth(self._WIDEST)
-        self.clicked.connect(action.trigger)
-
-    # Qt
-
-    def sizeHint(self) -> QSize:
-        return QSize(self._WIDEST, self.fontMetrics().height() + 12)
-
-    def minimumSizeHint(self) -> QSize:
-        return QSize(120, self.sizeHint().height())
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        ink, painter = ink_of(self.palette()), QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        focused = self.hasFocus()
-        edge = QPen(QColor(ink.accent if focused else ink.control), 2 if focused else 1)
-        painter.setPen(edge)
-        painter.setBrush(QColor(ink.raised if self.isDown() else ink.surface))
-        inset = edge.widthF() / 2
-        box = QRectF(self.rect()).adjusted(inset, inset, -inset, -inset)
-        painter.drawRoundedRect(box, CORNER, CORNER)
-        reverse = self.layoutDirection() == Qt.LayoutDirection.RightToLeft
-        icon = QRectF(0, 0, 16, 16)
-        icon.moveCenter(box.center())
-        icon.moveLeft(box.right() - 28 if reverse else box.left() + Space.WIDE)
-        paint_icon(painter, icon, "search", ink.muted)
-        painter.setPen(QColor(ink.muted))
-        text = (
-            box.adjusted(Space.WIDE, 0, -36, 0) if reverse else box.adjusted(36, 0, -Space.WIDE, 0)
-        )
-        centre = Qt.AlignmentFlag.AlignVCenter
-        start, end = Qt.AlignmentFlag.AlignLeft, Qt.AlignmentFlag.AlignRight
-        if reverse:
-            start, end = end, start
-        keys = painter.fontMetrics().horizontalAdvance(self._keys) + Space.GROUP
-        room = int(text.width()) - keys
-        words = painter.fontMetrics().elidedText(self.text(), Qt.TextElideMode.ElideRight, room)
-        painter.drawText(text, int(centre | start), words)
-        painter.drawText(text, int(centre | end), self._keys)
-        painter.end()
 
 
 class _Menus(QMenuBar):

@@ -192,6 +192,28 @@ def test_no_panel_makes_the_window_large_and_names_stay(qtbot: QtBot, window: Ma
     assert header.sectionSize(0) + header.sectionSize(1) <= window.open_models.width() + 2
 
 
+def test_a_narrow_head_shortens_the_model_before_the_tensor_and_scrolls_its_pages(
+    qtbot: QtBot, window: MainWindow
+) -> None:
+    head = window.shell.head
+    window.panels.selection.select_tensors([3])
+    window.panels.show_page("weights")
+    name = window.documents[0].title
+    window.resize(1280, 700)
+    qtbot.waitUntil(lambda: head.above.text() == name)
+    window.resize(680, 420)
+    qtbot.waitUntil(lambda: "…" in head.above.text())
+    assert head.above.accessibleName() == f"Model {name}"
+    assert head.title.width() > head.above.width()
+    window.panels.show_page("overview")
+    last = head.pages.count() - 1
+    assert not head.pages.rect().contains(head.pages.tabRect(last))
+    window.actions_.pages["compare"].trigger()  # what is chosen is brought into sight
+    assert head.pages.currentIndex() == last
+    qtbot.waitUntil(lambda: head.pages.rect().contains(head.pages.tabRect(last).center()))
+    wait_idle(qtbot, window)
+
+
 def test_a_long_title_of_a_job_makes_the_window_no_wider(qtbot: QtBot, window: MainWindow) -> None:
     window.resize(640, 420)
     wait_idle(qtbot, window)

@@ -1,6 +1,7 @@
 """How contents are painted: memory, types, bytes of a file, with a colour for each kind; icons.
 
-Kinds of memory and families of types differ in texture too, and devices have their number.
+Kinds of memory and families of types differ in texture too, and devices have their number. Buttons
+with icons are here, too.
 """
 
 from __future__ import annotations
@@ -13,10 +14,13 @@ from typing import TYPE_CHECKING, Final
 
 from PySide6.QtCore import QByteArray, QCoreApplication, QEvent, QRectF, QSize, Qt
 from PySide6.QtGui import (
+    QAccessible,
+    QAction,
     QBrush,
     QColor,
     QGuiApplication,
     QIcon,
+    QKeySequence,
     QPainter,
     QPainterPath,
     QPaintEvent,
@@ -25,7 +29,13 @@ from PySide6.QtGui import (
     QPixmap,
 )
 from PySide6.QtSvg import QSvgRenderer
-from PySide6.QtWidgets import QStyleOptionToolButton, QToolButton, QWidget
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QSizePolicy,
+    QStyleOptionToolButton,
+    QToolButton,
+    QWidget,
+)
 
 from explorer.formats.structure import FieldKind
 from explorer.present.colours import (
@@ -36,7 +46,7 @@ from explorer.present.colours import (
     type_colour,
     type_pattern,
 )
-from explorer.qt.theme import ink_of, is_dark, series_colour
+from explorer.qt.theme import CORNER, Space, ink_of, is_dark, series_colour
 
 if TYPE_CHECKING:
     from explorer.present.plan import Kind  # loads the planner
@@ -376,4 +386,62 @@ class IconLabel(QWidget):
             painter.translate(area.width(), 0)
             painter.scale(-1, 1)
         paint_icon(painter, area, self._name, ink_of(self.palette()).muted)
+        painter.end()
+
+
+class SearchButton(QAbstractButton):
+    """Looks like a field to search in, and opens the search over everything."""
+
+    accessible_role = QAccessible.Role.Button
+    _WIDEST = 420
+
+    def __init__(self, action: QAction, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._keys = action.shortcut().toString(QKeySequence.SequenceFormat.NativeText)
+        self.setText(self.tr("Go to model, tensor, key, command…"))
+        self.setToolTip(action.statusTip())
+        self.setAccessibleName(self.tr("Go to"))
+        self.setAccessibleDescription(self.text())
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        self.setCursor(Qt.CursorShape.IBeamCursor)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.setMaximumWidth(self._WIDEST)
+        self.clicked.connect(action.trigger)
+
+    # Qt
+
+    def sizeHint(self) -> QSize:
+        return QSize(self._WIDEST, self.fontMetrics().height() + 12)
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(120, self.sizeHint().height())
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        ink, painter = ink_of(self.palette()), QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        focused = self.hasFocus()
+        edge = QPen(QColor(ink.accent if focused else ink.control), 2 if focused else 1)
+        painter.setPen(edge)
+        painter.setBrush(QColor(ink.raised if self.isDown() else ink.surface))
+        inset = edge.widthF() / 2
+        box = QRectF(self.rect()).adjusted(inset, inset, -inset, -inset)
+        painter.drawRoundedRect(box, CORNER, CORNER)
+        reverse = self.layoutDirection() == Qt.LayoutDirection.RightToLeft
+        icon = QRectF(0, 0, 16, 16)
+        icon.moveCenter(box.center())
+        icon.moveLeft(box.right() - 28 if reverse else box.left() + Space.WIDE)
+        paint_icon(painter, icon, "search", ink.muted)
+        painter.setPen(QColor(ink.muted))
+        text = (
+            box.adjusted(Space.WIDE, 0, -36, 0) if reverse else box.adjusted(36, 0, -Space.WIDE, 0)
+        )
+        centre = Qt.AlignmentFlag.AlignVCenter
+        start, end = Qt.AlignmentFlag.AlignLeft, Qt.AlignmentFlag.AlignRight
+        if reverse:
+            start, end = end, start
+        keys = painter.fontMetrics().horizontalAdvance(self._keys) + Space.GROUP
+        room = int(text.width()) - keys
+        words = painter.fontMetrics().elidedText(self.text(), Qt.TextElideMode.ElideRight, room)
+        painter.drawText(text, int(centre | start), words)
+        painter.drawText(text, int(centre | end), self._keys)
         painter.end()
