@@ -465,12 +465,15 @@ def _line_fields(
             raw.append(own)
         first += nbytes
     numbers: list[tuple[float, ...]] = [()]  # codes have none
-    for field, own in zip(fields[1:], raw[1:], strict=True):
+    for number, own in enumerate(raw[1:], 1):
+        field = fields[number]
         kind = _kind(reader, field.name, tensor.companions.parts[field.name].type.name)
         if field.name.endswith(_ORDER):
             numbers.append(tuple(np.frombuffer(own, "<i4").tolist()))
         elif _is_zero(field):
             numbers.append(_zero_points(reader, index * unit, unit))
+            if reader.layout.option("stored_minus_one") and _wraps(own, reader.layout.bits):
+                fields[number] = replace(field, meaning=_WRAPS)
         else:
             numbers.append(() if kind == "I32" else _floats(own, kind))
     return tuple(parts), tuple(fields), tuple(numbers)
@@ -493,6 +496,16 @@ def _zero_points(reader: LineReader, first: int, count: int) -> tuple[float, ...
     lines = reader.layout.lines(1)
     reader.fill(first // reader.layout.line, lines)
     return tuple(float(lines.zeros[0, group]) for group in reader.groups_of(first, count))
+
+
+_WRAPS: Final = "zero point; its word has a field of all ones: AutoGPTQ, exllama, Marlin differ"
+
+
+def _wraps(words: bytes, bits: int) -> bool:
+    """Return whether a zero point of 0 was stored less 1, which programs undo in several ways."""
+    ones = (1 << bits) - 1
+    shifts = range(0, 8, bits) if 8 % bits == 0 else ()  # of 3 bits all undo it alike
+    return any(byte >> shift & ones == ones for byte in words for shift in shifts)
 
 
 def _floats(raw: bytes, type_name: str) -> tuple[float, ...]:

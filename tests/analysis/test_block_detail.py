@@ -205,6 +205,28 @@ def test_columns_in_another_order_name_their_groups(tmp_path: Path, kind: str) -
         assert detail.scales.tolist() == scales[row, own].tolist()
 
 
+@pytest.mark.parametrize(("version", "zero"), [("gptq", 0), ("gptq", 8), ("gptq_v2", 15)])
+def test_zero_points_that_programs_read_otherwise_are_told(
+    tmp_path: Path, version: str, zero: int
+) -> None:
+    """Version 1 stores a zero point of 0 as a field of all ones, and borrows from the next one."""
+    zeros = np.full((1, 8), 8, np.uint8)
+    zeros[0, 2] = zero
+    word = packed_words(zeros, 4, padded=False).view(np.uint32)
+    stored = word - np.uint32(0x11111111 if version == "gptq" else 0)
+    parts: dict[str, Part] = {
+        "qweight": ("I32", np.zeros((4, 8), np.int32)),
+        "qzeros": ("I32", stored.view(np.int32)),
+        "scales": ("F16", np.ones((1, 8), np.float16)),
+    }
+    said = {"quant_method": "gptq", "checkpoint_format": version}
+    folder = write_parts(tmp_path, {f"m.{name}": part for name, part in parts.items()}, said)
+    with open_model(folder) as model:
+        detail = BlockReader(model.tensors["m.weight"]).read(2)
+    assert detail.numbers[2] == (float(zero),)
+    assert ("AutoGPTQ" in detail.fields[2].meaning) == (zero == 0)
+
+
 def test_exponents_of_gpt_oss_are_shown_as_scales(tmp_path: Path) -> None:
     parts: dict[str, Part] = {
         "m_blocks": ("U8", np.zeros((1, 2, 1, 16), np.uint8)),
