@@ -104,7 +104,8 @@ STYLES: Final[dict[str, Style]] = {
     **dict.fromkeys(
         ("deci", "granite_swa", "mistral3", "nanbeige", "pangu-embedded"), Style(biased=True)
     ),
-    **dict.fromkeys(("hy_v3", "mimo2"), Style(tried=False, biased=True)),
+    "hy_v3": Style(biased=True, outputs_last=True),
+    "mimo2": Style(tried=False, biased=True),
     "gptneox": Style(norm="norm", parallel="residual", biased=True),
     "olmo": Style(norm="norm", always_normed=True),
     "olmoe": Style(normed_before_heads=True, summed_experts=False),
@@ -112,14 +113,22 @@ STYLES: Final[dict[str, Style]] = {
     "smollm3": Style(rotated="three of four", biased=True),
     "exaone4": Style(rotated="windowed"),
     "afmoe": Style(rotated="three of four"),
+    "maple": Style(rotated="windowed"),
+    "cohere2moe": Style(
+        tried=False,
+        parallel="residual",
+        rotated="windowed",
+        outputs_last=True,
+        summed_experts=False,
+    ),
     **dict.fromkeys(("laguna", "spark2_5"), Style()),
     "phimoe": Style(scaled_query=True),
     "baichuan": Style(rotated="small"),
     # the same, but not within 1 % in every circumstance
     **dict.fromkeys(
         (
-            *("cohere2moe", "ernie4_5-moe", "eurobert", "grok", "grovemoe"),
-            *("llama-embed", "maple", "muse-glimmer", "openelm"),
+            *("ernie4_5-moe", "eurobert", "grok", "grovemoe"),
+            *("llama-embed", "muse-glimmer", "openelm"),
         ),
         Style(tried=False),
     ),
@@ -342,7 +351,7 @@ def _parallel(block: Block, parts: tuple[Tensor, Tensor, Tensor], is_last: bool)
     attended, residual, normed = block.rows_for_output(is_last, *parts)
     if block.weight("ffn_norm.weight") is not None:
         normed = block.norm(residual, "ffn_norm")
-    found = network(block, normed)
+    found = experts_or_network(block, normed)
     if block.style.parallel == "residual":
         return like("add", like("add", found, residual), attended)
     pair = (attended, found) if block.header.architecture == "phi2" else (found, attended)

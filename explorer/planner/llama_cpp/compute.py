@@ -64,6 +64,8 @@ def compute_buffers(
 
 def _remembered(header: Header, batch: Batch, placement: Placement) -> list[int]:
     """Return the sizes of a batch; a slider or `fit` asks for the same graph again and again."""
+    if header.architecture not in STYLES and any(header.index_lengths):
+        raise UnknownGraphError("positions are chosen")
     fixed = batch, placement.gpus, placement.offload_kv, placement.pipelined
     key = (fixed, tuple(placement.of_layer), tuple(placement.moved.items()))
     known, runs = header.computed, header.runs
@@ -78,9 +80,15 @@ def _remembered(header: Header, batch: Batch, placement: Placement) -> list[int]
 
 
 def _most(header: Header, batch: Batch) -> int:
-    """Return a generous limit for a graph that is not known: masks, and four of the widest rows."""
+    """Return a generous limit for a graph that is not known: masks, and four of the widest rows.
+
+    What chooses positions by keys of its own has some thirty scores for each of them.
+    """
     used = max(header.experts_used, 1)
-    return batch.tokens * 4 * (batch.cells + batch.window_cells + 4 * header.widest_row * used)
+    scores = 1 if batch.flash_attention else max(header.heads, default=1)
+    scores = max(scores, 32 if any(header.index_lengths) else 1)
+    cells = scores * (batch.cells + batch.window_cells)
+    return batch.tokens * 4 * (cells + 4 * header.widest_row * used)
 
 
 # How a graph is cut where devices change, with copies of what crosses (`ggml-backend.cpp`,
