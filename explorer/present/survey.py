@@ -89,7 +89,7 @@ METRICS: Final = (
         "range",
         "Range",
         "Maximum minus minimum. Of several tensors together, of all their weights.",
-        lambda value: float_text(value, 3),
+        lambda value: float_text(value, 4),
         "Share, by parameters",
     ),
     Metric(
