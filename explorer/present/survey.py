@@ -12,7 +12,15 @@ from typing import Any, Final
 from explorer.analysis.columns import MEASURES, Floats, Groups, Known, Source, Summaries, Summary
 from explorer.present.errors import error_label, error_text
 from explorer.present.statistics import STATISTICS, statistic_text
-from explorer.text import bytes_text, count_text, float_text, integer_text, percent_text, plain_text
+from explorer.text import (
+    bytes_text,
+    count_text,
+    fixed_text,
+    float_text,
+    integer_text,
+    percent_text,
+    plain_text,
+)
 
 
 @dataclass(frozen=True)
@@ -72,7 +80,7 @@ METRICS: Final = (
         "bits_per_weight",
         "Bits per weight",
         "Stored bits for each weight, scales included.",
-        lambda value: float_text(value, 4),
+        lambda value: fixed_text(value, 2),
         "Share of bytes",
     ),
     Metric(

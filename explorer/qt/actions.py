@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from PySide6.QtCore import Signal
 from PySide6.QtGui import QAction, QActionGroup, QKeySequence
 from PySide6.QtWidgets import QMainWindow, QMenu, QMenuBar, QWidget
@@ -12,6 +14,8 @@ from explorer.qt.theme import Scheme, apply_scheme, apply_text_size
 from explorer.text import ByteUnits, plain_text
 
 Key = QKeySequence.StandardKey
+_ALWAYS: Final = {Key.Quit: ("Ctrl+Q",), Key.ZoomIn: ("Ctrl++", "Ctrl+=")}
+"""Keys that some platforms do not count among the standard ones, or not without Shift."""
 
 
 class Actions:
@@ -130,7 +134,10 @@ class Actions:
 
     def _make(self, text: str, keys: QKeySequence.StandardKey | str = "", tip: str = "") -> QAction:
         action = QAction(text, self._window)
-        if keys:
+        if isinstance(keys, QKeySequence.StandardKey):
+            usual = [QKeySequence(text) for text in _ALWAYS.get(keys, ())]  # on every desktop
+            action.setShortcuts([*dict.fromkeys([*usual, *QKeySequence.keyBindings(keys)])])
+        elif keys:
             action.setShortcut(QKeySequence(keys))
         action.setStatusTip(tip)
         self._window.addAction(action)

@@ -283,6 +283,31 @@ def test_the_menu_save_makes_a_report_of_the_model(
     wait_idle(qtbot, window)
 
 
+def test_what_was_saved_is_said_in_the_status_bar_and_shown_in_its_folder(
+    qtbot: QtBot, window: MainWindow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, shown = tmp_path / "table.csv", list[Path]()
+    monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(target), ""))
+
+    def reveal(path: Path, _folder: Path) -> bool:
+        shown.append(path)
+        return True
+
+    monkeypatch.setattr("explorer.qt.library.commands.reveal", reveal)
+    window.panels.show_page("tensors")
+    before = window.panels.geometry()
+    with qtbot.waitSignal(window.panels.written):
+        window.panels.tensors.widget.table.export_action.trigger()
+    notice = window.bottom.notice
+    assert notice.isVisible()
+    assert notice.label.text() == f"✓ Saved {target}"
+    assert window.panels.page == "tensors"  # success moves nothing
+    assert window.panels.geometry() == before
+    qtbot.mouseClick(notice.button, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: shown == [target])
+    wait_idle(qtbot, window)
+
+
 def test_errors_begin_with_the_worst_tensor_that_a_survey_found(
     qtbot: QtBot, window: MainWindow
 ) -> None:

@@ -22,7 +22,7 @@ from explorer.qt.main_window import MainWindow, take_first_size
 from explorer.qt.panels import GROUPS
 from explorer.qt.quick_open import QuickOpen
 from explorer.qt.settings import Settings
-from explorer.qt.theme import Scheme, apply_scheme, is_dark
+from explorer.qt.theme import Scheme, apply_scheme, apply_text_size, is_dark
 from explorer.qt.widgets.progress import JobBar
 from tests.helpers.gguf_writer import STRING, GgufFile, TensorSpec
 from tests.helpers.safetensors_writer import write_tensors
@@ -190,6 +190,28 @@ def test_no_panel_makes_the_window_large_and_names_stay(qtbot: QtBot, window: Ma
     header = window.open_models.tree.header()
     assert header.sectionSize(0) >= 100
     assert header.sectionSize(0) + header.sectionSize(1) <= window.open_models.width() + 2
+
+
+def test_texts_grow_by_keys_with_and_without_shift(
+    qtbot: QtBot, window: MainWindow, settings: Settings
+) -> None:
+    window.activateWindow()
+    qtbot.waitUntil(window.isActiveWindow)
+    control = Qt.KeyboardModifier.ControlModifier
+    try:
+        for key, percent in (
+            (Qt.Key.Key_Plus, 110),
+            (Qt.Key.Key_Equal, 120),
+            (Qt.Key.Key_Minus, 110),
+            (Qt.Key.Key_0, 100),
+        ):
+            qtbot.keyClick(window, key, control)
+            assert settings.text_size == percent
+        quits = [each.toString() for each in window.actions_.quit.shortcuts()]
+        assert "Ctrl+Q" in quits
+    finally:
+        apply_text_size(100)
+    wait_idle(qtbot, window)
 
 
 def test_a_narrow_head_shortens_the_model_before_the_tensor_and_scrolls_its_pages(
