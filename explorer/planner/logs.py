@@ -81,7 +81,8 @@ def _wide_encoding(piece: bytes) -> str | None:
     if piece[:2] in {b"\xff\xfe", b"\xfe\xff"}:
         return "utf-16"
     head = piece[:512]
-    if len(head) >= 64 and head[1::2].count(0) > len(head) * 3 // 8:
+    nothing = [head[parity::2].count(0) for parity in (0, 1)]  # holes have NULs everywhere
+    if len(head) >= 64 and nothing[1] > len(head) * 3 // 8 and nothing[0] < len(head) // 8:
         return "utf-16-le"
     return None
 

@@ -263,6 +263,13 @@ def test_hostile_logs_take_bounded_memory_and_time(line: bytes) -> None:
     assert peak < 30 * MIB
 
 
+@pytest.mark.parametrize("holes", [64, 4096, (1 << 20) + 3])
+def test_a_hole_before_the_lines_is_no_other_encoding(holes: int) -> None:
+    """A crash leaves blocks of NUL bytes, and so does a sparse file."""
+    log = parse_log([b"\0" * holes + b"\n" + samples.OLD.encode()])
+    assert log.loads == parse_log([samples.OLD.encode()]).loads
+
+
 def test_so_many_lines_are_read_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "_MOST_LINES", 100)
     log = parse_log([b"llama_context: n_ctx = 4096\n" * 200])
