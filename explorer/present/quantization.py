@@ -26,6 +26,7 @@ _METHODS: Final = {
     **{"hqq": "HQQ", "bitnet": "BitNet"},
 }
 _INTEGERS: Final = frozenset({Levels.UNSIGNED, Levels.SIGNED, Levels.TERNARY})
+_GROUPS: Final = "groups of "
 _SHOWN: Final = 3
 _SHOWN_KINDS: Final = 2
 
@@ -49,14 +50,16 @@ def _sentence(model: Model, declared: Declaration, found: _Found) -> str | None:
             return None  # MLX has its own words for it
         return f"{_METHODS.get(method, method)} is declared; tensors are listed as they are stored"
     kinds: Counter[tuple[str, str]] = Counter()  # bytes by method and kind of codes
-    groups: dict[tuple[str, str], set[int]] = {}
+    sharing: dict[tuple[str, str], Counter[str]] = {}  # the same by which weights share a scale
     for layout, nbytes, count in found.weights:
         kind = _METHODS.get(layout.scheme, layout.scheme), _codes(layout)
         kinds[kind] += nbytes * count
-        sizes = groups.setdefault(kind, set())
-        if layout.group_size not in {None, layout.shape[-1]}:  # else a scale for each row
-            sizes.add(layout.group_size or 0)
-    parts = [_kind_text(kind, groups[kind]) for kind, _ in kinds.most_common(_SHOWN_KINDS)]
+        sharing.setdefault(kind, Counter())[_sharing(layout)] += nbytes * count
+    doubled = {layout.scheme for layout, *_ in found.weights if layout.option("nested_block")}
+    parts = [
+        _kind_text(kind, sharing[kind]) + (", double quantization" if kind[0] in doubled else "")
+        for kind, _ in kinds.most_common(_SHOWN_KINDS)
+    ]
     if len(kinds) > _SHOWN_KINDS:
         parts.append("other kinds")
     alone = [one for one in found.plain if "embed" not in one]
@@ -69,11 +72,15 @@ def _codes(layout: CompanionLayout) -> str:
     return f"{layout.bits} bits" if layout.name[-1].isdigit() else ""
 
 
-def _kind_text(kind: tuple[str, str], groups: set[int]) -> str:
+def _kind_text(kind: tuple[str, str], sharing: Counter[str]) -> str:
+    """Return method, codes, and groups or tiles; a scale for a row or a matrix is not said."""
     method, codes = kind
     parts = [method] if codes in {"", method} else [method, codes]
-    if groups:
-        parts.append("groups of " + ", ".join(map(str, sorted(groups)[:_SHOWN])))
+    sizes = sorted({int(text[len(_GROUPS) :]) for text in sharing if text.startswith(_GROUPS)})
+    if sizes:
+        parts.append(_GROUPS + ", ".join(map(str, sizes[:_SHOWN])))
+    tiles = (text for text, _ in sharing.most_common() if text.startswith("tiles"))
+    parts.extend(islice(tiles, 1))  # those of small matrices are cut
     return ", ".join(parts)
 
 

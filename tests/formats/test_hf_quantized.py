@@ -70,7 +70,10 @@ def test_a_folder_is_listed_as_logical_tensors(name: str) -> None:
     [
         ("awq_gemm_g128", "AWQ, 4 bits, groups of 128; lm_head left alone"),
         ("gptq_4bit_dynamic", "GPTQ, 4 bits, groups of 64 and GPTQ, 8 bits, groups of 32; lm_head"),
-        ("bnb_nf4_double", "bitsandbytes, NF4, groups of 64"),
+        ("bnb_nf4_double", "bitsandbytes, NF4, groups of 64, double quantization; lm_head"),
+        ("fp8_block_partial", "FP8, tiles of 128 × 128; lm_head left alone"),
+        ("quanto_qint4", "quanto, 4 bits, groups of 64, 128; lm_head"),
+        ("ct_int8_w8a8", "compressed-tensors, 8 bits; lm_head left alone"),
         ("gpt_oss_mxfp4", "MXFP4, groups of 32; lm_head, mlp.router left alone"),
     ],
 )
