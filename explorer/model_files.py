@@ -26,6 +26,7 @@ all others may have come with the model, such as a tokenizer."""
 GGUF_MAGIC: Final = b"GGUF"
 """The first bytes of a GGUF file."""
 
+_IN_STORE: Final = "lies in a store of downloaded models, where nothing is written"
 _HUB_REPOSITORY: Final = "models--"
 
 _noted: set[str] = set()  # resolved paths
@@ -60,6 +61,16 @@ def refuse_model_file(target: Path | None) -> None:
         raise ExplorerError(f"{fault}; choose another name", target)
 
 
+def refuse_folder_in_store(folder: Path | None) -> None:
+    """Raise if a folder, in which something will be written, lies in a store of models, or is one.
+
+    Raises:
+        ExplorerError: It does.
+    """
+    if folder is not None and _is_in_store(Path(os.path.realpath(folder)) / "file"):
+        raise ExplorerError(f"{_IN_STORE}; choose another folder", folder)
+
+
 def hub_name(folder: str) -> str:
     """Return the model's name (owner/name) that a folder of a Hugging Face hub cache is named for.
 
@@ -82,7 +93,7 @@ def _fault(target: Path, place: Path) -> str:
     if {target.suffix.lower(), place.suffix.lower()} & {*MODEL_SUFFIXES}:
         return "is the name of a model, which is never written"
     if _is_in_store(place):
-        return "lies in a store of downloaded models, where nothing is written"
+        return _IN_STORE
     if status is None or not stat.S_ISREG(status.st_mode):
         return ""  # nothing is replaced, neither by a pipe nor by /dev/stdout
     named = Path(os.path.realpath(target.parent), target.name)  # itself a link, maybe out of there

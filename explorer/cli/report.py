@@ -17,7 +17,7 @@ from explorer.cli.machine import gpu_option
 from explorer.errors import ExplorerError, system_reason
 from explorer.formats import open_model
 from explorer.hardware.detect import detect
-from explorer.model_files import refuse_model_file
+from explorer.model_files import refuse_folder_in_store, refuse_model_file
 from explorer.planner import Device
 from explorer.planner.devices import parse_context
 from explorer.present.statistics import statistics_record
@@ -177,6 +177,7 @@ def _numbered(stem: str) -> Iterator[str]:
 
 
 def _make_folder(folder: Path) -> None:
+    refuse_folder_in_store(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -193,6 +194,7 @@ def _write_report(
         if how.reference is not None:
             other = stack.enter_context(open_model(options.model_path(how.reference)))
         _check_target(target)
+        refuse_folder_in_store(pictures)
         options.agree_to_fetch((model, other), how.fetch or not how.survey)
         with output.Progress(weights_to_read(model, other)) as line:
             data = gather(

@@ -17,7 +17,7 @@ from explorer.errors import ExplorerError
 from explorer.formats import open_model
 from explorer.model_files import note_model_file, refuse_model_file
 from explorer.tabular import write_atomically
-from tests.helpers.model_kinds import KINDS, digests
+from tests.helpers.model_kinds import KINDS, Kind, digests
 from tests.helpers.ollama_store import OllamaStore
 from tests.helpers.safetensors_writer import tensors_bytes
 
@@ -160,6 +160,19 @@ def test_no_file_joins_a_store(tmp_path: Path) -> None:
         with pytest.raises(ExplorerError, match="store of downloaded models"):
             refuse_model_file(folder / "new.csv")
     refuse_model_file(tmp_path / "new.csv")
+
+
+@pytest.mark.parametrize("kind", KINDS[3:], ids=lambda kind: kind.__name__)
+def test_no_folder_joins_a_store(tmp_path: Path, kind: Kind) -> None:
+    """Pictures and reports of a folder go into folders that are made for them."""
+    path = kind(tmp_path / "kept")
+    before = set((tmp_path / "kept").rglob("*"))
+    out = ["-o", str(tmp_path / "report.html")]
+    for folder in (one for one in before if one.is_dir() and one.name != "models"):
+        new = str(folder / "new" / "inner")
+        assert main(["report", str(path), *out, "--pictures", new]) == 1, new
+        assert main(["report", str(tmp_path / "kept"), "--each", "-o", new]) == 1, new
+        assert set((tmp_path / "kept").rglob("*")) == before
 
 
 def test_a_gguf_file_is_known_by_its_content(tmp_path: Path) -> None:
