@@ -507,6 +507,7 @@ class ValuesPage(ReadingPage[Tiles]):
             # painting a header asks of every cell behind it whether it is selected
             header.setSelectionModel(QtCore.QItemSelectionModel(self.model, header))
         grid.setAccessibleName(self.tr("Values"))
+        grid.setCornerButtonEnabled(False)  # nobody sees it; Ctrl+A selects all
         grid.setWhatsThis(picture_text("values"))
         grid.setSelectionMode(QtWidgets.QAbstractItemView.SelectionMode.ContiguousSelection)
         grid.setTabKeyNavigation(False)
