@@ -125,9 +125,9 @@ def test_how_weights_are_quantized_stands_in_words_above_what_is_declared(
     view.show_document(document)
     assert document.model.tensors.rows._made == {}
     shown = texts(view)
-    assert shown[shown.index("Quantization") + 1] == "FP8; lm_head left alone"
+    assert shown[shown.index("Quantization") + 1] == "FP8, tiles of 128 × 128; lm_head left alone"
     assert "tiles of 128 × 128" in shown
-    assert shown_facts(view)["Quantization"] == "FP8; lm_head left alone"
+    assert shown_facts(view)["Quantization"] == "FP8, tiles of 128 × 128; lm_head left alone"
 
 
 @pytest.mark.parametrize("view_of", [0, 1, 2])
