@@ -138,7 +138,7 @@ def test_arrow_keys_in_the_tree_move_the_bytes(qtbot: QtBot, window: MainWindow)
     assert window.panels.raw.widget.hex.cursor_offset == model(window).metadata.entries[1].offset
 
 
-def test_a_row_of_the_tensor_table_moves_the_bytes_and_enter_shows_them(
+def test_a_row_of_the_tensor_table_moves_the_bytes_and_enter_shows_the_weights(
     qtbot: QtBot, window: MainWindow
 ) -> None:
     window.panels.setCurrentWidget(window.panels.tensors)
@@ -150,11 +150,11 @@ def test_a_row_of_the_tensor_table_moves_the_bytes_and_enter_shows_them(
     row = table.table.content_row(table.currentIndex())
     assert window.panels.raw.widget.hex.cursor_offset == model(window).tensors.rows[row].offset
     qtbot.keyClick(table, KEY.Key_Return)
-    assert window.panels.currentWidget() is window.panels.raw
+    assert window.panels.currentWidget() is window.panels.weights
     window.panels.setCurrentWidget(window.panels.tensors)
     place = click_row(qtbot, table, table.table.index_of(2))
     qtbot.mouseDClick(table.viewport(), LEFT, NONE, place)
-    assert window.panels.currentWidget() is window.panels.raw
+    assert window.panels.currentWidget() is window.panels.weights
     assert window.panels.raw.widget.hex.cursor_offset == model(window).tensors.rows[2].offset
     wait_idle(qtbot, window)
 
