@@ -135,7 +135,7 @@ def view(source: Tensor, *extent: int, plain: bool = False) -> Tensor:
     seen.plain = plain
     length, total = source.extent[0], elements(source.extent)
     rows = total // length if length else 0
-    if rows and not plain and seen.nbytes < total * source.width:
+    if rows and not plain and 0 < seen.nbytes < total * source.width:
         # a copy keeps the distances between rows
         seen.nbytes += (rows - 1) * (total * source.width - seen.nbytes) // rows
     elif source.op == "view" and not plain and seen.nbytes == total * source.width:

@@ -219,7 +219,7 @@ def delta_network(block: Block, current: Tensor) -> Tensor:
         q, k = (_repeated_heads(block, tensor, share) for tensor in (q, k))
     rows = tokens * sequences + value * sequences
     found = made("delta", (value * heads, rows), q, k, v, gate, beta, before)
-    keep_state(block, cache, view(found, value, value, heads, sequences))
+    keep_state(block, cache, view(found, value, value, heads, sequences, plain=True))
     y = block.norm(view(found, value, heads, tokens, sequences, plain=True), "ssm_norm")
     gate = like("unary", reshape(z, value, heads, tokens, sequences))
     y = reshape(like("mul", y, gate), value * heads, tokens, sequences)
