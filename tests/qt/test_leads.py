@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -280,6 +280,21 @@ def test_the_menu_save_makes_a_report_of_the_model(
     assert page.startswith("<!DOCTYPE html>")
     assert "output_norm.weight" in page
     assert window.panels.page == "overview"  # success moves nothing
+    wait_idle(qtbot, window)
+
+
+def test_pages_without_a_model_lead_to_the_start_page(
+    qtbot: QtBot, make_window: Callable[..., MainWindow]
+) -> None:
+    window = make_window()
+    panels = window.panels
+    for page in ("weights", "errors", "survey"):
+        panels.show_page(page)
+        wait_idle(qtbot, window)
+        state = getattr(panels, page).widget.state
+        assert state.button.isVisible()
+        qtbot.mouseClick(state.button, Qt.MouseButton.LeftButton)
+        assert panels.page == "overview"
     wait_idle(qtbot, window)
 
 

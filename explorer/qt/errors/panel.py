@@ -540,7 +540,8 @@ class ErrorsView(TabbedPanel):
     def refresh(self) -> None:
         document = self._document
         if document is None:
-            self.show_message(self.tr("Errors"), self.tr("Open a model to see its errors."))
+            sentence = self.tr("Open a model to see its errors.")
+            self.say_that_no_model_is_open(self.tr("Errors"), sentence)
             return
         if not self._rows:
             sentence = self.tr("Choose one in the tree or in the tensor table to see its error.")

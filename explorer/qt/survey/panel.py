@@ -427,7 +427,8 @@ class SurveyView(TabbedPanel):
     def refresh(self) -> None:
         document = self._document
         if document is None:
-            self.show_message(self.tr("Survey"), self.tr("Open a model to see all of its tensors."))
+            sentence = self.tr("Open a model to see all of its tensors.")
+            self.say_that_no_model_is_open(self.tr("Survey"), sentence)
         elif not len(document.arrays):
             self.show_message(self.tr("Survey"), self.tr("This file holds no tensors."))
         else:

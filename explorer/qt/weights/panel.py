@@ -408,7 +408,8 @@ class WeightsView(TabbedPanel):
     def refresh(self) -> None:
         document = self._document
         if document is None:
-            self.show_message(self.tr("Weights"), self.tr("Open a model to see its weights."))
+            sentence = self.tr("Open a model to see its weights.")
+            self.say_that_no_model_is_open(self.tr("Weights"), sentence)
             return
         if not self._rows:
             sentence = self.tr("Choose one in the tree or in the tensor table to see its weights.")

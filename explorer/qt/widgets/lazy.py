@@ -9,7 +9,7 @@ from PySide6.QtCore import QCoreApplication, QEvent, QObject, QSize, Qt, Signal,
 from PySide6.QtGui import QKeySequence, QResizeEvent, QShortcut, QShowEvent
 from PySide6.QtWidgets import QFrame, QScrollArea, QTabWidget, QWidget
 
-from explorer.qt.widgets.building import column
+from explorer.qt.widgets.building import column, lead_to
 from explorer.qt.widgets.pages import ContentPage
 from explorer.qt.widgets.segments import segmented
 
@@ -143,7 +143,8 @@ class TabbedPanel(ContentPage):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.state.pressed.connect(self.refresh)
+        self._begin = self.tr("Show how to &begin")
+        self.state.pressed.connect(self._press)
         self.cancel_shortcut = QShortcut(QKeySequence(Qt.Key.Key_Escape), self)
         self.cancel_shortcut.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
         self.cancel_shortcut.activated.connect(self.cancel)
@@ -155,6 +156,16 @@ class TabbedPanel(ContentPage):
     def cancel(self) -> None:
         """Stop reading; what is known stays."""
         raise NotImplementedError
+
+    def say_that_no_model_is_open(self, heading: str, sentence: str) -> None:
+        """Show a sentence, with a button that leads to the start page."""
+        self.show_message(heading, sentence, self._begin)
+
+    def _press(self) -> None:
+        if self.state.button.text() == self._begin:
+            lead_to(self, "overview")
+        else:
+            self.refresh()
 
     def begin_tabs(self, name: str, above: QWidget) -> None:
         """Make the tabs, called `name` by screen readers, below the widget `above`.
