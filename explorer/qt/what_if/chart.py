@@ -260,17 +260,23 @@ class WhatIfChart(ThemedPlot):
 
     def _present_marks(self) -> list[Mark]:
         """Return where the file is now; its own error is not known without an original."""
-        if not self._lines:
+        if self._present is None:
             return []
         line = self._lines[0]
         named = any(point.present for point in self.points)
-        return [Mark(line.size.bits_per_weight, "" if named else line.title, points=not named)]
+        return [Mark(self._present, "" if named else line.title, points=not named)]
+
+    @property
+    def _present(self) -> float | None:
+        """Bits per weight of the file as it is; None without a file, or of one without weights."""
+        bits = self._lines[0].size.bits_per_weight if self._lines else math.nan
+        return bits if math.isfinite(bits) else None
 
     def _whole(self) -> QRectF:
         xs = [point.x for point in self.points]
         ys = [point.y for point in self.points]
-        if self._lines:
-            xs.append(self._lines[0].size.bits_per_weight)
+        if self._present is not None:
+            xs.append(self._present)
         if not xs or not ys:
             xs, ys = [*xs, 0.0, 8.0], [*ys, -3.0, 0.0]
         left, low = min(xs), min(ys)

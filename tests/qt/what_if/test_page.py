@@ -429,6 +429,18 @@ def test_a_model_that_cannot_be_planned_is_tried_all_the_same(
     assert "come on top" not in page.page.note.text()
 
 
+def test_a_model_without_weights_has_a_chart_without_a_mark(
+    qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path
+) -> None:
+    """Its bits per weight are no number, which no axis can show."""
+    specs = [TensorSpec(UP, (256, 0), 0, b""), TensorSpec(DOWN, (0,), 0, b"")]
+    page = Page(qtbot, runner, [load(GgufFile(tensors=specs).write(tmp_path / "empty.gguf"))])
+    page.open()
+    for scope in Scope:
+        page.measure(scope)
+    assert page.page.panel.chart.points == []
+
+
 def _matrix(path: Path, columns: int = 256) -> Path:
     sums = np.random.default_rng(1).uniform(0, 100, columns).astype("<f4")
     specs = [
