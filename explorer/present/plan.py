@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from explorer.errors import PlanError
 from explorer.planner import Device, Host
-from explorer.planner.advice import Advice, solve
+from explorer.planner.advice import Advice, context_as_placed, solve
 from explorer.planner.layout import DeviceLayout, Layout
 from explorer.planner.llama_cpp.outcome import EXACT, Held, Outcome
 from explorer.planner.profiles import GRAPH_SIZE, PREDICTION, profile_named
@@ -334,8 +334,10 @@ def suggestions(
     if _needs_attention(request, profile):
         changes = {"flash_attention": True}
         return (Suggestion("with flash attention", "Turn flash attention on", changes),)
-    if not request.devices or profile == PREDICTION.name:
+    if profile == PREDICTION.name:
         return ()
+    if not request.devices:
+        return tuple(_suggestions_without_gpu(profile, request, check))
     search = _suggestions if profile == GRAPH_SIZE.name else partial(_server_suggestions, profile)
     try:
         return tuple(search(request, check))
@@ -357,6 +359,19 @@ def _needs_attention(request: PlanRequest, profile: str) -> bool:
             return False
         return True
     return False
+
+
+def _suggestions_without_gpu(
+    profile: str, request: PlanRequest, check: Callable[[], None]
+) -> Iterator[Suggestion]:
+    """Yield the longest context that main memory holds, where it is short of the planned one."""
+    plan = profile_named(profile).plan(request)
+    if plan.llama_cpp is None or not plan.llama_cpp.main.short:
+        return
+    tokens = context_as_placed(request, plan, check)
+    if tokens is not None and tokens >= _LEAST_SUGGESTED:
+        text = f"{integer_text(tokens)} tokens"
+        yield Suggestion(f"at {text}", f"Use {text}", {"context": tokens})
 
 
 def _suggestions(request: PlanRequest, check: Callable[[], None]) -> Iterator[Suggestion]:

@@ -402,7 +402,7 @@ class AnswerBar(QtWidgets.QWidget):
             self.questions[what].setAccessibleName(f"{title}?")
             self.questions[what].clicked.connect(lambda _=False, what=what: self._ask(what))
         for number in range(_MOST_SUGGESTED):
-            suggested = push_button(self, "", self.tr("Puts all layers on GPUs"))
+            suggested = push_button(self, "", self.tr("Change this; Undo takes it back"))
             suggested.hide()
             suggested.clicked.connect(lambda _=False, number=number: self._apply(number))
             self._suggested.append(suggested)
@@ -444,15 +444,15 @@ class AnswerBar(QtWidgets.QWidget):
 
     def _can_search(self) -> bool:
         """Return whether there may be settings with which the model fits, or can be planned."""
-        inputs, fits = self._current.inputs, self._verdict.level is plan_texts.Level.FITS
         if self._current.plan is None:
-            return inputs.settings.flash_attention is False
-        return not fits and bool(inputs.devices) and self._current.profile != PREDICTION.name
+            return self._current.inputs.settings.flash_attention is False
+        fits = self._verdict.level is plan_texts.Level.FITS
+        return not fits and self._current.profile != PREDICTION.name
 
     def _show_sentence(self) -> None:
         text, searched = self._verdict.sentence, self._searched and self._can_search()
-        planned = self._current.plan is not None  # else a button says it all
-        ways = plan_texts.suggestions_sentence(self._found) if searched and planned else ""
+        told_why = self._current.plan is not None and (self._found or self._current.inputs.devices)
+        ways = plan_texts.suggestions_sentence(self._found) if searched and told_why else ""
         told = f"{self._verdict.mark}  {text}", ways
         if told == (self.sentence.text(), self.ways.text()):
             return

@@ -215,3 +215,29 @@ def test_a_plan_that_needs_flash_attention_has_a_button_that_turns_it_on(
         panel.settle()
         assert state.current.plan is not None
         assert state.inputs.settings.kv_cache_type == "q8_0"
+
+
+def test_without_a_gpu_the_context_that_main_memory_holds_is_offered(
+    qtbot: QtBot, runner: JobRunner, document: Document
+) -> None:
+    panel = Panel(qtbot, runner, document, profile="llama.cpp")
+    answer, state = panel.body.answer, panel.state
+    state.replace_inputs(devices=(), host=Host(free=64 * GIB))
+    state.apply({"context": 65_536, "parallel": 4})
+    panel.settle()
+    plan = state.current.plan
+    assert plan is not None
+    assert answer.suggestion_buttons == []
+    state.replace_inputs(host=Host(free=plan.total - (1 << 20)))
+    panel.settle()
+    qtbot.waitUntil(lambda: answer._searched)
+    assert "short" in answer.sentence.text()
+    (button,) = answer.suggestion_buttons
+    assert answer.ways.text() == f"It would fit at {button.text().removeprefix('Use ')}."
+    qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
+    panel.settle()
+    plan = state.current.plan
+    assert plan is not None
+    assert plan.llama_cpp is not None
+    assert not plan.llama_cpp.main.short
+    assert 2048 <= plan.effective.context < 65_536
