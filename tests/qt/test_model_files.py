@@ -29,6 +29,8 @@ from shiboken6 import isValid
 from explorer import model_files
 from explorer.qt.main_window import MainWindow
 from explorer.qt.widgets import saving
+from explorer.sources.remote.addresses import refuse_all
+from explorer.text import PLAIN, set_notation
 from tests.helpers.descendants import descendants
 from tests.helpers.everywhere import everywhere, settle
 from tests.helpers.model_kinds import KINDS, Kind, digests
@@ -103,10 +105,13 @@ def _close_popups() -> None:
 
 
 @pytest.fixture(autouse=True)
-def nothing_noted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forget what other tests opened."""
+def nothing_noted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Forget what other tests opened, and what the commands of all pages set for the process."""
     monkeypatch.setattr(model_files, "_noted", set())
     monkeypatch.setattr(model_files, "_folders", set())
+    yield
+    set_notation(PLAIN)
+    refuse_all(False)
 
 
 @pytest.mark.slow
