@@ -198,7 +198,8 @@ def agrees_to_search(path: Path, nbytes: int, parent: QWidget | None) -> bool:
     if not is_address(path) or nbytes <= MUCH or path in _searched:
         return True
     question = _tr("The search may have to read on to the end, which fetches {size} from {hosts}.")
-    if not _agrees_to(nbytes, host_of(path), parent, question):
+    text = question.format(size=bytes_text(nbytes), hosts=plain_text(host_of(path)))
+    if not _agrees_to(nbytes, host_of(path), parent, text):
         return False
     _searched.add(path)
     return True
@@ -215,11 +216,12 @@ def agrees_to_tensors(tensors: Iterable[Tensor], parent: QWidget | None) -> bool
     return True
 
 
-def _agrees_to(nbytes: int, hosts: str, parent: QWidget | None, question: str = "") -> bool:
-    question = question or _tr("This reads all weights, which fetches {size} from {hosts}. Go on?")
-    text = question.format(size=bytes_text(nbytes), hosts=plain_text(hosts))
+def _agrees_to(nbytes: int, hosts: str, parent: QWidget | None, text: str = "") -> bool:
+    size = bytes_text(nbytes)
+    question = _tr("This reads all weights, which fetches {size} from {hosts}. Go on?")
+    text = text or question.format(size=size, hosts=plain_text(hosts))
     box = _question(parent, _tr("Fetch all weights"), text)
-    fetch = box.addButton(_tr("Fetch {size}").format(size=bytes_text(nbytes)), _ACCEPT)
+    fetch = box.addButton(_tr("Fetch {size}").format(size=size), _ACCEPT)
     box.exec()
     return box.clickedButton() is fetch
 
