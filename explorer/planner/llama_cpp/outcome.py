@@ -194,7 +194,8 @@ class Outcome:
         buffer = self.allocation.buffers[name]
         if buffer.compute is None:
             return "not known: the upper end of what any such graph takes"
-        graph = "its graph" if self.accuracy == EXACT else "the graph of llama, for want of its own"
+        unknown = self.accuracy == UNKNOWN
+        graph = "the graph of llama, for want of its own" if unknown else "its graph"
         return f"most memory that {graph} of a full batch takes on {name} at once"
 
     def arguments(self) -> list[str]:
