@@ -570,21 +570,30 @@ def _main_terms(outcome: Outcome) -> Iterator[Term]:
 
 
 def _cache_term(outcome: Outcome, layer: int, nbytes: int) -> Term:
-    """Return the cache of a block: its tensors, each rounded up to a multiple of 128 bytes."""
+    """Return the cache of a block: its tensors, each rounded up to 128 bytes, on the host to 32."""
     name, settings = f"kv_cache.per_layer[{layer}]", outcome.settings
-    parts = cache_parts(outcome.header, settings, layer)
-    pieces = (f"-(-({p.what} * {p.what}_rows + {p.what}_fill) // 128) * 128" for p in parts)
+    on_gpu = settings.offload_kv and outcome.allocation.places[layer].startswith("GPU")
     types = {"keys": settings.type_k, "values": settings.type_v}
     inputs: dict[str, tuple[Number, str]] = {}
-    for part in parts:
-        kind, rows = types.get(part.what, "f32"), "positions of all sequences"
-        if part.what not in types:
+    pieces: list[str] = []
+    for number, part in enumerate(cache_parts(outcome.header, settings, layer), 1):
+        symbol = part.what.replace(" ", "_")
+        symbol += str(number) if symbol in inputs else ""
+        kind, rows = (
+            types.get(part.what.removeprefix("index "), "f32"),
+            "positions of all sequences",
+        )
+        if kind == "f32" and not part.what.endswith(("keys", "values")):
             rows = "sequences"
         elif outcome.header.windowed[layer] and not settings.swa_full:
             rows = "positions that the sliding window needs, with a batch"
-        inputs[part.what] = part.row, f"bytes of the block's {part.what} as {kind}: one of its rows"
-        inputs[f"{part.what}_rows"] = part.rows, rows
-        inputs[f"{part.what}_fill"] = part.fill, "fills a row of quantized values up to 512"
+        inputs[symbol] = part.row, f"bytes of the block's {part.what} as {kind}: one of its rows"
+        inputs[f"{symbol}_rows"] = part.rows, rows
+        if on_gpu:
+            inputs[f"{symbol}_fill"] = part.fill, "fills a row of quantized values up to 512"
+            pieces.append(f"-(-({symbol} * {symbol}_rows + {symbol}_fill) // 128) * 128")
+        else:
+            pieces.append(f"-(-({symbol} * {symbol}_rows) // 32) * 32")
     return _term(name, nbytes, " + ".join(pieces) or "0", **inputs)
 
 

@@ -351,6 +351,7 @@ def _cache_parts(
     if header.recurrent[layer]:
         parts.append(CachePart("convolution", 4 * header.conv_state, sequences, 0))
         parts.append(CachePart("state", 4 * header.ssm_state, sequences, 0))
+    if header.history[layer]:
         parts.append(CachePart("words before", 4 * header.history[layer], sequences, 0))
     if header.compression:
         return _compressed_parts(header, settings, layer, n_ctx_seq, ubatch)
