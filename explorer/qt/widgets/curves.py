@@ -17,10 +17,9 @@ from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, QSize, Qt, Signal
 from PySide6.QtWidgets import QWidget
 
 from explorer.analysis import Histogram, Moments
-from explorer.present.colours import type_colour
 from explorer.present.explanations import picture_text
 from explorer.qt.widgets.building import add_picture_actions, show_menu
-from explorer.qt.widgets.painting import edge_of
+from explorer.qt.widgets.painting import edge_of, type_ink
 from explorer.qt.widgets.plot import PlotColours
 from explorer.text import float_text
 
@@ -150,7 +149,7 @@ class SmallMultiples(QWidget):
         plot = self._plot_area(cell)
         painter.setPen(colours.rule)
         painter.drawLine(plot.bottomLeft(), plot.bottomRight())
-        colour = QtGui.QColor(type_colour(curve.type_name))
+        colour = QtGui.QColor(type_ink(curve.type_name))
         fill = QtGui.QColor(colour)
         fill.setAlpha(FILLED)
         painter.setPen(QtGui.QPen(edge_of(colour, colours.background), 1))

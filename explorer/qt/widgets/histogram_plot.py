@@ -18,10 +18,9 @@ from PySide6.QtCore import QPointF, QRectF, QSizeF, Qt, Signal
 from PySide6.QtGui import QColor, QKeyEvent
 from PySide6.QtWidgets import QWidget
 
-from explorer.present.colours import type_colour
 from explorer.qt.theme import series_colour
 from explorer.qt.widgets.curves import FILLED, BinReading, HistogramCurve, curve_columns
-from explorer.qt.widgets.painting import edge_of
+from explorer.qt.widgets.painting import edge_of, type_ink
 from explorer.qt.widgets.plot import Mark, Marks, ThemedPlot
 from explorer.text import MINUS, float_text, shorten
 
@@ -200,7 +199,7 @@ class HistogramPlot(ThemedPlot):
         """Return the colour of a curve: the type's, or of many ones from dark to bright."""
         count = len(self.curves)
         if count == 1:
-            return QColor(type_colour(self.curves[0].type_name))
+            return QColor(type_ink(self.curves[0].type_name))
         if count <= MOST_SERIES:
             return series_colour(number)
         # yellow is hard to see on white, and violet on black

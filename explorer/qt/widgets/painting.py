@@ -127,9 +127,15 @@ SWATCH_SIZE: Final = QSize(_SWATCH, _SWATCH)
 _SWATCH_SCALE: Final = 4  # of the picture that is drawn smaller, sharp on every screen
 
 
+@lru_cache(maxsize=256)  # pictures ask for it with each drag
+def type_ink(name: str) -> str:
+    """Return the colour of a tensor type."""
+    return type_colour(name)
+
+
 def fill_type(painter: QPainter, area: QRectF, name: str) -> QColor:
     """Fill an area with the colour and the pattern of a tensor type; return the colour."""
-    colour = QColor(type_colour(name))
+    colour = QColor(type_ink(name))
     painter.fillRect(area, colour)
     pattern = type_pattern(name)
     if pattern is not Pattern.PLAIN:
