@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,3 +22,12 @@ def golden(shared_reference: Path) -> Golden:
 def subset() -> Golden:
     """The golden cases that the repository carries."""
     return Golden(SUBSET)
+
+
+@pytest.fixture(scope="session")
+def families() -> dict[str, Any]:
+    """What libllama allocates for a small model of each architecture (`provenance` in it)."""
+    path = SUBSET.with_name("llama_cpp_families.json.gz")
+    with gzip.open(path) as file:
+        content: dict[str, Any] = json.load(file)
+    return content

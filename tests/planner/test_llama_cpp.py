@@ -142,15 +142,6 @@ _CIRCUMSTANCES = (
 )
 
 
-@pytest.fixture(scope="session")
-def families() -> dict[str, Any]:
-    """What libllama allocates for a small model of each architecture (`provenance` in it)."""
-    path = Path(__file__).parents[1] / "data" / "planner" / "llama_cpp_families.json.gz"
-    with gzip.open(path) as file:
-        content: dict[str, Any] = json.load(file)
-    return content
-
-
 @pytest.mark.parametrize("circumstance", _CIRCUMSTANCES)
 def test_every_architecture_is_planned_as_llama_cpp_allocates(
     families: dict[str, Any], circumstance: str

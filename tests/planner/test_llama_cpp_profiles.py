@@ -134,6 +134,32 @@ def test_every_formula_gives_its_figure(
                 assert not part.term or part.term in values
 
 
+_NO_QUANTIZED_CACHE = ("grok-moe", "laguna-moe")
+"""The first knows no flash attention, and no block divides the second's heads."""
+
+
+@pytest.mark.parametrize("settings", [{}, {"num_gpu": 3, "cache_type_k": "q4_0"}, {"parallel": 3}])
+def test_the_formula_of_every_cache_gives_its_figure(
+    families: dict[str, Any], settings: dict[str, Any]
+) -> None:
+    """Also of indexers, states, windows and what DeepSeek V4 keeps; on GPUs and on the host."""
+    settings = settings | {"context": 4096, "flash_attention": True, "kv_unified": False}
+    if "cache_type_k" in settings:
+        settings["cache_type_v"] = settings["cache_type_k"]
+    for name, described in families["models"].items():
+        metadata = described["metadata"] | {"tokenizer.ggml.tokens": ["a"]}
+        h = Hyperparameters.from_model(_model(metadata, described["tensors"]))
+        if "cache_type_k" in settings and name in _NO_QUANTIZED_CACHE:
+            with pytest.raises(PlanError):
+                planned(h, **settings)
+            continue
+        made = planned(h, **settings)
+        terms = [term for term in made.terms if term.name.startswith("kv_cache.per_layer")]
+        assert terms, name
+        for term in terms:
+            assert evaluate(term) == term.value, (name, term)
+
+
 @pytest.mark.parametrize(
     ("settings", "free", "level", "words"),
     [
