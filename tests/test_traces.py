@@ -18,7 +18,7 @@ _ROOT: Final = Path(__file__).parent.parent
 LIMITS: Final = {  # with room for what is entered on a slow machine only, such as progress
     # the head of the page follows the tensor, and a list shares its width among its columns; the
     # tree is filtered, and the histogram has the colour of the type
-    "click": {"modules": 46, "pairs": 5, "direct": 5},
+    "click": {"modules": 44, "pairs": 5, "direct": 5},
     # five are the rules of llama.cpp, by which a file is planned; panels may ask for a size too
     "slider": {"modules": 31, "pairs": 3, "direct": 2},
     # a rounding may be to a type of Hugging Face too
