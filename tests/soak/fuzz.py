@@ -157,7 +157,10 @@ def _places(target: Target, folder: Path) -> tuple[Path, Path]:
     """Prepare a folder once; return what is written and what is opened."""
     if folder not in _prepared:
         folder.mkdir(parents=True, exist_ok=True)
-        _prepared[folder] = target.place(folder)
+        written, opened = _prepared[folder] = target.place(folder)
+        for content in target.seeds:  # what is loaded once, such as kernels, is no case's doing
+            target.write(written, content)
+            _try_case(opened, 0, Result())
     return _prepared[folder]
 
 
