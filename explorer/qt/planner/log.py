@@ -30,7 +30,8 @@ from explorer.qt.planner import tables
 from explorer.qt.planner.fields import SizeEdit, buddy_label, fill, push_button
 from explorer.qt.planner.pages import PlannerPage
 from explorer.qt.planner.state import PlannerState
-from explorer.qt.widgets.building import LINE, NOTE
+from explorer.qt.theme import Space
+from explorer.qt.widgets.building import LINE, NOTE, Flow
 from explorer.qt.widgets.labels import SELECTABLE, plain_label
 from explorer.qt.widgets.painting import plain_tip
 from explorer.qt.widgets.table_model import Column
@@ -116,8 +117,8 @@ class SpeedLine(QtWidgets.QWidget):
             labels.append(buddy_label(text, field))
         self.gpu.size_chosen.connect(lambda rate: self._give(main=False, rate=rate))
         self.main.size_chosen.connect(lambda rate: self._give(main=True, rate=rate))
-        parts = (labels[0], self.gpu, labels[1], self.main)
-        fill(QtWidgets.QHBoxLayout(self), (self.sentence, 1), *parts, margins=LINE)
+        fields = Flow(labels[0], self.gpu, labels[1], self.main)
+        fill(QtWidgets.QVBoxLayout(self), self.sentence, fields, spacing=Space.TIGHT, margins=LINE)
 
     def show_plan(self, plan: Plan | None) -> None:
         """Show the bound of a plan; of one that is not llama.cpp's there is none."""
@@ -218,12 +219,13 @@ class LogPage(PlannerPage):
         self._show()
 
     def _lay_out(self) -> None:
-        line = fill(QtWidgets.QHBoxLayout(), *(self.choose, self.paste, None), margins=NOTE)
-        own = fill(QtWidgets.QHBoxLayout(), self.check, None, margins=NOTE)
+        buttons = Flow(self.choose, self.paste, self.check)
+        line = fill(QtWidgets.QHBoxLayout(), buttons, margins=NOTE)
         below = fill(QtWidgets.QHBoxLayout(), (self.notes, 1), self.use_rest, margins=NOTE)
         below.setAlignment(self.use_rest, Qt.AlignmentFlag.AlignTop)
         hint = fill(QtWidgets.QHBoxLayout(), self.hint, margins=NOTE)
-        fill(QtWidgets.QVBoxLayout(self), self.speed, line, own, hint, (self.table, 1), below)
+        parts = (self.speed, line, hint, (self.table, 1), below)
+        fill(QtWidgets.QVBoxLayout(self), *parts).addStretch(0)  # room that no table takes
 
     def show_document(self, document: Document | None) -> None:
         """Compare logs with this model from now on; forget the log of another one."""
@@ -326,6 +328,8 @@ class LogPage(PlannerPage):
     def _show(self) -> None:
         """Show what was found, or how to begin."""
         found = self._found
+        for part in (self.table, self.notes, self.use_rest):
+            part.setVisible(found is not None)
         self.use_rest.setEnabled(found is not None and bool(_reserves(found.comparison.rests)))
         if found is None:
             self.model.show([], 0)

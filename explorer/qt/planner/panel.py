@@ -409,7 +409,6 @@ class AnswerBar(QtWidgets.QWidget):
         changes = Flow(*self._suggested)
         asking = plain_label(self, self.tr("What is the"))
         asking.setForegroundRole(QtGui.QPalette.ColorRole.PlaceholderText)
-        asking.setMinimumHeight(self.questions[_ASKED[0]].sizeHint().height())
         questions = Flow(asking, *self.questions.values(), spacing=Space.TIGHT)
         replied = fill(QtWidgets.QHBoxLayout(), (self.reply, 1), self.apply)
         told = (self.sentence, None, self.undo, self.redo)

@@ -91,19 +91,31 @@ class Flow(QLayout):
 
     def _arrange(self, area: QRect, *, test: bool) -> int:
         """Put each part into its place, unless it is only a test; return the height of all."""
-        x, y, high = area.x(), area.y(), 0
+        y = area.y()
+        for line in self._lines(area.width()):
+            x, high = area.x(), max(hint.height() for _, hint in line)
+            for item, hint in line:
+                if not test:
+                    place = QRect(QPoint(x, y + (high - hint.height()) // 2), hint)
+                    direction = self.parentWidget().layoutDirection()
+                    item.setGeometry(QStyle.visualRect(direction, area, place))
+                x += hint.width() + self.spacing()
+            y += high + self.spacing()
+        return max(0, y - self.spacing() - area.y())
+
+    def _lines(self, width: int) -> list[list[tuple[QLayoutItem, QSize]]]:
+        lines: list[list[tuple[QLayoutItem, QSize]]] = []
+        used = 0
         for item in self._items:
-            hint = item.sizeHint()
             if item.isEmpty():
                 continue
-            if x > area.x() and x + hint.width() > area.right() + 1:
-                x, y, high = area.x(), y + high + self.spacing(), 0
-            if not test:
-                place = QRect(QPoint(x, y), hint)
-                direction = self.parentWidget().layoutDirection()
-                item.setGeometry(QStyle.visualRect(direction, area, place))
-            x, high = x + hint.width() + self.spacing(), max(high, hint.height())
-        return y + high - area.y()
+            hint = item.sizeHint()
+            if not lines or used + hint.width() > width:
+                lines.append([])
+                used = 0
+            lines[-1].append((item, hint))
+            used += hint.width() + self.spacing()
+        return lines
 
     # Qt
 
