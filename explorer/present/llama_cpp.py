@@ -39,6 +39,12 @@ _ACCURACY: Final = {
     BAND: "weights and cache to the byte; compute buffers with their ends",
     UNKNOWN: "weights and cache to the byte; compute buffers by a similar graph, with their ends",
 }
+_SHORT_NAMES: Final = {  # where there is little room
+    LLAMA_CPP.name: "llama.cpp",
+    OLLAMA.name: "Ollama 0.30 and later",
+    PREDICTION.name: "Ollama's prediction",
+    GRAPH_SIZE.name: "Ollama up to 0.13",
+}
 _DIFFERENCES: Final = {
     LLAMA_CPP.name: "llama.cpp allocates what its graph needs and lowers what you leave open",
     OLLAMA.name: "Ollama starts the same program with a context, a batch and sequences of its own",
@@ -136,6 +142,11 @@ class ProfileRow:
     profile: str
     plan: Plan | None
     failure: str = ""
+
+    @property
+    def short_name(self) -> str:
+        """Its program alone, for a narrow table; `cells` have the whole title."""
+        return _SHORT_NAMES[self.profile]
 
     def cells(self) -> tuple[str, ...]:
         """Return the texts of `SIDE_BY_SIDE`; what a profile does not claim is a dash."""

@@ -33,7 +33,6 @@ from explorer.text import exact_text, plain_text
 
 _DELAY_MS: Final = 80
 _LEAST_LINES: Final = 2
-_NAME_WIDTH: Final = 190
 _BARS, _LAYERS, _CURVES = "bars", "layers", "curves"
 
 
@@ -168,7 +167,6 @@ class ProgramsPage(PlannerPage):
         columns = tables.profile_columns(rows) if rows else []
         if self.model.show(columns, len(rows), tuple(row.profile for row in rows)):
             self.table.show_columns(QByteArray())
-            self.table.setColumnWidth(0, _NAME_WIDTH)  # so that all figures are seen beside it
         why = llama_cpp.why_profiles_differ(rows)
         self.why.setText(self.tr("Why they differ: {reasons}").format(reasons=why) if why else "")
 

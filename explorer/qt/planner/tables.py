@@ -223,9 +223,14 @@ def comparison_columns(candidates: Sequence[Candidate]) -> list[Column]:
 
 
 def profile_columns(rows: Sequence[ProfileRow]) -> list[Column]:
-    """Return a row for each profile; a dash stands for what it does not claim."""
+    """Return a row for each profile; a dash stands for what it does not claim.
+
+    What decides between programs comes first, for the table is wider than a small window.
+    """
     texts = [tuple(map(plain_text, row.cells())) for row in rows]
-    make = ColumnMaker({**explanations.COMPARISON_TEXTS, **explanations.PROFILE_TEXTS})
+    titles = [cells[0] for cells in texts].__getitem__
+    tips = {**explanations.COMPARISON_TEXTS, **explanations.PROFILE_TEXTS}
+    make = ColumnMaker(tips)
 
     def words(name: str, place: int) -> Column:
         return make.words(name, SIDE_BY_SIDE[place], [cells[place] for cells in texts])
@@ -235,16 +240,21 @@ def profile_columns(rows: Sequence[ProfileRow]) -> list[Column]:
         values = [None if plan is None else plan_texts.plan_value(plan, key) for plan in plans]
         return make.size(name, SIDE_BY_SIDE[place], values)
 
+    names = [row.short_name for row in rows]
     return [
-        words("profile", 0),
-        words("context", 1),
+        Column(
+            *("profile", SIDE_BY_SIDE[0], names.__getitem__, titles, lambda: text_ranks(names)),
+            tip=tips["profile"],
+            row_tip=titles,
+        ),
+        words("fits", 7),
+        size("total", 6, "total"),
         size("weights", 2, "weights"),
         size("kv_cache", 3, "kv_cache"),
         size("graph", 4, "graph_total"),
-        size("vram_total", 5, "vram_total"),
-        size("total", 6, "total"),
-        words("fits", 7),
         words("gpu_layers", 8),
+        size("vram_total", 5, "vram_total"),
+        words("context", 1),
     ]
 
 
