@@ -110,7 +110,7 @@ class RoleName(NamedTuple):
         """Return the role in a tensor's name; any text is accepted."""
         parsed = parse_name(name)
         role = parsed.role
-        if len(role) <= _MOST_CHARACTERS:
+        if "experts." in role and len(role) <= _MOST_CHARACTERS:
             role = _EXPERT.sub(r"\g<before>*\g<after>", role)
         suffix = name.rpartition(".")[2] if name.endswith(_DOTTED) else ""
         return cls(parsed.stack, parsed.layer, role, suffix)

@@ -101,7 +101,7 @@ _LAYER: Final = re.compile(
     r"^(?P<stack>(?:.*?\.)?(?:blk|layers|layer|h|blocks|block))\.(?P<index>\d{1,9})\.(?P<rest>.+)$",
     re.DOTALL,
 )
-_SUFFIX: Final = re.compile(r"\.(weight|bias|scale|input_scale)$")
+_SUFFIXES: Final = frozenset({"weight", "bias", "scale", "input_scale"})
 _MAX_NAME = 512  # a longer name is no real one: it is one role of its own
 _DIGITS: Final = re.compile(r"(\d{1,18})")
 
@@ -122,9 +122,13 @@ def parse_name(name: str) -> TensorName:
         return TensorName("", None, name)
     match = _LAYER.match(name)
     if match is None:
-        return TensorName("", None, _SUFFIX.sub("", name) or name)
-    rest = match["rest"]
-    return TensorName(match["stack"], int(match["index"]), _SUFFIX.sub("", rest) or rest)
+        return TensorName("", None, _without_suffix(name))
+    return TensorName(match["stack"], int(match["index"]), _without_suffix(match["rest"]))
+
+
+def _without_suffix(role: str) -> str:
+    whole, _, suffix = role.rpartition(".")
+    return whole if whole and suffix in _SUFFIXES else role
 
 
 def natural_key(text: str) -> tuple[tuple[int, int, str], ...]:

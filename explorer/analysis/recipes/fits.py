@@ -248,15 +248,15 @@ def type_mix(model: Model) -> list[MixRow]:
     """
     columns = model.tensors.columns
     sums: dict[tuple[str, str], list[int]] = {}
-    by_role: dict[str, int] = {}
     for row in range(model.tensors.main_rows):
-        role, kind = parse_name(columns.names[row]).role, columns.types[row].name
-        nbytes = columns.nbytes[row]
-        one = sums.setdefault((role, kind), [0, 0, 0])
+        key = parse_name(columns.names[row]).role, columns.types[row].name
+        one = sums.setdefault(key, [0, 0, 0])
         one[0] += 1
         one[1] += columns.parameters[row]
-        one[2] += nbytes
-        by_role[role] = by_role.get(role, 0) + nbytes
+        one[2] += columns.nbytes[row]
+    by_role: dict[str, int] = {}
+    for (role, _), one in sums.items():
+        by_role[role] = by_role.get(role, 0) + one[2]
     rows = [MixRow(role, kind, *one) for (role, kind), one in sums.items()]
     return sorted(rows, key=lambda row: (-by_role[row.role], row.role, -row.nbytes))
 
