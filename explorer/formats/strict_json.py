@@ -150,19 +150,26 @@ def check_bounds(text: JsonText, limits: JsonLimits) -> None:
     Raises:
         FormatError: Too many, or nested too deep.
     """
-    raw = text.text.encode()
+    whole = text.text
     containers = values = quotes = 0
-    for at in range(0, len(raw), _WINDOW_BYTES):
+    for at in range(0, len(whole), _WINDOW_BYTES):
         end = at + _WINDOW_BYTES
-        containers += raw.count(b"{", at, end) + raw.count(b"[", at, end)
-        values += raw.count(b",", at, end)
-        quotes += raw.count(b'"', at, end)
+        containers += whole.count("{", at, end) + whole.count("[", at, end)
+        values += whole.count(",", at, end)
+        quotes += whole.count('"', at, end)
         if containers > limits.containers or values > limits.values or quotes > 2 * limits.strings:
-            what = "has more JSON values than any model needs; it is damaged"
-            raise FormatError(what, text.path, text.offset + at)
-    if json_depth(raw) > MAX_JSON_DEPTH:
-        what = f"has JSON nested more than {MAX_JSON_DEPTH} deep; it is damaged"
-        raise FormatError(what, text.path, text.offset)
+            raise text.error("has more JSON values than any model needs; it is damaged", at)
+    if json_depth(_structure(whole)) > MAX_JSON_DEPTH:
+        raise text.error(f"has JSON nested more than {MAX_JSON_DEPTH} deep; it is damaged", 0)
+
+
+def _structure(text: str) -> bytes:
+    """Return the brackets and quotes of a text, without a copy of it where nothing is escaped."""
+    if "\\" in text:
+        return text.encode()
+    windows = range(0, len(text), _WINDOW_BYTES)
+    parts = (text[at : at + _WINDOW_BYTES].encode() for at in windows)
+    return b"".join(part.translate(None, _NOT_STRUCTURE) for part in parts)
 
 
 def json_depth(raw: bytes) -> int:
