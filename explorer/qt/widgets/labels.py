@@ -533,7 +533,7 @@ _NOTICE_MS: Final = 10_000
 
 
 class Notice(QWidget):
-    """Says for some seconds, in the status bar, that something was done; moves nothing.
+    """Says for some seconds, in the status bar, that a file was written; moves nothing.
 
     Signals:
         folder_wanted: The user wants to see the file that was written; its path.
@@ -558,15 +558,7 @@ class Notice(QWidget):
     def show_written(self, path: Path) -> None:
         """Say that a file was written."""
         self._path = path
-        self._say(self.tr("✓ Saved {path}").format(path=plain_text(str(path))))
-        self.button.show()
-
-    def show_done(self, sentence: str) -> None:
-        """Say that something was done."""
-        self.button.hide()
-        self._say(f"✓ {plain_text(sentence)}")
-
-    def _say(self, sentence: str) -> None:
+        sentence = self.tr("✓ Saved {path}").format(path=plain_text(str(path)))
         self.label.setText(sentence)
         self.show()
         self._timer.start()
