@@ -5,7 +5,7 @@ And what is in it as branches: metadata by namespace, tensors by layer and role,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import cached_property, partial
@@ -76,6 +76,13 @@ class Document:
     def has_damage(self) -> bool:
         """Whether the bytes of a tensor cannot all be read."""
         return bool(self.arrays.damaged.any())
+
+    @cached_property
+    def base_names(self) -> Set[str]:
+        """What it may be called, without how its weights are stored."""
+        from explorer.analysis.matching.pairing import base_names  # noqa: PLC0415 - not for first paint
+
+        return base_names(self.path, self.title)
 
     @property
     def is_importance_matrix(self) -> bool:

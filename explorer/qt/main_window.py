@@ -137,6 +137,25 @@ def compare_paths(window: MainWindow, paths: Sequence[Path]) -> None:
     window.open_one(second, go_on)
 
 
+def show_search(window: MainWindow) -> None:
+    """Open the search over what is open and downloaded, and over pages and commands."""
+    from explorer.qt import quick_open  # noqa: PLC0415 - not needed for the first paint
+
+    kind, titles = quick_open.ResultKind, window.panels.titles
+    reveal = {kind.KEY: window.reveal_key, kind.TENSOR: window.reveal_tensor}
+    reveal[kind.MODEL] = lambda document, _: window.reveal_model(document)
+    of_tensors = [titles[name] for name in ("weights", "errors", "survey", "raw", "tensors")]
+    beside = quick_open.Beside(
+        window.actions_.menus,
+        window.settings.recent,
+        downloads(window.panels),
+        lambda path: window.open_paths([path]),
+        {kind.TENSOR: of_tensors, kind.MODEL: [*titles.values()][1:]},
+        window.panels.show_titled,
+    )
+    quick_open.show_quick_open(window, window.documents, window.runner, reveal, beside)
+
+
 def lend_demo(window: MainWindow) -> Callable[[], None]:
     """Open the demo model for a while; return what closes it, also where it is not open yet."""
     lent: list[Document] = []
@@ -304,9 +323,11 @@ class MainWindow(QtWidgets.QMainWindow):
         selection.changed.connect(partial(self.open_models.follow, selection))
         self.panels.model_requested.connect(self._open_downloaded)
         self.panels.open_requested.connect(self._ask_reference)
+        self.panels.original_wanted.connect(self.open_reference)
         self.panels.demo_requested.connect(self._show_demo)
         self.panels.failed.connect(self.show_error)
         self.panels.written.connect(lambda path: self.bottom.notice.show_written(Path(path)))
+        self.panels.told.connect(self.bottom.notice.show_done)
         self.bottom.machine_wanted.connect(partial(self.panels.show_group, "planner"))
         self.bottom.notice.folder_wanted.connect(partial(show_in_folder, self))
 
@@ -449,18 +470,7 @@ class MainWindow(QtWidgets.QMainWindow):
 
     def show_quick_open(self) -> None:
         """Open the search over everything."""
-        from explorer.qt import quick_open  # noqa: PLC0415 - not needed for the first paint
-
-        kind = quick_open.ResultKind
-        reveal = {kind.KEY: self.reveal_key, kind.TENSOR: self.reveal_tensor}
-        reveal[kind.MODEL] = lambda document, _: self.reveal_model(document)
-        library = quick_open.Library(
-            self.actions_.menus,
-            self.settings.recent,
-            downloads(self.panels),
-            lambda path: self.open_paths([path]),
-        )
-        quick_open.show_quick_open(self, self.documents, self.runner, reveal, library)
+        show_search(self)
 
     def _ask_reference(self) -> None:
         path = ask_reference(self)

@@ -29,6 +29,7 @@ from explorer.qt.widgets.saving import FileSaver, file_name
 from explorer.qt.widgets.table_view import TableView
 from explorer.sources import is_address
 from explorer.tabular import write_atomically
+from explorer.text import plain_text
 
 if TYPE_CHECKING:
     from explorer.planner.inputs import PlanInputs
@@ -97,6 +98,17 @@ class Pages(QStackedWidget):
         """Return the titles of a group's pages by their names."""
         return {name: self._titles[self._place_of(name)] for name in GROUPS[group]}
 
+    @property
+    def titles(self) -> dict[str, str]:
+        """Titles of all pages by their names, in order; first the library's."""
+        return {
+            name: self._titles[self._place_of(name)] for pages in GROUPS.values() for name in pages
+        }
+
+    def show_titled(self, title: str) -> None:
+        """Bring a page to the front by its title."""
+        self.setCurrentIndex(self._titles.index(title))
+
     def show_page(self, name: str) -> None:
         """Bring a page to the front by its name."""
         self.setCurrentIndex(self._place_of(name))
@@ -139,6 +151,37 @@ def largest_readable(document: Document) -> int | None:
     return next((row for row in order if unsupported_reason(tensors[row]) is None), None)
 
 
+def choose_something(panels: Panels) -> None:
+    """Have pages of one tensor show the worst, the last or the largest if none is selected."""
+    document = panels.selection.document
+    if document is None or panels.selection.rows or panels.page not in ("weights", "errors"):
+        return
+    if is_address(document.path):  # what is on the web is fetched when the user chooses it
+        return
+    known = worst_known(panels) if panels.page == "errors" else None
+    known = panels.memory.tensor_of(document) if known is None else known
+    chosen = largest_readable(document) if known is None else known
+    if chosen is not None:
+        panels.selection.select_tensors([chosen])
+
+
+def compare_with_original(panels: Panels) -> None:
+    """Have the page of errors compare a model with its original, if both are open.
+
+    What the user chose instead stays, also what was chosen in an earlier session.
+    """
+    document, references = panels.selection.document, panels.references
+    if panels.page != "errors" or document is None or references.decided:
+        return
+    if panels.memory.knows_reference(document):
+        return
+    original = references.original()
+    if original is not None:
+        references.choose(original)
+        sentence = panels.tr("Compared with {name}, which seems to be the unquantized model.")
+        panels.told.emit(sentence.format(name=plain_text(original.title)))
+
+
 class Panels(Pages):
     """The library of downloaded models, and one page for each way to look at the current model.
 
@@ -154,6 +197,8 @@ class Panels(Pages):
         compare_requested: Two downloaded models shall be compared; their paths.
         demo_requested: The demo model shall be opened.
         open_requested: The user wants to choose a model to compare with.
+        original_wanted: The current model shall be compared with another; its path.
+        told: Something was done that the user did not ask for in so many words; a sentence.
         file_wanted: The user wants to open a file.
         library_scanned: The stores of this machine were listed; how many models they hold.
     """
@@ -164,6 +209,8 @@ class Panels(Pages):
     compare_requested = Signal(object)
     demo_requested = Signal()
     open_requested = Signal()
+    original_wanted = Signal(Path)
+    told = Signal(str)
     file_wanted = Signal()
     library_scanned = Signal(int)
 
@@ -202,24 +249,16 @@ class Panels(Pages):
         self.planner = tab("planner", tr("Planner"), self._make_planner, self._fill_planner)
         self.setCurrentWidget(self.overview)
         for change in (self.currentChanged, self.selection.changed):
-            change.connect(self._choose_something)
+            change.connect(self._choose)
+        self.references.documents_changed.connect(self._choose)
         self.machine.changed.connect(self._plan_others)
         self.machine.changed.connect(self.overview.refresh)
         self.machine.asked.connect(self._plan_others)
         self.currentChanged.connect(self.machine.settle)
 
-    def _choose_something(self) -> None:
-        """Have pages of one tensor show the worst, the last or the largest if none is selected."""
-        document = self.selection.document
-        if document is None or self.selection.rows or self.page not in ("weights", "errors"):
-            return
-        if is_address(document.path):  # what is on the web is fetched when the user chooses it
-            return
-        known = worst_known(self) if self.page == "errors" else None
-        known = self.memory.tensor_of(document) if known is None else known
-        chosen = largest_readable(document) if known is None else known
-        if chosen is not None:
-            self.selection.select_tensors([chosen])
+    def _choose(self) -> None:
+        choose_something(self)
+        compare_with_original(self)
 
     def _add_tab(
         self,
@@ -369,6 +408,8 @@ class Panels(Pages):
 
         view = ErrorsView(self._runner, self.references)
         view.plan_inputs = self._plan_inputs
+        view.offer.finder = partial(downloads, self)
+        view.original_wanted.connect(self.original_wanted)
         self._connect_panel(view)
         return view
 
@@ -563,7 +604,8 @@ class PanelMemory:
         if document is not None:
             name = document.model.tensors.columns.names[rows[0]] if rows else ""
             settings.set_model_note(document.path, "tensor", name)
-            settings.set_model_note(document.path, "reference", _kept(panels.references.chosen))
+            kept = _kept(panels.references.chosen) if panels.references.decided else ""
+            settings.set_model_note(document.path, "reference", kept)
 
     @property
     def front(self) -> Path | None:
@@ -589,7 +631,11 @@ class PanelMemory:
         if row is not None and not panels.selection.rows and not is_address(document.path):
             panels.selection.select_tensors([row])
         kind, _, what = settings.model_note(document.path, "reference").partition(" ")
-        if panels.references.chosen is not None or not what:
+        if panels.references.chosen is not None:
+            return
+        if kind == _NOTHING:
+            panels.references.choose(None)
+        if not what:
             return
         from explorer.analysis.rounding import rounding_types  # noqa: PLC0415 - as above
 
@@ -598,6 +644,10 @@ class PanelMemory:
         elif kind == "model":
             others = (one for one in panels.references.documents if str(one.path) == what)
             panels.references.choose(next(others, None))
+
+    def knows_reference(self, document: Document) -> bool:
+        """Return whether it is known what a model was compared with last, be it nothing."""
+        return bool(self._settings.model_note(document.path, "reference"))
 
     def _built(self) -> tuple[LibraryView | None, MetadataView | None, WeightsView | None]:
         panels = self._panels
@@ -633,10 +683,13 @@ class PanelMemory:
             self._settings.set_layout(name, table.columns_state())
 
 
+_NOTHING: Final = "nothing"
+
+
 def _kept(reference: Reference) -> str:
     """Return what a model is compared with as a text to keep."""
     if reference is None:
-        return ""
+        return _NOTHING
     return (
         f"model {reference.path}"
         if isinstance(reference, Document)

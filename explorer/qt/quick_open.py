@@ -1,4 +1,4 @@
-"""Ctrl+K: type a part of any name and go there."""
+"""Ctrl+K: type a part of any name and go there; with the name of a page, to that page of it."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ from explorer.text import bytes_text, integer_text, plain_text, shorten
 MOST_FOUND: Final = 200
 _LONGEST_TEXT: Final = 300
 _CHECK_EVERY: Final = 4096  # names
+_LEAST_OF_PAGE: Final = 3  # letters that a page is named with
 _NO_WORD: Final = re.compile(r"[\W_]")
 
 
@@ -60,6 +61,7 @@ class Entry:
         position: Position of the key or tensor, or of the action.
         detail: Where else it is found: menu and key of a command, folder of a file; safe to show.
         path: The model to open, of a RECENT, DOWNLOAD or ADDRESS.
+        page: The title of the page to show it in; "" for the usual one.
     """
 
     kind: ResultKind
@@ -68,6 +70,7 @@ class Entry:
     position: int
     detail: str = ""
     path: Path | None = None
+    page: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +83,7 @@ class SearchSource:
         document: The model that they belong to, or None.
         details: What stands beside each name; empty if nothing does.
         paths: The models to open; empty if they are not models.
+        pages: Titles of pages that show one of them.
     """
 
     kind: ResultKind
@@ -87,6 +91,7 @@ class SearchSource:
     document: Document | None = None
     details: Sequence[str] = ()
     paths: Sequence[Path] = ()
+    pages: Sequence[str] = ()
 
     @property
     def searched(self) -> Sequence[str]:
@@ -94,6 +99,18 @@ class SearchSource:
         if self.kind is not ResultKind.ACTION or not self.details:
             return self.names
         return [" ".join(pair) for pair in zip(self.names, self.details, strict=True)]
+
+    def readings(self, words: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
+        """Yield how a query may be meant: title of a page, or none, and the words of the name."""
+        yield "", words
+        for page in self.pages:
+            others = [
+                word
+                for word in words
+                if len(word) < _LEAST_OF_PAGE or not page.lower().startswith(word)
+            ]
+            if 0 < len(others) < len(words):
+                yield page, others
 
 
 More: TypeAlias = Callable[[Job], Sequence[SearchSource]]
@@ -113,6 +130,7 @@ def search_sources(
     commands: Sequence[str],
     details: Sequence[str] = (),
     recent: Sequence[Path] = (),
+    pages: Mapping[ResultKind, Sequence[str]] | None = None,
 ) -> list[SearchSource]:
     """Return everything to jump to; of equal results, those of the first source come first.
 
@@ -121,13 +139,19 @@ def search_sources(
         commands: Titles of the commands.
         details: Menu and keys of each command.
         recent: Models that were opened before; those that are open stand there as such.
+        pages: Titles of the pages that show what there is of each kind.
     """
-    kind, models, keys, tensors = ResultKind, [], [], []
-    for document in documents:
-        model, entries = document.model, document.model.metadata.entries
-        models.append(SearchSource(kind.MODEL, [document.title], document))
-        keys.append(SearchSource(kind.KEY, [entry.key for entry in entries], document))
-        tensors.append(SearchSource(kind.TENSOR, model.tensors.columns.names, document))
+    kind, shown = ResultKind, pages or {}
+
+    def source(of: ResultKind, names: Sequence[str], document: Document) -> SearchSource:
+        return SearchSource(of, names, document, pages=shown.get(of, ()))
+
+    models = [source(kind.MODEL, [each.title], each) for each in documents]
+    keys = [
+        source(kind.KEY, [entry.key for entry in each.model.metadata.entries], each)
+        for each in documents
+    ]
+    tensors = [source(kind.TENSOR, each.model.tensors.columns.names, each) for each in documents]
     opened = {document.path for document in documents}
     others = [path for path in recent if path not in opened]
     files = SearchSource(
@@ -160,7 +184,7 @@ def search(
     ``attn 0``, ``blk.0.attn_norm`` comes before ``blk.10.attn_k``. Commands are found by words of
     their menus, too. Then come names that begin with
     the query's first word. Equals are in the order of the sources, within one in natural order.
-    An address leads to what it names.
+    A word that names a page leads there: ``7.ffn_down errors``. An address leads to what it names.
 
     Args:
         sources: Where to look.
@@ -173,24 +197,24 @@ def search(
             text = shorten(plain_text(str(address)), _LONGEST_TEXT)
             return Found([Entry(ResultKind.ADDRESS, text, None, 0, "", address)], 1)
     words = query.lower().split()
-    matches = (
-        (number, position)
-        for number, source in enumerate(sources)
-        for position in _matches(source.searched, words, check)
-    )
     if not words:
-        first = [_entry(sources[number], place) for number, place in islice(matches, MOST_FOUND)]
+        every = ((source, place) for source in sources for place in range(len(source.names)))
+        first = [_entry(source, place) for source, place in islice(every, MOST_FOUND)]
         return Found(first, sum(len(source.names) for source in sources))
     ranked = [
-        (*_badness(sources[number].names[place], words), number, place) for number, place in matches
+        (*_badness(source.names[place], rest), number, place, page)
+        for number, source in enumerate(sources)
+        for page, rest in source.readings(words)
+        for place in _matches(source.searched, rest, check)
     ]
     check()
     best = nsmallest(
         MOST_FOUND,
         ranked,
-        key=lambda one: (*one[:3], natural_key(sources[one[2]].names[one[3]]), one[3]),
+        key=lambda one: (*one[:3], natural_key(sources[one[2]].names[one[3]]), *one[3:]),
     )
-    return Found([_entry(sources[number], place) for *_, number, place in best], len(ranked))
+    found = [_entry(sources[number], place, page) for *_, number, place, page in best]
+    return Found(found, len(ranked))
 
 
 def _matches(
@@ -212,12 +236,12 @@ def _badness(name: str, words: Sequence[str]) -> tuple[int, bool]:
     return parts, not folded.startswith(words[0])
 
 
-def _entry(source: SearchSource, position: int) -> Entry:
+def _entry(source: SearchSource, position: int, page: str = "") -> Entry:
     text = plain_text(source.names[position][: 2 * _LONGEST_TEXT])
     detail = plain_text(source.details[position][:_LONGEST_TEXT]) if source.details else ""
     path = source.paths[position] if source.paths else None
     title = shorten(text, _LONGEST_TEXT)
-    return Entry(source.kind, title, source.document, position, detail, path)
+    return Entry(source.kind, title, source.document, position, detail, path, page)
 
 
 class FoundList(QAbstractListModel):
@@ -238,7 +262,7 @@ class FoundList(QAbstractListModel):
         where = entry.detail
         if entry.document is not None and entry.kind is not ResultKind.MODEL:
             where = plain_text(entry.document.title)
-        return " — ".join(filter(None, (self.tr(entry.kind.value), where)))
+        return " — ".join(filter(None, (entry.page, self.tr(entry.kind.value), where)))
 
     # Qt
 
@@ -313,7 +337,9 @@ class QuickOpen(QDialog):
         self._further = JobSlot(runner, self)
         self._choose_when_found = False
         self.edit = SearchEdit(self)
-        self.edit.setPlaceholderText(self.tr("Model, metadata key, tensor or command"))
+        self.edit.setPlaceholderText(
+            self.tr("Model, metadata key, tensor or command; also with a page: 7.ffn_down errors")
+        )
         self.edit.setAccessibleName(self.tr("Go to"))
         self.edit.installEventFilter(self)
         self.found = FoundList(self)
@@ -370,8 +396,8 @@ class QuickOpen(QDialog):
             row
             for row, entry in enumerate(found.entries)
             if kept is not None
-            and (entry.kind, entry.document, entry.path, entry.position)
-            == (kept.kind, kept.document, kept.path, kept.position)
+            and (entry.kind, entry.document, entry.path, entry.position, entry.page)
+            == (kept.kind, kept.document, kept.path, kept.position, kept.page)
         )
         self.results.setCurrentIndex(self.found.index(next(same, 0)))
         shown = len(found.entries)
@@ -411,20 +437,24 @@ class QuickOpen(QDialog):
 
 
 @dataclass(frozen=True)
-class Library:
-    """What the search finds beside open models.
+class Beside:
+    """What the search finds beside what is in open models.
 
     Attributes:
         menus: The menu in which each command stands.
         recent: Models that were opened before.
         find: Returns the downloaded models, with the program that has each; called in a worker.
         open_path: Opens a model.
+        pages: Titles of the pages that show what there is of each kind.
+        show_page: Shows a page by its title.
     """
 
     menus: Mapping[QAction, str]
     recent: Sequence[Path]
     find: Callable[[Check], Sequence[tuple[StoredEntry, str]]]
     open_path: Callable[[Path], object]
+    pages: Mapping[ResultKind, Sequence[str]]
+    show_page: Callable[[str], object]
 
 
 def show_quick_open(
@@ -432,7 +462,7 @@ def show_quick_open(
     documents: Sequence[Document],
     runner: JobRunner,
     reveal: Mapping[ResultKind, Callable[[Document, int], None]],
-    library: Library,
+    beside: Beside,
 ) -> None:
     """Open the search over models and the commands of the window `parent`; go to what is chosen.
 
@@ -441,26 +471,28 @@ def show_quick_open(
         documents: Its models; the list changes when some are closed.
         runner: Runs the search.
         reveal: Shows a model, a key or a tensor by its position.
-        library: What else there is to open, and how.
+        beside: What else there is.
     """
     commands = [action for action in parent.actions() if action.text()]
 
     def go(entry: Entry) -> None:
         # once the dialog is gone: what is chosen may open another one
         if entry.path is not None:
-            QTimer.singleShot(0, partial(library.open_path, entry.path))
+            QTimer.singleShot(0, partial(beside.open_path, entry.path))
         elif entry.document is None:
             QTimer.singleShot(0, commands[entry.position].trigger)
         elif entry.document in documents:
             reveal[entry.kind](entry.document, entry.position)
+            if entry.page:
+                beside.show_page(entry.page)
 
     titles = [plain_title(action) for action in commands]
-    details = command_details(commands, library.menus)
-    sources = search_sources(documents, titles, details, library.recent)
-    listed = {*library.recent, *(document.path for document in documents)}
+    details = command_details(commands, beside.menus)
+    sources = search_sources(documents, titles, details, beside.recent, beside.pages)
+    listed = {*beside.recent, *(document.path for document in documents)}
 
     def downloads(job: Job) -> list[SearchSource]:
-        found = [(each, name) for each, name in library.find(job.check) if each.path not in listed]
+        found = [(each, name) for each, name in beside.find(job.check) if each.path not in listed]
         names, paths = [each.name for each, _ in found], [each.path for each, _ in found]
         texts = [f"{program} · {bytes_text(each.nbytes)}" for each, program in found]
         return [SearchSource(ResultKind.DOWNLOAD, names, None, texts, paths)]

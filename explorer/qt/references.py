@@ -1,32 +1,40 @@
 """The reference that the current model is compared with.
 
 A reference is another open model, or a type that weights are rounded to: "what if this tensor were
-Q4_K". Tensors of two models are matched in a job, once for each two.
+Q4_K". Tensors of two models are matched in a job, once for each two. The unquantized original of a
+model is looked for among the open models, beside it and in the library.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
 from PySide6.QtCore import QCoreApplication, QObject, QSignalBlocker, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QWheelEvent
-from PySide6.QtWidgets import QComboBox, QSizePolicy, QWidget
+from PySide6.QtWidgets import QComboBox, QPushButton, QSizePolicy, QWidget
 
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Tensor, rows_by_name
+from explorer.parallel import Check
 from explorer.qt.document import Document
-from explorer.qt.jobs import Job, JobRunner
-from explorer.qt.widgets.building import row
+from explorer.qt.jobs import Job, JobRunner, JobSlot
+from explorer.qt.widgets.building import LINE, row
 from explorer.qt.widgets.labels import plain_label
+from explorer.sources import is_address
 from explorer.text import plain_text
 
 if TYPE_CHECKING:
     from explorer.analysis.errors.pairs import WeightsPair
     from explorer.analysis.matching.pairing import Match, Matching
+    from explorer.stores import Entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +118,7 @@ class References(QObject):
         self.document: Document | None = None
         self.documents: tuple[Document, ...] = ()
         self.chosen: Reference = None
-        self._choices: WeakKeyDictionary[Document, Document | Rounding] = WeakKeyDictionary()
+        self._choices: WeakKeyDictionary[Document, Reference] = WeakKeyDictionary()
         self._matched: WeakKeyDictionary[Document, WeakKeyDictionary[Document, MatchedModels]]
         self._matched = WeakKeyDictionary()  # of a model, by reference
         self._job: Job | None = None
@@ -139,14 +147,32 @@ class References(QObject):
     def choose(self, reference: Reference) -> None:
         """Compare the current model with something else, or with nothing."""
         document = self.document
-        if document is None or reference is self.chosen or reference is document:
+        if document is None or reference is document:
             return
-        self.chosen = reference
-        if reference is None:
-            self._choices.pop(document, None)
-        else:
-            self._choices[document] = reference
-        self._renew()
+        self._choices[document] = reference
+        if reference is not self.chosen:
+            self.chosen = reference
+            self._renew()
+
+    @property
+    def decided(self) -> bool:
+        """Whether somebody chose what the current model is compared with, be it nothing."""
+        return self.document in self._choices
+
+    def original(self) -> Document | None:
+        """Return the open model that the current one was quantized from; None if none is."""
+        from explorer.analysis.matching.pairing import is_original  # noqa: PLC0415 - not for first paint
+
+        document = self.document
+        if document is None:
+            return None
+        found = (
+            one
+            for one in self.documents
+            if one is not document
+            and is_original(one.model, one.base_names, document.model, document.base_names)
+        )
+        return next(found, None)
 
     @property
     def matched(self) -> MatchedModels | None:
@@ -201,6 +227,114 @@ class References(QObject):
                 self.failed.emit,
             )
         self.changed.emit()
+
+
+Find: TypeAlias = Callable[[Check], "Sequence[tuple[Entry, str]]"]
+"""Returns the downloaded models, with the program that has each; called in a worker."""
+
+_MOST_BESIDE: Final = 4096  # names in a model's folder
+_MOST_OPENED: Final = 8  # models that are called alike
+
+
+def original_of(document: Document, find: Find, check: Check) -> tuple[Path, str] | None:
+    """Return path and name of the model that another was quantized from, if it is on this machine.
+
+    It is looked for beside the other one and among what was downloaded. Only models that are called
+    alike are opened, and their headers read. For a worker.
+    """
+    from explorer.analysis.matching.pairing import base_name, base_names, is_original  # noqa: PLC0415
+    from explorer.formats.open import open_model  # noqa: PLC0415 - as above
+    from explorer.model_files import MODEL_SUFFIXES  # noqa: PLC0415
+
+    beside: list[Path] = []
+    with suppress(OSError), os.scandir(document.path.parent) as files:  # the folder is gone
+        named = islice(files, _MOST_BESIDE)
+        beside += [
+            Path(one.path) for one in named if one.name.endswith(MODEL_SUFFIXES) or one.is_dir()
+        ]
+    places = [(path, path.name) for path in sorted(beside)]
+    places += [(entry.path, entry.name) for entry, _ in find(check)]
+    own = document.base_names | {base_name(document.facts.name or "")}
+    tried: dict[Path, tuple[str, set[str]]] = {}
+    for path, name in places:
+        check()
+        names = base_names(path, name)
+        if names & own and path != document.path:
+            tried.setdefault(path, (name, names))
+    for path, (name, names) in islice(tried.items(), _MOST_OPENED):
+        check()
+        with suppress(ExplorerError), open_model(path) as model:  # what cannot be opened is none
+            if is_original(model, names, document.model, document.base_names):
+                return path, name
+    return None
+
+
+class OriginalOffer(QWidget):
+    """A line that offers to compare with the original, where it lies on this machine.
+
+    Attributes:
+        finder: Returns what finds the downloaded models.
+
+    Signals:
+        wanted: The user wants to compare with it; its path.
+    """
+
+    wanted = Signal(Path)
+
+    def __init__(
+        self, runner: JobRunner, references: References, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._references = references
+        self._slot = JobSlot(runner, self)
+        self._found: WeakKeyDictionary[Document, tuple[Path, str] | None] = WeakKeyDictionary()
+        self.finder: Callable[[], Find] = lambda: lambda _check: ()
+        self.label = plain_label(self)
+        self.label.setWordWrap(True)
+        self.button = QPushButton(self.tr("Compare with &it"), self)
+        self.button.clicked.connect(self._take)
+        row((self.label, 1), self.button, of=self)
+        self.setContentsMargins(*LINE)
+        self.hide()
+
+    def look(self) -> None:
+        """Look for the original of the current model, unless it is compared with something."""
+        document = self._wanting
+        if document is None or document in self._found:
+            self._slot.cancel()
+            self._show()
+            return
+
+        def keep(found: tuple[Path, str] | None) -> None:
+            self._found[document] = found
+            self._show()
+
+        title = self.tr("Looking for the unquantized model")
+        work = partial(original_of, document, self.finder())
+        self._slot.run(title, lambda job: work(job.check), keep, self._references.failed.emit)
+        self._show()
+
+    @property
+    def _wanting(self) -> Document | None:
+        """The current model, if it is compared with nothing."""
+        document = self._references.document
+        if document is None or self._references.chosen is not None or is_address(document.path):
+            return None
+        return document
+
+    def _show(self) -> None:
+        document = self._wanting
+        found = None if document is None else self._found.get(document)
+        self.setVisible(found is not None)
+        if found is not None:
+            text = self.tr("{name} seems to be what this model was quantized from.")
+            self.label.setText(text.format(name=plain_text(found[1])))
+
+    def _take(self) -> None:
+        document = self._wanting
+        found = None if document is None else self._found.get(document)
+        if found is not None:
+            self.wanted.emit(found[0])
 
 
 _OPEN = object()  # stands for "another model", which is to be opened first

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PySide6.QtCore import QModelIndex, QPoint, Qt
-from PySide6.QtGui import QAction, QContextMenuEvent
+from PySide6.QtGui import QAction, QClipboard, QContextMenuEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QAbstractScrollArea,
@@ -323,6 +323,27 @@ def test_what_was_saved_is_said_in_the_status_bar_and_shown_in_its_folder(
     wait_idle(qtbot, window)
 
 
+def test_what_was_copied_is_said_in_the_status_bar(
+    qtbot: QtBot, window: MainWindow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # without a display Qt says that nobody owns the clipboard
+    monkeypatch.setattr(QClipboard, "ownsClipboard", lambda _clipboard: True)
+    notice = window.bottom.notice
+    assert not notice.isVisible()
+    window.actions_.copy_path.trigger()
+    qtbot.waitUntil(notice.isVisible)
+    assert notice.label.text() == "✓ Copied"
+    assert not notice.button.isVisible()
+    window.panels.show_page("weights")
+    wait_idle(qtbot, window)
+    plot = next(each for each in window.panels.weights.findChildren(ThemedPlot) if each.isVisible())
+    window.activateWindow()
+    plot.setFocus()
+    keys = Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.ShiftModifier
+    qtbot.keyClick(plot, Qt.Key.Key_C, keys)
+    qtbot.waitUntil(lambda: notice.label.text() == "✓ Picture copied")
+
+
 def test_errors_begin_with_the_worst_tensor_that_a_survey_found(
     qtbot: QtBot, window: MainWindow
 ) -> None:
@@ -347,19 +368,17 @@ def test_usual_questions_take_four_steps_at_most(
     qtbot: QtBot, window: MainWindow, small_path: Path
 ) -> None:
     panels, demo = window.panels, window.documents[0]
-    panels.references.choose(Rounding("Q4_0"))  # it is remembered with the model
     panels.show_page("overview")
     window.activateWindow()
     qtbot.waitUntil(window.isActiveWindow)
     control, alt = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.AltModifier
     qtbot.keyClick(window, Qt.Key.Key_K, control)  # what did it lose in a tensor: Ctrl+K,
     dialog = window.findChildren(QuickOpen)[-1]
-    qtbot.keyClicks(dialog.edit, "1.ffn_down")  # words,
+    qtbot.keyClicks(dialog.edit, "1.ffn_down errors")  # words,
     with qtbot.waitSignal(dialog.finished):
-        qtbot.keyClick(dialog.edit, Qt.Key.Key_Return)  # Enter,
+        qtbot.keyClick(dialog.edit, Qt.Key.Key_Return)  # Enter; see `test_references`, too
     window.activateWindow()
     qtbot.waitUntil(window.isActiveWindow)
-    qtbot.keyClick(window, Qt.Key.Key_8, control)  # Ctrl+8
     assert panels.page == "errors"
     assert window.shell.head.title.text() == "blk.1.ffn_down.weight"
     wait_idle(qtbot, window)

@@ -304,3 +304,14 @@ def test_it_finds_what_a_plain_search_finds(names: list[str], words: list[str]) 
 
     keys = [key(place) for place in places if all(word.isalnum() for word in words)]
     assert keys == sorted(keys)
+
+
+def test_a_word_that_names_a_page_leads_to_it(small: Document) -> None:
+    pages = {ResultKind.TENSOR: ["Weights", "Errors"]}
+    sources = search_sources([small], ["Errors of a tensor"], pages=pages)
+    for query in ("1.attn errors", "err 1.attn"):
+        entry, *others = search(sources, query).entries
+        assert (entry.text, entry.page) == ("blk.1.attn_norm.weight", "Errors")
+        assert [one.text for one in others] == ["blk.11.attn_norm.weight"]
+    assert search(sources, "1.attn").entries[0].page == ""
+    assert [entry.text for entry in search(sources, "errors").entries] == ["Errors of a tensor"]

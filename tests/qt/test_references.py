@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
 from explorer.analysis.errors.compare import compare_tensors
@@ -17,9 +18,13 @@ from explorer.formats import open_model
 from explorer.parallel import never
 from explorer.qt.document import Document, load_document
 from explorer.qt.jobs import JobRunner
-from explorer.qt.references import Partner, References, Rounding
+from explorer.qt.main_window import MainWindow
+from explorer.qt.references import Partner, References, Rounding, original_of
+from explorer.qt.settings import Settings
 from explorer.quantization import dequantize, quantize
-from tests.helpers.model_pairs import write_gguf
+from explorer.stores import Entry
+from tests.helpers.model_pairs import arrays_of, write_gguf
+from tests.helpers.window import wait_idle
 
 VALUES = np.random.default_rng(7).standard_normal((6, 512)).astype(np.float32)
 
@@ -150,3 +155,92 @@ def test_what_a_tensor_is_rounded_to_is_told_without_loading_what_rounds(tmp_pat
 def test_a_rounded_tensor_needs_a_known_type(documents: list[Document]) -> None:
     with pytest.raises(ExplorerError, match="unknown type"):
         RoundedPair(documents[0].model.tensors.rows[0], "Q4_X")
+
+
+# The model that another was quantized from
+
+
+SHAPES = {"token_embd.weight": (64, 256), "blk.0.ffn_up.weight": (128, 256)}
+
+
+def _written(path: Path, types: str = "") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    kinds = dict.fromkeys(SHAPES, types) if types else {}
+    return write_gguf(path, "llama", arrays_of(SHAPES), kinds, block_count=1, embedding_length=256)
+
+
+def _entry(path: Path) -> tuple[Entry, str]:
+    return Entry(path.name, path, "gguf", 1, None), "Ollama"
+
+
+def test_the_original_is_looked_for_beside_a_model_and_in_the_library(tmp_path: Path) -> None:
+    path = _written(tmp_path / "own" / "tiny-chat-Q4_K_M.gguf", "Q4_K")
+    document = load_document(path, _Job())  # type: ignore[arg-type]
+    assert original_of(document, lambda _check: (), never) is None
+    other = _written(tmp_path / "library" / "tiny-chat-F32.gguf")
+    broken = tmp_path / "library" / "tiny-chat-BF16.gguf"
+    broken.write_bytes(b"GGUF of nothing")
+    unlike = _written(tmp_path / "library" / "another-F32.gguf")
+    listed = [_entry(each) for each in (broken, unlike, other)]
+    assert original_of(document, lambda _check: listed, never) == (other, other.name)
+    beside = _written(tmp_path / "own" / "tiny-chat" / "model.gguf")
+    assert original_of(document, lambda _check: listed, never) == (beside.parent, "tiny-chat")
+
+
+def test_errors_offer_the_original_and_compare_with_it(
+    qtbot: QtBot, settings: Settings, tmp_path: Path
+) -> None:
+    path = _written(tmp_path / "tiny-chat-Q4_K_M.gguf", "Q4_K")
+    original = _written(tmp_path / "tiny-chat-F32.gguf")
+    window = MainWindow(settings)
+    qtbot.addWidget(window)
+    window.show()
+    window.open_paths([path])
+    wait_idle(qtbot, window)
+    window.panels.show_page("errors")
+    wait_idle(qtbot, window)
+    references, offer = window.panels.references, window.panels.errors.widget.offer
+    assert references.chosen is None
+    assert offer.isVisible()
+    assert original.name in offer.label.text()
+    qtbot.mouseClick(offer.button, Qt.MouseButton.LeftButton)
+    wait_idle(qtbot, window)
+    assert isinstance(references.chosen, Document)
+    assert references.chosen.path == original
+    assert window.current is not None
+    assert window.current.path == path
+    assert not offer.isVisible()
+    picture = window.panels.errors.widget.pictures.picture
+    assert picture is not None
+    assert picture.metrics.compared
+    references.choose(None)  # "nothing" is an answer, too
+    assert offer.isVisible()
+    window.panels.show_page("overview")
+    window.panels.show_page("errors")
+    assert references.chosen is None
+    wait_idle(qtbot, window)
+
+
+def test_an_open_original_is_what_errors_compare_with_until_something_else_was_chosen(
+    qtbot: QtBot, settings: Settings, tmp_path: Path
+) -> None:
+    path = _written(tmp_path / "tiny-chat-Q4_K_M.gguf", "Q4_K")
+    original = _written(tmp_path / "tiny-chat-F32.gguf")
+    for chosen in (original, None):  # None: the user has chosen nothing in the session before
+        window = MainWindow(settings)
+        qtbot.addWidget(window)
+        window.show()
+        window.open_paths([original, path])
+        wait_idle(qtbot, window)
+        references = window.panels.references
+        assert references.chosen is None  # other pages do not ask for it
+        window.panels.show_page("errors")
+        wait_idle(qtbot, window)
+        assert getattr(references.chosen, "path", None) == chosen
+        if chosen is not None:
+            assert original.name in window.bottom.notice.label.text()
+            references.choose(None)
+            window.panels.show_page("overview")
+            window.panels.show_page("errors")
+            assert references.chosen is None
+        window.close()

@@ -3,20 +3,25 @@
 Between models of one format equal names come first, and what is left is made of the other model's
 tensors by `rules`. Between GGUF and Hugging Face rules come first, and GGUF's tensors are made,
 since converters make them so. A shape that does not fit after all is reported, not compared.
+
+And which model another one was quantized from, as far as names and sizes tell.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 from explorer.analysis.matching import rules
 from explorer.analysis.matching.rules import NotComparable, Rule, Rules, TargetTensor
 from explorer.analysis.matching.views import TensorView, without_ones
+from explorer.formats.facts import describe
 from explorer.formats.model import Model
 from explorer.formats.tensors import Tensor
+from explorer.model_files import hub_name
 
 # Prefixes of Hugging Face's names, which rules leave out: `model.` usually, `model.language_model.`
 # or `language_model.model.` where the model sees pictures too.
@@ -341,3 +346,72 @@ def _heads(model: Model, key: str, layer: int) -> int | None:
         return None
     found = value[layer]
     return found if isinstance(found, int) else None
+
+
+_STORED_AS: Final = re.compile(
+    r"(?:^|[-_. :/@]+)(?:gguf|mlx|awq|gptq|exl[23]|hf|ud|i1|imat|imatrix|main|latest|"
+    r"quantized|[wa]\d+(?:a\d+)?|u?int\d|\d-?bits?|b?f(?:p|loat)?(?:4|8|16|32)|(?:mx|nv)fp\d(?:_moe)?|"
+    r"(?:i|t)?q\d(?:_[01])?(?:_?[a-z0-9]{1,4}){0,2}|"
+    r"\d{5}-of-\d{5}|safetensors|index|json)$"
+)
+"""An end of a name that says how weights are stored, or in how many files."""
+_OF_ALL: Final = frozenset({"model", "pytorchmodel", "consolidated", "weights"})
+"""What files of many models are called."""
+_LONGEST_NAME: Final = 256
+_LEAST_NAME: Final = 4  # letters and digits: fewer tell no model from another
+_PLAIN_BITS: Final = 15.0  # for each weight: such weights are stored as F16, BF16 or F32
+_SAME_SIZE: Final = 0.05  # of the weights: converters leave out buffers, and what is there twice
+
+
+def base_name(name: str) -> str:
+    """Return a model's name without how its weights are stored, in letters and digits alone.
+
+    ``"gemma-3-270m-it-Q4_K_M.gguf"`` and ``"Gemma 3 270m It"`` are both ``"gemma3270mit"``. What
+    tells no model from another, such as ``"model.safetensors"``, is "".
+    """
+    rest, before = name[:_LONGEST_NAME].casefold(), ""
+    while rest != before:
+        before, rest = rest, _STORED_AS.sub("", rest)
+    letters = "".join(filter(str.isalnum, rest))
+    return "" if len(letters) < _LEAST_NAME or letters in _OF_ALL else letters
+
+
+def base_names(path: Path, title: str) -> set[str]:
+    """Return what a model may be called, by where it lies.
+
+    Args:
+        path: Its file or folder; of a hub cache the repository's name counts, and of a file that
+            is called like many others (``model.safetensors``) its folder's.
+        title: What its store or the program calls it: ``"gemma3:270m"``, ``"owner/name"``.
+    """
+    repository = next(filter(None, map(hub_name, reversed(path.parts))), "")
+    names = [name.rpartition("/")[2].partition("@")[0] for name in (title, repository)]
+    if not any(map(base_name, names)):
+        names.append(path.parent.name)
+    return {base for base in map(base_name, names) if base}
+
+
+def is_original(candidate: Model, names: Set[str], model: Model, own: Set[str]) -> bool:
+    """Return whether one model is what another was quantized from, as far as can be told.
+
+    It is not quantized, it has the other's shape, and where it lies it is called as the other is;
+    names in files alone are no evidence: many derived models keep their base model's.
+
+    Args:
+        candidate: What may be the original.
+        names: Its `base_names`.
+        model: The other one.
+        own: Its `base_names`.
+    """
+    one, other = describe(candidate), describe(model)
+    said = [{base_name(facts.name)} if facts.name else set() for facts in (one, other)]
+    if not (names & own or names & said[1] or said[0] & own):
+        return False
+    bits = one.bits_per_weight or 0.0, other.bits_per_weight or 0.0
+    if bits[0] < _PLAIN_BITS or bits[1] >= _PLAIN_BITS or not one.layers:
+        return False
+    sizes = one.parameters or 0, other.parameters or 0
+    return (
+        (one.layers, one.embedding_length, one.experts)
+        == (other.layers, other.embedding_length, other.experts)
+    ) and abs(sizes[0] - sizes[1]) <= _SAME_SIZE * max(sizes)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -29,7 +30,7 @@ from explorer.qt.errors.work import (
     rounding_lines,
 )
 from explorer.qt.jobs import JobRunner
-from explorer.qt.references import ReferenceBar, References
+from explorer.qt.references import OriginalOffer, ReferenceBar, References
 from explorer.qt.weights.curves import SelectedTensor, unsupported_reason
 from explorer.qt.weights.tensor_panel import Header, StatisticsTable
 from explorer.qt.weights.work import blocks_request
@@ -439,8 +440,14 @@ class ErrorsView(TabbedPanel):
 
     Attributes:
         bar: Chooses the reference.
+        offer: Offers the model's original to compare with.
         plan_inputs: Returns what the planner plans for, for a model; None for defaults.
+
+    Signals:
+        original_wanted: The model shall be compared with its original, which is not open; its path.
     """
+
+    original_wanted = Signal(Path)
 
     def __init__(
         self, runner: JobRunner, references: References, parent: QWidget | None = None
@@ -456,6 +463,10 @@ class ErrorsView(TabbedPanel):
         self.bar.open_requested.connect(self.open_requested)
         self.bar.setContentsMargins(*LINE)
         self.frame.insertWidget(0, self.bar)
+        self.offer = OriginalOffer(runner, references, self)
+        self.offer.wanted.connect(self.original_wanted)
+        self.shown.connect(self.offer.look)
+        self.frame.insertWidget(1, self.offer)
         self.header = Header(self)
         self.header.scope.hide()
         self.begin_tabs(self.tr("Views of the error"), self.header)
@@ -522,6 +533,8 @@ class ErrorsView(TabbedPanel):
     # What is shown
 
     def _follow_reference(self) -> None:
+        if self.isVisible():
+            self.offer.look()
         if self._document is not None and self.has_content:
             self._fill(self._document, self._rows[0])
 

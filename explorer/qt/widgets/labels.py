@@ -533,7 +533,9 @@ _NOTICE_MS: Final = 10_000
 
 
 class Notice(QWidget):
-    """Says for some seconds, in the status bar, that a file was written; moves nothing.
+    """Says for some seconds, in the status bar, what was done; moves nothing.
+
+    What the program put on the clipboard is said too, whatever part of it did so.
 
     Signals:
         folder_wanted: The user wants to see the file that was written; its path.
@@ -553,18 +555,31 @@ class Notice(QWidget):
         self._timer = QTimer(self, singleShot=True, interval=_NOTICE_MS)
         self._timer.timeout.connect(self.hide)
         row((self.label, 1), self.button, of=self, spacing=Space.NEAR)
+        QtGui.QGuiApplication.clipboard().dataChanged.connect(self._show_copied)
         self.hide()
 
     def show_written(self, path: Path) -> None:
         """Say that a file was written."""
+        self.show_done(self.tr("✓ Saved {path}").format(path=plain_text(str(path))))
         self._path = path
-        sentence = self.tr("✓ Saved {path}").format(path=plain_text(str(path)))
+        self.button.show()
+
+    def show_done(self, sentence: str) -> None:
+        """Say that something was done; the sentence is safe to show."""
+        self._path = None
+        self.button.hide()
         self.label.setText(sentence)
         self.show()
         self._timer.start()
         QtGui.QAccessible.updateAccessibility(
             QtGui.QAccessibleAnnouncementEvent(self.label, sentence)
         )
+
+    def _show_copied(self) -> None:
+        clipboard = QtGui.QGuiApplication.clipboard()
+        if clipboard.ownsClipboard():  # else another program copied something
+            picture = clipboard.mimeData().hasImage() and not clipboard.mimeData().hasText()
+            self.show_done(self.tr("✓ Picture copied") if picture else self.tr("✓ Copied"))
 
     def _show_folder(self) -> None:
         if self._path is not None:

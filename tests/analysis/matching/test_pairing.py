@@ -13,8 +13,15 @@ from numpy.typing import NDArray
 
 from explorer.analysis.errors.compare import Comparison
 from explorer.analysis.matching import rules as make
-from explorer.analysis.matching.pairing import Matching, Names, match_models
-from explorer.formats import open_model
+from explorer.analysis.matching.pairing import (
+    Matching,
+    Names,
+    base_name,
+    base_names,
+    is_original,
+    match_models,
+)
+from explorer.formats import Model, open_model
 from tests.helpers.gguf_writer import STRING, GgufFile, TensorSpec
 from tests.helpers.model_pairs import arrays_of, write_gguf, write_safetensors
 from tests.helpers.safetensors_writer import tensors_bytes
@@ -288,3 +295,66 @@ def test_an_output_is_not_taken_for_the_embedding_unless_it_is(tmp_path: Path) -
     tied = _matched(write_safetensors(tmp_path / "tied", one, tie_word_embeddings=True), two)
     assert tied.unmatched_candidate == ()
     assert "is the output too" in tied.matches[1].reference.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "base"),
+    [
+        ("gemma-3-270m-it-Q4_K_M.gguf", "gemma3270mit"),
+        ("Gemma 3 270m It", "gemma3270mit"),
+        ("gemma3:270m-it-fp16", "gemma3270mit"),
+        ("Qwen2.5-7B-Instruct-GPTQ-Int4", "qwen257binstruct"),
+        ("Llama-3.2-1B-Instruct-UD-IQ2_XXS.gguf", "llama321binstruct"),
+        ("DeepSeek-R1-Q4_K_M-00001-of-00009.gguf", "deepseekr1"),
+        ("gpt-oss-20b-mxfp4.gguf", "gptoss20b"),
+        ("Meta-Llama-3.1-8B-Instruct-quantized.w4a16", "metallama318binstruct"),
+        ("Qwen3-0.6B-4bit", "qwen306b"),
+        ("gemma-3n-E4B", "gemma3ne4b"),  # its size, not its type
+        ("Llama-Q2-thing", "llamaq2thing"),
+        ("model.safetensors", ""),
+        ("model-00001-of-00002.safetensors", ""),
+        ("Q4_K_M.gguf", ""),
+        ("", ""),
+        ("-" * 100_000, ""),
+    ],
+)
+def test_a_name_is_told_from_how_weights_are_stored(name: str, base: str) -> None:
+    assert base_name(name) == base
+
+
+def test_a_place_says_what_a_model_is_called() -> None:
+    hub = Path("/hub/models--google--gemma-3-270m-it/snapshots/0123/model.safetensors")
+    assert base_names(hub, hub.name) == {"gemma3270mit"}
+    folder = Path("/models/gemma-3-270m-it/model.safetensors.index.json")
+    assert base_names(folder, folder.name) == {"gemma3270mit"}
+    assert base_names(Path("/blobs/manifests/x/270m"), "gemma3:270m-q8_0") == {"gemma3270m"}
+
+
+def _original(tmp_path: Path, name: str, *, types: str = "", layers: int = 1) -> Model:
+    shapes = {"token_embd.weight": (64, 256), "blk.0.ffn_up.weight": (128, 256)}
+    kinds = dict.fromkeys(shapes, types) if types else {}
+    path = write_gguf(
+        tmp_path / name, "llama", arrays_of(shapes), kinds, block_count=layers,
+        embedding_length=256,
+    )  # fmt: skip
+    return open_model(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "types", "layers", "is_it"),
+    [
+        ("tiny-chat-F32.gguf", "", 1, True),
+        ("Tiny_Chat.gguf", "", 1, True),
+        ("tiny-base-F32.gguf", "", 1, False),  # another model of the same shape
+        ("tiny-chat-F32.gguf", "", 2, False),  # of another shape
+        ("tiny-chat-Q8_0.gguf", "Q8_0", 1, False),  # quantized itself
+    ],
+)
+def test_an_original_has_the_name_and_the_shape_and_is_not_quantized(
+    tmp_path: Path, name: str, types: str, layers: int, is_it: bool
+) -> None:
+    with _original(tmp_path, "tiny-chat-Q4_K_M.gguf", types="Q4_K") as model:
+        own = base_names(Path("tiny-chat-Q4_K_M.gguf"), "tiny-chat-Q4_K_M.gguf")
+        with _original(tmp_path, name, types=types, layers=layers) as other:
+            assert is_original(other, base_names(Path(name), name), model, own) is is_it
+            assert not is_original(model, own, other, base_names(Path(name), name))
