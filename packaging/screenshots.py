@@ -77,7 +77,7 @@ def take_sheet(scheme: str, scale: str, views: list[str], models: list[Path]) ->
     window.showNormal()  # the screen without a display is small, and a window takes all of it
     window.resize(*SIZE)
     models = models or [make_demo().model]
-    window.bottom.show_machine()  # as the program does at its start
+    window.bottom.machine.show_machine()  # as the program does at its start
     window.open_paths(models)
     settle(app, lambda: len(window.documents) == len(models) and not window.runner.jobs)
     settle(app, lambda: window.panels.machine.known)

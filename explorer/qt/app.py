@@ -102,7 +102,7 @@ def run(paths: Sequence[str], fresh: bool) -> int:
             window.show_error(fault)
         _open_first(window, files, [path for path in paths if is_name(path)])
         window.runner.kernels_not_kept.connect(window.message_bar.show_error)
-        window.bottom.show_machine()
+        window.bottom.machine.show_machine()
         window.runner.load_ahead(PANEL_MODULES)
         window.runner.prepare_kernels()
         window.runner.run_quietly(remove_leftovers)

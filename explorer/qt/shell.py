@@ -142,6 +142,45 @@ class Rail(QTabBar):
             painter.drawRoundedRect(area.adjusted(1, 1, -1, -1), CORNER, CORNER)
 
 
+_LONGEST_MACHINE: Final = 80
+
+
+class MachineButton(IconButton):
+    """Says which machine plans are for; a click leads to where it is changed.
+
+    Args:
+        machine: The machine.
+        pattern: What the button says, with ``{machine}`` in it.
+    """
+
+    def __init__(
+        self, machine: PlannedMachine, pattern: str = "{machine}", parent: QWidget | None = None
+    ) -> None:
+        tip = QCoreApplication.translate("MachineButton", "Plans are for this machine: change it")
+        super().__init__(
+            "machine", QCoreApplication.translate("MachineButton", "Machine"), tip, parent
+        )
+        self._planned, self._pattern = machine, pattern
+        style_text(self, TextSize.CAPTION)
+        self.setIconSize(QSize(14, 14))
+        machine.changed.connect(self.show_machine)
+
+    def show_machine(self) -> None:
+        """Show the machine that plans are for; look at this computer if that was not done."""
+        self._planned.look()
+        text = shorten(plain_text(self._planned.text), _LONGEST_MACHINE)
+        spoken = QCoreApplication.translate("MachineButton", "Plans are for: {machine}")
+        self.setAccessibleName(spoken.format(machine=text))
+        self.setText(self._pattern.replace("{machine}", text.replace("&", "&&")))
+
+    # Qt
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.LocaleChange:
+            self.show_machine()
+
+
 _LEAST_MODEL: Final = 90  # pixels of its name before a tensor's
 
 
@@ -149,6 +188,9 @@ class Head(QWidget):
     """Where one is: the model, what of it, chips; at the right the pages of the group.
 
     Where there is too little room for all in a line, chips go first; then the pages stand below.
+
+    Attributes:
+        machine: Stands in the place of the pages beside a list of which models fit.
 
     Signals:
         model_wanted: The model in front of a tensor's name was chosen.
@@ -158,7 +200,7 @@ class Head(QWidget):
     model_wanted = Signal()
     page_chosen = Signal(str)
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, machine: PlannedMachine, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._names: tuple[str, ...] = ()
         self._model = self._shown_model = ""  # the name in front of a tensor's
@@ -174,6 +216,16 @@ class Head(QWidget):
         self.pages = SegmentBar(self.tr("Pages"), self)
         self.pages.setUsesScrollButtons(False)
         self.pages.currentChanged.connect(self._choose)
+        self.machine = MachineButton(machine, self.tr("Plan for: {machine} · change…"), self)
+        self.machine.setObjectName("chip")
+        self.machine.hide()
+
+    def show_machine(self, on: bool) -> None:
+        """Show which machine plans are for, or nothing."""
+        if on and not self.machine.isVisibleTo(self):
+            self.machine.show_machine()
+        self.machine.setVisible(on)
+        self._fit()
 
     def show_pages(self, pages: dict[str, str], current: str) -> None:
         """Offer the pages of a group by name, with their titles; one of a group needs no choice."""
@@ -237,7 +289,8 @@ class Head(QWidget):
         wide, gap = self.width(), Space.NEAR
         self._shown_model = self._model
         titles = self._width_of_titles()
-        pages = self.pages.sizeHint() if self.pages.isVisibleTo(self) else QSize(0, 0)
+        right = self.machine if self.machine.isVisibleTo(self) else self.pages
+        pages = right.sizeHint() if right.isVisibleTo(self) else QSize(0, 0)
         below = bool(pages.width()) and titles + Space.GROUP + pages.width() > wide
         room = wide if below else wide - pages.width() - Space.GROUP * bool(pages.width())
         high = max(self.title.sizeHint().height(), self.pages.sizeHint().height())
@@ -261,7 +314,7 @@ class Head(QWidget):
         if pages.width():
             top = high + Space.NEAR if below else (high - pages.height()) // 2
             start = 0 if below else wide - pages.width()
-            self._place(self.pages, start, top, min(pages.width(), wide), pages.height())
+            self._place(right, start, top, min(pages.width(), wide), pages.height())
         self.setFixedHeight(high + (Space.NEAR + pages.height() if below else 0))
 
     def _place(self, part: QWidget, left: int, top: int, width: int, height: int) -> None:
@@ -309,7 +362,7 @@ class Shell(QWidget):
             "planner": self.tr("Planner"),
         }
         self.rail = Rail(titles, self)
-        self.head = Head(self)
+        self.head = Head(panels.machine, self)
         pages = QWidget(self)
         margins = (Space.PAGE, Space.WIDE, Space.PAGE, Space.NEAR)
         column(self.head, (panels, 1), of=pages, margins=margins, spacing=Space.NEAR)
@@ -324,6 +377,7 @@ class Shell(QWidget):
         column(above, (inner, 1), of=self)
         self.rail.currentChanged.connect(lambda place: panels.show_group(list(GROUPS)[place]))
         self.head.page_chosen.connect(panels.show_page)
+        self.head.machine.clicked.connect(lambda: panels.show_group("planner"))
         self.head.model_wanted.connect(lambda: panels.setCurrentWidget(panels.overview))
         panels.currentChanged.connect(self.follow)
         panels.selection.changed.connect(self.follow)
@@ -351,6 +405,7 @@ class Shell(QWidget):
         useful = group != "library" and self.panels.selection.document is not None
         self.tree.setVisible(self._with_tree and useful)
         self.head.show_pages(self.panels.pages_of(group), self.panels.page)
+        self.head.show_machine(group == "library")
         self._show_place()
 
     def picture_caption(self) -> str:
@@ -592,9 +647,6 @@ def _offer_to_save(menu: QMenu, panels: Panels) -> None:
     report.setEnabled(panels.selection.document is not None)
 
 
-_LONGEST_MACHINE: Final = 80
-
-
 class BottomBar(QStatusBar):
     """The status bar: the machine, what was done, what runs, what this program never does.
 
@@ -612,14 +664,9 @@ class BottomBar(QStatusBar):
         self, jobs: QWidget, machine: PlannedMachine, parent: QWidget | None = None
     ) -> None:
         super().__init__(parent)
-        self._planned = machine
         self.notice = Notice(self)
-        tip = self.tr("The machine that plans are for; click to change it")
-        self.machine = IconButton("machine", self.tr("Machine"), tip, self)
-        style_text(self.machine, TextSize.CAPTION)
-        self.machine.setIconSize(QSize(14, 14))
+        self.machine = MachineButton(machine, parent=self)
         self.machine.clicked.connect(self.machine_wanted)
-        machine.changed.connect(self.show_machine)
         self.promise = plain_label(self, self.tr("Read only. Nothing is sent anywhere."))
         self.promise.setEnabled(False)
         style_text(self.promise, TextSize.CAPTION)
@@ -630,19 +677,7 @@ class BottomBar(QStatusBar):
         self.addPermanentWidget(jobs)
         self.addPermanentWidget(self.promise)
 
-    def show_machine(self) -> None:
-        """Show the machine that plans are for; look at this computer if that was not done."""
-        self._planned.look()
-        text = shorten(plain_text(self._planned.text), _LONGEST_MACHINE)
-        self.machine.setText(text.replace("&", "&&"))
-        self.machine.setAccessibleName(self.tr("Plans are for: {machine}").format(machine=text))
-
     # Qt
-
-    def changeEvent(self, event: QEvent) -> None:
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.LocaleChange:
-            self.show_machine()
 
     def paintEvent(self, event: QPaintEvent) -> None:
         ink, painter = ink_of(self.palette()), QPainter(self)

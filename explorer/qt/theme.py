@@ -199,6 +199,9 @@ IconButton[toolButtonStyle="2"] {{ padding-right: 0; }}
 IconButton[popupMode="2"]:focus {{ padding-right: 5px; }}
 FoldButton {{ padding-left: 0; }}
 FoldButton[autoRaise="true"]:checked {{ background: transparent; }}
+QToolButton#chip {{ background: {raised}; border-radius: {tile}px; padding: 3px 8px; }}
+QToolButton#chip:focus {{ padding: 2px 7px; }}
+QToolButton#chip:hover {{ background: {tint}; }}
 QToolButton#above, QToolButton#above:focus {{ color: {muted}; padding: 0; }}
 QToolButton#above:hover {{ color: {text}; background: transparent; }}
 QPushButton::menu-indicator, QToolButton::menu-indicator {{ image: url("{down}"); width: 10px;
@@ -294,7 +297,13 @@ def _controls(ink: Ink) -> str:
         for way, name in arrows.items()
     }
     return _CONTROLS.format(
-        **asdict(ink), **places, corner=CORNER, chunk=CORNER - 1, group=Space.GROUP, near=Space.NEAR
+        **asdict(ink),
+        **places,
+        corner=CORNER,
+        chunk=CORNER - 1,
+        tile=TILE_CORNER,
+        group=Space.GROUP,
+        near=Space.NEAR,
     )
 
 

@@ -119,7 +119,7 @@ def test_weights_and_errors_show_the_largest_tensor_at_once(
 
 
 def test_the_status_bar_names_the_machine_and_leads_to_it(qtbot: QtBot, window: MainWindow) -> None:
-    window.bottom.show_machine()
+    window.bottom.machine.show_machine()
     qtbot.waitUntil(lambda: "main memory" in window.bottom.machine.text())
     assert window.bottom.machine.text() == window.panels.machine.text
     window.bottom.machine.click()
@@ -612,3 +612,16 @@ def test_a_folder_of_several_models_lets_the_user_choose(
     wait_idle(qtbot, window)
     window.panels.library.widget.watch.watch(())
     assert not window.message_bar.isVisible()  # it was no fault
+
+
+def test_the_library_says_which_machine_its_models_fit(qtbot: QtBot, window: MainWindow) -> None:
+    button = window.shell.head.machine
+    assert not button.isVisible()
+    window.panels.show_page("library")
+    qtbot.waitUntil(lambda: "main memory" in button.text())
+    assert button.isVisible()
+    assert button.text() == f"Plan for: {window.panels.machine.text} · change…"
+    qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
+    assert window.panels.page == "planner"
+    assert not button.isVisible()
+    wait_idle(qtbot, window)

@@ -609,20 +609,21 @@ class ErrorsView(TabbedPanel):
 
     def _show_header(self, subject: SelectedPair) -> None:
         tensor, pair = subject.tensor, subject.partner.pair
-        types, shape, weights, notes = tensor.type.name, tensor.shape, tensor.parameters, []
+        facts, notes = [], []  # the head has type and shape
+        weights = tensor.parameters
         if pair is not None:
             reference, candidate = pair.reference_name, pair.candidate_name
             types = self.tr("{candidate} against {reference}").format(
                 candidate=pair.candidate_type, reference=pair.reference_type
             )
-            shape, weights = pair.shape, pair.parameters
+            facts, weights = [types, shape_text(pair.shape)], pair.parameters
             if reference != candidate:
                 text = self.tr("Compared: {candidate} with {reference}.")
                 notes.append(text.format(candidate=candidate, reference=reference))
             if pair.notes:
                 text = self.tr("For the comparison: {notes}.")
                 notes.append(text.format(notes="; ".join(pair.notes)))
-        facts = [types, shape_text(shape), self.tr("{n} weights").format(n=integer_text(weights))]
+        facts.append(self.tr("{n} weights").format(n=integer_text(weights)))
         if len(self._rows) > 1:
             count = integer_text(len(self._rows))
             facts.append(self.tr("the first of {n} selected tensors").format(n=count))

@@ -31,7 +31,7 @@ from explorer.qt.widgets.lazy import LazyTab, TabbedPanel
 from explorer.qt.widgets.pages import Phase, PlotPage, Reader, Refusal, Request
 from explorer.qt.widgets.plot_panel import PlotPanel, Readings
 from explorer.qt.widgets.table_model import Column, TableModel, array_column
-from explorer.text import bytes_text, float_text, integer_text, percent_text, plain_text, shape_text
+from explorer.text import bytes_text, float_text, integer_text, percent_text, plain_text
 
 if TYPE_CHECKING:
     from explorer.qt.weights.block.page import BlockPage
@@ -521,7 +521,7 @@ class WeightsView(TabbedPanel):
         first, parameters = tensors[0], sum(tensor.parameters for tensor in tensors)
         weights = self.tr("{n} weights").format(n=integer_text(parameters))
         if len(tensors) == 1:
-            facts = (first.type.name, shape_text(first.shape), weights, bytes_text(first.nbytes))
+            facts = weights, bytes_text(first.nbytes)  # the head has type and shape
             self.header.show_texts(first.name, "   ·   ".join(facts), note)
             return
         count = self.tr("{n} tensors").format(n=len(tensors))

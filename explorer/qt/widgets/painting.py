@@ -355,6 +355,9 @@ class IconButton(QToolButton):
         super().initStyleOption(option)
         # a menu needs no arrow below an icon of 18 pixels
         option.features &= ~QStyleOptionToolButton.ToolButtonFeature.HasMenu
+        if option.toolButtonStyle == Qt.ToolButtonStyle.ToolButtonTextBesideIcon:
+            # Qt leaves 2 pixels between icon and words, and room for two spaces behind them
+            option.text = f" {option.text}"
 
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)

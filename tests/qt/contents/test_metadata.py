@@ -169,7 +169,7 @@ def test_what_is_no_whole_model_leads_to_what_it_is_for(
     tensors = [TensorSpec(name + end, (1, 1), 0, bytes(4)) for end in ends]
     keys = [("general.type", STRING, kind)]
     path = GgufFile(keys=keys, tensors=tensors).write(tmp_path / f"{kind}.gguf")
-    window.bottom.show_machine()
+    window.bottom.machine.show_machine()
     window.open_paths([path])
     overview = window.panels.overview.widget
     said = {"adapter": "LoRA adapter of rank 1, for 1 tensor."}.get(
@@ -189,7 +189,7 @@ def test_what_is_no_whole_model_leads_to_what_it_is_for(
 
 
 def test_it_says_whether_the_model_fits_this_machine(qtbot: QtBot, window: MainWindow) -> None:
-    window.bottom.show_machine()
+    window.bottom.machine.show_machine()
     overview = window.panels.overview.widget
     qtbot.waitUntil(lambda: any("It fits" in text for text in texts(overview)))
     figures = [label.text() for label in overview.widget().findChildren(ElidedLabel)]
