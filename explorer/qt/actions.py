@@ -1,17 +1,28 @@
-"""Every command of the window, and the menus; keys and the shortcut list share them."""
+"""Every command of the window, and the menus; keys and the shortcut list share them.
+
+And the menus whose entries depend on what is in front: what to compare with, to save, to go on to.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Final
+from weakref import ref
 
-from PySide6.QtCore import Signal
-from PySide6.QtGui import QAction, QActionGroup, QKeySequence
-from PySide6.QtWidgets import QMainWindow, QMenu, QMenuBar, QWidget
+from PySide6.QtCore import QPoint, Signal
+from PySide6.QtGui import QAction, QActionGroup, QIcon, QKeySequence
+from PySide6.QtWidgets import QAbstractItemView, QMainWindow, QMenu, QMenuBar, QWidget
 
-from explorer.qt.locale_numbers import use_units
+from explorer.qt.document import Document
+from explorer.qt.locale_numbers import own_widgets, use_units
+from explorer.qt.panels import Panels, ask_report
 from explorer.qt.settings import Settings
 from explorer.qt.theme import Scheme, apply_scheme, apply_text_size
-from explorer.text import ByteUnits, plain_text
+from explorer.qt.widgets.painting import type_swatch
+from explorer.sources import is_address
+from explorer.text import ByteUnits, plain_text, shorten
 
 Key = QKeySequence.StandardKey
 _ALWAYS: Final = {Key.Quit: ("Ctrl+Q",), Key.ZoomIn: ("Ctrl++", "Ctrl+=")}
@@ -236,3 +247,88 @@ class RecentMenu(QMenu):
             self.addAction(self._forget)
         else:
             self.addAction(self.tr("Nothing was opened yet")).setEnabled(False)
+
+
+def offer_references(menu: QMenu, panels: Panels, ask_reference: Callable[[], object]) -> None:
+    """Fill the menu of what the current model can be compared with."""
+    references = panels.references
+
+    def compare(held: ref[Document]) -> None:
+        if (document := held()) is not None:
+            references.choose(document)
+            panels.setCurrentWidget(panels.compare)
+
+    def ask() -> None:
+        panels.setCurrentWidget(panels.compare)
+        ask_reference()
+
+    def choose_type() -> None:
+        panels.setCurrentWidget(panels.errors)
+        panels.focus_search()
+
+    menu.clear()
+    others = [each for each in references.documents if each is not references.document]
+    for document in others:
+        title = plain_text(document.title).replace("&", "&&")
+        action = menu.addAction(_type_icon(document), title)
+        action.triggered.connect(partial(compare, ref(document)))  # the menu outlives it
+    menu.addSeparator()
+    further = [
+        menu.addAction(menu.tr("&Another model…"), ask),
+        menu.addAction(menu.tr("Another &type…"), choose_type),
+    ]
+    if references.chosen is not None:
+        menu.addAction(menu.tr("&Stop comparing"), lambda: references.choose(None))
+    for action in further:
+        action.setEnabled(references.document is not None)
+
+
+def offer_leads(
+    panels: Panels,
+    actions: Actions,
+    show_folder: Callable[[Path], object],
+    menu: QMenu,
+    *,
+    whole: bool = False,
+) -> None:
+    """Add to a context menu where one can go on from the selected tensor, or else the model."""
+    selection = panels.selection
+    document, rows = selection.document, () if whole else selection.rows
+    if document is None:
+        return
+    menu.addSeparator()
+    names = ("weights", "errors", "survey", "raw", "tensors") if rows else tuple(actions.pages)
+    pages = menu.addMenu(menu.tr("Sho&w in"))
+    pages.addActions([actions.pages[name] for name in names if name != panels.page])
+    if panels.page != "planner":
+        pages.addAction(actions.groups["planner"])
+    ask = panels.open_requested.emit
+    offer_references(menu.addMenu(menu.tr("Co&mpare with")), panels, ask)
+    if not is_address(document.path):
+        file = document.model.tensors.rows[rows[0]].file if rows else document.path
+        menu.addAction(menu.tr("Show in &file manager"), partial(show_folder, file))
+
+
+def _type_icon(document: Document) -> QIcon:
+    """Return the swatch of the type that most bytes of a model have."""
+    types = document.facts.types
+    return QIcon(type_swatch(types[0].name)) if types else QIcon()
+
+
+def offer_to_save(menu: QMenu, panels: Panels) -> None:
+    """Fill the menu of what the page in front can save."""
+    menu.clear()
+    page = panels.currentWidget()
+    parts = (part for part in own_widgets() if page.isAncestorOf(part) and part.isVisible())
+    for part in sorted(parts, key=lambda part: part.mapTo(page, QPoint()).toTuple()[::-1]):
+        ask = getattr(part, "ask_export", None)
+        if ask is not None:
+            name = shorten(part.accessibleName() or part.windowTitle(), 40)
+            kind = menu.tr("Table") if isinstance(part, QAbstractItemView) else menu.tr("Picture")
+            title = f"{kind}: {name}…" if name else f"{kind}…"
+            menu.addAction(title.replace("&", "&&"), ask)
+    if not menu.actions():
+        menu.addAction(menu.tr("This page has nothing to save")).setEnabled(False)
+    menu.addSeparator()
+    report = menu.addAction(menu.tr("&Report of the model…"), partial(ask_report, panels))
+    report.setEnabled(panels.selection.document is not None)

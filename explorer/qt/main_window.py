@@ -15,7 +15,7 @@ from PySide6.QtCore import QCoreApplication, QSize, Qt
 
 from explorer.crash_reports import CrashReports
 from explorer.errors import ExplorerError, SeveralModelsError
-from explorer.qt.actions import Actions, RecentMenu, fill_menu_bar, offer_appearance
+from explorer.qt.actions import Actions, RecentMenu, fill_menu_bar, offer_appearance, offer_leads
 from explorer.qt.addresses import (
     Addresses,
     TrafficLabel,
@@ -32,7 +32,7 @@ from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.panels import Panels, downloads, open_selected
 from explorer.qt.selection import key_position
 from explorer.qt.settings import Settings
-from explorer.qt.shell import BottomBar, Shell, TopBar, offer_leads
+from explorer.qt.shell import BottomBar, Shell, TopBar
 from explorer.qt.widgets.labels import MessageBar
 from explorer.qt.widgets.progress import JobBar
 from explorer.sources import is_address

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Final
-from weakref import ref
 
-from PySide6.QtCore import QByteArray, QCoreApplication, QEvent, QPoint, QRectF, QSize, Qt, Signal
+from PySide6.QtCore import QByteArray, QCoreApplication, QEvent, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
     QColor,
     QCursor,
     QFont,
     QFontMetrics,
-    QIcon,
     QPainter,
     QPaintEvent,
     QPen,
     QResizeEvent,
 )
 from PySide6.QtWidgets import (
-    QAbstractItemView,
     QMenu,
     QMenuBar,
     QSizePolicy,
@@ -35,23 +31,25 @@ from PySide6.QtWidgets import (
 from explorer.formats import Severity
 from explorer.present.explanations import FACT_TEXTS, PANEL_TEXTS, picture_text
 from explorer.present.model import gravest, mark
-from explorer.qt.actions import Actions
+from explorer.qt.actions import Actions, offer_references, offer_to_save
 from explorer.qt.document import Document
-from explorer.qt.locale_numbers import own_widgets
 from explorer.qt.machine import PlannedMachine
-from explorer.qt.panels import GROUPS, Panels, ask_report
-from explorer.qt.theme import CORNER, FOLDS_BELOW, Space, TextSize, ink_of, scaled, style_text
+from explorer.qt.panels import GROUPS, Panels
+from explorer.qt.theme import (
+    CORNER,
+    FOLDS_BELOW,
+    Space,
+    TextSize,
+    fit_side,
+    ink_of,
+    scaled,
+    style_text,
+    widen_with_text,
+)
 from explorer.qt.widgets.building import column, row
 from explorer.qt.widgets.labels import Chip, ChipText, ElidedLabel, Notice, plain_label
-from explorer.qt.widgets.painting import (
-    IconButton,
-    IconLabel,
-    SearchButton,
-    paint_icon,
-    type_swatch,
-)
+from explorer.qt.widgets.painting import IconButton, IconLabel, SearchButton, paint_icon
 from explorer.qt.widgets.segments import SegmentBar
-from explorer.sources import is_address
 from explorer.text import bytes_text, integer_text, plain_text, shape_text, shorten
 
 _RAIL_WIDTH: Final = 84
@@ -373,6 +371,7 @@ class Shell(QWidget):
         self.splitter.setStretchFactor(1, 1)
         self.splitter.setChildrenCollapsible(False)
         self.splitter.setHandleWidth(1)
+        widen_with_text(self.splitter, 0)
         inner = row(self.rail, (self.splitter, 1), spacing=0)
         column(above, (inner, 1), of=self)
         self.rail.currentChanged.connect(lambda place: panels.show_group(list(GROUPS)[place]))
@@ -404,6 +403,7 @@ class Shell(QWidget):
         self.rail.blockSignals(False)
         useful = group != "library" and self.panels.selection.document is not None
         self.tree.setVisible(self._with_tree and useful)
+        fit_side(self.splitter)
         self.head.show_pages(self.panels.pages_of(group), self.panels.page)
         self.head.show_machine(group == "library")
         self._show_place()
@@ -535,8 +535,8 @@ class TopBar(QWidget):
     ) -> None:
         """Give the buttons their menus; what is open and in front decides what they hold."""
         compare, save = QMenu(self), QMenu(self)
-        compare.aboutToShow.connect(partial(_offer_references, compare, panels, ask_reference))
-        save.aboutToShow.connect(partial(_offer_to_save, save, panels))
+        compare.aboutToShow.connect(partial(offer_references, compare, panels, ask_reference))
+        save.aboutToShow.connect(partial(offer_to_save, save, panels))
         self.compare.setMenu(compare)
         self.save.setMenu(save)
         appearance = QMenu(self)
@@ -560,91 +560,6 @@ class TopBar(QWidget):
         painter.fillRect(self.rect(), QColor(ink.surface))
         painter.fillRect(0, self.height() - 1, self.width(), 1, QColor(ink.line))
         painter.end()
-
-
-def _offer_references(menu: QMenu, panels: Panels, ask_reference: Callable[[], object]) -> None:
-    """Fill the menu of what the current model can be compared with."""
-    references = panels.references
-
-    def compare(held: ref[Document]) -> None:
-        if (document := held()) is not None:
-            references.choose(document)
-            panels.setCurrentWidget(panels.compare)
-
-    def ask() -> None:
-        panels.setCurrentWidget(panels.compare)
-        ask_reference()
-
-    def choose_type() -> None:
-        panels.setCurrentWidget(panels.errors)
-        panels.focus_search()
-
-    menu.clear()
-    others = [each for each in references.documents if each is not references.document]
-    for document in others:
-        title = plain_text(document.title).replace("&", "&&")
-        action = menu.addAction(type_icon(document), title)
-        action.triggered.connect(partial(compare, ref(document)))  # the menu outlives it
-    menu.addSeparator()
-    further = [
-        menu.addAction(menu.tr("&Another model…"), ask),
-        menu.addAction(menu.tr("Another &type…"), choose_type),
-    ]
-    if references.chosen is not None:
-        menu.addAction(menu.tr("&Stop comparing"), lambda: references.choose(None))
-    for action in further:
-        action.setEnabled(references.document is not None)
-
-
-def offer_leads(
-    panels: Panels,
-    actions: Actions,
-    show_folder: Callable[[Path], object],
-    menu: QMenu,
-    *,
-    whole: bool = False,
-) -> None:
-    """Add to a context menu where one can go on from the selected tensor, or else the model."""
-    selection = panels.selection
-    document, rows = selection.document, () if whole else selection.rows
-    if document is None:
-        return
-    menu.addSeparator()
-    names = ("weights", "errors", "survey", "raw", "tensors") if rows else tuple(actions.pages)
-    pages = menu.addMenu(menu.tr("Sho&w in"))
-    pages.addActions([actions.pages[name] for name in names if name != panels.page])
-    if panels.page != "planner":
-        pages.addAction(actions.groups["planner"])
-    ask = panels.open_requested.emit
-    _offer_references(menu.addMenu(menu.tr("Co&mpare with")), panels, ask)
-    if not is_address(document.path):
-        file = document.model.tensors.rows[rows[0]].file if rows else document.path
-        menu.addAction(menu.tr("Show in &file manager"), partial(show_folder, file))
-
-
-def type_icon(document: Document) -> QIcon:
-    """Return the swatch of the type that most bytes of a model have."""
-    types = document.facts.types
-    return QIcon(type_swatch(types[0].name)) if types else QIcon()
-
-
-def _offer_to_save(menu: QMenu, panels: Panels) -> None:
-    """Fill the menu of what the page in front can save."""
-    menu.clear()
-    page = panels.currentWidget()
-    parts = (part for part in own_widgets() if page.isAncestorOf(part) and part.isVisible())
-    for part in sorted(parts, key=lambda part: part.mapTo(page, QPoint()).toTuple()[::-1]):
-        ask = getattr(part, "ask_export", None)
-        if ask is not None:
-            name = shorten(part.accessibleName() or part.windowTitle(), 40)
-            kind = menu.tr("Table") if isinstance(part, QAbstractItemView) else menu.tr("Picture")
-            title = f"{kind}: {name}…" if name else f"{kind}…"
-            menu.addAction(title.replace("&", "&&"), ask)
-    if not menu.actions():
-        menu.addAction(menu.tr("This page has nothing to save")).setEnabled(False)
-    menu.addSeparator()
-    report = menu.addAction(menu.tr("&Report of the model…"), partial(ask_report, panels))
-    report.setEnabled(panels.selection.document is not None)
 
 
 class BottomBar(QStatusBar):

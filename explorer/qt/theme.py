@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor, QFont, QFontDatabase, QGuiApplication, QPalette, QStyleHints
-from PySide6.QtWidgets import QApplication, QWidget
+from PySide6.QtWidgets import QApplication, QSplitter, QWidget
 from shiboken6 import isValid
 
 from explorer.paths import resource
@@ -391,6 +391,7 @@ MOST_TEXT: Final = 200
 """Per cent of the system's size of text that the user may choose."""
 
 _STYLED: Final[WeakKeyDictionary[QWidget, tuple[TextSize, bool]]] = WeakKeyDictionary()
+_SIDES: Final[WeakKeyDictionary[QSplitter, _Side]] = WeakKeyDictionary()
 _BOLD_FROM: Final = TextSize.SECTION.value
 
 
@@ -411,6 +412,53 @@ def apply_text_size(percent: int) -> None:
     for widget, (size, strong) in list(_STYLED.items()):
         if isValid(widget):  # Python may still hold what Qt has deleted
             widget.setFont(text_font(size, strong=strong))
+    for splitter in list(_SIDES):
+        if isValid(splitter):
+            fit_side(splitter)
+
+
+@dataclass
+class _Side:
+    """A pane whose width follows the size of text.
+
+    Attributes:
+        place: Which of two.
+        least: Its least width with the system's size of text.
+        size: The size of text that its width is for.
+    """
+
+    place: int
+    least: int
+    size: float
+
+
+def fit_side(splitter: QSplitter) -> None:
+    """Have a pane follow a size of text that was chosen while it was out of sight, too."""
+    splitter.refresh()  # else a pane that is shown again has no width yet
+    side, sizes = _SIDES[splitter], splitter.sizes()
+    pane, size = splitter.widget(side.place), QApplication.font().pointSizeF()
+    if pane is not None:
+        pane.setMinimumWidth(scaled(side.least))
+    if size == side.size or not sizes[side.place]:
+        return
+    if splitter.orientation() == Qt.Orientation.Horizontal:
+        wanted = round(sizes[side.place] * size / side.size)
+        sizes[1 - side.place] += sizes[side.place] - wanted
+        sizes[side.place] = wanted
+        splitter.setSizes(sizes)
+    side.size = size
+
+
+def widen_with_text(splitter: QSplitter, place: int, least: int = 0) -> None:
+    """Have one of two panes become wider and narrower with the size of text from now on.
+
+    Args:
+        splitter: The two, beside each other.
+        place: Which of them.
+        least: Its least width with the system's size of text.
+    """
+    _SIDES[splitter] = _Side(place, least, QApplication.font().pointSizeF())
+    fit_side(splitter)
 
 
 def scaled(pixels: int) -> int:

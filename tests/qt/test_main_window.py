@@ -625,3 +625,31 @@ def test_the_library_says_which_machine_its_models_fit(qtbot: QtBot, window: Mai
     assert window.panels.page == "planner"
     assert not button.isVisible()
     wait_idle(qtbot, window)
+
+
+def test_what_stands_beside_a_page_follows_the_size_of_text(
+    qtbot: QtBot, window: MainWindow
+) -> None:
+    window.showNormal()
+    window.resize(1600, 800)
+    window.panels.show_page("weights")
+    wait_idle(qtbot, window)
+    panel = window.panels.weights.widget.histogram.panel
+    header = panel.table.horizontalHeader()
+
+    def widths() -> list[int]:
+        return [window.splitter.sizes()[0], panel.splitter.sizes()[1], header.sectionSize(1)]
+
+    usual = widths()
+    try:
+        for _ in range(3):
+            window.actions_.larger.trigger()
+        wider = pytest.approx([1.3 * width for width in usual], rel=0.05)
+        qtbot.waitUntil(lambda: widths() == wider)
+        window.panels.show_page("library")  # without the tree
+        window.actions_.usual.trigger()
+        window.panels.show_page("weights")
+        qtbot.waitUntil(lambda: widths() == pytest.approx(usual, rel=0.05))
+    finally:
+        apply_text_size(100)
+    wait_idle(qtbot, window)

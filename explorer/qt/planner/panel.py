@@ -54,7 +54,7 @@ from explorer.qt.planner.state import (
     read_model,
     single_shot,
 )
-from explorer.qt.theme import Space, scaled
+from explorer.qt.theme import Space, scaled, widen_with_text
 from explorer.qt.widgets.building import Flow
 from explorer.qt.widgets.labels import StatePage, plain_label
 from explorer.qt.widgets.painting import IconButton, plain_tip
@@ -604,7 +604,6 @@ class PlannerBody(QtWidgets.QWidget):
         parts, around = (self.devices, self.controls, None), (0, Space.NEAR, Space.TIGHT, 0)
         fill(QtWidgets.QVBoxLayout(side), *parts, spacing=Space.WIDE, margins=around)
         self.side = scrolled(side, self.tr("Settings and devices"))
-        self.side.setMinimumWidth(scaled(_SIDE_WIDTH))
         self._settings_side, self._right = side, right
         self.controls.advanced.toggled.connect(lambda _: self._fold())
         shown = (self.answer, self.picture, (self.pages, 1), self.choice)
@@ -616,6 +615,7 @@ class PlannerBody(QtWidgets.QWidget):
             self.splitter.addWidget(part)
         self.splitter.setStretchFactor(1, 1)
         self.splitter.setChildrenCollapsible(False)
+        widen_with_text(self.splitter, 0, _SIDE_WIDTH)
         self.splitter.setSizes([scaled(_SIDE_WIDTH), 1000])
         fill(QtWidgets.QVBoxLayout(self), (self.splitter, 1), spacing=0)
         chain = [

@@ -53,8 +53,10 @@ class ColumnLayout(QObject):
         self._own = False  # whether the user has chosen the width of the stretching column
         self._busy = False
         header.setStretchLastSection(False)
+        self._text = view.font().pointSizeF()
         header.sectionResized.connect(self._follow)
         view.viewport().installEventFilter(self)
+        view.installEventFilter(self)
 
     def fit(self) -> None:
         """Give each column what it needs, and one of them the rest."""
@@ -149,6 +151,17 @@ class ColumnLayout(QObject):
         finally:
             self._busy = False
 
+    def _scale(self) -> None:
+        """Make all columns wider or narrower with the text in them."""
+        before, self._text = self._text, self._view.font().pointSizeF()
+        if self._text == before:
+            return
+        header, self._needed = self._header, ()
+        shown = [each for each in range(header.count()) if not header.isSectionHidden(each)]
+        ratio = self._text / before
+        self._resize((each, round(header.sectionSize(each) * ratio)) for each in shown)
+        self.fill()
+
     def _follow(self, column: int, _before: int, _now: int) -> None:
         """Note a width that the user gave, and let the stretching column make room."""
         if not self._busy:
@@ -158,6 +171,8 @@ class ColumnLayout(QObject):
     # Qt
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        if event.type() == QEvent.Type.Resize:
+        if event.type() == QEvent.Type.Resize and watched is not self._view:
             self.fill()
+        elif event.type() == QEvent.Type.FontChange and watched is self._view:
+            self._scale()
         return super().eventFilter(watched, event)

@@ -36,7 +36,7 @@ from PySide6.QtSvg import QSvgGenerator
 
 from explorer.present.explanations import picture_text
 from explorer.qt.jobs import Job, JobRunner
-from explorer.qt.theme import Space, scaled
+from explorer.qt.theme import Space, scaled, widen_with_text
 from explorer.qt.widgets.building import NOTE, column, row
 from explorer.qt.widgets.curves import BinReading
 from explorer.qt.widgets.histogram_plot import HistogramPlot
@@ -400,6 +400,7 @@ class PicturePanel(QtWidgets.QWidget):
         self.splitter.setStretchFactor(0, 1)
         self.splitter.setChildrenCollapsible(False)
         self.splitter.setSizes([_PLOT_WIDTH, scaled(table_width)])
+        widen_with_text(self.splitter, 1)
         buttons = plot.zoom_buttons(self)
         self.save_button = QtWidgets.QToolButton(self)
         self.save_button.setText(self.tr("Save…"))
