@@ -291,6 +291,31 @@ def float_text(number: float, digits: int = 7) -> str:
     return written_number(f"{number:.{digits}g}")
 
 
+def digits_text(number: float, digits: int, *, scientific: bool = False) -> str:
+    """Return a number of a column, to as many significant digits as those above and below it.
+
+    Zeros at the end stay: 8.50 stands below 5.53. A column has one notation, that of what it shows:
+    figures of any size are `scientific`, the others plain unless their size forbids that. Which one
+    is not asked of the numbers, for rows are printed before the last one is known, and a figure
+    shall look alike in all tables.
+
+    Args:
+        digits: Significant digits. A whole number has all of its own, and 0 is just 0.
+    """
+    if number == 0 or not math.isfinite(number):
+        return float_text(abs(number) if number == 0 else number)
+    rounded = f"{number:.{digits - 1}e}"
+    power = int(rounded.partition("e")[2])  # after rounding: 9.996 is 10.0
+    if scientific or not _LEAST_PLAIN_POWER <= power < _MOST_PLAIN_POWER:
+        return written_number(rounded)
+    places = digits - 1 - power
+    return fixed_text(number, places) if places > 0 else integer_text(round(number))
+
+
+_LEAST_PLAIN_POWER: Final = -6  # of ten: longer rows of zeros are not counted by eye
+_MOST_PLAIN_POWER: Final = 7
+
+
 def axis_texts(
     values: Sequence[float], least_scaled: float = 100_000, most: float | None = None
 ) -> list[str]:
@@ -327,20 +352,37 @@ _MOST_PLACES: Final = 6
 
 def fixed_text(number: float, places: int) -> str:
     """Return a number with `places` digits behind the decimal sign: ``"99.50"``."""
+    if not math.isfinite(number):
+        return float_text(number)
     return written_number(f"{number:.{places}f}")
 
 
 def percent_text(share: float, digits: int = 3) -> str:
-    """Return a ratio in per cent, to some digits: ``"0.0123 %"``, ``"5,590 %"``, ``"inf"``."""
+    """Return a ratio in per cent, to some digits: ``"0.0120 %"``, ``"5,590 %"``, ``"inf"``."""
     percent = 100 * share
-    if not math.isfinite(percent):
-        return float_text(share)
-    if 10**digits <= abs(percent) < _MOST_WHOLE_PERCENT:
-        return f"{integer_text(round(percent))} %"
-    return f"{float_text(percent, digits)} %"
+    return f"{digits_text(percent, digits)} %" if math.isfinite(percent) else float_text(share)
 
 
-_MOST_WHOLE_PERCENT: Final = 1e7
+def bits_text(bits: float, digits: int | None = None) -> str:
+    """Return bits per weight, ``"8.500"``: of 1 to 32, so that decimal signs stand in a line.
+
+    Args:
+        digits: Significant digits, where there is no room for all places.
+    """
+    return fixed_text(bits, _BITS_PLACES) if digits is None else digits_text(bits, digits)
+
+
+_BITS_PLACES: Final = 3
+
+
+def places_of(step: float) -> int:
+    """Return the places behind the decimal sign that tell positions apart, `step` between them."""
+    if not 0 < step < math.inf:
+        return 0
+    return max(0, _STEP_DIGITS - 1 - math.floor(math.log10(step)))
+
+
+_STEP_DIGITS: Final = 3
 
 
 def part_text(share: float) -> str:

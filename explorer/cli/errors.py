@@ -36,7 +36,7 @@ from explorer.formats.ollama.manifest import is_name
 from explorer.formats.tensors import rows_by_name
 from explorer.present import differences, errors
 from explorer.present.survey import summaries_record
-from explorer.text import bytes_text, float_text, integer_text, plain_text, shape_text
+from explorer.text import bits_text, bytes_text, integer_text, plain_text, shape_text
 
 _LONGEST_NAME: Final = 48
 _SHOWN_NAMES: Final = 8
@@ -210,7 +210,7 @@ def _summary(matching: Matching, total: TotalErrors, *, whole: bool) -> Iterator
         for name in _TOTAL
     )
     yield output.heading("All compared tensors, norms and biases included").removesuffix("\n")
-    bits = float_text(total.bits_per_weight, 5)
+    bits = bits_text(total.bits_per_weight)
     yield f"  {integer_text(figures.count)} weights, {totals}, {bits} bits per weight"
     if whole:
         pairs = [
@@ -529,11 +529,11 @@ def _print_types(tensor: Tensor, rows: Iterable[Requantized], *, needed: bool) -
     def line_of(row: Requantized) -> str:
         if row.errors is None or row.nbytes is None or row.bits_per_weight is None:
             return f"  {row.type:<14}  {plain_text(row.problem or '')}\n"
-        bits = float_text(row.bits_per_weight, 6)
+        bits = bits_text(row.bits_per_weight)
         return line(row.type, (integer_text(row.nbytes), bits, *_figure_texts(row.errors)))
 
     kind, shape = plain_text(tensor.type.name), shape_text(tensor.shape)
     title = output.style(f"{plain_text(tensor.name)}  {kind}  {shape}", bold=True)
-    size = f"{bytes_text(tensor.nbytes)}, {float_text(tensor.bits_per_weight, 5)} bits per weight"
+    size = f"{bytes_text(tensor.nbytes)}, {bits_text(tensor.bits_per_weight)} bits per weight"
     head = f"{title}\n  {size}\n\n{line('type', ('bytes', 'bits/weight', *_LABELS))}"
     return list(output.print_rows(head, rows, line_of, needed=needed))

@@ -46,7 +46,7 @@ from explorer.planner.devices import parse_context
 from explorer.planner.inputs import PlanInputs, PlannedMemory, completed, memory_plans
 from explorer.present import recipes as words
 from explorer.present.errors import ABOUT_ERRORS
-from explorer.text import bytes_text, float_text, integer_text, plain_text
+from explorer.text import bits_text, bytes_text, integer_text, plain_text
 
 _SHOWN_ROLES: Final = 3  # recipes up to which each is shown by role
 
@@ -255,7 +255,7 @@ def _print_trials(
         return line(name, words.trial_cells(trial, asked.plans.get(name)))
 
     present = asked.present
-    bits = float_text(present.bits_per_weight, 4)
+    bits = bits_text(present.bits_per_weight)
     head = f"as it is: {bytes_text(present.nbytes)}, {bits} bits per weight\n\n"
     head += line("recipe", words.TRIAL_HEAD)
     return list(output.print_rows(head, trials, line_of, needed=needed))

@@ -26,7 +26,15 @@ from explorer.model_files import refuse_model_file
 from explorer.present import statistics
 from explorer.present.quantization import companions_record
 from explorer.present.survey import summaries_record
-from explorer.text import bytes_text, float_text, integer_text, plain_text, shape_text
+from explorer.text import (
+    bytes_text,
+    fixed_text,
+    float_text,
+    integer_text,
+    places_of,
+    plain_text,
+    shape_text,
+)
 
 _BAR_LINES: Final = 16
 _BAR_WIDTH: Final = 40
@@ -126,11 +134,12 @@ def _bars(histogram: Histogram) -> Iterator[tuple[str, str, str]]:
     """Yield a line for a few bins each: first edge, number of weights, a bar."""
     together = -(-histogram.counts.size // _BAR_LINES)
     starts = range(0, histogram.counts.size, together)
+    places = places_of(float(histogram.edges[together] - histogram.edges[0]))
     counts = [int(histogram.counts[start : start + together].sum()) for start in starts]
     most = max(1, *counts)
     for start, count in zip(starts, counts, strict=True):
         bar = "#" * -(-_BAR_WIDTH * count // most)
-        yield float_text(float(histogram.edges[start]), 4), integer_text(count), bar
+        yield fixed_text(float(histogram.edges[start]), places), integer_text(count), bar
 
 
 # survey
@@ -285,7 +294,7 @@ def print_survey(
     lines = output.TensorLines("tensor", titles, subjects, _LONGEST_NAME)
 
     def figures_of(found: TensorStatistics) -> list[str]:
-        texts = {figure.name: figure.text for figure in statistics.statistic_figures(found)}
+        texts = statistics.statistic_cells(found)
         numbers = [texts["zeros"], integer_text(found.nan + found.inf)]
         return numbers + [texts.get(name, "") for name in _FIGURES]
 

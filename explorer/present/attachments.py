@@ -26,7 +26,14 @@ from explorer.analysis.what_if import is_importance_matrix
 from explorer.errors import ExplorerError
 from explorer.formats.model import Model
 from explorer.parallel import Check, never
-from explorer.text import count_text, float_text, integer_text, percent_text, shape_text
+from explorer.text import (
+    count_text,
+    digits_text,
+    float_text,
+    integer_text,
+    percent_text,
+    shape_text,
+)
 
 TEXTS: Final = {
     "tensor": "The tensor of the model that it belongs to.",
@@ -242,7 +249,7 @@ def update_cells(row: UpdateRow) -> tuple[str, ...]:
 
 def norm_text(value: float) -> str:
     """Return a norm or another figure of any size; "" if it is not known."""
-    return "" if isnan(value) else float_text(value, 4)
+    return "" if isnan(value) else digits_text(value, 4)
 
 
 def share_text(value: float) -> str:

@@ -30,9 +30,9 @@ from explorer.planner.llama_cpp import Settings, allocate
 from explorer.present.errors import ABOUT_ERRORS, ERROR_TEXTS, error_label, error_text
 from explorer.present.model import plain_value, type_text, value_text
 from explorer.text import (
+    bits_text,
     bytes_text,
     count_text,
-    float_text,
     integer_text,
     percent_text,
     shape_text,
@@ -289,7 +289,7 @@ def size_rows(comparison: Comparison) -> Iterator[SizeRow]:
     files = [sum(file.source.size for file in m.files) for m in models]
     yield _size("file_bytes", "Size of files", files, _bytes)
     bits = [m.bits_per_weight or None for m in models]
-    yield _size("bits_per_weight", "Bits per weight", bits, lambda value: float_text(value, 4))
+    yield _size("bits_per_weight", "Bits per weight", bits, bits_text)
     yield _size("tensors", "Tensors", [len(m.tensors.rows) for m in models], _integer)
     yield _size("keys", "Metadata keys", [len(m.metadata.entries) for m in models], _integer)
     memory = comparison.memory

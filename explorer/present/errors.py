@@ -11,9 +11,10 @@ from explorer.analysis.errors.compare import ComparedRow, TotalErrors
 from explorer.analysis.matching.pairing import Matching
 from explorer.present.statistics import STATISTICS
 from explorer.quantization.huggingface.schemes import scheme
-from explorer.text import float_text, integer_text, percent_text
+from explorer.text import digits_text, fixed_text, float_text, integer_text, percent_text
 
 _DIGITS: Final = 5
+_SHARE_DIGITS: Final = 4
 _SHARES: Final = frozenset({"relative_rmse", "saturated_codes"})
 _NOT_FINITE: Final = (
     "Weights that are NaN or infinite; their pairs are left out of all other figures."
@@ -124,15 +125,22 @@ def error_label(name: str) -> str:
     return ERROR_TEXTS[name].title
 
 
-def error_text(name: str, value: float) -> str:
-    """Return an error figure for people."""
+def error_text(name: str, value: float, digits: int | None = None) -> str:
+    """Return an error figure for people; errors of weights are of any size: 1.6102e-03.
+
+    Args:
+        digits: Significant digits, if not as many as usual.
+    """
     if isinstance(value, int):
         return integer_text(value)
     if name == "sqnr_db":
-        return "no error" if value == math.inf else f"{float_text(value, 4)} dB"
+        if value == math.inf:
+            return "no error"
+        # a decibel is as much anywhere: as many places, not digits
+        return f"{digits_text(value, digits) if digits else fixed_text(value, 2)} dB"
     if name in _SHARES:
-        return percent_text(value, 4)
-    return float_text(value, _DIGITS)
+        return percent_text(value, digits or _SHARE_DIGITS)
+    return digits_text(value, digits or _DIGITS, scientific=True)
 
 
 ABOUT_ERRORS: Final = (

@@ -21,7 +21,7 @@ from explorer.planner.inputs import PlanInputs, completed
 from explorer.planner.profiles import profile_named
 from explorer.planner.result import Plan, PlanRequest
 from explorer.present.plan import Level, device_name, verdict
-from explorer.text import bytes_text, integer_text, plain_text
+from explorer.text import bits_text, bytes_text, integer_text, plain_text
 
 FITS_WORD: Final = "fits:"
 """How a word of the library's filter begins that names a `Fits`."""
@@ -285,8 +285,8 @@ class Version:
 
     @property
     def bits_text(self) -> str:
-        """ "4.85"; empty where it is not known."""
-        return "" if self.bits_per_weight is None else f"{self.bits_per_weight:.2f}"
+        """ "4.850"; empty where it is not known."""
+        return "" if self.bits_per_weight is None else bits_text(self.bits_per_weight)
 
 
 def version_at(

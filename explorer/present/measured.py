@@ -10,7 +10,7 @@ from explorer.planner.llama_cpp import Settings
 from explorer.planner.log_lines import Log
 from explorer.planner.measured import HOST, Comparison, Residual, Rest
 from explorer.planner.speed import SpeedBound
-from explorer.text import bytes_text, float_text, integer_text, plain_text
+from explorer.text import bytes_text, digits_text, fixed_text, float_text, integer_text, plain_text
 
 COMPARISON: Final = {
     "what": "Term",
@@ -219,11 +219,11 @@ def speed_details(bound: SpeedBound) -> list[str]:
 def share_sentence(measured: float, share: float | None) -> str:
     """Return a measured speed, and its share of the bound where that is known."""
     text = f"measured: {float_text(measured, 4)} tokens/s"
-    return text if share is None else f"{text}, {share:.2f} of the bound"
+    return text if share is None else f"{text}, {fixed_text(share, 2)} of the bound"
 
 
 def _speed(tokens: float) -> str:
-    return integer_text(round(tokens)) if tokens >= _MOST_SHARE else float_text(tokens, 2)
+    return integer_text(round(tokens)) if tokens >= _MOST_SHARE else digits_text(tokens, 2)
 
 
 def _rate(rate: int) -> str:

@@ -10,6 +10,7 @@ from explorer.formats.gguf.arrays import first_elements
 from explorer.formats.model import MetadataEntry, Model, Problem, Severity, Value
 from explorer.present import Figure
 from explorer.text import (
+    bits_text,
     count_text,
     exact_text,
     fixed_text,
@@ -154,7 +155,7 @@ def _value(model: Model, facts: Facts, name: str) -> str | int | float | None:
 
 def _number_text(name: str, value: float) -> str:
     if not isinstance(value, int):
-        return float_text(value, 4)
+        return bits_text(value) if name == "bits_per_weight" else float_text(value, 4)
     if name == "nbytes":
         return exact_text(value)
     text = integer_text(value)

@@ -19,9 +19,9 @@ from explorer.analysis.what_if import SizeAfter, TypeErrors, pareto_front
 from explorer.formats.model import Model
 from explorer.present.errors import ABOUT_ERRORS, error_label, error_text
 from explorer.text import (
+    bits_text,
     bytes_text,
     count_text,
-    float_text,
     integer_text,
     part_text,
     plain_text,
@@ -49,7 +49,7 @@ def mix_cells(row: MixRow) -> tuple[str, ...]:
         integer_text(row.tensors),
         count_text(row.parameters),
         bytes_text(row.nbytes),
-        float_text(row.bits_per_weight, 4),
+        bits_text(row.bits_per_weight),
     )
 
 
@@ -64,7 +64,7 @@ def fit_cells(fit: RecipeFit) -> tuple[str, ...]:
         fit.recipe,
         part_text(fit.share),
         bytes_text(fit.nbytes),
-        float_text(8 * fit.nbytes / fit.parameters, 4) if fit.parameters else "",
+        bits_text(8 * fit.nbytes / fit.parameters) if fit.parameters else "",
         ", ".join(remarks),
     )
 
@@ -183,7 +183,7 @@ def _error_cells(errors: TypeErrors | None) -> list[str]:
 
 def trial_cells(trial: RecipeTrial, plan: PlannedMemory | None) -> list[str]:
     """Return the cells below `TRIAL_HEAD`; the recipe is possible."""
-    bits = float_text(trial.size.bits_per_weight, 4)
+    bits = bits_text(trial.size.bits_per_weight)
     memory = "" if plan is None else bytes_text(plan.total)
     return [bytes_text(trial.size.nbytes), bits, *_error_cells(trial.errors), memory]
 
@@ -200,7 +200,7 @@ def role_cells(role: RoleErrors) -> list[str]:
         types_text(role.types),
         count_text(role.parameters),
         bytes_text(role.nbytes),
-        float_text(role.bits_per_weight, 4),
+        bits_text(role.bits_per_weight),
         *_error_cells(role.errors),
     ]
 

@@ -9,7 +9,7 @@ from explorer.analysis.columns import outlier_ratio
 from explorer.analysis.moments import PERCENTS
 from explorer.present import Figure
 from explorer.quantization.registry import has_decoder
-from explorer.text import float_text, integer_text, percent_text
+from explorer.text import digits_text, float_text, integer_text, percent_text
 
 if TYPE_CHECKING:
     from explorer.analysis.moments import Moments
@@ -39,15 +39,41 @@ STATISTICS: Final = {
 """Labels by the name in `gguf-explorer stats --json`, in order."""
 
 
-def statistic_text(name: str, value: float) -> str:
-    """Return a figure for people."""
+_SHORT: Final = frozenset({"outlier_ratio", "relative_step_error"})
+_SHORT_DIGITS: Final = 3
+_LIST_DIGITS: Final = 7  # of a float32, all that are sure
+_CELL_DIGITS: Final = 5
+_OF_ANY_SIZE: Final = frozenset({"mean", "step_error_rms"})  # from row to row of a table
+
+
+def statistic_text(name: str, value: float, digits: int | None = None) -> str:
+    """Return a figure for people, as a list of one tensor's shows it.
+
+    Args:
+        digits: Significant digits, if not as many as usual.
+    """
     if isinstance(value, int):
         return integer_text(value)
-    if name == "outlier_ratio":
-        return f"{float_text(value, 3)} ×"
+    digits = digits or (_SHORT_DIGITS if name in _SHORT else _LIST_DIGITS)
     if name == "relative_step_error":
-        return percent_text(value)
-    return float_text(value)
+        return percent_text(value, digits)
+    text = digits_text(value, digits)
+    return f"{text} ×" if name == "outlier_ratio" else text
+
+
+def statistic_cell(name: str, value: float) -> str:
+    """Return a figure as a table shows it that has a row for each tensor."""
+    if isinstance(value, int) or name in _SHORT:
+        return statistic_text(name, value)
+    return digits_text(value, _CELL_DIGITS, scientific=name in _OF_ANY_SIZE)
+
+
+def statistic_cells(found: TensorStatistics) -> dict[str, str]:
+    """Return the cells of a tensor's row, by the names of the figures that are known."""
+    figures = statistic_figures(found)
+    return {
+        one.name: statistic_cell(one.name, one.value) for one in figures if one.value is not None
+    }
 
 
 def moment_figures(moments: Moments) -> list[Figure]:
@@ -63,7 +89,7 @@ def percentile_figures(percentiles: dict[float, float] | None) -> list[Figure]:
     for percent in PERCENTS:
         label = f"Percentile {float_text(percent, 6)} %"
         value = None if percentiles is None else percentiles[percent]
-        text = "" if value is None else float_text(value)
+        text = "" if value is None else digits_text(value, _LIST_DIGITS)
         found.append(Figure(f"p{percent:g}", "Median" if percent == 50 else label, value, text))
     return found
 

@@ -13,10 +13,10 @@ from explorer.analysis.columns import MEASURES, Floats, Groups, Known, Source, S
 from explorer.present.errors import error_label, error_text
 from explorer.present.statistics import STATISTICS, statistic_text
 from explorer.text import (
+    bits_text,
     bytes_text,
     count_text,
-    fixed_text,
-    float_text,
+    digits_text,
     integer_text,
     percent_text,
     plain_text,
@@ -31,7 +31,7 @@ class Metric:
         name: Stable name, for files, of `MEASURES`.
         title: Its name for the user.
         tip: What it means.
-        text: The figure as text; never called with NaN.
+        text: The figure as text, of other `digits` if they are named; never called with NaN.
         burden_title: Name of a tensor's share of the sum over the model.
         low_is_worse: Whether the minimum is the worst.
     """
@@ -39,7 +39,7 @@ class Metric:
     name: str
     title: str
     tip: str
-    text: Callable[[float], str]
+    text: Callable[..., str]
     burden_title: str
     low_is_worse: bool = False
 
@@ -69,6 +69,11 @@ class Metric:
         """Return the figure as text, "" of NaN."""
         return "" if math.isnan(value) else self.text(value)
 
+    def tick_text(self, value: float) -> str:
+        """Return a round figure of an axis as text, which needs no zeros at the end."""
+        mantissa = f"{abs(value):.5e}".partition("e")[0]
+        return self.text(value, digits=len(mantissa.replace(".", "").rstrip("0")) or 1)
+
 
 def _error(name: str, tip: str, *, low_is_worse: bool = False) -> Metric:
     text = partial(error_text, name)
@@ -80,24 +85,28 @@ METRICS: Final = (
         "bits_per_weight",
         "Bits per weight",
         "Stored bits for each weight, scales included.",
-        lambda value: fixed_text(value, 2),
+        bits_text,
         "Share of bytes",
     ),
     Metric(
-        "bytes", "Size", "Stored bytes.", lambda value: bytes_text(round(value)), "Share of bytes"
+        "bytes",
+        "Size",
+        "Stored bytes.",
+        lambda value, digits=None: bytes_text(round(value)),
+        "Share of bytes",
     ),
     Metric(
         "std",
         "Standard deviation",
         "How far the weights are spread around their mean.",
-        lambda value: float_text(value, 3),
+        partial(digits_text, digits=3),
         "Share of variance",
     ),
     Metric(
         "range",
         "Range",
         "Maximum minus minimum. Of several tensors together, of all their weights.",
-        lambda value: float_text(value, 4),
+        partial(digits_text, digits=4),
         "Share, by parameters",
     ),
     Metric(
@@ -113,7 +122,7 @@ METRICS: Final = (
         "Kurtosis",
         "Fourth standardized moment: 3 for a normal distribution, more where the tails are heavy. "
         "Of several tensors together, the maximum.",
-        lambda value: float_text(value, 3),
+        partial(digits_text, digits=3),
         "Share, by parameters",
     ),
     Metric(

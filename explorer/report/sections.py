@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from itertools import groupby, islice, zip_longest
 from statistics import median
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -35,7 +36,16 @@ from explorer.present.quantization import SaidQuantization, said_quantization
 from explorer.report import svg
 from explorer.report.gather import ERRORS, PlannedCase, ReportData, ReportTensor
 from explorer.report.privacy import Privacy, cut, environment, message, shown_name, without_paths
-from explorer.text import bytes_text, count_text, float_text, integer_text, shape_text
+from explorer.text import (
+    bits_text,
+    bytes_text,
+    count_text,
+    digits_text,
+    fixed_text,
+    integer_text,
+    places_of,
+    shape_text,
+)
 
 MAX_ROWS: Final = 2000
 """Most rows of a table; what is left out is counted below it."""
@@ -156,7 +166,7 @@ def _types(data: ReportData) -> dict[str, Any]:
     for role, group in islice(groups, _SHOWN_ROLES):
         rows = list(group)
         nbytes, weights = sum(row.nbytes for row in rows), sum(row.parameters for row in rows)
-        bits = f", {float_text(8 * nbytes / weights, 3)} bits" if weights else ""
+        bits = f", {bits_text(8 * nbytes / weights)} bits" if weights else ""
         parts = _type_parts([(row.type, row.nbytes) for row in rows], shown)
         bars.append(svg.Bar(cut(role, 60), parts, f"{bytes_text(nbytes)}{bits}"))
     legend = [(cut(name, 40), *_type_fill(name)) for name in shown]
@@ -380,7 +390,7 @@ def _comparison(data: ReportData) -> dict[str, Any] | None:
 
 def _spots(ranked: Sequence[Ranked], name: str) -> Table:
     of_weights = name in statistics.STATISTICS
-    text = statistics.statistic_text if of_weights else errors.error_text
+    text = statistics.statistic_cell if of_weights else errors.error_text
     label = statistics.STATISTICS[name] if of_weights else errors.error_label(name)
     rows = [
         (
@@ -408,16 +418,16 @@ class _Metric(NamedTuple):
 
 def _maps(data: ReportData) -> Iterator[tuple[svg.Picture, str, Table]]:
     """Yield picture, caption and data of a map of each known metric, of each stack of layers."""
-    metrics = [_Metric("Bits per weight", _bits_per_weight, lambda value: f"{value:.3g}")]
+    metrics = [_Metric("Bits per weight", _bits_per_weight, bits_text)]
     if data.read:
         std = "Standard deviation of the weights"
         metrics.append(_Metric(std, _of_weights(lambda found: found.std), _short, True))
         if data.comparison is not None:
-            error = "Relative RMS error against the reference"
-            metrics.append(_Metric(error, _relative_rmse, _short, True))
+            error = "Relative RMS error against the reference, in per cent"
+            metrics.append(_Metric(error, _relative_rmse, _per_cent, True))
         else:
-            step = "Rounding error that the block scales imply, relative to the RMS"
-            metrics.append(_Metric(step, relative_step, _short, True))
+            step = "Rounding error that the block scales imply, in per cent of the RMS"
+            metrics.append(_Metric(step, relative_step, _per_cent, True))
     matrices = [one for one in data.tensors if one.is_matrix]
     stacks = Counter[str]()
     for one in matrices:
@@ -429,11 +439,12 @@ def _maps(data: ReportData) -> Iterator[tuple[svg.Picture, str, Table]]:
             yield from _map(stack if len(stacks) > 1 else "", tensors, metric)
 
 
-def _short(value: float) -> str:
-    """Return a figure in five characters or so."""
-    if value == 0 or 0.001 <= value < 1000:
-        return f"{value:.2g}" if value < 100 else f"{value:.0f}"
-    return f"{value:.0e}".replace("e-0", "e-").replace("e+0", "e")
+_short: Final = partial(digits_text, digits=2)
+
+
+def _per_cent(ratio: float) -> str:
+    """Return a ratio in as few characters as a cell holds; the title has the unit."""
+    return _short(100 * ratio)
 
 
 def _map(
@@ -486,8 +497,9 @@ def _histograms(tensors: Sequence[ReportTensor]) -> Iterator[tuple[str, svg.Pict
             continue
         histogram = one.statistics.histogram
         edges, counts = histogram.edges.tolist(), histogram.counts.tolist()
+        places = places_of(edges[1] - edges[0])
         rows = [
-            (float_text(low, 5), float_text(high, 5), integer_text(count))
+            (fixed_text(low, places), fixed_text(high, places), integer_text(count))
             for low, high, count in zip(edges[:-1], edges[1:], counts, strict=True)
         ]
         name = cut(one.tensor.name)
@@ -505,8 +517,7 @@ def _all_figures(tensors: Sequence[ReportTensor], count: int, *, compared: bool)
 
 def _figures_row(one: ReportTensor, *, compared: bool) -> Iterator[str]:
     yield from (cut(one.tensor.name), cut(one.tensor.type.name), shape_text(one.tensor.shape))
-    found = [] if one.statistics is None else statistics.statistic_figures(one.statistics)
-    texts = {figure.name: figure.text for figure in found}
+    texts = {} if one.statistics is None else statistics.statistic_cells(one.statistics)
     yield from (texts.get(name, "") for name in _STATISTICS)
     for name in ERRORS if compared else ():
         yield errors.error_text(name, one.errors[name]) if one.errors else ""

@@ -63,7 +63,7 @@ def test_text(path: Path, capsys: Capture) -> None:
     assert lines[1].startswith("=evil\\x1b[0m")
     assert "cannot be decoded" in lines[2]
     assert lines[4].split()[:3] == ["norm", "F32", "3"]
-    assert lines[0].index("Minimum") + 7 == lines[4].index(" 1 ") + 2
+    assert lines[0].index("Minimum") + 7 == lines[4].index(" 1.0000 ") + 7
 
 
 def test_csv(path: Path, tmp_path: Path, capsys: Capture) -> None:

@@ -18,11 +18,11 @@ FUSED = "blk.0.attn_qkv.weight"
 
 
 def test_texts() -> None:
-    assert error_text("relative_rmse", 0.04) == "4 %"
+    assert error_text("relative_rmse", 0.04) == "4.000 %"
     assert error_text("relative_rmse", math.inf) == "inf"
-    assert error_text("sqnr_db", 28.5) == "28.5 dB"
+    assert error_text("sqnr_db", 28.5) == "28.50 dB"
     assert error_text("sqnr_db", math.inf) == "no error"
-    assert error_text("rmse", 0.123456789) == "0.12346"
+    assert error_text("rmse", 0.123456789) == "1.2346e-01"
 
 
 def test_the_report_adds_the_squares_of_parts(tmp_path: Path) -> None:

@@ -22,10 +22,10 @@ from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobRunner, JobSlot
 from explorer.qt.selection import Selection
 from explorer.qt.widgets.building import NOTE
-from explorer.qt.widgets.table_model import Column, array_column
+from explorer.qt.widgets.table_model import Column, float_column
 from explorer.qt.widgets.table_view import ListPanel
 from explorer.qt.widgets.tensor_columns import describe_filter, tensor_columns
-from explorer.text import bytes_text, count_text, float_text, integer_text, plain_text
+from explorer.text import bytes_text, count_text, integer_text, plain_text
 
 
 def tensor_totals(arrays: TensorArrays, rows: NDArray[np.intp]) -> tuple[int, int]:
@@ -33,6 +33,7 @@ def tensor_totals(arrays: TensorArrays, rows: NDArray[np.intp]) -> tuple[int, in
     return int(arrays.parameters[rows].sum()), int(arrays.nbytes[rows].sum())
 
 
+_SCORE_DIGITS: Final = 7  # all that a float32 is sure of
 _HIDDEN_AT_FIRST = ("role", "offset", "file", "problem")
 
 
@@ -196,7 +197,7 @@ def vocabulary_columns(content: VocabularyContent) -> list[Column]:
     ]
     if vocabulary.scores is not None:
         columns.append(
-            array_column("score", tr("Score"), vocabulary.scores, float_text, tips["score"])
+            float_column("score", tr("Score"), vocabulary.scores, _SCORE_DIGITS, tips["score"])
         )
     return columns
 

@@ -33,7 +33,7 @@ from explorer.qt.widgets.table_model import Column, RowColumns, TableModel
 from explorer.qt.widgets.table_view import ListPanel, TableView
 from explorer.qt.widgets.text_view import TextView
 from explorer.tabular import json_document, write_atomically
-from explorer.text import bytes_text, float_text, integer_text, plain_text
+from explorer.text import bits_text, bytes_text, integer_text, plain_text
 
 _tr: Final = partial(QCoreApplication.translate, "CompareView")
 
@@ -653,7 +653,7 @@ def _figures(rows: Sequence[RoleRow], name: str, title: str, figure: str, side: 
             return ""
         if figure == "size":
             return bytes_text(round(number))
-        return float_text(number, 4) if figure == "bits" else error_text(figure, number)
+        return bits_text(number) if figure == "bits" else error_text(figure, number)
 
     values = [value(place) for place in range(len(rows))]
     return _known_column(name, title, values, text, TEXTS[figure])

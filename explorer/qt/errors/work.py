@@ -20,7 +20,7 @@ from explorer.qt.jobs import Job, worker_count
 from explorer.qt.references import Partner
 from explorer.qt.weights.curves import SelectedTensor
 from explorer.qt.weights.tensor_panel import Line
-from explorer.text import float_text, integer_text, percent_text
+from explorer.text import integer_text, percent_text
 
 _tr: Final = partial(QCoreApplication.translate, "ErrorTable")
 
@@ -97,13 +97,13 @@ def error_lines(picture: ErrorPicture) -> list[Line]:
     lines = [line(name) for name in error_texts.ERRORS]
     for percent, value in figures.percentiles.items():
         text, known = error_texts.percentile_text(percent), value if picture.complete else None
-        shown = float_text(value, _DIGITS)
+        shown = error_texts.error_text("rmse", value)
         lines.append(Line(f"p{percent:g}", text.title, known, text.tip, shown))
     lines.append(line("count"))
     for name in ("equal", "sign_flips", "zeroed"):
         count = getattr(figures, name)
-        share = float_text(100 * count / figures.compared if figures.compared else 0.0, 3)
-        lines.append(line(name, _tr("{n} ({share} %)").format(n=integer_text(count), share=share)))
+        share = percent_text(count / figures.compared if figures.compared else 0.0)
+        lines.append(line(name, _tr("{n} ({share})").format(n=integer_text(count), share=share)))
     not_finite = ("reference_not_finite", "candidate_not_finite")
     lines += [line(name) for name in not_finite if getattr(figures, name)]
     if picture.saturated_codes is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,15 @@ from explorer.present import plan as plan_texts
 from explorer.present.llama_cpp import SIDE_BY_SIDE, ProfileRow
 from explorer.present.plan_export import Curves
 from explorer.qt.widgets.table_model import Column, TableModel
-from explorer.text import bytes_text, float_text, integer_text, plain_text, shorten, signed_text
+from explorer.text import (
+    bytes_text,
+    digits_text,
+    float_text,
+    integer_text,
+    plain_text,
+    shorten,
+    signed_text,
+)
 
 _LONGEST_ORIGIN = 300
 _SHOWN_VALUES = 6
@@ -188,7 +197,7 @@ def gpu_columns(gpus: Sequence[Gpu]) -> list[Column]:
         make.size("memory", _tr("Memory"), [gpu.memory_bytes for gpu in gpus]),
         make.size("usable", _tr("Usable"), [gpu.usable_bytes for gpu in gpus]),
         make.words("library", _tr("Library"), [gpu.library for gpu in gpus]),
-        make.number("bandwidth", _tr("GB/s"), bandwidths, lambda value: float_text(value, 4)),
+        make.number("bandwidth", _tr("GB/s"), bandwidths, partial(digits_text, digits=4)),
         make.number("year", _tr("Year"), [gpu.year for gpu in gpus], str),
     ]
 

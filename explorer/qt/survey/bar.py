@@ -45,8 +45,8 @@ from explorer.qt.widgets.progress import Pace, ProgressLine
 from explorer.qt.widgets.table_model import Column, RowColumns, TableModel
 from explorer.qt.widgets.table_view import TableView
 from explorer.text import (
+    bits_text,
     bytes_text,
-    float_text,
     integer_text,
     part_text,
     plain_text,
@@ -91,10 +91,7 @@ def mix_columns(rows: Sequence[MixRow]) -> list[Column]:
         table.number("parameters", _tr("Parameters"), lambda row: row.parameters, integer_text),
         table.number("bytes", _tr("Size"), lambda row: row.nbytes, bytes_text),
         table.number(
-            "bits_per_weight",
-            _tr("Bits/weight"),
-            lambda row: row.bits_per_weight,
-            lambda value: float_text(value, 4),
+            "bits_per_weight", _tr("Bits/weight"), lambda row: row.bits_per_weight, bits_text
         ),
     ]
 

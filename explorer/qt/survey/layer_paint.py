@@ -219,7 +219,7 @@ class LayerPicture:
         key = len(self.keys) * self._line + 2 * _PAD if beside else 0
         self.least_height = max(int(lines * LEAST_HEIGHT + below), key)
         ticks_of = zip(values, self._scales, strict=True)
-        texts = [one.metric.text(tick) for one, scale in ticks_of for tick in ticks(scale)]
+        texts = [one.metric.tick_text(tick) for one, scale in ticks_of for tick in ticks(scale)]
         self._left = max(map(self._metrics.horizontalAdvance, texts), default=0) + _PAD + 4
 
     def scale_of(self, name: str) -> Scale | None:
@@ -355,7 +355,7 @@ class LayerPicture:
             painter.drawLine(QPointF(plot.left(), y), QPointF(plot.right(), y))
             painter.setPen(colours.muted)
             label = QRectF(cell.left(), y - self._line / 2, self._left - 6, self._line)
-            painter.drawText(label, int(_RIGHT), metric.text(tick))
+            painter.drawText(label, int(_RIGHT), metric.tick_text(tick))
         if not math.isfinite(scale.low):
             painter.setPen(colours.text)
             errors = metric.source is Source.ERRORS

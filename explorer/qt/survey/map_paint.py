@@ -394,8 +394,9 @@ class MetricColouring(Colouring):
 
     def text(self, cell: int, digits: int | None = None) -> str:
         value = float(self.values[cell])
-        rounded = digits is not None and self._metric.source is not Source.HEADER
-        return self.figure(float(f"{value:.{digits}g}") if rounded else value)
+        if digits is None or self._metric.source is Source.HEADER or np.isnan(value):
+            return self.figure(value)
+        return self._metric.text(value, digits=digits)
 
     def figure(self, value: float) -> str:
         return "" if np.isnan(value) else self._metric.text(value)

@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QBoxLayout, QCheckBox, QComboBox, QLabel, QPushBut
 from explorer.analysis.columns import Floats, Known, Source, percentiles_within, shares
 from explorer.formats.tensor_filter import parse_filter
 from explorer.present.explanations import STATISTIC_TEXTS, TENSOR_TEXTS
-from explorer.present.statistics import STATISTICS, statistic_text
+from explorer.present.statistics import STATISTICS, statistic_cell
 from explorer.present.survey import METRICS, Metric, metric_named
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
@@ -92,7 +92,7 @@ class HotSpots:
 
         extremes = (
             self._column(
-                name, STATISTICS[name], partial(statistic_text, name), STATISTIC_TEXTS[name]
+                name, STATISTICS[name], partial(statistic_cell, name), STATISTIC_TEXTS[name]
             )
             for name in _EXTREMES
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -20,13 +20,18 @@ from explorer.present.explanations import (
     STATISTIC_TEXTS,
     picture_text,
 )
-from explorer.present.statistics import moment_figures, percentile_figures, step_error_figures
+from explorer.present.statistics import (
+    moment_figures,
+    percentile_figures,
+    statistic_cell,
+    step_error_figures,
+)
 from explorer.qt.theme import Space, TextSize, style_text
 from explorer.qt.weights.curves import Scope, SelectedTensor, SubjectStatistics
 from explorer.qt.widgets.building import add_action, column, row
 from explorer.qt.widgets.labels import ElidedLabel, plain_label
 from explorer.qt.widgets.table_model import Column, TableModel
-from explorer.text import float_text, integer_text, plain_text, shorten
+from explorer.text import plain_text, shorten
 
 
 class Header(QtWidgets.QWidget):
@@ -223,23 +228,19 @@ class Line:
         title: What it is called.
         value: The number; None while it is not known.
         tip: What it means, as plain text.
-        shown: The number for people, if not as all numbers are written.
+        shown: The number for people.
     """
 
     name: str
     title: str
     value: int | float | None
     tip: str
-    shown: str = ""
+    shown: str
 
     @property
     def text(self) -> str:
         """The number for people."""
-        if self.value is None:
-            return "…"
-        if self.shown:
-            return self.shown
-        return integer_text(self.value) if isinstance(self.value, int) else float_text(self.value)
+        return "…" if self.value is None else self.shown
 
 
 def moment_lines(moments: Moments) -> list[Line]:
@@ -288,7 +289,7 @@ class StatisticsTable(TableModel):
         columns = [Column("tensor", self.tr("Tensor"), name, name, lambda: keys, tip=tip)]
         # a tensor that is not quantized has fewer lines: what only some have is left out
         for cells in zip(*map(statistic_lines, several), strict=False):
-            columns.append(_values(cells[0].name, cells[0].title, cells, cells[0].tip))
+            columns.append(_values(cells[0].name, cells[0].title, _cells(cells), cells[0].tip))
         self._replace([], columns, len(several))
 
     def _replace(self, kind: list[str], columns: list[Column], row_count: int) -> None:
@@ -302,6 +303,14 @@ class StatisticsTable(TableModel):
             if self.rowCount() and columns:
                 corners = self.index(0, 0), self.index(self.rowCount() - 1, len(columns) - 1)
                 self.dataChanged.emit(*corners)
+
+
+def _cells(lines: Sequence[Line]) -> list[Line]:
+    """Return a statistic of several tensors as a column has it."""
+    return [
+        one if one.value is None else replace(one, shown=statistic_cell(one.name, one.value))
+        for one in lines
+    ]
 
 
 def _values(

@@ -31,7 +31,7 @@ from explorer.qt.widgets.saving import FileSaver, file_name
 from explorer.qt.widgets.table_model import RIGHT, Index, ItemRole
 from explorer.qt.widgets.table_view import stand_on_page
 from explorer.tabular import to_tsv, write_atomically
-from explorer.text import float_text, integer_text, plain_text, shape_text
+from explorer.text import digits_text, float_text, integer_text, plain_text, shape_text
 
 TILE_ROWS: Final = 32
 TILE_COLUMNS: Final = 256
@@ -158,7 +158,7 @@ class ValuesTable(QtCore.QAbstractTableModel):
     def _text(self, index: Index) -> str:
         value = self.value(index)
         if value is not None:
-            return float_text(value, _DIGITS)
+            return digits_text(value, _DIGITS)
         tile = _tile_of(*self.place(index))
         if tile in self._failed:
             return _UNREADABLE

@@ -123,7 +123,7 @@ class ErrorAxis(CountAxis):
         if list(values) == [self.exact]:
             return [percent_text(0.0) if self.logarithmic else self.tr("no error")]
         if self.logarithmic:
-            return [percent_text(10.0**value) for value in values]
+            return [f"{float_text(100 * 10.0**value, 4)} %" for value in values]
         return [float_text(value, 4) for value in values]
 
 

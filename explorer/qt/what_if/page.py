@@ -49,7 +49,7 @@ from explorer.qt.widgets.plot_panel import PicturePanel
 from explorer.qt.widgets.progress import ProgressLine
 from explorer.qt.widgets.table_model import Column, TableModel
 from explorer.qt.widgets.table_view import TableView
-from explorer.text import bytes_text, float_text, integer_text, plain_text
+from explorer.text import bits_text, bytes_text, integer_text, plain_text
 
 _tr: Final = partial(QCoreApplication.translate, "WhatIf")
 
@@ -130,7 +130,7 @@ def line_text(line: Line) -> str:
     """Return a line of the table as one text."""
     parts = [line.title]
     if line.size.problem is None:
-        bits = float_text(line.size.bits_per_weight, 5)
+        bits = bits_text(line.size.bits_per_weight)
         parts.append(_tr("{bits} bits/weight").format(bits=bits))
         size = bytes_text(line.size.nbytes)
         if line.type_name != PRESENT:

@@ -20,7 +20,7 @@ from explorer.present.explanations import WHAT_IF_TEXTS
 from explorer.present.recipes import trial_figure, types_text
 from explorer.qt.what_if.estimate import WhatIfEstimate
 from explorer.qt.widgets.table_model import Cell, Column, RowColumns
-from explorer.text import bytes_text, count_text, float_text, integer_text, plain_text, signed_text
+from explorer.text import bits_text, bytes_text, count_text, integer_text, plain_text, signed_text
 
 _tr: Final = partial(QCoreApplication.translate, "WhatIfTable")
 
@@ -138,11 +138,11 @@ class WhatIfColumns:
 
     def columns(self) -> list[Column]:
         tips = WHAT_IF_TEXTS
-        memory, bits = self.planned, partial(float_text, digits=5)
+        memory = self.planned
         title, kind = (_tr("Recipe"), "recipe") if self.by_recipe else (_tr("Type"), "type")
         return [
             self._text("type", title, lambda line: line.title, tips[kind]),
-            self._number("bits_per_weight", _tr("Bits/weight"), bits, tips["bits_per_weight"]),
+            self._number("bits_per_weight", _tr("Bits/weight"), bits_text, tips["bits_per_weight"]),
             self._number("bytes", _tr("Size"), bytes_text, tips["bytes"]),
             *map(self._error, ("relative_rmse", "sqnr_db")),
             self._number("bytes_change", _tr("Change"), change_text, tips["bytes_change"]),
@@ -221,14 +221,15 @@ def note_text(line: Line) -> str:
 def role_columns(roles: Sequence[RoleErrors]) -> list[Column]:
     """Return the columns of errors by role."""
     table = RowColumns(roles, WHAT_IF_TEXTS)
-    bits = partial(float_text, digits=4)
     return [
         table.words("role", _tr("Role"), lambda one: one.role),
         *(_role_error(roles, name) for name in ("relative_rmse", "sqnr_db")),
         table.words("types", _tr("Types"), lambda one: types_text(one.types)),
         table.number("parameters", _tr("Parameters"), lambda one: one.parameters, count_text),
         table.number("bytes", _tr("Size"), lambda one: one.nbytes, bytes_text),
-        table.number("bits_per_weight", _tr("Bits/weight"), lambda one: one.bits_per_weight, bits),
+        table.number(
+            "bits_per_weight", _tr("Bits/weight"), lambda one: one.bits_per_weight, bits_text
+        ),
         _role_error(roles, "rmse"),
     ]
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import numpy as np
@@ -19,7 +20,7 @@ from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, QPersisten
 
 from explorer.formats.columns import text_ranks
 from explorer.qt.widgets.painting import swatch_icon
-from explorer.text import plain_text
+from explorer.text import digits_text, float_text, plain_text
 
 Row = TypeVar("Row")
 
@@ -101,6 +102,13 @@ def array_column(
         return value
 
     return Column(name, title, lambda row: text(raw(row)), raw, lambda: values, True, tip)
+
+
+def float_column(name: str, title: str, values: NDArray[Any], digits: int, tip: str) -> Column:
+    """Return a column of numbers of one kind, [n]: all are whole, or all have as many digits."""
+    whole = bool((values == np.rint(values)).all())
+    text = float_text if whole else partial(digits_text, digits=digits)
+    return array_column(name, title, values, text, tip)
 
 
 @dataclass(frozen=True)

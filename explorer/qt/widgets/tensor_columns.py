@@ -14,7 +14,7 @@ from explorer.present.explanations import TENSOR_TEXTS
 from explorer.qt.document import Document
 from explorer.qt.widgets.table_model import Cell, Column, array_column
 from explorer.qt.widgets.table_view import FilterBar
-from explorer.text import bytes_text, fixed_text, integer_text, plain_text, shape_text
+from explorer.text import bits_text, bytes_text, integer_text, plain_text, shape_text
 
 
 def tensor_columns(document: Document) -> list[Column]:
@@ -64,12 +64,7 @@ def tensor_columns(document: Document) -> list[Column]:
         Column("shape", tr("Shape"), shape, shape, lambda: arrays.shape_ranks, True, tips["shape"]),
         number("parameters", tr("Parameters"), arrays.parameters, integer_text),
         number("bytes", tr("Size"), arrays.nbytes, bytes_text),
-        number(
-            "bits_per_weight",
-            tr("Bits/weight"),
-            arrays.bits_per_weight,
-            lambda bits: fixed_text(bits, 2),
-        ),
+        number("bits_per_weight", tr("Bits/weight"), arrays.bits_per_weight, bits_text),
         number("offset", tr("Offset"), arrays.offsets, integer_text),
         text("file", tr("File"), file, lambda: arrays.file_codes),
         text("problem", tr("Problem"), problem, lambda: arrays.damaged),

@@ -76,7 +76,7 @@ def test_it_tells_what_the_file_says(view: OverviewView, load: Load, tmp_path: P
         "Parameters": "192 (192)",
         "File type": "F16",
         "Size of tensors": "384 B",
-        "Bits per weight": "16",
+        "Bits per weight": "16.000",
         "Context length": "4,096 tokens",
         "Layers": "2",
         "Embedding length": "64",

@@ -52,7 +52,7 @@ def test_shows_every_value_of_a_matrix(qapp: object, document: Document) -> None
             table.index(row, column).data()
             assert table.index(row, column).data(ItemRole.RAW) == float(weights[row, column])
     assert sorted(asked) == [(0, 0), (1, 0), (2, 0)]
-    assert table.index(3, 5).data() == "50"
+    assert table.index(3, 5).data() == "50.0000"
     assert type(table.index(3, 5).data(ItemRole.RAW)) is float
 
 

@@ -170,7 +170,7 @@ def test_the_table_in_every_state(
     model.renew(columns.columns())
     qtmodeltester.check(model)
     assert model.index(0, 0).data() == "Q8_0"  # sorted again when more is known
-    assert model.index(0, names.index("relative_rmse")).data() == "1 %"
+    assert model.index(0, names.index("relative_rmse")).data() == "1.000 %"
     assert columns.place_of("Q8_0") == 2
     assert columns.place_of("Q5_0") is None
 

@@ -268,7 +268,7 @@ def test_a_click_in_the_chart_marks_the_line_and_the_other_way_round(
     QApplication.processEvents()
     assert panel.selected_type == "Q8_0"
     assert panel.table.currentIndex().row() == 3
-    assert "8.5 bits/weight" in panel.readout.text()
+    assert "8.500 bits/weight" in panel.readout.text()
     panel.table.setFocus()
     qtbot.keyClick(panel.table, KEY.Key_Up)
     assert panel.selected_type == "Q5_0"
@@ -284,7 +284,7 @@ def test_the_mouse_reads_points(opened: Page) -> None:
     chart = opened.page.panel.chart
     chart._follow_mouse(chart.mapToScene(opened.pixel("Q5_0")))
     text = opened.page.panel.readout.text()
-    assert text.startswith("Q5_0   5.5 bits/weight")
+    assert text.startswith("Q5_0   5.500 bits/weight")
     assert "Relative RMSE" in text
     chart._follow_mouse(chart.mapToScene(QPoint(2, 2)))
     assert "Memory is planned as in the planner, for 8,192" in opened.page.panel.readout.text()

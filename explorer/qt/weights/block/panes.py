@@ -7,7 +7,6 @@ mark; otherwise it follows the mouse.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -33,7 +32,7 @@ from explorer.qt.weights.block.strip import (
 from explorer.qt.widgets.building import column, row
 from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.segments import segmented
-from explorer.qt.widgets.table_model import Column, TableModel, array_column
+from explorer.qt.widgets.table_model import Column, TableModel, array_column, float_column
 from explorer.qt.widgets.table_view import PaddedDelegate, TableView
 from explorer.text import float_text
 
@@ -159,8 +158,9 @@ def _text(name: str, title: str, texts: Sequence[str], tip: str) -> Column:
 def _number(
     name: str, title: str, numbers: NDArray[np.generic], digits: int = _DIGITS, tip: str = ""
 ) -> Column:
-    text = str if numbers.dtype.kind in "iu" else partial(float_text, digits=digits)
-    return array_column(name, title, numbers, text, tip)
+    if numbers.dtype.kind in "iu":
+        return array_column(name, title, numbers, str, tip)
+    return float_column(name, title, numbers, digits, tip)
 
 
 def _tr(text: str) -> str:
