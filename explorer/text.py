@@ -375,14 +375,15 @@ def bits_text(bits: float, digits: int | None = None) -> str:
 _BITS_PLACES: Final = 3
 
 
-def places_of(step: float) -> int:
-    """Return the places behind the decimal sign that tell positions apart, `step` between them."""
-    if not 0 < step < math.inf:
+def places_of(size: float, digits: int = 3) -> int:
+    """Return the places behind the decimal sign that give a number of that size so many digits.
+
+    For numbers of one scale, of which a small one need not be exact: positions by the step between
+    them, the weights of a block by the largest.
+    """
+    if not 0 < size < math.inf:
         return 0
-    return max(0, _STEP_DIGITS - 1 - math.floor(math.log10(step)))
-
-
-_STEP_DIGITS: Final = 3
+    return max(0, digits - 1 - math.floor(math.log10(size)))
 
 
 def part_text(share: float) -> str:

@@ -10,7 +10,16 @@ from explorer.planner.llama_cpp import Settings
 from explorer.planner.log_lines import Log
 from explorer.planner.measured import HOST, Comparison, Residual, Rest
 from explorer.planner.speed import SpeedBound
-from explorer.text import bytes_text, digits_text, fixed_text, float_text, integer_text, plain_text
+from explorer.text import (
+    bytes_text,
+    digits_text,
+    fixed_text,
+    float_text,
+    integer_text,
+    percent_text,
+    plain_text,
+    signed_text,
+)
 
 COMPARISON: Final = {
     "what": "Term",
@@ -89,10 +98,9 @@ def _difference(one: Residual) -> str:
         return "no law is known"
     if one.agrees:
         return "none" if one.planned_low is None else "within the band"
-    sign = "+" if one.difference > 0 else "-"
-    text = f"{sign}{bytes_text(abs(one.difference))}"
+    text = signed_text(one.difference, bytes_text)
     if one.planned:
-        text += f" ({sign}{abs(one.difference) / one.planned:.2%})"
+        text += f" ({signed_text(one.difference / one.planned, percent_text)})"
     return text
 
 

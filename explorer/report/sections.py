@@ -398,7 +398,7 @@ def _spots(ranked: Sequence[Ranked], name: str) -> Table:
             cut(one.found.tensor.type.name),
             text(name, one.value),
             f"{one.place} of {one.peers}",
-            "" if math.isnan(one.to_median) else f"{one.to_median:.2f} ×",
+            "" if math.isnan(one.to_median) else f"{fixed_text(one.to_median, 2)} ×",
             count_text(one.found.tensor.parameters),
         )
         for one in ranked[:_SHOWN_SPOTS]

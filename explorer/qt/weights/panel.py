@@ -30,8 +30,15 @@ from explorer.qt.widgets.curves import NOTHING, HistogramCurve, histogram_of
 from explorer.qt.widgets.lazy import LazyTab, TabbedPanel
 from explorer.qt.widgets.pages import Phase, PlotPage, Reader, Refusal, Request
 from explorer.qt.widgets.plot_panel import PlotPanel, Readings
-from explorer.qt.widgets.table_model import Column, TableModel, array_column
-from explorer.text import bytes_text, float_text, integer_text, percent_text, plain_text
+from explorer.qt.widgets.table_model import Column, TableModel, array_column, float_column
+from explorer.text import (
+    bytes_text,
+    digits_text,
+    float_text,
+    integer_text,
+    percent_text,
+    plain_text,
+)
 
 if TYPE_CHECKING:
     from explorer.qt.weights.block.page import BlockPage
@@ -52,10 +59,10 @@ def code_columns(blocks: BlockStatistics) -> list[Column]:
     def tr(text: str) -> str:
         return QCoreApplication.translate("CodeTable", text)
 
-    level_text, share_text = partial(float_text, digits=4), partial(float_text, digits=3)
+    share_text = partial(digits_text, digits=3)
     return [
         array_column("code", tr("Code"), np.arange(len(counts)), str, tips["code"]),
-        array_column("level", tr("Level"), blocks.levels, level_text, tips["level"]),
+        float_column("level", tr("Level"), blocks.levels, 4, tips["level"]),
         array_column("weights", tr("Weights"), counts, integer_text, tips["weights"]),
         array_column("share", tr("%"), shares, share_text, tips["share"]),
     ]

@@ -20,7 +20,7 @@ from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, QPersisten
 
 from explorer.formats.columns import text_ranks
 from explorer.qt.widgets.painting import swatch_icon
-from explorer.text import digits_text, float_text, plain_text
+from explorer.text import digits_text, fixed_text, places_of, plain_text
 
 Row = TypeVar("Row")
 
@@ -49,6 +49,8 @@ RIGHT: Final = int(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
 LEFT: Final = int(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
 """How texts are."""
 
+_MOST_PLACES: Final = 12
+_MOST_PLAIN: Final = 1e9
 _DISPLAY: Final = Qt.ItemDataRole.DisplayRole
 _ALIGNMENT: Final = Qt.ItemDataRole.TextAlignmentRole
 _MEANINGS: Final = Qt.ItemDataRole.ToolTipRole, Qt.ItemDataRole.WhatsThisRole
@@ -105,9 +107,22 @@ def array_column(
 
 
 def float_column(name: str, title: str, values: NDArray[Any], digits: int, tip: str) -> Column:
-    """Return a column of numbers of one kind, [n]: all are whole, or all have as many digits."""
-    whole = bool((values == np.rint(values)).all())
-    text = float_text if whole else partial(digits_text, digits=digits)
+    """Return a column of numbers of one scale, [n], so that their decimal signs stand in a line.
+
+    Args:
+        digits: Significant digits of the largest; of whole numbers all.
+    """
+    finite = values[np.isfinite(values)]
+    top = float(np.abs(finite).max(initial=0.0))
+    places = 0 if (finite == np.rint(finite)).all() else places_of(top, digits)
+    if places > _MOST_PLACES or top >= _MOST_PLAIN:
+        return array_column(
+            name, title, values, partial(digits_text, digits=digits, scientific=True), tip
+        )
+
+    def text(value: float) -> str:
+        return fixed_text(value, places) if value else "0"  # what is rounded to 0 has places
+
     return array_column(name, title, values, text, tip)
 
 
