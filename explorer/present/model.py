@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -58,6 +59,7 @@ _FORMATS: Final = {"gguf": "GGUF", "safetensors": "safetensors", "ollama": "Olla
 }
 _TOKENS: Final = frozenset({"context_length", "vocabulary"})
 _BYTES: Final = frozenset({"alignment", "data_offset"})
+_RANGES: Final = frozenset({"feed_forward_length", "heads", "kv_heads"})  # "8", or "1–8"
 
 
 def model_facts(model: Model, facts: Facts, said: SaidQuantization | None = None) -> list[Figure]:
@@ -76,6 +78,8 @@ def model_facts(model: Model, facts: Facts, said: SaidQuantization | None = None
             continue
         number = None if isinstance(value, str) else value
         text = value if isinstance(value, str) else _number_text(name, value)
+        if name in _RANGES:
+            text = re.sub(r"\d+", lambda digits: integer_text(int(digits[0])), text)
         if name == "format" and model.version is not None:
             text = f"{text} version {model.version}"
         if name == "format" and model.byte_order == "big":
