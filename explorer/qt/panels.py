@@ -165,13 +165,14 @@ def choose_something(panels: Panels) -> None:
         panels.selection.select_tensors([chosen])
 
 
-def compare_with_original(panels: Panels) -> None:
-    """Have the page of errors compare a model with its original, if both are open.
+def choose_reference(panels: Panels) -> None:
+    """Have pages that compare begin with the original if it is open, or the only other model.
 
-    What the user chose instead stays, also what was chosen in an earlier session.
+    Errors begin with the original alone. What the user chose instead stays, also what was chosen in
+    an earlier session.
     """
     document, references = panels.selection.document, panels.references
-    if panels.page != "errors" or document is None or references.decided:
+    if panels.page not in ("errors", "compare") or document is None or references.decided:
         return
     if panels.memory.knows_reference(document):
         return
@@ -180,6 +181,8 @@ def compare_with_original(panels: Panels) -> None:
         references.choose(original)
         sentence = panels.tr("Compared with {name}, which seems to be the unquantized model.")
         panels.told.emit(sentence.format(name=plain_text(original.title)))
+    elif panels.page == "compare" and len(references.documents) == 2:
+        references.choose(next(one for one in references.documents if one is not document))
 
 
 class Panels(Pages):
@@ -258,7 +261,7 @@ class Panels(Pages):
 
     def _choose(self) -> None:
         choose_something(self)
-        compare_with_original(self)
+        choose_reference(self)
 
     def _add_tab(
         self,

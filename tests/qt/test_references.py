@@ -244,3 +244,17 @@ def test_an_open_original_is_what_errors_compare_with_until_something_else_was_c
             window.panels.show_page("errors")
             assert references.chosen is None
         window.close()
+
+
+def test_two_open_models_are_compared_at_once(
+    qtbot: QtBot, window: MainWindow, small_path: Path
+) -> None:
+    (demo,) = window.documents
+    window.open_paths([small_path])
+    qtbot.waitUntil(lambda: len(window.documents) == 2)
+    wait_idle(qtbot, window)
+    assert window.panels.references.chosen is None
+    window.panels.show_page("compare")
+    assert window.panels.references.chosen is demo
+    wait_idle(qtbot, window)
+    assert window.panels.compare.widget.has_content
