@@ -258,16 +258,25 @@ class Curves:
     vram: int
 
 
-def curve_contexts(trained: int) -> tuple[int, ...]:
-    """Return the contexts of a curve: up to the trained one, which is the last."""
-    stops: Stops = context_stops(trained)
-    some = [value for value in stops.values[::_EVERY] if not trained or value < trained]
-    return (*some, trained) if trained else tuple(some)
+def curve_end(trained: int, chosen: int = 0) -> int:
+    """Return the last context of a curve: the trained one, or a power of two from a longer one on.
+
+    Not the chosen one itself: a drag beyond the trained one would draw new curves at every stop.
+    """
+    end = trained or MOST_CONTEXT
+    return end if chosen <= end else 1 << (chosen - 1).bit_length()
 
 
-def curves_key(h: Hyperparameters, inputs: PlanInputs) -> tuple[Any, ...]:
+def curve_contexts(trained: int, end: int) -> tuple[int, ...]:
+    """Return the contexts of a curve, in rising order; the trained one is among them."""
+    some = {value for value in context_stops(max(trained, end)).values[::_EVERY] if value < end}
+    some |= {trained} if trained else set()
+    return (*sorted(some - {end}), end)
+
+
+def curves_key(h: Hyperparameters, inputs: PlanInputs, end: int) -> tuple[Any, ...]:
     """Return what curves depend on: all but the context and the cache type."""
-    return id(h), inputs.with_settings(context=None, kv_cache_type=None)
+    return id(h), inputs.with_settings(context=None, kv_cache_type=None), end
 
 
 def make_curves(
@@ -275,12 +284,13 @@ def make_curves(
     inputs: PlanInputs,
     environment: Mapping[str, str],
     check: Callable[[], None],
+    end: int,
 ) -> Curves:
-    """Plan each type at each context. For a worker: about 200 plans.
+    """Plan each type at each context up to the last. For a worker: about 200 plans.
 
     `check` is called before each plan; it raises to stop.
     """
-    contexts = curve_contexts(h.trained_context)
+    contexts = curve_contexts(h.trained_context, end)
     curves = []
     for name in CACHE_TYPES:
         totals, fits, effective = [], [], name

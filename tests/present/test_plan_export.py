@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import example, given, settings
@@ -15,6 +16,7 @@ from explorer.present.plan_export import (
     Stops,
     context_stops,
     curve_contexts,
+    curve_end,
     device_spec,
     make_curves,
     parallel_stops,
@@ -59,9 +61,20 @@ def test_stops_of_sequences_hold_all_small_numbers() -> None:
     assert Stops([3], []).position(7) == 0
 
 
-def test_curves_end_at_the_trained_context_and_can_be_stopped() -> None:
-    assert curve_contexts(40_960)[-1] == 40_960
-    assert curve_contexts(0)[-1] == 1 << 20
+def test_curves_end_at_the_trained_context_or_reach_a_longer_one() -> None:
+    assert curve_end(40_960) == curve_end(40_960, 40_960) == 40_960
+    assert curve_end(0, 8192) == 1 << 20
+    assert curve_end(40_960, 65_536) == 65_536
+    assert curve_end(40_960, 70_000) == curve_end(40_960, 131_072) == 131_072
+    for trained, end in ((40_960, 40_960), (40_960, 131_072), (0, 1 << 20), (512, 1 << 22)):
+        contexts = curve_contexts(trained, end)
+        assert contexts[-1] == end
+        assert trained in (0, *contexts)
+        assert list(contexts) == sorted(set(contexts))
+        assert all(high <= 1.5 * low for low, high in pairwise(contexts))
+
+
+def test_curves_can_be_stopped() -> None:
     asked = 0
 
     def check() -> None:
@@ -71,7 +84,7 @@ def test_curves_end_at_the_trained_context_and_can_be_stopped() -> None:
             raise InterruptedError
 
     with pytest.raises(InterruptedError):
-        make_curves(small_model(), PlanInputs(), {}, check)
+        make_curves(small_model(), PlanInputs(), {}, check, 4096)
 
 
 @few

@@ -63,9 +63,12 @@ class CurvesPlot(ThemedPlot):
         self._vram_name = pg.TextItem(anchor=(0, 1))
         self._usable = pg.InfiniteLine(angle=0)
         self._usable_name = pg.TextItem(anchor=(0, 0))
+        self._trained = pg.InfiniteLine(angle=90)
+        self._trained_name = pg.TextItem(anchor=(0, 0))
         self._dot = pg.ScatterPlotItem(size=11)
         self._marks = (self._line, self._dot, self._usable, self._usable_name)
-        for item in (*self._marks, self._vram, self._vram_name):
+        limits = (self._vram, self._vram_name, self._trained, self._trained_name)
+        for item in (*self._marks, *limits):
             item.setZValue(10)
             item.hide()
             self.addItem(item, ignoreBounds=True)
@@ -86,6 +89,13 @@ class CurvesPlot(ThemedPlot):
         """Draw other curves; the zoom stays unless the contexts are others."""
         self.curves = curves
         self.stops = plan_export.context_stops(trained)
+        beyond = curves is not None and 0 < trained < int(curves.curves[0].contexts[-1])
+        for item in (self._trained, self._trained_name):
+            item.setVisible(beyond)  # else the curves end there, which says as much
+        if beyond:
+            self._trained.setPos(math.log2(trained))
+            words = self.tr("trained {tokens}").format(tokens=context_text(trained))
+            self._trained_name.setText(words)
         self._draw()
 
     def show_plan(self, plan: Plan | None) -> None:
@@ -122,8 +132,8 @@ class CurvesPlot(ThemedPlot):
         self.setLabel("left", self.tr("{unit} in all").format(unit=unit))
 
     def _choose_unit(self, curves: plan_export.Curves) -> None:
-        """Take the largest unit in which the highest curve is no fraction, up to gigabytes."""
-        most = max(int(curve.totals.max()) for curve in curves.curves)
+        """Take the largest unit in which the highest line is no fraction, up to gigabytes."""
+        most = max(curves.vram, *(int(curve.totals.max()) for curve in curves.curves))
         power = next((p for p in range(_GIGABYTE, 0, -1) if most >= byte_unit(p)[1]), 1)
         if byte_unit(power)[1] != self._unit_bytes:
             self._name_unit(power)
@@ -143,7 +153,9 @@ class CurvesPlot(ThemedPlot):
             self._vram_name.setColor(warning)
             self._usable.setPen(pg.mkPen(warning, width=1, style=Qt.PenStyle.DashLine))
             self._usable_name.setColor(warning)
-            for name in (self._vram_name, self._usable_name):
+            self._trained.setPen(pg.mkPen(colours.grid, width=1))
+            self._trained_name.setColor(colours.muted)
+            for name in (self._vram_name, self._usable_name, self._trained_name):
                 name.setFont(text_font(TextSize.CAPTION))
             self._draw()
 
@@ -205,15 +217,18 @@ class CurvesPlot(ThemedPlot):
         symbol = _SYMBOLS[number % len(_SYMBOLS)]
         marks = pg.ScatterPlotItem(x[::8], y[::8], size=6, symbol=symbol, pen=pen, brush=brush)
         self._add(marks)
-        text = pg.TextItem(name, color=self.colours.text, anchor=(-0.4, 0.5))
+        text = pg.TextItem(name, color=self.colours.text)
         text.fill = pg.mkBrush(self.colours.background)
         text.setZValue(_NAMES)
         text.textItem.document().setDocumentMargin(_EDGE)  # else they would cover one another
+        gap = _NAME_GAP / 2 / max(text.boundingRect().width(), 1)  # in widths of the name
+        text.setAnchor((-gap, 0.5))
         self._add(text)
         self._names.append((text, float(x[-1]), float(y[-1])))
 
     def _place_names(self) -> None:
         """Put each name at the end of its curve, and higher where another stands already."""
+        self._trained_name.setPos(self._trained.value(), self.box.viewRect().bottom())
         line = float(self.box.viewPixelSize()[1]) * (self.fontMetrics().height() + 2 * _EDGE)
         lowest = self.box.viewRect().top() + 0.6 * line  # y grows upwards: this is the lower edge
         for text, x, y in sorted(self._names, key=lambda name: name[2]):
@@ -334,7 +349,9 @@ class CurvesPage(PlannerPage):
             self._take(None)
             return
         inputs = model.complete(current.inputs)
-        key = plan_export.curves_key(model.h, inputs)
+        chosen = 0 if current.plan is None else current.plan.effective.context
+        end = plan_export.curve_end(model.h.trained_context, chosen)
+        key = plan_export.curves_key(model.h, inputs, end)
         self.plot.show_plan(current.plan)
         if key == self._wanted:
             return
@@ -345,8 +362,10 @@ class CurvesPage(PlannerPage):
             self._take(kept)
             return
 
+        environment = self.state.environment
+
         def make(job: Job) -> plan_export.Curves:
-            return plan_export.make_curves(model.h, inputs, self.state.environment, job.check)
+            return plan_export.make_curves(model.h, inputs, environment, job.check, end)
 
         def done(curves: plan_export.Curves) -> None:
             self._kept.put(key, curves)

@@ -81,6 +81,28 @@ def test_a_click_in_the_curves_sets_the_context(qtbot: QtBot, panel: Panel) -> N
     assert page.plot._point == (16_384, plan.total)
 
 
+def test_curves_go_on_to_a_context_beyond_the_trained_one(qtbot: QtBot, panel: Panel) -> None:
+    page = panel.body.curves
+    panel.state.replace_inputs(profile="llama.cpp")  # Ollama's own engine goes no further
+    _open(panel, page)
+    qtbot.waitUntil(lambda: page.curves is not None)
+    first = page.curves
+    assert not page.plot._trained_name.isVisible()
+    panel.state.set(context=150_000)
+    qtbot.waitUntil(lambda: page.curves is not first)
+    beyond = page.curves
+    assert beyond is not None
+    assert beyond.curves[0].contexts[-1] == 262_144
+    assert page.plot._trained_name.toPlainText() == "trained 128k"
+    assert page.plot._trained_name.isVisible()
+    dot = page.plot.place_of(*page.plot._point)
+    assert page.plot.viewport().rect().contains(dot.toPoint())
+    panel.state.set(context=200_000)  # the same octave: a drag draws nothing anew
+    panel.settle()
+    page.refresh()
+    assert page.curves is beyond
+
+
 def test_curves_are_kept_and_not_drawn_anew_for_another_context(
     qtbot: QtBot, panel: Panel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
