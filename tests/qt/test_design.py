@@ -157,3 +157,17 @@ def test_buttons_of_the_planner_are_whole_at_every_size_of_text(
         assert body.side.width() >= body.side.widget().minimumSizeHint().width()
     finally:
         apply_text_size(100)
+
+
+def test_all_pages_of_the_planner_are_seen_at_once(
+    qtbot: QtBot, make_window: Callable[..., MainWindow], demo_path: Path, small_path: Path
+) -> None:
+    window = make_window(demo_path, small_path)
+    _show(qtbot, window, "planner")
+    body = window.panels.planner.widget.body
+    assert body is not None
+    bar = body.pages.tabBar()
+    seen = [bar.tabText(place) for place in range(bar.count()) if bar.isTabVisible(place)]
+    assert len(seen) == 8
+    assert "Models" in seen
+    assert all(bar.rect().contains(bar.tabRect(place)) for place in range(bar.count()))

@@ -586,7 +586,8 @@ class PlannerBody(QtWidgets.QWidget):
         self.models = ModelsPage(state, runner, self)
         self.log = LogPage(state, runner, self)
         self.export = ExportPage(state, runner, self.picture, self)
-        self.pages = segmented(QtWidgets.QTabWidget(self), self.tr("Pages of the planner"))
+        name, near = self.tr("Pages of the planner"), Space.NEAR  # all eight are seen at 1280
+        self.pages = segmented(QtWidgets.QTabWidget(self), name, near)
         self.pages.addTab(self.curves, self.tr("Curves"))
         self.pages.addTab(self.why, self.tr("Why"))
         self.pages.addTab(self.programs, self.tr("Programs"))

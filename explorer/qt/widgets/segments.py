@@ -22,18 +22,20 @@ from PySide6.QtWidgets import QStyle, QTabBar, QTabWidget, QWidget
 from explorer.present.explanations import picture_text
 from explorer.qt.theme import CORNER, Space, ink_of
 
-_PADDING = Space.WIDE
-
 
 class SegmentBar(QTabBar):
     """Segments in one outline; the chosen one is filled and its text is bolder.
 
     Args:
         name: What a screen reader calls it.
+        padding: Pixels at both sides of a word.
     """
 
-    def __init__(self, name: str, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, name: str, parent: QWidget | None = None, *, padding: int = Space.WIDE
+    ) -> None:
         super().__init__(parent)
+        self._padding = padding
         self.setAccessibleName(name)
         self.setWhatsThis(picture_text("segments"))
         self.setDrawBase(False)
@@ -51,7 +53,7 @@ class SegmentBar(QTabBar):
     def tabSizeHint(self, index: int) -> QSize:
         metrics = QFontMetrics(self._bold())  # so that no segment moves when another is chosen
         text = self.tabText(index).replace("&", "")
-        return QSize(metrics.horizontalAdvance(text) + 2 * _PADDING, metrics.height() + 12)
+        return QSize(metrics.horizontalAdvance(text) + 2 * self._padding, metrics.height() + 12)
 
     def minimumTabSizeHint(self, index: int) -> QSize:
         return self.tabSizeHint(index)
@@ -104,9 +106,9 @@ class SegmentBar(QTabBar):
             painter.drawRoundedRect(rect.adjusted(3, 3, -3, -3), CORNER - 2, CORNER - 2)
 
 
-def segmented(tabs: QTabWidget, name: str) -> QTabWidget:
+def segmented(tabs: QTabWidget, name: str, padding: int = Space.WIDE) -> QTabWidget:
     """Let a tab widget, to which no tab was added yet, show its tabs as segments; return it."""
-    tabs.setTabBar(SegmentBar(name, tabs))
+    tabs.setTabBar(SegmentBar(name, tabs, padding=padding))
     tabs.setDocumentMode(True)
     tabs.tabBar().setDrawBase(False)
     tabs.setAccessibleName(name)
