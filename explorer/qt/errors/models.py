@@ -10,8 +10,8 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from PySide6.QtCore import QByteArray, QCoreApplication, QObject, QSignalBlocker, Signal
-from PySide6.QtGui import QPalette, QSyntaxHighlighter, QTextCharFormat
+from PySide6.QtCore import QByteArray, QCoreApplication, QEvent, QObject, QSignalBlocker, Signal
+from PySide6.QtGui import QColor, QPalette, QSyntaxHighlighter, QTextCharFormat
 from PySide6.QtWidgets import QCheckBox, QComboBox, QPlainTextEdit, QPushButton, QSpinBox, QWidget
 
 from explorer.analysis.differences import Differences
@@ -22,7 +22,7 @@ from explorer.qt.addresses import agrees_to_weights
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobRunner, worker_count
 from explorer.qt.references import ReferenceBar, References, Rounding
-from explorer.qt.theme import Space, series_colour
+from explorer.qt.theme import Space, ink_of
 from explorer.qt.widgets.building import LINE, NOTE, column, row
 from explorer.qt.widgets.labels import SELECTABLE, ElidedLabel, error_caution, plain_label
 from explorer.qt.widgets.lazy import TabbedPanel
@@ -39,7 +39,6 @@ _tr: Final = partial(QCoreApplication.translate, "CompareView")
 
 _MOST_CONTEXT: Final = 1 << 24
 _MOST_KEPT: Final = 4
-_REMOVED, _ADDED = 5, 2  # vermilion and green of the series, with signs before the lines
 
 
 @dataclass(frozen=True)
@@ -55,13 +54,8 @@ class Shown:
     @classmethod
     def of(cls, found: Comparison) -> Shown:
         """Make the rows of all tables; reads the first elements of arrays."""
-        return cls(
-            found,
-            list(present.size_rows(found)),
-            present.role_rows(found),
-            present.key_rows(found),
-            present.tensor_rows(found),
-        )
+        parts = present.role_rows(found), present.key_rows(found), present.tensor_rows(found)
+        return cls(found, list(present.size_rows(found)), *parts)
 
     @property
     def found(self) -> Differences:
@@ -118,13 +112,20 @@ class _SignColours(QSyntaxHighlighter):
     def __init__(self, text: QPlainTextEdit) -> None:
         super().__init__(text.document())
         self._text = text
+        text.installEventFilter(self)
 
     # Qt
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.PaletteChange:  # dark has become light
+            self.rehighlight()
+        return super().eventFilter(watched, event)
 
     def highlightBlock(self, text: str) -> None:
         style = QTextCharFormat()
         if text.startswith(("-", "+")):
-            style.setForeground(series_colour(_REMOVED if text[0] == "-" else _ADDED))
+            ink = ink_of(self._text.palette())
+            style.setForeground(QColor(ink.warning if text[0] == "-" else ink.good))
         elif text.startswith("@@"):
             style.setForeground(self._text.palette().placeholderText())
         self.setFormat(0, len(text), style)

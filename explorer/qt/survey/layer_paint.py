@@ -21,7 +21,7 @@ from explorer.analysis.columns import MEASURES, Floats, Groups, Known, Source
 from explorer.analysis.model_grid import Kind, ModelGrid
 from explorer.present.survey import Metric
 from explorer.qt.survey.map_paint import COLOUR_MAP, Scale
-from explorer.qt.theme import series_colour
+from explorer.qt.theme import SERIES, series_colour
 from explorer.qt.widgets.plot import PlotColours
 from explorer.text import plain_text
 
@@ -124,9 +124,7 @@ def layer_grids(grid: ModelGrid, matrices: NDArray[np.bool_]) -> list[LayerGrid]
     return found
 
 
-# How lines are drawn. Six of the colours read on light and dark; dashes tell the next six apart.
-
-_COLOURS: Final = 6
+# How lines are drawn. Dashes tell roles of one colour apart.
 _DASHES: Final = (
     Qt.PenStyle.SolidLine,
     Qt.PenStyle.DashLine,
@@ -159,8 +157,8 @@ _MOST_TICKS: Final = 5
 
 def line_pen(place: int, width: float = 1.6) -> QtGui.QPen:
     """Return the pen of a role, by its place among those of its stack."""
-    dash = _DASHES[place // _COLOURS % len(_DASHES)]
-    return QtGui.QPen(series_colour(place % _COLOURS), width, dash)
+    dash = _DASHES[place // len(SERIES) % len(_DASHES)]
+    return QtGui.QPen(series_colour(place), width, dash)
 
 
 def ticks(scale: Scale) -> list[float]:
