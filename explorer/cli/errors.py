@@ -321,7 +321,9 @@ def _diff_text(found: differences.Comparison, paths: tuple[str, str]) -> Iterato
     yield "\n" + output.heading("Sizes and memory")
     rows = [("", "A", "B", "difference")]
     rows += [(row.label, *row.texts, row.difference) for row in differences.size_rows(found)]
-    yield output.table(rows, right=(1, 2, 3)) + f"  Memory: {found.plan}\n"
+    yield output.table(rows, right=(1, 2, 3))
+    if found.is_planned:
+        yield f"  Memory: {found.plan}\n"
     yield _diff_roles(found)
     keys = differences.key_rows(found, _SHORT_VALUE)
     if keys:

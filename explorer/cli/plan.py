@@ -19,7 +19,7 @@ from explorer.formats import open_model
 from explorer.planner import Device, Hyperparameters, Settings
 from explorer.planner.advice import QUESTIONS, Advice, solve
 from explorer.planner.devices import MAX_BLOCKS, parse_context, parse_shares, parse_size, quoted
-from explorer.planner.inputs import plan_record
+from explorer.planner.inputs import header_to_plan, plan_record
 from explorer.planner.llama_cpp import CACHE_TYPES
 from explorer.planner.llama_cpp import Settings as LlamaCppSettings
 from explorer.planner.profiles import (
@@ -290,7 +290,7 @@ def _record(found: PlannedModel) -> dict[str, Any]:
 def _read(path: str, root: str | None, projector: str | None) -> tuple[Hyperparameters, int]:
     """Return what the formulas need of a model's header, and the bytes of a separate projector."""
     with open_model(options.model_path(path, root)) as model:
-        h = Hyperparameters.from_model(model)
+        h = header_to_plan(model)
         projector_path = projector or model.projector
     if projector_path is None:
         return h, 0

@@ -67,6 +67,7 @@ class Hyperparameters:
     methods: tuple[str, ...] = ()  # quantization methods of its weights that no conversion keeps
     origins: Mapping[str, str] = field(default_factory=dict)  # symbol → where its value came from
     warnings: tuple[str, ...] = ()  # what is odd about the header
+    damage: str = ""  # what is lost or wrong in its files, so that they cannot be loaded
     own_context: int | None = None  # the context among the model's own parameters
     in_ollama_store: bool = False  # whether it was opened where Ollama keeps its models
     # what llama.cpp's rules read of it, or why they cannot

@@ -22,13 +22,13 @@ from explorer.analysis.differences import (
     compare_headers,
 )
 from explorer.analysis.errors.metrics import ErrorMetrics
-from explorer.errors import ExplorerError
+from explorer.errors import ExplorerError, PlanError
 from explorer.formats.model import MetadataEntry, Model
 from explorer.formats.side_files import CHAT_TEMPLATE
 from explorer.parallel import Check, never
 from explorer.planner.llama_cpp import Settings, allocate
 from explorer.present.errors import ABOUT_ERRORS, ERROR_TEXTS, error_label, error_text
-from explorer.present.model import plain_value, type_text, value_text
+from explorer.present.model import kind_of, plain_value, type_text, value_text
 from explorer.text import (
     bits_text,
     bytes_text,
@@ -88,6 +88,7 @@ TEXTS: Final = {
 
 _SIDES: Final = ("a", "b")
 _VALUE_CHARACTERS: Final = 160
+_NO_MODEL: Final = "it is no whole model"
 _ERROR_FIGURES: Final = ("relative_rmse", "rmse", "sqnr_db", "max_abs_error", "mean_error")
 
 
@@ -115,7 +116,11 @@ class Memory:
 
 def memory_of(model: Model, context: int) -> Memory:
     """Return the memory of a plan that is the same for every model."""
+    if kind_of(model) is not None:
+        return Memory(problem=_NO_MODEL)
     try:
+        if not len(model.tensors):
+            raise PlanError("it holds no weights")
         found = allocate(model, Settings(context=context))
     except ExplorerError as error:
         return Memory(problem=error.without_path)
@@ -225,8 +230,13 @@ class Comparison:
         return replace(self, errors=errors)
 
     @property
+    def is_planned(self) -> bool:
+        """Whether there is a plan of either."""
+        return not all(one.problem for one in self.memory)
+
+    @property
     def plan(self) -> str:
-        """Under which settings both are planned."""
+        """Under which settings they are planned."""
         tokens = f"{integer_text(self.context)} tokens"
         return f"llama.cpp, one GPU with room for all, {tokens}, one sequence, KV cache in f16"
 
@@ -284,7 +294,8 @@ class RoleRow:
 def size_rows(comparison: Comparison) -> Iterator[SizeRow]:
     """Yield sizes and memory of both models."""
     models = comparison.found.models
-    yield _size("parameters", "Parameters", [m.parameters for m in models], _count)
+    weights = [m.parameters for m in models]
+    yield _size("parameters", "Parameters", weights, lambda value: count_text(round(value)))
     yield _size("bytes", "Size of tensors", [m.nbytes for m in models], _bytes)
     files = [sum(file.source.size for file in m.files) for m in models]
     yield _size("file_bytes", "Size of files", files, _bytes)
@@ -292,17 +303,14 @@ def size_rows(comparison: Comparison) -> Iterator[SizeRow]:
     yield _size("bits_per_weight", "Bits per weight", bits, bits_text)
     yield _size("tensors", "Tensors", [len(m.tensors.rows) for m in models], _integer)
     yield _size("keys", "Metadata keys", [len(m.metadata.entries) for m in models], _integer)
-    memory = comparison.memory
-    planned = [None if one.problem else one for one in memory]
+    if not comparison.is_planned:
+        return
+    planned = [None if one.problem else one for one in comparison.memory]
     for name, label in (("weights", "weights"), ("cache", "KV cache"), ("compute", "compute")):
         values = [None if one is None else getattr(one, name) for one in planned]
         yield _size(f"memory_{name}", f"Memory: {label}", values, _bytes)
     totals = [None if one is None or one.compute is None else one.total for one in planned]
     yield _size("memory_total", "Memory in all", totals, _bytes)
-
-
-def _count(value: float) -> str:
-    return count_text(round(value))
 
 
 def _bytes(value: float) -> str:
@@ -464,8 +472,9 @@ def summary(comparison: Comparison) -> list[str]:
         lines.append(f"Both have the same vocabulary of {integer_text(found.same_tokens)} tokens.")
     lines += _text_sentences(found)
     lines += [f"{problem.where}: {problem.what}." for problem in found.problems]
-    for problem in dict.fromkeys(one.problem for one in comparison.memory if one.problem):
-        lines.append(f"No plan of memory: {problem}.")
+    for problem in dict.fromkeys(one.problem for one in comparison.memory):
+        if problem not in {"", _NO_MODEL}:  # nobody expects a plan of an adapter
+            lines.append(f"No plan of memory: {problem}.")
     lines += [NOT_READ] if comparison.errors is None else _error_sentences(comparison.errors)
     return lines
 
@@ -583,16 +592,9 @@ def document(comparison: Comparison, paths: tuple[str, str]) -> dict[str, Any]:
 
 
 def _memory_record(memory: Memory) -> dict[str, Any]:
-    if memory.problem:
-        names = ("weights", "cache", "compute", "total")
-        return {**dict.fromkeys(names), "problem": memory.problem}
-    return {
-        "weights": memory.weights,
-        "cache": memory.cache,
-        "compute": memory.compute,
-        "total": memory.total,
-        "problem": None,
-    }
+    names = ("weights", "cache", "compute", "total")
+    figures = {name: None if memory.problem else getattr(memory, name) for name in names}
+    return {**figures, "problem": memory.problem or None}
 
 
 def _key_record(key: KeyDifference, one: Model, other: Model) -> dict[str, Any]:

@@ -14,14 +14,18 @@ from explorer.formats import open_model
 from explorer.formats.facts import describe
 from explorer.formats.model import Model
 from explorer.parallel import Check, never
-from explorer.planner import Device, Host, Hyperparameters
+from explorer.planner import Device, Host
 from explorer.planner import settings as env
 from explorer.planner.advice import context_as_placed, solve
-from explorer.planner.inputs import PlanInputs, completed
+from explorer.planner.inputs import PlanInputs, completed, header_to_plan
 from explorer.planner.profiles import profile_named
 from explorer.planner.result import Plan, PlanRequest
+from explorer.present.model import damage_of, kind_of
 from explorer.present.plan import Level, device_name, verdict
 from explorer.text import bits_text, bytes_text, integer_text, plain_text
+
+DAMAGED: Final = "Damaged"
+"""The word for a model that cannot be loaded, however much memory there is."""
 
 FITS_WORD: Final = "fits:"
 """How a word of the library's filter begins that names a `Fits`."""
@@ -97,6 +101,7 @@ class ModelFit:
         on_cpu: Whether there is no GPU.
         largest_context: The most tokens of one sequence with these layers on GPUs; None if not
             known, or if it does not fit.
+        word: Where it cannot be said, why, in two or three words.
     """
 
     fits: Fits | None
@@ -107,12 +112,13 @@ class ModelFit:
     expert_layers: int = 0
     on_cpu: bool = False
     largest_context: int | None = None
+    word: str = ""
 
     @property
     def text(self) -> str:
-        """ "yes", "partly, 28 of 49 layers", "no"; empty where it cannot be said."""
+        """ "yes", "partly, 28 of 49 layers", "no"; "no weights" where it cannot be said."""
         if self.fits is None:
-            return ""
+            return self.word.lower()
         if self.fits is Fits.YES and self.on_cpu:
             return "yes, on the CPU"
         if self.fits is not Fits.PARTLY:
@@ -124,11 +130,16 @@ class ModelFit:
         return f"partly, {self.gpu_layers} of {self.total_layers} layers"
 
     @property
+    def damaged(self) -> bool:
+        """Whether it cannot be loaded, however much memory there is."""
+        return self.word == DAMAGED
+
+    @property
     def state(self) -> str:
         """The same beside a heading that says for what: "Fits", "28 of 49 layers"."""
         match self.fits:
             case None:
-                return ""
+                return self.word
             case Fits.YES:
                 return "Fits, on the CPU" if self.on_cpu else "Fits"
             case Fits.NO:
@@ -171,6 +182,8 @@ class ModelFit:
 
 def fit_statement(fit: ModelFit, target: Target) -> str:
     """Say how a model fits a machine: "It fits NVIDIA L4, with up to 67,000 tokens." """
+    if fit.damaged:  # the problems of the model say how, at length
+        return "It is damaged and cannot be loaded as it is."
     if fit.fits is None or fit.fits is Fits.NO:
         return fit.sentence
     names = " and ".join(dict.fromkeys(device_name(one) for one in target.devices))
@@ -182,7 +195,7 @@ def fit_statement(fit: ModelFit, target: Target) -> str:
     return f"It fits in part: {fit.text.removeprefix('partly, ')} on {names}{tokens}."
 
 
-NOTHING_TO_FIT: Final = ModelFit(None, "There is nothing that can be opened.")
+NOTHING_TO_FIT: Final = ModelFit(None, "There is nothing that can be opened.", word="No model")
 """Of an entry of a store without a model."""
 
 
@@ -201,7 +214,12 @@ def fit_at(
         with open_model(path) as model:
             return fit_of(model, target, check, asked)
     except ExplorerError as error:
-        return ModelFit(None, plain_text(error.without_path))
+        return not_fitted(error)
+
+
+def not_fitted(error: ExplorerError) -> ModelFit:
+    """Return what is said of a model that cannot be opened or read."""
+    return ModelFit(None, plain_text(error.without_path), word="Cannot be read")
 
 
 def fit_of(
@@ -215,9 +233,15 @@ def fit_of(
         ExplorerError: Its header, or that of its projector, cannot be read.
     """
     check()
-    h = Hyperparameters.from_model(model)
+    if (found := _not_to_plan(model)) is not None:
+        return found
+    try:
+        h = header_to_plan(model)
+    except PlanError as error:
+        return ModelFit(None, verdict(None, str(error)).sentence, word=_UNPLANNED)
     if not h.block_count:
-        return ModelFit(None, "It states no number of layers, so it cannot be planned.")
+        why = "It states no number of layers, so it cannot be planned."
+        return ModelFit(None, why, word="No layer count")
     inputs = replace(asked or PlanInputs(), devices=target.devices, host=target.host)
     request = completed(inputs, model).request(h, env.used(target.environment))
     profile = inputs.profile_for(h)
@@ -225,8 +249,25 @@ def fit_of(
         plan = profile_named(profile).plan(request)
     except PlanError as error:
         known = Fits.NO if error.reason is not None else None
-        return ModelFit(known, verdict(None, str(error)).sentence, profile)
+        word = "" if known else _UNPLANNED
+        return ModelFit(known, verdict(None, str(error)).sentence, profile, word=word)
     return _fit(plan, request, check)
+
+
+_UNPLANNED: Final = "Cannot be planned"
+
+
+def _not_to_plan(model: Model) -> ModelFit | None:
+    """Say what keeps a model from being loaded at all; None if nothing does."""
+    damage, kind = damage_of(model), kind_of(model)
+    if damage is not None:
+        return ModelFit(None, f"{DAMAGED}: {plain_text(damage.what)}.", word=DAMAGED)
+    if kind is not None:
+        word = "Importance matrix" if kind.startswith("Importance") else "Adapter"
+        return ModelFit(None, f"{plain_text(kind)}. It is no whole model.", word=word)
+    if not len(model.tensors):
+        return ModelFit(None, "It holds no weights; there is nothing to plan.", word="No weights")
+    return None
 
 
 def _fit(plan: Plan, request: PlanRequest, check: Check) -> ModelFit:
@@ -304,7 +345,7 @@ def version_at(
             try:
                 fit = fit_of(model, target, check, asked)
             except ExplorerError as error:
-                fit = ModelFit(None, plain_text(error.without_path))
+                fit = not_fitted(error)
             return Version(nbytes, bits, kind, fit)
     except ExplorerError as error:
-        return Version(None, None, "", ModelFit(None, plain_text(error.without_path)))
+        return Version(None, None, "", not_fitted(error))

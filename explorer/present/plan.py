@@ -195,11 +195,17 @@ class Verdict:
 
     level: Level
     sentence: str
+    damaged: bool = False  # whether the model cannot be loaded, however much memory there is
+
+    @property
+    def shown(self) -> Level:
+        """The level that mark and colour tell: of a damaged model no good one."""
+        return Level.PARTLY if self.damaged and self.level is Level.FITS else self.level
 
     @property
     def mark(self) -> str:
         """The level as one character."""
-        return _MARKS[self.level]
+        return _MARKS[self.shown]
 
 
 def verdict(plan: Plan | None, refusal: str = "") -> Verdict:
@@ -209,6 +215,13 @@ def verdict(plan: Plan | None, refusal: str = "") -> Verdict:
     """
     if plan is None:
         return Verdict(Level.NOT, f"No plan: {plain_text(refusal)}.")
+    found = _verdict(plan, refusal)
+    if not plan.request.h.damage:
+        return found
+    return Verdict(found.level, f"Damaged; planned from its header. {found.sentence}", damaged=True)
+
+
+def _verdict(plan: Plan, refusal: str) -> Verdict:
     if refusal:
         return Verdict(Level.NOT, f"Ollama would refuse to load it: {plain_text(refusal)}.")
     if plan.llama_cpp is not None:

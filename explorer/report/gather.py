@@ -31,7 +31,8 @@ from explorer.formats.model import Model
 from explorer.formats.tensors import Tensor, rows_by_name
 from explorer.hardware.catalogue import load_catalogue
 from explorer.hardware.detect import Machine
-from explorer.planner import Device, Host, Hyperparameters, Settings, plan
+from explorer.planner import Device, Host, Settings, plan
+from explorer.planner.inputs import header_to_plan
 from explorer.planner.profiles import default_profile
 from explorer.planner.result import Plan
 from explorer.present.attachments import AttachedTable, attached_table
@@ -193,7 +194,7 @@ def gather(  # noqa: PLR0913 - all but the model have a default
         data = _with_errors(data, data.reference, workers, progress)
     if survey:
         data = replace(data, sums=_sums(data))
-    planned_for = () if attached is not None else targets
+    planned_for = targets if attached is None and len(model.tensors) else ()
     return replace(data, plans=_plans(model, facts.context_length, planned_for, contexts))
 
 
@@ -265,7 +266,7 @@ def _plans(
 ) -> list[PlannedCase]:
     cases = list(product(targets, contexts or _contexts(longest)))
     try:
-        h = Hyperparameters.from_model(model)
+        h = header_to_plan(model)
         settings = Settings(projector_bytes=_projector_bytes(model))
     except ExplorerError as error:
         return [PlannedCase(*case, None, error.what) for case in cases[:1]]

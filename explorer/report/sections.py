@@ -570,6 +570,7 @@ def _plan(data: ReportData) -> dict[str, Any]:
         "rules": rules,
         "notes": _plan_notes(made),
         "attached": data.attached is not None,
+        "weightless": not len(data.model.tensors),
     }
 
 
@@ -592,7 +593,7 @@ def _memory_bars(cases: Sequence[PlannedCase], free: int) -> Iterator[svg.Bar]:
 def _plan_row(case: PlannedCase) -> tuple[Cell, ...]:
     made = case.plan
     found = plan_texts.verdict(made, without_paths(cut(case.failure, 300)))
-    answer = Marked(_KINDS[found.level], f"{found.mark} {found.sentence}")
+    answer = Marked(_KINDS[found.shown], f"{found.mark} {found.sentence}")
     start = (integer_text(case.context), answer)
     if made is None or not made.layers:
         return (*start, *[""] * (len(plan_texts.PLAN) + 2))

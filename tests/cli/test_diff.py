@@ -13,6 +13,7 @@ import pytest
 from explorer.cli.main import main
 from explorer.formats import open_model
 from explorer.present.differences import DISTANCE, LOSS
+from tests.analysis.test_adapters import gguf_adapter
 from tests.helpers.model_pairs import arrays_of, requantized, write_gguf, write_safetensors
 
 Capture = pytest.CaptureFixture[str]
@@ -115,6 +116,22 @@ def test_a_model_without_a_plan_says_why(tmp_path: Path, capsys: Capture) -> Non
     assert found["memory"]["a"]["total"] is None
 
 
+def test_adapters_are_not_planned(tmp_path: Path, capsys: Capture) -> None:
+    names = "blk.0.attn_q.weight.lora_a", "blk.0.attn_q.weight.lora_b"
+    arrays = arrays_of({names[0]: (4, 64), names[1]: (32, 4)})
+    path = tmp_path / "lora.gguf"
+    path.write_bytes(gguf_adapter(arrays, 8.0))
+    found = run_json(capsys, str(path), str(path))
+    names = "weights", "cache", "compute", "total"
+    assert {found["memory"]["a"][name] for name in names} == {None}
+    assert found["memory"]["a"]["problem"] == "it is no whole model"
+    assert not any("memory" in sentence for sentence in found["summary"])
+    assert main(["diff", str(path), str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "Size of files" in out
+    assert "Memory" not in out
+
+
 def test_what_cannot_be_opened_is_one_line(tmp_path: Path, paths: Any, capsys: Capture) -> None:
     assert main(["diff", paths[0], str(tmp_path / "none.gguf")]) == 1
     assert capsys.readouterr().err.startswith("error: ")
@@ -129,5 +146,5 @@ def test_models_of_a_vocabulary_alone(shared_data: Path, capsys: Capture) -> Non
     assert "0 of 32,064 ids stand for the same token" in out
     assert "Only A has a chat template (tokenizer.chat_template)." in out
     assert "Types by role" not in out
-    lines = [line.split() for line in out.splitlines()]
-    assert ["Memory", "in", "all", "–", "–"] in lines  # compute buffers are not known
+    assert "No plan of memory: it holds no weights." in out
+    assert "Memory in all" not in out

@@ -14,7 +14,7 @@ from explorer.planner import Device, Host, Hyperparameters, Settings
 from explorer.planner.advice import largest_held, solve
 from explorer.planner.profiles import LLAMA_CPP
 from explorer.planner.result import PlanRequest
-from explorer.present.fits import Fits, ModelFit, Target, fit_at
+from explorer.present.fits import Fits, ModelFit, Target, fit_at, fit_statement
 from tests.helpers.ollama_store import OllamaStore
 from tests.helpers.small_gguf import SmallGguf
 from tests.helpers.sparse_models import Shape
@@ -100,16 +100,36 @@ def test_what_lies_in_ollama_s_store_is_planned_as_ollama_starts_it(
 
 def test_what_cannot_be_planned_says_why(tmp_path: Path) -> None:
     target = Target((gpu(8),), HOST)
-    damaged = tmp_path / "damaged.gguf"
-    damaged.write_bytes(b"GGUF" + bytes(3))
-    tokens = tmp_path / "tokens.gguf"
-    tokens.write_bytes(SmallGguf(keys=[("general.architecture", "llama")]).write())
-    for path in (damaged, tokens, tmp_path / "none.gguf"):
+    junk, tokens, odd = (tmp_path / f"{name}.gguf" for name in ("junk", "tokens", "odd"))
+    junk.write_bytes(b"GGUF" + bytes(3))
+    keys = [("general.architecture", "llama")]
+    tokens.write_bytes(SmallGguf(keys=keys).write())
+    data = bytes(128)
+    odd.write_bytes(SmallGguf(keys=keys, tensors=[("a.weight", (32,), 0, 0)], data=data).write())
+    for path, word in (
+        (junk, "Cannot be read"),
+        (tokens, "No weights"),
+        (odd, "No layer count"),
+        (tmp_path / "none.gguf", "Cannot be read"),
+    ):
         found = fit_at(path, target)
         assert found.fits is found.order is found.largest_context is None
-        assert found.text == ""
+        assert (found.state, found.text) == (word, word.lower())
         assert found.sentence
-    assert "number of layers" in fit_at(tokens, target).sentence
+    assert "number of layers" in fit_at(odd, target).sentence
+
+
+def test_a_damaged_model_does_not_fit_however_much_memory_there_is(
+    model: Path, tmp_path: Path
+) -> None:
+    cut = tmp_path / "cut.gguf"
+    cut.write_bytes(model.read_bytes()[: 1 << 20])
+    target = Target((gpu(48),), HOST)
+    found = fit_at(cut, target)
+    assert (found.fits, found.state, found.text) == (None, "Damaged", "damaged")
+    assert found.damaged
+    assert "cut short" in found.sentence
+    assert fit_statement(found, target) == "It is damaged and cannot be loaded as it is."
 
 
 def test_better_fits_sort_higher() -> None:

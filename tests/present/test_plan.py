@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 
@@ -71,8 +71,18 @@ def test_the_verdict_has_one_wording() -> None:
     assert verdict(planned()).sentence.startswith("Runs on the CPU: there is no GPU")
     assert verdict(None, "it is odd").sentence == "No plan: it is odd."
     assert "would refuse" in verdict(planned(GIB), "too large").sentence
+    assert (fits.shown, fits.mark) == (Level.FITS, "✔")
     both = verdict(planned(24 * GIB, 24 * GIB)).sentence
     assert "11 of 11 layers on 2 × GPU; " in both
+
+
+def test_a_damaged_model_is_planned_with_caution() -> None:
+    plan = planned(24 * GIB)
+    h = replace(plan.request.h, damage="the file is cut short")
+    found = verdict(replace(plan, request=replace(plan.request, h=h)))
+    assert found.level is Level.FITS  # nothing has to change for it to fit
+    assert (found.shown, found.mark) == (Level.PARTLY, "⚠")
+    assert found.sentence == f"Damaged; planned from its header. {verdict(plan).sentence}"
 
 
 def test_runs_of_layers_have_one_wording() -> None:

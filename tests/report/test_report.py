@@ -71,6 +71,16 @@ def test_the_norms_of_an_adapter_are_in_it(tmp_path: Path) -> None:
     assert norm_text(row.norm) not in unread.texts
 
 
+def test_a_vocabulary_alone_is_not_planned(tmp_path: Path) -> None:
+    path = tmp_path / "vocab.gguf"
+    keys = [("general.architecture", STRING, "llama"), ("llama.block_count", U32, 4)]
+    path.write_bytes(GgufFile(keys=keys).build())
+    with open_model(path) as model:
+        texts = report(model, survey=False).texts
+    assert "This file holds no weights, so there is no memory to plan." in texts
+    assert not any("Fits" in text for text in texts)
+
+
 def test_a_report_with_a_survey(quantized: Path) -> None:
     done: list[int] = []
     with open_model(quantized) as model:
@@ -146,7 +156,9 @@ def test_other_formats_have_reports_too(tmp_path: Path, target: PlanTarget) -> N
 
 def test_a_model_that_cannot_be_planned(tmp_path: Path, target: PlanTarget) -> None:
     keys = [("general.architecture", STRING, "llama"), ("llama.block_count", STRING, "many")]
-    with open_model(GgufFile(keys=keys, pad=True).write(tmp_path / "odd.gguf")) as model:
+    specs = [TensorSpec("a.weight", (32,), 0, bytes(128))]
+    file = GgufFile(keys=keys, tensors=specs, pad=True)
+    with open_model(file.write(tmp_path / "odd.gguf")) as model:
         page = report(model, targets=[target])
     assert "✘ No plan" in page.text
 

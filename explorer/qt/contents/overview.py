@@ -194,10 +194,10 @@ class OverviewView(QtWidgets.QScrollArea):
             return fit, fit_statement(fit, target)
 
         def fail(error: ExplorerError) -> None:
-            from explorer.present.fits import ModelFit  # noqa: PLC0415 - as above
+            from explorer.present.fits import not_fitted  # noqa: PLC0415 - as above
 
-            sentence = plain_text(error.without_path)
-            self._show_fit((ModelFit(None, sentence), sentence))
+            fit = not_fitted(error)
+            self._show_fit((fit, fit.sentence))
 
         title = self.tr("Looking whether {name} fits").format(name=plain_text(document.title))
         self._jobs.run(title, work, self._show_fit, fail)
@@ -309,9 +309,9 @@ class OverviewView(QtWidgets.QScrollArea):
                 "yes": (self.tr("Fits"), ink.good),
                 "partly": (self.tr("In part"), ink.caution),
                 "no": (self.tr("Does not fit"), ink.warning),
-                None: ("", ink.text),
+                None: (fit.word, ink.warning if fit.damaged else ink.muted),
             }[None if fit.fits is None else fit.fits.value]
-            detail = fit.sentence
+            detail = self.tr("the problems above say how") if fit.damaged else fit.sentence
             if fit.largest_context:
                 detail = self.tr("with up to {n} tokens").format(n=fit.context_text)
             if fit.fits == "partly" and fit.text:

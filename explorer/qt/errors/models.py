@@ -257,6 +257,7 @@ class DifferencePages(QObject):
         lines = present.summary(comparison)
         self.summary.setText("\n".join(plain_text(line) for line in lines))
         self.plan.setText(self.tr("Memory: {plan}").format(plan=comparison.plan))
+        self.plan.setVisible(comparison.is_planned)
         _fill(self.sizes, _size_columns(shown.sizes), len(shown.sizes))
         _fill(self.roles, _role_columns(shown), len(shown.roles))
         nothing = self.tr("All keys are the same in both models.")

@@ -17,7 +17,7 @@ from PySide6.QtCore import QDate, QLocale
 from explorer.formats import Problem
 from explorer.formats.ollama.manifest import OllamaName
 from explorer.formats.tensor_filter import Bounds, parse_bounds
-from explorer.present.fits import FITS_WORD, ModelFit
+from explorer.present.fits import DAMAGED, FITS_WORD, ModelFit
 from explorer.present.model import gravest, mark, problem_line
 from explorer.present.stores import removal_of_entry, removal_of_files
 from explorer.qt.library.rows import Row, RowKind, problem_note, store_summary, title_of, translate
@@ -196,8 +196,7 @@ class Node:
                 number, _, unit = self.cells[column].rpartition(" ")
                 return Parts(number, unit) if number else None
             case LibraryColumn.FITS if self.cells[column]:
-                order = self._fit_value(LibraryColumn.FITS) or 0.0
-                return Parts(self.cells[column], state=_state_of(order))
+                return _fit_parts(self.cells[column], self._fit_value(column))
             case LibraryColumn.MODIFIED | LibraryColumn.USED if self.cells[column]:
                 return Parts("", self.cells[column])
         return None
@@ -297,6 +296,13 @@ def day_text(seconds: float | None) -> str:
 
 _DAY_S: Final = 86_400
 _FITS_FULLY: Final = 3.0  # the value that `ModelFit.order` gives
+
+
+def _fit_parts(text: str, order: float | None) -> Parts:
+    """Return a pill; muted text where only why it cannot be said is known."""
+    if order is None and text != DAMAGED:
+        return Parts("", text)
+    return Parts(text, state=_state_of(order or 0.0))
 
 
 def _state_of(order: float) -> State:
@@ -587,7 +593,7 @@ def facts_of(node: Node) -> str:
     ]
     path = "" if row.path is None else plain_text(str(row.path))
     digest = title_of(row.digest) if row.digest else ""
-    fit = "" if node.fit is None else node.fit.sentence
+    fit = "" if node.fit is None or node.fit.damaged else node.fit.sentence
     lines = ["   ·   ".join(filter(None, parts)), *filter(None, (path, digest, node.note, fit))]
     for problem in node.problems[:_SHOWN]:
         lines.append(problem_line(problem))

@@ -205,7 +205,8 @@ class PlannerView(QtWidgets.QWidget):
         if isinstance(result, ExplorerError):
             self.state.set_model(None)
             heading = self.tr("No plan can be made for this model")
-            self.placeholder.show_message(heading, str(result))
+            why = str(result)
+            self.placeholder.show_message(heading, f"{why[:1].upper()}{why[1:]}.")
             self._stack.setCurrentWidget(self.placeholder)
             return
         body = self._body()
@@ -459,13 +460,13 @@ class AnswerBar(QtWidgets.QWidget):
             label.setText(shown)
             label.setToolTip(plain_tip(shown))
         self.ways.setVisible(bool(ways))
-        if self._coloured is not self._verdict.level:
+        if self._coloured is not self._verdict.shown:
             self._take_colours()
         self._announce_delay.start()
 
     def _take_colours(self) -> None:
-        self._coloured = self._verdict.level
-        self.sentence.show_level(self._verdict.level)
+        self._coloured = self._verdict.shown
+        self.sentence.show_level(self._verdict.shown)
 
     def _announce(self) -> None:
         """Announce the answer to screen readers once it no longer changes."""
@@ -586,8 +587,8 @@ class PlannerBody(QtWidgets.QWidget):
         self.models = ModelsPage(state, runner, self)
         self.log = LogPage(state, runner, self)
         self.export = ExportPage(state, runner, self.picture, self)
-        name, near = self.tr("Pages of the planner"), Space.NEAR  # all eight are seen at 1280
-        self.pages = segmented(QtWidgets.QTabWidget(self), name, near)
+        name, pages = self.tr("Pages of the planner"), QtWidgets.QTabWidget(self)
+        self.pages = segmented(pages, name, Space.NEAR)  # all eight are seen at 1280
         self.pages.addTab(self.curves, self.tr("Curves"))
         self.pages.addTab(self.why, self.tr("Why"))
         self.pages.addTab(self.programs, self.tr("Programs"))
@@ -608,9 +609,8 @@ class PlannerBody(QtWidgets.QWidget):
         self._settings_side, self._right = side, right
         self.controls.advanced.toggled.connect(lambda _: self._fold())
         shown = (self.answer, self.picture, (self.pages, 1), self.choice)
-        fill(
-            QtWidgets.QVBoxLayout(right), *shown, spacing=Space.GROUP, margins=(0, Space.NEAR, 0, 0)
-        )
+        above = (0, Space.NEAR, 0, 0)
+        fill(QtWidgets.QVBoxLayout(right), *shown, spacing=Space.GROUP, margins=above)
         self.splitter = QtWidgets.QSplitter(self)
         for part in (self.side, right):
             self.splitter.addWidget(part)

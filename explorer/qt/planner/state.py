@@ -23,6 +23,7 @@ from explorer.planner.inputs import (
     completed,
     device_records,
     devices_of,
+    header_to_plan,
     plan_result,
     saved_text,
 )
@@ -132,7 +133,7 @@ def read_model(document: Document) -> PlannedModel:
             cannot be read.
     """
     model = document.model
-    h = Hyperparameters.from_model(model)
+    h = header_to_plan(model)
     if not h.block_count:
         raise PlanError(
             "the model does not state its number of layers (block_count), so it cannot be planned"

@@ -551,7 +551,7 @@ def test_models_say_how_they_fit_the_machine_that_is_planned_for(
     assert texts == {
         "eight": [expected["eight"].state, expected["eight"].context_text],
         "four": ["Fits", "131,072"],
-        "other": ["", ""],
+        "other": ["No layer count", ""],
     }
     assert texts["eight"][0].endswith(" of 33 layers")
     index = panel.find("Folder", "eight").siblingAtColumn(COLUMN.FITS)
