@@ -14,7 +14,15 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QColor, QFont, QFontDatabase, QGuiApplication, QPalette, QStyleHints
+from PySide6.QtGui import (
+    QColor,
+    QFont,
+    QFontDatabase,
+    QFontMetricsF,
+    QGuiApplication,
+    QPalette,
+    QStyleHints,
+)
 from PySide6.QtWidgets import QApplication, QSplitter, QWidget
 from shiboken6 import isValid
 
@@ -426,12 +434,10 @@ class _Side:
 
     Attributes:
         place: Which of two.
-        least: Its least width with the system's size of text.
         size: The size of text that its width is for.
     """
 
     place: int
-    least: int
     size: float
 
 
@@ -439,9 +445,7 @@ def fit_side(splitter: QSplitter) -> None:
     """Have a pane follow a size of text that was chosen while it was out of sight, too."""
     splitter.refresh()  # else a pane that is shown again has no width yet
     side, sizes = _SIDES[splitter], splitter.sizes()
-    pane, size = splitter.widget(side.place), QApplication.font().pointSizeF()
-    if pane is not None:
-        pane.setMinimumWidth(scaled(side.least))
+    size = QApplication.font().pointSizeF()
     if size == side.size or not sizes[side.place]:
         return
     if splitter.orientation() == Qt.Orientation.Horizontal:
@@ -452,22 +456,24 @@ def fit_side(splitter: QSplitter) -> None:
     side.size = size
 
 
-def widen_with_text(splitter: QSplitter, place: int, least: int = 0) -> None:
-    """Have one of two panes become wider and narrower with the size of text from now on.
+def widen_with_text(splitter: QSplitter, place: int) -> None:
+    """Have one of two panes beside each other follow the size of text from now on."""
+    _SIDES[splitter] = _Side(place, QApplication.font().pointSizeF())
 
-    Args:
-        splitter: The two, beside each other.
-        place: Which of them.
-        least: Its least width with the system's size of text.
-    """
-    _SIDES[splitter] = _Side(place, least, QApplication.font().pointSizeF())
-    fit_side(splitter)
+
+_DRAWN_WITH: Final = 157.3
+"""Pixels of the text below in the font that widths were chosen with: DejaVu Sans, 9 points."""
+
+_TYPICAL: Final = "Weights of 262,144 × 640"
 
 
 def scaled(pixels: int) -> int:
-    """Return a width for the size of text that the user chose, of one for the system's."""
-    now, usual = QApplication.font(), _System.font or QApplication.font()
-    return round(pixels * now.pointSizeF() / usual.pointSizeF())
+    """Return a width for the font in use, given one for the font that pages were drawn with.
+
+    Desktops have fonts of different widths, and the user chooses the size of text.
+    """
+    now = QFontMetricsF(QApplication.font()).horizontalAdvance(_TYPICAL)
+    return round(pixels * now / _DRAWN_WITH)
 
 
 def text_font(size: TextSize, *, strong: bool = False) -> QFont:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QPoint, QRect
+from PySide6.QtGui import QFont
 from PySide6.QtWidgets import (
     QAbstractButton,
     QAbstractItemView,
@@ -135,6 +136,29 @@ def test_spaces_of_the_window_are_named_in_one_module() -> None:
         if number.search(re.sub(r"\d \* Space\.\w+|Space\.\w+|\* \d", "", line))
     ]
     assert found == []
+
+
+def test_nothing_beside_a_page_is_cut_in_the_larger_font_of_a_desktop(
+    qtbot: QtBot, make_window: Callable[..., MainWindow], demo_path: Path
+) -> None:
+    """GNOME's texts have 11 points, where those of a bare Qt have 9."""
+    font = QApplication.font()
+    larger = QFont(font)
+    larger.setPointSizeF(font.pointSizeF() * 11 / 9)
+    QApplication.setFont(larger)
+    try:
+        window = make_window(demo_path)
+        _show(qtbot, window, "planner")
+        body = window.panels.planner.widget.body
+        assert body is not None
+        side = body.side
+        assert side.viewport().width() >= side.widget().minimumSizeHint().width()
+        _show(qtbot, window, "weights")
+        table = window.panels.weights.widget.histogram.panel.table
+        assert table.horizontalScrollBar().maximum() == 0
+        assert window.open_models.width() > 1.2 * 272
+    finally:
+        QApplication.setFont(font)
 
 
 @pytest.mark.parametrize("percent", [100, 150, 200])

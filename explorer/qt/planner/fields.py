@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final, TypeAlias
 
 from PySide6 import QtGui, QtWidgets
-from PySide6.QtCore import QEvent, QRectF, QSignalBlocker, QSize, Qt, Signal
+from PySide6.QtCore import QEvent, QObject, QRectF, QSignalBlocker, QSize, Qt, Signal
 from PySide6.QtWidgets import QBoxLayout, QLabel, QLayout, QPushButton, QWidget
 
 from explorer.errors import PlanError
@@ -222,9 +222,32 @@ def fill(
     return layout
 
 
-def scrolled(widget: QWidget, name: str) -> QtWidgets.QScrollArea:
+class ScrolledArea(QtWidgets.QScrollArea):
+    """Scrolls a widget up and down, and is as wide as it at least, up to `most` pixels."""
+
+    def __init__(self, most: int, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._most = most
+
+    # Qt
+
+    def minimumSizeHint(self) -> QSize:
+        hint = super().minimumSizeHint()
+        inner = self.widget()
+        if inner is None:
+            return hint
+        wanted = inner.minimumSizeHint().width() + self.verticalScrollBar().sizeHint().width()
+        return QSize(max(hint.width(), min(wanted, self._most)), hint.height())
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.LayoutRequest:
+            self.updateGeometry()
+        return super().eventFilter(watched, event)
+
+
+def scrolled(widget: QWidget, name: str, most: int = 0) -> ScrolledArea:
     """Return an area that scrolls a widget up and down; `name` is for screen readers."""
-    area = QtWidgets.QScrollArea(widget.parentWidget())
+    area = ScrolledArea(most, widget.parentWidget())
     area.setWidget(widget)
     area.setWidgetResizable(True)
     area.setFrameShape(QtWidgets.QFrame.Shape.NoFrame)

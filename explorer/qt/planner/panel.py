@@ -605,7 +605,7 @@ class PlannerBody(QtWidgets.QWidget):
         side, right = QtWidgets.QWidget(self), QtWidgets.QWidget(self)
         parts, around = (self.devices, self.controls, None), (0, Space.NEAR, Space.TIGHT, 0)
         fill(QtWidgets.QVBoxLayout(side), *parts, spacing=Space.WIDE, margins=around)
-        self.side = scrolled(side, self.tr("Settings and devices"))
+        self.side = scrolled(side, self.tr("Settings and devices"), _FOLDED)
         self._settings_side, self._right = side, right
         self.controls.advanced.toggled.connect(lambda _: self._fold())
         shown = (self.answer, self.picture, (self.pages, 1), self.choice)
@@ -616,7 +616,7 @@ class PlannerBody(QtWidgets.QWidget):
             self.splitter.addWidget(part)
         self.splitter.setStretchFactor(1, 1)
         self.splitter.setChildrenCollapsible(False)
-        widen_with_text(self.splitter, 0, _SIDE_WIDTH)
+        widen_with_text(self.splitter, 0)
         self.splitter.setSizes([scaled(_SIDE_WIDTH), 1000])
         fill(QtWidgets.QVBoxLayout(self), (self.splitter, 1), spacing=0)
         chain = [
