@@ -25,8 +25,9 @@ from explorer.qt.help.guide import plain_title
 from explorer.qt.jobs import Job, JobRunner, JobSlot
 from explorer.qt.theme import Space
 from explorer.qt.widgets.labels import plain_label
+from explorer.qt.widgets.painting import stand_on_page
 from explorer.qt.widgets.table_model import Index, ItemRole
-from explorer.qt.widgets.table_view import RoomyDelegate, SearchEdit, stand_on_page
+from explorer.qt.widgets.table_view import RoomyDelegate, SearchEdit
 from explorer.sources import is_address, parse_address
 from explorer.stores import Entry as StoredEntry
 from explorer.text import bytes_text, integer_text, plain_text, shorten

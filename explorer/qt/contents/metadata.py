@@ -86,6 +86,7 @@ def metadata_columns(document: Document) -> list[Column]:
             lambda: ranks,
             tip=tips[name],
             stretches=name == "value",
+            spare=-1 if name == "value" else 0,
         )
 
     titles = {"key": tr("Key"), "type": tr("Type"), "value": tr("Value")}

@@ -47,9 +47,9 @@ from explorer.qt.document import (
 from explorer.qt.selection import Selection
 from explorer.qt.theme import Space, ink_of
 from explorer.qt.widgets.building import add_action, column, offer_leads
-from explorer.qt.widgets.painting import SWATCH_SIZE, plain_tip, swatch_icon
+from explorer.qt.widgets.painting import SWATCH_SIZE, paint_branch, plain_tip, swatch_icon
 from explorer.qt.widgets.table_model import Index, ItemRole
-from explorer.qt.widgets.table_view import FilterBar, RoomyDelegate, paint_branch
+from explorer.qt.widgets.table_view import FilterBar, RoomyDelegate
 from explorer.text import plain_text
 
 _PAGE = 256

@@ -19,7 +19,8 @@ from PySide6.QtGui import QAction, QKeySequence
 from explorer.paths import resource
 from explorer.qt.theme import Space
 from explorer.qt.widgets.building import LINE, column, row
-from explorer.qt.widgets.table_view import FilterBar, RoomyDelegate, stand_on_page
+from explorer.qt.widgets.painting import stand_on_page
+from explorer.qt.widgets.table_view import FilterBar, RoomyDelegate
 
 ORDER: Final = (
     *("start", "library", "overview", "metadata", "tensors", "weights", "errors", "survey"),

@@ -22,13 +22,9 @@ from explorer.qt.library.rows import RowKind
 from explorer.qt.theme import ink_of
 from explorer.qt.widgets.cells import RichDelegate, parts_width
 from explorer.qt.widgets.columns import ColumnLayout
+from explorer.qt.widgets.painting import outline_current, paint_branch, stand_on_page
 from explorer.qt.widgets.table_model import Index
-from explorer.qt.widgets.table_view import (
-    PaddedHeader,
-    outline_current,
-    paint_branch,
-    stand_on_page,
-)
+from explorer.qt.widgets.table_view import PaddedHeader
 
 _SIGHT_MS: Final = 60
 _SAMPLES: Final = {
@@ -119,7 +115,7 @@ class LibraryTree(QTreeView):
         header.customContextMenuRequested.connect(self._show_column_menu)
         self.setSortingEnabled(True)
         self.column_layout = ColumnLayout(
-            self, header, self._widths, lambda: LibraryColumn.NAME, _EXPENDABLE
+            self, header, self._widths, lambda: [LibraryColumn.NAME], lambda: _EXPENDABLE
         )
         self.column_layout.least = _NAME_CHARACTERS
         self.reset_columns()

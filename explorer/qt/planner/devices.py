@@ -26,15 +26,9 @@ from explorer.qt.planner.state import CurrentPlan, PlannerState
 from explorer.qt.planner.tables import LiveTable, gpu_columns
 from explorer.qt.theme import CORNER, Space, ink_of
 from explorer.qt.widgets.labels import Tile, plain_label
-from explorer.qt.widgets.painting import device_colour, plain_tip, text_on
+from explorer.qt.widgets.painting import device_colour, plain_tip, stand_on_page, text_on
 from explorer.qt.widgets.table_model import RIGHT, Index, ItemRole
-from explorer.qt.widgets.table_view import (
-    FilterBar,
-    PaddedDelegate,
-    PaddedHeader,
-    TableView,
-    stand_on_page,
-)
+from explorer.qt.widgets.table_view import FilterBar, PaddedDelegate, PaddedHeader, TableView
 from explorer.text import bytes_text, integer_text, plain_text, shorten
 
 NAME, FREE, RESERVE = 0, 1, 2

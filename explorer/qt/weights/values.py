@@ -27,9 +27,9 @@ from explorer.qt.widgets import building
 from explorer.qt.widgets.building import LINE, NOTE
 from explorer.qt.widgets.labels import ElidedLabel, plain_label
 from explorer.qt.widgets.pages import Phase, ReadingPage, Request
+from explorer.qt.widgets.painting import stand_on_page
 from explorer.qt.widgets.saving import FileSaver, file_name
 from explorer.qt.widgets.table_model import RIGHT, Index, ItemRole
-from explorer.qt.widgets.table_view import stand_on_page
 from explorer.tabular import to_tsv, write_atomically
 from explorer.text import digits_text, float_text, integer_text, plain_text, shape_text
 

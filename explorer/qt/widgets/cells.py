@@ -15,8 +15,9 @@ from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPalette, QPix
 from PySide6.QtWidgets import QStyle, QStyleOptionViewItem
 
 from explorer.qt.theme import ink_of, warning_colour
+from explorer.qt.widgets.painting import inks_of
 from explorer.qt.widgets.table_model import ItemRole
-from explorer.qt.widgets.table_view import PaddedDelegate, inks_of, isolated
+from explorer.qt.widgets.table_view import PaddedDelegate, isolated
 
 _EDGE: Final = 8  # pixels between a cell's border and what is in it
 _GAP: Final = 6

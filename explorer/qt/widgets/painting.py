@@ -12,7 +12,18 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from PySide6.QtCore import QByteArray, QCoreApplication, QEvent, QRectF, QSize, Qt
+from PySide6.QtCore import (
+    QByteArray,
+    QCoreApplication,
+    QEvent,
+    QModelIndex,
+    QPersistentModelIndex,
+    QPointF,
+    QRect,
+    QRectF,
+    QSize,
+    Qt,
+)
 from PySide6.QtGui import (
     QAccessible,
     QAction,
@@ -31,9 +42,13 @@ from PySide6.QtGui import (
 from PySide6.QtSvg import QSvgRenderer
 from PySide6.QtWidgets import (
     QAbstractButton,
+    QAbstractItemView,
+    QAbstractScrollArea,
+    QFrame,
     QSizePolicy,
     QStyleOptionToolButton,
     QToolButton,
+    QTreeView,
     QWidget,
 )
 
@@ -180,6 +195,55 @@ def fill_over(painter: QPainter, area: QRectF, warning: QColor) -> None:
     painter.setPen(QPen(warning, 2))
     painter.drawRect(area.adjusted(1, 1, -1, -1))
     painter.restore()
+
+
+def inks_of(palette: QPalette, *, selected: bool) -> tuple[QColor, QColor]:
+    """Return the colours of texts, and of quieter ones, on what the row stands on."""
+    role = QPalette.ColorRole
+    if not selected:
+        return palette.color(role.Text), palette.color(role.PlaceholderText)
+    ink, muted = palette.color(role.HighlightedText), palette.color(role.PlaceholderText)
+    # where the tint has the text's own colour, muted reads on it too; not on a loud one
+    return ink, muted if ink == palette.color(role.Text) else ink
+
+
+def stand_on_page(view: QAbstractScrollArea) -> None:
+    """Let a list have no box: it stands on what is behind it."""
+    view.setFrameShape(QFrame.Shape.NoFrame)
+    view.viewport().setAutoFillBackground(False)
+
+
+def outline_current(view: QAbstractItemView, painter: QPainter, area: QRect) -> None:
+    """Outline what the keys act on while a view has the focus: Fusion would fill it, shaded."""
+    if view.hasFocus() and not area.isEmpty():
+        painter.setPen(QColor(ink_of(view.palette()).accent))
+        painter.drawRect(area.adjusted(0, 0, -1, -2))
+
+
+_BRANCH: Final = 12  # pixels of the sign of a branch
+
+
+def paint_branch(
+    view: QTreeView, painter: QPainter, area: QRect, index: QModelIndex | QPersistentModelIndex
+) -> None:
+    """Paint the sign of a branch, open or closed, in a colour that is seen on the selection too."""
+    if not view.model().hasChildren(index):
+        return
+    ink, mirrored = ink_of(view.palette()), view.layoutDirection() == Qt.LayoutDirection.RightToLeft
+    middle = view.indentation() / 2
+    place = QRectF(0, 0, _BRANCH, _BRANCH)
+    x = area.left() + middle if mirrored else area.right() + 1 - middle
+    place.moveCenter(QPointF(x, area.center().y()))
+    unfolded = view.isExpanded(index)
+    if mirrored and not unfolded:
+        painter.save()
+        painter.translate(2 * x, 0)
+        painter.scale(-1, 1)
+    chosen = view.selectionModel().isSelected(index)
+    colour = ink.on_tint if chosen else ink.muted
+    paint_icon(painter, place, "unfolded" if unfolded else "folded", colour)
+    if mirrored and not unfolded:
+        painter.restore()
 
 
 def draw_caption(painter: QPainter, area: QRectF, text: str, colour: QColor) -> bool:

@@ -17,9 +17,10 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, QPersistentModelIndex, Qt
+from PySide6.QtGui import QIcon
 
 from explorer.formats.columns import text_ranks
-from explorer.qt.widgets.painting import swatch_icon
+from explorer.qt.widgets.painting import plain_tip, swatch_icon
 from explorer.text import digits_text, fixed_text, places_of, plain_text
 
 Row = TypeVar("Row")
@@ -55,12 +56,9 @@ _DISPLAY: Final = Qt.ItemDataRole.DisplayRole
 _ALIGNMENT: Final = Qt.ItemDataRole.TextAlignmentRole
 _MEANINGS: Final = Qt.ItemDataRole.ToolTipRole, Qt.ItemDataRole.WhatsThisRole
 _DECORATION: Final = Qt.ItemDataRole.DecorationRole
-_ANSWERED = frozenset(
-    map(
-        int,
-        (_DISPLAY, _DECORATION, _ALIGNMENT, *_MEANINGS, ItemRole.RAW, ItemRole.ROW, ItemRole.BAR),
-    )
-)
+_SPOKEN: Final = Qt.ItemDataRole.AccessibleTextRole
+_OURS: Final = ItemRole.RAW, ItemRole.ROW, ItemRole.BAR
+_ANSWERED = frozenset(map(int, (_DISPLAY, _DECORATION, _ALIGNMENT, _SPOKEN, *_MEANINGS, *_OURS)))
 
 
 @dataclass(frozen=True)
@@ -76,9 +74,11 @@ class Column:
         numeric: Whether to align to the right.
         tip: What the column means: the header's tool tip, and what "What's this?" says.
         row_tip: What a row means, where that is more than what the column does.
-        type_name: The tensor type whose colour stands before the text.
+        type_name: The tensor type whose colour stands before the text; None of a row without one.
         bar: How much of a cell a bar behind the text takes, 0 to 1; None of a cell without one.
         stretches: Whether it takes the width that the others leave; else the first of words does.
+        spare: Where there is no room for all columns, those of the highest number go first, and of
+            equal ones the last; a column below 0 stays.
     """
 
     name: str
@@ -89,9 +89,10 @@ class Column:
     numeric: bool = False
     tip: str = ""
     row_tip: Callable[[int], str] | None = None
-    type_name: Callable[[int], str] | None = None
+    type_name: Callable[[int], str | None] | None = None
     bar: Callable[[int], float | None] | None = None
     stretches: bool = False
+    spare: int = 0
 
 
 def array_column(
@@ -179,16 +180,29 @@ class TableModel(QAbstractTableModel):
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.columns: tuple[Column, ...] = ()
+        self.why_blank: Callable[[int], str] | None = None
         self.rows: NDArray[np.intp] = np.arange(0)
         self._order: NDArray[np.intp] = np.arange(0)
         self._mask: NDArray[np.bool_] | None = None
         self._sorted_by: tuple[int, Qt.SortOrder] | None = None
 
-    def set_content(self, columns: Sequence[Column], row_count: int) -> None:
-        """Show other content, in its own order, unfiltered."""
+    def set_content(
+        self,
+        columns: Sequence[Column],
+        row_count: int,
+        why_blank: Callable[[int], str] | None = None,
+    ) -> None:
+        """Show other content, in its own order, unfiltered.
+
+        Args:
+            columns: What is shown of each row.
+            row_count: How many rows there are.
+            why_blank: Why a row has no figures; "" for one that has. The view says it across the
+                row, and such rows are the last ones in every order.
+        """
         self.beginResetModel()
-        self.columns = tuple(columns)
-        self._order = np.arange(row_count)
+        self.columns, self.why_blank = tuple(columns), why_blank
+        self._order = self._blank_last(np.arange(row_count))
         self._mask = None
         self._sorted_by = None
         self.rows = self._order
@@ -222,6 +236,10 @@ class TableModel(QAbstractTableModel):
         """Return the content row of an index."""
         return int(self.rows[index.row()])
 
+    def is_blank(self, index: Index) -> bool:
+        """Return whether a row has no figures."""
+        return self.why_blank is not None and bool(self.why_blank(self.content_row(index)))
+
     def index_of(self, content_row: int, column: int = 0) -> QModelIndex:
         """Return the index that shows a content row; invalid if it is filtered out."""
         places = np.flatnonzero(self.rows == content_row)
@@ -231,6 +249,12 @@ class TableModel(QAbstractTableModel):
         """Return the raw values of cells, a list for each row."""
         chosen = [self.columns[column].raw for column in columns]
         return [[raw(int(self.rows[row])) for raw in chosen] for row in view_rows]
+
+    def _blank_last(self, order: NDArray[np.intp]) -> NDArray[np.intp]:
+        if self.why_blank is None:
+            return order
+        blank = np.array([bool(self.why_blank(int(row))) for row in order], np.bool_)
+        return np.concatenate([order[~blank], order[blank]])
 
     def _visible(self) -> NDArray[np.intp]:
         return self._order if self._mask is None else self._order[self._mask[self._order]]
@@ -252,12 +276,13 @@ class TableModel(QAbstractTableModel):
         if role == _DISPLAY:
             return column.text(row)
         if role == _DECORATION:
-            return None if column.type_name is None else swatch_icon(column.type_name(row))
+            return _swatch(column, row)
         if role == _ALIGNMENT:
             return RIGHT if column.numeric else LEFT
-        if role == ItemRole.RAW:
-            return column.raw(row)
-        return row if role == ItemRole.ROW else _meaning(column, row, role)
+        if role in (ItemRole.RAW, ItemRole.ROW):
+            return row if role == ItemRole.ROW else column.raw(row)
+        why = "" if self.why_blank is None else self.why_blank(row)
+        return _meaning(column, row, role, why)
 
     def headerData(self, section: int, orientation: Qt.Orientation, role: int = _DISPLAY) -> Any:
         if orientation != Qt.Orientation.Horizontal or not 0 <= section < len(self.columns):
@@ -278,10 +303,11 @@ class TableModel(QAbstractTableModel):
         before = self.persistentIndexList()
         content_rows = [self.content_row(index) for index in before]
         if column < 0:
-            self._order = np.arange(len(self._order))
+            self._order = self._blank_last(np.arange(len(self._order)))
         else:
             ascending = np.argsort(self.columns[column].keys(), kind="stable")
-            self._order = ascending if order == Qt.SortOrder.AscendingOrder else ascending[::-1]
+            wanted = ascending if order == Qt.SortOrder.AscendingOrder else ascending[::-1]
+            self._order = self._blank_last(wanted)
         self._sorted_by = (column, order)
         self.rows = self._visible()
         place = np.empty(len(self._order), dtype=np.intp)
@@ -296,10 +322,26 @@ class TableModel(QAbstractTableModel):
         self.layoutChanged.emit()
 
 
-def _meaning(column: Column, row: int, role: int) -> str | float | None:
-    """Return what a cell means; or its bar, which is asked for as rarely."""
+def _swatch(column: Column, row: int) -> QIcon | None:
+    name = None if column.type_name is None else column.type_name(row)
+    return None if name is None else swatch_icon(name)
+
+
+def _meaning(column: Column, row: int, role: int, why: str) -> str | float | None:
+    """Return what a cell means; or its bar, which is asked for as rarely.
+
+    Args:
+        column: Its column.
+        row: Its content row.
+        role: The role that is asked for.
+        why: Why the row has no figures; "" if it has.
+    """
     if role == ItemRole.BAR:
         return None if column.bar is None else column.bar(row)
+    if role == _SPOKEN:  # of a row without figures what the view says across it
+        return ", ".join(filter(None, (column.text(row), why))) if why else None
+    if why and role == Qt.ItemDataRole.ToolTipRole:
+        return plain_tip(why)
     if column.row_tip is not None:
         return column.row_tip(row) or None
     # a tool tip over each cell would hide its neighbours

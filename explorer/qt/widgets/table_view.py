@@ -18,6 +18,7 @@ from PySide6.QtGui import (
     QColor,
     QFontMetrics,
     QGuiApplication,
+    QHelpEvent,
     QKeyEvent,
     QKeySequence,
     QPainter,
@@ -33,7 +34,14 @@ from explorer.qt.widgets import building
 from explorer.qt.widgets.building import LINE
 from explorer.qt.widgets.columns import ColumnLayout
 from explorer.qt.widgets.labels import empty_label, plain_label
-from explorer.qt.widgets.painting import SWATCH_SIZE, paint_icon
+from explorer.qt.widgets.painting import (
+    SWATCH_SIZE,
+    inks_of,
+    outline_current,
+    paint_icon,
+    plain_tip,
+    stand_on_page,
+)
 from explorer.qt.widgets.saving import FileSaver
 from explorer.qt.widgets.table_model import Cell, Index, ItemRole, TableModel
 from explorer.tabular import to_tsv, write_atomically, write_csv, write_json
@@ -52,22 +60,8 @@ def isolated(text: str, view: object) -> str:
     There ``2,000 × 256`` would be shown as ``256 × 2,000``, and ``-0.5`` as ``0.5-``: between
     numbers, signs take the direction of what is around (Unicode UAX 9, first strong isolate).
     """
-    if (
-        isinstance(view, QtWidgets.QWidget)
-        and view.layoutDirection() == Qt.LayoutDirection.RightToLeft
-    ):
-        return f"{_ISOLATE}{text}{_END}"
-    return text
-
-
-def inks_of(palette: QPalette, *, selected: bool) -> tuple[QColor, QColor]:
-    """Return the colours of texts, and of quieter ones, on what the row stands on."""
-    role = QPalette.ColorRole
-    if not selected:
-        return palette.color(role.Text), palette.color(role.PlaceholderText)
-    ink, muted = palette.color(role.HighlightedText), palette.color(role.PlaceholderText)
-    # where the tint has the text's own colour, muted reads on it too; not on a loud one
-    return ink, muted if ink == palette.color(role.Text) else ink
+    mirrored = isinstance(view, QtWidgets.QWidget) and view.isRightToLeft()
+    return f"{_ISOLATE}{text}{_END}" if mirrored else text
 
 
 _FIGURE: Final = re.compile(r"(.*\d)[ \u00a0]([A-Za-z%×/]{1,5})")  # a number and its unit
@@ -89,6 +83,12 @@ class PaddedDelegate(QtWidgets.QStyledItemDelegate):
     def initStyleOption(self, option: QtWidgets.QStyleOptionViewItem, index: Index) -> None:
         super().initStyleOption(option, index)
         option.state &= ~QtWidgets.QStyle.StateFlag.State_HasFocus  # see `outline_current`
+        model = index.model()
+        if isinstance(model, TableModel) and model.is_blank(index):
+            selected = bool(option.state & QtWidgets.QStyle.StateFlag.State_Selected)
+            muted = inks_of(option.palette, selected=selected)[1]
+            option.palette.setColor(QPalette.ColorRole.Text, muted)
+            option.palette.setColor(QPalette.ColorRole.HighlightedText, muted)
 
     def paint(
         self, painter: QPainter, option: QtWidgets.QStyleOptionViewItem, index: Index
@@ -127,6 +127,23 @@ class PaddedDelegate(QtWidgets.QStyledItemDelegate):
             painter.setPen(ink)
             painter.drawText(area, flags, words)
             area.setRight(area.right() - shown.fontMetrics.horizontalAdvance(words))
+        return True
+
+    def helpEvent(
+        self,
+        event: QHelpEvent,
+        view: QtWidgets.QAbstractItemView,
+        option: QtWidgets.QStyleOptionViewItem,
+        index: Index,
+    ) -> bool:
+        """Say all of a text whose end is cut off, or that the cell says shorter."""
+        text, raw = str(index.data() or ""), index.data(ItemRole.RAW)
+        whole = raw if isinstance(raw, str) and len(raw) > len(text) else text
+        cut = self.sizeHint(option, index).width() > option.rect.width()
+        if index.data(Qt.ItemDataRole.ToolTipRole) or not (cut or whole != text):
+            return super().helpEvent(event, view, option, index)
+        whole = plain_tip(shorten(whole, _MOST_PAINTED))
+        QtWidgets.QToolTip.showText(event.globalPos(), whole, view)
         return True
 
     def displayText(self, value: Any, locale: QtCore.QLocale | QtCore.QLocale.Language) -> str:
@@ -168,52 +185,18 @@ class PaddedHeader(QtWidgets.QHeaderView):
 
     # Qt
 
+    def paintEvent(self, event: QPaintEvent) -> None:
+        super().paintEvent(event)
+        line = QColor(ink_of(QGuiApplication.palette()).line)  # its own is what a style sheet made
+        painter = QPainter(self.viewport())
+        painter.fillRect(0, self.height() - 1, self.width(), 1, line)  # behind the last column, too
+        painter.end()
+
     def initStyleOptionForIndex(
         self, option: QtWidgets.QStyleOptionHeader, logicalIndex: int
     ) -> None:
         super().initStyleOptionForIndex(option, logicalIndex)
         option.text = f"{_BLANK}{option.text}{_BLANK}"
-
-
-def outline_current(
-    view: QtWidgets.QAbstractItemView, painter: QPainter, area: QtCore.QRect
-) -> None:
-    """Outline what the keys act on while a view has the focus: Fusion would fill it, shaded."""
-    if view.hasFocus() and not area.isEmpty():
-        painter.setPen(QColor(ink_of(view.palette()).accent))
-        painter.drawRect(area.adjusted(0, 0, -1, -2))
-
-
-_BRANCH: Final = 12  # pixels of the sign of a branch
-
-
-def paint_branch(
-    view: QtWidgets.QTreeView, painter: QPainter, area: QtCore.QRect, index: Index
-) -> None:
-    """Paint the sign of a branch, open or closed, in a colour that is seen on the selection too."""
-    if not view.model().hasChildren(index):
-        return
-    ink, mirrored = ink_of(view.palette()), view.layoutDirection() == Qt.LayoutDirection.RightToLeft
-    middle = view.indentation() / 2
-    place = QtCore.QRectF(0, 0, _BRANCH, _BRANCH)
-    x = area.left() + middle if mirrored else area.right() + 1 - middle
-    place.moveCenter(QtCore.QPointF(x, area.center().y()))
-    unfolded = view.isExpanded(index)
-    if mirrored and not unfolded:
-        painter.save()
-        painter.translate(2 * x, 0)
-        painter.scale(-1, 1)
-    chosen = view.selectionModel().isSelected(index)
-    colour = ink.on_tint if chosen else ink.muted
-    paint_icon(painter, place, "unfolded" if unfolded else "folded", colour)
-    if mirrored and not unfolded:
-        painter.restore()
-
-
-def stand_on_page(view: QtWidgets.QAbstractScrollArea) -> None:
-    """Let a list have no box: it stands on what is behind it."""
-    view.setFrameShape(QtWidgets.QFrame.Shape.NoFrame)
-    view.viewport().setAutoFillBackground(False)
 
 
 _COPIED_AT_ONCE = 20_000  # cells: some 30 ms
@@ -282,9 +265,12 @@ class TableView(QtWidgets.QTableView):
         header.setSortIndicatorClearable(True)
         header.setSortIndicator(-1, Qt.SortOrder.AscendingOrder)
         self.setSortingEnabled(True)
-        self.column_layout = ColumnLayout(self, header, self._fitting_widths, self._stretching)
+        self.column_layout = ColumnLayout(
+            self, header, self._fitting_widths, self._stretching, self._expendable
+        )
+        self.column_layout.add_button()
         header.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
-        header.customContextMenuRequested.connect(self._show_column_menu)
+        header.customContextMenuRequested.connect(self.column_layout.show_menu)
         self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self.customContextMenuRequested.connect(self._show_menu)
         self._make_actions()
@@ -326,12 +312,17 @@ class TableView(QtWidgets.QTableView):
         """Return widths, order, sorting and visibility of the columns, for `show_columns`."""
         return self.column_layout.state()
 
-    def _stretching(self) -> int:
-        """Return the column that takes the rest: the first that says so, or the first of words."""
-        columns = self.table.columns
-        wanted = (place for place, column in enumerate(columns) if column.stretches)
-        words = (place for place in self._visible_columns() if not columns[place].numeric)
-        return next(wanted, next(words, -1)) if columns else -1
+    def _stretching(self) -> list[int]:
+        """Return who may take the rest: columns that say so, then those of words."""
+        columns, order = self.table.columns, self.column_order()
+        words = [place for place in order if not columns[place].numeric]
+        return sorted(words, key=lambda place: not columns[place].stretches)
+
+    def _expendable(self) -> list[int]:
+        """Return what goes first where there is no room; the first column names the row."""
+        columns, order = self.table.columns, self.column_order()
+        others = [place for place in reversed(order[1:]) if columns[place].spare >= 0]
+        return sorted(others, key=lambda place: -columns[place].spare)[: max(0, len(order) - 2)]
 
     def fit_columns(self) -> None:
         """Set each column to the width of its header and its first rows; one takes the rest."""
@@ -384,10 +375,22 @@ class TableView(QtWidgets.QTableView):
         runs = [np.arange(part.top(), part.bottom() + 1, dtype=np.intp) for part in ranges]
         return runs[0] if len(runs) == 1 else np.unique(np.concatenate(runs))
 
-    def _visible_columns(self) -> list[int]:
+    def column_order(self) -> list[int]:
+        """Return the columns from left to right, those that are hidden too."""
         header = self.horizontalHeader()
+        # while its content is replaced, the model has other columns than the header
+        count = min(header.count(), len(self.table.columns))
         order = [header.logicalIndex(place) for place in range(header.count())]
-        return [column for column in order if not self.isColumnHidden(column)]
+        return [column for column in order if column < count]
+
+    def chosen_columns(self) -> list[int]:
+        """Return the columns that are seen, or would be in a wider window."""
+        there = {*self.column_layout.dropped}
+        return [
+            column
+            for column in self.column_order()
+            if column in there or not self.isColumnHidden(column)
+        ]
 
     def sort_by_current(self) -> None:
         """Sort by the column of the cursor, the other way round if it is sorted by already."""
@@ -422,7 +425,7 @@ class TableView(QtWidgets.QTableView):
 
     def _copy(self, text_of: Callable[[Sequence[str], Iterable[list[Cell]]], str]) -> None:
         """Copy the selected rows; many of them are written in the background."""
-        rows, columns = self.table.rows[self._selected_rows()], self._visible_columns()
+        rows, columns = self.table.rows[self._selected_rows()], self.chosen_columns()
         names = [self.table.columns[column].name for column in columns]
         raws = [self.table.columns[column].raw for column in columns]
         clipboard = QGuiApplication.clipboard()
@@ -445,7 +448,7 @@ class TableView(QtWidgets.QTableView):
 
     def export(self, path: Path) -> Job:
         """Write what is shown, in the background: JSON if the name says so, else CSV."""
-        columns = self._visible_columns()
+        columns = self.chosen_columns()
         names = [self.table.columns[column].name for column in columns]
         raws = [self.table.columns[column].raw for column in columns]
         rows = self.table.rows.copy()
@@ -474,23 +477,12 @@ class TableView(QtWidgets.QTableView):
     def _show_columns_here(self) -> None:
         header = self.horizontalHeader()
         left = header.sectionViewportPosition(max(self.currentIndex().column(), 0))
-        self._show_column_menu(QtCore.QPoint(left, header.height()))
-
-    def _show_column_menu(self, place: QtCore.QPoint) -> None:
-        menu = QtWidgets.QMenu(self)
-        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        shown = len(self._visible_columns())
-        for number, column in enumerate(self.table.columns):
-            action = menu.addAction(column.title)
-            action.setCheckable(True)
-            action.setChecked(not self.isColumnHidden(number))
-            action.setEnabled(shown > 1 or self.isColumnHidden(number))
-            action.toggled.connect(lambda on, number=number: self.setColumnHidden(number, not on))
-        menu.addSeparator()
-        menu.addAction(self.tr("Fit widths")).triggered.connect(self.fit_columns)
-        menu.popup(self.horizontalHeader().mapToGlobal(place))
+        self.column_layout.show_menu(QtCore.QPoint(left, header.height()))
 
     # Qt
+
+    def setColumnHidden(self, column: int, hide: bool) -> None:
+        self.column_layout.hide_column(column, on=hide)  # which knows what is out of sight, too
 
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)
@@ -500,7 +492,10 @@ class TableView(QtWidgets.QTableView):
         last = self.rowAt(area.bottom())
         for place in range(max(first, 0), (last if last >= 0 else self.model().rowCount() - 1) + 1):
             edge = self.rowViewportPosition(place) + self.rowHeight(place) - 1
+            _paint_rest(self, painter, place)
             painter.fillRect(area.left(), edge, area.width(), 1, line)
+            if self.table.why_blank is not None:
+                _paint_why(self, painter, place)
         painter.end()
 
     def changeEvent(self, event: QtCore.QEvent) -> None:
@@ -517,6 +512,42 @@ class TableView(QtWidgets.QTableView):
         super().currentChanged(current, previous)
         if current.isValid():
             self.row_selected.emit(self.table.content_row(current))
+
+
+def _paint_rest(view: TableView, painter: QPainter, place: int) -> None:
+    """Continue the ground of a selected row behind the last column."""
+    model, header = view.selectionModel(), view.horizontalHeader()
+    length, width = header.length() - header.offset(), view.viewport().width()
+    if length >= width or not model.isSelected(view.table.index(place, 0)):
+        return
+    active = view.hasFocus() or view.isActiveWindow()
+    group = QPalette.ColorGroup.Active if active else QPalette.ColorGroup.Inactive
+    left = 0 if view.isRightToLeft() else length
+    area = (left, view.rowViewportPosition(place), width - length, view.rowHeight(place))
+    painter.fillRect(*area, view.palette().color(group, QPalette.ColorRole.Highlight))
+
+
+def _paint_why(view: TableView, painter: QPainter, place: int) -> None:
+    """Say across a row why it has no figures."""
+    why = view.table.why_blank
+    text = "" if why is None else why(int(view.table.rows[place]))
+    shown = [each for each in view.column_order() if not view.isColumnHidden(each)]
+    if not text or not shown:
+        return
+    index = view.table.index(place, shown[0])
+    first, area = view.visualRect(index), view.viewport().rect()
+    area.setTop(first.top())
+    area.setHeight(first.height())
+    if view.isRightToLeft():
+        area.setRight(first.left() - Space.NEAR)
+    else:
+        area.setLeft(first.right() + Space.NEAR)
+    selected = view.selectionModel().isSelected(index)
+    painter.setPen(inks_of(view.palette(), selected=selected)[1])
+    text = view.fontMetrics().elidedText(text, Qt.TextElideMode.ElideRight, area.width())
+    left, right = Qt.AlignmentFlag.AlignLeft, Qt.AlignmentFlag.AlignRight
+    side = right if view.isRightToLeft() else left
+    painter.drawText(area, int(side | Qt.AlignmentFlag.AlignVCenter), isolated(text, view))
 
 
 class RoomyDelegate(QtWidgets.QStyledItemDelegate):

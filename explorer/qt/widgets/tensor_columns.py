@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from numpy.typing import NDArray
 from PySide6.QtCore import QCoreApplication
@@ -15,6 +15,9 @@ from explorer.qt.document import Document
 from explorer.qt.widgets.table_model import Cell, Column, array_column
 from explorer.qt.widgets.table_view import FilterBar
 from explorer.text import bits_text, bytes_text, integer_text, plain_text, shape_text
+
+_SPARE: Final = {"layer": 3, "bits_per_weight": 2, "parameters": 1, "shape": 1}
+"""What goes first where there is no room: the name has the layer, bits follow from the type."""
 
 
 def tensor_columns(document: Document) -> list[Column]:
@@ -56,7 +59,7 @@ def tensor_columns(document: Document) -> list[Column]:
     def layer_text(row: int) -> str:
         return str(arrays.layers[row]) if arrays.layers[row] >= 0 else ""
 
-    return [
+    columns = [
         text("name", tr("Name"), name, lambda: arrays.name_ranks),
         text("role", tr("Role"), role, lambda: arrays.role_ranks),
         Column("layer", tr("Layer"), layer_text, layer, lambda: arrays.layers, True, tips["layer"]),
@@ -69,6 +72,7 @@ def tensor_columns(document: Document) -> list[Column]:
         text("file", tr("File"), file, lambda: arrays.file_codes),
         text("problem", tr("Problem"), problem, lambda: arrays.damaged),
     ]
+    return [replace(one, spare=_SPARE.get(one.name, 0)) for one in columns]
 
 
 def describe_filter(bar: FilterBar) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from explorer.qt.main_window import MainWindow
 from explorer.qt.widgets.columns import ColumnLayout
 from explorer.qt.widgets.table_view import TableView
 from tests.helpers.elided import elided
-from tests.helpers.window import wait_idle
+from tests.helpers.window import copied, wait_idle
 
 
 @pytest.fixture
@@ -27,7 +28,10 @@ def tensors(window: MainWindow) -> TableView:
 
 
 def _filled(table: TableView) -> bool:
-    return table.horizontalHeader().length() == table.viewport().width()
+    button = table.column_layout.button
+    assert button is not None
+    beside = button.width() if button.isVisible() else 0
+    return table.horizontalHeader().length() + beside == table.viewport().width()
 
 
 def test_the_name_takes_what_the_figures_leave(qtbot: QtBot, tensors: TableView) -> None:
@@ -37,9 +41,55 @@ def test_the_name_takes_what_the_figures_leave(qtbot: QtBot, tensors: TableView)
     window.resize(1500, 800)
     qtbot.waitUntil(lambda: tensors.columnWidth(0) >= before + 200)
     assert _filled(tensors)
-    window.resize(700, 800)  # too narrow for all: the name stays, the rest is scrolled to
+    window.resize(700, 800)  # too narrow for all: the name stays, the last go out of sight
     qtbot.waitUntil(lambda: tensors.columnWidth(0) < before)
     assert tensors.columnWidth(0) >= 20 * tensors.fontMetrics().averageCharWidth()
+    assert tensors.horizontalScrollBar().maximum() == 0
+    assert tensors.isColumnHidden(_place(tensors, "bytes"))
+    window.resize(1500, 800)
+    qtbot.waitUntil(lambda: not tensors.isColumnHidden(_place(tensors, "bytes")))
+
+
+def _place(table: TableView, name: str) -> int:
+    return [column.name for column in table.table.columns].index(name)
+
+
+def test_columns_without_room_are_offered_at_the_end_of_the_header(
+    qtbot: QtBot, tensors: TableView
+) -> None:
+    tensors.window().resize(700, 800)
+    qtbot.waitUntil(lambda: tensors.isColumnHidden(_place(tensors, "bytes")))
+    layout = tensors.column_layout
+    assert layout.button is not None
+    assert layout.button.isVisible()
+    assert "Size" in layout.button.toolTip()
+
+    chosen = {action.text(): action for action in layout.make_menu().actions()}
+    seen = {text for text, action in chosen.items() if action.isChecked()}
+    chosen["Size"].trigger()
+    chosen["Parameters"].trigger()
+    qtbot.waitUntil(lambda: not tensors.isColumnHidden(_place(tensors, "parameters")))
+    shown = {
+        column.title
+        for number, column in enumerate(tensors.table.columns)
+        if not tensors.isColumnHidden(number)
+    }
+    assert shown == {*seen, "Size", "Parameters"}  # what the user saw stays: now it is scrolled to
+    qtbot.waitUntil(lambda: tensors.horizontalScrollBar().maximum() > 0)
+    chosen["Fit widths"].trigger()
+    qtbot.waitUntil(lambda: tensors.horizontalScrollBar().maximum() == 0)
+
+
+def test_columns_without_room_are_copied_and_remembered(qtbot: QtBot, tensors: TableView) -> None:
+    window = tensors.window()
+    window.resize(700, 800)
+    qtbot.waitUntil(lambda: tensors.isColumnHidden(_place(tensors, "bytes")))
+    tensors.selectRow(0)
+    assert "bytes" in json.loads(copied(qtbot, tensors.copy_json))[0]
+    state = tensors.columns_state()
+    window.resize(1500, 800)
+    tensors.show_columns(state)
+    assert not tensors.isColumnHidden(_place(tensors, "bytes"))
 
 
 def test_a_column_that_is_dragged_keeps_its_width(qtbot: QtBot, tensors: TableView) -> None:
@@ -83,7 +133,7 @@ def test_a_list_too_narrow_is_laid_out_once(qtbot: QtBot, monkeypatch: pytest.Mo
     qtbot.addWidget(view)
     view.setModel(QStandardItemModel(3, 6))
     layout = ColumnLayout(
-        view, view.horizontalHeader(), lambda: [100] * 6, lambda: 0, expendable=(5, 4)
+        view, view.horizontalHeader(), lambda: [100] * 6, lambda: [0], lambda: (5, 4)
     )
     calls = 0
     fill = layout.fill

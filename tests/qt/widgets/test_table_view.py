@@ -103,6 +103,7 @@ def test_many_rows_are_copied_in_the_background(
 def test_a_click_on_a_header_sorts(qtbot: QtBot, table: TableView) -> None:
     number = [column.name for column in table.table.columns].index("bytes")
     header = table.horizontalHeader()
+    table.column_layout.show_column(number, on=True)
 
     def click() -> list[int]:
         left, width = header.sectionViewportPosition(number), header.sectionSize(number)

@@ -222,6 +222,7 @@ class MarkedTable(TableView):
         modes = QtWidgets.QHeaderView.ResizeMode
         header, digit = self.horizontalHeader(), self.fontMetrics().horizontalAdvance("0")
         header.setStretchLastSection(False)
+        self.column_layout.fixed = True
         for number, shown in enumerate(self.table.columns):
             self.setColumnHidden(number, shown.name in hidden)
             digits = narrow.get(shown.name)
