@@ -35,6 +35,7 @@ from explorer.qt.what_if.estimate import (
 )
 from explorer.qt.what_if.table import (
     GPU_COLUMNS,
+    PLAN_COLUMNS,
     Line,
     WhatIfColumns,
     change_text,
@@ -150,7 +151,7 @@ def line_text(line: Line) -> str:
 
 
 _CHART_HEIGHT, _TABLE_HEIGHT = 360, 260
-_TABLE_WIDTH, _ROLES_WIDTH = 500, 400
+_TABLE_WIDTH, _ROLES_WIDTH = 530, 370
 
 
 class WhatIfPanel(PicturePanel):
@@ -226,12 +227,12 @@ class WhatIfPanel(PicturePanel):
     def show_lines(self, lines: Sequence[Line], *, gpus: bool) -> None:
         """Show other lines, or more of the same; with the columns of GPUs or without."""
         before = [line.type_name for line in self.lines]
-        known = sum(line.known is not None for line in self.lines)
+        seen = self._columns.extent
         self._columns.lines = tuple(lines)
         columns = self._columns.columns()
         if self.model.columns and [line.type_name for line in lines] == before:
             self.model.renew(columns)
-            if sum(line.known is not None for line in lines) > known:
+            if self._columns.extent != seen:
                 self.table.fit_columns()  # figures are wider than what stood in their place
         else:
             self._replace(columns, gpus=gpus)
@@ -251,8 +252,10 @@ class WhatIfPanel(PicturePanel):
         marked = self.selected_type
         kept = self.table.columns_state() if self.model.columns else QByteArray()
         with QSignalBlocker(self.table):
-            self.model.set_content(columns, len(self.lines))
-            self.table.show_columns(kept, () if gpus else GPU_COLUMNS)
+            self.model.set_content(columns, len(self.lines), self._columns.why_blank)
+            planned = any(line.plan is not None for line in self.lines)
+            without = () if gpus else GPU_COLUMNS
+            self.table.show_columns(kept, without if planned else PLAN_COLUMNS)
         self.chart.select(None)
         self.show_text("")
         self.marked.emit(None)

@@ -27,6 +27,26 @@ _tr: Final = partial(QCoreApplication.translate, "WhatIfTable")
 GPU_COLUMNS: Final = ("memory_on_gpus", "layers_on_gpus")
 """Names of the columns that say nothing on a machine without GPUs."""
 
+PLAN_COLUMNS: Final = ("memory_total", "memory_change", *GPU_COLUMNS)
+"""Names of the columns that say nothing without a memory plan."""
+
+_SPARE: Final = {
+    "file_bytes": 9,
+    "saturated_codes": 8,
+    "max_abs_error": 8,
+    "rmse": 7,
+    "memory_change": 6,
+    "memory_on_gpus": 5,
+    "bytes_change": 4,
+    "sqnr_db": 3,
+    "note": 2,
+    "layers_on_gpus": 1,
+    "memory_total": 1,
+    "relative_rmse": -1,
+    "bytes": -1,
+}
+"""What goes first where there is no room: the chart has either error, sizes tell changes."""
+
 _FIGURES: Final = ("rmse", "relative_rmse", "sqnr_db", "max_abs_error")
 
 
@@ -46,6 +66,7 @@ class Line:
             original.
         front: Whether no other type is smaller and not worse, or better and not larger.
         by_recipe: Whether it is a recipe, which gives each tensor a type of its own.
+        present_type: The type that all of the tensors have; "" for several.
     """
 
     type_name: str
@@ -58,6 +79,14 @@ class Line:
     measurable: bool = True
     front: bool = False
     by_recipe: bool = False
+    present_type: str = ""
+
+    @property
+    def colour(self) -> str | None:
+        """The type whose colour stands before the line; None for several."""
+        if self.type_name != PRESENT:
+            return self.type_name
+        return self.present_type or None
 
     @property
     def known(self) -> TypeErrors | None:
@@ -106,7 +135,8 @@ def lines_of(estimate: WhatIfEstimate, errors: Mapping[str, TypeErrors]) -> list
         measurable = name != PRESENT or estimate.against_source
         more = errors.get(name), measurable
         by_recipe = estimate.request.by_recipe and name != PRESENT
-        return Line(name, title, size, now, plan, plan_now, *more, by_recipe=by_recipe)
+        line = Line(name, title, size, now, plan, plan_now, *more, by_recipe=by_recipe)
+        return replace(line, present_type=estimate.present_type)
 
     title = estimate.present_type or _tr("several types")
     facts = estimate.request.document.facts
@@ -136,12 +166,21 @@ class WhatIfColumns:
         self.planned = ""
         self.by_recipe = False
 
+    @property
+    def extent(self) -> object:
+        """What the widths of the columns follow from, while the lines are the same."""
+        known = [line.known is not None for line in self.lines]
+        return known, max((len(short_note(line)) for line in self.lines), default=0)
+
     def columns(self) -> list[Column]:
         tips = WHAT_IF_TEXTS
         memory = self.planned
         title, kind = (_tr("Recipe"), "recipe") if self.by_recipe else (_tr("Type"), "type")
-        return [
-            self._text("type", title, lambda line: line.title, tips[kind]),
+        columns = [
+            replace(
+                self._text("type", title, lambda line: line.title, tips[kind]),
+                type_name=None if self.by_recipe else lambda row: self.lines[row].colour,
+            ),
             self._number("bits_per_weight", _tr("Bits/weight"), bits_text, tips["bits_per_weight"]),
             self._number("bytes", _tr("Size"), bytes_text, tips["bytes"]),
             *map(self._error, ("relative_rmse", "sqnr_db")),
@@ -152,8 +191,17 @@ class WhatIfColumns:
             self._number("layers_on_gpus", _tr("Layers on GPUs"), integer_text, memory),
             *map(self._error, ("rmse", "max_abs_error", "saturated_codes")),
             self._number("file_bytes", _tr("File"), bytes_text, tips["file_bytes"]),
-            self._text("note", _tr("Note"), note_text, tips["note"]),
+            replace(
+                self._text("note", _tr("Note"), note_text, tips["note"]),
+                text=lambda row: short_note(self.lines[row]),
+            ),
         ]
+        return [replace(one, spare=_SPARE.get(one.name, 0)) for one in columns]
+
+    def why_blank(self, row: int) -> str:
+        """Return why a line has no figures; "" if it has."""
+        problem = self.lines[row].size.problem
+        return "" if problem is None else plain_text(problem)
 
     def place_of(self, type_name: str) -> int | None:
         """Return the row of a type, or None."""
@@ -178,8 +226,11 @@ class WhatIfColumns:
             return self.lines[row].cell(name)
 
         def shown(row: int) -> str:
-            value = self.lines[row].cell(name)
-            return "" if value is None else text(value)
+            line = self.lines[row]
+            value = line.cell(name)
+            if value is not None:
+                return text(value)
+            return "–" if line.size.problem is None else ""  # else the reason stands there
 
         def keys() -> np.ndarray:
             # what is not known stands behind all that is
@@ -218,10 +269,31 @@ def note_text(line: Line) -> str:
     return plain_text("; ".join(parts))
 
 
+def short_note(line: Line) -> str:
+    """Return what the table has room for of a note; the cell's tool tip has all of it."""
+    if line.size.problem is not None:
+        return ""  # it stands across the line
+    parts = []
+    if line.errors is not None and not line.errors.complete:
+        done = line.errors.done / line.errors.total
+        parts.append(_tr("{share:.0f} % measured").format(share=100 * done))
+    if line.front:
+        parts.append(_tr("on the front"))
+    if line.by_recipe and line.size.types:
+        parts.append(types_text(Counter(kind.name for kind in line.size.types.values())))
+    for name, narrow in line.size.substitutes.items():
+        parts.append(_tr("{n} in {type}").format(n=integer_text(narrow), type=name))
+    if line.size.kept:
+        parts.append(_tr("{n} as they are").format(n=integer_text(line.size.kept)))
+    if line.plan is not None and line.plan.refusal:
+        parts.append(line.plan.refusal)
+    return plain_text("; ".join(parts))
+
+
 def role_columns(roles: Sequence[RoleErrors]) -> list[Column]:
     """Return the columns of errors by role."""
     table = RowColumns(roles, WHAT_IF_TEXTS)
-    return [
+    columns = [
         table.words("role", _tr("Role"), lambda one: one.role),
         *(_role_error(roles, name) for name in ("relative_rmse", "sqnr_db")),
         table.words("types", _tr("Types"), lambda one: types_text(one.types)),
@@ -232,6 +304,8 @@ def role_columns(roles: Sequence[RoleErrors]) -> list[Column]:
         ),
         _role_error(roles, "rmse"),
     ]
+    spare = {"relative_rmse": -1, "sqnr_db": 1, "bits_per_weight": 2, "parameters": 3, "rmse": 4}
+    return [replace(one, spare=spare.get(one.name, 0)) for one in columns]
 
 
 def _role_error(roles: Sequence[RoleErrors], name: str) -> Column:
@@ -239,7 +313,7 @@ def _role_error(roles: Sequence[RoleErrors], name: str) -> Column:
 
     def shown(row: int) -> str:
         value = values[row]
-        return "" if value is None else error_text(name, value)
+        return "–" if value is None else error_text(name, value)
 
     def keys() -> np.ndarray:
         return np.array([-math.inf if value is None else value for value in values])

@@ -29,6 +29,7 @@ from explorer.qt.what_if.chart import Measure
 from explorer.qt.what_if.controls import Scope
 from explorer.qt.what_if.page import WhatIfPage
 from explorer.qt.what_if.table import Line, note_text
+from explorer.qt.widgets.table_model import ItemRole
 from tests.helpers.error_views import ErrorsPanel
 from tests.helpers.gguf_writer import GgufFile, TensorSpec
 from tests.helpers.model_pairs import write_gguf
@@ -223,7 +224,7 @@ def test_the_whole_model_keeps_what_cannot_have_a_type(opened: Page) -> None:
         weights += part.errors.compared
     assert lines["Q4_K"].figure("rmse") == pytest.approx((squares / weights) ** 0.5, rel=1e-12)
     assert lines["int4"].size.kept == 1
-    notes = [opened.page.panel.model.index(row, 14).data() for row in range(4)]
+    notes = [opened.page.panel.model.index(row, 14).data(ItemRole.RAW) for row in range(4)]
     assert "1 too narrow for it: Q5_0 there" in notes[2]
     assert "1 tensor cannot have it" in notes[3]
     assert lines["Q8_0"].cell("file_bytes") == lines["Q8_0"].size.model_nbytes + (
@@ -331,8 +332,20 @@ def test_a_type_that_cannot_be_says_why(opened: Page) -> None:
     opened.settle()
     line = opened.lines["Q4_K"]
     assert line.cell("bytes") is None
-    row = opened.page.panel.model.index_of(4, 14)
-    assert row.data() == "cannot be: rows of 96 weights are no whole number of blocks of 256"
+    model, table = opened.page.panel.model, opened.page.panel.table
+    why = "rows of 96 weights are no whole number of blocks of 256"
+    row = model.index_of(4, 14)
+    assert row.data(ItemRole.RAW) == f"cannot be: {why}"
+    assert model.why_blank is not None
+    assert model.why_blank(4) == why
+    assert why in row.data(Qt.ItemDataRole.ToolTipRole)
+    spoken = row.siblingAtColumn(0).data(Qt.ItemDataRole.AccessibleTextRole)
+    assert spoken == f"Q4_K, {why}"  # the table says it across the row
+    blank = sum(one.size.problem is not None for one in opened.lines.values())
+    for order in (Qt.SortOrder.AscendingOrder, Qt.SortOrder.DescendingOrder):
+        table.sortByColumn(1, order)
+        texts = [model.index(place, 1).data() for place in range(model.rowCount())]
+        assert [bool(text) for text in texts].index(False) == model.rowCount() - blank
     opened.page.controls.types.set_types(("Q4_K",))
     opened.settle()
     assert "None of these types is possible" in opened.page.progress.label.text()
