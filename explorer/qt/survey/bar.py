@@ -6,7 +6,7 @@ They are the type mix, and what an adapter changes or an importance matrix knows
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import isfinite, nan
 from pathlib import Path
@@ -47,6 +47,7 @@ from explorer.qt.widgets.table_view import TableView
 from explorer.text import (
     bits_text,
     bytes_text,
+    count_text,
     integer_text,
     part_text,
     plain_text,
@@ -84,16 +85,19 @@ class TypeMix:
 def mix_columns(rows: Sequence[MixRow]) -> list[Column]:
     """Return the columns of the types by role."""
     table = RowColumns(rows, MIX_TEXTS)
-    return [
+    kind = table.words("type", _tr("Type"), lambda row: row.type)
+    columns = [
         table.words("role", _tr("Role"), lambda row: row.role),
-        table.words("type", _tr("Type"), lambda row: row.type),
+        replace(kind, type_name=lambda row: rows[row].type),
         table.number("tensors", _tr("Tensors"), lambda row: row.tensors, integer_text),
-        table.number("parameters", _tr("Parameters"), lambda row: row.parameters, integer_text),
+        table.number("parameters", _tr("Parameters"), lambda row: row.parameters, count_text),
         table.number("bytes", _tr("Size"), lambda row: row.nbytes, bytes_text),
         table.number(
             "bits_per_weight", _tr("Bits/weight"), lambda row: row.bits_per_weight, bits_text
         ),
     ]
+    spare = {"bits_per_weight": 2, "parameters": 1}  # bits follow from the type
+    return [replace(one, spare=spare.get(one.name, 0)) for one in columns]
 
 
 def fit_columns(fits: Sequence[RecipeFit], nbytes: int) -> list[Column]:
@@ -103,7 +107,9 @@ def fit_columns(fits: Sequence[RecipeFit], nbytes: int) -> list[Column]:
         table.words("recipe", _tr("Recipe"), _recipe_name),
         table.number("agreeing", _tr("Agreeing"), lambda fit: fit.share, part_text),
         table.number("groups", _tr("Deviations"), lambda fit: len(fit.deviations), integer_text),
-        table.number("bytes", _tr("Size by it"), lambda fit: fit.nbytes, bytes_text),
+        replace(
+            table.number("bytes", _tr("Size by it"), lambda fit: fit.nbytes, bytes_text), spare=1
+        ),
         table.number(
             "difference", _tr("Difference"), lambda fit: nbytes - fit.nbytes, _signed_bytes
         ),
@@ -113,15 +119,17 @@ def fit_columns(fits: Sequence[RecipeFit], nbytes: int) -> list[Column]:
 def deviation_columns(deviations: Sequence[Deviation]) -> list[Column]:
     """Return the columns of what differs from a recipe."""
     table = RowColumns(deviations, MIX_TEXTS)
+    present = table.words("present", _tr("Type"), lambda one: one.present, meaning="type")
+    expected = table.words(
+        "expected", _tr("By the recipe"), lambda one: one.expected or _tr("left unquantized")
+    )
     return [
         table.words("role", _tr("Role"), lambda one: one.role),
         table.words("layers", _tr("Layers"), lambda one: layers_text(one.layers or ())),
-        table.words("present", _tr("Type"), lambda one: one.present, meaning="type"),
-        table.words(
-            "expected", _tr("By the recipe"), lambda one: one.expected or _tr("left unquantized")
-        ),
+        replace(present, type_name=lambda row: deviations[row].present),
+        replace(expected, type_name=lambda row: deviations[row].expected or None),
         table.number("tensors", _tr("Tensors"), lambda one: one.tensors, integer_text),
-        table.number("parameters", _tr("Parameters"), lambda one: one.parameters, integer_text),
+        table.number("parameters", _tr("Parameters"), lambda one: one.parameters, count_text),
     ]
 
 
@@ -203,7 +211,11 @@ class TypeMixPage(_ModelPage[TypeMix]):
         splitter = QSplitter(self)
         splitter.addWidget(self.roles)
         splitter.addWidget(right)
+        splitter.setSizes([4, 5])
         splitter.setChildrenCollapsible(False)
+        policy = self.deviations.sizePolicy()
+        policy.setRetainSizeWhenHidden(True)  # the recipes must not jump while one looks at each
+        self.deviations.setSizePolicy(policy)
         source = plain_label(self, RULES_SOURCE)
         source.setWhatsThis(picture_text("rules"))
         source.setWordWrap(True)
@@ -250,6 +262,7 @@ class TypeMixPage(_ModelPage[TypeMix]):
             words = self.tr("Nothing is different from {recipe}.")
         self.caption.setText(words.format(recipe=fit.recipe))
         self._fill(self.deviations, deviation_columns(fit.deviations), len(fit.deviations))
+        self.deviations.setVisible(bool(fit.deviations))
 
     @staticmethod
     def _fill(table: TableView, columns: list[Column], count: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -102,7 +103,14 @@ class HotSpots:
 
         keys, tip = self._session.with_reason, TENSOR_TEXTS["problem"]
         problem = Column("problem", _tr("Problem"), reason, reason, keys, tip=tip)
-        return [*self._tensors, share, place, *metrics, *extremes, problem]
+        columns = [*self._tensors, share, place, *metrics, *extremes, problem]
+        return [replace(one, spare=self._spare(one.name)) for one in columns]
+
+    def _spare(self, name: str) -> int:
+        """Return how soon a column goes where there is no room: the one ranked by stays."""
+        if name in (self.metric.name, SHARE):
+            return -1
+        return 2 if name in _EXTREMES else int(name in _NAMES)
 
     def known_count(self) -> int:
         """Return for how many tensors the metric is known that they are ranked by."""
