@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 # The three pictures of an error with table and read-out: weights, errors, density.
 
 
-_TABLE_WIDTH: Final = 310
+_TABLE_WIDTH: Final = 335
 
 MOST, ALL, SIZES = range(3)
 """What the list of ranges stands for; sizes are only there for errors."""

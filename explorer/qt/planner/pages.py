@@ -73,6 +73,16 @@ class PlannerPage(QtWidgets.QWidget):
         self.refresh()
 
 
+def _show(table: TableView, columns: Sequence[Column], count: int, kind: object) -> None:
+    """Show what a table of few rows says now; no text of it loses its end."""
+    model = table.table
+    assert isinstance(model, tables.LiveTable)
+    if model.show(columns, count, kind):
+        table.show_columns(QByteArray())
+    else:
+        table.column_layout.widen(range(len(columns)))
+
+
 class ComparisonPage(PlannerPage):
     """A table of candidates; the first row is the current plan, from which the others differ.
 
@@ -122,8 +132,7 @@ class ComparisonPage(PlannerPage):
     def _show(self, rows: list[tables.Candidate]) -> None:
         kind = tuple(row.name for row in rows)
         columns = tables.comparison_columns(rows) if rows else []
-        if self.model.show(columns, len(rows), kind):
-            self.table.show_columns(QByteArray())
+        _show(self.table, columns, len(rows), kind)
 
 
 class ProgramsPage(PlannerPage):
@@ -165,8 +174,7 @@ class ProgramsPage(PlannerPage):
 
     def _show(self, rows: list[llama_cpp.ProfileRow]) -> None:
         columns = tables.profile_columns(rows) if rows else []
-        if self.model.show(columns, len(rows), tuple(row.profile for row in rows)):
-            self.table.show_columns(QByteArray())
+        _show(self.table, columns, len(rows), tuple(row.profile for row in rows))
         why = llama_cpp.why_profiles_differ(rows)
         self.why.setText(self.tr("Why they differ: {reasons}").format(reasons=why) if why else "")
 
@@ -388,8 +396,7 @@ class TablesPage(PlannerPage):
         """Show the current figures."""
         kind = str(self.choice.currentData())
         columns, rows = self._content(kind)
-        if self.model.show(columns, rows, kind):
-            self.table.show_columns(QByteArray())
+        _show(self.table, columns, rows, kind)
 
     def select_layer(self, layer: int) -> None:
         """Select a layer's row, if layers are listed."""
@@ -508,8 +515,7 @@ class WhyPage(PlannerPage):
         self.title.setText(f"{term.name} = {value}")
         self.formula.setText(f"= {plain_text(term.formula)}")
         inputs = list(term.inputs.items())
-        if self.input_model.show(tables.input_columns(inputs), len(inputs), term.name):
-            self.inputs.show_columns(QByteArray())
+        _show(self.inputs, tables.input_columns(inputs), len(inputs), term.name)
 
     def _label(self, name: str, explanation: str) -> QtWidgets.QLabel:
         label = plain_label(self)

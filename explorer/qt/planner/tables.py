@@ -104,13 +104,14 @@ class ColumnMaker:
 def bar_columns(bars: Sequence[plan_texts.Bar]) -> list[Column]:
     """Return a row for each bar's device, a column for each kind of content."""
     make = ColumnMaker({**explanations.PART_TEXTS, **explanations.BAR_TEXTS})
+    kinds = (
+        make.size(k.value, k.label, [bar.nbytes(k) for bar in bars])
+        for k in plan_texts.kinds_in(bars)
+    )
     return [
         make.words("device", _tr("Device"), [bar.title for bar in bars]),
         make.words("layers", _tr("Layers"), [bar.layers for bar in bars]),
-        *(
-            make.size(k.value, k.label, [bar.nbytes(k) for bar in bars])
-            for k in plan_texts.kinds_in(bars)
-        ),
+        *(replace(kind, spare=1) for kind in kinds),
         make.size("over", _tr("Too much"), [bar.over_bytes for bar in bars]),
         make.size("capacity", _tr("Available"), [bar.capacity for bar in bars]),
     ]
@@ -138,10 +139,17 @@ def curve_columns(curves: Curves) -> list[Column]:
         totals = [None if total < 0 else total for total in curve.totals.tolist()]
         fits = [_tr("yes") if fit else _tr("no") for fit in curve.fits.tolist()]
         name = curve.cache_type
-        columns.append(make.number(name, name, totals, bytes_text, "total"))
+        total = make.number(name, name, totals, bytes_text, "total")
+        marked = partial(_marked, total.text, curve.fits.tolist())
+        columns.append(replace(total, text=marked, spare=-1))
         title = _tr("{type} fits").format(type=name)
-        columns.append(make.words(f"{name}_fits", title, fits, "fits"))
+        columns.append(replace(make.words(f"{name}_fits", title, fits, "fits"), spare=1))
     return columns
+
+
+def _marked(text: Callable[[int], str], fits: Sequence[bool], row: int) -> str:
+    """Return a figure with the sign of the planner's answer before it if it does not fit."""
+    return text(row) if fits[row] else f"✘ {text(row)}"
 
 
 def term_columns(terms: Sequence[Term]) -> list[Column]:
@@ -218,7 +226,7 @@ def comparison_columns(candidates: Sequence[Candidate]) -> list[Column]:
         plan_texts.verdict(one.result.plan, one.result.refusal).sentence for one in candidates
     ]
     make = ColumnMaker(explanations.COMPARISON_TEXTS)
-    return [
+    columns = [
         make.words("name", _tr("Name"), names),
         _text(plans, "context", _tr("Context"), plan_texts.sequences_text),
         _text(plans, "kv_cache_type", _tr("KV type"), lambda plan: plan.effective.kv_cache_type),
@@ -229,6 +237,11 @@ def comparison_columns(candidates: Sequence[Candidate]) -> list[Column]:
         _text(plans, "profile", _tr("Profile"), lambda plan: plan.profile),
         make.words("answer", _tr("Answer"), answers),
     ]
+    return [replace(one, spare=_SPARE.get(one.name, 3)) for one in columns]
+
+
+_SPARE = {"total": 0, "gpu_layers": 0, "context": 1, "kv_cache_type": 1, "kv_cache": 2}
+"""What stays longest where there is no room: what is asked, and what decides."""
 
 
 def profile_columns(rows: Sequence[ProfileRow]) -> list[Column]:
@@ -256,9 +269,9 @@ def profile_columns(rows: Sequence[ProfileRow]) -> list[Column]:
             tip=tips["profile"],
             row_tip=titles,
         ),
-        words("fits", 7),
+        replace(words("fits", 7), spare=-1),
         size("total", 6, "total"),
-        size("weights", 2, "weights"),
+        replace(size("weights", 2, "weights"), spare=1),  # programs agree on them
         size("kv_cache", 3, "kv_cache"),
         size("graph", 4, "graph_total"),
         words("gpu_layers", 8),

@@ -344,7 +344,7 @@ def _png(image: QImage) -> bytes:
     return bytes(buffer.data().data())
 
 
-TABLE_WIDTH = 300
+TABLE_WIDTH = 310
 """What a table of two columns needs, in pixels."""
 
 _PLOT_WIDTH = 600
