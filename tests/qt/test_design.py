@@ -28,7 +28,7 @@ from pytestqt.qtbot import QtBot
 
 from explorer.qt.main_window import MainWindow
 from explorer.qt.panels import GROUPS
-from explorer.qt.theme import Space, apply_text_size
+from explorer.qt.theme import Space, apply_text_size, scaled
 from explorer.qt.widgets.labels import StatePage, Tile
 from tests.helpers.window import wait_idle
 
@@ -142,7 +142,7 @@ def test_nothing_beside_a_page_is_cut_in_the_larger_font_of_a_desktop(
     qtbot: QtBot, make_window: Callable[..., MainWindow], demo_path: Path
 ) -> None:
     """GNOME's texts have 11 points, where those of a bare Qt have 9."""
-    font = QApplication.font()
+    font, usual = QApplication.font(), scaled(272)
     larger = QFont(font)
     larger.setPointSizeF(font.pointSizeF() * 11 / 9)
     QApplication.setFont(larger)
@@ -156,7 +156,7 @@ def test_nothing_beside_a_page_is_cut_in_the_larger_font_of_a_desktop(
         _show(qtbot, window, "weights")
         table = window.panels.weights.widget.histogram.panel.table
         assert table.horizontalScrollBar().maximum() == 0
-        assert window.open_models.width() > 1.2 * 272
+        assert window.open_models.width() > 1.15 * usual
     finally:
         QApplication.setFont(font)
 
