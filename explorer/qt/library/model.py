@@ -28,6 +28,8 @@ PAGE: Final = 256
 
 _COUNT: Final = len(LibraryColumn)
 _LONGEST_TIP: Final = 2000
+_MOST_UNFOLDED: Final = 32  # rows of a store whose families are open at first: one look is enough
+_MOST_VERSIONS: Final = 8  # of such a family
 _SHOWN_PROBLEMS: Final = 20
 _NUMBERS: Final = frozenset(
     {
@@ -239,7 +241,8 @@ class LibraryModel(QtCore.QAbstractItemModel):
             child = before.pop(row.key, None)
             if child is None:
                 child = self._new(row, node)
-                child.expanded = row.kind is RowKind.STORE
+                few = len(rows) <= _MOST_UNFOLDED and len(row.children) <= _MOST_VERSIONS
+                child.expanded = row.kind is RowKind.STORE or (row.kind is RowKind.FAMILY and few)
             elif row.entry != child.row.entry:  # the model has changed on disk
                 for gone in child.every:
                     self._drop(gone)

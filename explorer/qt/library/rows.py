@@ -257,7 +257,7 @@ def _family_row(kind: StoreKind, family: str, members: list[Entry], usage: Usage
     uses = [entry.used for entry in members if entry.used is not None]
     flawed = sum(bool(entry.problems) for entry in members)
     versions = kind in {StoreKind.OLLAMA, StoreKind.HUGGINGFACE}
-    note = translate("{n} versions") if versions else translate("{n} models in this folder")
+    note = translate("{n} versions") if versions else translate("{n} models")
     if flawed:
         note = translate("⚠ problems in {n} of {all}")
     return Row(

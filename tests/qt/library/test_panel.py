@@ -66,6 +66,15 @@ def test_a_family_and_a_store_count_shared_blobs_once(panel: Panel, store: Ollam
     assert panel.cell(panel.find("Ollama"), COLUMN.BYTES) == bytes_text(every)
 
 
+def test_all_models_of_a_small_store_are_seen_at_once(panel: Panel) -> None:
+    store = panel.model.index(0, 0)
+    family = panel.model.index(panel.titles(store).index("alpha"), 0, store)
+    assert panel.tree.isExpanded(family)
+    for tag in range(panel.model.rowCount(family)):
+        shown = panel.tree.visualRect(panel.model.index(tag, COLUMN.FITS, family))
+        assert panel.tree.viewport().rect().contains(shown)
+
+
 def test_the_total_of_a_selection_counts_what_is_shared_once(
     panel: Panel, store: OllamaStore
 ) -> None:
