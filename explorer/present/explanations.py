@@ -385,7 +385,7 @@ PROFILE_TEXTS: Final = {
 
 COMPARISON_TEXTS: Final = {
     "name": "The scenario or the model; the first line is the current plan.",
-    "context": "Tokens of each sequence, times the sequences at a time.",
+    "context": "Tokens of each sequence, times the sequences at a time, or shared by them.",
     "kv_cache_type": "How keys and values are stored.",
     "weights": plan_text("weights"),
     "kv_cache": plan_text("kv_cache.total"),

@@ -21,7 +21,7 @@ from explorer.planner.inputs import PlanInputs, completed, header_to_plan
 from explorer.planner.profiles import profile_named
 from explorer.planner.result import Plan, PlanRequest
 from explorer.present.model import damage_of, kind_of
-from explorer.present.plan import Level, device_name, verdict
+from explorer.present.plan import Level, device_name, short_name, verdict
 from explorer.text import bits_text, bytes_text, integer_text, plain_text
 
 DAMAGED: Final = "Damaged"
@@ -181,12 +181,12 @@ class ModelFit:
 
 
 def fit_statement(fit: ModelFit, target: Target) -> str:
-    """Say how a model fits a machine: "It fits NVIDIA L4, with up to 67,000 tokens." """
+    """Say how a model fits a machine: "It fits RTX 4070, with up to 67,000 tokens." """
     if fit.damaged:  # the problems of the model say how, at length
         return "It is damaged and cannot be loaded as it is."
     if fit.fits is None or fit.fits is Fits.NO:
         return fit.sentence
-    names = " and ".join(dict.fromkeys(device_name(one) for one in target.devices))
+    names = " and ".join(dict.fromkeys(short_name(one) for one in target.devices))
     tokens = f", with up to {fit.context_text} tokens" if fit.context_text else ""
     if fit.on_cpu:
         return f"It fits main memory{tokens}; there is no GPU."

@@ -204,10 +204,10 @@ def speed_sentence(bound: SpeedBound, empty: SpeedBound) -> str:
         unknown = [one for one in bound.bandwidths if not one.bytes_per_second]
         which = _listed([place_name(one.device) for one in unknown] or ["no device"])
         return f"no bound of speed: the bandwidth of {which} is not known"
-    rates = [_rate(one.bytes_per_second or 0) for one in bound.bandwidths]
+    rates = [rate_text(one.bytes_per_second or 0) for one in bound.bandwidths]
     if len(rates) > 1:
         names = [place_name(one.device) for one in bound.bandwidths]
-        rates = [f"{name} {rate}" for name, rate in zip(names, rates, strict=True)]
+        rates = [f"{name}: {rate}" for name, rate in zip(names, rates, strict=True)]
     text = f"at most {_speed(most)} tokens/s ({', '.join(rates)})"
     if bound.depth and _speed(least) != _speed(most):
         text += f", {_speed(least)} once {integer_text(bound.depth)} tokens are in the cache"
@@ -218,7 +218,7 @@ def speed_details(bound: SpeedBound) -> list[str]:
     """Return what a token reads where, at which bandwidth, and who says so."""
     lines = []
     for one in bound.bandwidths:
-        rate = f"{_rate(one.bytes_per_second)}, " if one.bytes_per_second else ""
+        rate = f"{rate_text(one.bytes_per_second)}, " if one.bytes_per_second else ""
         read = bytes_text(bound.reads[one.device])
         lines.append(f"{place_name(one.device)}: {read} a token; {rate}{plain_text(one.origin)}")
     return [*lines, "real programs reach 0.4 to 0.8 of the bound"]
@@ -234,5 +234,6 @@ def _speed(tokens: float) -> str:
     return integer_text(round(tokens)) if tokens >= _MOST_SHARE else digits_text(tokens, 2)
 
 
-def _rate(rate: int) -> str:
+def rate_text(rate: int) -> str:
+    """Return a bandwidth: "504 GB/s"."""
     return f"{float_text(rate / 1e9, 4)} GB/s"

@@ -134,7 +134,7 @@ def device_text(device: Device) -> str:
 
 
 def devices_text(plan: Plan) -> str:
-    """Return the GPUs of a plan: ``"2 × NVIDIA L4"``, ``"5 GPUs"`` or ``"none"``."""
+    """Return the GPUs of a plan: ``"2 × L4"``, ``"5 GPUs"`` or ``"none"``."""
     return _names(plan.request.devices, _SHOWN_DEVICES, ", ") or "none"
 
 
@@ -276,7 +276,8 @@ def _llama_cpp_verdict(outcome: Outcome) -> Verdict:
     if not outcome.gpu_layers:
         return Verdict(Level.NOT, f"Does not fit: all {total} layers stay on the CPU.")
     names = _names(outcome.devices, _SHOWN_NAMES, " and ")
-    free = about + bytes_text(sum((held.free or 0) - held.total for held in outcome.gpus))
+    left = sum(max(0, (held.free or 0) - held.total - held.reserve) for held in outcome.gpus)
+    free = about + bytes_text(left)
     if outcome.all_on_gpus:
         return Verdict(Level.FITS, f"Fits: {total} of {total} layers on {names}; {free} free.")
     return Verdict(Level.PARTLY, f"Fits partly: {_left_to_cpu(outcome)}; {free} of {names} free.")
@@ -298,7 +299,7 @@ def _left_to_cpu(outcome: Outcome) -> str:
 
 def _names(devices: Sequence[Device], most: int, between: str) -> str:
     """Return names with how often each occurs, or their number where they are many."""
-    counts = Counter(map(device_name, devices))
+    counts = Counter(map(short_name, devices))
     if len(counts) > most:
         return f"{len(devices)} GPUs"
     return between.join(name if n == 1 else f"{n} × {name}" for name, n in counts.items())

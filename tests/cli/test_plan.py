@@ -130,7 +130,7 @@ def test_text_distinguishes_every_figure(model: Path, capsys: Capture) -> None:
     text = run(capsys, model, "--context", "8k", "--gpu", "RTX 3090")
     assert "\x1b" not in text
     lines = text.splitlines()
-    assert lines[0] == f"{model}: Fits: 5 of 5 layers on NVIDIA GeForce RTX 3090; 23.4 GiB free."
+    assert lines[0] == f"{model}: Fits: 5 of 5 layers on RTX 3090; 23.4 GiB free."
     assert "  Context              8,192 tokens" in lines
     assert "  Weights              20.0 MiB (20,971,520 bytes)" in lines
     heading = "RTX 3090 (CUDA 0), 24.0 GiB free, 5 layers: 0–4"

@@ -436,7 +436,7 @@ class SettingsControls(SettingRows):
             return self.tr("{n} tokens").format(n=integer_text(value))
 
         slider = self.context = self._slider(self.tr("Context slider"), spoken)
-        tip = self.tr("Tokens of each sequence: 32768, 32k or 1M")
+        tip = self.tr("Tokens of each sequence, with llama.cpp of all together: 32k or 1M")
         show, text = self._number(edit, "context", DEFAULT_CONTEXT, slider)
         self.add(Setting("context", self.tr("&Context"), edit, tip, show, text, slider))
 

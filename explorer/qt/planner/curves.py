@@ -32,7 +32,7 @@ _MARGIN: Final = 0.05
 _MOST_FOR_NAMES: Final = 0.5
 _NAME_GAP: Final = 24
 _EDGE: Final = 2  # pixels around a name
-_NAMES: Final = 5  # above curves and lines, which would run through them
+_LINES, _NAMES, _MARKS = 4, 5, 10  # from back to front: lines do not run through names
 _HEADROOM: Final = 1.15
 _SYMBOLS: Final = ("o", "s", "t", "d")
 _FIRST_POWER: Final = 9  # 512 tokens
@@ -69,7 +69,7 @@ class CurvesPlot(ThemedPlot):
         self._marks = (self._line, self._dot, self._usable, self._usable_name)
         limits = (self._vram, self._vram_name, self._trained, self._trained_name)
         for item in (*self._marks, *limits):
-            item.setZValue(10)
+            item.setZValue(_LINES if isinstance(item, pg.InfiniteLine) else _MARKS)
             item.hide()
             self.addItem(item, ignoreBounds=True)
         self.setAccessibleName(self.tr("Memory against context"))
@@ -78,7 +78,7 @@ class CurvesPlot(ThemedPlot):
         bottom.enableAutoSIPrefix(False)
         powers = range(_FIRST_POWER, _FIRST_POWER + _MOST_TICKS)
         bottom.setTicks([[(float(power), context_text(1 << power)) for power in powers]])
-        self.setLabel("bottom", self.tr("Context of each sequence, in tokens"))
+        self.setLabel("bottom", self.tr("Context, in tokens"))
         self._name_unit(_GIGABYTE)
         self.scene().sigMouseClicked.connect(self._click)
         self.box.sigRangeChanged.connect(lambda *_: self._place_names())

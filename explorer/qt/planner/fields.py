@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final, TypeAlias
 
 from PySide6 import QtGui, QtWidgets
-from PySide6.QtCore import QEvent, QObject, QRectF, QSignalBlocker, QSize, Qt, Signal
+from PySide6.QtCore import QEvent, QMargins, QObject, QRectF, QSignalBlocker, QSize, Qt, Signal
 from PySide6.QtWidgets import QBoxLayout, QLabel, QLayout, QPushButton, QWidget
 
 from explorer.errors import PlanError
@@ -76,6 +76,9 @@ class CalmComboBox(QtWidgets.QComboBox):
             self.setCurrentIndex(self.findData(value))
 
     # Qt
+
+    def sizeHint(self) -> QSize:
+        return super().sizeHint().grownBy(QMargins(0, 0, 2 * Space.NEAR, 0))  # see below
 
     def initStyleOption(self, option: QtWidgets.QStyleOptionComboBox) -> None:
         super().initStyleOption(option)

@@ -126,7 +126,8 @@ class SpeedLine(QtWidgets.QWidget):
         outcome = None if plan is None else plan.llama_cpp
         self.setEnabled(outcome is not None)
         if outcome is None:
-            self.sentence.setText(self.tr("Choose a profile of llama.cpp for the bound of speed."))
+            text = self.tr("The bound of speed is known where llama.cpp is the program.")
+            self.sentence.setText(text)
             return
         if self._read is None or self._read[0] is not outcome.header:
             self._read = outcome.header, read_header(outcome.header)
@@ -136,10 +137,14 @@ class SpeedLine(QtWidgets.QWidget):
         own = {kept.get(name) for buffer, name in names.items() if buffer != CPU}
         self.gpu.show_size(own.pop() if len(own) == 1 else None)
         rates = find_bandwidths(outcome.devices, given)
+        found = {one.bytes_per_second for buffer, one in rates.items() if buffer != CPU}
+        shared = found.pop() if len(found) == 1 else None
+        for field, rate in ((self.gpu, shared), (self.main, rates[CPU].bytes_per_second)):
+            field.setPlaceholderText("" if rate is None else words.rate_text(rate))
         depth = outcome.allocation.n_ctx_seq
         full, empty = (speed_bound(self._read[1], outcome.settings, rates, at) for at in (depth, 0))
         text = words.speed_sentence(full, empty)
-        self.sentence.setText(f"{text[:1].upper()}{text[1:]}")
+        self.sentence.setText(f"{text[:1].upper()}{text[1:]}.")
         self.sentence.setToolTip(plain_tip("\n".join(words.speed_details(full))))
 
     def _give(self, *, main: bool, rate: int | None) -> None:

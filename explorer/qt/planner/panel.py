@@ -58,7 +58,7 @@ from explorer.qt.theme import Space, scaled, widen_with_text
 from explorer.qt.widgets.building import Flow
 from explorer.qt.widgets.labels import StatePage, plain_label
 from explorer.qt.widgets.painting import IconButton, plain_tip
-from explorer.qt.widgets.segments import segmented
+from explorer.qt.widgets.segments import LowTabs, segmented
 from explorer.qt.widgets.table_view import TableView
 
 NOTE_NAME: Final = "planner"
@@ -204,8 +204,7 @@ class PlannerView(QtWidgets.QWidget):
         result = self._read[document]
         if isinstance(result, ExplorerError):
             self.state.set_model(None)
-            heading = self.tr("No plan can be made for this model")
-            why = str(result)
+            heading, why = self.tr("No plan can be made for this model"), str(result)
             self.placeholder.show_message(heading, f"{why[:1].upper()}{why[1:]}.")
             self._stack.setCurrentWidget(self.placeholder)
             return
@@ -474,9 +473,8 @@ class AnswerBar(QtWidgets.QWidget):
         if text == self._announced or not self.isVisible():
             return
         self._announced = text
-        QtGui.QAccessible.updateAccessibility(
-            QtGui.QAccessibleAnnouncementEvent(self.sentence, text)
-        )
+        event = QtGui.QAccessibleAnnouncementEvent(self.sentence, text)
+        QtGui.QAccessible.updateAccessibility(event)
         self.announced.emit(text)
 
     def _start_search(self) -> None:
@@ -587,7 +585,7 @@ class PlannerBody(QtWidgets.QWidget):
         self.models = ModelsPage(state, runner, self)
         self.log = LogPage(state, runner, self)
         self.export = ExportPage(state, runner, self.picture, self)
-        name, pages = self.tr("Pages of the planner"), QtWidgets.QTabWidget(self)
+        name, pages = self.tr("Pages of the planner"), LowTabs(self)
         self.pages = segmented(pages, name, Space.NEAR)  # all eight are seen at 1280
         self.pages.addTab(self.curves, self.tr("Curves"))
         self.pages.addTab(self.why, self.tr("Why"))
@@ -640,6 +638,9 @@ class PlannerBody(QtWidgets.QWidget):
     def minimumSizeHint(self) -> QSize:
         """Ask for little width, and for height where the settings are above the picture."""
         above = self._settings_side.sizeHint().height() if self._is_folded else 0
+        # the answer has more lines where there is less width, and Qt asks for one: others shrank
+        answer, wide = self.answer, self._right.width()
+        above += max(0, answer.heightForWidth(wide) - answer.minimumSizeHint().height())
         return QSize(_LEAST_WIDTH, self._right.minimumSizeHint().height() + above)
 
     def _fit_page(self) -> None:
@@ -676,9 +677,8 @@ class PlannerBody(QtWidgets.QWidget):
 
     def _follow(self, current: CurrentPlan) -> None:
         """Hand a plan to what is visible; a hidden page takes it when it is shown."""
-        for part in (self.answer, self.controls, self.devices, self.picture):
+        for part in (self.answer, self.controls, self.devices, self.picture, self.choice):
             part.follow(current)
-        self.choice.follow(current)
         page = self.pages.currentWidget()
         if isinstance(page, PlannerPage):
             page.follow(current)

@@ -34,6 +34,7 @@ from explorer.text import (
 _LONGEST_ORIGIN = 300
 _SHOWN_VALUES = 6
 _LONGEST_NAME = 80
+_FIRST = ("gpu_layers", "total")  # figures of a comparison that decide
 
 
 class LiveTable(TableModel):
@@ -228,13 +229,14 @@ def comparison_columns(candidates: Sequence[Candidate]) -> list[Column]:
     make = ColumnMaker(explanations.COMPARISON_TEXTS)
     columns = [
         make.words("name", _tr("Name"), names),
+        *(_figure(plans, name) for name in _FIRST),  # the table is wider than a small window
         _text(plans, "context", _tr("Context"), plan_texts.sequences_text),
         _text(plans, "kv_cache_type", _tr("KV type"), lambda plan: plan.effective.kv_cache_type),
-        *(_figure(plans, name) for name in plan_texts.PLAN),
+        *(_figure(plans, name) for name in plan_texts.PLAN if name not in _FIRST),
         _text(plans, "devices", _tr("GPUs"), plan_texts.devices_text),
         _text(plans, "batch", _tr("Batch"), lambda plan: integer_text(plan.batch)),
         _text(plans, "flash_attention", _tr("Flash attention"), plan_texts.attention_text),
-        _text(plans, "profile", _tr("Profile"), lambda plan: plan.profile),
+        _text(plans, "profile", _tr("Program"), lambda plan: plan.profile),
         make.words("answer", _tr("Answer"), answers),
     ]
     return [replace(one, spare=_SPARE.get(one.name, 3)) for one in columns]
@@ -265,11 +267,11 @@ def profile_columns(rows: Sequence[ProfileRow]) -> list[Column]:
     names = [row.short_name for row in rows]
     return [
         Column(
-            *("profile", SIDE_BY_SIDE[0], names.__getitem__, titles, lambda: text_ranks(names)),
+            *("profile", _tr("Program"), names.__getitem__, titles, lambda: text_ranks(names)),
             tip=tips["profile"],
             row_tip=titles,
         ),
-        replace(words("fits", 7), spare=-1),
+        replace(_profile_answers([row.failure for row in rows], words("fits", 7)), spare=-1),
         size("total", 6, "total"),
         replace(size("weights", 2, "weights"), spare=1),  # programs agree on them
         size("kv_cache", 3, "kv_cache"),
@@ -278,6 +280,12 @@ def profile_columns(rows: Sequence[ProfileRow]) -> list[Column]:
         size("vram_total", 5, "vram_total"),
         words("context", 1),
     ]
+
+
+def _profile_answers(failures: Sequence[str], column: Column) -> Column:
+    """Return a column that says "refused", for why is a sentence; its tool tip has it."""
+    refused = [_tr("refused") if why else column.text(row) for row, why in enumerate(failures)]
+    return replace(column, text=refused.__getitem__, row_tip=failures.__getitem__)
 
 
 def _figure(plans: Sequence[Plan | None], name: str) -> Column:

@@ -106,6 +106,19 @@ class SegmentBar(QTabBar):
             painter.drawRoundedRect(rect.adjusted(3, 3, -3, -3), CORNER - 2, CORNER - 2)
 
 
+class LowTabs(QTabWidget):
+    """Tabs that can be as low as they are told to be.
+
+    Qt's ask for the height that the longest text of all pages has at their width, which leaves
+    nothing to what stands above them.
+    """
+
+    # Qt
+
+    def hasHeightForWidth(self) -> bool:
+        return False
+
+
 def segmented(tabs: QTabWidget, name: str, padding: int = Space.WIDE) -> QTabWidget:
     """Let a tab widget, to which no tab was added yet, show its tabs as segments; return it."""
     tabs.setTabBar(SegmentBar(name, tabs, padding=padding))

@@ -11,10 +11,12 @@ from pytestqt.qtbot import QtBot
 
 from explorer.planner import Device, Host, Hyperparameters, Settings
 from explorer.planner.advice import solve
+from explorer.planner.profiles import GRAPH_SIZE
 from explorer.planner.result import PlanRequest
-from explorer.present.plan import suggestions
+from explorer.present.plan import Kind, suggestions
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
+from explorer.text import bytes_text
 from tests.qt.planner.plan_models import GIB, Panel
 
 SMALL = (Device("0", "CUDA", 5 * GIB, name="Small GPU"),)
@@ -36,6 +38,14 @@ def test_says_that_it_fits_and_what_stays_free(panel: Panel) -> None:
     free = (held.device.free - held.total - held.reserved) / GIB
     assert _sentence(panel) == f"✔  Fits: 33 of 33 layers on Test GPU; {free:.2f} GiB free."
     assert panel.body.answer.suggestion_buttons == []
+
+
+@pytest.mark.parametrize("profile", ["llama.cpp", GRAPH_SIZE.name])
+def test_what_stays_free_is_what_the_bars_say(panel: Panel, profile: str) -> None:
+    panel.state.replace_inputs(profile=profile)
+    panel.settle()
+    (gpu, _) = panel.body.picture.bars.bars
+    assert f"{bytes_text(gpu.nbytes(Kind.FREE))} free." in _sentence(panel)
 
 
 def test_says_what_would_make_it_fit_and_does_it(qtbot: QtBot, panel: Panel) -> None:

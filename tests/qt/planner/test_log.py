@@ -196,7 +196,7 @@ def test_the_bound_of_speed_follows_plan_and_bandwidth(panel: Panel, page: LogPa
     assert page.speed.sentence.text() == first
     panel.state.replace_inputs(profile="ollama-graphsize")
     panel.settle()
-    assert "profile" in page.speed.sentence.text()
+    assert "llama.cpp is the program" in page.speed.sentence.text()
 
 
 def test_the_own_build_is_asked_only_after_the_command_was_shown(

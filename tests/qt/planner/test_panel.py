@@ -293,6 +293,22 @@ def test_no_text_is_cut_and_nothing_overlaps(
         apply_scheme(Scheme.LIGHT)
 
 
+def test_a_page_that_is_too_high_scrolls_and_squeezes_no_picture(panel: Panel) -> None:
+    devices = tuple(Device(str(i), "CUDA", 3 * GIB, name="NVIDIA GeForce RTX 4090") for i in (0, 1))
+    panel.state.replace_inputs(devices=devices)
+    panel.state.set(context=65_536)
+    panel.settle()
+    body, strip = panel.body, panel.body.picture.strip
+    for place in range(body.pages.count()):
+        body.pages.setCurrentIndex(place)
+        panel.settle()
+        panel.view.resize(880, 300)
+        panel.view.resize(880, panel.view.minimumSizeHint().height())  # as the window's area does
+        QApplication.processEvents()
+        assert strip.height() == strip.sizeHint().height(), body.pages.tabText(place)
+        assert body.answer.height() >= body.answer.heightForWidth(body.answer.width())
+
+
 def test_warnings_take_the_colours_of_another_scheme(panel: Panel) -> None:
     panel.state.replace_inputs(devices=(Device("0", "CUDA", 1 * GIB),))
     panel.state.set(context=1 << 20)
