@@ -335,6 +335,7 @@ class DevicesBox(Tile):
             button.setEnabled(False)
         self.remove.clicked.connect(self._remove_selected)
         self.table.delete_action.triggered.connect(self._remove_selected)
+        self.table.selectionModel().selectionChanged.connect(lambda *_: self._offer_removal())
         self.ram.size_chosen.connect(self._set_ram)
         self.swap.size_chosen.connect(self._set_swap)
         self._fill_sets()
@@ -366,7 +367,15 @@ class DevicesBox(Tile):
         ]
 
     def _remove_selected(self) -> None:
-        self.model.remove(index.row() for index in self.table.selectedIndexes())
+        self.model.remove(self._removable())
+
+    def _removable(self) -> set[int]:
+        """Return the rows that are selected; of one GPU there is no doubt which is meant."""
+        selected = {index.row() for index in self.table.selectedIndexes()}
+        return selected or ({0} if self.model.rowCount() == 1 else set())
+
+    def _offer_removal(self) -> None:
+        self.remove.setEnabled(bool(self._removable()))
 
     # Sets
 
@@ -424,6 +433,7 @@ class DevicesBox(Tile):
         self.empty.setVisible(not devices and machine is not None)
         self.add_first.setVisible(self.empty.isVisibleTo(self))
         self.table.show_rows()
+        self._offer_removal()
         text = "" if machine is None or devices else plain_text(" ".join(machine.notes))
         if text != self.notes.text():
             self.notes.setText(text)

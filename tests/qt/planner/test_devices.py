@@ -82,6 +82,20 @@ def test_how_many_is_typed_before_the_name(qtbot: QtBot, panel: Panel) -> None:
     assert len(panel.state.inputs.devices) == 3
 
 
+def test_remove_is_offered_where_it_is_clear_what_goes(qtbot: QtBot, panel: Panel) -> None:
+    box = panel.body.devices
+    assert box.remove.isEnabled()  # the only one
+    box.add_devices(Device("0", "CUDA", GIB, name="Other GPU"))
+    panel.settle()
+    assert not box.remove.isEnabled()
+    box.table.selectRow(0)
+    qtbot.mouseClick(box.remove, Qt.MouseButton.LeftButton)
+    assert [device.name for device in panel.state.inputs.devices] == ["Other GPU"]
+    panel.settle()
+    qtbot.mouseClick(box.remove, Qt.MouseButton.LeftButton)
+    assert panel.state.inputs.devices == ()
+
+
 def test_what_is_neither_name_nor_size_cannot_be_added(qtbot: QtBot, panel: Panel) -> None:
     dialog = _open_catalogue(qtbot, panel)
     qtbot.keyClicks(dialog.search.edit, "no such thing")
