@@ -152,12 +152,16 @@ def written_number(plain: str) -> str:
     return f"{whole}{signs.decimal if point else ''}{rest}".replace("-", MINUS)
 
 
+_DECIMAL_COMMA: Final = re.compile(r"^[^,]*\d,(?:\d{1,2}|\d{4,})(?!\d)[^,]*$")
+
+
 def plain_number(typed: str, *, whole: bool = False) -> str:
     """Return a typed number with a decimal point and without groups.
 
     Both the point and the decimal sign of the country are accepted. Where the country separates
     thousands by points (262.144 in Germany), a point is decimal unless it can only separate
-    thousands: beside a decimal sign, more than once, or in a whole number.
+    thousands: beside a decimal sign, more than once, or in a whole number. Where it separates them
+    by commas, a comma that cannot is decimal: "7,5 GiB" is not 75.
 
     Args:
         typed: Digits and signs; anything else stays as it is.
@@ -167,6 +171,8 @@ def plain_number(typed: str, *, whole: bool = False) -> str:
     text = _ALWAYS_GROUPS.sub("", typed.replace(MINUS, "-"))
     signs = notation().numbers
     if signs.decimal == ".":
+        if "." not in text and _DECIMAL_COMMA.search(text):
+            return text.replace(",", ".")
         return text.replace(signs.group, "").replace(",", "")
     if signs.group != ".":
         return text.replace(signs.group, "").replace(signs.decimal, ".")

@@ -136,6 +136,18 @@ def test_the_point_is_a_decimal_sign_everywhere(country: Notation) -> None:
         assert parse_bounds(">", "4.5", "plain") == parse_bounds(">", "4.50", "plain")
 
 
+@pytest.mark.parametrize("country", [PLAIN, INDIAN, SWISS])
+def test_a_comma_that_separates_no_thousands_is_decimal(country: Notation) -> None:
+    with writing(country):
+        assert parse_size("7,5 GiB") == 15 << 29
+        assert parse_size("22,25GiB") == 89 << 28
+        assert parse_size("1,024 KiB") == parse_size("1,024KiB") == 1 << 20
+        assert parse_size("1,048,576") == 1 << 20
+        assert parse_size("1,024.5 KiB") == int(1024.5 * 1024)
+        assert parse_context("1,5k") == 1536
+        assert parse_context("32,768") == 32768
+
+
 def test_so_is_the_country_s_own() -> None:
     with writing(GERMAN):
         assert parse_size("1,5 GiB") == 3 << 29

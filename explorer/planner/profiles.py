@@ -498,7 +498,7 @@ PROFILES: Final[Mapping[str, Profile]] = MappingProxyType(
 """The profiles by name; which is the default: `default_profile`."""
 
 
-_NO_RULES = "this profile has no such setting: choose llama.cpp"
+_NO_RULES = "this program has no such setting: choose llama.cpp"
 _RESERVE = "llama.cpp has no such setting: a reserve on each GPU stands for it"
 _ALL_GPUS = "llama.cpp always uses all GPUs"
 _OLD_ONLY = {"overhead": _RESERVE, "spread": _ALL_GPUS}

@@ -191,12 +191,12 @@ class CurvesPlot(ThemedPlot):
         if curves is None:
             return
         self._choose_unit(curves)
-        groups: dict[str, list[str]] = {}
+        groups: dict[bytes, list[str]] = {}
         for curve in curves.curves:
-            groups.setdefault(curve.effective_type, []).append(curve.cache_type)
+            groups.setdefault(curve.totals.tobytes(), []).append(curve.cache_type)
         for number, curve in enumerate(curves.curves):
-            names = groups[curve.effective_type]
-            if curve.cache_type == curve.effective_type:  # else it is another's curve
+            names = groups[curve.totals.tobytes()]
+            if curve.cache_type == names[0]:  # else it lies on another's curve
                 self._draw_curve(number, curve, " = ".join(names))
         self._draw_vram(curves)
         self._set_home(curves)

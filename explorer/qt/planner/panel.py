@@ -535,7 +535,7 @@ class AnswerBar(QtWidgets.QWidget):
         on = self._current.profile != PREDICTION.name  # which places no layers
         why = self.tr("Find the best value that fits; other settings stay")
         if not on:
-            why = self.tr("This profile places no layers, so nothing can be asked of it")
+            why = self.tr("The prediction places no layers, so nothing can be asked of it")
         for button in self.questions.values():
             button.setEnabled(on)
             button.setToolTip(why)

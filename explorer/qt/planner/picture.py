@@ -487,7 +487,7 @@ class LayerStrip(_Chart):
 
     def _title(self) -> str:
         if not self.layers:
-            return self.tr("Layers: this profile predicts no place for them")
+            return self.tr("Layers: the prediction has no place for them")
         on_cpu = sum(layer.device is None for layer in self.layers)
         words = self.tr("Layers 0 to {last}, by bytes: {gpu} on GPUs, {cpu} on the CPU")
         last = len(self.layers) - 1

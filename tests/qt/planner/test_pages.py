@@ -103,6 +103,14 @@ def test_curves_go_on_to_a_context_beyond_the_trained_one(qtbot: QtBot, panel: P
     assert page.curves is beyond
 
 
+def test_curves_that_are_the_same_have_one_name(qtbot: QtBot, panel: Panel) -> None:
+    panel.state.replace_inputs(profile="ollama-0.30")  # which counts every cache as f16
+    page = panel.body.curves
+    _open(panel, page)
+    qtbot.waitUntil(lambda: page.curves is not None)
+    assert [name.toPlainText() for name, _, _ in page.plot._names] == ["f32 = f16 = q8_0 = q4_0"]
+
+
 def test_curves_are_kept_and_not_drawn_anew_for_another_context(
     qtbot: QtBot, panel: Panel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
