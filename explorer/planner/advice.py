@@ -443,7 +443,7 @@ class _ServerSearch:
             case "kv-cache-type":
                 found = self.cache_type()
             case "gpu-layers":
-                found = self.most("num_gpu", layers, "nothing: the model has no more layers")
+                found = self.most_layers(layers)
             case _:
                 found = self.fewest_layers()
         return replace(found, what=what)
@@ -471,6 +471,18 @@ class _ServerSearch:
             value = (low + 1) * step
             limit = f"{integer_text(value)}: {self.obstacle(**{name: value})}"
         return Advice(name, low * step or None, limit)
+
+    def most_layers(self, layers: int) -> Advice:
+        """Return the most layers that GPUs hold; main memory is asked for what is left by them.
+
+        It has the more room the more layers they take: both together would not fall with the count.
+        """
+        gpus = replace(self, request=replace(self.request, host=None))
+        found = gpus.most("num_gpu", layers, "nothing: the model has no more layers")
+        count = found.value or 0
+        if isinstance(count, int) and (obstacle := self.obstacle(num_gpu=count)):
+            return Advice("", None, f"{count} layers: {obstacle}")
+        return found
 
     def room(self, **changes: Any) -> int | None:
         """Return the bytes that the tightest memory has left; negative: missing; None: refused."""

@@ -267,8 +267,9 @@ def _llama_cpp_verdict(outcome: Outcome) -> Verdict:
         return Verdict(Level.FITS, words)
     short = [held for held in outcome.gpus if held.short]
     if short:
-        devices = [outcome.devices[outcome.gpus.index(held)] for held in short]
-        names = _names(devices, _SHOWN_NAMES, " and ")
+        titles = zip(_titles(outcome.devices), outcome.gpus, strict=True)
+        which = [title for title, held in titles if held.short]
+        names = " and ".join(which) if len(which) <= _SHOWN_NAMES else f"{len(which)} GPUs"
         missing = bytes_text(sum(held.short for held in short))
         verb = "is" if len(short) == 1 else "are"
         words = f"Does not fit: {names} {verb} {about}{missing} short, the reserve counted."

@@ -247,7 +247,7 @@ class Curve:
     contexts: NDArray[np.int64]  # tokens, int64 [n], rising
     # bytes in all, as `plan` gives them, int64 [n]; -1 where there is no plan
     totals: NDArray[np.int64]
-    fits: NDArray[np.bool_]  # whether all layers are on GPUs, bool [n]
+    fits: NDArray[np.bool_]  # whether all layers are on GPUs with room for them, bool [n]
 
 
 @dataclass(frozen=True)
@@ -299,7 +299,8 @@ def make_curves(
             asked = inputs.with_settings(context=context, kv_cache_type=name)
             plan = plan_result(h, asked, environment).plan
             totals.append(-1 if plan is None else plan.total)
-            fits.append(plan is not None and plan.fully_offloaded)
+            room = plan is not None and (plan.llama_cpp is None or plan.llama_cpp.fits)
+            fits.append(room and plan is not None and plan.fully_offloaded)
             if plan is not None:
                 effective = plan.effective.kv_cache_type
         bytes_, fitting = np.array(totals, np.int64), np.array(fits, np.bool_)

@@ -98,6 +98,21 @@ def test_what_lies_in_ollama_s_store_is_planned_as_ollama_starts_it(
     assert (found.profile, found.text, found.largest_context) == ("ollama", "yes", 131072)
 
 
+def test_the_most_layers_are_those_with_which_main_memory_holds_the_rest(model: Path) -> None:
+    with open_model(model) as opened:
+        h = Hyperparameters.from_model(opened)
+    host = Host(3 * GIB)  # too little for what one layer on the GPU would leave
+    request = PlanRequest(h, Settings(context=8192), (gpu(3.5),), host, {})
+    answer = solve("gpu-layers", request, profile=LLAMA_CPP.name)
+    assert isinstance(answer.value, int)
+    assert 10 < answer.value < 33
+    assert "NVIDIA L4" in answer.limited_by
+    poor = replace(request, host=Host(GIB >> 2))
+    none = solve("gpu-layers", poor, profile=LLAMA_CPP.name)
+    assert none.value is None
+    assert none.limited_by.startswith(f"{answer.value} layers: system memory is ")
+
+
 def test_what_cannot_be_planned_says_why(tmp_path: Path) -> None:
     target = Target((gpu(8),), HOST)
     junk, tokens, odd = (tmp_path / f"{name}.gguf" for name in ("junk", "tokens", "odd"))

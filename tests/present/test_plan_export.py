@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from explorer.planner import Device
+from explorer.formats import open_model
+from explorer.planner import Device, Hyperparameters, Settings
 from explorer.planner.devices import parse_gpu
 from explorer.planner.inputs import PlanInputs
 from explorer.present.plan_export import (
@@ -21,6 +23,7 @@ from explorer.present.plan_export import (
     make_curves,
     parallel_stops,
 )
+from tests.helpers.sparse_models import Shape
 from tests.planner.models import random_devices, small_model
 
 few = settings(max_examples=40)
@@ -72,6 +75,18 @@ def test_curves_end_at_the_trained_context_or_reach_a_longer_one() -> None:
         assert trained in (0, *contexts)
         assert list(contexts) == sorted(set(contexts))
         assert all(high <= 1.5 * low for low, high in pairwise(contexts))
+
+
+def test_a_curve_fits_only_where_there_is_room(tmp_path: Path) -> None:
+    with open_model(Shape().write(tmp_path / "eight.gguf")) as model:
+        h = Hyperparameters.from_model(model)
+    device = Device("0", "CUDA", 8 << 30)
+    inputs = PlanInputs(Settings(num_gpu=33), (device,), profile="llama.cpp")  # all, come what may
+    curves = make_curves(h, inputs, {}, lambda: None, 131_072)
+    f16 = next(curve for curve in curves.curves if curve.cache_type == "f16")
+    assert f16.fits[0]
+    assert not f16.fits[-1]
+    assert f16.totals[-1] > device.free
 
 
 def test_curves_can_be_stopped() -> None:

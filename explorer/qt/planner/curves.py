@@ -41,7 +41,7 @@ _MOST_KEPT: Final = 32
 
 
 class CurvesPlot(ThemedPlot):
-    """Curves on a logarithmic axis of tokens; solid where all layers are on GPUs, else dotted.
+    """Curves on a logarithmic axis of tokens; solid where all layers fit on GPUs, else dotted.
 
     Signals:
         context_chosen: A place was clicked; the context of the nearest stop.
@@ -306,7 +306,7 @@ class CurvesPage(PlannerPage):
         self._wanted: object = None
         self._export = PlotExport(runner, self, self.exported.emit, self.failed.emit)
         words = self.tr(
-            "Solid: all layers on GPUs. Dotted: some on the CPU. Click to set the context."
+            "Solid: all layers fit on GPUs. Dotted: they do not. Click to set the context."
         )
         hint = QLabel(words, self, wordWrap=True)
         copy, save = QToolButton(self), QToolButton(self)
