@@ -6,6 +6,8 @@ And the menus whose entries depend on what is in front: what to compare with, to
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -15,13 +17,17 @@ from PySide6.QtCore import QPoint, Signal
 from PySide6.QtGui import QAction, QActionGroup, QIcon, QKeySequence
 from PySide6.QtWidgets import QAbstractItemView, QMainWindow, QMenu, QMenuBar, QWidget
 
+from explorer.qt.addresses import agrees_to_weights
 from explorer.qt.document import Document
+from explorer.qt.jobs import Job, all_cores
 from explorer.qt.locale_numbers import own_widgets, use_units
-from explorer.qt.panels import Panels, ask_report
+from explorer.qt.panels import Panels
 from explorer.qt.settings import Settings
 from explorer.qt.theme import Scheme, apply_scheme, apply_text_size
 from explorer.qt.widgets.painting import type_swatch
+from explorer.qt.widgets.saving import FileSaver, file_name
 from explorer.sources import is_address
+from explorer.tabular import write_atomically
 from explorer.text import ByteUnits, plain_text, shorten
 
 Key = QKeySequence.StandardKey
@@ -332,3 +338,48 @@ def offer_to_save(menu: QMenu, panels: Panels) -> None:
     menu.addSeparator()
     report = menu.addAction(menu.tr("&Report of the model…"), partial(ask_report, panels))
     report.setEnabled(panels.selection.document is not None)
+
+
+def ask_report(panels: Panels) -> None:
+    """Ask for a file, and write all that is known of the current model into it, as `report` does.
+
+    All weights are read, unless they were before; of models on the web after a question. A model
+    that is chosen to compare with is compared. Both are opened anew: the user may close them
+    meanwhile.
+    """
+    document, chosen = panels.selection.document, panels.references.chosen
+    if document is None:
+        return
+    other = chosen.path if isinstance(chosen, Document) else None
+    models = [document.model, *([chosen.model] if isinstance(chosen, Document) else [])]
+    if not agrees_to_weights(models, panels):
+        return
+    path, tr = document.path, panels.tr
+    saver = FileSaver(panels._runner, panels, panels.written.emit, panels.failed.emit)
+    name = file_name(path.stem, "model")
+    target = saver.ask_path(tr("Save a report"), name, {tr("Web page"): ".html"})
+    if target is None:
+        return
+
+    def write(job: Job) -> None:
+        from explorer.formats import open_model  # noqa: PLC0415 - rarely needed, as all of these
+        from explorer.hardware.detect import detect  # noqa: PLC0415
+        from explorer.report.gather import gather, plan_targets, weights_to_read  # noqa: PLC0415
+        from explorer.report.sections import report_html  # noqa: PLC0415
+
+        with ExitStack() as stack:
+            model = stack.enter_context(open_model(path))
+            reference = None if other is None else stack.enter_context(open_model(other))
+            total = weights_to_read(model, reference)
+
+            def report(read: int) -> None:
+                job.check()
+                job.report(read, total)
+
+            targets, workers = plan_targets((), detect()), all_cores()
+            data = gather(model, reference, workers=workers, targets=targets, progress=report)
+            page = report_html(data, datetime.now().astimezone().date())
+        with write_atomically(target) as stream:
+            stream.write(page)
+
+    saver.write(tr("Making a report"), target, write)

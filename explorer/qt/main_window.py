@@ -29,7 +29,7 @@ from explorer.qt.crashes import Crashes
 from explorer.qt.document import Document, load_document
 from explorer.qt.help.menu import Help
 from explorer.qt.jobs import Job, JobRunner
-from explorer.qt.panels import Panels, downloads, open_selected
+from explorer.qt.panels import Panels, ask_machine, downloads, open_selected
 from explorer.qt.selection import key_position
 from explorer.qt.settings import Settings
 from explorer.qt.shell import BottomBar, Shell, TopBar
@@ -328,7 +328,7 @@ class MainWindow(QtWidgets.QMainWindow):
         self.panels.failed.connect(self.show_error)
         self.panels.written.connect(lambda path: self.bottom.notice.show_written(Path(path)))
         self.panels.told.connect(self.bottom.notice.show_done)
-        self.bottom.machine_wanted.connect(partial(self.panels.show_group, "planner"))
+        self.bottom.machine_wanted.connect(partial(ask_machine, self.panels))
         self.bottom.notice.folder_wanted.connect(partial(show_in_folder, self))
 
     # Opening and closing

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
@@ -16,19 +14,16 @@ from PySide6.QtWidgets import QLineEdit, QStackedWidget, QWidget
 from explorer.formats.tensors import Extent
 from explorer.parallel import Check
 from explorer.present.explanations import PANEL_TEXTS
-from explorer.qt.addresses import agrees_to_weights
 from explorer.qt.contents.overview import OverviewView
 from explorer.qt.document import Document
-from explorer.qt.jobs import Job, JobRunner, all_cores
+from explorer.qt.jobs import JobRunner
 from explorer.qt.machine import PlannedMachine
 from explorer.qt.references import Reference, References, Rounding
 from explorer.qt.selection import Selection
 from explorer.qt.settings import Settings
 from explorer.qt.widgets.lazy import LazyTab, Writing
-from explorer.qt.widgets.saving import FileSaver, file_name
 from explorer.qt.widgets.table_view import TableView
 from explorer.sources import is_address
-from explorer.tabular import write_atomically
 from explorer.text import plain_text
 
 if TYPE_CHECKING:
@@ -483,6 +478,13 @@ class Panels(Pages):
         return True
 
 
+def ask_machine(panels: Panels) -> None:
+    """Ask which machine everything is planned for, on whatever page one is."""
+    from explorer.qt.planner.devices import MachineDialog  # noqa: PLC0415 - see LazyTab
+
+    MachineDialog(panels.planner.widget.state, panels._runner, panels).open()
+
+
 def open_selected(panels: Panels) -> None:
     """Show the selected key, or weights or errors of the selected tensor."""
     if panels.selection.key is not None:
@@ -504,51 +506,6 @@ def downloads(panels: Panels) -> Callable[[Check], list[tuple[Entry, str]]]:
         return lambda _check: listed
     own, demo = panels._settings.library_folders, panels._demo_store
     return lambda check: downloaded(library_places(demo), own, check)
-
-
-def ask_report(panels: Panels) -> None:
-    """Ask for a file, and write all that is known of the current model into it, as `report` does.
-
-    All weights are read, unless they were before; of models on the web after a question. A model
-    that is chosen to compare with is compared. Both are opened anew: the user may close them
-    meanwhile.
-    """
-    document, chosen = panels.selection.document, panels.references.chosen
-    if document is None:
-        return
-    other = chosen.path if isinstance(chosen, Document) else None
-    models = [document.model, *([chosen.model] if isinstance(chosen, Document) else [])]
-    if not agrees_to_weights(models, panels):
-        return
-    path, tr = document.path, panels.tr
-    saver = FileSaver(panels._runner, panels, panels.written.emit, panels.failed.emit)
-    name = file_name(path.stem, "model")
-    target = saver.ask_path(tr("Save a report"), name, {tr("Web page"): ".html"})
-    if target is None:
-        return
-
-    def write(job: Job) -> None:
-        from explorer.formats import open_model  # noqa: PLC0415 - rarely needed, as all of these
-        from explorer.hardware.detect import detect  # noqa: PLC0415
-        from explorer.report.gather import gather, plan_targets, weights_to_read  # noqa: PLC0415
-        from explorer.report.sections import report_html  # noqa: PLC0415
-
-        with ExitStack() as stack:
-            model = stack.enter_context(open_model(path))
-            reference = None if other is None else stack.enter_context(open_model(other))
-            total = weights_to_read(model, reference)
-
-            def report(read: int) -> None:
-                job.check()
-                job.report(read, total)
-
-            targets, workers = plan_targets((), detect()), all_cores()
-            data = gather(model, reference, workers=workers, targets=targets, progress=report)
-            page = report_html(data, datetime.now().astimezone().date())
-        with write_atomically(target) as stream:
-            stream.write(page)
-
-    saver.write(tr("Making a report"), target, write)
 
 
 _MOST_KEPT: Final = 200  # letters of a filter

@@ -34,7 +34,7 @@ from explorer.present.model import gravest, mark
 from explorer.qt.actions import Actions, offer_references, offer_to_save
 from explorer.qt.document import Document
 from explorer.qt.machine import PlannedMachine
-from explorer.qt.panels import GROUPS, Panels
+from explorer.qt.panels import GROUPS, Panels, ask_machine
 from explorer.qt.theme import (
     CORNER,
     FOLDS_BELOW,
@@ -376,7 +376,7 @@ class Shell(QWidget):
         column(above, (inner, 1), of=self)
         self.rail.currentChanged.connect(lambda place: panels.show_group(list(GROUPS)[place]))
         self.head.page_chosen.connect(panels.show_page)
-        self.head.machine.clicked.connect(lambda: panels.show_group("planner"))
+        self.head.machine.clicked.connect(lambda: ask_machine(panels))
         self.head.model_wanted.connect(lambda: panels.setCurrentWidget(panels.overview))
         panels.currentChanged.connect(self.follow)
         panels.selection.changed.connect(self.follow)

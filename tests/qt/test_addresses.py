@@ -19,11 +19,11 @@ from explorer.demo import make_demo
 from explorer.planner import Device, Host
 from explorer.planner.inputs import PlanInputs
 from explorer.qt import addresses
+from explorer.qt.actions import ask_report
 from explorer.qt.addresses import AddressDialog, addresses_in
 from explorer.qt.library import commands
 from explorer.qt.library.commands import VersionsDialog
 from explorer.qt.main_window import MainWindow
-from explorer.qt.panels import ask_report
 from explorer.qt.quick_open import QuickOpen, ResultKind
 from explorer.qt.settings import Settings
 from explorer.qt.widgets.saving import FileSaver

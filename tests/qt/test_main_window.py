@@ -20,6 +20,7 @@ from explorer.qt.help.guide import KEYS_PAGE
 from explorer.qt.library.commands import FolderDialog
 from explorer.qt.main_window import MainWindow, take_first_size
 from explorer.qt.panels import GROUPS
+from explorer.qt.planner.devices import CatalogueDialog, MachineDialog
 from explorer.qt.quick_open import QuickOpen
 from explorer.qt.settings import Settings
 from explorer.qt.theme import Scheme, apply_scheme, apply_text_size, is_dark
@@ -118,12 +119,37 @@ def test_weights_and_errors_show_the_largest_tensor_at_once(
     wait_idle(qtbot, window)
 
 
-def test_the_status_bar_names_the_machine_and_leads_to_it(qtbot: QtBot, window: MainWindow) -> None:
+def test_the_status_bar_names_the_machine_and_a_click_changes_it_on_any_page(
+    qtbot: QtBot, settings: Settings
+) -> None:
+    window = MainWindow(settings)  # without a model
+    qtbot.addWidget(window)
+    window.show()
     window.bottom.machine.show_machine()
     qtbot.waitUntil(lambda: "main memory" in window.bottom.machine.text())
     assert window.bottom.machine.text() == window.panels.machine.text
+    window.panels.show_page("library")
+    wait_idle(qtbot, window)
     window.bottom.machine.click()
-    assert window.panels.page == "planner"
+    (dialog,) = window.findChildren(MachineDialog)
+    qtbot.waitUntil(dialog.isVisible)
+    wait_idle(qtbot, window)
+    qtbot.mouseClick(dialog.devices.add_first, Qt.MouseButton.LeftButton)
+    (catalogue,) = dialog.findChildren(CatalogueDialog)
+    qtbot.keyClicks(catalogue.search.edit, "2x 4070")
+    wait_idle(qtbot, window)
+    qtbot.keyClick(catalogue.search.edit, Qt.Key.Key_Return)
+    assert [each.name for each in window.panels.machine.devices] == [
+        "NVIDIA GeForce RTX 4070",
+        "NVIDIA GeForce RTX 4070",
+    ]
+    assert "RTX 4070" in window.bottom.machine.text()
+    assert window.panels.library.widget.target == window.panels.machine.target()
+    catalogue.close()
+    dialog.devices.ram.size_chosen.emit(None)
+    assert window.panels.machine.host is None
+    qtbot.keyClick(dialog, Qt.Key.Key_Escape)
+    assert window.panels.page == "library"
     wait_idle(qtbot, window)
 
 
@@ -622,7 +648,9 @@ def test_the_library_says_which_machine_its_models_fit(qtbot: QtBot, window: Mai
     assert button.isVisible()
     assert button.text() == f"Plan for: {window.panels.machine.text} · change…"
     qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
-    assert window.panels.page == "planner"
+    (dialog,) = window.findChildren(MachineDialog)
+    dialog.close()
+    window.panels.show_page("overview")
     assert not button.isVisible()
     wait_idle(qtbot, window)
 

@@ -156,11 +156,26 @@ class Node:
 
     @property
     def fit_texts(self) -> tuple[str, str]:
-        """Whether it fits, and the largest context; of a family, what all its members share."""
-        if self.row.kind is RowKind.FAMILY:
-            shared = {node.fit_texts for node in self.every}
-            return shared.pop() if len(shared) == 1 else ("", "")
-        return ("", "") if self.fit is None else (self.fit.state, self.fit.context_text)
+        """Whether it fits, and the largest context; of a family what all share, or how many fit."""
+        if self.row.kind is not RowKind.FAMILY:
+            return ("", "") if self.fit is None else (self.fit.state, self.fit.context_text)
+        members = [node.fit_texts for node in self.every]
+        states, contexts = {state for state, _ in members}, {context for _, context in members}
+        context = contexts.pop() if len(contexts) == 1 else ""
+        if len(states) == 1:
+            return states.pop(), context
+        return ("" if "" in states else self._how_many_fit()), context
+
+    def _pill_value(self) -> float | None:
+        """Return what a pill is coloured by; None for a family whose members have their own."""
+        if self.row.kind is RowKind.FAMILY and len({one.fit_texts[0] for one in self.every}) > 1:
+            return None
+        return self._fit_value(LibraryColumn.FITS)
+
+    def _how_many_fit(self) -> str:
+        orders = [node._fit_value(LibraryColumn.FITS) or 0.0 for node in self.every]
+        fit = sum(order >= _FITS_FULLY for order in orders)
+        return translate("{n} of {all} fit").format(n=fit, all=len(orders))
 
     def _fit_value(self, column: int) -> float | None:
         """Return a number to sort by; a family goes by the best of its members."""
@@ -196,7 +211,7 @@ class Node:
                 number, _, unit = self.cells[column].rpartition(" ")
                 return Parts(number, unit) if number else None
             case LibraryColumn.FITS if self.cells[column]:
-                return _fit_parts(self.cells[column], self._fit_value(column))
+                return _fit_parts(self.cells[column], self._pill_value())
             case LibraryColumn.MODIFIED | LibraryColumn.USED if self.cells[column]:
                 return Parts("", self.cells[column])
         return None

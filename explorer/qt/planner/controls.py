@@ -19,11 +19,11 @@ from explorer.planner.sizes import DEFAULT_BATCH, DEFAULT_CONTEXT
 from explorer.present import plan_export
 from explorer.present.explanations import picture_text
 from explorer.present.plan import CACHE_TYPES, attention_text, context_text, short_name
-from explorer.qt.planner.devices import SplitBar
 from explorer.qt.planner.fields import (
     CalmComboBox,
     CalmSpinBox,
     SizeEdit,
+    SplitBar,
     TokenSpinBox,
     buddy_label,
     colour_text,

@@ -9,24 +9,31 @@ from functools import partial
 from typing import Any, Final
 
 import numpy as np
-from PySide6 import QtCore, QtGui, QtWidgets
+from PySide6 import QtCore, QtWidgets
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QAction, QFocusEvent, QKeySequence, QPaintEvent
+from PySide6.QtGui import QAction, QFocusEvent, QKeySequence
 
 from explorer.errors import PlanError
-from explorer.hardware.catalogue import Catalogue
+from explorer.hardware.catalogue import Catalogue, load_catalogue
 from explorer.planner import Device, Host
 from explorer.planner.devices import parse_gpu, parse_size
 from explorer.planner.llama_cpp.outcome import DEFAULT_RESERVE
 from explorer.present.explanations import GPU_TEXTS
 from explorer.present.plan import device_name, device_text, short_name, size_text
-from explorer.qt.jobs import JobRunner
-from explorer.qt.planner.fields import CalmSpinBox, SizeEdit, buddy_label, fill, push_button
+from explorer.qt.jobs import JobRunner, JobSlot
+from explorer.qt.planner.fields import (
+    CalmSpinBox,
+    SizeEdit,
+    buddy_label,
+    colour_text,
+    fill,
+    push_button,
+)
 from explorer.qt.planner.state import CurrentPlan, PlannerState
 from explorer.qt.planner.tables import LiveTable, gpu_columns
-from explorer.qt.theme import CORNER, Space, ink_of
+from explorer.qt.theme import Space, scaled
 from explorer.qt.widgets.labels import Tile, plain_label
-from explorer.qt.widgets.painting import device_colour, plain_tip, stand_on_page, text_on
+from explorer.qt.widgets.painting import plain_tip, stand_on_page
 from explorer.qt.widgets.table_model import RIGHT, Index, ItemRole
 from explorer.qt.widgets.table_view import FilterBar, PaddedDelegate, PaddedHeader, TableView
 from explorer.text import bytes_text, integer_text, plain_text, shorten
@@ -36,8 +43,6 @@ _MIME: Final = "application/x-gguf-explorer-gpu"
 _LONGEST_NAME: Final = 60
 _MOST_AT_ONCE: Final = 16
 _SHOWN_ROWS: Final = 4
-_GRIP: Final = 4  # pixels at the ends of a split, where half a handle is
-_REACH: Final = 8  # pixels around a boundary that take hold of it
 
 
 _START = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
@@ -294,17 +299,13 @@ class DevicesBox(Tile):
         forget: The menu that forgets a set.
         ram: Free main memory.
         swap: Free swap space.
-
-    Signals:
-        machine_wanted: The user wants to look at this machine again.
     """
-
-    machine_wanted = Signal()
 
     def __init__(self, state: PlannerState, runner: JobRunner, parent: QtWidgets.QWidget) -> None:
         super().__init__(parent)
         self._state = state
         self._runner = runner
+        self._reading = JobSlot(runner, self)
         self.catalogue: Catalogue | None = None
         self.model = DeviceTable(state, self)
         self.table = _DeviceView(self.model, self)
@@ -340,6 +341,11 @@ class DevicesBox(Tile):
         self.swap.size_chosen.connect(self._set_swap)
         self._fill_sets()
         self.follow(state.current)
+        state.plan_changed.connect(self.follow)
+        state.basis.look()
+        title = self.tr("Reading the catalogue of GPUs")
+        refused = state.refused.emit
+        self._reading.run(title, lambda _job: load_catalogue(), self.set_catalogue, refused)
 
     def show_catalogue(self) -> None:
         """Open the list of GPUs."""
@@ -384,7 +390,7 @@ class DevicesBox(Tile):
         menu.clear()
         own = menu.addAction(self.tr("This machine"), self._use_machine)
         own.setEnabled(state.machine is not None)
-        menu.addAction(self.tr("Look at this machine again"), self.machine_wanted.emit)
+        menu.addAction(self.tr("Look at this machine again"), self._look_again)
         menu.addSeparator()
         self.forget.clear()
         self.forget.setEnabled(bool(state.sets))
@@ -394,6 +400,9 @@ class DevicesBox(Tile):
             self.forget.addAction(text, partial(state.forget, name))
         menu.addAction(self.tr("Remember these devices…"), self._ask_name)
         menu.addMenu(self.forget)
+
+    def _look_again(self) -> None:
+        self._state.basis.look(again=True)
 
     def _use_machine(self) -> None:
         machine = self._state.machine
@@ -460,6 +469,44 @@ class DevicesBox(Tile):
         edit.setMinimumWidth(60)
         edit.refused.connect(self._state.refused)
         return edit
+
+
+_DIALOG_WIDTH: Final = 460
+
+
+class MachineDialog(QtWidgets.QDialog):
+    """The machine that everything is planned for, to be changed from any page, without a model."""
+
+    def __init__(self, state: PlannerState, runner: JobRunner, parent: QtWidgets.QWidget) -> None:
+        super().__init__(parent)
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.setWindowTitle(self.tr("Machine to plan for"))
+        text = plain_label(self)
+        text.setWordWrap(True)
+        text.setText(
+            self.tr(
+                "The library, the planner and all other pages say what fits this machine. It need "
+                "not be the one in front of you."
+            )
+        )
+        self.devices = DevicesBox(state, runner, self)
+        self.refused = plain_label(self)
+        self.refused.setWordWrap(True)
+        self.refused.hide()
+        colour_text(self.refused, warning=True)
+        state.refused.connect(self._say)
+        state.plan_changed.connect(self.refused.hide)
+        buttons = QtWidgets.QDialogButtonBox(QtWidgets.QDialogButtonBox.StandardButton.Close, self)
+        buttons.rejected.connect(self.reject)
+        parts = text, self.devices, self.refused, None, buttons
+        margins = (Space.GROUP,) * 4
+        fill(QtWidgets.QVBoxLayout(self), *parts, spacing=Space.WIDE, margins=margins)
+        self.resize(scaled(_DIALOG_WIDTH), self.sizeHint().height())
+        QtCore.QTimer.singleShot(0, self, state.flush)  # what was found meanwhile
+
+    def _say(self, error: object) -> None:
+        self.refused.setText(plain_text(str(error)))
+        self.refused.show()
 
 
 class _DeviceView(QtWidgets.QTableView):
@@ -531,160 +578,3 @@ class _DeviceView(QtWidgets.QTableView):
         super().currentChanged(current, previous)
         if current.isValid():
             self.scrollTo(current)
-
-
-class SplitBar(QtWidgets.QWidget):
-    """A bar that is divided between GPUs; the boundaries are dragged, or moved by the keyboard.
-
-    Attributes:
-        layers: How many layers each GPU holds.
-        current: The boundary that keys move; 0 is that between the first two GPUs.
-
-    Signals:
-        split_chosen: The user moved a boundary; the layers of each GPU.
-        held: A drag began (true) or ended.
-    """
-
-    split_chosen = Signal(object)
-    held = Signal(bool)
-
-    def __init__(self, parent: QtWidgets.QWidget) -> None:
-        super().__init__(parent)
-        self.layers: list[int] = []
-        self.current = 0
-        self._names: list[str] = []
-        self._dragged = False
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
-        self.setMouseTracking(True)
-        self.setAccessibleName(self.tr("Layers of each GPU"))
-
-    def show_split(self, layers: Sequence[int], names: Sequence[str]) -> None:
-        """Show how layers are shared; a drag that is under way keeps its own."""
-        if self._dragged or (list(layers), list(names)) == (self.layers, self._names):
-            return
-        self.layers, self._names = list(layers), list(names)
-        self.current = min(self.current, max(0, len(layers) - 2))
-        self._describe()
-        self.update()
-
-    def boundary_x(self, number: int) -> float:
-        """Return where a boundary is, in pixels."""
-        done, total = sum(self.layers[: number + 1]), sum(self.layers)
-        return _GRIP + (self.width() - 2 * _GRIP) * done / max(1, total)
-
-    def _describe(self) -> None:
-        parts = (
-            self.tr("{gpu}: {n} layers").format(gpu=name, n=count)
-            for name, count in zip(self._names, self.layers, strict=True)
-        )
-        text = plain_text(", ".join(parts))
-        keys = self.tr("Left and Right move a boundary, Up and Down go to another one")
-        self.setAccessibleDescription(f"{text}. {keys}")
-        self.setToolTip(plain_tip(text) if len(self.layers) > 1 else self.tr("There is one GPU"))
-
-    def _boundary_at(self, x: float) -> int | None:
-        """Return the nearest boundary within reach of the pointer."""
-        near = min(
-            range(len(self.layers) - 1), key=lambda one: abs(self.boundary_x(one) - x), default=None
-        )
-        return near if near is not None and abs(self.boundary_x(near) - x) <= _REACH else None
-
-    def _move(self, boundary: int, to: int) -> None:
-        """Let the GPUs up to a boundary have so many layers; those beside it give and take."""
-        if not 0 <= boundary < len(self.layers) - 1:
-            return
-        before = sum(self.layers[:boundary])
-        both = self.layers[boundary] + self.layers[boundary + 1]
-        count = min(max(to - before, 0), both)
-        if count == self.layers[boundary]:
-            return
-        self.layers[boundary : boundary + 2] = [count, both - count]
-        self._describe()
-        self.update()
-        QtGui.QAccessible.updateAccessibility(
-            QtGui.QAccessibleEvent(self, QtGui.QAccessible.Event.DescriptionChanged)
-        )
-        self.split_chosen.emit(tuple(map(float, self.layers)))
-
-    # Qt
-
-    def sizeHint(self) -> QtCore.QSize:
-        return QtCore.QSize(120, self.fontMetrics().height() + 14)
-
-    def minimumSizeHint(self) -> QtCore.QSize:
-        return QtCore.QSize(80, self.sizeHint().height())
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        ink, painter = ink_of(self.palette()), QtGui.QPainter(self)
-        painter.setRenderHint(QtGui.QPainter.RenderHint.Antialiasing)
-        area = QtCore.QRectF(_GRIP, 3, self.width() - 2 * _GRIP, self.height() - 6)
-        painter.setPen(QtGui.QColor(ink.control))
-        painter.setBrush(QtGui.QColor(ink.raised))
-        painter.drawRoundedRect(area, CORNER, CORNER)
-        ends = [area.left(), *(self.boundary_x(n) for n in range(len(self.layers)))]
-        active = self.isEnabled() and len(self.layers) > 1
-        for number, count in enumerate(self.layers if active else ()):
-            part = QtCore.QRectF(
-                ends[number], area.top() + 1, ends[number + 1] - ends[number], area.height() - 2
-            )
-            colour = device_colour(number)
-            painter.fillRect(part, colour)
-            text = f"{shorten(self._names[number], 24)}: {count}"
-            if self.fontMetrics().horizontalAdvance(text) + 8 > part.width():
-                text = str(count)
-            if self.fontMetrics().horizontalAdvance(text) < part.width():
-                painter.setPen(text_on(colour))
-                painter.drawText(part, int(Qt.AlignmentFlag.AlignCenter), text)
-        for number in range(len(self.layers) - 1 if active else 0):
-            chosen = self.hasFocus() and number == self.current
-            painter.setPen(QtGui.QPen(QtGui.QColor(ink.accent if chosen else ink.control), 1.5))
-            painter.setBrush(QtGui.QColor(ink.surface))
-            x = self.boundary_x(number)
-            painter.drawRoundedRect(QtCore.QRectF(x - 3, 1, 6, self.height() - 2), 3, 3)
-        painter.end()
-
-    def mousePressEvent(self, event: QtGui.QMouseEvent) -> None:
-        near = self._boundary_at(event.position().x())
-        if event.button() == Qt.MouseButton.LeftButton and near is not None:
-            self.current, self._dragged = near, True
-            self.held.emit(True)
-            self.update()
-
-    def mouseMoveEvent(self, event: QtGui.QMouseEvent) -> None:
-        x = event.position().x()
-        if self._dragged:
-            share = (x - _GRIP) / max(1, self.width() - 2 * _GRIP)
-            self._move(self.current, round(share * sum(self.layers)))
-            return
-        near = self._boundary_at(x) is not None and self.isEnabled()
-        shape = Qt.CursorShape.SplitHCursor if near else Qt.CursorShape.ArrowCursor
-        self.setCursor(shape)
-
-    def mouseReleaseEvent(self, event: QtGui.QMouseEvent) -> None:
-        if self._dragged and event.button() == Qt.MouseButton.LeftButton:
-            self._dragged = False
-            self.held.emit(False)
-
-    def keyPressEvent(self, event: QtGui.QKeyEvent) -> None:
-        done, key = sum(self.layers[: self.current + 1]), event.key()
-        keys = Qt.Key
-        steps: dict[int, int] = {keys.Key_Left: -1, keys.Key_Right: 1}
-        steps |= {keys.Key_PageDown: -4, keys.Key_PageUp: 4}
-        if key in steps:
-            self._move(self.current, done + steps[key])
-        elif key in (Qt.Key.Key_Up, Qt.Key.Key_Down):
-            last = max(0, len(self.layers) - 2)
-            step = 1 if key == Qt.Key.Key_Down else -1
-            self.current = min(max(self.current + step, 0), last)
-            self.update()
-        else:
-            super().keyPressEvent(event)
-
-    def focusInEvent(self, event: QFocusEvent) -> None:
-        super().focusInEvent(event)
-        self.update()
-
-    def focusOutEvent(self, event: QFocusEvent) -> None:
-        super().focusOutEvent(event)
-        self.update()

@@ -16,7 +16,6 @@ from PySide6 import QtGui, QtWidgets
 from PySide6.QtCore import QEvent, QSize, Qt, Signal
 
 from explorer.errors import ExplorerError, PlanError
-from explorer.hardware.catalogue import load_catalogue
 from explorer.planner.advice import Advice, solve
 from explorer.planner.profiles import LLAMA_CPP, OLLAMA, PREDICTION
 from explorer.planner.result import PlanRequest
@@ -122,7 +121,6 @@ class PlannerView(QtWidgets.QWidget):
         self.machine.failed.connect(self.failed)
         self._reading = JobSlot(runner, self)
         self._reading_others = JobSlot(runner, self)
-        self._looking = JobSlot(runner, self)
         self.placeholder = StatePage(self)
         self.placeholder.pressed.connect(self.demo_wanted)
         self._stack = QtWidgets.QStackedLayout(self)
@@ -238,18 +236,10 @@ class PlannerView(QtWidgets.QWidget):
             body.layer_chosen.connect(self.layer_chosen)
             body.exported.connect(self.exported)
             body.failed.connect(self.failed)
-            body.devices.machine_wanted.connect(lambda: self.machine.look(again=True))
             body.models.others_wanted.connect(self._read_others)
             self._stack.addWidget(body)
             self.body = body
             self._offer_models()
-            self.machine.look()
-            self._looking.run(
-                self.tr("Reading the catalogue of GPUs"),
-                lambda _job: load_catalogue(),
-                body.devices.set_catalogue,
-                self.failed.emit,
-            )
         return self.body
 
     def _read_models(
@@ -677,7 +667,7 @@ class PlannerBody(QtWidgets.QWidget):
 
     def _follow(self, current: CurrentPlan) -> None:
         """Hand a plan to what is visible; a hidden page takes it when it is shown."""
-        for part in (self.answer, self.controls, self.devices, self.picture, self.choice):
+        for part in (self.answer, self.controls, self.picture, self.choice):
             part.follow(current)
         page = self.pages.currentWidget()
         if isinstance(page, PlannerPage):
