@@ -199,7 +199,9 @@ def parse_shares(text: str) -> tuple[float, ...] | None:
     try:
         return tuple(map(float, text[:_LONGEST_SPLIT].split(",")))
     except ValueError as error:
-        raise PlanError(f"{quoted(text)!r} is no list of shares; write numbers, such as 3,1") from error
+        raise PlanError(
+            f"{quoted(text)!r} is no list of shares; write numbers, such as 3,1"
+        ) from error
 
 
 def compute_capability(value: object) -> tuple[int, int] | None:

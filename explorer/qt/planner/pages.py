@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 from PySide6 import QtWidgets
-from PySide6.QtCore import QByteArray, QSignalBlocker, Signal
-from PySide6.QtGui import QFontMetrics, QGuiApplication, QShowEvent
+from PySide6.QtCore import QByteArray, QSignalBlocker, Qt, Signal
+from PySide6.QtGui import QGuiApplication, QResizeEvent, QShowEvent
 
 from explorer.planner.inputs import PlanInputs
 from explorer.planner.llama_cpp.outcome import Outcome
@@ -32,7 +32,6 @@ from explorer.qt.widgets.table_view import FilterBar, TableView
 from explorer.text import exact_text, plain_text
 
 _DELAY_MS: Final = 80
-_LEAST_LINES: Final = 2
 _BARS, _LAYERS, _CURVES = "bars", "layers", "curves"
 
 
@@ -527,6 +526,27 @@ class WhyPage(PlannerPage):
         return label
 
 
+class _Lines(QtWidgets.QPlainTextEdit):
+    """A text to copy, as high as its lines."""
+
+    def __init__(self, parent: QtWidgets.QWidget) -> None:
+        super().__init__(parent, readOnly=True, tabChangesFocus=True)
+        self.setFont(monospace_font())
+        self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.document().documentLayout().documentSizeChanged.connect(lambda _: self._fit())
+
+    def _fit(self) -> None:
+        lines = max(1, int(self.document().size().height()))  # of a plain text, as they are wrapped
+        margins = 2 * int(self.document().documentMargin()) + 2 * self.frameWidth()
+        self.setFixedHeight(lines * self.fontMetrics().lineSpacing() + margins)
+
+    # Qt
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
+
+
 class ExportPage(PlannerPage):
     """The settings as texts for other programs, each with a button to copy it; the picture to save.
 
@@ -611,14 +631,15 @@ class ExportPage(PlannerPage):
 
     def _add(self, name: str, title: str) -> None:
         row = self._grid.rowCount()
-        edit = QtWidgets.QPlainTextEdit(self, readOnly=True, tabChangesFocus=True)
-        edit.setFont(monospace_font())
+        edit = _Lines(self)
         edit.setAccessibleName(title)
-        height = QFontMetrics(edit.font()).lineSpacing() * _LEAST_LINES
-        edit.setMinimumHeight(height + 2 * int(edit.document().documentMargin()) + 4)
         button = push_button(self, self.tr("Copy"), self.tr("Copy {what}").format(what=title))
         button.setAccessibleName(button.toolTip())
         button.clicked.connect(lambda: QGuiApplication.clipboard().setText(self.text(name)))
-        for column, widget in enumerate((buddy_label(title, edit), edit, button)):
+        label = buddy_label(title, edit)
+        label.setContentsMargins(0, Space.TIGHT, 0, 0)  # its words beside the first line
+        for column, widget in enumerate((label, edit, button)):
             self._grid.addWidget(widget, row, column)
+            if widget is not edit:
+                self._grid.setAlignment(widget, Qt.AlignmentFlag.AlignTop)
         self._edits[name], self.copy_buttons[name] = edit, button

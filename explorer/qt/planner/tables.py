@@ -292,8 +292,13 @@ def _figure(plans: Sequence[Plan | None], name: str) -> Column:
     """Return the column of a figure of the plans."""
     title = plan_texts.PLAN[name]
     key = "graph" if name == "graph_total" else name  # as exported tables call it
-    if name == "gpu_layers":
-        return _text(plans, key, title, lambda plan: plan_texts.plan_figure(plan, name).text)
+    if name == "gpu_layers":  # all of them are as good as all of another model's
+        texts = ["–" if one is None else plan_texts.plan_figure(one, name).text for one in plans]
+        known = [
+            text if one is None or not one.fully_offloaded else ""
+            for text, one in zip(texts, plans, strict=True)
+        ]
+        return _compared(texts, known, key, title)
     values = [None if plan is None else plan_texts.plan_value(plan, name) for plan in plans]
     first = values[0] if values else None
 
@@ -313,6 +318,13 @@ def _text(
 ) -> Column:
     """Return a column whose differing cells have a mark, which colour alone could not give."""
     values = ["–" if plan is None else plain_text(figure(plan)) for plan in plans]
-    shown = [value if value == values[0] else f"≠ {value}" for value in values]
+    return _compared(values, values, name, title)
+
+
+def _compared(values: Sequence[str], compared: Sequence[str], name: str, title: str) -> Column:
+    shown = [
+        value if one == compared[0] else f"≠ {value}"
+        for value, one in zip(values, compared, strict=True)
+    ]
     plain = ColumnMaker(explanations.COMPARISON_TEXTS).words(name, title, values)
     return replace(plain, text=shown.__getitem__)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import assume, given, settings
 from PySide6.QtCore import Qt
 from pytestqt.modeltest import ModelTester
@@ -171,3 +173,17 @@ def test_a_comparison_marks_what_differs() -> None:
     assert "(+" in more
     assert "(-" in less
     assert columns["kv_cache"].raw(1) == rows[1].result.plan.kv_total  # type: ignore[union-attr]
+
+
+def test_all_layers_of_another_model_are_no_difference() -> None:
+    h, inputs = (
+        small_model(),
+        PlanInputs(devices=(Device("0", "CUDA", 24 * GIB),), profile=GRAPH_SIZE.name),
+    )
+    part = inputs.with_settings(num_gpu=2)
+    models = ((h, inputs), (replace(h, block_count=h.block_count - 1), inputs), (h, part))
+    rows = [Candidate(str(n), plan_result(*one, {})) for n, one in enumerate(models)]
+    columns = {column.name: column for column in comparison_columns(rows)}
+    texts = [columns["gpu_layers"].text(row) for row in range(3)]
+    total = h.total_layers
+    assert texts == [f"{total} of {total}", f"{total - 1} of {total - 1}", f"≠ 2 of {total}"]
