@@ -248,7 +248,6 @@ class Panels(Pages):
         self.setCurrentWidget(self.overview)
         for change in (self.currentChanged, self.selection.changed):
             change.connect(self._choose)
-        self.references.documents_changed.connect(self._choose)
         self.machine.changed.connect(self._plan_others)
         self.machine.changed.connect(self.overview.refresh)
         self.machine.asked.connect(self._plan_others)
@@ -277,6 +276,7 @@ class Panels(Pages):
         """Set the open models; no panel keeps one that was closed."""
         closed = set(self.references.documents).difference(documents)
         self.references.set_documents(documents)
+        self._choose()
         self.planner.refresh()
         if closed:
             for tab in self._tabs:

@@ -443,10 +443,12 @@ class _Side:
 
 def fit_side(splitter: QSplitter) -> None:
     """Have a pane follow a size of text that was chosen while it was out of sight, too."""
+    side, size = _SIDES[splitter], QApplication.font().pointSizeF()
+    if size == side.size:
+        return
     splitter.refresh()  # else a pane that is shown again has no width yet
-    side, sizes = _SIDES[splitter], splitter.sizes()
-    size = QApplication.font().pointSizeF()
-    if size == side.size or not sizes[side.place]:
+    sizes = splitter.sizes()
+    if not sizes[side.place]:
         return
     if splitter.orientation() == Qt.Orientation.Horizontal:
         wanted = round(sizes[side.place] * size / side.size)

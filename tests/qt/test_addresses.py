@@ -517,7 +517,7 @@ def test_a_repository_opens_as_a_list_of_what_fits(
         "model-Q8_0.gguf",
         "large/model-BF16.gguf",
     ]
-    assert [row[2] for row in rows][1:] == ["8.52", "16.01"]
+    assert [row[2] for row in rows][1:] == ["8.518", "16.012"]
     assert all(row[1] and row[3] for row in rows)
     for place, choice in enumerate(dialog.choices):  # as the planner says of the opened model
         assert choice.nbytes == len(quantizations[choice.name])
