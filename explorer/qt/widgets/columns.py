@@ -65,7 +65,7 @@ class ColumnLayout(QObject):
         self._kept: set[int] = set()  # those that the user wants to see in any case
         self._stretched = -1  # the one that took the rest last
         self._own = False  # whether the user has chosen the width of the stretching column
-        self._busy = self._awaited = False
+        self._busy = self._awaited = self._offered = False
         self.button: IconButton | None = None
         header.setStretchLastSection(False)
         self._text = view.font().pointSizeF()
@@ -132,10 +132,10 @@ class ColumnLayout(QObject):
         dropped: list[int] = []
         while True:
             column = next((each for each in self._stretching() if each in widths), -1)
-            beside = self._button_width() if hidden or dropped else 0
-            left = room - beside - sum(widths.values()) + widths.get(column, 0)
-            least = self._least(column)
-            gone = next((each for each in going if each in widths), None) if left < least else None
+            left = room - sum(widths.values()) + widths.get(column, 0)
+            least, beside = self._least(column), self._button_width() if dropped else 0
+            few = left - beside < least
+            gone = next((each for each in going if each in widths), None) if few else None
             if gone is None:
                 break
             dropped.append(gone)
@@ -143,9 +143,13 @@ class ColumnLayout(QObject):
         self._drop(dropped)
         self._stretched = column
         self._resize((each, width) for each, width in widths.items() if each != column)
+        fewest = min(least, _FEWEST_CHARACTERS * self._view.fontMetrics().averageCharWidth())
+        # nothing is cut off to offer what is hidden from the beginning
+        enough = fewest if dropped or column < 0 else self._needed[column]
+        self._offered = bool(hidden or dropped) and left - self._button_width() >= enough
         if column >= 0:
-            fewest = _FEWEST_CHARACTERS * self._view.fontMetrics().averageCharWidth()
-            self._resize([(column, max(left, min(least, fewest)))])
+            left -= self._button_width() if self._offered else 0
+            self._resize([(column, max(left, fewest))])
 
     def _width(self, column: int) -> int:
         """Return what a column takes if it does not stretch."""
@@ -220,7 +224,7 @@ class ColumnLayout(QObject):
         if button is None:
             return
         hidden = [each for each in range(header.count()) if header.isSectionHidden(each)]
-        button.setVisible(bool(hidden) and not self.fixed and not header.isHidden())
+        button.setVisible(self._offered and not self.fixed and not header.isHidden())
         if hidden:
             model, across = header.model(), Qt.Orientation.Horizontal
             names = [str(model.headerData(each, across) or "") for each in hidden]

@@ -217,6 +217,7 @@ ROW_PADDING: Final = 10
 _SAMPLE_ROWS: Final = 500  # spread over all of them
 _MEASURED: Final = 20  # texts of a column, the longest ones
 _WIDEST_CHARACTERS = 60
+_CELL_ROOM, _TITLE_ROOM = 18, 18  # pixels beside a text
 
 
 class TableView(QtWidgets.QTableView):
@@ -330,16 +331,16 @@ class TableView(QtWidgets.QTableView):
 
     def _fitting_widths(self) -> Iterator[int]:
         # resizeColumnToContents asks for far more rows than are seen (stack.md section 5)
-        metrics, rows = QFontMetrics(self.font()), self.table.rows
+        metrics, rows, header = QFontMetrics(self.font()), self.table.rows, self.horizontalHeader()
         step = max(1, len(rows) // _SAMPLE_ROWS)
         sample = rows[::step].tolist()
         swatch = self.iconSize().width() + Space.NEAR
         for column in self.table.columns:
             texts = sorted((column.text(row)[:_WIDEST_CHARACTERS] for row in sample), key=len)
             texts = [f"{text}  " for text in texts[-_MEASURED:]]
-            texts.append(f"{column.title}      ")  # the arrow of sorting takes some
-            room = 18 if column.type_name is None else 18 + swatch
-            yield max(map(metrics.horizontalAdvance, texts)) + room
+            room = _CELL_ROOM if column.type_name is None else _CELL_ROOM + swatch
+            title = QFontMetrics(header.font()).horizontalAdvance(f"{column.title}  ") + _TITLE_ROOM
+            yield max([title, *(metrics.horizontalAdvance(text) + room for text in texts)])
 
     def _rewrite_numbers(self) -> None:
         """Show numbers in another notation, in columns that they fit into."""

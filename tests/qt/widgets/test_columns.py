@@ -66,15 +66,16 @@ def test_columns_without_room_are_offered_at_the_end_of_the_header(
 
     chosen = {action.text(): action for action in layout.make_menu().actions()}
     seen = {text for text, action in chosen.items() if action.isChecked()}
-    chosen["Size"].trigger()
-    chosen["Parameters"].trigger()
+    wanted = {"Size", "Parameters", "Shape", "Offset", "Role"} - seen
+    for title in wanted:
+        chosen[title].trigger()
     qtbot.waitUntil(lambda: not tensors.isColumnHidden(_place(tensors, "parameters")))
     shown = {
         column.title
         for number, column in enumerate(tensors.table.columns)
         if not tensors.isColumnHidden(number)
     }
-    assert shown == {*seen, "Size", "Parameters"}  # what the user saw stays: now it is scrolled to
+    assert shown == {*seen, *wanted}  # what the user saw stays: now it is scrolled to
     qtbot.waitUntil(lambda: tensors.horizontalScrollBar().maximum() > 0)
     chosen["Fit widths"].trigger()
     qtbot.waitUntil(lambda: tensors.horizontalScrollBar().maximum() == 0)
