@@ -189,6 +189,7 @@ SHOWN_PROBLEMS: Final = 8
 _SPAN: Final = 256
 _LONGEST_TITLE: Final = 200  # a name may have 65,000 letters
 _SHORT_TITLE: Final = 40
+_FEW_VALUES: Final = 8  # of an array; of a vocabulary the count says more than its beginning
 
 
 class NodeKind(Enum):
@@ -216,6 +217,7 @@ class Node:
         kind: What it stands for.
         title: Its text, safe to show.
         words: Text of the second column, where it is no size.
+        short: What is shown there of words that are too long; "" if they are not.
         document: The model it belongs to.
         key: Metadata key, of a KEY.
         tensor_row: Row in the model's tensor table, of a TENSOR and of a PART.
@@ -235,6 +237,7 @@ class Node:
     words: str
     document: Document
     key: str = ""
+    short: str = ""
     tensor_row: int = -1
     nbytes: int | None = None
     make: Make | None = None
@@ -257,7 +260,7 @@ class Node:
         """Text of the second column, with sizes in the units chosen now."""
         if self.kind is NodeKind.MODEL:
             return plain_text(self.document.brief)
-        return self.words if self.nbytes is None else bytes_text(self.nbytes)
+        return self.short or self.words if self.nbytes is None else bytes_text(self.nbytes)
 
     def pending(self) -> bool:
         """Whether there are children that are not shown yet."""
@@ -370,8 +373,9 @@ def _keys(document: Document, namespace: str, places: list[int]) -> Iterator[Nod
 
     def node(place: int) -> Node:
         key = entries[place].key
-        title = _short(key.removeprefix(f"{namespace}."))
-        return Node(NodeKind.KEY, title, values[place], document, key=key)
+        title, count = _short(key.removeprefix(f"{namespace}.")), entries[place].length or 0
+        short = _tr("{n} values").format(n=integer_text(count)) if count > _FEW_VALUES else ""
+        return Node(NodeKind.KEY, title, values[place], document, key=key, short=short)
 
     ranks = document.keys.ranks[0]
     names = document.keys.names

@@ -198,6 +198,8 @@ def _tip(node: Node, _column: int) -> str | None:
         lines.insert(0, f"{node.words}, {node.detail}")
     elif node.kind is NodeKind.KEY:
         lines.insert(0, f"{plain_text(node.key)}: {node.words}")
+    elif node.kind is NodeKind.MODEL:
+        lines.insert(0, node.title)  # the tree may have no room for all of it
     return plain_tip("\n".join(lines)) or None
 
 
@@ -229,28 +231,44 @@ _ANSWERS: Final[dict[int, Callable[[Node, int], Any]]] = {
 }
 
 
+_DECORATION: Final = Qt.ItemDataRole.DecorationRole
 _DETAIL_EDGES = 8  # pixels beside the text at the end of a row
 _INDENTATION = 14
 _NAME_WIDTH = 140
 
 
 class _SharingDelegate(RoomyDelegate):
-    """Gives a name the room that the text at the end of its row leaves."""
+    """Gives a name the room that the text at the end of its row leaves, and the other way round."""
 
     # Qt
 
     def initStyleOption(self, option: QStyleOptionViewItem, index: Index) -> None:
         super().initStyleOption(option, index)
-        tree, detail = self.parent(), index.sibling(index.row(), 1).data() or ""
+        tree = self.parent()
         assert isinstance(tree, QTreeView)
-        needed = option.fontMetrics.horizontalAdvance(detail) + _DETAIL_EDGES
-        free = max(0, tree.columnWidth(1) - needed)
+        move = tree.columnWidth(1) - self._share(tree, option, index)
         mirrored = option.direction == Qt.LayoutDirection.RightToLeft
         if index.column() == 0:
-            left, right = (-free, 0) if mirrored else (0, free)
+            left, right = (-move, 0) if mirrored else (0, move)
+            node = index.data(ItemRole.NODE)
+            if node.kind is NodeKind.KEY:  # the end of a key says most
+                option.textElideMode = Qt.TextElideMode.ElideLeft
         else:
-            left, right = (0, -free) if mirrored else (free, 0)
+            left, right = (0, -move) if mirrored else (move, 0)
+            option.textElideMode = Qt.TextElideMode.ElideRight
         option.rect = option.rect.adjusted(left, 0, right, 0)
+
+    def _share(self, tree: QTreeView, option: QStyleOptionViewItem, index: Index) -> int:
+        """Return the width of the text at the end; two fifths of the row if not both have room."""
+        name, detail = index.sibling(index.row(), 0), index.sibling(index.row(), 1)
+        width, depth, above = option.fontMetrics.horizontalAdvance, 1, index.parent()
+        while above.isValid():
+            depth, above = depth + 1, above.parent()
+        room = tree.columnWidth(0) + tree.columnWidth(1) - depth * tree.indentation()
+        swatch = 0 if name.data(_DECORATION) is None else tree.iconSize().width() + Space.TIGHT
+        left = room - width(name.data()) - swatch - _DETAIL_EDGES
+        wanted = width(detail.data() or "") + _DETAIL_EDGES
+        return min(wanted, max(left, min(wanted, room * 2 // 5)))
 
 
 class _Tree(QTreeView):

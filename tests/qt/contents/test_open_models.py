@@ -546,3 +546,27 @@ def test_a_name_of_65000_letters_is_shortened_and_copied_whole(
     index = view.tree.currentIndex()
     assert len(index.data()) < 250
     assert copied_name(view, index) == name
+
+
+def test_the_end_of_a_long_key_is_seen_and_a_value_takes_the_room_of_a_short_one(
+    view: OpenModelsView, demo: Document
+) -> None:
+    view.add(demo, 1)
+    view.resize(264, 400)
+    view.show()
+
+    def drawn(key: str, column: int) -> QStyleOptionViewItem:
+        view.reveal_key(demo, key)
+        cell, option = view.tree.currentIndex().siblingAtColumn(column), QStyleOptionViewItem()
+        view.tree.initViewItemOption(option)
+        option.rect = view.tree.visualRect(cell)
+        view.tree.itemDelegate().initStyleOption(option, cell)
+        return option
+
+    long = drawn("llama.attention.layer_norm_rms_epsilon", 0)
+    assert long.textElideMode is Qt.TextElideMode.ElideLeft
+    short = drawn("general.description", 1)
+    assert short.rect.width() > view.tree.columnWidth(1)
+    many = drawn("tokenizer.ggml.tokens", 1)
+    assert many.text == "2,000 values"
+    assert many.rect.width() >= many.fontMetrics.horizontalAdvance(many.text)
