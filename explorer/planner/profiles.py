@@ -389,6 +389,15 @@ def _allocated(
         context_was_open=not wanted.settings.context,
         origins=wanted.origins,
     )
+    origins, differences = dict(wanted.origins), wanted.differences
+    if profile is LLAMA_CPP and asked.context:  # Ollama's is that of a sequence
+        given, held = asked.context, allocation.n_ctx_seq
+        if held < given:
+            count = settings.parallel
+            reason = f"llama.cpp divides it among {count} sequences; a unified cache is shared"
+            differences = (*differences, Difference("context", given, held, reason))
+        elif held > given:
+            origins["context"] = "rounded up to what llama.cpp counts in"
     types = dict.fromkeys((settings.type_k, settings.type_v))
     effective = EffectiveSettings(
         context=allocation.n_ctx_seq,
@@ -399,8 +408,8 @@ def _allocated(
         num_gpu=AUTOMATIC if asked.num_gpu is None else asked.num_gpu,
         projector_bytes=asked.projector_bytes,
         requested=asked,
-        differences=wanted.differences,
-        origins=wanted.origins,
+        differences=differences,
+        origins=origins,
     )
     return Plan(
         profile=profile.name,

@@ -585,7 +585,7 @@ def test_every_option_of_llama_cpp_has_its_effect(model: Path, capsys: Capture) 
     ("options", "words"),
     [
         (("--split-mode", "row"), "CUDA refuses row"),
-        (("--tensor-split", "a,b"), "no shares"),
+        (("--tensor-split", "a,b"), "no list of shares"),
         (("--tensor-split", "0,0"), "not all of them 0"),
         (("--gpu-layers", "many"), "number, all or auto"),
         (("--cpu-moe", "auto"), "or all"),

@@ -163,7 +163,7 @@ def test_the_formula_of_every_cache_gives_its_figure(
 @pytest.mark.parametrize(
     ("settings", "free", "level", "words"),
     [
-        ({}, 8 * GIB, Level.FITS, "Fits: 3 of 3 layers on NVIDIA L4"),
+        ({}, 8 * GIB, Level.FITS, "Fits: 3 of 3 layers on L4"),
         ({"num_gpu": 1, "context": 512}, 8 * GIB, Level.PARTLY, "2 of 3 layers stay on the CPU"),
         ({"num_gpu": 2, "context": 512}, 8 * GIB, Level.PARTLY, "1 of 3 layers stays on the CPU"),
         ({"cpu_moe_layers": 2, "context": 512}, 8 * GIB, Level.PARTLY, "experts of 1 of 3 layers"),

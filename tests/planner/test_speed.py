@@ -119,5 +119,5 @@ def test_the_bound_is_worded_as_one() -> None:
     assert "(500 GB/s)" in text
     assert "30,000 tokens are in the cache" in text
     two = bound(replace(Settings(), gpu_layers=3))
-    assert "GPU 0 500 GB/s, CPU 50 GB/s" in words.speed_sentence(two, two)
+    assert "GPU 0: 500 GB/s, CPU: 50 GB/s" in words.speed_sentence(two, two)
     assert words.speed_details(two)[-1].endswith("0.8 of the bound")

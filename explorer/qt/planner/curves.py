@@ -12,6 +12,7 @@ from PySide6.QtGui import QColor, QKeyEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QToolButton, QVBoxLayout, QWidget
 
 from explorer.parallel import LruCache
+from explorer.planner.profiles import LLAMA_CPP
 from explorer.planner.result import Plan
 from explorer.present import plan_export
 from explorer.present.colours import type_colour
@@ -107,7 +108,7 @@ class CurvesPlot(ThemedPlot):
             return
         devices = () if plan.layout is None else plan.layout.devices
         usable = sum(held.device.free - held.reserved for held in devices)
-        context, size = plan.effective.context, bytes_text(plan.total)
+        context, size = context_asked(plan), bytes_text(plan.total)
         self._point, self._usable_bytes = (max(context, 1), plan.total), usable
         self._place_point()
         words = self.tr("{size} less what is reserved").format(size=bytes_text(usable))
@@ -281,6 +282,13 @@ class CurvesPlot(ThemedPlot):
             super().keyPressEvent(event)
 
 
+def context_asked(plan: Plan) -> int:
+    """Return the context of a plan as it is asked for: of llama.cpp, that of all sequences."""
+    outcome = plan.llama_cpp
+    whole = outcome is not None and plan.profile == LLAMA_CPP.name
+    return outcome.allocation.n_ctx if outcome is not None and whole else plan.effective.context
+
+
 class CurvesPage(PlannerPage):
     """Memory against context.
 
@@ -349,7 +357,7 @@ class CurvesPage(PlannerPage):
             self._take(None)
             return
         inputs = model.complete(current.inputs)
-        chosen = 0 if current.plan is None else current.plan.effective.context
+        chosen = 0 if current.plan is None else context_asked(current.plan)
         end = plan_export.curve_end(model.h.trained_context, chosen)
         key = plan_export.curves_key(model.h, inputs, end)
         self.plot.show_plan(current.plan)

@@ -285,7 +285,8 @@ def profile_columns(rows: Sequence[ProfileRow]) -> list[Column]:
 def _profile_answers(failures: Sequence[str], column: Column) -> Column:
     """Return a column that says "refused", for why is a sentence; its tool tip has it."""
     refused = [_tr("refused") if why else column.text(row) for row, why in enumerate(failures)]
-    return replace(column, text=refused.__getitem__, row_tip=failures.__getitem__)
+    tips = [plain_text(why) or column.tip for why in failures]
+    return replace(column, text=refused.__getitem__, row_tip=tips.__getitem__)
 
 
 def _figure(plans: Sequence[Plan | None], name: str) -> Column:

@@ -103,6 +103,21 @@ def test_curves_go_on_to_a_context_beyond_the_trained_one(qtbot: QtBot, panel: P
     assert page.curves is beyond
 
 
+@pytest.mark.parametrize("profile", ["llama.cpp", "ollama"])
+def test_the_dot_lies_on_its_curve_with_several_sequences_too(
+    qtbot: QtBot, panel: Panel, profile: str
+) -> None:
+    panel.state.replace_inputs(profile=profile)
+    panel.state.set(context=32_768, parallel=4)
+    page = panel.body.curves
+    _open(panel, page)
+    qtbot.waitUntil(lambda: page.curves is not None)
+    assert page.curves is not None
+    f16 = next(curve for curve in page.curves.curves if curve.cache_type == "f16")
+    place = f16.contexts.tolist().index(32_768)
+    assert page.plot._point == (32_768, f16.totals[place])
+
+
 def test_curves_that_are_the_same_have_one_name(qtbot: QtBot, panel: Panel) -> None:
     panel.state.replace_inputs(profile="ollama-0.30")  # which counts every cache as f16
     page = panel.body.curves
