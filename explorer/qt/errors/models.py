@@ -663,11 +663,12 @@ def _figures(rows: Sequence[RoleRow], name: str, title: str, figure: str, side: 
 
 def _key_columns(rows: Sequence[KeyRow]) -> list[Column]:
     of = RowColumns(rows, TEXTS)
+    value = partial(replace, stretches=True, spare=-1)
     return [
         of.words("key", _tr("Key"), lambda row: row.key),
         of.words("change", _tr("Change"), lambda row: row.kind),
-        of.words("a", "A", lambda row: row.before),
-        of.words("b", "B", lambda row: row.after),
+        value(of.words("a", "A", lambda row: row.before)),
+        value(of.words("b", "B", lambda row: row.after)),
         of.words("type", _tr("Type"), lambda row: row.type_name),
         of.words("note", _tr("Note"), lambda row: row.note),
     ]

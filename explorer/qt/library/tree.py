@@ -115,7 +115,7 @@ class LibraryTree(QTreeView):
         header.customContextMenuRequested.connect(self._show_column_menu)
         self.setSortingEnabled(True)
         self.column_layout = ColumnLayout(
-            self, header, self._widths, lambda: [LibraryColumn.NAME], lambda: _EXPENDABLE
+            self, header, self._widths, lambda: [[LibraryColumn.NAME]], lambda: _EXPENDABLE
         )
         self.column_layout.least = _NAME_CHARACTERS
         self.reset_columns()

@@ -37,7 +37,8 @@ class ColumnLayout(QObject):
         view: A table or a tree.
         header: Its horizontal header.
         widths: Returns what each column needs, in pixels.
-        stretching: Returns columns that may take the rest; the first that is shown does.
+        stretching: Returns groups of columns that may take the rest; those of the first group that
+            are shown share it.
         expendable: Returns those that are out of sight where there is no room, the first of them
             first.
 
@@ -53,7 +54,7 @@ class ColumnLayout(QObject):
         view: QAbstractItemView,
         header: QHeaderView,
         widths: Widths,
-        stretching: Columns,
+        stretching: Callable[[], Sequence[Sequence[int]]],
         expendable: Columns,
     ) -> None:
         super().__init__(view)
@@ -63,7 +64,7 @@ class ColumnLayout(QObject):
         self._needed: Sequence[int] = ()
         self._dropped: list[int] = []  # those out of sight for want of room
         self._kept: set[int] = set()  # those that the user wants to see in any case
-        self._stretched = -1  # the one that took the rest last
+        self._stretched: Sequence[int] = ()  # those that took the rest last
         self._own = False  # whether the user has chosen the width of the stretching column
         self._busy = self._awaited = self._offered = False
         self.button: IconButton | None = None
@@ -113,7 +114,7 @@ class ColumnLayout(QObject):
         if self.fixed or not header.count():
             return
         if len(self._needed) != header.count():
-            self._needed, self._stretched = tuple(self._widths()), -1
+            self._needed, self._stretched = tuple(self._widths()), ()
             self._kept.clear()
             self._drop(())
         if not self._own:
@@ -131,39 +132,52 @@ class ColumnLayout(QObject):
         going = iter([each for each in self._expendable() if each not in self._kept])
         dropped: list[int] = []
         while True:
-            column = next((each for each in self._stretching() if each in widths), -1)
-            left = room - sum(widths.values()) + widths.get(column, 0)
-            least, beside = self._least(column), self._button_width() if dropped else 0
-            few = left - beside < least
+            groups = ([each for each in group if each in widths] for group in self._stretching())
+            taking = next(filter(None, groups), [])
+            left = room - sum(width for each, width in widths.items() if each not in taking)
+            least, beside = self._least(taking), self._button_width() if dropped else 0
+            few = left - beside < sum(least)
             gone = next((each for each in going if each in widths), None) if few else None
             if gone is None:
                 break
             dropped.append(gone)
             del widths[gone]
         self._drop(dropped)
-        self._stretched = column
-        self._resize((each, width) for each, width in widths.items() if each != column)
-        fewest = min(least, _FEWEST_CHARACTERS * self._view.fontMetrics().averageCharWidth())
+        self._stretched = taking
+        self._resize((each, width) for each, width in widths.items() if each not in taking)
+        few_characters = _FEWEST_CHARACTERS * self._view.fontMetrics().averageCharWidth()
+        fewest = [min(width, few_characters) for width in least]
         # nothing is cut off to offer what is hidden from the beginning
-        enough = fewest if dropped or column < 0 else self._needed[column]
+        enough = sum(fewest if dropped else (self._needed[each] for each in taking))
         self._offered = bool(hidden or dropped) and left - self._button_width() >= enough
-        if column >= 0:
-            left -= self._button_width() if self._offered else 0
-            self._resize([(column, max(left, fewest))])
+        left -= self._button_width() if self._offered else 0
+        for place, width in zip(taking, self._parts(taking, left), strict=True):
+            self._resize([(place, max(width, *fewest))])
+
+    def _parts(self, columns: Sequence[int], room: int) -> list[int]:
+        """Share some room: what one does not need the others have, what nobody needs all have."""
+        parts = dict.fromkeys(columns, 0)
+        waiting = sorted(columns, key=lambda column: self._needed[column])
+        while waiting:
+            column, part = waiting[0], room // len(waiting)
+            parts[column] = min(self._needed[column], part)
+            room -= parts[column]
+            del waiting[0]
+        more, over = divmod(max(0, room), max(1, len(columns)))
+        return [parts[column] + more + (over if not at else 0) for at, column in enumerate(columns)]
 
     def _width(self, column: int) -> int:
         """Return what a column takes if it does not stretch."""
-        if column in self._dropped or column == self._stretched:
+        if column in self._dropped or column in self._stretched:
             return self._needed[column]
         return self._header.sectionSize(column)
 
-    def _least(self, column: int) -> int:
-        """Return what a column has at least if it stretches."""
-        if column < 0:
-            return 0
+    def _least(self, columns: Sequence[int]) -> list[int]:
+        """Return what columns have at least that stretch together."""
         least = self.least * self._view.fontMetrics().averageCharWidth()
         # in a narrow list, figures are seen beside the names
-        return min(least, self._needed[column], self._view.viewport().width() * 3 // 5)
+        most = self._view.viewport().width() * 3 // (5 * max(1, len(columns)))
+        return [min(least, self._needed[column], most) for column in columns]
 
     def _drop(self, dropped: Sequence[int]) -> None:
         """Put columns out of sight, and show again what was."""
@@ -283,7 +297,7 @@ class ColumnLayout(QObject):
     def _follow(self, column: int, _before: int, _now: int) -> None:
         """Note a width that the user gave, and let the stretching column make room."""
         if not self._busy:
-            self._own = self._own or column == self._stretched
+            self._own = self._own or column in self._stretched
             self._fill_soon()
 
     def _fill_soon(self) -> None:

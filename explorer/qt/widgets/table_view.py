@@ -313,11 +313,11 @@ class TableView(QtWidgets.QTableView):
         """Return widths, order, sorting and visibility of the columns, for `show_columns`."""
         return self.column_layout.state()
 
-    def _stretching(self) -> list[int]:
-        """Return who may take the rest: columns that say so, then those of words."""
+    def _stretching(self) -> list[list[int]]:
+        """Return who may take the rest: columns that say so together, else one of words."""
         columns, order = self.table.columns, self.column_order()
-        words = [place for place in order if not columns[place].numeric]
-        return sorted(words, key=lambda place: not columns[place].stretches)
+        words = [[place] for place in order if not columns[place].numeric]
+        return [[place for place in order if columns[place].stretches], *words]
 
     def _expendable(self) -> list[int]:
         """Return what goes first where there is no room; the first column names the row."""

@@ -134,7 +134,7 @@ def test_a_list_too_narrow_is_laid_out_once(qtbot: QtBot, monkeypatch: pytest.Mo
     qtbot.addWidget(view)
     view.setModel(QStandardItemModel(3, 6))
     layout = ColumnLayout(
-        view, view.horizontalHeader(), lambda: [100] * 6, lambda: [0], lambda: (5, 4)
+        view, view.horizontalHeader(), lambda: [100] * 6, lambda: [[0]], lambda: (5, 4)
     )
     calls = 0
     fill = layout.fill
