@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
 
 _TABLE_WIDTH: Final = 335
+_VALUES: Final = 1  # the column of the table
 
 MOST, ALL, SIZES = range(3)
 """What the list of ranges stands for; sizes are only there for errors."""
@@ -75,7 +76,7 @@ class WeightsPanel(PlotPanel):
         histograms = square.reference, square.candidate
         self.plot.show_curves(
             tuple(
-                HistogramCurve(name.format(type=kind), -1, histogram, total, *NOTHING)
+                HistogramCurve(name.format(type=kind), -1, histogram, total, *NOTHING, kind)
                 for name, kind, histogram in zip(names, types, histograms, strict=True)
             )
         )
@@ -353,6 +354,8 @@ class PicturePages(QObject, Reader[ErrorPicture]):
                 panel.plot.forget_zoom()
                 page.show_typed()
                 panel.table.show_columns(QByteArray())
+            else:  # counts grow as more is read
+                panel.table.column_layout.widen([_VALUES])
 
 
 class RoundingPage(ReadingPage[BlockStatistics]):

@@ -196,10 +196,14 @@ class HistogramPlot(ThemedPlot):
         return None if self.highlighted is None else self.curves[self.highlighted]
 
     def colour(self, number: int) -> QColor:
-        """Return the colour of a curve: the type's, or of many ones from dark to bright."""
+        """Return the colour of a curve: its type's if that tells all apart, else one of a series.
+
+        Of many curves, from dark to bright.
+        """
         count = len(self.curves)
-        if count == 1:
-            return QColor(type_ink(self.curves[0].type_name))
+        inks = {type_ink(curve.type_name) for curve in self.curves[:MOST_SERIES]}
+        if len(inks) == count and (count == 1 or all(one.type_name for one in self.curves)):
+            return QColor(type_ink(self.curves[number].type_name))
         if count <= MOST_SERIES:
             return series_colour(number)
         # yellow is hard to see on white, and violet on black

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,6 +13,7 @@ from PySide6.QtGui import QColor, QPalette, QWheelEvent
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
+from explorer.present.colours import type_colour
 from explorer.qt.widgets.curves import HistogramCurve, histogram_of
 from explorer.qt.widgets.histogram_plot import HistogramPlot, place_labels
 from tests.helpers.patience import PATIENCE_S
@@ -67,6 +70,19 @@ def test_several_curves_show_shares(plot: HistogramPlot) -> None:
     plot.highlight(None)
     plot.show_curves((curve(),))
     assert drawn(plot).tolist() == list(range(1, 21))
+
+
+def test_curves_have_the_colours_of_their_types_where_these_differ(plot: HistogramPlot) -> None:
+    pair = [replace(curve(name), type_name=name) for name in ("F16", "Q4_K", "Q4_0")]
+    plot.show_curves(tuple(pair[:2]))
+    assert [plot.colour(number).name() for number in (0, 1)] == [
+        type_colour("F16").lower(),
+        type_colour("Q4_K").lower(),
+    ]
+    plot.show_curves(tuple(pair[1:]))  # of one width, and of one colour
+    assert plot.colour(0) != plot.colour(1)
+    plot.show_curves((curve(), pair[0]))
+    assert plot.colour(0) != plot.colour(1)
 
 
 def test_a_legend_names_a_few_curves_and_takes_no_name_for_html(plot: HistogramPlot) -> None:
