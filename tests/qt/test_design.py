@@ -8,7 +8,7 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QPoint, QRect
+from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtGui import QFont
 from PySide6.QtWidgets import (
     QAbstractButton,
@@ -20,16 +20,20 @@ from PySide6.QtWidgets import (
     QGraphicsView,
     QLabel,
     QLineEdit,
+    QStyle,
     QTabBar,
     QTableView,
+    QTreeView,
     QWidget,
 )
 from pytestqt.qtbot import QtBot
 
 from explorer.qt.main_window import MainWindow
 from explorer.qt.panels import GROUPS
+from explorer.qt.references import Rounding
 from explorer.qt.theme import Space, apply_text_size, scaled
 from explorer.qt.widgets.labels import StatePage, Tile
+from tests.helpers.everywhere import dialogs, everywhere, visible
 from tests.helpers.window import wait_idle
 
 _QT = Path(__file__).parents[2] / "explorer" / "qt"
@@ -195,3 +199,53 @@ def test_all_pages_of_the_planner_are_seen_at_once(
     assert len(seen) == 8
     assert "Models" in seen
     assert all(bar.rect().contains(bar.tabRect(place)) for place in range(bar.count()))
+
+
+_MATRIX = "Values"  # a tensor's numbers: as many columns as the tensor has
+
+
+def _too_wide(view: QTableView | QTreeView) -> Iterator[str]:
+    """Yield what of a list is not seen: what must be scrolled to sideways, titles without ends."""
+    header = view.horizontalHeader() if isinstance(view, QTableView) else view.header()
+    bar = view.horizontalScrollBar()
+    if bar.maximum() and bar.isVisible():
+        yield f"is scrolled sideways by {bar.maximum()}"
+    margins = 2 * header.style().pixelMetric(QStyle.PixelMetric.PM_HeaderMargin, None, header)
+    for column in range(0 if header.isHidden() else header.count()):
+        title = str(view.model().headerData(column, Qt.Orientation.Horizontal) or "")
+        needed = header.fontMetrics().horizontalAdvance(title) + margins
+        if not header.isSectionHidden(column) and header.sectionSize(column) < needed:
+            yield f"cuts off {title}"
+
+
+@pytest.mark.parametrize("model", ["demo", pytest.param("real", marks=pytest.mark.slow)])
+def test_no_table_is_scrolled_sideways_and_no_title_is_cut_off(
+    qtbot: QtBot,
+    make_window: Callable[..., MainWindow],
+    demo_path: Path,
+    request: pytest.FixtureRequest,
+    model: str,
+) -> None:
+    """At the usual size of a window, with the tree open, in every table as it is at first."""
+    path = demo_path if model == "demo" else request.getfixturevalue("real_model")
+    window = make_window(path, demo_path) if model == "real" else make_window(path)
+    window.showNormal()
+    window.resize(1280, 800)
+    document, found, walked = window.documents[0], set(), set()
+    window.show_document(document)
+    matrices = (document.arrays.layers >= 0) * document.arrays.parameters
+    window.reveal_tensor(document, int(matrices.argmax()))
+    for reference in (None, Rounding("Q4_0"), *window.documents[1:]):
+        window.panels.references.choose(reference)
+        for place, page in everywhere(qtbot, window):
+            for view in visible(page):
+                if isinstance(view, QTableView | QTreeView) and view.model() is not None:
+                    name = view.accessibleName()
+                    walked.add(name)
+                    if name != _MATRIX:
+                        found |= {f"{place}: {name} {what}" for what in _too_wide(view)}
+    for place, dialog in dialogs(qtbot, window):
+        for view in dialog.findChildren(QTableView):
+            found |= {f"{place}: {view.accessibleName()} {what}" for what in _too_wide(view)}
+    assert found == set()
+    assert {"Tensors", "Metadata", "Types", "Recipes, the best first", "Scenarios"} <= walked

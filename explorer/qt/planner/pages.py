@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -72,12 +72,18 @@ class PlannerPage(QtWidgets.QWidget):
         self.refresh()
 
 
-def _show(table: TableView, columns: Sequence[Column], count: int, kind: object) -> None:
+def _show(
+    table: TableView,
+    columns: Sequence[Column],
+    count: int,
+    kind: object,
+    hidden: Collection[str] = (),
+) -> None:
     """Show what a table of few rows says now; no text of it loses its end."""
     model = table.table
     assert isinstance(model, tables.LiveTable)
     if model.show(columns, count, kind):
-        table.show_columns(QByteArray())
+        table.show_columns(QByteArray(), hidden)
     else:
         table.column_layout.widen(range(len(columns)))
 
@@ -395,7 +401,8 @@ class TablesPage(PlannerPage):
         """Show the current figures."""
         kind = str(self.choice.currentData())
         columns, rows = self._content(kind)
-        _show(self.table, columns, rows, kind)
+        told = {column.name for column in columns if column.name.endswith("_fits")}
+        _show(self.table, columns, rows, kind, told)  # by a sign before the figure
 
     def select_layer(self, layer: int) -> None:
         """Select a layer's row, if layers are listed."""

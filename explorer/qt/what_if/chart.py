@@ -104,7 +104,12 @@ class ErrorAxis(CountAxis):
         exact = self.exact
         if exact is None or not low <= exact <= high:
             return levels
-        beyond = (lambda tick: tick > exact) if self.logarithmic else (lambda tick: tick < exact)
+        apart = (high - low) * _TICKS_APART  # else the number there covers its neighbour
+        beyond = (
+            (lambda tick: tick > exact + apart)
+            if self.logarithmic
+            else (lambda tick: tick < exact - apart)
+        )
         kept = [(step, list(filter(beyond, ticks))) for step, ticks in levels]
         return [(kept[0][0] if kept else 1.0, [exact]), *kept]
 
@@ -127,6 +132,7 @@ class ErrorAxis(CountAxis):
         return [float_text(value, 4) for value in values]
 
 
+_TICKS_APART: Final = 0.08  # of what is shown
 _NEAR_PIXELS: Final = 24
 _LINE_STEP: Final = 4  # pixels between places of the front that no name may cover
 _MARGIN: Final = 0.08  # of what is shown, at each edge
