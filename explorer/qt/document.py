@@ -314,19 +314,21 @@ def model_node(document: Document, left: Filtered = Filtered()) -> Node:
 
 def _branches(document: Document, left: Filtered) -> Iterator[Node]:
     model, kind = document.model, NodeKind
-    count = int(left.keys(document).sum())
+    shown = left.keys(document)
+    count = int(shown.sum())
     if count:
         text = _tr("1 key") if count == 1 else _tr("{n} keys")
         keys = text.format(n=integer_text(count))
         branch = Node(kind.METADATA, _tr("Metadata"), keys, document)
-        branch.make, branch.holds = partial(_namespaces, document, left), _is_key
+        branch.make, branch.holds = partial(_namespaces, document, shown), _is_key
         yield branch
-    count = int(left.tensors(document).sum())
+    shown = left.tensors(document)
+    count = int(shown.sum())
     if count:
         text = _tr("1 tensor") if count == 1 else _tr("{n} tensors")
         tensors = text.format(n=integer_text(count))
         branch = Node(kind.TENSORS, _tr("Tensors"), tensors, document)
-        branch.make, branch.holds = partial(_layers, document, left), _is_row
+        branch.make, branch.holds = partial(_layers, document, shown), _is_row
         branch.problems = _damage(document, range(len(model.tensors.rows)))
         yield branch
     groups = [group for group in model.groups if left.holds(group.name)]
@@ -344,8 +346,9 @@ def _is_row(target: int | str) -> bool:
     return isinstance(target, int)
 
 
-def _namespaces(document: Document, left: Filtered) -> Iterator[Node]:
-    shown, known = left.keys(document), document.keys.namespaces.items()
+def _namespaces(document: Document, shown: NDArray[np.bool_]) -> Iterator[Node]:
+    """Yield the namespaces of the keys that are shown, bool [n]."""
+    known = document.keys.namespaces.items()
     found = ((name, [place for place in places if shown[place]]) for name, places in known)
     namespaces = {name: places for name, places in found if places}
 
@@ -392,11 +395,10 @@ def _key_order(name: str) -> tuple[object, str]:
     return natural_key(name), name
 
 
-def _layers(document: Document, left: Filtered) -> Iterator[Node]:
-    """Yield the tensors of no layer, then the layers."""
+def _layers(document: Document, shown: NDArray[np.bool_]) -> Iterator[Node]:
+    """Yield the tensors of no layer, then the layers, of the tensors that are shown, bool [n]."""
     layers: dict[tuple[str, int], list[int]] = {}
     names, numbers = document.model.tensors.columns.names, document.arrays.layers
-    shown = left.tensors(document)
     outside: list[int] = np.flatnonzero(shown & (numbers < 0)).tolist()
     for row in np.flatnonzero(shown & (numbers >= 0)).tolist():
         parsed = parse_name(names[row])
