@@ -43,7 +43,7 @@ from explorer.planner.profiles import (
     profile_named,
 )
 from explorer.planner.result import Plan, PlanRequest
-from explorer.planner.settings import EffectiveSettings
+from explorer.planner.settings import AUTOMATIC, EffectiveSettings
 from explorer.planner.sizes import MAX_PARALLEL
 from explorer.text import bytes_text, integer_text
 
@@ -216,7 +216,7 @@ def best_cache_type(search: _Search) -> Advice:
         if search.fits(kv_cache_type=name):
             return Advice("kv-cache-type", name, limit)
         limit = f"{name} does not fit: {_obstacle(search, kv_cache_type=name)}"
-    return Advice("kv-cache-type", None, limit)
+    return Advice("kv-cache-type", None, f"even {limit}")
 
 
 def most_gpu_layers(search: _Search) -> Advice:
@@ -431,6 +431,8 @@ class _ServerSearch:
     def solve(self, what: str) -> Advice:
         """Return the answer to a question; "fits" counts the reserve of each GPU."""
         layers = self.request.h.total_layers
+        if not self.request.devices and what != "fewest-gpu-layers":
+            return Advice(what, None, "there is no GPU")
         match what:
             case "context":
                 trained = self.request.h.trained_context
@@ -470,6 +472,7 @@ class _ServerSearch:
         if low < most:
             value = (low + 1) * step
             limit = f"{integer_text(value)}: {self.obstacle(**{name: value})}"
+            limit = limit if low else f"even at {limit}"
         return Advice(name, low * step or None, limit)
 
     def most_layers(self, layers: int) -> Advice:
@@ -503,7 +506,7 @@ class _ServerSearch:
             if not obstacle:
                 return Advice("", name, limit)
             limit = f"{name} does not fit: {obstacle}"
-        return Advice("", None, limit)
+        return Advice("", None, f"even {limit}")
 
     def fewest_layers(self) -> Advice:
         limit = "nothing: system memory holds the whole model"
@@ -513,6 +516,27 @@ class _ServerSearch:
                 return Advice("", count, limit)
             limit = f"{count} layers: {obstacle}"
         return Advice("", None, limit)
+
+
+_PLACING: Final = ("num_gpu", "tensor_split", "cpu_moe_layers")
+
+
+def automatic_placement(
+    request: PlanRequest, profile: str, check: Check = never
+) -> dict[str, None]:
+    """Return the settings that place layers, to be taken back where that makes nothing short.
+
+    Nothing where none is asked for, or where it does not help. `check` is called before each plan.
+    """
+    asked = (name for name in _PLACING if getattr(request.settings, name) not in (None, AUTOMATIC))
+    changes, search = dict.fromkeys(asked), _ServerSearch(request, profile, check)
+    if not changes or not request.devices:
+        return {}
+    try:
+        helps = not search.outcome().fits and search.outcome(**changes).fits
+    except PlanError:
+        return {}
+    return changes if helps else {}
 
 
 def context_as_placed(request: PlanRequest, plan: Plan, check: Check = never) -> int | None:

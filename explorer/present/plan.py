@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from explorer.errors import PlanError
 from explorer.planner import Device, Host
-from explorer.planner.advice import Advice, context_as_placed, solve
+from explorer.planner.advice import Advice, automatic_placement, context_as_placed, solve
 from explorer.planner.layout import DeviceLayout, Layout
 from explorer.planner.llama_cpp.outcome import EXACT, Held, Outcome
 from explorer.planner.profiles import GRAPH_SIZE, PREDICTION, profile_named
@@ -427,6 +427,8 @@ def _server_suggestions(
     if fits():
         yield Suggestion("with all layers asked onto GPUs", "Put all layers on GPUs", placed)
         return
+    if freed := automatic_placement(request, profile, check):
+        yield Suggestion("with layers placed automatically", "Place layers automatically", freed)
     if settings.flash_attention is False and fits(flash_attention=True):
         changes = {"flash_attention": True, **placed}
         yield Suggestion("with flash attention", "Turn flash attention on", changes)
@@ -488,7 +490,7 @@ def advice_text(advice: Advice) -> str:
     """Return an answer with what keeps it from being more."""
     limit, name = shorten(plain_text(advice.limited_by), 400), QUESTIONS[advice.what].title
     if advice.value is None:
-        return f"{name}: none. {limit}."
+        return f"{name}: none. {limit[:1].upper()}{limit[1:]}."
     value = integer_text(advice.value) if isinstance(advice.value, int) else advice.value
     return f"{name}: {value}. Limited by {limit}."
 
@@ -665,19 +667,15 @@ def _main_bar(parts: tuple[MemoryPart, ...], layers: Sequence[int], host: Host |
 
 def _predicted_bar(prediction: Prediction, on_gpus: bool) -> Bar:
     """Return the one bar of a profile without a layout; it leaves a fifth to other models."""
-    return Bar(
-        title="All GPUs together" if on_gpus else "Main memory",
-        device=None,
-        capacity=prediction.available_bytes,
-        parts=(
-            MemoryPart(Kind.WEIGHTS, prediction.file_bytes, "weights"),
-            MemoryPart(Kind.KV_CACHE, prediction.cache_bytes, "kv_cache.total"),
-            MemoryPart(Kind.GRAPH, prediction.surcharge_bytes, "graph.full"),
-            MemoryPart(Kind.RESERVED, prediction.reserve_left),
-            MemoryPart(Kind.FREE, prediction.free_left),
-        ),
-        mark=prediction.usable_bytes,
+    parts = (
+        MemoryPart(Kind.WEIGHTS, prediction.file_bytes, "weights"),
+        MemoryPart(Kind.KV_CACHE, prediction.cache_bytes, "kv_cache.total"),
+        MemoryPart(Kind.GRAPH, prediction.surcharge_bytes, "graph.full"),
+        MemoryPart(Kind.RESERVED, prediction.reserve_left),
+        MemoryPart(Kind.FREE, prediction.free_left),
     )
+    title = "All GPUs together" if on_gpus else "Main memory"
+    return Bar(title, None, prediction.available_bytes, parts, mark=prediction.usable_bytes)
 
 
 def boundary_of(plan: Plan) -> int:

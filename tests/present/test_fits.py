@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from explorer.formats import open_model
 from explorer.planner import Device, Host, Hyperparameters, Settings
-from explorer.planner.advice import largest_held, solve
+from explorer.planner.advice import automatic_placement, largest_held, solve
 from explorer.planner.profiles import LLAMA_CPP
 from explorer.planner.result import PlanRequest
 from explorer.present.fits import Fits, ModelFit, Target, fit_at, fit_statement
+from explorer.present.plan import suggestions
 from tests.helpers.ollama_store import OllamaStore
 from tests.helpers.small_gguf import SmallGguf
 from tests.helpers.sparse_models import Shape
@@ -111,6 +112,22 @@ def test_the_most_layers_are_those_with_which_main_memory_holds_the_rest(model: 
     none = solve("gpu-layers", poor, profile=LLAMA_CPP.name)
     assert none.value is None
     assert none.limited_by.startswith(f"{answer.value} layers: system memory is ")
+
+
+def test_a_placement_that_was_asked_for_is_taken_back_where_that_helps(model: Path) -> None:
+    with open_model(model) as opened:
+        h = Hyperparameters.from_model(opened)
+    asked = Settings(context=8192, num_gpu=32, cpu_moe_layers=2)
+    request = PlanRequest(h, asked, (gpu(3.5),), HOST, {})
+    freed = {"num_gpu": None, "cpu_moe_layers": None}
+    assert automatic_placement(request, LLAMA_CPP.name) == freed
+    found = suggestions(request, lambda: None, LLAMA_CPP.name)
+    assert found[0].button == "Place layers automatically"
+    assert dict(found[0].changes) == freed
+    few = replace(request, settings=replace(asked, num_gpu=2))
+    assert automatic_placement(few, LLAMA_CPP.name) == {}  # nothing is short
+    poor = replace(request, host=Host(GIB >> 2))
+    assert automatic_placement(poor, LLAMA_CPP.name) == {}
 
 
 def test_what_cannot_be_planned_says_why(tmp_path: Path) -> None:

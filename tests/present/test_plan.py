@@ -99,7 +99,7 @@ def test_each_answer_has_a_title_and_a_setting(what: str) -> None:
     answer = Advice(what, 3, "memory")
     assert advice_text(answer) == f"{QUESTIONS[what].title}: 3. Limited by memory."
     assert advice_changes(answer).keys() <= {part.name for part in fields(Settings)}
-    assert advice_text(Advice(what, None, "memory")) == f"{QUESTIONS[what].title}: none. memory."
+    assert advice_text(Advice(what, None, "memory")) == f"{QUESTIONS[what].title}: none. Memory."
     assert not advice_changes(Advice(what, None, "memory"))
 
 

@@ -35,6 +35,7 @@ _NAME_GAP: Final = 24
 _EDGE: Final = 2  # pixels around a name
 _LINES, _NAMES, _MARKS = 4, 5, 10  # from back to front: lines do not run through names
 _HEADROOM: Final = 1.15
+_COVERS: Final = 215  # of 255
 _SYMBOLS: Final = ("o", "s", "t", "d")
 _FIRST_POWER: Final = 9  # 512 tokens
 _MOST_TICKS: Final = 24
@@ -69,6 +70,8 @@ class CurvesPlot(ThemedPlot):
         self._dot = pg.ScatterPlotItem(size=11)
         self._marks = (self._line, self._dot, self._usable, self._usable_name)
         limits = (self._vram, self._vram_name, self._trained, self._trained_name)
+        for name in (self._vram_name, self._usable_name):
+            name.textItem.document().setDocumentMargin(_EDGE)  # else they would cover their lines
         for item in (*self._marks, *limits):
             item.setZValue(_LINES if isinstance(item, pg.InfiniteLine) else _MARKS)
             item.hide()
@@ -154,6 +157,10 @@ class CurvesPlot(ThemedPlot):
             self._vram_name.setColor(warning)
             self._usable.setPen(pg.mkPen(warning, width=1, style=Qt.PenStyle.DashLine))
             self._usable_name.setColor(warning)
+            ground = QColor(colours.background)
+            ground.setAlpha(_COVERS)  # curves that begin higher run behind it
+            for name in (self._vram_name, self._usable_name):
+                name.fill = pg.mkBrush(ground)
             self._trained.setPen(pg.mkPen(colours.grid, width=1))
             self._trained_name.setColor(colours.muted)
             for name in (self._vram_name, self._usable_name, self._trained_name):

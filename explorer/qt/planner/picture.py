@@ -639,6 +639,7 @@ class PlannerPicture(QWidget):
         for part in (self.bars, self.strip):
             part.show_late(current.is_late)
         plan = current.plan
+        self.setVisible(plan is not None)  # there is nothing to draw of a refusal
         bars = () if plan is None else plan_texts.memory_bars(plan, current.inputs.host)
         before = len(self.bars.bars)
         self.bars.show_bars(bars)
