@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -25,7 +25,6 @@ from explorer.text import bytes_text, integer_text, plain_text, shorten
 _SHOWN_USERS: Final = 20  # an empty licence may be shared by 2,000 models
 _LONGEST_CELL: Final = 400
 _SHOWN_DIGEST: Final = 20  # whole below the list, and when it is copied
-_SHOWN_NAMES: Final = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,16 +99,15 @@ def _columns(files: Sequence[StoredFile]) -> list[Column]:
     def digest_text(digest: str) -> str:
         return shorten(title_of(digest), _SHOWN_DIGEST)
 
-    def users_text(names: str) -> str:
-        return shorten(plain_text(names), _SHOWN_NAMES)
-
     def models(file: StoredFile) -> int:
         return len(file.blob.used_by)
 
     table = RowColumns(files, BLOB_TEXTS)
+    part = table.words("part", translate("What it is"), lambda file: file.part)
+    used_by = table.words("used_by", translate("Used by"), lambda file: file.users)
     return [
-        table.words("part", translate("What it is"), lambda file: file.part),
-        table.words("used_by", translate("Used by"), lambda file: file.users, users_text),
+        replace(part, stretches=True),
+        replace(used_by, stretches=True, spare=-1),
         table.number("bytes", translate("Size"), lambda file: file.blob.nbytes, bytes_text),
         table.words("state", translate("State"), lambda file: file.state),
         table.number("models", translate("Models"), models, integer_text),

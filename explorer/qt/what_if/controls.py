@@ -21,7 +21,7 @@ from explorer.qt.theme import Space
 from explorer.qt.weights.work import same_role
 from explorer.qt.what_if.chart import Measure
 from explorer.qt.what_if.estimate import ImportanceMatrix
-from explorer.qt.widgets.building import LINE, column, row
+from explorer.qt.widgets.building import LINE, Flow, column, row
 from explorer.quantization import TENSOR_TYPES
 from explorer.quantization.huggingface.schemes import SCHEME_GROUPS, scheme_group
 from explorer.quantization.registry import family
@@ -320,8 +320,10 @@ class WhatIfControls(QtWidgets.QWidget):
                 "compare (Enter in the table); without an importance matrix"
             )
         )
-        choices = self.scope, self.types, self.recipes, self.matrix, self.measure
-        row(*choices, 1, self.use, of=self, margins=LINE)
+        choices = Flow(self.scope, self.types, self.recipes, self.matrix, self.measure)
+        row((choices, 1), self.use, of=self, margins=LINE).setAlignment(
+            self.use, Qt.AlignmentFlag.AlignTop
+        )
         self.scope.activated.connect(lambda _: self._choose_scope())
         self._show_chooser()
 
