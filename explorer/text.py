@@ -152,6 +152,12 @@ def written_number(plain: str) -> str:
     return f"{whole}{signs.decimal if point else ''}{rest}".replace("-", MINUS)
 
 
+def sentence(text: str) -> str:
+    """Return a text with a capital at its start, unless it begins with a name: llama.cpp, q4_0."""
+    first = text.partition(" ")[0].rstrip(",:;")
+    return f"{text[:1].upper()}{text[1:]}" if first.isalpha() and first.islower() else text
+
+
 _DECIMAL_COMMA: Final = re.compile(r"^[^,]*\d,(?:\d{1,2}|\d{4,})(?!\d)[^,]*$")
 
 

@@ -24,6 +24,7 @@ from explorer.text import (
     plain_text,
     quoted,
     safe_json,
+    sentence,
     shape_text,
     shorten,
     signed_text,
@@ -198,3 +199,19 @@ def test_a_ratio_in_per_cent(share: float, shown: str) -> None:
 def test_a_part_is_not_rounded_to_the_whole() -> None:
     parts = {1.0: "100.0 %", 0.99999: "> 99.9 %", 0.00001: "< 0.1 %", 0.0: "0.0 %"}
     assert {share: part_text(share) for share in parts} == parts
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("there is no GPU", "There is no GPU"),
+        ("even at 256: it is short", "Even at 256: it is short"),
+        ("llama.cpp reads files only", "llama.cpp reads files only"),
+        ("config.json names no model_type", "config.json names no model_type"),
+        ("q4_0 does not fit", "q4_0 does not fit"),
+        ("NVIDIA L4 is short", "NVIDIA L4 is short"),
+        ("", ""),
+    ],
+)
+def test_a_sentence_begins_with_a_capital_unless_with_a_name(text: str, shown: str) -> None:
+    assert sentence(text) == shown

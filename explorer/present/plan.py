@@ -27,6 +27,7 @@ from explorer.text import (
     integer_text,
     plain_text,
     runs_text,
+    sentence,
     shorten,
     written_number,
 )
@@ -490,7 +491,7 @@ def advice_text(advice: Advice) -> str:
     """Return an answer with what keeps it from being more."""
     limit, name = shorten(plain_text(advice.limited_by), 400), QUESTIONS[advice.what].title
     if advice.value is None:
-        return f"{name}: none. {limit[:1].upper()}{limit[1:]}."
+        return f"{name}: none. {sentence(limit)}."
     value = integer_text(advice.value) if isinstance(advice.value, int) else advice.value
     return f"{name}: {value}. Limited by {limit}."
 

@@ -37,7 +37,7 @@ from explorer.qt.widgets.labels import MessageBar
 from explorer.qt.widgets.progress import JobBar
 from explorer.sources import is_address
 from explorer.sources.remote.addresses import forbidden_by
-from explorer.text import plain_text
+from explorer.text import plain_text, sentence
 
 if TYPE_CHECKING:
     from explorer.demo import DemoPaths
@@ -497,7 +497,7 @@ class MainWindow(QtWidgets.QMainWindow):
 
     def show_error(self, error: ExplorerError) -> None:
         """Show why an input could not be used."""
-        self.message_bar.show_error(str(error))
+        self.message_bar.show_error(str(error) if error.path else sentence(str(error)))
 
     # Layout
 

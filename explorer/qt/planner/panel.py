@@ -59,6 +59,7 @@ from explorer.qt.widgets.labels import StatePage, plain_label
 from explorer.qt.widgets.painting import IconButton, plain_tip
 from explorer.qt.widgets.segments import LowTabs, segmented
 from explorer.qt.widgets.table_view import TableView
+from explorer.text import sentence
 
 NOTE_NAME: Final = "planner"
 """Name under which scenarios and device sets are remembered."""
@@ -202,8 +203,8 @@ class PlannerView(QtWidgets.QWidget):
         result = self._read[document]
         if isinstance(result, ExplorerError):
             self.state.set_model(None)
-            heading, why = self.tr("No plan can be made for this model"), str(result)
-            self.placeholder.show_message(heading, f"{why[:1].upper()}{why[1:]}.")
+            heading, why = self.tr("No plan can be made for this model"), sentence(str(result))
+            self.placeholder.show_message(heading, f"{why}.")
             self._stack.setCurrentWidget(self.placeholder)
             return
         body = self._body()
