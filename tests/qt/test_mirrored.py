@@ -78,10 +78,10 @@ def test_copies_are_for_other_programs(
     columns = [column.name for column in table.table.columns]
     index = table.currentIndex()
     bits = index.siblingAtColumn(columns.index("bits_per_weight"))
-    assert bits.data() == "4,50"
+    assert bits.data() == "4,500"
     table.setCurrentIndex(bits)
     table.copy_cell()
-    assert QGuiApplication.clipboard().text() == "4.50"
+    assert QGuiApplication.clipboard().text() == "4.500"
     table.copy_rows()
     assert "\t65536\t" in QGuiApplication.clipboard().text()
     assert "4.5" in QGuiApplication.clipboard().text().split("\t")

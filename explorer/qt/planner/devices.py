@@ -359,6 +359,8 @@ class DevicesBox(Tile):
         self.catalogue = catalogue
         self.add.setEnabled(True)
         self.add_first.setEnabled(True)
+        if self.sets.hasFocus() and self.add_first.isVisible():  # Qt chose the first that could
+            self.add_first.setFocus()
 
     def add_devices(self, device: Device, count: int = 1) -> None:
         """Plan for some more GPUs."""

@@ -214,6 +214,9 @@ class PlannerView(QtWidgets.QWidget):
         body.select_layer(self._layer)
         body.log.show_document(document)
         self._stack.setCurrentWidget(body)
+        focus = QtWidgets.QApplication.focusWidget()
+        if focus is not None and body.devices.isAncestorOf(focus):  # Qt chose the first
+            body.controls.context_edit.setFocus()
         if self._log is not None:
             log, self._log = self._log, None
             self.compare_log(log)
