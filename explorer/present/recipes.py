@@ -154,6 +154,11 @@ def layers_text(layers: Sequence[int]) -> str:
     return f"layers {runs}" if runs else f"{len(layers)} layers"
 
 
+def layer_runs(layers: Sequence[int]) -> str:
+    """Return ``"3"`` or ``"0, 3–7"``, for a column of layers."""
+    return runs_text(layers, _SHOWN_RUNS) or layers_text(layers)
+
+
 # What llama-quantize would make of a model.
 
 ABOUT_TRIALS: Final = (

@@ -30,6 +30,7 @@ from explorer.qt.widgets.saving import FileSaver
 from explorer.sources import parse_address
 from explorer.sources.remote.addresses import offline, refuse_all
 from explorer.text import bytes_text
+from tests.helpers.elided import elided
 from tests.helpers.patience import PATIENCE_S
 from tests.helpers.sparse_models import Shape
 from tests.helpers.stopwatch import Stopwatch
@@ -519,6 +520,9 @@ def test_a_repository_opens_as_a_list_of_what_fits(
     ]
     assert [row[2] for row in rows][1:] == ["8.518", "16.012"]
     assert all(row[1] and row[3] for row in rows)
+    assert elided(dialog.table) == []
+    assert dialog.table.horizontalScrollBar().maximum() == 0
+    assert dialog.table.horizontalHeader().hiddenSectionCount() == 0
     for place, choice in enumerate(dialog.choices):  # as the planner says of the opened model
         assert choice.nbytes == len(quantizations[choice.name])
         assert dialog.versions[place].fit.profile == "llama.cpp"

@@ -156,7 +156,6 @@ def _tr(text: str) -> str:
 
 
 _LIST_WIDTH, _LIST_HEIGHT = 760, 480
-_FITS: Final = 3  # the column
 _HEADERS_AT_ONCE: Final = 4  # a server's answers are waited for, most of the time
 
 
@@ -300,7 +299,7 @@ class VersionsDialog(QDialog):
     def _take(self, found: Mapping[int, Version]) -> None:
         self.versions.update(found)
         self._model.renew(self._columns())
-        self.table.column_layout.widen([_FITS])
+        self.table.column_layout.widen(range(self._model.columnCount()))
         self._show_state()
 
     def _press_read(self) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from PySide6 import QtGui, QtWidgets
-from PySide6.QtCore import QByteArray, QCoreApplication, QMimeData, Qt, Signal
+from PySide6.QtCore import QCoreApplication, QMimeData, Qt, Signal
 
 from explorer.errors import ExplorerError, PlanError
 from explorer.hardware.catalogue import find_bandwidths
@@ -28,7 +28,7 @@ from explorer.qt.jobs import Job, JobRunner, JobSlot
 from explorer.qt.machine import PlannedMachine
 from explorer.qt.planner import tables
 from explorer.qt.planner.fields import SizeEdit, buddy_label, fill, push_button
-from explorer.qt.planner.pages import PlannerPage
+from explorer.qt.planner.pages import PlannerPage, show_in
 from explorer.qt.planner.state import PlannerState
 from explorer.qt.theme import Space
 from explorer.qt.widgets.building import LINE, NOTE, Flow
@@ -348,8 +348,7 @@ class LogPage(PlannerPage):
             )
             return
         rows = words.compared_rows(found.comparison)
-        if self.model.show(_columns(found.comparison, rows), len(rows), found.name):
-            self.table.show_columns(QByteArray())
+        show_in(self.table, _columns(found.comparison, rows), len(rows), found.name)
         self.hint.setText(f"{found.name}: {words.settings_text(found.comparison.settings)}")
         said = [*words.comparison_notes(found.comparison, found.log)]
         said += map(words.rest_sentence, found.comparison.rests)

@@ -72,7 +72,7 @@ class PlannerPage(QtWidgets.QWidget):
         self.refresh()
 
 
-def _show(
+def show_in(
     table: TableView,
     columns: Sequence[Column],
     count: int,
@@ -137,7 +137,7 @@ class ComparisonPage(PlannerPage):
     def _show(self, rows: list[tables.Candidate]) -> None:
         kind = tuple(row.name for row in rows)
         columns = tables.comparison_columns(rows) if rows else []
-        _show(self.table, columns, len(rows), kind)
+        show_in(self.table, columns, len(rows), kind)
 
 
 class ProgramsPage(PlannerPage):
@@ -179,7 +179,7 @@ class ProgramsPage(PlannerPage):
 
     def _show(self, rows: list[llama_cpp.ProfileRow]) -> None:
         columns = tables.profile_columns(rows) if rows else []
-        _show(self.table, columns, len(rows), tuple(row.profile for row in rows))
+        show_in(self.table, columns, len(rows), tuple(row.profile for row in rows))
         why = llama_cpp.why_profiles_differ(rows)
         self.why.setText(self.tr("Why they differ: {reasons}").format(reasons=why) if why else "")
 
@@ -402,7 +402,7 @@ class TablesPage(PlannerPage):
         kind = str(self.choice.currentData())
         columns, rows = self._content(kind)
         told = {column.name for column in columns if column.name.endswith("_fits")}
-        _show(self.table, columns, rows, kind, told)  # by a sign before the figure
+        show_in(self.table, columns, rows, kind, told)  # by a sign before the figure
 
     def select_layer(self, layer: int) -> None:
         """Select a layer's row, if layers are listed."""
@@ -521,7 +521,7 @@ class WhyPage(PlannerPage):
         self.title.setText(f"{term.name} = {value}")
         self.formula.setText(f"= {plain_text(term.formula)}")
         inputs = list(term.inputs.items())
-        _show(self.inputs, tables.input_columns(inputs), len(inputs), term.name)
+        show_in(self.inputs, tables.input_columns(inputs), len(inputs), term.name)
 
     def _label(self, name: str, explanation: str) -> QtWidgets.QLabel:
         label = plain_label(self)

@@ -29,7 +29,7 @@ from explorer.analysis.recipes.rules import RULES_SOURCE
 from explorer.formats.model import Model
 from explorer.present import attachments
 from explorer.present.explanations import FACT_TEXTS, MIX_TEXTS, RECIPE_TEXTS, picture_text
-from explorer.present.recipes import layers_text, verdict
+from explorer.present.recipes import layer_runs, verdict
 from explorer.present.survey import METRICS, Metric
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobRunner
@@ -121,13 +121,13 @@ def deviation_columns(deviations: Sequence[Deviation]) -> list[Column]:
     table = RowColumns(deviations, MIX_TEXTS)
     present = table.words("present", _tr("Type"), lambda one: one.present, meaning="type")
     expected = table.words(
-        "expected", _tr("By the recipe"), lambda one: one.expected or _tr("left unquantized")
+        "expected", _tr("Expected"), lambda one: one.expected or _tr("left unquantized")
     )
     return [
         table.words("role", _tr("Role"), lambda one: one.role),
-        table.words("layers", _tr("Layers"), lambda one: layers_text(one.layers or ())),
-        replace(present, type_name=lambda row: deviations[row].present),
-        replace(expected, type_name=lambda row: deviations[row].expected or None),
+        table.words("layers", _tr("Layers"), lambda one: layer_runs(one.layers or ())),
+        replace(present, type_name=lambda row: deviations[row].present, spare=-1),
+        replace(expected, type_name=lambda row: deviations[row].expected or None, spare=-1),
         table.number("tensors", _tr("Tensors"), lambda one: one.tensors, integer_text),
         table.number("parameters", _tr("Parameters"), lambda one: one.parameters, count_text),
     ]
