@@ -358,3 +358,23 @@ def test_an_original_has_the_name_and_the_shape_and_is_not_quantized(
         with _original(tmp_path, name, types=types, layers=layers) as other:
             assert is_original(other, base_names(Path(name), name), model, own) is is_it
             assert not is_original(model, own, other, base_names(Path(name), name))
+
+
+def test_a_folder_of_hugging_face_is_the_original_of_a_gguf_file(tmp_path: Path) -> None:
+    shapes = {
+        "model.embed_tokens.weight": (64, 256),
+        "model.layers.0.mlp.up_proj.weight": (128, 256),
+    }
+    folder = write_safetensors(
+        tmp_path / "models--org--Tiny-Chat" / "snapshots" / "0123",
+        arrays_of(shapes),
+        model_type="llama",
+        num_hidden_layers=1,
+        hidden_size=256,
+    )
+    name = "tiny-chat-Q4_K_M.gguf"
+    with _original(tmp_path, name, types="Q4_K") as model, open_model(folder) as other:
+        own = base_names(Path(name), name)
+        assert is_original(other, base_names(folder, "org/Tiny-Chat"), model, own)
+        assert is_original(other, base_names(folder, folder.name), model, own)
+        assert not is_original(other, base_names(Path("other-chat"), "other-chat"), model, own)
