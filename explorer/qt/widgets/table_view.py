@@ -546,9 +546,9 @@ def _paint_why(view: TableView, painter: QPainter, place: int) -> None:
     selected = view.selectionModel().isSelected(index)
     painter.setPen(inks_of(view.palette(), selected=selected)[1])
     text = view.fontMetrics().elidedText(text, Qt.TextElideMode.ElideRight, area.width())
-    left, right = Qt.AlignmentFlag.AlignLeft, Qt.AlignmentFlag.AlignRight
-    side = right if view.isRightToLeft() else left
-    painter.drawText(area, int(side | Qt.AlignmentFlag.AlignVCenter), isolated(text, view))
+    # the painter mirrors it
+    flags = int(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
+    painter.drawText(area, flags, isolated(text, view))
 
 
 class RoomyDelegate(QtWidgets.QStyledItemDelegate):
