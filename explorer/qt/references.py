@@ -7,6 +7,7 @@ model is looked for among the open models, beside it and in the library.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -170,7 +171,7 @@ class References(QObject):
             one
             for one in self.documents
             if one is not document
-            and is_original(one.model, one.base_names, document.model, document.base_names)
+            and is_original(one.facts, one.base_names, document.facts, document.base_names)
         )
         return next(found, None)
 
@@ -240,33 +241,67 @@ def original_of(document: Document, find: Find, check: Check) -> tuple[Path, str
     """Return path and name of the model that another was quantized from, if it is on this machine.
 
     It is looked for beside the other one and among what was downloaded. Only models that are called
-    alike are opened, and their headers read. For a worker.
+    alike are opened, the largest first, and their headers read. For a worker.
     """
-    from explorer.analysis.matching.pairing import base_name, base_names, is_original  # noqa: PLC0415
-    from explorer.formats.open import open_model  # noqa: PLC0415 - as above
-    from explorer.model_files import MODEL_SUFFIXES  # noqa: PLC0415
+    from explorer.analysis.matching.pairing import (  # noqa: PLC0415 - as above
+        base_name,
+        base_names,
+        is_original,
+        is_quantized,
+    )
+    from explorer.formats.facts import describe  # noqa: PLC0415
+    from explorer.formats.open import open_model  # noqa: PLC0415
 
-    beside: list[Path] = []
-    with suppress(OSError), os.scandir(document.path.parent) as files:  # the folder is gone
-        named = islice(files, _MOST_BESIDE)
-        beside += [
-            Path(one.path) for one in named if one.name.endswith(MODEL_SUFFIXES) or one.is_dir()
-        ]
-    places = [(path, path.name) for path in sorted(beside)]
-    places += [(entry.path, entry.name) for entry, _ in find(check)]
+    if not is_quantized(document.facts):
+        return None
     own = document.base_names | {base_name(document.facts.name or "")}
-    tried: dict[Path, tuple[str, set[str]]] = {}
-    for path, name in places:
+    alike: dict[Path, tuple[float, str, set[str]]] = {}
+    for path, name, nbytes in (*_beside(document.path), *_downloaded(find, check)):
         check()
         names = base_names(path, name)
-        if names & own and path != document.path:
-            tried.setdefault(path, (name, names))
-    for path, (name, names) in islice(tried.items(), _MOST_OPENED):
+        if names & own:
+            alike.setdefault(path, (nbytes, name, names))
+    ranked = sorted(alike, key=lambda path: (-alike[path][0], path))
+    seen = {document.path, *(file.path for file in document.model.files)}
+    for _ in range(_MOST_OPENED):
+        best = next((path for path in ranked if path not in seen), None)
+        if best is None:
+            break
         check()
-        with suppress(ExplorerError), open_model(path) as model:  # what cannot be opened is none
-            if is_original(model, names, document.model, document.base_names):
-                return path, name
+        seen.add(best)
+        with suppress(ExplorerError), open_model(best) as model:  # what cannot be opened is none
+            seen.update(file.path for file in model.files)
+            _, name, names = alike[best]
+            if is_original(describe(model), names, document.facts, document.base_names):
+                return best, name
     return None
+
+
+def _beside(path: Path) -> Iterator[tuple[Path, str, float]]:
+    """Yield path, name and size of what may be a model in a model's folder.
+
+    What several files make together is as large as can be.
+    """
+    from explorer.formats.gguf.open import SHARD_NAME  # noqa: PLC0415 - not for first paint
+    from explorer.model_files import MODEL_SUFFIXES  # noqa: PLC0415
+
+    with suppress(OSError), os.scandir(path.parent) as entries:  # the folder is gone
+        for entry in islice(entries, _MOST_BESIDE):
+            shard, size = SHARD_NAME.fullmatch(entry.name), math.inf
+            if shard is not None and int(shard["number"]) != 1:
+                continue
+            with suppress(OSError):  # a link to itself, or one that is gone
+                if not entry.is_dir():
+                    if not entry.name.endswith(MODEL_SUFFIXES):
+                        continue
+                    size = size if shard is not None else float(entry.stat().st_size)
+                yield Path(entry.path), entry.name, size
+
+
+def _downloaded(find: Find, check: Check) -> Iterator[tuple[Path, str, float]]:
+    """Yield path, name and size of the models that were downloaded."""
+    for entry, _ in find(check):
+        yield entry.path, entry.name, float(entry.nbytes)
 
 
 class OriginalOffer(QWidget):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
+from shutil import copy
 
 import numpy as np
 import pytest
@@ -185,6 +187,25 @@ def test_the_original_is_looked_for_beside_a_model_and_in_the_library(tmp_path: 
     assert original_of(document, lambda _check: listed, never) == (other, other.name)
     beside = _written(tmp_path / "own" / "tiny-chat" / "model.gguf")
     assert original_of(document, lambda _check: listed, never) == (beside.parent, "tiny-chat")
+
+
+def test_the_original_is_found_among_many_files_that_are_called_alike(tmp_path: Path) -> None:
+    path = _written(tmp_path / "tiny-chat-Q4_K_M-00001-of-00012.gguf", "Q4_K")
+    original = _written(tmp_path / "tiny-chat-f32.gguf")
+    for number in range(2, 13):
+        copy(path, tmp_path / f"tiny-chat-Q{number}_K.gguf")
+        copy(path, tmp_path / f"tiny-chat-Q4_K_M-{number:05}-of-00012.gguf")
+    (tmp_path / "tiny-chat").symlink_to("tiny-chat")  # to itself
+    (tmp_path / "tiny-chat.gguf").symlink_to("gone")
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(tmp_path / "tiny-chat-BF16.gguf")
+    document = load_document(copy(path, tmp_path / "tiny-chat-Q4_K_M.gguf"), _Job())  # type: ignore[arg-type]
+    document.model.close()  # by the user, meanwhile
+    assert original_of(document, lambda _check: (), never) == (original, original.name)
+    plain = load_document(original, _Job())  # type: ignore[arg-type]
+    assert (
+        original_of(plain, lambda _check: pytest.fail("nothing is to be looked for"), never) is None
+    )
 
 
 def test_errors_offer_the_original_and_compare_with_it(

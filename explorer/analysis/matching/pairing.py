@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, TypeVar
 from explorer.analysis.matching import rules
 from explorer.analysis.matching.rules import NotComparable, Rule, Rules, TargetTensor
 from explorer.analysis.matching.views import TensorView, without_ones
-from explorer.formats.facts import describe
+from explorer.formats.facts import Facts
 from explorer.formats.model import Model
 from explorer.formats.tensors import Tensor
 from explorer.model_files import hub_name
@@ -391,7 +391,12 @@ def base_names(path: Path, title: str) -> set[str]:
     return {base for base in map(base_name, names) if base}
 
 
-def is_original(candidate: Model, names: Set[str], model: Model, own: Set[str]) -> bool:
+def is_quantized(facts: Facts) -> bool:
+    """Return whether weights are stored in fewer bits than models are trained in, if any are."""
+    return (facts.bits_per_weight or 0.0) < _PLAIN_BITS
+
+
+def is_original(candidate: Facts, names: Set[str], model: Facts, own: Set[str]) -> bool:
     """Return whether one model is what another was quantized from, as far as can be told.
 
     It is not quantized, it has the other's shape, and where it lies it is called as the other is;
@@ -403,15 +408,13 @@ def is_original(candidate: Model, names: Set[str], model: Model, own: Set[str]) 
         model: The other one.
         own: Its `base_names`.
     """
-    one, other = describe(candidate), describe(model)
-    said = [{base_name(facts.name)} if facts.name else set() for facts in (one, other)]
+    said = [{base_name(facts.name)} if facts.name else set() for facts in (candidate, model)]
     if not (names & own or names & said[1] or said[0] & own):
         return False
-    bits = one.bits_per_weight or 0.0, other.bits_per_weight or 0.0
-    if bits[0] < _PLAIN_BITS or bits[1] >= _PLAIN_BITS or not one.layers:
+    if is_quantized(candidate) or not is_quantized(model) or not candidate.layers:
         return False
-    sizes = one.parameters or 0, other.parameters or 0
+    sizes = candidate.parameters or 0, model.parameters or 0
     return (
-        (one.layers, one.embedding_length, one.experts)
-        == (other.layers, other.embedding_length, other.experts)
+        (candidate.layers, candidate.embedding_length, candidate.experts)
+        == (model.layers, model.embedding_length, model.experts)
     ) and abs(sizes[0] - sizes[1]) <= _SAME_SIZE * max(sizes)

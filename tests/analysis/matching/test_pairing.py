@@ -22,6 +22,7 @@ from explorer.analysis.matching.pairing import (
     match_models,
 )
 from explorer.formats import Model, open_model
+from explorer.formats.facts import describe
 from tests.helpers.gguf_writer import STRING, GgufFile, TensorSpec
 from tests.helpers.model_pairs import arrays_of, write_gguf, write_safetensors
 from tests.helpers.safetensors_writer import tensors_bytes
@@ -356,8 +357,9 @@ def test_an_original_has_the_name_and_the_shape_and_is_not_quantized(
     with _original(tmp_path, "tiny-chat-Q4_K_M.gguf", types="Q4_K") as model:
         own = base_names(Path("tiny-chat-Q4_K_M.gguf"), "tiny-chat-Q4_K_M.gguf")
         with _original(tmp_path, name, types=types, layers=layers) as other:
-            assert is_original(other, base_names(Path(name), name), model, own) is is_it
-            assert not is_original(model, own, other, base_names(Path(name), name))
+            facts, names = describe(model), base_names(Path(name), name)
+            assert is_original(describe(other), names, facts, own) is is_it
+            assert not is_original(facts, own, describe(other), names)
 
 
 def test_a_folder_of_hugging_face_is_the_original_of_a_gguf_file(tmp_path: Path) -> None:
@@ -374,7 +376,7 @@ def test_a_folder_of_hugging_face_is_the_original_of_a_gguf_file(tmp_path: Path)
     )
     name = "tiny-chat-Q4_K_M.gguf"
     with _original(tmp_path, name, types="Q4_K") as model, open_model(folder) as other:
-        own = base_names(Path(name), name)
-        assert is_original(other, base_names(folder, "org/Tiny-Chat"), model, own)
-        assert is_original(other, base_names(folder, folder.name), model, own)
-        assert not is_original(other, base_names(Path("other-chat"), "other-chat"), model, own)
+        own, facts, found = base_names(Path(name), name), describe(model), describe(other)
+        assert is_original(found, base_names(folder, "org/Tiny-Chat"), facts, own)
+        assert is_original(found, base_names(folder, folder.name), facts, own)
+        assert not is_original(found, base_names(Path("other-chat"), "other-chat"), facts, own)
