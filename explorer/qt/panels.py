@@ -539,11 +539,7 @@ class PanelMemory:
     def save(self) -> None:
         """Save the page in front, the selected tensor, columns, splitters, filters, choices."""
         panels, settings = self._panels, self._settings
-        library, metadata, weights = (
-            panels.library.built,
-            panels.metadata.built,
-            panels.weights.built,
-        )
+        library, metadata, weights = self._built()
         for name in self.tables:
             self.save_columns(name)
         if library is not None:
@@ -564,8 +560,9 @@ class PanelMemory:
         if document is not None:
             name = document.model.tensors.columns.names[rows[0]] if rows else ""
             settings.set_model_note(document.path, "tensor", name)
-            kept = _kept(panels.references.chosen) if panels.references.decided else ""
-            settings.set_model_note(document.path, "reference", kept)
+            if panels.references.decided:  # else what was chosen before may be opened again
+                kept = _kept(panels.references.chosen)
+                settings.set_model_note(document.path, "reference", kept)
 
     @property
     def front(self) -> Path | None:
@@ -591,7 +588,7 @@ class PanelMemory:
         if row is not None and not panels.selection.rows and not is_address(document.path):
             panels.selection.select_tensors([row])
         kind, _, what = settings.model_note(document.path, "reference").partition(" ")
-        if panels.references.chosen is not None:
+        if panels.references.decided:
             return
         if kind == _NOTHING:
             panels.references.choose(None)
@@ -603,7 +600,8 @@ class PanelMemory:
             panels.references.choose(Rounding(what))
         elif kind == "model":
             others = (one for one in panels.references.documents if str(one.path) == what)
-            panels.references.choose(next(others, None))
+            if (other := next(others, None)) is not None:
+                panels.references.choose(other)
 
     def knows_reference(self, document: Document) -> bool:
         """Return whether it is known what a model was compared with last, be it nothing."""
@@ -621,12 +619,8 @@ class PanelMemory:
 
     def reset(self) -> None:
         """Reset columns and splitters to their default sizes."""
-        panels, layout = self._panels, self._settings.layout
-        library, metadata, weights = (
-            panels.library.built,
-            panels.metadata.built,
-            panels.weights.built,
-        )
+        layout = self._settings.layout
+        library, metadata, weights = self._built()
         if metadata is not None:
             metadata.splitter.restoreState(layout("metadata_splitter"))
         if weights is not None:

@@ -243,22 +243,17 @@ def original_of(document: Document, find: Find, check: Check) -> tuple[Path, str
     It is looked for beside the other one and among what was downloaded. Only models that are called
     alike are opened, the largest first, and their headers read. For a worker.
     """
-    from explorer.analysis.matching.pairing import (  # noqa: PLC0415 - as above
-        base_name,
-        base_names,
-        is_original,
-        is_quantized,
-    )
+    from explorer.analysis.matching import pairing  # noqa: PLC0415 - as above
     from explorer.formats.facts import describe  # noqa: PLC0415
     from explorer.formats.open import open_model  # noqa: PLC0415
 
-    if not is_quantized(document.facts):
+    if not pairing.is_quantized(document.facts):
         return None
-    own = document.base_names | {base_name(document.facts.name or "")}
+    own = document.base_names | {pairing.base_name(document.facts.name or "")}
     alike: dict[Path, tuple[float, str, set[str]]] = {}
     for path, name, nbytes in (*_beside(document.path), *_downloaded(find, check)):
         check()
-        names = base_names(path, name)
+        names = pairing.base_names(path, name)
         if names & own:
             alike.setdefault(path, (nbytes, name, names))
     ranked = sorted(alike, key=lambda path: (-alike[path][0], path))
@@ -272,7 +267,7 @@ def original_of(document: Document, find: Find, check: Check) -> tuple[Path, str
         with suppress(ExplorerError), open_model(best) as model:  # what cannot be opened is none
             seen.update(file.path for file in model.files)
             _, name, names = alike[best]
-            if is_original(describe(model), names, document.facts, document.base_names):
+            if pairing.is_original(describe(model), names, document.facts, document.base_names):
                 return best, name
     return None
 

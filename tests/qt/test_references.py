@@ -267,6 +267,32 @@ def test_an_open_original_is_what_errors_compare_with_until_something_else_was_c
         window.close()
 
 
+def test_a_model_to_compare_with_is_remembered_while_it_is_not_open(
+    qtbot: QtBot, settings: Settings, tmp_path: Path
+) -> None:
+    path = _written(tmp_path / "tiny-chat-Q4_K_M.gguf", "Q4_K")
+    other = _written(tmp_path / "another-F32.gguf")
+    for opened in ([other, path], [path], [other, path]):
+        window = MainWindow(settings)
+        qtbot.addWidget(window)
+        window.show()
+        window.open_paths(opened)
+        wait_idle(qtbot, window)
+        references = window.panels.references
+        if opened == [path]:
+            assert references.chosen is None
+        elif not window.panels.memory.knows_reference(window.documents[-1]):
+            references.choose(window.documents[0])
+        else:
+            assert getattr(references.chosen, "path", None) == other
+            references.choose(None)
+            window.open_paths([_written(tmp_path / "third-F32.gguf")])
+            wait_idle(qtbot, window)
+            window.open_models.model_chosen.emit(window.documents[1])
+            assert references.chosen is None  # what was chosen since counts
+        window.close()
+
+
 def test_two_open_models_are_compared_at_once(
     qtbot: QtBot, window: MainWindow, small_path: Path
 ) -> None:
