@@ -102,7 +102,7 @@ class SearchSource:
         return [" ".join(pair) for pair in zip(self.names, self.details, strict=True)]
 
     def readings(self, words: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
-        """Yield how a query may be meant: title of a page, or none, and the words of the name."""
+        """Yield how a query may be meant: title of a page, at first none, and the name's words."""
         yield "", words
         for page in self.pages:
             others = [
@@ -182,10 +182,10 @@ def search(
     """Return the best entries that hold every word of the query; for a worker.
 
     A word that is a whole word of the name ranks before one that is only a part of it: with
-    ``attn 0``, ``blk.0.attn_norm`` comes before ``blk.10.attn_k``. Commands are found by words of
-    their menus, too. Then come names that begin with
+    ``attn 0``, ``blk.0.attn_norm`` comes before ``blk.10.attn_k``. Then come names that begin with
     the query's first word. Equals are in the order of the sources, within one in natural order.
-    A word that names a page leads there: ``7.ffn_down errors``. An address leads to what it names.
+    Commands are found by words of their menus, too. A word that names a page, and is not in the
+    name, leads there: ``7.ffn_down errors``. An address leads to what it names.
 
     Args:
         sources: Where to look.
@@ -205,28 +205,42 @@ def search(
     ranked = [
         (*_badness(source.names[place], rest), number, place, page)
         for number, source in enumerate(sources)
-        for page, rest in source.readings(words)
-        for place in _matches(source.searched, rest, check)
+        for place, page, rest in _matches(source, words, check)
     ]
-    check()
     best = nsmallest(
         MOST_FOUND,
-        ranked,
+        _checked(ranked, check),
         key=lambda one: (*one[:3], natural_key(sources[one[2]].names[one[3]]), *one[3:]),
     )
     found = [_entry(sources[number], place, page) for *_, number, place, page in best]
     return Found(found, len(ranked))
 
 
+_Ranked: TypeAlias = tuple[int, bool, int, int, str]
+"""How bad a name is (see `_badness`), its source, its position there, and the page."""
+
+
 def _matches(
-    names: Sequence[str], words: Sequence[str], check: Callable[[], None]
-) -> Iterator[int]:
-    for position, name in enumerate(names):
+    source: SearchSource, words: Sequence[str], check: Callable[[], None]
+) -> Iterator[tuple[int, str, Sequence[str]]]:
+    """Yield positions of names that hold all words, the page to show them in, and those words."""
+    readings = list(source.readings(words))
+    for position, name in enumerate(source.searched):
         if position % _CHECK_EVERY == 0:
             check()
         folded = name.lower()
-        if all(word in folded for word in words):
-            yield position
+        for page, rest in readings:
+            if all(word in folded for word in rest):
+                yield position, page, rest
+                if not page:  # no word of it is needed to name a page
+                    break
+
+
+def _checked(ranked: Sequence[_Ranked], check: Callable[[], None]) -> Iterator[_Ranked]:
+    for position, one in enumerate(ranked):
+        if position % _CHECK_EVERY == 0:
+            check()
+        yield one
 
 
 def _badness(name: str, words: Sequence[str]) -> tuple[int, bool]:

@@ -314,4 +314,18 @@ def test_a_word_that_names_a_page_leads_to_it(small: Document) -> None:
         assert (entry.text, entry.page) == ("blk.1.attn_norm.weight", "Errors")
         assert [one.text for one in others] == ["blk.11.attn_norm.weight"]
     assert search(sources, "1.attn").entries[0].page == ""
+    found = search(sources, "1.attn weight")  # as it is a part of the name, of no page
+    assert [entry.page for entry in found.entries] == [""] * found.count
+    assert search(sources, "1.attn weights").entries[0].page == "Weights"
     assert [entry.text for entry in search(sources, "errors").entries] == ["Errors of a tensor"]
+
+
+def test_a_search_is_given_up_while_it_ranks_what_it_found() -> None:
+    source = SearchSource(ResultKind.TENSOR, [f"name {number}" for number in range(20_000)])
+    checks = [0]
+
+    def count() -> None:
+        checks[0] += 1
+
+    assert search([source], "name", count).count == 20_000
+    assert checks[0] == 2 * 5  # every 4,096 names, to find and to rank them
