@@ -387,15 +387,28 @@ def bits_text(bits: float, digits: int | None = None) -> str:
 _BITS_PLACES: Final = 3
 
 
-def places_of(size: float, digits: int = 3) -> int:
-    """Return the places behind the decimal sign that give a number of that size so many digits.
+def scale_writer(step: float, top: float, digits: int = 3) -> Callable[[float], str]:
+    """Return what writes numbers of one scale, so that their decimal signs stand in a line.
 
-    For numbers of one scale, of which a small one need not be exact: positions by the step between
-    them, the weights of a block by the largest.
+    Where that would take too many digits, it writes 1.6102e-03.
+
+    Args:
+        step: What has so many digits: the step between positions; or the largest number, where a
+            small one need not be exact.
+        top: The largest number.
+        digits: Significant digits.
     """
-    if not 0 < size < math.inf:
-        return 0
-    return max(0, digits - 1 - math.floor(math.log10(size)))
+    known = 0 < step < math.inf
+    places = max(0, digits - 1 - math.floor(math.log10(step))) if known else 0
+    if places > _MOST_LINED_PLACES or top >= _MOST_LINED:
+        digits = max(digits, _DIGITS_OF_ANY_SIZE)
+        return lambda number: digits_text(number, digits, scientific=True)
+    return lambda number: fixed_text(number, places)
+
+
+_MOST_LINED_PLACES: Final = 12
+_MOST_LINED: Final = 1e9
+_DIGITS_OF_ANY_SIZE: Final = 5
 
 
 def part_text(share: float) -> str:

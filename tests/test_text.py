@@ -24,6 +24,7 @@ from explorer.text import (
     plain_text,
     quoted,
     safe_json,
+    scale_writer,
     sentence,
     shape_text,
     shorten,
@@ -215,3 +216,13 @@ def test_a_part_is_not_rounded_to_the_whole() -> None:
 )
 def test_a_sentence_begins_with_a_capital_unless_with_a_name(text: str, shown: str) -> None:
     assert sentence(text) == shown
+
+
+def test_positions_of_a_histogram_are_short_whatever_the_weights_are() -> None:
+    def texts(*edges: float) -> list[str]:
+        return list(map(scale_writer(edges[1] - edges[0], max(map(abs, edges))), edges))
+
+    assert texts(-0.1, -0.05, 0.0) == ["-0.1000", "-0.0500", "0.0000"]
+    assert texts(-3e38, -1e38, 1e38) == ["-3.0000e+38", "-1.0000e+38", "1.0000e+38"]
+    assert texts(1e-300, 2e-300) == ["1.0000e-300", "2.0000e-300"]
+    assert texts(1.0, math.inf) == ["1.0000e+00", "inf"]

@@ -26,15 +26,7 @@ from explorer.model_files import refuse_model_file
 from explorer.present import statistics
 from explorer.present.quantization import companions_record
 from explorer.present.survey import summaries_record
-from explorer.text import (
-    bytes_text,
-    fixed_text,
-    float_text,
-    integer_text,
-    places_of,
-    plain_text,
-    shape_text,
-)
+from explorer.text import bytes_text, float_text, integer_text, plain_text, scale_writer, shape_text
 
 _BAR_LINES: Final = 16
 _BAR_WIDTH: Final = 40
@@ -134,12 +126,13 @@ def _bars(histogram: Histogram) -> Iterator[tuple[str, str, str]]:
     """Yield a line for a few bins each: first edge, number of weights, a bar."""
     together = -(-histogram.counts.size // _BAR_LINES)
     starts = range(0, histogram.counts.size, together)
-    places = places_of(float(histogram.edges[together] - histogram.edges[0]))
+    edges = histogram.edges.tolist()
+    write = scale_writer(edges[together] - edges[0], max(abs(edges[0]), abs(edges[-1])))
     counts = [int(histogram.counts[start : start + together].sum()) for start in starts]
     most = max(1, *counts)
     for start, count in zip(starts, counts, strict=True):
         bar = "#" * -(-_BAR_WIDTH * count // most)
-        yield fixed_text(float(histogram.edges[start]), places), integer_text(count), bar
+        yield write(edges[start]), integer_text(count), bar
 
 
 # survey

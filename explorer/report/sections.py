@@ -43,7 +43,7 @@ from explorer.text import (
     digits_text,
     fixed_text,
     integer_text,
-    places_of,
+    scale_writer,
     shape_text,
 )
 
@@ -497,9 +497,9 @@ def _histograms(tensors: Sequence[ReportTensor]) -> Iterator[tuple[str, svg.Pict
             continue
         histogram = one.statistics.histogram
         edges, counts = histogram.edges.tolist(), histogram.counts.tolist()
-        places = places_of(edges[1] - edges[0])
+        write = scale_writer(edges[1] - edges[0], max(abs(edges[0]), abs(edges[-1])))
         rows = [
-            (fixed_text(low, places), fixed_text(high, places), integer_text(count))
+            (write(low), write(high), integer_text(count))
             for low, high, count in zip(edges[:-1], edges[1:], counts, strict=True)
         ]
         name = cut(one.tensor.name)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import partial
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import numpy as np
@@ -21,7 +20,7 @@ from PySide6.QtGui import QIcon
 
 from explorer.formats.columns import text_ranks
 from explorer.qt.widgets.painting import plain_tip, swatch_icon
-from explorer.text import digits_text, fixed_text, places_of, plain_text
+from explorer.text import plain_text, scale_writer
 
 Row = TypeVar("Row")
 
@@ -50,8 +49,6 @@ RIGHT: Final = int(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
 LEFT: Final = int(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
 """How texts are."""
 
-_MOST_PLACES: Final = 12
-_MOST_PLAIN: Final = 1e9
 _DISPLAY: Final = Qt.ItemDataRole.DisplayRole
 _ALIGNMENT: Final = Qt.ItemDataRole.TextAlignmentRole
 _MEANINGS: Final = Qt.ItemDataRole.ToolTipRole, Qt.ItemDataRole.WhatsThisRole
@@ -115,16 +112,9 @@ def float_column(name: str, title: str, values: NDArray[Any], digits: int, tip: 
     """
     finite = values[np.isfinite(values)]
     top = float(np.abs(finite).max(initial=0.0))
-    places = 0 if (finite == np.rint(finite)).all() else places_of(top, digits)
-    if places > _MOST_PLACES or top >= _MOST_PLAIN:
-        return array_column(
-            name, title, values, partial(digits_text, digits=digits, scientific=True), tip
-        )
-
-    def text(value: float) -> str:
-        return fixed_text(value, places) if value else "0"  # what is rounded to 0 has places
-
-    return array_column(name, title, values, text, tip)
+    whole = (finite == np.rint(finite)).all()
+    write = scale_writer(0.0 if whole else top, top, digits)
+    return array_column(name, title, values, lambda value: write(value) if value else "0", tip)
 
 
 @dataclass(frozen=True)
