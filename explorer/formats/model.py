@@ -289,6 +289,11 @@ class Model:
         """Stored bits for each weight, over the whole model; 0.0 if it has none."""
         return 8 * self.nbytes / self.parameters if self.parameters else 0.0
 
+    @property
+    def damage(self) -> Problem | None:
+        """Why it cannot be loaded as it is, though it can be looked at; None if it can."""
+        return next((one for one in self.problems if one.severity is Severity.ERROR), None)
+
     @cached_property
     def architecture(self) -> str | None:
         """The architecture's name, as the file gives it."""

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 from explorer.errors import PlanError
 from explorer.formats import open_model
-from explorer.formats.model import Model, Severity
+from explorer.formats.model import Model
 from explorer.planner import Device, Host, Hyperparameters, Settings
 from explorer.planner.advice import Advice
 from explorer.planner.devices import MAX_MEMORY, check_devices, whole
@@ -170,10 +170,9 @@ def header_to_plan(model: Model) -> Hyperparameters:
     if not len(model.tensors):  # a vocabulary alone, for which figures of a cache say nothing
         raise PlanError("it holds no weights, so there is no memory to plan")
     h = Hyperparameters.from_model(model)
-    errors = (one.what for one in model.problems if one.severity is Severity.ERROR)
-    damage = plain_text(next(errors, ""))
-    if not damage:
+    if model.damage is None:
         return h
+    damage = plain_text(model.damage.what)
     return replace(h, damage=damage, warnings=(*h.warnings, f"the model is damaged: {damage}"))
 
 

@@ -20,7 +20,7 @@ from explorer.planner.advice import context_as_placed, solve
 from explorer.planner.inputs import PlanInputs, completed, header_to_plan
 from explorer.planner.profiles import profile_named
 from explorer.planner.result import Plan, PlanRequest
-from explorer.present.model import damage_of, kind_of
+from explorer.present.model import kind_of
 from explorer.present.plan import Level, device_name, short_name, verdict
 from explorer.text import bits_text, bytes_text, integer_text, plain_text
 
@@ -259,11 +259,13 @@ _UNPLANNED: Final = "Cannot be planned"
 
 def _not_to_plan(model: Model) -> ModelFit | None:
     """Say what keeps a model from being loaded at all; None if nothing does."""
-    damage, kind = damage_of(model), kind_of(model)
+    damage, kind = model.damage, kind_of(model)
     if damage is not None:
         return ModelFit(None, f"{DAMAGED}: {plain_text(damage.what)}.", word=DAMAGED)
     if kind is not None:
-        word = "Importance matrix" if kind.startswith("Importance") else "Adapter"
+        from explorer.analysis.what_if import is_importance_matrix  # noqa: PLC0415 - few files need it
+
+        word = "Importance matrix" if is_importance_matrix(model) else "Adapter"
         return ModelFit(None, f"{plain_text(kind)}. It is no whole model.", word=word)
     if not len(model.tensors):
         return ModelFit(None, "It holds no weights; there is nothing to plan.", word="No weights")

@@ -285,12 +285,6 @@ def gravest(problems: Sequence[Problem]) -> Problem | None:
     return next(errors, problems[0] if problems else None)
 
 
-def damage_of(model: Model) -> Problem | None:
-    """Return why a model cannot be loaded as it is, though it can be looked at; None if it can."""
-    first = gravest(model.problems)
-    return first if first is not None and first.severity is Severity.ERROR else None
-
-
 _LONGEST_PROBLEM: Final = 1000
 _LONGEST_WHERE: Final = 200
 

@@ -45,7 +45,7 @@ from explorer.qt.widgets.painting import (
 from explorer.qt.widgets.saving import FileSaver
 from explorer.qt.widgets.table_model import Cell, Index, ItemRole, TableModel
 from explorer.tabular import to_tsv, write_atomically, write_csv, write_json
-from explorer.text import integer_text, locale_free, shorten
+from explorer.text import integer_text, locale_free, plain_text, shorten
 
 _ISOLATE, _END = "\N{FIRST STRONG ISOLATE}", "\N{POP DIRECTIONAL ISOLATE}"
 _BAR_PIXELS: Final = 3
@@ -142,7 +142,7 @@ class PaddedDelegate(QtWidgets.QStyledItemDelegate):
         cut = self.sizeHint(option, index).width() > option.rect.width()
         if index.data(Qt.ItemDataRole.ToolTipRole) or not (cut or whole != text):
             return super().helpEvent(event, view, option, index)
-        whole = plain_tip(shorten(whole, _MOST_PAINTED))
+        whole = plain_tip(plain_text(shorten(whole, _MOST_PAINTED)))
         QtWidgets.QToolTip.showText(event.globalPos(), whole, view)
         return True
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PySide6.QtCore import QByteArray, QPoint, QRect, Qt
-from PySide6.QtGui import QGuiApplication, QImage
-from PySide6.QtWidgets import QFileDialog, QTableWidget, QWidget
+from PySide6.QtCore import QByteArray, QEvent, QPoint, QRect, Qt
+from PySide6.QtGui import QGuiApplication, QHelpEvent, QImage
+from PySide6.QtWidgets import QFileDialog, QStyleOptionViewItem, QTableWidget, QToolTip, QWidget
 from pytestqt.qtbot import QtBot
 
 from explorer.qt.jobs import JobRunner
@@ -20,7 +20,7 @@ from explorer.qt.widgets import table_view
 from explorer.qt.widgets.table_model import Column, ItemRole, TableModel
 from explorer.qt.widgets.table_view import TableView
 from tests.helpers.colour_vision import contrast
-from tests.helpers.window import copied
+from tests.helpers.window import copied, unsafe_characters
 
 CONTROL, SHIFT = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.ShiftModifier
 
@@ -216,3 +216,27 @@ def test_units_are_quieter_than_their_numbers(
         assert unit >= 4.5  # WCAG 2.2, 1.4.3
     finally:
         apply_scheme(Scheme.SYSTEM)
+
+
+def test_what_a_cell_has_no_room_for_is_a_tip_that_is_safe_to_show(
+    qtbot: QtBot, runner: JobRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raws = ["<b>all of it</b>\u202e\x1b, from a file", "short"]
+    model = TableModel()
+    model.set_content(
+        [Column("a", "A", lambda row: raws[row][:5], raws.__getitem__, lambda: np.arange(2))], 2
+    )
+    table = TableView(model, runner)
+    qtbot.addWidget(table)
+    table.show()
+    shown: list[str] = []
+    monkeypatch.setattr(QToolTip, "showText", lambda _place, text, _view: shown.append(text))
+    for row in range(2):
+        index, option = model.index(row, 0), QStyleOptionViewItem()
+        table.initViewItemOption(option)
+        option.rect = table.visualRect(index)
+        event = QHelpEvent(QEvent.Type.ToolTip, QPoint(), QPoint())
+        table.itemDelegate().helpEvent(event, table, option, index)
+    (text,) = shown
+    assert "&lt;b&gt;all of it" in text
+    assert not unsafe_characters(text)
