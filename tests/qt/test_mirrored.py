@@ -94,3 +94,12 @@ def test_a_shape_keeps_its_order(qtbot: QtBot, mirrored: None) -> None:
     assert shown.strip("\N{NO-BREAK SPACE}") == "\u20682.048 × 640\u2069"
     table.setLayoutDirection(_LEFT)
     assert "\u2068" not in PaddedDelegate(table).displayText("2.048 × 640", QLocale.c())
+
+
+def test_all_menus_are_seen_from_the_right(
+    qtbot: QtBot, mirrored: None, make_window: Callable[..., MainWindow], demo_path: Path
+) -> None:
+    window = make_window(demo_path)
+    menus = window.top.menus
+    for action in menus.actions():
+        assert menus.rect().contains(menus.actionGeometry(action)), action.text()

@@ -676,7 +676,8 @@ class SharesBar(QtWidgets.QWidget):
                 painter.fillRect(QRectF(area.right() - 1, 0, 1, _BAR_PIXELS), ground)
         painter.restore()
         ink = ink_of(self.palette())
-        middle = int(Qt.AlignmentFlag.AlignVCenter)
+        flag = Qt.AlignmentFlag  # the key follows the bar, whatever side a language begins at
+        middle = int(flag.AlignVCenter | flag.AlignLeft | flag.AlignAbsolute)
         for share, area in self._keys(self.width()):
             _fill(painter, QRectF(area.left(), area.center().y() - 5, 10, 10), share)
             words = area.adjusted(18, 0, 0, 0)
@@ -684,8 +685,7 @@ class SharesBar(QtWidgets.QWidget):
             painter.drawText(words, middle, share.name)
             name = self.fontMetrics().horizontalAdvance(f"{share.name}  ")
             painter.setPen(QColor(ink.muted))
-            part = part_text(share.share)
-            painter.drawText(words.adjusted(name, 0, 0, 0), middle, part)
+            painter.drawText(words.adjusted(name, 0, 0, 0), middle, part_text(share.share))
         painter.end()
 
 
