@@ -480,7 +480,7 @@ class _Menus(QMenuBar):
     # Qt
 
     def sizeHint(self) -> QSize:
-        """Return the room of all titles; Qt counts the first alone where a language begins right."""
+        """Return the room of all titles; Qt counts the first alone where texts begin right."""
         hint, areas = super().sizeHint(), [self.actionGeometry(one) for one in self.actions()]
         if areas:
             wide = max(area.right() for area in areas) - min(area.left() for area in areas)
