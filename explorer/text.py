@@ -366,7 +366,7 @@ def fixed_text(number: float, places: int) -> str:
     """Return a number with `places` digits behind the decimal sign: ``"99.50"``."""
     if not math.isfinite(number):
         return float_text(number)
-    return written_number(f"{number:.{places}f}")
+    return written_number(f"{number:z.{places}f}")  # z: no minus before what is rounded to 0
 
 
 def percent_text(share: float, digits: int = 3) -> str:

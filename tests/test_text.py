@@ -226,3 +226,8 @@ def test_positions_of_a_histogram_are_short_whatever_the_weights_are() -> None:
     assert texts(-3e38, -1e38, 1e38) == ["-3.0000e+38", "-1.0000e+38", "1.0000e+38"]
     assert texts(1e-300, 2e-300) == ["1.0000e-300", "2.0000e-300"]
     assert texts(1.0, math.inf) == ["1.0000e+00", "inf"]
+
+
+def test_what_is_rounded_to_nothing_has_no_minus() -> None:
+    assert (fixed_text(-0.001, 2), fixed_text(-0.009, 2)) == ("0.00", "-0.01")
+    assert percent_text(-0.0) == "0 %"

@@ -168,9 +168,11 @@ class Node:
 
     def _pill_value(self) -> float | None:
         """Return what a pill is coloured by; None for a family whose members have their own."""
-        if self.row.kind is RowKind.FAMILY and len({one.fit_texts[0] for one in self.every}) > 1:
-            return None
-        return self._fit_value(LibraryColumn.FITS)
+        column = LibraryColumn.FITS
+        if self.row.kind is not RowKind.FAMILY:
+            return self._fit_value(column)
+        first = self.every[0]  # asked at each paint: a family may have thousands
+        return first._fit_value(column) if first.cells[column] == self.cells[column] else None
 
     def _how_many_fit(self) -> str:
         orders = [node._fit_value(LibraryColumn.FITS) or 0.0 for node in self.every]
