@@ -279,12 +279,12 @@ def _fit(plan: Plan, request: PlanRequest, check: Check) -> ModelFit:
     if on_cpu and fits is Fits.PARTLY:  # main memory holds all of it, and there is no more
         fits = Fits.YES
     context, sentence = None, said.sentence
-    if outcome is not None and outcome.gpu_layers + on_cpu and not outcome.main.short:
+    if outcome is not None and (on_cpu or (outcome.gpu_layers and not outcome.main.short)):
         context = context_as_placed(request, plan, check)
-        if fits is Fits.NO and context is not None:  # a GPU is short of its reserve
-            fits = Fits.YES if outcome.all_on_gpus else Fits.PARTLY
-            tokens = f"{integer_text(context)} tokens"
-            sentence = f"Fits with at most {tokens}. With those of its own choice: {sentence}"
+        if fits is Fits.NO and context is not None:  # the program's own choice is too long
+            fits = Fits.YES if outcome.all_on_gpus or on_cpu else Fits.PARTLY
+            tokens, own = f"{integer_text(context)} tokens", f"{sentence[:1].lower()}{sentence[1:]}"
+            sentence = f"Fits with at most {tokens}. What the program takes by itself {own}"
     elif outcome is None and fits is Fits.YES and not on_cpu:
         answer = solve("context", request, check, plan.profile).value
         context = answer if isinstance(answer, int) else None

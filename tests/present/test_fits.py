@@ -87,6 +87,19 @@ def test_without_a_gpu_main_memory_decides(model: Path) -> None:
     assert "main memory" in none.sentence
 
 
+def test_main_memory_that_is_short_of_the_program_s_own_context_may_hold_a_shorter_one(
+    model: Path,
+) -> None:
+    """llama.cpp's own fit does not count weights that it repacks, and takes too many tokens."""
+    found = fit_at(model, Target((), Host(8 * GIB, total=8 * GIB)))
+    assert (found.fits, found.state) == (Fits.YES, "Fits, on the CPU")
+    assert 16_384 < (found.largest_context or 0) < 65_536
+    most = f"Fits with at most {found.context_text} tokens. What the program takes by itself does "
+    assert found.sentence.startswith(f"{most}not fit: main memory is ")
+    smaller = fit_at(model, Target((), Host(3 * GIB, total=3 * GIB)))  # weights alone are more
+    assert (smaller.fits, smaller.largest_context) == (Fits.NO, None)
+
+
 def test_what_lies_in_ollama_s_store_is_planned_as_ollama_starts_it(
     model: Path, tmp_path: Path
 ) -> None:
