@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from explorer.formats import Problem, Severity
-from explorer.qt.library.nodes import Node, time_text
+from explorer.present.fits import DAMAGED, Fits, ModelFit
+from explorer.qt.library.nodes import LibraryColumn, Node, time_text
 from explorer.qt.library.rows import Usage, family_of, problem_note, store_row
+from explorer.qt.widgets.cells import Parts, State
 from explorer.stores import Blob, Entry, PartialDownload, Place, Store, StoreKind
 
 HUB = Path("/hub/models--org--name/snapshots/abc")
@@ -37,6 +39,25 @@ def test_only_a_family_of_several_gets_a_row() -> None:
     assert [child.title for child in row.children] == ["org/name", "org/other"]
     assert [child.title for child in row.children[0].children] == ["main", "v1"]
     assert row.note == "reading…"
+
+
+def test_a_family_says_what_its_versions_share_or_how_many_fit() -> None:
+    entries = [entry("org/name", str(HUB)), entry("org/name@v1", str(HUB.with_name("def")))]
+    row = store_row(Place(StoreKind.HUGGINGFACE, Path("/hub")), entries, None).children[0]
+    yes, no = ModelFit(Fits.YES, ""), ModelFit(Fits.NO, "")
+    damaged, unknown = ModelFit(None, "", word=DAMAGED), ModelFit(None, "", word="No weights")
+    for fits, shown in (
+        ((yes, yes), Parts("Fits", state=State.GOOD)),
+        ((yes, no), Parts("", "1 of 2 fit")),
+        ((damaged, damaged), Parts("Damaged", state=State.WARNING)),
+        ((unknown, unknown), Parts("", "No weights")),
+        ((yes, None), None),  # until all are known
+    ):
+        family = Node(row, None)
+        family.every = [Node(child, family) for child in row.children]
+        for node, fit in zip(family.every, fits, strict=True):
+            node.fit = fit
+        assert family.parts(LibraryColumn.FITS) == shown
 
 
 def test_files_of_the_top_folder_are_no_family() -> None:
