@@ -293,6 +293,31 @@ def test_a_model_to_compare_with_is_remembered_while_it_is_not_open(
         window.close()
 
 
+def test_a_model_that_is_being_closed_is_not_compared_with(
+    qtbot: QtBot, settings: Settings, tmp_path: Path
+) -> None:
+    path = _written(tmp_path / "tiny-chat-Q4_K_M.gguf", "Q4_K")
+    original = _written(tmp_path / "tiny-chat-F32.gguf")
+    window = MainWindow(settings)
+    qtbot.addWidget(window)
+    window.show()
+    window.open_paths([path, original])
+    wait_idle(qtbot, window)
+    window.panels.show_page("errors")
+    wait_idle(qtbot, window)
+    closed = window.current
+    assert closed is not None
+    assert closed.path == original
+    chosen: list[object] = []
+    references = window.panels.references
+    references.changed.connect(lambda: chosen.append(references.chosen))
+    window.close_document(closed)
+    assert window.current is window.documents[0]
+    assert closed not in chosen
+    assert not window.bottom.notice.isVisible()
+    wait_idle(qtbot, window)
+
+
 def test_two_open_models_are_compared_at_once(
     qtbot: QtBot, window: MainWindow, small_path: Path
 ) -> None:
