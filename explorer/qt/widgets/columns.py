@@ -96,7 +96,8 @@ class ColumnLayout(QObject):
         self._resize((each, need) for each, need in enumerate(self._needed) if not hidden(each))
         self.fill()
 
-    def _fit_all(self) -> None:
+    def fit_anew(self) -> None:
+        """Do the same of new content: forget which columns the user wants to see in any case."""
         self._kept.clear()
         self.fit()
 
@@ -230,7 +231,7 @@ class ColumnLayout(QObject):
             action.setEnabled(shown > 1 or hidden)
             action.toggled.connect(lambda on, column=column: self.show_column(column, on=on))
         menu.addSeparator()
-        menu.addAction(self.tr("Fit widths")).triggered.connect(self._fit_all)
+        menu.addAction(self.tr("Fit widths")).triggered.connect(self.fit_anew)
         return menu
 
     def _show_button(self) -> None:

@@ -304,7 +304,7 @@ class TableView(QtWidgets.QTableView):
         # a hidden section that gets a width leaves a gap: show all, then hide
         for number in range(header.count()):
             self.setColumnHidden(number, False)
-        self.fit_columns()
+        self.column_layout.fit_anew()
         for number, column in enumerate(self.table.columns):
             self.setColumnHidden(number, column.name in hidden)
         self.column_layout.fill()

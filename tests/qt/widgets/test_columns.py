@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from PySide6.QtCore import QByteArray
 from PySide6.QtGui import QStandardItemModel
 from PySide6.QtWidgets import QTableView
 from pytestqt.qtbot import QtBot
@@ -79,6 +80,20 @@ def test_columns_without_room_are_offered_at_the_end_of_the_header(
     qtbot.waitUntil(lambda: tensors.horizontalScrollBar().maximum() > 0)
     chosen["Fit widths"].trigger()
     qtbot.waitUntil(lambda: tensors.horizontalScrollBar().maximum() == 0)
+
+
+def test_what_was_chosen_for_other_content_is_forgotten(qtbot: QtBot, tensors: TableView) -> None:
+    tensors.window().resize(700, 800)
+    qtbot.waitUntil(lambda: tensors.isColumnHidden(_place(tensors, "bytes")))
+    for name in ("bytes", "parameters", "shape", "offset", "role"):
+        tensors.column_layout.show_column(_place(tensors, name), on=True)
+    header = tensors.horizontalHeader()
+    assert header.length() > tensors.viewport().width()
+    state = tensors.columns_state()
+    tensors.show_columns(state)
+    assert header.length() > tensors.viewport().width()
+    tensors.show_columns(QByteArray())
+    assert header.length() <= tensors.viewport().width()
 
 
 def test_columns_without_room_are_copied_and_remembered(qtbot: QtBot, tensors: TableView) -> None:
