@@ -116,7 +116,7 @@ def test_keys_go_on_back_and_away(qtbot: QtBot, window: MainWindow, tour: Tour) 
 def test_enter_and_space_press_the_button_that_has_the_focus(
     qtbot: QtBot, window: MainWindow, tour: Tour
 ) -> None:
-    qtbot.keyClick(tour.callout.next, Key.Key_Space)
+    qtbot.keyClick(tour.callout.next, Key.Key_Return)
     assert tour.stop == 1
     tour.callout.back.setFocus()
     qtbot.keyClick(tour.callout.back, Key.Key_Space)
