@@ -429,7 +429,9 @@ class Shell(QWidget):
         if group == "library":
             self.head.show_place("", self.tr("Library"), (), PANEL_TEXTS["library"])
         elif document is None:
-            self.head.show_place("", self.tr("Start"), (), PANEL_TEXTS["overview"])
+            page = self.panels.page
+            title = self.tr("Start") if page == "overview" else self.panels.titles[page]
+            self.head.show_place("", title, (), PANEL_TEXTS[page])
         elif self.panels.page in ("weights", "errors") and selection.rows:
             title, chips = _tensor_place(document, selection.rows)
             meaning, path = picture_text("tensor_facts"), str(document.path)

@@ -128,7 +128,9 @@ def test_the_status_bar_names_the_machine_and_a_click_changes_it_on_any_page(
     window.bottom.machine.show_machine()
     qtbot.waitUntil(lambda: "main memory" in window.bottom.machine.text())
     assert window.bottom.machine.text() == window.panels.machine.text
-    window.panels.show_page("library")
+    for page, title in (("overview", "Start"), ("planner", "Planner"), ("library", "Library")):
+        window.panels.show_page(page)
+        assert window.shell.head.title.text() == title
     wait_idle(qtbot, window)
     window.bottom.machine.click()
     (dialog,) = window.findChildren(MachineDialog)
