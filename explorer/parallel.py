@@ -26,6 +26,17 @@ def never() -> None:
     """Do nothing: the check of work that cannot be cancelled."""
 
 
+def checked(items: Iterable[Item], check: Check) -> Iterator[Item]:
+    """Yield items of which each takes little; check once for some thousands of them."""
+    for number, item in enumerate(items):
+        if number % _CHECK_EVERY == 0:
+            check()
+        yield item
+
+
+_CHECK_EVERY: Final = 4096
+
+
 _thread = threading.local()
 
 

@@ -6,7 +6,7 @@ sort of integers. Comparing texts while sorting, as a proxy model does, blocks t
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,14 +23,12 @@ from explorer.formats.tensors import (
     natural_key,
     parse_name,
 )
-from explorer.parallel import Check, never
+from explorer.parallel import Check, checked, never
 from explorer.quantization import TensorType
 
 _INT64_MAX: Final = (1 << 63) - 1
-_CHECK_EVERY: Final = 4096
 
 K = TypeVar("K", bound=Hashable)
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +120,7 @@ def tensor_arrays(table: TensorTable, check: Check = never) -> TensorArrays:
     Args:
         check: Called every few thousand tensors, and raises to stop.
     """
-    tensors = list(_checked(table.rows, check))
+    tensors = list(checked(table.rows, check))
     columns = table.columns
     parsed = [parse_name(name) for name in columns.names]
     types, type_codes = _coded(columns.types)
@@ -165,16 +163,9 @@ def text_ranks(texts: Sequence[str], check: Check = never) -> NDArray[np.int64]:
     `check` is called every few thousand texts, and raises to stop.
     """
     distinct = list(dict.fromkeys(texts))
-    keys = [(natural_key(text), text) for text in _checked(distinct, check)]
+    keys = [(natural_key(text), text) for text in checked(distinct, check)]
     ranks = dict(zip(distinct, _ranks(keys, distinct).tolist(), strict=True))
     return np.array([ranks[text] for text in texts], dtype=np.int64)
-
-
-def _checked(items: Iterable[T], check: Check) -> Iterator[T]:
-    for row, item in enumerate(items):
-        if row % _CHECK_EVERY == 0:
-            check()
-        yield item
 
 
 def _ranks(keys: Sequence[Any], values: Sequence[Hashable]) -> NDArray[np.int64]:

@@ -13,13 +13,15 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
 from PySide6.QtCore import QAbstractListModel, QEvent, QModelIndex, QObject, Qt, QTimer, Signal
 from PySide6.QtGui import QAction, QKeyEvent, QKeySequence, QPainter, QPalette
 from PySide6.QtWidgets import QDialog, QListView, QStyle, QStyleOptionViewItem, QVBoxLayout, QWidget
 
 from explorer.errors import FormatError
 from explorer.formats.tensors import natural_key
-from explorer.parallel import Check
+from explorer.parallel import Check, checked, never
 from explorer.qt.document import Document
 from explorer.qt.help.guide import plain_title
 from explorer.qt.jobs import Job, JobRunner, JobSlot
@@ -34,7 +36,6 @@ from explorer.text import bytes_text, integer_text, plain_text, shorten
 
 MOST_FOUND: Final = 200
 _LONGEST_TEXT: Final = 300
-_CHECK_EVERY: Final = 4096  # names
 _LEAST_OF_PAGE: Final = 3  # letters that a page is named with
 _NO_WORD: Final = re.compile(r"[\W_]")
 
@@ -80,11 +81,12 @@ class SearchSource:
 
     Attributes:
         kind: What they are names of.
-        names: The names as the file has them.
+        names: The names, as the file has them or safe to show.
         document: The model that they belong to, or None.
         details: What stands beside each name; empty if nothing does.
         paths: The models to open; empty if they are not models.
         pages: Titles of pages that show one of them.
+        ranks: Place of each name in natural order, int64 [n], if it is known.
     """
 
     kind: ResultKind
@@ -93,6 +95,12 @@ class SearchSource:
     details: Sequence[str] = ()
     paths: Sequence[Path] = ()
     pages: Sequence[str] = ()
+    ranks: NDArray[np.int64] | None = None
+
+    def order(self, position: int) -> object:
+        """Return what decides the place of a name among its equals of this source."""
+        known = self.ranks
+        return natural_key(self.names[position]) if known is None else int(known[position])
 
     @property
     def searched(self) -> Sequence[str]:
@@ -144,15 +152,20 @@ def search_sources(
     """
     kind, shown = ResultKind, pages or {}
 
-    def source(of: ResultKind, names: Sequence[str], document: Document) -> SearchSource:
-        return SearchSource(of, names, document, pages=shown.get(of, ()))
+    def source(
+        of: ResultKind,
+        document: Document,
+        names: Sequence[str],
+        ranks: NDArray[np.int64] | None = None,
+    ) -> SearchSource:
+        return SearchSource(of, names, document, pages=shown.get(of, ()), ranks=ranks)
 
-    models = [source(kind.MODEL, [each.title], each) for each in documents]
-    keys = [
-        source(kind.KEY, [entry.key for entry in each.model.metadata.entries], each)
+    models = [source(kind.MODEL, each, [each.title]) for each in documents]
+    keys = [source(kind.KEY, each, each.keys.names, each.keys.ranks[0]) for each in documents]
+    tensors = [
+        source(kind.TENSOR, each, each.model.tensors.columns.names, each.arrays.name_ranks)
         for each in documents
     ]
-    tensors = [source(kind.TENSOR, each.model.tensors.columns.names, each) for each in documents]
     opened = {document.path for document in documents}
     others = [path for path in recent if path not in opened]
     files = SearchSource(
@@ -176,9 +189,7 @@ def command_details(commands: Sequence[QAction], menus: Mapping[QAction, str]) -
     ]
 
 
-def search(
-    sources: Sequence[SearchSource], query: str, check: Callable[[], None] = lambda: None
-) -> Found:
+def search(sources: Sequence[SearchSource], query: str, check: Check = never) -> Found:
     """Return the best entries that hold every word of the query; for a worker.
 
     A word that is a whole word of the name ranks before one that is only a part of it: with
@@ -209,38 +220,25 @@ def search(
     ]
     best = nsmallest(
         MOST_FOUND,
-        _checked(ranked, check),
-        key=lambda one: (*one[:3], natural_key(sources[one[2]].names[one[3]]), *one[3:]),
+        checked(ranked, check),
+        key=lambda one: (*one[:3], sources[one[2]].order(one[3]), *one[3:]),
     )
     found = [_entry(sources[number], place, page) for *_, number, place, page in best]
     return Found(found, len(ranked))
 
 
-_Ranked: TypeAlias = tuple[int, bool, int, int, str]
-"""How bad a name is (see `_badness`), its source, its position there, and the page."""
-
-
 def _matches(
-    source: SearchSource, words: Sequence[str], check: Callable[[], None]
+    source: SearchSource, words: Sequence[str], check: Check
 ) -> Iterator[tuple[int, str, Sequence[str]]]:
     """Yield positions of names that hold all words, the page to show them in, and those words."""
     readings = list(source.readings(words))
-    for position, name in enumerate(source.searched):
-        if position % _CHECK_EVERY == 0:
-            check()
+    for position, name in enumerate(checked(source.searched, check)):
         folded = name.lower()
         for page, rest in readings:
             if all(word in folded for word in rest):
                 yield position, page, rest
                 if not page:  # no word of it is needed to name a page
                     break
-
-
-def _checked(ranked: Sequence[_Ranked], check: Callable[[], None]) -> Iterator[_Ranked]:
-    for position, one in enumerate(ranked):
-        if position % _CHECK_EVERY == 0:
-            check()
-        yield one
 
 
 def _badness(name: str, words: Sequence[str]) -> tuple[int, bool]:
