@@ -160,6 +160,10 @@ class PlannedMemory:
     context: int = 0
 
 
+NO_WEIGHTS: Final = "it holds no weights, so there is no memory to plan"
+"""Why a vocabulary alone is not planned."""
+
+
 def header_to_plan(model: Model) -> Hyperparameters:
     """Return what the formulas read of a model; a damaged one is planned with a warning.
 
@@ -167,8 +171,8 @@ def header_to_plan(model: Model) -> Hyperparameters:
         PlanError: It holds no weights, or what `Hyperparameters.from_model` raises.
         ExplorerError: The file changed since it was opened.
     """
-    if not len(model.tensors):  # a vocabulary alone, for which figures of a cache say nothing
-        raise PlanError("it holds no weights, so there is no memory to plan")
+    if not len(model.tensors):  # figures of a cache would say nothing
+        raise PlanError(NO_WEIGHTS)
     h = Hyperparameters.from_model(model)
     if model.damage is None:
         return h

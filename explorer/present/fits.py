@@ -17,12 +17,12 @@ from explorer.parallel import Check, never
 from explorer.planner import Device, Host
 from explorer.planner import settings as env
 from explorer.planner.advice import context_as_placed, solve
-from explorer.planner.inputs import PlanInputs, completed, header_to_plan
+from explorer.planner.inputs import NO_WEIGHTS, PlanInputs, completed, header_to_plan
 from explorer.planner.profiles import profile_named
 from explorer.planner.result import Plan, PlanRequest
 from explorer.present.model import kind_of
 from explorer.present.plan import Level, device_name, short_name, verdict
-from explorer.text import bits_text, bytes_text, integer_text, plain_text
+from explorer.text import bits_text, bytes_text, integer_text, plain_text, sentence
 
 DAMAGED: Final = "Damaged"
 """The word for a model that cannot be loaded, however much memory there is."""
@@ -268,7 +268,7 @@ def _not_to_plan(model: Model) -> ModelFit | None:
         word = "Importance matrix" if is_importance_matrix(model) else "Adapter"
         return ModelFit(None, f"{plain_text(kind)}. It is no whole model.", word=word)
     if not len(model.tensors):
-        return ModelFit(None, "It holds no weights; there is nothing to plan.", word="No weights")
+        return ModelFit(None, f"{sentence(NO_WEIGHTS)}.", word="No weights")
     return None
 
 
