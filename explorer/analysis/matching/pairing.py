@@ -355,7 +355,10 @@ _STORED_AS: Final = re.compile(
     r"\d{5}-of-\d{5}|safetensors|index|json)$"
 )
 """An end of a name that says how weights are stored, or in how many files."""
-_OF_ALL: Final = frozenset({"model", "pytorchmodel", "consolidated", "weights"})
+_OF_ALL: Final = frozenset(
+    {"model", "pytorchmodel", "diffusionpytorchmodel", "consolidated", "weights"}
+    | {"ggmlmodel", "unsloth"}  # as converters call what they write
+)
 """What files of many models are called."""
 _LONGEST_NAME: Final = 256
 _LEAST_NAME: Final = 4  # letters and digits: fewer tell no model from another

@@ -315,6 +315,8 @@ def test_an_output_is_not_taken_for_the_embedding_unless_it_is(tmp_path: Path) -
         ("model.safetensors", ""),
         ("model-00001-of-00002.safetensors", ""),
         ("Q4_K_M.gguf", ""),
+        ("ggml-model-q4_0.gguf", ""),
+        ("unsloth.Q4_K_M.gguf", ""),
         ("", ""),
         ("-" * 100_000, ""),
     ],
@@ -328,6 +330,9 @@ def test_a_place_says_what_a_model_is_called() -> None:
     assert base_names(hub, hub.name) == {"gemma3270mit"}
     folder = Path("/models/gemma-3-270m-it/model.safetensors.index.json")
     assert base_names(folder, folder.name) == {"gemma3270mit"}
+    assert base_names(Path("/models/tiny-chat/ggml-model-f16.gguf"), "ggml-model-f16.gguf") == {
+        "tinychat"
+    }
     assert base_names(Path("/blobs/manifests/x/270m"), "gemma3:270m-q8_0") == {"gemma3270m"}
 
 
