@@ -355,7 +355,7 @@ def ask_report(panels: Panels) -> None:
     if not agrees_to_weights(models, panels):
         return
     path, tr = document.path, panels.tr
-    saver = FileSaver(panels._runner, panels, panels.written.emit, panels.failed.emit)
+    saver = FileSaver(panels.runner, panels, panels.written.emit, panels.failed.emit)
     name = file_name(path.stem, "model")
     target = saver.ask_path(tr("Save a report"), name, {tr("Web page"): ".html"})
     if target is None:

@@ -187,6 +187,7 @@ class Panels(Pages):
         selection: The current model, and what of it is selected.
         references: What the current model is compared with.
         machine: What plans are made for, and what is asked of each model.
+        runner: Runs work in the background.
 
     Signals:
         failed: Something that was asked for cannot be done; an `ExplorerError`.
@@ -216,7 +217,7 @@ class Panels(Pages):
         self, runner: JobRunner, settings: Settings, parent: QWidget | None = None
     ) -> None:
         super().__init__(parent)
-        self._runner, self._settings = runner, settings
+        self.runner, self._settings = runner, settings
         self._demo_store: Path | None = None
         self._tabs: list[LazyTab[Any]] = []
         self.memory = PanelMemory(self, settings)
@@ -289,7 +290,7 @@ class Panels(Pages):
         from explorer.qt.library.readers import library_places  # noqa: PLC0415
 
         view = LibraryView(
-            self._runner, self._settings, self, places=lambda: library_places(self._demo_store)
+            self.runner, self._settings, self, places=lambda: library_places(self._demo_store)
         )
         pages = (self.pages_of(group) for group in GROUPS if group != "library")
         view.commands.pages = {name: title for group in pages for name, title in group.items()}
@@ -324,7 +325,7 @@ class Panels(Pages):
             self.library.built.rescan()
 
     def _make_overview(self) -> OverviewView:
-        view = OverviewView(self._runner, self.machine, lambda: self._settings.recent)
+        view = OverviewView(self.runner, self.machine, lambda: self._settings.recent)
         view.page_wanted.connect(self.show_page)
         view.key_wanted.connect(self._show_key)
         view.compare_wanted.connect(self.open_requested)
@@ -340,7 +341,7 @@ class Panels(Pages):
     def _make_metadata(self) -> MetadataView:
         from explorer.qt.contents.metadata import MetadataView  # noqa: PLC0415 - see LazyTab
 
-        view = MetadataView(self._runner)
+        view = MetadataView(self.runner)
         self._pass_on(view.list.table)
         self.memory.add_table("metadata", view.list.table, view.list.bar.edit)
         view.splitter.restoreState(self._settings.layout("metadata_splitter"))
@@ -351,7 +352,7 @@ class Panels(Pages):
     def _make_tensors(self) -> TensorsView:
         from explorer.qt.contents.tables import TensorsView  # noqa: PLC0415 - see LazyTab
 
-        view = TensorsView(self._runner)
+        view = TensorsView(self.runner)
         self._pass_on(view.table)
         self.memory.add_table("tensors", view.table, view.bar.edit)
         view.rows_selected.connect(self.selection.select_tensors)
@@ -361,7 +362,7 @@ class Panels(Pages):
     def _make_vocabulary(self) -> VocabularyView:
         from explorer.qt.contents.tables import VocabularyView  # noqa: PLC0415 - see LazyTab
 
-        view = VocabularyView(self._runner)
+        view = VocabularyView(self.runner)
         self._pass_on(view.table)
         self.memory.add_table("vocabulary", view.table, view.bar.edit)
         return view
@@ -373,7 +374,7 @@ class Panels(Pages):
     def _make_raw(self) -> RawView:
         from explorer.qt.raw.panel import RawView  # noqa: PLC0415 - see LazyTab
 
-        view = RawView(self._runner)
+        view = RawView(self.runner)
         view.key_activated.connect(self.selection.select_key_named)
         view.tensor_activated.connect(lambda row: self.selection.select_tensors([row]))
         return view
@@ -384,7 +385,7 @@ class Panels(Pages):
     def _make_compare(self) -> CompareView:
         from explorer.qt.errors.models import CompareView  # noqa: PLC0415 - see LazyTab
 
-        view = CompareView(self._runner, self.references)
+        view = CompareView(self.runner, self.references)
         self._connect_panel(view)
         view.tensor_opened.connect(self.open_tensor)
         return view
@@ -393,7 +394,7 @@ class Panels(Pages):
         from explorer.qt.weights.curves import HistogramChoices  # noqa: PLC0415 - see LazyTab
         from explorer.qt.weights.panel import WeightsView  # noqa: PLC0415
 
-        view = WeightsView(self._runner, self.references)
+        view = WeightsView(self.runner, self.references)
         self._connect_panel(view)
         choices = HistogramChoices.of_text(self._settings.histogram)
         view.restore(choices, self._settings.layout("weights_splitter"))
@@ -404,7 +405,7 @@ class Panels(Pages):
     def _make_errors(self) -> ErrorsView:
         from explorer.qt.errors.panel import ErrorsView  # noqa: PLC0415 - see LazyTab
 
-        view = ErrorsView(self._runner, self.references)
+        view = ErrorsView(self.runner, self.references)
         view.plan_inputs = self._plan_inputs
         view.offer.finder = partial(downloads, self)
         view.original_wanted.connect(self.original_wanted)
@@ -414,7 +415,7 @@ class Panels(Pages):
     def _make_survey(self) -> SurveyView:
         from explorer.qt.survey.panel import SurveyView  # noqa: PLC0415 - see LazyTab
 
-        view = SurveyView(self._runner, self.references)
+        view = SurveyView(self.runner, self.references)
         self._connect_panel(view)
         view.tensor_chosen.connect(lambda row: self.selection.select_tensors([row]))
         view.tensor_opened.connect(self.open_tensor)
@@ -436,7 +437,7 @@ class Panels(Pages):
     def _make_planner(self) -> PlannerView:
         from explorer.qt.planner.panel import PlannerView  # noqa: PLC0415 - see LazyTab
 
-        view = PlannerView(self._runner, self._settings, machine=self.machine)
+        view = PlannerView(self.runner, self._settings, machine=self.machine)
         view.layer_chosen.connect(self.selection.select_layer)
         view.demo_wanted.connect(self.demo_requested)
         self._pass_on(view)
@@ -482,7 +483,7 @@ def ask_machine(panels: Panels) -> None:
     """Ask which machine everything is planned for, on whatever page one is."""
     from explorer.qt.planner.devices import MachineDialog  # noqa: PLC0415 - see LazyTab
 
-    MachineDialog(panels.planner.widget.state, panels._runner, panels).open()
+    MachineDialog(panels.planner.widget.state, panels.runner, panels).open()
 
 
 def open_selected(panels: Panels) -> None:
