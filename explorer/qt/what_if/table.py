@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -242,52 +242,42 @@ class WhatIfColumns:
 
 def note_text(line: Line) -> str:
     """Return what else there is to say of a line."""
-    if line.size.problem is not None:
-        return plain_text(_tr("cannot be: {why}").format(why=line.size.problem))
-    parts = []
-    if line.errors is not None and not line.errors.complete:
-        done = line.errors.done / line.errors.total
-        parts.append(_tr("{share:.0f} % measured").format(share=100 * done))
-    elif not line.measurable:
-        parts.append(_tr("its own error is not known without the original"))
-    elif line.errors is None:
-        parts.append(_tr("not measured"))
-    if line.front:
-        parts.append(_tr("on the front"))
-    if line.by_recipe and line.size.types:
-        parts.append(types_text(Counter(kind.name for kind in line.size.types.values())))
-    for name, narrow in line.size.substitutes.items():
-        text = _tr("{n} too narrow for it: {type} there, as llama-quantize does")
-        parts.append(text.format(n=integer_text(narrow), type=name))
-    if line.size.kept == 1:
-        parts.append(_tr("1 tensor cannot have it and stays as it is"))
-    elif line.size.kept:
-        count = integer_text(line.size.kept)
-        parts.append(_tr("{n} tensors cannot have it and stay as they are").format(n=count))
-    if line.plan is not None and line.plan.refusal:
-        parts.append(line.plan.refusal)
-    return plain_text("; ".join(parts))
+    return plain_text("; ".join(whole for whole, _ in _notes(line)))
 
 
 def short_note(line: Line) -> str:
     """Return what the table has room for of a note; the cell's tool tip has all of it."""
+    return plain_text("; ".join(short for _, short in _notes(line) if short))
+
+
+def _notes(line: Line) -> Iterator[tuple[str, str]]:
+    """Yield what else there is to say, and the same in few words; "" if the table says it."""
     if line.size.problem is not None:
-        return ""  # it stands across the line
-    parts = []
+        yield _tr("cannot be: {why}").format(why=line.size.problem), ""
+        return
     if line.errors is not None and not line.errors.complete:
         done = line.errors.done / line.errors.total
-        parts.append(_tr("{share:.0f} % measured").format(share=100 * done))
+        yield (_tr("{share:.0f} % measured").format(share=100 * done),) * 2
+    elif not line.measurable:
+        yield _tr("its own error is not known without the original"), ""
+    elif line.errors is None:
+        yield _tr("not measured"), ""
     if line.front:
-        parts.append(_tr("on the front"))
+        yield (_tr("on the front"),) * 2
     if line.by_recipe and line.size.types:
-        parts.append(types_text(Counter(kind.name for kind in line.size.types.values())))
+        yield (types_text(Counter(kind.name for kind in line.size.types.values())),) * 2
     for name, narrow in line.size.substitutes.items():
-        parts.append(_tr("{n} in {type}").format(n=integer_text(narrow), type=name))
-    if line.size.kept:
-        parts.append(_tr("{n} as they are").format(n=integer_text(line.size.kept)))
+        whole = _tr("{n} too narrow for it: {type} there, as llama-quantize does")
+        for_both = {"n": integer_text(narrow), "type": name}
+        yield whole.format(**for_both), _tr("{n} in {type}").format(**for_both)
+    if kept := line.size.kept:
+        one = _tr("1 tensor cannot have it and stays as it is")
+        more = _tr("{n} tensors cannot have it and stay as they are")
+        count = integer_text(kept)
+        whole = one if kept == 1 else more.format(n=count)
+        yield whole, _tr("{n} as they are").format(n=count)
     if line.plan is not None and line.plan.refusal:
-        parts.append(line.plan.refusal)
-    return plain_text("; ".join(parts))
+        yield (line.plan.refusal,) * 2
 
 
 def role_columns(roles: Sequence[RoleErrors]) -> list[Column]:
