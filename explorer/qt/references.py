@@ -161,7 +161,10 @@ class References(QObject):
         return self.document in self._choices
 
     def original(self) -> Document | None:
-        """Return the open model that the current one was quantized from; None if none is."""
+        """Return the open model that the current one was quantized from; None if none is.
+
+        One on the web is left to the user: to compare with it fetches weights.
+        """
         from explorer.analysis.matching.pairing import is_original  # noqa: PLC0415 - not for first paint
 
         document = self.document
@@ -171,6 +174,7 @@ class References(QObject):
             one
             for one in self.documents
             if one is not document
+            and not is_address(one.path)
             and is_original(one.facts, one.base_names, document.facts, document.base_names)
         )
         return next(found, None)

@@ -318,6 +318,19 @@ def test_a_model_that_is_being_closed_is_not_compared_with(
     wait_idle(qtbot, window)
 
 
+def test_an_original_on_the_web_is_left_to_the_user(
+    runner: JobRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = _written(tmp_path / "tiny-Q4_K.gguf", "Q4_K"), _written(tmp_path / "tiny-F32.gguf")
+    quantized, original = (load_document(path, _Job()) for path in paths)  # type: ignore[arg-type]
+    references = References(runner)
+    references.set_documents((quantized, original))
+    references.show_document(quantized)
+    assert references.original() is original
+    monkeypatch.setattr("explorer.qt.references.is_address", original.path.__eq__)
+    assert references.original() is None
+
+
 def test_two_open_models_are_compared_at_once(
     qtbot: QtBot, window: MainWindow, small_path: Path
 ) -> None:
