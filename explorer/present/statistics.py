@@ -22,7 +22,7 @@ STATISTICS: Final = {
     "finite": "Finite",
     "nan": "NaN",
     "positive_inf": "+inf",
-    "negative_inf": "-inf",
+    "negative_inf": "\N{MINUS SIGN}inf",
     "zeros": "Zeros",
     "min": "Minimum",
     "max": "Maximum",
