@@ -6,20 +6,23 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from PySide6.QtCore import QByteArray, QCoreApplication, QEvent, QRectF, QSize, Qt, Signal
+from PySide6.QtCore import QByteArray, QCoreApplication, QEvent, QObject, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
     QColor,
     QCursor,
     QFont,
     QFontMetrics,
+    QKeyEvent,
     QPainter,
     QPaintEvent,
     QPen,
     QResizeEvent,
 )
 from PySide6.QtWidgets import (
+    QApplication,
     QMenu,
     QMenuBar,
+    QPushButton,
     QSizePolicy,
     QSplitter,
     QStatusBar,
@@ -336,6 +339,36 @@ class Head(QWidget):
 _TREE_WIDTH: Final = 272
 
 
+class _EnterKey(QObject):
+    """Presses the button that has the focus with Enter too: Qt does in dialogs, not in windows."""
+
+    def __init__(self, shell: QWidget) -> None:
+        super().__init__(shell)
+        self._shell = shell
+        app = QApplication.instance()
+        assert isinstance(app, QApplication)
+        app.focusChanged.connect(self._follow)
+
+    def _follow(self, old: QWidget | None, new: QWidget | None) -> None:
+        if old is not None:
+            old.removeEventFilter(self)
+        # not by the window's own keys: Enter in a list opens what is there, and goes on to them
+        buttons = (QPushButton, QToolButton)
+        if isinstance(new, buttons) and new.window() is self._shell.window():
+            new.installEventFilter(self)
+
+    # Qt
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() != QEvent.Type.KeyPress or not isinstance(event, QKeyEvent):
+            return False
+        if event.key() not in (Qt.Key.Key_Return, Qt.Key.Key_Enter) or event.isAutoRepeat():
+            return False
+        assert isinstance(watched, (QPushButton, QToolButton))
+        watched.click()
+        return True
+
+
 class Shell(QWidget):
     """Rail, tree, head and pages side by side; what is chosen in one, the others follow.
 
@@ -353,6 +386,7 @@ class Shell(QWidget):
         super().__init__(parent)
         self.panels, self.tree = panels, tree
         self._with_tree = True
+        _EnterKey(self)
         titles = {
             "library": self.tr("Library"),
             "model": self.tr("Model"),

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QPoint, Qt
+from PySide6.QtCore import QPoint, Qt, QTimer
 from PySide6.QtGui import QContextMenuEvent, QGuiApplication
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import (
+    QAbstractButton,
     QApplication,
     QComboBox,
     QFileDialog,
@@ -34,6 +35,7 @@ from explorer.qt.survey.map_page import ModelMap
 from explorer.qt.weights.block.strip import BlockStrip
 from explorer.qt.weights.map.plot import MapPlot
 from explorer.qt.widgets.histogram_plot import HistogramPlot
+from explorer.qt.widgets.painting import FoldButton
 from tests.helpers.everywhere import settle
 from tests.helpers.patience import PATIENCE_S
 
@@ -45,6 +47,7 @@ pytestmark = [
 
 _KEY, _MOD = Qt.Key, Qt.KeyboardModifier
 _MOST_TABS = 60
+_TAB = Qt.FocusPolicy.TabFocus
 _NUMBER = re.compile(r"-?[0-9][0-9.]*(e[-+]?[0-9]+)?")
 
 
@@ -432,6 +435,60 @@ def test_the_frame(hands: Hands, tmp_path: Path) -> None:
     hands.press(_KEY.Key_F5)
     hands.press(_KEY.Key_W, _MOD.ControlModifier)
     assert window.documents == []
+
+
+@pytest.mark.parametrize("name", ["library", *GROUPS["model"], *GROUPS["weights"], "planner"])
+def test_tab_comes_by_everything_and_back(hands: Hands, name: str) -> None:
+    window = hands.window
+    window.resize(1280, 800)
+    hands.panel(name)
+    start = hands.focus
+    passed = [start]
+    for _ in range(_MOST_TABS):
+        QTest.keyClick(hands.focus, _KEY.Key_Tab)
+        if hands.focus is start:
+            break
+        passed.append(hands.focus)
+    else:
+        pytest.fail(f"Tab does not come back: {[type(one).__name__ for one in passed]}")
+    assert len(passed) == len(set(passed))
+    for part in (window.top.open, window.top.more, window.shell.rail, window.bottom.machine):
+        assert part in passed
+    missed = [
+        one
+        for one in window.findChildren(QAbstractButton)
+        if one.isVisible() and one.isEnabled() and one not in passed and one.focusPolicy() & _TAB
+    ]
+    assert not missed
+    if name != "library":  # the filter is above the tree
+        tree = window.open_models
+        assert passed.index(tree.bar.edit) == passed.index(tree.tree) - 1
+
+
+def test_enter_presses_a_button(hands: Hands) -> None:
+    window = hands.window
+    hands.panel("overview")
+    fold = hands.tab_to(FoldButton)
+    assert isinstance(fold, FoldButton)
+    hands.press(_KEY.Key_Return)
+    assert window.panels.overview.widget.findChild(FoldButton).isChecked()
+    hands.tab_to(window.top.more)
+    menus = []
+
+    def close_menu() -> None:  # an open menu of a button runs a loop of its own
+        menus.append(QApplication.activePopupWidget())
+        menus[0].close()
+
+    QTimer.singleShot(200, close_menu)
+    QTest.keyClick(hands.focus, _KEY.Key_Return)
+    assert isinstance(menus[0], QMenu)
+    hands.come_back()
+    hands.panel("tensors")  # Enter in a list opens what is in it, and presses nothing
+    hands.tab_to(QTableView)
+    hands.press(_KEY.Key_Home)
+    hands.press(_KEY.Key_Return)
+    assert window.panels.currentWidget() is window.panels.weights
+    assert QApplication.activeModalWidget() is None
 
 
 def test_every_command_is_in_a_menu(hands: Hands) -> None:

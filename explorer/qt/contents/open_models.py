@@ -28,6 +28,7 @@ from PySide6.QtWidgets import (
     QFrame,
     QHeaderView,
     QMenu,
+    QStyle,
     QStyleOptionViewItem,
     QTreeView,
     QWidget,
@@ -47,7 +48,13 @@ from explorer.qt.document import (
 from explorer.qt.selection import Selection
 from explorer.qt.theme import Space, ink_of
 from explorer.qt.widgets.building import add_action, column, offer_leads
-from explorer.qt.widgets.painting import SWATCH_SIZE, paint_branch, plain_tip, swatch_icon
+from explorer.qt.widgets.painting import (
+    SWATCH_SIZE,
+    outline_current,
+    paint_branch,
+    plain_tip,
+    swatch_icon,
+)
 from explorer.qt.widgets.table_model import Index, ItemRole
 from explorer.qt.widgets.table_view import FilterBar, RoomyDelegate
 from explorer.text import plain_text
@@ -244,6 +251,7 @@ class _SharingDelegate(RoomyDelegate):
 
     def initStyleOption(self, option: QStyleOptionViewItem, index: Index) -> None:
         super().initStyleOption(option, index)
+        option.state &= ~QStyle.StateFlag.State_HasFocus  # see `outline_current`
         tree = self.parent()
         assert isinstance(tree, QTreeView)
         move = tree.columnWidth(1) - self._share(tree, option, index)
@@ -275,6 +283,15 @@ class _Tree(QTreeView):
     """A tree whose key * opens one level: Qt opens all, and lays out 60,000 rows at once."""
 
     # Qt
+
+    def drawRow(self, painter: QPainter, options: QStyleOptionViewItem, index: Index) -> None:
+        super().drawRow(painter, options, index)
+        current = self.currentIndex()
+        if index.row() == current.row() and index.parent() == current.parent():
+            area = QRect(options.rect)
+            area.setLeft(0)
+            area.setRight(self.viewport().width() - 1)
+            outline_current(self, painter, area.adjusted(0, 0, 0, 1))
 
     def drawBranches(self, painter: QPainter, rect: QRect, index: Index) -> None:
         paint_branch(self, painter, rect, index)
@@ -332,6 +349,7 @@ class OpenModelsView(QWidget):
         self.bar.status.hide()
         self.bar.changed.connect(self._filter)
         self.bar.left_down.connect(self.tree.setFocus)
+        self.setTabOrder(self.bar.edit, self.tree)
         column(self.bar, (self.tree, 1), of=self, margins=(Space.NEAR, 0, Space.TIGHT, 0))
         self.setAutoFillBackground(True)
         self.setBackgroundRole(QPalette.ColorRole.Base)

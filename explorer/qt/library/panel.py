@@ -173,6 +173,8 @@ class LibraryWidgets(QtWidgets.QWidget):
         self.scan_button = QtWidgets.QToolButton(self)
         self.choice = SegmentBar(self.tr("What is listed"), self)
         buttons = self.add_button, self.scan_button
+        self.setTabOrder(self.choice, self.add_button)
+        self.setTabOrder(self.add_button, self.scan_button)
         top = row((self.bar, 1), self.choice, *buttons, margins=(0, 0, 0, 0), spacing=Space.TIGHT)
         self.model = LibraryModel(self)
         self.tree = LibraryTree(self.model, self)
@@ -180,6 +182,9 @@ class LibraryWidgets(QtWidgets.QWidget):
         self.lists = QtWidgets.QTabWidget(self)
         self.lists.setDocumentMode(True)
         self.lists.tabBar().hide()  # the choice stands beside the filter
+        # it was the bar, and Tab ended there, in the list
+        self.lists.setFocusProxy(None)  # type: ignore[arg-type]
+        self.lists.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         for listed, title in ((self.tree, self.tr("Models")), (self.blobs, self.tr("Blobs"))):
             self.lists.addTab(listed, title)
             self.choice.addTab(title)

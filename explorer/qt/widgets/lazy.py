@@ -86,9 +86,19 @@ class LazyTab(QWidget, Generic[View]):
             finally:
                 if self._area.widget() is None:  # which shows it
                     self._area.setWidget(_Room(self.built))
-                    self.setFocusProxy(self.built)
+                    self._lead_focus(self.built)
                 self.built.show()
         return self.built
+
+    def _lead_focus(self, built: QWidget) -> None:
+        """Hand the focus on to the widget, which is no stop of Tab itself.
+
+        Else Tab comes back from the tree to the widget that this is for, and never to what is
+        behind it: the bar, the rail, the pages. A page that scrolls does so from its controls.
+        """
+        if isinstance(built, QScrollArea):
+            built.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.setFocusProxy(built)
 
     def refresh(self) -> None:
         """Fill the widget: now if the tab is shown, else when it is shown next."""
