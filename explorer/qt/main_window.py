@@ -424,11 +424,12 @@ class MainWindow(QtWidgets.QMainWindow):
         place = self.documents.index(document)
         del self.documents[place], self._order[place]
         self.open_models.remove(document)
-        if self.current is document:
-            self.show_document(None)  # else the next one would be compared with it
-        self.panels.set_documents(self.documents)
-        if self.current is None and self.documents:
+        self.panels.references.set_documents(self.documents)  # before the next one is shown
+        if self.current is document and self.documents:
             self.reveal_model(self.documents[min(place, len(self.documents) - 1)])
+        elif self.current is document:
+            self.show_document(None)
+        self.panels.set_documents(self.documents)
         self.session.note()
         document.model.close()
         gc.unfreeze()

@@ -219,6 +219,7 @@ class Panels(Pages):
         super().__init__(parent)
         self.runner, self._settings = runner, settings
         self._demo_store: Path | None = None
+        self._documents: frozenset[Document] = frozenset()
         self._tabs: list[LazyTab[Any]] = []
         self.memory = PanelMemory(self, settings)
         self.selection = Selection(self)
@@ -275,7 +276,8 @@ class Panels(Pages):
 
     def set_documents(self, documents: Sequence[Document]) -> None:
         """Set the open models; no panel keeps one that was closed."""
-        closed = set(self.references.documents).difference(documents)
+        closed = self._documents.difference(documents)
+        self._documents = frozenset(documents)
         self.references.set_documents(documents)
         self._choose()
         self.planner.refresh()

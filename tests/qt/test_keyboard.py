@@ -497,3 +497,22 @@ def test_every_command_is_in_a_menu(hands: Hands) -> None:
     listed = [action for menu in hands.window.findChildren(QMenu) for action in menu.actions()]
     for action in hands.window.actions_.all():
         assert action in listed, action.text()
+
+
+@pytest.mark.parametrize("page", ["tensors", "metadata", "weights"])
+def test_the_focus_stays_where_it_is_when_another_model_comes_in_front(
+    qtbot: QtBot, hands: Hands, small_path: Path, page: str
+) -> None:
+    window = hands.window
+    window.open_paths([small_path])
+    qtbot.waitUntil(lambda: len(window.documents) == 2)
+    settle(qtbot, window)
+    window.panels.show_page(page)
+    settle(qtbot, window)
+    tables = window.panels.currentWidget().findChildren(QTableView)
+    table = next(each for each in tables if each.isVisible())
+    table.setFocus()
+    hands.press(_KEY.Key_W, _MOD.ControlModifier)
+    assert len(window.documents) == 1
+    assert table.hasFocus()
+    settle(qtbot, window)
