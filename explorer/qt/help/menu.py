@@ -177,7 +177,6 @@ class Callout(QtWidgets.QWidget):
 
     def _button(self, text: str, signal: QtCore.SignalInstance) -> QtWidgets.QPushButton:
         button = QtWidgets.QPushButton(text, self)
-        button.setAutoDefault(True)  # so that Enter presses it, as in a dialog
         button.clicked.connect(lambda _=False: signal.emit())
         return button
 
