@@ -295,6 +295,7 @@ class MainWindow(QtWidgets.QMainWindow):
         self.shell = Shell(self.panels, self.open_models, self.message_bar, self)
         self.splitter = self.shell.splitter
         self.setCentralWidget(self.shell)
+        self.panels.currentWidget().setFocus()  # keys begin on the page, not at the bar above
         self.bottom = BottomBar(JobBar(self.runner, self), self.panels.machine, self)
         self.setStatusBar(self.bottom)
         TrafficLabel(self.bottom.promise, self.runner, self.addresses)

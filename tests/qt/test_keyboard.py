@@ -442,6 +442,7 @@ def test_tab_comes_by_everything_and_back(hands: Hands, name: str) -> None:
     window = hands.window
     window.resize(1280, 800)
     hands.panel(name)
+    QTest.keyClick(hands.focus, _KEY.Key_Tab)  # a page as a whole is no stop
     start = hands.focus
     passed = [start]
     for _ in range(_MOST_TABS):
@@ -463,6 +464,14 @@ def test_tab_comes_by_everything_and_back(hands: Hands, name: str) -> None:
     if name != "library":  # the filter is above the tree
         tree = window.open_models
         assert passed.index(tree.bar.edit) == passed.index(tree.tree) - 1
+
+
+def test_keys_begin_on_the_page_in_front(hands: Hands) -> None:
+    panels = hands.window.panels
+    for name in ("overview", "metadata", "tensors", "raw", "library"):
+        hands.panel(name)
+        page = panels.currentWidget()
+        assert page.isAncestorOf(hands.focus), name
 
 
 def test_enter_presses_a_button(hands: Hands) -> None:
