@@ -276,6 +276,33 @@ def _pixels(window: QWidget) -> NDArray[np.uint32]:
     return every[:, : image.width()].copy()
 
 
+@pytest.mark.parametrize("scheme", _SCHEMES)
+def test_what_keys_act_on_in_a_list_is_seen_on_the_selection(
+    scheme: Scheme, qtbot: QtBot, window: MainWindow
+) -> None:
+    apply_scheme(scheme)
+    window.panels.setCurrentWidget(window.panels.tensors)
+    tree, panel = window.open_models.tree, window.panels.tensors.widget
+    panel.table.selectRow(2)
+    for view in (tree, panel.table):
+        area = view.visualRect(view.currentIndex())
+        assert view.selectionModel().isSelected(view.currentIndex())
+        pictures = []
+        for focused in (view, window.top.more):
+            focused.setFocus()
+            qtbot.waitUntil(focused.hasFocus)
+            pictures.append(view.viewport().grab(area).toImage())
+        seen, unseen = pictures
+        changed = [
+            contrast(seen.pixelColor(x, y), unseen.pixelColor(x, y))
+            for x in range(seen.width())
+            for y in range(seen.height())
+            if seen.pixel(x, y) != unseen.pixel(x, y)
+        ]
+        assert len(changed) > area.width()
+        assert min(changed) >= 3
+
+
 def _faults(part: QWidget, pixels: NDArray[np.uint32]) -> Iterator[str]:
     """Yield what of a control cannot be seen or read, by WCAG 2.2, 1.4.11 and 1.4.3."""
     area = QRect(part.mapTo(part.window(), QPoint(0, 0)), part.size())

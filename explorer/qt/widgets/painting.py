@@ -215,8 +215,15 @@ def stand_on_page(view: QAbstractScrollArea) -> None:
 
 def outline_current(view: QAbstractItemView, painter: QPainter, area: QRect) -> None:
     """Outline what the keys act on while a view has the focus: Fusion would fill it, shaded."""
-    if view.hasFocus() and not area.isEmpty():
-        painter.setPen(QColor(ink_of(view.palette()).accent))
+    if not view.hasFocus() or area.isEmpty():
+        return
+    palette, accent = view.palette(), QColor(ink_of(view.palette()).accent)
+    selected = view.selectionModel().isSelected(view.currentIndex())
+    if selected and palette.color(QPalette.ColorRole.Highlight) == accent:  # high contrast
+        painter.setPen(palette.color(QPalette.ColorRole.HighlightedText))
+        painter.drawRect(area.adjusted(2, 2, -3, -4))  # at the edge it would be taken for the page
+    else:
+        painter.setPen(accent)
         painter.drawRect(area.adjusted(0, 0, -1, -2))
 
 
