@@ -152,6 +152,7 @@ def show_search(window: MainWindow) -> None:
         lambda path: window.open_paths([path]),
         {kind.TENSOR: of_tensors, kind.MODEL: [*titles.values()][1:]},
         window.panels.show_titled,
+        window.current,
     )
     quick_open.show_quick_open(window, window.documents, window.runner, reveal, beside)
 
@@ -570,6 +571,7 @@ def _connect_commands(window: MainWindow) -> None:
     actions.copy_path.triggered.connect(window._copy_path)
     actions.copy_download.triggered.connect(window._copy_download)
     actions.reset_layout.triggered.connect(window._reset_layout)
+    actions.change_machine.triggered.connect(lambda: ask_machine(window.panels))
     actions.show_tree.setChecked(True)
     actions.show_tree.toggled.connect(window.shell.show_tree)
     for name, action in actions.groups.items():

@@ -460,6 +460,7 @@ class Beside:
         open_path: Opens a model.
         pages: Titles of the pages that show what there is of each kind.
         show_page: Shows a page by its title.
+        current: The model that is shown; None if none is.
     """
 
     menus: Mapping[QAction, str]
@@ -468,6 +469,7 @@ class Beside:
     open_path: Callable[[Path], object]
     pages: Mapping[ResultKind, Sequence[str]]
     show_page: Callable[[str], object]
+    current: Document | None = None
 
 
 def show_quick_open(
@@ -501,7 +503,9 @@ def show_quick_open(
 
     titles = [plain_title(action) for action in commands]
     details = command_details(commands, beside.menus)
-    sources = search_sources(documents, titles, details, beside.recent, beside.pages)
+    # of two models that hold the same tensor, the one that is shown is meant
+    ordered = sorted(documents, key=lambda each: each is not beside.current)
+    sources = search_sources(ordered, titles, details, beside.recent, beside.pages)
     listed = {*beside.recent, *(document.path for document in documents)}
 
     def downloads(job: Job) -> list[SearchSource]:

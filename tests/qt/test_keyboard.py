@@ -29,6 +29,7 @@ from explorer.qt import main_window
 from explorer.qt.main_window import MainWindow
 from explorer.qt.panels import GROUPS
 from explorer.qt.planner.controls import StopSlider
+from explorer.qt.planner.devices import MachineDialog
 from explorer.qt.planner.picture import LayerStrip, MemoryBars
 from explorer.qt.references import Rounding
 from explorer.qt.survey.map_page import ModelMap
@@ -464,6 +465,34 @@ def test_tab_comes_by_everything_and_back(hands: Hands, name: str) -> None:
     if name != "library":  # the filter is above the tree
         tree = window.open_models
         assert passed.index(tree.bar.edit) == passed.index(tree.tree) - 1
+
+
+def test_the_search_means_the_model_that_is_shown(hands: Hands, tmp_path: Path) -> None:
+    window = hands.window
+    twin = tmp_path / "twin.gguf"
+    twin.write_bytes(window.documents[0].path.read_bytes())
+    window.open_paths([twin])
+    hands.qtbot.waitUntil(lambda: len(window.documents) == 2)
+    settle(hands.qtbot, window)
+    for document in window.documents:
+        window.reveal_model(document)
+        settle(hands.qtbot, window)
+        hands.press(_KEY.Key_K, _MOD.ControlModifier)
+        hands.type("1.ffn_down errors")
+        hands.press(_KEY.Key_Return)
+        hands.come_back()
+        assert window.panels.page == "errors"
+        assert window.current is document
+
+
+def test_the_machine_is_found_by_its_name(hands: Hands) -> None:
+    hands.press(_KEY.Key_K, _MOD.ControlModifier)
+    hands.type("machine")
+    hands.press(_KEY.Key_Return)
+    (dialog,) = hands.window.findChildren(MachineDialog)
+    hands.qtbot.waitUntil(dialog.isVisible)
+    dialog.reject()
+    hands.come_back()
 
 
 def test_keys_begin_on_the_page_in_front(hands: Hands) -> None:
