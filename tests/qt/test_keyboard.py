@@ -467,6 +467,23 @@ def test_tab_comes_by_everything_and_back(hands: Hands, name: str) -> None:
         assert passed.index(tree.bar.edit) == passed.index(tree.tree) - 1
 
 
+def test_tab_goes_down_a_page_of_weights(hands: Hands) -> None:
+    window = hands.window
+    window.resize(1280, 800)
+    hands.panel("weights")
+    holder, tabs = window.panels.weights, window.panels.weights.widget.tabs
+    for title in ("Histogram", "Map", "Values"):
+        hands.page(tabs.tabBar(), title)
+        tops = []
+        for _ in range(_MOST_TABS):
+            QTest.keyClick(hands.focus, _KEY.Key_Tab)
+            if not holder.isAncestorOf(hands.focus):
+                break
+            tops.append(round(hands.focus.mapTo(holder, QPoint(0, 0)).y() / 16))
+        assert tops == sorted(tops), title
+        assert len(tops) > 1
+
+
 def test_the_search_means_the_model_that_is_shown(hands: Hands, tmp_path: Path) -> None:
     window = hands.window
     twin = tmp_path / "twin.gguf"

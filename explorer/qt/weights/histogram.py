@@ -23,7 +23,7 @@ from explorer.qt.weights.curves import (
 )
 from explorer.qt.weights.tensor_panel import StatisticsTable, statistic_lines
 from explorer.qt.weights.work import known, read_histograms
-from explorer.qt.widgets.building import LINE, NOTE, row
+from explorer.qt.widgets.building import LINE, NOTE, row, tab_through
 from explorer.qt.widgets.curves import HistogramCurve, SmallMultiples
 from explorer.qt.widgets.histogram_plot import MOST_SERIES
 from explorer.qt.widgets.labels import plain_label
@@ -204,6 +204,7 @@ class HistogramPage(ReadingPage[HistogramResult]):
         self.progress = ProgressLine(self)
         self.frame.insertWidget(0, self.controls)
         self.frame.insertWidget(1, self.note)
+        tab_through(self.controls, self.content)
         self.frame.addWidget(self.progress)
         self._connect()
         self.begin_life(runner, (self,), self.progress)

@@ -347,6 +347,7 @@ class ValuesPage(ReadingPage[Tiles]):
         self._set_up_grid()
         bar = building.row((self.title, 1), self.goto, self.save_button, margins=LINE)
         self.frame.insertLayout(0, bar)
+        building.tab_through(self.goto, self.save_button, self.content)
         self.frame.addWidget(self.place)
         self.place.setContentsMargins(*NOTE)
         self.goto.place_typed.connect(self._go)

@@ -43,7 +43,7 @@ from explorer.qt.what_if.table import (
     note_text,
     role_columns,
 )
-from explorer.qt.widgets.building import NOTE
+from explorer.qt.widgets.building import NOTE, tab_through
 from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.pages import ReadingPage, Refusal, Request
 from explorer.qt.widgets.plot_panel import PicturePanel
@@ -381,6 +381,7 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
         self.progress = WhatIfProgress(self)
         self.frame.insertWidget(0, self.controls)
         self.frame.insertWidget(1, self.note)
+        tab_through(self.controls, self.content)
         self.frame.addWidget(self.progress)
         self._connect()
         self.begin_life(runner, (self,))

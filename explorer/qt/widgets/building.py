@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Final, TypeAlias, TypeVar
 
 from PySide6.QtCore import QCoreApplication, QPoint, QRect, QSize, Qt, SignalInstance
@@ -152,6 +153,26 @@ class Flow(QLayout):
         hints = [item.minimumSize() for item in self._items]
         widest = max((hint.width() for hint in hints), default=0)
         return QSize(widest, max((hint.height() for hint in hints), default=0))
+
+
+def tab_through(*parts: QWidget) -> None:
+    """Let Tab come through parts as they stand: first all of one, then all of the next."""
+    stops: list[QWidget] = []
+    for part in parts:
+        one: QWidget | None = part
+        inside = []
+        while one is not None:  # in the order that Tab has inside the part
+            if part is one or part.isAncestorOf(one):
+                is_stop = one.focusPolicy() & Qt.FocusPolicy.TabFocus and one.focusProxy() is None
+                # a list that pops up is a window of its own
+                if is_stop and one.window() is part.window():
+                    inside.append(one)
+            one = one.nextInFocusChain()
+            if one is part:  # the order is a ring
+                break
+        stops += inside
+    for before, after in pairwise(stops):
+        QWidget.setTabOrder(before, after)
 
 
 def add_action(

@@ -28,7 +28,7 @@ from explorer.qt.weights.map.side import (
     quantity_name,
 )
 from explorer.qt.weights.values import Place
-from explorer.qt.widgets.building import NOTE
+from explorer.qt.widgets.building import NOTE, tab_through
 from explorer.qt.widgets.pages import ReadingPage, Refusal, Request
 from explorer.qt.widgets.plot_panel import PlotExport
 from explorer.qt.widgets.progress import ProgressLine
@@ -329,6 +329,7 @@ class MapPage(ReadingPage[DrawnMap]):
         self.references.setContentsMargins(*NOTE)
         self.frame.insertWidget(0, self.controls)
         self.frame.insertWidget(1, self.references)
+        tab_through(self.controls, self.references, self.content)
         self.frame.addWidget(self.readout)
         self.frame.addWidget(self.progress)
 
