@@ -174,8 +174,9 @@ def choose_reference(panels: Panels) -> None:
     original = references.original()
     if original is not None:
         references.choose(original)
-        sentence = panels.tr("Compared with {name}, which seems to be the unquantized model.")
-        panels.told.emit(sentence.format(name=plain_text(original.title)))
+        sentence = panels.tr("{name} is compared with {other}, which seems to be its original.")
+        one, other = plain_text(document.title), plain_text(original.title)
+        panels.told.emit(sentence.format(name=one, other=other))
     elif panels.page == "compare" and len(references.documents) == 2:
         references.choose(next(one for one in references.documents if one is not document))
 

@@ -30,6 +30,7 @@ from explorer.tabular import to_tsv
 from explorer.text import bytes_text, integer_text, locale_free, plain_text, shape_text
 
 _EMPTY: Final = ModelGrid((), np.zeros((0, 3), np.int64), np.zeros(0, np.int64))
+_LEAST_HEIGHT: Final = 260  # of the map, in pixels
 
 
 class ModelMap(QtWidgets.QAbstractScrollArea):
@@ -443,6 +444,7 @@ class MapPage(QtWidgets.QWidget):
         self.typed = TypedRange(self)
         self.notice = Notice(session, self)
         self.map = ModelMap(self)
+        self.map.setMinimumHeight(_LEAST_HEIGHT)  # in a small window the page scrolls
         self.legend = MapLegend(self.map, self)
         self.by_layer = LayerLines(self)
         self._layers: LayerGrid | None = None

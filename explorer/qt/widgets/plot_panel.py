@@ -348,6 +348,7 @@ TABLE_WIDTH = 310
 """What a table of two columns needs, in pixels."""
 
 _PLOT_WIDTH = 600
+_LEAST_HEIGHT = 200
 _MOST_READINGS = 3
 
 Readings = tuple[BinReading, ...]
@@ -388,6 +389,7 @@ class PicturePanel(QtWidgets.QWidget):
         self.picture: Picture = plot
         self.area = QtWidgets.QStackedWidget(self)
         self.area.addWidget(plot)
+        self.area.setMinimumHeight(_LEAST_HEIGHT)  # in a small window the page scrolls
         self.table = TableView(model, runner, self)
         self.table.setAccessibleName(self.tr("Statistics"))
         self.readout = ElidedLabel(self)
