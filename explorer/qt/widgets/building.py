@@ -157,20 +157,15 @@ class Flow(QLayout):
 
 def tab_through(*parts: QWidget) -> None:
     """Let Tab come through parts as they stand: first all of one, then all of the next."""
-    stops: list[QWidget] = []
-    for part in parts:
-        one: QWidget | None = part
-        inside = []
-        while one is not None:  # in the order that Tab has inside the part
-            if part is one or part.isAncestorOf(one):
-                is_stop = one.focusPolicy() & Qt.FocusPolicy.TabFocus and one.focusProxy() is None
-                # a list that pops up is a window of its own
-                if is_stop and one.window() is part.window():
-                    inside.append(one)
-            one = one.nextInFocusChain()
-            if one is part:  # the order is a ring
-                break
-        stops += inside
+    # not by `nextInFocusChain`: PySide takes what it returns for a child, and then for deleted
+    stops = [
+        one
+        for part in parts
+        for one in (part, *part.findChildren(QWidget))
+        if one.focusPolicy() & Qt.FocusPolicy.TabFocus
+        and one.focusProxy() is None
+        and one.window() is part.window()  # a list that pops up is a window of its own
+    ]
     for before, after in pairwise(stops):
         QWidget.setTabOrder(before, after)
 
