@@ -23,8 +23,9 @@ LIMITS: Final = {  # with room for what is entered on a slow machine only, such 
     "slider": {"modules": 31, "pairs": 3, "direct": 2},
     # a rounding may be to a type of Hugging Face too
     "compare": {"modules": 33, "pairs": 4, "direct": 3},
-    # 16 are the plan by which the overview says whether the model fits
-    "open": {"modules": 62, "pairs": 7, "direct": 7},
+    # 16 are the plan by which the overview says whether the model fits; a loop of `parallel` that
+    # may be given up asks the job, which calls it
+    "open": {"modules": 62, "pairs": 8, "direct": 8},
 }
 
 

@@ -267,15 +267,18 @@ def _notes(line: Line) -> Iterator[tuple[str, str]]:
     if line.by_recipe and line.size.types:
         yield (types_text(Counter(kind.name for kind in line.size.types.values())),) * 2
     for name, narrow in line.size.substitutes.items():
-        whole = _tr("{n} too narrow for it: {type} there, as llama-quantize does")
-        for_both = {"n": integer_text(narrow), "type": name}
-        yield whole.format(**for_both), _tr("{n} in {type}").format(**for_both)
+        n = integer_text(narrow)
+        yield (
+            _tr("{n} too narrow for it: {type} there, as llama-quantize does").format(
+                n=n, type=name
+            ),
+            _tr("{n} in {type}").format(n=n, type=name),
+        )
     if kept := line.size.kept:
-        one = _tr("1 tensor cannot have it and stays as it is")
-        more = _tr("{n} tensors cannot have it and stay as they are")
-        count = integer_text(kept)
-        whole = one if kept == 1 else more.format(n=count)
-        yield whole, _tr("{n} as they are").format(n=count)
+        n, whole = integer_text(kept), _tr("1 tensor cannot have it and stays as it is")
+        if kept > 1:
+            whole = _tr("{n} tensors cannot have it and stay as they are").format(n=n)
+        yield whole, _tr("{n} as they are").format(n=n)
     if line.plan is not None and line.plan.refusal:
         yield (line.plan.refusal,) * 2
 
