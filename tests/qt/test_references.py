@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from shutil import copy
 
@@ -22,7 +23,6 @@ from explorer.qt.document import Document, load_document
 from explorer.qt.jobs import JobRunner
 from explorer.qt.main_window import MainWindow
 from explorer.qt.references import Partner, References, Rounding, original_of
-from explorer.qt.settings import Settings
 from explorer.quantization import dequantize, quantize
 from explorer.stores import Entry
 from tests.helpers.model_pairs import arrays_of, write_gguf
@@ -209,15 +209,11 @@ def test_the_original_is_found_among_many_files_that_are_called_alike(tmp_path: 
 
 
 def test_errors_offer_the_original_and_compare_with_it(
-    qtbot: QtBot, settings: Settings, tmp_path: Path
+    qtbot: QtBot, make_window: Callable[..., MainWindow], tmp_path: Path
 ) -> None:
     path = _written(tmp_path / "tiny-chat-Q4_K_M.gguf", "Q4_K")
     original = _written(tmp_path / "tiny-chat-F32.gguf")
-    window = MainWindow(settings)
-    qtbot.addWidget(window)
-    window.show()
-    window.open_paths([path])
-    wait_idle(qtbot, window)
+    window = make_window(path)
     window.panels.show_page("errors")
     wait_idle(qtbot, window)
     references, offer = window.panels.references, window.panels.errors.widget.offer
@@ -243,16 +239,12 @@ def test_errors_offer_the_original_and_compare_with_it(
 
 
 def test_an_open_original_is_what_errors_compare_with_until_something_else_was_chosen(
-    qtbot: QtBot, settings: Settings, tmp_path: Path
+    qtbot: QtBot, make_window: Callable[..., MainWindow], tmp_path: Path
 ) -> None:
     path = _written(tmp_path / "tiny-chat-Q4_K_M.gguf", "Q4_K")
     original = _written(tmp_path / "tiny-chat-F32.gguf")
     for chosen in (original, None):  # None: the user has chosen nothing in the session before
-        window = MainWindow(settings)
-        qtbot.addWidget(window)
-        window.show()
-        window.open_paths([original, path])
-        wait_idle(qtbot, window)
+        window = make_window(original, path)
         references = window.panels.references
         assert references.chosen is None  # other pages do not ask for it
         window.panels.show_page("errors")
@@ -268,16 +260,12 @@ def test_an_open_original_is_what_errors_compare_with_until_something_else_was_c
 
 
 def test_a_model_to_compare_with_is_remembered_while_it_is_not_open(
-    qtbot: QtBot, settings: Settings, tmp_path: Path
+    qtbot: QtBot, make_window: Callable[..., MainWindow], tmp_path: Path
 ) -> None:
     path = _written(tmp_path / "tiny-chat-Q4_K_M.gguf", "Q4_K")
     other = _written(tmp_path / "another-F32.gguf")
     for opened in ([other, path], [path], [other, path]):
-        window = MainWindow(settings)
-        qtbot.addWidget(window)
-        window.show()
-        window.open_paths(opened)
-        wait_idle(qtbot, window)
+        window = make_window(*opened)
         references = window.panels.references
         if opened == [path]:
             assert references.chosen is None
@@ -294,15 +282,11 @@ def test_a_model_to_compare_with_is_remembered_while_it_is_not_open(
 
 
 def test_a_model_that_is_being_closed_is_not_compared_with(
-    qtbot: QtBot, settings: Settings, tmp_path: Path
+    qtbot: QtBot, make_window: Callable[..., MainWindow], tmp_path: Path
 ) -> None:
     path = _written(tmp_path / "tiny-chat-Q4_K_M.gguf", "Q4_K")
     original = _written(tmp_path / "tiny-chat-F32.gguf")
-    window = MainWindow(settings)
-    qtbot.addWidget(window)
-    window.show()
-    window.open_paths([path, original])
-    wait_idle(qtbot, window)
+    window = make_window(path, original)
     window.panels.show_page("errors")
     wait_idle(qtbot, window)
     closed = window.current
