@@ -330,7 +330,6 @@ class MainWindow(QtWidgets.QMainWindow):
         self.panels.failed.connect(self.show_error)
         self.panels.written.connect(lambda path: self.bottom.notice.show_written(Path(path)))
         self.panels.told.connect(self.bottom.notice.show_done)
-        self.bottom.machine_wanted.connect(partial(ask_machine, self.panels))
         self.bottom.notice.folder_wanted.connect(partial(show_in_folder, self))
 
     # Opening and closing
@@ -572,6 +571,8 @@ def _connect_commands(window: MainWindow) -> None:
     actions.copy_download.triggered.connect(window._copy_download)
     actions.reset_layout.triggered.connect(window._reset_layout)
     actions.change_machine.triggered.connect(lambda: ask_machine(window.panels))
+    for button in (window.bottom.machine, window.shell.head.machine):
+        button.clicked.connect(actions.change_machine.trigger)
     actions.show_tree.setChecked(True)
     actions.show_tree.toggled.connect(window.shell.show_tree)
     for name, action in actions.groups.items():

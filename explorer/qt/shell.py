@@ -37,7 +37,7 @@ from explorer.present.model import gravest, mark
 from explorer.qt.actions import Actions, offer_references, offer_to_save
 from explorer.qt.document import Document
 from explorer.qt.machine import PlannedMachine
-from explorer.qt.panels import GROUPS, Panels, ask_machine
+from explorer.qt.panels import GROUPS, Panels
 from explorer.qt.theme import (
     CORNER,
     FOLDS_BELOW,
@@ -410,7 +410,6 @@ class Shell(QWidget):
         column(above, (inner, 1), of=self)
         self.rail.currentChanged.connect(lambda place: panels.show_group(list(GROUPS)[place]))
         self.head.page_chosen.connect(panels.show_page)
-        self.head.machine.clicked.connect(lambda: ask_machine(panels))
         self.head.model_wanted.connect(lambda: panels.setCurrentWidget(panels.overview))
         panels.currentChanged.connect(self.follow)
         panels.selection.changed.connect(self.follow)
@@ -612,12 +611,7 @@ class BottomBar(QStatusBar):
     Attributes:
         notice: Says that something was done.
         machine: The machine that plans are for.
-
-    Signals:
-        machine_wanted: The user wants to plan for another machine.
     """
-
-    machine_wanted = Signal()
 
     def __init__(
         self, jobs: QWidget, machine: PlannedMachine, parent: QWidget | None = None
@@ -625,7 +619,6 @@ class BottomBar(QStatusBar):
         super().__init__(parent)
         self.notice = Notice(self)
         self.machine = MachineButton(machine, parent=self)
-        self.machine.clicked.connect(self.machine_wanted)
         self.promise = plain_label(self, self.tr("Read only. Nothing is sent anywhere."))
         self.promise.setEnabled(False)
         style_text(self.promise, TextSize.CAPTION)

@@ -491,6 +491,7 @@ class MachineDialog(QtWidgets.QDialog):
                 "not be the one in front of you."
             )
         )
+        state.flush()  # the planner may never have been shown
         self.devices = DevicesBox(state, runner, self)
         self.refused = plain_label(self)
         self.refused.setWordWrap(True)
@@ -504,7 +505,6 @@ class MachineDialog(QtWidgets.QDialog):
         margins = (Space.GROUP,) * 4
         fill(QtWidgets.QVBoxLayout(self), *parts, spacing=Space.WIDE, margins=margins)
         self.resize(scaled(_DIALOG_WIDTH), self.sizeHint().height())
-        QtCore.QTimer.singleShot(0, self, state.flush)  # what was found meanwhile
 
     def _say(self, error: object) -> None:
         self.refused.setText(plain_text(str(error)))
