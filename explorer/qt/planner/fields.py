@@ -521,11 +521,3 @@ class SplitBar(QtWidgets.QWidget):
             self.update()
         else:
             super().keyPressEvent(event)
-
-    def focusInEvent(self, event: QtGui.QFocusEvent) -> None:
-        super().focusInEvent(event)
-        self.update()
-
-    def focusOutEvent(self, event: QtGui.QFocusEvent) -> None:
-        super().focusOutEvent(event)
-        self.update()

@@ -265,14 +265,6 @@ class LayerLines(QWidget):
     def contextMenuEvent(self, event: QtGui.QContextMenuEvent) -> None:
         show_menu(self, event.globalPos(), self._saving)
 
-    def focusInEvent(self, event: QtGui.QFocusEvent) -> None:
-        super().focusInEvent(event)
-        self.update()
-
-    def focusOutEvent(self, event: QtGui.QFocusEvent) -> None:
-        super().focusOutEvent(event)
-        self.update()
-
 
 def layer_values(
     session: SurveySession, grid: LayerGrid | None, names: Sequence[str]
