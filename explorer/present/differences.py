@@ -22,7 +22,7 @@ from explorer.analysis.differences import (
     compare_headers,
 )
 from explorer.analysis.errors.metrics import ErrorMetrics
-from explorer.errors import ExplorerError, PlanError
+from explorer.errors import ExplorerError
 from explorer.formats.model import MetadataEntry, Model
 from explorer.formats.side_files import CHAT_TEMPLATE
 from explorer.parallel import Check, never
@@ -118,9 +118,9 @@ def memory_of(model: Model, context: int) -> Memory:
     """Return the memory of a plan that is the same for every model."""
     if kind_of(model) is not None:
         return Memory(problem=_NO_MODEL)
+    if not len(model.tensors):
+        return Memory(problem="it holds no weights")
     try:
-        if not len(model.tensors):
-            raise PlanError("it holds no weights")
         found = allocate(model, Settings(context=context))
     except ExplorerError as error:
         return Memory(problem=error.without_path)

@@ -278,19 +278,19 @@ def _fit(plan: Plan, request: PlanRequest, check: Check) -> ModelFit:
     fits = {Level.FITS: Fits.YES, Level.PARTLY: Fits.PARTLY, Level.NOT: Fits.NO}[said.level]
     if on_cpu and fits is Fits.PARTLY:  # main memory holds all of it, and there is no more
         fits = Fits.YES
-    context, sentence = None, said.sentence
+    context, why = None, said.sentence
     if outcome is not None and (on_cpu or (outcome.gpu_layers and not outcome.main.short)):
         context = context_as_placed(request, plan, check)
         if fits is Fits.NO and context is not None:  # the program's own choice is too long
             fits = Fits.YES if outcome.all_on_gpus or on_cpu else Fits.PARTLY
-            tokens, own = f"{integer_text(context)} tokens", f"{sentence[:1].lower()}{sentence[1:]}"
-            sentence = f"Fits with at most {tokens}. What the program takes by itself {own}"
+            tokens, own = f"{integer_text(context)} tokens", f"{why[:1].lower()}{why[1:]}"
+            why = f"Fits with at most {tokens}. What the program takes by itself {own}"
     elif outcome is None and fits is Fits.YES and not on_cpu:
         answer = solve("context", request, check, plan.profile).value
         context = answer if isinstance(answer, int) else None
     return ModelFit(
         fits,
-        sentence,
+        why,
         plan.profile,
         gpu_layers=plan.gpu_layers,
         total_layers=request.h.total_layers,

@@ -134,6 +134,8 @@ class References(QObject):
 
     def set_documents(self, documents: Sequence[Document]) -> None:
         """Take the open models; one that was closed is no reference any more."""
+        if tuple(documents) == self.documents:
+            return
         self.documents = tuple(documents)
         for document, reference in list(self._choices.items()):
             if isinstance(reference, Document) and reference not in self.documents:
@@ -356,17 +358,21 @@ class OriginalOffer(QWidget):
             return None
         return document
 
-    def _show(self) -> None:
+    @property
+    def _original(self) -> tuple[Path, str] | None:
+        """Path and name of its original; None where none is known or wanted."""
         document = self._wanting
-        found = None if document is None else self._found.get(document)
+        return None if document is None else self._found.get(document)
+
+    def _show(self) -> None:
+        found = self._original
         self.setVisible(found is not None)
         if found is not None:
             text = self.tr("{name} seems to be what this model was quantized from.")
             self.label.setText(text.format(name=plain_text(found[1])))
 
     def _take(self) -> None:
-        document = self._wanting
-        found = None if document is None else self._found.get(document)
+        found = self._original
         if found is not None:
             self.wanted.emit(found[0])
 

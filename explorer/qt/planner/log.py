@@ -37,7 +37,7 @@ from explorer.qt.widgets.painting import plain_tip
 from explorer.qt.widgets.table_model import Column
 from explorer.qt.widgets.table_view import TableView
 from explorer.sources import is_address
-from explorer.text import plain_text
+from explorer.text import plain_text, sentence
 
 _MODEL_SUFFIXES: Final = frozenset({".gguf", ".safetensors", ".json", ".bin", ""})
 _MOST_PASTED: Final = 1 << 24
@@ -143,8 +143,7 @@ class SpeedLine(QtWidgets.QWidget):
             field.setPlaceholderText("" if rate is None else words.rate_text(rate))
         depth = outcome.allocation.n_ctx_seq
         full, empty = (speed_bound(self._read[1], outcome.settings, rates, at) for at in (depth, 0))
-        text = words.speed_sentence(full, empty)
-        self.sentence.setText(f"{text[:1].upper()}{text[1:]}.")
+        self.sentence.setText(f"{sentence(words.speed_sentence(full, empty))}.")
         self.sentence.setToolTip(plain_tip("\n".join(words.speed_details(full))))
 
     def _give(self, *, main: bool, rate: int | None) -> None:

@@ -205,8 +205,8 @@ class ColumnLayout(QObject):
         """Show or hide a column as the user wants it: then what is seen stays, room or not."""
         self._kept = {*self._kept, column} if on else self._kept - {column}
         if on:
-            seen = (each for each in range(self._header.count()))
-            self._kept.update(each for each in seen if not self._header.isSectionHidden(each))
+            hidden, count = self._header.isSectionHidden, self._header.count()
+            self._kept.update(each for each in range(count) if not hidden(each))
         self.hide_column(column, on=not on)
         self.fill()
 
