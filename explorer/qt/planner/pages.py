@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 from PySide6 import QtWidgets
-from PySide6.QtCore import QByteArray, QSignalBlocker, Qt, Signal
+from PySide6.QtCore import QByteArray, QSignalBlocker, Qt, QTimer, Signal
 from PySide6.QtGui import QGuiApplication, QResizeEvent, QShowEvent
 
 from explorer.planner.inputs import PlanInputs
@@ -540,7 +540,13 @@ class _Lines(QtWidgets.QPlainTextEdit):
         super().__init__(parent, readOnly=True, tabChangesFocus=True)
         self.setFont(monospace_font())
         self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.document().documentLayout().documentSizeChanged.connect(lambda _: self._fit())
+        # Not while Qt lays out: a height set then can make the area around it show and hide its
+        # scroll bar in turn, each from within the other, without an end.
+        self._fitting = QTimer(self, singleShot=True, interval=0)
+        self._fitting.timeout.connect(self._fit)
+        self.document().documentLayout().documentSizeChanged.connect(
+            lambda _: self._fitting.start()
+        )
 
     def _fit(self) -> None:
         lines = max(1, int(self.document().size().height()))  # of a plain text, as they are wrapped
@@ -551,7 +557,7 @@ class _Lines(QtWidgets.QPlainTextEdit):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._fit()
+        self._fitting.start()
 
 
 class ExportPage(PlannerPage):
