@@ -22,7 +22,13 @@ from explorer.formats.quantized.declaration import Declaration
 from explorer.formats.quantized.patterns import may_read
 from explorer.formats.tensors import Spec
 from explorer.quantization.grouped.layout import GroupedLayout
-from explorer.quantization.huggingface.layout import MAX_LINE, CompanionLayout, Shape
+from explorer.quantization.huggingface.layout import (
+    MAX_LINE,
+    CompanionLayout,
+    Formula,
+    Levels,
+    Shape,
+)
 
 MAX_SMALL: Final = 64 << 10
 """Most bytes of data that a listing reads of one tensor."""
@@ -31,6 +37,14 @@ MAX_WEIGHTS: Final = 1 << 48
 """Most weights of a logical shape."""
 
 FLOAT_TYPES: Final = frozenset({"F16", "BF16", "F32"})
+EXPONENT_TYPES: Final = frozenset({"U8", "F8_E8M0"})
+
+_FLOATS: Final[Mapping[str, Levels]] = {
+    **{"F8_E4M3": Levels.E4M3, "F8_E5M2": Levels.E5M2},
+    **{"F8_E4M3FNUZ": Levels.E4M3_FNUZ, "F8_E5M2FNUZ": Levels.E5M2_FNUZ},
+}
+FP8_TYPES: Final = frozenset(_FLOATS)
+_LEVELS: Final = {"I8": Levels.SIGNED, **_FLOATS}
 
 _USUAL_RUNS: Final = (128, 64, 32, 256, 16, 512, 1024)
 _MOST_REMEMBERED: Final = 4096  # kinds of modules of a model; real ones have a dozen
@@ -201,6 +215,52 @@ Raises:
     RuleError: It is one, but its parts contradict each other or some are missing.
     LeftAloneError: It is one, of a kind that is not decoded.
 """
+
+
+class Tile(NamedTuple):
+    """Weights that share a scale."""
+
+    rows: int
+    columns: int
+    problem: str | None = None
+
+
+def tiles_layout(
+    scheme: str, name: str, parts: Mapping[str, Member], tile: Tile
+) -> CompanionLayout:
+    """Return how bytes with a scale for each tile are stored.
+
+    Args:
+        scheme: The method.
+        name: The type.
+        parts: Codes, scales and zeros, if there are any, by their roles.
+        tile: The tile of a scale.
+    """
+    codes, scales, *zeros = parts
+    weight, scale = parts[codes], parts[scales]
+    columns = weight.shape[-1]
+    is_exponent = scale.dtype in EXPONENT_TYPES
+    return CompanionLayout(
+        reader="floats.Tiles",
+        scheme=scheme,
+        name=name,
+        bits=8,
+        shape=weight.shape,
+        group_size=tile.columns if tile.rows == 1 and tile.columns < columns else None,
+        line=columns,
+        run=tile.columns,
+        levels=_LEVELS[weight.dtype],
+        formula=Formula.ZERO_FIRST if zeros else Formula.SCALED,
+        options=(
+            ("codes", codes),
+            ("scales", scales),
+            ("zeros", zeros[0] if zeros else ""),
+            ("rows", max(tile.rows, weight.shape[-2])),
+            ("tile_rows", tile.rows),
+            ("scale_type", "F8_E8M0" if is_exponent else ""),
+        ),
+        native="BF16" if is_exponent else scale.dtype,
+    )
 
 
 class Alike(NamedTuple):

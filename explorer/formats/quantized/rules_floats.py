@@ -14,12 +14,15 @@ from typing import Any, Final, NamedTuple
 
 from explorer.formats.quantized.declaration import Declaration, integer_of, text_of
 from explorer.formats.quantized.modules import (
+    EXPONENT_TYPES,
     FLOAT_TYPES,
+    FP8_TYPES,
     Found,
     LeftAloneError,
     Member,
     Module,
     RuleError,
+    Tile,
     check_logical,
     check_shape,
     check_type,
@@ -27,19 +30,14 @@ from explorer.formats.quantized.modules import (
     matrix,
     other_method,
     says,
+    tiles_layout,
     usual_run,
 )
 from explorer.formats.quantized.patterns import matches, may_evaluate
+from explorer.formats.quantized.rules_stacked import bitnet
 from explorer.quantization.huggingface.layout import CompanionLayout, Formula, Levels, Shape
 
-_FLOATS: Final[Mapping[str, Levels]] = {
-    **{"F8_E4M3": Levels.E4M3, "F8_E5M2": Levels.E5M2},
-    **{"F8_E4M3FNUZ": Levels.E4M3_FNUZ, "F8_E5M2FNUZ": Levels.E5M2_FNUZ},
-}
-_FP8: Final = frozenset(_FLOATS)
-_LEVELS: Final = {"I8": Levels.SIGNED, **_FLOATS}
-_EXPONENTS: Final = frozenset({"U8", "F8_E8M0"})
-_SCALES: Final = (*sorted(FLOAT_TYPES), *sorted(_EXPONENTS))
+_SCALES: Final = (*sorted(FLOAT_TYPES), *sorted(EXPONENT_TYPES))
 _BLOCK_AXES: Final = 4  # of ModelOpt's scales of blocks
 _USUAL: Final = 128  # side of the blocks of DeepSeek's FP8, which most programs took over
 _MX: Final = 32
@@ -58,31 +56,21 @@ def scheme_of(module: Module, default: str) -> str:
     return "modelopt" if method.startswith(_MODELOPT) else default
 
 
-class Tile(NamedTuple):
-    """Weights that share a scale."""
-
-    rows: int
-    columns: int
-    problem: str | None = None
-
-
 def scaled_weight(module: Module) -> Found | None:
     """Return a weight with `weight_scale`: FP8, int8, NVFP4 of ModelOpt, or BitNet's."""
     weight, scale = module.get(".weight"), module.need(".weight_scale")
     if weight is None:
         return None  # told as a part without its weight
-    if weight.dtype in _FP8:
+    if weight.dtype in FP8_TYPES:
         return _tiles(module, ".weight", {"weight": weight, "weight_scale": scale})
     if weight.dtype == "I8":
         return _int8(module, weight, scale)
     if weight.dtype in FLOAT_TYPES and _may_be_plain(module.declared):
         raise LeftAloneError("its weights are plain")
-    check_type(weight, "U8", "I8", *_FP8)
+    check_type(weight, "U8", "I8", *FP8_TYPES)
     if scale.dtype == "F8_E4M3" or module.get(".weight_scale_2") is not None:
         return _modelopt_nvfp4(module, weight, scale)
     if math.prod(scale.shape) == 1:
-        from explorer.formats.quantized.rules_stacked import bitnet  # noqa: PLC0415 - if it is one
-
         return bitnet(module)
     return _paired_rows(module, weight, scale)
 
@@ -103,9 +91,9 @@ def shortly_scaled_weight(module: Module) -> Found | None:
     """Return a weight with `scale` (DeepSeek V4): FP8, or FP4 in bytes of two."""
     weight, scale = module.get(".weight"), module.need(".scale")
     if scale.dtype == "F8_E8M0":  # which nothing else has
-        check_type(module.need(".weight"), "I8", "U8", *_FP8)
+        check_type(module.need(".weight"), "I8", "U8", *FP8_TYPES)
     elif weight is not None and module.declared.method in _FP8_METHODS:
-        check_type(weight, *_FP8, *FLOAT_TYPES)
+        check_type(weight, *FP8_TYPES, *FLOAT_TYPES)
     if weight is not None and weight.dtype in {"I8", "U8"} and scale.dtype == "F8_E8M0":
         parts = {"weight": weight, "scale": scale}
         shape = _packed_shape(weight)
@@ -122,7 +110,7 @@ def mistral_weight(module: Module) -> Found | None:
 
 def _named_scale(module: Module, role: str) -> Found | None:
     weight, scale = module.get(".weight"), module.need(f".{role}")
-    if weight is None or weight.dtype not in _FP8:
+    if weight is None or weight.dtype not in FP8_TYPES:
         return None
     return _tiles(module, ".weight", {"weight": weight, role: scale})
 
@@ -130,7 +118,7 @@ def _named_scale(module: Module, role: str) -> Found | None:
 def fused_experts(module: Module) -> Found | None:
     """Return experts in one FP8 tensor of three dimensions, `Y` and `Y_scale_inv`."""
     weight, scale = module.get(""), module.need("_scale_inv")
-    if weight is None or weight.dtype not in _FP8:
+    if weight is None or weight.dtype not in FP8_TYPES:
         return None
     return _tiles(module, "", {"weight": weight, "weight_scale_inv": scale})
 
@@ -144,7 +132,7 @@ def _tiles(module: Module, suffix: str, parts: dict[str, Member]) -> Found:
     check_logical(weight.shape, weight.shape[-1])
     tile = _tile_of(module, weight, scale)
     scheme = scheme_of(module, "fp8")
-    is_mx = scale.dtype in _EXPONENTS and tile[:2] == (1, _MX)
+    is_mx = scale.dtype in EXPONENT_TYPES and tile[:2] == (1, _MX)
     layout = tiles_layout(scheme, "mxfp8" if is_mx else "fp8", parts, tile)
     native = "BF16" if scheme == "modelopt" else layout.native
     known = scheme in {"compressed-tensors", "modelopt"}
@@ -163,44 +151,6 @@ def _contradiction(module: Module, kind: str, *, has_zeros: bool) -> str | None:
     is_float = algorithm.startswith(("fp8", "mxfp8")) and kind == "int"
     is_integer = algorithm.startswith(("int8", "w8a8_sq", "w8a16")) and kind == "float"
     return says("quant_algo", algorithm, kind) if is_float or is_integer else None
-
-
-def tiles_layout(
-    scheme: str, name: str, parts: Mapping[str, Member], tile: Tile
-) -> CompanionLayout:
-    """Return how bytes with a scale for each tile are stored.
-
-    Args:
-        scheme: The method.
-        name: The type.
-        parts: Codes, scales and zeros, if there are any, by their roles.
-        tile: The tile of a scale.
-    """
-    codes, scales, *zeros = parts
-    weight, scale = parts[codes], parts[scales]
-    columns = weight.shape[-1]
-    is_exponent = scale.dtype in _EXPONENTS
-    return CompanionLayout(
-        reader="floats.Tiles",
-        scheme=scheme,
-        name=name,
-        bits=8,
-        shape=weight.shape,
-        group_size=tile.columns if tile.rows == 1 and tile.columns < columns else None,
-        line=columns,
-        run=tile.columns,
-        levels=_LEVELS[weight.dtype],
-        formula=Formula.ZERO_FIRST if zeros else Formula.SCALED,
-        options=(
-            ("codes", codes),
-            ("scales", scales),
-            ("zeros", zeros[0] if zeros else ""),
-            ("rows", max(tile.rows, weight.shape[-2])),
-            ("tile_rows", tile.rows),
-            ("scale_type", "F8_E8M0" if is_exponent else ""),
-        ),
-        native="BF16" if is_exponent else scale.dtype,
-    )
 
 
 def _tile_of(
@@ -536,7 +486,7 @@ def ct_fp4(module: Module) -> Found:
         options = (("divisor", "weight_global_scale"),)
         kind = _Fp4("compressed-tensors", "nvfp4", _NV, options)
     else:
-        check_type(scale, *sorted(_EXPONENTS))
+        check_type(scale, *sorted(EXPONENT_TYPES))
         _check_whole(shape[1], _MX)
         check_shape(scale, (shape[0], shape[1] // _MX))
         options = (("scale_type", "F8_E8M0"),)

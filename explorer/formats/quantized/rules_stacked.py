@@ -16,14 +16,15 @@ from explorer.formats.quantized.modules import (
     Member,
     Module,
     RuleError,
+    Tile,
     check_logical,
     check_shape,
     check_type,
     joined,
     matrix,
     other_method,
+    tiles_layout,
 )
-from explorer.formats.quantized.rules_floats import Tile, tiles_layout
 from explorer.quantization.huggingface.layout import CompanionLayout, Formula, Levels, Shape
 
 # HQQ

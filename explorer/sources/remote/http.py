@@ -288,7 +288,7 @@ class _Exchange:
             raise self._error(f"redirects into a private network ({quoted(host)}): refused")
         return target
 
-    def _read(
+    def _read(  # noqa: C901 - one check after the other of what the head says
         self, response: urllib3.BaseHTTPResponse, headers: Mapping[str, str]
     ) -> tuple[bytes, int]:
         """Return the body, if the head says that it is what was asked for, and the file's size."""
