@@ -18,8 +18,8 @@ from explorer.hardware.catalogue import find_bandwidths
 from explorer.planner import Device
 from explorer.planner import Settings as PlanSettings
 from explorer.planner.devices import parse_size
-from explorer.planner.llama_cpp import Header, Settings
-from explorer.planner.llama_cpp.outcome import Outcome
+from explorer.planner.engines.llama_cpp import Header, Settings
+from explorer.planner.engines.llama_cpp.outcome import Outcome
 from explorer.planner.log_lines import Log
 from explorer.planner.logs import read_log, read_stream
 from explorer.planner.measured import Comparison, compare, measured_record

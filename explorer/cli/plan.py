@@ -19,9 +19,9 @@ from explorer.formats import open_model
 from explorer.planner import Device, Hyperparameters, Settings
 from explorer.planner.advice import QUESTIONS, Advice, solve
 from explorer.planner.devices import MAX_BLOCKS, parse_context, parse_shares, parse_size, quoted
+from explorer.planner.engines.llama_cpp import CACHE_TYPES
+from explorer.planner.engines.llama_cpp import Settings as LlamaCppSettings
 from explorer.planner.inputs import header_to_plan, plan_record
-from explorer.planner.llama_cpp import CACHE_TYPES
-from explorer.planner.llama_cpp import Settings as LlamaCppSettings
 from explorer.planner.profiles import (
     PREDICTION,
     PROFILES,

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from explorer.errors import ExplorerError
-from explorer.planner import llama_cpp
+from explorer.planner.engines import llama_cpp
 from explorer.planner.log_lines import CACHE, COMPUTE, WEIGHTS, LoggedBuffer, LoggedDevice, Measured
 from explorer.planner.logs import parse_log
 from explorer.text import plain_text, shorten

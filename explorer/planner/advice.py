@@ -31,9 +31,9 @@ from typing import Any, Final
 from explorer.errors import PlanError
 from explorer.parallel import Check, never
 from explorer.planner.devices import quoted
+from explorer.planner.engines.llama_cpp.allocation import allocate
+from explorer.planner.engines.llama_cpp.outcome import Outcome
 from explorer.planner.layout import Layout, Trace
-from explorer.planner.llama_cpp.allocation import allocate
-from explorer.planner.llama_cpp.outcome import Outcome
 from explorer.planner.profiles import (
     GRAPH_SIZE,
     LLAMA_CPP,

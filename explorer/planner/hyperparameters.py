@@ -21,8 +21,8 @@ from explorer.errors import PlanError
 from explorer.formats.facts import range_text
 from explorer.formats.model import Metadata, MetadataEntry, Model, loaded_entry
 from explorer.planner.devices import MAX_BLOCKS, MAX_COUNT, MAX_MEMORY, whole, whole_or_none
+from explorer.planner.engines.llama_cpp.header import Header
 from explorer.planner.header_keys import TOKENS, HeaderKeys
-from explorer.planner.llama_cpp.header import Header
 from explorer.planner.tensor_groups import TensorGroups, group_config, group_list, group_table
 from explorer.quantization import TensorType
 

@@ -17,8 +17,8 @@ from explorer.formats.model import Model
 from explorer.planner import Device, Host, Hyperparameters, Settings
 from explorer.planner.advice import Advice
 from explorer.planner.devices import MAX_MEMORY, check_devices, whole
+from explorer.planner.engines.llama_cpp.outcome import Held
 from explorer.planner.layout import DeviceLayout
-from explorer.planner.llama_cpp.outcome import Held
 from explorer.planner.profiles import (
     LLAMA_CPP,
     PROFILES,

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from explorer.errors import ExplorerError
 from explorer.planner.devices import MAX_COUNT, MAX_DEVICES, MAX_MEMORY
-from explorer.planner.llama_cpp import CACHE_TYPES
+from explorer.planner.engines.llama_cpp import CACHE_TYPES
 from explorer.text import plain_text, shorten
 
 _MOST_LOADS: Final = 16

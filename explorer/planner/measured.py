@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from explorer.errors import PlanError
 from explorer.formats.model import Model
-from explorer.planner import llama_cpp
+from explorer.planner.engines import llama_cpp
 from explorer.planner.log_lines import (
     CACHE,
     COMPUTE,

@@ -12,13 +12,13 @@ from explorer.errors import PlanError
 from explorer.formats.model import Model
 from explorer.planner import settings as env
 from explorer.planner.devices import GIB, MAX_COUNT, MIB, Device, Host, quoted, sized
+from explorer.planner.engines.llama_cpp.allocation import Settings as LlamaCppSettings
+from explorer.planner.engines.llama_cpp.allocation import allocate
+from explorer.planner.engines.llama_cpp.fitting import DEFAULT_MARGIN, Decision, fit
+from explorer.planner.engines.llama_cpp.header import Header
+from explorer.planner.engines.llama_cpp.outcome import DEFAULT_RESERVE, Outcome
 from explorer.planner.hyperparameters import Hyperparameters, llama_cpp_header
 from explorer.planner.layout import Layout, Trace, lay_out
-from explorer.planner.llama_cpp.allocation import Settings as LlamaCppSettings
-from explorer.planner.llama_cpp.allocation import allocate
-from explorer.planner.llama_cpp.fitting import DEFAULT_MARGIN, Decision, fit
-from explorer.planner.llama_cpp.header import Header
-from explorer.planner.llama_cpp.outcome import DEFAULT_RESERVE, Outcome
 from explorer.planner.result import (
     Plan,
     PlanRequest,

@@ -11,10 +11,8 @@ from typing import Final, TypeAlias
 
 from explorer.planner import settings as env
 from explorer.planner.devices import Device, Host, check_devices, quoted
-from explorer.planner.hyperparameters import Hyperparameters
-from explorer.planner.layout import DeviceLayout, Layer, Layout
-from explorer.planner.llama_cpp.allocation import cache_parts
-from explorer.planner.llama_cpp.outcome import (
+from explorer.planner.engines.llama_cpp.allocation import cache_parts
+from explorer.planner.engines.llama_cpp.outcome import (
     EXACT,
     HOST_BUFFERS,
     RESERVE_ORIGIN,
@@ -22,6 +20,8 @@ from explorer.planner.llama_cpp.outcome import (
     Outcome,
     compute_most,
 )
+from explorer.planner.hyperparameters import Hyperparameters
+from explorer.planner.layout import DeviceLayout, Layer, Layout
 from explorer.planner.settings import EffectiveSettings, Settings
 from explorer.planner.sizes import FALLBACK, FORMULAS, TENSOR_ORIGINS, GraphSize, recurrent_bytes
 from explorer.text import bytes_text, fixed_text, integer_text

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from explorer.formats.model import Model
-from explorer.planner.llama_cpp import Allocation, Header, Settings, allocate
-from explorer.planner.llama_cpp.header import Weights
+from explorer.planner.engines.llama_cpp import Allocation, Header, Settings, allocate
+from explorer.planner.engines.llama_cpp.header import Weights
 
 CPU: Final = "CPU"
 

@@ -26,7 +26,7 @@ from explorer.errors import ExplorerError
 from explorer.formats.model import MetadataEntry, Model
 from explorer.formats.side_files import CHAT_TEMPLATE
 from explorer.parallel import Check, never
-from explorer.planner.llama_cpp import Settings, allocate
+from explorer.planner.engines.llama_cpp import Settings, allocate
 from explorer.present.errors import ABOUT_ERRORS, ERROR_TEXTS, error_label, error_text
 from explorer.present.model import kind_of, plain_value, type_text, value_text
 from explorer.text import (

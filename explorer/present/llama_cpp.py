@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from explorer.errors import PlanError
-from explorer.planner.llama_cpp import Buffer
-from explorer.planner.llama_cpp.outcome import BAND, EXACT, UNKNOWN, Outcome
+from explorer.planner.engines.llama_cpp import Buffer
+from explorer.planner.engines.llama_cpp.outcome import BAND, EXACT, UNKNOWN, Outcome
 from explorer.planner.profiles import (
     GRAPH_SIZE,
     LLAMA_CPP,

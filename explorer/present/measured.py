@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from explorer.planner.llama_cpp import Settings
+from explorer.planner.engines.llama_cpp import Settings
 from explorer.planner.log_lines import Log
 from explorer.planner.measured import HOST, Comparison, Residual, Rest
 from explorer.planner.speed import SpeedBound

@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple
 from explorer.errors import PlanError
 from explorer.planner import Device, Host
 from explorer.planner.advice import Advice, automatic_placement, context_as_placed, solve
+from explorer.planner.engines.llama_cpp.outcome import EXACT, Held, Outcome
 from explorer.planner.layout import DeviceLayout, Layout
-from explorer.planner.llama_cpp.outcome import EXACT, Held, Outcome
 from explorer.planner.profiles import GRAPH_SIZE, PREDICTION, profile_named
 from explorer.planner.result import Plan, PlanRequest, Prediction
 from explorer.planner.sizes import BYTES_PER_ELEMENT

@@ -8,8 +8,8 @@ from typing import Any
 
 from explorer.formats.model import Model
 from explorer.formats.tensors import TensorColumns, TensorTable
+from explorer.planner.engines.llama_cpp import Allocation, Settings
 from explorer.planner.hyperparameters import plain_metadata
-from explorer.planner.llama_cpp import Allocation, Settings
 from explorer.quantization import TENSOR_TYPES
 
 _FOLDER = Path(__file__).parents[1] / "data" / "logs"

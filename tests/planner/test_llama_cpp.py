@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from explorer.errors import PlanError
 from explorer.formats.model import Model
 from explorer.formats.tensors import TensorColumns, TensorTable
+from explorer.planner.engines.llama_cpp import Allocation, Header, Settings, allocate, compute
+from explorer.planner.engines.llama_cpp.architectures import STYLES
+from explorer.planner.engines.llama_cpp.graph import UnknownGraphError, made
 from explorer.planner.hyperparameters import plain_metadata
-from explorer.planner.llama_cpp import Allocation, Header, Settings, allocate, compute
-from explorer.planner.llama_cpp.architectures import STYLES
-from explorer.planner.llama_cpp.graph import UnknownGraphError, made
 from explorer.quantization import TENSOR_TYPES
 
 

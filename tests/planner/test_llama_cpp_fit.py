@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from explorer.errors import PlanError
-from explorer.planner.llama_cpp import Allocation, Buffer, Decision, Header, Settings, fit
-from explorer.planner.llama_cpp.header import Weights
+from explorer.planner.engines.llama_cpp import Allocation, Buffer, Decision, Header, Settings, fit
+from explorer.planner.engines.llama_cpp.header import Weights
 from tests.planner.test_llama_cpp import _Golden
 
 GIB = 1 << 30
@@ -80,7 +80,7 @@ def _header(blocks: int, experts: int = 0, weights: int = 100 * MIB) -> Header:
 
 def _used(header: Header, settings: Settings) -> Allocation:
     """Return weights as they lie, 1 KiB a position shared by the GPUs, and no compute buffer."""
-    from explorer.planner.llama_cpp import allocate
+    from explorer.planner.engines.llama_cpp import allocate
 
     real = allocate(header, settings)
     buffers = {

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from explorer.errors import PlanError
 from explorer.formats import open_model
-from explorer.planner.llama_cpp import Settings, allocate
+from explorer.planner.engines.llama_cpp import Settings, allocate
 from explorer.planner.logs import parse_log, read_log
 from explorer.planner.measured import Comparison, Residual, compare, measured_record
 from explorer.present import measured as words

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from explorer.hardware.catalogue import MAIN_MEMORY_BANDWIDTH, find_bandwidths, load_catalogue
 from explorer.planner import Device
-from explorer.planner.llama_cpp import Settings
+from explorer.planner.engines.llama_cpp import Settings
 from explorer.planner.speed import (
     CPU,
     Bandwidth,

@@ -9,8 +9,8 @@ import pytest
 
 from explorer.errors import PlanError
 from explorer.planner import Device, Hyperparameters, Settings
-from explorer.planner.llama_cpp import Buffer
-from explorer.planner.llama_cpp.outcome import UNKNOWN, Outcome
+from explorer.planner.engines.llama_cpp import Buffer
+from explorer.planner.engines.llama_cpp.outcome import UNKNOWN, Outcome
 from explorer.planner.profiles import left_alone, profile_named
 from explorer.planner.result import PlanRequest
 from explorer.present import llama_cpp as words

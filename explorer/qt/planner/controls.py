@@ -11,7 +11,7 @@ from PySide6.QtCore import QEvent, QRect, QSignalBlocker, QSize, Qt, Signal
 
 from explorer.errors import PlanError
 from explorer.planner.devices import parse_shares
-from explorer.planner.llama_cpp.outcome import DEFAULT_RESERVE, Outcome
+from explorer.planner.engines.llama_cpp.outcome import DEFAULT_RESERVE, Outcome
 from explorer.planner.profiles import PROFILES, ignored_settings
 from explorer.planner.result import Plan
 from explorer.planner.settings import AUTOMATIC

@@ -17,7 +17,7 @@ from explorer.errors import PlanError
 from explorer.hardware.catalogue import Catalogue, load_catalogue
 from explorer.planner import Device, Host
 from explorer.planner.devices import parse_gpu, parse_size
-from explorer.planner.llama_cpp.outcome import DEFAULT_RESERVE
+from explorer.planner.engines.llama_cpp.outcome import DEFAULT_RESERVE
 from explorer.present.explanations import GPU_TEXTS
 from explorer.present.plan import device_name, device_text, short_name, size_text
 from explorer.qt.jobs import JobRunner, JobSlot

@@ -14,8 +14,8 @@ from PySide6.QtCore import QCoreApplication, QMimeData, Qt, Signal
 from explorer.errors import ExplorerError, PlanError
 from explorer.hardware.catalogue import find_bandwidths
 from explorer.hardware.own_build import estimate_command, find_program, run_estimate
-from explorer.planner import llama_cpp
-from explorer.planner.llama_cpp.outcome import Outcome
+from explorer.planner.engines import llama_cpp
+from explorer.planner.engines.llama_cpp.outcome import Outcome
 from explorer.planner.log_lines import Log
 from explorer.planner.logs import parse_log, read_log
 from explorer.planner.measured import Comparison, Rest, compare

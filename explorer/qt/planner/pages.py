@@ -11,8 +11,8 @@ from PySide6 import QtWidgets
 from PySide6.QtCore import QByteArray, QSignalBlocker, Qt, QTimer, Signal
 from PySide6.QtGui import QGuiApplication, QResizeEvent, QShowEvent
 
+from explorer.planner.engines.llama_cpp.outcome import Outcome
 from explorer.planner.inputs import PlanInputs
-from explorer.planner.llama_cpp.outcome import Outcome
 from explorer.planner.result import Term
 from explorer.present import llama_cpp, plan_export
 from explorer.present.explanations import picture_text

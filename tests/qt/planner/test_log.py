@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QFileDialog
 from pytestqt.qtbot import QtBot
 
 from explorer.planner import Device
-from explorer.planner.llama_cpp import MAX_SEQUENCES
+from explorer.planner.engines.llama_cpp import MAX_SEQUENCES
 from explorer.planner.logs import parse_log
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner

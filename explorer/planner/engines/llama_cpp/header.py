@@ -17,8 +17,8 @@ from explorer.errors import PlanError
 from explorer.formats.model import Model
 from explorer.formats.tensors import Shape
 from explorer.planner.devices import MAX_BLOCKS, quoted
+from explorer.planner.engines.llama_cpp.graph import Extent
 from explorer.planner.header_keys import HeaderKeys
-from explorer.planner.llama_cpp.graph import Extent
 from explorer.quantization import TENSOR_TYPES, TensorType
 
 GPU_ALIGNMENT: Final = 128

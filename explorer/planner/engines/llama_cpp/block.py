@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple
 
-from explorer.planner.llama_cpp.graph import (
+from explorer.planner.engines.llama_cpp.graph import (
     Extent,
     Graph,
     Tensor,
@@ -29,7 +29,7 @@ from explorer.planner.llama_cpp.graph import (
     view,
     written,
 )
-from explorer.planner.llama_cpp.header import GPU_ALIGNMENT, Header, padded, row_padding
+from explorer.planner.engines.llama_cpp.header import GPU_ALIGNMENT, Header, padded, row_padding
 from explorer.quantization import TensorType
 
 EMBEDDINGS: Final = -1

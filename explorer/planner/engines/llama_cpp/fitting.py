@@ -15,8 +15,8 @@ from typing import Final
 from explorer.errors import PlanError
 from explorer.formats.model import Model
 from explorer.planner.devices import GIB, MAX_DEVICES, MAX_MEMORY, whole
-from explorer.planner.llama_cpp.allocation import Allocation, Buffer, Settings, allocate
-from explorer.planner.llama_cpp.header import Header
+from explorer.planner.engines.llama_cpp.allocation import Allocation, Buffer, Settings, allocate
+from explorer.planner.engines.llama_cpp.header import Header
 
 DEFAULT_MARGIN: Final = GIB
 """Bytes that are left free on each GPU (`--fit-target`)."""

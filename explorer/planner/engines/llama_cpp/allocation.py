@@ -19,9 +19,9 @@ import numpy as np
 from explorer.errors import PlanError
 from explorer.formats.model import Model
 from explorer.planner.devices import quoted, sized, whole
-from explorer.planner.llama_cpp.block import Batch, Placement
-from explorer.planner.llama_cpp.compute import compute_buffers
-from explorer.planner.llama_cpp.header import (
+from explorer.planner.engines.llama_cpp.block import Batch, Placement
+from explorer.planner.engines.llama_cpp.compute import compute_buffers
+from explorer.planner.engines.llama_cpp.header import (
     GPU_ALIGNMENT,
     HOST_ALIGNMENT,
     Header,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from explorer.planner.llama_cpp.block import (
+from explorer.planner.engines.llama_cpp.block import (
     Block,
     Style,
     attention,
@@ -18,7 +18,7 @@ from explorer.planner.llama_cpp.block import (
     network,
     self_attention,
 )
-from explorer.planner.llama_cpp.graph import (
+from explorer.planner.engines.llama_cpp.graph import (
     Tensor,
     UnknownGraphError,
     concat,
@@ -31,7 +31,7 @@ from explorer.planner.llama_cpp.graph import (
     reshape,
     view,
 )
-from explorer.planner.llama_cpp.recurrent import (
+from explorer.planner.engines.llama_cpp.recurrent import (
     begin_with_state,
     delta_network,
     mamba,

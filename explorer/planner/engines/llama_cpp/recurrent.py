@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from explorer.planner.llama_cpp.block import Block
-from explorer.planner.llama_cpp.graph import (
+from explorer.planner.engines.llama_cpp.block import Block
+from explorer.planner.engines.llama_cpp.graph import (
     Tensor,
     UnknownGraphError,
     concat,

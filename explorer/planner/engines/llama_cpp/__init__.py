@@ -3,7 +3,7 @@
 `fitting` decides what llama.cpp decides by itself.
 """
 
-from explorer.planner.llama_cpp.allocation import (
+from explorer.planner.engines.llama_cpp.allocation import (
     CACHE_TYPES,
     MAX_SEQUENCES,
     Allocation,
@@ -11,8 +11,8 @@ from explorer.planner.llama_cpp.allocation import (
     Settings,
     allocate,
 )
-from explorer.planner.llama_cpp.fitting import Decision, fit
-from explorer.planner.llama_cpp.header import Header
+from explorer.planner.engines.llama_cpp.fitting import Decision, fit
+from explorer.planner.engines.llama_cpp.header import Header
 
 __all__ = [
     "CACHE_TYPES",

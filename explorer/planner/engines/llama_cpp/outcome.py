@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import Any, Final
 
 from explorer.planner.devices import MIB, Device
-from explorer.planner.llama_cpp.allocation import Allocation, Buffer, Settings
-from explorer.planner.llama_cpp.fitting import Decision
-from explorer.planner.llama_cpp.header import Header
+from explorer.planner.engines.llama_cpp.allocation import Allocation, Buffer, Settings
+from explorer.planner.engines.llama_cpp.fitting import Decision
+from explorer.planner.engines.llama_cpp.header import Header
 
 DEFAULT_RESERVE: Final = 512 * MIB
 """Bytes on each GPU for what a plan cannot see: the driver's context, workspaces, pools, graphs."""

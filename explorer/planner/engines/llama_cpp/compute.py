@@ -14,10 +14,16 @@ from itertools import chain, pairwise
 from threading import Lock
 from typing import Final, NamedTuple, TypeAlias
 
-from explorer.planner.llama_cpp.architectures import STYLES, build_part
-from explorer.planner.llama_cpp.block import EMBEDDINGS, Batch, Block, Placement, Style
-from explorer.planner.llama_cpp.graph import Allocator, Free, Tensor, UnknownGraphError, view
-from explorer.planner.llama_cpp.header import GPU_ALIGNMENT, Header
+from explorer.planner.engines.llama_cpp.architectures import STYLES, build_part
+from explorer.planner.engines.llama_cpp.block import EMBEDDINGS, Batch, Block, Placement, Style
+from explorer.planner.engines.llama_cpp.graph import (
+    Allocator,
+    Free,
+    Tensor,
+    UnknownGraphError,
+    view,
+)
+from explorer.planner.engines.llama_cpp.header import GPU_ALIGNMENT, Header
 
 _REMEMBERED: Final = 256  # results of a model
 _REMEMBERED_BATCHES: Final = 4

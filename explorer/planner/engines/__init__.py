@@ -1,0 +1,1 @@
+"""Programs that load models, one module or package each."""
