@@ -34,7 +34,8 @@ def make_folders(model_path: Path, folder: Path) -> dict[str, Path]:
     """Write an original, a GPTQ, an AWQ and a gpt-oss folder; return them by name."""
     from explorer.formats import open_model  # noqa: PLC0415 - the path is set first
     from explorer.quantization import quantize  # noqa: PLC0415
-    from tests.quantization.test_hf_encode import PACKERS, Made  # noqa: PLC0415
+    from tests.formats.test_hf_words import words_of  # noqa: PLC0415
+    from tests.quantization.test_hf_encode import Made  # noqa: PLC0415
 
     def stored(values: Any) -> tuple[str, Any]:
         raw = quantize(values.reshape(-1), "BF16").view("<u2")
@@ -53,9 +54,12 @@ def make_folders(model_path: Path, folder: Path) -> dict[str, Path]:
     for kind in ("gptq", "awq"):
         parts = {}
         for name, values in weights.items():
-            made = Made(f"{kind}4/{GROUP}", values)
-            own, said = PACKERS[made.scheme.method](made)
+            made = Made(f"w4a16/{GROUP}/asym", values)
+            own = words_of(kind, made.codes.T, made.zeros.T.astype("u1"))
+            own["scales"] = stored(made.scales.T.copy())
             parts |= {f"{name}.{part}": array for part, array in own.items()}
+        said = {"quant_method": kind, "bits": 4, "group_size": GROUP}
+        said |= {"checkpoint_format": "gptq_v2"} if kind == "gptq" else {"version": "gemm"}
         found[kind] = folder / f"{title}-{kind.upper()}"
         write(found[kind], parts, said)
     gates = [values for name, values in weights.items() if name.endswith("gate_proj")]

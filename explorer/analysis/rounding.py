@@ -86,7 +86,7 @@ def rounder(
     Args:
         type_name: A tensor type of GGUF (``"Q4_K"``, in any case); a quantization of Ollama's
             and MLX's files: ``"int4"``, ``"mxfp8"`` …, affine ones with a group size if it is not
-            64 (``"int4/32"``); or one of Hugging Face models (``"gptq4/128"``, ``"nf4"``), see
+            64 (``"int4/32"``); or one of Hugging Face models (``"w4a16/128"``, ``"nf4"``), see
             `quantization.huggingface.schemes`. Where only the case differs, GGUF's are in capitals.
         scale_type: Type of the scales and biases of affine quantizations.
         shape: Of the tensor, which `shape_problem` has nothing against.

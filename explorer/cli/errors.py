@@ -421,7 +421,7 @@ def _checked_types(
     callback=_checked_types,
     help=(
         "Types to round to: GGUF's (Q4_K), Ollama's and MLX's (int4, int4/32, mxfp8), those of "
-        "Hugging Face models (gptq4/128, awq4/64, nf4/double, fp8/128x128); or all."
+        "Hugging Face models (w4a16/128, nf4/double, fp8/128x128); or all."
     ),
 )
 @click.option(
@@ -459,7 +459,7 @@ def requantize_command(  # noqa: PLR0913 - one for each argument and option
     \b
     Examples:
       gguf-explorer requantize model-bf16.gguf blk.0.ffn_down.weight --to Q4_K,Q5_K,IQ4_XS
-      gguf-explorer requantize Llama-3-8B/ lm_head.weight --to gptq4/128,awq4/128/sym,nf4
+      gguf-explorer requantize Llama-3-8B/ lm_head.weight --to w4a16/128,hqq4/64,nf4
       gguf-explorer requantize Llama-3-8B/ lm_head.weight --to all --json
     """
     with open_model(options.model_path(path, root)) as model:

@@ -150,8 +150,8 @@ ABOUT_ERRORS: Final = (
 """Shown wherever such figures are."""
 
 _NO_CALIBRATION: Final = (
-    "Types of Hugging Face models are rounded to nearest, from the weights alone: what GPTQ and "
-    "AWQ gain from sample texts, and HQQ by its search, is not in the figures."
+    "Types of Hugging Face models are rounded to nearest, from the weights alone: what calibration "
+    "with sample texts gains, or HQQ by its search, is not in the figures."
 )
 
 

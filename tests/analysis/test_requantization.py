@@ -60,7 +60,7 @@ def test_every_type_there_is() -> None:
         ("Q8_0", "Q5_1", "Q5_0", "Q4_1", "Q4_0"),
         ("int8", "affine6", "affine5", "int4", "affine3", "affine2"),
         ("mxfp8", "nvfp4", "mxfp4"),
-        ("gptq8/128", "gptq4/32", "gptq4/128", "gptq4/channel", "gptq3/128", "gptq2/64"),
+        ("w8a16/128", "w4a16/32", "w4a16/128", "w4a16/channel"),
         ("hqq8/64", "hqq4/64", "hqq3/64", "hqq2/64"),
         ("fp8/channel", "nvfp4a16", "mxfp4a16"),
     ):

@@ -34,6 +34,21 @@ def down_words(codes: NDArray[np.uint8], bits: int) -> NDArray[np.int32]:
     return np.ascontiguousarray(packed_words(np.ascontiguousarray(codes.T), bits, padded=False).T)
 
 
+def words_of(
+    kind: str, codes: NDArray[np.uint8], zeros: NDArray[np.uint8], bits: int = 4
+) -> dict[str, Part]:
+    """Return codes [in, out] and zero points [groups, out] in the words of "gptq" or "awq"."""
+    if kind == "awq":
+        return {"qweight": ("I32", awq_words(codes)), "qzeros": ("I32", awq_words(zeros))}
+    stored = packed_words(zeros, bits, padded=False)
+    return {"qweight": ("I32", down_words(codes, bits)), "qzeros": ("I32", stored)}
+
+
+def of_module(parts: dict[str, Part]) -> dict[str, Part]:
+    """Return parts under the names that a module's have."""
+    return {f"{STEM}.{name}": part for name, part in parts.items()}
+
+
 def halves(random: np.random.Generator, *shape: int) -> NDArray[np.float16]:
     return random.normal(size=shape).astype(np.float16)
 
@@ -70,11 +85,7 @@ def test_gptq(
             shifts = np.arange(0, 32, bits, dtype=np.uint32)
             fields = more[..., None] >> shifts & np.uint32((1 << bits) - 1)
             wanted_zeros = fields.reshape(groups, -1).astype(np.int32)
-    parts: dict[str, Part] = {
-        f"{STEM}.qweight": ("I32", down_words(codes, bits)),
-        f"{STEM}.qzeros": ("I32", words.view(np.int32)),
-        f"{STEM}.scales": ("F16", scales),
-    }
+    parts = of_module(words_of("gptq", codes, zeros, bits) | {"scales": ("F16", scales)})
     if order != "none":
         parts[f"{STEM}.g_idx"] = ("I32", own)
     said = {"quant_method": "gptq", "bits": bits, "group_size": group}
@@ -88,11 +99,7 @@ def test_gptq(
 def test_gptq_with_a_group_for_each_column(tmp_path: Path, random: np.random.Generator) -> None:
     codes, zeros = (random.integers(0, 16, (64, 32), np.uint8) for _ in range(2))
     scales, own = halves(random, 64, 32), random.permutation(64).astype(np.int32)
-    parts: dict[str, Part] = {
-        f"{STEM}.qweight": ("I32", down_words(codes, 4)),
-        f"{STEM}.qzeros": ("I32", packed_words(zeros, 4, padded=False)),
-        f"{STEM}.scales": ("F16", scales),
-    }
+    parts = of_module(words_of("gptq", codes, zeros) | {"scales": ("F16", scales)})
     said = {"quant_method": "gptq", "bits": 4, "group_size": 1, "checkpoint_format": "gptq_v2"}
     for order in (np.arange(64), own):
         folder = tmp_path / str(order[0])
@@ -112,11 +119,7 @@ def test_auto_round_says_how_zero_points_are_stored(
     codes = random.integers(0, 16, (64, 32), np.uint8)
     zeros = random.integers(0, 15, (2, 32), np.uint8)
     scales = halves(random, 2, 32)
-    parts: dict[str, Part] = {
-        f"{STEM}.qweight": ("I32", down_words(codes, 4)),
-        f"{STEM}.qzeros": ("I32", packed_words(zeros, 4, padded=False)),
-        f"{STEM}.scales": ("F16", scales),
-    }
+    parts = of_module(words_of("gptq", codes, zeros) | {"scales": ("F16", scales)})
     said = {"quant_method": "auto-round", "packing_format": packing, "bits": 4, "group_size": 32}
     found = decoded(write_folder(tmp_path, parts, said))
     own = np.arange(64) // 32
@@ -137,11 +140,7 @@ def test_awq_gemm(tmp_path: Path, random: np.random.Generator, group: int, where
     codes = random.integers(0, 16, (inputs, outputs), np.uint8)
     zeros = random.integers(0, 16, (inputs // group, outputs), np.uint8)
     scales = halves(random, inputs // group, outputs)
-    parts: dict[str, Part] = {
-        f"{STEM}.qweight": ("I32", awq_words(codes)),
-        f"{STEM}.qzeros": ("I32", awq_words(zeros)),
-        f"{STEM}.scales": ("F16", scales),
-    }
+    parts = of_module(words_of("awq", codes, zeros) | {"scales": ("F16", scales)})
     said: dict[str, Any] = {"bits": 4, "group_size": group, "version": "GEMM"}
     kinds = {"quantization_config": "awq", "auto-round": "auto-round"}
     if where in kinds:

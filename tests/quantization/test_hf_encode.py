@@ -98,40 +98,6 @@ def _e8m0(values: Floats) -> Part:
 Stored = tuple[dict[str, Part], dict[str, Any]]
 
 
-def _gptq(made: Made) -> Stored:
-    inputs = made.shape[1]
-    bits, run = made.scheme.bits, made.scheme.run(made.shape)
-    groups = np.arange(inputs, dtype=np.int32) // run
-    zeros = made.zeros.T.astype(np.uint8)  # version 2: as they are
-    parts = {
-        "qweight": ("I32", np.ascontiguousarray(packed_words(made.codes, bits, padded=False).T)),
-        "qzeros": ("I32", packed_words(zeros, bits, padded=False)),
-        "scales": _f16(made.scales.T),
-        "g_idx": ("I32", groups),
-    }
-    said = {"bits": bits, "group_size": made.scheme.group or -1, "checkpoint_format": "gptq_v2"}
-    return parts, {"quant_method": "gptq", **said}
-
-
-def _awq_words(codes: NDArray[np.uint8]) -> NDArray[Any]:
-    """Pack along outputs: output 8 c + k is nibble 0 4 1 5 2 6 3 7 of word c."""
-    nibbles = codes.reshape(len(codes), -1, 8).astype(np.uint32)
-    words = np.zeros(nibbles.shape[:2], np.uint32)
-    for k, place in enumerate((0, 4, 1, 5, 2, 6, 3, 7)):
-        words |= nibbles[:, :, k] << np.uint32(4 * place)
-    return words.view(np.int32)
-
-
-def _awq(made: Made) -> Stored:
-    parts = {
-        "qweight": ("I32", _awq_words(np.ascontiguousarray(made.codes.T))),
-        "qzeros": ("I32", _awq_words(np.ascontiguousarray(made.zeros.T.astype(np.uint8)))),
-        "scales": _f16(made.scales.T),
-    }
-    group = made.scheme.group or -1
-    return parts, {"quant_method": "awq", "bits": 4, "group_size": group, "version": "gemm"}
-
-
 def _packed(made: Made) -> Stored:
     bits = made.scheme.bits
     zeros = made.zeros.T.astype(np.uint8)
@@ -303,8 +269,6 @@ def _bitnet(made: Made) -> Stored:
 
 
 PACKERS: dict[Method, Callable[[Made], Stored]] = {
-    Method.GPTQ: _gptq,
-    Method.AWQ: _awq,
     Method.PACKED: _packed,
     Method.INT8: _int8,
     Method.LLM_INT8: _llm_int8,
@@ -345,8 +309,6 @@ def test_what_is_rounded_is_what_a_reader_gives(tmp_path: Path, name: str) -> No
 @pytest.mark.parametrize(
     ("name", "shape"),
     [
-        ("gptq4/128", (64, 200)),  # the last group is shorter
-        ("gptq3/64", (32, 96)),
         ("nf4", (7, 33)),  # blocks run over the ends of rows; an odd number of weights
         ("fp4/128/double", (33, 70)),
         ("nf4/double", (129, 512)),  # two scales of scales and a part of one
@@ -373,7 +335,7 @@ def test_shapes_that_fill_no_whole_groups(
 @pytest.mark.parametrize(
     "name",
     [
-        *("gptq4/32", "awq4/32", "nf4", "fp8/channel", "w8a8", "nvfp4a16", "mxfp8a16"),
+        *("w4a16/32", "w4a16/32/asym", "nf4", "fp8/channel", "w8a8", "nvfp4a16", "mxfp8a16"),
         *("qint4/128", "qint8", "qfloat8", "int8wo", "bitnet"),
     ],
 )
@@ -506,7 +468,14 @@ def test_runs_threads_and_places_change_nothing() -> None:
     values = _weights(3, 416, 640, seed=4)  # runs are cut within tiles and matrices
     assert values[0].size > RUN_WEIGHTS
     values[1] *= 8
-    names = ["fp8/tensor", "fp8/128x128", "nf4/double", "nvfp4a16", "gptq4/128", "gptq4/channel"]
+    names = [
+        "fp8/tensor",
+        "fp8/128x128",
+        "nf4/double",
+        "nvfp4a16",
+        "w4a16/128/asym",
+        "w4a16/channel",
+    ]
     names += ["bitnet", "qint4/128", "int8wo"]
     tensor = float_tensor(values)
     one = list(requantize(tensor, names))
@@ -554,7 +523,15 @@ def test_weights_may_be_anything(name: str, found: list[float]) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("gptq5", "gptq4/100", "gptq4/double", "awq4/x", "nf4/asym", "nf4/channel", "llm.int8/64"),
+        *(
+            "gptq4/128",
+            "awq4",
+            "w4a16/100",
+            "w4a16/double",
+            "nf4/asym",
+            "nf4/channel",
+            "llm.int8/64",
+        ),
         *("fp8/128", "fp8/axb", "fp8/channel/tensor", "hqq4/channel", "w8a8/asym", "nvfp4a16/16"),
     ],
 )
@@ -566,9 +543,7 @@ def test_what_no_method_has_is_refused(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "shape", "what"),
     [
-        ("gptq4/128", (32, 64), "shorter than a group"),
-        ("gptq4/32", (36, 64), "words of 32 bits"),
-        ("awq4/64", (12, 64), "multiple of 8"),
+        ("w4a16/128", (32, 64), "shorter than a group"),
         ("w4a16/64", (32, 100), "whole number of groups"),
         ("nvfp4a16", (32, 100), "whole number of groups"),
         ("fp8/128x128", (1 << 10, 1 << 20), "too long"),
@@ -584,8 +559,8 @@ def test_shapes_that_cannot_have_a_type(name: str, shape: tuple[int, int], what:
 def test_bits_of_a_weight_count_all_companions() -> None:
     shape = (4096, 4096)
     bits = {name: rounded_type(name, "BF16", shape).bits_per_weight for name in SCHEME_NAMES}
-    assert bits["awq4/128"] == 4 + (16 + 4) / 128
-    assert bits["gptq4/128"] == 4 + (16 + 4) / 128 + 32 / 4096
+    assert bits["w4a16/128/asym"] == 4 + (16 + 4) / 128 + 16 * 8 / 4096**2
+    assert bits["w4a16/channel"] == 4 + 16 / 4096 + 16 * 8 / 4096**2
     assert bits["nf4"] == pytest.approx(4.5, abs=1e-4)
     assert bits["nf4/double"] == pytest.approx(4 + 8 / 64 + 32 / 64 / 256, abs=1e-3)
     assert bits["fp8/128x128"] == 8 + 32 / 128**2

@@ -6,10 +6,10 @@ stored in, and then codes are found with these. NaN and infinite weights count a
 Source: `docs/hf_quantization.md`, section 7; bitsandbytes, backends/default/ops.py
 (`quantize_4bit`, `quantize_blockwise`, `int8_vectorwise_quant`), nn/modules.py (`Int8Params`) and
 functional.py (`create_dynamic_map`); compressed-tensors, quantization/utils/helpers.py
-(`calculate_qparams`, `generate_gparam`) and mxfp_utils.py; AutoGPTQ, quantizer.py; AutoAWQ,
-quantizer.py (`pseudo_quantize_tensor`); hqq, core/quantize.py; optimum-quanto, tensor/optimizers
-(`MaxOptimizer`, `AbsmaxOptimizer`) and nn/qmodule.py; torchao, quant_primitives.py
-(`choose_qparams_affine`); transformers, integrations/bitnet.py (`BitLinear.weight_quant`).
+(`calculate_qparams`, `generate_gparam`) and mxfp_utils.py; hqq, core/quantize.py; optimum-quanto,
+tensor/optimizers (`MaxOptimizer`, `AbsmaxOptimizer`) and nn/qmodule.py; torchao,
+quant_primitives.py (`choose_qparams_affine`); transformers, integrations/bitnet.py
+(`BitLinear.weight_quant`).
 """
 
 from __future__ import annotations
@@ -288,9 +288,8 @@ def _stored_as(type_name: str, scales: Floats) -> Floats:
     return dequantize(raw, type_name).reshape(scales.shape)
 
 
-_GPTQ_OF_ZEROS: Final = np.float32(2)  # the range that GPTQ gives to a group of zeros: -1 to 1
+_EXTENT_OF_ZEROS: Final = np.float32(2)  # of a group of zeros: -1 to 1
 _EPSILON: Final = np.float32(2**-7)  # compressed-tensors' scale of zeros: torch.finfo(BF16).eps
-_AWQ_LEAST: Final = np.float32(1e-5)
 _HQQ_MOST: Final = np.float32(2e4)
 _TORCHAO_LEAST: Final = np.float32(2**-23)  # torch.finfo(float32).eps
 _BITNET_LEAST: Final = np.float32(1e-5)
@@ -300,20 +299,10 @@ _EXPONENTS: Final = {Method.MXFP4: 2, Method.MXFP8: 8}  # of the largest number 
 def _integer_scales(scheme: Scheme, low: Floats, high: Floats) -> tuple[Floats, Floats]:
     """Return scales as they are stored, and zero points; float32, shaped as the ranges."""
     top, half = np.float32((1 << scheme.bits) - 1), np.float32(1 << scheme.bits >> 1)
-    kind = "BF16" if scheme.method is Method.PACKED else "F16"
-    if scheme.method is not Method.AWQ:
-        low, high = np.minimum(low, 0), np.maximum(high, 0)
-    if scheme.asymmetric:
-        extent = high - low
-    elif scheme.method is Method.AWQ:
-        extent = np.maximum(np.abs(low), np.abs(high)) * (top / (half - 1))
-    else:
-        extent = 2 * np.maximum(-low, high)
-    if scheme.method is Method.AWQ:
-        scales = np.maximum(extent, _AWQ_LEAST) / top
-    else:
-        scales = np.where(extent == 0, _GPTQ_OF_ZEROS, extent) / top
-    scales = _stored_as(kind, scales.astype(np.float32))
+    low, high = np.minimum(low, 0), np.maximum(high, 0)
+    extent = high - low if scheme.asymmetric else 2 * np.maximum(-low, high)
+    extent = np.where(extent == 0, _EXTENT_OF_ZEROS, extent)
+    scales = _stored_as("BF16", (extent / top).astype(np.float32))
     if not scheme.asymmetric:
         return scales, np.full(scales.shape, half)
     zeros = np.where(scales == 0, 0, np.rint(-low / scales))

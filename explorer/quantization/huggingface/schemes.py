@@ -2,8 +2,6 @@
 
 A name is a method with its bits, then what it may be chosen to have, in any order::
 
-    gptq4/128  gptq4/channel  gptq4/128/asym    GPTQ, 2, 3, 4 or 8 bits
-    awq4/128   awq4/128/sym                     AWQ
     w4a16/128  w4a16/channel  w4a16/128/asym    compressed-tensors, packed; w8a16 too
     w8a8                                        compressed-tensors, int8 with a scale for each row
     hqq4/64                                     HQQ, 2, 3, 4 or 8 bits
@@ -14,8 +12,9 @@ A name is a method with its bits, then what it may be chosen to have, in any ord
     int8wo                                      torchao's int8 for weights alone, for each row
     bitnet                                      BitNet: -1, 0 and 1, one scale for all
 
-Weights are rounded to nearest, from themselves alone. GPTQ and AWQ also look at what a model
-computes from sample texts, and HQQ searches its zero points; none of that is done here.
+Weights are rounded to nearest, from themselves alone. HQQ also searches its zero points, which is
+not done here. GPTQ and AWQ are no targets: they choose codes by what a model computes from sample
+texts, and rounding to nearest would say nothing of them.
 
 Source: `docs/hf_quantization.md`, section 7.
 """
@@ -43,8 +42,6 @@ _NV, _MX = 16, 32  # weights of a group
 class Method(StrEnum):
     """How scales and codes are found and stored."""
 
-    GPTQ = "gptq"
-    AWQ = "awq"
     PACKED = "w#a16"
     INT8 = "w8a8"
     HQQ = "hqq"
@@ -63,10 +60,8 @@ class Method(StrEnum):
 
 
 _TABLES: Final = frozenset({Method.NF4, Method.FP4})
-_INTEGERS: Final = {Method.GPTQ, Method.AWQ, Method.PACKED, Method.HQQ}
+_GROUPED: Final = _TABLES | {Method.PACKED, Method.HQQ, Method.QINT}  # of any usual size
 _BASES: Final = {
-    **{f"gptq{bits}": (Method.GPTQ, bits, 128) for bits in (2, 3, 4, 8)},
-    "awq4": (Method.AWQ, 4, 128),
     **{f"w{bits}a16": (Method.PACKED, bits, 128) for bits in (4, 8)},
     "w8a8": (Method.INT8, 8, 0),
     **{f"hqq{bits}": (Method.HQQ, bits, 64) for bits in (2, 3, 4, 8)},
@@ -86,11 +81,6 @@ _BASES: Final = {
 """Methods by the first part of a name, with bits and the usual group."""
 
 SCHEME_GROUPS: Final = {
-    "GPTQ": (
-        *("gptq2/64", "gptq3/128", "gptq4/32", "gptq4/64", "gptq4/128", "gptq4/channel"),
-        *("gptq4/128/asym", "gptq8/128"),
-    ),
-    "AWQ": ("awq4/32", "awq4/64", "awq4/128", "awq4/channel", "awq4/128/sym"),
     "bitsandbytes": ("nf4", "nf4/double", "fp4", "fp4/double", "llm.int8"),
     "FP8": ("fp8/tensor", "fp8/channel", "fp8/128x128"),
     "compressed-tensors": (
@@ -113,8 +103,6 @@ def scheme_group(name: str) -> str | None:
 
 
 _LAYOUTS: Final = {
-    Method.GPTQ: (Levels.UNSIGNED, Formula.ZERO_FIRST),
-    Method.AWQ: (Levels.UNSIGNED, Formula.ZERO_FIRST),
     Method.PACKED: (Levels.UNSIGNED, Formula.ZERO_FIRST),
     Method.INT8: (Levels.SIGNED, Formula.SCALED),
     Method.HQQ: (Levels.UNSIGNED, Formula.ZERO_FIRST),
@@ -190,8 +178,7 @@ class Scheme:
         columns = shape[-1] if shape else 1
         rows = shape[-2] if len(shape) > 1 else 1
         run = self.run(shape)
-        may_be_part = self.method is Method.GPTQ or self.rows != 1 or self.in_blocks
-        words = any(one * self.bits % 32 for one in (rows, columns))
+        may_be_part = self.rows != 1 or self.in_blocks
         said = (
             (not prod(shape), "there are no weights"),
             (
@@ -201,14 +188,6 @@ class Scheme:
             (
                 not may_be_part and columns % run,
                 f"rows of {columns} weights are no whole number of groups of {run}",
-            ),
-            (
-                self.method is Method.GPTQ and words,
-                f"{rows} outputs or {columns} inputs of {self.bits} bits fill no words of 32 bits",
-            ),
-            (
-                self.method is Method.AWQ and rows % 8,
-                f"{rows} outputs are no multiple of 8, as AWQ packs them",
             ),
             (
                 self.method is Method.BITNET and rows % 4,
@@ -234,10 +213,6 @@ class Scheme:
         bits, groups = self.bits, -(-columns // (self.group or columns))
         codes = -(-rows * columns * bits // 8)
         scales = groups * -(-rows // (self.rows or rows))
-        if self.method is Method.GPTQ:  # g_idx is stored always
-            return codes + groups * (4 * -(-rows * bits // 32) + 2 * rows) + 4 * columns
-        if self.method is Method.AWQ:
-            return codes + groups * (rows * bits // 8 + 2 * rows)
         if self.method is Method.PACKED:  # with weight_shape
             zeros = 4 * groups * -(-rows * bits // 32) if self.asymmetric else 0
             return 4 * rows * -(-columns * bits // 32) + 2 * scales + zeros + 16
@@ -281,6 +256,8 @@ def scheme(name: str) -> Scheme | None:
         ValueError: It begins as one, but cannot have what follows.
     """
     base, *wanted = name.lower().split("/")
+    if base.startswith(_CALIBRATED):
+        raise ValueError(f"{name!r}: {_NOT_ROUNDED}")
     if base not in _BASES:
         return None
     method, bits, group = _BASES[base]
@@ -290,7 +267,7 @@ def scheme(name: str) -> Scheme | None:
         bits,
         group,
         rows=int(method is not Method.BITNET),
-        asymmetric=method in {Method.AWQ, Method.HQQ},
+        asymmetric=method is Method.HQQ,
     )
     if method is Method.FP8:
         return _fp8(name, wanted)
@@ -298,17 +275,19 @@ def scheme(name: str) -> Scheme | None:
     for word in wanted:
         if word == "double" and found.in_blocks:
             double = True
-        elif word in {"sym", "asym"} and method in {Method.GPTQ, Method.AWQ, Method.PACKED}:
+        elif word in {"sym", "asym"} and method is Method.PACKED:
             asymmetric = word == "asym"
-        elif word == "channel" and method in _INTEGERS - {Method.HQQ}:
+        elif word == "channel" and method is Method.PACKED:
             group = 0
-        elif method in _INTEGERS | _TABLES | {Method.QINT} and word.isdecimal() and word in _SIZES:
+        elif method in _GROUPED and word in _SIZES:
             group = int(word)
         else:
             raise ValueError(f"{name!r}: {base} has no {word!r}")
     return replace(found, group=group, asymmetric=asymmetric, double=double)
 
 
+_CALIBRATED: Final = ("gptq", "awq")
+_NOT_ROUNDED: Final = "GPTQ and AWQ choose codes by sample texts, so rounding says nothing of them"
 _SIZES: Final = frozenset({"16", "32", "64", "128", "256", "512", "1024", "2048", "4096"})
 
 

@@ -142,7 +142,7 @@ def test_llama(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "method",
     [
-        *("gptq4/32", "gptq3/channel", "awq4/32", "w4a16/32/asym", "w8a8", "nvfp4a16", "mxfp4a16"),
+        *("w4a16/32", "w4a16/channel", "w4a16/32/asym", "w8a8", "nvfp4a16", "mxfp4a16"),
         *("nf4", "nf4/double", "llm.int8", "fp8/tensor", "fp8/32x32", "hqq4/32", "qint8", "bitnet"),
     ],
 )
