@@ -46,52 +46,50 @@ class Actions:
     def __init__(self, window: QMainWindow) -> None:
         self._window = window
         self.menus: dict[QAction, str] = {}
-        tr, make = window.tr, self._make
-        self.open_files = make(tr("&Open file…"), Key.Open, tr("Open model files"))
-        tip = tr("Open the folder of a Hugging Face model")
-        self.open_folder = make(tr("Open &folder…"), "Ctrl+Shift+O", tip)
-        tip = tr("Open a model on the web: its header is fetched, and weights that you look at")
-        self.open_address = make(tr("Open &address…"), "Ctrl+L", tip)
-        self.offline = make(tr("Read nothing from the &web"), "", tr("Refuse all addresses"))
+        make = self._make
+        self.open_files = make("&Open file…", Key.Open, "Open model files")
+        tip = "Open the folder of a Hugging Face model"
+        self.open_folder = make("Open &folder…", "Ctrl+Shift+O", tip)
+        tip = "Open a model on the web: its header is fetched, and weights that you look at"
+        self.open_address = make("Open &address…", "Ctrl+L", tip)
+        self.offline = make("Read nothing from the &web", "", "Refuse all addresses")
         self.offline.setCheckable(True)
-        self.open_demo = make(
-            tr("Open &demo model"), "", tr("Open a small model that this program makes")
-        )
-        tip = tr("Show what a program measured beside the plan of the current model")
-        self.compare_log = make(tr("Compare with a &log…"), "", tip)
-        tip = tr("Show another model beside the current one: what they differ in")
-        self.compare_model = make(tr("Compare with another &model…"), "", tip)
-        self.close_model = make(tr("&Close model"), "Ctrl+W", tr("Close the current model"))
-        self.clear_recent = make(tr("&Forget these"), "", tr("Empty the list of recent models"))
-        self.quit = make(tr("&Quit"), Key.Quit, tr("Close the program"))
-        self.find = make(tr("&Find"), Key.Find, tr("Search or filter what is shown"))
-        tip = tr("Jump to any model, key, tensor or command")
-        self.go_to = make(tr("&Go to…"), "Ctrl+K", tip)
-        self.paste = make(tr("Open what was &copied"), Key.Paste, tr("An address, or files"))
-        tip = tr("Copy the path of the current model")
-        self.copy_path = make(tr("Copy model's &path"), "Ctrl+Alt+C", tip)
-        tip = tr("Copy the command that downloads the current model, which is on the web")
-        self.copy_download = make(tr("Copy the command that &downloads it"), "", tip)
-        tip = tr("Open the guide at the panel in front")
-        self.guide = make(tr("&Guide"), Key.HelpContents, tip)
-        self.shortcuts = make(tr("&Keyboard shortcuts"), "Ctrl+?", tr("List every shortcut"))
-        tip = tr("Point at a figure to read what it means")
-        self.whats_this = make(tr("&What's this?"), Key.WhatsThis, tip)
-        tip = tr("Explain the figure that has the focus")
-        self.explain = make(tr("&Explain the current figure"), "Ctrl+F1", tip)
-        self.tour = make(tr("&Tour"), "", tr("Show the parts of the window one after another"))
-        self.about = make(tr("&About"), "", tr("Version and licence"))
-        tip = tr("Put every panel back to its default place")
-        self.reset_layout = make(tr("&Reset layout"), "", tip)
+        self.open_demo = make("Open &demo model", "", "Open a small model that this program makes")
+        tip = "Show what a program measured beside the plan of the current model"
+        self.compare_log = make("Compare with a &log…", "", tip)
+        tip = "Show another model beside the current one: what they differ in"
+        self.compare_model = make("Compare with another &model…", "", tip)
+        self.close_model = make("&Close model", "Ctrl+W", "Close the current model")
+        self.clear_recent = make("&Forget these", "", "Empty the list of recent models")
+        self.quit = make("&Quit", Key.Quit, "Close the program")
+        self.find = make("&Find", Key.Find, "Search or filter what is shown")
+        tip = "Jump to any model, key, tensor or command"
+        self.go_to = make("&Go to…", "Ctrl+K", tip)
+        self.paste = make("Open what was &copied", Key.Paste, "An address, or files")
+        tip = "Copy the path of the current model"
+        self.copy_path = make("Copy model's &path", "Ctrl+Alt+C", tip)
+        tip = "Copy the command that downloads the current model, which is on the web"
+        self.copy_download = make("Copy the command that &downloads it", "", tip)
+        tip = "Open the guide at the panel in front"
+        self.guide = make("&Guide", Key.HelpContents, tip)
+        self.shortcuts = make("&Keyboard shortcuts", "Ctrl+?", "List every shortcut")
+        tip = "Point at a figure to read what it means"
+        self.whats_this = make("&What's this?", Key.WhatsThis, tip)
+        tip = "Explain the figure that has the focus"
+        self.explain = make("&Explain the current figure", "Ctrl+F1", tip)
+        self.tour = make("&Tour", "", "Show the parts of the window one after another")
+        self.about = make("&About", "", "Version and licence")
+        tip = "Put every panel back to its default place"
+        self.reset_layout = make("&Reset layout", "", tip)
         self.change_machine = make(
-            tr("Plan for another mac&hine…"), "", tr("Choose GPUs and main memory of all plans")
+            "Plan for another mac&hine…", "", "Choose GPUs and main memory of all plans"
         )
-        tip = tr("Show the tree of open models beside the pages, or hide it")
-        self.show_tree = make(tr("Show the &tree"), "Ctrl+B", tip)
+        tip = "Show the tree of open models beside the pages, or hide it"
+        self.show_tree = make("Show the &tree", "Ctrl+B", tip)
         self.show_tree.setCheckable(True)
-        self.larger = make(tr("Lar&ger text"), Key.ZoomIn, tr("Make all texts larger"))
-        self.smaller = make(tr("S&maller text"), Key.ZoomOut, tr("Make all texts smaller"))
-        self.usual = make(tr("&Usual size of text"), "Ctrl+0", tr("Give texts the system's size"))
+        self.larger = make("Lar&ger text", Key.ZoomIn, "Make all texts larger")
+        self.smaller = make("S&maller text", Key.ZoomOut, "Make all texts smaller")
+        self.usual = make("&Usual size of text", "Ctrl+0", "Give texts the system's size")
         for name, action in vars(self).items():
             if isinstance(action, QAction):
                 action.setObjectName(name)
@@ -102,25 +100,23 @@ class Actions:
 
     def _make_places(self) -> None:
         """Make the commands that show a group of pages, or a page."""
-        tr, make = self._window.tr, self._make
+        make = self._make
         self.groups = {
-            "library": make(tr("&Library"), "Alt+1", tr("Show the downloaded models")),
-            "model": make(tr("&Model"), "Alt+2", tr("Show what the model is")),
-            "weights": make(tr("&Weights"), "Alt+3", tr("Show the weights of the model")),
-            "planner": make(tr("&Planner"), "Alt+4", tr("Plan the memory of the model")),
+            "library": make("&Library", "Alt+1", "Show the downloaded models"),
+            "model": make("&Model", "Alt+2", "Show what the model is"),
+            "weights": make("&Weights", "Alt+3", "Show the weights of the model"),
+            "planner": make("&Planner", "Alt+4", "Plan the memory of the model"),
         }
         self.pages = {
-            "overview": make(tr("&Overview"), "Ctrl+1", tr("Show what the model is")),
-            "metadata": make(tr("Meta&data"), "Ctrl+2", tr("Show the values of the header")),
-            "tensors": make(tr("&Tensors"), "Ctrl+3", tr("Show the table of tensors")),
-            "vocabulary": make(tr("&Vocabulary"), "Ctrl+4", tr("Show the tokens")),
-            "raw": make(tr("&Raw bytes"), "Ctrl+5", tr("Show the bytes of the file")),
-            "compare": make(
-                tr("&Compare two models"), "Ctrl+6", tr("Show two models side by side")
-            ),
-            "weights": make(tr("&Weights of a tensor"), "Ctrl+7", tr("Show weights of a tensor")),
-            "errors": make(tr("&Errors of a tensor"), "Ctrl+8", tr("Show errors of a tensor")),
-            "survey": make(tr("&Survey of all tensors"), "Ctrl+9", tr("Show all tensors at once")),
+            "overview": make("&Overview", "Ctrl+1", "Show what the model is"),
+            "metadata": make("Meta&data", "Ctrl+2", "Show the values of the header"),
+            "tensors": make("&Tensors", "Ctrl+3", "Show the table of tensors"),
+            "vocabulary": make("&Vocabulary", "Ctrl+4", "Show the tokens"),
+            "raw": make("&Raw bytes", "Ctrl+5", "Show the bytes of the file"),
+            "compare": make("&Compare two models", "Ctrl+6", "Show two models side by side"),
+            "weights": make("&Weights of a tensor", "Ctrl+7", "Show weights of a tensor"),
+            "errors": make("&Errors of a tensor", "Ctrl+8", "Show errors of a tensor"),
+            "survey": make("&Survey of all tensors", "Ctrl+9", "Show all tensors at once"),
         }
         for kind, places in (("group", self.groups), ("page", self.pages)):
             for name, action in places.items():
@@ -128,17 +124,17 @@ class Actions:
 
     def _make_choices(self) -> None:
         """Make the commands of which one is in force: colours, units of sizes."""
-        tr, make = self._window.tr, self._make
+        make = self._make
         self.schemes = {
-            Scheme.SYSTEM: make(tr("As the &system")),
-            Scheme.LIGHT: make(tr("&Light")),
-            Scheme.DARK: make(tr("&Dark")),
-            Scheme.CONTRAST: make(tr("High &contrast")),
+            Scheme.SYSTEM: make("As the &system"),
+            Scheme.LIGHT: make("&Light"),
+            Scheme.DARK: make("&Dark"),
+            Scheme.CONTRAST: make("High &contrast"),
         }
-        binary, decimal = tr("KiB, MiB, GiB (powers of &1024)"), tr("kB, MB, GB (powers of 1&000)")
+        binary, decimal = "KiB, MiB, GiB (powers of &1024)", "kB, MB, GB (powers of 1&000)"
         self.units = {
-            ByteUnits.BINARY: make(binary, "", tr("As memory is sold")),
-            ByteUnits.DECIMAL: make(decimal, "", tr("As disks are sold")),
+            ByteUnits.BINARY: make(binary, "", "As memory is sold"),
+            ByteUnits.DECIMAL: make(decimal, "", "As disks are sold"),
         }
         for kind, choices in (("scheme", self.schemes), ("units", self.units)):
             group = QActionGroup(self._window)
@@ -196,35 +192,34 @@ def offer_appearance(settings: Settings, actions: Actions) -> None:
 
 def fill_menu_bar(bar: QMenuBar, actions: Actions, recent: QMenu) -> None:
     """Make the menus of a window, and note in which menu each command stands."""
-    tr = bar.tr
 
     def add(menu: QMenu, *commands: QAction, above: str = "") -> None:
         menu.addActions(commands)
         title = f"{above}{menu.title()}".replace("&", "")
         actions.menus.update(dict.fromkeys(commands, title))
 
-    menu = bar.addMenu(tr("&File"))
+    menu = bar.addMenu("&File")
     opening = (actions.open_files, actions.open_folder, actions.open_address, actions.open_demo)
     add(menu, *opening)
     menu.addMenu(recent)
     add(menu, actions.compare_model, actions.compare_log, actions.close_model)
     menu.addSeparator()
     add(menu, actions.offline, actions.quit)
-    edit = bar.addMenu(tr("&Edit"))
+    edit = bar.addMenu("&Edit")
     add(edit, actions.find, actions.go_to)
     add(edit, actions.paste, actions.copy_path, actions.copy_download)
-    menu = bar.addMenu(tr("&View"))
+    menu = bar.addMenu("&View")
     view = f"{menu.title()}: "
     add(menu, *actions.groups.values())
     menu.addSeparator()
-    add(menu.addMenu(tr("Pa&ges")), *actions.pages.values(), above=view)
+    add(menu.addMenu("Pa&ges"), *actions.pages.values(), above=view)
     add(menu, actions.change_machine, actions.show_tree)
-    add(menu.addMenu(tr("&Appearance")), *actions.schemes.values(), above=view)
+    add(menu.addMenu("&Appearance"), *actions.schemes.values(), above=view)
     sizes = (actions.larger, actions.smaller, actions.usual)
-    add(menu.addMenu(tr("Text si&ze")), *sizes, above=view)
-    add(menu.addMenu(tr("&Sizes in")), *actions.units.values(), above=view)
+    add(menu.addMenu("Text si&ze"), *sizes, above=view)
+    add(menu.addMenu("&Sizes in"), *actions.units.values(), above=view)
     add(menu, actions.reset_layout)
-    menu = bar.addMenu(tr("&Help"))
+    menu = bar.addMenu("&Help")
     add(menu, actions.guide, actions.shortcuts, actions.tour)
     add(menu, actions.whats_this, actions.explain, actions.about)
 
@@ -240,7 +235,7 @@ class RecentMenu(QMenu):
 
     def __init__(self, settings: Settings, forget: QAction, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setTitle(self.tr("Open &recent"))
+        self.setTitle("Open &recent")
         self._settings = settings
         self._forget = forget
         forget.triggered.connect(settings.clear_recent)
@@ -256,7 +251,7 @@ class RecentMenu(QMenu):
             self.addSeparator()
             self.addAction(self._forget)
         else:
-            self.addAction(self.tr("Nothing was opened yet")).setEnabled(False)
+            self.addAction("Nothing was opened yet").setEnabled(False)
 
 
 def offer_references(menu: QMenu, panels: Panels, ask_reference: Callable[[], object]) -> None:
@@ -284,11 +279,11 @@ def offer_references(menu: QMenu, panels: Panels, ask_reference: Callable[[], ob
         action.triggered.connect(partial(compare, ref(document)))  # the menu outlives it
     menu.addSeparator()
     further = [
-        menu.addAction(menu.tr("&Another model…"), ask),
-        menu.addAction(menu.tr("Another &type…"), choose_type),
+        menu.addAction("&Another model…", ask),
+        menu.addAction("Another &type…", choose_type),
     ]
     if references.chosen is not None:
-        menu.addAction(menu.tr("&Stop comparing"), lambda: references.choose(None))
+        menu.addAction("&Stop comparing", lambda: references.choose(None))
     for action in further:
         action.setEnabled(references.document is not None)
 
@@ -308,15 +303,15 @@ def offer_leads(
         return
     menu.addSeparator()
     names = ("weights", "errors", "survey", "raw", "tensors") if rows else tuple(actions.pages)
-    pages = menu.addMenu(menu.tr("Sho&w in"))
+    pages = menu.addMenu("Sho&w in")
     pages.addActions([actions.pages[name] for name in names if name != panels.page])
     if panels.page != "planner":
         pages.addAction(actions.groups["planner"])
     ask = panels.open_requested.emit
-    offer_references(menu.addMenu(menu.tr("Co&mpare with")), panels, ask)
+    offer_references(menu.addMenu("Co&mpare with"), panels, ask)
     if not is_address(document.path):
         file = document.model.tensors.rows[rows[0]].file if rows else document.path
-        menu.addAction(menu.tr("Show in &file manager"), partial(show_folder, file))
+        menu.addAction("Show in &file manager", partial(show_folder, file))
 
 
 def _type_icon(document: Document) -> QIcon:
@@ -334,13 +329,13 @@ def offer_to_save(menu: QMenu, panels: Panels) -> None:
         ask = getattr(part, "ask_export", None)
         if ask is not None:
             name = shorten(part.accessibleName() or part.windowTitle(), 40)
-            kind = menu.tr("Table") if isinstance(part, QAbstractItemView) else menu.tr("Picture")
+            kind = "Table" if isinstance(part, QAbstractItemView) else "Picture"
             title = f"{kind}: {name}…" if name else f"{kind}…"
             menu.addAction(title.replace("&", "&&"), ask)
     if not menu.actions():
-        menu.addAction(menu.tr("This page has nothing to save")).setEnabled(False)
+        menu.addAction("This page has nothing to save").setEnabled(False)
     menu.addSeparator()
-    report = menu.addAction(menu.tr("&Report of the model…"), partial(ask_report, panels))
+    report = menu.addAction("&Report of the model…", partial(ask_report, panels))
     report.setEnabled(panels.selection.document is not None)
 
 
@@ -358,10 +353,10 @@ def ask_report(panels: Panels) -> None:
     models = [document.model, *([chosen.model] if isinstance(chosen, Document) else [])]
     if not agrees_to_weights(models, panels):
         return
-    path, tr = document.path, panels.tr
+    path = document.path
     saver = FileSaver(panels.runner, panels, panels.written.emit, panels.failed.emit)
     name = file_name(path.stem, "model")
-    target = saver.ask_path(tr("Save a report"), name, {tr("Web page"): ".html"})
+    target = saver.ask_path("Save a report", name, {"Web page": ".html"})
     if target is None:
         return
 
@@ -386,4 +381,4 @@ def ask_report(panels: Panels) -> None:
         with write_atomically(target) as stream:
             stream.write(page)
 
-    saver.write(tr("Making a report"), target, write)
+    saver.write("Making a report", target, write)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from PySide6.QtCore import QCoreApplication, QMimeData, QObject, Qt, QTimer, Signal, Slot
+from PySide6.QtCore import QMimeData, QObject, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import (
     QCheckBox,
@@ -51,10 +51,6 @@ _EXAMPLES: Final = (
     "hf://owner/repository@revision/model.gguf",
     "ollama://llama3:8b",
 )
-
-
-def _tr(text: str) -> str:
-    return QCoreApplication.translate("Addresses", text)
 
 
 def addresses_in(mime: QMimeData | None) -> list[Path]:
@@ -118,7 +114,7 @@ class Addresses(QObject):
         kept = self._settings.note(_HOSTS).split()
         if self.offline or forbidden_by() or host in kept or host in self._asked:
             return True  # if it is switched off, opening it says so
-        question = _tr(
+        question = (
             "Read {address} from {host}?\n\n"
             "Headers are fetched, usually 1 to 8 MiB a model; of a repository the list of its "
             "files; and of weights only those that you look at. The server, and hosts that it "
@@ -128,10 +124,10 @@ class Addresses(QObject):
         shown = plain_text(host)
         text = question.format(address=plain_text(shorten(str(address), _LONGEST)), host=shown)
         if address.scheme == HUB:
-            text += _tr(" The hub alone gets your token, if HF_TOKEN or its own file has one.")
-        box = _question(self._window, _tr("Read from the web"), text)
-        read = box.addButton(_tr("Read"), _ACCEPT)
-        always = QCheckBox(_tr("Do not ask again for {host}").format(host=shown), box)
+            text += " The hub alone gets your token, if HF_TOKEN or its own file has one."
+        box = _question(self._window, "Read from the web", text)
+        read = box.addButton("Read", _ACCEPT)
+        always = QCheckBox(f"Do not ask again for {shown}", box)
         always.setChecked(True)
         box.setCheckBox(always)
         box.exec()
@@ -170,11 +166,10 @@ class TensorFetch(NamedTuple):
     def question(self) -> tuple[str, str, str]:
         """A heading, a sentence, and what the button says."""
         size = bytes_text(self.nbytes)
-        sentence = _tr("All of them are read, which fetches {size} from {hosts}.")
         return (
-            _tr("These weights are not fetched yet"),
-            sentence.format(size=size, hosts=plain_text(self.hosts)),
-            _tr("Fetch {size}").format(size=size),
+            "These weights are not fetched yet",
+            f"All of them are read, which fetches {size} from {plain_text(self.hosts)}.",
+            f"Fetch {size}",
         )
 
     def agree(self) -> None:
@@ -197,8 +192,10 @@ def agrees_to_search(path: Path, nbytes: int, parent: QWidget | None) -> bool:
     """Ask once for each file before so many bytes of one on the web may have to be fetched."""
     if not is_address(path) or nbytes <= MUCH or path in _searched:
         return True
-    question = _tr("The search may have to read on to the end, which fetches {size} from {hosts}.")
-    text = question.format(size=bytes_text(nbytes), hosts=plain_text(host_of(path)))
+    text = (
+        f"The search may have to read on to the end, which fetches {bytes_text(nbytes)} from "
+        f"{plain_text(host_of(path))}."
+    )
     if not _agrees_to(nbytes, host_of(path), parent, text):
         return False
     _searched.add(path)
@@ -218,10 +215,9 @@ def agrees_to_tensors(tensors: Iterable[Tensor], parent: QWidget | None) -> bool
 
 def _agrees_to(nbytes: int, hosts: str, parent: QWidget | None, text: str = "") -> bool:
     size = bytes_text(nbytes)
-    question = _tr("This reads all weights, which fetches {size} from {hosts}. Go on?")
-    text = text or question.format(size=size, hosts=plain_text(hosts))
-    box = _question(parent, _tr("Fetch all weights"), text)
-    fetch = box.addButton(_tr("Fetch {size}").format(size=size), _ACCEPT)
+    text = text or f"This reads all weights, which fetches {size} from {plain_text(hosts)}. Go on?"
+    box = _question(parent, "Fetch all weights", text)
+    fetch = box.addButton(f"Fetch {size}", _ACCEPT)
     box.exec()
     return box.clickedButton() is fetch
 
@@ -246,13 +242,13 @@ class AddressDialog(QDialog):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setWindowTitle(_tr("Open address"))
+        self.setWindowTitle("Open address")
         self.setMinimumWidth(520)
         self.edit = QLineEdit(self)
         self.edit.setPlaceholderText(_EXAMPLES[1])
-        self.edit.setAccessibleName(_tr("Address"))
+        self.edit.setAccessibleName("Address")
         self.edit.setClearButtonEnabled(True)
-        title = plain_label(self, _tr("&Address of a model on the web"))
+        title = plain_label(self, "&Address of a model on the web")
         title.setBuddy(self.edit)
         examples = plain_label(self, "\n".join(_EXAMPLES))
         examples.setEnabled(False)
@@ -348,9 +344,9 @@ class TrafficLabel(QObject):
         traffic = getattr(sys.modules.get(_HTTP), "TRAFFIC", None)
         text = self._before
         if traffic is not None and traffic.requests:
-            sentence = _tr("Read only. {size} fetched in {n} requests.")
-            text = sentence.format(
-                size=bytes_text(traffic.nbytes), n=integer_text(traffic.requests)
+            text = (
+                f"Read only. {bytes_text(traffic.nbytes)} fetched in "
+                f"{integer_text(traffic.requests)} requests."
             )
         if self._label.text() != text:
             self._label.setText(text)

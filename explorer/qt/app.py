@@ -225,7 +225,7 @@ def _open_session(window: MainWindow) -> None:
 
     if session:
         window.expected = tuple(session)
-        title = window.tr("Looking for the models of the last session")
+        title = "Looking for the models of the last session"
         window.runner.run(title, look, open_found, window.show_error)
     else:
         window.open_library()
@@ -241,5 +241,5 @@ def _open_named(window: MainWindow, name: str) -> None:
 
         return resolve(name, this_machine_ollama())
 
-    title = window.tr("Looking for {name}").format(name=plain_text(name))
+    title = f"Looking for {plain_text(name)}"
     window.runner.run(title, find, lambda path: window.open_paths([path]), window.show_error)

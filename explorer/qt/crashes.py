@@ -74,24 +74,23 @@ class Crashes(QtCore.QObject):
             self._written[place] = self.reports.write(report)
         if not isValid(self):  # the window is gone
             return
-        sentence = self.tr(
-            "Something went wrong inside the program ({kind}). Please report the details."
-        ).format(kind=type(error).__name__)
+        sentence = (
+            f"Something went wrong inside the program ({type(error).__name__}). Please report the "
+            "details."
+        )
         if count > 1:
-            sentence += " " + self.tr("It has happened {count} times.").format(count=count)
+            sentence += " " + f"It has happened {count} times."
         self._report(sentence, report, self._written.get(place))
 
     def report_last_run(self) -> None:
         """Report once that the program crashed the last time, if it did."""
         found = self.reports.take_crash()
         if found is not None:
-            self._report(
-                self.tr("The program crashed the last time. Please report the details."), *found
-            )
+            self._report("The program crashed the last time. Please report the details.", *found)
 
     def _report(self, sentence: str, report: str, path: Path | None) -> None:
         if path is not None:
-            sentence += " " + self.tr("They are also in {path}").format(path=path)
+            sentence += " " + f"They are also in {path}"
         self.happened.emit(sentence, report)
 
 

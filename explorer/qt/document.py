@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from PySide6.QtCore import QCoreApplication
 
 from explorer.errors import ExplorerError
 from explorer.formats import MetadataEntry, Model, Problem, Severity
@@ -317,23 +316,23 @@ def _branches(document: Document, left: Filtered) -> Iterator[Node]:
     shown = left.keys(document)
     count = int(shown.sum())
     if count:
-        text = _tr("1 key") if count == 1 else _tr("{n} keys")
+        text = "1 key" if count == 1 else "{n} keys"
         keys = text.format(n=integer_text(count))
-        branch = Node(kind.METADATA, _tr("Metadata"), keys, document)
+        branch = Node(kind.METADATA, "Metadata", keys, document)
         branch.make, branch.holds = partial(_namespaces, document, shown), _is_key
         yield branch
     shown = left.tensors(document)
     count = int(shown.sum())
     if count:
-        text = _tr("1 tensor") if count == 1 else _tr("{n} tensors")
+        text = "1 tensor" if count == 1 else "{n} tensors"
         tensors = text.format(n=integer_text(count))
-        branch = Node(kind.TENSORS, _tr("Tensors"), tensors, document)
+        branch = Node(kind.TENSORS, "Tensors", tensors, document)
         branch.make, branch.holds = partial(_layers, document, shown), _is_row
         branch.problems = _damage(document, range(len(model.tensors.rows)))
         yield branch
     groups = [group for group in model.groups if left.holds(group.name)]
     if groups:
-        branch = Node(kind.GROUPS, _tr("Groups"), integer_text(len(groups)), document)
+        branch = Node(kind.GROUPS, "Groups", integer_text(len(groups)), document)
         branch.make, branch.holds = partial(_groups, document, groups), lambda _: False
         yield branch
 
@@ -377,7 +376,7 @@ def _keys(document: Document, namespace: str, places: list[int]) -> Iterator[Nod
     def node(place: int) -> Node:
         key = entries[place].key
         title, count = _short(key.removeprefix(f"{namespace}.")), entries[place].length or 0
-        short = _tr("{n} values").format(n=integer_text(count)) if count > _FEW_VALUES else ""
+        short = f"{integer_text(count)} values" if count > _FEW_VALUES else ""
         return Node(NodeKind.KEY, title, values[place], document, key=key, short=short)
 
     ranks = document.keys.ranks[0]
@@ -409,7 +408,7 @@ def _layers(document: Document, shown: NDArray[np.bool_]) -> Iterator[Node]:
 
     def node(key: tuple[str, int]) -> Node:
         stack, layer = key
-        title = f"{stack}.{layer}" if several_stacks else _tr("Layer {n}").format(n=layer)
+        title = f"{stack}.{layer}" if several_stacks else f"Layer {layer}"
         prefix, rows = f"{stack}.{layer}.", layers[key]
         make = partial(_roles, document, prefix, rows)
         return _sized(document, NodeKind.LAYER, title, rows, make)
@@ -442,7 +441,7 @@ def _tensors(document: Document, prefix: str, rows: list[int]) -> Iterator[Node]
 
 def _tensor(document: Document, prefix: str, row: int) -> Node:
     columns = document.model.tensors.columns
-    title = _short(columns.names[row].removeprefix(prefix)) or _tr("(empty name)")
+    title = _short(columns.names[row].removeprefix(prefix)) or "(empty name)"
     title = title.removesuffix(".weight") or title  # most have it, none needs it
     kind = columns.types[row]
     node = Node(NodeKind.TENSOR, title, kind.name, document, tensor_row=row)
@@ -457,7 +456,7 @@ def _parts(document: Document, row: int) -> Iterator[Node]:
     tensor = document.model.tensors.rows[row]
     module = tensor.name.rpartition(".")[0] + "."
     for name, stored, attached in tensor.stored_parts:
-        words = (stored.type.name, shape_text(stored.shape), _tr("attached") if attached else "")
+        words = (stored.type.name, shape_text(stored.shape), "attached" if attached else "")
         text = " · ".join(filter(None, words))
         title = _short(name.removeprefix(module))
         yield Node(NodeKind.PART, title, text, document, key=name, tensor_row=row)
@@ -533,7 +532,3 @@ def _ordered(places: list[int], ranks: NDArray[np.int64]) -> list[int]:
     chosen = np.array(places, np.intp)
     ordered: list[int] = chosen[np.argsort(ranks[chosen], kind="stable")].tolist()
     return ordered
-
-
-def _tr(text: str) -> str:
-    return QCoreApplication.translate("TreeModel", text)

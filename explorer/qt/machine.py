@@ -121,7 +121,7 @@ class PlannedMachine(QObject):
     @property
     def text(self) -> str:
         """ "NVIDIA L4, 22.5 GiB · 61.2 GiB main memory", for the status bar; loads the planner."""
-        return self.target().brief if self.known else self.tr("Looking at this computer…")
+        return self.target().brief if self.known else "Looking at this computer…"
 
     def inputs(self, path: Path) -> PlanInputs:
         """Return what a model is planned with: what was asked of it, and this machine."""
@@ -166,7 +166,7 @@ class PlannedMachine(QObject):
 
             return detect()
 
-        self._looking.run(self.tr("Looking at this machine"), work, self._take, self.failed.emit)
+        self._looking.run("Looking at this machine", work, self._take, self.failed.emit)
 
     def _take(self, found: Machine) -> None:
         self.found = found

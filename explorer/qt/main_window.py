@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6 import QtCore, QtGui, QtWidgets
-from PySide6.QtCore import QCoreApplication, QSize, Qt
+from PySide6.QtCore import QSize, Qt
 
 from explorer.crash_reports import CrashReports
 from explorer.errors import ExplorerError, SeveralModelsError
@@ -45,19 +45,19 @@ if TYPE_CHECKING:
 
 def ask_models(parent: QtWidgets.QWidget) -> list[Path]:
     """Ask for models to open; return their files, none if the user cancels."""
-    names, _ = QtWidgets.QFileDialog.getOpenFileNames(parent, _tr("Open models"), "", _kinds())
+    names, _ = QtWidgets.QFileDialog.getOpenFileNames(parent, "Open models", "", _kinds())
     return [Path(name) for name in names]
 
 
 def ask_model_folder(parent: QtWidgets.QWidget) -> list[Path]:
     """Ask for the folder of a model; return it, or nothing."""
-    name = QtWidgets.QFileDialog.getExistingDirectory(parent, _tr("Open a model's folder"))
+    name = QtWidgets.QFileDialog.getExistingDirectory(parent, "Open a model's folder")
     return [Path(name)] if name else []
 
 
 def ask_reference(parent: QtWidgets.QWidget) -> Path | None:
     """Ask for a model to compare with; return its file, or None."""
-    title = _tr("Open a model to compare with")
+    title = "Open a model to compare with"
     name, _ = QtWidgets.QFileDialog.getOpenFileName(parent, title, "", _kinds())
     return Path(name) if name else None
 
@@ -67,11 +67,7 @@ def _kinds() -> str:
     from explorer.formats.imatrix import LEGACY_SUFFIXES  # noqa: PLC0415 - rarely needed
 
     legacy = (f"*{suffix}" for suffix in LEGACY_SUFFIXES)
-    return _tr("Models ({kinds});;All files (*)").format(kinds=" ".join([*kinds, *legacy]))
-
-
-def _tr(text: str) -> str:
-    return QCoreApplication.translate("MainWindow", text)
+    return f"Models ({' '.join([*kinds, *legacy])});;All files (*)"
 
 
 _WRITE_AFTER_MS = 3_000  # so soon after a change it is on the disk
@@ -83,9 +79,9 @@ def show_in_folder(window: MainWindow, path: Path) -> None:
 
     def show(folder: Path) -> None:
         if not reveal(path, folder):
-            window.show_error(ExplorerError(_tr("no file manager could be started"), path))
+            window.show_error(ExplorerError("no file manager could be started", path))
 
-    title = _tr("Looking for the folder")
+    title = "Looking for the folder"
     window.runner.run(title, lambda _job: folder_of(path), show, window.show_error)
 
 
@@ -180,7 +176,7 @@ def lend_demo(window: MainWindow) -> Callable[[], None]:
         if wanted:
             window.open_one(demo.model, take)
 
-    window.runner.run(_tr("Making the demo model"), _make_demo, show, window.show_error)
+    window.runner.run("Making the demo model", _make_demo, show, window.show_error)
     return give_back
 
 
@@ -370,7 +366,7 @@ class MainWindow(QtWidgets.QMainWindow):
             ticket = next(self._tickets)
             self.loading[path] = None
             job = self.runner.run(
-                self.tr("Opening {name}").format(name=plain_text(path.name)),
+                f"Opening {plain_text(path.name)}",
                 lambda job: load_document(path, job),
                 lambda document: on_open(document, self._add_document(document, ticket)),
                 lambda error: show_refusal(self, error, on_open),
@@ -414,7 +410,7 @@ class MainWindow(QtWidgets.QMainWindow):
             if with_store:
                 self.panels.show_demo_store(demo.store)
 
-        self.runner.run(self.tr("Making the demo model"), _make_demo, show, self.show_error)
+        self.runner.run("Making the demo model", _make_demo, show, self.show_error)
 
     def _open_downloaded(self, path: Path, page: str) -> None:
         self.open_paths([path])

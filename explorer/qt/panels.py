@@ -174,7 +174,7 @@ def choose_reference(panels: Panels) -> None:
     original = references.original()
     if original is not None:
         references.choose(original)
-        sentence = panels.tr("{name} is compared with {other}, which seems to be its original.")
+        sentence = "{name} is compared with {other}, which seems to be its original."
         one, other = plain_text(document.title), plain_text(original.title)
         panels.told.emit(sentence.format(name=one, other=other))
     elif panels.page == "compare" and len(references.documents) == 2:
@@ -231,23 +231,21 @@ class Panels(Pages):
         self.selection.changed.connect(  # before any panel
             lambda: self.references.show_document(self.selection.document)
         )
-        self.setAccessibleName(self.tr("Panels"))
+        self.setAccessibleName("Panels")
         tab = self._add_tab
-        table, tr = self.memory.show_table, self.tr
-        self.library = tab("library", tr("Library"), self._make_library)
-        self.overview = tab("overview", tr("Overview"), self._make_overview, self._fill_document)
-        self.metadata = tab(
-            "metadata", tr("Metadata"), self._make_metadata, partial(table, "metadata")
-        )
-        self.tensors = tab("tensors", tr("Tensors"), self._make_tensors, partial(table, "tensors"))
+        table = self.memory.show_table
+        self.library = tab("library", "Library", self._make_library)
+        self.overview = tab("overview", "Overview", self._make_overview, self._fill_document)
+        self.metadata = tab("metadata", "Metadata", self._make_metadata, partial(table, "metadata"))
+        self.tensors = tab("tensors", "Tensors", self._make_tensors, partial(table, "tensors"))
         make, fill = self._make_vocabulary, partial(table, "vocabulary")
-        self.vocabulary = tab("vocabulary", tr("Vocabulary"), make, fill)
-        self.raw = tab("raw", tr("Raw"), self._make_raw, lambda view: view.follow(self.selection))
-        self.compare = tab("compare", tr("Compare"), self._make_compare, self._fill_document)
-        self.weights = tab("weights", tr("Weights"), self._make_weights, self._fill_selected)
-        self.errors = tab("errors", tr("Errors"), self._make_errors, self._fill_selected)
-        self.survey = tab("survey", tr("Survey"), self._make_survey, self._fill_survey)
-        self.planner = tab("planner", tr("Planner"), self._make_planner, self._fill_planner)
+        self.vocabulary = tab("vocabulary", "Vocabulary", make, fill)
+        self.raw = tab("raw", "Raw", self._make_raw, lambda view: view.follow(self.selection))
+        self.compare = tab("compare", "Compare", self._make_compare, self._fill_document)
+        self.weights = tab("weights", "Weights", self._make_weights, self._fill_selected)
+        self.errors = tab("errors", "Errors", self._make_errors, self._fill_selected)
+        self.survey = tab("survey", "Survey", self._make_survey, self._fill_survey)
+        self.planner = tab("planner", "Planner", self._make_planner, self._fill_planner)
         self.setCurrentWidget(self.overview)
         for change in (self.currentChanged, self.selection.changed):
             change.connect(self._choose)

@@ -275,7 +275,7 @@ class FoundList(QAbstractListModel):
         where = entry.detail
         if entry.document is not None and entry.kind is not ResultKind.MODEL:
             where = plain_text(entry.document.title)
-        return " — ".join(filter(None, (entry.page, self.tr(entry.kind.value), where)))
+        return " — ".join(filter(None, (entry.page, entry.kind.value, where)))
 
     # Qt
 
@@ -319,8 +319,7 @@ class _FoundDelegate(RoomyDelegate):
             (place, Qt.AlignmentFlag.AlignRight, role.PlaceholderText),
         ):
             painter.setPen(option.palette.color(role.HighlightedText if chosen else colour))
-            where = QStyle.visualAlignment(option.direction, side)
-            painter.drawText(area, int(where | Qt.AlignmentFlag.AlignVCenter | line), text)
+            painter.drawText(area, int(side | Qt.AlignmentFlag.AlignVCenter | line), text)
 
 
 _MOVES = (Qt.Key.Key_Down, Qt.Key.Key_Up, Qt.Key.Key_PageDown, Qt.Key.Key_PageUp)
@@ -343,7 +342,7 @@ class QuickOpen(QDialog):
         more: More | None = None,
     ) -> None:
         super().__init__(parent)
-        self.setWindowTitle(self.tr("Go to"))
+        self.setWindowTitle("Go to")
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self._sources = list(sources)
         self._jobs = JobSlot(runner, self)
@@ -351,9 +350,9 @@ class QuickOpen(QDialog):
         self._choose_when_found = False
         self.edit = SearchEdit(self)
         self.edit.setPlaceholderText(
-            self.tr("Model, metadata key, tensor or command; also with a page: 7.ffn_down errors")
+            "Model, metadata key, tensor or command; also with a page: 7.ffn_down errors"
         )
-        self.edit.setAccessibleName(self.tr("Go to"))
+        self.edit.setAccessibleName("Go to")
         self.edit.installEventFilter(self)
         self.found = FoundList(self)
         self.results = QListView(self)
@@ -362,7 +361,7 @@ class QuickOpen(QDialog):
         self.results.setUniformItemSizes(True)
         self.results.setItemDelegate(_FoundDelegate(self.results))
         self.results.setTextElideMode(Qt.TextElideMode.ElideMiddle)
-        self.results.setAccessibleName(self.tr("Results"))
+        self.results.setAccessibleName("Results")
         self.results.activated.connect(self._choose)
         self.status = plain_label(self)
         self.status.setEnabled(False)
@@ -377,7 +376,7 @@ class QuickOpen(QDialog):
         self.edit.returnPressed.connect(self._choose_current)
         self._search("")
         if more is not None:
-            title = self.tr("Looking for downloaded models")
+            title = "Looking for downloaded models"
             self._further.run(title, more, self._extend, self._show_error)
 
     def _search(self, text: str) -> None:
@@ -388,7 +387,7 @@ class QuickOpen(QDialog):
         """Search, and select the best result, or again one that was selected before."""
         sources = tuple(self._sources)
         self._jobs.run(
-            self.tr("Searching names"),
+            "Searching names",
             lambda job: search(sources, text, job.check),
             lambda found: self._show(found, kept),
             self._show_error,
@@ -415,13 +414,11 @@ class QuickOpen(QDialog):
         self.results.setCurrentIndex(self.found.index(next(same, 0)))
         shown = len(found.entries)
         if not shown:
-            text = self.tr("Nothing has all of these words in its name.")
+            text = "Nothing has all of these words in its name."
         elif shown < found.count:
-            text = self.tr("The best {shown} of {all}").format(
-                shown=integer_text(shown), all=integer_text(found.count)
-            )
+            text = f"The best {integer_text(shown)} of {integer_text(found.count)}"
         else:
-            text = self.tr("{count} found").format(count=integer_text(shown))
+            text = f"{integer_text(shown)} found"
         self.status.setText(text)
         if self._choose_when_found:
             self._choose_current()

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
-from PySide6.QtCore import QCoreApplication, QObject, QSignalBlocker, Qt, Signal
+from PySide6.QtCore import QObject, QSignalBlocker, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QWheelEvent
 from PySide6.QtWidgets import QComboBox, QPushButton, QSizePolicy, QWidget
 
@@ -44,8 +44,6 @@ class Rounding:
 
     type_name: str
 
-
-_tr: Final = partial(QCoreApplication.translate, "References")
 
 Reference: TypeAlias = Document | Rounding | None
 """An open model, a type, or nothing."""
@@ -206,14 +204,14 @@ class References(QObject):
             except ExplorerError as error:
                 return Partner(None, str(error))
         if self.matched is None:
-            return Partner(None, _tr("The tensors of both models are being matched."), waiting=True)
+            return Partner(None, "The tensors of both models are being matched.", waiting=True)
         match = self.matched.by_row.get(row)
         if match is not None:
             return Partner(MatchedPair(match))
         reason = self.matched.reasons.get(tensor.name)
-        text = _tr("The reference has no tensor that matches this one.")
+        text = "The reference has no tensor that matches this one."
         if reason is not None:
-            text = _tr("Not comparable: {reason}").format(reason=reason)
+            text = f"Not comparable: {reason}"
         return Partner(None, text)
 
     def _renew(self) -> None:
@@ -228,7 +226,7 @@ class References(QObject):
                 self.changed.emit()
 
             self._job = self._runner.run(
-                _tr("Matching the tensors of two models"),
+                "Matching the tensors of two models",
                 lambda _job: MatchedModels.of(reference, document),
                 done,
                 self.failed.emit,
@@ -327,7 +325,7 @@ class OriginalOffer(QWidget):
         self.finder: Callable[[], Find] = lambda: lambda _check: ()
         self.label = plain_label(self)
         self.label.setWordWrap(True)
-        self.button = QPushButton(self.tr("Compare with &it"), self)
+        self.button = QPushButton("Compare with &it", self)
         self.button.clicked.connect(self._take)
         row((self.label, 1), self.button, of=self)
         self.setContentsMargins(*LINE)
@@ -345,7 +343,7 @@ class OriginalOffer(QWidget):
             self._found[document] = found
             self._show()
 
-        title = self.tr("Looking for the unquantized model")
+        title = "Looking for the unquantized model"
         work = partial(original_of, document, self.finder())
         self._slot.run(title, lambda job: work(job.check), keep, self._references.failed.emit)
         self._show()
@@ -368,8 +366,9 @@ class OriginalOffer(QWidget):
         found = self._original
         self.setVisible(found is not None)
         if found is not None:
-            text = self.tr("{name} seems to be what this model was quantized from.")
-            self.label.setText(text.format(name=plain_text(found[1])))
+            self.label.setText(
+                f"{plain_text(found[1])} seems to be what this model was quantized from."
+            )
 
     def _take(self) -> None:
         found = self._original
@@ -396,9 +395,9 @@ class ReferenceBar(QWidget):
         super().__init__(parent)
         self._references = references
         self._choices: list[Reference | object] = []
-        self.label = plain_label(self, self.tr("&Compare with"))
+        self.label = plain_label(self, "&Compare with")
         self.list = _ReferenceList(self)
-        self.list.setAccessibleName(self.tr("Compare with"))
+        self.list.setAccessibleName("Compare with")
         self.list.setSizeAdjustPolicy(
             QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
         )
@@ -427,17 +426,17 @@ class ReferenceBar(QWidget):
 
     def _all(self) -> Iterator[tuple[str, Reference | object]]:
         references = self._references
-        yield self.tr("nothing"), None
+        yield "nothing", None
         yield "", None
         for document in references.documents:
             if document is not references.document:
                 yield _shortened(plain_text(document.title)), document
-        yield self.tr("Another model…"), _OPEN
+        yield "Another model…", _OPEN
         yield "", None
         from explorer.analysis.rounding import rounding_types  # noqa: PLC0415 - after the first paint
 
         for name in rounding_types(weighed=False):  # no importance matrix is chosen here
-            yield self.tr("Rounded to {type}").format(type=name), Rounding(name)
+            yield f"Rounded to {name}", Rounding(name)
 
     def _show_choice(self) -> None:
         references = self._references

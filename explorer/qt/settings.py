@@ -10,12 +10,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import IO, Final
 
-from PySide6.QtCore import QByteArray, QCoreApplication, QEvent, QSettings
+from PySide6.QtCore import QByteArray, QEvent, QSettings
 
 from explorer.ends import mark_as_running
 from explorer.errors import FormatError
@@ -85,17 +84,13 @@ class Settings:
         May write to the disk, to see whether that can be.
         """
         path = plain_text(self._store.fileName())
-        tr = partial(QCoreApplication.translate, "Settings")
         if self._damaged:
-            sentence = tr(
-                "The settings file {path} is damaged; defaults are used for what could not be read."
+            return (
+                f"The settings file {path} is damaged; defaults are used for what could not be "
+                "read."
             )
-            return sentence.format(path=path)
         if not self._fresh and not self._store.isWritable():
-            sentence = tr(
-                "Settings cannot be saved in {path}. Changes last until the program ends."
-            )
-            return sentence.format(path=path)
+            return f"Settings cannot be saved in {path}. Changes last until the program ends."
         return None
 
     @property

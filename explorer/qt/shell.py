@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from PySide6.QtCore import QByteArray, QCoreApplication, QEvent, QObject, QRectF, QSize, Qt, Signal
+from PySide6.QtCore import QByteArray, QEvent, QObject, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
     QColor,
     QCursor,
@@ -74,10 +74,10 @@ class Rail(QTabBar):
         self.setExpanding(False)
         self.setUsesScrollButtons(False)
         self.setMouseTracking(True)
-        self.setAccessibleName(self.tr("Groups of pages"))
+        self.setAccessibleName("Groups of pages")
         for number, title in enumerate(titles.values(), 1):
             place = self.addTab(title)
-            self.setTabToolTip(place, self.tr("{group} (Alt+{n})").format(group=title, n=number))
+            self.setTabToolTip(place, f"{title} (Alt+{number})")
         self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Expanding)
 
     def fold(self, on: bool) -> None:
@@ -109,8 +109,7 @@ class Rail(QTabBar):
     def paintEvent(self, event: QPaintEvent) -> None:
         ink, painter = ink_of(self.palette()), QPainter(self)
         painter.fillRect(self.rect(), QColor(ink.surface))
-        edge = 0 if self.layoutDirection() == Qt.LayoutDirection.RightToLeft else self.width() - 1
-        painter.fillRect(edge, 0, 1, self.height(), QColor(ink.line))
+        painter.fillRect(self.width() - 1, 0, 1, self.height(), QColor(ink.line))
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         under = self.tabAt(self.mapFromGlobal(QCursor.pos())) if self.underMouse() else -1
         for place in range(self.count()):
@@ -157,10 +156,8 @@ class MachineButton(IconButton):
     def __init__(
         self, machine: PlannedMachine, pattern: str = "{machine}", parent: QWidget | None = None
     ) -> None:
-        tip = QCoreApplication.translate("MachineButton", "Plans are for this machine: change it")
-        super().__init__(
-            "machine", QCoreApplication.translate("MachineButton", "Machine"), tip, parent
-        )
+        tip = "Plans are for this machine: change it"
+        super().__init__("machine", "Machine", tip, parent)
         self._planned, self._pattern = machine, pattern
         style_text(self, TextSize.CAPTION)
         self.setIconSize(QSize(14, 14))
@@ -170,8 +167,7 @@ class MachineButton(IconButton):
         """Show the machine that plans are for; look at this computer if that was not done."""
         self._planned.look()
         text = shorten(plain_text(self._planned.text), _LONGEST_MACHINE)
-        spoken = QCoreApplication.translate("MachineButton", "Plans are for: {machine}")
-        self.setAccessibleName(spoken.format(machine=text))
+        self.setAccessibleName(f"Plans are for: {text}")
         self.setText(self._pattern.replace("{machine}", text.replace("&", "&&")))
 
     # Qt
@@ -209,15 +205,15 @@ class Head(QWidget):
         self.above = QToolButton(self)
         self.above.setAutoRaise(True)
         self.above.setObjectName("above")
-        self.above.setToolTip(self.tr("Go to the overview of this model"))
+        self.above.setToolTip("Go to the overview of this model")
         self.above.clicked.connect(self.model_wanted)
         self._further = IconLabel("further", self)
         self.title = ElidedLabel(self)
         style_text(self.title, TextSize.TITLE)
-        self.pages = SegmentBar(self.tr("Pages"), self)
+        self.pages = SegmentBar("Pages", self)
         self.pages.setUsesScrollButtons(False)
         self.pages.currentChanged.connect(self._choose)
-        self.machine = MachineButton(machine, self.tr("Plan for: {machine} · change…"), self)
+        self.machine = MachineButton(machine, "Plan for: {machine} · change…", self)
         self.machine.setObjectName("chip")
         self.machine.hide()
 
@@ -248,7 +244,7 @@ class Head(QWidget):
         """Show where one is; texts may come from files."""
         self.title.setStatusTip(plain_text(path))
         self._model = shorten(plain_text(above), 40)
-        self.above.setAccessibleName(self.tr("Model {name}").format(name=plain_text(above)))
+        self.above.setAccessibleName(f"Model {plain_text(above)}")
         self.above.setVisible(bool(above))
         self._further.setVisible(bool(above))
         self.title.setText(plain_text(title))
@@ -319,8 +315,6 @@ class Head(QWidget):
         self.setFixedHeight(high + (Space.NEAR + pages.height() if below else 0))
 
     def _place(self, part: QWidget, left: int, top: int, width: int, height: int) -> None:
-        if self.layoutDirection() == Qt.LayoutDirection.RightToLeft:
-            left = self.width() - left - width
         part.setGeometry(left, top, width, height)
 
     # Qt
@@ -388,10 +382,10 @@ class Shell(QWidget):
         self._with_tree = True
         _EnterKey(self)
         titles = {
-            "library": self.tr("Library"),
-            "model": self.tr("Model"),
-            "weights": self.tr("Weights"),
-            "planner": self.tr("Planner"),
+            "library": "Library",
+            "model": "Model",
+            "weights": "Weights",
+            "planner": "Planner",
         }
         self.rail = Rail(titles, self)
         self.head = Head(panels.machine, self)
@@ -453,17 +447,17 @@ class Shell(QWidget):
         if self.panels.page == "errors" and self.panels.references.chosen is not None:
             other = self.panels.references.chosen
             name = other.title if isinstance(other, Document) else other.type_name
-            parts.append(self.tr("compared with {name}").format(name=name))
+            parts.append(f"compared with {name}")
         return "   ·   ".join(map(plain_text, parts))
 
     def _show_place(self) -> None:
         selection, group = self.panels.selection, self.panels.group
         document = selection.document
         if group == "library":
-            self.head.show_place("", self.tr("Library"), (), PANEL_TEXTS["library"])
+            self.head.show_place("", "Library", (), PANEL_TEXTS["library"])
         elif document is None:
             page = self.panels.page
-            title = self.tr("Start") if page == "overview" else self.panels.titles[page]
+            title = "Start" if page == "overview" else self.panels.titles[page]
             self.head.show_place("", title, (), PANEL_TEXTS[page])
         elif self.panels.page in ("weights", "errors") and selection.rows:
             title, chips = _tensor_place(document, selection.rows)
@@ -490,7 +484,7 @@ def _tensor_place(document: Document, rows: Sequence[int]) -> tuple[str, list[Ch
     if tensor.damage:
         chips.append(ChipText(mark(Severity.ERROR), plain_text(tensor.damage), is_problem=True))
     if len(rows) > 1:
-        more = QCoreApplication.translate("Head", "and {n} more").format(n=len(rows) - 1)
+        more = f"and {len(rows) - 1} more"
         chips.append(ChipText(more, picture_text("tensor_facts")))
     return tensor.name, chips
 
@@ -549,23 +543,22 @@ class TopBar(QWidget):
 
     def __init__(self, actions: Actions, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        tr = self.tr
         self.menus = _Menus(self)
         self.menus.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
-        self.open = IconButton("open", tr("Open"), tr("Open model files (Ctrl+O)"), self)
+        self.open = IconButton("open", "Open", "Open model files (Ctrl+O)", self)
         self.open.clicked.connect(actions.open_files.trigger)
-        tip = tr("Compare the current model with another one, or with another type")
-        self.compare = IconButton("compare", tr("Compare"), tip, self)
+        tip = "Compare the current model with another one, or with another type"
+        self.compare = IconButton("compare", "Compare", tip, self)
         self.compare.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         self.search = SearchButton(actions.go_to, self)
-        tip = tr("Save what is shown")
-        self.save = IconButton("save", tr("Save"), tip, self)
+        tip = "Save what is shown"
+        self.save = IconButton("save", "Save", tip, self)
         self.save.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
-        tip = tr("Light, dark, high contrast; size of text")
-        self.appearance = IconButton("appearance", tr("Appearance"), tip, self, words=False)
+        tip = "Light, dark, high contrast; size of text"
+        self.appearance = IconButton("appearance", "Appearance", tip, self, words=False)
         self.appearance.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
-        tip = tr("All menus: everything that this program can do")
-        self.more = IconButton("more", tr("More"), tip, self, words=False)
+        tip = "All menus: everything that this program can do"
+        self.more = IconButton("more", "More", tip, self, words=False)
         self.more.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         self._worded = (self.open, self.compare, self.save)
         parts = (self.menus, self.open, self.compare, 1, (self.search, 12), 1)
@@ -584,7 +577,7 @@ class TopBar(QWidget):
         self.save.setMenu(save)
         appearance = QMenu(self)
         appearance.addActions(list(actions.schemes.values()))
-        appearance.addSection(self.tr("Text size"))
+        appearance.addSection("Text size")
         appearance.addActions([actions.larger, actions.smaller, actions.usual])
         self.appearance.setMenu(appearance)
         more = QMenu(self)
@@ -619,7 +612,7 @@ class BottomBar(QStatusBar):
         super().__init__(parent)
         self.notice = Notice(self)
         self.machine = MachineButton(machine, parent=self)
-        self.promise = plain_label(self, self.tr("Read only. Nothing is sent anywhere."))
+        self.promise = plain_label(self, "Read only. Nothing is sent anywhere.")
         self.promise.setEnabled(False)
         style_text(self.promise, TextSize.CAPTION)
         self.setSizeGripEnabled(False)

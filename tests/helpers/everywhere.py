@@ -1,6 +1,6 @@
 """A walk over everything that the window can show: each panel, each page of each tab widget.
 
-Written for tests of what holds everywhere (names, keys, translation, units, directions), so that a
+Written for tests of what holds everywhere (names, keys, units), so that a
 panel or a page that is added is looked at without anybody thinking of it.
 """
 

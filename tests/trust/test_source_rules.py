@@ -287,8 +287,6 @@ def _is_own(node: ast.AST, scope: ast.AST) -> bool:
             return isinstance(value, str)
         case ast.IfExp(body=one, orelse=other):
             parts = [one, other]
-        case ast.Call(args=[_, *_]) if _called(node) in {"tr", "_tr", "translate"}:
-            parts = node.args[-1:]
         case ast.Subscript(value=one):
             parts = [one]
         case ast.Dict(values=parts) | ast.Tuple(elts=parts) | ast.List(elts=parts):
@@ -316,6 +314,6 @@ def _given(name: str, scope: ast.AST) -> Iterator[ast.expr]:
 
 def test_the_rule_for_templates_finds_what_it_should() -> None:
     wrong = ast.parse("def f(tensor):\n    text = tensor.name\n    return text.format(n=1)")
-    right = ast.parse("def f(many):\n    text = tr('a') if many else tr('b')\n    text.format(n=1)")
+    right = ast.parse("def f(many):\n    text = 'a' if many else 'b'\n    text.format(n=1)")
     assert _formats_a_stranger(wrong.body[0])
     assert not _formats_a_stranger(right.body[0])

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 from PySide6 import QtWidgets
-from PySide6.QtCore import QByteArray, QCoreApplication, Qt, QTimer, Signal
+from PySide6.QtCore import QByteArray, Qt, QTimer, Signal
 
 from explorer.formats import MetadataEntry, NumberArray
 from explorer.formats.model import Value
@@ -35,7 +34,6 @@ _CELL_CHARACTERS = 400
 
 def array_columns(key: str, elements: Sequence[Value]) -> list[Column]:
     """Return the columns of an array's elements; the key names enumerated values."""
-    tr = partial(QCoreApplication.translate, "ArrayTable")
 
     def text(row: int) -> str:
         return scalar_text(elements[row], _CELL_CHARACTERS, key)
@@ -54,8 +52,8 @@ def array_columns(key: str, elements: Sequence[Value]) -> list[Column]:
 
     numeric, tips = isinstance(elements, NumberArray), ARRAY_TEXTS
     return [
-        Column("index", tr("Index"), integer_text, int, places, True, tip=tips["index"]),
-        Column("value", tr("Value"), text, raw, keys, numeric, tip=tips["value"]),
+        Column("index", "Index", integer_text, int, places, True, tip=tips["index"]),
+        Column("value", "Value", text, raw, keys, numeric, tip=tips["value"]),
     ]
 
 
@@ -70,7 +68,6 @@ def value_preview(text: str) -> str:
 def metadata_columns(document: Document) -> list[Column]:
     """Return the columns of a model's metadata."""
     keys, tips = document.keys, METADATA_TEXTS
-    tr = partial(QCoreApplication.translate, "MetadataTable")
 
     def texts_column(
         name: str, title: str, texts: Sequence[str], ranks: NDArray[np.int64]
@@ -89,7 +86,7 @@ def metadata_columns(document: Document) -> list[Column]:
             spare=-1 if name == "value" else 0,
         )
 
-    titles = {"key": tr("Key"), "type": tr("Type"), "value": tr("Value")}
+    titles = {"key": "Key", "type": "Type", "value": "Value"}
     columns = zip(titles.items(), (keys.names, keys.types, keys.values), keys.ranks, strict=True)
     return [texts_column(*title, texts, ranks) for title, texts, ranks in columns]
 
@@ -107,8 +104,8 @@ class MetadataView(QtWidgets.QWidget):
         super().__init__(parent)
         self.document: Document | None = None
         self._shown_moves = 0
-        self.list = ListPanel(runner, self.tr("Filter metadata by key, type or value"), parent=self)
-        self.list.table.setAccessibleName(self.tr("Metadata"))
+        self.list = ListPanel(runner, "Filter metadata by key, type or value", parent=self)
+        self.list.table.setAccessibleName("Metadata")
         self.value = ValueView(runner, self)
         self.splitter = QtWidgets.QSplitter(Qt.Orientation.Vertical, self)
         self.splitter.addWidget(self.list)
@@ -157,15 +154,15 @@ class MetadataView(QtWidgets.QWidget):
         document = self.document
         if document is None or not document.model.metadata.entries:
             self.list.show_empty(
-                self.tr("Open a model to see its metadata.")
+                "Open a model to see its metadata."
                 if document is None
-                else self.tr("This model carries no metadata.")
+                else "This model carries no metadata."
             )
             self.list.bar.status.clear()
             return
         self.list.show_matches(
             metadata_mask(document, text) if text.strip() else None,
-            self.tr("No key matches. Press Escape in the filter to see all."),
+            "No key matches. Press Escape in the filter to see all.",
         )
 
     def _show_value(self, position: int) -> None:
@@ -189,7 +186,7 @@ class ValueView(QtWidgets.QWidget):
         self.text = TextView(self)
         self.elements = TableModel(self)
         self.array = TableView(self.elements, runner, self)
-        self.array.setAccessibleName(self.tr("Elements of the array"))
+        self.array.setAccessibleName("Elements of the array")
         self._message = centred_label(self)
         self._stack = QtWidgets.QStackedWidget(self)
         for page in (self._message, self.text, self.array):
@@ -201,16 +198,16 @@ class ValueView(QtWidgets.QWidget):
         """Show nothing."""
         self._jobs.cancel()
         self._title.clear()
-        self._show_message(self.tr("Select a key to see its whole value."))
+        self._show_message("Select a key to see its whole value.")
 
     def show_entry(self, entry: MetadataEntry) -> None:
         """Show a value; one that lies on disk is read in the background."""
         self._jobs.cancel()
         key = shorten(plain_text(entry.key), _LONGEST_CELL)
         self._title.setText(f"{key}   ({type_text(entry)})")
-        self._show_message(self.tr("Reading…"))
+        self._show_message("Reading…")
         job = self._jobs.run(
-            self.tr("Reading {key}").format(key=plain_text(entry.key)),
+            f"Reading {plain_text(entry.key)}",
             lambda _job: entry.value,
             lambda value: self._show(entry, value),
             lambda error: self._show_message(plain_text(str(error))),
@@ -233,10 +230,10 @@ class ValueView(QtWidgets.QWidget):
         shown = "\n".join(shorten(line, _LONGEST_LINE) for line in lines)
         if shown == text:
             return text
-        note = self.tr(
-            "… cut: {shown} of {all} characters are shown; "
+        note = (
+            f"… cut: {integer_text(len(shown))} of {integer_text(len(text))} characters are shown; "
             "gguf-explorer inspect --json --metadata prints all"
-        ).format(shown=integer_text(len(shown)), all=integer_text(len(text)))
+        )
         return f"{shown}\n\n{note}"
 
     def _show_message(self, text: str) -> None:
@@ -248,6 +245,4 @@ class ValueView(QtWidgets.QWidget):
 
     def _show_stopped(self) -> None:
         if self._jobs.stopped:
-            self._show_message(
-                self.tr("Reading was cancelled. Select the key again to start anew.")
-            )
+            self._show_message("Reading was cancelled. Select the key again to start anew.")

@@ -195,7 +195,7 @@ class TreeModel(QtCore.QAbstractItemModel):
         if orientation != Qt.Orientation.Horizontal or not 0 <= section < 2:
             return None
         if role == Qt.ItemDataRole.DisplayRole:
-            return (self.tr("Model"), self.tr("What"))[section]
+            return ("Model", "What")[section]
         return _MEANINGS[section] if role == Qt.ItemDataRole.WhatsThisRole else None
 
 
@@ -255,14 +255,13 @@ class _SharingDelegate(RoomyDelegate):
         tree = self.parent()
         assert isinstance(tree, QTreeView)
         move = tree.columnWidth(1) - self._share(tree, option, index)
-        mirrored = option.direction == Qt.LayoutDirection.RightToLeft
         if index.column() == 0:
-            left, right = (-move, 0) if mirrored else (0, move)
+            left, right = 0, move
             node = index.data(ItemRole.NODE)
             if node.kind is NodeKind.KEY:  # the end of a key says most
                 option.textElideMode = Qt.TextElideMode.ElideLeft
         else:
-            left, right = (0, -move) if mirrored else (move, 0)
+            left, right = move, 0
             option.textElideMode = Qt.TextElideMode.ElideRight
         option.rect = option.rect.adjusted(left, 0, right, 0)
 
@@ -330,7 +329,7 @@ class OpenModelsView(QWidget):
         self.tree.setIndentation(_INDENTATION)
         self.tree.setIconSize(SWATCH_SIZE)
         self.tree.setFrameShape(QFrame.Shape.NoFrame)
-        self.tree.setAccessibleName(self.tr("Open models"))
+        self.tree.setAccessibleName("Open models")
         self.tree.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
         self.tree.setTextElideMode(Qt.TextElideMode.ElideMiddle)
         header = self.tree.header()
@@ -343,8 +342,8 @@ class OpenModelsView(QWidget):
         self.tree.customContextMenuRequested.connect(self._show_menu)
         self.tree.selectionModel().currentChanged.connect(self._emit_choice)
         self.tree.activated.connect(self._open)
-        hint = self.tr("Filter the tree")
-        tip = self.tr("What keys and tensors are called, or: layer:0-7  type:q6_k  size>100M")
+        hint = "Filter the tree"
+        tip = "What keys and tensors are called, or: layer:0-7  type:q6_k  size>100M"
         self.bar = FilterBar(hint, tip, self)
         self.bar.status.hide()
         self.bar.changed.connect(self._filter)
@@ -356,7 +355,7 @@ class OpenModelsView(QWidget):
         self._quiet = False
         self._selected: Node | None = None  # what was current when the filter was typed
         copy = QKeySequence.StandardKey.Copy
-        self._copy_action = add_action(self.tree, self.tr("&Copy name"), self._copy_name, copy)
+        self._copy_action = add_action(self.tree, "&Copy name", self._copy_name, copy)
 
     def _share_width(self) -> None:
         """Keep room for names: where there is little, the second column gives way."""
@@ -481,10 +480,10 @@ class OpenModelsView(QWidget):
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         menu.addAction(self._copy_action)
         path, clipboard = plain_text(str(_path(node))), QGuiApplication.clipboard()
-        menu.addAction(self.tr("Copy &path"), lambda: clipboard.setText(path))
+        menu.addAction("Copy &path", lambda: clipboard.setText(path))
         if node.kind is NodeKind.MODEL:
             menu.addSeparator()
-            menu.addAction(self.tr("C&lose model")).triggered.connect(
+            menu.addAction("C&lose model").triggered.connect(
                 lambda: self.close_requested.emit(node.document)
             )
         offer_leads(self, menu, whole=node.kind is NodeKind.MODEL)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from PySide6 import QtWidgets
-from PySide6.QtCore import QCoreApplication, QEvent, QRectF, QSize, Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, QRectF, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import (
     QAccessible,
     QColor,
@@ -63,20 +63,18 @@ class StartPage(QtWidgets.QWidget):
     ) -> None:
         super().__init__(parent)
         drop = Tile(self)
-        title = _text(self.tr("No model is open"), drop, TextSize.TITLE)
+        title = _text("No model is open", drop, TextSize.TITLE)
         hint = _text(
-            self.tr(
-                "Open a GGUF or safetensors file with Ctrl+O, or drop files and folders here. "
-                "Nothing is changed on disk, and nothing is sent anywhere."
-            ),
+            "Open a GGUF or safetensors file with Ctrl+O, or drop files and folders here. "
+            "Nothing is changed on disk, and nothing is sent anywhere.",
             drop,
         )
         for label in (title, hint):
             label.setAlignment(Qt.AlignmentFlag.AlignCenter)
         buttons = [
-            self._button(self.tr("&Open a file…"), "open", drop),
-            self._button(self.tr("Show &downloads"), "library", drop),
-            self._button(self.tr("Open the de&mo model"), "demo", drop),
+            self._button("&Open a file…", "open", drop),
+            self._button("Show &downloads", "library", drop),
+            self._button("Open the de&mo model", "demo", drop),
         ]
         buttons[0].setDefault(True)
         column(
@@ -88,7 +86,7 @@ class StartPage(QtWidgets.QWidget):
         )
         layout = column(drop, of=self, spacing=Space.GROUP)
         if recent:
-            layout.addWidget(_text(self.tr("Opened before"), self, TextSize.SECTION))
+            layout.addWidget(_text("Opened before", self, TextSize.SECTION))
         for path in recent[:_MOST_RECENT]:
             line = QtWidgets.QToolButton(self)
             line.setAutoRaise(True)
@@ -99,7 +97,7 @@ class StartPage(QtWidgets.QWidget):
             folder.setForegroundRole(QPalette.ColorRole.PlaceholderText)
             layout.addLayout(row(line, folder, 1, spacing=Space.NEAR))
         if machine:
-            heading = _text(self.tr("This machine"), self, TextSize.SECTION)
+            heading = _text("This machine", self, TextSize.SECTION)
             text = _text(machine, self)
             text.setWhatsThis(picture_text("machine"))
             layout.addLayout(column(heading, text, spacing=Space.NEAR))
@@ -108,7 +106,7 @@ class StartPage(QtWidgets.QWidget):
     def _show_stores(self, layout: QtWidgets.QVBoxLayout) -> None:
         from explorer.stores import this_machine  # noqa: PLC0415 - the first paint is sooner
 
-        title = self.tr("Where the library looks for downloads")
+        title = "Where the library looks for downloads"
         places = [Figure("store", p.kind.program, None, str(p.root)) for p in this_machine()]
         heading = _text(title, self, TextSize.SECTION)
         layout.addLayout(column(heading, _form(places, self), spacing=Space.NEAR))
@@ -162,7 +160,7 @@ class OverviewView(QtWidgets.QScrollArea):
         super().__init__(parent)
         self.setWidgetResizable(True)
         self.setFrameShape(QtWidgets.QFrame.Shape.NoFrame)
-        self.setAccessibleName(self.tr("Overview"))
+        self.setAccessibleName("Overview")
         self._machine, self._recent = machine, recent
         self._jobs = None if runner is None else JobSlot(runner, self)
         self._document: Document | None = None
@@ -199,7 +197,7 @@ class OverviewView(QtWidgets.QScrollArea):
             fit = not_fitted(error)
             self._show_fit((fit, fit.sentence))
 
-        title = self.tr("Looking whether {name} fits").format(name=plain_text(document.title))
+        title = f"Looking whether {plain_text(document.title)} fits"
         self._jobs.run(title, work, self._show_fit, fail)
 
     def _show_fit(self, fit: tuple[ModelFit, str]) -> None:
@@ -233,7 +231,7 @@ class OverviewView(QtWidgets.QScrollArea):
         layout.addStretch(1)
         self.setWidget(page)
         self.verticalScrollBar().setValue(place)
-        spoken = self.tr("No model is open") if document is None else plain_text(document.title)
+        spoken = "No model is open" if document is None else plain_text(document.title)
         self.setAccessibleDescription(spoken)
 
     def _fill(self, layout: QtWidgets.QVBoxLayout, document: Document) -> None:
@@ -260,10 +258,10 @@ class OverviewView(QtWidgets.QScrollArea):
         shape = [one for one in figures if one.name in _SHAPE]
         left = column(spacing=Space.NEAR)
         if shape:
-            left.addWidget(_text(self.tr("Shape"), page, TextSize.SECTION))
+            left.addWidget(_text("Shape", page, TextSize.SECTION))
             left.addLayout(_form(shape, page))
         left.addStretch(1)
-        right = column(_text(self.tr("Read on"), page, TextSize.SECTION), spacing=Space.NEAR)
+        right = column(_text("Read on", page, TextSize.SECTION), spacing=Space.NEAR)
         for button in self._leads(document, page):
             right.addLayout(row(button, 1))
         right.addStretch(1)
@@ -280,18 +278,16 @@ class OverviewView(QtWidgets.QScrollArea):
         known = {one.name: one for one in figures}
         exact = integer_text(facts.parameters) if facts.parameters else ""
         bits = known.get("bits_per_weight")
-        kind = [self.tr("{bits} bits per weight").format(bits=bits.text)] if bits else []
+        kind = [f"{bits.text} bits per weight"] if bits else []
         kind += [bytes_text(facts.nbytes)] if facts.nbytes else []
         context = "" if facts.context_length is None else integer_text(facts.context_length)
         largest = facts.types[0].name if facts.types else ""
         tiles = [
             FigureTile(FACTS["parameters"], count_text(facts.parameters or 0), exact, page),
-            FigureTile(
-                self.tr("Type"), plain_text(facts.file_type or largest), " · ".join(kind), page
-            ),
+            FigureTile("Type", plain_text(facts.file_type or largest), " · ".join(kind), page),
         ]
         if not document.kind:  # what is no whole model has no context, and is not planned
-            trained = self.tr("tokens, as trained")
+            trained = "tokens, as trained"
             tiles.append(FigureTile(FACTS["context_length"], context, trained, page))
             tiles.append(self._fit_tile(page))
         names = ("parameters", "file_type", "context_length")
@@ -300,20 +296,20 @@ class OverviewView(QtWidgets.QScrollArea):
         return tiles
 
     def _fit_tile(self, page: QtWidgets.QWidget) -> FigureTile:
-        ink, title = ink_of(self.palette()), self.tr("On this machine")
+        ink, title = ink_of(self.palette()), "On this machine"
         if self._fit is None:
-            tile = FigureTile(title, "…", self.tr("Looking at this computer"), page)
+            tile = FigureTile(title, "…", "Looking at this computer", page)
         else:
             fit = self._fit[0]
             word, colour = {
-                "yes": (self.tr("Fits"), ink.good),
-                "partly": (self.tr("In part"), ink.caution),
-                "no": (self.tr("Does not fit"), ink.warning),
+                "yes": ("Fits", ink.good),
+                "partly": ("In part", ink.caution),
+                "no": ("Does not fit", ink.warning),
                 None: (fit.word, ink.warning if fit.damaged else ink.muted),
             }[None if fit.fits is None else fit.fits.value]
-            detail = self.tr("the problems above say how") if fit.damaged else fit.sentence
+            detail = "the problems above say how" if fit.damaged else fit.sentence
             if fit.largest_context:
-                detail = self.tr("with up to {n} tokens").format(n=fit.context_text)
+                detail = f"with up to {fit.context_text} tokens"
             if fit.fits == "partly" and fit.text:
                 detail = fit.text.removeprefix("partly, ")
             tile = FigureTile(title, word, detail, page, colour)
@@ -322,12 +318,12 @@ class OverviewView(QtWidgets.QScrollArea):
 
     def _bytes(self, document: Document, page: QtWidgets.QWidget) -> QtWidgets.QWidget:
         card = Tile(page)
-        title = _text(self.tr("What the bytes are spent on"), card, TextSize.SECTION)
-        views = SegmentBar(self.tr("Bytes by"), card)
-        for text in (self.tr("By type"), self.tr("By role"), self.tr("By layer")):
+        title = _text("What the bytes are spent on", card, TextSize.SECTION)
+        views = SegmentBar("Bytes by", card)
+        for text in ("By type", "By role", "By layer"):
             views.addTab(text)
         bar = SharesBar(card)
-        bar.show_shares(byte_shares(document, 0), self.tr("Bytes by tensor type"))
+        bar.show_shares(byte_shares(document, 0), "Bytes by tensor type")
         views.currentChanged.connect(
             lambda view: bar.show_shares(byte_shares(document, view), views.tabText(view))
         )
@@ -343,24 +339,24 @@ class OverviewView(QtWidgets.QScrollArea):
         entries = document.model.metadata.entries
         places = {entry.key: place for place, entry in enumerate(entries)}
         for text, keys in (
-            (self.tr("Chat &template"), ("tokenizer.chat_template", "template", "chat_template")),
-            (self.tr("&Licence"), ("general.license", "license")),
+            ("Chat &template", ("tokenizer.chat_template", "template", "chat_template")),
+            ("&Licence", ("general.license", "license")),
         ):
             place = next((places[key] for key in keys if key in places), None)
             if place is not None:
                 yield self._button(text, partial(self.key_wanted.emit, place), page)
         if document.model.tensors.rows:
-            pages = [(self.tr("&Weights of the largest tensor"), "weights")]
+            pages = [("&Weights of the largest tensor", "weights")]
             if not document.kind:
-                pages.append((self.tr("&All tensors on one map"), "survey"))
-                pages.append((self.tr("&Plan its memory"), "planner"))
+                pages.append(("&All tensors on one map", "survey"))
+                pages.append(("&Plan its memory", "planner"))
             elif document.is_importance_matrix:
-                pages.insert(0, (self.tr("Which columns &matter most"), "survey"))
+                pages.insert(0, ("Which columns &matter most", "survey"))
             else:
-                pages.insert(0, (self.tr("What it c&hanges"), "survey"))
+                pages.insert(0, ("What it c&hanges", "survey"))
             for text, name in pages:
                 yield self._button(text, partial(self.page_wanted.emit, name), page)
-            compare = self.tr("&Compare with another model…")
+            compare = "&Compare with another model…"
             yield self._button(compare, self.compare_wanted.emit, page)
 
     def _button(
@@ -375,18 +371,18 @@ class OverviewView(QtWidgets.QScrollArea):
     ) -> QtWidgets.QWidget:
         """Return the other facts, folded until they are asked for."""
         part = QtWidgets.QWidget(page)
-        tip = self.tr("Show or hide the other facts")
-        fold = FoldButton(self.tr("All facts"), tip, part)
+        tip = "Show or hide the other facts"
+        fold = FoldButton("All facts", tip, part)
         inner = QtWidgets.QWidget(part)
         path, count = plain_text(str(document.path)), len(document.model.files)
-        files = self.tr("{count} files").format(count=count) + "   ·   " if count > 1 else ""
+        files = f"{count} files" + "   ·   " if count > 1 else ""
         line = _text(files + path, inner)
         line.setWhatsThis(picture_text("file"))
         lines = [line]
         if not document.problems:
-            checked = self.tr("Checked: its structure is sound.")
+            checked = "Checked: its structure is sound."
             if document.model.format == "gguf":
-                checked = self.tr("Checked: its structure is sound, for llama.cpp's reader too.")
+                checked = "Checked: its structure is sound, for llama.cpp's reader too."
             lines.append(_text(checked, inner))
             lines[-1].setWhatsThis(picture_text("problems"))
         column(*lines, _form(figures, inner), of=inner, spacing=Space.NEAR)
@@ -422,12 +418,11 @@ def _warn(label: QtWidgets.QLabel) -> None:
 
 def _problems(problems: Sequence[Problem], page: QtWidgets.QWidget) -> QtWidgets.QWidget:
     """Return a banner of what is wrong with a model."""
-    tr = partial(QCoreApplication.translate, "OverviewView")
     banner, shown = Tile(page, ink_of(page.palette()).warning), problems[:_MOST_PROBLEMS]
-    heading = _text(tr("Problems: {n}").format(n=len(problems)), banner, TextSize.SECTION)
+    heading = _text(f"Problems: {len(problems)}", banner, TextSize.SECTION)
     heading.setWhatsThis(picture_text("problems"))
-    button = QtWidgets.QPushButton(tr("C&opy all"), banner)
-    button.setToolTip(tr("Copy the problems as text, a line each"))
+    button = QtWidgets.QPushButton("C&opy all", banner)
+    button.setToolTip("Copy the problems as text, a line each")
     lines = "\n".join(map(problem_line, problems))
     button.clicked.connect(lambda: QGuiApplication.clipboard().setText(lines))
     head = row((heading, 1), button)
@@ -440,15 +435,13 @@ def _problems(problems: Sequence[Problem], page: QtWidgets.QWidget) -> QtWidgets
         layout.addWidget(label)
     if len(problems) > len(shown):
         more = integer_text(len(problems) - len(shown))
-        layout.addWidget(_text(tr("and {n} more").format(n=more), banner))
+        layout.addWidget(_text(f"and {more} more", banner))
     return banner
 
 
 def _said(said: SaidQuantization, page: QtWidgets.QWidget) -> QtWidgets.QLayout:
     """Return what the configuration declares beside what the keys say."""
-    heading = _text(
-        QCoreApplication.translate("OverviewView", "Quantization"), page, TextSize.SECTION
-    )
+    heading = _text("Quantization", page, TextSize.SECTION)
     heading.setWhatsThis(picture_text("said_quantization"))
     titles = [heading]
     if said.sentence is not None:
@@ -534,8 +527,7 @@ class Share:
     @property
     def label(self) -> str:
         """Its figures in a line."""
-        tr = partial(QCoreApplication.translate, "SharesBar")
-        count = tr("{n} tensor") if self.tensors == 1 else tr("{n} tensors")
+        count = "{n} tensor" if self.tensors == 1 else "{n} tensors"
         return "   ".join(
             (
                 part_text(self.share),
@@ -562,12 +554,11 @@ def byte_shares(document: Document, view: int) -> list[Share]:
     sums = np.zeros(len(kinds), np.int64)
     np.add.at(sums, places, arrays.nbytes)
     counts = np.bincount(places, minlength=len(kinds))
-    tr = partial(QCoreApplication.translate, "SharesBar")
 
     def name(kind: int) -> str:
         if view == 1:
             return shorten(plain_text(arrays.roles[kind]), 40)
-        return tr("Outside the layers") if kind == 0 else tr("Layer {n}").format(n=kind - 1)
+        return "Outside the layers" if kind == 0 else f"Layer {kind - 1}"
 
     order = np.argsort(-sums, kind="stable") if view == 1 else np.arange(len(kinds))
     found = [
@@ -579,9 +570,7 @@ def byte_shares(document: Document, view: int) -> list[Share]:
         return found
     rest = found[_MOST_SHARES - 1 :]
     nbytes, tensors = sum(one.nbytes for one in rest), sum(one.tensors for one in rest)
-    others = Share(
-        tr("{n} others").format(n=len(rest)), nbytes, tensors, nbytes / total, OTHERS_COLOUR
-    )
+    others = Share(f"{len(rest)} others", nbytes, tensors, nbytes / total, OTHERS_COLOUR)
     return [*found[: _MOST_SHARES - 1], others]
 
 
@@ -598,7 +587,6 @@ class SharesBar(QtWidgets.QWidget):
         super().__init__(parent)
         self._shares: Sequence[Share] = ()
         self.labels: list[str] = []
-        self.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
         self.setWhatsThis(picture_text("types"))
         self.setMouseTracking(True)
         policy = QtWidgets.QSizePolicy(
@@ -677,7 +665,7 @@ class SharesBar(QtWidgets.QWidget):
         painter.restore()
         ink = ink_of(self.palette())
         flag = Qt.AlignmentFlag  # the key follows the bar, whatever side a language begins at
-        middle = int(flag.AlignVCenter | flag.AlignLeft | flag.AlignAbsolute)
+        middle = int(flag.AlignVCenter | flag.AlignLeft)
         for share, area in self._keys(self.width()):
             _fill(painter, QRectF(area.left(), area.center().y() - 5, 10, 10), share)
             words = area.adjusted(18, 0, 0, 0)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
-from PySide6.QtCore import QByteArray, QCoreApplication, QEvent, Signal
+from PySide6.QtCore import QByteArray, QEvent, Signal
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QLabel, QWidget
 
@@ -49,7 +48,7 @@ class TensorsView(ListPanel):
     def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
         super().__init__(runner, "", "", parent)
         describe_filter(self.bar)
-        self.table.setAccessibleName(self.tr("Tensors"))
+        self.table.setAccessibleName("Tensors")
         self.document: Document | None = None
         self._shown_moves = 0
         self._totals = QLabel(self)
@@ -95,9 +94,9 @@ class TensorsView(ListPanel):
         document = self.document
         if document is None or not len(document.arrays):
             self.show_empty(
-                self.tr("Open a model to see its tensors.")
+                "Open a model to see its tensors."
                 if document is None
-                else self.tr("This file holds no tensors.")
+                else "This file holds no tensors."
             )
             self.bar.status.clear()
             self._totals.clear()
@@ -105,7 +104,7 @@ class TensorsView(ListPanel):
         parsed = parse_filter(text)
         self.show_matches(
             None if parsed.is_empty else parsed.mask(document.arrays),
-            self.tr("No tensor matches. Press Escape in the filter to see all."),
+            "No tensor matches. Press Escape in the filter to see all.",
         )
         self.bar.edit.setStatusTip("; ".join(parsed.problems))
         if parsed.problems:
@@ -116,20 +115,19 @@ class TensorsView(ListPanel):
         if self.document is None:
             return
         shown = self._total(self.document, self.model.rows)
-        totals = [self.tr("Shown: {total}").format(total=shown)]
+        totals = [f"Shown: {shown}"]
         selected = self.table.selected_content_rows()
         if len(selected):
             total = self._total(self.document, selected)
-            totals.append(self.tr("Selected: {total}").format(total=total))
+            totals.append(f"Selected: {total}")
         self._totals.setText("   ·   ".join(totals))
 
     def _total(self, document: Document, rows: NDArray[np.intp]) -> str:
         parameters, nbytes = tensor_totals(document.arrays, rows)
-        tensors = self.tr("{n} tensor") if len(rows) == 1 else self.tr("{n} tensors")
-        return self.tr("{tensors}, {parameters} parameters, {size}").format(
-            tensors=tensors.format(n=integer_text(len(rows))),
-            parameters=count_text(parameters),
-            size=bytes_text(nbytes),
+        tensors = "{n} tensor" if len(rows) == 1 else "{n} tensors"
+        return (
+            f"{tensors.format(n=integer_text(len(rows)))}, {count_text(parameters)} parameters, "
+            f"{bytes_text(nbytes)}"
         )
 
     # Qt
@@ -179,7 +177,6 @@ def vocabulary_columns(content: VocabularyContent) -> list[Column]:
     """Return the columns of a vocabulary."""
     vocabulary, texts, tips = content.vocabulary, content.texts, VOCABULARY_TEXTS
     stored, decoded = texts.stored.__getitem__, texts.decoded.__getitem__
-    tr = partial(QCoreApplication.translate, "VocabularyTable")
 
     def kind(row: int) -> str:
         names = ", ".join(vocabulary.special_names(row))
@@ -190,14 +187,14 @@ def vocabulary_columns(content: VocabularyContent) -> list[Column]:
         return Column(name, title, cell, cell, lambda: keys, tip=tips[name])
 
     columns = [
-        Column("id", tr("Id"), str, int, lambda: np.arange(len(texts)), True, tips["id"]),
-        column("token", tr("Token"), stored, content.token_ranks),
-        column("text", tr("Stands for"), decoded, content.text_ranks),
-        column("type", tr("Type"), kind, texts.types),
+        Column("id", "Id", str, int, lambda: np.arange(len(texts)), True, tips["id"]),
+        column("token", "Token", stored, content.token_ranks),
+        column("text", "Stands for", decoded, content.text_ranks),
+        column("type", "Type", kind, texts.types),
     ]
     if vocabulary.scores is not None:
         columns.append(
-            float_column("score", tr("Score"), vocabulary.scores, _SCORE_DIGITS, tips["score"])
+            float_column("score", "Score", vocabulary.scores, _SCORE_DIGITS, tips["score"])
         )
     return columns
 
@@ -246,10 +243,8 @@ class VocabularyView(ListPanel):
 
     def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
         super().__init__(runner, "", "", parent)
-        self.bar.edit.setPlaceholderText(
-            self.tr("Search tokens:  text  id:100-200  type:control  len>20")
-        )
-        self.table.setAccessibleName(self.tr("Vocabulary"))
+        self.bar.edit.setPlaceholderText("Search tokens:  text  id:100-200  type:control  len>20")
+        self.table.setAccessibleName("Vocabulary")
         self.document: Document | None = None
         self._content: VocabularyContent | None = None
         self._recent = RecentVocabularies()
@@ -265,7 +260,7 @@ class VocabularyView(ListPanel):
         self._content = None
         self.model.set_content((), 0)
         self.bar.status.clear()
-        self.show_empty(self.tr("Open a model to see its vocabulary.") if document is None else "")
+        self.show_empty("Open a model to see its vocabulary." if document is None else "")
         if self.isVisible():
             self._load()
 
@@ -276,14 +271,14 @@ class VocabularyView(ListPanel):
         if document in self._recent:
             self._show(self._recent.get(document))
             return
-        self.show_empty(self.tr("Reading the vocabulary…"))
+        self.show_empty("Reading the vocabulary…")
 
         def show(content: VocabularyContent | None) -> None:
             self._recent.add(document, content)
             self._show(content)
 
         job = self._jobs.run(
-            self.tr("Reading the vocabulary of {name}").format(name=plain_text(document.title)),
+            f"Reading the vocabulary of {plain_text(document.title)}",
             lambda job: _read(document, job),
             show,
             lambda error: self.show_empty(plain_text(str(error))),
@@ -293,7 +288,7 @@ class VocabularyView(ListPanel):
     def _show(self, content: VocabularyContent | None) -> None:
         self._content = content
         if content is None:
-            self.show_empty(self.tr("This model carries no vocabulary."))
+            self.show_empty("This model carries no vocabulary.")
             return
         self.model.set_content(vocabulary_columns(content), len(content.texts))
         self.table.show_columns(self._header)
@@ -307,12 +302,12 @@ class VocabularyView(ListPanel):
         if text:
             mask = np.zeros(len(content.texts), dtype=np.bool_)
             mask[content.texts.search(text)] = True
-        no_match = self.tr("No token matches. Press Escape in the search to see all.")
+        no_match = "No token matches. Press Escape in the search to see all."
         self.show_matches(mask, no_match)
 
     def _show_stopped(self) -> None:
         if self._jobs.stopped:
-            self.show_empty(self.tr("Reading was cancelled. Show this panel again to start anew."))
+            self.show_empty("Reading was cancelled. Show this panel again to start anew.")
 
     # Qt
 

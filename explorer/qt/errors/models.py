@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from PySide6.QtCore import QByteArray, QCoreApplication, QEvent, QObject, QSignalBlocker, Signal
+from PySide6.QtCore import QByteArray, QEvent, QObject, QSignalBlocker, Signal
 from PySide6.QtGui import QColor, QPalette, QSyntaxHighlighter, QTextCharFormat
 from PySide6.QtWidgets import QCheckBox, QComboBox, QPlainTextEdit, QPushButton, QSpinBox, QWidget
 
@@ -34,8 +34,6 @@ from explorer.qt.widgets.table_view import ListPanel, TableView
 from explorer.qt.widgets.text_view import TextView
 from explorer.tabular import json_document, write_atomically
 from explorer.text import bits_text, bytes_text, integer_text, plain_text
-
-_tr: Final = partial(QCoreApplication.translate, "CompareView")
 
 _MOST_CONTEXT: Final = 1 << 24
 _MOST_KEPT: Final = 4
@@ -135,7 +133,7 @@ class _RowList(ListPanel):
     """A table with a filter that looks for words in all cells of a row."""
 
     def __init__(self, runner: JobRunner, name: str, parent: QWidget) -> None:
-        super().__init__(runner, _tr("Filter by any word"), "", parent)
+        super().__init__(runner, "Filter by any word", "", parent)
         self.table.setAccessibleName(name)
         self._searched: list[str] = []
         self._hidden: NDArray[np.bool_] | None = None
@@ -165,7 +163,7 @@ class _RowList(ListPanel):
         mask = np.array([all(word in text for word in words) for text in self._searched], np.bool_)
         if self._hidden is not None:
             mask &= ~self._hidden
-        no_match = _tr("Nothing matches. Press Escape in the filter to see all.")
+        no_match = "Nothing matches. Press Escape in the filter to see all."
         self.show_matches(mask, no_match if words else self._nothing)
 
 
@@ -188,9 +186,9 @@ class DifferencePages(QObject):
         self.summary = plain_label(parent)
         self.summary.setWordWrap(True)
         self.summary.setTextInteractionFlags(SELECTABLE)
-        self.summary.setAccessibleName(self.tr("What the models differ in"))
+        self.summary.setAccessibleName("What the models differ in")
         self.summary.setWhatsThis(TEXTS["summary"])
-        self.sizes = self._table(runner, self.tr("Sizes and memory"))
+        self.sizes = self._table(runner, "Sizes and memory")
         self.plan = plain_label(parent)
         self.plan.setForegroundRole(QPalette.ColorRole.PlaceholderText)
         self.plan.setWordWrap(True)
@@ -200,36 +198,36 @@ class DifferencePages(QObject):
         # a label whose text can be selected has no margins of its own (Qt 6.10)
         above = row((self.summary, 1), margins=LINE)
         column(above, (self.sizes, 1), self.plan, of=first)
-        self.roles = self._table(runner, self.tr("Types by role"))
+        self.roles = self._table(runner, "Types by role")
         second = QWidget(parent)
         self.meaning = error_caution(second)
         column((self.roles, 1), self.meaning, of=second)
-        self.keys = _RowList(runner, self.tr("Metadata that differs"), parent)
-        self.tensors = _RowList(runner, self.tr("Tensors of both models"), parent)
-        self.only_differing = QCheckBox(self.tr("Only &what differs"), parent)
+        self.keys = _RowList(runner, "Metadata that differs", parent)
+        self.tensors = _RowList(runner, "Tensors of both models", parent)
+        self.only_differing = QCheckBox("Only &what differs", parent)
         self.only_differing.setChecked(True)
         self.only_differing.toggled.connect(lambda _: self._hide_equal())
         third = QWidget(parent)
         column(row(self.only_differing, 1, margins=LINE), (self.tensors, 1), of=third)
         self.tensors.table.row_opened.connect(self.tensor_opened)
         self.text_list = QComboBox(parent)
-        self.text_list.setAccessibleName(self.tr("Texts that differ"))
+        self.text_list.setAccessibleName("Texts that differ")
         self.text_list.activated.connect(self._show_text)
         self.text_note = ElidedLabel(parent)
         self.text_note.setWhatsThis(TEXTS["texts"])
         self.text = TextView(parent)
-        self.text.text.setAccessibleName(self.tr("Differences of the text"))
+        self.text.text.setAccessibleName("Differences of the text")
         self.text.setWhatsThis(TEXTS["texts"])
         self._colours = _SignColours(self.text.text)
         self._texts = QWidget(parent)
         line = row(self.text_list, (self.text_note, 1), margins=LINE)
         column(line, (self.text, 1), of=self._texts)
         self.titles = {
-            self.tr("Summary"): first,
-            self.tr("Types by role"): second,
-            self.tr("Metadata"): self.keys,
-            self.tr("Tensors"): third,
-            self.tr("Texts"): self._texts,
+            "Summary": first,
+            "Types by role": second,
+            "Metadata": self.keys,
+            "Tensors": third,
+            "Texts": self._texts,
         }
         self.tables = (self.sizes, self.roles, self.keys.table, self.tensors.table)
 
@@ -256,11 +254,11 @@ class DifferencePages(QObject):
         comparison = shown.comparison
         lines = present.summary(comparison)
         self.summary.setText("\n".join(plain_text(line) for line in lines))
-        self.plan.setText(self.tr("Memory: {plan}").format(plan=comparison.plan))
+        self.plan.setText(f"Memory: {comparison.plan}")
         self.plan.setVisible(comparison.is_planned)
         _fill(self.sizes, _size_columns(shown.sizes), len(shown.sizes))
         _fill(self.roles, _role_columns(shown), len(shown.roles))
-        nothing = self.tr("All keys are the same in both models.")
+        nothing = "All keys are the same in both models."
         searched = [
             f"{r.key} {r.kind} {r.before} {r.after} {r.note}".casefold() for r in shown.keys
         ]
@@ -269,7 +267,7 @@ class DifferencePages(QObject):
             f"{r.name} {r.kind} {' '.join(r.types)} {' '.join(r.shapes)} {r.note}".casefold()
             for r in shown.tensors
         ]
-        nothing = self.tr("All tensors have the same types and shapes.")
+        nothing = "All tensors have the same types and shapes."
         self.tensors.show_rows(
             _tensor_columns(shown.tensors), searched, nothing, self._equal_tensors()
         )
@@ -294,7 +292,7 @@ class DifferencePages(QObject):
         found = self._shown.found
         names = [plain_text(text.key) for text in found.texts]
         if found.vocabulary is not None:
-            names.append(self.tr("Vocabulary"))
+            names.append("Vocabulary")
         self.text_list.clear()
         self.text_list.addItems(names)
         self.text_list.setVisible(bool(names))
@@ -306,16 +304,16 @@ class DifferencePages(QObject):
         found = self._shown.found
         if place < len(found.texts):
             text = found.texts[place]
-            note = self.tr("Lines only in A: {removed}, only in B: {added}")
             self.text_note.setText(
-                note.format(removed=integer_text(text.removed), added=integer_text(text.added))
+                f"Lines only in A: {integer_text(text.removed)}, only in B: "
+                f"{integer_text(text.added)}"
             )
             self.text.show_text("\n".join(present.text_lines(text)))
         elif found.vocabulary is not None:
             self.text_note.setText(present.vocabulary_sentence(found.vocabulary))
             self.text.show_text("\n".join(present.vocabulary_lines(found.vocabulary)))
         else:
-            self.text_note.setText(self.tr("No chat template, vocabulary or long text differs."))
+            self.text_note.setText("No chat template, vocabulary or long text differs.")
             self.text.clear()
 
 
@@ -342,12 +340,12 @@ class CompareView(TabbedPanel, Reader[Shown]):
         self._saver = FileSaver(runner, self, self.exported.emit, self.failed.emit)
         self._make_bar()
         self.sides = ElidedLabel(self.content)
-        self.sides.setAccessibleName(self.tr("The two models"))
+        self.sides.setAccessibleName("The two models")
         self.sides.setContentsMargins(0, 0, 0, 0)
         above = QWidget(self.content)
         line = ((self.sides, 1), self.context, self.measure, self.save)
         row(*line, of=above, margins=NOTE, spacing=Space.NEAR)
-        self.begin_tabs(self.tr("Views of the differences"), above)
+        self.begin_tabs("Views of the differences", above)
         self.pages = DifferencePages(runner, self)
         self.pages.tensor_opened.connect(self._open_tensor)
         for title, page in self.pages.titles.items():
@@ -366,14 +364,14 @@ class CompareView(TabbedPanel, Reader[Shown]):
         self.bar = ReferenceBar(self._references, self)
         self.bar.open_requested.connect(self.open_requested)
         self.original = QComboBox(self)
-        self.original.setAccessibleName(self.tr("Original"))
+        self.original.setAccessibleName("Original")
         self.original.setMinimumContentsLength(8)
         self.original.setSizeAdjustPolicy(
             QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
         )
         self.original.setToolTip(TEXTS["original"])
         self.original.activated.connect(lambda _: self._choose_original())
-        label = plain_label(self, self.tr("&Original"))
+        label = plain_label(self, "&Original")
         label.setBuddy(self.original)
         self.context = QSpinBox(self)
         self.context.setGroupSeparatorShown(True)
@@ -381,15 +379,15 @@ class CompareView(TabbedPanel, Reader[Shown]):
         self.context.setSingleStep(1024)
         self.context.setValue(present.CONTEXT)
         self.context.setKeyboardTracking(False)
-        self.context.setAccessibleName(self.tr("Tokens of the plan"))
+        self.context.setAccessibleName("Tokens of the plan")
         self.context.setToolTip(TEXTS["memory"])
-        self.context.setSuffix(self.tr(" tokens"))
+        self.context.setSuffix(" tokens")
         self.context.valueChanged.connect(lambda _: self.load())
-        self.measure = QPushButton(self.tr("Compare &weights"), self)
+        self.measure = QPushButton("Compare &weights", self)
         self.measure.setToolTip(TEXTS["measure"])
         self.measure.clicked.connect(self._measure_weights)
-        self.save = QPushButton(self.tr("Save…"), self)
-        self.save.setToolTip(self.tr("All differences as JSON"))
+        self.save = QPushButton("Save…", self)
+        self.save.setToolTip("All differences as JSON")
         self.save.clicked.connect(self._ask_save)
         line = row((self.bar, 2), label, (self.original, 1))
         line.setContentsMargins(*LINE)
@@ -430,25 +428,25 @@ class CompareView(TabbedPanel, Reader[Shown]):
         return _Subject(chosen, self._document, original, context, self._measured)
 
     def request(self) -> Request[Shown] | Refusal | None:
-        title = self.tr("Compare two models")
+        title = "Compare two models"
         if self._document is None:
-            return Refusal(title, self.tr("Open a model to compare it with another one."))
+            return Refusal(title, "Open a model to compare it with another one.")
         subject = self._subject()
         if subject is None:
-            sentence = self.tr("Choose above what {name} is compared with: another model.")
+            sentence = "Choose above what {name} is compared with: another model."
             if isinstance(self._references.chosen, Rounding):
-                sentence = self.tr(
+                sentence = (
                     "{name} is compared with its own weights in another type, which has no header. "
                     "Choose another model above."
                 )
             name = plain_text(self._document.title)
-            return Refusal(title, sentence.format(name=name), self.tr("Open another model…"))
+            return Refusal(title, sentence.format(name=name), "Open another model…")
         headers = self._known.get(_without_errors(subject))
         return Request(
             key=subject,
-            title=self.tr("Comparing two models"),
-            heading=self.tr("Comparing the headers…"),
-            failure=self.tr("The models could not be compared"),
+            title="Comparing two models",
+            heading="Comparing the headers…",
+            failure="The models could not be compared",
             work=partial(_read, subject, headers),
             known=lambda: self._known.get(subject),
         )
@@ -491,7 +489,7 @@ class CompareView(TabbedPanel, Reader[Shown]):
         others = [one for one in self._references.documents if one not in used]
         with QSignalBlocker(self.original):
             self.original.clear()
-            self.original.addItem(self.tr("none"), None)
+            self.original.addItem("none", None)
             for document in others:
                 self.original.addItem(plain_text(document.title), document)
             self.original.setCurrentIndex(max(0, self.original.findData(chosen)))
@@ -546,7 +544,7 @@ class CompareView(TabbedPanel, Reader[Shown]):
             return
         self._shown = shown
         one, other = (plain_text(model.path.name) for model in shown.found.models)
-        self.sides.setText(self.tr("A  {one}     B  {other}").format(one=one, other=other))
+        self.sides.setText(f"A  {one}     B  {other}")
         self.pages.show(shown)
         self.show_content()
         self._follow_state()
@@ -565,7 +563,7 @@ class CompareView(TabbedPanel, Reader[Shown]):
         if self._shown is None:
             return
         name = file_name(f"diff-{self._shown.found.models[1].path.stem}", "diff")
-        path = self._saver.ask_path(self.tr("Save the differences"), name, {"JSON": ".json"})
+        path = self._saver.ask_path("Save the differences", name, {"JSON": ".json"})
         if path is not None:
             self.save_as(path)
 
@@ -581,7 +579,7 @@ class CompareView(TabbedPanel, Reader[Shown]):
             with write_atomically(path) as stream:
                 stream.write(json_document(record))
 
-        return self._saver.write(self.tr("Saving {name}").format(name=path.name), path, write)
+        return self._saver.write(f"Saving {path.name}", path, write)
 
 
 def _without_errors(subject: _Subject) -> _Subject:
@@ -596,10 +594,10 @@ def _fill(table: TableView, columns: Sequence[Column], count: int) -> None:
 def _size_columns(rows: Sequence[present.SizeRow]) -> list[Column]:
     of = RowColumns(rows, TEXTS)
     return [
-        of.words("figure", _tr("Figure"), lambda row: row.label),
+        of.words("figure", "Figure", lambda row: row.label),
         _number(rows, "a", "A", 0),
         _number(rows, "b", "B", 1),
-        of.words("difference", _tr("Difference"), lambda row: row.difference),
+        of.words("difference", "Difference", lambda row: row.difference),
     ]
 
 
@@ -619,12 +617,12 @@ def _known_column(
 def _role_columns(shown: Shown) -> list[Column]:
     rows = shown.roles
     of = RowColumns(rows, TEXTS)
-    columns = [of.words("role", _tr("Role"), lambda row: row.role)]
+    columns = [of.words("role", "Role", lambda row: row.role)]
     columns += [
-        of.words("types_a", _tr("Types A"), lambda row: row.types[0], meaning="types"),
-        of.words("types_b", _tr("Types B"), lambda row: row.types[1], meaning="types"),
+        of.words("types_a", "Types A", lambda row: row.types[0], meaning="types"),
+        of.words("types_b", "Types B", lambda row: row.types[1], meaning="types"),
     ]
-    sizes, bits = (_tr("Size A"), _tr("Size B")), (_tr("Bits A"), _tr("Bits B"))
+    sizes, bits = ("Size A", "Size B"), ("Bits A", "Bits B")
     for figure, titles in (("size", sizes), ("bits", bits)):
         columns += [
             _figures(rows, f"{figure}_{'ab'[side]}", titles[side], figure, side) for side in (0, 1)
@@ -665,12 +663,12 @@ def _key_columns(rows: Sequence[KeyRow]) -> list[Column]:
     of = RowColumns(rows, TEXTS)
     value = partial(replace, stretches=True, spare=-1)
     return [
-        of.words("key", _tr("Key"), lambda row: row.key),
-        of.words("change", _tr("Change"), lambda row: row.kind),
+        of.words("key", "Key", lambda row: row.key),
+        of.words("change", "Change", lambda row: row.kind),
         value(of.words("a", "A", lambda row: row.before)),
         value(of.words("b", "B", lambda row: row.after)),
-        of.words("type", _tr("Type"), lambda row: row.type_name),
-        of.words("note", _tr("Note"), lambda row: row.note),
+        of.words("type", "Type", lambda row: row.type_name),
+        of.words("note", "Note", lambda row: row.note),
     ]
 
 
@@ -688,13 +686,13 @@ def _tensor_columns(rows: Sequence[TensorRow]) -> list[Column]:
         return of.number(name, title, lambda row: row.nbytes[side], bytes_text)
 
     return [
-        of.words("tensor", _tr("Tensor"), lambda row: row.name),
-        of.words("change", _tr("Change"), lambda row: row.kind),
-        type_column("type_a", _tr("Type A"), 0),
-        type_column("type_b", _tr("Type B"), 1),
-        shape("shape_a", _tr("Shape A"), 0),
-        shape("shape_b", _tr("Shape B"), 1),
-        size("bytes_a", _tr("Size A"), 0),
-        size("bytes_b", _tr("Size B"), 1),
-        of.words("note", _tr("Note"), lambda row: row.note),
+        of.words("tensor", "Tensor", lambda row: row.name),
+        of.words("change", "Change", lambda row: row.kind),
+        type_column("type_a", "Type A", 0),
+        type_column("type_b", "Type B", 1),
+        shape("shape_a", "Shape A", 0),
+        shape("shape_b", "Shape B", 1),
+        size("bytes_a", "Size A", 0),
+        size("bytes_b", "Size B", 1),
+        of.words("note", "Note", lambda row: row.note),
     ]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
-from PySide6.QtCore import QByteArray, QCoreApplication, QObject, QRectF, Signal
+from PySide6.QtCore import QByteArray, QObject, QRectF, Signal
 from PySide6.QtGui import QPalette
 from PySide6.QtWidgets import QWidget
 
@@ -65,14 +65,14 @@ class WeightsPanel(PlotPanel):
         self, runner: JobRunner, table: StatisticsTable, parent: QWidget | None = None
     ) -> None:
         super().__init__(runner, table, self._describe_pairs, parent, _TABLE_WIDTH)
-        self.plot.set_titles(self.tr("Weight"), self.tr("Weights in each bin"))
-        self.plot.setAccessibleName(self.tr("Histograms of reference and candidate"))
+        self.plot.set_titles("Weight", "Weights in each bin")
+        self.plot.setAccessibleName("Histograms of reference and candidate")
         self.plot.setWhatsThis(picture_text("pair_histograms"))
 
     def show_picture(self, picture: ErrorPicture, types: Sequence[str], place: int) -> str:
         """Draw a range of a picture, of two types; return what to say above it."""
         square, total = _square(picture, place), picture.metrics.compared
-        names = self.tr("reference, {type}"), self.tr("candidate, {type}")
+        names = "reference, {type}", "candidate, {type}"
         histograms = square.reference, square.candidate
         self.plot.show_curves(
             tuple(
@@ -84,14 +84,10 @@ class WeightsPanel(PlotPanel):
 
     def _describe_pairs(self, readings: Readings) -> str:
         first = readings[0]
-        text = self.tr("{low} to {high}").format(
-            low=float_text(first.low, 5), high=float_text(first.high, 5)
-        )
+        text = f"{float_text(first.low, 5)} to {float_text(first.high, 5)}"
         for reading in readings:
             count, share = integer_text(reading.count), percent_text(reading.share)
-            text += self.tr("   {curve}: {count} ({share})").format(
-                curve=reading.curve, count=count, share=share
-            )
+            text += f"   {reading.curve}: {count} ({share})"
         return text
 
 
@@ -112,18 +108,18 @@ class ErrorPanel(PlotPanel):
         total, mean, std = figures.compared, figures.mean_error, math.nan
         if place == SIZES:
             histogram, mean = picture.magnitudes, math.nan
-            what = self.tr("Size of the error, |candidate - reference|")
-            text = self.tr("{n} weights ({share}) have no error and are left out")
+            what = "Size of the error, |candidate - reference|"
+            text = "{n} weights ({share}) have no error and are left out"
         else:
             histogram = picture.most_errors if place == MOST else picture.all_errors
-            what = self.tr("Error, candidate - reference")
-            text = self.tr("{n} errors ({share}) lie outside")
+            what = "Error, candidate - reference"
+            text = "{n} errors ({share}) lie outside"
             if total:
                 std = math.sqrt(max(0.0, figures.rmse**2 - mean**2))
-        name = self.tr("error")
+        name = "error"
         marks = mean, std, math.nan, math.nan
         curve = HistogramCurve(name, -1, histogram, total, *marks, types[-1])
-        self.plot.set_titles(what, self.tr("Weights in each bin"))
+        self.plot.set_titles(what, "Weights in each bin")
         self.plot.show_errors(curve, by_size=place == SIZES)
         if place != SIZES and not curve.outside:
             return ""
@@ -133,11 +129,9 @@ class ErrorPanel(PlotPanel):
     def _describe_error(self, readings: Readings) -> str:
         reading = readings[0]
         low, high = self.plot.errors_of(reading)
-        return self.tr("{low} to {high}   {count} weights   {share}").format(
-            low=float_text(low, 4),
-            high=float_text(high, 4),
-            count=integer_text(reading.count),
-            share=percent_text(reading.share),
+        return (
+            f"{float_text(low, 4)} to {float_text(high, 4)}   {integer_text(reading.count)} "
+            f"weights   {percent_text(reading.share)}"
         )
 
 
@@ -167,10 +161,10 @@ class DensityPanel(PicturePanel):
             self.show_text("")
             return
         reference, candidate = (
-            self.tr("{low} to {high}").format(low=float_text(low, 4), high=float_text(high, 4))
+            f"{float_text(low, 4)} to {float_text(high, 4)}"
             for low, high in (reading.reference, reading.candidate)
         )
-        text = self.tr("reference {reference}   candidate {candidate}   {n} weights   {share}")
+        text = "reference {reference}   candidate {candidate}   {n} weights   {share}"
         share = percent_text(reading.count / self._total if self._total else 0.0)
         count = integer_text(reading.count)
         self.show_text(text.format(reference=reference, candidate=candidate, n=count, share=share))
@@ -184,10 +178,10 @@ def _left_out(square: PairSquare, picture: ErrorPicture) -> str:
     if not square.outside:
         return ""
     share = percent_text(square.outside / picture.metrics.compared)
-    text = QCoreApplication.translate(
-        "PicturePages", "{n} pairs ({share}) have a weight that lies outside, and are left out"
+    return (
+        f"{integer_text(square.outside)} pairs ({share}) have a weight that lies outside, and are "
+        "left out"
     )
-    return text.format(n=integer_text(square.outside), share=share)
 
 
 AnyPanel: TypeAlias = WeightsPanel | ErrorPanel | DensityPanel
@@ -220,11 +214,9 @@ class PicturePage(PlotPage[AnyPanel]):
         self.noun = noun
         self._most = (0.0, 0.0)
         of_errors = kind is ErrorPanel
-        everything = self.tr("All errors") if of_errors else self.tr("All weights")
-        choices = [(self.tr("Without the outermost 0.1 %"), MOST), (everything, ALL)]
-        self.offer_ranges(
-            [*choices, (self.tr("Sizes |e|, powers of ten"), SIZES)] if of_errors else choices
-        )
+        everything = "All errors" if of_errors else "All weights"
+        choices = [("Without the outermost 0.1 %", MOST), (everything, ALL)]
+        self.offer_ranges([*choices, ("Sizes |e|, powers of ten", SIZES)] if of_errors else choices)
 
     @property
     def place(self) -> int:
@@ -297,13 +289,13 @@ class PicturePages(QObject, Reader[ErrorPicture]):
             return None
         if subject.partner.pair is None:
             waiting = subject.partner.waiting
-            heading = self.tr("Preparing…") if waiting else self.tr("Not comparable")
+            heading = "Preparing…" if waiting else "Not comparable"
             return Refusal(heading, subject.partner.reason)
         return Request(
             key=(subject.key, id(results)),
-            title=self.tr("Comparing {name}").format(name=subject.name),
-            heading=self.tr("Reading the weights…"),
-            failure=self.tr("The weights could not be compared"),
+            title=f"Comparing {subject.name}",
+            heading="Reading the weights…",
+            failure="The weights could not be compared",
             work=lambda job: read_errors(subject, results, job),
             name=subject.name,
             known=lambda: known_picture(subject, results),
@@ -348,8 +340,8 @@ class PicturePages(QObject, Reader[ErrorPicture]):
                 page.note(picture)
                 page.show_plot(panel.show_picture(picture, types, page.place))
             elif picture.complete:
-                heading = self.tr("Nothing to draw")
-                page.show_message(heading, self.tr("No weight is finite in both tensors."))
+                heading = "Nothing to draw"
+                page.show_message(heading, "No weight is finite in both tensors.")
             if fresh:
                 panel.plot.forget_zoom()
                 page.show_typed()
@@ -381,18 +373,16 @@ class RoundingPage(ReadingPage[BlockStatistics]):
         self.expected: ExpectedRounding | None = None
         self.hint = plain_label(
             self,
-            self.tr(
-                "Nothing is chosen to compare with. These figures follow from the tensor's own "
-                "blocks. For true errors choose above: the unquantized model, or a type "
-                "that the weights are rounded to."
-            ),
+            "Nothing is chosen to compare with. These figures follow from the tensor's own "
+            "blocks. For true errors choose above: the unquantized model, or a type "
+            "that the weights are rounded to.",
         )
         self.hint.setWordWrap(True)
         self.hint.setForegroundRole(QPalette.ColorRole.PlaceholderText)
         self.hint.setContentsMargins(*LINE)
         self.model = StatisticsTable(self)
         self.table = TableView(self.model, runner, self)
-        self.table.setAccessibleName(self.tr("Expected rounding error"))
+        self.table.setAccessibleName("Expected rounding error")
         self.table.exported.connect(self.exported)
         self.table.failed.connect(self.failed)
         column(self.hint, (self.table, 1), of=self.content)
@@ -418,12 +408,12 @@ class RoundingPage(ReadingPage[BlockStatistics]):
             return None
         if is_quantized(subject.tensor):
             return blocks_request(subject, self._results)
-        sentence = self.tr(
-            "{name} is stored as {type}, without blocks of which a rounding error could be "
-            "expected. Choose what to compare it with: another model, or a type that its weights "
-            "are rounded to."
-        ).format(name=subject.name, type=subject.tensor.type.name)
-        return Refusal(self.tr("Not quantized"), sentence, self.tr("Choose"))
+        sentence = (
+            f"{subject.name} is stored as {subject.tensor.type.name}, without blocks of which "
+            "a rounding error could be expected. Choose what to compare it with: another model, "
+            "or a type that its weights are rounded to."
+        )
+        return Refusal("Not quantized", sentence, "Choose")
 
     def show_result(self, result: BlockStatistics) -> None:
         self.expected = expected_rounding(result)
@@ -472,17 +462,17 @@ class ErrorsView(TabbedPanel):
         self.frame.insertWidget(1, self.offer)
         self.header = Header(self)
         self.header.scope.hide()
-        self.begin_tabs(self.tr("Views of the error"), self.header)
+        self.begin_tabs("Views of the error", self.header)
         self.progress = ProgressLine(self)
         self.pictures = PicturePages(runner, self.progress, self)
         self.rounding = RoundingPage(runner, self)
         self._what_if = LazyTab(self._make_what_if, self._fill_what_if, self)
         for page, title in (
-            (self.rounding, self.tr("Rounding")),
-            (self.pictures.weights, self.tr("Weights")),
-            (self.pictures.errors, self.tr("Error")),
-            (self.pictures.density, self.tr("Density")),
-            (self._what_if, self.tr("What if")),
+            (self.rounding, "Rounding"),
+            (self.pictures.weights, "Weights"),
+            (self.pictures.errors, "Error"),
+            (self.pictures.density, "Density"),
+            (self._what_if, "What if"),
         ):
             self.tabs.addTab(page, title)
         self.column.addWidget(self.progress)
@@ -556,19 +546,19 @@ class ErrorsView(TabbedPanel):
     def refresh(self) -> None:
         document = self._document
         if document is None:
-            sentence = self.tr("Open a model to see its errors.")
-            self.say_that_no_model_is_open(self.tr("Errors"), sentence)
+            sentence = "Open a model to see its errors."
+            self.say_that_no_model_is_open("Errors", sentence)
             return
         if not self._rows:
-            sentence = self.tr("Choose one in the tree or in the tensor table to see its error.")
-            self.show_message(self.tr("Select a tensor"), sentence)
+            sentence = "Choose one in the tree or in the tensor table to see its error."
+            self.show_message("Select a tensor", sentence)
             return
         tensor = document.model.tensors.rows[self._rows[0]]
         reason = unsupported_reason(tensor)
         if reason is None:
             self._fill(document, self._rows[0])
         else:
-            heading = self.tr("Type {type}").format(type=tensor.type.name)
+            heading = f"Type {tensor.type.name}"
             self.show_message(heading, f"{plain_text(tensor.name)}: {reason}")
 
     def show_message(self, heading: str, sentence: str, button: str = "") -> None:
@@ -616,18 +606,14 @@ class ErrorsView(TabbedPanel):
         weights = tensor.parameters
         if pair is not None:
             reference, candidate = pair.reference_name, pair.candidate_name
-            types = self.tr("{candidate} against {reference}").format(
-                candidate=pair.candidate_type, reference=pair.reference_type
-            )
+            types = f"{pair.candidate_type} against {pair.reference_type}"
             facts, weights = [types, shape_text(pair.shape)], pair.parameters
             if reference != candidate:
-                text = self.tr("Compared: {candidate} with {reference}.")
-                notes.append(text.format(candidate=candidate, reference=reference))
+                notes.append(f"Compared: {candidate} with {reference}.")
             if pair.notes:
-                text = self.tr("For the comparison: {notes}.")
-                notes.append(text.format(notes="; ".join(pair.notes)))
-        facts.append(self.tr("{n} weights").format(n=integer_text(weights)))
+                notes.append(f"For the comparison: {'; '.join(pair.notes)}.")
+        facts.append(f"{integer_text(weights)} weights")
         if len(self._rows) > 1:
             count = integer_text(len(self._rows))
-            facts.append(self.tr("the first of {n} selected tensors").format(n=count))
+            facts.append(f"the first of {count} selected tensors")
         self.header.show_texts(tensor.name, "   ·   ".join(facts), " ".join(notes))

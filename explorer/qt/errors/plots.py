@@ -86,7 +86,7 @@ class DensityPlot(ThemedPlot):
             line.setZValue(_CROSS)
             line.hide()
         self._bar = CountBar(self.getPlotItem())
-        self.setAccessibleName(self.tr("Reference against candidate"))
+        self.setAccessibleName("Reference against candidate")
         self.setWhatsThis(picture_text("density"))
         for name in ("left", "bottom"):
             self.getPlotItem().getAxis(name).enableAutoSIPrefix(False)
@@ -127,8 +127,8 @@ class DensityPlot(ThemedPlot):
         super().restyle()
         colours = self.colours
         item = self.getPlotItem()
-        item.setLabel("bottom", self.tr("Reference"), color=colours.text.name())
-        item.setLabel("left", self.tr("Candidate"), color=colours.text.name())
+        item.setLabel("bottom", "Reference", color=colours.text.name())
+        item.setLabel("left", "Candidate", color=colours.text.name())
         pen = pg.mkPen(colours.text, width=1, style=Qt.PenStyle.DashLine)
         self._diagonal.setPen(pen)
         self._diagonal.setShadowPen(pg.mkPen(colours.background, width=2))
@@ -233,7 +233,7 @@ class ErrorPlot(HistogramPlot):
         self.by_size = False
         self._curve: HistogramCurve | None = None
         self.set_normal(False)
-        self.setAccessibleName(self.tr("Histogram of errors"))
+        self.setAccessibleName("Histogram of errors")
         self.setWhatsThis(picture_text("error_histogram"))
 
     def show_errors(self, curve: HistogramCurve, *, by_size: bool) -> None:

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
-
-from PySide6.QtCore import QCoreApplication
 
 from explorer.analysis.errors.compare import ExpectedRounding
 from explorer.analysis.errors.pairs import MatchedPair
@@ -21,8 +18,6 @@ from explorer.qt.references import Partner
 from explorer.qt.weights.curves import SelectedTensor
 from explorer.qt.weights.tensor_panel import Line
 from explorer.text import integer_text, percent_text
-
-_tr: Final = partial(QCoreApplication.translate, "ErrorTable")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +98,7 @@ def error_lines(picture: ErrorPicture) -> list[Line]:
     for name in ("equal", "sign_flips", "zeroed"):
         count = getattr(figures, name)
         share = percent_text(count / figures.compared if figures.compared else 0.0)
-        lines.append(line(name, _tr("{n} ({share})").format(n=integer_text(count), share=share)))
+        lines.append(line(name, f"{integer_text(count)} ({share})"))
     not_finite = ("reference_not_finite", "candidate_not_finite")
     lines += [line(name) for name in not_finite if getattr(figures, name)]
     if picture.saturated_codes is not None:
@@ -127,7 +122,7 @@ def rounding_lines(expected: ExpectedRounding) -> list[Line]:
             figures |= {f"{name}_{what}": getattr(moments, what) for what in ("min", "max", "rms")}
             figures[f"{name}_zeros"] = moments.zeros
     shown = {
-        "used_codes": _tr("{used} of {all}").format(used=expected.used_codes, all=expected.codes),
+        "used_codes": f"{expected.used_codes} of {expected.codes}",
         "zero_codes": percent_text(expected.zeros, 4),
     }
     return [

@@ -290,7 +290,7 @@ class GuideText(QtWidgets.QTextBrowser):
         self._words: tuple[str, ...] = ()
         self.setOpenLinks(False)
         self.setOpenExternalLinks(False)
-        self.setAccessibleName(self.tr("Text of the guide"))
+        self.setAccessibleName("Text of the guide")
         self.anchorClicked.connect(self._follow)
         self.sourceChanged.connect(self._style)
 
@@ -444,14 +444,14 @@ class HelpWindow(QtWidgets.QDialog):
         parent: QtWidgets.QWidget | None = None,
     ) -> None:
         super().__init__(parent, Qt.WindowType.Window)
-        self.setWindowTitle(self.tr("GGUF Explorer: guide"))
+        self.setWindowTitle("GGUF Explorer: guide")
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self._pages = {page.name: page for page in pages}
-        hint = self.tr("Search the guide")
-        self.search = FilterBar(hint, self.tr("Topics in which every word occurs"), self)
+        hint = "Search the guide"
+        self.search = FilterBar(hint, "Topics in which every word occurs", self)
         self.search.edit.setAccessibleName(hint)
         self.topics = QtWidgets.QListWidget(self)
-        self.topics.setAccessibleName(self.tr("Topics"))
+        self.topics.setAccessibleName("Topics")
         self.topics.setItemDelegate(RoomyDelegate(self.topics))
         self.topics.setUniformItemSizes(True)
         stand_on_page(self.topics)
@@ -478,16 +478,16 @@ class HelpWindow(QtWidgets.QDialog):
         self.text.show_place(Place(known, anchor))
 
     def _make_commands(self) -> None:
-        tr, text, keys, make = self.tr, self.text, QtGui.QKeySequence.StandardKey, self._action
-        self.back = make("◂", tr("Back"), text.backward, keys.Back)
-        self.forward = make("▸", tr("Forward"), text.forward, keys.Forward)
-        self.larger = make("A+", tr("Larger text"), lambda: text.zoom_by(1), keys.ZoomIn)
+        text, keys, make = self.text, QtGui.QKeySequence.StandardKey, self._action
+        self.back = make("◂", "Back", text.backward, keys.Back)
+        self.forward = make("▸", "Forward", text.forward, keys.Forward)
+        self.larger = make("A+", "Larger text", lambda: text.zoom_by(1), keys.ZoomIn)
         smaller = "A\N{MINUS SIGN}"
-        self.smaller = make(smaller, tr("Smaller text"), lambda: text.zoom_by(-1), keys.ZoomOut)
-        self.normal = make("A", tr("Normal text"), lambda: text.set_zoom(1.0), "Ctrl+0")
-        make("", tr("Search"), self.search.focus, keys.Find)
-        make("", tr("Next place"), text.find_next, keys.FindNext)
-        make("", tr("Previous place"), lambda: text.find_next(forward=False), keys.FindPrevious)
+        self.smaller = make(smaller, "Smaller text", lambda: text.zoom_by(-1), keys.ZoomOut)
+        self.normal = make("A", "Normal text", lambda: text.set_zoom(1.0), "Ctrl+0")
+        make("", "Search", self.search.focus, keys.Find)
+        make("", "Next place", text.find_next, keys.FindNext)
+        make("", "Previous place", lambda: text.find_next(forward=False), keys.FindPrevious)
         text.backwardAvailable.connect(self.back.setEnabled)
         text.forwardAvailable.connect(self.forward.setEnabled)
         for action in (self.back, self.forward):
@@ -534,7 +534,7 @@ class HelpWindow(QtWidgets.QDialog):
         if page is None:
             return
         self.topics.setCurrentRow(list(self._pages).index(page.name))
-        self.setWindowTitle(self.tr("{page}: guide to GGUF Explorer").format(page=page.title))
+        self.setWindowTitle(f"{page.title}: guide to GGUF Explorer")
 
     def _choose(self, place: int) -> None:
         name = list(self._pages)[place]
@@ -547,7 +547,7 @@ class HelpWindow(QtWidgets.QDialog):
         found = {page.name for page in pages_with(list(self._pages.values()), text)}
         for place, name in enumerate(self._pages):
             self.topics.setRowHidden(place, name not in found)
-        words = self.tr("1 topic") if len(found) == 1 else self.tr("{n} topics")
+        words = "1 topic" if len(found) == 1 else "{n} topics"
         self.search.status.setText(words.format(n=len(found)) if text.strip() else "")
         self.text.mark(text.split())
         if text.strip() and found and self.page not in found:

@@ -48,21 +48,15 @@ class Placement(NamedTuple):
     side: Side | None
 
 
-def place_beside(
-    size: QtCore.QSize, target: QtCore.QRect, room: QtCore.QRect, direction: Qt.LayoutDirection
-) -> Placement:
+def place_beside(size: QtCore.QSize, target: QtCore.QRect, room: QtCore.QRect) -> Placement:
     """Place a box beside its target, on the first side with room, so that it covers none of it.
 
     Where no side has room, as in a very small window, it stands in the corner farthest from the
-    target and points at nothing; without a target (an empty one) in the middle of the room. The
-    direction decides which of left and right is tried first.
+    target and points at nothing; without a target (an empty one) in the middle of the room.
     """
     if target.isEmpty():
         return Placement(_inside(_centred(size, room.center()), room), None)
-    sides = [Side.BELOW, Side.RIGHT, Side.LEFT, Side.ABOVE]
-    if direction == Qt.LayoutDirection.RightToLeft:
-        sides[1:3] = [Side.LEFT, Side.RIGHT]
-    for side in sides:
+    for side in (Side.BELOW, Side.RIGHT, Side.LEFT, Side.ABOVE):
         area = _inside(_beside(size, target, side), room)
         if room.contains(area) and not area.intersects(target.adjusted(-1, -1, 1, 1)):
             return Placement(area, side)
@@ -122,18 +116,17 @@ class Callout(QtWidgets.QWidget):
         for label in (self.title, self.text, self.count):
             label.setForegroundRole(QtGui.QPalette.ColorRole.ToolTipText)
             label.setWordWrap(label is not self.count)
-        self.skip = self._button(self.tr("&Skip the tour"), self.skipped)
-        self.back = self._button(self.tr("&Back"), self.back_wanted)
-        self.next = self._button(self.tr("&Next"), self.next_wanted)
+        self.skip = self._button("&Skip the tour", self.skipped)
+        self.back = self._button("&Back", self.back_wanted)
+        self.next = self._button("&Next", self.next_wanted)
         line = row(self.count, 1, self.skip, self.back, self.next, margins=(0, Space.NEAR, 0, 0))
         parts = (self.title, (self.text, 1), line)
         edge = _ARROW + 12
         column(*parts, of=self, margins=(edge, edge, edge, edge), spacing=-1)
-        left_to_right = Qt.LayoutDirection.LeftToRight
         for key, slot in (
             (Qt.Key.Key_Escape, self.skipped.emit),
-            (Qt.Key.Key_Right, lambda: self._step(self.layoutDirection() == left_to_right)),
-            (Qt.Key.Key_Left, lambda: self._step(self.layoutDirection() != left_to_right)),
+            (Qt.Key.Key_Right, lambda: self._step(True)),
+            (Qt.Key.Key_Left, lambda: self._step(False)),
         ):
             # as shortcuts: buttons use arrow keys to move the focus
             shortcut = QtGui.QShortcut(QtGui.QKeySequence(key), self)
@@ -144,12 +137,12 @@ class Callout(QtWidgets.QWidget):
         """Show box `number`, from 1 up, of `count`."""
         self.title.setText(title)
         self.text.setText(text)
-        self.count.setText(self.tr("{n} of {all}").format(n=number, all=count))
+        self.count.setText(f"{number} of {count}")
         self.back.setEnabled(number > 1)
-        self.next.setText(self.tr("&Done") if number == count else self.tr("&Next"))
+        self.next.setText("&Done" if number == count else "&Next")
         self.skip.setVisible(number < count)
         spoken = f"{title}. {text} ({self.count.text()})"
-        self.setAccessibleName(self.tr("Tour"))
+        self.setAccessibleName("Tour")
         self.setAccessibleDescription(spoken)
         self.next.setAccessibleDescription(spoken)  # a screen reader reads it with the button
         QtGui.QAccessible.updateAccessibility(QtGui.QAccessibleAnnouncementEvent(self, spoken))
@@ -249,7 +242,6 @@ _MOVES: Final = frozenset(
         QtCore.QEvent.Type.Show,
         QtCore.QEvent.Type.Hide,
         QtCore.QEvent.Type.LayoutRequest,
-        QtCore.QEvent.Type.LayoutDirectionChange,
         QtCore.QEvent.Type.FontChange,
     }
 )
@@ -346,8 +338,7 @@ class Tour(QtCore.QObject):
         """Move box and frame to the current target."""
         target = self.target()
         size = self.callout.wanted_size()
-        direction = self._window.layoutDirection()
-        placement = place_beside(size, target, self._window.rect(), direction)
+        placement = place_beside(size, target, self._window.rect())
         self.callout.setGeometry(placement.area)
         self.callout.point(placement.side, target)
         self._frame.surround(target)
@@ -489,15 +480,13 @@ class Help(QObject):
         """Show version, licence and what the program never does."""
         box = QtWidgets.QMessageBox(self._window)
         box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        box.setWindowTitle(self.tr("About GGUF Explorer"))
+        box.setWindowTitle("About GGUF Explorer")
         box.setTextFormat(Qt.TextFormat.PlainText)
         box.setText(f"GGUF Explorer {__version__}")
         box.setInformativeText(
-            self.tr(
-                "See what is inside downloaded language models.\n"
-                "MIT licence. Model files are only read. The web is asked for nothing but the "
-                "addresses that you open."
-            )
+            "See what is inside downloaded language models.\n"
+            "MIT licence. Model files are only read. The web is asked for nothing but the "
+            "addresses that you open."
         )
         box.open()
 

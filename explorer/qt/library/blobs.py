@@ -15,7 +15,7 @@ from explorer.present.explanations import BLOB_TEXTS
 from explorer.present.stores import part_text, reclaimable_text, removal_of_files
 from explorer.qt.jobs import JobRunner
 from explorer.qt.library.nodes import size_text, user_lines
-from explorer.qt.library.rows import title_of, translate
+from explorer.qt.library.rows import title_of
 from explorer.qt.widgets.building import column
 from explorer.qt.widgets.table_model import Column, RowColumns, TableModel
 from explorer.qt.widgets.table_view import TableView
@@ -69,7 +69,7 @@ def stored_files(stores: Iterable[Store], check: Check = lambda: None) -> list[S
                 state, users = _state(blob, finished), _users_text(blob.used_by)
                 orphan = finished and not blob.used_by
                 part = part_text(identify(blob.path, check) if orphan else blob.part)
-                part = part if finished else translate("Part of a download")
+                part = part if finished else "Part of a download"
                 removal = removal_of_files([blob.path]) if orphan or not finished else ""
                 words = (blob.digest, part, state, program, *blob.used_by)
                 searched = "\n".join(words).casefold()
@@ -81,10 +81,10 @@ def stored_files(stores: Iterable[Store], check: Check = lambda: None) -> list[S
 
 def _state(blob: Blob, finished: bool) -> str:
     if not finished:
-        return translate("⚠ unfinished download")
+        return "⚠ unfinished download"
     if not blob.used_by:
-        return translate("⚠ orphan: used by no model")
-    return translate("shared") if len(blob.used_by) > 1 else translate("used")
+        return "⚠ orphan: used by no model"
+    return "shared" if len(blob.used_by) > 1 else "used"
 
 
 def _users_text(names: Sequence[str]) -> str:
@@ -92,7 +92,7 @@ def _users_text(names: Sequence[str]) -> str:
     if len(text) > _LONGEST_CELL:
         text = text[:_LONGEST_CELL] + "…"
     more = len(names) - _SHOWN_USERS
-    return f"{text} {translate('and {n} more').format(n=more)}" if more > 0 else text
+    return f"{text} and {more} more" if more > 0 else text
 
 
 def _columns(files: Sequence[StoredFile]) -> list[Column]:
@@ -103,16 +103,16 @@ def _columns(files: Sequence[StoredFile]) -> list[Column]:
         return len(file.blob.used_by)
 
     table = RowColumns(files, BLOB_TEXTS)
-    part = table.words("part", translate("What it is"), lambda file: file.part)
-    used_by = table.words("used_by", translate("Used by"), lambda file: file.users)
+    part = table.words("part", "What it is", lambda file: file.part)
+    used_by = table.words("used_by", "Used by", lambda file: file.users)
     return [
         replace(part, stretches=True),
         replace(used_by, stretches=True, spare=-1),
-        table.number("bytes", translate("Size"), lambda file: file.blob.nbytes, bytes_text),
-        table.words("state", translate("State"), lambda file: file.state),
-        table.number("models", translate("Models"), models, integer_text),
-        table.words("store", translate("Store"), lambda file: file.store),
-        table.words("blob", translate("Blob"), lambda file: file.blob.digest, digest_text),
+        table.number("bytes", "Size", lambda file: file.blob.nbytes, bytes_text),
+        table.words("state", "State", lambda file: file.state),
+        table.number("models", "Models", models, integer_text),
+        table.words("store", "Store", lambda file: file.store),
+        table.words("blob", "Blob", lambda file: file.blob.digest, digest_text),
     ]
 
 
@@ -121,16 +121,14 @@ def blob_facts(file: StoredFile) -> str:
     lines = ["   ·   ".join((file.part, file.store, file.state, size_text(file.blob.nbytes)))]
     lines.append(plain_text(str(file.blob.path)))
     if not file.finished:
-        lines.append(translate("Download the model again to complete it, or remove the file."))
+        lines.append("Download the model again to complete it, or remove the file.")
     elif not file.blob.used_by:
         lines.append(
-            translate(
-                "No model in this store uses this blob: a removed model may have left it, or a "
-                "manifest cannot be read. Ollama deletes such blobs when it starts."
-            )
+            "No model in this store uses this blob: a removed model may have left it, or a "
+            "manifest cannot be read. Ollama deletes such blobs when it starts."
         )
     if file.removal:
-        lines += ["", translate("The command that removes it:"), file.removal]
+        lines += ["", "The command that removes it:", file.removal]
     return "\n".join([*lines, *user_lines(file.blob.used_by)])
 
 
@@ -154,7 +152,7 @@ class BlobsPage(QWidget):
         self._state = QByteArray()
         self.model = TableModel(self)
         self.table = TableView(self.model, runner, self)
-        self.table.setAccessibleName(self.tr("Blobs"))
+        self.table.setAccessibleName("Blobs")
         self.table.customContextMenuRequested.disconnect()  # the panel's menu holds the table's
         self.table.row_selected.connect(lambda row: self.file_chosen.emit(self.files[row]))
         self.table.row_opened.connect(lambda row: self.opened.emit(self.files[row]))
@@ -204,17 +202,18 @@ class BlobsPage(QWidget):
     def count_text(self) -> str:
         """Return how many blobs are shown."""
         shown, everything = map(integer_text, (self.model.rowCount(), len(self.files)))
-        return self.tr("{shown} of {all}").format(shown=shown, all=everything)
+        return f"{shown} of {everything}"
 
     def summary(self) -> str:
         """Return the sum of the selection, or else of all that is shown."""
         chosen, shown = self.selected_files(), [self.files[row] for row in self.model.rows.tolist()]
         if chosen:
-            return self.tr("{n} of {all} blobs selected: {size}").format(
-                n=integer_text(len(chosen)), all=integer_text(len(shown)), size=_size(chosen)
+            return (
+                f"{integer_text(len(chosen))} of {integer_text(len(shown))} blobs selected: "
+                f"{_size(chosen)}"
             )
-        text = self.tr("{n} of {all} blobs, {size}").format(
-            n=integer_text(len(shown)), all=integer_text(len(self.files)), size=_size(shown)
+        text = (
+            f"{integer_text(len(shown))} of {integer_text(len(self.files))} blobs, {_size(shown)}"
         )
         free = [file for file in shown if file.removal]
         more = reclaimable_text(len(free), sum(file.blob.nbytes for file in free))

@@ -12,17 +12,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from PySide6.QtCore import (
-    QCoreApplication,
-    QObject,
-    QPoint,
-    QProcess,
-    Qt,
-    QUrl,
-    Signal,
-    SignalInstance,
-    Slot,
-)
+from PySide6.QtCore import QObject, QPoint, QProcess, Qt, QUrl, Signal, SignalInstance, Slot
 from PySide6.QtGui import QAction, QDesktopServices, QGuiApplication, QKeySequence
 from PySide6.QtWidgets import (
     QAbstractItemView,
@@ -98,19 +88,17 @@ class FolderDialog(QDialog):
     def __init__(self, error: SeveralModelsError, parent: QWidget) -> None:
         super().__init__(parent)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self.setWindowTitle(self.tr("Open a folder"))
+        self.setWindowTitle("Open a folder")
         self._paths = [choice.path for choice in error.choices]
         folder = "" if error.path is None else plain_text(error.path.name)
         text = plain_label(self)
         text.setWordWrap(True)
         text.setText(
-            self.tr(
-                "{folder} holds {n} models. Nothing says that they belong together. Which of them "
-                "do you want to open?"
-            ).format(folder=folder, n=integer_text(len(self._paths)))
+            f"{folder} holds {integer_text(len(self._paths))} models. Nothing says that they "
+            "belong together. Which of them do you want to open?"
         )
         self.list = QListWidget(self)
-        self.list.setAccessibleName(self.tr("Models in the folder"))
+        self.list.setAccessibleName("Models in the folder")
         self.list.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
         self.list.setItemDelegate(RichDelegate(self.list))
         for choice in error.choices:
@@ -121,9 +109,9 @@ class FolderDialog(QDialog):
         self.list.itemActivated.connect(self._open_selected)
         buttons = QDialogButtonBox(self)
         role = QDialogButtonBox.ButtonRole
-        self.open_one = buttons.addButton(self.tr("&Open"), role.AcceptRole)
-        self.open_all = buttons.addButton(self.tr("Open &all"), role.ActionRole)
-        self.add = buttons.addButton(self.tr("Add to the &library"), role.ActionRole)
+        self.open_one = buttons.addButton("&Open", role.AcceptRole)
+        self.open_all = buttons.addButton("Open &all", role.ActionRole)
+        self.add = buttons.addButton("Add to the &library", role.ActionRole)
         buttons.addButton(QDialogButtonBox.StandardButton.Cancel)
         self.open_one.clicked.connect(self._open_selected)
         self.open_all.clicked.connect(lambda: self._finish(self._paths))
@@ -149,10 +137,6 @@ class FolderDialog(QDialog):
     def _add(self) -> None:
         self.folder_wanted.emit()
         self.accept()
-
-
-def _tr(text: str) -> str:
-    return QCoreApplication.translate("Versions", text)
 
 
 _LIST_WIDTH, _LIST_HEIGHT = 760, 480
@@ -181,7 +165,7 @@ class VersionsDialog(QDialog):
     ) -> None:
         super().__init__(parent)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self.setWindowTitle(_tr("Models at an address"))
+        self.setWindowTitle("Models at an address")
         self.choices = sorted(error.choices, key=lambda one: one.nbytes)
         self.versions: dict[int, Version] = {}
         self._machine = machine
@@ -205,20 +189,20 @@ class VersionsDialog(QDialog):
     def _make_table(self, runner: JobRunner) -> None:
         self._model = TableModel(self)
         self.table = TableView(self._model, runner, self)
-        self.table.setAccessibleName(_tr("Models at the address"))
+        self.table.setAccessibleName("Models at the address")
         self.table.customContextMenuRequested.disconnect()  # one menu holds the table's, too
         self.table.customContextMenuRequested.connect(self._show_menu)
         add = partial(add_action, self.table, children=True)
-        self.open_action = add(_tr("&Open"), self._open_selected)
-        self.read_action = add(_tr("&Read the headers of these"), self._read_selected, "F5")
-        copying = _tr("Copy the co&mmand that downloads it")
+        self.open_action = add("&Open", self._open_selected)
+        self.read_action = add("&Read the headers of these", self._read_selected, "F5")
+        copying = "Copy the co&mmand that downloads it"
         self.copy_action = add(copying, self.copy_commands, "Ctrl+Shift+D")
         self.table.row_opened.connect(lambda _row: self._open_selected())
         self.table.selection_moved.connect(self._show_command)
 
     def _make_lines(self, name: str) -> None:
         count = integer_text(len(self.choices))
-        title = plain_label(self, _tr("{name}: {n} models").format(name=name, n=count))
+        title = plain_label(self, f"{name}: {count} models")
         style_text(title, TextSize.SECTION)
         title.setWordWrap(True)
         self._target = plain_label(self)
@@ -231,12 +215,12 @@ class VersionsDialog(QDialog):
         self.command = QLineEdit(self)
         self.command.setReadOnly(True)
         self.command.setFont(monospace_font())
-        self.command.setAccessibleName(_tr("Command that downloads it"))
-        copy = QPushButton(_tr("&Copy"), self)
+        self.command.setAccessibleName("Command that downloads it")
+        copy = QPushButton("&Copy", self)
         copy.setAutoDefault(False)
-        copy.setToolTip(_tr("Copy the command that downloads it: this program downloads nothing"))
+        copy.setToolTip("Copy the command that downloads it: this program downloads nothing")
         copy.clicked.connect(self.copy_commands)
-        caption = plain_label(self, _tr("To &download it:"))
+        caption = plain_label(self, "To &download it:")
         caption.setBuddy(self.command)
         buttons = QDialogButtonBox(self)
         self.open_button = buttons.addButton(QDialogButtonBox.StandardButton.Open)
@@ -290,7 +274,7 @@ class VersionsDialog(QDialog):
             self._state.setText(plain_text(str(error)))
 
         self._progress = 0, len(wanted)
-        job = self._slot.run(_tr("Reading headers"), work, self._take, fail)
+        job = self._slot.run("Reading headers", work, self._take, fail)
         job.published.connect(self._take)
         job.progressed.connect(self._show_progress)
         job.finished.connect(self._show_state, Qt.ConnectionType.QueuedConnection)
@@ -320,24 +304,24 @@ class VersionsDialog(QDialog):
     def _show_state(self) -> None:
         known, unread, busy = self._machine.known, len(self._unread), self._slot.busy
         self._target.setText(
-            _tr("Planned for: {machine}").format(machine=plain_text(self._machine.text))
+            f"Planned for: {plain_text(self._machine.text)}"
             if known
             else plain_text(self._machine.text)
         )
         text = ""
         if busy:
             done, total = map(integer_text, self._progress)
-            text = _tr("Reading headers: {done} of {total}").format(done=done, total=total)
+            text = f"Reading headers: {done} of {total}"
         elif unread:
-            sentence = _tr(
-                "Only a header says whether its model fits. To read them fetches {what}."
+            text = (
+                "Only a header says whether its model fits. To read them fetches "
+                f"{headers_text(unread)}."
             )
-            text = sentence.format(what=headers_text(unread))
         else:
             text = self._why(rows[0]) if len(rows := self._selected()) == 1 else ""
         self._state.setText(text)
         self._state.setVisible(bool(text))
-        self._read_button.setText(_tr("&Stop") if busy else _tr("Read &headers"))
+        self._read_button.setText("&Stop" if busy else "Read &headers")
         self._read_button.setVisible(busy or unread > 0)
 
     # The table
@@ -349,7 +333,7 @@ class VersionsDialog(QDialog):
 
     def _columns(self) -> list[Column]:
         tips, nan = VERSION_TEXTS, float("nan")
-        name = RowColumns(self.choices, tips).words("name", _tr("Name"), lambda one: one.name)
+        name = RowColumns(self.choices, tips).words("name", "Name", lambda one: one.name)
 
         def number(
             key: str, title: str, value: Callable[[int], float | None], text: Callable[[int], str]
@@ -373,21 +357,18 @@ class VersionsDialog(QDialog):
         return [
             name,
             number(
-                "bytes",
-                _tr("Size"),
-                size,
-                lambda place: bytes_text(n) if (n := size(place)) else "",
+                "bytes", "Size", size, lambda place: bytes_text(n) if (n := size(place)) else ""
             ),
             number(
                 "bits_per_weight",
-                _tr("Bits per weight"),
+                "Bits per weight",
                 of(lambda one: one.bits_per_weight, None),
                 of(lambda one: one.bits_text, ""),
             ),
-            number("fits", _tr("Fits"), of(lambda one: one.fit.order, None), of(_fits_text, "")),
+            number("fits", "Fits", of(lambda one: one.fit.order, None), of(_fits_text, "")),
             number(
                 "context",
-                _tr("Largest context"),
+                "Largest context",
                 of(lambda one: one.fit.largest_context, None),
                 of(lambda one: one.fit.context_text, ""),
             ),
@@ -410,7 +391,7 @@ class VersionsDialog(QDialog):
         commands = self._commands()
         self.command.setText(commands[0] if len(commands) == 1 else "")
         self.command.setCursorPosition(0)
-        several = _tr("{n} commands").format(n=integer_text(len(commands)))
+        several = f"{integer_text(len(commands))} commands"
         self.command.setPlaceholderText(several if len(commands) > 1 else "")
         self.open_button.setEnabled(bool(self._selected()))
         self._show_state()
@@ -436,8 +417,8 @@ class VersionsDialog(QDialog):
 
 def _fits_text(version: Version) -> str:
     if version.nbytes is None:
-        return _tr("⚠ Cannot be read")
-    return version.fit.state or _tr("Not known")
+        return "⚠ Cannot be read"
+    return version.fit.state or "Not known"
 
 
 def _short_name(error: SeveralModelsError) -> str:
@@ -448,7 +429,7 @@ def _short_name(error: SeveralModelsError) -> str:
     part = HubPart.of(path)
     place = f"{part.repository}/{part.file}".rstrip("/")
     revision = part.revision[:7] if len(part.revision) == 40 else part.revision
-    return _tr("{repository} at {revision}").format(repository=place, revision=revision)
+    return f"{place} at {revision}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -508,23 +489,21 @@ class Commands(QObject):
         self._settings = settings
         self._jobs = JobSlot(runner, self)
         self.pages: Mapping[str, str] = {}  # that a model can be opened in: titles by their names
-        self.open = self._action(self.tr("&Open"), self.open_selected)
-        self.compare = self._action(self.tr("&Compare these two"), self._compare)
-        self.reveal = self._action(self.tr("Show in &file manager"), self._reveal, "Ctrl+Shift+E")
-        self.remove = self._action(self.tr("Remo&ve folder from this list"), self._remove_folders)
-        self.rescan = self._action(self.tr("Read &again"), self.rescan_requested, "F5")
+        self.open = self._action("&Open", self.open_selected)
+        self.compare = self._action("&Compare these two", self._compare)
+        self.reveal = self._action("Show in &file manager", self._reveal, "Ctrl+Shift+E")
+        self.remove = self._action("Remo&ve folder from this list", self._remove_folders)
+        self.rescan = self._action("Read &again", self.rescan_requested, "F5")
         # of the tree alone: the table of blobs copies whole rows
         copy_name, key = self._copy_of("name"), QKeySequence.StandardKey.Copy
-        self.copy_name = add_action(tree, self.tr("Copy &name"), copy_name, key)
-        self.copy_path = self._action(self.tr("Copy &path"), self._copy_of("path"), "Ctrl+Shift+P")
-        self.copy_digest = self._action(
-            self.tr("Copy &digest"), self._copy_of("digest"), "Ctrl+Shift+D"
-        )
+        self.copy_name = add_action(tree, "Copy &name", copy_name, key)
+        self.copy_path = self._action("Copy &path", self._copy_of("path"), "Ctrl+Shift+P")
+        self.copy_digest = self._action("Copy &digest", self._copy_of("digest"), "Ctrl+Shift+D")
         self.copy_run = self._action(
-            self.tr("Copy “ollama &run …”"), self._copy_of("run_command"), "Ctrl+Shift+R"
+            "Copy “ollama &run …”", self._copy_of("run_command"), "Ctrl+Shift+R"
         )
         self.copy_remove = self._action(
-            self.tr("Copy the co&mmand that removes it"), self._copy_of("removal")
+            "Copy the co&mmand that removes it", self._copy_of("removal")
         )
         for view in (tree, blobs.table):
             view.customContextMenuRequested.connect(partial(self._show_menu, view))
@@ -601,7 +580,7 @@ class Commands(QObject):
         if len(models) == 2:
             menu.addAction(self.compare)
         elif len(models) == 1 and self.pages:
-            below = menu.addMenu(self.tr("Open &in"))
+            below = menu.addMenu("Open &in")
             for name, title in self.pages.items():
                 below.addAction(title, partial(self.page_requested.emit, models[0], name))
 
@@ -631,8 +610,8 @@ class Commands(QObject):
                 self.open_node(node)
 
     def _may_open(self, count: int) -> bool:
-        question = self.tr("Open {n} models?").format(n=count)
-        answer = QMessageBox.question(self._panel, self.tr("Open"), question)
+        question = f"Open {count} models?"
+        answer = QMessageBox.question(self._panel, "Open", question)
         return answer is QMessageBox.StandardButton.Yes
 
     def open_node(self, node: Node) -> None:
@@ -648,7 +627,7 @@ class Commands(QObject):
             self.open_requested.emit(entry.path)
             return
         reasons = [problem.what for problem in entry.problems]
-        what = reasons[-1] if reasons else self.tr("there is nothing to open")
+        what = reasons[-1] if reasons else "there is nothing to open"
         self.failed.emit(ExplorerError(what, entry.path))
 
     def open_file(self, file: StoredFile) -> None:
@@ -660,7 +639,7 @@ class Commands(QObject):
         if file.finished:
             self.open_requested.emit(file.blob.path)
         else:
-            what = self.tr("is not complete; download the model again to complete it")
+            what = "is not complete; download the model again to complete it"
             self.failed.emit(ExplorerError(what, file.blob.path))
 
     def _reveal(self) -> None:
@@ -670,16 +649,16 @@ class Commands(QObject):
 
         def show(folder: Path) -> None:
             if not reveal(path, folder):
-                self.failed.emit(ExplorerError(self.tr("no file manager could be started"), path))
+                self.failed.emit(ExplorerError("no file manager could be started", path))
 
-        title = self.tr("Looking for the folder")
+        title = "Looking for the folder"
         self._jobs.run(title, lambda _job: folder_of(path), show, self.failed.emit)
 
     # Folders of the user's own
 
     def ask_folder(self) -> None:
         """Ask for a folder of models and list it from now on."""
-        name = QFileDialog.getExistingDirectory(self._panel, self.tr("Add a folder of models"))
+        name = QFileDialog.getExistingDirectory(self._panel, "Add a folder of models")
         if name:
             self.add_folder(Path(name))
 

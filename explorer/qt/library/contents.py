@@ -25,7 +25,7 @@ from explorer.formats.strict_json import read_json_file
 from explorer.formats.tensors import StoredArray, Tensor, natural_key, parse_name
 from explorer.parallel import Check
 from explorer.present.stores import LAYER_TITLES
-from explorer.qt.library.rows import Pages, Row, RowKind, note_row, title_of, translate
+from explorer.qt.library.rows import Pages, Row, RowKind, note_row, title_of
 from explorer.sources import FileSource
 from explorer.stores import Entry, StoreKind
 from explorer.text import integer_text, shape_text
@@ -106,7 +106,7 @@ class TensorRows:
         parsed = parse_name(name)
         if parsed.layer is None:
             return None
-        return translate("{stack}, layer {n}").format(stack=parsed.stack, n=parsed.layer)
+        return f"{parsed.stack}, layer {parsed.layer}"
 
     def _pages(self, items: Sequence[int | tuple[str, list[int]]], prefix: str) -> Pages:
         def make(start: int, stop: int) -> list[Row]:
@@ -123,7 +123,7 @@ class TensorRows:
         parsed = parse_name(columns.names[rows[0]])
         prefix = f"{parsed.stack}.{parsed.layer}." if group is None else f"{group.name}."
         what = "" if group is None else group.kind.replace("_", " ")
-        count = translate("{n} tensors").format(n=integer_text(len(rows)))
+        count = f"{integer_text(len(rows))} tensors"
         return Row(
             RowKind.GROUP,
             title,
@@ -166,7 +166,7 @@ def _array_rows(tensor: Tensor) -> Iterator[Row]:
     arrays = (grouped.weight, grouped.scales, grouped.biases, grouped.global_scale)
     for name, part in zip(_PARTS, arrays, strict=True):
         if part is not None:
-            yield _array_row(name, translate(name), part)
+            yield _array_row(name, name, part)
 
 
 def _array_row(key: str, title: str, array: StoredArray) -> Row:
@@ -205,9 +205,7 @@ def read_text(path: Path) -> str:
         nbytes = source.size
         raw = source.read(0, min(nbytes, _MOST_BYTES))
     if nbytes > len(raw):
-        note = translate("… cut here: {shown} of {all} bytes are shown").format(
-            shown=integer_text(len(raw)), all=integer_text(nbytes)
-        )
+        note = f"… cut here: {integer_text(len(raw))} of {integer_text(nbytes)} bytes are shown"
         return f"{decode_text(raw)}\n\n{note}"
     if raw.lstrip()[:1] in {b"{", b"["}:
         try:
@@ -237,7 +235,7 @@ def read_contents(kind: StoreKind, entry: Entry, check: Check = lambda: None) ->
     """Return the rows below a model of a kind of store; `check` raises to give up."""
     if entry.format is None:  # nothing may be opened, as its problems explain
         rows = [note_row(problem.what, problem.severity) for problem in entry.problems]
-        return tuple(rows) or (note_row(translate("nothing is here")),)
+        return tuple(rows) or (note_row("nothing is here"),)
     if kind is StoreKind.OLLAMA:
         return tuple(_manifest_rows(entry.path, check))
     try:
@@ -283,7 +281,7 @@ def _layer_row(
     except ExplorerError as error:
         path, fault = None, fault or error.what
     except FileNotFoundError:
-        path, fault = None, translate("its blob is missing; pull the model again")
+        path, fault = None, "its blob is missing; pull the model again"
     except OSError as error:
         path, fault = None, system_reason(error)
     problems = () if fault is None else (Problem(Severity.ERROR, layer.title, fault),)
@@ -309,7 +307,7 @@ def _kind_title(kind: str) -> str:
 def _file_bytes(path: Path) -> int:
     status = os.stat(path)
     if not stat.S_ISREG(status.st_mode):
-        raise OSError(translate("is a folder, a pipe or a device, not a file; it is not opened"))
+        raise OSError("is a folder, a pipe or a device, not a file; it is not opened")
     return status.st_size
 
 
@@ -363,7 +361,7 @@ def _side_files(opened: Path, taken: set[Path]) -> Iterator[Row]:
         if path in taken or child.name.startswith("."):
             continue
         if child.is_symlink() and escapes(path, root):
-            what = translate("is a link out of the store; it is not opened")
+            what = "is a link out of the store; it is not opened"
             problems = (Problem(Severity.ERROR, child.name, what),)
             yield Row(RowKind.PART, str(path), title_of(child.name), problems=problems)
         elif not path.is_dir():

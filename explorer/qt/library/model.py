@@ -17,7 +17,7 @@ from explorer.present.explanations import LIBRARY_TEXTS
 from explorer.present.fits import ModelFit
 from explorer.present.model import problem_line, spoken_problems
 from explorer.qt.library.nodes import Filter, LibraryColumn, Node, ordered
-from explorer.qt.library.rows import Row, RowKind, note_row, translate
+from explorer.qt.library.rows import Row, RowKind, note_row
 from explorer.qt.widgets.painting import plain_tip
 from explorer.qt.widgets.table_model import LEFT, RIGHT, Index, ItemRole
 from explorer.stores import Details, Entry
@@ -168,7 +168,7 @@ class LibraryModel(QtCore.QAbstractItemModel):
             return
         if node.row.kind is RowKind.ENTRY:
             node.requested = True
-            self._replace(node, [self._new(note_row(translate("reading…")), node)])
+            self._replace(node, [self._new(note_row("reading…"), node)])
             self.contents_wanted.emit(node)
         elif node.row.pages is not None:
             first = len(node.every)
@@ -363,16 +363,16 @@ def _column_meaning(column: int) -> str:
 def column_titles() -> tuple[str, ...]:
     """Return the headers."""
     return (
-        translate("Name"),
-        translate("Architecture"),
-        translate("Parameters"),
-        translate("Type"),
-        translate("Size"),
-        translate("On this machine"),
-        translate("Largest context"),
-        translate("Changed"),
-        translate("Last used"),
-        translate("Notes"),
+        "Name",
+        "Architecture",
+        "Parameters",
+        "Type",
+        "Size",
+        "On this machine",
+        "Largest context",
+        "Changed",
+        "Last used",
+        "Notes",
     )
 
 

@@ -20,7 +20,7 @@ from explorer.formats.tensor_filter import Bounds, parse_bounds
 from explorer.present.fits import DAMAGED, FITS_WORD, ModelFit
 from explorer.present.model import gravest, mark, problem_line
 from explorer.present.stores import removal_of_entry, removal_of_files
-from explorer.qt.library.rows import Row, RowKind, problem_note, store_summary, title_of, translate
+from explorer.qt.library.rows import Row, RowKind, problem_note, store_summary, title_of
 from explorer.qt.widgets.cells import Parts, State
 from explorer.qt.widgets.painting import type_swatch
 from explorer.stores import Details, Store, StoreKind
@@ -177,7 +177,7 @@ class Node:
     def _how_many_fit(self) -> str:
         orders = [node._fit_value(LibraryColumn.FITS) or 0.0 for node in self.every]
         fit = sum(order >= _FITS_FULLY for order in orders)
-        return translate("{n} of {all} fit").format(n=fit, all=len(orders))
+        return f"{fit} of {len(orders)} fit"
 
     def _fit_value(self, column: int) -> float | None:
         """Return a number to sort by; a family goes by the best of its members."""
@@ -198,7 +198,7 @@ class Node:
             return self.row.note
         usage = self.store.row.usage
         shared = 0 if usage is None else usage.shared_bytes(entry.name)
-        text = translate("{size} shared with other models") if shared else ""
+        text = "{size} shared with other models" if shared else ""
         return text.format(size=bytes_text(shared))
 
     def parts(self, column: int) -> Parts | None:
@@ -303,9 +303,9 @@ def day_text(seconds: float | None) -> str:
         return ""
     then, now = time.localtime(seconds), time.localtime()
     if then[:3] == now[:3]:
-        return translate("today")
+        return "today"
     if then[:3] == time.localtime(time.mktime((*now[:3], 12, 0, 0, 0, 0, -1)) - _DAY_S)[:3]:
-        return translate("yesterday")
+        return "yesterday"
     if then.tm_year != now.tm_year:
         return time_text(seconds)[: len("2026-11-21")]
     return QLocale().toString(QDate(*then[:3]), "MMM d")
@@ -597,16 +597,15 @@ _WHAT: Final = {
 def facts_of(node: Node) -> str:
     """Return what is known of a row: what it is, where, what is wrong, what it shares."""
     row, parameters, entry = node.row, node.parameters, node.row.entry
-    used = translate("last used {time}")
     parts = [
-        translate(_WHAT[row.kind]) if row.kind in _WHAT else "",
+        _WHAT.get(row.kind, ""),
         "" if entry is None or entry.format is None else entry.format,
         node.architecture,
-        "" if parameters is None else f"{count_text(parameters)} {translate('parameters')}",
+        "" if parameters is None else f"{count_text(parameters)} parameters",
         node.quantization,
         "" if row.nbytes is None else size_text(row.nbytes),
         time_text(row.modified),
-        used.format(time=time_text(row.used)) if time_text(row.used) else "",
+        f"last used {time_text(row.used)}" if time_text(row.used) else "",
     ]
     path = "" if row.path is None else plain_text(str(row.path))
     digest = title_of(row.digest) if row.digest else ""
@@ -615,7 +614,7 @@ def facts_of(node: Node) -> str:
     for problem in node.problems[:_SHOWN]:
         lines.append(problem_line(problem))
     if len(node.problems) > _SHOWN:
-        lines.append(translate("… and more problems"))
+        lines.append("… and more problems")
     store = node.store.row.store
     if store is not None and entry is not None:
         lines += _sharing_lines(store, entry.name)
@@ -627,8 +626,7 @@ def facts_of(node: Node) -> str:
 
 def size_text(nbytes: int) -> str:
     """Return a size on disk, in a unit and in bytes."""
-    text = translate("{size} ({bytes} bytes) on disk")
-    return text.format(size=bytes_text(nbytes), bytes=integer_text(nbytes))
+    return f"{bytes_text(nbytes)} ({integer_text(nbytes)} bytes) on disk"
 
 
 def heading_of(node: Node) -> str:
@@ -645,7 +643,7 @@ def user_lines(names: tuple[str, ...]) -> Iterator[str]:
     """Yield the models that use a blob."""
     if names:
         yield ""
-        yield translate("Used by {n}:").format(n=integer_text(len(names)))
+        yield f"Used by {integer_text(len(names))}:"
         yield from _name_lines(names)
 
 
@@ -657,7 +655,7 @@ def _sharing_lines(store: Store, name: str) -> Iterator[str]:
     shared.pop(name, None)
     if shared:
         yield ""
-        yield translate("Shares blobs with:")
+        yield "Shares blobs with:"
         order = sorted(shared, key=lambda other: (-shared[other], other))
         yield from _name_lines([f"{other}   ({bytes_text(shared[other])})" for other in order])
 
@@ -665,4 +663,4 @@ def _sharing_lines(store: Store, name: str) -> Iterator[str]:
 def _name_lines(names: Sequence[str]) -> Iterator[str]:
     yield from (f"    {title_of(name)}" for name in names[:_SHOWN])
     if len(names) > _SHOWN:
-        yield "    " + translate("and {n} more").format(n=integer_text(len(names) - _SHOWN))
+        yield "    " + f"and {integer_text(len(names) - _SHOWN)} more"

@@ -64,7 +64,7 @@ class DetailPane(QtWidgets.QWidget):
         self.facts.setAlignment(Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignLeft)
         self.facts.setContentsMargins(*NOTE)
         self.facts.setTextInteractionFlags(SELECTABLE)
-        self.facts.setAccessibleName(self.tr("About the selected row"))
+        self.facts.setAccessibleName("About the selected row")
         self.facts.setWhatsThis(picture_text("download"))
         self._scroll = QtWidgets.QScrollArea(self)
         self._scroll.setWidgetResizable(True)
@@ -86,7 +86,7 @@ class DetailPane(QtWidgets.QWidget):
         """Show a row of the tree; a text is read in the background."""
         self._jobs.cancel()
         if node is None:
-            self._say("", self.tr("Select a row to read about it."))
+            self._say("", "Select a row to read about it.")
         elif node.row.text and node.row.path is not None:
             self._read(node, node.row.path)
         else:
@@ -113,7 +113,7 @@ class DetailPane(QtWidgets.QWidget):
         def fail(error: ExplorerError) -> None:
             self._say(title, f"{facts}\n{mark(Severity.ERROR)}  {plain_text(str(error))}")
 
-        job_title = self.tr("Reading {name}").format(name=title)
+        job_title = f"Reading {title}"
         self._jobs.run(job_title, lambda _job: read_text(path), show, fail)
 
     def _say(self, heading: str, text: str) -> None:
@@ -130,14 +130,12 @@ class EmptyPage(QtWidgets.QWidget):
 
     def __init__(self, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
-        title = QtWidgets.QLabel(self.tr("No downloaded models yet"), self)
+        title = QtWidgets.QLabel("No downloaded models yet", self)
         style_text(title, TextSize.TITLE)
         text = QtWidgets.QLabel(
-            self.tr(
-                "The models that Ollama, Hugging Face, LM Studio and llama.cpp download are "
-                "listed here as soon as there are any. Do you keep models elsewhere? Add that "
-                "folder. Or look around in a small demo model that this program makes itself."
-            ),
+            "The models that Ollama, Hugging Face, LM Studio and llama.cpp download are "
+            "listed here as soon as there are any. Do you keep models elsewhere? Add that "
+            "folder. Or look around in a small demo model that this program makes itself.",
             self,
         )
         text.setWordWrap(True)
@@ -146,9 +144,9 @@ class EmptyPage(QtWidgets.QWidget):
         text.setSizePolicy(
             QtWidgets.QSizePolicy.Policy.Fixed, QtWidgets.QSizePolicy.Policy.MinimumExpanding
         )
-        self.demo = QtWidgets.QPushButton(self.tr("Open the &demo model"), self)
+        self.demo = QtWidgets.QPushButton("Open the &demo model", self)
         self.demo.setDefault(True)
-        self.add = QtWidgets.QPushButton(self.tr("&Add a folder…"), self)
+        self.add = QtWidgets.QPushButton("&Add a folder…", self)
         layout = QtWidgets.QVBoxLayout(self)
         layout.setSpacing(Space.GROUP)
         layout.addStretch(2)
@@ -168,10 +166,10 @@ class LibraryWidgets(QtWidgets.QWidget):
         self.bar = FilterBar("", "", self)
         self.bar.status.setWhatsThis(picture_text("listed"))
         self.add_button = QtWidgets.QToolButton(self)
-        self.add_button.setText(self.tr("Add folder…"))
-        self.add_button.setToolTip(self.tr("List models of a folder"))
+        self.add_button.setText("Add folder…")
+        self.add_button.setToolTip("List models of a folder")
         self.scan_button = QtWidgets.QToolButton(self)
-        self.choice = SegmentBar(self.tr("What is listed"), self)
+        self.choice = SegmentBar("What is listed", self)
         buttons = self.add_button, self.scan_button
         self.setTabOrder(self.choice, self.add_button)
         self.setTabOrder(self.add_button, self.scan_button)
@@ -185,7 +183,7 @@ class LibraryWidgets(QtWidgets.QWidget):
         # it was the bar, and Tab ended there, in the list
         self.lists.setFocusProxy(None)  # type: ignore[arg-type]
         self.lists.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        for listed, title in ((self.tree, self.tr("Models")), (self.blobs, self.tr("Blobs"))):
+        for listed, title in ((self.tree, "Models"), (self.blobs, "Blobs")):
             self.lists.addTab(listed, title)
             self.choice.addTab(title)
         self.choice.currentChanged.connect(self.lists.setCurrentIndex)
@@ -207,10 +205,10 @@ class LibraryWidgets(QtWidgets.QWidget):
         self.total = ElidedLabel(self)
         self.total.setWhatsThis(picture_text("download_total"))
         self.copy_button = QtWidgets.QPushButton(self)
-        self.compare_button = QtWidgets.QPushButton(self.tr("Co&mpare"), self)
-        self.compare_button.setToolTip(self.tr("Show what the two selected models differ in"))
-        self.open_button = QtWidgets.QPushButton(self.tr("&Open"), self)
-        self.open_button.setToolTip(self.tr("Open the selected models"))
+        self.compare_button = QtWidgets.QPushButton("Co&mpare", self)
+        self.compare_button.setToolTip("Show what the two selected models differ in")
+        self.open_button = QtWidgets.QPushButton("&Open", self)
+        self.open_button.setToolTip("Open the selected models")
         self.open_button.setDefault(True)
         acting = self.copy_button, self.compare_button, self.open_button
         below = row((self.total, 1), *acting, margins=LINE)
@@ -224,14 +222,14 @@ class LibraryWidgets(QtWidgets.QWidget):
     def _show_hint(self) -> None:
         """Say what can be filtered in the list that is shown."""
         if self.shows_blobs:
-            hint = self.tr("Filter:  orphan  license  llama3  sha256:…")
-            tip = self.tr(
+            hint = "Filter:  orphan  license  llama3  sha256:…"
+            tip = (
                 "Every word must be found: in what it is, its state, the store, the digest, or the "
                 "models that use it."
             )
         else:
-            hint = self.tr("Filter:  qwen  fits:yes  size<10G  context>32k")
-            tip = self.tr(
+            hint = "Filter:  qwen  fits:yes  size<10G  context>32k"
+            tip = (
                 "Every word must be found: in the name, the architecture, the type or a problem. "
                 "Digits of a digest find the models that use that blob.\n"
                 "fits:yes   fits:partly   fits:no   size<10G   context>32k   params>7B"
@@ -307,19 +305,18 @@ class LibraryWidgets(QtWidgets.QWidget):
         size = bytes_text(total.nbytes)
         if not nodes:
             stores = [row.store for row in rows if row.store is not None]
-            text = self.tr("{models}   ·   {size} on disk").format(
-                models=counted(entry_count, self.tr("1 model"), self.tr("{n} models")), size=size
-            )
+            models = counted(entry_count, "1 model", "{n} models")
+            text = f"{models}   ·   {size} on disk"
             return "   ·   ".join(filter(None, (text, reclaimable_text(*reclaimable(stores)))))
         if total.models:
-            one, many = self.tr("1 model selected"), self.tr("{n} models selected")
+            one, many = "1 model selected", "{n} models selected"
         else:
-            one, many = self.tr("1 row selected"), self.tr("{n} rows selected")
+            one, many = "1 row selected", "{n} rows selected"
         chosen = counted(total.models or total.others, one, many)
-        text = self.tr("{chosen}: {size} on disk").format(chosen=chosen, size=size)
+        text = f"{chosen}: {size} on disk"
         if total.apart > total.nbytes:
-            more = self.tr("{size} that they share counted once")
-            text += f" ({more.format(size=bytes_text(total.apart - total.nbytes))})"
+            shared = bytes_text(total.apart - total.nbytes)
+            text += f" ({shared} that they share counted once)"
         return text
 
     def offer_removal(self) -> None:
@@ -328,13 +325,11 @@ class LibraryWidgets(QtWidgets.QWidget):
         chosen = not self.shows_blobs and self.tree.selected_nodes()  # the line speaks of these
         self.copy_button.setVisible(bool(removals) and not chosen)
         self.copy_button.setText(
-            self.tr("&Copy the command") if len(removals) == 1 else self.tr("&Copy the commands")
+            "&Copy the command" if len(removals) == 1 else "&Copy the commands"
         )
         self.copy_button.setToolTip(
-            self.tr(
-                "Copy what removes the files that belong to nobody. This program removes nothing: "
-                "read the commands, then run them in a terminal."
-            )
+            "Copy what removes the files that belong to nobody. This program removes nothing: "
+            "read the commands, then run them in a terminal."
         )
 
     def show_sentence(self, sentence: str) -> None:
@@ -398,11 +393,11 @@ class LibraryView(LibraryWidgets):
         self._asked = False  # for a scan
         self._changed = False  # on disk, while a scan ran
         self.scanner = readers.Scanner(runner, places, self)
-        title = self.tr("Reading what the models are")
+        title = "Reading what the models are"
         self.details = readers.EntryReader(runner, title, lambda: read_details, self)
         self.target: Target | None = None
         self.asked: Callable[[Iterable[Path]], Mapping[Path, PlanInputs]] = lambda _paths: {}
-        title = self.tr("Working out which models fit")
+        title = "Working out which models fit"
         self.fits = readers.EntryReader(runner, title, lambda: self._fit_reader({}), self)
         self.contents = readers.ContentsReader(runner, self)
         self.watch = readers.FolderWatch(self)
@@ -597,16 +592,14 @@ class LibraryView(LibraryWidgets):
 
     def _show_state(self) -> None:
         busy = self.scanner.busy
-        self.scan_button.setText(self.tr("Stop") if busy else self.tr("Read again"))
-        self.scan_button.setToolTip(
-            self.tr("Stop reading") if busy else self.tr("Read all stores anew (F5)")
-        )
+        self.scan_button.setText("Stop" if busy else "Read again")
+        self.scan_button.setToolTip("Stop reading" if busy else "Read all stores anew (F5)")
         if any(row.children or row.problems or row.store is None for row in self._rows or ()):
             self.show_page(self.splitter)
         elif busy or not self._asked:
-            self.show_sentence(self.tr("Looking for downloaded models…"))
+            self.show_sentence("Looking for downloaded models…")
         elif self._rows is None:
-            self.show_sentence(self.tr("Reading was stopped. Press F5 to read again."))
+            self.show_sentence("Reading was stopped. Press F5 to read again.")
         else:
             self.show_page(self.empty)
         self._show_total()
@@ -614,14 +607,14 @@ class LibraryView(LibraryWidgets):
     def _show_total(self) -> None:
         count = self._entry_count
         if self.scanner.busy:
-            text = self.tr("{n} models so far…").format(n=integer_text(count))
+            text = f"{integer_text(count)} models so far…"
         elif self.shows_blobs:
             text = self.blobs.count_text()
         elif self.bar.text:
             shown = integer_text(self.model.shown_count())
-            text = self.tr("{shown} of {all} models").format(shown=shown, all=integer_text(count))
+            text = f"{shown} of {integer_text(count)} models"
         else:
-            text = self.tr("1 model") if count == 1 else self.tr("{n} models")
+            text = "1 model" if count == 1 else "{n} models"
             text = text.format(n=integer_text(count))
         self.bar.status.setText(text)
         if self.shows_blobs:
@@ -635,8 +628,8 @@ class LibraryView(LibraryWidgets):
 
     def _copy_removal(self) -> None:
         count = self.commands.copy_removal()
-        text = counted(count, self.tr("1 command copied"), self.tr("{n} commands copied"))
-        self.total.setText(self.tr("{copied}. Read before you run.").format(copied=text))
+        text = counted(count, "1 command copied", "{n} commands copied")
+        self.total.setText(f"{text}. Read before you run.")
 
     # Qt
 

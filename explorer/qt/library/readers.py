@@ -146,7 +146,7 @@ class Scanner(QObject):
             self._known = {row.place: row for row in listing.rows if row.place is not None}
             self.finished.emit(listing, blobs)
 
-        title = self.tr("Looking for downloaded models")
+        title = "Looking for downloaded models"
         job = self._slot.run(title, work, end, self.failed.emit)
         job.published.connect(self.listed)
         job.finished.connect(self._report_stopped)
@@ -281,7 +281,7 @@ class ContentsReader(QObject):
         def fail(error: ExplorerError) -> None:
             self.found.emit(node, (note_row(str(error), Severity.ERROR),))
 
-        title = self.tr("Opening {name}").format(name=plain_text(entry.name))
+        title = f"Opening {plain_text(entry.name)}"
         job = self._runner.run(title, work, lambda rows: self.found.emit(node, rows), fail)
         self._jobs[node.id] = job
         job.finished.connect(lambda: self._forget(node, job))

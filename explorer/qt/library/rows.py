@@ -13,7 +13,6 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from PySide6.QtCore import QCoreApplication
 
 from explorer.formats import Problem, Severity
 from explorer.formats.ollama.manifest import BLOBS, MANIFESTS
@@ -137,14 +136,9 @@ class Row:
     pages: Pages | None = field(default=None, compare=False)
 
 
-def translate(text: str) -> str:
-    """Return a text of the panel in the user's language."""
-    return QCoreApplication.translate("Library", text)
-
-
 def title_of(text: str) -> str:
     """Return a name as a row shows it."""
-    return shorten(plain_text(text), _LONGEST_TITLE) or translate("(empty name)")
+    return shorten(plain_text(text), _LONGEST_TITLE) or "(empty name)"
 
 
 def note_row(text: str, problem: Severity | None = None) -> Row:
@@ -160,7 +154,7 @@ def problem_note(problems: Sequence[Problem]) -> str:
         return ""
     text = f"{mark(first.severity)} {title_of(first.what)}"
     if len(problems) > 1:
-        more = translate("and {n} more").format(n=len(problems) - 1)
+        more = f"and {len(problems) - 1} more"
         text = f"{text} ({more})"
     return text
 
@@ -172,13 +166,13 @@ def counted(count: int, one: str, many: str) -> str:
 
 def store_summary(store: Store) -> str:
     """Return how many models a store holds, and what is wrong with it."""
-    parts = [counted(len(store.entries), translate("1 model"), translate("{n} models"))]
+    parts = [counted(len(store.entries), "1 model", "{n} models")]
     orphans = [blob.nbytes for blob in store.blobs if not blob.used_by]
     if orphans:
-        text = counted(len(orphans), translate("1 orphaned blob"), translate("{n} orphaned blobs"))
+        text = counted(len(orphans), "1 orphaned blob", "{n} orphaned blobs")
         parts.append(f"⚠ {text} ({bytes_text(sum(orphans))})")
     if store.partials:
-        text = translate("{n} unfinished").format(n=integer_text(len(store.partials)))
+        text = f"{integer_text(len(store.partials))} unfinished"
         nbytes = sum(partial.nbytes for partial in store.partials)
         parts.append(f"⚠ {text} ({bytes_text(nbytes)})")
     return ", ".join(parts)
@@ -197,7 +191,7 @@ def store_row(place: Place, entries: Sequence[Entry], store: Store | None = None
     """
     usage = None if store is None else Usage(store.blobs)
     children = list(_models(place.kind, entries, usage))
-    note, nbytes = translate("reading…"), None
+    note, nbytes = "reading…", None
     problems: tuple[Problem, ...] = ()
     if store is not None:
         children += _leftovers(store)
@@ -222,7 +216,7 @@ def store_row(place: Place, entries: Sequence[Entry], store: Store | None = None
 def waiting_row(place: Place) -> Row:
     """Return the row of a store that is still to be read."""
     row = store_row(place, ())
-    return Row(row.kind, row.key, row.title, note=translate("waiting…"), path=row.path, place=place)
+    return Row(row.kind, row.key, row.title, note="waiting…", path=row.path, place=place)
 
 
 def family_of(kind: StoreKind, entry: Entry) -> str:
@@ -257,9 +251,9 @@ def _family_row(kind: StoreKind, family: str, members: list[Entry], usage: Usage
     uses = [entry.used for entry in members if entry.used is not None]
     flawed = sum(bool(entry.problems) for entry in members)
     versions = kind in {StoreKind.OLLAMA, StoreKind.HUGGINGFACE}
-    note = translate("{n} versions") if versions else translate("{n} models")
+    note = "{n} versions" if versions else "{n} models"
     if flawed:
-        note = translate("⚠ problems in {n} of {all}")
+        note = "⚠ problems in {n} of {all}"
     return Row(
         RowKind.FAMILY,
         f"family {family}",
@@ -322,11 +316,11 @@ def _leftovers(store: Store) -> Iterator[Row]:
     orphans = tuple(_orphan_row(blob) for blob in store.blobs if not blob.used_by)
     partials = tuple(map(_partial_row, store.partials))
     if orphans:
-        note = counted(len(orphans), translate("1 orphan"), translate("{n} orphans"))
-        yield _branch("orphans", translate("Blobs that no model uses"), note, orphans)
+        note = counted(len(orphans), "1 orphan", "{n} orphans")
+        yield _branch("orphans", "Blobs that no model uses", note, orphans)
     if partials:
-        note = counted(len(partials), translate("1 file"), translate("{n} files"))
-        yield _branch("partials", translate("Unfinished downloads"), note, partials)
+        note = counted(len(partials), "1 file", "{n} files")
+        yield _branch("partials", "Unfinished downloads", note, partials)
 
 
 def _branch(key: str, title: str, note: str, rows: tuple[Row, ...]) -> Row:
@@ -340,7 +334,7 @@ def _orphan_row(blob: Blob) -> Row:
         f"blob {blob.path}",
         title_of(blob.digest),
         nbytes=blob.nbytes,
-        note=translate("⚠ used by no model"),
+        note="⚠ used by no model",
         path=blob.path,
         digest=blob.digest,
     )
@@ -352,7 +346,7 @@ def _partial_row(partial: PartialDownload) -> Row:
         str(partial.path),
         title_of(partial.path.name),
         nbytes=partial.nbytes,
-        note=translate("⚠ unfinished; download the model again to complete it"),
+        note="⚠ unfinished; download the model again to complete it",
         path=partial.path,
     )
 
@@ -362,11 +356,10 @@ def _with_advice(place: Place, problems: tuple[Problem, ...]) -> tuple[Problem, 
     refused = any("permission denied" in problem.what for problem in problems)
     if place.kind is not StoreKind.OLLAMA or not refused:
         return problems
-    advice = translate(
+    what = (
         "a service's models belong to the user “ollama”: run “sudo usermod -aG ollama $USER” and "
-        "“sudo chmod -R g+rX {folder}”, log in again, and press F5"
+        f"“sudo chmod -R g+rX {place.root}”, log in again, and press F5"
     )
-    what = advice.format(folder=place.root)
     return (*problems, Problem(Severity.WARNING, "", what))
 
 

@@ -104,7 +104,7 @@ class LibraryTree(QTreeView):
         self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
         self.setHorizontalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
         self.setTextElideMode(Qt.TextElideMode.ElideMiddle)
-        self.setAccessibleName(self.tr("Downloaded models"))
+        self.setAccessibleName("Downloaded models")
         self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         header = self.header()
         header.setDefaultAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
@@ -180,7 +180,7 @@ class LibraryTree(QTreeView):
     def add_sorting(self, menu: QMenu) -> None:
         """Add what the mouse does in the header, which keys do not reach."""
         header = self.header()
-        sorting = menu.addMenu(self.tr("Sort &by"))
+        sorting = menu.addMenu("Sort &by")
         down, up = Qt.SortOrder.DescendingOrder, Qt.SortOrder.AscendingOrder
         by, order = header.sortIndicatorSection(), header.sortIndicatorOrder()
         for column, title in enumerate(column_titles()):

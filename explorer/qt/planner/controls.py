@@ -72,7 +72,6 @@ class StopSlider(QtWidgets.QSlider):
     ) -> None:
         """Start without marks; `spoken` returns what a screen reader says of a value."""
         super().__init__(Qt.Orientation.Horizontal, parent)
-        self.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # its marks are painted so
         self._spoken = spoken
         self._turned = 0
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
@@ -166,7 +165,6 @@ class StopSlider(QtWidgets.QSlider):
         if not self._marks:
             return
         painter = QtGui.QPainter(self)
-        painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
         role = QtGui.QPalette.ColorRole
         strong = self.palette().color(role.WindowText)
         faint = QtGui.QColor(ink_of(self.palette()).control)
@@ -237,7 +235,7 @@ class SettingRows(QtWidgets.QWidget):
         super().__init__(parent)
         self._state = state
         self.rows: dict[str, Setting] = {}
-        tip = self.tr("Settings that most people leave alone")
+        tip = "Settings that most people leave alone"
         self.advanced = FoldButton("", tip, self)
         self.advanced.toggled.connect(self._unfold)
         self._folded: list[QtWidgets.QWidget] | None = None  # what it shows; None until it is there
@@ -247,7 +245,7 @@ class SettingRows(QtWidgets.QWidget):
         self._grid.setHorizontalSpacing(Space.NEAR)
         self._grid.setVerticalSpacing(Space.TIGHT)
         self._grid.setColumnStretch(1, 1)
-        for column, text in ((1, self.tr("You asked")), (2, self.tr("In effect"))):
+        for column, text in ((1, "You asked"), (2, "In effect")):
             label = QtWidgets.QLabel(text, self)
             label.setForegroundRole(QtGui.QPalette.ColorRole.PlaceholderText)
             self._grid.addWidget(label, 0, column)
@@ -276,9 +274,9 @@ class SettingRows(QtWidgets.QWidget):
         """Say how many of the folded settings are asked for."""
         folded = self._folded or ()
         count = sum(row.reset.isEnabled() for row in self.rows.values() if row.editor in folded)
-        text = self.tr("Advanced: batch, layers, split, experts…")
+        text = "Advanced: batch, layers, split, experts…"
         if count:
-            text = self.tr("Advanced: {n} changed").format(n=count)
+            text = f"Advanced: {count} changed"
         self.advanced.setText(text)
 
     def add(self, setting: Setting) -> None:
@@ -302,8 +300,8 @@ class SettingRows(QtWidgets.QWidget):
         setting.holds = holds = plain_label(self)
         holds.setWhatsThis(picture_text("holds"))
         holds.setFixedWidth(self.fontMetrics().horizontalAdvance(_WIDEST_HOLDING))
-        name = self.tr("Reset {setting}").format(setting=plain)
-        tip = self.tr("Reset {setting} to its default").format(setting=plain)
+        name = f"Reset {plain}"
+        tip = f"Reset {plain} to its default"
         setting.reset = reset = IconButton("reset", name, tip, self, words=False)
         reset.setIconSize(QSize(14, 14))
         reset.clicked.connect(lambda: self._reset(setting.name))
@@ -422,7 +420,7 @@ class SettingsControls(SettingRows):
         marks = [StopMark(snap, context_text(snap)) for snap in stops.snaps if snap != trained]
         marks.append(StopMark(plan_export.LEAST_CONTEXT, context_text(plan_export.LEAST_CONTEXT)))
         if trained in stops.values:
-            words = self.tr("trained {tokens}").format(tokens=context_text(trained))
+            words = f"trained {context_text(trained)}"
             marks.append(StopMark(trained, words, important=True))
         self.context_edit.stops = stops
         self.context.set_stops(stops, marks, plan_export.PER_OCTAVE)
@@ -433,27 +431,27 @@ class SettingsControls(SettingRows):
         edit = self.context_edit = TokenSpinBox(plan_export.context_stops(0), self)
 
         def spoken(value: int) -> str:
-            return self.tr("{n} tokens").format(n=integer_text(value))
+            return f"{integer_text(value)} tokens"
 
-        slider = self.context = self._slider(self.tr("Context slider"), spoken)
-        tip = self.tr("Tokens of each sequence, with llama.cpp of all together: 32k or 1M")
+        slider = self.context = self._slider("Context slider", spoken)
+        tip = "Tokens of each sequence, with llama.cpp of all together: 32k or 1M"
         show, text = self._number(edit, "context", DEFAULT_CONTEXT, slider)
-        self.add(Setting("context", self.tr("&Context"), edit, tip, show, text, slider))
+        self.add(Setting("context", "&Context", edit, tip, show, text, slider))
 
     def _add_parallel(self) -> None:
         edit = self.parallel_edit = CalmSpinBox(self, 1, _MOST_SEQUENCES)
-        slider = self.parallel = self._slider(self.tr("Parallel sequences slider"))
+        slider = self.parallel = self._slider("Parallel sequences slider")
         stops = plan_export.parallel_stops()
         slider.set_stops(stops, [StopMark(n, str(n)) for n in stops.snaps], 4)
-        tip = self.tr("Sequences at a time; each has its own context")
+        tip = "Sequences at a time; each has its own context"
         show, text = self._number(edit, "parallel", 1, slider)
-        self.add(Setting("parallel", self.tr("&Parallel"), edit, tip, show, text, slider))
+        self.add(Setting("parallel", "&Parallel", edit, tip, show, text, slider))
 
     def _add_cache_type(self) -> None:
         edit = self._choice([(name, name) for name in CACHE_TYPES], "kv_cache_type")
         self.cache_type_edit = edit
         stops = plan_export.Stops(range(len(CACHE_TYPES)), range(len(CACHE_TYPES)))
-        name = self.tr("KV cache type slider")
+        name = "KV cache type slider"
         slider = self.cache_type = self._slider(name, CACHE_TYPES.__getitem__)
         slider.set_stops(stops, [StopMark(i, name) for i, name in enumerate(CACHE_TYPES)])
         slider.value_chosen.connect(lambda n: self._state.set(kv_cache_type=CACHE_TYPES[n]))
@@ -469,8 +467,8 @@ class SettingsControls(SettingRows):
         def text(plan: Plan) -> str:
             return plain_text(plan.effective.kv_cache_type)
 
-        title = self.tr("&KV cache type")
-        tip = self.tr("Type of the KV cache. f32 is a what-if: no server accepts it.")
+        title = "&KV cache type"
+        tip = "Type of the KV cache. f32 is a what-if: no server accepts it."
         self.add(Setting("kv_cache_type", title, edit, tip, show, text, slider))
 
     def _add_batch(self) -> None:
@@ -481,23 +479,23 @@ class SettingsControls(SettingRows):
         def text(plan: Plan) -> str:
             return integer_text(plan.batch)
 
-        tip = self.tr("Tokens computed at a time")
-        self.add(Setting("batch", self.tr("&Batch"), edit, tip, show, text))
+        tip = "Tokens computed at a time"
+        self.add(Setting("batch", "&Batch", edit, tip, show, text))
 
     def _add_attention(self) -> None:
-        choices = [(self.tr("auto"), None), (self.tr("on"), True), (self.tr("off"), False)]
+        choices = [("auto", None), ("on", True), ("off", False)]
         edit = self._choice(choices, "flash_attention")
 
         def show(asked: bool | None, _current: CurrentPlan) -> None:
             edit.show_value(asked)
 
-        title = self.tr("&Flash attention")
-        tip = self.tr("Auto uses it where the model and the devices allow it")
+        title = "&Flash attention"
+        tip = "Auto uses it where the model and the devices allow it"
         self.add(Setting("flash_attention", title, edit, tip, show, attention_text))
 
     def _add_layers(self) -> None:
         edit = CalmSpinBox(self, AUTOMATIC, _MOST_LAYERS)
-        edit.setSpecialValueText(self.tr("auto"))
+        edit.setSpecialValueText("auto")
         edit.valueChanged.connect(
             lambda value: self._state.set(num_gpu=None if value == AUTOMATIC else value)
         )
@@ -508,8 +506,8 @@ class SettingsControls(SettingRows):
         def text(plan: Plan) -> str:
             return "–" if plan.gpu_layers is None else str(plan.gpu_layers)
 
-        tip = self.tr("Layers to put on GPUs; auto places as many as fit")
-        self.add(Setting("num_gpu", self.tr("&GPU layers"), edit, tip, show, text))
+        tip = "Layers to put on GPUs; auto places as many as fit"
+        self.add(Setting("num_gpu", "&GPU layers", edit, tip, show, text))
 
     def _add_overhead(self) -> None:
         edit = SizeEdit(self)
@@ -523,11 +521,11 @@ class SettingsControls(SettingRows):
         def text(plan: Plan) -> str:
             return bytes_text(plan.effective.overhead)
 
-        tip = self.tr("Memory to hold back on each GPU: 512MiB, 1 GiB")
-        self.add(Setting("overhead", self.tr("&Overhead"), edit, tip, show, text))
+        tip = "Memory to hold back on each GPU: 512MiB, 1 GiB"
+        self.add(Setting("overhead", "&Overhead", edit, tip, show, text))
 
     def _add_spread(self) -> None:
-        edit = QtWidgets.QCheckBox(self.tr("all GPUs"), self)
+        edit = QtWidgets.QCheckBox("all GPUs", self)
         edit.clicked.connect(lambda on: self._state.set(spread=on))
 
         def show(asked: bool | None, current: CurrentPlan) -> None:
@@ -535,10 +533,10 @@ class SettingsControls(SettingRows):
                 edit.setChecked(bool(_either(asked, current, "spread", False)))
 
         def text(plan: Plan) -> str:
-            return self.tr("yes") if plan.effective.spread else self.tr("no")
+            return "yes" if plan.effective.spread else "no"
 
-        tip = self.tr("Use every GPU instead of as few as possible")
-        self.add(Setting("spread", self.tr("&Spread"), edit, tip, show, text))
+        tip = "Use every GPU instead of as few as possible"
+        self.add(Setting("spread", "&Spread", edit, tip, show, text))
 
     def _add_ubatch(self) -> None:
         edit = CalmSpinBox(self, 1, _MOST_BATCH)
@@ -551,24 +549,24 @@ class SettingsControls(SettingRows):
             edit.show_value(held if asked is None else asked)
 
         text = _held(lambda outcome: integer_text(outcome.settings.ubatch))
-        tip = self.tr("Tokens of one computation, at most the batch; the compute buffers follow it")
-        self.add(Setting("ubatch", self.tr("&Ubatch"), edit, tip, show, text))
+        tip = "Tokens of one computation, at most the batch; the compute buffers follow it"
+        self.add(Setting("ubatch", "&Ubatch", edit, tip, show, text))
 
     def _add_unified(self) -> None:
-        choices = [(self.tr("auto"), None), (self.tr("on"), True), (self.tr("off"), False)]
+        choices = [("auto", None), ("on", True), ("off", False)]
         edit = self._choice(choices, "kv_unified")
 
         def show(asked: bool | None, _current: CurrentPlan) -> None:
             edit.show_value(asked)
 
-        yes, no = self.tr("yes"), self.tr("no")
+        yes, no = "yes", "no"
         text = _held(lambda outcome: yes if outcome.settings.kv_unified else no)
-        tip = self.tr("Whether all sequences share one cache of the context")
-        self.add(Setting("kv_unified", self.tr("U&nified cache"), edit, tip, show, text))
+        tip = "Whether all sequences share one cache of the context"
+        self.add(Setting("kv_unified", "U&nified cache", edit, tip, show, text))
 
     def _add_split(self) -> None:
         edit = QtWidgets.QLineEdit(self)
-        edit.setPlaceholderText(self.tr("auto"))
+        edit.setPlaceholderText("auto")
         bar = self.split = SplitBar(self)
         bar.held.connect(self._state.hold)
         bar.split_chosen.connect(lambda shares: self._state.set(tensor_split=shares))
@@ -596,20 +594,20 @@ class SettingsControls(SettingRows):
             bar.show_split([len(one.layers) for one in gpus], names)
 
         text = _held(lambda outcome: ",".join(str(len(one.layers)) for one in outcome.gpus) or "–")
-        tip = self.tr("Layers of each GPU, such as 12,20; drag the bar to share them otherwise")
-        self.add(Setting("tensor_split", self.tr("Tensor sp&lit"), edit, tip, show, text, bar))
+        tip = "Layers of each GPU, such as 12,20; drag the bar to share them otherwise"
+        self.add(Setting("tensor_split", "Tensor sp&lit", edit, tip, show, text, bar))
 
     def _add_experts(self) -> None:
         edit = CalmSpinBox(self, 0, _MOST_LAYERS)
-        edit.setSpecialValueText(self.tr("auto"))
+        edit.setSpecialValueText("auto")
         edit.valueChanged.connect(lambda value: self._state.set(cpu_moe_layers=value or None))
 
         def show(asked: int | None, _current: CurrentPlan) -> None:
             edit.show_value(asked or 0)
 
         text = _held(lambda outcome: str(len(outcome.expert_layers)))
-        tip = self.tr("Blocks whose experts stay on the CPU, from the first; auto leaves it open")
-        self.add(Setting("cpu_moe_layers", self.tr("E&xperts on CPU"), edit, tip, show, text))
+        tip = "Blocks whose experts stay on the CPU, from the first; auto leaves it open"
+        self.add(Setting("cpu_moe_layers", "E&xperts on CPU", edit, tip, show, text))
 
     def _add_reserve(self) -> None:
         edit = SizeEdit(self)
@@ -621,8 +619,8 @@ class SettingsControls(SettingRows):
             edit.show_size(asked)
 
         text = _held(lambda outcome: bytes_text(max(outcome.reserves, default=0)))
-        tip = self.tr("Memory of each GPU for the driver and what a plan cannot see: 512MiB, 1 GiB")
-        self.add(Setting("reserve", self.tr("Reser&ve"), edit, tip, show, text))
+        tip = "Memory of each GPU for the driver and what a plan cannot see: 512MiB, 1 GiB"
+        self.add(Setting("reserve", "Reser&ve", edit, tip, show, text))
 
     def _add_profile(self) -> None:
         edit = CalmComboBox(self)
@@ -639,7 +637,7 @@ class SettingsControls(SettingRows):
             if shown:
                 edit.setToolTip(PROFILES[shown].title)
 
-        self.add(Setting("profile", self.tr("P&rogram"), edit, "", show))
+        self.add(Setting("profile", "P&rogram", edit, "", show))
 
     def _slider(self, name: str, spoken: Callable[[int], str] = integer_text) -> StopSlider:
         slider = StopSlider(plan_export.context_stops(0), spoken, self)

@@ -76,13 +76,13 @@ class CurvesPlot(ThemedPlot):
             item.setZValue(_LINES if isinstance(item, pg.InfiniteLine) else _MARKS)
             item.hide()
             self.addItem(item, ignoreBounds=True)
-        self.setAccessibleName(self.tr("Memory against context"))
+        self.setAccessibleName("Memory against context")
         self.setWhatsThis(picture_text("curves"))
         bottom = self.getPlotItem().getAxis("bottom")
         bottom.enableAutoSIPrefix(False)
         powers = range(_FIRST_POWER, _FIRST_POWER + _MOST_TICKS)
         bottom.setTicks([[(float(power), context_text(1 << power)) for power in powers]])
-        self.setLabel("bottom", self.tr("Context, in tokens"))
+        self.setLabel("bottom", "Context, in tokens")
         self._name_unit(_GIGABYTE)
         self.scene().sigMouseClicked.connect(self._click)
         self.box.sigRangeChanged.connect(lambda *_: self._place_names())
@@ -98,7 +98,7 @@ class CurvesPlot(ThemedPlot):
             item.setVisible(beyond)  # else the curves end there, which says as much
         if beyond:
             self._trained.setPos(math.log2(trained))
-            words = self.tr("trained {tokens}").format(tokens=context_text(trained))
+            words = f"trained {context_text(trained)}"
             self._trained_name.setText(words)
         self._draw()
 
@@ -114,12 +114,11 @@ class CurvesPlot(ThemedPlot):
         context, size = context_asked(plan), bytes_text(plan.total)
         self._point, self._usable_bytes = (max(context, 1), plan.total), usable
         self._place_point()
-        words = self.tr("{size} less what is reserved").format(size=bytes_text(usable))
+        words = f"{bytes_text(usable)} less what is reserved"
         self._usable_name.setText(words)
         self._usable.setVisible(usable > 0)
         self._usable_name.setVisible(usable > 0)
-        spoken = self.tr("{tokens} tokens take {size}")
-        self.setAccessibleDescription(spoken.format(tokens=context_text(context), size=size))
+        self.setAccessibleDescription(f"{context_text(context)} tokens take {size}")
 
     def _place_point(self) -> None:
         if self._point is None:
@@ -133,7 +132,7 @@ class CurvesPlot(ThemedPlot):
 
     def _name_unit(self, power: int) -> None:
         unit, self._unit_bytes = byte_unit(power)
-        self.setLabel("left", self.tr("{unit} in all").format(unit=unit))
+        self.setLabel("left", f"{unit} in all")
 
     def _choose_unit(self, curves: plan_export.Curves) -> None:
         """Take the largest unit in which the highest line is no fraction, up to gigabytes."""
@@ -247,7 +246,7 @@ class CurvesPlot(ThemedPlot):
     def _draw_vram(self, curves: plan_export.Curves) -> None:
         vram = curves.vram / self._unit_bytes
         self._vram.setPos(vram)
-        words = self.tr("{size} free on GPUs").format(size=bytes_text(curves.vram))
+        words = f"{bytes_text(curves.vram)} free on GPUs"
         self._vram_name.setText(words)
         self._vram_name.setPos(float(np.log2(curves.curves[0].contexts[0])), vram)
 
@@ -320,16 +319,14 @@ class CurvesPage(PlannerPage):
         self._slot = JobSlot(runner, self)
         self._wanted: object = None
         self._export = PlotExport(runner, self, self.exported.emit, self.failed.emit)
-        words = self.tr(
-            "Solid: all layers fit on GPUs. Dotted: they do not. Click to set the context."
-        )
+        words = "Solid: all layers fit on GPUs. Dotted: they do not. Click to set the context."
         hint = QLabel(words, self, wordWrap=True)
         copy, save = QToolButton(self), QToolButton(self)
-        copy.setText(self.tr("Copy picture"))
-        copy.setToolTip(self.tr("Copy the picture (Ctrl+Shift+C in the plot)"))
+        copy.setText("Copy picture")
+        copy.setToolTip("Copy the picture (Ctrl+Shift+C in the plot)")
         copy.clicked.connect(self.plot.copy_requested)
-        save.setText(self.tr("Save…"))
-        save.setToolTip(self.tr("Save the curves as a picture or as data (Ctrl+S in the plot)"))
+        save.setText("Save…")
+        save.setToolTip("Save the curves as a picture or as data (Ctrl+S in the plot)")
         buttons = (*self.plot.zoom_buttons(self), copy, save)
         line = fill(QHBoxLayout(), (hint, 1), *buttons, margins=NOTE)
         fill(QVBoxLayout(self), (self.plot, 1), line, spacing=0)
@@ -386,7 +383,7 @@ class CurvesPage(PlannerPage):
             self._kept.put(key, curves)
             self._take(curves)
 
-        self._slot.run(self.tr("Drawing memory curves"), make, done, self.failed.emit)
+        self._slot.run("Drawing memory curves", make, done, self.failed.emit)
 
     def _take(self, curves: plan_export.Curves | None) -> None:
         trained = 0 if self._model is None else self._model.h.trained_context

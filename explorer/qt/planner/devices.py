@@ -146,7 +146,7 @@ class DeviceTable(QtCore.QAbstractTableModel):
     def headerData(
         self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
     ) -> Any:
-        titles = {NAME: self.tr("GPU"), FREE: self.tr("Free"), RESERVE: self.tr("Reserve")}
+        titles = {NAME: "GPU", FREE: "Free", RESERVE: "Reserve"}
         if orientation != Qt.Orientation.Horizontal or section not in titles:
             return None
         if role == Qt.ItemDataRole.DisplayRole:
@@ -208,23 +208,23 @@ class CatalogueDialog(QtWidgets.QDialog):
 
     def __init__(self, catalogue: Catalogue, runner: JobRunner, parent: QtWidgets.QWidget) -> None:
         super().__init__(parent)
-        self.setWindowTitle(self.tr("Add GPUs"))
+        self.setWindowTitle("Add GPUs")
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.resize(760, 480)
         self._gpus = catalogue.gpus
         self._catalogue = catalogue
-        hint = self.tr("Search:  rtx 3090   2x 4090   laptop   rocm   — or a size:  24GiB")
+        hint = "Search:  rtx 3090   2x 4090   laptop   rocm   — or a size:  24GiB"
         self.search = FilterBar(hint, hint, self)
         self.model = LiveTable(self)
         self.model.set_content(gpu_columns(self._gpus), len(self._gpus))
         self.table = TableView(self.model, runner, self)
-        self.table.setAccessibleName(self.tr("GPU catalogue"))
+        self.table.setAccessibleName("GPU catalogue")
         self.table.setSelectionMode(TableView.SelectionMode.SingleSelection)
         self.table.show_columns(QtCore.QByteArray())
         self.count = CalmSpinBox(self, 1, _MOST_AT_ONCE)
-        self.count.setAccessibleName(self.tr("How many"))
-        self.count.lineEdit().setAccessibleName(self.tr("How many"))
-        self.add = QtWidgets.QPushButton(self.tr("&Add"), self, default=True)
+        self.count.setAccessibleName("How many")
+        self.count.lineEdit().setAccessibleName("How many")
+        self.add = QtWidgets.QPushButton("&Add", self, default=True)
         self._lay_out()
         self.search.changed.connect(self._filter)
         self.search.left_down.connect(self._go_down)
@@ -237,7 +237,7 @@ class CatalogueDialog(QtWidgets.QDialog):
     def _lay_out(self) -> None:
         close = QtWidgets.QDialogButtonBox(QtWidgets.QDialogButtonBox.StandardButton.Cancel, self)
         close.rejected.connect(self.reject)
-        label, line = buddy_label(self.tr("&How many"), self.count), QtWidgets.QHBoxLayout()
+        label, line = buddy_label("&How many", self.count), QtWidgets.QHBoxLayout()
         fill(line, label, self.count, self.add, None, close)
         fill(
             QtWidgets.QVBoxLayout(self),
@@ -255,7 +255,7 @@ class CatalogueDialog(QtWidgets.QDialog):
         mask = np.array([gpu.name in found for gpu in self._gpus], np.bool_)
         self.model.set_filter(mask)
         shown, whole = integer_text(self.model.rowCount()), integer_text(len(self._gpus))
-        self.search.status.setText(self.tr("{shown} of {all}").format(shown=shown, all=whole))
+        self.search.status.setText(f"{shown} of {whole}")
         if self.model.rowCount():
             self.table.selectRow(0)
         self.add.setEnabled(self.chosen() is not None)
@@ -309,25 +309,23 @@ class DevicesBox(Tile):
         self.catalogue: Catalogue | None = None
         self.model = DeviceTable(state, self)
         self.table = _DeviceView(self.model, self)
-        self.add = push_button(self, self.tr("&Add a GPU…"), self.tr("Add GPUs of the catalogue"))
-        self.add_first = push_button(
-            self, self.tr("Add &your GPU…"), self.tr("Choose it from the catalogue")
-        )
+        self.add = push_button(self, "&Add a GPU…", "Add GPUs of the catalogue")
+        self.add_first = push_button(self, "Add &your GPU…", "Choose it from the catalogue")
         self.empty = plain_label(self)
         self.empty.setWordWrap(True)
-        self.empty.setText(self.tr("No GPU was found. Models run on the CPU, in main memory."))
-        tip = self.tr("Remove the selected GPU (Delete)")
-        self.remove = push_button(self, self.tr("Remo&ve"), tip)
+        self.empty.setText("No GPU was found. Models run on the CPU, in main memory.")
+        tip = "Remove the selected GPU (Delete)"
+        self.remove = push_button(self, "Remo&ve", tip)
         self.sets = QtWidgets.QToolButton(self)
-        self.sets.setText(self.tr("Sets"))
-        self.sets.setToolTip(self.tr("This machine, or devices that you remembered"))
+        self.sets.setText("Sets")
+        self.sets.setToolTip("This machine, or devices that you remembered")
         self.sets.setPopupMode(QtWidgets.QToolButton.ToolButtonPopupMode.InstantPopup)
         menu = QtWidgets.QMenu(self.sets)
         menu.aboutToShow.connect(self._fill_sets)
         self.sets.setMenu(menu)
-        self.forget = QtWidgets.QMenu(self.tr("Forget"), self.sets)
-        self.ram = self._memory(self.tr("Free main memory"))
-        self.swap = self._memory(self.tr("Free swap space"))
+        self.forget = QtWidgets.QMenu("Forget", self.sets)
+        self.ram = self._memory("Free main memory")
+        self.swap = self._memory("Free swap space")
         self.notes = plain_label(self)
         self.notes.setWordWrap(True)
         self._lay_out()
@@ -343,7 +341,7 @@ class DevicesBox(Tile):
         self.follow(state.current)
         state.plan_changed.connect(self.follow)
         state.basis.look()
-        title = self.tr("Reading the catalogue of GPUs")
+        title = "Reading the catalogue of GPUs"
         refused = state.refused.emit
         self._reading.run(title, lambda _job: load_catalogue(), self.set_catalogue, refused)
 
@@ -390,9 +388,9 @@ class DevicesBox(Tile):
     def _fill_sets(self) -> None:
         menu, state = self.sets.menu(), self._state
         menu.clear()
-        own = menu.addAction(self.tr("This machine"), self._use_machine)
+        own = menu.addAction("This machine", self._use_machine)
         own.setEnabled(state.machine is not None)
-        menu.addAction(self.tr("Look at this machine again"), self._look_again)
+        menu.addAction("Look at this machine again", self._look_again)
         menu.addSeparator()
         self.forget.clear()
         self.forget.setEnabled(bool(state.sets))
@@ -400,7 +398,7 @@ class DevicesBox(Tile):
             text = plain_text(name).replace("&", "&&")  # an ampersand would be a mnemonic
             menu.addAction(text, partial(self._use, devices))
             self.forget.addAction(text, partial(state.forget, name))
-        menu.addAction(self.tr("Remember these devices…"), self._ask_name)
+        menu.addAction("Remember these devices…", self._ask_name)
         menu.addMenu(self.forget)
 
     def _look_again(self) -> None:
@@ -416,7 +414,7 @@ class DevicesBox(Tile):
         self._state.replace_inputs(devices=self._state.basis.with_reserves(devices), **others)
 
     def _ask_name(self) -> None:
-        title, label = self.tr("Remember devices"), self.tr("Name of this set:")
+        title, label = "Remember devices", "Name of this set:"
         name, accepted = QtWidgets.QInputDialog.getText(self, title, label)
         if accepted and name.strip():
             self._state.remember(shorten(plain_text(name.strip()), _LONGEST_NAME))
@@ -456,8 +454,8 @@ class DevicesBox(Tile):
     def _lay_out(self) -> None:
         buttons, memory = QtWidgets.QHBoxLayout(), QtWidgets.QHBoxLayout()
         fill(buttons, self.add_first, self.add, self.remove, self.sets, None, spacing=Space.TIGHT)
-        ram = buddy_label(self.tr("&Main memory"), self.ram)
-        swap = buddy_label(self.tr("S&wap"), self.swap)
+        ram = buddy_label("&Main memory", self.ram)
+        swap = buddy_label("S&wap", self.swap)
         fill(memory, ram, self.ram, swap, self.swap, spacing=Space.NEAR)
         layout, pad = QtWidgets.QVBoxLayout(self), (Space.WIDE,) * 4
         parts = (self.empty, self.table, self.notes, buttons, memory)
@@ -466,8 +464,8 @@ class DevicesBox(Tile):
     def _memory(self, name: str) -> SizeEdit:
         edit = SizeEdit(self)
         edit.setAccessibleName(name)
-        edit.setToolTip(self.tr("{name}; empty is not checked").format(name=name))
-        edit.setPlaceholderText(self.tr("not checked"))
+        edit.setToolTip(f"{name}; empty is not checked")
+        edit.setPlaceholderText("not checked")
         edit.setMinimumWidth(60)
         edit.refused.connect(self._state.refused)
         return edit
@@ -482,14 +480,12 @@ class MachineDialog(QtWidgets.QDialog):
     def __init__(self, state: PlannerState, runner: JobRunner, parent: QtWidgets.QWidget) -> None:
         super().__init__(parent)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self.setWindowTitle(self.tr("Machine to plan for"))
+        self.setWindowTitle("Machine to plan for")
         text = plain_label(self)
         text.setWordWrap(True)
         text.setText(
-            self.tr(
-                "The library, the planner and all other pages say what fits this machine. It need "
-                "not be the one in front of you."
-            )
+            "The library, the planner and all other pages say what fits this machine. It need "
+            "not be the one in front of you."
         )
         state.flush()  # the planner may never have been shown
         self.devices = DevicesBox(state, runner, self)
@@ -525,9 +521,9 @@ class _DeviceView(QtWidgets.QTableView):
         self.setHorizontalHeader(PaddedHeader(self))
         self.setModel(model)
         self.setItemDelegate(PaddedDelegate(self))
-        self.setAccessibleName(self.tr("GPUs"))
-        self.setAccessibleDescription(self.tr("Drag, or Alt with an arrow key, reorders"))
-        self.setToolTip(self.tr("Drag rows to reorder. Double-click a size to change it."))
+        self.setAccessibleName("GPUs")
+        self.setAccessibleDescription("Drag, or Alt with an arrow key, reorders")
+        self.setToolTip("Drag rows to reorder. Double-click a size to change it.")
         self.setSelectionBehavior(QtWidgets.QAbstractItemView.SelectionBehavior.SelectRows)
         self.setSelectionMode(QtWidgets.QAbstractItemView.SelectionMode.SingleSelection)
         self.setDragDropMode(QtWidgets.QAbstractItemView.DragDropMode.InternalMove)
@@ -544,9 +540,9 @@ class _DeviceView(QtWidgets.QTableView):
             self.setColumnWidth(column, max(width, header.sectionSizeHint(column)))
         self.verticalHeader().setDefaultSectionSize(self.fontMetrics().height() + 7)
         self.show_rows()
-        self.delete_action = self._action(self.tr("Remove"), "Delete")
-        self._action(self.tr("Move up"), "Alt+Up").triggered.connect(lambda: self._shift(-1))
-        self._action(self.tr("Move down"), "Alt+Down").triggered.connect(lambda: self._shift(1))
+        self.delete_action = self._action("Remove", "Delete")
+        self._action("Move up", "Alt+Up").triggered.connect(lambda: self._shift(-1))
+        self._action("Move down", "Alt+Down").triggered.connect(lambda: self._shift(1))
 
     def show_rows(self) -> None:
         """Take the height of the GPUs, up to some."""

@@ -396,9 +396,8 @@ class SplitBar(QtWidgets.QWidget):
         self._names: list[str] = []
         self._dragged = False
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
         self.setMouseTracking(True)
-        self.setAccessibleName(self.tr("Layers of each GPU"))
+        self.setAccessibleName("Layers of each GPU")
 
     def show_split(self, layers: Sequence[int], names: Sequence[str]) -> None:
         """Show how layers are shared; a drag that is under way keeps its own."""
@@ -416,13 +415,12 @@ class SplitBar(QtWidgets.QWidget):
 
     def _describe(self) -> None:
         parts = (
-            self.tr("{gpu}: {n} layers").format(gpu=name, n=count)
-            for name, count in zip(self._names, self.layers, strict=True)
+            f"{name}: {count} layers" for name, count in zip(self._names, self.layers, strict=True)
         )
         text = plain_text(", ".join(parts))
-        keys = self.tr("Left and Right move a boundary, Up and Down go to another one")
+        keys = "Left and Right move a boundary, Up and Down go to another one"
         self.setAccessibleDescription(f"{text}. {keys}")
-        self.setToolTip(plain_tip(text) if len(self.layers) > 1 else self.tr("There is one GPU"))
+        self.setToolTip(plain_tip(text) if len(self.layers) > 1 else "There is one GPU")
 
     def _boundary_at(self, x: float) -> int | None:
         """Return the nearest boundary within reach of the pointer."""

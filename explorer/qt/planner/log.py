@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from PySide6 import QtGui, QtWidgets
-from PySide6.QtCore import QCoreApplication, QMimeData, Qt, Signal
+from PySide6.QtCore import QMimeData, Qt, Signal
 
 from explorer.errors import ExplorerError, PlanError
 from explorer.hardware.catalogue import find_bandwidths
@@ -56,23 +56,20 @@ def dropped_log(data: QMimeData) -> Path | str | None:
 
 def ask_log(parent: QtWidgets.QWidget) -> Path | None:
     """Ask for a log; return its file, or None."""
-    title = QCoreApplication.translate("LogPage", "Compare with a log")
-    kinds = QCoreApplication.translate("LogPage", "Logs (*.log *.txt *.jsonl);;All files (*)")
+    title = "Compare with a log"
+    kinds = "Logs (*.log *.txt *.jsonl);;All files (*)"
     name, _ = QtWidgets.QFileDialog.getOpenFileName(parent, title, "", kinds)
     return Path(name) if name else None
 
 
 def may_run(parent: QtWidgets.QWidget, command: Sequence[str]) -> bool:
     """Show a command and ask whether it may be run."""
-    tr = QCoreApplication.translate
     box = QtWidgets.QMessageBox(parent)
-    box.setWindowTitle(tr("LogPage", "Run your llama.cpp?"))
+    box.setWindowTitle("Run your llama.cpp?")
     box.setTextFormat(Qt.TextFormat.PlainText)
-    box.setText(
-        tr("LogPage", "It reads the header of the model, prints its estimate, and is ended.")
-    )
+    box.setText("It reads the header of the model, prints its estimate, and is ended.")
     box.setInformativeText(plain_text(shlex.join(command)))
-    run = box.addButton(tr("LogPage", "Run"), QtWidgets.QMessageBox.ButtonRole.AcceptRole)
+    run = box.addButton("Run", QtWidgets.QMessageBox.ButtonRole.AcceptRole)
     box.setDefaultButton(box.addButton(QtWidgets.QMessageBox.StandardButton.Cancel))
     box.exec()
     box.deleteLater()
@@ -105,12 +102,12 @@ class SpeedLine(QtWidgets.QWidget):
         self.sentence = plain_label(self)
         self.sentence.setWordWrap(True)
         self.sentence.setTextInteractionFlags(SELECTABLE)
-        self.sentence.setAccessibleName(self.tr("Bound of speed"))
+        self.sentence.setAccessibleName("Bound of speed")
         self.sentence.setWhatsThis(picture_text("speed"))
         self.gpu, self.main = SizeEdit(self), SizeEdit(self)
-        tip = self.tr("Bytes a second, such as 504 GB; empty: as the catalogue says")
+        tip = "Bytes a second, such as 504 GB; empty: as the catalogue says"
         labels = []
-        for field, text in ((self.gpu, self.tr("GPU bandw&idth")), (self.main, self.tr("&Memory"))):
+        for field, text in ((self.gpu, "GPU bandw&idth"), (self.main, "&Memory")):
             field.setToolTip(tip)
             field.setAccessibleName(text.replace("&", ""))
             field.setMaximumWidth(90)
@@ -126,7 +123,7 @@ class SpeedLine(QtWidgets.QWidget):
         outcome = None if plan is None else plan.llama_cpp
         self.setEnabled(outcome is not None)
         if outcome is None:
-            text = self.tr("The bound of speed is known where llama.cpp is the program.")
+            text = "The bound of speed is known where llama.cpp is the program."
             self.sentence.setText(text)
             return
         if self._read is None or self._read[0] is not outcome.header:
@@ -186,21 +183,17 @@ class LogPage(PlannerPage):
         self._document: Document | None = None
         self._found: _Found | None = None
         self._reading = JobSlot(runner, self)
-        self.choose = push_button(
-            self, self.tr("Compare with a &log…"), self.tr("Choose a log of the program")
-        )
-        self.paste = push_button(
-            self, self.tr("&Paste a log"), self.tr("Compare with the text in the clipboard")
-        )
+        self.choose = push_button(self, "Compare with a &log…", "Choose a log of the program")
+        self.paste = push_button(self, "&Paste a log", "Compare with the text in the clipboard")
         self.check = push_button(
             self,
-            self.tr("Check with your &build…"),
-            self.tr("Ask your own llama.cpp for its estimate; the command is shown before it runs"),
+            "Check with your &build…",
+            "Ask your own llama.cpp for its estimate; the command is shown before it runs",
         )
         self.use_rest = push_button(
             self,
-            self.tr("Put the &rest into the reserve"),
-            self.tr("Plan with it from now on, and remember it for this GPU"),
+            "Put the &rest into the reserve",
+            "Plan with it from now on, and remember it for this GPU",
         )
         self.speed = SpeedLine(state.basis, self)
         self.hint = plain_label(self)
@@ -209,10 +202,10 @@ class LogPage(PlannerPage):
         self.notes = plain_label(self)
         self.notes.setWordWrap(True)
         self.notes.setTextInteractionFlags(SELECTABLE)
-        self.notes.setAccessibleName(self.tr("Notes on the log"))
+        self.notes.setAccessibleName("Notes on the log")
         self.model = tables.LiveTable(self)
         self.table = TableView(self.model, runner, self)
-        self.table.setAccessibleName(self.tr("Measured beside planned"))
+        self.table.setAccessibleName("Measured beside planned")
         self._lay_out()
         for field in (self.speed.gpu, self.speed.main):
             field.refused.connect(self.failed)
@@ -251,7 +244,7 @@ class LogPage(PlannerPage):
         if document is None:
             return
         base = base_settings(self.state)
-        name = log.name if isinstance(log, Path) else self.tr("pasted text")
+        name = log.name if isinstance(log, Path) else "pasted text"
         model = document.model
 
         def read(job: Job) -> _Found:
@@ -261,10 +254,8 @@ class LogPage(PlannerPage):
             )
             return _Found(plain_text(name), found, compare(model, found.load_of(*wanted), base))
 
-        self.hint.setText(self.tr("Reading {name}…").format(name=plain_text(name)))
-        job = self._reading.run(
-            self.tr("Reading {name}").format(name=plain_text(name)), read, self._take, self._fail
-        )
+        self.hint.setText(f"Reading {plain_text(name)}…")
+        job = self._reading.run(f"Reading {plain_text(name)}", read, self._take, self._fail)
         job.finished.connect(self._ended)
 
     def check_build(self) -> None:
@@ -286,12 +277,12 @@ class LogPage(PlannerPage):
             if may_run(self, command):
                 self._run_build(command, outcome.settings)
 
-        self._reading.run(self.tr("Looking for llama.cpp"), find, ask, self._name_program)
+        self._reading.run("Looking for llama.cpp", find, ask, self._name_program)
 
     def _name_program(self, error: ExplorerError) -> None:
         """Say that no program was found, and ask for one."""
         self.failed.emit(error)
-        title = self.tr("Choose your llama-server or llama-fit-params")
+        title = "Choose your llama-server or llama-fit-params"
         name, _ = QtWidgets.QFileDialog.getOpenFileName(self, title)
         if name:
             self.state.name_program(Path(name))
@@ -307,7 +298,7 @@ class LogPage(PlannerPage):
             measured = run_estimate(command, settings, job.check)
             return _Found(name, Log((measured,), 1), compare(model, measured, settings))
 
-        words_ = self.tr("Running {name}").format(name=name)
+        words_ = f"Running {name}"
         self.hint.setText(f"{words_}…")
         job = self._reading.run(words_, run, self._take, self._fail)
         job.finished.connect(self._ended)
@@ -327,7 +318,7 @@ class LogPage(PlannerPage):
     def _ended(self) -> None:
         if self._reading.stopped:
             self._show()
-            self.hint.setText(self.tr("Cancelled"))
+            self.hint.setText("Cancelled")
 
     def _show(self) -> None:
         """Show what was found, or how to begin."""
@@ -339,11 +330,9 @@ class LogPage(PlannerPage):
             self.model.show([], 0)
             self.notes.clear()
             self.hint.setText(
-                self.tr(
-                    "Drop a log of llama-server (started with -lv 4), Ollama or LM Studio here, or "
-                    "what “ollama ps” prints: each term is shown beside the plan with the log's "
-                    "settings."
-                )
+                "Drop a log of llama-server (started with -lv 4), Ollama or LM Studio here, or "
+                "what “ollama ps” prints: each term is shown beside the plan with the log's "
+                "settings."
             )
             return
         rows = words.compared_rows(found.comparison)

@@ -131,7 +131,7 @@ class ComparisonPage(PlannerPage):
                 rows.append(tables.Candidate(name, self.state.result_of(other, inputs)))
             return rows
 
-        title = self.tr("Planning what is compared")
+        title = "Planning what is compared"
         self._planning.run(title, work, self._show, self.state.refused.emit)
 
     def _show(self, rows: list[tables.Candidate]) -> None:
@@ -155,14 +155,14 @@ class ProgramsPage(PlannerPage):
         self._planning = JobSlot(runner, self)
         self.model = tables.LiveTable(self)
         self.table = TableView(self.model, runner, self)
-        self.table.setAccessibleName(self.tr("Programs side by side"))
+        self.table.setAccessibleName("Programs side by side")
         self.table.setSelectionMode(TableView.SelectionMode.SingleSelection)
         self.why = plain_label(self)
         self.why.setWordWrap(True)
         self.why.setContentsMargins(*NOTE)
         self.why.setTextInteractionFlags(SELECTABLE)
         self.why.setWhatsThis(picture_text("programs"))
-        self.why.setAccessibleName(self.tr("Why programs differ"))
+        self.why.setAccessibleName("Why programs differ")
         fill(QtWidgets.QVBoxLayout(self), (self.table, 1), self.why, spacing=0)
 
     def refresh(self) -> None:
@@ -171,7 +171,7 @@ class ProgramsPage(PlannerPage):
         if request is None:
             self._show([])
             return
-        title = self.tr("Planning for other programs")
+        title = "Planning for other programs"
         refused = self.state.refused.emit
         self._planning.run(
             title, lambda job: llama_cpp.side_by_side(request, job.check), self._show, refused
@@ -181,7 +181,7 @@ class ProgramsPage(PlannerPage):
         columns = tables.profile_columns(rows) if rows else []
         show_in(self.table, columns, len(rows), tuple(row.profile for row in rows))
         why = llama_cpp.why_profiles_differ(rows)
-        self.why.setText(self.tr("Why they differ: {reasons}").format(reasons=why) if why else "")
+        self.why.setText(f"Why they differ: {why}" if why else "")
 
 
 class ChoiceLine(QtWidgets.QWidget):
@@ -201,10 +201,10 @@ class ChoiceLine(QtWidgets.QWidget):
         self._delay = single_shot(self, self._choose, _DELAY_MS)
         self.sentence = plain_label(self)
         self.sentence.setWordWrap(True)
-        self.sentence.setAccessibleName(self.tr("What llama.cpp would choose"))
+        self.sentence.setAccessibleName("What llama.cpp would choose")
         self.sentence.setWhatsThis(picture_text("choice"))
         self.sentence.setTextInteractionFlags(SELECTABLE)
-        self.use = push_button(self, self.tr("Use"), "")
+        self.use = push_button(self, "Use", "")
         self.use.clicked.connect(lambda: self._state.apply(self._changes))
         fill(QtWidgets.QHBoxLayout(self), (self.sentence, 1), self.use, spacing=Space.NEAR)
         self.hide()
@@ -228,7 +228,7 @@ class ChoiceLine(QtWidgets.QWidget):
         def work(_job: Job) -> Outcome | None:
             return llama_cpp.left_to_llama_cpp(request, profile)
 
-        title = self.tr("Asking what llama.cpp would choose")
+        title = "Asking what llama.cpp would choose"
         self._choosing.run(title, work, self._show, self._state.refused.emit)
 
     def _show(self, outcome: Outcome | None) -> None:
@@ -244,9 +244,9 @@ class ChoiceLine(QtWidgets.QWidget):
         differs = any(getattr(asked, k) != v for k, v in self._changes.items())
         self.use.setEnabled(has_gpu and differs)
         self.use.setToolTip(
-            self.tr("Take this context and leave the layers to llama.cpp; Undo takes it back")
+            "Take this context and leave the layers to llama.cpp; Undo takes it back"
             if has_gpu
-            else self.tr("There is no GPU that llama.cpp could choose layers for")
+            else "There is no GPU that llama.cpp could choose layers for"
         )
 
 
@@ -260,12 +260,12 @@ class ScenariosPage(ComparisonPage):
 
     def __init__(self, state: PlannerState, runner: JobRunner, parent: QtWidgets.QWidget) -> None:
         super().__init__(state, runner, parent)
-        self.table.setAccessibleName(self.tr("Scenarios"))
-        self.pin = self._button(self.tr("&Pin these settings"), self.tr("Keep them as a scenario"))
-        self.use = self._button(self.tr("&Use"), self.tr("Go back to the selected scenario"))
-        self.rename = self._button(self.tr("Re&name…"), self.tr("Name the selected scenario"))
-        self.unpin = self._button(self.tr("Re&move"), self.tr("Forget the selected scenario"))
-        words = self.tr("Differences are from the current settings.")
+        self.table.setAccessibleName("Scenarios")
+        self.pin = self._button("&Pin these settings", "Keep them as a scenario")
+        self.use = self._button("&Use", "Go back to the selected scenario")
+        self.rename = self._button("Re&name…", "Name the selected scenario")
+        self.unpin = self._button("Re&move", "Forget the selected scenario")
+        words = "Differences are from the current settings."
         self.line.addWidget(QtWidgets.QLabel(words, self, wordWrap=True), 1)
         layout, chosen = self.layout(), (self.use, self.rename, self.unpin, None)
         assert isinstance(layout, QtWidgets.QVBoxLayout)
@@ -281,7 +281,7 @@ class ScenariosPage(ComparisonPage):
         self._enable()
 
     def title(self) -> str:
-        return self.tr("Now")
+        return "Now"
 
     def others(self) -> list[tuple[str, PlannedModel, PlanInputs]]:
         """Return each scenario, for the current model."""
@@ -304,8 +304,8 @@ class ScenariosPage(ComparisonPage):
         place = self.chosen()
         if place is None:
             return
-        title, old = self.tr("Rename scenario"), self.state.scenarios[place].name
-        name, accepted = QtWidgets.QInputDialog.getText(self, title, self.tr("Name:"), text=old)
+        title, old = "Rename scenario", self.state.scenarios[place].name
+        name, accepted = QtWidgets.QInputDialog.getText(self, title, "Name:", text=old)
         if accepted:
             self.state.rename(place, name)
 
@@ -336,7 +336,7 @@ class ModelsPage(ComparisonPage):
 
     def __init__(self, state: PlannerState, runner: JobRunner, parent: QtWidgets.QWidget) -> None:
         super().__init__(state, runner, parent)
-        self.table.setAccessibleName(self.tr("Models under the same settings"))
+        self.table.setAccessibleName("Models under the same settings")
         self.hint = QtWidgets.QLabel(self, wordWrap=True)
         self.line.addWidget(self.hint, 1)
 
@@ -345,9 +345,9 @@ class ModelsPage(ComparisonPage):
         self.others_wanted.emit()
         super().refresh()
         self.hint.setText(
-            self.tr("All open models under these settings. Differences are from the first one.")
+            "All open models under these settings. Differences are from the first one."
             if self.state.others
-            else self.tr("Open another model to compare it under the same settings.")
+            else "Open another model to compare it under the same settings."
         )
 
     def title(self) -> str:
@@ -384,14 +384,14 @@ class TablesPage(PlannerPage):
         super().__init__(state, parent)
         self._curves = curves
         self.choice = CalmComboBox(self)
-        self.choice.addItem(self.tr("Memory of each device"), _BARS)
-        self.choice.addItem(self.tr("Layers and their devices"), _LAYERS)
-        self.choice.addItem(self.tr("Memory against context"), _CURVES)
-        self.choice.setAccessibleName(self.tr("Chart to show as a table"))
+        self.choice.addItem("Memory of each device", _BARS)
+        self.choice.addItem("Layers and their devices", _LAYERS)
+        self.choice.addItem("Memory against context", _CURVES)
+        self.choice.setAccessibleName("Chart to show as a table")
         self.model = tables.LiveTable(self)
         self.table = TableView(self.model, runner, self)
-        self.table.setAccessibleName(self.tr("Figures of the chart"))
-        label, line = buddy_label(self.tr("&Table of"), self.choice), QtWidgets.QHBoxLayout()
+        self.table.setAccessibleName("Figures of the chart")
+        label, line = buddy_label("&Table of", self.choice), QtWidgets.QHBoxLayout()
         fill(line, label, self.choice, None, margins=LINE)
         fill(QtWidgets.QVBoxLayout(self), line, (self.table, 1))
         self.choice.currentIndexChanged.connect(lambda _: self.refresh())
@@ -445,16 +445,16 @@ class WhyPage(PlannerPage):
         super().__init__(state, parent)
         self._terms: tuple[Term, ...] = ()
         self._chosen = "total"
-        self.search = FilterBar(self.tr("Filter figures:  devices[0]  graph  blk"), "", self)
+        self.search = FilterBar("Filter figures:  devices[0]  graph  blk", "", self)
         self.figure_model, self.input_model = tables.LiveTable(self), tables.LiveTable(self)
         self.figures = TableView(self.figure_model, runner, self)
-        self.figures.setAccessibleName(self.tr("Figures of the plan"))
+        self.figures.setAccessibleName("Figures of the plan")
         self.figures.setSelectionMode(TableView.SelectionMode.SingleSelection)
         self.inputs = TableView(self.input_model, runner, self)
-        self.inputs.setAccessibleName(self.tr("Symbols of the formula"))
-        self.title = self._label(self.tr("Figure"), "figure")
+        self.inputs.setAccessibleName("Symbols of the formula")
+        self.title = self._label("Figure", "figure")
         self.title.setContentsMargins(*LINE)
-        self.formula = self._label(self.tr("Formula"), "formula")
+        self.formula = self._label("Formula", "formula")
         self.formula.setFont(monospace_font())
         splitter = QtWidgets.QSplitter(self)
         for parts in (
@@ -513,7 +513,7 @@ class WhyPage(PlannerPage):
     def _show_chosen(self) -> None:
         term = self._term()
         if term is None:
-            self.title.setText(self.tr("Choose a figure to see its formula."))
+            self.title.setText("Choose a figure to see its formula.")
             self.formula.clear()
             self.input_model.show((), 0)
             return
@@ -589,24 +589,22 @@ class ExportPage(PlannerPage):
         self._grid.setSpacing(Space.NEAR)
         self._export = PlotExport(runner, self, self.exported.emit, self.failed.emit)
         self._picture = SavedPicture(picture)
-        self._add("command", self.tr("This plan"))
-        self._add("environment", self.tr("Ollama's environment"))
-        self._add("modelfile", self.tr("Modelfile"))
-        self._add("server", self.tr("llama-server"))
-        self._add("lm_studio", self.tr("LM Studio"))
-        tip = self.tr("Save the bars and the layers as PNG, SVG or CSV")
-        self.save = push_button(self, self.tr("&Save picture or data…"), tip)
+        self._add("command", "This plan")
+        self._add("environment", "Ollama's environment")
+        self._add("modelfile", "Modelfile")
+        self._add("server", "llama-server")
+        self._add("lm_studio", "LM Studio")
+        tip = "Save the bars and the layers as PNG, SVG or CSV"
+        self.save = push_button(self, "&Save picture or data…", tip)
         self.save.clicked.connect(self._ask_save)
         for part in (picture.bars, picture.strip):
             part.copy_requested.connect(lambda: self._export.copy(self._picture))
             part.save_requested.connect(self._ask_save)
-        words = self.tr("The context menus of tables copy, and save CSV and JSON.")
+        words = "The context menus of tables copy, and save CSV and JSON."
         hint = QtWidgets.QLabel(words, self, wordWrap=True)
         line = fill(QtWidgets.QHBoxLayout(), self.save, (hint, 1))
         fill(QtWidgets.QVBoxLayout(inner), self._grid, line, margins=LINE).setStretch(0, 1)
-        area = scrolled(
-            inner, self.tr("Export")
-        )  # where there is little room, texts do not overlap
+        area = scrolled(inner, "Export")  # where there is little room, texts do not overlap
         fill(QtWidgets.QVBoxLayout(self), (area, 1))
 
     def text(self, name: str) -> str:
@@ -646,7 +644,7 @@ class ExportPage(PlannerPage):
         row = self._grid.rowCount()
         edit = _Lines(self)
         edit.setAccessibleName(title)
-        button = push_button(self, self.tr("Copy"), self.tr("Copy {what}").format(what=title))
+        button = push_button(self, "Copy", f"Copy {title}")
         button.setAccessibleName(button.toolTip())
         button.clicked.connect(lambda: QGuiApplication.clipboard().setText(self.text(name)))
         label = buddy_label(title, edit)

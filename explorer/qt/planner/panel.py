@@ -107,7 +107,7 @@ class PlannerView(QtWidgets.QWidget):
         """Plan for a machine; None for one of the panel's own."""
         super().__init__(parent)
         self.machine = machine or PlannedMachine(runner, settings, self)
-        self.setAccessibleName(self.tr("Planner"))
+        self.setAccessibleName("Planner")
         self._runner = runner
         self._settings = settings
         self._document: Document | None = None
@@ -129,8 +129,8 @@ class PlannerView(QtWidgets.QWidget):
         self._stack.addWidget(self.placeholder)
         # the panel is painted once before its plots are created
         self._making = single_shot(self, self._refresh)
-        self._add_action(self.tr("&Undo setting"), ("Ctrl+Z",), self.state.undo)
-        self._add_action(self.tr("&Redo setting"), ("Ctrl+Shift+Z", "Ctrl+Y"), self.state.redo)
+        self._add_action("&Undo setting", ("Ctrl+Z",), self.state.undo)
+        self._add_action("&Redo setting", ("Ctrl+Shift+Z", "Ctrl+Y"), self.state.redo)
         self._restore()
         self._explain_empty()
 
@@ -196,14 +196,14 @@ class PlannerView(QtWidgets.QWidget):
             self.state.set_model(None)
             self._explain_empty()
             return
-        title = self.tr("Reading hyperparameters")
+        title = "Reading hyperparameters"
         self._read_models(self._reading, title, [document], partial(self._show, document))
 
     def _show(self, document: Document) -> None:
         result = self._read[document]
         if isinstance(result, ExplorerError):
             self.state.set_model(None)
-            heading, why = self.tr("No plan can be made for this model"), sentence(str(result))
+            heading, why = "No plan can be made for this model", sentence(str(result))
             self.placeholder.show_message(heading, f"{why}.")
             self._stack.setCurrentWidget(self.placeholder)
             return
@@ -223,14 +223,12 @@ class PlannerView(QtWidgets.QWidget):
 
     def _explain_empty(self) -> None:
         self.placeholder.show_message(
-            self.tr("No model is open"),
-            self.tr(
-                "The planner computes how much memory a model needs: its weights, its KV cache for "
-                "a context of your choice, and the compute graph. It shows which layers go to "
-                "which GPU, and what has to change for all of them to fit. It reads only the "
-                "header of the model. Open a model with Ctrl+O, or open the demo model."
-            ),
-            self.tr("Open the demo model"),
+            "No model is open",
+            "The planner computes how much memory a model needs: its weights, its KV cache for "
+            "a context of your choice, and the compute graph. It shows which layers go to "
+            "which GPU, and what has to change for all of them to fit. It reads only the "
+            "header of the model. Open a model with Ctrl+O, or open the demo model.",
+            "Open the demo model",
         )
         self._stack.setCurrentWidget(self.placeholder)
 
@@ -274,7 +272,7 @@ class PlannerView(QtWidgets.QWidget):
 
     def _read_others(self) -> None:
         """Read the models to compare with."""
-        title = self.tr("Reading other models")
+        title = "Reading other models"
         self._read_models(self._reading_others, title, self._others, self._show_others)
 
     def _show_others(self) -> None:
@@ -359,15 +357,15 @@ class AnswerBar(QtWidgets.QWidget):
         self._search_delay = single_shot(self, self._start_search, _SEARCH_DELAY_MS)
         self._announce_delay = single_shot(self, self._announce, _ANNOUNCE_DELAY_MS)
         self.sentence = AnswerPill(self)
-        explain_text(self.sentence, self.tr("Answer"), "answer")
-        self.ways = wrapped_label(self, self.tr("What would make it fit"), "answer")
+        explain_text(self.sentence, "Answer", "answer")
+        self.ways = wrapped_label(self, "What would make it fit", "answer")
         self.ways.setForegroundRole(QtGui.QPalette.ColorRole.PlaceholderText)
-        tip = self.tr("Undo a change (Ctrl+Z)")
-        self.undo = IconButton("undo", self.tr("Undo"), tip, self, words=False)
-        tip = self.tr("Redo a change (Ctrl+Shift+Z)")
-        self.redo = IconButton("redo", self.tr("Redo"), tip, self, words=False)
-        self.reply = wrapped_label(self, self.tr("Answer to the question"), "reply")
-        self.apply = push_button(self, self.tr("Apply"), self.tr("Use this value"))
+        tip = "Undo a change (Ctrl+Z)"
+        self.undo = IconButton("undo", "Undo", tip, self, words=False)
+        tip = "Redo a change (Ctrl+Shift+Z)"
+        self.redo = IconButton("redo", "Redo", tip, self, words=False)
+        self.reply = wrapped_label(self, "Answer to the question", "reply")
+        self.apply = push_button(self, "Apply", "Use this value")
         for part in (self.apply, self.reply, self.ways):
             part.hide()
         self._advice: Advice | None = None
@@ -396,12 +394,12 @@ class AnswerBar(QtWidgets.QWidget):
             self.questions[what].setAccessibleName(f"{title}?")
             self.questions[what].clicked.connect(lambda _=False, what=what: self._ask(what))
         for number in range(_MOST_SUGGESTED):
-            suggested = push_button(self, "", self.tr("Change this; Undo takes it back"))
+            suggested = push_button(self, "", "Change this; Undo takes it back")
             suggested.hide()
             suggested.clicked.connect(lambda _=False, number=number: self._apply(number))
             self._suggested.append(suggested)
         changes = Flow(*self._suggested)
-        asking = plain_label(self, self.tr("What is the"))
+        asking = plain_label(self, "What is the")
         asking.setForegroundRole(QtGui.QPalette.ColorRole.PlaceholderText)
         questions = Flow(asking, *self.questions.values(), spacing=Space.TIGHT)
         replied = fill(QtWidgets.QHBoxLayout(), (self.reply, 1), self.apply)
@@ -473,7 +471,7 @@ class AnswerBar(QtWidgets.QWidget):
 
     def _start_search(self) -> None:
         if self.isVisible():
-            title = self.tr("Looking for settings that fit")
+            title = "Looking for settings that fit"
             search = partial(plan_texts.suggestions, profile=self._current.profile)
             self._run(self._search, title, search, self._show_suggestions)
 
@@ -504,9 +502,9 @@ class AnswerBar(QtWidgets.QWidget):
             self._state.apply(self._found[number].changes)
 
     def _ask(self, what: str) -> None:
-        self.reply.setText(self.tr("Searching…"))
+        self.reply.setText("Searching…")
         self.reply.show()
-        title = self.tr("Searching: {question}").format(question=plan_texts.QUESTIONS[what].title)
+        title = f"Searching: {plan_texts.QUESTIONS[what].title}"
         search = partial(solve, what, profile=self._current.profile)
         self._run(self._asking, title, search, self._show_advice)
 
@@ -527,9 +525,9 @@ class AnswerBar(QtWidgets.QWidget):
             self.reply.hide()
             self.apply.hide()
         on = self._current.profile != PREDICTION.name  # which places no layers
-        why = self.tr("Find the best value that fits; other settings stay")
+        why = "Find the best value that fits; other settings stay"
         if not on:
-            why = self.tr("The prediction places no layers, so nothing can be asked of it")
+            why = "The prediction places no layers, so nothing can be asked of it"
         for button in self.questions.values():
             button.setEnabled(on)
             button.setToolTip(why)
@@ -579,16 +577,16 @@ class PlannerBody(QtWidgets.QWidget):
         self.models = ModelsPage(state, runner, self)
         self.log = LogPage(state, runner, self)
         self.export = ExportPage(state, runner, self.picture, self)
-        name, pages = self.tr("Pages of the planner"), LowTabs(self)
+        name, pages = "Pages of the planner", LowTabs(self)
         self.pages = segmented(pages, name, Space.NEAR)  # all eight are seen at 1280
-        self.pages.addTab(self.curves, self.tr("Curves"))
-        self.pages.addTab(self.why, self.tr("Why"))
-        self.pages.addTab(self.programs, self.tr("Programs"))
-        self.pages.addTab(self.scenarios, self.tr("Scenarios"))
-        self.pages.addTab(self.models, self.tr("Models"))
-        self.pages.addTab(self.log, self.tr("Log"))
-        self.pages.addTab(self.export, self.tr("Export"))
-        self.pages.addTab(self.tables, self.tr("Tables"))
+        self.pages.addTab(self.curves, "Curves")
+        self.pages.addTab(self.why, "Why")
+        self.pages.addTab(self.programs, "Programs")
+        self.pages.addTab(self.scenarios, "Scenarios")
+        self.pages.addTab(self.models, "Models")
+        self.pages.addTab(self.log, "Log")
+        self.pages.addTab(self.export, "Export")
+        self.pages.addTab(self.tables, "Tables")
         self.choice = ChoiceLine(state, runner, self)  # last: Tab leads here from the page in front
         self._lay_out()
         self._connect(state)
@@ -597,7 +595,7 @@ class PlannerBody(QtWidgets.QWidget):
         side, right = QtWidgets.QWidget(self), QtWidgets.QWidget(self)
         parts, around = (self.devices, self.controls, None), (0, Space.NEAR, Space.TIGHT, 0)
         fill(QtWidgets.QVBoxLayout(side), *parts, spacing=Space.WIDE, margins=around)
-        self.side = scrolled(side, self.tr("Settings and devices"), _FOLDED)
+        self.side = scrolled(side, "Settings and devices", _FOLDED)
         self._settings_side, self._right = side, right
         self.controls.advanced.toggled.connect(lambda _: self._fold())
         shown = (self.answer, self.picture, (self.pages, 1), self.choice)

@@ -70,7 +70,7 @@ class Ink:
 
 
 class _Chart(QWidget):
-    """A picture that is painted with the window's colours, never mirrored, and takes the focus.
+    """A picture that is painted with the window's colours, and takes the focus.
 
     Signals:
         copy_requested: Copy the picture.
@@ -82,7 +82,6 @@ class _Chart(QWidget):
 
     def __init__(self, name: str, explanation: str, parent: QWidget) -> None:
         super().__init__(parent)
-        self.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setMouseTracking(True)
         self.setAccessibleName(name)
@@ -128,7 +127,6 @@ class _Chart(QWidget):
 
     def paintEvent(self, event: QtGui.QPaintEvent) -> None:
         painter = QtGui.QPainter(self)
-        painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
         painter.fillRect(event.rect(), self.ink.colours.background)
         painter.setOpacity(_LATE if self._late else 1.0)
         self.paint(painter, self.width(), self.ink)
@@ -153,7 +151,7 @@ class MemoryBars(_Chart):
     figure_chosen = Signal(str)
 
     def __init__(self, explain: Callable[[str], str], parent: QWidget) -> None:
-        super().__init__(self.tr("Memory of each device"), "bars", parent)
+        super().__init__("Memory of each device", "bars", parent)
         self.bars: tuple[plan_texts.Bar, ...] = ()
         self.current: Place = (0, 0)
         self.explain = explain
@@ -192,7 +190,7 @@ class MemoryBars(_Chart):
         if part is None:
             return ""
         bar = self.bars[place[0]]
-        over = self.tr("{size} more than there is").format(size=exact_text(bar.over_bytes))
+        over = f"{exact_text(bar.over_bytes)} more than there is"
         lines = (
             f"{bar.title}: {part.kind.label} {exact_text(part.nbytes)}",
             self.explain(part.term) if part.term else "",
@@ -297,7 +295,7 @@ class MemoryBars(_Chart):
         top = area.y() - Space.TIGHT - self._line + self.fontMetrics().ascent()
         right, x = plan_texts.amount_text(bar), area.x()
         if bar.over_bytes:
-            right = self.tr("⚠ {size} too much").format(size=bytes_text(bar.over_bytes))
+            right = f"⚠ {bytes_text(bar.over_bytes)} too much"
         painter.setFont(strong if bar.over_bytes else plain)
         painter.setPen(ink.warning if bar.over_bytes else ink.colours.muted)
         end = area.right() - painter.fontMetrics().horizontalAdvance(right)
@@ -409,7 +407,7 @@ class LayerStrip(_Chart):
     held = Signal(bool)
 
     def __init__(self, parent: QWidget) -> None:
-        super().__init__(self.tr("Layers and their devices"), "layers", parent)
+        super().__init__("Layers and their devices", "layers", parent)
         self.layers: tuple[Layer, ...] = ()
         self.selected = -1
         self._devices: tuple[str, ...] = ()
@@ -441,10 +439,9 @@ class LayerStrip(_Chart):
         if not 0 <= number < len(self.layers):
             return self._title()
         layer = self.layers[number]
-        words = self.tr("Layer {index} ({name}) on {place}")
-        where = words.format(index=number, name=layer.name, place=self._place(layer))
-        weights = self.tr("Weights {size}").format(size=exact_text(layer.weights))
-        cache = self.tr("KV cache {size}").format(size=exact_text(layer.kv_cache))
+        where = f"Layer {number} ({layer.name}) on {self._place(layer)}"
+        weights = f"Weights {exact_text(layer.weights)}"
+        cache = f"KV cache {exact_text(layer.kv_cache)}"
         return f"{where}\n{weights}\n{cache}"
 
     def _place(self, layer: Layer) -> str:
@@ -487,9 +484,9 @@ class LayerStrip(_Chart):
 
     def _title(self) -> str:
         if not self.layers:
-            return self.tr("Layers: the prediction has no place for them")
+            return "Layers: the prediction has no place for them"
         on_cpu = sum(layer.device is None for layer in self.layers)
-        words = self.tr("Layers 0 to {last}, by bytes: {gpu} on GPUs, {cpu} on the CPU")
+        words = "Layers 0 to {last}, by bytes: {gpu} on GPUs, {cpu} on the CPU"
         last = len(self.layers) - 1
         return words.format(last=last, gpu=len(self.layers) - on_cpu, cpu=on_cpu)
 
@@ -551,7 +548,7 @@ class LayerStrip(_Chart):
 
     def tip_at(self, point: QPointF) -> str:
         if self._on_boundary(point.x()):
-            return self.tr("Drag to choose how many layers go to GPUs")
+            return "Drag to choose how many layers go to GPUs"
         layer = self.layer_at(point.x())
         return self.describe(layer) if layer >= 0 else ""
 

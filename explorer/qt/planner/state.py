@@ -218,8 +218,7 @@ class KeptPlans(QObject):
     def pin(self) -> None:
         """Keep the inputs under the first letter that no scenario is called by."""
         if len(self.scenarios) >= MOST_SCENARIOS:
-            words = self.tr("There are {n} scenarios. Remove one first.")
-            self.refused.emit(PlanError(words.format(n=MOST_SCENARIOS)))
+            self.refused.emit(PlanError(f"There are {MOST_SCENARIOS} scenarios. Remove one first."))
             return
         taken = {scenario.name for scenario in self.scenarios}
         name = next(letter for letter in ascii_uppercase if letter not in taken)
@@ -231,7 +230,7 @@ class KeptPlans(QObject):
         name = name.strip()[:_LONGEST_NAME]
         others = [other.name for i, other in enumerate(self.scenarios) if i != place]
         if not name or name in others:
-            self.refused.emit(PlanError(self.tr("A scenario needs a name of its own.")))
+            self.refused.emit(PlanError("A scenario needs a name of its own."))
             return
         self.scenarios[place] = replace(self.scenarios[place], name=name)
         self._keep()
@@ -410,7 +409,7 @@ class PlannerState(KeptPlans):
                 self._start_planning()
             self._emit(result, late=late)
 
-        slot.run(self.tr("Planning"), work, show, self.refused.emit)
+        slot.run("Planning", work, show, self.refused.emit)
 
     def replan(self) -> None:
         """Make the plan of the same inputs again."""
@@ -517,7 +516,7 @@ class PlannerState(KeptPlans):
             found = {devices[0].name: next(iter(found.values()))}
         sizes = {plain_name(name): size for name, size in found.items()}
         if not sizes.keys() & {plain_name(device.name) for device in devices}:
-            words = self.tr("No GPU of the plan is called so: {names}. Add it under Devices first.")
+            words = "No GPU of the plan is called so: {names}. Add it under Devices first."
             shown = ", ".join(plain_text(name) for name in found)
             self.refused.emit(PlanError(words.format(names=shown)))
             return

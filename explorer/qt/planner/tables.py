@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PySide6.QtCore import QCoreApplication, QObject
+from PySide6.QtCore import QObject
 
 from explorer.formats.columns import text_ranks
 from explorer.hardware.catalogue import Gpu
@@ -62,10 +62,6 @@ class LiveTable(TableModel):
         return False
 
 
-def _tr(text: str) -> str:
-    return QCoreApplication.translate("PlannerTables", text)
-
-
 @dataclass(frozen=True)
 class ColumnMaker:
     """Makes columns of values; `tips` has their meanings by their names."""
@@ -110,40 +106,40 @@ def bar_columns(bars: Sequence[plan_texts.Bar]) -> list[Column]:
         for k in plan_texts.kinds_in(bars)
     )
     return [
-        make.words("device", _tr("Device"), [bar.title for bar in bars]),
-        make.words("layers", _tr("Layers"), [bar.layers for bar in bars]),
+        make.words("device", "Device", [bar.title for bar in bars]),
+        make.words("layers", "Layers", [bar.layers for bar in bars]),
         *(replace(kind, spare=1) for kind in kinds),
-        make.size("over", _tr("Too much"), [bar.over_bytes for bar in bars]),
-        make.size("capacity", _tr("Available"), [bar.capacity for bar in bars]),
+        make.size("over", "Too much", [bar.over_bytes for bar in bars]),
+        make.size("capacity", "Available", [bar.capacity for bar in bars]),
     ]
 
 
 def layer_columns(layers: Sequence[Layer], devices: Sequence[str]) -> list[Column]:
     """Return a row for each layer; `devices` are the names of the GPUs."""
-    places = [_tr("CPU") if one.device is None else devices[one.device] for one in layers]
+    places = ["CPU" if one.device is None else devices[one.device] for one in layers]
     make = ColumnMaker(explanations.LAYER_TEXTS)
     return [
-        make.number("index", _tr("Layer"), [one.index for one in layers], str),
-        make.words("name", _tr("Group"), [one.name for one in layers]),
-        make.words("device", _tr("Device"), places),
-        make.size("weights", _tr("Weights"), [one.weights for one in layers]),
-        make.size("kv_cache", _tr("KV cache"), [one.kv_cache for one in layers]),
-        make.size("bytes", _tr("Both"), [one.nbytes for one in layers]),
+        make.number("index", "Layer", [one.index for one in layers], str),
+        make.words("name", "Group", [one.name for one in layers]),
+        make.words("device", "Device", places),
+        make.size("weights", "Weights", [one.weights for one in layers]),
+        make.size("kv_cache", "KV cache", [one.kv_cache for one in layers]),
+        make.size("bytes", "Both", [one.nbytes for one in layers]),
     ]
 
 
 def curve_columns(curves: Curves) -> list[Column]:
     """Return a row for each context of the curves."""
     make = ColumnMaker(explanations.CURVE_TEXTS)
-    columns = [make.number("context", _tr("Context"), curves.curves[0].contexts.tolist())]
+    columns = [make.number("context", "Context", curves.curves[0].contexts.tolist())]
     for curve in curves.curves:
         totals = [None if total < 0 else total for total in curve.totals.tolist()]
-        fits = [_tr("yes") if fit else _tr("no") for fit in curve.fits.tolist()]
+        fits = ["yes" if fit else "no" for fit in curve.fits.tolist()]
         name = curve.cache_type
         total = make.number(name, name, totals, bytes_text, "total")
         marked = partial(_marked, total.text, curve.fits.tolist())
         columns.append(replace(total, text=marked, spare=-1))
-        title = _tr("{type} fits").format(type=name)
+        title = f"{name} fits"
         columns.append(replace(make.words(f"{name}_fits", title, fits, "fits"), spare=1))
     return columns
 
@@ -157,9 +153,9 @@ def term_columns(terms: Sequence[Term]) -> list[Column]:
     """Return a row for each figure of a plan."""
     values, make = [term.value for term in terms], ColumnMaker(explanations.WHY_TEXTS)
     columns = (
-        make.words("figure", _tr("Figure"), [term.name for term in terms]),
-        make.number("value", _tr("Value"), values, plan_texts.value_text),
-        make.number("exact", _tr("Exact"), values, _exact),
+        make.words("figure", "Figure", [term.name for term in terms]),
+        make.number("value", "Value", values, plan_texts.value_text),
+        make.number("exact", "Exact", values, _exact),
     )
     return [
         replace(column, row_tip=lambda row: explanations.plan_text(terms[row].name))
@@ -178,11 +174,11 @@ def input_columns(inputs: Sequence[tuple[str, Input]]) -> list[Column]:
     numbers = [
         sum(given.value) if isinstance(given.value, tuple) else given.value for _, given in inputs
     ]
-    values = make.number("value", _tr("Value"), numbers, meaning="symbol_value")
+    values = make.number("value", "Value", numbers, meaning="symbol_value")
     return [
-        make.words("symbol", _tr("Symbol"), [symbol for symbol, _ in inputs]),
+        make.words("symbol", "Symbol", [symbol for symbol, _ in inputs]),
         replace(values, text=texts.__getitem__),
-        make.words("from", _tr("From"), origins),
+        make.words("from", "From", origins),
     ]
 
 
@@ -191,8 +187,7 @@ def _input_text(given: Input) -> str:
     if not isinstance(value, tuple):
         return _exact(value)
     if len(value) > _SHOWN_VALUES:
-        words = _tr("{n} values, together {sum}")
-        return words.format(n=integer_text(len(value)), sum=integer_text(sum(value)))
+        return f"{integer_text(len(value))} values, together {integer_text(sum(value))}"
     return " + ".join(map(integer_text, value)) or "0"
 
 
@@ -202,12 +197,12 @@ def gpu_columns(gpus: Sequence[Gpu]) -> list[Column]:
     bandwidths = [None if rate is None else rate / 1e9 for rate in rates]
     make = ColumnMaker(explanations.GPU_TEXTS)
     return [
-        make.words("name", _tr("Name"), [gpu.name for gpu in gpus]),
-        make.size("memory", _tr("Memory"), [gpu.memory_bytes for gpu in gpus]),
-        make.size("usable", _tr("Usable"), [gpu.usable_bytes for gpu in gpus]),
-        make.words("library", _tr("Library"), [gpu.library for gpu in gpus]),
-        make.number("bandwidth", _tr("GB/s"), bandwidths, partial(digits_text, digits=4)),
-        make.number("year", _tr("Year"), [gpu.year for gpu in gpus], str),
+        make.words("name", "Name", [gpu.name for gpu in gpus]),
+        make.size("memory", "Memory", [gpu.memory_bytes for gpu in gpus]),
+        make.size("usable", "Usable", [gpu.usable_bytes for gpu in gpus]),
+        make.words("library", "Library", [gpu.library for gpu in gpus]),
+        make.number("bandwidth", "GB/s", bandwidths, partial(digits_text, digits=4)),
+        make.number("year", "Year", [gpu.year for gpu in gpus], str),
     ]
 
 
@@ -228,16 +223,16 @@ def comparison_columns(candidates: Sequence[Candidate]) -> list[Column]:
     ]
     make = ColumnMaker(explanations.COMPARISON_TEXTS)
     columns = [
-        make.words("name", _tr("Name"), names),
+        make.words("name", "Name", names),
         *(_figure(plans, name) for name in _FIRST),  # the table is wider than a small window
-        _text(plans, "context", _tr("Context"), plan_texts.sequences_text),
-        _text(plans, "kv_cache_type", _tr("KV type"), lambda plan: plan.effective.kv_cache_type),
+        _text(plans, "context", "Context", plan_texts.sequences_text),
+        _text(plans, "kv_cache_type", "KV type", lambda plan: plan.effective.kv_cache_type),
         *(_figure(plans, name) for name in plan_texts.PLAN if name not in _FIRST),
-        _text(plans, "devices", _tr("GPUs"), plan_texts.devices_text),
-        _text(plans, "batch", _tr("Batch"), lambda plan: integer_text(plan.batch)),
-        _text(plans, "flash_attention", _tr("Flash attention"), plan_texts.attention_text),
-        _text(plans, "profile", _tr("Program"), lambda plan: plan.profile),
-        make.words("answer", _tr("Answer"), answers),
+        _text(plans, "devices", "GPUs", plan_texts.devices_text),
+        _text(plans, "batch", "Batch", lambda plan: integer_text(plan.batch)),
+        _text(plans, "flash_attention", "Flash attention", plan_texts.attention_text),
+        _text(plans, "profile", "Program", lambda plan: plan.profile),
+        make.words("answer", "Answer", answers),
     ]
     return [replace(one, spare=_SPARE.get(one.name, 3)) for one in columns]
 
@@ -267,7 +262,7 @@ def profile_columns(rows: Sequence[ProfileRow]) -> list[Column]:
     names = [row.short_name for row in rows]
     return [
         Column(
-            *("profile", _tr("Program"), names.__getitem__, titles, lambda: text_ranks(names)),
+            *("profile", "Program", names.__getitem__, titles, lambda: text_ranks(names)),
             tip=tips["profile"],
             row_tip=titles,
         ),
@@ -284,7 +279,7 @@ def profile_columns(rows: Sequence[ProfileRow]) -> list[Column]:
 
 def _profile_answers(failures: Sequence[str], column: Column) -> Column:
     """Return a column that says "refused", for why is a sentence; its tool tip has it."""
-    refused = [_tr("refused") if why else column.text(row) for row, why in enumerate(failures)]
+    refused = ["refused" if why else column.text(row) for row, why in enumerate(failures)]
     tips = [plain_text(why) or column.tip for why in failures]
     return replace(column, text=refused.__getitem__, row_tip=tips.__getitem__)
 

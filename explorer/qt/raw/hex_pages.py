@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
-from PySide6.QtCore import QCoreApplication, QObject
+from PySide6.QtCore import QObject
 
 from explorer.errors import ExplorerError, SourceError
 from explorer.qt.jobs import Job, JobRunner, JobSlot, drop_frames
@@ -115,7 +115,7 @@ class PageCache:
                     found[page] = error
             return found
 
-        title = QCoreApplication.translate("HexView", "Reading bytes")
+        title = "Reading bytes"
         self._slot.run(title, read, self._arrived, self._failed)
 
     def _missing(self) -> list[int]:

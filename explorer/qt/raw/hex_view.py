@@ -70,15 +70,15 @@ def build_menu(view: HexView) -> QMenu:
     menu = QMenu(view)
     menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     keys = QtGui.QKeySequence.StandardKey
-    menu.addAction(view.tr("&Copy as hex"), keys.Copy, view.copy)
-    menu.addAction(view.tr("Copy as &text"), lambda: view.copy(hex_paint.readable_text))
-    menu.addAction(view.tr("Copy as C &array"), lambda: view.copy(hex_paint.c_array_text))
-    menu.addAction(view.tr("Copy &offset"), view.copy_offset)
+    menu.addAction("&Copy as hex", keys.Copy, view.copy)
+    menu.addAction("Copy as &text", lambda: view.copy(hex_paint.readable_text))
+    menu.addAction("Copy as C &array", lambda: view.copy(hex_paint.c_array_text))
+    menu.addAction("Copy &offset", view.copy_offset)
     menu.addSeparator()
-    menu.addAction(view.tr("&Select all"), keys.SelectAll, view.select_all)
+    menu.addAction("&Select all", keys.SelectAll, view.select_all)
     for action in menu.actions():
         action.setEnabled(view.size_bytes > 0)
-    again = menu.addAction(view.tr("&Read again"), view.retry)
+    again = menu.addAction("&Read again", view.retry)
     again.setEnabled(view.has_failures)
     offer_leads(view, menu)
     return menu
@@ -115,7 +115,6 @@ class HexView(QAbstractScrollArea):
 
     def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # so are bytes written
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.cursor_offset = 0
         self._anchor: int | None = None
@@ -134,7 +133,7 @@ class HexView(QAbstractScrollArea):
         self.setFont(monospace_font())
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.viewport().setCursor(Qt.CursorShape.IBeamCursor)
-        self.setAccessibleName(self.tr("Bytes of the file"))
+        self.setAccessibleName("Bytes of the file")
 
     @property
     def size_bytes(self) -> int:
@@ -242,16 +241,13 @@ class HexView(QAbstractScrollArea):
         if source is None or not self.size_bytes:
             return
         if len(run) > MOST_BYTES:
-            sentence = self.tr("Select at most {size} to copy.")
-            self.notified.emit(sentence.format(size=bytes_text(MOST_BYTES)))
+            self.notified.emit(f"Select at most {bytes_text(MOST_BYTES)} to copy.")
             return
         self._copying.run(
-            self.tr("Copying bytes"),
+            "Copying bytes",
             lambda _: form(source.read(run.start, len(run))),
             QtGui.QGuiApplication.clipboard().setText,
-            lambda error: self.notified.emit(
-                self.tr("Nothing was copied: {reason}").format(reason=error)
-            ),
+            lambda error: self.notified.emit(f"Nothing was copied: {error}"),
         )
 
     def copy_offset(self) -> None:
@@ -345,7 +341,6 @@ class HexView(QAbstractScrollArea):
             self._fetch_timer.start()
         structure, shift = self._structure, self.horizontalScrollBar().value()
         painter = QtGui.QPainter(self.viewport())
-        painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
         painter.setFont(self.font())
         painter.translate(-shift, 0)
         hex_paint.HexPainter(
@@ -361,7 +356,7 @@ class HexView(QAbstractScrollArea):
             cursor=self.cursor_offset,
             selection=self.selection,
             focused=self.hasFocus(),
-            header=self.tr("Offset"),
+            header="Offset",
         ).paint(self.viewport().width() + shift, self.viewport().height())
         painter.end()
 

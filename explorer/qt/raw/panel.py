@@ -65,24 +65,24 @@ class RawSearch(QtWidgets.QWidget):
         self.edit.setMaxLength(_LONGEST_TEXT)
         self.edit.setClearButtonEnabled(True)
         self.edit.setMinimumWidth(110)
-        self.edit.setAccessibleName(self.tr("Find bytes"))
+        self.edit.setAccessibleName("Find bytes")
         self.edit.returnPressed.connect(partial(self.wanted.emit, True))
         self.edit.textEdited.connect(self._edited)
         self.mode = QtWidgets.QComboBox(self)
-        self.mode.addItem(self.tr("Hex"), "hex")
-        self.mode.addItem(self.tr("Text"), "text")
-        self.mode.setAccessibleName(self.tr("What to find: hex digits or text"))
-        self.mode.setToolTip(self.tr("What to find: hex digits or text"))
+        self.mode.addItem("Hex", "hex")
+        self.mode.addItem("Text", "text")
+        self.mode.setAccessibleName("What to find: hex digits or text")
+        self.mode.setToolTip("What to find: hex digits or text")
         self.mode.currentIndexChanged.connect(self._mode_changed)
-        self._back = self._button("up", self.tr("Find previous (Shift+F3)"), forward=False)
-        self._next = self._button("down", self.tr("Find next (F3)"), forward=True)
+        self._back = self._button("up", "Find previous (Shift+F3)", forward=False)
+        self._next = self._button("down", "Find next (F3)", forward=True)
         self._progress = QtWidgets.QProgressBar(self)
         self._progress.setRange(0, _PROGRESS_STEPS)
         self._progress.setMaximumWidth(90)
-        self._progress.setAccessibleName(self.tr("Progress of the search"))
+        self._progress.setAccessibleName("Progress of the search")
         self._stop = QtWidgets.QToolButton(self)
-        self._stop.setText(self.tr("Stop"))
-        self._stop.setToolTip(self.tr("Stop searching (Escape)"))
+        self._stop.setText("Stop")
+        self._stop.setToolTip("Stop searching (Escape)")
         self._stop.clicked.connect(self.escape)
         buttons = (self._back, self._next)
         row((self.edit, 1), self.mode, *buttons, self._progress, self._stop, of=self)
@@ -108,7 +108,7 @@ class RawSearch(QtWidgets.QWidget):
         """Stop the search; or else clear the text; or else leave the line."""
         if self.busy:
             self.cancel()
-            self.noted.emit(self.tr("The search was stopped."))
+            self.noted.emit("The search was stopped.")
         elif self.edit.text():
             self.edit.clear()
             self.noted.emit("")
@@ -127,9 +127,9 @@ class RawSearch(QtWidgets.QWidget):
         kind: Literal["hex", "text"] = "hex" if self.mode.currentData() == "hex" else "text"
         pattern = parse_pattern(self.edit.text(), kind)
         if pattern is None:
-            sentence = self.tr("Type pairs of hex digits, such as “de ad be ef”, or choose Text.")
+            sentence = "Type pairs of hex digits, such as “de ad be ef”, or choose Text."
             empty = kind == "text" or not self.edit.text().strip()
-            self.noted.emit(self.tr("Type what to find.") if empty else sentence)
+            self.noted.emit("Type what to find." if empty else sentence)
             return
 
         left = source.size - offset if forward else offset
@@ -140,7 +140,7 @@ class RawSearch(QtWidgets.QWidget):
             return ByteSearch(source, pattern, offset, forward, job.check, job.report).run()
 
         self.noted.emit("")
-        job = self._slot.run(self.tr("Searching bytes"), search, self._done, self._failed)
+        job = self._slot.run("Searching bytes", search, self._done, self._failed)
         job.progressed.connect(self._progressed)
         job.finished.connect(self._show_progress)
         self._progress.setValue(0)
@@ -157,7 +157,7 @@ class RawSearch(QtWidgets.QWidget):
 
     def _mode_changed(self) -> None:
         hexadecimal = self.mode.currentData() == "hex"
-        text = self.tr("Find bytes: de ad be ef") if hexadecimal else self.tr("Find text")
+        text = "Find bytes: de ad be ef" if hexadecimal else "Find text"
         self.edit.setPlaceholderText(text)
 
     def _progressed(self, done: int, total: int) -> None:
@@ -166,14 +166,14 @@ class RawSearch(QtWidgets.QWidget):
 
     def _done(self, found: Found | None) -> None:
         if found is None:
-            self.noted.emit(self.tr("Not found in this file."))
+            self.noted.emit("Not found in this file.")
             return
         if found.wrapped:
-            self.noted.emit(self.tr("Found past the end of the file, from its other end on."))
+            self.noted.emit("Found past the end of the file, from its other end on.")
         self.found.emit(found)
 
     def _failed(self, error: ExplorerError) -> None:
-        self.noted.emit(self.tr("The search failed: {reason}").format(reason=error))
+        self.noted.emit(f"The search failed: {error}")
 
     def _show_progress(self) -> None:
         """Show the progress of a search; a job that ended, however it did, has none."""
@@ -193,13 +193,12 @@ class FieldLegend(QtWidgets.QWidget):
 
     def __init__(self, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # as the bytes that it explains
         self._kinds: tuple[FieldKind, ...] = ()
         sizes = QtWidgets.QSizePolicy.Policy
         policy = QtWidgets.QSizePolicy(sizes.Preferred, sizes.Minimum)
         policy.setHeightForWidth(True)
         self.setSizePolicy(policy)
-        self.setAccessibleName(self.tr("Legend of the colours"))
+        self.setAccessibleName("Legend of the colours")
         self.setWhatsThis(picture_text("field_legend"))
 
     def set_kinds(self, kinds: Sequence[FieldKind]) -> None:
@@ -237,7 +236,6 @@ class FieldLegend(QtWidgets.QWidget):
 
     def paintEvent(self, event: QtGui.QPaintEvent) -> None:
         painter = QtGui.QPainter(self)
-        painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
         palette = self.palette()
         for kind, place in self._places(self.width()):
             swatch = QRect(place.left(), place.center().y() - _SWATCH // 2, _SWATCH, _SWATCH)
@@ -266,9 +264,9 @@ class FieldStatus(QtWidgets.QWidget):
 
     def __init__(self, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
-        self.place = self._label(self.tr("Field under the cursor"))
+        self.place = self._label("Field under the cursor")
         self.place.setWhatsThis(picture_text("field"))
-        self.numbers = self._label(self.tr("Bytes at the cursor as numbers"))
+        self.numbers = self._label("Bytes at the cursor as numbers")
         self.numbers.setFont(monospace_font())
         self.numbers.setWhatsThis(picture_text("numbers"))
         column(self.place, self.numbers, of=self, margins=NOTE, spacing=Space.TIGHT)
@@ -281,18 +279,18 @@ class FieldStatus(QtWidgets.QWidget):
             field: What it belongs to, if known.
             selected: Number of selected bytes.
         """
-        parts = [self.tr("Byte {offset}").format(offset=offset_text(offset))]
+        parts = [f"Byte {offset_text(offset)}"]
         if field is not None:
             label = shorten(plain_text(field.label[: 2 * _LONGEST_LABEL]), _LONGEST_LABEL)
-            size = self.tr("1 byte") if field.nbytes == 1 else self.tr("{count} bytes")
+            size = "1 byte" if field.nbytes == 1 else "{count} bytes"
             parts = [
                 f"{kind_name(field.kind)}: {label}",
                 *parts,
-                self.tr("field at {offset}").format(offset=offset_text(field.offset)),
+                f"field at {offset_text(field.offset)}",
                 size.format(count=integer_text(field.nbytes)),
             ]
         if selected > 1:
-            parts.append(self.tr("{count} selected").format(count=integer_text(selected)))
+            parts.append(f"{integer_text(selected)} selected")
         self.place.setText(" · ".join(parts))
 
     def show_numbers(self, raw: bytes | None, order: Literal["little", "big"]) -> None:
@@ -356,14 +354,14 @@ class RawView(QtWidgets.QWidget):
         self.hex = HexView(runner, self)
         self.hex.setWhatsThis(picture_text("bytes"))
         self.files = QtWidgets.QComboBox(self)
-        self.files.setAccessibleName(self.tr("File"))
+        self.files.setAccessibleName("File")
         sizes = QtWidgets.QComboBox.SizeAdjustPolicy
         self.files.setSizeAdjustPolicy(sizes.AdjustToMinimumContentsLengthWithIcon)
         self.files.setMinimumContentsLength(18)
         self.files.activated.connect(self._show_file)
         self.goto = QtWidgets.QLineEdit(self)
-        self.goto.setPlaceholderText(self.tr("Go to: 1024 or 0x400"))
-        self.goto.setAccessibleName(self.tr("Go to offset, decimal or 0x…"))
+        self.goto.setPlaceholderText("Go to: 1024 or 0x400")
+        self.goto.setAccessibleName("Go to offset, decimal or 0x…")
         self.goto.setMaxLength(_LONGEST_OFFSET)
         self.goto.setMinimumWidth(90)
         self.goto.returnPressed.connect(self._go)
@@ -372,7 +370,7 @@ class RawView(QtWidgets.QWidget):
         self.message = plain_label(self)
         self.message.setWordWrap(True)
         self.message.setContentsMargins(*NOTE)
-        self.message.setAccessibleName(self.tr("Message"))
+        self.message.setAccessibleName("Message")
         self.message.hide()
         self._legend = FieldLegend(self)
         self._empty = empty_label(self)
@@ -407,8 +405,8 @@ class RawView(QtWidgets.QWidget):
         self.files.clear()
         if self._model is None:
             self.hex.set_source(None)
-            closed = self.tr("Open a model to see its bytes.")
-            without = self.tr("This model has no file whose bytes could be shown.")
+            closed = "Open a model to see its bytes."
+            without = "This model has no file whose bytes could be shown."
             self._empty.setText(closed if model is None else without)
             self._stack.setCurrentWidget(self._empty)
             return
@@ -537,7 +535,7 @@ class RawView(QtWidgets.QWidget):
             structure.prepare(job.check)
             return structure
 
-        title = self.tr("Looking at the structure")
+        title = "Looking at the structure"
         self._slot.run(title, prepare, self._show_structure, lambda error: self._say(str(error)))
 
     def _show_structure(self, structure: Structure) -> None:
@@ -585,10 +583,9 @@ class RawView(QtWidgets.QWidget):
         offset = parse_offset(self.goto.text())
         size = self.hex.size_bytes
         if offset is None:
-            sentence = self.tr("“{text}” is no offset. Type a number such as 1024 or 0x400.")
-            self._say(sentence.format(text=self.goto.text()))
+            self._say(f"“{self.goto.text()}” is no offset. Type a number such as 1024 or 0x400.")
         elif offset >= size:
-            self._say(self.tr("The file has {count} bytes.").format(count=integer_text(size)))
+            self._say(f"The file has {integer_text(size)} bytes.")
         else:
             self._say("")
             self.hex.move_cursor(offset)

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from math import isfinite, nan
 from pathlib import Path
-from typing import Final, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
-from PySide6.QtCore import QByteArray, QCoreApplication, QEvent, QSignalBlocker, Qt, Signal
+from PySide6.QtCore import QByteArray, QEvent, QSignalBlocker, Qt, Signal
 from PySide6.QtWidgets import QCheckBox, QComboBox, QProgressBar, QPushButton, QSplitter, QWidget
 
 from explorer.analysis.columns import Source
@@ -55,8 +54,6 @@ from explorer.text import (
     signed_text,
 )
 
-_tr: Final = partial(QCoreApplication.translate, "TypeMix")
-
 Found = TypeVar("Found")
 Rows: TypeAlias = "list[attachments.UpdateRow] | list[attachments.EntryRow]"
 """What an adapter changes, or an importance matrix knows."""
@@ -85,16 +82,14 @@ class TypeMix:
 def mix_columns(rows: Sequence[MixRow]) -> list[Column]:
     """Return the columns of the types by role."""
     table = RowColumns(rows, MIX_TEXTS)
-    kind = table.words("type", _tr("Type"), lambda row: row.type)
+    kind = table.words("type", "Type", lambda row: row.type)
     columns = [
-        table.words("role", _tr("Role"), lambda row: row.role),
+        table.words("role", "Role", lambda row: row.role),
         replace(kind, type_name=lambda row: rows[row].type),
-        table.number("tensors", _tr("Tensors"), lambda row: row.tensors, integer_text),
-        table.number("parameters", _tr("Parameters"), lambda row: row.parameters, count_text),
-        table.number("bytes", _tr("Size"), lambda row: row.nbytes, bytes_text),
-        table.number(
-            "bits_per_weight", _tr("Bits/weight"), lambda row: row.bits_per_weight, bits_text
-        ),
+        table.number("tensors", "Tensors", lambda row: row.tensors, integer_text),
+        table.number("parameters", "Parameters", lambda row: row.parameters, count_text),
+        table.number("bytes", "Size", lambda row: row.nbytes, bytes_text),
+        table.number("bits_per_weight", "Bits/weight", lambda row: row.bits_per_weight, bits_text),
     ]
     spare = {"bits_per_weight": 2, "parameters": 1}  # bits follow from the type
     return [replace(one, spare=spare.get(one.name, 0)) for one in columns]
@@ -104,37 +99,31 @@ def fit_columns(fits: Sequence[RecipeFit], nbytes: int) -> list[Column]:
     """Return the columns of recipes, compared with the bytes of the file's tensors."""
     table = RowColumns(fits, RECIPE_TEXTS)
     return [
-        table.words("recipe", _tr("Recipe"), _recipe_name),
-        table.number("agreeing", _tr("Agreeing"), lambda fit: fit.share, part_text),
-        table.number("groups", _tr("Deviations"), lambda fit: len(fit.deviations), integer_text),
-        replace(
-            table.number("bytes", _tr("Size by it"), lambda fit: fit.nbytes, bytes_text), spare=1
-        ),
-        table.number(
-            "difference", _tr("Difference"), lambda fit: nbytes - fit.nbytes, _signed_bytes
-        ),
+        table.words("recipe", "Recipe", _recipe_name),
+        table.number("agreeing", "Agreeing", lambda fit: fit.share, part_text),
+        table.number("groups", "Deviations", lambda fit: len(fit.deviations), integer_text),
+        replace(table.number("bytes", "Size by it", lambda fit: fit.nbytes, bytes_text), spare=1),
+        table.number("difference", "Difference", lambda fit: nbytes - fit.nbytes, _signed_bytes),
     ]
 
 
 def deviation_columns(deviations: Sequence[Deviation]) -> list[Column]:
     """Return the columns of what differs from a recipe."""
     table = RowColumns(deviations, MIX_TEXTS)
-    present = table.words("present", _tr("Type"), lambda one: one.present, meaning="type")
-    expected = table.words(
-        "expected", _tr("Expected"), lambda one: one.expected or _tr("left unquantized")
-    )
+    present = table.words("present", "Type", lambda one: one.present, meaning="type")
+    expected = table.words("expected", "Expected", lambda one: one.expected or "left unquantized")
     return [
-        table.words("role", _tr("Role"), lambda one: one.role),
-        table.words("layers", _tr("Layers"), lambda one: layer_runs(one.layers or ())),
+        table.words("role", "Role", lambda one: one.role),
+        table.words("layers", "Layers", lambda one: layer_runs(one.layers or ())),
         replace(present, type_name=lambda row: deviations[row].present, spare=-1),
         replace(expected, type_name=lambda row: deviations[row].expected or None, spare=-1),
-        table.number("tensors", _tr("Tensors"), lambda one: one.tensors, integer_text),
-        table.number("parameters", _tr("Parameters"), lambda one: one.parameters, count_text),
+        table.number("tensors", "Tensors", lambda one: one.tensors, integer_text),
+        table.number("parameters", "Parameters", lambda one: one.parameters, count_text),
     ]
 
 
 def _recipe_name(fit: RecipeFit) -> str:
-    text = _tr("{recipe} (as the file says)") if fit.declared else "{recipe}"
+    text = "{recipe} (as the file says)" if fit.declared else "{recipe}"
     return text.format(recipe=fit.recipe)
 
 
@@ -192,12 +181,12 @@ class TypeMixPage(_ModelPage[TypeMix]):
     def __init__(
         self, session: SurveySession, runner: JobRunner, parent: QWidget | None = None
     ) -> None:
-        super().__init__(session, _tr("What is in the file"), picture_text("verdict"), parent)
+        super().__init__(session, "What is in the file", picture_text("verdict"), parent)
         self._mix: TypeMix | None = None
         self._known: WeakKeyDictionary[Document, TypeMix] = WeakKeyDictionary()
-        self.roles = self._table(runner, self.tr("Types by role"))
-        self.recipes = self._table(runner, self.tr("Recipes, the best first"))
-        self.deviations = self._table(runner, self.tr("Deviations from the recipe"))
+        self.roles = self._table(runner, "Types by role")
+        self.recipes = self._table(runner, "Recipes, the best first")
+        self.deviations = self._table(runner, "Deviations from the recipe")
         self.caption = plain_label(self)
         self.caption.setWhatsThis(picture_text("deviations"))
         self.caption.setContentsMargins(*LINE)
@@ -232,9 +221,9 @@ class TypeMixPage(_ModelPage[TypeMix]):
             return None
         return Request(
             key=document,
-            title=self.tr("Comparing with known recipes"),
-            heading=self.tr("Comparing with known recipes…"),
-            failure=self.tr("The types could not be compared"),
+            title="Comparing with known recipes",
+            heading="Comparing with known recipes…",
+            failure="The types could not be compared",
             work=lambda _job: TypeMix.of(document.model),
             known=lambda: self._known.get(document),
         )
@@ -257,9 +246,9 @@ class TypeMixPage(_ModelPage[TypeMix]):
         if self._mix is None:
             return
         fit = self._mix.fits[row]
-        words = self.tr("Different from {recipe}:")
+        words = "Different from {recipe}:"
         if not fit.deviations:
-            words = self.tr("Nothing is different from {recipe}.")
+            words = "Nothing is different from {recipe}."
         self.caption.setText(words.format(recipe=fit.recipe))
         self._fill(self.deviations, deviation_columns(fit.deviations), len(fit.deviations))
         self.deviations.setVisible(bool(fit.deviations))
@@ -282,7 +271,7 @@ class AttachedPage(_ModelPage[Rows]):
     def __init__(
         self, session: SurveySession, runner: JobRunner, parent: QWidget | None = None
     ) -> None:
-        super().__init__(session, _tr("What the file is"), FACT_TEXTS["kind"], parent)
+        super().__init__(session, "What the file is", FACT_TEXTS["kind"], parent)
         self._references = session.references
         self._known: WeakKeyDictionary[Document, dict[Path | None, Rows]] = WeakKeyDictionary()
         self.table = self._table(runner, "")
@@ -320,9 +309,9 @@ class AttachedPage(_ModelPage[Rows]):
 
         return Request(
             key=(document, path),
-            title=self.tr("Measuring {name}").format(name=plain_text(document.title)),
-            heading=self.tr("Reading the numbers…"),
-            failure=self.tr("The numbers could not be read"),
+            title=f"Measuring {plain_text(document.title)}",
+            heading="Reading the numbers…",
+            failure="The numbers could not be read",
             work=read,
             known=lambda: self._known.get(document, {}).get(path),
         )
@@ -338,13 +327,11 @@ class AttachedPage(_ModelPage[Rows]):
         updates = [row for row in result if isinstance(row, attachments.UpdateRow)]
         entries = [row for row in result if isinstance(row, attachments.EntryRow)]
         if updates and base is None:
-            caption += "\n" + self.tr(
-                "Choose above the model that it changes: then its norms stand beside."
-            )
+            caption += "\n" + "Choose above the model that it changes: then its norms stand beside."
         self.about.setText(caption)
         columns = update_columns(updates) if updates else entry_columns(entries)
         self.table.setAccessibleName(
-            self.tr("What the adapter changes") if updates else self.tr("Importance of columns")
+            "What the adapter changes" if updates else "Importance of columns"
         )
         self.table.table.set_content(columns, len(result))
         hidden = {"problem"} if not any(row.problem for row in result) else set()
@@ -375,15 +362,15 @@ def update_columns(rows: Sequence[attachments.UpdateRow]) -> list[Column]:
     of = RowColumns(rows, attachments.TEXTS)
     number, norm = of.number, attachments.norm_text
     return [
-        of.words("tensor", _tr("Tensor"), lambda row: row.update.name),
-        number("rank", _tr("Rank"), lambda row: row.update.rank, integer_text),
-        of.words("shape", _tr("Shape"), lambda row: shape_text(row.update.shape)),
-        number("scale", _tr("Scale"), lambda row: row.update.scale, norm),
-        number("norm", _tr("Norm of the update"), lambda row: row.norm, norm),
-        number("base_norm", _tr("Norm of the base"), lambda row: row.base_norm, norm),
-        number("relative", _tr("Relative"), lambda row: row.relative, attachments.share_text),
-        number("bytes", _tr("Size"), lambda row: row.update.nbytes, bytes_text),
-        of.words("problem", _tr("Problem"), lambda row: row.problem),
+        of.words("tensor", "Tensor", lambda row: row.update.name),
+        number("rank", "Rank", lambda row: row.update.rank, integer_text),
+        of.words("shape", "Shape", lambda row: shape_text(row.update.shape)),
+        number("scale", "Scale", lambda row: row.update.scale, norm),
+        number("norm", "Norm of the update", lambda row: row.norm, norm),
+        number("base_norm", "Norm of the base", lambda row: row.base_norm, norm),
+        number("relative", "Relative", lambda row: row.relative, attachments.share_text),
+        number("bytes", "Size", lambda row: row.update.nbytes, bytes_text),
+        of.words("problem", "Problem", lambda row: row.problem),
     ]
 
 
@@ -406,20 +393,20 @@ def entry_columns(rows: Sequence[attachments.EntryRow]) -> list[Column]:
 
     norm, share = attachments.norm_text, attachments.share_text
     return [
-        of.words("tensor", _tr("Tensor"), lambda row: row.name),
-        figure("columns", _tr("Columns"), lambda found: found.entry.columns, count),
-        figure("matrices", _tr("Matrices"), lambda found: found.entry.matrices, count),
-        figure("unused", _tr("Not used"), lambda found: found.unused, count),
-        words("uses", _tr("Uses"), attachments.uses_text),
-        words("top_columns", _tr("Columns that matter most"), attachments.columns_text),
-        figure("top_share", _tr("Share of the top 1 %"), lambda found: found.top_share, share),
-        figure("evenness", _tr("Evenness"), lambda found: found.evenness, share),
-        figure("minimum", _tr("Minimum"), lambda found: found.minimum, norm),
-        figure("mean", _tr("Mean"), lambda found: found.mean, norm),
-        figure("std", _tr("Standard deviation"), lambda found: found.std, norm),
-        figure("maximum", _tr("Maximum"), lambda found: found.maximum, norm),
-        figure("peak", _tr("Maximum / mean"), attachments.peak, norm),
-        of.words("problem", _tr("Problem"), lambda row: row.problem),
+        of.words("tensor", "Tensor", lambda row: row.name),
+        figure("columns", "Columns", lambda found: found.entry.columns, count),
+        figure("matrices", "Matrices", lambda found: found.entry.matrices, count),
+        figure("unused", "Not used", lambda found: found.unused, count),
+        words("uses", "Uses", attachments.uses_text),
+        words("top_columns", "Columns that matter most", attachments.columns_text),
+        figure("top_share", "Share of the top 1 %", lambda found: found.top_share, share),
+        figure("evenness", "Evenness", lambda found: found.evenness, share),
+        figure("minimum", "Minimum", lambda found: found.minimum, norm),
+        figure("mean", "Mean", lambda found: found.mean, norm),
+        figure("std", "Standard deviation", lambda found: found.std, norm),
+        figure("maximum", "Maximum", lambda found: found.maximum, norm),
+        figure("peak", "Maximum / mean", attachments.peak, norm),
+        of.words("problem", "Problem", lambda row: row.problem),
     ]
 
 
@@ -445,14 +432,14 @@ class SurveyBar(QWidget):
         self.start.clicked.connect(session.start)
         self.pause = QPushButton(self)
         self.pause.clicked.connect(self._pause_or_resume)
-        self.cancel = QPushButton(self.tr("Cancel"), self)
-        self.cancel.setToolTip(self.tr("Escape; what is known stays known"))
+        self.cancel = QPushButton("Cancel", self)
+        self.cancel.setToolTip("Escape; what is known stays known")
         self.cancel.clicked.connect(session.cancel)
         self.bar = QProgressBar(self)
         self.bar.setTextVisible(False)
         self.bar.setFixedWidth(160)
         self.bar.setRange(0, _STEPS)
-        self.bar.setAccessibleName(self.tr("Progress of the survey"))
+        self.bar.setAccessibleName("Progress of the survey")
         self.label = ElidedLabel(self)
         self.label.setWhatsThis(picture_text("known"))
         self.label.setFixedHeight(self.bar.sizeHint().height())  # the pages must not jump
@@ -469,10 +456,10 @@ class SurveyBar(QWidget):
         under_way = state in (SurveyState.RUNNING, SurveyState.PAUSED)
         self.start.setVisible(not under_way)
         self.start.setEnabled(state is SurveyState.READY and missing)
-        self.start.setText(start_text(session) if missing else self.tr("All is known"))
+        self.start.setText(start_text(session) if missing else "All is known")
         self.pause.setVisible(under_way)
         paused = state is SurveyState.PAUSED
-        self.pause.setText(self.tr("&Resume") if paused else self.tr("&Pause"))
+        self.pause.setText("&Resume" if paused else "&Pause")
         self.cancel.setVisible(under_way)
         self.bar.setVisible(under_way)
         self._pace.forget()
@@ -494,7 +481,7 @@ class SurveyBar(QWidget):
         self.bar.setValue(round(_STEPS * share))
         text = self._pace.text(progress.done, progress.total, progress.nbytes, left=True)
         if state is SurveyState.PAUSED:
-            text = self.tr("Paused at {share:.0f} %").format(share=100 * share)
+            text = f"Paused at {100 * share:.0f} %"
         self.label.setText(text)
 
     def _known_text(self) -> str:
@@ -503,23 +490,19 @@ class SurveyBar(QWidget):
         if session.document is None:
             return ""
         if session.content is None:
-            return self.tr("Reading what is known of the model…")
-        text = self.tr("Statistics of {known} of {all} tensors are known").format(
-            known=integer_text(int(session.content.statistics.known.sum())),
-            all=integer_text(len(session.document.arrays)),
+            return "Reading what is known of the model…"
+        text = (
+            f"Statistics of {integer_text(int(session.content.statistics.known.sum()))} of "
+            f"{integer_text(len(session.document.arrays))} tensors are known"
         )
         if session.comparison is not None:
-            text += self.tr(", errors of {known}").format(
-                known=integer_text(int(session.comparison.errors.known.sum()))
-            )
+            text += f", errors of {integer_text(int(session.comparison.errors.known.sum()))}"
             without = int((~session.comparison.comparable).sum())
             if without:
-                text += self.tr("; {count} not comparable").format(count=integer_text(without))
+                text += f"; {integer_text(without)} not comparable"
         problems = len(session.content.statistics.problems)
         if problems:
-            text += self.tr("; {count} cannot be read (see Problem in Hot spots)").format(
-                count=integer_text(problems)
-            )
+            text += f"; {integer_text(problems)} cannot be read (see Problem in Hot spots)"
         return text + "."
 
     # Qt
@@ -551,17 +534,17 @@ class Notice(QWidget):
         session = self._session
         tensors, pairs = session.missing
         missing = pairs if source is Source.ERRORS else tensors
-        words = self.tr("{n} tensor") if missing == 1 else self.tr("{n} tensors")
+        words = "{n} tensor" if missing == 1 else "{n} tensors"
         count = words.format(n=integer_text(missing))
         text = ""
         if source is Source.ERRORS and session.references.chosen is None:
-            text = self.tr("Choose above what to compare with: errors need a reference.")
+            text = "Choose above what to compare with: errors need a reference."
         elif source is Source.ERRORS and session.comparison is None:
-            text = self.tr("The tensors of both models are being matched.")
+            text = "The tensors of both models are being matched."
         elif source is Source.ERRORS and pairs:
-            text = self.tr("Errors of {count} are not known yet.").format(count=count)
+            text = f"Errors of {count} are not known yet."
         elif source is Source.STATISTICS and tensors:
-            text = self.tr("Statistics of {count} are not known yet.").format(count=count)
+            text = f"Statistics of {count} are not known yet."
         self.label.setText(text)
         self.button.setVisible(bool(missing) and session.state is SurveyState.READY)
         self.button.setText(start_text(session))
@@ -578,11 +561,11 @@ def list_metrics(choice: QComboBox) -> None:
 def start_text(session: SurveySession) -> str:
     """Return the text of the button that starts a survey."""
     tensors, pairs = session.missing
-    text = session.tr("Survey all tensors ({size})")
+    text = "Survey all tensors ({size})"
     if pairs:
-        text = session.tr("Compare all tensors ({size})")
+        text = "Compare all tensors ({size})"
         if tensors:
-            text = session.tr("Survey and compare all tensors ({size})")
+            text = "Survey and compare all tensors ({size})"
     return text.format(size=bytes_text(session.missing_bytes))
 
 
@@ -603,8 +586,8 @@ class TypedRange(QWidget):
         super().__init__(parent)
         self._metric: Metric | None = None
         self._found: Scale | None = None
-        self.wanted = QCheckBox(self.tr("&Typed range"), self)
-        self.wanted.setToolTip(self.tr("Type the figures that have the first and the last colour"))
+        self.wanted = QCheckBox("&Typed range", self)
+        self.wanted.setToolTip("Type the figures that have the first and the last colour")
         self.edges = RangeFields(self)
         self.edges.hide()
         row(self.wanted, self.edges, of=self, spacing=Space.NEAR)

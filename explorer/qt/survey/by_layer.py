@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 from PySide6 import QtGui
-from PySide6.QtCore import QByteArray, QCoreApplication, QEvent, QRectF, QSize, Qt, QTimer, Signal
+from PySide6.QtCore import QByteArray, QEvent, QRectF, QSize, Qt, QTimer, Signal
 from PySide6.QtWidgets import QCheckBox, QComboBox, QPushButton, QSplitter, QWidget
 
 from explorer.analysis.columns import Floats, Groups, Known, Source, Summary, is_matrix, summaries
@@ -44,7 +43,6 @@ from explorer.qt.widgets.table_model import Column, RowColumns, TableModel
 from explorer.qt.widgets.table_view import TableView
 from explorer.text import bytes_text, count_text, integer_text, plain_text
 
-_tr: Final = partial(QCoreApplication.translate, "ByLayer")
 _RENEW_MS: Final = 250
 _AT_ONCE: Final = 4096  # tensors that are added up within a frame
 
@@ -74,7 +72,6 @@ class LayerLines(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # axes have one direction
         self._grid: LayerGrid | None = None
         self._values: Sequence[LayerValues] = ()
         self._ranges: dict[str, tuple[float, float]] = {}
@@ -86,7 +83,7 @@ class LayerLines(QWidget):
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setMouseTracking(True)
         self.setMinimumWidth(LEAST_WIDTH)
-        self.setAccessibleName(self.tr("Figures over the layers"))
+        self.setAccessibleName("Figures over the layers")
         self.setWhatsThis(picture_text("by_layer"))
         self._saving = add_picture_actions(self, self.copy_requested, self.save_requested)
 
@@ -207,7 +204,6 @@ class LayerLines(QWidget):
 
     def paintEvent(self, event: QtGui.QPaintEvent) -> None:
         painter = QtGui.QPainter(self)
-        painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
         colours = PlotColours.of_palette(self.palette())
         painter.fillRect(event.rect(), colours.background)
         marks = [] if self.current is None else [(self.current, True)]
@@ -282,10 +278,10 @@ def summary_columns(lines: Sequence[tuple[str, Summary]]) -> list[Column]:
     """Return the columns of sums and means; the totals stand first."""
     table = RowColumns(lines, SUMMARY_TEXTS)
     columns = [
-        table.words("summed", _tr("Summed up"), lambda line: line[0]),
-        table.number("tensors", _tr("Tensors"), lambda line: line[1].tensors, integer_text),
-        table.number("parameters", _tr("Parameters"), lambda line: line[1].parameters, count_text),
-        table.number("bytes", _tr("Size"), lambda line: line[1].nbytes, bytes_text),
+        table.words("summed", "Summed up", lambda line: line[0]),
+        table.number("tensors", "Tensors", lambda line: line[1].tensors, integer_text),
+        table.number("parameters", "Parameters", lambda line: line[1].parameters, count_text),
+        table.number("bytes", "Size", lambda line: line[1].nbytes, bytes_text),
     ]
     # errors stand where they are seen first
     figures = sorted(METRICS, key=lambda one: one.source is Source.STATISTICS)
@@ -352,25 +348,25 @@ class ByLayerPage(QWidget):
         self._row = -1
         self._unknown: set[str] | None = None  # columns of the sums that are hidden
         self.stack = QComboBox(self)
-        self.stack.setAccessibleName(self.tr("Stack of layers"))
-        self.stack.setToolTip(self.tr("Which layers the charts show"))
-        self.norms = QCheckBox(self.tr("&Norms and biases too"), self)
-        self.norms.setToolTip(self.tr("They are large, and quantizers leave them as they are"))
+        self.stack.setAccessibleName("Stack of layers")
+        self.stack.setToolTip("Which layers the charts show")
+        self.norms = QCheckBox("&Norms and biases too", self)
+        self.norms.setToolTip("They are large, and quantizers leave them as they are")
         self.range_of = QComboBox(self)
-        self.range_of.setAccessibleName(self.tr("Range of a chart"))
+        self.range_of.setAccessibleName("Range of a chart")
         self.range_of.setToolTip(
-            self.tr("The range of a chart as typed; what lies beyond is drawn at its edge")
+            "The range of a chart as typed; what lies beyond is drawn at its edge"
         )
-        self.range_of.addItem(self.tr("Ranges: automatic"), "")
+        self.range_of.addItem("Ranges: automatic", "")
         for metric in map(metric_named, OVER_LAYERS):
-            self.range_of.addItem(self.tr("Range: {name}").format(name=metric.title), metric.name)
+            self.range_of.addItem(f"Range: {metric.title}", metric.name)
         self.edges = RangeFields(self)
         self.edges.hide()
         self._ranges: dict[str, tuple[float, float]] = {}
         self.sums = QComboBox(self)
-        self.sums.setAccessibleName(self.tr("Sums by"))
-        self.sums.setToolTip(self.tr("What the table below puts together"))
-        self.sums.addItems([self.tr("Sums by role"), self.tr("Sums by layer")])
+        self.sums.setAccessibleName("Sums by")
+        self.sums.setToolTip("What the table below puts together")
+        self.sums.addItems(["Sums by role", "Sums by layer"])
         self.notice = Notice(session, self)
         self.lines = LayerLines(self)
         self.readout = plain_label(self)
@@ -378,12 +374,12 @@ class ByLayerPage(QWidget):
         self.readout.setAlignment(Qt.AlignmentFlag.AlignTop)
         # two lines, always: the charts must not jump as the mouse moves
         self.readout.setFixedHeight(2 * self.readout.fontMetrics().lineSpacing() + 4)
-        self.readout.setAccessibleName(self.tr("Under the cursor"))
+        self.readout.setAccessibleName("Under the cursor")
         self.readout.setWhatsThis(picture_text("cell"))
-        self.save = QPushButton(self.tr("&Save…"), self)
-        self.save.setToolTip(self.tr("Save picture or data (Ctrl+S)"))
+        self.save = QPushButton("&Save…", self)
+        self.save.setToolTip("Save picture or data (Ctrl+S)")
         self.table = TableView(TableModel(self), runner, self)
-        self.table.setAccessibleName(self.tr("Sums and means"))
+        self.table.setAccessibleName("Sums and means")
         self.export = PlotExport(runner, self, self.exported.emit, self.failed.emit)
         self._adding = JobSlot(runner, self)
         self._added_too_soon = False
@@ -464,7 +460,7 @@ class ByLayerPage(QWidget):
         """Ask for a file, and save the charts or their data into it."""
         document = self._session.document
         if document is not None and self.lines.picture is not None:
-            self.export.ask(self.lines, self.tr("{name} by layer").format(name=document.title))
+            self.export.ask(self.lines, f"{document.title} by layer")
 
     @property
     def grid(self) -> LayerGrid | None:
@@ -536,7 +532,7 @@ class ByLayerPage(QWidget):
             return
         self._added_too_soon = False
         self._adding.run(
-            self.tr("Adding up"),
+            "Adding up",
             lambda _job: _add_up(known, content.grid, by_layer=by_layer),
             self._show_added,
             self.failed.emit,
@@ -566,7 +562,7 @@ class ByLayerPage(QWidget):
         place = None if picture is None else at
         if place is None and picture is not None and self.lines.current is not None:
             place = (-1, *self.lines.current)
-        text = self.tr("Point at a line to read it; arrow keys go from layer to layer.")
+        text = "Point at a line to read it; arrow keys go from layer to layer."
         if picture is not None and place is not None:
             text = "   ·   ".join(self._parts(picture, *place))
         self.readout.setText(text)
@@ -587,8 +583,7 @@ class ByLayerPage(QWidget):
                     yield f"{one.metric.title} {text}"
         if chart >= 0:
             together = shown[0].metric.shown(float(shown[0].together[layer]))
-            title = self.tr("Layer {n} together: {value}")
-            yield title.format(n=grid.layers[layer], value=together or self.tr("not known"))
+            yield f"Layer {grid.layers[layer]} together: {together or 'not known'}"
 
     def _row_of(self, cell: int) -> int:
         """Return the tensor that stands for a cell: the selected one, else the first."""

@@ -9,13 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 from PySide6 import QtGui
-from PySide6.QtCore import QCoreApplication, QPointF, QRectF, QSize, Qt
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 
 from explorer.analysis.columns import MEASURES, Floats, Groups, Known, Source
 from explorer.analysis.model_grid import Kind, ModelGrid
@@ -132,7 +131,6 @@ _DASHES: Final = (
     Qt.PenStyle.DashDotLine,
     Qt.PenStyle.DashDotDotLine,
 )
-_tr: Final = partial(QCoreApplication.translate, "ByLayer")
 _MOST_COLUMNS: Final = 3
 _STEPS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)
 _TOP_LEFT: Final = Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignLeft
@@ -340,8 +338,8 @@ class LayerPicture:
     def _paint_axes(self, painter: QtGui.QPainter, colours: PlotColours, number: int) -> None:
         cell, plot, metric = self.cell(number), self.plot(number), self.values[number].metric
         scale, font = self._scales[number], painter.font()
-        notes = [_tr("logarithmic")] if scale.logarithmic else []
-        notes += [_tr("typed range")] if self.values[number].typed is not None else []
+        notes = ["logarithmic"] if scale.logarithmic else []
+        notes += ["typed range"] if self.values[number].typed is not None else []
         title = metric.title + (f" ({', '.join(notes)})" if notes else "")
         painter.setPen(colours.text)
         painter.setFont(self._bold)
@@ -357,7 +355,7 @@ class LayerPicture:
         if not math.isfinite(scale.low):
             painter.setPen(colours.text)
             errors = metric.source is Source.ERRORS
-            text = _tr("nothing was compared yet") if errors else _tr("not known yet")
+            text = "nothing was compared yet" if errors else "not known yet"
             painter.drawText(plot, int(_CENTRE), text)
         self._paint_numbers(painter, colours, number)
 

@@ -60,18 +60,15 @@ class ModelMap(QtWidgets.QAbstractScrollArea):
 
     def __init__(self, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # a picture
         self.current = -1
         self._grid = _EMPTY
         self._colouring: map_paint.Colouring | None = None
         self._read = -1
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setFrameShape(QtWidgets.QAbstractScrollArea.Shape.NoFrame)
-        self.setAccessibleName(self.tr("Map of the model: layers and roles"))
+        self.setAccessibleName("Map of the model: layers and roles")
         self.setWhatsThis(picture_text("model_map"))
-        details = building.add_action(
-            self, self.tr("Copy the &figures"), self.copy_requested, "Ctrl+C"
-        )
+        details = building.add_action(self, "Copy the &figures", self.copy_requested, "Ctrl+C")
         saving = building.add_picture_actions(self, self.picture_requested, self.save_requested)
         self._commands = [details, *saving]
         self.viewport().setMouseTracking(True)
@@ -188,7 +185,6 @@ class ModelMap(QtWidgets.QAbstractScrollArea):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self.viewport())
-        painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
         colours = PlotColours.of_palette(self.palette())
         painter.fillRect(event.rect(), colours.background)
         map_painter = self.painter_for(colours, self.layout_)
@@ -300,9 +296,8 @@ class MapLegend(QtWidgets.QWidget):
 
     def __init__(self, model_map: ModelMap, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # a picture
         self._map = model_map
-        self.setAccessibleName(self.tr("Legend"))
+        self.setAccessibleName("Legend")
         self.setWhatsThis(picture_text("map_legend"))
         self.setSizePolicy(QtWidgets.QSizePolicy.Policy.Ignored, QtWidgets.QSizePolicy.Policy.Fixed)
         self.follow()
@@ -332,7 +327,6 @@ class MapLegend(QtWidgets.QWidget):
         map_painter = self._painter()
         if map_painter is not None:
             painter = QPainter(self)
-            painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
             map_painter.paint_legend(painter, self.width())
             painter.end()
 
@@ -436,11 +430,11 @@ class MapPage(QtWidgets.QWidget):
         self._chose = False  # whether the user chose what to colour by
         self._values: dict[str, Floats] = {}
         self.colour_by = QtWidgets.QComboBox(self)
-        self.colour_by.setAccessibleName(self.tr("Colour by"))
-        self.colour_by.addItem(self.tr("Type"), "")
+        self.colour_by.setAccessibleName("Colour by")
+        self.colour_by.addItem("Type", "")
         list_metrics(self.colour_by)
-        self.by_role = QtWidgets.QCheckBox(self.tr("&Each role by itself"), self)
-        self.by_role.setToolTip(self.tr("Colours go from the minimum to the maximum of each role"))
+        self.by_role = QtWidgets.QCheckBox("&Each role by itself", self)
+        self.by_role.setToolTip("Colours go from the minimum to the maximum of each role")
         self.typed = TypedRange(self)
         self.notice = Notice(session, self)
         self.map = ModelMap(self)
@@ -457,10 +451,10 @@ class MapPage(QtWidgets.QWidget):
         self.readout.setSizePolicy(
             QtWidgets.QSizePolicy.Policy.Ignored, QtWidgets.QSizePolicy.Policy.Fixed
         )
-        self.readout.setAccessibleName(self.tr("Cell"))
+        self.readout.setAccessibleName("Cell")
         self.readout.setWhatsThis(picture_text("cell"))
-        self.save = QtWidgets.QPushButton(self.tr("&Save…"), self)
-        self.save.setToolTip(self.tr("Save picture or data (Ctrl+S)"))
+        self.save = QtWidgets.QPushButton("&Save…", self)
+        self.save.setToolTip("Save picture or data (Ctrl+S)")
         self._lay_out()
         self.colour_by.currentIndexChanged.connect(lambda _: self._keep_choice())
         self.by_role.toggled.connect(lambda _: self.refresh())
@@ -482,7 +476,7 @@ class MapPage(QtWidgets.QWidget):
         self.by_layer.save_requested.connect(self.ask_save)
 
     def _lay_out(self) -> None:
-        label = QtWidgets.QLabel(self.tr("C&olour by"), self)
+        label = QtWidgets.QLabel("C&olour by", self)
         label.setBuddy(self.colour_by)
         bar = row(label, self.colour_by, self.by_role, self.typed, 1, margins=LINE)
         self.splitter = QtWidgets.QSplitter(self)
@@ -605,18 +599,18 @@ class MapPage(QtWidgets.QWidget):
         name = plain_text(document.model.tensors.columns.names[self._row_of(cell)])
         if len(rows) > 1:
             more = integer_text(len(rows) - 1)
-            name = self.tr("{name} and {count} more").format(name=name, count=more)
-        yield self.tr("Tensor"), name
+            name = f"{name} and {more} more"
+        yield "Tensor", name
         types = np.unique(arrays.type_codes[list(rows)]).tolist()
-        yield self.tr("Type"), ", ".join(arrays.types[code].name for code in types[:4])
-        yield self.tr("Shape"), shape_text(arrays.shapes[int(arrays.shape_codes[rows[0]])])
-        yield self.tr("Bytes"), bytes_text(int(arrays.nbytes[list(rows)].sum()))
+        yield "Type", ", ".join(arrays.types[code].name for code in types[:4])
+        yield "Shape", shape_text(arrays.shapes[int(arrays.shape_codes[rows[0]])])
+        yield "Bytes", bytes_text(int(arrays.nbytes[list(rows)].sum()))
         for metric in METRICS:
             value = self._value(metric, cell)
             if metric.name != "bytes" and not np.isnan(value):
                 yield metric.title, metric.text(value)
         if reason := self._session.reason(self._row_of(cell)):
-            yield self.tr("Problem"), plain_text(reason)
+            yield "Problem", plain_text(reason)
 
     def _value(self, metric: Metric, cell: int) -> float:
         """Return a figure of a cell; those of all cells are computed at once."""
@@ -633,7 +627,7 @@ class MapPage(QtWidgets.QWidget):
         if content is None or known is None:
             return None
         if metric is None:
-            return map_paint.TypeColouring(self.tr("Type"), content)
+            return map_paint.TypeColouring("Type", content)
         comparison, by_role = self._session.comparison, self.by_role.isChecked()
         found = map_paint.MetricColouring(metric, known, content, comparison, by_role=by_role)
         typed = self.typed.value(metric, found.scale)
@@ -672,7 +666,7 @@ class MapPage(QtWidgets.QWidget):
         lines = list(self.lines(self.map.current if cell < 0 else cell))
         parts = [text for _, text in lines[:4]] + [f"{title} {text}" for title, text in lines[4:]]
         text = "   ·   ".join(parts)
-        hint = self.tr("Point at a cell to read it; arrow keys go from cell to cell.")
+        hint = "Point at a cell to read it; arrow keys go from cell to cell."
         self.readout.setText(self.typed.problem or text or hint)
         self.map.setAccessibleDescription(text)
         self.by_layer.setAccessibleDescription(text or hint)

@@ -11,13 +11,12 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from functools import partial
 from typing import Final
 
 import numpy as np
 import pyqtgraph as pg
 from numpy.typing import NDArray
-from PySide6.QtCore import QCoreApplication, QPointF, QRectF, Qt
+from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QBrush, QColor, QFontMetricsF, QLinearGradient, QPainter, QPen
 
 from explorer.analysis.columns import Groups, Known, Source
@@ -237,7 +236,6 @@ class MapLayout:
 
 # Colours and painting
 
-_tr: Final = partial(QCoreApplication.translate, "ModelMap")
 _WIDE_RANGE: Final = 30  # of positive figures, from which on the colours follow the logarithm
 _LUT: Final[NDArray[np.uint8]] = pg.colormap.get("viridis").getLookupTable(nPts=256)
 COLOUR_MAP: Final = tuple(QColor(*map(int, colour)) for colour in _LUT[:, :3])
@@ -457,12 +455,12 @@ class MapPainter:
 
     def _paint_title(self, painter: QPainter, line: Line, area: QRectF) -> None:
         section = self.layout.grid.sections[line.section]
-        text = _tr("Behind the layers")
+        text = "Behind the layers"
         if section.kind is Kind.BEFORE:
-            text = _tr("Before the layers")
+            text = "Before the layers"
         elif section.kind is Kind.LAYERS:
             stack, count = plain_text(section.stack), integer_text(len(section.layers))
-            text = _tr("{stack}: {count} layers").format(stack=stack, count=count)
+            text = f"{stack}: {count} layers"
         font = painter.font()
         bold = painter.font()
         bold.setBold(True)
@@ -558,7 +556,7 @@ class MapPainter:
 
     def _ends(self, scale: Scale) -> tuple[str, str]:
         if self.colouring.by_role:
-            return _tr("minimum of each role"), _tr("maximum of each role")
+            return "minimum of each role", "maximum of each role"
         return self.colouring.figure(scale.low), self.colouring.figure(scale.high)
 
     def _legend_texts(self) -> list[str]:
@@ -586,7 +584,7 @@ class MapPainter:
         title = self.colouring.title
         low, high = self._ends(scale)
         if scale.logarithmic and not self.colouring.by_role:
-            title = f"{title} ({_tr('logarithmic')})"
+            title = f"{title} (logarithmic)"
         x = 0.0
         for text in (title, low):
             needed = metrics.horizontalAdvance(text)

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 import numpy as np
-from PySide6.QtCore import QByteArray, QCoreApplication, QEvent, QSignalBlocker, Qt, QTimer, Signal
+from PySide6.QtCore import QByteArray, QEvent, QSignalBlocker, Qt, QTimer, Signal
 from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QBoxLayout, QCheckBox, QComboBox, QLabel, QPushButton, QWidget
 
@@ -33,8 +33,6 @@ from explorer.qt.widgets.table_model import Column
 from explorer.qt.widgets.table_view import BarDelegate, ListPanel
 from explorer.qt.widgets.tensor_columns import describe_filter, tensor_columns
 from explorer.text import integer_text, percent_text, plain_text
-
-_tr: Final = partial(QCoreApplication.translate, "HotSpotTable")
 
 SHARE: Final = "share"
 """Name of the column of a tensor's share of the model's sum."""
@@ -82,10 +80,10 @@ class HotSpots:
             self._tops[name] = float(sizes.max(initial=0.0))
 
     def columns(self) -> list[Column]:
-        tip = _tr("What this tensor adds to the sum over all tensors: size counts.")
+        tip = "What this tensor adds to the sum over all tensors: size counts."
         share = self._column(SHARE, self.metric.burden_title, percent_text, tip)
-        tip = _tr("Part of the other tensors of its role that are not worse: 100 % is the worst.")
-        place = self._column(PERCENTILE, _tr("Percentile in role"), percent_text, tip)
+        tip = "Part of the other tensors of its role that are not worse: 100 % is the worst."
+        place = self._column(PERCENTILE, "Percentile in role", percent_text, tip)
         metrics = (
             self._column(one.name, one.title, one.text, one.tip, low_is_worse=one.low_is_worse)
             for one in METRICS
@@ -102,7 +100,7 @@ class HotSpots:
             return plain_text(self._session.reason(row))
 
         keys, tip = self._session.with_reason, TENSOR_TEXTS["problem"]
-        problem = Column("problem", _tr("Problem"), reason, reason, keys, tip=tip)
+        problem = Column("problem", "Problem", reason, reason, keys, tip=tip)
         columns = [*self._tensors, share, place, *metrics, *extremes, problem]
         return [replace(one, spare=self._spare(one.name)) for one in columns]
 
@@ -165,7 +163,7 @@ class HotSpotsPage(ListPanel):
     ) -> None:
         super().__init__(runner, "", "", parent)
         describe_filter(self.bar)
-        self.table.setAccessibleName(self.tr("Tensors by what is known of their weights"))
+        self.table.setAccessibleName("Tensors by what is known of their weights")
         self._session = session
         self._document: Document | None = None
         self._spots: HotSpots | None = None
@@ -174,17 +172,17 @@ class HotSpotsPage(ListPanel):
         self._fitted: object = None  # what was known when the columns were last made wide enough
         self._chose = False  # whether the user chose what to rank by
         self.rank_by = QComboBox(self)
-        self.rank_by.setAccessibleName(self.tr("Rank by"))
+        self.rank_by.setAccessibleName("Rank by")
         list_metrics(self.rank_by)
         self._set_metric(_FIRST_METRIC)
-        self.weighted = QCheckBox(self.tr("&Weighted by parameters"), self)
+        self.weighted = QCheckBox("&Weighted by parameters", self)
         self.weighted.setToolTip(
-            self.tr("Rank by what a tensor adds to the sum over the model, not by the figure alone")
+            "Rank by what a tensor adds to the sum over the model, not by the figure alone"
         )
         self.notice = Notice(session, self)
-        self.overlay = QPushButton(self.tr("&Histograms of the selected"), self)
+        self.overlay = QPushButton("&Histograms of the selected", self)
         self.overlay.setToolTip(
-            self.tr("Lay the histograms of all selected tensors over each other, in the same bins")
+            "Lay the histograms of all selected tensors over each other, in the same bins"
         )
         self.overlay.clicked.connect(self._open_selected)
         self.table.setItemDelegate(BarDelegate(self.table))
@@ -202,7 +200,7 @@ class HotSpotsPage(ListPanel):
         session.replaced.connect(self._drop_previous)
 
     def _lay_out(self) -> None:
-        label = QLabel(self.tr("&Rank by"), self)
+        label = QLabel("&Rank by", self)
         label.setBuddy(self.rank_by)
         line = row(
             label, self.rank_by, self.weighted, 1, self.overlay, margins=LINE, spacing=Space.NEAR
@@ -340,17 +338,15 @@ class HotSpotsPage(ListPanel):
         if self.model.rowCount():
             self.show_table()
         else:
-            self.show_empty(self.tr("No tensor matches. Press Escape in the filter to see all."))
+            self.show_empty("No tensor matches. Press Escape in the filter to see all.")
         self._show_counts()
 
     def _show_counts(self) -> None:
         if self._spots is not None:
             self.bar.status.setText(
-                self.tr("{shown} of {all}, {known} known").format(
-                    shown=integer_text(self.model.rowCount()),
-                    all=integer_text(self.model.content_count),
-                    known=integer_text(self._spots.known_count()),
-                )
+                f"{integer_text(self.model.rowCount())} of "
+                f"{integer_text(self.model.content_count)}, "
+                f"{integer_text(self._spots.known_count())} known"
             )
 
     def _choose(self, row: int) -> None:
@@ -389,19 +385,19 @@ class SurveyView(TabbedPanel):
         session.failed.connect(self.failed)
         self.bar = SurveyBar(session, self)
         self.bar.open_requested.connect(self.open_requested)
-        self.begin_tabs(self.tr("Views of the model"), self.bar)
+        self.begin_tabs("Views of the model", self.bar)
         export = PlotExport(runner, self, self.exported.emit, self.failed.emit)
         self.map = MapPage(session, export, self)
         self._connect(self.map)
         self._hot_spots = LazyTab(lambda: self._make_hot_spots(runner), self._fill_hot_spots, self)
         self._by_layer = LazyTab(lambda: self._make_by_layer(runner), self._fill_by_layer, self)
         self._type_mix = LazyTab(lambda: self._make_type_mix(runner), TypeMixPage.refresh, self)
-        self.tabs.addTab(self.map, self.tr("Map"))
-        self.tabs.addTab(self._by_layer, self.tr("By layer"))
-        self.tabs.addTab(self._hot_spots, self.tr("Hot spots"))
-        self.tabs.addTab(self._type_mix, self.tr("Type mix"))
+        self.tabs.addTab(self.map, "Map")
+        self.tabs.addTab(self._by_layer, "By layer")
+        self.tabs.addTab(self._hot_spots, "Hot spots")
+        self.tabs.addTab(self._type_mix, "Type mix")
         self._attached = LazyTab(lambda: self._make_attached(runner), AttachedPage.refresh, self)
-        self.tabs.addTab(self._attached, self.tr("Adapter"))
+        self.tabs.addTab(self._attached, "Adapter")
         self.tabs.currentChanged.connect(lambda _: self._refresh_pages())
         session.replaced.connect(self._refresh_pages)
         session.grown.connect(self._grow)
@@ -435,10 +431,10 @@ class SurveyView(TabbedPanel):
     def refresh(self) -> None:
         document = self._document
         if document is None:
-            sentence = self.tr("Open a model to see all of its tensors.")
-            self.say_that_no_model_is_open(self.tr("Survey"), sentence)
+            sentence = "Open a model to see all of its tensors."
+            self.say_that_no_model_is_open("Survey", sentence)
         elif not len(document.arrays):
-            self.show_message(self.tr("Survey"), self.tr("This file holds no tensors."))
+            self.show_message("Survey", "This file holds no tensors.")
         else:
             self.show_content()
         self._refresh_pages()
@@ -508,7 +504,7 @@ class SurveyView(TabbedPanel):
         self.offer_page(self._attached, is_one)
         if is_one and document is not None:
             matrix = document.is_importance_matrix
-            title = self.tr("Importance") if matrix else self.tr("Adapter")
+            title = "Importance" if matrix else "Adapter"
             self.tabs.setTabText(self.place_of(self._attached), title)
             self.show_page(self._attached)
 

@@ -433,8 +433,9 @@ class SurveySession(QObject):
         if problem or comparison.comparable[row]:
             return problem
         tensor = content.document.model.tensors.rows[row]
-        return self.references.partner_of(row, tensor).reason or self.tr(
-            "Quantizers leave tensors of one dimension as they are."
+        return (
+            self.references.partner_of(row, tensor).reason
+            or "Quantizers leave tensors of one dimension as they are."
         )
 
     def with_reason(self) -> NDArray[np.bool_]:
@@ -477,7 +478,7 @@ class SurveySession(QObject):
         survey = SurveyWork(self.content, self.comparison if self.missing[1] else None)
         self._work = survey
         self.progress = survey.progress()
-        title = self.tr("Surveying all tensors")
+        title = "Surveying all tensors"
         job = self._surveying.run(title, survey.run, lambda _none: None, self.failed.emit)
         job.published.connect(self._grow)
         job.finished.connect(lambda: self._finish(survey))
@@ -547,7 +548,7 @@ class SurveySession(QObject):
         )
 
     def _read(self, read: Callable[[Job], Result], show: Callable[[Result], None]) -> None:
-        title = self.tr("Reading what is known of the model")
+        title = "Reading what is known of the model"
         self._reading.run(title, read, show, self.failed.emit)
 
     def _show_content(self, content: SurveyContent) -> None:

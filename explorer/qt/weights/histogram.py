@@ -52,32 +52,28 @@ class HistogramControls(QtWidgets.QWidget):
         self.bins.setGroupSeparatorShown(True)
         self.bins.setRange(1, MOST_BINS)
         self.bins.setValue(256)
-        self.bins.setAccessibleName(self.tr("Number of bins"))
+        self.bins.setAccessibleName("Number of bins")
         self.range = QtWidgets.QComboBox(self)
-        self.range.setAccessibleName(self.tr("Range of weights"))
+        self.range.setAccessibleName("Range of weights")
         for kind, text, tip in (
-            (RangeKind.ROBUST, self.tr("0.1 to 99.9 %"), self.tr("Leaves outliers out")),
-            (RangeKind.FULL, self.tr("All weights"), self.tr("From minimum to maximum")),
-            (RangeKind.TYPED, self.tr("From … to …"), self.tr("A range of your own")),
+            (RangeKind.ROBUST, "0.1 to 99.9 %", "Leaves outliers out"),
+            (RangeKind.FULL, "All weights", "From minimum to maximum"),
+            (RangeKind.TYPED, "From … to …", "A range of your own"),
         ):
             self.range.addItem(text, kind)
             self.range.setItemData(self.range.count() - 1, tip, Qt.ItemDataRole.ToolTipRole)
         self.edges = RangeFields(self)
         self.low, self.high = self.edges.low, self.edges.high
-        self.logarithmic = QtWidgets.QCheckBox(self.tr("&Logarithmic"), self)
-        self.normal = QtWidgets.QCheckBox(self.tr("&Normal curve"), self)
-        self.normal.setToolTip(
-            self.tr("The normal distribution of the same mean and standard deviation")
-        )
+        self.logarithmic = QtWidgets.QCheckBox("&Logarithmic", self)
+        self.normal = QtWidgets.QCheckBox("&Normal curve", self)
+        self.normal.setToolTip("The normal distribution of the same mean and standard deviation")
         self.normal.setChecked(True)
-        self.marks = QtWidgets.QCheckBox(self.tr("&Marks"), self)
-        self.marks.setToolTip(self.tr("Mean, standard deviation, minimum and maximum"))
+        self.marks = QtWidgets.QCheckBox("&Marks", self)
+        self.marks.setToolTip("Mean, standard deviation, minimum and maximum")
         self.marks.setChecked(True)
         self.arrangement = QtWidgets.QComboBox(self)
-        self.arrangement.setAccessibleName(self.tr("Several tensors"))
-        self.arrangement.addItems(
-            [self.tr("Overlaid"), self.tr("Side by side"), self.tr("Side by side, own ranges")]
-        )
+        self.arrangement.setAccessibleName("Several tensors")
+        self.arrangement.addItems(["Overlaid", "Side by side", "Side by side, own ranges"])
         self._typing = QTimer(self, singleShot=True, interval=_TYPING_MS)
         self._typing.timeout.connect(self.request_changed)
         self._lay_out()
@@ -126,7 +122,7 @@ class HistogramControls(QtWidgets.QWidget):
         typed = self.edges.value()
         problem = self.edges.problem()
         if typed is not None and not can_divide(*typed, bins):
-            problem = self.tr("That range is too narrow for so many bins.")
+            problem = "That range is too narrow for so many bins."
         self.refused.emit(problem)
         return None if problem else HistogramRequest(bins, kind, typed)
 
@@ -140,7 +136,7 @@ class HistogramControls(QtWidgets.QWidget):
         self.arrangement.setVisible(on)
 
     def _lay_out(self) -> None:
-        bins, shown = plain_label(self, self.tr("&Bins")), plain_label(self, self.tr("&Range"))
+        bins, shown = plain_label(self, "&Bins"), plain_label(self, "&Range")
         bins.setBuddy(self.bins)
         shown.setBuddy(self.range)
         boxes = (self.logarithmic, self.normal, self.marks)
@@ -188,9 +184,9 @@ class HistogramPage(ReadingPage[HistogramResult]):
         self.chosen_row: int | None = None
         self.controls = HistogramControls(self)
         self.plot = self.panel.plot
-        self.plot.setAccessibleName(self.tr("Histogram of weights"))
+        self.plot.setAccessibleName("Histogram of weights")
         self.plot.setWhatsThis(picture_text("histogram"))
-        self.plot.set_titles(self.tr("Weight"), self.tr("Weights in each bin"))
+        self.plot.set_titles("Weight", "Weights in each bin")
         self.multiples = SmallMultiples(self)
         self._scroll = QtWidgets.QScrollArea(self, widgetResizable=True)
         self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
@@ -199,7 +195,7 @@ class HistogramPage(ReadingPage[HistogramResult]):
         self.note = plain_label(self)
         self.note.setWordWrap(True)
         self.note.setContentsMargins(*NOTE)
-        self.note.setAccessibleName(self.tr("Note"))
+        self.note.setAccessibleName("Note")
         self.note.hide()
         self.progress = ProgressLine(self)
         self.frame.insertWidget(0, self.controls)
@@ -230,7 +226,7 @@ class HistogramPage(ReadingPage[HistogramResult]):
         """Show other tensors, or none; keep the results in the cache of their model."""
         self._subjects = tuple(subjects)
         self._cache = cache
-        self.panel.file_name = subjects[0].name if len(subjects) == 1 else self.tr("tensors")
+        self.panel.file_name = subjects[0].name if len(subjects) == 1 else "tensors"
         self.controls.set_several(len(subjects) > 1)
         self.restart()
 
@@ -272,14 +268,14 @@ class HistogramPage(ReadingPage[HistogramResult]):
         subjects, cache = self._subjects, self._cache
         if wanted is None or not subjects:
             return None
-        title = self.tr("Reading {name}").format(name=plain_text(subjects[0].name))
+        title = f"Reading {plain_text(subjects[0].name)}"
         if len(subjects) > 1:
-            title = self.tr("Reading {n} tensors").format(n=len(subjects))
+            title = f"Reading {len(subjects)} tensors"
         return Request(
             key=(subjects, wanted, id(cache)),
             title=title,
             heading="",
-            failure=self.tr("The weights could not be read"),
+            failure="The weights could not be read",
             work=lambda job: read_histograms(subjects, wanted, cache, job),
             known=lambda: known(subjects, wanted, cache),
             tensors=[one.tensor for one in subjects],
@@ -315,34 +311,30 @@ class HistogramPage(ReadingPage[HistogramResult]):
         if result.failures:
             self._show_note(self._failure_text(result))
         elif result.exact and not any(each.moments.finite for each in result.statistics):
-            self._show_note(self.tr("No weight is finite: there is nothing to draw."))
+            self._show_note("No weight is finite: there is nothing to draw.")
 
     def _summary(self, curves: Sequence[HistogramCurve]) -> str:
         if len(curves) != 1:
-            text = self.tr("Select a tensor in the table to bring it to the front")
+            text = "Select a tensor in the table to bring it to the front"
             if len(curves) > MOST_SERIES and not self.controls.side_by_side:
-                text += self.tr(
-                    "; from dark to bright they are in the table's order; the key names some"
-                )
+                text += "; from dark to bright they are in the table's order; the key names some"
             return text
         curve = curves[0]
         bins = curve.histogram.counts.size
         width = (curve.histogram.high - curve.histogram.low) / bins
-        text = self.tr("{bins} bins of {width}").format(
-            bins=integer_text(bins), width=float_text(width, 3)
-        )
+        text = f"{integer_text(bins)} bins of {float_text(width, 3)}"
         if self.result is not None and self.result.exact and curve.outside:
             share = 100 * curve.outside / curve.total
-            text += self.tr("   {count} weights ({share} %) lie outside").format(
-                count=integer_text(curve.outside), share=float_text(share, 2)
+            text += (
+                f"   {integer_text(curve.outside)} weights ({float_text(share, 2)} %) lie outside"
             )
         return text
 
     def _failure_text(self, result: HistogramResult) -> str:
         subject, error = result.failures[0]
-        text = self.tr("Not shown: {name}: {what}").format(name=subject.name, what=error.what)
+        text = f"Not shown: {subject.name}: {error.what}"
         more = len(result.failures) - 1
-        return f"{text} {self.tr('And {n} more.').format(n=more)}" if more else text
+        return f"{text} And {more} more." if more else text
 
     def _show_note(self, text: str) -> None:
         self.note.setText(plain_text(text))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from PySide6.QtCore import QByteArray, QCoreApplication, QEvent, QObject, Signal
+from PySide6.QtCore import QByteArray, QEvent, QObject, Signal
 from PySide6.QtWidgets import QWidget
 
 from explorer.analysis import BlockStatistics, Distribution
@@ -56,15 +56,12 @@ def code_columns(blocks: BlockStatistics) -> list[Column]:
     counts, tips = blocks.code_counts, CODE_TEXTS
     shares = 100 * counts / max(1, int(counts.sum()))
 
-    def tr(text: str) -> str:
-        return QCoreApplication.translate("CodeTable", text)
-
     share_text = partial(digits_text, digits=3)
     return [
-        array_column("code", tr("Code"), np.arange(len(counts)), str, tips["code"]),
-        float_column("level", tr("Level"), blocks.levels, 4, tips["level"]),
-        array_column("weights", tr("Weights"), counts, integer_text, tips["weights"]),
-        array_column("share", tr("%"), shares, share_text, tips["share"]),
+        array_column("code", "Code", np.arange(len(counts)), str, tips["code"]),
+        float_column("level", "Level", blocks.levels, 4, tips["level"]),
+        array_column("weights", "Weights", counts, integer_text, tips["weights"]),
+        array_column("share", "%", shares, share_text, tips["share"]),
     ]
 
 
@@ -120,11 +117,11 @@ class BlockPages(QObject, Reader[BlockStatistics]):
         self._with_minima: set[str] = set()  # types that are known to have minima
         self._code_model = TableModel(self)
         self.codes = PlotPage(self._make_codes)
-        self.scales = PlotPage(partial(self._make_spread, self.tr("Scale"), self.tr("Scales")))
-        self.minima = PlotPage(partial(self._make_spread, self.tr("Minimum"), self.tr("Minima")))
+        self.scales = PlotPage(partial(self._make_spread, "Scale", "Scales"))
+        self.minima = PlotPage(partial(self._make_spread, "Minimum", "Minima"))
         self.pages = self.codes, self.scales, self.minima
         for page in self.pages:
-            page.offer_ranges([(self.tr("All of them"), 0)])
+            page.offer_ranges([("All of them", 0)])
         self.begin_life(runner, self.pages)
 
     def show_subject(
@@ -151,8 +148,8 @@ class BlockPages(QObject, Reader[BlockStatistics]):
         if subject is None:
             return None
         if not is_quantized(subject.tensor):
-            sentence = self.tr("{name} has no codes and no scales.").format(name=subject.name)
-            return Refusal(self.tr("Not quantized"), sentence)
+            sentence = f"{subject.name} has no codes and no scales."
+            return Refusal("Not quantized", sentence)
         return blocks_request(subject, cache)
 
     def show_result(self, result: BlockStatistics) -> None:
@@ -170,7 +167,7 @@ class BlockPages(QObject, Reader[BlockStatistics]):
             return
         for page, one in ((self.scales, blocks.scales), (self.minima, blocks.minima)):
             if page.isVisible() and not page.has_content and one is not None:
-                noun = self.tr("scales") if page is self.scales else self.tr("minima")
+                noun = "scales" if page is self.scales else "minima"
                 self._show_spread(page, subject, one, noun)
         if self.codes.isVisible() and not self.codes.has_content:
             self._show_codes(subject, blocks)
@@ -180,15 +177,15 @@ class BlockPages(QObject, Reader[BlockStatistics]):
             self._runner, self._code_model, self._describe_code, self.codes, _CODES_WIDTH
         )
         panel.plot.set_normal(False)
-        panel.plot.setAccessibleName(self.tr("Histogram of codes"))
+        panel.plot.setAccessibleName("Histogram of codes")
         panel.plot.setWhatsThis(picture_text("codes"))
         return self._connected(panel)
 
     def _make_spread(self, what: str, many: str) -> PlotPanel:
         panel = PlotPanel(self._runner, StatisticsTable(self), self._describe)
-        panel.plot.setAccessibleName(self.tr("Histogram of {what}").format(what=many.lower()))
+        panel.plot.setAccessibleName(f"Histogram of {many.lower()}")
         panel.plot.setWhatsThis(picture_text("spread"))
-        panel.plot.set_titles(what, self.tr("{what} in each bin").format(what=many))
+        panel.plot.set_titles(what, f"{many} in each bin")
         return self._connected(panel)
 
     def _connected(self, panel: PlotPanel) -> PlotPanel:
@@ -201,8 +198,8 @@ class BlockPages(QObject, Reader[BlockStatistics]):
         panel.file_name = f"{subject.name}-codes"
         even = has_even_levels(blocks)
         ticks = code_ticks(blocks)
-        level, number = self.tr("Level of the code, before scaling"), self.tr("Code")
-        panel.plot.set_titles(level if even or ticks else number, self.tr("Weights"))
+        level, number = "Level of the code, before scaling", "Code"
+        panel.plot.set_titles(level if even or ticks else number, "Weights")
         panel.plot.set_code_ticks(ticks)
         curve = code_curve(subject.name, blocks, subject.tensor.type.name)
         panel.plot.show_curves((curve,))
@@ -210,9 +207,7 @@ class BlockPages(QObject, Reader[BlockStatistics]):
         self._code_model.set_content(code_columns(blocks), len(blocks.code_counts))
         panel.table.show_columns(QByteArray())
         used = int((blocks.code_counts > 0).sum())
-        text = self.tr("{used} of {all} codes are used").format(
-            used=integer_text(used), all=integer_text(len(blocks.code_counts))
-        )
+        text = f"{integer_text(used)} of {integer_text(len(blocks.code_counts))} codes are used"
         panel.show_resting("")
         self._show_plot(self.codes, curve, self._prefix + text)
 
@@ -233,10 +228,9 @@ class BlockPages(QObject, Reader[BlockStatistics]):
         model.show_lines(moment_lines(spread.moments))
         panel.table.show_columns(QByteArray())
         panel.show_resting("")
-        text = self.tr("{count} {noun}, each of {n} weights").format(
-            count=integer_text(spread.moments.count),
-            noun=noun,
-            n=integer_text(self._blocks.weights_per_scale),
+        text = (
+            f"{integer_text(spread.moments.count)} {noun}, each of "
+            f"{integer_text(self._blocks.weights_per_scale)} weights"
         )
         self._show_plot(page, curve, self._prefix + text)
 
@@ -249,20 +243,16 @@ class BlockPages(QObject, Reader[BlockStatistics]):
         reading, blocks = readings[0], self._blocks
         if blocks is None:
             return ""
-        return self.tr("code {code}: level {level}   {count} weights   {share}").format(
-            code=reading.index,
-            level=float_text(float(blocks.levels[reading.index]), 5),
-            count=integer_text(reading.count),
-            share=percent_text(reading.share),
+        return (
+            f"code {reading.index}: level {float_text(float(blocks.levels[reading.index]), 5)}   "
+            f"{integer_text(reading.count)} weights   {percent_text(reading.share)}"
         )
 
     def _describe(self, readings: Readings) -> str:
         reading = readings[0]
-        return self.tr("{low} to {high}   {count}   {share}").format(
-            low=float_text(reading.low, 5),
-            high=float_text(reading.high, 5),
-            count=integer_text(reading.count),
-            share=percent_text(reading.share),
+        return (
+            f"{float_text(reading.low, 5)} to {float_text(reading.high, 5)}   "
+            f"{integer_text(reading.count)}   {percent_text(reading.share)}"
         )
 
 
@@ -302,7 +292,7 @@ class WeightsView(TabbedPanel):
         self.header = Header(self)
         self.picker = TensorPicker(self)
         self.header.add_beside_facts(self.picker)
-        self.begin_tabs(self.tr("Views of the tensor"), self.header)
+        self.begin_tabs("Views of the tensor", self.header)
         self.histogram = HistogramPage(runner, self)
         self.blocks = BlockPages(runner, self)
         self._map = LazyTab(self._make_map, self._fill_map, self)
@@ -316,13 +306,13 @@ class WeightsView(TabbedPanel):
     def _add_pages(self) -> None:
         codes, scales, minima = self.blocks.pages
         for page, title in (
-            (self.histogram, self.tr("Histogram")),
-            (self._map, self.tr("Map")),
-            (codes, self.tr("Codes")),
-            (scales, self.tr("Scales")),
-            (minima, self.tr("Minima")),
-            (self._block_page, self.tr("Block")),
-            (self._values, self.tr("Values")),
+            (self.histogram, "Histogram"),
+            (self._map, "Map"),
+            (codes, "Codes"),
+            (scales, "Scales"),
+            (minima, "Minima"),
+            (self._block_page, "Block"),
+            (self._values, "Values"),
         ):
             self.tabs.addTab(page, title)
 
@@ -415,12 +405,12 @@ class WeightsView(TabbedPanel):
     def refresh(self) -> None:
         document = self._document
         if document is None:
-            sentence = self.tr("Open a model to see its weights.")
-            self.say_that_no_model_is_open(self.tr("Weights"), sentence)
+            sentence = "Open a model to see its weights."
+            self.say_that_no_model_is_open("Weights", sentence)
             return
         if not self._rows:
-            sentence = self.tr("Choose one in the tree or in the tensor table to see its weights.")
-            self.show_message(self.tr("Select a tensor"), sentence)
+            sentence = "Choose one in the tree or in the tensor table to see its weights."
+            self.show_message("Select a tensor", sentence)
             return
         wanted = self._wanted(document)
         rows = spread(wanted)
@@ -429,7 +419,7 @@ class WeightsView(TabbedPanel):
         if reason is None:
             self._fill(document, wanted)
         else:
-            heading = self.tr("Type {type}").format(type=first.type.name)
+            heading = f"Type {first.type.name}"
             self.show_message(heading, f"{plain_text(first.name)}: {reason}")
 
     def show_message(self, heading: str, sentence: str, button: str = "") -> None:
@@ -526,16 +516,14 @@ class WeightsView(TabbedPanel):
 
     def _show_header(self, tensors: Sequence[Tensor], found: int, note: str) -> None:
         first, parameters = tensors[0], sum(tensor.parameters for tensor in tensors)
-        weights = self.tr("{n} weights").format(n=integer_text(parameters))
+        weights = f"{integer_text(parameters)} weights"
         if len(tensors) == 1:
             facts = weights, bytes_text(first.nbytes)  # the head has type and shape
             self.header.show_texts(first.name, "   ·   ".join(facts), note)
             return
-        count = self.tr("{n} tensors").format(n=len(tensors))
+        count = f"{len(tensors)} tensors"
         if found > len(tensors):
-            count = self.tr("{shown} of {all} tensors are shown, spread evenly").format(
-                shown=len(tensors), all=integer_text(found)
-            )
+            count = f"{len(tensors)} of {integer_text(found)} tensors are shown, spread evenly"
         names = sorted({tensor.type.name for tensor in tensors})
         types = f"{', '.join(names[:4])}{', …' if len(names) > 4 else ''}"
         names_text = f"{first.name} … {tensors[-1].name}"
@@ -546,10 +534,10 @@ class WeightsView(TabbedPanel):
         factors = sibling_factors(document, row)
         if not factors:
             return ""
-        names = self.tr(" and ").join(plain_text(name) for name in factors)
-        return self.tr(
-            "The figures are of the stored weights: the factor in {names} is not applied to them."
-        ).format(names=names)
+        names = " and ".join(plain_text(name) for name in factors)
+        return (
+            f"The figures are of the stored weights: the factor in {names} is not applied to them."
+        )
 
     # Qt
 

@@ -58,13 +58,13 @@ class Header(QtWidgets.QWidget):
         self.facts.setWhatsThis(picture_text("tensor_facts"))
         self.note = plain_label(self)
         self.note.setWordWrap(True)
-        self.note.setAccessibleName(self.tr("Note about the values"))
+        self.note.setAccessibleName("Note about the values")
         self.scope = QtWidgets.QComboBox(self)
-        self.scope.setAccessibleName(self.tr("Which tensors"))
-        self.scope.setToolTip(self.tr("Which tensors are shown"))
+        self.scope.setAccessibleName("Which tensors")
+        self.scope.setToolTip("Which tensors are shown")
         self.scope.setSizeAdjustPolicy(QtWidgets.QComboBox.SizeAdjustPolicy.AdjustToContents)
-        one, role = self.tr("This tensor"), self.tr("Same role in every layer")
-        self.scope.addItems([one, role, self.tr("Selected tensors")])
+        one, role = "This tensor", "Same role in every layer"
+        self.scope.addItems([one, role, "Selected tensors"])
         self.scope.activated.connect(lambda _: self.scope_chosen.emit())
         self._second = row()
         top = row((self.facts, 1), self.scope)
@@ -148,24 +148,22 @@ class TensorPicker(QtWidgets.QWidget):
         super().__init__(parent)
         self._subjects: tuple[SelectedTensor, ...] = ()
         self.list = QtWidgets.QComboBox(self)
-        self.list.setAccessibleName(self.tr("Tensor"))
-        self.list.setToolTip(self.tr("Which of the tensors the pages of one tensor show"))
+        self.list.setAccessibleName("Tensor")
+        self.list.setToolTip("Which of the tensors the pages of one tensor show")
         sizes = QtWidgets.QComboBox.SizeAdjustPolicy
         self.list.setSizeAdjustPolicy(sizes.AdjustToMinimumContentsLengthWithIcon)
         self.list.setMinimumContentsLength(_LETTERS)
         self.list.setMaxVisibleItems(_LINES)
         self.list.setWhatsThis(
-            self.tr(
-                "Which of these tensors is shown by Map, Codes, Scales, Minima, Block and Values. "
-                "The histogram shows all of them, this one in front."
-            )
+            "Which of these tensors is shown by Map, Codes, Scales, Minima, Block and Values. "
+            "The histogram shows all of them, this one in front."
         )
         self.list.currentIndexChanged.connect(self._follow_list)
-        before, following = self.tr("Tensor before"), self.tr("Next tensor")
+        before, following = "Tensor before", "Next tensor"
         back = step_button(self, "◂", before, "Alt+PgUp", lambda: self._step(-1))
         on = step_button(self, "▸", following, "Alt+PgDown", lambda: self._step(1))
         self.back_action, self.on_action = back.defaultAction(), on.defaultAction()
-        label = plain_label(self, self.tr("Tensor:"))
+        label = plain_label(self, "Tensor:")
         label.setBuddy(self.list)
         row(label, back, self.list, on, of=self)
         self.setTabOrder(back, self.list)
@@ -274,11 +272,11 @@ class StatisticsTable(TableModel):
         """Show the statistics of one thing."""
         names, titles = [line.name for line in lines], [line.title for line in lines]
         meaning = [line.tip for line in lines].__getitem__
-        title, tip = self.tr("Statistic"), STATISTIC_COLUMN_TEXTS["statistic"]
+        title, tip = "Statistic", STATISTIC_COLUMN_TEXTS["statistic"]
         raw, keys = names.__getitem__, np.arange(len(lines))
         columns = [
             Column("statistic", title, titles.__getitem__, raw, lambda: keys, False, tip, meaning),
-            _values("value", self.tr("Value"), lines, STATISTIC_COLUMN_TEXTS["value"], meaning),
+            _values("value", "Value", lines, STATISTIC_COLUMN_TEXTS["value"], meaning),
         ]
         self._replace(names, columns, len(lines))
 
@@ -286,7 +284,7 @@ class StatisticsTable(TableModel):
         """Show a row for each of several tensors."""
         name = [statistics.subject.name for statistics in several].__getitem__
         keys, tip = np.arange(len(several)), STATISTIC_COLUMN_TEXTS["tensor"]
-        columns = [Column("tensor", self.tr("Tensor"), name, name, lambda: keys, tip=tip)]
+        columns = [Column("tensor", "Tensor", name, name, lambda: keys, tip=tip)]
         # a tensor that is not quantized has fewer lines: what only some have is left out
         for cells in zip(*map(statistic_lines, several), strict=False):
             columns.append(_values(cells[0].name, cells[0].title, _cells(cells), cells[0].tip))

@@ -238,8 +238,8 @@ class PlaceField(QtWidgets.QLineEdit):
     def __init__(self, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
         self.folding = Folding((0,))
-        self.setAccessibleName(self.tr("Go to row, column"))
-        self.setPlaceholderText(self.tr("Go to row, column"))
+        self.setAccessibleName("Go to row, column")
+        self.setPlaceholderText("Go to row, column")
         self.setMinimumWidth(_WIDTH // 2)
         self.setMaximumWidth(_WIDTH)
         self.returnPressed.connect(self._go)
@@ -255,7 +255,7 @@ class PlaceField(QtWidgets.QLineEdit):
         if place is not None:
             self.place_typed.emit(place)
             return
-        sentence = self.tr("Type a row below {rows}, a comma, and a column below {columns}.")
+        sentence = "Type a row below {rows}, a comma, and a column below {columns}."
         rows, columns = map(integer_text, (self.folding.rows, self.folding.columns))
         self.refused.emit(sentence.format(rows=rows, columns=columns))
 
@@ -265,8 +265,8 @@ class ValuesExport(FileSaver):
 
     def ask(self, tensor: Tensor) -> None:
         """Ask for a file, and save all weights of a tensor into it."""
-        kinds = {_tr("NumPy array"): ".npy", _tr("CSV"): ".csv"}
-        path = self.ask_path(_tr("Save all values"), file_name(tensor.name, "values"), kinds)
+        kinds = {"NumPy array": ".npy", "CSV": ".csv"}
+        path = self.ask_path("Save all values", file_name(tensor.name, "values"), kinds)
         if path is not None:
             self.save(tensor, path)
 
@@ -286,11 +286,7 @@ class ValuesExport(FileSaver):
                 else:
                     write_npy(tensor, stream.buffer, job.check, report)
 
-        return self.write(_tr("Saving {name}").format(name=path.name), path, work)
-
-
-def _tr(text: str) -> str:
-    return QtCore.QCoreApplication.translate("ValuesExport", text)
+        return self.write(f"Saving {path.name}", path, work)
 
 
 MOST_COPIED = 1 << 18
@@ -337,12 +333,11 @@ class ValuesPage(ReadingPage[Tiles]):
         self.title.setWhatsThis(picture_text("values"))
         self.goto = PlaceField(self)
         self.save_button = QtWidgets.QToolButton(self)
-        self.save_button.setText(self.tr("Save all…"))
-        self.save_button.setToolTip(self.tr("Save all values of the tensor as a NumPy file or CSV"))
+        self.save_button.setText("Save all…")
+        self.save_button.setToolTip("Save all values of the tensor as a NumPy file or CSV")
         self.save_button.clicked.connect(self.ask_export)
-        self.grid.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # columns have their order
         self.place = ElidedLabel(self)
-        self.place.setAccessibleName(self.tr("Current value"))
+        self.place.setAccessibleName("Current value")
         self.place.setWhatsThis(picture_text("values"))
         self._set_up_grid()
         bar = building.row((self.title, 1), self.goto, self.save_button, margins=LINE)
@@ -401,8 +396,10 @@ class ValuesPage(ReadingPage[Tiles]):
         first, left = self.model.place(area.topLeft())
         height, width = area.height(), area.width()
         if height * width > MOST_COPIED:
-            sentence = self.tr("At most {most} values can be copied; “Save all…” saves them all.")
-            self._say(sentence.format(most=integer_text(MOST_COPIED)))
+            self._say(
+                f"At most {integer_text(MOST_COPIED)} values can be copied; “Save all…” saves "
+                "them all."
+            )
             return
         columns = self.model.folding.columns
 
@@ -415,12 +412,10 @@ class ValuesPage(ReadingPage[Tiles]):
 
         def take(text: str) -> None:
             QGuiApplication.clipboard().setText(text)
-            self._say(self.tr("Values copied: {n}").format(n=integer_text(height * width)))
+            self._say(f"Values copied: {integer_text(height * width)}")
             self.copied.emit(height * width)
 
-        self._copying.run(
-            self.tr("Copying values"), read, take, lambda error: self._say(str(error))
-        )
+        self._copying.run("Copying values", read, take, lambda error: self._say(str(error)))
 
     def cancel(self) -> None:
         self._painted.stop()
@@ -454,9 +449,9 @@ class ValuesPage(ReadingPage[Tiles]):
 
         return Request(
             key=object(),
-            title=self.tr("Reading values"),
-            heading=self.tr("Reading values…"),
-            failure=self.tr("The values could not be read"),
+            title="Reading values",
+            heading="Reading values…",
+            failure="The values could not be read",
             work=read,
         )
 
@@ -507,7 +502,7 @@ class ValuesPage(ReadingPage[Tiles]):
         for header in (grid.horizontalHeader(), grid.verticalHeader()):
             # painting a header asks of every cell behind it whether it is selected
             header.setSelectionModel(QtCore.QItemSelectionModel(self.model, header))
-        grid.setAccessibleName(self.tr("Values"))
+        grid.setAccessibleName("Values")
         grid.setCornerButtonEnabled(False)  # nobody sees it; Ctrl+A selects all
         grid.setWhatsThis(picture_text("values"))
         grid.setSelectionMode(QtWidgets.QAbstractItemView.SelectionMode.ContiguousSelection)
@@ -515,9 +510,9 @@ class ValuesPage(ReadingPage[Tiles]):
         grid.setWordWrap(False)
         grid.setHorizontalScrollMode(QtWidgets.QAbstractItemView.ScrollMode.ScrollPerItem)
         copy = QKeySequence.StandardKey.Copy
-        self.copy_action = building.add_action(grid, self.tr("&Copy values"), self.copy, copy)
-        building.add_action(grid, self.tr("&Save all values…"), self.ask_export)
-        building.add_action(grid, self.tr("&Read again"), self.press)
+        self.copy_action = building.add_action(grid, "&Copy values", self.copy, copy)
+        building.add_action(grid, "&Save all values…", self.ask_export)
+        building.add_action(grid, "&Read again", self.press)
         grid.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         grid.customContextMenuRequested.connect(
             lambda place: building.show_menu(
@@ -529,12 +524,10 @@ class ValuesPage(ReadingPage[Tiles]):
         rows, columns = map(integer_text, (self.model.folding.rows, self.model.folding.columns))
         dimensions = len(tensor.shape)
         if dimensions < 2:
-            return self.tr("{size} values in one row").format(size=columns)
-        text = self.tr("{size} values")
+            return f"{columns} values in one row"
+        text = "{size} values"
         if dimensions > 2:
-            text = self.tr(
-                "{size} values: of {shape}, all dimensions but the last are folded into rows"
-            )
+            text = "{size} values: of {shape}, all dimensions but the last are folded into rows"
         return text.format(size=f"{rows} × {columns}", shape=shape_text(tensor.shape))
 
     def _show_place(self) -> None:
@@ -543,8 +536,7 @@ class ValuesPage(ReadingPage[Tiles]):
             row, column = self.model.place(index)
             name, value = self.model.folding.row_name(row), self.model.value(index)
             shown = "…" if value is None else float_text(value, 9)
-            text = self.tr("Row {row}, column {column}: {value}")
-            self._say(text.format(row=name, column=column, value=shown))
+            self._say(f"Row {name}, column {column}: {shown}")
 
     def _go(self, place: Place) -> None:
         self.go_to(place)

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Final, Protocol
 
 import numpy as np
-from PySide6.QtCore import QCoreApplication
 
 from explorer.analysis import BlockStatistics, Histogram, TensorStatistics, block_statistics
 from explorer.analysis.histogram import Binning, RunningCounts, count_weights
@@ -107,18 +106,14 @@ def blocks_request(subject: SelectedTensor, cache: LruCache) -> Request[BlockSta
 
     return Request(
         key=(*key, id(cache)),
-        title=_tr("Reading the blocks of {name}").format(name=subject.name),
-        heading=_tr("Reading the blocks…"),
-        failure=_tr("The blocks could not be read"),
+        title=f"Reading the blocks of {subject.name}",
+        heading="Reading the blocks…",
+        failure="The blocks could not be read",
         work=read,
         name=subject.name,
         known=known_blocks,
         tensors=(subject.tensor,),
     )
-
-
-def _tr(text: str) -> str:
-    return QCoreApplication.translate("Weights", text)
 
 
 class _Reading:

@@ -126,7 +126,7 @@ class ErrorAxis(CountAxis):
 
     def tickStrings(self, values: Sequence[float], scale: float, spacing: float) -> list[str]:
         if list(values) == [self.exact]:
-            return [percent_text(0.0) if self.logarithmic else self.tr("no error")]
+            return [percent_text(0.0) if self.logarithmic else "no error"]
         if self.logarithmic:
             return [f"{float_text(100 * 10.0**value, 4)} %" for value in values]
         return [float_text(value, 4) for value in values]
@@ -172,7 +172,7 @@ class WhatIfChart(ThemedPlot):
             self.addItem(part)
         self._names: list[Any] = []
         self._marks = Marks(self)
-        self.setAccessibleName(self.tr("Error against bits per weight"))
+        self.setAccessibleName("Error against bits per weight")
         self.setWhatsThis(picture_text("what_if_chart"))
         self.scene().sigMouseMoved.connect(self._follow_mouse)
         self.scene().sigMouseClicked.connect(self._click)
@@ -208,8 +208,8 @@ class WhatIfChart(ThemedPlot):
         super().restyle()
         item, colour = self.getPlotItem(), self.colours.text.name()
         sqnr = self.measure is Measure.SQNR
-        left = self.tr("SQNR, dB: more is better") if sqnr else self.tr("Relative RMSE")
-        item.setLabel("bottom", self.tr("Bits per weight"), color=colour)
+        left = "SQNR, dB: more is better" if sqnr else "Relative RMSE"
+        item.setLabel("bottom", "Bits per weight", color=colour)
         item.setLabel("left", left, color=colour)
         self._draw()
 
@@ -313,7 +313,7 @@ class WhatIfChart(ThemedPlot):
         paper = QColor(self.colours.background)
         paper.setAlpha(_PAPER_ALPHA)
         for point, name in zip(order, names, strict=True):
-            text = self.tr("{type}, no error") if point.exact else "{type}"
+            text = "{type}, no error" if point.exact else "{type}"
             name.fill = pg.mkBrush(paper)
             name.setText(text.format(type=point.line.title), color=self._name_colour(point))
         places = place_labels(

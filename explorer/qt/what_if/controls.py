@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum, auto
-from functools import partial
 from pathlib import Path
 from typing import Final
 
 from PySide6 import QtWidgets
-from PySide6.QtCore import QCoreApplication, QEvent, QPoint, QSignalBlocker, Qt, Signal
+from PySide6.QtCore import QEvent, QPoint, QSignalBlocker, Qt, Signal
 from PySide6.QtGui import QHideEvent, QKeyEvent
 
 from explorer.analysis.recipes.fits import why_no_recipe
@@ -49,23 +48,21 @@ class MatrixChooser(QtWidgets.QPushButton):
         self.matrix: ImportanceMatrix | None = None
         self._opening = JobSlot(runner, self)
         menu = QtWidgets.QMenu(self)
-        menu.addAction(self.tr("&Open an importance matrix…")).triggered.connect(self.ask)
-        self.clear_action = menu.addAction(self.tr("&None: all weights count alike"))
+        menu.addAction("&Open an importance matrix…").triggered.connect(self.ask)
+        self.clear_action = menu.addAction("&None: all weights count alike")
         self.clear_action.triggered.connect(self.clear)
         self.setMenu(menu)
-        self.setAccessibleName(self.tr("Importance matrix"))
+        self.setAccessibleName("Importance matrix")
         self.setToolTip(
-            self.tr(
-                "A file of llama-imatrix in GGUF: where a type is searched for, errors in columns "
-                "that are used more count more."
-            )
+            "A file of llama-imatrix in GGUF: where a type is searched for, errors in columns "
+            "that are used more count more."
         )
         self._show_name()
 
     def ask(self) -> None:
         """Ask for a file and open it."""
-        kinds = self.tr("Importance matrices (*.gguf *.imatrix *.dat);;All files (*)")
-        title = self.tr("Open an importance matrix")
+        kinds = "Importance matrices (*.gguf *.imatrix *.dat);;All files (*)"
+        title = "Open an importance matrix"
         name, _ = QtWidgets.QFileDialog.getOpenFileName(self, title, "", kinds)
         if name:
             self.open(Path(name))
@@ -73,7 +70,7 @@ class MatrixChooser(QtWidgets.QPushButton):
     def open(self, path: Path) -> None:
         """Open a file in the background."""
         self._opening.run(
-            self.tr("Opening {name}").format(name=plain_text(path.name)),
+            f"Opening {plain_text(path.name)}",
             lambda _job: ImportanceMatrix.load(path),
             self._take,
             self.failed.emit,
@@ -94,13 +91,11 @@ class MatrixChooser(QtWidgets.QPushButton):
 
     def _show_name(self) -> None:
         self.clear_action.setEnabled(self.matrix is not None)
-        name = self.tr("none")
+        name = "none"
         if self.matrix is not None:
             name = shorten(plain_text(self.matrix.model.path.name), _LONGEST)
-        self.setText(self.tr("Importance: {name}").format(name=name.replace("&", "&&")))
+        self.setText(f"Importance: {name.replace('&', '&&')}")
 
-
-_tr: Final = partial(QCoreApplication.translate, "WhatIfTypes")
 
 USUAL_TYPES: Final = (
     *("Q4_0", "Q5_0", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"),
@@ -112,13 +107,13 @@ USUAL_TYPES: Final = (
 def type_groups() -> list[tuple[str, tuple[str, ...]]]:
     """Return every type that weights can be rounded to, in groups with their titles."""
     titles = {
-        "plain": _tr("Without codes"),
-        "legacy": _tr("GGUF, simple"),
-        "k_quants": _tr("GGUF, K"),
-        "iq": _tr("GGUF, I"),
-        "ternary": _tr("GGUF, ternary"),
-        "microscaling": _tr("GGUF, microscaling"),
-        "others": _tr("Ollama and MLX"),
+        "plain": "Without codes",
+        "legacy": "GGUF, simple",
+        "k_quants": "GGUF, K",
+        "iq": "GGUF, I",
+        "ternary": "GGUF, ternary",
+        "microscaling": "GGUF, microscaling",
+        "others": "Ollama and MLX",
         **{group: group for group in SCHEME_GROUPS},  # names of libraries
     }
     found: dict[str, list[str]] = {name: [] for name in titles}
@@ -136,7 +131,7 @@ USUAL_RECIPES: Final = (
 
 def recipe_groups() -> list[tuple[str, tuple[str, ...]]]:
     """Return every recipe that quantizes, in groups with their titles."""
-    titles = {"Q": _tr("Simple and K"), "I": _tr("I"), "": _tr("Others")}
+    titles = {"Q": "Simple and K", "I": "I", "": "Others"}
     found: dict[str, list[str]] = {start: [] for start in titles}
     for name, recipe in RECIPES.items():
         if recipe.quantized:
@@ -165,7 +160,7 @@ class TypeList(QtWidgets.QFrame):
         super().__init__(parent, Qt.WindowType.Popup)
         self.setFrameShape(QtWidgets.QFrame.Shape.StyledPanel)
         self.list = QtWidgets.QListWidget(self)
-        self.list.setAccessibleName(self.tr("Types to try"))
+        self.list.setAccessibleName("Types to try")
         self._items: dict[str, QtWidgets.QListWidgetItem] = {}
         for title, names in groups:
             heading = QtWidgets.QListWidgetItem(title, self.list)
@@ -175,11 +170,7 @@ class TypeList(QtWidgets.QFrame):
                 item.setFlags(Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsUserCheckable)
         self.set_types(usual)
         buttons = row()
-        for text, types in (
-            (self.tr("&All"), tuple(self._items)),
-            (self.tr("&None"), ()),
-            (self.tr("&Usual"), tuple(usual)),
-        ):
+        for text, types in (("&All", tuple(self._items)), ("&None", ()), ("&Usual", tuple(usual))):
             button = QtWidgets.QPushButton(text, self)
             button.clicked.connect(lambda _=False, types=types: self.set_types(types))
             buttons.addWidget(button)
@@ -271,11 +262,11 @@ _EXPERTS = frozenset({"experts", "shared_experts"})
 
 
 def _types_text(count: int) -> str:
-    return _tr("1 type…") if count == 1 else _tr("{n} types…").format(n=count)
+    return "1 type…" if count == 1 else f"{count} types…"
 
 
 def _recipes_text(count: int) -> str:
-    return _tr("1 recipe…") if count == 1 else _tr("{n} recipes…").format(n=count)
+    return "1 recipe…" if count == 1 else f"{count} recipes…"
 
 
 class Scope(Enum):
@@ -300,25 +291,23 @@ class WhatIfControls(QtWidgets.QWidget):
         super().__init__(parent)
         self._rows: dict[Scope, tuple[int, ...] | None] = {}
         self.scope = QtWidgets.QComboBox(self)
-        self.scope.setAccessibleName(self.tr("Which tensors"))
-        self.scope.setToolTip(self.tr("Which tensors other types are tried on"))
+        self.scope.setAccessibleName("Which tensors")
+        self.scope.setToolTip("Which tensors other types are tried on")
         self.scope.setSizeAdjustPolicy(QtWidgets.QComboBox.SizeAdjustPolicy.AdjustToContents)
         types = TypeList(type_groups(), USUAL_TYPES)
         self.types = TypeChooser(types, _types_text, self)
         recipes = TypeList(recipe_groups(), USUAL_RECIPES)
-        recipes.list.setAccessibleName(self.tr("Recipes to try"))
+        recipes.list.setAccessibleName("Recipes to try")
         self.recipes = TypeChooser(recipes, _recipes_text, self)
         self.matrix = MatrixChooser(runner, self)
         self.measure = QtWidgets.QComboBox(self)
-        self.measure.setAccessibleName(self.tr("What is drawn upwards"))
-        self.measure.setToolTip(self.tr("What is drawn upwards"))
-        self.measure.addItems([self.tr("Relative RMSE"), self.tr("SQNR")])
-        self.use = QtWidgets.QPushButton(self.tr("Compare with this type"), self)
+        self.measure.setAccessibleName("What is drawn upwards")
+        self.measure.setToolTip("What is drawn upwards")
+        self.measure.addItems(["Relative RMSE", "SQNR"])
+        self.use = QtWidgets.QPushButton("Compare with this type", self)
         self.use.setToolTip(
-            self.tr(
-                "Show what rounding to the marked type does to the tensor, in all views that "
-                "compare (Enter in the table); without an importance matrix"
-            )
+            "Show what rounding to the marked type does to the tensor, in all views that "
+            "compare (Enter in the table); without an importance matrix"
         )
         choices = Flow(self.scope, self.types, self.recipes, self.matrix, self.measure)
         row((choices, 1), self.use, of=self, margins=LINE).setAlignment(
@@ -382,12 +371,12 @@ class WhatIfControls(QtWidgets.QWidget):
 
     def _title(self, scope: Scope, rows: tuple[int, ...] | None) -> str:
         titles = {
-            Scope.ONE: self.tr("This tensor"),
-            Scope.SELECTED: self.tr("Selected tensors ({n})"),
-            Scope.EXPERTS: self.tr("Experts of the layer ({n})"),
-            Scope.SAME_ROLE: self.tr("Same role in every layer ({n})"),
-            Scope.MODEL: self.tr("Whole model"),
-            Scope.RECIPES: self.tr("Whole model, as llama-quantize makes it"),
+            Scope.ONE: "This tensor",
+            Scope.SELECTED: "Selected tensors ({n})",
+            Scope.EXPERTS: "Experts of the layer ({n})",
+            Scope.SAME_ROLE: "Same role in every layer ({n})",
+            Scope.MODEL: "Whole model",
+            Scope.RECIPES: "Whole model, as llama-quantize makes it",
         }
         return titles[scope].format(n=integer_text(len(rows or ())))
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 from weakref import WeakKeyDictionary
 
 from PySide6 import QtWidgets
-from PySide6.QtCore import QByteArray, QCoreApplication, QSignalBlocker, Qt, Signal
+from PySide6.QtCore import QByteArray, QSignalBlocker, Qt, Signal
 
 from explorer.analysis.recipes.fits import RoleErrors
 from explorer.analysis.rounding import rounding_problem
@@ -52,8 +51,6 @@ from explorer.qt.widgets.table_model import Column, TableModel
 from explorer.qt.widgets.table_view import TableView
 from explorer.text import bits_text, bytes_text, integer_text, plain_text
 
-_tr: Final = partial(QCoreApplication.translate, "WhatIf")
-
 # What the page of what-ifs says in words.
 
 
@@ -62,28 +59,26 @@ def basis_text(estimate: WhatIfEstimate) -> str:
     request, parts = estimate.request, []
     types = request.document.model.tensors.columns.types
     if request.source is not None and estimate.against_source:
-        text = _tr(
+        text = (
             "The original, {title}, is rounded. The error of this file against it stands "
             "in the first line."
         )
         parts.append(text.format(title=request.source.title))
     else:
         if request.source is not None:
-            parts.append(_tr("The reference has no tensor that matches."))
-        parts.append(_tr("The file's own weights are rounded."))
+            parts.append("The reference has no tensor that matches.")
+        parts.append("The file's own weights are rounded.")
         if any(types[row].quantized for one in estimate.sets for row in one.rows):
             parts.append(
-                _tr(
-                    "They are quantized already: errors come on top of those made "
-                    "before. To see all of it, choose the original above."
-                )
+                "They are quantized already: errors come on top of those made "
+                "before. To see all of it, choose the original above."
             )
     parts += rounding_notes(request.types)
     if estimate.alone:
-        text = _tr("{n} tensors have no partner in the reference and stay as they are.")
+        text = "{n} tensors have no partner in the reference and stay as they are."
         parts.append(text.format(n=integer_text(estimate.alone)))
     if request.matrix is not None:
-        text = _tr(
+        text = (
             "The importance matrix knows {n} of {all} tensors; it steers the search, while errors "
             "count all weights alike."
         )
@@ -95,7 +90,7 @@ def basis_text(estimate: WhatIfEstimate) -> str:
 def offer_text(estimate: WhatIfEstimate, count: int) -> str:
     """Return the text of the button that measures so many types or recipes."""
     by_recipe = estimate.request.by_recipe
-    words = _tr("Measure {n} recipes") if by_recipe else _tr("Measure {n} types")
+    words = "Measure {n} recipes" if by_recipe else "Measure {n} types"
     return words.format(n=count)
 
 
@@ -104,26 +99,24 @@ def known_text(lines: Sequence[Line]) -> str:
     by_recipe = any(line.by_recipe for line in lines)
     fit = sum(line.size.problem is None for line in lines)
     if not fit and by_recipe:
-        return _tr("None of these recipes is possible here.")
+        return "None of these recipes is possible here."
     if not fit:
-        return _tr("None of these types is possible here.")
-    words = (
-        _tr("All {n} recipes are measured.") if by_recipe else _tr("All {n} types are measured.")
-    )
+        return "None of these types is possible here."
+    words = "All {n} recipes are measured." if by_recipe else "All {n} types are measured."
     return words.format(n=fit)
 
 
 def planned_text(estimate: WhatIfEstimate) -> str:
     """Return what memory is planned for."""
     if estimate.plan_problem:
-        return _tr("There is no memory plan: {why}.").format(why=estimate.plan_problem)
+        return f"There is no memory plan: {estimate.plan_problem}."
     plan = estimate.plans.get(PRESENT)
     if plan is None:
-        return _tr("There is no memory plan for the planner's settings.")
+        return "There is no memory plan for the planner's settings."
     tokens = integer_text(plan.context)
-    text = _tr("Memory is planned as in the planner, for {n} tokens").format(n=tokens)
+    text = f"Memory is planned as in the planner, for {tokens} tokens"
     devices = ", ".join(device.label for device in estimate.planned.devices)
-    words = _tr("{text}, on {devices}.") if devices else _tr("{text}; no GPU is known.")
+    words = "{text}, on {devices}." if devices else "{text}; no GPU is known."
     return words.format(text=text, devices=devices)
 
 
@@ -132,7 +125,7 @@ def line_text(line: Line) -> str:
     parts = [line.title]
     if line.size.problem is None:
         bits = bits_text(line.size.bits_per_weight)
-        parts.append(_tr("{bits} bits/weight").format(bits=bits))
+        parts.append(f"{bits} bits/weight")
         size = bytes_text(line.size.nbytes)
         if line.type_name != PRESENT:
             size += f" ({change_text(line.size.nbytes - line.now.nbytes)})"
@@ -142,7 +135,7 @@ def line_text(line: Line) -> str:
         for name, value in (("relative_rmse", relative), ("sqnr_db", sqnr)):
             parts.append(f"{error_label(name)} {error_text(name, value)}")
     if line.plan is not None and line.size.problem is None:
-        parts.append(_tr("memory {size}").format(size=bytes_text(line.plan.total)))
+        parts.append(f"memory {bytes_text(line.plan.total)}")
     note = note_text(line)
     return "   ".join([*parts, note] if note else parts)
 
@@ -167,7 +160,7 @@ class WhatIfPanel(PicturePanel):
         self.chart, self.model = WhatIfChart(), TableModel()
         super().__init__(runner, self.chart, self.model, parent)
         self.roles = TableView(TableModel(self), runner, self)
-        self.roles.setAccessibleName(self.tr("Errors by role"))
+        self.roles.setAccessibleName("Errors by role")
         self.roles.exported.connect(self.exported)
         self.roles.failed.connect(self.failed)
         self.roles.hide()
@@ -181,8 +174,8 @@ class WhatIfPanel(PicturePanel):
         self.table.show()
         self.model.setParent(self)
         self._columns = WhatIfColumns()
-        self.file_name = self.tr("what if")
-        self.table.setAccessibleName(self.tr("Types"))
+        self.file_name = "what if"
+        self.table.setAccessibleName("Types")
         self.splitter.setOrientation(Qt.Orientation.Vertical)
         self.splitter.setStretchFactor(1, 1)
         self.splitter.setSizes([_CHART_HEIGHT, _TABLE_HEIGHT])
@@ -309,15 +302,15 @@ class WhatIfProgress(ProgressLine):
     def start(self) -> None:
         super().start()
         self._text = self.label.text()
-        self.button.setToolTip(self.tr("Escape; what is known stays known"))
+        self.button.setToolTip("Escape; what is known stays known")
         self.set_paused(False)
         self.pause.show()
 
     def set_paused(self, on: bool) -> None:
         """Show whether it waits."""
         self.pace.forget()  # a pause is no time that anything took
-        self.pause.setText(self.tr("&Resume") if on else self.tr("&Pause"))
-        self.label.setText(self.tr("Paused") if on else self._text)
+        self.pause.setText("&Resume" if on else "&Pause")
+        self.label.setText("Paused" if on else self._text)
 
     def show_state(self, state: WhatIfState) -> None:
         """Show how far it is."""
@@ -377,7 +370,7 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
         self.note = plain_label(self)
         self.note.setWordWrap(True)
         self.note.setContentsMargins(*NOTE)
-        self.note.setAccessibleName(self.tr("What errors are measured against"))
+        self.note.setAccessibleName("What errors are measured against")
         self.progress = WhatIfProgress(self)
         self.frame.insertWidget(0, self.controls)
         self.frame.insertWidget(1, self.note)
@@ -443,7 +436,7 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
             return
         cache = self._cache(estimate.request.document)
         self._adding.run(
-            self.tr("Adding up errors by role"),
+            "Adding up errors by role",
             lambda _job: estimate.roles(name, cache),
             self.panel.show_roles,
             self.failed.emit,
@@ -488,22 +481,18 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
         self.controls.use.setEnabled(False)
         if self._document is None or self.controls.rows == ():
             return Refusal(
-                self.tr("Select a tensor"),
-                self.tr("Choose one in the tree or in the tensor table to try other types."),
+                "Select a tensor",
+                "Choose one in the tree or in the tensor table to try other types.",
             )
         if self._follower.waiting:
-            return Refusal(self.tr("The tensors of both models are being matched."), "")
+            return Refusal("The tensors of both models are being matched.", "")
         if self.controls.by_recipe:
             return Refusal(
-                self.tr("No recipe is chosen"),
-                self.tr("Choose the recipes of llama-quantize to try."),
-                self.tr("Choose recipes…"),
+                "No recipe is chosen",
+                "Choose the recipes of llama-quantize to try.",
+                "Choose recipes…",
             )
-        return Refusal(
-            self.tr("No type is chosen"),
-            self.tr("Choose the types to try."),
-            self.tr("Choose types…"),
-        )
+        return Refusal("No type is chosen", "Choose the types to try.", "Choose types…")
 
     def press(self) -> None:
         if self.controls.chooser.types:
@@ -527,9 +516,9 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
 
         return Request(
             key=("estimate", wanted),
-            title=self.tr("Looking at other types"),
-            heading=self.tr("Looking at other types…"),
-            failure=self.tr("Other types cannot be tried"),
+            title="Looking at other types",
+            heading="Looking at other types…",
+            failure="Other types cannot be tried",
             work=read,
         )
 
@@ -538,9 +527,9 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
             self._work = WhatIfWork(estimate, self._cache(estimate.request.document))
         return Request(
             key=("errors", estimate.request),
-            title=self.tr("Trying other types"),
+            title="Trying other types",
             heading="",
-            failure=self.tr("Other types cannot be tried"),
+            failure="Other types cannot be tried",
             work=self._work.run,
         )
 
@@ -564,9 +553,7 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
             return
         if self.visible or self._asked_for:  # else it begins again when the page is visible
             self._wants_errors = self._asked_for = False
-        self.progress.rest(
-            self.tr("Cancelled: what was found stays known."), self.tr("Measure the rest")
-        )
+        self.progress.rest("Cancelled: what was found stays known.", "Measure the rest")
 
     def show_failed(self, heading: str, error: ExplorerError) -> None:
         self.estimate = None
@@ -588,8 +575,9 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
         text = known_text(self.panel.lines[1:])
         if result.failures:
             name, error = result.failures[0]
-            text = self.tr("{n} tensors could not be read and are left out: {name}: {what}").format(
-                n=integer_text(len(result.failures)), name=plain_text(name), what=error.what
+            text = (
+                f"{integer_text(len(result.failures))} tensors could not be read and are left "
+                f"out: {plain_text(name)}: {error.what}"
             )
         self.progress.rest(plain_text(text), "")
 
@@ -610,8 +598,9 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
             self._wants_errors = True
             self.load()
         else:
-            text = self.tr("{weights} weights in {tensors} tensors would be rounded").format(
-                weights=integer_text(estimate.parameters), tensors=integer_text(len(estimate.sets))
+            text = (
+                f"{integer_text(estimate.parameters)} weights in "
+                f"{integer_text(len(estimate.sets))} tensors would be rounded"
             )
             self.progress.rest(text, offer_text(estimate, found.missing_types))
 

@@ -10,7 +10,6 @@ from functools import partial
 from typing import Final
 
 import numpy as np
-from PySide6.QtCore import QCoreApplication
 
 from explorer.analysis.recipes.fits import RoleErrors
 from explorer.analysis.what_if import PRESENT, SizeAfter, TypeErrors, pareto_front
@@ -21,8 +20,6 @@ from explorer.present.recipes import trial_figure, types_text
 from explorer.qt.what_if.estimate import WhatIfEstimate
 from explorer.qt.widgets.table_model import Cell, Column, RowColumns
 from explorer.text import bits_text, bytes_text, count_text, integer_text, plain_text, signed_text
-
-_tr: Final = partial(QCoreApplication.translate, "WhatIfTable")
 
 GPU_COLUMNS: Final = ("memory_on_gpus", "layers_on_gpus")
 """Names of the columns that say nothing on a machine without GPUs."""
@@ -138,11 +135,11 @@ def lines_of(estimate: WhatIfEstimate, errors: Mapping[str, TypeErrors]) -> list
         line = Line(name, title, size, now, plan, plan_now, *more, by_recipe=by_recipe)
         return replace(line, present_type=estimate.present_type)
 
-    title = estimate.present_type or _tr("several types")
+    title = estimate.present_type or "several types"
     facts = estimate.request.document.facts
     if estimate.request.rows is None and facts.file_type:
         title = facts.file_type
-    present = line(PRESENT, _tr("{type} (as it is)").format(type=plain_text(title)), now)
+    present = line(PRESENT, f"{plain_text(title)} (as it is)", now)
     others = [line(name, name, size) for name, size in estimate.sizes.items()]
     points = [(one.size.bits_per_weight, _or_nan(one.figure("relative_rmse"))) for one in others]
     front = pareto_front(points)
@@ -175,24 +172,24 @@ class WhatIfColumns:
     def columns(self) -> list[Column]:
         tips = WHAT_IF_TEXTS
         memory = self.planned
-        title, kind = (_tr("Recipe"), "recipe") if self.by_recipe else (_tr("Type"), "type")
+        title, kind = ("Recipe", "recipe") if self.by_recipe else ("Type", "type")
         columns = [
             replace(
                 self._text("type", title, lambda line: line.title, tips[kind]),
                 type_name=None if self.by_recipe else lambda row: self.lines[row].colour,
             ),
-            self._number("bits_per_weight", _tr("Bits/weight"), bits_text, tips["bits_per_weight"]),
-            self._number("bytes", _tr("Size"), bytes_text, tips["bytes"]),
+            self._number("bits_per_weight", "Bits/weight", bits_text, tips["bits_per_weight"]),
+            self._number("bytes", "Size", bytes_text, tips["bytes"]),
             *map(self._error, ("relative_rmse", "sqnr_db")),
-            self._number("bytes_change", _tr("Change"), change_text, tips["bytes_change"]),
-            self._number("memory_total", _tr("Memory"), bytes_text, memory),
-            self._number("memory_change", _tr("Memory change"), change_text, memory),
-            self._number("memory_on_gpus", _tr("On GPUs"), bytes_text, memory),
-            self._number("layers_on_gpus", _tr("Layers on GPUs"), integer_text, memory),
+            self._number("bytes_change", "Change", change_text, tips["bytes_change"]),
+            self._number("memory_total", "Memory", bytes_text, memory),
+            self._number("memory_change", "Memory change", change_text, memory),
+            self._number("memory_on_gpus", "On GPUs", bytes_text, memory),
+            self._number("layers_on_gpus", "Layers on GPUs", integer_text, memory),
             *map(self._error, ("rmse", "max_abs_error", "saturated_codes")),
-            self._number("file_bytes", _tr("File"), bytes_text, tips["file_bytes"]),
+            self._number("file_bytes", "File", bytes_text, tips["file_bytes"]),
             replace(
-                self._text("note", _tr("Note"), note_text, tips["note"]),
+                self._text("note", "Note", note_text, tips["note"]),
                 text=lambda row: short_note(self.lines[row]),
             ),
         ]
@@ -253,32 +250,27 @@ def short_note(line: Line) -> str:
 def _notes(line: Line) -> Iterator[tuple[str, str]]:
     """Yield what else there is to say, and the same in few words; "" if the table says it."""
     if line.size.problem is not None:
-        yield _tr("cannot be: {why}").format(why=line.size.problem), ""
+        yield f"cannot be: {line.size.problem}", ""
         return
     if line.errors is not None and not line.errors.complete:
         done = line.errors.done / line.errors.total
-        yield (_tr("{share:.0f} % measured").format(share=100 * done),) * 2
+        yield (f"{100 * done:.0f} % measured",) * 2
     elif not line.measurable:
-        yield _tr("its own error is not known without the original"), ""
+        yield "its own error is not known without the original", ""
     elif line.errors is None:
-        yield _tr("not measured"), ""
+        yield "not measured", ""
     if line.front:
-        yield (_tr("on the front"),) * 2
+        yield ("on the front",) * 2
     if line.by_recipe and line.size.types:
         yield (types_text(Counter(kind.name for kind in line.size.types.values())),) * 2
     for name, narrow in line.size.substitutes.items():
         n = integer_text(narrow)
-        yield (
-            _tr("{n} too narrow for it: {type} there, as llama-quantize does").format(
-                n=n, type=name
-            ),
-            _tr("{n} in {type}").format(n=n, type=name),
-        )
+        yield (f"{n} too narrow for it: {name} there, as llama-quantize does", f"{n} in {name}")
     if kept := line.size.kept:
-        n, whole = integer_text(kept), _tr("1 tensor cannot have it and stays as it is")
+        n, whole = integer_text(kept), "1 tensor cannot have it and stays as it is"
         if kept > 1:
-            whole = _tr("{n} tensors cannot have it and stay as they are").format(n=n)
-        yield whole, _tr("{n} as they are").format(n=n)
+            whole = f"{n} tensors cannot have it and stay as they are"
+        yield whole, f"{n} as they are"
     if line.plan is not None and line.plan.refusal:
         yield (line.plan.refusal,) * 2
 
@@ -287,14 +279,12 @@ def role_columns(roles: Sequence[RoleErrors]) -> list[Column]:
     """Return the columns of errors by role."""
     table = RowColumns(roles, WHAT_IF_TEXTS)
     columns = [
-        table.words("role", _tr("Role"), lambda one: one.role),
+        table.words("role", "Role", lambda one: one.role),
         *(_role_error(roles, name) for name in ("relative_rmse", "sqnr_db")),
-        table.words("types", _tr("Types"), lambda one: types_text(one.types)),
-        table.number("parameters", _tr("Parameters"), lambda one: one.parameters, count_text),
-        table.number("bytes", _tr("Size"), lambda one: one.nbytes, bytes_text),
-        table.number(
-            "bits_per_weight", _tr("Bits/weight"), lambda one: one.bits_per_weight, bits_text
-        ),
+        table.words("types", "Types", lambda one: types_text(one.types)),
+        table.number("parameters", "Parameters", lambda one: one.parameters, count_text),
+        table.number("bytes", "Size", lambda one: one.nbytes, bytes_text),
+        table.number("bits_per_weight", "Bits/weight", lambda one: one.bits_per_weight, bits_text),
         _role_error(roles, "rmse"),
     ]
     spare = {"relative_rmse": -1, "sqnr_db": 1, "bits_per_weight": 2, "parameters": 3, "rmse": 4}

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import pairwise
 from typing import Final, TypeAlias, TypeVar
 
-from PySide6.QtCore import QCoreApplication, QPoint, QRect, QSize, Qt, SignalInstance
+from PySide6.QtCore import QPoint, QRect, QSize, Qt, SignalInstance
 from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import (
     QBoxLayout,
@@ -15,7 +14,6 @@ from PySide6.QtWidgets import (
     QLayout,
     QLayoutItem,
     QMenu,
-    QStyle,
     QVBoxLayout,
     QWidget,
 )
@@ -97,9 +95,7 @@ class Flow(QLayout):
             x, high = area.x(), max(hint.height() for _, hint in line)
             for item, hint in line:
                 if not test:
-                    place = QRect(QPoint(x, y + (high - hint.height()) // 2), hint)
-                    direction = self.parentWidget().layoutDirection()
-                    item.setGeometry(QStyle.visualRect(direction, area, place))
+                    item.setGeometry(QRect(QPoint(x, y + (high - hint.height()) // 2), hint))
                 x += hint.width() + self.spacing()
             y += high + self.spacing()
         return max(0, y - self.spacing() - area.y())
@@ -195,10 +191,9 @@ def add_picture_actions(
     save: Callable[[], object] | SignalInstance,
 ) -> list[QAction]:
     """Give a picture the commands that copy and save it, with the keys that all pictures have."""
-    tr = partial(QCoreApplication.translate, "Picture")
     return [
-        add_action(owner, tr("&Copy picture"), copy, "Ctrl+Shift+C"),
-        add_action(owner, tr("&Save picture or data…"), save, "Ctrl+S"),
+        add_action(owner, "&Copy picture", copy, "Ctrl+Shift+C"),
+        add_action(owner, "&Save picture or data…", save, "Ctrl+S"),
     ]
 
 

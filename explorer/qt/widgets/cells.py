@@ -17,7 +17,7 @@ from PySide6.QtWidgets import QStyle, QStyleOptionViewItem
 from explorer.qt.theme import ink_of, warning_colour
 from explorer.qt.widgets.painting import inks_of
 from explorer.qt.widgets.table_model import ItemRole
-from explorer.qt.widgets.table_view import PaddedDelegate, isolated
+from explorer.qt.widgets.table_view import PaddedDelegate
 
 _EDGE: Final = 8  # pixels between a cell's border and what is in it
 _GAP: Final = 6
@@ -120,14 +120,13 @@ class RichDelegate(PaddedDelegate):
         self, painter: QPainter, option: QStyleOptionViewItem, parts: Parts, *, right: bool
     ) -> None:
         area = QRectF(option.rect).adjusted(_EDGE, 0, -_EDGE, -1)
-        mirrored = option.direction == Qt.LayoutDirection.RightToLeft
         pieces = list(self._pieces(option, parts, area.width()))
         total = sum(piece.gap + piece.width for piece in pieces)
-        place = area.left() if right is mirrored else area.right() - total
-        for piece in reversed(pieces) if mirrored else pieces:
-            place += 0 if mirrored else piece.gap
+        place = area.right() - total if right else area.left()
+        for piece in pieces:
+            place += piece.gap
             piece.draw(painter, QRectF(place, area.top(), piece.width, area.height()))
-            place += piece.width + (piece.gap if mirrored else 0)
+            place += piece.width
 
     def _pieces(self, option: QStyleOptionViewItem, parts: Parts, room: float) -> Iterator[_Piece]:
         if parts.state is not None:
@@ -145,17 +144,15 @@ class RichDelegate(PaddedDelegate):
             piece = _text(parts.mark, strong, colour, gap)
             yield piece
             gap, room = _GAP, room - piece.width - _GAP
-        text = isolated(parts.text, self.parent())
         metrics = QFontMetricsF(strong)
-        text = metrics.elidedText(text, Qt.TextElideMode.ElideMiddle, room + 1)
+        text = metrics.elidedText(parts.text, Qt.TextElideMode.ElideMiddle, room + 1)
         piece = _text(text, strong, ink, gap)
         yield piece
         between = _between(parts, plain)
         room -= piece.width + between
         if parts.muted and room > _LEAST_MUTED:
             metrics = QFontMetricsF(plain)
-            text = isolated(parts.muted, self.parent())
-            text = metrics.elidedText(text, Qt.TextElideMode.ElideRight, room + 1)
+            text = metrics.elidedText(parts.muted, Qt.TextElideMode.ElideRight, room + 1)
             yield _text(text, plain, quiet, between)
 
 

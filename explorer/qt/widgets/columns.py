@@ -77,7 +77,7 @@ class ColumnLayout(QObject):
 
     def add_button(self) -> None:
         """Add the button."""
-        self.button = button = IconButton("more", self.tr("Columns"), "", self._header, words=False)
+        self.button = button = IconButton("more", "Columns", "", self._header, words=False)
         button.setFocusPolicy(Qt.FocusPolicy.NoFocus)  # keys have a command for it
         button.clicked.connect(lambda: self.show_menu(button.geometry().bottomLeft()))
         button.hide()
@@ -231,7 +231,7 @@ class ColumnLayout(QObject):
             action.setEnabled(shown > 1 or hidden)
             action.toggled.connect(lambda on, column=column: self.show_column(column, on=on))
         menu.addSeparator()
-        menu.addAction(self.tr("Fit widths")).triggered.connect(self.fit_anew)
+        menu.addAction("Fit widths").triggered.connect(self.fit_anew)
         return menu
 
     def _show_button(self) -> None:
@@ -243,9 +243,9 @@ class ColumnLayout(QObject):
         if hidden:
             model, across = header.model(), Qt.Orientation.Horizontal
             names = [str(model.headerData(each, across) or "") for each in hidden]
-            button.setToolTip(self.tr("Not shown: {names}").format(names=", ".join(names)))
+            button.setToolTip(f"Not shown: {', '.join(names)}")
             width = self._button_width()
-            left = 0 if header.isRightToLeft() else header.width() - width
+            left = header.width() - width
             button.setGeometry(left, 0, width, header.height() - 1)  # above the header's line
 
     def state(self) -> QByteArray:

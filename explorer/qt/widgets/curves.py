@@ -61,13 +61,12 @@ class SmallMultiples(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # axes have one direction
         self.curves: tuple[HistogramCurve, ...] = ()
         self.logarithmic = False
         self.current = -1
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setMouseTracking(True)
-        self.setAccessibleName(self.tr("Histograms side by side"))
+        self.setAccessibleName("Histograms side by side")
         self.setWhatsThis(picture_text("histograms"))
         self._saving = add_picture_actions(self, self.copy_requested, self.export_requested)
 
@@ -203,7 +202,6 @@ class SmallMultiples(QWidget):
 
     def paintEvent(self, event: QtGui.QPaintEvent) -> None:
         painter = QtGui.QPainter(self)
-        painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
         colours = PlotColours.of_palette(self.palette())
         self._paint(painter, colours, event.rect(), self.current)
         painter.end()

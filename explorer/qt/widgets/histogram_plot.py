@@ -71,7 +71,7 @@ class HistogramPlot(ThemedPlot):
         self._marks = Marks(self)
         self._legend = pg.LegendItem(offset=_LEGEND_OFFSET)
         self._legend.setParentItem(self.box)
-        self.setAccessibleName(self.tr("Histogram"))
+        self.setAccessibleName("Histogram")
         self.getPlotItem().getAxis("bottom").enableAutoSIPrefix(False)
         self.scene().sigMouseMoved.connect(self._follow_mouse)
         self.set_titles("", "")
@@ -149,7 +149,7 @@ class HistogramPlot(ThemedPlot):
         return len(self.curves) > 1
 
     def _show_titles(self) -> None:
-        unit = self.tr("Share of the tensor, %") if self._several else self._unit
+        unit = "Share of the tensor, %" if self._several else self._unit
         for side, title in (("bottom", self._what), ("left", unit)):
             self.getPlotItem().setLabel(side, title, color=self.colours.text.name())
 
@@ -278,9 +278,9 @@ class HistogramPlot(ThemedPlot):
         dotted, dashed = Qt.PenStyle.DotLine, Qt.PenStyle.DashLine
         low, high = (float_text(x, 3) for x in (curve.minimum, curve.maximum))
         marks = [
-            Mark(curve.mean, self.tr("mean"), Qt.PenStyle.SolidLine),
-            Mark(curve.minimum, self.tr("min {x}").format(x=low), dotted, points=True),
-            Mark(curve.maximum, self.tr("max {x}").format(x=high), dotted, points=True),
+            Mark(curve.mean, "mean", Qt.PenStyle.SolidLine),
+            Mark(curve.minimum, f"min {low}", dotted, points=True),
+            Mark(curve.maximum, f"max {high}", dotted, points=True),
             Mark(curve.mean - curve.std, f"{MINUS}{_SIGMA}", dashed),
             Mark(curve.mean + curve.std, f"+{_SIGMA}", dashed),
         ]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from PySide6 import QtGui
-from PySide6.QtCore import QCoreApplication, QEvent, QRectF, QSize, Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, QRectF, QSize, Qt, QTimer, Signal
 from PySide6.QtWidgets import (
     QApplication,
     QFrame,
@@ -75,10 +75,9 @@ def empty_label(parent: QWidget) -> QLabel:
 
 def error_caution(parent: QWidget) -> QLabel:
     """Return a label that says what weight errors do not predict."""
-    text = QCoreApplication.translate(
-        "Labels",
+    text = (
         "Weight error ranks tensors of one role. It does not by itself predict the quality of a "
-        "model's answers.",
+        "model's answers."
     )
     label = plain_label(parent, text)
     label.setForegroundRole(QtGui.QPalette.ColorRole.PlaceholderText)
@@ -116,7 +115,6 @@ class ElidedLabel(QLabel):
 
     def paintEvent(self, event: QtGui.QPaintEvent) -> None:
         painter = QtGui.QPainter(self)
-        painter.setLayoutDirection(Qt.LayoutDirection.LayoutDirectionAuto)  # a path is no sentence
         self.style().drawItemText(
             painter,
             self.contentsRect(),
@@ -321,19 +319,19 @@ class Message(QFrame):
         self._painted_at: float | None = None
         self.sign = plain_label(self, "✘" if text.is_error else "✔")
         style_text(self.sign, TextSize.SECTION)
-        self.sign.setAccessibleName(self.tr("Error") if text.is_error else self.tr("Done"))
+        self.sign.setAccessibleName("Error" if text.is_error else "Done")
         self.label = plain_label(self)
         self.label.setWordWrap(True)
         self.label.setTextInteractionFlags(
             Qt.TextInteractionFlag.TextSelectableByMouse
             | Qt.TextInteractionFlag.TextSelectableByKeyboard
         )
-        self.label.setAccessibleName(self.tr("Message"))
-        self.copy = _message_button(self, self.tr("Copy details"))
-        self.copy.setToolTip(self.tr("Copy the message with all that is known, for a report"))
+        self.label.setAccessibleName("Message")
+        self.copy = _message_button(self, "Copy details")
+        self.copy.setToolTip("Copy the message with all that is known, for a report")
         self.copy.clicked.connect(lambda: _copy(self.text.details))
-        self.dismiss = _message_button(self, self.tr("Dismiss"))
-        self.dismiss.setToolTip(self.tr("Dismiss this message (Esc)"))
+        self.dismiss = _message_button(self, "Dismiss")
+        self.dismiss.setToolTip("Dismiss this message (Esc)")
         self.dismiss.clicked.connect(self.dismissed)
         parts = (self.sign, (self.label, 1), self.copy, self.dismiss)
         row(*parts, of=self, margins=_MESSAGE)
@@ -343,7 +341,7 @@ class Message(QFrame):
     def repeat(self) -> None:
         """Say how often the same was reported."""
         self._times += 1
-        again = self.tr("{n} times").format(n=integer_text(self._times)) if self._times > 1 else ""
+        again = f"{integer_text(self._times)} times" if self._times > 1 else ""
         self.label.setText(self.text.sentence + (f"  ({again})" if again else ""))
 
     def take_colours(self) -> None:
@@ -371,10 +369,7 @@ class Message(QFrame):
         palette = self.sign.palette()
         painter = QtGui.QPainter(self)
         colour = palette.color(QtGui.QPalette.ColorRole.WindowText)
-        left = self.rect().left()
-        if self.layoutDirection() is Qt.LayoutDirection.RightToLeft:
-            left = self.rect().right() + 1 - _STRIPE
-        painter.fillRect(left, 2, _STRIPE, self.height() - 4, colour)
+        painter.fillRect(0, 2, _STRIPE, self.height() - 4, colour)
         painter.end()
 
     def keyPressEvent(self, event: QtGui.QKeyEvent) -> None:
@@ -418,13 +413,13 @@ class MessageBar(QWidget):
         super().__init__(parent)
         self.messages: list[Message] = []
         self._waiting: deque[MessageText] = deque()
-        self.setAccessibleName(self.tr("Messages"))
+        self.setAccessibleName("Messages")
         self._count = plain_label(self)
-        self.copy_all = _message_button(self, self.tr("Copy all"))
-        self.copy_all.setToolTip(self.tr("Copy all messages with all that is known, for a report"))
+        self.copy_all = _message_button(self, "Copy all")
+        self.copy_all.setToolTip("Copy all messages with all that is known, for a report")
         self.copy_all.clicked.connect(lambda: _copy("\n\n".join(t.details for t in self._texts())))
-        self.dismiss_all = _message_button(self, self.tr("Dismiss all"))
-        self.dismiss_all.setToolTip(self.tr("Dismiss all messages, also those not in sight"))
+        self.dismiss_all = _message_button(self, "Dismiss all")
+        self.dismiss_all.setToolTip("Dismiss all messages, also those not in sight")
         self.dismiss_all.clicked.connect(self.clear)
         self._head = QWidget(self)
         parts = ((self._count, 1), self.copy_all, self.dismiss_all)
@@ -435,7 +430,7 @@ class MessageBar(QWidget):
         self._scroll.setWidgetResizable(True)
         self._scroll.setFrameShape(QFrame.Shape.NoFrame)
         self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self._scroll.setAccessibleName(self.tr("Messages"))
+        self._scroll.setAccessibleName("Messages")
         self._scroll.setWidget(self._list)
         line = QFrame(self)
         line.setFrameShape(QFrame.Shape.HLine)
@@ -507,7 +502,7 @@ class MessageBar(QWidget):
         """Show what there is: as high as it is, but a part of the window only."""
         self._fill()
         count = len(self.messages) + len(self._waiting)
-        self._count.setText(self.tr("{n} messages").format(n=integer_text(count)))
+        self._count.setText(f"{integer_text(count)} messages")
         self._head.setVisible(count > 1)
         self.setVisible(count > 0)
         high = self._rows.totalHeightForWidth(self._scroll.viewport().width())
@@ -549,8 +544,8 @@ class Notice(QWidget):
         self.label = ElidedLabel(self)
         self.button = QToolButton(self)
         self.button.setAutoRaise(True)
-        self.button.setText(self.tr("Show in folder"))
-        self.button.setToolTip(self.tr("Show the file in the file manager"))
+        self.button.setText("Show in folder")
+        self.button.setToolTip("Show the file in the file manager")
         self.button.clicked.connect(self._show_folder)
         self._timer = QTimer(self, singleShot=True, interval=_NOTICE_MS)
         self._timer.timeout.connect(self.hide)
@@ -560,7 +555,7 @@ class Notice(QWidget):
 
     def show_written(self, path: Path) -> None:
         """Say that a file was written."""
-        self.show_done(self.tr("✓ Saved {path}").format(path=plain_text(str(path))))
+        self.show_done(f"✓ Saved {plain_text(str(path))}")
         self._path = path
         self.button.show()
 
@@ -579,7 +574,7 @@ class Notice(QWidget):
         clipboard = QtGui.QGuiApplication.clipboard()
         if clipboard.ownsClipboard():  # else another program copied something
             picture = clipboard.mimeData().hasImage() and not clipboard.mimeData().hasText()
-            self.show_done(self.tr("✓ Picture copied") if picture else self.tr("✓ Copied"))
+            self.show_done("✓ Picture copied" if picture else "✓ Copied")
 
     def _show_folder(self) -> None:
         if self._path is not None:

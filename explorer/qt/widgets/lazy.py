@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
-from PySide6.QtCore import QCoreApplication, QEvent, QObject, QSize, Qt, Signal, SignalInstance
+from PySide6.QtCore import QEvent, QObject, QSize, Qt, Signal, SignalInstance
 from PySide6.QtGui import QKeySequence, QResizeEvent, QShortcut, QShowEvent
 from PySide6.QtWidgets import QFrame, QScrollArea, QTabWidget, QWidget
 
@@ -71,7 +71,7 @@ class LazyTab(QWidget, Generic[View]):
         self._area.setWidgetResizable(True)
         self._area.setFrameShape(QFrame.Shape.NoFrame)
         self._area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        self._area.setAccessibleName(QCoreApplication.translate("LazyTab", "Panel"))
+        self._area.setAccessibleName("Panel")
         column(self._area, of=self)
 
     @property
@@ -153,7 +153,7 @@ class TabbedPanel(ContentPage):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._begin = self.tr("Show how to &begin")
+        self._begin = "Show how to &begin"
         self.state.pressed.connect(self._press)
         self.cancel_shortcut = QShortcut(QKeySequence(Qt.Key.Key_Escape), self)
         self.cancel_shortcut.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from PySide6 import QtWidgets
-from PySide6.QtCore import QCoreApplication, QObject, QRectF, QTimer, Signal
+from PySide6.QtCore import QObject, QRectF, QTimer, Signal
 from PySide6.QtGui import QHideEvent, QShowEvent
 
 from explorer.errors import ExplorerError
@@ -206,12 +206,12 @@ class Reader(Generic[Result]):
         """Show that reading was cancelled; what was read so far stays."""
         if self._line is not None:
             self._line.stop()
-        self._fill_empty_pages(_tr("Cancelled"), "", _tr("Read on"))
+        self._fill_empty_pages("Cancelled", "", "Read on")
 
     def show_failed(self, heading: str, error: ExplorerError) -> None:
         """Show why reading failed."""
         for page in self._pages:
-            page.show_message(heading, str(error), _tr("Try again"))
+            page.show_message(heading, str(error), "Try again")
 
     # Life
 
@@ -343,10 +343,6 @@ class ReadingPage(ContentPage, Reader[Result]):
     """One page that reads; see `Reader` for what a subclass defines."""
 
 
-def _tr(text: str) -> str:
-    return QCoreApplication.translate("ReadingPage", text)
-
-
 Panel = TypeVar("Panel", bound="PicturePanel")
 TYPED: Final = -1
 """The range from here to there, among those that a page offers."""
@@ -377,7 +373,7 @@ class PlotPage(ContentPage, Generic[Panel]):
         self._said = ""
         self.title = ElidedLabel(self)
         self.title.setWhatsThis(picture_text("caption"))
-        self.logarithmic = QtWidgets.QCheckBox(self.tr("&Logarithmic"), self)
+        self.logarithmic = QtWidgets.QCheckBox("&Logarithmic", self)
         self.bar = row((self.title, 1), self.logarithmic, margins=LINE)
         self._column = column(self.bar, of=self.content)
 
@@ -408,9 +404,9 @@ class PlotPage(ContentPage, Generic[Panel]):
         self.edges = RangeFields(self)
         self.edges.hide()
         self.range = QtWidgets.QComboBox(self)
-        self.range.setAccessibleName(self.tr("Range"))
-        self.range.setToolTip(self.tr("Which part is shown"))
-        for text, place in (*choices, (self.tr("From … to …"), TYPED)):
+        self.range.setAccessibleName("Range")
+        self.range.setToolTip("Which part is shown")
+        for text, place in (*choices, ("From … to …", TYPED)):
             self.range.addItem(text, place)
         self.bar.insertWidget(1, self.range)
         self.bar.insertWidget(2, self.edges)

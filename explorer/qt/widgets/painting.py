@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 
 from PySide6.QtCore import (
     QByteArray,
-    QCoreApplication,
     QEvent,
     QModelIndex,
     QPersistentModelIndex,
@@ -236,21 +235,12 @@ def paint_branch(
     """Paint the sign of a branch, open or closed, in a colour that is seen on the selection too."""
     if not view.model().hasChildren(index):
         return
-    ink, mirrored = ink_of(view.palette()), view.layoutDirection() == Qt.LayoutDirection.RightToLeft
-    middle = view.indentation() / 2
-    place = QRectF(0, 0, _BRANCH, _BRANCH)
-    x = area.left() + middle if mirrored else area.right() + 1 - middle
+    ink, place = ink_of(view.palette()), QRectF(0, 0, _BRANCH, _BRANCH)
+    x = area.right() + 1 - view.indentation() / 2
     place.moveCenter(QPointF(x, area.center().y()))
-    unfolded = view.isExpanded(index)
-    if mirrored and not unfolded:
-        painter.save()
-        painter.translate(2 * x, 0)
-        painter.scale(-1, 1)
     chosen = view.selectionModel().isSelected(index)
-    colour = ink.on_tint if chosen else ink.muted
-    paint_icon(painter, place, "unfolded" if unfolded else "folded", colour)
-    if mirrored and not unfolded:
-        painter.restore()
+    name = "unfolded" if view.isExpanded(index) else "folded"
+    paint_icon(painter, place, name, ink.on_tint if chosen else ink.muted)
 
 
 def draw_caption(painter: QPainter, area: QRectF, text: str, colour: QColor) -> bool:
@@ -305,9 +295,8 @@ def field_line(kind: FieldKind, palette: QPalette) -> QColor:
 
 
 def kind_name(kind: FieldKind) -> str:
-    """Return what a kind is called, in the user's language."""
-    name = _KIND_NAMES.get(kind, kind.replace("_", " ").capitalize())
-    return QCoreApplication.translate("FieldKind", name)
+    """Return what a kind is called."""
+    return _KIND_NAMES.get(kind, kind.replace("_", " ").capitalize())
 
 
 # Icons: one set of lines, in the colour of the text that they stand beside. Outlines in a square of
@@ -461,11 +450,7 @@ class IconLabel(QWidget):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
-        area = QRectF(self.rect())
-        if self.layoutDirection() == Qt.LayoutDirection.RightToLeft:
-            painter.translate(area.width(), 0)
-            painter.scale(-1, 1)
-        paint_icon(painter, area, self._name, ink_of(self.palette()).muted)
+        paint_icon(painter, QRectF(self.rect()), self._name, ink_of(self.palette()).muted)
         painter.end()
 
 
@@ -478,9 +463,9 @@ class SearchButton(QAbstractButton):
     def __init__(self, action: QAction, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._keys = action.shortcut().toString(QKeySequence.SequenceFormat.NativeText)
-        self.setText(self.tr("Go to model, tensor, key, command…"))
+        self.setText("Go to model, tensor, key, command…")
         self.setToolTip(action.statusTip())
-        self.setAccessibleName(self.tr("Go to"))
+        self.setAccessibleName("Go to")
         self.setAccessibleDescription(self.text())
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.setCursor(Qt.CursorShape.IBeamCursor)
@@ -506,19 +491,14 @@ class SearchButton(QAbstractButton):
         inset = edge.widthF() / 2
         box = QRectF(self.rect()).adjusted(inset, inset, -inset, -inset)
         painter.drawRoundedRect(box, CORNER, CORNER)
-        reverse = self.layoutDirection() == Qt.LayoutDirection.RightToLeft
         icon = QRectF(0, 0, 16, 16)
         icon.moveCenter(box.center())
-        icon.moveLeft(box.right() - 28 if reverse else box.left() + Space.WIDE)
+        icon.moveLeft(box.left() + Space.WIDE)
         paint_icon(painter, icon, "search", ink.muted)
         painter.setPen(QColor(ink.muted))
-        text = (
-            box.adjusted(Space.WIDE, 0, -36, 0) if reverse else box.adjusted(36, 0, -Space.WIDE, 0)
-        )
+        text = box.adjusted(36, 0, -Space.WIDE, 0)
         centre = Qt.AlignmentFlag.AlignVCenter
         start, end = Qt.AlignmentFlag.AlignLeft, Qt.AlignmentFlag.AlignRight
-        if reverse:
-            start, end = end, start
         keys = painter.fontMetrics().horizontalAdvance(self._keys) + Space.GROUP
         room = int(text.width()) - keys
         words = painter.fontMetrics().elidedText(self.text(), Qt.TextElideMode.ElideRight, room)

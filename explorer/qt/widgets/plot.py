@@ -268,23 +268,21 @@ class ThemedPlot(pg.PlotWidget):  # type: ignore[misc] # pyqtgraph has no types
         # pyqtgraph keeps a picture of the bare background, and that of a hidden plot too: 11 MB
         # in a window of 2000 × 1400
         self.setCacheMode(self.CacheModeFlag.CacheNone)
-        self.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # axes have one direction
         self.colours = PlotColours.of_palette(self.palette())
         self.more_actions: list[QtGui.QAction] = []
         item = self.getPlotItem()
-        item.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # else the application's
         item.setMenuEnabled(False)
         item.hideButtons()
         item.layout.setContentsMargins(Space.TIGHT, Space.NEAR, Space.WIDE, Space.TIGHT)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setMinimumSize(240, 160)
-        add, tr, box = partial(add_action, self), self.tr, self.box
-        self.back_action = add(tr("&Back"), box.go_back, "Backspace")
-        self.reset_action = add(tr("&Reset zoom"), box.go_home, "Home")
-        self.zoom_in_action = add(tr("Zoom &in"), lambda: self._zoom(_ZOOM), "+", "=")
-        self.zoom_out_action = add(tr("Zoom &out"), lambda: self._zoom(1 / _ZOOM), "-")
-        add(tr("Move left"), lambda: box.pan_by(-_PAN), "Shift+Left")
-        add(tr("Move right"), lambda: box.pan_by(_PAN), "Shift+Right")
+        add, box = partial(add_action, self), self.box
+        self.back_action = add("&Back", box.go_back, "Backspace")
+        self.reset_action = add("&Reset zoom", box.go_home, "Home")
+        self.zoom_in_action = add("Zoom &in", lambda: self._zoom(_ZOOM), "+", "=")
+        self.zoom_out_action = add("Zoom &out", lambda: self._zoom(1 / _ZOOM), "-")
+        add("Move left", lambda: box.pan_by(-_PAN), "Shift+Left")
+        add("Move right", lambda: box.pan_by(_PAN), "Shift+Right")
         saving = add_picture_actions(self, self.copy_requested, self.export_requested)
         self.copy_action, self.export_action = saving
         self.speak("")
@@ -302,7 +300,7 @@ class ThemedPlot(pg.PlotWidget):  # type: ignore[misc] # pyqtgraph has no types
 
     def speak(self, text: str) -> None:
         """Set what a screen reader says: what the cursor stands on, or else the keys."""
-        keys = self.tr("Plus and minus zoom, Home shows all, Ctrl+S saves the picture or its data")
+        keys = "Plus and minus zoom, Home shows all, Ctrl+S saves the picture or its data"
         self.setAccessibleDescription(text or keys)
 
     def restyle(self) -> None:

@@ -11,7 +11,6 @@ from typing import Any, Final, Protocol, TextIO, runtime_checkable
 from PySide6 import QtWidgets
 from PySide6.QtCore import (
     QBuffer,
-    QCoreApplication,
     QIODevice,
     QLocale,
     QMarginsF,
@@ -65,11 +64,11 @@ class RangeFields(QtWidgets.QWidget):
 
     def __init__(self, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
-        self.low = self._number(self.tr("First edge"))
-        self.high = self._number(self.tr("Last edge"))
+        self.low = self._number("First edge")
+        self.high = self._number("Last edge")
         self._typing = QTimer(self, singleShot=True, interval=_TYPING_MS)
         self._typing.timeout.connect(self.changed)
-        row(self.low, plain_label(self, self.tr("to")), self.high, of=self, spacing=Space.NEAR)
+        row(self.low, plain_label(self, "to"), self.high, of=self, spacing=Space.NEAR)
         for edit in (self.low, self.high):
             edit.textEdited.connect(lambda _: self._typing.start())
             edit.editingFinished.connect(self._finish)
@@ -82,9 +81,9 @@ class RangeFields(QtWidgets.QWidget):
         """Return why the range is impossible, as a sentence; "" if it is not."""
         numbers = self._numbers()
         if numbers is None:
-            return self.tr("Type two numbers, such as -0.1 and 0.1.")
+            return "Type two numbers, such as -0.1 and 0.1."
         if not numbers[0] < numbers[1]:
-            return self.tr("The first edge must be less than the last one.")
+            return "The first edge must be less than the last one."
         return ""
 
     def suggest(self, low: float, high: float) -> None:
@@ -151,13 +150,13 @@ def kinds() -> list[Kind]:
     """Return the kinds of files, the usual ones first."""
     column, page = QSize(480, 300), QSize(800, 450)
     return [
-        Kind(_tr("PNG picture"), ".png"),
-        Kind(_tr("SVG picture"), ".svg"),
-        Kind(_tr("PDF picture"), ".pdf"),
-        Kind(_tr("Data"), ".csv"),
-        Kind(_tr("PNG for slides, 1920 × 1080"), ".png", QSize(960, 540)),
-        Kind(_tr("PDF of a column, 85 mm wide"), ".pdf", column, 85),
-        Kind(_tr("PDF of a page, 170 mm wide"), ".pdf", page, 170),
+        Kind("PNG picture", ".png"),
+        Kind("SVG picture", ".svg"),
+        Kind("PDF picture", ".pdf"),
+        Kind("Data", ".csv"),
+        Kind("PNG for slides, 1920 × 1080", ".png", QSize(960, 540)),
+        Kind("PDF of a column, 85 mm wide", ".pdf", column, 85),
+        Kind("PDF of a page, 170 mm wide", ".pdf", page, 170),
     ]
 
 
@@ -180,7 +179,7 @@ class PlotExport(FileSaver):
         """Ask for a file, and save the picture or its data into it."""
         known = {kind.title: kind for kind in kinds()}
         suffixes = {title: kind.suffix for title, kind in known.items()}
-        path = self.ask_path(_tr("Save picture or data"), file_name(name, "plot"), suffixes)
+        path = self.ask_path("Save picture or data", file_name(name, "plot"), suffixes)
         if path is not None:
             chosen = known.get(self.kind)
             self.save(picture, path, chosen)
@@ -202,7 +201,7 @@ class PlotExport(FileSaver):
             with write_atomically(path) as stream:
                 write(stream)
 
-        return self.write(_tr("Saving {name}").format(name=path.name), path, work)
+        return self.write(f"Saving {path.name}", path, work)
 
     def copy(self, picture: Picture) -> None:
         """Put the picture into the clipboard."""
@@ -214,10 +213,6 @@ class PlotExport(FileSaver):
         while above is not None and not isinstance(above, Captioned):
             above = above.parentWidget()
         return "" if above is None else above.picture_caption()
-
-
-def _tr(text: str) -> str:
-    return QCoreApplication.translate("PlotExport", text)
 
 
 _CAPTION_PIXELS: Final = 24
@@ -249,7 +244,6 @@ class _Sheet:
     def paint(self, painter: QPainter, scale: float) -> None:
         """Draw it, one logical pixel being `scale` of the painter's."""
         inner = self._inner
-        painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         area = QRectF(0, 0, inner.width() * scale, inner.height() * scale)
         if isinstance(self.picture, ThemedPlot) and self.kind.size is not None:
@@ -391,9 +385,9 @@ class PicturePanel(QtWidgets.QWidget):
         self.area.addWidget(plot)
         self.area.setMinimumHeight(_LEAST_HEIGHT)  # in a small window the page scrolls
         self.table = TableView(model, runner, self)
-        self.table.setAccessibleName(self.tr("Statistics"))
+        self.table.setAccessibleName("Statistics")
         self.readout = ElidedLabel(self)
-        self.readout.setAccessibleName(self.tr("Under the cursor"))
+        self.readout.setAccessibleName("Under the cursor")
         self.readout.setWhatsThis(picture_text("readout"))
         self.export = PlotExport(runner, self, self.exported.emit, self.failed.emit)
         self.splitter = QtWidgets.QSplitter(self)
@@ -405,12 +399,12 @@ class PicturePanel(QtWidgets.QWidget):
         widen_with_text(self.splitter, 1)
         buttons = plot.zoom_buttons(self)
         self.save_button = QtWidgets.QToolButton(self)
-        self.save_button.setText(self.tr("Save…"))
-        self.save_button.setToolTip(self.tr("Save the picture or its data (Ctrl+S in the plot)"))
+        self.save_button.setText("Save…")
+        self.save_button.setToolTip("Save the picture or its data (Ctrl+S in the plot)")
         self.save_button.clicked.connect(self.ask_export)
         self.copy_button = QtWidgets.QToolButton(self)
-        self.copy_button.setText(self.tr("Copy picture"))
-        self.copy_button.setToolTip(self.tr("Copy the picture (Ctrl+Shift+C in the plot)"))
+        self.copy_button.setText("Copy picture")
+        self.copy_button.setToolTip("Copy the picture (Ctrl+Shift+C in the plot)")
         self.copy_button.clicked.connect(self.copy_picture)
         saving = self.copy_button, self.save_button
         self.line = row((self.readout, 1), *buttons, *saving, margins=NOTE)
@@ -427,7 +421,7 @@ class PicturePanel(QtWidgets.QWidget):
     def copy_picture(self) -> None:
         """Put what is shown into the clipboard, and say so until the cursor moves."""
         self.export.copy(self.picture)
-        self.readout.setText(self.tr("Picture copied"))
+        self.readout.setText("Picture copied")
 
     def set_logarithmic(self, on: bool) -> None:
         """Show counts logarithmically, or not."""
@@ -474,13 +468,13 @@ class PlotPanel(PicturePanel):
     def _describe_bins(self, readings: Readings) -> str:
         first = readings[0]
         low, high = float_text(first.low, 5), float_text(first.high, 5)
-        parts = [self.tr("{low} to {high}").format(low=low, high=high)]
+        parts = [f"{low} to {high}"]
         if len(readings) == 1:
-            parts.append(self.tr("{count} weights").format(count=integer_text(first.count)))
+            parts.append(f"{integer_text(first.count)} weights")
             parts.append(percent_text(first.share))
         else:
             parts += [f"{r.curve}: {percent_text(r.share)}" for r in readings[:_MOST_READINGS]]
         more = len(readings) - _MOST_READINGS
         if more > 0:
-            parts.append(self.tr("and {n} more").format(n=more))
+            parts.append(f"and {more} more")
         return "   ".join(parts)

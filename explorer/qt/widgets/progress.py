@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from PySide6.QtCore import QCoreApplication, QTimer, Signal
+from PySide6.QtCore import QTimer, Signal
 from PySide6.QtWidgets import QProgressBar, QPushButton, QToolButton, QWidget
 
 from explorer.present.explanations import picture_text
@@ -38,18 +38,18 @@ class Pace:
             self._first = now, done, nbytes or 0
         start, first_done, first_bytes = self._first
         share = done / total if total else 1.0
-        text = _tr("{share:.0f} %").format(share=100 * share)
+        text = f"{100 * share:.0f} %"
         elapsed = now - start
         if elapsed < _SETTLED_S:
             return text
         if nbytes is not None:
-            text += _tr("   {weights} weights/s, {size}/s").format(
-                weights=count_text(round((done - first_done) / elapsed)),
-                size=bytes_text(round((nbytes - first_bytes) / elapsed)),
+            text += (
+                f"   {count_text(round((done - first_done) / elapsed))} weights/s, "
+                f"{bytes_text(round((nbytes - first_bytes) / elapsed))}/s"
             )
         if left and elapsed > _FORESEEABLE_S and done > first_done:
             seconds = (total - done) / (done - first_done) * elapsed
-            text += _tr("   {time} left").format(time=duration_text(seconds))
+            text += f"   {duration_text(seconds)} left"
         return text
 
     def forget(self) -> None:
@@ -67,13 +67,9 @@ def duration_text(seconds: float) -> str:
     return f"{whole // 3600}:{whole % 3600 // 60:02} h"
 
 
-def _tr(text: str) -> str:
-    return QCoreApplication.translate("ProgressLine", text)
-
-
 def compiling_text() -> str:
     """Return what to show while a worker compiles kernels."""
-    return _tr("Compiling kernels, once per type and machine…")
+    return "Compiling kernels, once per type and machine…"
 
 
 _STEPS = 1000
@@ -99,10 +95,10 @@ class ProgressLine(QWidget):
         self.bar = QProgressBar(self)
         self.bar.setTextVisible(False)
         self.bar.setFixedWidth(160)
-        self.bar.setAccessibleName(self.tr("Progress"))
+        self.bar.setAccessibleName("Progress")
         self.label = ElidedLabel(self)
         self.label.setWhatsThis(picture_text("progress"))
-        self.button = QPushButton(self.tr("Cancel"), self)
+        self.button = QPushButton("Cancel", self)
         self.button.clicked.connect(self._press)
         self.running = False
         self.pace = Pace()
@@ -119,9 +115,9 @@ class ProgressLine(QWidget):
         self.running = True
         self.pace.forget()
         self.bar.setRange(0, 0)
-        self.label.setText(self.tr("Preparing to read the weights…"))
-        self.button.setText(self.tr("Cancel"))
-        self.button.setToolTip(self.tr("Escape"))
+        self.label.setText("Preparing to read the weights…")
+        self.button.setText("Cancel")
+        self.button.setToolTip("Escape")
         self._set_shown(True)
         self._compiling.start()
 
@@ -138,9 +134,8 @@ class ProgressLine(QWidget):
         reached = self.bar.value() * 100 // _STEPS if self.bar.maximum() else 0
         self.bar.setRange(0, _STEPS)
         self.bar.setValue(reached * _STEPS // 100)
-        sentence = self.tr("Cancelled at {share} %: the figures are of the weights read so far.")
-        self.label.setText(sentence.format(share=reached))
-        self.button.setText(self.tr("Read on"))
+        self.label.setText(f"Cancelled at {reached} %: the figures are of the weights read so far.")
+        self.button.setText("Read on")
         self.button.setToolTip("")
 
     def finish(self) -> None:
@@ -176,10 +171,10 @@ class JobBar(QWidget):
         self.progress = QProgressBar(self)
         self.progress.setFixedWidth(140)
         self.progress.setTextVisible(False)
-        self.progress.setAccessibleName(self.tr("Progress"))
+        self.progress.setAccessibleName("Progress")
         self.cancel = QToolButton(self)
-        self.cancel.setText(self.tr("Cancel"))
-        self.cancel.setToolTip(self.tr("Stop this work"))
+        self.cancel.setText("Cancel")
+        self.cancel.setToolTip("Stop this work")
         self.cancel.clicked.connect(self._cancel_shown)
         row(self.label, self.progress, self.cancel, of=self)
         self._timer = QTimer(self)

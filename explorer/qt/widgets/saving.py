@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from PySide6.QtCore import QCoreApplication, Qt
+from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFileDialog, QMessageBox, QWidget
 
 from explorer.errors import ExplorerError, system_reason
@@ -67,11 +67,10 @@ class FileSaver:
         if path.suffix.lower() in kinds.values():
             return path
         if _is_lent(path):
-            what = QCoreApplication.translate(
-                "FileSaver",
+            what = (
                 "not saved: this desktop lets the program write under the chosen name only, and it "
-                "needs a suffix; choose a name such as {name}",
-            ).format(name=plain_text(path.name + suffix))
+                f"needs a suffix; choose a name such as {plain_text(path.name + suffix)}"
+            )
             self._on_failed(ExplorerError(what, path))
             return None
         return path.with_name(path.name + suffix)
@@ -104,17 +103,14 @@ class FileSaver:
 
 def may_replace(parent: QWidget, path: Path) -> bool:
     """Ask whether a file that exists is to be replaced."""
-    tr = QCoreApplication.translate
     box = QMessageBox(parent)
     box.setIcon(QMessageBox.Icon.Warning)
-    box.setWindowTitle(tr("FileSaver", "Replace the file?"))
+    box.setWindowTitle("Replace the file?")
     box.setTextFormat(Qt.TextFormat.PlainText)
-    question = tr(
-        "FileSaver", "{name} exists already in {folder}. Replacing it removes what it holds."
-    )
+    question = "{name} exists already in {folder}. Replacing it removes what it holds."
     folder = plain_text(str(path.parent))
     box.setText(question.format(name=plain_text(path.name), folder=folder))
-    replace = box.addButton(tr("FileSaver", "Replace"), QMessageBox.ButtonRole.DestructiveRole)
+    replace = box.addButton("Replace", QMessageBox.ButtonRole.DestructiveRole)
     box.setDefaultButton(box.addButton(QMessageBox.StandardButton.Cancel))
     box.exec()
     box.deleteLater()

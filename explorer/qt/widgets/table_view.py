@@ -47,21 +47,10 @@ from explorer.qt.widgets.table_model import Cell, Index, ItemRole, TableModel
 from explorer.tabular import to_tsv, write_atomically, write_csv, write_json
 from explorer.text import integer_text, locale_free, plain_text, shorten
 
-_ISOLATE, _END = "\N{FIRST STRONG ISOLATE}", "\N{POP DIRECTIONAL ISOLATE}"
 _BAR_PIXELS: Final = 3
 _BAR_EDGE: Final = 4
 _BLANK: Final = "\N{NO-BREAK SPACE}"
 _MOST_PAINTED: Final = 1024  # characters; laying out a name of 65,000 takes Qt 40 ms a cell
-
-
-def isolated(text: str, view: object) -> str:
-    """Return text that keeps its own direction in a view that is written from right to left.
-
-    There ``2,000 × 256`` would be shown as ``256 × 2,000``, and ``-0.5`` as ``0.5-``: between
-    numbers, signs take the direction of what is around (Unicode UAX 9, first strong isolate).
-    """
-    mirrored = isinstance(view, QtWidgets.QWidget) and view.isRightToLeft()
-    return f"{_ISOLATE}{text}{_END}" if mirrored else text
 
 
 _FIGURE: Final = re.compile(r"(.*\d)[ \u00a0]([A-Za-z%×/]{1,5})")  # a number and its unit
@@ -113,7 +102,7 @@ class PaddedDelegate(QtWidgets.QStyledItemDelegate):
         wide = shown.fontMetrics.horizontalAdvance(shown.text)
         room = shown.rect.width() - 2 * _TEXT_MARGIN
         right = shown.displayAlignment & Qt.AlignmentFlag.AlignRight
-        if not right or wide > room or shown.direction == Qt.LayoutDirection.RightToLeft:
+        if not right or wide > room:
             return False
         shown.text = ""
         style = shown.widget.style()
@@ -149,7 +138,7 @@ class PaddedDelegate(QtWidgets.QStyledItemDelegate):
     def displayText(self, value: Any, locale: QtCore.QLocale | QtCore.QLocale.Language) -> str:
         text = value if isinstance(value, str) else super().displayText(value, locale)
         text = shorten(text, _MOST_PAINTED)
-        return f"{_BLANK}{isolated(text, self.parent())}{_BLANK}"
+        return f"{_BLANK}{text}{_BLANK}"
 
 
 class BarDelegate(PaddedDelegate):
@@ -167,11 +156,7 @@ class BarDelegate(PaddedDelegate):
         ink, area = ink_of(option.palette), QtCore.QRectF(option.rect)
         area.adjust(_BAR_EDGE, area.height() - _BAR_PIXELS - 1, -_BAR_EDGE, -1)
         painter.fillRect(area, QColor(ink.raised))
-        filled = area.width() * min(1.0, max(0.0, share))
-        if option.direction == Qt.LayoutDirection.RightToLeft:
-            area.setLeft(area.right() - filled)
-        else:
-            area.setWidth(filled)
+        area.setWidth(area.width() * min(1.0, max(0.0, share)))
         painter.fillRect(area, QColor(ink.control))
 
 
@@ -279,15 +264,15 @@ class TableView(QtWidgets.QTableView):
         self.selectionModel().selectionChanged.connect(lambda *_: self.selection_moved.emit())
 
     def _make_actions(self) -> None:
-        add, tr = partial(building.add_action, self, children=True), self.tr
+        add = partial(building.add_action, self, children=True)
         copy = QKeySequence.StandardKey.Copy
-        self.copy_action = add(tr("&Copy rows"), self.copy_rows, copy)
-        self.copy_cell_action = add(tr("Copy c&ell"), self.copy_cell, "Ctrl+Shift+C")
-        self.copy_json_action = add(tr("Copy rows as &JSON"), self.copy_json)
-        self.export_action = add(tr("E&xport table…"), self.ask_export)
+        self.copy_action = add("&Copy rows", self.copy_rows, copy)
+        self.copy_cell_action = add("Copy c&ell", self.copy_cell, "Ctrl+Shift+C")
+        self.copy_json_action = add("Copy rows as &JSON", self.copy_json)
+        self.export_action = add("E&xport table…", self.ask_export)
         # what the mouse does in the header, which keys do not reach
-        self.sort_action = add(tr("&Sort by this column"), self.sort_by_current, "Ctrl+Shift+S")
-        self.columns_action = add(tr("Col&umns…"), self._show_columns_here, "Ctrl+Shift+L")
+        self.sort_action = add("&Sort by this column", self.sort_by_current, "Ctrl+Shift+S")
+        self.columns_action = add("Col&umns…", self._show_columns_here, "Ctrl+Shift+L")
 
     def show_columns(self, state: QtCore.QByteArray, hidden: Collection[str] = ()) -> None:
         """Restore widths, order and visibility of the columns, or choose them.
@@ -433,7 +418,7 @@ class TableView(QtWidgets.QTableView):
         if len(rows) * len(raws) <= _COPIED_AT_ONCE:
             clipboard.setText(text_of(names, _lines(rows, raws, never)))
             return
-        title = self.tr("Copying {n} rows").format(n=integer_text(len(rows)))
+        title = f"Copying {integer_text(len(rows))} rows"
 
         def write(job: Job) -> str:
             return text_of(names, _lines(rows, raws, job.check))
@@ -442,8 +427,8 @@ class TableView(QtWidgets.QTableView):
 
     def ask_export(self) -> None:
         """Ask for a file and write what is shown into it."""
-        kinds = {self.tr("CSV"): ".csv", self.tr("JSON"): ".json"}
-        path = self._saver.ask_path(self.tr("Export table"), "table", kinds)
+        kinds = {"CSV": ".csv", "JSON": ".json"}
+        path = self._saver.ask_path("Export table", "table", kinds)
         if path is not None:
             self.export(path)
 
@@ -465,7 +450,7 @@ class TableView(QtWidgets.QTableView):
                 writer = write_json if path.suffix.lower() == ".json" else write_csv
                 writer(stream, names, _lines(rows, raws, check))
 
-        title = self.tr("Exporting {name}").format(name=path.name)
+        title = f"Exporting {path.name}"
         return self._saver.write(title, path, write)
 
     def _show_menu(self, place: QtCore.QPoint) -> None:
@@ -523,8 +508,7 @@ def _paint_rest(view: TableView, painter: QPainter, place: int) -> None:
         return
     active = view.hasFocus() or view.isActiveWindow()
     group = QPalette.ColorGroup.Active if active else QPalette.ColorGroup.Inactive
-    left = 0 if view.isRightToLeft() else length
-    area = (left, view.rowViewportPosition(place), width - length, view.rowHeight(place))
+    area = (length, view.rowViewportPosition(place), width - length, view.rowHeight(place))
     painter.fillRect(*area, view.palette().color(group, QPalette.ColorRole.Highlight))
 
 
@@ -539,25 +523,18 @@ def _paint_why(view: TableView, painter: QPainter, place: int) -> None:
     first, area = view.visualRect(index), view.viewport().rect()
     area.setTop(first.top())
     area.setHeight(first.height())
-    if view.isRightToLeft():
-        area.setRight(first.left() - Space.NEAR)
-    else:
-        area.setLeft(first.right() + Space.NEAR)
+    area.setLeft(first.right() + Space.NEAR)
     selected = view.selectionModel().isSelected(index)
     painter.setPen(inks_of(view.palette(), selected=selected)[1])
     text = view.fontMetrics().elidedText(text, Qt.TextElideMode.ElideRight, area.width())
-    # the painter mirrors it
     flags = int(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
-    painter.drawText(area, flags, isolated(text, view))
+    painter.drawText(area, flags, text)
 
 
 class RoomyDelegate(QtWidgets.QStyledItemDelegate):
     """Gives the rows of trees and lists the height that the tables' rows have."""
 
     # Qt
-
-    def displayText(self, value: Any, locale: QtCore.QLocale | QtCore.QLocale.Language) -> str:
-        return isolated(super().displayText(value, locale), self.parent())
 
     def sizeHint(self, option: QtWidgets.QStyleOptionViewItem, index: Index) -> QtCore.QSize:
         hint = super().sizeHint(option, index)
@@ -581,7 +558,7 @@ class FilterBar(QtWidgets.QWidget):
     def __init__(self, hint: str, tip: str = "", parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
         self.edit = _FilterEdit(self)
-        self.edit.setAccessibleName(self.tr("Filter"))
+        self.edit.setAccessibleName("Filter")
         self.show_hint(hint, tip)
         self.edit.setClearButtonEnabled(True)
         self.edit.textChanged.connect(self.changed)
@@ -614,17 +591,13 @@ class SearchEdit(QtWidgets.QLineEdit):
 
     def __init__(self, parent: QtWidgets.QWidget) -> None:
         super().__init__(parent)
-        room = _SIGN + Space.TIGHT
-        mirrored = self.layoutDirection() == Qt.LayoutDirection.RightToLeft
-        self.setTextMargins(*((0, 0, room, 0) if mirrored else (room, 0, 0, 0)))
+        self.setTextMargins(_SIGN + Space.TIGHT, 0, 0, 0)
 
     # Qt
 
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)
-        mirrored = self.layoutDirection() == Qt.LayoutDirection.RightToLeft
-        left = self.width() - Space.NEAR - _SIGN if mirrored else Space.NEAR
-        area, painter = QtCore.QRectF(left, 0, _SIGN, _SIGN), QPainter(self)
+        area, painter = QtCore.QRectF(Space.NEAR, 0, _SIGN, _SIGN), QPainter(self)
         area.moveTop((self.height() - _SIGN) / 2)
         paint_icon(painter, area, "search", ink_of(self.palette()).muted)
         painter.end()
@@ -679,9 +652,7 @@ class ListPanel(QtWidgets.QWidget):
         """Show the content rows where `mask` [n] is true, and how many; a sentence if none is."""
         self.model.set_filter(mask)
         shown, total = self.model.rowCount(), self.model.content_count
-        self.bar.status.setText(
-            self.tr("{shown} of {all}").format(shown=integer_text(shown), all=integer_text(total))
-        )
+        self.bar.status.setText(f"{integer_text(shown)} of {integer_text(total)}")
         if shown:
             self.show_table()
         else:

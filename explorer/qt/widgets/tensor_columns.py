@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any, Final
 
 from numpy.typing import NDArray
-from PySide6.QtCore import QCoreApplication
 
 from explorer.present.explanations import TENSOR_TEXTS
 from explorer.qt.document import Document
@@ -24,7 +22,7 @@ def tensor_columns(document: Document) -> list[Column]:
     """Return the columns of a model's tensor table."""
     arrays = document.arrays
     names = document.model.tensors.columns.names
-    tips, tr = TENSOR_TEXTS, partial(QCoreApplication.translate, "TensorTable")
+    tips = TENSOR_TEXTS
 
     def text(
         name: str, title: str, cell: Callable[[int], str], keys: Callable[[], NDArray[Any]]
@@ -60,29 +58,26 @@ def tensor_columns(document: Document) -> list[Column]:
         return str(arrays.layers[row]) if arrays.layers[row] >= 0 else ""
 
     columns = [
-        text("name", tr("Name"), name, lambda: arrays.name_ranks),
-        text("role", tr("Role"), role, lambda: arrays.role_ranks),
-        Column("layer", tr("Layer"), layer_text, layer, lambda: arrays.layers, True, tips["layer"]),
-        replace(text("type", tr("Type"), kind, lambda: arrays.type_ranks), type_name=kind),
-        Column("shape", tr("Shape"), shape, shape, lambda: arrays.shape_ranks, True, tips["shape"]),
-        number("parameters", tr("Parameters"), arrays.parameters, integer_text),
-        number("bytes", tr("Size"), arrays.nbytes, bytes_text),
-        number("bits_per_weight", tr("Bits/weight"), arrays.bits_per_weight, bits_text),
-        number("offset", tr("Offset"), arrays.offsets, integer_text),
-        text("file", tr("File"), file, lambda: arrays.file_codes),
-        text("problem", tr("Problem"), problem, lambda: arrays.damaged),
+        text("name", "Name", name, lambda: arrays.name_ranks),
+        text("role", "Role", role, lambda: arrays.role_ranks),
+        Column("layer", "Layer", layer_text, layer, lambda: arrays.layers, True, tips["layer"]),
+        replace(text("type", "Type", kind, lambda: arrays.type_ranks), type_name=kind),
+        Column("shape", "Shape", shape, shape, lambda: arrays.shape_ranks, True, tips["shape"]),
+        number("parameters", "Parameters", arrays.parameters, integer_text),
+        number("bytes", "Size", arrays.nbytes, bytes_text),
+        number("bits_per_weight", "Bits/weight", arrays.bits_per_weight, bits_text),
+        number("offset", "Offset", arrays.offsets, integer_text),
+        text("file", "File", file, lambda: arrays.file_codes),
+        text("problem", "Problem", problem, lambda: arrays.damaged),
     ]
     return [replace(one, spare=_SPARE.get(one.name, 0)) for one in columns]
 
 
 def describe_filter(bar: FilterBar) -> None:
     """Describe in a filter of tensors what can be typed there."""
-    tr = partial(QCoreApplication.translate, "TensorsView")
-    bar.edit.setPlaceholderText(tr("Filter tensors:  ffn  type:q6_k  size>100M  layer:3-7  -norm"))
+    bar.edit.setPlaceholderText("Filter tensors:  ffn  type:q6_k  size>100M  layer:3-7  -norm")
     bar.edit.setToolTip(
-        tr(
-            "Words must occur in the name; a minus in front excludes.\n"
-            "type:q4_k,q6_k   layer:3-7   role:attn   shape:4096   is:damaged\n"
-            "size>100M   params>1M   bpw<5"
-        )
+        "Words must occur in the name; a minus in front excludes.\n"
+        "type:q4_k,q6_k   layer:3-7   role:attn   shape:4096   is:damaged\n"
+        "size>100M   params>1M   bpw<5"
     )

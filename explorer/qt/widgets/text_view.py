@@ -18,10 +18,10 @@ class TextView(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.text = _NumberedText(self)
-        self.text.setAccessibleName(self.tr("Text"))
+        self.text.setAccessibleName("Text")
         self._search = QLineEdit(self)
-        self._search.setPlaceholderText(self.tr("Find in text (Enter: next, Escape: close)"))
-        self._search.setAccessibleName(self.tr("Find in text"))
+        self._search.setPlaceholderText("Find in text (Enter: next, Escape: close)")
+        self._search.setAccessibleName("Find in text")
         self._search.hide()
         self._search.textChanged.connect(self._find_first)
         self._search.returnPressed.connect(self._find_next)

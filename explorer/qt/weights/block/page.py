@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final
 
 from PySide6 import QtWidgets
-from PySide6.QtCore import QCoreApplication, QObject, QSignalBlocker, Qt, Signal
+from PySide6.QtCore import QObject, QSignalBlocker, Qt, Signal
 from PySide6.QtGui import QGuiApplication
 
 from explorer.analysis.block_detail import BlockDetail, BlockReader, block_record
@@ -75,24 +75,24 @@ class BlockBar(QtWidgets.QWidget):
         self.number.setGroupSeparatorShown(True)
         self.number.setKeyboardTracking(False)
         self.number.setMinimumWidth(100)
-        self.number.setAccessibleName(self.tr("Block"))
+        self.number.setAccessibleName("Block")
         self.number.valueChanged.connect(lambda value: self.block_chosen.emit(int(value)))
         self.total = plain_label(self)
         self.total.setWhatsThis(picture_text("block_total"))
         self.slider = QtWidgets.QSlider(Qt.Orientation.Horizontal, self)
-        self.slider.setAccessibleName(self.tr("Place in the tensor"))
+        self.slider.setAccessibleName("Place in the tensor")
         self.slider.setMinimumWidth(80)
         self.slider.valueChanged.connect(lambda step: self.block_chosen.emit(self._at(step)))
         self.goto = PlaceField(self)
-        self.goto.setAccessibleName(self.tr("Go to the block at row, column"))
+        self.goto.setAccessibleName("Go to the block at row, column")
         self.goto.place_typed.connect(lambda place: self.block_chosen.emit(self.block_of(place)))
         self.reference = ReferenceBar(references, self)
         self.place = ElidedLabel(self)
-        self.place.setAccessibleName(self.tr("Where the block is"))
+        self.place.setAccessibleName("Where the block is")
         self.place.setWhatsThis(picture_text("block_place"))
         self.note = plain_label(self)
         self.note.setWordWrap(True)
-        self.note.setAccessibleName(self.tr("Note about the comparison"))
+        self.note.setAccessibleName("Note about the comparison")
         self.note.hide()
         self._make_buttons()
         self._lay_out()
@@ -113,7 +113,7 @@ class BlockBar(QtWidgets.QWidget):
             self.number.setRange(0, float(last))
             self.slider.setRange(0, min(last, _MOST_STEPS))
             self.slider.setPageStep(max(1, min(last, _MOST_STEPS) // 20))
-        self.total.setText(self.tr("of {n}").format(n=integer_text(count)))
+        self.total.setText(f"of {integer_text(count)}")
         self.show_note("")
         self.set_block(0)
 
@@ -128,10 +128,9 @@ class BlockBar(QtWidgets.QWidget):
         self.on_action.setEnabled(index < last)
         folding = self.goto.folding
         row, column = divmod(index * self._block_weights, max(1, folding.columns))
-        text = self.tr("Row {row}, columns {first} to {last}").format(
-            row=folding.row_name(row),
-            first=integer_text(column),
-            last=integer_text(column + self._block_weights - 1),
+        text = (
+            f"Row {folding.row_name(row)}, columns {integer_text(column)} to "
+            f"{integer_text(column + self._block_weights - 1)}"
         )
         self.place.setText(text)
 
@@ -161,26 +160,19 @@ class BlockBar(QtWidgets.QWidget):
         return step if steps == last else step * last // max(1, steps)
 
     def _make_buttons(self) -> None:
-        previous, following = self.tr("Previous block"), self.tr("Next block")
+        previous, following = "Previous block", "Next block"
         self._back = step_button(self, "◂", previous, "Ctrl+PgUp", lambda: self._step(-1))
         self._on = step_button(self, "▸", following, "Ctrl+PgDown", lambda: self._step(1))
         self.back_action, self.on_action = self._back.defaultAction(), self._on.defaultAction()
         self.largest = self._button(
-            self.tr("Largest scale"), self.tr("Go to the block with the largest absolute scale")
+            "Largest scale", "Go to the block with the largest absolute scale"
         )
         self.worst = self._button(
-            self.tr("Worst block"),
-            self.tr("Go to the block with the largest RMS error against the reference"),
+            "Worst block", "Go to the block with the largest RMS error against the reference"
         )
-        self.raw = self._button(
-            self.tr("Open in Raw"), self.tr("Show the bytes of this block in their file")
-        )
-        self.copy = self._button(
-            self.tr("Copy block"), self.tr("Copy everything about this block as JSON")
-        )
-        self.save = self._button(
-            self.tr("Save…"), self.tr("Save the picture or its data (Ctrl+S in the plot)")
-        )
+        self.raw = self._button("Open in Raw", "Show the bytes of this block in their file")
+        self.copy = self._button("Copy block", "Copy everything about this block as JSON")
+        self.save = self._button("Save…", "Save the picture or its data (Ctrl+S in the plot)")
 
     def _button(self, text: str, tip: str) -> QtWidgets.QToolButton:
         button = QtWidgets.QToolButton(self)
@@ -190,7 +182,7 @@ class BlockBar(QtWidgets.QWidget):
         return button
 
     def _lay_out(self) -> None:
-        label = plain_label(self, self.tr("&Block"))
+        label = plain_label(self, "&Block")
         label.setBuddy(self.number)
         chosen = (label, self._back, self.number, self._on, self.total, (self.slider, 1))
         buttons = (self.largest, self.worst, self.raw, self.copy, self.save)
@@ -268,7 +260,7 @@ class BlockSearch(QObject):
         """Cancel the search, if one is under way, and report that."""
         if self.busy:
             self._slot.cancel()
-            self._end(self.tr("The search was cancelled."))
+            self._end("The search was cancelled.")
 
     def stop(self) -> None:
         """End the search without a word: something else is looked at."""
@@ -282,11 +274,11 @@ class BlockSearch(QObject):
     def _look_for_cancelled(self, job: Job) -> None:
         """Show a search that was cancelled elsewhere, such as the status bar."""
         if self._slot.stopped and job.cancelled and self._line.running:
-            self._end(self.tr("The search was cancelled."))
+            self._end("The search was cancelled.")
 
     def _report(self, text: str, block: FoundBlock | None) -> None:
         if block is None:
-            self._end(self.tr("Nothing was found."))
+            self._end("Nothing was found.")
             return
         self._line.finish()
         figure = float_text(block.figure, 6)
@@ -353,8 +345,7 @@ def read_block(
         run = detail.start, detail.values.size
         return ShownBlock(detail, read_beside(pairs, tensor, run, check), note)
     except ExplorerError as error:
-        text = QCoreApplication.translate("BlockReading", "Not compared: {reason}")
-        return ShownBlock(detail, None, text.format(reason=error))
+        return ShownBlock(detail, None, f"Not compared: {error}")
 
 
 _MOST_BLOCKS = 64  # that are kept: 20 KiB each
@@ -503,9 +494,9 @@ class BlockPage(ReadingPage[ShownBlock]):
     def request(self) -> Request[ShownBlock] | Refusal | None:
         subject, index, blocks = self._subject, self._index, self._blocks
         if subject is None:
-            return Refusal(self.tr("No blocks"), self.tr("This tensor is not quantized."))
+            return Refusal("No blocks", "This tensor is not quantized.")
         if not subject.tensor.parameters // max(1, subject.tensor.type.block_weights):
-            return Refusal(self.tr("No blocks"), self.tr("This tensor has no weights."))
+            return Refusal("No blocks", "This tensor has no weights.")
         compared = self._compared()
         self.bar.worst.setEnabled(bool(compared.pairs))
 
@@ -520,9 +511,9 @@ class BlockPage(ReadingPage[ShownBlock]):
 
         return Request(
             key=index,
-            title=self.tr("Reading a block of {name}").format(name=subject.name),
-            heading=self.tr("Reading the block…"),
-            failure=self.tr("The block could not be read"),
+            title=f"Reading a block of {subject.name}",
+            heading="Reading the block…",
+            failure="The block could not be read",
             work=read,
             name=subject.name,
             known=known,
@@ -537,7 +528,7 @@ class BlockPage(ReadingPage[ShownBlock]):
         if len(detail.parts) > 1:
             places = ", ".join(f"{part.name} 0x{part.extent.offset:X}" for part in detail.parts)
         prefix = f"{self._name}   ·   " if self._name else ""
-        self.bar.show_bytes(prefix + self.tr("bytes {places}").format(places=places))
+        self.bar.show_bytes(prefix + f"bytes {places}")
         self.bar.show_note(shown.note)
         self.panes.show_block(detail, shown.beside)
         if self._looked_for is not None and self._looked_for[0] == detail.index:
@@ -566,8 +557,8 @@ class BlockPage(ReadingPage[ShownBlock]):
                 subject.tensor,
                 partial(largest_scale, subject.tensor, worker_count()),
                 ("largest scale", subject.row),
-                self.tr("Searching for the largest scale"),
-                self.tr("Block {block} has the largest scale: {figure}"),
+                "Searching for the largest scale",
+                "Block {block} has the largest scale: {figure}",
             )
             self._start_search(search, self._cache)
 
@@ -578,8 +569,8 @@ class BlockPage(ReadingPage[ShownBlock]):
                 subject.tensor,
                 partial(worst_block, compared.pairs, subject.tensor, worker_count()),
                 "worst block",
-                self.tr("Searching for the worst block"),
-                self.tr("Block {block} has the largest RMS error: {figure}"),
+                "Searching for the worst block",
+                "Block {block} has the largest RMS error: {figure}",
             )
             pairs = [pair for pair in compared.pairs if isinstance(pair, MatchedPair)]
             others = [one for pair in pairs for one in pair.reference.tensors]
@@ -608,7 +599,7 @@ class BlockPage(ReadingPage[ShownBlock]):
         if self.block is not None:
             record = block_record(self.block.detail, self.block.beside)
             QGuiApplication.clipboard().setText(json.dumps(record, indent=1))
-            self.panes.readout.setText(self.tr("The block was copied as JSON."))
+            self.panes.readout.setText("The block was copied as JSON.")
 
     def ask_export(self) -> None:
         """Ask for a file and save the picture or its data into it."""

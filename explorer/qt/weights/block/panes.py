@@ -52,11 +52,11 @@ def field_columns(detail: BlockDetail) -> list[Column]:
     values = [field_value(detail, row) for row in range(len(fields))]
     offsets = np.array([field.offset for field in fields])
     return [
-        _text("field", _tr("Field"), [field.name for field in fields], tips["field"]),
-        Column("bytes", _tr("Bytes"), places, places, lambda: offsets, True, tips["bytes"]),
-        _text("type", _tr("Type"), [field.dtype for field in fields], tips["type"]),
-        _text("value_text", _tr("Value"), values, tips["value_text"]),
-        _text("meaning", _tr("Meaning"), [field.meaning for field in fields], tips["meaning"]),
+        _text("field", "Field", [field.name for field in fields], tips["field"]),
+        Column("bytes", "Bytes", places, places, lambda: offsets, True, tips["bytes"]),
+        _text("type", "Type", [field.dtype for field in fields], tips["type"]),
+        _text("value_text", "Value", values, tips["value_text"]),
+        _text("meaning", "Meaning", [field.meaning for field in fields], tips["meaning"]),
     ]
 
 
@@ -70,12 +70,12 @@ def field_value(detail: BlockDetail, number: int) -> str:
     found = []
     stored = detail.sub_scales
     if stored is not None and detail.bits.scales[part].any():
-        found.append(_tr("factors {x}").format(x=_joined(stored.scales)))
+        found.append(f"factors {_joined(stored.scales)}")
         if stored.minima is not None:
-            found.append(_tr("of minima {x}").format(x=_joined(stored.minima)))
+            found.append(f"of minima {_joined(stored.minima)}")
     if not found:
         codes = int(detail.bits.codes[part].any(axis=0).sum())
-        text = _tr("{type} of {n} weights") if codes else "{type}"
+        text = "{type} of {n} weights" if codes else "{type}"
         found.append(text.format(type=field.dtype, n=codes))
     return "; ".join(found)[:_MOST_IN_CELL]
 
@@ -91,58 +91,58 @@ def sub_block_columns(detail: BlockDetail, beside: Beside | None = None) -> list
         return f"{row * per}–{row * per + per - 1}"
 
     def different_codes(count: int) -> str:
-        return _tr("{n} of {all}").format(n=count, all=detail.levels.size)
+        return f"{count} of {detail.levels.size}"
 
     tip = BLOCK_TEXTS["weights"]
-    columns = [Column("weights", _tr("Weights"), weights, weights, lambda: firsts, True, tip)]
+    columns = [Column("weights", "Weights", weights, weights, lambda: firsts, True, tip)]
     stored = detail.sub_scales
     if stored is not None:
-        tip = _tr("What is stored: the scale is the block's own one times this factor")
-        columns.append(_number("factor", _tr("Factor"), stored.scales, tip=tip))
-    columns.append(_number("scale", _tr("Scale"), detail.scales, tip=_tr("Effective scale")))
+        tip = "What is stored: the scale is the block's own one times this factor"
+        columns.append(_number("factor", "Factor", stored.scales, tip=tip))
+    columns.append(_number("scale", "Scale", detail.scales, tip="Effective scale"))
     if stored is not None and stored.minima is not None:
-        tip = _tr("What is stored: the minimum is the block's dmin times this factor")
-        columns.append(_number("minimum_factor", _tr("Factor"), stored.minima, tip=tip))
+        tip = "What is stored: the minimum is the block's dmin times this factor"
+        columns.append(_number("minimum_factor", "Factor", stored.minima, tip=tip))
     if detail.minima is not None:
-        tip = _tr("Effective minimum, which is subtracted")
-        columns.append(_number("minimum", _tr("Minimum"), detail.minima, tip=tip))
-    tip = _tr("How many different codes, and how many the type has")
-    columns.append(array_column("codes_used", _tr("Codes"), used, different_codes, tip))
+        tip = "Effective minimum, which is subtracted"
+        columns.append(_number("minimum", "Minimum", detail.minima, tip=tip))
+    tip = "How many different codes, and how many the type has"
+    columns.append(array_column("codes_used", "Codes", used, different_codes, tip))
     if beside is not None:
         squares = (beside.errors**2).reshape(count, per).mean(axis=1)
-        tip = _tr("Root of the mean square error")
-        columns.append(_number("rms_error", _tr("RMS error"), np.sqrt(squares), 4, tip))
+        tip = "Root of the mean square error"
+        columns.append(_number("rms_error", "RMS error", np.sqrt(squares), 4, tip))
     return columns
 
 
 def weight_columns(detail: BlockDetail, beside: Beside | None = None) -> list[Column]:
     """Return the columns of the table of weights."""
     count = detail.values.size
-    code_tip = _tr("What is stored of the weight")
+    code_tip = "What is stored of the weight"
     if detail.rows is not None:
-        code_tip = _tr("Number of the signed level: a whole group is stored as a row of a grid")
+        code_tip = "Number of the signed level: a whole group is stored as a row of a grid"
     tip = BLOCK_TEXTS["weight"]
     columns = [
-        Column("weight", _tr("Weight"), str, int, lambda: np.arange(count), numeric=True, tip=tip),
-        _number("code", _tr("Code"), detail.codes, tip=code_tip),
+        Column("weight", "Weight", str, int, lambda: np.arange(count), numeric=True, tip=tip),
+        _number("code", "Code", detail.codes, tip=code_tip),
     ]
     rows = detail.rows
     if rows is not None:
         indices = rows.indices.repeat(rows.group_weights)
-        tip = _tr("Row of the grid that the weight's group has")
-        columns.append(_number("row", _tr("Row"), indices, tip=tip))
-    tip = _tr("Value of the code before scaling")
-    columns.append(_number("level", _tr("Level"), detail.weight_levels, tip=tip))
-    columns.append(_number("value", _tr("Value"), detail.values, tip=_tr("The decoded weight")))
+        tip = "Row of the grid that the weight's group has"
+        columns.append(_number("row", "Row", indices, tip=tip))
+    tip = "Value of the code before scaling"
+    columns.append(_number("level", "Level", detail.weight_levels, tip=tip))
+    columns.append(_number("value", "Value", detail.values, tip="The decoded weight"))
     if beside is not None:
         if beside.is_rounding:
-            tip = _tr("The weight rounded to {type}").format(type=beside.pair.candidate_type)
-            columns.append(_number("rounded", _tr("Rounded"), beside.candidate, tip=tip))
+            tip = f"The weight rounded to {beside.pair.candidate_type}"
+            columns.append(_number("rounded", "Rounded", beside.candidate, tip=tip))
         else:
-            tip = _tr("The same weight of the reference")
-            columns.append(_number("reference", _tr("Reference"), beside.reference, tip=tip))
-        tip = _tr("Candidate minus reference")
-        columns.append(_number("error", _tr("Error"), beside.errors, 4, tip))
+            tip = "The same weight of the reference"
+            columns.append(_number("reference", "Reference", beside.reference, tip=tip))
+        tip = "Candidate minus reference"
+        columns.append(_number("error", "Error", beside.errors, 4, tip))
     return columns
 
 
@@ -161,10 +161,6 @@ def _number(
     if numbers.dtype.kind in "iu":
         return array_column(name, title, numbers, str, tip)
     return float_column(name, title, numbers, digits, tip)
-
-
-def _tr(text: str) -> str:
-    return QtCore.QCoreApplication.translate("BlockColumns", text)
 
 
 _EDGES = 6  # pixels that the style takes of a cell
@@ -304,16 +300,16 @@ class BlockPanes(QtWidgets.QWidget):
         self._hovered: BlockPart | None = None
         self.strip = BlockStrip(self)
         self.fields = MarkedTable(TableModel(self), runner, self._field_brush, self)
-        self.fields.setAccessibleName(self.tr("Fields of the block"))
+        self.fields.setAccessibleName("Fields of the block")
         self.fields.setWordWrap(True)  # meanings are sentences, and rows are few
         self.fields.verticalHeader().setSectionResizeMode(
             QtWidgets.QHeaderView.ResizeMode.ResizeToContents
         )
         self.plot = BlockPlot(self)
         self.weights = MarkedTable(TableModel(self), runner, self._weight_brush, self)
-        self.weights.setAccessibleName(self.tr("Weights of the block, a table"))
+        self.weights.setAccessibleName("Weights of the block, a table")
         self.sub_blocks = MarkedTable(TableModel(self), runner, lambda *_: None, self)
-        self.sub_blocks.setAccessibleName(self.tr("Sub-blocks"))
+        self.sub_blocks.setAccessibleName("Sub-blocks")
         self._tables = {
             PartKind.FIELD: self.fields,
             PartKind.WEIGHT: self.weights,
@@ -323,7 +319,7 @@ class BlockPanes(QtWidgets.QWidget):
         self.readout.setWordWrap(True)
         self.readout.setAlignment(Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignLeft)
         self.readout.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        self.readout.setAccessibleName(self.tr("Under the cursor"))
+        self.readout.setAccessibleName("Under the cursor")
         self.readout.setWhatsThis(picture_text("readout"))
         # a fixed height for any text: the panes above must not move under the mouse
         self.readout.setFixedHeight(2 * self.readout.fontMetrics().lineSpacing() + 4)
@@ -369,14 +365,14 @@ class BlockPanes(QtWidgets.QWidget):
         self._scroll.setFrameShape(QtWidgets.QFrame.Shape.NoFrame)
         self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self._scroll.setBackgroundRole(QPalette.ColorRole.Base)
-        self._scroll.setAccessibleName(self.tr("Bytes"))
+        self._scroll.setAccessibleName("Bytes")
         bar = self._scroll.verticalScrollBar().sizeHint().width()
         left = QtWidgets.QWidget(self)
         left.setFixedWidth(self.strip.width() + bar + 2)
         column((self._scroll, 3), (self.fields, 2), of=left, spacing=Space.TIGHT)
-        self.tabs = segmented(QtWidgets.QTabWidget(self), self.tr("Tables of the block"))
-        self.tabs.addTab(self.weights, self.tr("Weights"))
-        self.tabs.addTab(self.sub_blocks, self.tr("Sub-blocks"))
+        self.tabs = segmented(QtWidgets.QTabWidget(self), "Tables of the block")
+        self.tabs.addTab(self.weights, "Weights")
+        self.tabs.addTab(self.sub_blocks, "Sub-blocks")
         self.splitter = QtWidgets.QSplitter(Qt.Orientation.Vertical, self)
         self.splitter.addWidget(self.plot)
         self.splitter.addWidget(self.tabs)
@@ -435,9 +431,7 @@ class BlockPanes(QtWidgets.QWidget):
             return
         if look is None:
             self._marked = np.zeros(detail.values.size, np.bool_)
-            text = self.tr(
-                "Point at a byte, a field, a sub-block or a weight to see what belongs to it."
-            )
+            text = "Point at a byte, a field, a sub-block or a weight to see what belongs to it."
             masks, cursor = np.zeros(len(detail.stored), np.uint8), -1
         else:
             links = links_of(detail, look, self._beside)

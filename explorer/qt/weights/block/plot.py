@@ -73,7 +73,7 @@ class BlockPlot(ThemedPlot):
         item.setAxisItems({"left": NumberAxis("left")})  # values are no counts
         for name in ("left", "bottom"):
             item.getAxis(name).enableAutoSIPrefix(False)
-        self.setAccessibleName(self.tr("Weights of the block"))
+        self.setAccessibleName("Weights of the block")
         self.setWhatsThis(picture_text("block_weights"))
         self.box.sigRangeChanged.connect(lambda *_: self._draw_ruler())
         self.box.sigResized.connect(lambda *_: self._draw_ruler())
@@ -124,8 +124,8 @@ class BlockPlot(ThemedPlot):
         super().restyle()
         colour = self.colours.text.name()
         item = self.getPlotItem()
-        item.setLabel("bottom", self.tr("Weight in the block"), color=colour)
-        item.setLabel("left", self.tr("Value"), color=colour)
+        item.setLabel("bottom", "Weight in the block", color=colour)
+        item.setLabel("left", "Value", color=colour)
         self._line.setPen(pg.mkPen(self.colours.grid, width=1))
         self._draw()
 
@@ -195,8 +195,8 @@ class BlockPlot(ThemedPlot):
         beside = self._beside
         self._legend.setVisible(beside is not None)
         if beside is not None:
-            name = self.tr("rounded") if beside.is_rounding else self.tr("reference")
-            self._legend.addItem(self._values, self.tr("this block"))
+            name = "rounded" if beside.is_rounding else "reference"
+            self._legend.addItem(self._values, "this block")
             self._legend.addItem(self._other, name)
 
     def _draw_marks(self) -> None:

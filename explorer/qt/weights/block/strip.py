@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 from PySide6 import QtGui
-from PySide6.QtCore import QCoreApplication, QEvent, QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtWidgets import QWidget
 
 from explorer.analysis.block_detail import BlockDetail, place_of
@@ -81,17 +81,16 @@ class BlockStrip(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # so are bytes written
         self.current = -1
         self._detail: BlockDetail | None = None
         self._masks: NDArray[np.uint8] = np.zeros(0, np.uint8)
         self.setFont(monospace_font())
         self.setMouseTracking(True)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.setAccessibleName(self.tr("Bytes of the block"))
+        self.setAccessibleName("Bytes of the block")
         self.setWhatsThis(picture_text("block_bytes"))
         copy = QtGui.QKeySequence.StandardKey.Copy
-        self.copy_action = add_action(self, self.tr("&Copy the bytes"), self.copy, copy)
+        self.copy_action = add_action(self, "&Copy the bytes", self.copy, copy)
         self._measure()
 
     def show_block(self, detail: BlockDetail | None) -> None:
@@ -193,7 +192,6 @@ class BlockStrip(QWidget):
 
     def paintEvent(self, event: QtGui.QPaintEvent) -> None:
         painter = QtGui.QPainter(self)
-        painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
         painter.fillRect(event.rect(), self.palette().color(QtGui.QPalette.ColorRole.Base))
         detail = self._detail
         if detail is not None:
@@ -324,9 +322,9 @@ def ranges_text(numbers: Iterable[int]) -> str:
 def bits_text(mask: int) -> str:
     """Return the bits of a mask in words: ``"bits 0-3"``."""
     if mask == _ALL_BITS:
-        return _tr("all bits")
+        return "all bits"
     bits = [bit for bit in range(8) if mask >> bit & 1]
-    text = _tr("bit {bits}") if len(bits) == 1 else _tr("bits {bits}")
+    text = "bit {bits}" if len(bits) == 1 else "bits {bits}"
     return text.format(bits=ranges_text(bits))
 
 
@@ -340,9 +338,7 @@ def _scale_bits(detail: BlockDetail, sub: int) -> NDArray[np.uint8]:
 
 def _field_text(detail: BlockDetail, number: int) -> str:
     field, numbers = detail.fields[number], detail.numbers[number]
-    text = _tr("{name}, {type}: {meaning}").format(
-        name=field.name, type=field.dtype, meaning=field.meaning
-    )
+    text = f"{field.name}, {field.dtype}: {field.meaning}"
     if numbers:
         text += f"   ·   {', '.join(float_text(each, _DIGITS) for each in numbers)}"
     return text
@@ -351,15 +347,13 @@ def _field_text(detail: BlockDetail, number: int) -> str:
 def _byte_text(detail: BlockDetail, byte: int) -> str:
     """Describe a byte, and what each of its bits acts on."""
     field = detail.fields[detail.field_at(byte)]
-    head = _tr("Byte {place} = 0x{value:02X}, {field}").format(
-        place=byte, value=detail.stored[byte], field=field.name
-    )
+    head = f"Byte {byte} = 0x{detail.stored[byte]:02X}, {field.name}"
     bits, per = detail.bits, detail.weights_per_scale
-    texts = _targets(bits.codes[byte], 1, _tr("weight {n}"), _tr("weights {n}"))
-    texts += _targets(bits.scales[byte], per, "", _tr("scale of weights {n}"))
+    texts = _targets(bits.codes[byte], 1, "weight {n}", "weights {n}")
+    texts += _targets(bits.scales[byte], per, "", "scale of weights {n}")
     if bits.minima.shape[1]:
-        texts += _targets(bits.minima[byte], per, "", _tr("minimum of weights {n}"))
-    return f"{head}:   {';  '.join(texts or [_tr('not read for decoding')])}"
+        texts += _targets(bits.minima[byte], per, "", "minimum of weights {n}")
+    return f"{head}:   {';  '.join(texts or ['not read for decoding'])}"
 
 
 def _targets(masks: NDArray[np.uint8], per: int, one: str, many: str) -> list[str]:
@@ -376,9 +370,9 @@ def _targets(masks: NDArray[np.uint8], per: int, one: str, many: str) -> list[st
 def _sub_block_text(detail: BlockDetail, sub: int) -> str:
     first, per = sub * detail.weights_per_scale, detail.weights_per_scale
     scale = _product(detail, sub, minimum=False)
-    text = _tr("Weights {n}: scale {scale}").format(n=f"{first}–{first + per - 1}", scale=scale)
+    text = f"Weights {first}–{first + per - 1}: scale {scale}"
     if detail.minima is not None:
-        text += _tr(", minimum {minimum}").format(minimum=_product(detail, sub, minimum=True))
+        text += f", minimum {_product(detail, sub, minimum=True)}"
     return text
 
 
@@ -408,27 +402,20 @@ def _weight_text(detail: BlockDetail, weight: int, beside: Beside | None) -> str
         sign = "+" if minimum < 0 else MINUS
         formula += f" {sign} {float_text(abs(minimum), _DIGITS)}"
     parts = [
-        _tr("Weight {n} (row {row}, column {column}): {formula} = {value}").format(
-            n=weight,
-            row=integer_text(row),
-            column=integer_text(column + weight),
-            formula=formula,
-            value=float_text(float(detail.values[weight]), _DIGITS),
+        (
+            f"Weight {weight} (row {integer_text(row)}, column {integer_text(column + weight)}): "
+            f"{formula} = {float_text(float(detail.values[weight]), _DIGITS)}"
         )
     ]
     rows = detail.rows
     if rows is not None:
-        text = _tr("row {row} of {all} of the grid")
+        text = "row {row} of {all} of the grid"
         index = int(rows.indices[weight // rows.group_weights])
         parts.append(text.format(row=index, all=integer_text(rows.rows_in_grid)))
     if beside is not None:
         other = beside.candidate if beside.is_rounding else beside.reference
-        name = _tr("rounded {x}") if beside.is_rounding else _tr("reference {x}")
+        name = "rounded {x}" if beside.is_rounding else "reference {x}"
         parts.append(name.format(x=float_text(float(other[weight]), _DIGITS)))
         error = float_text(float(beside.errors[weight]), 6)
-        parts.append(_tr("error {x}").format(x=error))
+        parts.append(f"error {error}")
     return "   ·   ".join(parts)
-
-
-def _tr(text: str) -> str:
-    return QCoreApplication.translate("BlockLinks", text)

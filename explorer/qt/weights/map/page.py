@@ -182,7 +182,7 @@ class MapPage(ReadingPage[DrawnMap]):
         self.controls.goto.folding = found.folding
         sheet = found.sheet(self.controls.sheet)
         self.plot.show_matrix(sheet, found.folding.row_name, BlockSizes(block_weights(found)))
-        self.readout.rest(self.tr("Reading…"))
+        self.readout.rest("Reading…")
         self.show_content()
 
     def request(self) -> Request[DrawnMap] | Refusal | None:
@@ -210,9 +210,9 @@ class MapPage(ReadingPage[DrawnMap]):
 
         return Request(
             key=wanted,
-            title=self.tr("Drawing {name}").format(name=drawable.subject.name),
-            heading=self.tr("Reading…"),
-            failure=self.tr("The map could not be drawn"),
+            title=f"Drawing {drawable.subject.name}",
+            heading="Reading…",
+            failure="The map could not be drawn",
             work=read,
             known=known,
             tensors=(drawable.subject.tensor,),
@@ -275,16 +275,17 @@ class MapPage(ReadingPage[DrawnMap]):
         text = self._prefix + quantity_name(drawable.quantity)
         grid = cells.grid
         if grid.exact:
-            text += self.tr(": each cell is one weight")
+            text += ": each cell is one weight"
         else:
             rms = self.controls.reduction is Reduction.RMS
-            how = self.tr("root mean square") if rms else self.tr("largest magnitude")
-            text += self.tr(": {how} of {rows} × {columns} weights in each cell").format(
-                how=how, rows=integer_text(grid.cell_rows), columns=integer_text(grid.cell_columns)
+            how = "root mean square" if rms else "largest magnitude"
+            text += (
+                f": {how} of {integer_text(grid.cell_rows)} × {integer_text(grid.cell_columns)} "
+                "weights in each cell"
             )
         odd = int(cells.not_finite.sum()) if cells.complete else 0
         if odd:
-            text += self.tr(".   {n} in sight are not finite (purple)").format(n=integer_text(odd))
+            text += f".   {integer_text(odd)} in sight are not finite (purple)"
         return text
 
     # Life

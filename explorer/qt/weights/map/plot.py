@@ -198,14 +198,12 @@ class MapPlot(ThemedPlot):
         self._mark = pg.PlotCurveItem(connect="pairs")
         for part in (self._ground, *self._images, self._groups, self._blocks, self._mark):
             self.addItem(part, ignoreBounds=True)
-        self._profiles, self._bar = Profiles(item, self.tr("RMS")), ColourBar(item)
-        self.setAccessibleName(self.tr("Map of the tensor"))
+        self._profiles, self._bar = Profiles(item, "RMS"), ColourBar(item)
+        self.setAccessibleName("Map of the tensor")
         self.setWhatsThis(picture_text("map"))
-        self.copy_value_action = add_action(
-            self, self.tr("Copy &value"), self.value_wanted, "Ctrl+C"
-        )
+        self.copy_value_action = add_action(self, "Copy &value", self.value_wanted, "Ctrl+C")
         self.copy_position_action = add_action(
-            self, self.tr("Copy &position"), self.position_wanted, "Ctrl+Shift+P"
+            self, "Copy &position", self.position_wanted, "Ctrl+Shift+P"
         )
         self.more_actions = [self.copy_value_action, self.copy_position_action]
         self.box.sigRangeChanged.connect(lambda *_: self._look_again())
@@ -317,14 +315,14 @@ class MapPlot(ThemedPlot):
         rows = [range_text(part.top, part.bottom) for part in tops]
         columns = layer.image.T.tolist()
         heads = [range_text(part.left, part.right) for part in lefts]
-        return [(self.tr("rows \\ columns"), rows), *zip(heads, columns, strict=True)]
+        return [("rows \\ columns", rows), *zip(heads, columns, strict=True)]
 
     def restyle(self) -> None:
         super().restyle()
         colours = self.colours
         item = self.getPlotItem()
-        item.setLabel("left", self.tr("Row"), color=colours.text.name())
-        item.setLabel("bottom", self.tr("Column"), color=colours.text.name())
+        item.setLabel("left", "Row", color=colours.text.name())
+        item.setLabel("bottom", "Column", color=colours.text.name())
         self._blocks.setPen(pg.mkPen(QColor(0, 0, 0, 170), width=1))
         self._groups.setPen(pg.mkPen(QColor(0, 0, 0, 110), width=1, style=Qt.PenStyle.DotLine))
         self._mark.setPen(pg.mkPen(colours.text, width=1, style=Qt.PenStyle.DashLine))

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from PySide6.QtCore import QCoreApplication, QObject, QSignalBlocker, Qt, QTimer, Signal
+from PySide6.QtCore import QObject, QSignalBlocker, Qt, QTimer, Signal
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QComboBox, QLabel, QSpinBox, QToolButton, QWidget
 
@@ -99,10 +99,12 @@ def drawable_of(
     """Return what to draw of a tensor; reads nothing."""
     tensor = subject.tensor
     if not tensor.parameters:
-        return Refusal(_tr("No weights"), _tr("This tensor is empty."))
+        return Refusal("No weights", "This tensor is empty.")
     if quantity.needs_blocks and not is_quantized(tensor):
-        sentence = _tr("Weights of type {type} are stored one by one, without scales.")
-        return Refusal(_tr("Not quantized"), sentence.format(type=tensor.type.name))
+        return Refusal(
+            "Not quantized",
+            f"Weights of type {tensor.type.name} are stored one by one, without scales.",
+        )
     if not quantity.needs_reference:
         return Drawable(subject, quantity, tensor_source(tensor, quantity))
     return _beside_reference(subject, quantity, references)
@@ -117,23 +119,23 @@ def _beside_reference(
         agree = places_agree(partner.pair, subject.tensor)
         return Drawable(subject, quantity, source, partner.pair, agree)
     if partner.waiting:
-        return Refusal(_tr("Matching the tensors…"), partner.reason)
+        return Refusal("Matching the tensors…", partner.reason)
     if partner.reason:
-        return Refusal(_tr("Not comparable"), partner.reason)
+        return Refusal("Not comparable", partner.reason)
     return Refusal(
-        _tr("No reference chosen"),
-        _tr("Errors are measured against another model, or against a type: choose it above."),
+        "No reference chosen",
+        "Errors are measured against another model, or against a type: choose it above.",
     )
 
 
 def quantity_name(quantity: Quantity) -> str:
     """Return what the user reads for a quantity."""
     return {
-        Quantity.VALUE: _tr("Value"),
-        Quantity.ABSOLUTE_ERROR: _tr("Absolute error"),
-        Quantity.RELATIVE_ERROR: _tr("Relative error"),
-        Quantity.SCALE: _tr("Block scale"),
-        Quantity.MINIMUM: _tr("Block minimum"),
+        Quantity.VALUE: "Value",
+        Quantity.ABSOLUTE_ERROR: "Absolute error",
+        Quantity.RELATIVE_ERROR: "Relative error",
+        Quantity.SCALE: "Block scale",
+        Quantity.MINIMUM: "Block minimum",
     }[quantity]
 
 
@@ -141,13 +143,9 @@ def place_text(drawable: Drawable, window: Window) -> str:
     """Return where a cell is: its rows and its columns."""
     first, last = map(drawable.folding.row_name, (window.top, window.bottom - 1))
     left, right = window.left, window.right - 1
-    row = _tr("Row {row}") if window.height == 1 else _tr("Rows {row} to {last}")
-    column = _tr("column {column}") if window.width == 1 else _tr("columns {column} to {last}")
+    row = "Row {row}" if window.height == 1 else "Rows {row} to {last}"
+    column = "column {column}" if window.width == 1 else "columns {column} to {last}"
     return f"{row.format(row=first, last=last)}, {column.format(column=left, last=right)}"
-
-
-def _tr(text: str) -> str:
-    return QCoreApplication.translate("MapSubject", text)
 
 
 _ROBUST: Final = 0.999
@@ -174,48 +172,48 @@ class MapControls(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        relative = self.tr(
-            "The error's size divided by the root mean square of the {n} consecutive weights of "
-            "the reference that it lies among"
-        ).format(n=ERROR_GROUP)
+        relative = (
+            f"The error's size divided by the root mean square of the {ERROR_GROUP} "
+            "consecutive weights of the reference that it lies among"
+        )
         tips = {
-            Quantity.VALUE: self.tr("The weights"),
-            Quantity.ABSOLUTE_ERROR: self.tr("Size of the difference from the reference"),
+            Quantity.VALUE: "The weights",
+            Quantity.ABSOLUTE_ERROR: "Size of the difference from the reference",
             Quantity.RELATIVE_ERROR: relative,
-            Quantity.SCALE: self.tr("What the codes of a block are multiplied by"),
-            Quantity.MINIMUM: self.tr("What is subtracted from the weights of a block"),
+            Quantity.SCALE: "What the codes of a block are multiplied by",
+            Quantity.MINIMUM: "What is subtracted from the weights of a block",
         }
         self.quantities = self._box(
-            self.tr("What is shown"), *((quantity_name(each), each, tips[each]) for each in tips)
+            "What is shown", *((quantity_name(each), each, tips[each]) for each in tips)
         )
-        extreme = self.tr("A cell of several weights shows the one farthest from 0, with its sign")
-        rms = self.tr("A cell of several weights shows the root of their mean square")
+        extreme = "A cell of several weights shows the one farthest from 0, with its sign"
+        rms = "A cell of several weights shows the root of their mean square"
         self.reductions = self._box(
-            self.tr("What a cell of several weights shows"),
-            (self.tr("Largest magnitude"), Reduction.EXTREME, extreme),
-            (self.tr("Root mean square"), Reduction.RMS, rms),
+            "What a cell of several weights shows",
+            ("Largest magnitude", Reduction.EXTREME, extreme),
+            ("Root mean square", Reduction.RMS, rms),
         )
         self.reductions.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
-        robust = self.tr("The largest 0.1 % of the cells share the last colour")
+        robust = "The largest 0.1 % of the cells share the last colour"
         self.clipping = self._box(
-            self.tr("Range of the colours"),
-            (self.tr("99.9 %"), _ROBUST, robust),
-            (self.tr("All"), 1.0, self.tr("Each cell has its own colour")),
-            (self.tr("From … to …"), _TYPED, self.tr("The first and the last colour as typed")),
+            "Range of the colours",
+            ("99.9 %", _ROBUST, robust),
+            ("All", 1.0, "Each cell has its own colour"),
+            ("From … to …", _TYPED, "The first and the last colour as typed"),
         )
         self.edges = RangeFields(self)
         self.edges.hide()
         self._levels: tuple[float, float] | None = None  # of what was drawn last
         self.sheets = QSpinBox(self)
         self.sheets.setGroupSeparatorShown(True)
-        self.sheets.setAccessibleName(self.tr("Matrix"))
+        self.sheets.setAccessibleName("Matrix")
         self.sheets.setToolTip(
-            self.tr("One of the matrices that the tensor is made of, such as those of experts")
+            "One of the matrices that the tensor is made of, such as those of experts"
         )
-        self.sheets.setSpecialValueText(self.tr("all"))
+        self.sheets.setSpecialValueText("all")
         self.sheets.setKeyboardTracking(False)
         self.goto = PlaceField(self)
-        self._sheet_label = self._label(self.tr("&Matrix"), self.sheets)
+        self._sheet_label = self._label("&Matrix", self.sheets)
         self._lay_out()
         self.quantities.currentIndexChanged.connect(lambda _: self.quantity_changed.emit())
         self.reductions.currentIndexChanged.connect(lambda _: self.look_changed.emit())
@@ -288,11 +286,11 @@ class MapControls(QWidget):
         return label
 
     def _lay_out(self) -> None:
-        shown, cells = self.tr("&Show"), self.tr("&Cells")
+        shown, cells = "&Show", "&Cells"
         row(
             *(self._label(shown, self.quantities), self.quantities),
             *(self._label(cells, self.reductions), self.reductions),
-            *(self._label(self.tr("C&olours"), self.clipping), self.clipping, self.edges),
+            *(self._label("C&olours", self.clipping), self.clipping, self.edges),
             *(self._sheet_label, self.sheets, 1, self.goto),
             of=self,
             margins=LINE,
@@ -350,10 +348,10 @@ class MapPointer(QObject):
         cell = None if cells is None else cells.grid.cell_of(*place)
         self.value = ""
         if cells is None or cell is None:
-            self.described.emit(self.tr("Row {0}, column {1}: not read yet").format(*place))
+            self.described.emit(f"Row {place[0]}, column {place[1]}: not read yet")
             return
         if not cells.counts[cell]:
-            self.value = self.tr("not finite") if cells.complete else self.tr("not read yet")
+            self.value = "not finite" if cells.complete else "not read yet"
         elif cells.grid.exact:
             self.value = float_text(float(cells.low[cell]), _DIGITS)
         else:
@@ -367,11 +365,11 @@ class MapPointer(QObject):
     def _range_text(self, cells: TensorMap, cell: tuple[int, int]) -> str:
         low, high, rms = (float(part[cell]) for part in (cells.low, cells.high, cells.rms))
         odd = int(cells.not_finite[cell])
-        text = self.tr("{low} to {high}, root mean square {rms}").format(
-            low=float_text(low, 5), high=float_text(high, 5), rms=float_text(rms, 4)
+        text = (
+            f"{float_text(low, 5)} to {float_text(high, 5)}, root mean square {float_text(rms, 4)}"
         )
         if odd and cells.complete:
-            text += self.tr(", {n} not finite").format(n=integer_text(odd))
+            text += f", {integer_text(odd)} not finite"
         return text
 
     def _read(self) -> None:
@@ -390,7 +388,7 @@ class MapPointer(QObject):
             self.described.emit("   ".join((self._text, *texts)))
 
         self._slot.run(
-            self.tr("Reading a weight"),
+            "Reading a weight",
             read,
             lambda found: show(*self._facts(drawable, *found)),
             lambda error: show(str(error)),
@@ -402,20 +400,19 @@ class MapPointer(QObject):
         texts = []
         if both is not None:
             reference, candidate = (float_text(each, 6) for each in both)
-            texts.append(self.tr("reference {a}, candidate {b}").format(a=reference, b=candidate))
+            texts.append(f"reference {reference}, candidate {candidate}")
         if facts is None:
             return texts
         if drawable.quantity.needs_blocks or not math.isfinite(facts.value):
-            texts.append(self.tr("value {value}").format(value=float_text(facts.value, 6)))
+            texts.append(f"value {float_text(facts.value, 6)}")
         if facts.block is not None:
-            text = self.tr("block {block}, weight {n}")
+            text = "block {block}, weight {n}"
             texts.append(text.format(block=integer_text(facts.block), n=facts.place))
         if facts.code is not None and facts.level is not None and facts.scale is not None:
-            text = self.tr("code {code}, level {level}")
-            texts.append(text.format(code=facts.code, level=float_text(facts.level, 5)))
-            texts.append(self.tr("scale {scale}").format(scale=float_text(facts.scale, 5)))
+            texts.append(f"code {facts.code}, level {float_text(facts.level, 5)}")
+            texts.append(f"scale {float_text(facts.scale, 5)}")
         if facts.minimum is not None:
-            texts.append(self.tr("minimum {m}").format(m=float_text(facts.minimum, 5)))
+            texts.append(f"minimum {float_text(facts.minimum, 5)}")
         return texts
 
 
@@ -438,19 +435,19 @@ class MapReadout(QWidget):
         self._resting = ""
         self._drawable: Drawable | None = None
         self.label = plain_label(self)
-        self.label.setAccessibleName(self.tr("Under the cursor"))
+        self.label.setAccessibleName("Under the cursor")
         self.label.setWhatsThis(picture_text("readout"))
         self.label.setMinimumWidth(1)  # a long line must not widen the window
         self.pointer = MapPointer(runner, self)
         self.pointer.described.connect(self.show_text)
         buttons = plot.zoom_buttons(self)
         self.save_button = QToolButton(self)
-        self.save_button.setText(self.tr("Save…"))
-        self.save_button.setToolTip(self.tr("Save the picture or its numbers (Ctrl+S in the map)"))
+        self.save_button.setText("Save…")
+        self.save_button.setToolTip("Save the picture or its numbers (Ctrl+S in the map)")
         self.save_button.clicked.connect(self.save_wanted)
         self.copy_button = QToolButton(self)
-        self.copy_button.setText(self.tr("Copy picture"))
-        self.copy_button.setToolTip(self.tr("Copy the picture (Ctrl+Shift+C in the map)"))
+        self.copy_button.setText("Copy picture")
+        self.copy_button.setToolTip("Copy the picture (Ctrl+Shift+C in the map)")
         self.copy_button.clicked.connect(plot.copy_requested)
         saving = self.copy_button, self.save_button
         row((self.label, 1), *buttons, *saving, of=self, margins=NOTE)
