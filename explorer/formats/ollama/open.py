@@ -267,6 +267,22 @@ def _projector(manifest: manifests.Manifest) -> Path | None:
     return None
 
 
+class _NoBlob(MemorySource):
+    """A blob that cannot be used. Thousands may be missing, so its path is made when it is told."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        super().__init__(b"", folder)
+        self._name = name
+
+    @property
+    def path(self) -> Path:
+        return self._folder / self._name
+
+    @path.setter
+    def path(self, folder: Path) -> None:
+        self._folder = folder
+
+
 class _TensorBlobs:
     """Opens a model whose weights are safetensors blobs."""
 
@@ -342,8 +358,8 @@ class _TensorBlobs:
         """Yield the tensors of a layer under their names in the model."""
         file = self._blob(layer)
         if isinstance(file, str):  # nothing but the name is known
-            path = self._folder / layer.digest if layer.digest else self._manifest.path
-            extent = Extent(MemorySource(b"", path), 0, 0)
+            path = self._folder if layer.digest else self._manifest.path
+            extent = Extent(_NoBlob(path, layer.digest), 0, 0)
             name = layer.title
             yield groups.Stored(name, _UNKNOWN, extent, damage=file, key=name, metadata={})
             return
