@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import click
 
 from explorer.analysis.adapters import is_adapter
-from explorer.analysis.recipes.fits import RecipeFit, compare_with_recipes, type_mix, why_no_recipe
+from explorer.analysis.recipes.fits import compare_with_recipes, type_mix, why_no_recipe
 from explorer.analysis.recipes.rules import RULES_SOURCE, declared_recipe
 from explorer.analysis.what_if import is_importance_matrix
 from explorer.cli import options, output
@@ -22,7 +22,12 @@ from explorer.formats.tensors import Tensor
 from explorer.present import attachments, recipes
 from explorer.present.model import mark, model_facts, plain_value, type_text, value_text
 from explorer.present.quantization import SaidQuantization, companions_record, said_quantization
+from explorer.present.tables.attachments import ENTRIES, UPDATES, adapter_record, matrix_record
+from explorer.present.tables.recipes import FITS, MIX
+from explorer.present.tables.table import Table
 from explorer.text import bytes_text, count_text, integer_text, part_text, plain_text, shape_text
+
+Row = TypeVar("Row")
 
 _MIN_VALUE_WIDTH: Final = 40
 _LONGEST_NAME: Final = 200
@@ -202,30 +207,21 @@ class _Attached:
     def record(self, model: Model) -> dict[str, Any]:
         """Return what JSON has of it; nothing of another model."""
         if is_importance_matrix(model):
-            return {"imatrix": attachments.matrix_record(model, self.entries)}
+            return {"imatrix": matrix_record(model, self.entries)}
         if is_adapter(model):
-            return {"adapter": attachments.adapter_record(model, self.updates)}
+            return {"adapter": adapter_record(model, self.updates)}
         return {}
 
     def text(self) -> str:
         """Return its table for people."""
         if self.updates is not None:
-            rows = [attachments.update_cells(row) for row in self.updates]
-            table = [attachments.UPDATE_HEAD, *map(_safe, rows)]
-            return output.heading("What it changes", len(rows)) + output.table(
-                table, right=(1, 3, 4, 5)
-            )
-        if self.entries is not None:
-            rows = [attachments.entry_cells(row) for row in self.entries]
-            table = [attachments.ENTRY_HEAD, *map(_safe, rows)]
-            return output.heading("Importance of columns", len(rows)) + output.table(
-                table, right=(1, 2, 3, 4, 5)
-            )
-        return ""
+            return _measured(UPDATES, self.updates)
+        return "" if self.entries is None else _measured(ENTRIES, self.entries)
 
 
-def _safe(cells: Sequence[str]) -> list[str]:
-    return [output.name_cell(cell, _LONGEST_NAME) for cell in cells]
+def _measured(described: Table[Row], rows: Sequence[Row]) -> str:
+    heading = output.heading(described.title, len(rows))
+    return heading + output.table_of(described, rows, _LONGEST_NAME)
 
 
 def _summary(model: Model) -> str:
@@ -323,25 +319,13 @@ _SHOWN_ROLES: Final = 200
 def recipes_record(model: Model) -> dict[str, Any]:
     """Return the type mix by role, and how well each recipe of llama-quantize agrees with it."""
     fits = compare_with_recipes(model)
-    mix = ("role", "type", "tensors", "parameters", "bytes", "bits_per_weight")
     return {
         "declared": declared_recipe(model),
         "verdict": recipes.verdict(model, fits),
         "not_applicable": why_no_recipe(model),
         "rules": RULES_SOURCE,
-        "fits": [_fit_record(fit) for fit in fits],
-        "type_mix": [_fields(row, *mix) for row in type_mix(model)],
-    }
-
-
-def _fit_record(fit: RecipeFit) -> dict[str, Any]:
-    first = ("recipe", "declared", "share", "agreeing", "parameters", "bytes")
-    deviation = ("role", "expected", "present", "layers", "tensors", "parameters")
-    return {
-        **_fields(fit, *first),
-        "revision": fit.revision.name,
-        "imatrix": fit.imatrix,
-        "deviations": [_fields(one, *deviation) for one in fit.deviations],
+        "fits": [FITS.record(fit) for fit in fits],
+        "type_mix": [MIX.record(row) for row in type_mix(model)],
     }
 
 
@@ -350,8 +334,7 @@ def _recipes_text(model: Model) -> str:
     fits = compare_with_recipes(model)
     parts = [output.heading("Recipe"), f"  {recipes.verdict(model, fits)}\n"]
     if fits:
-        rows = [recipes.FIT_HEAD, *map(recipes.fit_cells, recipes.shown_fits(fits, _SHOWN_FITS))]
-        parts += ["\n", output.table(rows, right=(1, 2, 3))]
+        parts += ["\n", output.table_of(FITS, recipes.shown_fits(fits, _SHOWN_FITS))]
         found = recipes.differences(fits, _SHOWN_DIFFERENCES)
         if found.lines:
             parts.append(f"  Not as {found.recipe} has it:\n")
@@ -359,12 +342,6 @@ def _recipes_text(model: Model) -> str:
         if found.more:
             parts.append(f"    … and {integer_text(found.more)} more groups of tensors\n")
         parts.append(f"  Rules: {RULES_SOURCE}\n")
-    rows = [
-        tuple(output.name_cell(c, _LONGEST_ROLE) for c in recipes.mix_cells(row))
-        for row in type_mix(model)
-    ]
-    parts.append(output.heading("Types by role"))
-    parts.append(output.table([recipes.MIX_HEAD, *rows[:_SHOWN_ROLES]], right=(2, 3, 4, 5)))
-    if len(rows) > _SHOWN_ROLES:
-        parts.append(f"  … and {integer_text(len(rows) - _SHOWN_ROLES)} more\n")
+    parts.append(output.heading(MIX.title))
+    parts.append(output.table_of(MIX, type_mix(model), _LONGEST_ROLE, _SHOWN_ROLES))
     return "".join(parts)

@@ -35,11 +35,13 @@ if TYPE_CHECKING:  # `--version` needs no NumPy
     from explorer.analysis.columns import Source, Summaries
     from explorer.formats import Problem
     from explorer.formats.tensors import Shape
+    from explorer.present.tables.table import Table
 
 _LONGEST_SUM: Final = 48  # characters of a role
 _MOST_SUMS: Final = 2000  # lines of a table of sums
 _WIDEST_COLUMN: Final = 64  # a longer cell sticks out, rather than padding every other line
 _TEXT_WIDTH: Final = 120  # of a line of text where there is no terminal
+_Row = TypeVar("_Row")
 
 
 class OutputError(ExplorerError):
@@ -259,6 +261,33 @@ def table(rows: Iterable[Sequence[str]], right: Sequence[int] = (), indent: str 
     return "\n".join(lines) + "\n"
 
 
+def table_of(
+    described: Table[_Row], rows: Sequence[_Row], longest: int = _WIDEST_COLUMN, most: int = 0
+) -> str:
+    """Return a table of `present.tables` as lines; a row without figures says why.
+
+    Args:
+        described: Its columns.
+        rows: Its rows.
+        longest: Characters of a cell with words.
+        most: Rows that are printed; the others are counted below. 0 for all.
+    """
+    printed = rows[:most] if most else rows
+    columns = described.shown(printed)
+
+    def cells(row: _Row) -> list[str]:
+        why = described.why_blank(row)
+        if why:
+            return [name_cell(columns[0].cell(row), longest), why, *[""] * (len(columns) - 2)]
+        texts = ((column.cell(row), column.kind.numeric) for column in columns)
+        return [text if numeric else shorten(text, longest) for text, numeric in texts]
+
+    right = [place for place, column in enumerate(columns) if column.kind.numeric]
+    text = table([[column.title for column in columns], *map(cells, printed)], right)
+    left_out = len(rows) - len(printed)
+    return text + (f"  … and {integer_text(left_out)} more\n" if left_out else "")
+
+
 def name_cell(name: str, longest: int) -> str:
     """Return a name of a file as a table shows it: safe to print, at most `longest` characters."""
     return shorten(plain_text(name), longest)
@@ -337,7 +366,6 @@ Subject: TypeAlias = "tuple[str, str, Shape]"
 """Name, type and shape of the tensor of a line, as a file has them."""
 
 _FIGURE_WIDTH: Final = 12
-_Row = TypeVar("_Row")
 
 
 class TensorLines:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from math import isnan, nan
-from typing import Any, Final
+from math import nan
 
 from explorer.analysis.adapters import (
     Adapter,
@@ -19,6 +18,7 @@ from explorer.analysis.adapters import (
 from explorer.analysis.importance import (
     EntryStatistics,
     ImportanceMatrix,
+    MatrixEntry,
     entry_statistics,
     read_matrix,
 )
@@ -26,50 +26,7 @@ from explorer.analysis.what_if import is_importance_matrix
 from explorer.errors import ExplorerError
 from explorer.formats.model import Model
 from explorer.parallel import Check, never
-from explorer.text import (
-    count_text,
-    digits_text,
-    float_text,
-    integer_text,
-    percent_text,
-    shape_text,
-)
-
-TEXTS: Final = {
-    "tensor": "The tensor of the model that it belongs to.",
-    "rank": "Columns of the factor B: the fewer, the simpler the change.",
-    "shape": "Shape of the weight that the product of the factors is added to, rows first.",
-    "scale": "What the product is multiplied with: alpha divided by the rank.",
-    "norm": (
-        "Frobenius norm of what is added: the root of the sum of its squares. It follows from the "
-        "two factors; the product is never formed."
-    ),
-    "base_norm": "Frobenius norm of the tensor of the model that the adapter is compared with.",
-    "relative": "Norm of what is added by the norm of the weight that it is added to.",
-    "bytes": "Stored bytes of both factors.",
-    "columns": "Columns of the weight: each has an importance.",
-    "matrices": "Matrices stacked in the tensor, such as experts.",
-    "unused": "Matrices that no token was sent through: nothing is known of their columns.",
-    "uses": (
-        "How often the tensor was used: tokens, in the older form pieces of text. Where experts "
-        "differ, the least and the most."
-    ),
-    "minimum": "Importance of the column that matters least, of matrices that were used.",
-    "std": "Standard deviation of the importance of the columns.",
-    "mean": "Mean importance of a column: the mean square of what it was multiplied with.",
-    "maximum": "Importance of the column that matters most.",
-    "peak": "Maximum by mean: how far the most important column stands out.",
-    "evenness": "Entropy of the shares of all columns: 100 % if all matter alike.",
-    "top_share": "Part of the sum that the most important hundredth of the columns has.",
-    "top_columns": "The columns that matter most, with their share of the sum.",
-    "problem": "Why there are no figures.",
-}
-"""What the columns of both tables mean."""
-
-WORDS: Final = ("tensor", "shape", "top columns")
-"""Columns of both tables that hold no numbers."""
-
-_SHOWN_COLUMNS: Final = 4
+from explorer.text import float_text, integer_text, shape_text
 
 
 def kind_text(model: Model) -> str | None:
@@ -108,42 +65,6 @@ def _matrix_text(matrix: ImportanceMatrix) -> str:
 
 def _counted(count: int, what: str) -> str:
     return f"{integer_text(count)} {what}{'' if count == 1 else 's'}"
-
-
-@dataclass(frozen=True, slots=True)
-class AttachedTable:
-    """An adapter or an importance matrix as a table: its kind in a line, its figures.
-
-    Attributes:
-        kind: See `kind_text`.
-        head: `UPDATE_HEAD` or `ENTRY_HEAD`.
-        rows: A line for each tensor; none if nothing was measured. Names come from the file.
-    """
-
-    kind: str
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
-def attached_table(
-    model: Model, base: Model | None, check: Check = never, *, measured: bool = True
-) -> AttachedTable | None:
-    """Return the table of an adapter or an importance matrix; None of a model.
-
-    Args:
-        model: The file.
-        base: The model that an adapter changes, or None.
-        check: Called for each run of weights; raises to stop.
-        measured: Whether to read the numbers.
-    """
-    kind = kind_text(model)
-    if kind is None:
-        return None
-    if is_importance_matrix(model):
-        entries = measure_matrix(model, check) if measured else iter(())
-        return AttachedTable(kind, ENTRY_HEAD, tuple(map(entry_cells, entries)))
-    updates = measure_updates(model, base, check) if measured else iter(())
-    return AttachedTable(kind, UPDATE_HEAD, tuple(map(update_cells, updates)))
 
 
 # Adapters
@@ -206,57 +127,6 @@ def measure_updates(
         yield UpdateRow(update, norm, base_norm, problem)
 
 
-def adapter_record(model: Model, rows: list[UpdateRow] | None) -> dict[str, Any]:
-    """Return what JSON says of an adapter; norms only where they were measured."""
-    adapter = read_adapter(model)
-    measured = {} if rows is None else {row.update.name: row for row in rows}
-    return {
-        "kind": adapter.kind,
-        "alpha": adapter.alpha,
-        "ranks": list(adapter.ranks),
-        "parameters": adapter.parameters,
-        "base": adapter.base or None,
-        "tensors": [_update_record(one, measured.get(one.name)) for one in adapter.updates],
-        "others": list(adapter.others),
-    }
-
-
-def _update_record(update: Update, row: UpdateRow | None) -> dict[str, Any]:
-    record = {
-        "name": update.name,
-        "rank": update.rank,
-        "scale": update.scale,
-        "shape": list(update.shape),
-        "bytes": update.nbytes,
-    }
-    if row is not None:
-        record |= {"norm": row.norm, "base_norm": row.base_norm, "relative": row.relative}
-    problem = update.problem if row is None else row.problem
-    return record | {"problem": problem or None}
-
-
-UPDATE_HEAD: Final = ("tensor", "rank", "shape", "norm", "base's norm", "relative")
-
-
-def update_cells(row: UpdateRow) -> tuple[str, ...]:
-    """Return a line of `UPDATE_HEAD`; the name comes from the file."""
-    update = row.update
-    figures = (norm_text(row.norm), norm_text(row.base_norm), share_text(row.relative))
-    if row.problem:
-        figures = (figures[0], row.problem, "")
-    return (update.name, integer_text(update.rank), shape_text(update.shape), *figures)
-
-
-def norm_text(value: float) -> str:
-    """Return a norm or another figure of any size; "" if it is not known."""
-    return "" if isnan(value) else digits_text(value, 4)
-
-
-def share_text(value: float) -> str:
-    """Return a share of 1 in per cent; "" if it is not known."""
-    return "" if isnan(value) else percent_text(value)
-
-
 # Importance matrices
 
 
@@ -264,7 +134,7 @@ def share_text(value: float) -> str:
 class EntryRow:
     """What is known of the importance of a tensor's columns; None, and why, if it is damaged."""
 
-    name: str
+    entry: MatrixEntry
     found: EntryStatistics | None
     problem: str = ""
 
@@ -279,78 +149,6 @@ def measure_matrix(
     for done, entry in enumerate(entries):
         progress(done, len(entries))
         try:
-            yield EntryRow(entry.name, entry_statistics(model, entry, check))
+            yield EntryRow(entry, entry_statistics(model, entry, check))
         except ExplorerError as error:
-            yield EntryRow(entry.name, None, error.what)
-
-
-def matrix_record(model: Model, rows: list[EntryRow] | None) -> dict[str, Any]:
-    """Return what JSON says of an importance matrix; figures only where they were measured."""
-    matrix = read_matrix(model)
-    measured = {} if rows is None else {row.name: row for row in rows}
-    return {
-        "datasets": list(matrix.datasets),
-        "chunks": matrix.chunks,
-        "chunk_size": matrix.chunk_size,
-        "legacy": matrix.legacy,
-        "tensors": [
-            {"name": one.name, "columns": one.columns, "matrices": one.matrices}
-            | _entry_record(measured.get(one.name))
-            for one in matrix.entries
-        ],
-    }
-
-
-def _entry_record(row: EntryRow | None) -> dict[str, Any]:
-    if row is None:
-        return {}
-    found = row.found
-    if found is None:
-        return {"problem": row.problem}
-    names = ("count_min", "count_max", "unused", "minimum", "maximum", "mean", "std", "evenness")
-    return {name: getattr(found, name) for name in (*names, "top_share")} | {
-        "top_columns": [
-            {"matrix": one.matrix, "column": one.column, "value": one.value, "share": one.share}
-            for one in found.columns
-        ],
-        "problem": None,
-    }
-
-
-ENTRY_HEAD: Final = ("tensor", "columns", "uses", "mean", "max / mean", "evenness", "top columns")
-
-
-def entry_cells(row: EntryRow) -> tuple[str, ...]:
-    """Return a line of `ENTRY_HEAD`; the name comes from the file."""
-    found = row.found
-    if found is None:
-        return (row.name, "", "", "", "", "", row.problem)
-    return (
-        row.name,
-        integer_text(found.entry.columns),
-        uses_text(found),
-        norm_text(found.mean),
-        norm_text(peak(found)),
-        share_text(found.evenness),
-        columns_text(found),
-    )
-
-
-def peak(found: EntryStatistics) -> float:
-    """Return the maximum by the mean."""
-    return found.maximum / found.mean if found.mean else nan
-
-
-def uses_text(found: EntryStatistics) -> str:
-    """Return how often a tensor was used: "65,536", "12 to 4,096"."""
-    low, high = (count_text(round(one)) for one in (found.count_min, found.count_max))
-    return low if low == high else f"{low} to {high}"
-
-
-def columns_text(found: EntryStatistics) -> str:
-    """Return the columns that matter most: "512 (8.1 %), 17 (2 %)"; of experts "3: 512 (8.1 %)"."""
-    stacked = found.entry.matrices > 1
-    return ", ".join(
-        (f"{one.matrix}: " if stacked else "") + f"{one.column} ({share_text(one.share)})"
-        for one in found.columns[:_SHOWN_COLUMNS]
-    )
+            yield EntryRow(entry, None, error.what)

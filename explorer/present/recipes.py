@@ -6,67 +6,21 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from explorer.analysis.recipes.fits import (
-    Deviation,
-    MixRow,
-    RecipeFit,
-    expected_types,
-    why_no_recipe,
-)
-from explorer.analysis.recipes.rules import CURRENT, EARLIER, RECIPES, RecipeError, declared_recipe
+from explorer.analysis.recipes.fits import Deviation, RecipeFit, expected_types, why_no_recipe
+from explorer.analysis.recipes.rules import EARLIER, RECIPES, RecipeError, declared_recipe
 from explorer.analysis.recipes.tensors import RecipeModel
 from explorer.analysis.what_if import SizeAfter, TypeErrors, pareto_front
 from explorer.formats.model import Model
 from explorer.present.errors import ABOUT_ERRORS, error_label, error_text
-from explorer.text import (
-    bits_text,
-    bytes_text,
-    count_text,
-    integer_text,
-    part_text,
-    plain_text,
-    runs_text,
-    shorten,
-)
+from explorer.present.tables.table import layer_runs
+from explorer.text import bits_text, bytes_text, count_text, part_text, plain_text, shorten
 
 if TYPE_CHECKING:
     from explorer.analysis.recipes.fits import RecipeTrial, RoleErrors
     from explorer.planner.inputs import PlannedMemory
 
-MIX_HEAD: Final = ("role", "type", "tensors", "parameters", "bytes", "bits per weight")
-FIT_HEAD: Final = ("recipe", "weights that agree", "bytes by it", "bits per weight", "remarks")
-
 _SHOWN_DEVIATIONS: Final = 2
-_SHOWN_RUNS: Final = 6
 _LONGEST_ROLE: Final = 60
-
-
-def mix_cells(row: MixRow) -> tuple[str, ...]:
-    """Return the cells below `MIX_HEAD`; role and type come from the file and are not escaped."""
-    return (
-        row.role,
-        row.type,
-        integer_text(row.tensors),
-        count_text(row.parameters),
-        bytes_text(row.nbytes),
-        bits_text(row.bits_per_weight),
-    )
-
-
-def fit_cells(fit: RecipeFit) -> tuple[str, ...]:
-    """Return the cells below `FIT_HEAD`."""
-    remarks = ["what the file says it is"] if fit.declared else []
-    if fit.revision is not CURRENT:
-        remarks.append(f"by the rules {fit.revision.name}")
-    if fit.imatrix is not None:
-        remarks.append(f"{'with' if fit.imatrix else 'without'} an importance matrix")
-    return (
-        fit.recipe,
-        part_text(fit.share),
-        bytes_text(fit.nbytes),
-        bits_text(8 * fit.nbytes / fit.parameters) if fit.parameters else "",
-        ", ".join(remarks),
-    )
 
 
 def shown_fits(fits: Sequence[RecipeFit], count: int) -> list[RecipeFit]:
@@ -148,15 +102,8 @@ def deviation_text(deviation: Deviation) -> str:
 
 def layers_text(layers: Sequence[int]) -> str:
     """Return ``"layer 3"`` or ``"layers 0, 3–7"``; very scattered ones are only counted."""
-    if len(layers) <= 1:
-        return "".join(f"layer {layer}" for layer in layers)
-    runs = runs_text(layers, _SHOWN_RUNS)
-    return f"layers {runs}" if runs else f"{len(layers)} layers"
-
-
-def layer_runs(layers: Sequence[int]) -> str:
-    """Return ``"3"`` or ``"0, 3–7"``, for a column of layers."""
-    return runs_text(layers, _SHOWN_RUNS) or layers_text(layers)
+    runs = layer_runs(layers)
+    return runs if runs.endswith("layers") else f"layer{'s' if len(layers) > 1 else ''} {runs}"
 
 
 # What llama-quantize would make of a model.

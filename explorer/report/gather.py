@@ -35,8 +35,8 @@ from explorer.planner import Device, Host, Settings, plan
 from explorer.planner.inputs import header_to_plan
 from explorer.planner.profiles import default_profile
 from explorer.planner.result import Plan
-from explorer.present.attachments import AttachedTable, attached_table
 from explorer.present.statistics import damage
+from explorer.present.tables.attachments import AttachedTable, attached_table
 from explorer.quantization.registry import has_decoder
 from explorer.report.privacy import message
 

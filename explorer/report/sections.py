@@ -15,7 +15,7 @@ from datetime import date
 from functools import partial
 from itertools import groupby, islice, zip_longest
 from statistics import median
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from explorer import __version__
 from explorer.analysis import TensorStatistics
@@ -26,13 +26,15 @@ from explorer.errors import ExplorerError
 from explorer.formats.model import MetadataEntry, Model, Severity
 from explorer.planner.profiles import profile_named
 from explorer.planner.result import Plan
-from explorer.present import attachments, errors, statistics
+from explorer.present import errors, statistics
 from explorer.present import plan as plan_texts
 from explorer.present import recipes as recipe_texts
 from explorer.present import survey as survey_texts
 from explorer.present.colours import MEMORY_COLOURS, Pattern, type_colour, type_pattern
 from explorer.present.model import mark, model_facts, type_text, value_text
 from explorer.present.quantization import SaidQuantization, said_quantization
+from explorer.present.tables import table as tables
+from explorer.present.tables.recipes import FITS, MIX
 from explorer.report import svg
 from explorer.report.gather import ERRORS, PlannedCase, ReportData, ReportTensor
 from explorer.report.privacy import Privacy, cut, environment, message, shown_name, without_paths
@@ -59,6 +61,7 @@ class Marked(NamedTuple):
 
 
 Cell: TypeAlias = str | Marked
+_Row = TypeVar("_Row")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,17 @@ def table(  # noqa: PLR0913 - all but head and rows have a default
     shown = list(islice(rows, MAX_ROWS))
     left_out = max(0, total - len(shown))
     return Table(head, shown, [kinds.get(i, "") for i in range(len(head))], marked, left_out)
+
+
+def table_of(
+    described: tables.Table[_Row], rows: Sequence[_Row], marked: Collection[int] = ()
+) -> Table:
+    """Return a table of `present.tables`, with at most `MAX_ROWS` rows."""
+    columns = described.shown(rows)
+    cells = ([cut(column.cell(row)) for column in columns] for row in rows)
+    numbers = [place for place, column in enumerate(columns) if column.kind.numeric]
+    titles = [column.title for column in columns]
+    return table(titles, cells, total=len(rows), numbers=numbers, names=(0,), marked=marked)
 
 
 def sections(data: ReportData) -> dict[str, dict[str, Any]]:
@@ -123,11 +137,8 @@ def _attached(data: ReportData) -> tuple[str, Table | None] | None:
     """Return what an adapter or an importance matrix is, and its figures if they were read."""
     if data.attached is None:
         return None
-    head, found = data.attached.head, data.attached.rows
-    rows = ((cut(name), *map(cut, cells)) for name, *cells in found)
-    numbers = [i for i, one in enumerate(head) if one not in attachments.WORDS]
-    made = table(head, rows, total=len(found), numbers=numbers, names=(0,))
-    return data.attached.kind, made if found else None
+    described, rows = data.attached.table, data.attached.rows
+    return data.attached.kind, table_of(described, rows) if rows else None
 
 
 def _said(said: SaidQuantization | None) -> Table | None:
@@ -172,14 +183,12 @@ def _types(data: ReportData) -> dict[str, Any]:
     legend = [(cut(name, 40), *_type_fill(name)) for name in shown]
     if len(totals) > len(shown):
         legend.append((_OTHERS, *_type_fill(_OTHERS)))
-    head = recipe_texts.MIX_HEAD
-    mix = (tuple(map(cut, recipe_texts.mix_cells(row))) for row in data.mix)
     return {
         "legend": legend,
         "whole": svg.draw_bars("Bytes by type", [whole]),
         "roles": svg.draw_bars("Bytes by role and type", bars),
         "more_roles": sum(1 for _ in groups),
-        "mix": table(head, mix, total=len(data.mix), numbers=(2, 3, 4, 5), names=(0,)),
+        "mix": table_of(MIX, data.mix),
         **_recipes(data.fits),
     }
 
@@ -210,9 +219,8 @@ def _recipes(fits: Sequence[RecipeFit]) -> dict[str, Any]:
         return {"fits": None}
     shown = recipe_texts.shown_fits(fits, _SHOWN_FITS)
     marked = [number for number, fit in enumerate(shown) if fit.declared]
-    rows = map(recipe_texts.fit_cells, shown)
     return {
-        "fits": table(recipe_texts.FIT_HEAD, rows, numbers=(1, 2, 3), marked=marked),
+        "fits": table_of(FITS, shown, marked),
         "differences": recipe_texts.differences(fits, _SHOWN_DIFFERENCES),
         "rules": RULES_SOURCE,
     }

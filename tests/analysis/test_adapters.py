@@ -201,7 +201,7 @@ def test_inspect_says_what_it_is_and_measures(
     assert main(["inspect", str(path), "--base", str(base)]) == 0
     out = capsys.readouterr().out
     assert "LoRA adapter of rank 4, alpha 8, for 1 tensor" in out
-    assert "base's norm" in out
+    assert "Norm of the base" in out
     assert main(["inspect", str(base), "--measure"]) == 1
     assert "error: " in capsys.readouterr().err
 

@@ -11,9 +11,10 @@ import pytest
 from explorer.formats import Model, open_model
 from explorer.hardware.detect import Machine
 from explorer.planner import Host
-from explorer.present.attachments import measure_updates, norm_text
+from explorer.present.attachments import measure_updates
 from explorer.present.colours import Pattern
 from explorer.present.errors import ABOUT_ERRORS
+from explorer.present.tables.attachments import UPDATES
 from explorer.report.gather import PlanTarget, ReportData, gather, plan_targets
 from explorer.report.sections import most_interesting, rank, relative_step, report_html
 from tests.helpers.gguf_writer import ARRAY, F32, STRING, U32, Array, GgufFile, TensorSpec
@@ -61,14 +62,15 @@ def test_the_norms_of_an_adapter_are_in_it(tmp_path: Path) -> None:
     path.write_bytes(GgufFile(keys=keys, tensors=specs).build())
     with open_model(path) as model, open_model(base) as original:
         (row,) = measure_updates(model, original)
+        norm = UPDATES["norm"].cell(row)
         page = report(model, original)
         unread = report(model, survey=False)
     assert "LoRA adapter of rank 4, alpha 8, for 1 tensor" in page.texts
-    assert {name, norm_text(row.norm), norm_text(row.base_norm)} <= set(page.texts)
+    assert {name, norm, UPDATES["base_norm"].cell(row)} <= set(page.texts)
     assert "LoRA adapter of rank 4, alpha 8, for 1 tensor" in unread.texts
     assert any("memory is planned for the model that it belongs to" in text for text in page.texts)
     assert not any("Fits" in text for text in page.texts)
-    assert norm_text(row.norm) not in unread.texts
+    assert norm not in unread.texts
 
 
 def test_a_vocabulary_alone_is_not_planned(tmp_path: Path) -> None:

@@ -118,6 +118,7 @@ class RecipeFit:
         parameters: Number of all weights.
         nbytes: Bytes that the tensors would take by the recipe; those that llama-quantize leaves
             alone count as they are.
+        file_nbytes: Bytes that they take in the file.
         deviations: What differs, most weights first.
         declared: Whether it is the one that the file's metadata name.
     """
@@ -129,6 +130,7 @@ class RecipeFit:
     agreeing: int
     parameters: int
     nbytes: int
+    file_nbytes: int
     deviations: tuple[Deviation, ...]
     declared: bool = False
 
@@ -194,6 +196,7 @@ def _fit(
         agreeing=agreeing,
         parameters=total,
         nbytes=sum(_expected_nbytes(tensor, kind) for tensor, kind in pairs),
+        file_nbytes=sum(tensor.nbytes for tensor in model.tensors),
         deviations=_deviations((one, kind) for one, kind in pairs if not agrees(one, kind)),
     )
 

@@ -19,8 +19,10 @@ from explorer.present.statistics import STATISTICS, statistic_cell
 from explorer.present.survey import METRICS, Metric, metric_named
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
+from explorer.qt.pages.attached import AttachedPage
+from explorer.qt.pages.type_mix import TypeMixPage
 from explorer.qt.references import References
-from explorer.qt.survey.bar import AttachedPage, Notice, SurveyBar, TypeMixPage, list_metrics
+from explorer.qt.survey.bar import Notice, SurveyBar, list_metrics
 from explorer.qt.survey.by_layer import ByLayerPage
 from explorer.qt.survey.map_page import MapPage
 from explorer.qt.survey.session import SurveySession, SurveyState
@@ -391,12 +393,12 @@ class SurveyView(TabbedPanel):
         self._connect(self.map)
         self._hot_spots = LazyTab(lambda: self._make_hot_spots(runner), self._fill_hot_spots, self)
         self._by_layer = LazyTab(lambda: self._make_by_layer(runner), self._fill_by_layer, self)
-        self._type_mix = LazyTab(lambda: self._make_type_mix(runner), TypeMixPage.refresh, self)
+        self._type_mix = LazyTab(lambda: self._make_type_mix(runner), self._fill_page, self)
         self.tabs.addTab(self.map, "Map")
         self.tabs.addTab(self._by_layer, "By layer")
         self.tabs.addTab(self._hot_spots, "Hot spots")
         self.tabs.addTab(self._type_mix, "Type mix")
-        self._attached = LazyTab(lambda: self._make_attached(runner), AttachedPage.refresh, self)
+        self._attached = LazyTab(lambda: self._make_attached(runner), self._fill_page, self)
         self.tabs.addTab(self._attached, "Adapter")
         self.tabs.currentChanged.connect(lambda _: self._refresh_pages())
         session.replaced.connect(self._refresh_pages)
@@ -427,6 +429,8 @@ class SurveyView(TabbedPanel):
             self.session.show_document(document)
             self._offer_attached()
             self.refresh()
+            for page in (self._type_mix, self._attached):
+                page.catch_up()  # they let go of the model before
 
     def refresh(self) -> None:
         document = self._document
@@ -482,8 +486,9 @@ class SurveyView(TabbedPanel):
         page.refresh()
 
     def _make_type_mix(self, runner: JobRunner) -> TypeMixPage:
-        page = TypeMixPage(self.session, runner, self)
-        self.pass_on(page)
+        page = TypeMixPage(runner, self)
+        for table in (page.roles, page.recipes, page.deviations):
+            self.pass_on(table)
         return page
 
     @property
@@ -492,10 +497,13 @@ class SurveyView(TabbedPanel):
         return self._attached.widget
 
     def _make_attached(self, runner: JobRunner) -> AttachedPage:
-        page = AttachedPage(self.session, runner, self)
+        page = AttachedPage(runner, self.session.references, self)
         page.tensor_opened.connect(self.tensor_opened)
-        self.pass_on(page)
+        self.pass_on(page.rows)
         return page
+
+    def _fill_page(self, page: TypeMixPage | AttachedPage) -> None:
+        page.show_document(self._document)
 
     def _offer_attached(self) -> None:
         """Offer the page of adapters and importance matrices where there is one; it comes first."""

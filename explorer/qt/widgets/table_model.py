@@ -19,6 +19,8 @@ from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, QPersisten
 from PySide6.QtGui import QIcon
 
 from explorer.formats.columns import text_ranks
+from explorer.present.tables.table import Column as TableColumn
+from explorer.present.tables.table import Table
 from explorer.qt.widgets.painting import plain_tip, swatch_icon
 from explorer.text import plain_text, scale_writer
 
@@ -90,6 +92,36 @@ class Column:
     bar: Callable[[int], float | None] | None = None
     stretches: bool = False
     spare: int = 0
+
+
+def bound(table: Table[Row], rows: Sequence[Row]) -> list[Column]:
+    """Return the columns of a table as the model takes them, over its rows."""
+    return [_bound(column, rows) for column in table]
+
+
+def _bound(column: TableColumn[Row], rows: Sequence[Row]) -> Column:
+    kind, bar, row_tip = column.kind, column.bar, column.row_tip
+
+    def raw(row: int) -> Cell:
+        value = column.flat(rows[row])
+        return plain_text(value) if isinstance(value, str) else value
+
+    def type_name(row: int) -> str | None:
+        return column.value(rows[row]) or None
+
+    return Column(
+        column.name,
+        column.title,
+        lambda row: column.cell(rows[row]),
+        raw,
+        column.keys or (lambda: kind.keys([column.value(row) for row in rows])),
+        kind.numeric,
+        column.tip,
+        None if row_tip is None else lambda row: row_tip(rows[row]),
+        type_name if kind.is_type else None,
+        None if bar is None else lambda row: bar(rows[row]),
+        column.stretches,
+    )
 
 
 def array_column(

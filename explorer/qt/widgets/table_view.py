@@ -28,6 +28,7 @@ from PySide6.QtGui import (
 
 from explorer.parallel import Check, never
 from explorer.present.explanations import picture_text
+from explorer.present.tables.table import Table
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.theme import Space, TextSize, ink_of, style_text
 from explorer.qt.widgets import building
@@ -43,7 +44,7 @@ from explorer.qt.widgets.painting import (
     stand_on_page,
 )
 from explorer.qt.widgets.saving import FileSaver
-from explorer.qt.widgets.table_model import Cell, Index, ItemRole, TableModel
+from explorer.qt.widgets.table_model import Cell, Index, ItemRole, Row, TableModel, bound
 from explorer.tabular import to_tsv, write_atomically, write_csv, write_json
 from explorer.text import integer_text, locale_free, plain_text, shorten
 
@@ -273,6 +274,21 @@ class TableView(QtWidgets.QTableView):
         # what the mouse does in the header, which keys do not reach
         self.sort_action = add("&Sort by this column", self.sort_by_current, "Ctrl+Shift+S")
         self.columns_action = add("Col&umns…", self._show_columns_here, "Ctrl+Shift+L")
+
+    def show_rows(
+        self,
+        described: Table[Row],
+        rows: Sequence[Row],
+        state: QtCore.QByteArray = QtCore.QByteArray(),  # noqa: B008 - empty, and never changed
+    ) -> None:
+        """Show a table of `present.tables`; `state` is a saved one of the header."""
+        seen = described.shown(rows)
+        hidden = [column.name for column in described if column not in seen]
+        why = described.why_blank
+        blank = None if described.problem is None else lambda row: why(rows[row])
+        self.setAccessibleName(described.title)
+        self.table.set_content(bound(described, rows), len(rows), blank)
+        self.show_columns(state, hidden)
 
     def show_columns(self, state: QtCore.QByteArray, hidden: Collection[str] = ()) -> None:
         """Restore widths, order and visibility of the columns, or choose them.

@@ -39,7 +39,7 @@ def test_an_adapter_beside_its_base(
     panel = SurveyPanel(qtbot, runner, base, document)
     view = panel.view
     assert view.tabs.tabText(view.tabs.currentIndex()) == "Adapter"
-    model = view.attached.table.table
+    model = view.attached.rows.table
     QAbstractItemModelTester(model)
     product = arrays[f"{Q}.lora_b"].astype(np.float64) @ arrays[f"{Q}.lora_a"]
     assert cells(model, "norm") == [pytest.approx(2 * np.linalg.norm(product))]
@@ -55,12 +55,13 @@ def test_an_importance_matrix(qtbot: QtBot, runner: JobRunner, load: Load, tmp_p
     path.write_bytes(legacy((Q, 2, np.array([1, 2, 5], np.float32)), chunks=3))
     panel = SurveyPanel(qtbot, runner, load(path))
     assert panel.view.tabs.tabText(panel.view.tabs.currentIndex()) == "Importance"
-    model = panel.view.attached.table.table
+    model = panel.view.attached.rows.table
     QAbstractItemModelTester(model)
     assert cells(model, "maximum") == [2.5]
-    assert str(cells(model, "top_columns")[0]).startswith("2 (62.5 %)")
-    column = [column.name for column in model.columns].index("uses")
-    assert model.index(0, column).data() == "2"
+    names = [column.name for column in model.columns]
+    shown = {name: model.index(0, place).data() for place, name in enumerate(names)}
+    assert shown["top_columns"].startswith("2 (62.5 %)")
+    assert shown["count_max"] == "2"
 
 
 def test_an_adapter_that_is_not_shown_any_more_is_let_go(
@@ -72,10 +73,10 @@ def test_an_adapter_that_is_not_shown_any_more_is_let_go(
     document = load(path)
     panel = SurveyPanel(qtbot, runner, document)
     page = panel.view.attached
-    assert page._document is document
+    assert page.document is document
     panel.view.show_page(panel.view.map)  # the page is out of sight, and nothing fills it
     panel.view.show_document(model)
-    assert page._document is model
+    assert page.document is model
 
 
 def test_a_line_leads_to_the_numbers_that_it_was_measured_from(
@@ -88,11 +89,11 @@ def test_a_line_leads_to_the_numbers_that_it_was_measured_from(
     matrix.write_bytes(legacy((Q, 2, np.arange(1, 14337, dtype=np.float32))))
     for path, name in ((adapter, f"{Q}.lora_b"), (matrix, f"{Q}.in_sum2")):
         panel = SurveyPanel(qtbot, runner, document := load(path))
-        table = panel.view.attached.table
+        table = panel.view.attached.rows
         with qtbot.waitSignal(panel.view.tensor_opened) as opened:
             table.activated.emit(table.table.index(0, 0))
         assert document.model.tensors.columns.names[opened.args[0]] == name
-    shown = panel.view.attached.table.table
+    shown = panel.view.attached.rows.table
     columns = [column.name for column in shown.columns].index("columns")
     assert shown.index(0, columns).data() == "14,336"  # no 1.434e+04
     assert cells(shown, "minimum") == [0.5]

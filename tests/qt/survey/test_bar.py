@@ -13,7 +13,7 @@ from explorer.analysis.recipes.fits import compare_with_recipes, type_mix
 from explorer.present.recipes import verdict
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
-from explorer.qt.survey.bar import TypeMixPage
+from explorer.qt.pages.type_mix import TypeMixPage
 from explorer.qt.widgets.table_model import ItemRole
 from explorer.qt.widgets.table_view import TableView
 from tests.helpers.model_pairs import arrays_of, write_gguf, write_safetensors
@@ -45,10 +45,11 @@ def opened(qtbot: QtBot, runner: JobRunner, document: Document) -> SurveyPanel:
     return panel
 
 
-def cells(table: TableView) -> list[list[object]]:
+def cells(table: TableView, *names: str) -> list[list[object]]:
     model = table.table
+    places = [[column.name for column in model.columns].index(name) for name in names]
     return [
-        [model.index(row, column).data(ItemRole.RAW) for column in range(model.columnCount())]
+        [model.index(row, place).data(ItemRole.RAW) for place in places]
         for row in range(model.rowCount())
     ]
 
@@ -62,16 +63,17 @@ def test_roles_recipes_and_the_verdict(
     fits = compare_with_recipes(document.model)
     assert page.about.text() == verdict(document.model, fits)
     mix = type_mix(document.model)
-    assert [row[:4] for row in cells(page.roles)] == [
+    assert cells(page.roles, "role", "type", "tensors", "parameters") == [
         [row.role, row.type, row.tensors, row.parameters] for row in mix
     ]
-    assert [row[0] for row in cells(page.recipes)] == [fit.recipe for fit in fits]
-    assert cells(page.recipes)[0][1] == fits[0].share
+    shown = cells(page.recipes, "recipe", "share", "difference")
+    size = document.model.nbytes
+    assert shown == [[fit.recipe, fit.share, size - fit.nbytes] for fit in fits]
     place = next(row for row, fit in enumerate(fits) if fit.recipe == "Q4_0")
     page.recipes.select_row(place)
     assert "Q4_0" in page.caption.text()
     expected = [[d.role, d.present, d.expected] for d in fits[place].deviations]
-    assert [[row[0], row[2], row[3]] for row in cells(page.deviations)] == expected
+    assert cells(page.deviations, "role", "present", "expected") == expected
     assert ["ffn_down", "Q8_0", "Q4_0"] in expected
 
 

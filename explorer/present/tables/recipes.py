@@ -1,0 +1,88 @@
+"""Tables of the types in a model: by role, beside the recipes of llama-quantize."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from explorer.analysis.recipes.fits import Deviation, MixRow, RecipeFit
+from explorer.analysis.recipes.rules import CURRENT
+from explorer.present.tables.table import (
+    BITS,
+    BYTES,
+    BYTES_CHANGE,
+    COUNT,
+    INTEGER,
+    LAYERS,
+    LIST,
+    PART,
+    TEXT,
+    TYPE,
+    YES_NO,
+    Column,
+    Table,
+)
+
+_ROLE: Final = "The function of the tensors, in any layer."
+_STORED: Final = "How they are stored in this file."
+
+MIX: Final = Table[MixRow](
+    Column("role", "Role", tip=_ROLE),
+    Column("type", "Type", TYPE, _STORED),
+    Column("tensors", "Tensors", INTEGER, "How many tensors."),
+    Column("parameters", "Parameters", COUNT, "How many weights they have together."),
+    Column("bytes", "Size", BYTES, "Bytes that they take together.", lambda row: row.nbytes),
+    Column("bits_per_weight", "Bits/weight", BITS, "Stored bits for each weight, scales included"),
+    title="Types by role",
+)
+
+_EXPECTED: Final = "The type that the recipe would have given them."
+
+DEVIATIONS: Final = Table[Deviation](
+    Column("role", "Role", tip=_ROLE),
+    Column("expected", "Expected", TYPE, _EXPECTED, blank="left unquantized"),
+    Column("present", "Type", TYPE, _STORED),
+    Column("layers", "Layers", LAYERS, "The layers that they are in."),
+    Column("tensors", "Tensors", INTEGER, "How many tensors."),
+    Column("parameters", "Parameters", COUNT, "How many weights they have together."),
+    title="Deviations from the recipe",
+)
+
+
+def _recipe(fit: RecipeFit) -> str:
+    return f"{fit.recipe} (as the file says)" if fit.declared else fit.recipe
+
+
+def _remarks(fit: RecipeFit) -> str:
+    remarks = [] if fit.revision is CURRENT else [f"by the rules {fit.revision.name}"]
+    if fit.imatrix is not None:
+        remarks.append(f"{'with' if fit.imatrix else 'without'} an importance matrix")
+    return ", ".join(remarks)
+
+
+def _deviations(fit: RecipeFit) -> list[dict[str, Any]]:
+    return [DEVIATIONS.record(one) for one in fit.deviations]
+
+
+def _difference(fit: RecipeFit) -> int:
+    return fit.file_nbytes - fit.nbytes
+
+
+_RECIPE: Final = "A rule of llama.cpp that gives each tensor a type, as llama-quantize takes it."
+_SHARE: Final = "Part of the weights whose tensor has the type of the recipe"
+_GROUPS: Final = "Groups of tensors of one role whose type differs from the recipe."
+_BYTES: Final = "Bytes that the tensors would take with the recipe"
+_REMARKS: Final = "The state of the rules that agrees best, and whether with an importance matrix."
+
+FITS: Final = Table[RecipeFit](
+    Column("recipe", "Recipe", tip=_RECIPE, text=_recipe),
+    Column("declared", "Declared", YES_NO, extra=True),
+    Column("share", "Agreeing", PART, _SHARE),
+    Column("agreeing", "Agreeing weights", COUNT, extra=True),
+    Column("parameters", "Parameters", COUNT, extra=True),
+    Column("deviations", "Deviations", LIST, _GROUPS, _deviations),
+    Column("bytes", "Size by it", BYTES, _BYTES, lambda fit: fit.nbytes),
+    Column("difference", "Difference", BYTES_CHANGE, "The file's bytes minus these.", _difference),
+    Column("revision", "Remarks", TEXT, _REMARKS, lambda fit: fit.revision.name, text=_remarks),
+    Column("imatrix", "Importance matrix", YES_NO, extra=True),
+    title="Recipes, the best first",
+)

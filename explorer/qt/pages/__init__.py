@@ -1,0 +1,1 @@
+"""Pages about the current model, a module each: what it reads, its tables, its picture."""
