@@ -307,7 +307,7 @@ def offer_leads(
     pages.addActions([actions.pages[name] for name in names if name != panels.page])
     if panels.page != "planner":
         pages.addAction(actions.groups["planner"])
-    ask = panels.open_requested.emit
+    ask = panels.app.ask_reference
     offer_references(menu.addMenu("Co&mpare with"), panels, ask)
     if not is_address(document.path):
         file = document.model.tensors.rows[rows[0]].file if rows else document.path
@@ -354,7 +354,7 @@ def ask_report(panels: Panels) -> None:
     if not agrees_to_weights(models, panels):
         return
     path = document.path
-    saver = FileSaver(panels.runner, panels, panels.written.emit, panels.failed.emit)
+    saver = FileSaver(panels.runner, panels, panels.app.saved, panels.app.report)
     name = file_name(path.stem, "model")
     target = saver.ask_path("Save a report", name, {"Web page": ".html"})
     if target is None:

@@ -15,6 +15,7 @@ from PySide6.QtCore import QSize, Qt
 
 from explorer.crash_reports import CrashReports
 from explorer.errors import ExplorerError, SeveralModelsError
+from explorer.formats.tensors import Extent
 from explorer.qt.actions import Actions, RecentMenu, fill_menu_bar, offer_appearance, offer_leads
 from explorer.qt.addresses import (
     Addresses,
@@ -30,7 +31,8 @@ from explorer.qt.document import Document, load_document
 from explorer.qt.help.menu import Help
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.panels import Panels, ask_machine, downloads, open_selected
-from explorer.qt.selection import key_position
+from explorer.qt.selection import Selection, key_position
+from explorer.qt.services import Services
 from explorer.qt.settings import Settings
 from explorer.qt.shell import BottomBar, Shell, TopBar
 from explorer.qt.widgets.labels import MessageBar
@@ -244,6 +246,54 @@ def take_first_size(window: QtWidgets.QWidget, room: QSize) -> None:
         window.setWindowState(Qt.WindowState.WindowMaximized)
 
 
+class WindowServices(Services):
+    """Does in a window what pages ask for."""
+
+    def __init__(self, window: MainWindow) -> None:
+        super().__init__(window.runner, Selection(window))
+        self._window = window
+
+    def report(self, error: ExplorerError) -> None:
+        self._window.show_error(error)
+
+    def saved(self, path: str) -> None:
+        self._window.bottom.notice.show_written(Path(path))
+
+    def say(self, sentence: str) -> None:
+        self._window.bottom.notice.show_done(sentence)
+
+    def go(self, page: str) -> None:
+        self._window.panels.show_page(page)
+
+    def open(self, path: Path, page: str = "overview") -> None:
+        self._window.open_paths([path])
+        self.go(page)
+
+    def open_demo(self) -> None:
+        self._window.show_demo()
+
+    def ask_model(self) -> None:
+        self._window.actions_.open_files.trigger()
+
+    def ask_reference(self) -> None:
+        self._window.ask_reference()
+
+    def compare_with(self, path: Path) -> None:
+        self._window.open_reference(path)
+
+    def compare(self, paths: Sequence[Path]) -> None:
+        compare_paths(self._window, paths)
+
+    def open_tensors(self, *rows: int) -> None:
+        self._window.panels.open_tensors(*rows)
+
+    def open_key(self, position: int) -> None:
+        self._window.panels.open_key(position)
+
+    def open_bytes(self, row: int, extent: Extent) -> None:
+        self._window.panels.open_bytes(row, extent)
+
+
 class MainWindow(QtWidgets.QMainWindow):
     """The program's window.
 
@@ -286,7 +336,7 @@ class MainWindow(QtWidgets.QMainWindow):
     def _make_views(self) -> None:
         self.message_bar = MessageBar(self)
         self.open_models = OpenModelsView(self)
-        self.panels = Panels(self.runner, self.settings, self)
+        self.panels = Panels(WindowServices(self), self.settings, self)
         self.top = TopBar(self.actions_, self)
         self.setMenuWidget(self.top)
         self.shell = Shell(self.panels, self.open_models, self.message_bar, self)
@@ -302,7 +352,7 @@ class MainWindow(QtWidgets.QMainWindow):
         recent.path_chosen.connect(lambda path: self.open_paths([path]))
         fill_menu_bar(self.top.menus, self.actions_, recent)
         self.help = Help(self, self.actions_, self.shell, self.top, self.settings)
-        self.top.fill_menus(self.actions_, self.panels, self._ask_reference)
+        self.top.fill_menus(self.actions_, self.panels, self.ask_reference)
         self.lead_to = self.panels.show_page  # as are these two by what leads on
         show = partial(show_in_folder, self)
         self.offer_leads = partial(  # asked for by every context menu
@@ -319,13 +369,6 @@ class MainWindow(QtWidgets.QMainWindow):
         self.open_models.close_requested.connect(self.close_document)
         selection = self.panels.selection
         selection.changed.connect(partial(self.open_models.follow, selection))
-        self.panels.model_requested.connect(self._open_downloaded)
-        self.panels.open_requested.connect(self._ask_reference)
-        self.panels.original_wanted.connect(self.open_reference)
-        self.panels.demo_requested.connect(self._show_demo)
-        self.panels.failed.connect(self.show_error)
-        self.panels.written.connect(lambda path: self.bottom.notice.show_written(Path(path)))
-        self.panels.told.connect(self.bottom.notice.show_done)
         self.bottom.notice.folder_wanted.connect(partial(show_in_folder, self))
 
     # Opening and closing
@@ -395,9 +438,9 @@ class MainWindow(QtWidgets.QMainWindow):
 
     def _show_demo_if_none(self, model_count: int) -> None:
         if not model_count and not self.documents:
-            self._show_demo()
+            self.show_demo()
 
-    def _show_demo(self) -> None:
+    def show_demo(self) -> None:
         """Open the demo model, and list the demo's store in the library, which is empty."""
         self.panels.setCurrentWidget(self.panels.overview)
         self.open_demo(with_store=True)
@@ -411,10 +454,6 @@ class MainWindow(QtWidgets.QMainWindow):
                 self.panels.show_demo_store(demo.store)
 
         self.runner.run("Making the demo model", _make_demo, show, self.show_error)
-
-    def _open_downloaded(self, path: Path, page: str) -> None:
-        self.open_paths([path])
-        self.panels.show_page(page)
 
     def close_document(self, document: Document) -> None:
         """Close a model."""
@@ -470,7 +509,8 @@ class MainWindow(QtWidgets.QMainWindow):
         """Open the search over everything."""
         show_search(self)
 
-    def _ask_reference(self) -> None:
+    def ask_reference(self) -> None:
+        """Ask for a model to compare the current one with, and open it."""
         path = ask_reference(self)
         if path is not None:
             self.open_reference(path)
@@ -543,8 +583,6 @@ def _connect_commands(window: MainWindow) -> None:
     actions = window.actions_
     window.help.lend_model = partial(lend_demo, window)
     window.open_models.opened.connect(partial(open_selected, window.panels))
-    window.panels.compare_requested.connect(partial(compare_paths, window))
-    window.panels.file_wanted.connect(actions.open_files.trigger)
     actions.open_files.triggered.connect(lambda: window.open_paths(ask_models(window)))
     actions.open_folder.triggered.connect(lambda: window.open_paths(ask_model_folder(window)))
     actions.open_address.triggered.connect(lambda: window.open_paths(ask_address(window)))
@@ -557,7 +595,7 @@ def _connect_commands(window: MainWindow) -> None:
         actions.offline.setStatusTip(plain_text(why))
     actions.open_demo.triggered.connect(window.open_demo)
     actions.compare_model.triggered.connect(lambda: window.panels.show_page("compare"))
-    actions.compare_model.triggered.connect(window._ask_reference)
+    actions.compare_model.triggered.connect(window.ask_reference)
     actions.compare_log.triggered.connect(window.panels.ask_log)
     actions.close_model.triggered.connect(window._close_current)
     actions.quit.triggered.connect(window.close)

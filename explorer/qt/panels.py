@@ -16,10 +16,9 @@ from explorer.parallel import Check
 from explorer.present.explanations import PANEL_TEXTS
 from explorer.qt.contents.overview import OverviewView
 from explorer.qt.document import Document
-from explorer.qt.jobs import JobRunner
 from explorer.qt.machine import PlannedMachine
 from explorer.qt.references import Reference, References, Rounding
-from explorer.qt.selection import Selection
+from explorer.qt.services import Services
 from explorer.qt.settings import Settings
 from explorer.qt.widgets.lazy import LazyTab, Writing
 from explorer.qt.widgets.table_view import TableView
@@ -176,7 +175,7 @@ def choose_reference(panels: Panels) -> None:
         references.choose(original)
         sentence = "{name} is compared with {other}, which seems to be its original."
         one, other = plain_text(document.title), plain_text(original.title)
-        panels.told.emit(sentence.format(name=one, other=other))
+        panels.app.say(sentence.format(name=one, other=other))
     elif panels.page == "compare" and len(references.documents) == 2:
         references.choose(next(one for one in references.documents if one is not document))
 
@@ -188,46 +187,26 @@ class Panels(Pages):
         selection: The current model, and what of it is selected.
         references: What the current model is compared with.
         machine: What plans are made for, and what is asked of each model.
-        runner: Runs work in the background.
+        app: Runs work in the background, and does what pages ask of the window.
 
     Signals:
-        failed: Something that was asked for cannot be done; an `ExplorerError`.
-        written: A file was written; its path.
-        model_requested: A downloaded model shall be opened in a page; its path, the page's name.
-        compare_requested: Two downloaded models shall be compared; their paths.
-        demo_requested: The demo model shall be opened.
-        open_requested: The user wants to choose a model to compare with.
-        original_wanted: The current model shall be compared with another; its path.
-        told: Something was done that the user did not ask for in so many words; a sentence.
-        file_wanted: The user wants to open a file.
         library_scanned: The stores of this machine were listed; how many models they hold.
     """
 
-    failed = Signal(object)
-    written = Signal(str)
-    model_requested = Signal(Path, str)
-    compare_requested = Signal(object)
-    demo_requested = Signal()
-    open_requested = Signal()
-    original_wanted = Signal(Path)
-    told = Signal(str)
-    file_wanted = Signal()
     library_scanned = Signal(int)
 
-    def __init__(
-        self, runner: JobRunner, settings: Settings, parent: QWidget | None = None
-    ) -> None:
+    def __init__(self, app: Services, settings: Settings, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.runner, self._settings = runner, settings
+        self.app, self.runner, self._settings = app, app.runner, settings
         self._demo_store: Path | None = None
         self._documents: frozenset[Document] = frozenset()
         self._tabs: list[LazyTab[Any]] = []
         self.memory = PanelMemory(self, settings)
-        self.selection = Selection(self)
-        self.references = References(runner, self)
-        self.references.failed.connect(self.failed)
-        self.machine = PlannedMachine(runner, settings, self)
-        self.machine.failed.connect(self.failed)
+        self.selection = app.selection
+        self.references = References(app.runner, self)
+        self.references.failed.connect(app.report)
+        self.machine = PlannedMachine(app.runner, settings, self)
+        self.machine.failed.connect(app.report)
         self.selection.changed.connect(  # before any panel
             lambda: self.references.show_document(self.selection.document)
         )
@@ -295,12 +274,12 @@ class Panels(Pages):
         )
         pages = (self.pages_of(group) for group in GROUPS if group != "library")
         view.commands.pages = {name: title for group in pages for name, title in group.items()}
-        view.open_requested.connect(lambda path: self.model_requested.emit(path, "overview"))
-        view.page_requested.connect(self.model_requested)
-        view.compare_requested.connect(self.compare_requested)
-        view.demo_requested.connect(self.demo_requested)
-        view.failed.connect(self.failed)
-        view.written.connect(self.written)
+        view.open_requested.connect(self.app.open)
+        view.page_requested.connect(self.app.open)
+        view.compare_requested.connect(self.app.compare)
+        view.demo_requested.connect(self.app.open_demo)
+        view.failed.connect(self.app.report)
+        view.written.connect(self.app.saved)
         view.scanned.connect(self.library_scanned)
         view.asked = self.machine.asked_of
         view.bar.edit.setText(self._settings.note("library_filter"))
@@ -328,14 +307,15 @@ class Panels(Pages):
     def _make_overview(self) -> OverviewView:
         view = OverviewView(self.runner, self.machine, lambda: self._settings.recent)
         view.page_wanted.connect(self.show_page)
-        view.key_wanted.connect(self._show_key)
-        view.compare_wanted.connect(self.open_requested)
-        view.demo_wanted.connect(self.demo_requested)
-        view.model_wanted.connect(lambda path: self.model_requested.emit(path, "overview"))
-        view.open_wanted.connect(self.file_wanted)
+        view.key_wanted.connect(self.open_key)
+        view.compare_wanted.connect(self.app.ask_reference)
+        view.demo_wanted.connect(self.app.open_demo)
+        view.model_wanted.connect(self.app.open)
+        view.open_wanted.connect(self.app.ask_model)
         return view
 
-    def _show_key(self, position: int) -> None:
+    def open_key(self, position: int) -> None:
+        """Select a metadata entry, and show it."""
         self.selection.select_key(position, again=True)
         self.setCurrentWidget(self.metadata)
 
@@ -357,7 +337,7 @@ class Panels(Pages):
         self._pass_on(view.table)
         self.memory.add_table("tensors", view.table, view.bar.edit)
         view.rows_selected.connect(self.selection.select_tensors)
-        view.table.row_opened.connect(self.open_tensor)
+        view.table.row_opened.connect(self.open_tensors)
         return view
 
     def _make_vocabulary(self) -> VocabularyView:
@@ -369,8 +349,8 @@ class Panels(Pages):
         return view
 
     def _pass_on(self, part: Writing) -> None:
-        part.failed.connect(self.failed)
-        part.exported.connect(self.written)
+        part.failed.connect(self.app.report)
+        part.exported.connect(self.app.saved)
 
     def _make_raw(self) -> RawView:
         from explorer.qt.raw.panel import RawView  # noqa: PLC0415 - see LazyTab
@@ -388,7 +368,7 @@ class Panels(Pages):
 
         view = CompareView(self.runner, self.references)
         self._connect_panel(view)
-        view.tensor_opened.connect(self.open_tensor)
+        view.tensor_opened.connect(self.open_tensors)
         return view
 
     def _make_weights(self) -> WeightsView:
@@ -400,7 +380,7 @@ class Panels(Pages):
         choices = HistogramChoices.of_text(self._settings.histogram)
         view.restore(choices, self._settings.layout("weights_splitter"))
         view.tensor_chosen.connect(lambda row: self.selection.select_tensors([row]))
-        view.bytes_requested.connect(self._show_bytes)
+        view.bytes_requested.connect(self.open_bytes)
         return view
 
     def _make_errors(self) -> ErrorsView:
@@ -409,7 +389,7 @@ class Panels(Pages):
         view = ErrorsView(self.runner, self.references)
         view.plan_inputs = self._plan_inputs
         view.offer.finder = partial(downloads, self)
-        view.original_wanted.connect(self.original_wanted)
+        view.original_wanted.connect(self.app.compare_with)
         self._connect_panel(view)
         return view
 
@@ -419,12 +399,12 @@ class Panels(Pages):
         view = SurveyView(self.runner, self.references)
         self._connect_panel(view)
         view.tensor_chosen.connect(lambda row: self.selection.select_tensors([row]))
-        view.tensor_opened.connect(self.open_tensor)
-        view.tensors_opened.connect(lambda rows: self.open_tensor(*rows))
+        view.tensor_opened.connect(self.open_tensors)
+        view.tensors_opened.connect(lambda rows: self.open_tensors(*rows))
         return view
 
     def _connect_panel(self, view: WeightsView | ErrorsView | SurveyView | CompareView) -> None:
-        view.open_requested.connect(self.open_requested)
+        view.open_requested.connect(self.app.ask_reference)
         self._pass_on(view)
 
     def _fill_selected(self, view: WeightsView | ErrorsView) -> None:
@@ -440,7 +420,7 @@ class Panels(Pages):
 
         view = PlannerView(self.runner, self._settings, machine=self.machine)
         view.layer_chosen.connect(self.selection.select_layer)
-        view.demo_wanted.connect(self.demo_requested)
+        view.demo_wanted.connect(self.app.open_demo)
         self._pass_on(view)
         return view
 
@@ -461,11 +441,12 @@ class Panels(Pages):
 
     # Going from one panel to another
 
-    def _show_bytes(self, row: int, extent: Extent) -> None:
+    def open_bytes(self, row: int, extent: Extent) -> None:
+        """Show some bytes of a tensor."""
         self.setCurrentWidget(self.raw)
         self.raw.widget.reveal_bytes(row, extent)
 
-    def open_tensor(self, *rows: int) -> None:
+    def open_tensors(self, *rows: int) -> None:
         """Show the errors of one tensor if it is compared with something, else weights."""
         self.selection.select_tensors(rows)
         compared = self.references.chosen is not None and len(rows) == 1
@@ -492,7 +473,7 @@ def open_selected(panels: Panels) -> None:
     if panels.selection.key is not None:
         panels.setCurrentWidget(panels.metadata)
     elif panels.selection.rows:
-        panels.open_tensor(panels.selection.rows[0])
+        panels.open_tensors(panels.selection.rows[0])
 
 
 def downloads(panels: Panels) -> Callable[[Check], list[tuple[Entry, str]]]:

@@ -336,12 +336,12 @@ def test_a_model_is_opened_to_compare_the_current_one_with(
     current = window.current
     chosen = (str(small_path), "")
     monkeypatch.setattr(QFileDialog, "getOpenFileName", lambda *_: chosen)
-    window.panels.open_requested.emit()
+    window.panels.app.ask_reference()
     qtbot.waitUntil(lambda: len(window.documents) == 2)
     assert window.current is current
     assert window.panels.references.chosen is window.documents[1]
     window.panels.references.choose(None)
-    window.panels.open_requested.emit()  # it is open already
+    window.panels.app.ask_reference()  # it is open already
     assert window.panels.references.chosen is window.documents[1]
     assert len(window.documents) == 2
     window.close_document(window.documents[1])

@@ -242,7 +242,7 @@ def test_what_was_written_is_said_and_moves_nothing(
     before = window.panels.geometry()
     path = tmp_path / "a <b>.csv"
     path.touch()
-    window.panels.written.emit(str(path))
+    window.panels.app.saved(str(path))
     notice = window.bottom.notice
     assert notice.isVisible()
     assert str(path) in notice.label.text()
