@@ -20,7 +20,7 @@ from explorer.errors import PlanError
 from explorer.formats.model import Model
 from explorer.formats.tensors import TensorColumns, TensorTable
 from explorer.planner.engines.llama_cpp import Allocation, Header, Settings, allocate, compute
-from explorer.planner.engines.llama_cpp.architectures import STYLES
+from explorer.planner.engines.llama_cpp.architectures import ARCHITECTURES
 from explorer.planner.engines.llama_cpp.graph import UnknownGraphError, made
 from explorer.planner.hyperparameters import plain_metadata
 from explorer.quantization import TENSOR_TYPES
@@ -174,6 +174,14 @@ def test_every_architecture_is_planned_as_llama_cpp_allocates(
                 assert found == pytest.approx(compute_bytes, rel=0.01), (name, place)
         planned += 1
     assert planned > 130
+
+
+def test_figures_that_are_called_exact_were_tried(
+    golden: _Golden, families: dict[str, Any]
+) -> None:
+    of_families = (one["metadata"]["general.architecture"] for one in families["models"].values())
+    tried = {*of_families, *(golden.header(name).architecture for name in golden.names)}
+    assert {name for name, row in ARCHITECTURES.items() if row.accuracy == "exact"} <= tried
 
 
 _ANY = st.fixed_dictionaries(
@@ -405,7 +413,7 @@ _BLOCK_WEIGHTS = (
 @st.composite
 def _damaged_models(draw: st.DrawFn) -> Model:
     """Make a model whose header and weights do not fit one another."""
-    a = draw(st.sampled_from([*STYLES, "new"]))
+    a = draw(st.sampled_from([*ARCHITECTURES, "new"]))
     small = st.integers(0, 300)
     metadata: dict[str, Any] = {"general.architecture": a, f"{a}.block_count": 3}
     for key in (

@@ -21,15 +21,13 @@ from explorer.formats.model import Model
 from explorer.planner.devices import quoted, sized, whole
 from explorer.planner.engines.llama_cpp.block import Batch, Placement
 from explorer.planner.engines.llama_cpp.compute import compute_buffers
-from explorer.planner.engines.llama_cpp.header import (
+from explorer.planner.engines.llama_cpp.graph import (
     GPU_ALIGNMENT,
     HOST_ALIGNMENT,
-    Header,
-    LayerSum,
-    Weights,
     padded,
     row_padding,
 )
+from explorer.planner.engines.llama_cpp.header import Header, LayerSum, Weights
 from explorer.quantization import TENSOR_TYPES
 
 MAX_SEQUENCES: Final = 256
@@ -40,9 +38,6 @@ CACHE_TYPES: Final = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q
 
 _CONTEXT_STEP: Final = 256
 _KEPT_AS_ONE: Final = (4, 128)  # positions, in blocks of deepseek4
-_WITHOUT_FLASH_ATTENTION: Final = ("grok",)
-_FACTORS_OF_FULL_BLOCKS: Final = ("gemma4",)
-_ALWAYS_TWICE: Final = ("gemma3n", "gemma4")  # a tied output, even where the input lies
 _EXPERTS: Final = re.compile(r"\.ffn_(up|down|gate|gate_up)_(ch|)exps")
 
 
@@ -118,7 +113,7 @@ def allocate(model: Model | Header, settings: Settings, *, with_compute: bool = 
         PlanError: The header is damaged, or llama.cpp refuses these settings.
     """
     header = model if isinstance(model, Header) else Header.from_model(model)
-    if header.architecture in _WITHOUT_FLASH_ATTENTION:
+    if not header.rules.flash_attention:
         settings = replace(settings, flash_attention=False)
     _refuse(header, settings)
     n_ctx, n_ctx_seq = _context(header, settings)
@@ -306,14 +301,14 @@ def _places_of(tensor: Weights, header: Header, places: _Places) -> Sequence[str
     """Return the buffers that hold a tensor, if nothing moves it: mostly one."""
     if tensor.name.startswith("rope_"):  # once where any block is that is turned with it
         turned = zip(places.of_layer[: header.loaded], header.windowed, strict=False)
-        only_full = header.architecture in _FACTORS_OF_FULL_BLOCKS
+        only_full = header.rules.rope_factors == "full"
         return [*{place for place, windowed in turned if not (only_full and windowed)}]
     if tensor.layer >= 0:
         return [places.of_matrix(tensor, tensor.layer)]
     held = [places.host]
     if tensor.name == "token_embd.weight" and not header.has_output:
         output = places.of_matrix(tensor, header.blocks)  # the input is the output too
-        if output not in held or header.architecture in _ALWAYS_TWICE:
+        if output not in held or header.rules.tied_twice:
             held.append(output)
     return held
 
@@ -368,7 +363,7 @@ def _cache_parts(
             parts.append(_rows("values", settings.type_v, width, cells * streams))
     if index:
         parts.append(_rows("index keys", settings.type_k, index, n_ctx_seq * streams))
-        if header.index_values:
+        if header.rules.index_values:
             parts.append(_rows("index values", settings.type_v, lengths[1], n_ctx_seq * streams))
     return parts
 

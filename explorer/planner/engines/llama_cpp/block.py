@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from explorer.planner.engines.llama_cpp.graph import (
+    GPU_ALIGNMENT,
     Extent,
     Graph,
     Tensor,
@@ -22,48 +23,25 @@ from explorer.planner.engines.llama_cpp.graph import (
     made,
     mul_mat,
     mul_mat_id,
+    padded,
     permute,
     reshape,
+    row_padding,
     stored,
     transpose,
     view,
     written,
 )
-from explorer.planner.engines.llama_cpp.header import GPU_ALIGNMENT, Header, padded, row_padding
 from explorer.quantization import TensorType
+
+if TYPE_CHECKING:
+    from explorer.planner.engines.llama_cpp.header import Header
 
 EMBEDDINGS: Final = -1
 """The part of a graph before the first block."""
 
-_BLOCKS_OF_BAICHUAN_7B: Final = 32
 _I32: Final = 4
 _I64: Final = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Style:
-    """What the weights of an architecture do not tell."""
-
-    norm: str = "rms_norm"
-    tried: bool = True  # within 1 % in all cases, golden ones or those of small models
-    parallel: str = ""  # the network reads what attention reads; what is added to it first
-    scaled_input: str = ""  # "scale": all at once; "mul": by rows
-    scaled_query: bool = False
-    scaled_residual: bool = False
-    scaled_logits: int = 0  # operations on the logits
-    normed_before_heads: bool = False  # queries and keys
-    normed_when_rotated: bool = False  # queries and keys
-    always_normed: bool = False  # though norms have no weights
-    rotated: str = (
-        "all"  # "all" blocks, "windowed" ones, "three of four", "none", or of "small" models
-    )
-    norm_without_weights: bool = False  # of rotated queries and keys
-    softcap: bool = False  # of scores
-    summed_experts: bool = True  # weights of experts are made to sum up to one
-    gate: str = "soft_max"  # how experts are chosen; "late": after the choice
-    weighted_first: bool = False  # experts' weights are applied to what they read
-    biased: bool = False  # the network adds its biases
-    outputs_last: bool = False  # rows are chosen after the last block
 
 
 class Batch(NamedTuple):
@@ -115,14 +93,10 @@ class Block:
     """A graph in the making, at one block; inputs are those that all parts of a graph share."""
 
     def __init__(
-        self,
-        header: Header,
-        batch: Batch,
-        placement: Placement,
-        style: Style,
-        inputs: dict[str, Tensor],
+        self, header: Header, batch: Batch, placement: Placement, inputs: dict[str, Tensor]
     ) -> None:
-        self.header, self.batch, self.placement, self.style = header, batch, placement, style
+        self.header, self.batch, self.placement = header, batch, placement
+        self.rules = header.rules
         self.graph = Graph()
         self.index = 0
         self.early_state: Tensor | None = None  # that was read for the next recurrent block
@@ -184,12 +158,10 @@ class Block:
         return self.normed(current, f"blk.{self.index}.{name}.", self.index)
 
     def normed(self, current: Tensor, prefix: str, layer: int) -> Tensor:
-        current = like(self.style.norm, current)
+        current = like(self.rules.norm, current)
         names = self.header.weights_by_name
-        of_block = layer < self.header.blocks and (
-            not prefix.endswith("post_ffw_norm.") or self.header.architecture == "glm4"
-        )
-        if of_block and self.placement.pipelined:
+        pinned = self.rules.pinned_last_norm or not prefix.endswith("post_ffw_norm.")
+        if pinned and layer < self.header.blocks and self.placement.pipelined:
             current.pinned = self.placement.of_block(layer)
         # falcon-h1 has norms without the ending
         name = f"{prefix}weight" if f"{prefix}weight" in names else prefix[:-1]
@@ -207,13 +179,13 @@ class Block:
 
     def rows_for_output(self, is_last: bool, *tensors: Tensor) -> tuple[Tensor, ...]:
         """Return of the last block only the rows whose logits are asked for."""
-        if not is_last or self.style.outputs_last:
+        if not is_last or self.rules.outputs != "last block":
             return tensors
         return tuple(get_rows(tensor, self.chosen_outputs) for tensor in tensors)
 
     def rotated(self, tensor: Tensor) -> Tensor:
         factors = self.header.rope_factors
-        if self.header.architecture == "gemma4" and self.header.windowed[self.index]:
+        if self.rules.rope_factors == "full" and self.header.windowed[self.index]:
             factors = None
         if factors is None:
             return like("rope", tensor, self.positions)
@@ -244,24 +216,23 @@ class Block:
 
 
 def self_attention(block: Block, current: Tensor) -> Tensor:
-    style, header = block.style, block.header
+    rules = block.rules
     q, k, v = projected(block, current)
-    normed = block.weight("attn_q_norm.weight") is not None and not style.normed_before_heads
-    if normed and not style.normed_when_rotated:
+    normed = block.weight("attn_q_norm.weight") is not None and not rules.normed_before_heads
+    if normed and not rules.normed_when_rotated:
         q, k = block.norm(q, "attn_q_norm"), block.norm(k, "attn_k_norm")
     if _is_rotated(block):
         q, k = block.rotated(q), block.rotated(k)
-        if style.norm_without_weights:
+        if rules.norm_without_weights:
             q, k = like("rms_norm", q), like("rms_norm", k)
-    elif style.norm_without_weights:
+    elif rules.norm_without_weights:
         q = like("mul", q, block.input("attention scales", 1, 1, block.batch.tokens))
-    if normed and style.normed_when_rotated:
+    if normed and rules.normed_when_rotated:
         q, k = block.norm(q, "attn_q_norm"), block.norm(k, "attn_k_norm")
-    if style.scaled_query:
+    if rules.scaled_query:
         q = like("scale", q)
     attended = _gated(block, attention(block, q, k, v), current)
-    # falcon-h1 does not add this bias if there is one
-    return block.linear("attn_output", attended, biased=header.architecture != "falcon-h1")
+    return block.linear("attn_output", attended, biased=rules.output_bias)
 
 
 def _gated(block: Block, attended: Tensor, current: Tensor) -> Tensor:
@@ -282,17 +253,18 @@ def _gated(block: Block, attended: Tensor, current: Tensor) -> Tensor:
 
 def _is_rotated(block: Block) -> bool:
     """Return whether a block's queries and keys are rotated by their positions."""
-    match block.style.rotated:
+    windows, is_fourth = block.header.windowed, (block.index + 1) % 4 == 0
+    match block.rules.rotated:
         case "windowed":
-            windows = block.header.windowed
             return windows[block.index] or not any(windows)
-        case "three of four":  # of llama4 all, if none has a window
-            every = block.header.architecture == "llama4" and not any(block.header.windowed)
-            return every or (block.index + 1) % 4 != 0
+        case "3 of 4":
+            return not is_fourth
+        case "3 of 4 if windowed":
+            return not is_fourth or not any(windows)
         case "none":
             return False
-        case "small":  # of baichuan the model of 7 billion weights only
-            return block.header.blocks == _BLOCKS_OF_BAICHUAN_7B
+        case "32 blocks":
+            return block.header.blocks == 32
     return block.header.rotated
 
 
@@ -309,7 +281,7 @@ def projected(block: Block, current: Tensor) -> tuple[Tensor, Tensor, Tensor]:
             view(joined, value, kv_heads, tokens),
         )
     q, k, v = (block.linear(f"attn_{name}", current) for name in "qkv")
-    if block.style.normed_before_heads:
+    if block.rules.normed_before_heads:
         q, k = block.norm(q, "attn_q_norm"), block.norm(k, "attn_k_norm")
     return (
         reshape(q, key, heads, tokens),
@@ -451,7 +423,7 @@ def _by_scores(
     """Return the same with a score for each pair of a query and a key."""
     q, keys, values = qkv
     scores = mul_mat(permute(keys), q)
-    if block.style.softcap:
+    if block.rules.softcap:
         scores = like("scale", like("unary", like("scale", scores)))
     scores = like("soft_max", scores, *masks)
     if decompress is not None:
@@ -492,7 +464,7 @@ def _stored_values(block: Block, v: Tensor, cells: int, side: str, *, is_own: bo
 
 def network(block: Block, current: Tensor, suffix: str = "") -> Tensor:
     """Return what a network of two or three matrices makes."""
-    biased = block.style.biased
+    biased = block.rules.biased
     up = block.linear(f"ffn_up{suffix}", current, biased=biased)
     down = block.need(f"ffn_down{suffix}.weight")
     if block.weight(f"ffn_gate{suffix}.weight") is not None:
@@ -515,7 +487,7 @@ def experts_or_network(block: Block, current: Tensor) -> Tensor:
     if block.weight("ffn_gate_inp_shexp.weight") is not None:
         logits = block.linear("ffn_gate_inp_shexp", current)
         gate = like("unary", logits)
-        if block.header.architecture == "qwen2moe":
+        if block.rules.divided_gate:
             gate = like("div", gate, logits)
     shared = network(block, current, "_shexp")
     if gate is not None:
@@ -525,7 +497,7 @@ def experts_or_network(block: Block, current: Tensor) -> Tensor:
 
 def experts(block: Block, current: Tensor, logits: Tensor | None = None) -> Tensor:
     """Return the sum of what the chosen experts make; of how well each fits, or what is given."""
-    header, style = block.header, block.style
+    header, rules = block.header, block.rules
     width, tokens = current.extent[:2]
     used = header.experts_used
     if logits is None:
@@ -533,7 +505,7 @@ def experts(block: Block, current: Tensor, logits: Tensor | None = None) -> Tens
     chosen, weights = _choice(block, logits, tokens)
     block.graph.expand(weights)
     current = reshape(current, width, 1, tokens)
-    if style.weighted_first:
+    if rules.weighted_first:
         current = like("mul", made("repeat", (width, used, tokens), current), weights)
     if block.weight("ffn_gate_up_exps.weight") is not None:
         both = _of_experts(block, "gate_up", current, chosen)
@@ -547,7 +519,7 @@ def experts(block: Block, current: Tensor, logits: Tensor | None = None) -> Tens
             gate = _of_experts(block, "gate", current, chosen)
             hidden = made("glu", gate.extent, gate, up)
     found = _of_experts(block, "down", hidden, chosen)
-    if not style.weighted_first:
+    if not rules.weighted_first:
         found = like("mul", found, weights)
     # llama.cpp adds one expert after the other to the first sum: one tensor beside theirs
     return block.graph.expand(made("sum", (width, tokens), found))
@@ -555,14 +527,14 @@ def experts(block: Block, current: Tensor, logits: Tensor | None = None) -> Tens
 
 def _choice(block: Block, logits: Tensor, tokens: int) -> tuple[Tensor, Tensor]:
     """Return which experts are used, and with which weights."""
-    header, style = block.header, block.style
+    header, rules = block.header, block.rules
     used = header.experts_used
     count = logits.extent[0]
     probabilities = logits
-    if style.gate != "late":
-        sigmoid = style.gate == "sigmoid" or header.expert_gating == 2
+    if rules.gate != "late":
+        sigmoid = rules.gate == "sigmoid" or header.expert_gating == 2
         probabilities = like("unary" if sigmoid else "soft_max", logits)
-    choosing = logits if style.weighted_first else probabilities
+    choosing = logits if rules.weighted_first else probabilities
     bias = block.weight("exp_probs_b.bias")
     if bias is not None:
         choosing = like("add", choosing, bias)
@@ -570,10 +542,10 @@ def _choice(block: Block, logits: Tensor, tokens: int) -> tuple[Tensor, Tensor]:
         choosing = _of_best_groups(block, choosing, count, tokens)
     chosen = view(like_i32("argsort", choosing), used, tokens)
     weights = get_rows(reshape(probabilities, 1, count, tokens), chosen)
-    if style.gate == "late":
+    if rules.gate == "late":
         weights = reshape(weights, used, tokens)
         weights = reshape(like("soft_max", weights), 1, used, tokens)
-    if style.summed_experts or header.experts_normed:
+    if rules.summed_experts or header.experts_normed:
         weights = reshape(weights, used, tokens)
         total = like("clamp", made("sum_rows", (1, tokens), weights))
         weights = reshape(like("div", weights, total), 1, used, tokens)

@@ -14,23 +14,23 @@ from itertools import chain, pairwise
 from threading import Lock
 from typing import Final, NamedTuple, TypeAlias
 
-from explorer.planner.engines.llama_cpp.architectures import STYLES, build_part
-from explorer.planner.engines.llama_cpp.block import EMBEDDINGS, Batch, Block, Placement, Style
+from explorer.planner.engines.llama_cpp.block import EMBEDDINGS, Batch, Block, Placement
+from explorer.planner.engines.llama_cpp.build import build_part
 from explorer.planner.engines.llama_cpp.graph import (
+    GPU_ALIGNMENT,
+    HOST_ALIGNMENT,
     Allocator,
     Free,
     Tensor,
     UnknownGraphError,
     view,
 )
-from explorer.planner.engines.llama_cpp.header import GPU_ALIGNMENT, Header
+from explorer.planner.engines.llama_cpp.header import Header
 
 _REMEMBERED: Final = 256  # results of a model
 _REMEMBERED_BATCHES: Final = 4
-_KNOWN: Final = (99, 101)  # per cent of the figure, as measured (docs/planner.md)
-_READ: Final = (90, 110)  # of what is not within 1 % in every circumstance
-_UNKNOWN: Final = (70, 145)  # the same, with the graphs of others
-_HOST_ALIGNMENT: Final = 32
+_LIMITS: Final = {"exact": (99, 101), "band": (90, 110), "unknown architecture": (70, 145)}
+"""Per cent of the figure, as measured (docs/planner.md)."""
 _OFFLOADED_ROWS: Final = 32  # from which on a GPU computes with weights of the host
 _COPIES: Final = 4  # of what crosses, where devices work in a pipeline
 _NOTHING: Final[frozenset[str]] = frozenset()
@@ -55,10 +55,8 @@ def compute_buffers(
     With them how well they are known: "exact" where the graph of the architecture was within 1 %
     of llama.cpp's in all cases, "band" where it was not in some, else "unknown architecture".
     """
-    style = STYLES.get(header.architecture)
-    accuracy, (low, high) = "unknown architecture", _UNKNOWN
-    if style is not None:
-        accuracy, (low, high) = ("exact", _KNOWN) if style.tried else ("band", _READ)
+    accuracy = header.rules.accuracy
+    low, high = _LIMITS[accuracy]
     try:
         sizes = _remembered(header, batch, placement)
     except UnknownGraphError:
@@ -70,7 +68,7 @@ def compute_buffers(
 
 def _remembered(header: Header, batch: Batch, placement: Placement) -> list[int]:
     """Return the sizes of a batch; a slider or `fit` asks for the same graph again and again."""
-    if header.architecture not in STYLES and any(header.index_lengths):
+    if header.rules.accuracy == "unknown architecture" and any(header.index_lengths):
         raise UnknownGraphError("positions are chosen")
     fixed = batch, placement.gpus, placement.offload_kv, placement.pipelined
     key = (fixed, tuple(placement.of_layer), tuple(placement.moved.items()))
@@ -174,9 +172,8 @@ class _Run:
 
     def __init__(self, header: Header, batch: Batch, placement: Placement) -> None:
         self._batch = batch
-        self._alignments = (*[GPU_ALIGNMENT] * placement.gpus, _HOST_ALIGNMENT)
+        self._alignments = (*[GPU_ALIGNMENT] * placement.gpus, HOST_ALIGNMENT)
         self._pipelined = placement.pipelined
-        self._style = STYLES.get(header.architecture, Style())
         self._inputs: dict[str, Tensor] = {}
         self._twins: dict[str, Tensor] = {}
         self._numbers: dict[Hashable, int] = {}  # of what is compared again and again
@@ -251,7 +248,7 @@ class _Run:
                 others.append((name, place))
         ends = tuple(others)
         of_factors = ends if header.rope_factors else ()
-        turns = 4 if self._style.rotated == "three of four" else 1
+        turns = 4 if header.rules.rotated.startswith("3 of 4") else 1
         last = header.loaded - 1
         kinds: list[Hashable] = [(EMBEDDINGS, ends)]
         for block, place in enumerate(placement.of_layer[: header.loaded]):
@@ -273,7 +270,7 @@ class _Run:
     ) -> _Piece:
         for tensor in self._inputs.values():
             tensor.visited = False
-        block = Block(header, self._batch, placement, self._style, self._inputs)
+        block = Block(header, self._batch, placement, self._inputs)
         before = tuple(map(_stand_in, last))
         current = before[0] if before else None
         block.early_state = before[1] if len(before) > 1 else None

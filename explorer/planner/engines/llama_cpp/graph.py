@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final, TypeAlias
 
+from explorer.quantization import TensorType
+
 Extent: TypeAlias = tuple[int, int, int, int]
 """Elements along each dimension, the fastest first."""
 
@@ -20,6 +22,9 @@ _IN_PLACE: Final = frozenset((
     "fill", "scale", "add", "add_id", "sub", "mul", "div", "sqr", "sqrt", "unary", "rope",
     "rms_norm", "clamp", "soft_max",
 ))  # fmt: skip
+GPU_ALIGNMENT: Final = 128
+HOST_ALIGNMENT: Final = 32
+_ROW_WEIGHTS: Final = 512  # rows of quantized weights on a GPU are padded to a multiple
 _F32: Final = 4
 _ENDLESS: Final = 1 << 62
 
@@ -219,8 +224,16 @@ def elements(extent: Extent) -> int:
     return math.prod(extent)
 
 
-def _aligned(size: int, alignment: int) -> int:
+def padded(size: int, alignment: int) -> int:
+    """Return a size filled up to a multiple."""
     return -(-size // alignment) * alignment
+
+
+def row_padding(kind: TensorType, row: int) -> int:
+    """Return the bytes that fill a row of quantized weights up to a multiple of 512."""
+    if not kind.quantized or row % _ROW_WEIGHTS == 0:
+        return 0
+    return kind.nbytes(_ROW_WEIGHTS - row % _ROW_WEIGHTS) or 0
 
 
 class Heap:
@@ -239,7 +252,7 @@ class Heap:
 
     def take(self, size: int) -> int:
         """Return the address of the smallest block that is large enough, the last only at need."""
-        size = _aligned(size, self.alignment)
+        size = padded(size, self.alignment)
         sizes = self._sizes
         best, least = len(sizes) - 1, _ENDLESS
         for index in range(best):
@@ -256,7 +269,7 @@ class Heap:
 
     def give(self, start: int, size: int) -> None:
         """Take back a block, and join it with its neighbours."""
-        size = _aligned(size, self.alignment)
+        size = padded(size, self.alignment)
         starts, sizes = self._starts, self._sizes
         if not size or self._is_odd:  # there are states of no sequence
             self._is_odd = True
@@ -369,8 +382,8 @@ class Allocator:
             tensor.buffer, tensor.offset = source.buffer, source.offset
             source.owned = False
             heap = self.heaps[tensor.buffer]
-            kept = _aligned(self._size(tensor), heap.alignment)
-            spare = _aligned(self._size(source), heap.alignment) - kept
+            kept = padded(self._size(tensor), heap.alignment)
+            spare = padded(self._size(source), heap.alignment) - kept
             if spare > 0:
                 heap.give(tensor.offset + kept, spare)
             return True

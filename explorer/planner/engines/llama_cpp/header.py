@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -17,20 +17,22 @@ from explorer.errors import PlanError
 from explorer.formats.model import Model
 from explorer.formats.tensors import Shape
 from explorer.planner.devices import MAX_BLOCKS, quoted
-from explorer.planner.engines.llama_cpp.graph import Extent
+from explorer.planner.engines.llama_cpp.architectures import Architecture, architecture
+from explorer.planner.engines.llama_cpp.graph import (
+    GPU_ALIGNMENT,
+    HOST_ALIGNMENT,
+    Extent,
+    padded,
+    row_padding,
+)
 from explorer.planner.header_keys import HeaderKeys
 from explorer.quantization import TENSOR_TYPES, TensorType
 
-GPU_ALIGNMENT: Final = 128
-HOST_ALIGNMENT: Final = 32
 MAX_EXPERTS: Final = 1024
 """Most experts of a block (`LLAMA_MAX_EXPERTS`)."""
 
-_BLOCKS_OF_EXAONE_32B: Final = 64  # the only exaone4 with windows
-_OWN_CACHES_OF_GEMMA3N: Final = 20  # the blocks behind use those of these
 _SCALES: Final = ("embedding_scale", "residual_scale", "logit_scale")
 _MOST_PATTERNS: Final = 1024
-_ROW_WEIGHTS: Final = 512  # rows of quantized weights on a GPU are padded to a multiple
 _BLOCK: Final = re.compile(r"(?:enc\.|dec\.)?blk\.(\d{1,4})\.")
 _NO_OTHERS: Final[Mapping[int, TensorType]] = MappingProxyType({})
 _ANY_BLOCK: Final = re.compile(r"(?=blk\.(\d+)\.)")
@@ -42,73 +44,8 @@ _FIRST_BLOCK: Final = ("token_embd_norm.", "per_layer_model_proj.", "per_layer_p
 """Names of what is used between the input and the first block, and lies with that."""
 _REPACKED: Final = TENSOR_TYPES["Q4_K"]  # which a CPU with AVX2 keeps in another order
 
-_WINDOW_PATTERNS: Final = {
-    **{"gemma2": 2, "gemma3": 6, "gemma3n": 5, "gpt-oss": 2, "cohere2": 4, "exaone4": 4},
-    **{"exaone-moe": 4, "afmoe": 4, "mellum": 4, "muse-glimmer": 4, "olmo2": 4, "plamo3": 8},
-    **{"llama4": 4, "cohere2moe": 4, "laguna": 4, "smallthinker": 4},
-    **{"gemma-embedding": 6, "modern-bert": 3},
-    # the file says which blocks
-    **dict.fromkeys(("gemma4", "granite_swa", "maple", "mimo2", "spark2_5", "step35", "dots3note")),
-    "deepseek4": 0,
-}
-"""Architecture → blocks in a group, one of which sees everything. Others have no window."""
-_FULL_FIRST: Final = ("cohere2moe", "laguna", "smallthinker", "modern-bert")
-"""Architectures where the first block of a group sees everything, not the last."""
-_OWN_WINDOWS: Final = {"gemma2": 4096, "exaone4": 4096, "llama4": 8192, "smallthinker": 4096}
-"""Windows that need not stand in the file."""
-_FIXED_WINDOWS: Final = ("llama4", "smallthinker")  # whatever the file says, but 0
-
-_RECURRENT: Final = ("mamba", "mamba2", "rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7")
-_BY_KV_HEADS: Final = (
-    *("jamba", "lfm2", "lfm2moe", "granitehybrid", "plamo2"),
-    *("kimi-linear", "kimi-k3", "bailingmoe3", "glm5-next"),
-)
-"""Architectures whose blocks without heads of keys are recurrent."""
-_BY_INTERVAL: Final = {
-    **dict.fromkeys(("qwen3next", "qwen35", "qwen35moe", "qwen4exp"), 4),
-    "minimax-01": 8,
-}
-"""Architecture → blocks in a group of which the last has attention, if the file does not say."""
-_LATENT: Final = (
-    *("deepseek2", "deepseek2-ocr", "deepseek32", "glm-dsa", "kimi-linear", "kimi-k3"),
-    *("bailingmoe3", "glm5-next", "hy_v4", "mistral4", "dots3note"),
-)
-"""Architectures that may keep keys and values in one compressed form."""
-_WITHOUT_CACHE: Final = (
-    *("bert", "jina-bert-v2", "jina-bert-v3", "nomic-bert", "nomic-bert-moe", "neo-bert"),
-    *("eurobert", "wavtokenizer-dec", "modern-bert", "gemma-embedding", "dream", "llada"),
-    *("llada-moe", "rnd1", "clef"),
-)
-"""Architectures that read a text at once and keep nothing of it."""
-_UNUSED_FACTORS: Final = ("falcon-h1", "llada", "pangu-embedded", "refact", "cogvlm")
-"""Architectures that load factors of rotations and do not use them."""
-_NOT_CAUSAL: Final = ("gemma-embedding", "dream", "llada", "llada-moe", "rnd1")
-_WITHOUT_OUTPUT: Final = (
-    *("bert", "jina-bert-v2", "jina-bert-v3", "nomic-bert", "nomic-bert-moe", "neo-bert"),
-    *("eurobert", "modern-bert", "clef"),
-)
-"""Architectures that make no words."""
-_INDEXED: Final = (
-    *("deepseek32", "glm-dsa", "glm5-next", "hy_v4", "dots3note", "qwen4exp", "deepseek4"),
-)
-"""Architectures that keep a small key of each position, by which others are chosen."""
-_AHEAD: Final = ("nextn.embed_tokens", "nextn.shared_head")
-_LOADED_AHEAD: Final = {
-    "cohere2moe": _AHEAD,
-    "hy_v3": (*_AHEAD, "ffn_gate", "ffn_up", "ffn_down", "exp_probs_b"),
-    "deepseek32": ("exp_probs_b",),
-    "glm-dsa": ("exp_probs_b",),
-}
-"""Weights of blocks that guess ahead, which are loaded although these blocks are not used."""
 _SHARED_INDEXERS: Final = 1 << 20
 """Trained context from which on three of four blocks of glm-dsa have no indexer of their own."""
-_MROPE: Final = (
-    *("qwen2vl", "paddleocr", "qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe", "qwen4exp"),
-    *("qwen3tts", "clef"),
-)
-"""Architectures whose positions have four numbers."""
-_MROPE_BY_SECTIONS: Final = ("glm4", "glm4moe", "hunyuan_vl")
-_MAY_BE_UNROTATED: Final = ("granite", "granitehybrid", "graniteswitch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +94,6 @@ class Header:
     cached: tuple[bool, ...]  # whether a block keeps keys and values of its own
     windowed_lengths: tuple[int, int]  # of keys and values in blocks with a window
     index_lengths: tuple[int, ...]  # of each block's key by which others are chosen; 0: none
-    index_values: bool = False  # whether values lie beside these keys, though none are used
     compression: tuple[int, ...] = ()  # of deepseek4: positions that each block keeps as one
     history: tuple[int, ...]  # of qwen4exp: elements of each block's convolution of words
     loaded: int  # blocks but those that only guess tokens ahead, which are not loaded
@@ -200,9 +136,9 @@ class Header:
         embedding = keys.integer("embedding_length")
         heads = keys.per_block("attention.head_count", blocks, 0)
         kv_heads = keys.per_block("attention.head_count_kv", blocks, max(heads, default=0))
-        kept = _Kept(keys, heads, kv_heads)
-        key_length, value_length = kept.lengths(embedding)
-        conv, state = kept.state_sizes(embedding)
+        each = _Blocks(keys, heads, kv_heads)
+        key_length, value_length = each.lengths(embedding)
+        conv, state = each.state_sizes(embedding)
         return cls(
             architecture=keys.architecture,
             blocks=blocks,
@@ -211,49 +147,49 @@ class Header:
             value_length=value_length,
             heads=heads,
             kv_heads=kv_heads,
-            mla=kept.is_latent(),
-            window=kept.window,
-            windowed=kept.windowed,
-            attention=kept.attention,
-            recurrent=kept.recurrent,
-            cached=kept.cached(),
+            mla=each.is_latent(),
+            window=each.window,
+            windowed=each.windowed,
+            attention=each.attention,
+            recurrent=each.recurrent,
+            cached=each.cached(),
             windowed_lengths=(
                 keys.integer("attention.key_length_swa", default=key_length),
                 keys.integer("attention.value_length_swa", default=value_length),
             ),
-            index_lengths=kept.index_lengths(),
-            index_values=keys.architecture == "minimax-m3",
-            loaded=kept.loaded,
-            compression=kept.compression(),
-            history=kept.history(embedding),
-            position_numbers=4 if kept.has_sections() else 1,
-            causal=keys.architecture not in _NOT_CAUSAL
-            and keys.truth("attention.causal", default=True),
+            index_lengths=each.index_lengths(),
+            loaded=each.loaded,
+            compression=each.compression(),
+            history=each.history(embedding),
+            position_numbers=4 if each.has_sections() else 1,
+            causal=each.rules.causal and keys.truth("attention.causal", default=True),
             conv_state=conv,
             ssm_state=state,
+            rotated=each.rules.rotated != "file"
+            or keys.truth("rope.scaling.finetuned", default=True),
             **_numbers(keys, key_length),
             tensors=tuple(
                 one
-                for one in _weights(model, blocks, keys.architecture, others)
-                if not kept.loaded <= one.layer < blocks
-                or one.name.split(".", 2)[-1].startswith(_LOADED_AHEAD.get(keys.architecture, ()))
+                for one in _weights(model, blocks, each.rules, others)
+                if not each.loaded <= one.layer < blocks
+                or one.name.split(".", 2)[-1].startswith(each.rules.loaded_ahead)
             ),
         )
 
     @cached_property
+    def rules(self) -> Architecture:
+        """What is special about its architecture."""
+        return architecture(self.architecture)
+
+    @cached_property
     def has_output(self) -> bool:
         """Whether the output has weights of its own; else those of the input are held twice."""
-        return "output.weight" in self.weights_by_name or not self.makes_words
+        return "output.weight" in self.weights_by_name or not self.rules.makes_words
 
     @property
     def reads_at_once(self) -> bool:
         """Whether attention knows the batch and no cache."""
-        return self.architecture in _WITHOUT_CACHE or self.architecture == "llama-embed"
-
-    @property
-    def makes_words(self) -> bool:
-        """Whether there is an output, if a tied one; encoders have none."""
-        return self.architecture not in _WITHOUT_OUTPUT
+        return self.rules.cache in ("none", "unread")
 
     @cached_property
     def widest_row(self) -> int:
@@ -351,7 +287,7 @@ class Header:
         """The name of the factors that rotations are multiplied with, if there are any."""
         names = ("rope_freqs.weight", "rope_factors_long.weight")
         found = (name for name in names if name in self.weights_by_name)
-        return None if self.architecture in _UNUSED_FACTORS else next(found, None)
+        return None if self.rules.rope_factors == "unused" else next(found, None)
 
     @cached_property
     def scattered(self) -> tuple[Weights, ...]:
@@ -415,8 +351,6 @@ def _numbers(keys: HeaderKeys, key_length: int) -> dict[str, Any]:
         "ranks": keys.integer("ssm.time_step_rank"),
         "rope_size": keys.integer("rope.dimension_count", default=key_length),
         "parallel_residual": keys.truth("use_parallel_residual"),
-        "rotated": keys.architecture not in _MAY_BE_UNROTATED
-        or keys.truth("rope.scaling.finetuned", default=True),
         "scales": frozenset(name for name in _SCALES if keys.number(name)),
         "experts_used": keys.integer("expert_used_count", most=MAX_EXPERTS),
         "expert_groups": keys.integer("expert_group_count"),
@@ -428,10 +362,11 @@ def _numbers(keys: HeaderKeys, key_length: int) -> dict[str, Any]:
     }
 
 
-class _Kept:
-    """What blocks keep of a text: keys and values, of all positions or of a window, or a state.
+class _Blocks:
+    """What each block keeps of a text: keys and values of all positions or a window, or a state.
 
     Attributes:
+        rules: What is special about the architecture.
         loaded: Blocks but those at the end that only guess tokens ahead.
         window: Positions that a block with a window sees.
         windowed: For each block whether it has a window.
@@ -441,6 +376,7 @@ class _Kept:
 
     def __init__(self, keys: HeaderKeys, heads: tuple[int, ...], kv_heads: tuple[int, ...]) -> None:
         self._keys, self._heads, self._kv_heads = keys, heads, kv_heads
+        self.rules = architecture(keys.architecture)
         self._count = len(heads)
         self.loaded = self._count - min(keys.integer("nextn_predict_layers"), self._count)
         self.attention, self.recurrent = self._kinds()
@@ -450,109 +386,102 @@ class _Kept:
         )
 
     def _kinds(self) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
-        keys, architecture = self._keys, self._keys.architecture
-        everywhere, nowhere = (True,) * self._count, (False,) * self._count
-        if architecture in _RECURRENT:
-            return nowhere, everywhere
-        if architecture == "falcon-h1":
-            return everywhere, everywhere
-        if architecture in ("nemotron_h", "nemotron_h_moe"):
-            networks = keys.per_block("feed_forward_length", self._count, 0)
-            plain = [not one for one in networks]
-            recurrent = [not one for one in self._kv_heads]
-            return (
-                tuple(one and not other for one, other in zip(plain, recurrent, strict=True)),
-                tuple(one and other for one, other in zip(plain, recurrent, strict=True)),
-            )
-        if architecture in _BY_KV_HEADS:
-            found = [not one for one in self._kv_heads]
-        elif architecture in _BY_INTERVAL:
-            found = list(keys.flags("attention.recurrent_layers", self._count))
-            if not found:
-                interval = keys.integer("full_attention_interval") or _BY_INTERVAL[architecture]
-                found = [(i + 1) % interval != 0 for i in range(self._count)]
-        else:
-            return everywhere, nowhere
-        recurrent = [one and i < self.loaded for i, one in enumerate(found)]
-        return tuple(not one for one in recurrent), tuple(recurrent)
+        keys, count = self._keys, self._count
+        everywhere, nowhere = (True,) * count, (False,) * count
+        without_keys = [not one for one in self._kv_heads]
+        match self.rules.recurrent:
+            case "none":
+                return everywhere, nowhere
+            case "all":
+                return nowhere, everywhere
+            case "beside attention":
+                return everywhere, everywhere
+            case "no keys, no network":
+                networks = keys.per_block("feed_forward_length", count, 0)
+                both = [*zip(networks, without_keys, strict=True)]
+                return (
+                    tuple(not network and not keyless for network, keyless in both),
+                    tuple(not network and keyless for network, keyless in both),
+                )
+            case "no keys":
+                found: Sequence[bool] = without_keys
+            case group:
+                found = keys.flags("attention.recurrent_layers", count)
+                if not found:
+                    interval = keys.integer("full_attention_interval") or group
+                    found = [(i + 1) % interval != 0 for i in range(count)]
+        recurrent = tuple(one and i < self.loaded for i, one in enumerate(found))
+        return tuple(not one for one in recurrent), recurrent
 
     def _window(self) -> int:
-        architecture = self._keys.architecture
-        stored = self._keys.optional("attention.sliding_window")
-        own = _OWN_WINDOWS.get(architecture, 0)
-        if architecture == "lfm2":
-            return stored or 0
-        if architecture not in _WINDOW_PATTERNS:
+        rules = self.rules
+        if rules.windows == "none" or rules.windowed_models not in (0, self.loaded):
             return 0
-        if architecture == "exaone4" and self.loaded != _BLOCKS_OF_EXAONE_32B:
-            return 0
-        if stored is None:
-            return 0 if architecture == "smallthinker" else own
-        return own if stored and architecture in _FIXED_WINDOWS else stored
+        window = self._keys.integer("attention.sliding_window", default=rules.window)
+        return rules.fixed_window if window and rules.fixed_window else window
 
     def _windows(self) -> tuple[bool, ...]:
-        keys, architecture = self._keys, self._keys.architecture
-        if architecture == "lfm2":
-            return tuple(not one for one in self.recurrent)
-        told = keys.flags("attention.sliding_window_pattern", self._count)
-        if told or architecture not in _WINDOW_PATTERNS:
-            return told or (False,) * self._count
-        pattern = _WINDOW_PATTERNS[architecture]
-        if pattern is None:
-            return (False,) * self._count
-        if architecture != "deepseek4":
-            pattern = keys.integer("attention.sliding_window_pattern", default=pattern)
-        if pattern == 0:
-            return (True,) * self._count
-        full = 0 if architecture in _FULL_FIRST else pattern - 1
-        return tuple(i % pattern != full for i in range(self._count))
+        keys, count, key = self._keys, self._count, "attention.sliding_window_pattern"
+        if self.rules.windows == "attention":
+            return self.attention
+        found = keys.flags(key, count)
+        if found:
+            return found
+        match self.rules.windows:
+            case "all":
+                return (True,) * count
+            case int(size):
+                size = keys.integer(key, default=size)
+                full = 0 if self.rules.full_first else size - 1
+                return tuple(size == 0 or i % size != full for i in range(count))
+        return (False,) * count
 
     def cached(self) -> tuple[bool, ...]:
         """Return for each block whether it keeps keys and values of its own."""
-        keys, architecture, last = self._keys, self._keys.architecture, self.loaded
-        if architecture in _WITHOUT_CACHE:
-            last = 0
-        elif architecture in _BY_KV_HEADS and architecture != "glm5-next":
-            last = self._count
-        elif architecture == "gemma3n":
-            last = min(last, _OWN_CACHES_OF_GEMMA3N)
-        elif architecture == "gemma4":
-            last = min(last, self._count - keys.integer("attention.shared_kv_layers"))
+        match self.rules.cache:
+            case "none":
+                last = 0
+            case "ahead":
+                last = self._count
+            case "shared":
+                shared = self._keys.integer("attention.shared_kv_layers")
+                last = min(self.loaded, self._count - shared)
+            case int(first):
+                last = min(self.loaded, first)
+            case _:
+                last = self.loaded
         return tuple(i < last and one for i, one in enumerate(self.attention))
 
     def is_latent(self) -> bool:
         """Return whether keys hold the values (multi-head latent attention)."""
         found = all(self._keys.integer(f"attention.{one}_length_mla") for one in ("key", "value"))
-        return found and self._keys.architecture in _LATENT
+        return found and self.rules.latent
 
     def index_lengths(self) -> tuple[int, ...]:
         """Return for each block the length of its key by which others are chosen."""
-        keys, architecture = self._keys, self._keys.architecture
+        keys, count, whose = self._keys, self._count, self.rules.indexers
         length = keys.integer("attention.indexer.key_length")
-        nowhere = (0,) * self._count
-        if architecture == "minimax-m3":
+        if whose == "not dense":
             dense = keys.integer("leading_dense_block_count")
-            return tuple(length if i >= dense else 0 for i in range(self._count))
-        if architecture not in _INDEXED or not keys.integer("attention.indexer.top_k"):
-            return nowhere
-        whose = keys.flags("attention.indexer.types", self._count)
-        if architecture in ("deepseek32", "qwen4exp", "deepseek4"):
-            whose = (True,) * self._count
-        elif architecture == "glm5-next":
-            whose = whose or (True,) * self._count
-        elif architecture == "glm-dsa" and not whose:
+            return tuple(length if i >= dense else 0 for i in range(count))
+        if whose == "none" or not keys.integer("attention.indexer.top_k"):
+            return (0,) * count
+        found = keys.flags("attention.indexer.types", count)
+        if whose == "all" or (whose == "file or all" and not found):
+            found = (True,) * count
+        elif whose == "file or some" and not found:
             shared = keys.integer("context_length") >= _SHARED_INDEXERS
-            whose = tuple(not shared or i < 2 or i % 4 == 2 for i in range(self._count))
+            found = tuple(not shared or i < 2 or i % 4 == 2 for i in range(count))
         if keys.integer("attention.indexer.kpool") > 1:
-            length *= 2 if architecture == "qwen4exp" else 3  # the raw key, its gate, the pooled
-        found = zip(whose or (False,) * self._count, self.attention, strict=True)
-        return tuple(length if all(both) and i < self.loaded else 0 for i, both in enumerate(found))
+            length *= self.rules.pooled_parts
+        both = zip(found or (False,) * count, self.attention, strict=True)
+        return tuple(length if all(one) and i < self.loaded else 0 for i, one in enumerate(both))
 
     def lengths(self, embedding: int) -> tuple[int, int]:
         """Return the lengths of a head's key and of its value."""
         keys, first = self._keys, self._heads[0] if self._heads else 0
         length = embedding // first if first else 0
-        if not first and keys.architecture != "plamo2":  # there are none
+        if not first and not self.rules.lengths_without_heads:
             return 0, 0
         return (
             keys.integer("attention.key_length", default=length),
@@ -562,18 +491,17 @@ class _Kept:
     def state_sizes(self, embedding: int) -> tuple[int, int]:
         """Return the elements of a block's convolution and of its state, of one sequence."""
         keys, first = self._keys, self._heads[0] if self._heads else 0
-        architecture = keys.architecture
-        if architecture in _RECURRENT and not architecture.startswith("mamba"):
+        if self.rules.state == "rwkv":
             shifts = keys.integer("token_shift_count", default=2)
             return shifts * embedding, embedding * keys.integer("wkv.head_size")
         kernel = keys.integer("shortconv.l_cache")
         if kernel:
             return embedding * (kernel - 1), 0
         length = keys.integer("kda.head_dim")
-        if length and architecture in _LATENT:
+        if length and self.rules.latent:
             kernel = keys.integer("ssm.conv_kernel") or 4
             return 3 * (kernel - 1) * first * length, first * length**2
-        if architecture == "minimax-01":
+        if self.rules.state == "squares":
             return 0, first * self.lengths(embedding)[0] ** 2
         inner, state = keys.integer("ssm.inner_size"), keys.integer("ssm.state_size")
         width = inner + 2 * keys.integer("ssm.group_count") * state
@@ -581,7 +509,7 @@ class _Kept:
 
     def compression(self) -> tuple[int, ...]:
         """Return how many positions each block keeps as one beside its window; 0: none."""
-        if self._keys.architecture != "deepseek4":
+        if not self.rules.compressed:
             return ()
         return self._keys.per_block("attention.compress_ratios", self._count, 0)
 
@@ -591,25 +519,25 @@ class _Kept:
         for name, less in (("ple.conv_kernel", 1), ("ple.ngram_size", 0)):
             size *= max(0, keys.integer(name) - less)
         size *= keys.integer("hyper_connection.count")
-        blocks = keys.list("ple.layers") if keys.architecture == "qwen4exp" else ()
+        blocks = keys.list("ple.layers") if self.rules.word_history else ()
         return tuple(size if i in blocks else 0 for i in range(self._count))
 
     def has_sections(self) -> bool:
         """Return whether positions have four numbers, of time, height and width (M-RoPE)."""
-        if self._keys.architecture in _MROPE:
-            return True
+        if self.rules.positions != "by sections":
+            return self.rules.positions == "four"
         sections = self._keys.list("rope.dimension_sections")[:2]
-        return self._keys.architecture in _MROPE_BY_SECTIONS and len(sections) > 1 and all(sections)
+        return len(sections) > 1 and all(sections)
 
 
 def _weights(
-    model: Model, blocks: int, architecture: str, others: Mapping[int, TensorType]
+    model: Model, blocks: int, rules: Architecture, others: Mapping[int, TensorType]
 ) -> Iterator[Weights]:
     columns, rows = model.tensors.columns, model.tensors.main_rows
     types = (others.get(row, kind) for row, kind in enumerate(columns.types[:rows]))
     known: dict[Hashable, tuple[Any, ...]] = {}  # blocks are alike
     for name, kind, shape in zip(columns.names[:rows], types, columns.shapes[:rows], strict=True):
-        layer, of_experts = _layer_of(name, blocks, architecture), "exps" in name
+        layer, of_experts = _layer_of(name, blocks, rules), "exps" in name
         key = kind.name, shape, of_experts
         if key not in known:
             stored = kind.nbytes(math.prod(shape))
@@ -632,13 +560,13 @@ def _extent(shape: Shape) -> Extent:
     return a, b, c, d
 
 
-def _layer_of(name: str, blocks: int, architecture: str) -> int:
+def _layer_of(name: str, blocks: int, rules: Architecture) -> int:
     """Return the layer whose device holds a tensor; -1 for the input, `blocks` for the output."""
     match = _BLOCK.match(name)
     if match is not None:
         return min(int(match[1]), blocks)
-    if name.startswith("token_embd_norm") and architecture.startswith("lfm2"):
-        return blocks  # there it is the norm before the output
+    if name.startswith("token_embd_norm") and rules.token_norm_last:
+        return blocks
     if name.startswith(_FIRST_BLOCK):
         return 0
     return -1 if name.startswith(_INPUT) else blocks
@@ -648,14 +576,3 @@ def _is_repacked(kind: TensorType, shape: Shape, *, of_experts: bool) -> bool:
     """Return whether a matrix is kept in another order where no GPU is (ggml-cpu, repack.cpp)."""
     is_matrix = len(shape) > 1 and (math.prod(shape[:-2]) == 1 or of_experts)
     return kind is _REPACKED and is_matrix and shape[-2] % 8 == 0
-
-
-def padded(size: int, alignment: int) -> int:
-    return -(-size // alignment) * alignment
-
-
-def row_padding(kind: TensorType, row: int) -> int:
-    """Return the bytes that fill a row of quantized weights up to a multiple of 512."""
-    if not kind.quantized or row % _ROW_WEIGHTS == 0:
-        return 0
-    return kind.nbytes(_ROW_WEIGHTS - row % _ROW_WEIGHTS) or 0

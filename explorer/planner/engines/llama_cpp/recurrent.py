@@ -7,7 +7,6 @@ Read in `src/models/mamba-base.cpp`, `lfm2.cpp`, `qwen3next.cpp` and `delta-net-
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
 from explorer.planner.engines.llama_cpp.block import Block
 from explorer.planner.engines.llama_cpp.graph import (
@@ -25,9 +24,6 @@ from explorer.planner.engines.llama_cpp.graph import (
     view,
     written,
 )
-
-_STATE_LATER: Final = ("falcon-h1", "qwen3next", "qwen35", "qwen35moe", "deci", "deepseek2")
-"""Architectures whose recurrent blocks do not read their state before all else."""
 
 
 def recurrent_state(
@@ -68,16 +64,11 @@ def begin_with_state(block: Block, index: int) -> Tensor | None:
 
     Return what was read, or None of a block that begins with something else.
     """
-    architecture = block.header.architecture
-    if architecture in _STATE_LATER or not block.header.recurrent[index]:
+    if not block.rules.state_first or not block.header.recurrent[index]:
         return None
     block.index = index
-    if architecture in ("lfm2", "lfm2moe"):
-        size, channels = block.need("shortconv.conv.weight").extent[0], block.header.embedding
-    else:
-        size, channels = block.need("ssm_conv1d.weight").extent[0], block.header.inner_size
-        if architecture not in ("mamba", "jamba"):
-            channels += 2 * block.header.groups * block.header.state_size
+    kernel = block.weight("shortconv.conv.weight") or block.need("ssm_conv1d.weight")
+    size, channels = kernel.extent[:2]
     block.early_state = None
     return recurrent_state(block, (size - 1) * channels)[1]
 
@@ -180,6 +171,7 @@ def mamba2(block: Block, current: Tensor) -> Tensor:
 
 
 def short_convolution(block: Block, current: Tensor) -> Tensor:
+    """Return what a gated convolution of few tokens makes (`lfm2.cpp`)."""
     width = block.header.embedding
     tokens, sequences = block.per_sequence()
     current = reshape(current, width, tokens, sequences)
@@ -192,7 +184,7 @@ def short_convolution(block: Block, current: Tensor) -> Tensor:
 
 def delta_network(block: Block, current: Tensor) -> Tensor:
     """Return what a gated delta network makes (`delta-net-base.cpp`, in one operation)."""
-    header = block.header
+    header, current = block.header, block.graph.expand(current)
     tokens, sequences = block.per_sequence()
     key, key_heads, heads = header.state_size, header.groups, header.ranks
     if not heads or not key_heads:
@@ -215,7 +207,7 @@ def delta_network(block: Block, current: Tensor) -> Tensor:
     q, k = (like("l2_norm", view(mixed, key, key_heads, tokens, sequences)) for _ in range(2))
     v = view(mixed, value, heads, tokens, sequences)
     share = heads // key_heads
-    if share > 1 and header.architecture == "qwen3next":
+    if share > 1 and block.rules.repeated_heads:
         q, k = (_repeated_heads(block, tensor, share) for tensor in (q, k))
     rows = tokens * sequences + value * sequences
     found = made("delta", (value * heads, rows), q, k, v, gate, beta, before)
