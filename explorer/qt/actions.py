@@ -77,7 +77,6 @@ class Actions:
         self.whats_this = make("&What's this?", Key.WhatsThis, tip)
         tip = "Explain the figure that has the focus"
         self.explain = make("&Explain the current figure", "Ctrl+F1", tip)
-        self.tour = make("&Tour", "", "Show the parts of the window one after another")
         self.about = make("&About", "", "Version and licence")
         tip = "Put every panel back to its default place"
         self.reset_layout = make("&Reset layout", "", tip)
@@ -220,7 +219,7 @@ def fill_menu_bar(bar: QMenuBar, actions: Actions, recent: QMenu) -> None:
     add(menu.addMenu("&Sizes in"), *actions.units.values(), above=view)
     add(menu, actions.reset_layout)
     menu = bar.addMenu("&Help")
-    add(menu, actions.guide, actions.shortcuts, actions.tour)
+    add(menu, actions.guide, actions.shortcuts)
     add(menu, actions.whats_this, actions.explain, actions.about)
 
 

@@ -110,7 +110,6 @@ def run(paths: Sequence[str], fresh: bool) -> int:
         problem = settings.problem()
         if problem is not None:
             window.message_bar.show_error(problem)
-        window.help.start_tour_once()
 
     with catching(window.crashes):
         window.installEventFilter(_AfterFirstPaint(go_on, window))

@@ -155,33 +155,6 @@ def show_search(window: MainWindow) -> None:
     quick_open.show_quick_open(window, window.documents, window.runner, reveal, beside)
 
 
-def lend_demo(window: MainWindow) -> Callable[[], None]:
-    """Open the demo model for a while; return what closes it, also where it is not open yet."""
-    lent: list[Document] = []
-    wanted = True
-
-    def take(document: Document, _last: bool) -> None:
-        if wanted:
-            lent.append(document)
-            window.reveal_model(document)
-        else:
-            window.close_document(document)
-
-    def give_back() -> None:
-        nonlocal wanted
-        wanted = False
-        for document in lent:
-            if document in window.documents:
-                window.close_document(document)
-
-    def show(demo: DemoPaths) -> None:
-        if wanted:
-            window.open_one(demo.model, take)
-
-    window.runner.run("Making the demo model", _make_demo, show, window.show_error)
-    return give_back
-
-
 class SessionKeeper(QtCore.QObject):
     """Writes settings and session of a window a few seconds after they change, and at its end."""
 
@@ -301,7 +274,7 @@ class MainWindow(QtWidgets.QMainWindow):
         documents: The open models, in the order of opening.
         runner: Background work.
         crashes: Reports uncaught exceptions.
-        help: Guide, tour, and what else the menu Help has.
+        help: What the menu Help has.
         expected: Models of the last session that are still being looked for.
         loading: Models that are being opened.
         session: Keeps what is open for the next start.
@@ -351,7 +324,7 @@ class MainWindow(QtWidgets.QMainWindow):
         recent = RecentMenu(self.settings, self.actions_.clear_recent, self)
         recent.path_chosen.connect(lambda path: self.open_paths([path]))
         fill_menu_bar(self.top.menus, self.actions_, recent)
-        self.help = Help(self, self.actions_, self.shell, self.top, self.settings)
+        self.help = Help(self, self.actions_, self.panels, self.settings)
         self.top.fill_menus(self.actions_, self.panels, self.ask_reference)
         self.lead_to = self.panels.show_page  # as are these two by what leads on
         show = partial(show_in_folder, self)
@@ -581,7 +554,6 @@ class MainWindow(QtWidgets.QMainWindow):
 def _connect_commands(window: MainWindow) -> None:
     """Let the commands of the menus do what they say."""
     actions = window.actions_
-    window.help.lend_model = partial(lend_demo, window)
     window.open_models.opened.connect(partial(open_selected, window.panels))
     actions.open_files.triggered.connect(lambda: window.open_paths(ask_models(window)))
     actions.open_folder.triggered.connect(lambda: window.open_paths(ask_model_folder(window)))

@@ -252,15 +252,6 @@ class Settings:
                 self._remove(f"{_MODELS}/{old}")
 
     @property
-    def tour_done(self) -> bool:
-        """Whether the tour of the window was shown; always for settings that are not saved."""
-        return self._fresh or self._text("tour_done") == "yes"
-
-    @tour_done.setter
-    def tour_done(self, done: bool) -> None:
-        self._set("tour_done", "yes" if done else "no")
-
-    @property
     def histogram(self) -> str:
         """How the user likes histograms, as text of `HistogramChoices`; empty for the defaults."""
         return self._text("histogram")

@@ -192,7 +192,7 @@ def see_that_the_window_has_kernels_compiled(
         _, said = window.communicate(timeout=PROGRAM_S)
     assert window.returncode == 130  # as commands end at Ctrl+C
     assert list(cache.glob("kernels-*/*.compiled"))
-    assert said.replace(SAID_OFFSCREEN, "") == ""  # a line for each window, tour and pop-ups too
+    assert said.replace(SAID_OFFSCREEN, "") == ""  # a line for each window, pop-ups too
 
 
 def see_that_addresses_are_read(frozen: Path, model: Path, home: dict[str, str]) -> None:

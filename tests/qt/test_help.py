@@ -1,15 +1,12 @@
-"""The menu Help: the guide at the panel in front, its keys, and the tour at the first start."""
+"""The menu Help: the guide at the panel in front, and its keys."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtGui import QAction, QKeySequence, QShortcut
+from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
@@ -144,112 +141,8 @@ def test_an_unknown_panel_opens_the_guide_at_its_start(window: MainWindow) -> No
     guide_of(window).reject()
 
 
-def test_the_tour_is_shown_once_and_never_without_settings(
-    make_window: Callable[..., MainWindow], settings: Settings, demo_path: Path
-) -> None:
-    first = make_window()
-    assert first.help.tour is None  # a window by itself shows none: the start of the program does
-    first.help.start_tour_once()
-    assert first.help.tour is not None
-    first.help.tour.callout.skip.click()
-    assert first.help.tour is None
-    assert settings.tour_done
-    for window in (make_window(), make_window(settings=Settings(fresh=True))):
-        window.help.start_tour_once()
-        assert window.help.tour is None
-
-
-def test_who_has_opened_models_before_is_no_beginner(
-    window: MainWindow, settings: Settings
-) -> None:
-    assert settings.recent
-    assert not settings.tour_done
-    window.help.start_tour_once()
-    assert window.help.tour is None
-
-
-def test_the_tour_starts_again_from_the_menu(window: MainWindow) -> None:
-    actions: list[QAction] = window.actions()
-    assert window.actions_.tour in actions
-    for _ in range(2):  # the second time while it is under way
-        window.actions_.tour.trigger()
-        assert window.help.tour is not None
-        assert window.help.tour.stop == 0
-        window.help.tour.callout.next.click()
-    assert window.help.tour.stop == 1
-    window.help.tour.callout.skip.click()
-    assert window.help.tour is None
-
-
-def test_the_tour_leads_back_to_the_model_that_was_shown(window: MainWindow) -> None:
-    window.panels.setCurrentWidget(window.panels.overview)
-    window.help.start_tour()
-    assert window.panels.page == "library"  # of which the first stop speaks
-    assert window.help.tour is not None
-    window.help.tour.callout.skip.click()
-    assert window.panels.page == "overview"
-    window.help.start_tour()
-    window.help.tour.callout.next.click()
-    window.help.tour.callout.next.click()
-    window.help.tour.callout.skip.click()
-    assert window.panels.page == "weights"  # where the tour has led to
-
-
-def test_closing_the_window_ends_the_tour_and_the_guide(
-    make_window: Callable[..., MainWindow],
-) -> None:
+def test_closing_the_window_closes_the_guide(make_window: Callable[..., MainWindow]) -> None:
     window = make_window()
-    window.help.start_tour()
     window.help.show_guide("start")
     window.close()
     assert window.help.guide is None
-    assert window.help.tour is None
-
-
-# The program as `gguf-explorer` starts it; it says whether the tour is shown, and ends.
-_PROGRAM = """
-import sys
-from PySide6.QtCore import QTimer
-from explorer.cli.main import main
-from explorer.qt.main_window import MainWindow
-
-plain_show = MainWindow.show
-
-def look(window):
-    if window.documents and not window.runner.jobs:
-        print("tour:", window.help.tour is not None, flush=True)
-        window.close()
-
-def show(window):
-    plain_show(window)
-    timer = QTimer(window, interval=10)
-    timer.timeout.connect(lambda: look(window))
-    timer.start()
-
-MainWindow.show = show
-sys.exit(main())
-"""
-
-
-def test_only_the_first_start_of_the_program_shows_the_tour(
-    tmp_path: Path, small_path: Path
-) -> None:
-    home = tmp_path / "home"
-    home.mkdir()
-    environment = {
-        **os.environ,
-        **dict.fromkeys(("HOME", "XDG_CONFIG_HOME", "GGUF_EXPLORER_CACHE"), str(home)),
-        "NUMBA_CACHE_DIR": str(tmp_path / "missing"),  # so that nothing is compiled ahead
-        "PYTHONPATH": str(Path(__file__).parents[2]),
-    }
-
-    def shows_tour(*arguments: str) -> bool:
-        command = [sys.executable, "-c", _PROGRAM, *arguments, str(small_path)]
-        done = subprocess.run(
-            command, env=environment, cwd=home, capture_output=True, text=True, check=True
-        )
-        return done.stdout.split("tour: ")[1].startswith("True")
-
-    assert not shows_tour("--fresh")
-    assert shows_tour()
-    assert not shows_tour()
