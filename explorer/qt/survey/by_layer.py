@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 from PySide6 import QtGui
-from PySide6.QtCore import QByteArray, QEvent, QRectF, QSize, Qt, QTimer, Signal
+from PySide6.QtCore import QByteArray, QEvent, QPointF, QSize, Qt, QTimer, Signal
 from PySide6.QtWidgets import QCheckBox, QComboBox, QPushButton, QSplitter, QWidget
 
 from explorer.analysis.columns import Floats, Groups, Known, Source, Summary, is_matrix, summaries
@@ -35,7 +35,8 @@ from explorer.qt.survey.layer_paint import (
 )
 from explorer.qt.survey.session import SurveyContent, SurveySession
 from explorer.qt.theme import Space
-from explorer.qt.widgets.building import LINE, NOTE, add_picture_actions, column, row, show_menu
+from explorer.qt.widgets.building import LINE, NOTE, column, row
+from explorer.qt.widgets.chart import Chart
 from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.plot import PlotColours
 from explorer.qt.widgets.plot_panel import PlotExport, RangeFields
@@ -47,50 +48,40 @@ _RENEW_MS: Final = 250
 _AT_ONCE: Final = 4096  # tensors that are added up within a frame
 
 
-class LayerLines(QWidget):
+Point: TypeAlias = tuple[int, int, int | None]
+"""Chart (-1 for none in particular), layer and role, by place; no role of a layer as a whole."""
+
+
+class LayerLines(Chart[Point]):
     """Small multiples: a chart for each metric, a line for each role, a bar of the layers.
 
     Attributes:
-        current: The selected layer and role, by place; None for none.
         picture: What is painted; None while there is nothing.
 
     Signals:
-        read: The mouse is over another point: chart, layer, and role or None, by place; or None.
         cell_chosen: The user chose a point; the number of its cell in the model's grid.
         cell_opened: The user opened a point; the same.
-        copy_requested: Copy the picture.
-        save_requested: Save the picture or its data.
     """
 
-    accessible_role = QtGui.QAccessible.Role.Chart
-
-    read = Signal(object)
     cell_chosen = Signal(int)
     cell_opened = Signal(int)
-    copy_requested = Signal()
-    save_requested = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+        super().__init__("Figures over the layers", picture_text("by_layer"), parent)
         self._grid: LayerGrid | None = None
         self._values: Sequence[LayerValues] = ()
         self._ranges: dict[str, tuple[float, float]] = {}
         self._shown: tuple[int, ...] = ()
         self._alone: int | None = None  # the role that stands out
-        self._at: tuple[int, int, int | None] | None = None
-        self.current: tuple[int, int] | None = None
         self.picture: LayerPicture | None = None
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.setMouseTracking(True)
         self.setMinimumWidth(LEAST_WIDTH)
-        self.setAccessibleName("Figures over the layers")
-        self.setWhatsThis(picture_text("by_layer"))
-        self._saving = add_picture_actions(self, self.copy_requested, self.save_requested)
+        self.chosen.connect(lambda point: self.cell_chosen.emit(self._cell(point)))
+        self.opened.connect(lambda point: self.cell_opened.emit(self._cell(point)))
 
     def show_grid(self, grid: LayerGrid | None) -> None:
         """Show another stack of layers; nothing is known of it yet."""
         self._grid, self._values, self._shown = grid, (), ()
-        self._alone = self._at = self.current = None
+        self._alone = self.pointed = self.current = None
         self._lay_out()
 
     def show_values(self, values: Sequence[LayerValues], *, norms: bool = False) -> None:
@@ -111,13 +102,12 @@ class LayerLines(QWidget):
         self._ranges = ranges
         self._lay_out()
 
-    def select(self, cell: int) -> None:
+    def select_cell(self, cell: int) -> None:
         """Mark a cell of the model's grid; -1, or one elsewhere, marks none. Emits nothing."""
-        self.current = None
+        at: list[list[int]] = []
         if self._grid is not None and cell >= 0:
-            found = np.argwhere(self._grid.cells == cell).tolist()
-            self.current = (found[0][0], found[0][1]) if found else None
-        self.update()
+            at = np.argwhere(self._grid.cells == cell).tolist()
+        self.select((-1, at[0][0], at[0][1]) if at else None)
 
     def stand_out(self, role: int | None) -> None:
         """Have one role stand out, by place; None has all alike."""
@@ -140,17 +130,6 @@ class LayerLines(QWidget):
             columns.append((one.metric.name, known))
         return columns
 
-    def paint_on_paper(self, painter: QtGui.QPainter, area: QRectF) -> None:
-        """Draw all of it into an area, in the colours of paper."""
-        if self.picture is None:
-            return
-        painter.save()
-        painter.translate(area.topLeft())
-        painter.scale(area.width() / self.width(), area.height() / self.height())
-        painter.setFont(self.font())
-        self.picture.paint(painter, PlotColours.on_paper(), self._alone)
-        painter.restore()
-
     def _lay_out(self) -> None:
         self.picture = None
         if self._grid is not None and self._values:
@@ -159,34 +138,46 @@ class LayerLines(QWidget):
             self.setMinimumHeight(self.picture.least_height)
         self.update()
 
-    def _choose(self, layer: int, role: int) -> None:
-        cell = -1 if self._grid is None else int(self._grid.cells[layer, role])
-        if cell >= 0:
-            self.current = layer, role
-            self.update()
-            self.cell_chosen.emit(cell)
+    def _cell(self, point: Point) -> int:
+        """Return the number of a point's cell; -1 where there is none."""
+        _, layer, role = point
+        return -1 if self._grid is None or role is None else int(self._grid.cells[layer, role])
 
-    def _step(self, layers: int, roles: int) -> None:
-        """Choose the next known point, so many layers to the right or roles down the key."""
-        if self._grid is None or not self._shown:
-            return
-        if self.current is None or self.current[1] not in self._shown:
-            layer, place = 0, 0
-        else:
-            layer, place = self.current[0] + layers, self._shown.index(self.current[1]) + roles
+    def paint(self, painter: QtGui.QPainter, size: QSize, colours: PlotColours) -> None:
+        if self.picture is not None:
+            self.picture.paint(painter, colours, self._alone)
+
+    def paint_marks(self, painter: QtGui.QPainter, colours: PlotColours) -> None:
+        for point, colour in ((self.current, colours.accent), (self.pointed, colours.text)):
+            if self.picture is not None and point is not None and point[2] is not None:
+                self.picture.paint_mark(painter, colour, (point[1], point[2]))
+        if self.hasFocus():
+            painter.setPen(QtGui.QPen(colours.accent, 1))
+            painter.setBrush(Qt.BrushStyle.NoBrush)
+            painter.drawRect(self.rect().adjusted(0, 0, -1, -1))
+
+    def hit(self, point: QPointF) -> Point | None:
+        return None if self.picture is None else self.picture.near(point)
+
+    def choose(self, hit: Point | None) -> None:
+        if hit is not None and self._cell(hit) >= 0:
+            super().choose((-1, *hit[1:]))
+
+    def after(self, key: Qt.Key) -> Point | None:
+        """Return the next known point: a layer to the side, or a role up or down the key."""
+        steps = {Qt.Key.Key_Left: (-1, 0), Qt.Key.Key_Right: (1, 0)}
+        steps |= {Qt.Key.Key_Up: (0, -1), Qt.Key.Key_Down: (0, 1)}
+        if key not in steps or self._grid is None or not self._shown:
+            return None
+        layers, roles = steps[key]
+        layer, place = 0, 0
+        if self.current is not None and self.current[2] in self._shown:
+            layer, place = self.current[1] + layers, self._shown.index(self.current[2]) + roles
         while 0 <= layer < len(self._grid.layers) and 0 <= place < len(self._shown):
             if self._grid.cells[layer, self._shown[place]] >= 0:
-                self._choose(layer, self._shown[place])
-                return
+                return -1, layer, self._shown[place]
             layer, place = layer + layers, place + roles
-            if not (layers or roles):
-                return
-
-    def _read(self, at: tuple[int, int, int | None] | None) -> None:
-        if at != self._at:
-            self._at = at
-            self.update()
-            self.read.emit(at)
+        return None
 
     # Qt
 
@@ -202,64 +193,12 @@ class LayerLines(QWidget):
         if event.type() in (QEvent.Type.FontChange, QEvent.Type.StyleChange):
             self._lay_out()
 
-    def paintEvent(self, event: QtGui.QPaintEvent) -> None:
-        painter = QtGui.QPainter(self)
-        colours = PlotColours.of_palette(self.palette())
-        painter.fillRect(event.rect(), colours.background)
-        marks = [] if self.current is None else [(self.current, True)]
-        if self._at is not None and self._at[2] is not None:
-            marks.append(((self._at[1], self._at[2]), False))
-        if self.picture is not None:
-            self.picture.paint(painter, colours, self._alone, marks)
-        if self.hasFocus():
-            painter.setPen(QtGui.QPen(colours.accent, 1))
-            painter.setBrush(Qt.BrushStyle.NoBrush)
-            painter.drawRect(self.rect().adjusted(0, 0, -1, -1))
-        painter.end()
-
-    def mouseMoveEvent(self, event: QtGui.QMouseEvent) -> None:
-        self._read(None if self.picture is None else self.picture.near(event.position()))
-
-    def leaveEvent(self, event: QEvent) -> None:
-        super().leaveEvent(event)
-        self._read(None)
-
     def mousePressEvent(self, event: QtGui.QMouseEvent) -> None:
-        super().mousePressEvent(event)
-        if self.picture is None:
-            return
-        right = event.button() == Qt.MouseButton.RightButton  # the menu is of what is there
-        for place, role in zip(self.picture.keys, self.picture.shown, strict=True):
-            if place.contains(event.position()) and not right:
-                self.stand_out(None if self._alone == role else role)
-                return
-        at = self.picture.near(event.position())
-        if at is not None and at[2] is not None:
-            self._choose(at[1], at[2])
-
-    def mouseDoubleClickEvent(self, event: QtGui.QMouseEvent) -> None:
-        at = None if self.picture is None else self.picture.near(event.position())
-        if at is not None and at[2] is not None and self._grid is not None:
-            self.cell_opened.emit(int(self._grid.cells[at[1], at[2]]))
-
-    def keyPressEvent(self, event: QtGui.QKeyEvent) -> None:
-        keys = Qt.Key
-        steps = {
-            keys.Key_Left: (-1, 0),
-            keys.Key_Right: (1, 0),
-            keys.Key_Up: (0, -1),
-            keys.Key_Down: (0, 1),
-        }
-        key = keys(event.key())
-        if key in steps:
-            self._step(*steps[key])
-        elif key in (keys.Key_Return, keys.Key_Enter) and self.current and self._grid:
-            self.cell_opened.emit(int(self._grid.cells[self.current]))
+        role = None if self.picture is None else self.picture.role_at(event.position())
+        if role is None or event.button() == Qt.MouseButton.RightButton:
+            super().mousePressEvent(event)
         else:
-            super().keyPressEvent(event)
-
-    def contextMenuEvent(self, event: QtGui.QContextMenuEvent) -> None:
-        show_menu(self, event.globalPos(), self._saving)
+            self.stand_out(None if self._alone == role else role)
 
 
 def layer_values(
@@ -453,7 +392,7 @@ class ByLayerPage(QWidget):
         self._row = row
         content = self._content
         known = content is not None and row >= 0
-        self.lines.select(int(content.grid.cell_of[row]) if content and known else -1)
+        self.lines.select_cell(int(content.grid.cell_of[row]) if content and known else -1)
         self._show_reading(None)
 
     def ask_save(self) -> None:
@@ -556,12 +495,10 @@ class ByLayerPage(QWidget):
             self._unknown = unknown
             self.table.show_columns(QByteArray(), unknown)
 
-    def _show_reading(self, at: tuple[int, int, int | None] | None) -> None:
+    def _show_reading(self, at: Point | None) -> None:
         """Say what the mouse is over; else what is selected."""
         picture = self.lines.picture
-        place = None if picture is None else at
-        if place is None and picture is not None and self.lines.current is not None:
-            place = (-1, *self.lines.current)
+        place = at or self.lines.current
         text = "Point at a line to read it; arrow keys go from layer to layer."
         if picture is not None and place is not None:
             text = "   ·   ".join(self._parts(picture, *place))

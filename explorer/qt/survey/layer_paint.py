@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -178,6 +178,10 @@ def ticks(scale: Scale) -> list[float]:
     return [number * step for number in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
+Place: TypeAlias = tuple[int, int]
+"""A layer and a role, by place."""
+
+
 class LayerPicture:
     """Where charts, lines and key are in an area, and how they are painted; lengths in pixels.
 
@@ -303,23 +307,17 @@ class LayerPicture:
             return number, layer, role if near and inside else None
         return None
 
+    def role_at(self, place: QPointF) -> int | None:
+        """Return the role whose key is at a place."""
+        keys = zip(self.keys, self.shown, strict=True)
+        return next((role for key, role in keys if key.contains(place)), None)
+
     # Painting
 
     def paint(
-        self,
-        painter: QtGui.QPainter,
-        colours: PlotColours,
-        alone: int | None = None,
-        marks: Sequence[tuple[tuple[int, int], bool]] = (),
+        self, painter: QtGui.QPainter, colours: PlotColours, alone: int | None = None
     ) -> None:
-        """Paint everything.
-
-        Args:
-            painter: Its origin is that of the picture.
-            colours: Of lines and texts.
-            alone: The role that stands out, by place.
-            marks: Layers and roles, by place, and whether each is selected rather than read.
-        """
+        """Paint everything; one role may stand out, by place."""
         painter.setRenderHint(QtGui.QPainter.RenderHint.Antialiasing)
         for number in range(len(self.values)):
             self._paint_axes(painter, colours, number)
@@ -327,13 +325,15 @@ class LayerPicture:
             for role in self.shown:
                 faded = alone is not None and role != alone
                 self._paint_line(painter, number, role, faded=faded)
-            for place, selected in marks:
-                colour = colours.accent if selected else colours.text
-                self._paint_mark(painter, QtGui.QPen(colour, 2), number, place)
         for key, role in zip(self.keys, self.shown, strict=True):
             ink = QtGui.QColor(colours.text)
             ink.setAlpha(255 if alone in {None, role} else _FADED_TEXT)
             self._paint_key(painter, ink, key, role)
+
+    def paint_mark(self, painter: QtGui.QPainter, colour: QtGui.QColor, place: Place) -> None:
+        """Mark a layer and a role, by place, in every chart."""
+        for number in range(len(self.values)):
+            self._paint_mark(painter, QtGui.QPen(colour, 2), number, place)
 
     def _paint_axes(self, painter: QtGui.QPainter, colours: PlotColours, number: int) -> None:
         cell, plot, metric = self.cell(number), self.plot(number), self.values[number].metric
@@ -408,7 +408,7 @@ class LayerPicture:
                 painter.drawEllipse(point, _DOT, _DOT)
 
     def _paint_mark(
-        self, painter: QtGui.QPainter, pen: QtGui.QPen, number: int, place: tuple[int, int]
+        self, painter: QtGui.QPainter, pen: QtGui.QPen, number: int, place: Place
     ) -> None:
         """Paint a hairline at a layer, and a ring around the figure of a role."""
         (layer, role), plot = place, self.plot(number)

@@ -642,7 +642,7 @@ class MapPage(QtWidgets.QWidget):
 
     def _mark(self, cell: int) -> None:
         self.map.select(cell)
-        self.by_layer.select(cell)
+        self.by_layer.select_cell(cell)
 
     def _read_line(self, at: tuple[int, int, int | None] | None) -> None:
         cell = -1
@@ -657,7 +657,7 @@ class MapPage(QtWidgets.QWidget):
 
     def _choose(self, cell: int) -> None:
         self._row = self._row_of(cell)
-        self.by_layer.select(cell)
+        self.by_layer.select_cell(cell)
         self._read(-1)
         self.tensor_chosen.emit(self._row)
 

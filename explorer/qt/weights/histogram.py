@@ -215,10 +215,11 @@ class HistogramPage(ReadingPage[HistogramResult]):
         controls.marks.toggled.connect(self.plot.set_marks)
         controls.arrangement.currentIndexChanged.connect(self._rearrange)
         self.multiples.bins_read.connect(self.panel.show_readings)
-        self.multiples.export_requested.connect(self.panel.ask_export)
+        self.multiples.save_requested.connect(self.panel.ask_export)
         self.multiples.copy_requested.connect(self.panel.copy_picture)
-        self.multiples.current_changed.connect(self._select_row)
-        self.multiples.opened.connect(self.opened)
+        rows = self.multiples
+        rows.chosen.connect(lambda number: self._select_row(rows.curves[number].row))
+        rows.opened.connect(lambda number: self.opened.emit(rows.curves[number].row))
         self.panel.table.row_selected.connect(self._choose_line)
         self.panel.table.row_opened.connect(self._open_line)
 

@@ -13,12 +13,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 from PySide6 import QtGui
-from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, QSize, Qt, Signal
+from PySide6.QtCore import QPointF, QRect, QRectF, QSize, Qt, Signal
 from PySide6.QtWidgets import QWidget
 
 from explorer.analysis import Histogram, Moments
 from explorer.present.explanations import picture_text
-from explorer.qt.widgets.building import add_picture_actions, show_menu
+from explorer.qt.widgets.chart import Chart
 from explorer.qt.widgets.painting import edge_of, type_ink
 from explorer.qt.widgets.plot import PlotColours
 from explorer.text import float_text
@@ -36,44 +36,28 @@ FILLED: Final = 190
 _MOST_STEPS: Final = 128  # more do not fit into the width of a cell
 
 
-class SmallMultiples(QWidget):
-    """A grid of histograms; one of them is current.
+class SmallMultiples(Chart[int]):
+    """A grid of histograms, which are its parts by number.
 
     Attributes:
         curves: What is drawn.
-        current: Number of the current one, or -1.
 
     Signals:
         bins_read: The mouse moved over a bin; a tuple of one `BinReading`, or of none.
-        current_changed: Another one became current; its curve's row.
-        opened: One was double-clicked or entered; its curve's row.
-        export_requested: The user wants the picture or its data in a file.
-        copy_requested: The user wants the picture in the clipboard.
     """
 
-    accessible_role = QtGui.QAccessible.Role.Chart
-
     bins_read = Signal(object)
-    current_changed = Signal(int)
-    opened = Signal(int)
-    export_requested = Signal()
-    copy_requested = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+        super().__init__("Histograms side by side", picture_text("histograms"), parent)
         self.curves: tuple[HistogramCurve, ...] = ()
         self.logarithmic = False
-        self.current = -1
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.setMouseTracking(True)
-        self.setAccessibleName("Histograms side by side")
-        self.setWhatsThis(picture_text("histograms"))
-        self._saving = add_picture_actions(self, self.copy_requested, self.export_requested)
 
     def show_curves(self, curves: tuple[HistogramCurve, ...]) -> None:
         """Draw other histograms."""
         self.curves = curves
-        self.current = min(self.current, len(curves) - 1)
+        if self.current is not None and self.current >= len(curves):
+            self.current = None
         self.setMinimumHeight(self._rows * _CELL_HEIGHT)
         self.update()
 
@@ -85,20 +69,11 @@ class SmallMultiples(QWidget):
     def highlight(self, row: int | None) -> None:
         """Make the histogram of a tensor current."""
         rows = [curve.row for curve in self.curves]
-        self.current = rows.index(row) if row in rows else -1
-        self.update()
+        self.select(rows.index(row) if row in rows else None)
 
     def data_columns(self) -> list[tuple[str, list[Any]]]:
         """Return the data behind the picture; see `curve_columns`."""
         return curve_columns(self.curves)
-
-    def paint_on_paper(self, painter: QtGui.QPainter, area: QRectF) -> None:
-        """Draw all of it into an area, in the colours of paper."""
-        painter.save()
-        painter.translate(area.topLeft())
-        painter.scale(area.width() / self.width(), area.height() / self.height())
-        self._paint(painter, PlotColours.on_paper(), self.rect(), current=-1)
-        painter.restore()
 
     def cell(self, number: int) -> QRect:
         """Return where a histogram is."""
@@ -119,19 +94,37 @@ class SmallMultiples(QWidget):
         line = QtGui.QFontMetrics(self.font()).height()
         return QRectF(cell).adjusted(_PAD, _PAD + line, -_PAD, -_PAD - line)
 
-    def _paint(
-        self, painter: QtGui.QPainter, colours: PlotColours, area: QRect, current: int
-    ) -> None:
-        painter.fillRect(area, colours.background)
+    def paint(self, painter: QtGui.QPainter, size: QSize, colours: PlotColours) -> None:
         for number, curve in enumerate(self.curves):
-            cell = self.cell(number)
-            if not cell.intersects(area):
-                continue
-            if number == current:
-                painter.setPen(QtGui.QPen(colours.accent, 2 if self.hasFocus() else 1))
-                painter.setBrush(Qt.BrushStyle.NoBrush)
-                painter.drawRect(cell.adjusted(1, 1, -2, -2))
-            self._paint_curve(painter, colours, curve, cell)
+            self._paint_curve(painter, colours, curve, self.cell(number))
+
+    def paint_marks(self, painter: QtGui.QPainter, colours: PlotColours) -> None:
+        if self.current is not None:
+            painter.setPen(QtGui.QPen(colours.accent, 2 if self.hasFocus() else 1))
+            painter.setBrush(Qt.BrushStyle.NoBrush)
+            painter.drawRect(self.cell(self.current).adjusted(1, 1, -2, -2))
+
+    def hit(self, point: QPointF) -> int | None:
+        cells = range(len(self.curves))
+        return next((one for one in cells if self.cell(one).contains(point.toPoint())), None)
+
+    def describe(self, hit: int | None) -> str:
+        return "" if hit is None else self.curves[hit].name
+
+    def after(self, key: Qt.Key) -> int | None:
+        here = -1 if self.current is None else self.current
+        steps = {
+            Qt.Key.Key_Left: here - 1,
+            Qt.Key.Key_Right: here + 1,
+            Qt.Key.Key_Up: here - self._columns,
+            Qt.Key.Key_Down: here + self._columns,
+            Qt.Key.Key_Home: 0,
+            Qt.Key.Key_End: len(self.curves) - 1,
+        }
+        to = steps.get(key, -1)
+        if key in steps and self.current is None:
+            to = 0
+        return to if 0 <= to < len(self.curves) else None
 
     def _paint_curve(
         self, painter: QtGui.QPainter, colours: PlotColours, curve: HistogramCurve, cell: QRect
@@ -174,18 +167,6 @@ class SmallMultiples(QWidget):
         points.append(area.bottomRight())
         return QtGui.QPolygonF(points)
 
-    def _number_at(self, place: QPointF) -> int:
-        point = place.toPoint()
-        cells = range(len(self.curves))
-        return next((number for number in cells if self.cell(number).contains(point)), -1)
-
-    def _choose(self, number: int) -> None:
-        if 0 <= number < len(self.curves):
-            self.current = number
-            self.setAccessibleDescription(self.curves[number].name)
-            self.current_changed.emit(self.curves[number].row)
-            self.update()
-
     # Qt
 
     def sizeHint(self) -> QSize:
@@ -195,56 +176,15 @@ class SmallMultiples(QWidget):
         super().resizeEvent(event)
         self.setMinimumHeight(self._rows * _CELL_HEIGHT)
 
-    def changeEvent(self, event: QEvent) -> None:
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.PaletteChange:
-            self.update()
-
-    def paintEvent(self, event: QtGui.QPaintEvent) -> None:
-        painter = QtGui.QPainter(self)
-        colours = PlotColours.of_palette(self.palette())
-        self._paint(painter, colours, event.rect(), self.current)
-        painter.end()
-
     def mouseMoveEvent(self, event: QtGui.QMouseEvent) -> None:
-        number = self._number_at(event.position())
+        super().mouseMoveEvent(event)
         reading = None
-        if number >= 0:
-            curve = self.curves[number]
-            area = self._plot_area(self.cell(number))
+        if self.pointed is not None:
+            curve, area = self.curves[self.pointed], self._plot_area(self.cell(self.pointed))
             share = (event.position().x() - area.left()) / area.width()
             low, high = curve.histogram.low, curve.histogram.high
             reading = curve.reading(low + share * (high - low))
         self.bins_read.emit(() if reading is None else (reading,))
-
-    def mousePressEvent(self, event: QtGui.QMouseEvent) -> None:
-        super().mousePressEvent(event)
-        self._choose(self._number_at(event.position()))
-
-    def mouseDoubleClickEvent(self, event: QtGui.QMouseEvent) -> None:
-        number = self._number_at(event.position())
-        if number >= 0:
-            self.opened.emit(self.curves[number].row)
-
-    def keyPressEvent(self, event: QtGui.QKeyEvent) -> None:
-        key = Qt.Key(event.key())
-        steps = {
-            Qt.Key.Key_Left: -1,
-            Qt.Key.Key_Right: 1,
-            Qt.Key.Key_Up: -self._columns,
-            Qt.Key.Key_Down: self._columns,
-            Qt.Key.Key_Home: -self.current,
-            Qt.Key.Key_End: len(self.curves) - 1 - self.current,
-        }
-        if key in steps:
-            self._choose(max(0, self.current) if self.current < 0 else self.current + steps[key])
-        elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and self.current >= 0:
-            self.opened.emit(self.curves[self.current].row)
-        else:
-            super().keyPressEvent(event)
-
-    def contextMenuEvent(self, event: QtGui.QContextMenuEvent) -> None:
-        show_menu(self, event.globalPos(), self._saving)
 
 
 @dataclass(frozen=True, eq=False)

@@ -153,7 +153,7 @@ def test_a_click_chooses_and_a_double_click_opens(panel: SurveyPanel) -> None:
     row = NAMES.index("blk.3.ffn_down.weight")
     assert panel.chosen == [row]
     assert opened == [row]
-    assert page.lines.current == (3, role)
+    assert page.lines.current == (-1, 3, role)
 
 
 def test_keys_go_from_layer_to_layer_and_over_gaps(panel: SurveyPanel) -> None:
