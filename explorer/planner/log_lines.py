@@ -1,8 +1,9 @@
 """What the lines of a log mean: llama.cpp's, Ollama's, LM Studio's, and those of `ollama ps`.
 
 Lines of llama.cpp are those of build 11434 (`llama-model.cpp`, `llama-context.cpp`,
-`llama-kv-cache.cpp`, `common/fit.cpp`) and their older spellings; docs/planner.md has the table.
-Lines are untrusted; `logs` cuts them to a length that no pattern here takes long for.
+`llama-kv-cache.cpp`, `common/fit.cpp`), as they have been for a year; docs/planner.md has a table.
+`_LINES`, at the end, says which lines are read, and by what. Lines are untrusted; `logs` cuts them
+to a length that no pattern here takes long for.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from explorer.errors import ExplorerError
 from explorer.planner.devices import MAX_COUNT, MAX_DEVICES, MAX_MEMORY
@@ -120,8 +121,6 @@ _UNITS: Final = {
     **{f"{letter}B": 1000**power for power, letter in enumerate("KMGT", 1)},
 }
 _SIZE: Final = r"(?P<whole>[0-9]{1,15})(?:[.,](?P<fraction>[0-9]{1,6}))? ?(?P<unit>B|[KMGT]i?B)\b"
-_BUFFER: Final = re.compile(r" buffer size {1,20}= {0,20}" + _SIZE)
-_QUOTED_SIZE: Final = re.compile(r'size="?' + _SIZE)
 
 
 def _sized(match: re.Match[str]) -> tuple[int, int] | None:
@@ -198,46 +197,29 @@ class _Load:
 
 # Lines → loads
 
-_OFFLOADED: Final = re.compile(r"offloaded ([0-9]{1,6})/([0-9]{1,6}) layers")
 _ENTRY: Final = re.compile(r"^ {0,40}(\w{1,30}) {0,40}= {0,20}([\w.-]{1,20})")
-_TYPES: Final = re.compile(r"\b(K|V) \((\w{1,8})\)")
-_OLD_TYPES: Final = re.compile(r"type_(k|v) = '(\w{1,8})'")
-_DEVICE: Final = re.compile(
-    r"using device ([\w:]{1,40}) \(([^)]{0,200})\)(?: \([^)]{0,200}\))? - ([0-9]{1,12}) MiB free"
-)
+_TYPE: Final = re.compile(r"\b(K|V) \((\w{1,8})\)")
 _FIGURE: Final = re.compile(r"-?[0-9]{1,12}")
-_SPEED: Final = re.compile(r" ([0-9]{1,9}(?:[.,][0-9]{1,6})?) (?:tokens per second|tokens/s|t/s)")
-_RUNS: Final = re.compile(r"/ {0,20}([0-9]{1,12}) (?:runs|tokens)")
-_TOKENS: Final = re.compile(r"n_tokens = {0,20}([0-9]{1,12})")
-_KEY: Final = re.compile(
-    r"- kv {1,6}[0-9]{1,8}: {1,80}(\S{1,120}) (?:str|u32|u64|i32) {1,40}= (.{0,200})"
-)
+_QUOTED_SIZE: Final = re.compile(r'size="?' + _SIZE)
 _ATTRIBUTE: Final = re.compile(r'(\w{1,40})=(?:"([^"]{0,300})"|([^\s"]{1,300}))')
 _REQUEST: Final = re.compile(r"\b(\w{1,30}):([\w-]{1,40})")
-_GPU_LAYERS: Final = re.compile(r"GPULayers:([0-9]{1,6})")
-_PS_ROW: Final = re.compile(
-    r"(?P<name>\S{1,200}) +(?:[0-9a-f]{6,64}|-) +" + _SIZE + r" +"
-    r"(?:(?P<cpu>[0-9]{1,3})%/[0-9]{1,3}% CPU/GPU|(?P<all>[0-9]{1,3})% (?P<on>GPU|CPU))"
-    r"(?: +(?P<context>[0-9]{1,12})\b)?"
-)
 _SHARE: Final = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
 
-_CONTEXT_FUNCTIONS: Final = (
-    "llama_context",
-    "llama_new_context_with_model",
-    "llama_init_from_model",
-)
+_KINDS: Final = {
+    **{"model": WEIGHTS, "KV": CACHE, "RS": CACHE, "DSV4": CACHE},
+    **{"compute": COMPUTE, "output": OUTPUT, "LoRA": ADAPTER},
+}
+_OLLAMA_KINDS: Final = {"model weights": WEIGHTS, "kv cache": CACHE, "compute graph": COMPUTE}
+_FACTS: Final = {"general.architecture": "architecture", "general.name": "name"}
 _COUNTS: Final = {
     "n_ctx": "context",
     "n_batch": "batch",
     "n_ubatch": "ubatch",
     "n_seq_max": "parallel",
 }
-_SWITCHES: Final = {"1": True, "true": True, "enabled": True, "auto": True} | {
-    "0": False,
-    "false": False,
-    "disabled": False,
-}
+_SWITCHES: Final = {"flash_attn": "flash_attention", "kv_unified": "kv_unified"}
+_ON: Final = dict.fromkeys(("1", "true", "enabled", "auto", "on"), True)
+_ON_OR_OFF: Final = _ON | dict.fromkeys(("0", "false", "disabled", "off"), False)
 _FLAGS: Final = {
     **dict.fromkeys(("-c", "--ctx-size"), "context"),
     **dict.fromkeys(("-np", "--parallel"), "parallel"),
@@ -247,8 +229,8 @@ _FLAGS: Final = {
     **dict.fromkeys(("-ncmoe", "--n-cpu-moe"), "cpu_moe_layers"),
     **dict.fromkeys(("-ctk", "--cache-type-k"), "type_k"),
     **dict.fromkeys(("-ctv", "--cache-type-v"), "type_v"),
-    "--kv-cache-type": "type_k type_v",
     **dict.fromkeys(("-ts", "--tensor-split"), "tensor_split"),
+    **dict.fromkeys(("-fa", "--flash-attn"), "flash_attention"),
 }
 _BARE_FLAGS: Final[Mapping[str, tuple[str, Any]]] = {
     **dict.fromkeys(("-nkvo", "--no-kv-offload"), ("offload_kv", False)),
@@ -258,12 +240,12 @@ _BARE_FLAGS: Final[Mapping[str, tuple[str, Any]]] = {
 }
 
 
-class _Loads:
-    """The loads that a log tells of, and where one ends and the next begins."""
+class LogParser:
+    """Reads lines and keeps the loads that they tell of."""
 
     def __init__(self) -> None:
         self._now = _Load()
-        self._kept: deque[Measured] = deque(maxlen=_MOST_LOADS)
+        self._done: deque[Measured] = deque(maxlen=_MOST_LOADS)
         self._verbosity: int | None = None
         self._starts = 0
         self._in_table = False  # of `ollama ps`
@@ -273,67 +255,7 @@ class _Loads:
     def log(self, *, cut: bool = False) -> Log:
         """Return all loads so far."""
         self._end()
-        return Log(tuple(self._kept), self._starts, cut, self._verbosity)
-
-    def _end(self) -> None:
-        """Keep the load that was read, if it said anything, and begin another."""
-        now = self._now
-        if not now.is_empty:
-            for device in dict.fromkeys(device for device, _ in now.buffers):
-                if device in self._gpus:
-                    now.device(device).setdefault("description", self._gpus[device])
-            self._kept.append(now.finished())
-            self._starts += 1
-        self._now = _Load()
-
-    def _start(self, text: str) -> None:
-        """A program starts."""
-        if "msg=" in text and "cmd=" not in text:
-            return
-        before = self._now
-        self._end()
-        if before.is_empty:  # a command line that was pasted above its output
-            self._now.arguments = before.arguments
-        self._command(text)
-
-    def _command(self, text: str) -> None:
-        """Take settings from a command line; what the program says later outranks them."""
-        found = _arguments(text.replace('"', " ").split())
-        if found:
-            if not self._now.is_empty:
-                self._end()
-            self._now.arguments = found
-
-    def _model(self, _text: str) -> None:
-        """A model's header was read."""
-        before = self._now
-        if before.buffers or "total" in before.facts:
-            self._end()
-        elif before.header:  # only its vocabulary was read, as Ollama does first
-            self._now = _Load(devices=before.devices)
-        self._now.arguments = before.arguments
-        self._now.breakdown.clear()  # what `--fit` tried
-        self._now.header = True
-
-    def _using_device(self, text: str) -> None:
-        match = _DEVICE.search(text)
-        if match is None:
-            return
-        if self._now.buffers:  # older programs name the devices before they read the header
-            self._model(text)
-            self._now.header = False
-        known = self._now.device(_named(match[1]))
-        known["description"] = _named(match[2])
-        known["free"] = int(match[3]) << 20
-
-    def _verbosity_line(self, text: str) -> None:
-        match = re.search(r"verbosity = ([0-9]{1,3})", text)
-        if match is not None:
-            self._verbosity = int(match[1])
-
-
-class LogParser(_Loads):
-    """Reads lines and keeps the loads that they tell of."""
+        return Log(tuple(self._done), self._starts, cut, self._verbosity)
 
     def line(self, text: str) -> None:
         """Read one line, without its end."""
@@ -360,99 +282,132 @@ class LogParser(_Loads):
             yield from _without_codes(message).split("\n")
 
     def _plain(self, text: str) -> None:
-        for word, read in _READERS:
+        for word, pattern, read in _LINES:
             if word in text:
-                read(self, text)
+                match = pattern.search(text)
+                if match is not None:
+                    read(self, match)
                 return
+
+    # Where a load ends and the next begins
+
+    def _end(self) -> None:
+        """Keep the load that was read, if it said anything, and begin another."""
+        now = self._now
+        if not now.is_empty:
+            for device in dict.fromkeys(device for device, _ in now.buffers):
+                if device in self._gpus:
+                    now.device(device).setdefault("description", self._gpus[device])
+            self._done.append(now.finished())
+            self._starts += 1
+        self._now = _Load()
+
+    def _start(self, match: re.Match[str]) -> None:
+        """A program starts."""
+        before = self._now
+        self._end()
+        if before.is_empty:  # a command line that was pasted above its output
+            self._now.arguments = before.arguments
+        self._command(match)
+
+    def _command(self, match: re.Match[str]) -> None:
+        """Take settings from a command line; what the program says later outranks them."""
+        found = _arguments(match.string.replace('"', " ").split())
+        if found:
+            if not self._now.is_empty:
+                self._end()
+            self._now.arguments = found
+
+    def _model(self, _match: re.Match[str]) -> None:
+        """A model's header was read."""
+        before = self._now
+        if before.buffers or "total" in before.facts:
+            self._end()
+        elif before.header:  # only its vocabulary was read, as Ollama does first
+            self._now = _Load(devices=before.devices)
+        self._now.arguments = before.arguments
+        self._now.breakdown.clear()  # what `--fit` tried
+        self._now.header = True
 
     # llama.cpp
 
-    def _metadata(self, text: str) -> None:
-        match = _KEY.search(text)
-        if match is None:
-            return
-        key, value, facts = match[1], _named(match[2]), self._now.facts
-        if key == "general.architecture":
-            facts["architecture"] = value
-        elif key == "general.name":
-            facts["name"] = value
-        elif key.endswith(".block_count"):
-            facts["blocks"] = _count(value)
+    def _verbosity_line(self, match: re.Match[str]) -> None:
+        self._verbosity = int(match[1])
 
-    def _buffer(self, text: str) -> None:
-        match = _BUFFER.search(text)
-        if match is None:
-            return
-        head, colon, tail = text[: match.start()].rpartition(": ")
+    def _using_device(self, match: re.Match[str]) -> None:
+        known = self._now.device(_named(match[1]))
+        known["description"] = _named(match[2])
+        known["free"] = int(match[3]) << 20
+
+    def _metadata(self, match: re.Match[str]) -> None:
+        key, value = match[1], _named(match[2])
+        if key in _FACTS:
+            self._now.facts[_FACTS[key]] = value
+        elif key.endswith(".block_count"):
+            self._now.facts["blocks"] = _count(value)
+
+    def _buffer(self, match: re.Match[str]) -> None:
+        head, colon, tail = match.string[: match.start()].rpartition(": ")
         words, function = tail.split(), head.rsplit(None, 1)[-1:] or [""]
-        if not colon or not words or len(words) > 6:
+        if not colon or not 2 <= len(words) <= 6:
             return
-        device, what = _named(words[0]), words[1:2] or ["model"]
-        kind = _KINDS.get(what[0])
+        device, kind = _named(words[0]), _KINDS.get(words[1])
         if "clip" in function[0] or "alloc_compute" in function[0]:
             kind = PROJECTOR
         if kind is None:
             return
-        now = self._now
-        if kind == WEIGHTS and any(held == COMPUTE for _, held in now.buffers):
-            self._model(text)  # another model, whose header an older log does not show
-        now = self._now
+        if kind == WEIGHTS and any(held == COMPUTE for _, held in self._now.buffers):
+            self._model(match)  # another model, of an excerpt without its header
         if device.endswith("_Mapped"):
-            now.facts["mapped"] = True
-        now.add(device, kind, _sized(match), sums=kind != COMPUTE)
+            self._now.facts["mapped"] = True
+        self._now.add(device, kind, _sized(match), sums=kind != COMPUTE)
 
-    def _offload(self, text: str) -> None:
-        match = _OFFLOADED.search(text)
-        if match is not None:
-            self._now.facts["offloaded"] = (int(match[1]), int(match[2]))
+    def _offload(self, match: re.Match[str]) -> None:
+        self._now.facts["offloaded"] = (int(match[1]), int(match[2]))
 
-    def _context(self, _text: str) -> None:
+    def _context(self, _match: re.Match[str]) -> None:
         """A context is made; what an earlier one of this model held is gone."""
         now = self._now
         for key in [key for key in now.buffers if key[1] in {CACHE, COMPUTE, OUTPUT}]:
             del now.buffers[key]
         now.settings.clear()
 
-    def _context_entry(self, text: str) -> None:
-        head, colon, tail = text.rpartition(": ")
-        match = _ENTRY.match(tail)
-        if not colon or match is None or not head.endswith(_CONTEXT_FUNCTIONS):
+    def _context_entry(self, match: re.Match[str]) -> None:
+        head, colon, tail = match.string.rpartition(": ")
+        entry = _ENTRY.match(tail)
+        if not colon or entry is None or not head.endswith("llama_context"):
             return
-        name, value, now = match[1], match[2], self._now
+        name, value, now = entry[1], entry[2], self._now
         if name in _COUNTS:
-            field_name, number = _COUNTS[name], _count(value)
-            if name == "n_ctx" and field_name in now.settings and not now.is_empty:
-                self._context(text)
+            setting, number = _COUNTS[name], _count(value)
+            if name == "n_ctx" and setting in now.settings and not now.is_empty:
+                self._context(match)  # of an excerpt
             if number is not None:
-                now.settings[field_name] = number
-        elif name in {"flash_attn", "kv_unified"} and value in _SWITCHES:
-            told = "flash_attention" if name == "flash_attn" else name
-            now.settings[told] = _SWITCHES[value]
+                now.settings[setting] = number
+        elif name in _SWITCHES and value in _ON_OR_OFF:
+            now.settings[_SWITCHES[name]] = _ON_OR_OFF[value]
 
-    def _flash_attention(self, text: str) -> None:
-        if text.rstrip().endswith(("enabled", "disabled")):
-            self._now.settings["flash_attention"] = text.rstrip().endswith("enabled")
+    def _flash_attention(self, match: re.Match[str]) -> None:
+        self._now.settings["flash_attention"] = match[1] == "enabled"
 
-    def _full_windows(self, _text: str) -> None:
+    def _full_windows(self, _match: re.Match[str]) -> None:
         self._now.settings["swa_full"] = True
 
-    def _cache_types(self, text: str) -> None:
-        for which, name in (_TYPES if " (" in text else _OLD_TYPES).findall(text):
+    def _cache_types(self, match: re.Match[str]) -> None:
+        for which, name in _TYPE.findall(match.string):
             if name in CACHE_TYPES:
                 self._now.settings[f"type_{which.lower()}"] = name
 
-    def _breakdown(self, text: str) -> None:
-        """Read a row of the table that is printed by `--fit` and at exit; the last one counts."""
-        cells = text.rstrip().rstrip("|").split("|")
-        if "memory breakdown" in text:
-            self._now.breakdown.clear()
-        if len(cells) < 3 or not cells[-2].strip().startswith("- "):
-            return
-        label = cells[-2].strip()[2:].strip()
-        name, _, description = label.partition(" (")
-        figures = [int(figure) for figure in _FIGURE.findall(cells[-1][:400])]
+    # The table that `--fit` prints, and llama-server at its end; the last one counts
+
+    def _breakdown(self, _match: re.Match[str]) -> None:
+        self._now.breakdown.clear()
+
+    def _breakdown_row(self, match: re.Match[str]) -> None:
+        name, _, description = match[1].strip().partition(" (")
+        figures = [int(figure) for figure in _FIGURE.findall(match[2])]
         if len(figures) == 7:
-            total, free, _self, *held, unaccounted = figures
+            total, free, _own, *held, unaccounted = figures
             self._device_row(name, description.rstrip(")"), total, free, unaccounted)
         elif len(figures) == 4:
             held = figures[1:]
@@ -493,82 +448,68 @@ class LogParser(_Loads):
 
     # Speed
 
-    def _speed(self, text: str) -> None:
-        match = _SPEED.search(text)
-        if match is None or "prompt" in text[: match.start()].lower():
-            match = None if match is None or "Generation:" not in text else match
-            match = match and _SPEED.search(text, text.index("Generation:"))
-        if match is None or not any(word in text for word in ("eval", "Generation:", "tg = ")):
-            return
-        speed = float(match[1].replace(",", "."))
+    def _speed(self, match: re.Match[str]) -> None:
+        speed = float(match["speed"].replace(",", "."))
         if 0 < speed < 1e6:
             self._now.facts["tokens_per_second"] = speed
-            runs = _RUNS.search(text)
-            self._now.generated = 0 if runs is None else int(runs[1])
+            self._now.generated = int(match.groupdict().get("tokens") or 0)
 
-    def _depth(self, text: str) -> None:
-        match = _TOKENS.search(text)
-        if match is not None and "tokens_per_second" in self._now.facts:
+    def _depth(self, match: re.Match[str]) -> None:
+        if "tokens_per_second" in self._now.facts:
             self._now.facts["depth"] = max(0, int(match[1]) - self._now.generated // 2)
 
     # Ollama
 
-    def _engine_buffer(self, text: str) -> None:
+    def _ollama_buffer(self, match: re.Match[str]) -> None:
         """Read a line of Ollama's own engine: the last one of a kind and device counts."""
-        given = _attributes(text)
-        size = _QUOTED_SIZE.search(text)
-        device = given.get("device") or given.get("buffer") or given.get("buffer_type")
+        given = _attributes(match.string)
+        size, device = _QUOTED_SIZE.search(match.string), given.get("device")
         if size is None or device is None:
             return
         self._now.source = "Ollama's own engine"
-        kind = _ENGINE_KINDS.get(given.get("msg", ""))
+        kind = _OLLAMA_KINDS.get(given.get("msg", ""))
         if kind is not None:
             self._now.add(_named(device), kind, _sized(size), sums=False)
 
-    def _engine_request(self, text: str) -> None:
-        given = dict(_REQUEST.findall(text))
+    def _ollama_request(self, match: re.Match[str]) -> None:
+        given, now = dict(_REQUEST.findall(match.string)), self._now
         if given.get("Operation") == "close":
             return
-        now = self._now
         now.buffers.clear()
         now.source = "Ollama's own engine"
-        parallel, cells = _count(given.get("Parallel")), _count(given.get("KvSize"))
-        told = {"parallel": parallel, "context": cells, "batch": _count(given.get("BatchSize"))}
-        now.settings.update({key: value for key, value in told.items() if value})
+        for name, setting in (
+            ("Parallel", "parallel"),
+            ("KvSize", "context"),
+            ("BatchSize", "batch"),
+        ):
+            number = _count(given.get(name))
+            if number:
+                now.settings[setting] = number
         now.settings["ubatch"] = now.settings.get("batch", 512)
-        now.settings["flash_attention"] = given.get("FlashAttention", "").lower() in {
-            *("true", "enabled", "1")
-        }
+        now.settings["flash_attention"] = given.get("FlashAttention") == "Enabled"
         kind = given.get("KvCacheType", "")
         if kind in CACHE_TYPES:
             now.settings |= {"type_k": kind, "type_v": kind}
-        layers = _GPU_LAYERS.search(text)
-        now.settings["gpu_layers"] = 0 if layers is None else int(layers[1])
+        now.settings["gpu_layers"] = _count(given.get("GPULayers")) or 0
 
-    def _engine_model(self, text: str) -> None:
-        given = _attributes(text)
-        facts = self._now.facts
-        facts["architecture"] = _named(given.get("architecture", ""))
-        facts["name"] = _named(given.get("name", ""))
+    def _ollama_model(self, match: re.Match[str]) -> None:
+        given = _attributes(match.string)
+        for key in ("architecture", "name"):
+            self._now.facts[key] = _named(given.get(key, ""))
 
-    def _gpu(self, text: str) -> None:
-        """Read what Ollama says at its start of a GPU; newer releases give it llama.cpp's name."""
-        given = _attributes(text)
-        name, description = given.get("name", ""), given.get("description", "")
-        if not description:
-            library = {"cuda": "CUDA", "rocm": "ROCm"}.get(given.get("library", "").lower())
-            name, description = f"{library}{len(self._gpus)}", name
+    def _ollama_gpu(self, match: re.Match[str]) -> None:
+        """Read what Ollama says at its start of a GPU, which it calls as llama.cpp does."""
+        given = _attributes(match.string)
         if len(self._gpus) < MAX_DEVICES:
-            self._gpus[_named(name)] = _named(description)
+            self._gpus[_named(given.get("name", ""))] = _named(given.get("description", ""))
 
-    def _table_row(self, text: str) -> None:
+    def _table_head(self, match: re.Match[str]) -> None:
+        self._in_table = "NAME" in match.string
+
+    def _table_row(self, match: re.Match[str]) -> None:
         """Read a row of `ollama ps`, once its head was seen."""
-        if "PROCESSOR" in text:
-            self._in_table = "NAME" in text
-            return
-        match = _PS_ROW.match(text.strip()) if self._in_table else None
-        size = None if match is None else _sized(match)
-        if match is None or size is None:
+        size = _sized(match) if self._in_table else None
+        if size is None:
             return
         self._end()
         on_cpu = int(match["cpu"] or 0) if match["all"] is None else 100 * (match["on"] == "CPU")
@@ -586,42 +527,71 @@ class LogParser(_Loads):
         self._end()
 
 
-_KINDS: Final = {
-    **{"model": WEIGHTS, "KV": CACHE, "RS": CACHE, "DSV4": CACHE},
-    **{"compute": COMPUTE, "output": OUTPUT, "LoRA": ADAPTER},
-}
-_ENGINE_KINDS: Final = {"model weights": WEIGHTS, "kv cache": CACHE, "compute graph": COMPUTE}
+_Reader: TypeAlias = Callable[[LogParser, re.Match[str]], None]
 
-# The first word that a line holds says how it is read.
-_READERS: Final[tuple[tuple[str, Callable[[LogParser, str], None]], ...]] = (
-    ("memory_breakdown", LogParser._breakdown),
-    (" buffer size", LogParser._buffer),
-    ("offloaded ", LogParser._offload),
-    ("loaded meta data", LogParser._model),
-    ("general.architecture", LogParser._metadata),
-    ("general.name", LogParser._metadata),
-    (".block_count", LogParser._metadata),
-    ("constructing llama_context", LogParser._context),
-    ("Flash Attention", LogParser._flash_attention),
-    ('msg="starting ', LogParser._start),
-    ("llama_server: initializing", LogParser._start),
-    ("llama-server -", LogParser._command),
-    ("llama-cli -", LogParser._command),
-    *((name, LogParser._context_entry) for name in (*_COUNTS, "kv_unified", "flash_attn")),
-    ("full-size SWA cache", LogParser._full_windows),
-    (" K (", LogParser._cache_types),
-    ("type_k = '", LogParser._cache_types),
-    ("using device ", LogParser._using_device),
-    ("verbosity = ", LogParser._verbosity_line),
-    ("stop processing", LogParser._depth),
-    *((unit, LogParser._speed) for unit in ("tokens per second", "tokens/s", " t/s")),
-    *((f'msg="{name}"', LogParser._engine_buffer) for name in _ENGINE_KINDS),
-    ("msg=load request", LogParser._engine_request),
-    (" architecture=", LogParser._engine_model),
-    ('msg="inference compute"', LogParser._gpu),
-    *((word, LogParser._table_row) for word in ("PROCESSOR", "% GPU", "% CPU")),
+
+def _lines(
+    words: Iterable[str], read: _Reader, pattern: str = ""
+) -> list[tuple[str, re.Pattern[str], _Reader]]:
+    return [(word, re.compile(pattern), read) for word in words]
+
+
+_SPEED: Final = r" {0,20}(?P<speed>[0-9]{1,9}(?:[.,][0-9]{1,6})?) "
+_PS_ROW: Final = (
+    r"^\s*(?P<name>\S{1,200}) +(?:[0-9a-f]{6,64}|-) +" + _SIZE + r" +"
+    r"(?:(?P<cpu>[0-9]{1,3})%/[0-9]{1,3}% CPU/GPU|(?P<all>[0-9]{1,3})% (?P<on>GPU|CPU))"
+    r"(?: +(?P<context>[0-9]{1,12})\b)?"
 )
-WORDS: Final = tuple(word.encode() for word, _ in _READERS)
+
+_LINES: Final = (
+    *_lines(["memory breakdown ["], LogParser._breakdown),
+    *_lines(
+        ["memory_breakdown"],
+        LogParser._breakdown_row,
+        r"\| *- ([^|]{1,300})\|([-0-9 =+()]{1,400})\|?\s*$",
+    ),
+    *_lines([" buffer size"], LogParser._buffer, r" buffer size {1,20}= {0,20}" + _SIZE),
+    *_lines(["offloaded "], LogParser._offload, r"offloaded ([0-9]{1,6})/([0-9]{1,6}) layers"),
+    *_lines(["loaded meta data"], LogParser._model),
+    *_lines(
+        [*_FACTS, ".block_count"],
+        LogParser._metadata,
+        r"- kv {1,6}[0-9]{1,8}: {1,80}(\S{1,120}) (?:str|u32|u64|i32) {1,40}= (.{0,200})",
+    ),
+    *_lines(["constructing llama_context"], LogParser._context),
+    *_lines(["Flash Attention"], LogParser._flash_attention, r"(enabled|disabled)\s*$"),
+    *_lines(['msg="starting '], LogParser._start, "cmd="),
+    *_lines(["llama_server: initializing"], LogParser._start),
+    *_lines(["llama-server -", "llama-cli -"], LogParser._command),
+    *_lines([*_COUNTS, *_SWITCHES], LogParser._context_entry),
+    *_lines(["full-size SWA cache"], LogParser._full_windows),
+    *_lines([" K ("], LogParser._cache_types),
+    *_lines(
+        ["using device "],
+        LogParser._using_device,
+        r"using device ([\w:]{1,40}) \(([^)]{0,200})\)(?: \([^)]{0,200}\))?"
+        r" - ([0-9]{1,12}) MiB free",
+    ),
+    *_lines(["verbosity = "], LogParser._verbosity_line, r"verbosity = ([0-9]{1,3})"),
+    *_lines(["stop processing"], LogParser._depth, r"n_tokens = {0,20}([0-9]{1,12})"),
+    *_lines(
+        ["tokens per second"],
+        LogParser._speed,
+        r"(?<!prompt )eval time = [^/]{0,80}/ {0,20}(?P<tokens>[0-9]{1,12}) (?:runs|tokens) "
+        r"[^,]{0,80}," + _SPEED + "tokens per second",
+    ),
+    *_lines(["tokens/s"], LogParser._speed, r"(?<!prompt )eval rate:" + _SPEED + "tokens/s"),
+    *_lines([" t/s"], LogParser._speed, r"(?:Generation:|tg =)" + _SPEED + "t/s"),
+    *_lines([f'msg="{name}"' for name in _OLLAMA_KINDS], LogParser._ollama_buffer),
+    *_lines(["msg=load request"], LogParser._ollama_request),
+    *_lines([" architecture="], LogParser._ollama_model),
+    *_lines(['msg="inference compute"'], LogParser._ollama_gpu),
+    *_lines(["PROCESSOR"], LogParser._table_head),
+    *_lines(["% GPU", "% CPU"], LogParser._table_row, _PS_ROW),
+)
+"""The first of these words that a line holds says how it is read: pattern and method."""
+
+WORDS: Final = tuple(word.encode() for word, _, _ in _LINES)
 """Words of which a line has one if it says anything."""
 
 _CODES: Final = re.compile(r"\x1b\[[0-9;?]{0,30}[@-~]|[\x00\r\x1b]")
@@ -641,20 +611,18 @@ def _arguments(words: list[str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for word, following in zip(words, [*words[1:], ""], strict=True):
         flag, _, joined = word.partition("=")
-        value = joined or following
+        value, setting = joined or following, _FLAGS.get(flag, "")
         if flag in _BARE_FLAGS:
-            name, told = _BARE_FLAGS[flag]
-            found[name] = told
-        elif flag in {"-fa", "--flash-attn"}:
-            found["flash_attention"] = _SWITCHES.get(
-                {"on": "1", "off": "0"}.get(value, value), True
-            )
-        elif _FLAGS.get(flag) == "tensor_split":
+            name, switched = _BARE_FLAGS[flag]
+            found[name] = switched
+        elif setting == "flash_attention":
+            found[setting] = _ON_OR_OFF.get(value, True)
+        elif setting == "tensor_split":
             shares = [share for share in value.split(",")[:MAX_DEVICES] if _SHARE.fullmatch(share)]
-            found["tensor_split"] = tuple(map(float, shares)) or None
-        elif flag in _FLAGS and "type" in _FLAGS[flag]:
-            found |= dict.fromkeys(_FLAGS[flag].split(), value) if value in CACHE_TYPES else {}
-        elif flag in _FLAGS:
+            found[setting] = tuple(map(float, shares)) or None
+        elif setting in {"type_k", "type_v"}:
+            found |= {setting: value} if value in CACHE_TYPES else {}
+        elif setting:
             number = 999 if value == "all" else _count(value)
-            found |= {} if number is None else {_FLAGS[flag]: number}
+            found |= {} if number is None else {setting: number}
     return found

@@ -206,9 +206,9 @@ def _settings(
     measured: Measured, places: _Places, base: llama_cpp.Settings
 ) -> tuple[llama_cpp.Settings, tuple[str, ...]]:
     """Return the log's settings, and the names of those that had to be assumed."""
-    told: dict[str, Any] = dict(measured.settings)
+    logged: dict[str, Any] = dict(measured.settings)
     wanted = ("context",) if not measured.buffers else ("context", "parallel", "ubatch")
-    assumed = tuple(name for name in wanted if name not in told)
+    assumed = tuple(name for name in wanted if name not in logged)
     if measured.buffers:
         # where layers lie is the log's to tell, or llama.cpp's default
         base = llama_cpp.Settings(
@@ -216,17 +216,17 @@ def _settings(
             type_k=base.type_k,
             type_v=base.type_v,
         )
-        told["devices"] = len(places.devices)
+        logged["devices"] = len(places.devices)
         kinds = {(places.place(one) == HOST, one.kind) for one in measured.buffers}
         caches = {on_host for on_host, kind in kinds if kind == CACHE}
-        if told["devices"] and told.get("gpu_layers", 1) and caches == {True}:
-            told.setdefault("offload_kv", False)
-        told.setdefault("parallel", 1)
-        told.setdefault("kv_unified", True)  # as it was before there was a choice
+        if logged["devices"] and logged.get("gpu_layers", 1) and caches == {True}:
+            logged.setdefault("offload_kv", False)
+        logged.setdefault("parallel", 1)
+        logged.setdefault("kv_unified", True)
     free = [device.free for device in places.devices]
-    if told.get("tensor_split") is None and len(free) > 1 and all(free):
-        told["tensor_split"] = tuple(float(one) for one in free if one)
-    return replace(base, **told), assumed
+    if logged.get("tensor_split") is None and len(free) > 1 and all(free):
+        logged["tensor_split"] = tuple(float(one) for one in free if one)
+    return replace(base, **logged), assumed
 
 
 def _inferred(
@@ -259,8 +259,8 @@ def _inferred(
         best = min(moved, key=lambda one: abs(sum(off(one))), default=settings)
         if best is not settings and abs(sum(off(best))) * _CLOSE <= sum(wanted):
             settings, found = best, ["cpu_moe_layers"]
-    told = "tensor_split" in measured.settings
-    if settings.devices > 1 and not told and not is_close(off(settings)):
+    is_logged = "tensor_split" in measured.settings
+    if settings.devices > 1 and not is_logged and not is_close(off(settings)):
         shares = replace(settings, tensor_split=_layers_by_weights(header, settings, wanted))
         if is_close(off(shares)):
             settings = shares
@@ -316,12 +316,12 @@ def _residuals(
     planned: Planned, held: dict[tuple[str, str], tuple[int, int]]
 ) -> Iterator[Residual]:
     devices = sorted({place for place, _ in held}, key=lambda one: (one == HOST, _natural(one)))
-    told = {kind for _, kind in held} - {OUTPUT}
+    kinds = {kind for _, kind in held} - {OUTPUT}
     for device in devices:
         for kind in (WEIGHTS, CACHE, COMPUTE, OUTPUT):
             nbytes, within = held.get((device, kind), (0, 0))
             most, low = planned.get((device, kind), (None, None))
-            if nbytes or (most and kind in told):
+            if nbytes or (most and kind in kinds):
                 yield Residual(device, kind, most, nbytes, within, low)
 
 

@@ -19,7 +19,7 @@ def _sample(name: str) -> str:
     return (_FOLDER / f"{name}.log").read_text(encoding="utf-8")
 
 
-OLD = _sample("older")
+LLAMA_SERVER = _sample("llama_server")
 OLLAMA_ENGINE = _sample("ollama_engine")
 OLLAMA_SERVER = _sample("ollama_server")
 OLLAMA_PS = _sample("ollama_ps")

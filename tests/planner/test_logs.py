@@ -39,8 +39,8 @@ def held(measured: Measured) -> dict[tuple[str, str], float]:
     return {(one.device, one.kind): round(one.nbytes / MIB, 2) for one in measured.buffers}
 
 
-def test_an_older_llama_cpp() -> None:
-    found = one(samples.OLD)
+def test_llama_server() -> None:
+    found = one(samples.LLAMA_SERVER)
     assert held(found) == {
         ("CPU", WEIGHTS): 1740.62,  # a line for each file
         ("CUDA0", WEIGHTS): 5434.38,
@@ -117,16 +117,16 @@ def test_lm_studio_and_what_powershell_writes(encoding: str) -> None:
 )
 def test_any_prefix_means_the_same(decorate: object) -> None:
     assert callable(decorate)
-    lines = samples.OLD.strip().splitlines()
+    lines = samples.LLAMA_SERVER.strip().splitlines()
     found = one("\n".join(map(decorate, lines)))
-    assert held(found) == held(one(samples.OLD))
-    assert found.settings == one(samples.OLD).settings
+    assert held(found) == held(one(samples.LLAMA_SERVER))
+    assert found.settings == one(samples.LLAMA_SERVER).settings
     assert found.tokens_per_second == 80.02
 
 
 def test_the_last_start_counts_and_of_several_models_the_asked_one() -> None:
-    again = samples.OLD.replace("672.01", "999.00").replace("= llama", "= gemma3")
-    log = parse_log([(samples.OLD + again).encode()])
+    again = samples.LLAMA_SERVER.replace("672.01", "999.00").replace("= llama", "= gemma3")
+    log = parse_log([(samples.LLAMA_SERVER + again).encode()])
     assert log.starts == 2
     assert held(log.load_of("gemma3"))["CUDA0", COMPUTE] == 999.0
     assert held(log.load_of("llama"))["CUDA0", COMPUTE] == 672.01
@@ -146,14 +146,14 @@ def test_the_table_at_the_end_is_enough() -> None:
 
 
 def test_the_table_at_the_end_tells_what_is_unaccounted_for() -> None:
-    found = one(samples.OLD + samples.BREAKDOWN)
+    found = one(samples.LLAMA_SERVER + samples.BREAKDOWN)
     device = found.devices[0]
     assert (device.free_after, device.unaccounted) == (20012 * MIB, 293 * MIB)
     assert held(found)["CUDA0", WEIGHTS] == 5434.38, "lines of buffers are exacter"
 
 
 def test_speed_and_depth() -> None:
-    text = samples.OLD + (
+    text = samples.LLAMA_SERVER + (
         "slot print_timing: id 1 | task 0 | prompt eval time = 65.98 ms / 2 tokens (32.99 ms per "
         "token, 30.31 tokens per second)\n"
         "slot print_timing: id 1 | task 0 |        eval time =     165.10 ms /    40 tokens "
@@ -162,10 +162,11 @@ def test_speed_and_depth() -> None:
     )
     assert (one(text).tokens_per_second, one(text).depth) == (18.17, 30)
     assert (
-        one(samples.OLD + "[ Prompt: 93.1 t/s | Generation: 20.5 t/s ]").tokens_per_second == 20.5
+        one(samples.LLAMA_SERVER + "[ Prompt: 93.1 t/s | Generation: 20.5 t/s ]").tokens_per_second
+        == 20.5
     )
     rates = "prompt eval rate: 100.00 tokens/s\neval rate:            38.12 tokens/s\n"
-    assert one(samples.OLD + rates).tokens_per_second == 38.12
+    assert one(samples.LLAMA_SERVER + rates).tokens_per_second == 38.12
 
 
 def test_a_log_that_says_nothing_says_what_to_do() -> None:
@@ -266,8 +267,8 @@ def test_hostile_logs_take_bounded_memory_and_time(line: bytes) -> None:
 @pytest.mark.parametrize("holes", [64, 4096, (1 << 20) + 3])
 def test_a_hole_before_the_lines_is_no_other_encoding(holes: int) -> None:
     """A crash leaves blocks of NUL bytes, and so does a sparse file."""
-    log = parse_log([b"\0" * holes + b"\n" + samples.OLD.encode()])
-    assert log.loads == parse_log([samples.OLD.encode()]).loads
+    log = parse_log([b"\0" * holes + b"\n" + samples.LLAMA_SERVER.encode()])
+    assert log.loads == parse_log([samples.LLAMA_SERVER.encode()]).loads
 
 
 def test_so_many_lines_are_read_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
