@@ -655,7 +655,7 @@ class PlannerBody(QtWidgets.QWidget):
 
     def _connect(self, state: PlannerState) -> None:
         self.picture.bars.figure_chosen.connect(self.show_figure)
-        self.picture.strip.layer_chosen.connect(self._choose_layer)
+        self.picture.strip.chosen.connect(self._choose_layer)
         self.tables.layer_chosen.connect(self._choose_layer)
         self.tables.curves_wanted.connect(self.curves.refresh)
         self.curves.curves_changed.connect(self.tables.invalidate)

@@ -8,28 +8,22 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import accumulate, groupby
 from typing import Any, Final
 
 from PySide6 import QtGui
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtWidgets import QSizePolicy, QToolTip, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QSizePolicy, QVBoxLayout, QWidget
 
 from explorer.planner.layout import Layer
 from explorer.present import plan as plan_texts
 from explorer.present.explanations import picture_text
 from explorer.qt.planner.fields import fill, scrolled
 from explorer.qt.planner.state import CurrentPlan, PlannerState
-from explorer.qt.theme import CORNER, PAPER, Space, TextSize, ink_of, text_font
-from explorer.qt.widgets.building import add_picture_actions, lead_to, show_menu
-from explorer.qt.widgets.painting import (
-    device_colour,
-    draw_caption,
-    fill_kind,
-    fill_over,
-    plain_tip,
-)
+from explorer.qt.theme import CORNER, Space, TextSize, text_font
+from explorer.qt.widgets.building import lead_to
+from explorer.qt.widgets.chart import Chart
+from explorer.qt.widgets.painting import device_colour, draw_caption, fill_kind, fill_over
 from explorer.qt.widgets.plot import PlotColours
 from explorer.text import bytes_text, exact_text
 
@@ -48,113 +42,26 @@ Place = tuple[int, int]
 """Bar and part."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ink:
-    """Colours to paint with: ground, text and lines; what is free; what is too much."""
-
-    colours: PlotColours
-    free: QtGui.QColor
-    warning: QtGui.QColor
-
-    @classmethod
-    def on_paper(cls) -> Ink:
-        """Return dark colours on white, for exported pictures."""
-        return cls(PlotColours.on_paper(), *map(QtGui.QColor, (PAPER.raised, PAPER.warning)))
-
-    @classmethod
-    def of_palette(cls, palette: QtGui.QPalette) -> Ink:
-        """Return the colours of the window."""
-        ink = ink_of(palette)
-        colours = PlotColours.of_palette(palette)
-        return cls(colours, *map(QtGui.QColor, (ink.raised, ink.warning)))
-
-
-class _Chart(QWidget):
-    """A picture that is painted with the window's colours, and takes the focus.
-
-    Signals:
-        copy_requested: Copy the picture.
-        save_requested: Save the picture or its data.
-    """
-
-    copy_requested = Signal()
-    save_requested = Signal()
-
-    def __init__(self, name: str, explanation: str, parent: QWidget) -> None:
-        super().__init__(parent)
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.setMouseTracking(True)
-        self.setAccessibleName(name)
-        self.setWhatsThis(picture_text(explanation))
-        self.ink = Ink.of_palette(self.palette())
-        self._late = False
-        self._saving = add_picture_actions(self, self.copy_requested, self.save_requested)
-
-    def show_late(self, late: bool) -> None:
-        """Paint paler what is that of other inputs, until the new plan is there."""
-        if late is not self._late:
-            self._late = late
-            self.update()
-
-    def tip_at(self, point: QPointF) -> str:
-        """Return the tool tip of a point."""
-        raise NotImplementedError
-
-    def paint(self, painter: QtGui.QPainter, width: int, ink: Ink) -> None:
-        """Paint into a width."""
-        raise NotImplementedError
-
-    def paint_focus(self, painter: QtGui.QPainter) -> None:
-        """Paint what the keyboard or the user has chosen."""
-        raise NotImplementedError
-
-    # Qt
-
-    def event(self, event: QEvent) -> bool:
-        if event.type() == QEvent.Type.ToolTip and isinstance(event, QtGui.QHelpEvent):
-            text = self.tip_at(QPointF(event.pos()))
-            QToolTip.showText(event.globalPos(), plain_tip(text), self)
-            return True
-        return super().event(event)
-
-    def changeEvent(self, event: QEvent) -> None:
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.PaletteChange:
-            self.ink = Ink.of_palette(self.palette())
-
-    def contextMenuEvent(self, event: QtGui.QContextMenuEvent) -> None:
-        show_menu(self, event.globalPos(), self._saving)
-
-    def paintEvent(self, event: QtGui.QPaintEvent) -> None:
-        painter = QtGui.QPainter(self)
-        painter.fillRect(event.rect(), self.ink.colours.background)
-        painter.setOpacity(_LATE if self._late else 1.0)
-        self.paint(painter, self.width(), self.ink)
-        self.paint_focus(painter)
-        painter.end()
-
-
-class MemoryBars(_Chart):
-    """The bars of a plan.
+class MemoryBars(Chart[Place]):
+    """The bars of a plan; their parts are what is chosen.
 
     Attributes:
         bars: What is shown.
-        current: The part that has the focus.
         explain: Returns the formula of a figure as a line of text, or nothing.
 
     Signals:
         figure_chosen: A part was clicked or entered; the name of its figure.
     """
 
-    accessible_role = QtGui.QAccessible.Role.Chart
-
     figure_chosen = Signal(str)
 
     def __init__(self, explain: Callable[[str], str], parent: QWidget) -> None:
-        super().__init__("Memory of each device", "bars", parent)
+        super().__init__("Memory of each device", picture_text("bars"), parent)
         self.bars: tuple[plan_texts.Bar, ...] = ()
-        self.current: Place = (0, 0)
+        self.current = (0, 0)
         self.explain = explain
+        for way in (self.chosen, self.opened):
+            way.connect(self._choose_figure)
 
     def show_bars(self, bars: tuple[plan_texts.Bar, ...]) -> None:
         """Show other bars; painted in the next frame."""
@@ -184,12 +91,12 @@ class MemoryBars(_Chart):
         area = self._bar_area(row, self.width())
         return list(_divided(self.bars[row], area))[number][1]
 
-    def describe(self, place: Place) -> str:
+    def describe(self, hit: Place | None) -> str:
         """Return a part's device, kind, bytes and formula, in lines."""
-        part = self.part(place)
-        if part is None:
+        part = self.part(hit)
+        if hit is None or part is None:
             return ""
-        bar = self.bars[place[0]]
+        bar = self.bars[hit[0]]
         over = f"{exact_text(bar.over_bytes)} more than there is"
         lines = (
             f"{bar.title}: {part.kind.label} {exact_text(part.nbytes)}",
@@ -209,15 +116,13 @@ class MemoryBars(_Chart):
             ("over", [bar.over_bytes for bar in self.bars]),
         ]
 
-    def paint(self, painter: QtGui.QPainter, width: int, ink: Ink) -> None:
+    def paint(self, painter: QtGui.QPainter, size: QSize, colours: PlotColours) -> None:
         """Paint the bars into a width, each between its title and its key."""
-        painter.setFont(self.font())
         painter.setRenderHint(QtGui.QPainter.RenderHint.Antialiasing)
         for row, bar in enumerate(self.bars):
-            self._paint_bar(painter, bar, self._bar_area(row, width), ink)
+            self._paint_bar(painter, bar, self._bar_area(row, size.width()), colours)
 
-    def place_at(self, point: QPointF) -> Place | None:
-        """Return the part at a point, or None."""
+    def hit(self, point: QPointF) -> Place | None:
         for row, bar in enumerate(self.bars):
             area = self._bar_area(row, self.width())
             if area.contains(point):
@@ -239,7 +144,7 @@ class MemoryBars(_Chart):
         return QRectF(0, top, max(1, width), _BAR)
 
     def _paint_key(
-        self, painter: QtGui.QPainter, bar: plan_texts.Bar, area: QRectF, ink: Ink
+        self, painter: QtGui.QPainter, bar: plan_texts.Bar, area: QRectF, colours: PlotColours
     ) -> None:
         """Name what a bar holds, with its bytes where there is room for them."""
         parts = [part for part in bar.parts if part.nbytes and part.kind not in _NOT_NAMED]
@@ -251,35 +156,34 @@ class MemoryBars(_Chart):
         x, top = area.x(), area.bottom() + Space.TIGHT
         for part, (name, size), (wide, more) in zip(parts, names, widths, strict=True):
             swatch = QRectF(x, top + (self._line - _SWATCH) / 2, _SWATCH, _SWATCH)
-            fill_kind(painter, swatch, part.kind, ink.free, ink.colours.text)
+            fill_kind(painter, swatch, part.kind, colours.raised, colours.text)
             x += _SWATCH + Space.TIGHT
-            painter.setPen(ink.colours.text)
+            painter.setPen(colours.text)
             painter.drawText(QPointF(x, top + metrics.ascent()), name)
             x += wide
             if told:
-                painter.setPen(ink.colours.muted)
+                painter.setPen(colours.muted)
                 painter.drawText(QPointF(x + blank, top + metrics.ascent()), size)
                 x += blank + more
             x += Space.GROUP
 
     def _paint_bar(
-        self, painter: QtGui.QPainter, bar: plan_texts.Bar, area: QRectF, ink: Ink
+        self, painter: QtGui.QPainter, bar: plan_texts.Bar, area: QRectF, colours: PlotColours
     ) -> None:
-        colours = ink.colours
-        self._paint_title(painter, bar, area, ink)
-        self._paint_key(painter, bar, area, ink)
+        self._paint_title(painter, bar, area, colours)
+        self._paint_key(painter, bar, area, colours)
         painter.save()
         rounded = QtGui.QPainterPath()
         rounded.addRoundedRect(area, CORNER, CORNER)
         painter.setClipPath(rounded)
         parts = [(part, box) for part, box in _divided(bar, area) if part.nbytes]
         for part, box in parts:
-            fill_kind(painter, box, part.kind, ink.free, colours.text)
+            fill_kind(painter, box, part.kind, colours.raised, colours.text)
             painter.fillRect(QRectF(box.right() - 1, box.top(), 1, _BAR), colours.background)
         if bar.over_bytes and bar.capacity is not None:
             start = area.x() + area.width() * bar.capacity / bar.length
             over = QRectF(start, area.y(), area.right() - start, area.height())
-            fill_over(painter, over, ink.warning)
+            fill_over(painter, over, colours.warning)
         if bar.mark is not None and 0 < bar.mark < bar.length:
             x = area.x() + area.width() * bar.mark / bar.length
             painter.setPen(QtGui.QPen(colours.text, 1, Qt.PenStyle.DashLine))
@@ -289,7 +193,7 @@ class MemoryBars(_Chart):
         painter.drawPath(rounded)
 
     def _paint_title(
-        self, painter: QtGui.QPainter, bar: plan_texts.Bar, area: QRectF, ink: Ink
+        self, painter: QtGui.QPainter, bar: plan_texts.Bar, area: QRectF, colours: PlotColours
     ) -> None:
         plain, strong = self.font(), text_font(TextSize.BODY, strong=True)
         top = area.y() - Space.TIGHT - self._line + self.fontMetrics().ascent()
@@ -297,14 +201,14 @@ class MemoryBars(_Chart):
         if bar.over_bytes:
             right = f"⚠ {bytes_text(bar.over_bytes)} too much"
         painter.setFont(strong if bar.over_bytes else plain)
-        painter.setPen(ink.warning if bar.over_bytes else ink.colours.muted)
+        painter.setPen(colours.warning if bar.over_bytes else colours.muted)
         end = area.right() - painter.fontMetrics().horizontalAdvance(right)
         painter.drawText(QPointF(end, top), right)
         if bar.layers:  # the colour of its layers in the strip below
             swatch = QRectF(x, top + self.fontMetrics().descent() - _SWATCH - 1, _SWATCH, _SWATCH)
             painter.fillRect(swatch, device_colour(bar.device))
             x += _SWATCH + Space.TIGHT
-        texts = (bar.title, strong, ink.colours.text), (bar.layers, plain, ink.colours.muted)
+        texts = (bar.title, strong, colours.text), (bar.layers, plain, colours.muted)
         for words, font, colour in texts:
             painter.setFont(font)
             painter.setPen(colour)
@@ -314,23 +218,27 @@ class MemoryBars(_Chart):
             x += painter.fontMetrics().horizontalAdvance(text) + Space.NEAR
         painter.setFont(plain)
 
-    def _move(self, rows: int, parts: int) -> None:
-        if not self.bars:
-            return
-        row = min(max(self.current[0] + rows, 0), len(self.bars) - 1)
-        last = len(self.bars[row].parts) - 1
-        self.current = row, min(max(self.current[1] + parts, 0), last)
-        self.setAccessibleDescription(self.describe(self.current))
-        self.update()
+    def after(self, key: Qt.Key) -> Place | None:
+        steps = {Qt.Key.Key_Left: (0, -1), Qt.Key.Key_Right: (0, 1)}
+        steps |= {Qt.Key.Key_Up: (-1, 0), Qt.Key.Key_Down: (1, 0)}
+        if key not in steps or not self.bars or self.current is None:
+            return None
+        row = min(max(self.current[0] + steps[key][0], 0), len(self.bars) - 1)
+        return row, min(max(self.current[1] + steps[key][1], 0), len(self.bars[row].parts) - 1)
 
-    def _choose(self, place: Place | None) -> None:
+    def arrive(self, hit: Place) -> None:
+        self.select(hit)  # its figure is shown elsewhere, and is asked for by Enter
+
+    def _choose_figure(self, place: Place) -> None:
         part = self.part(place)
-        if place is not None and part is not None:
-            self.current = place
-            self.setAccessibleDescription(self.describe(place))
-            self.update()
-            if part.term:
-                self.figure_chosen.emit(part.term)
+        if part is not None and part.term:
+            self.figure_chosen.emit(part.term)
+
+    def paint_marks(self, painter: QtGui.QPainter, colours: PlotColours) -> None:
+        if self.hasFocus() and self.current is not None and self.part(self.current) is not None:
+            painter.setPen(QtGui.QPen(colours.accent, 3))
+            area = self.part_area(self.current)
+            painter.drawRect(area if area.width() >= 3 else area.adjusted(-1, 0, 1, 0))
 
     # Qt
 
@@ -341,40 +249,21 @@ class MemoryBars(_Chart):
     def minimumSizeHint(self) -> QSize:
         return QSize(240, self.sizeHint().height())
 
-    def tip_at(self, point: QPointF) -> str:
-        place = self.place_at(point)
-        return "" if place is None else self.describe(place)
-
-    def paint_focus(self, painter: QtGui.QPainter) -> None:
-        if self.hasFocus() and self.part(self.current) is not None:
-            painter.setPen(QtGui.QPen(self.palette().color(QtGui.QPalette.ColorRole.Highlight), 3))
-            area = self.part_area(self.current)
-            painter.drawRect(area if area.width() >= 3 else area.adjusted(-1, 0, 1, 0))
-
     def mouseMoveEvent(self, event: QtGui.QMouseEvent) -> None:
-        part = self.part(self.place_at(event.position()))
-        shape = Qt.CursorShape
+        super().mouseMoveEvent(event)
+        part, shape = self.part(self.pointed), Qt.CursorShape
         explained = part is not None and part.term
         self.setCursor(shape.PointingHandCursor if explained else shape.ArrowCursor)
 
     def mousePressEvent(self, event: QtGui.QMouseEvent) -> None:
         if event.button() == Qt.MouseButton.LeftButton:
-            self._choose(self.place_at(event.position()))
+            super().mousePressEvent(event)
 
-    def keyPressEvent(self, event: QtGui.QKeyEvent) -> None:
-        key = Qt.Key
-        steps = {key.Key_Left: (0, -1), key.Key_Right: (0, 1)}
-        steps |= {key.Key_Up: (-1, 0), key.Key_Down: (1, 0)}
-        pressed = key(event.key())
-        if pressed in steps:
-            self._move(*steps[pressed])
-        elif pressed in (key.Key_Return, key.Key_Enter, key.Key_Space):
-            self._choose(self.current)
-        else:
-            super().keyPressEvent(event)
+    def mouseDoubleClickEvent(self, event: QtGui.QMouseEvent) -> None:
+        self.mousePressEvent(event)
 
     def focusInEvent(self, event: QtGui.QFocusEvent) -> None:
-        self.setAccessibleDescription(self.describe(self.current))
+        self.speak()
         super().focusInEvent(event)
 
 
@@ -387,29 +276,25 @@ def _divided(bar: plan_texts.Bar, area: QRectF) -> Iterator[tuple[plan_texts.Mem
         x += width
 
 
-class LayerStrip(_Chart):
-    """The layers of a plan.
+class LayerStrip(Chart[int]):
+    """The layers of a plan, by number.
 
     Attributes:
         layers: What is shown.
-        selected: The layer that is selected, or -1.
 
     Signals:
-        layer_chosen: The user chose a layer; its number.
         boundary_moved: The user moved the place where the GPUs begin; the first layer on them.
         held: A drag of the boundary began (true) or ended.
     """
 
     accessible_role = QtGui.QAccessible.Role.Graphic
 
-    layer_chosen = Signal(int)
     boundary_moved = Signal(int)
     held = Signal(bool)
 
     def __init__(self, parent: QWidget) -> None:
-        super().__init__("Layers and their devices", "layers", parent)
+        super().__init__("Layers and their devices", picture_text("layers"), parent)
         self.layers: tuple[Layer, ...] = ()
-        self.selected = -1
         self._devices: tuple[str, ...] = ()
         self._boundary = 0
         self._ends: list[int] = [0]
@@ -424,22 +309,18 @@ class LayerStrip(_Chart):
         # a layer without bytes is as wide as the smallest that one can see
         least = max(1, sum(layer.nbytes for layer in layers) // 1000)
         self._ends = [0, *accumulate(max(layer.nbytes, least) for layer in layers)]
-        self.selected = min(self.selected, len(layers) - 1)
-        self.setAccessibleDescription(self.describe(self.selected))
-        self.update()
+        self.select(self.current)
 
-    def select(self, layer: int) -> None:
-        """Mark a layer; -1 marks none."""
-        self.selected = layer if 0 <= layer < len(self.layers) else -1
-        self.setAccessibleDescription(self.describe(self.selected))
-        self.update()
+    def select(self, hit: int | None) -> None:
+        """Mark a layer; None, or one that is not there, marks none."""
+        super().select(hit if hit is not None and 0 <= hit < len(self.layers) else None)
 
-    def describe(self, number: int) -> str:
+    def describe(self, hit: int | None) -> str:
         """Return a layer's place and bytes, in lines; without a layer, the strip's title."""
-        if not 0 <= number < len(self.layers):
+        if hit is None:
             return self._title()
-        layer = self.layers[number]
-        where = f"Layer {number} ({layer.name}) on {self._place(layer)}"
+        layer = self.layers[hit]
+        where = f"Layer {hit} ({layer.name}) on {self._place(layer)}"
         weights = f"Weights {exact_text(layer.weights)}"
         cache = f"KV cache {exact_text(layer.kv_cache)}"
         return f"{where}\n{weights}\n{cache}"
@@ -457,11 +338,10 @@ class LayerStrip(_Chart):
         """Return where the GPUs begin, in pixels."""
         return self._x(self._boundary, None)
 
-    def layer_at(self, x: float) -> int:
-        """Return the layer at a pixel; -1 beside the strip."""
-        if not self.layers or not 0 <= x <= self.width():
-            return -1
-        place = x / max(1, self.width()) * self._ends[-1]
+    def hit(self, point: QPointF) -> int | None:
+        if not self.layers or not 0 <= point.x() <= self.width():
+            return None
+        place = point.x() / max(1, self.width()) * self._ends[-1]
         return min(bisect_right(self._ends, place) - 1, len(self.layers) - 1)
 
     def data_columns(self) -> list[tuple[str, list[Any]]]:
@@ -473,14 +353,13 @@ class LayerStrip(_Chart):
             ("layer_kv_cache", [layer.kv_cache for layer in self.layers]),
         ]
 
-    def paint(self, painter: QtGui.QPainter, width: int, ink: Ink) -> None:
+    def paint(self, painter: QtGui.QPainter, size: QSize, colours: PlotColours) -> None:
         """Paint title and strip into a width."""
-        painter.setFont(self.font())
-        painter.setPen(ink.colours.muted)
+        painter.setPen(colours.muted)
         painter.drawText(QPointF(0, _PAD + painter.fontMetrics().ascent()), self._title())
         for _, run in groupby(range(len(self.layers)), lambda n: self.layers[n].device):
             numbers = list(run)
-            self._paint_run(painter, numbers[0], numbers[-1] + 1, width, ink.colours)
+            self._paint_run(painter, numbers[0], numbers[-1] + 1, size.width(), colours)
 
     def _title(self) -> str:
         if not self.layers:
@@ -535,10 +414,12 @@ class LayerStrip(_Chart):
     def _on_boundary(self, x: float) -> bool:
         return bool(self.layers) and abs(x - self.boundary_x()) <= _GRIP
 
-    def _choose(self, number: int) -> None:
-        if 0 <= number < len(self.layers):
-            self.select(number)
-            self.layer_chosen.emit(number)
+    def after(self, key: Qt.Key) -> int | None:
+        step = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}.get(key)
+        if step is None or not self.layers:
+            return None
+        here = -1 if self.current is None else self.current
+        return min(max(here + step, 0), len(self.layers) - 1)
 
     # Qt
 
@@ -546,24 +427,24 @@ class LayerStrip(_Chart):
         height = self.fontMetrics().height() + Space.TIGHT + _STRIP
         return QSize(420, height + 2 * _PAD + _GRIP)
 
-    def tip_at(self, point: QPointF) -> str:
-        if self._on_boundary(point.x()):
-            return "Drag to choose how many layers go to GPUs"
-        layer = self.layer_at(point.x())
-        return self.describe(layer) if layer >= 0 else ""
-
-    def paint_focus(self, painter: QtGui.QPainter) -> None:
+    def paint_marks(self, painter: QtGui.QPainter, colours: PlotColours) -> None:
         if self.layers:
-            area, colours = self.layer_area(0), self.ink.colours
+            area = self.layer_area(0)
             x = min(max(self.boundary_x(), _GRIP), self.width() - _GRIP)
             painter.setPen(QtGui.QPen(colours.text, 3 if self.hasFocus() else 2))
             painter.drawLine(QPointF(x, area.top() - 1), QPointF(x, area.bottom() + 4))
             painter.setBrush(colours.background)
             painter.drawEllipse(QPointF(x, area.bottom() + 4), 3.5, 3.5)
-        if self.selected >= 0:
+        if self.current is not None:
             painter.setBrush(Qt.BrushStyle.NoBrush)
-            painter.setPen(QtGui.QPen(self.palette().color(QtGui.QPalette.ColorRole.Highlight), 3))
-            painter.drawRect(self.layer_area(self.selected))
+            painter.setPen(QtGui.QPen(colours.accent, 3))
+            painter.drawRect(self.layer_area(self.current))
+
+    def event(self, event: QEvent) -> bool:
+        if isinstance(event, QtGui.QHelpEvent) and self._on_boundary(event.pos().x()):
+            self.setToolTip("Drag to choose how many layers go to GPUs")
+            return QWidget.event(self, event)
+        return super().event(event)
 
     def mousePressEvent(self, event: QtGui.QMouseEvent) -> None:
         x = event.position().x()
@@ -571,7 +452,7 @@ class LayerStrip(_Chart):
             self._dragging = True
             self.held.emit(True)
         else:
-            self._choose(self.layer_at(x))
+            super().mousePressEvent(event)
 
     def mouseMoveEvent(self, event: QtGui.QMouseEvent) -> None:
         x = event.position().x()
@@ -583,8 +464,7 @@ class LayerStrip(_Chart):
 
     def mouseDoubleClickEvent(self, event: QtGui.QMouseEvent) -> None:
         if not self._on_boundary(event.position().x()):
-            self._choose(self.layer_at(event.position().x()))
-            lead_to(self, "tensors")
+            super().mouseDoubleClickEvent(event)
 
     def mouseReleaseEvent(self, event: QtGui.QMouseEvent) -> None:
         if self._dragging and event.button() == Qt.MouseButton.LeftButton:
@@ -593,14 +473,10 @@ class LayerStrip(_Chart):
 
     def keyPressEvent(self, event: QtGui.QKeyEvent) -> None:
         step = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}.get(Qt.Key(event.key()), 0)
-        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and self.selected >= 0:
-            lead_to(self, "tensors")
-        elif not step or not self.layers:
-            super().keyPressEvent(event)
-        elif event.modifiers() & Qt.KeyboardModifier.ControlModifier:
+        if step and self.layers and event.modifiers() & Qt.KeyboardModifier.ControlModifier:
             self._move_boundary(min(max(self._boundary + step, 0), len(self.layers) - 1))
         else:
-            self._choose(min(max(self.selected + step, 0), len(self.layers) - 1))
+            super().keyPressEvent(event)
 
 
 class PlannerPicture(QWidget):
@@ -621,6 +497,7 @@ class PlannerPicture(QWidget):
         self._scroll.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         fill(QVBoxLayout(self), self._scroll, self.strip, spacing=0)
         self.strip.boundary_moved.connect(self._ask_layers)
+        self.strip.opened.connect(lambda _layer: lead_to(self, "tensors"))
         self.strip.held.connect(state.hold)
         self.follow(state.current)
 
@@ -634,7 +511,8 @@ class PlannerPicture(QWidget):
         """Show a plan."""
         self._current = current
         for part in (self.bars, self.strip):
-            part.show_late(current.is_late)
+            part.opacity = _LATE if current.is_late else 1.0
+            part.update()
         plan = current.plan
         self.setVisible(plan is not None)  # there is nothing to draw of a refusal
         bars = () if plan is None else plan_texts.memory_bars(plan, current.inputs.host)
@@ -669,13 +547,14 @@ class SavedPicture:
 
     def paint_on_paper(self, painter: QtGui.QPainter, area: QRectF) -> None:
         """Draw it in the colours of paper."""
-        size, ink = self.size(), Ink.on_paper()
+        size, colours = self.size(), PlotColours.on_paper()
         painter.save()
         painter.translate(area.topLeft())
         painter.scale(area.width() / size.width(), area.height() / size.height())
-        self._bars.paint(painter, size.width(), ink)
+        painter.setFont(self._bars.font())
+        self._bars.paint(painter, size, colours)
         painter.translate(0, self._bars.sizeHint().height())
-        self._strip.paint(painter, size.width(), ink)
+        self._strip.paint(painter, size, colours)
         painter.restore()
 
     def data_columns(self) -> list[tuple[str, list[Any]]]:

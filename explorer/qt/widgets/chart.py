@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
@@ -13,7 +13,6 @@ from PySide6.QtGui import (
     QMouseEvent,
     QPainter,
     QPaintEvent,
-    QPalette,
 )
 from PySide6.QtWidgets import QToolTip, QWidget
 
@@ -23,7 +22,7 @@ from explorer.qt.widgets.plot import PlotColours
 
 Hit = TypeVar("Hit")
 
-ENTER = (Qt.Key.Key_Return, Qt.Key.Key_Enter)
+ENTER: Final = (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space)
 
 
 class Chart(QWidget, Generic[Hit]):
@@ -34,6 +33,7 @@ class Chart(QWidget, Generic[Hit]):
     Attributes:
         current: The part that keys start from; None for none.
         pointed: The part under the mouse; None for none.
+        opacity: Less than 1 while what it shows is out of date.
 
     Signals:
         read: The mouse is over another part; None when it is over none.
@@ -55,6 +55,7 @@ class Chart(QWidget, Generic[Hit]):
         super().__init__(parent)
         self.current: Hit | None = None
         self.pointed: Hit | None = None
+        self.opacity = 1.0
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setMouseTracking(True)
         self.setAccessibleName(name)
@@ -104,6 +105,10 @@ class Chart(QWidget, Generic[Hit]):
             self.select(hit)
             self.chosen.emit(hit)
 
+    def arrive(self, hit: Hit) -> None:
+        """Go to a part by keys: it is chosen, unless choosing leads elsewhere."""
+        self.choose(hit)
+
     def paint_on_paper(self, painter: QPainter, area: QRectF) -> None:
         """Draw all of it into an area, in the colours of paper."""
         painter.save()
@@ -134,6 +139,7 @@ class Chart(QWidget, Generic[Hit]):
         colours = PlotColours.of_palette(self.palette())
         painter.fillRect(event.rect(), colours.background)
         painter.setFont(self.font())
+        painter.setOpacity(self.opacity)
         self.paint(painter, self.size(), colours)
         self.paint_marks(painter, colours)
         painter.end()
@@ -159,7 +165,7 @@ class Chart(QWidget, Generic[Hit]):
         if key in ENTER and self.current is not None:
             self.opened.emit(self.current)
         elif (hit := self.after(key)) is not None:
-            self.choose(hit)
+            self.arrive(hit)
         else:
             super().keyPressEvent(event)
 
@@ -170,8 +176,3 @@ class Chart(QWidget, Generic[Hit]):
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         show_menu(self, event.globalPos(), self.commands)
-
-
-def highlight(chart: QWidget) -> Any:
-    """Return the colour of what is chosen in a picture."""
-    return chart.palette().color(QPalette.ColorRole.Highlight)

@@ -205,6 +205,8 @@ class PlotColours:
         accent: What is chosen: cursors, frames.
         muted: Numbers at the axes.
         rule: Horizontal lines behind the series.
+        raised: The part of a bar that nothing fills.
+        warning: What is too much.
     """
 
     background: QtGui.QColor
@@ -213,19 +215,23 @@ class PlotColours:
     accent: QtGui.QColor
     muted: QtGui.QColor
     rule: QtGui.QColor
+    raised: QtGui.QColor
+    warning: QtGui.QColor
 
     @classmethod
     def of_palette(cls, palette: QtGui.QPalette) -> PlotColours:
         """Return the colours of the window; a plot stands on its page, without a box."""
-        role, rule = QtGui.QPalette.ColorRole, QtGui.QColor(ink_of(palette).line)
+        role, ink = QtGui.QPalette.ColorRole, ink_of(palette)
         text, muted = palette.color(role.Text), palette.color(role.PlaceholderText)
         accent = palette.color(role.Highlight)
-        return cls(palette.color(role.Window), text, _faded(text), accent, muted, rule)
+        own = map(QtGui.QColor, (ink.line, ink.raised, ink.warning))
+        return cls(palette.color(role.Window), text, _faded(text), accent, muted, *own)
 
     @classmethod
     def on_paper(cls) -> PlotColours:
         """Return dark colours on white, for exported pictures."""
-        names = PAPER.surface, PAPER.text, PAPER.accent, PAPER.muted, PAPER.line
+        names = [PAPER.surface, PAPER.text, PAPER.accent, PAPER.muted, PAPER.line]
+        names += [PAPER.raised, PAPER.warning]
         background, text, *others = map(QtGui.QColor, names)
         return cls(background, text, _faded(text), *others)
 

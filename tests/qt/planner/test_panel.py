@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QCoreApplication, QEvent, QPoint, Qt
+from PySide6.QtCore import QCoreApplication, QEvent, QPoint, QPointF, Qt
 from PySide6.QtGui import QPalette
 from PySide6.QtWidgets import QAbstractButton, QApplication, QLabel, QToolButton, QWidget
 from pytestqt.qtbot import QtBot
@@ -333,5 +333,5 @@ def test_models_of_other_sizes_keep_the_panel_quick_to_answer(
     panel.qtbot.waitUntil(lambda: panel.state.model.title == "deep.gguf")
     panel.assert_shown()
     strip = panel.body.picture.strip
-    assert strip.layer_at(strip.width()) == 1000
-    assert strip.layer_at(0) == 0
+    assert strip.hit(QPointF(strip.width(), 0)) == 1000
+    assert strip.hit(QPointF(0, 0)) == 0

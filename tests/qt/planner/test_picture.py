@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from PySide6.QtCore import QPoint, Qt
+from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtGui import QImage, QPainter
 from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
@@ -30,7 +30,7 @@ def test_hovering_a_part_shows_bytes_and_formula(panel: Panel) -> None:
     plan = panel.assert_shown()
     bars = panel.body.picture.bars
     area = bars.part_area((0, 0))
-    assert bars.place_at(area.center()) == (0, 0)
+    assert bars.hit(area.center()) == (0, 0)
     text = bars.describe((0, 0))
     held = plan.layout.devices[0]  # type: ignore[union-attr]
     assert f"({held.weights:,} bytes)" in text
@@ -111,7 +111,7 @@ def test_a_clicked_layer_is_told_and_a_told_one_is_marked(qtbot: QtBot, panel: P
     assert "Layer 7 (blk.7)" in strip.accessibleDescription()
     with qtbot.assertNotEmitted(panel.view.layer_chosen):
         panel.view.select_layer(3)
-    assert strip.selected == 3
+    assert strip.current == 3
     with qtbot.waitSignal(panel.view.layer_chosen) as chosen:
         qtbot.keyClick(strip, KEY.Key_Right)
     assert chosen.args == [4]
@@ -147,7 +147,7 @@ def test_a_boundary_that_is_hovered_shows_that_it_can_be_dragged(
     strip = panel.body.picture.strip
     qtbot.mouseMove(strip, QPoint(round(strip.boundary_x()), 30))
     assert strip.cursor().shape() == Qt.CursorShape.SplitHCursor
-    assert strip.layer_at(-5) == -1
+    assert strip.hit(QPointF(-5, 0)) is None
 
 
 def test_many_devices_scroll_and_do_not_push_the_rest_away(panel: Panel) -> None:
