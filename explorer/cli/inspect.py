@@ -17,15 +17,16 @@ from explorer.analysis.what_if import is_importance_matrix
 from explorer.cli import options, output
 from explorer.errors import ExplorerError
 from explorer.formats import MetadataEntry, Model, Problem, Severity, open_model
-from explorer.formats.facts import Facts, describe
-from explorer.formats.tensors import Tensor
+from explorer.formats.facts import describe
 from explorer.present import attachments, recipes
-from explorer.present.model import mark, model_facts, plain_value, type_text, value_text
-from explorer.present.quantization import SaidQuantization, companions_record, said_quantization
+from explorer.present.model import mark, model_facts, plain_value, type_text
+from explorer.present.quantization import SaidQuantization, said_quantization
 from explorer.present.tables.attachments import ENTRIES, UPDATES, adapter_record, matrix_record
+from explorer.present.tables.metadata import keys_of, metadata_table
 from explorer.present.tables.recipes import FITS, MIX
 from explorer.present.tables.table import Table
-from explorer.text import bytes_text, count_text, integer_text, part_text, plain_text, shape_text
+from explorer.present.tables.tensors import TYPES, tensor_records, tensor_table
+from explorer.text import bytes_text, integer_text, plain_text
 
 Row = TypeVar("Row")
 
@@ -35,7 +36,7 @@ _LONGEST_SAID: Final = 100
 _SHOWN_FILES: Final = 200  # of a model of tensor blobs, which may have thousands
 
 
-_TENSOR: Final = ("name", "shape", "type", "parameters", "bytes", "offset", "file", "group")
+_SHOWN: Final = ("name", "shape", "type", "parameters", "bytes", "offset")
 _GROUP: Final = ("name", "kind", "tensors", "bytes", "quant_type", "group_size")
 
 
@@ -67,15 +68,9 @@ def model_record(model: Model, *, metadata: bool = False, tensors: bool = False)
     if metadata:
         record["metadata"] = entries
     if tensors:
-        rows = model.tensors.rows
-        record["tensors"] = [_tensor_record(one) for one in rows]
+        record["tensors"] = tensor_records(model)
     record["groups"] = [_fields(group, *_GROUP) for group in model.groups]
     return record
-
-
-def _tensor_record(tensor: Tensor) -> dict[str, Any]:
-    record = _fields(tensor, *_TENSOR) | {"type": tensor.type.name}
-    return record | companions_record(tensor)
 
 
 def _entry_record(model: Model, entry: MetadataEntry, problems: list[Problem]) -> dict[str, Any]:
@@ -168,7 +163,10 @@ def inspect_command(  # noqa: PLR0913 - one for each option
         if metadata:
             output.write(output.heading("Metadata", len(model.metadata.entries)) + _metadata(model))
         if tensors:
-            output.write(output.heading("Tensors", len(model.tensors.rows)) + _tensors(model))
+            table = tensor_table(model).only(*_SHOWN)
+            rows = range(len(model.tensors.rows))
+            output.write(output.heading(table.title, len(rows)))
+            output.write(output.table_of(table, rows, _LONGEST_NAME))
     return 0
 
 
@@ -232,7 +230,7 @@ def _summary(model: Model) -> str:
     if said is not None:
         parts += [output.heading("Quantization"), _said(said)]
     if facts.types:
-        parts += [output.heading("Tensor types"), _types(facts)]
+        parts += [output.heading(TYPES.title), output.table_of(TYPES, facts.types)]
     if len(model.files) > 1:
         parts.append(output.heading("Files", len(model.files)))
         files = [(plain_text(str(file.path)), bytes_text(file.source.size)) for file in model.files]
@@ -260,52 +258,13 @@ def _said(said: SaidQuantization) -> str:
     return output.table([("", *said.heads), *rows])
 
 
-def _types(facts: Facts) -> str:
-    rows = [
-        (
-            plain_text(share.name),
-            integer_text(share.tensors),
-            count_text(share.parameters),
-            bytes_text(share.nbytes),
-            part_text(share.share),
-        )
-        for share in facts.types
-    ]
-    head = ("type", "tensors", "parameters", "bytes", "share")
-    return output.table([head, *rows], right=(1, 2, 3, 4))
-
-
 def _metadata(model: Model) -> str:
     entries = model.metadata.entries
-    names = [output.name_cell(entry.key, _LONGEST_NAME) for entry in entries]
-    types = [type_text(entry) for entry in entries]
-    used = min(64, max(map(len, names), default=0)) + min(64, max(map(len, types), default=0)) + 6
+    columns = [len(plain_text(one.key)) for one in entries], [len(type_text(e)) for e in entries]
+    used = sum(min(64, max(widths, default=0)) for widths in columns) + 6
     room = max(_MIN_VALUE_WIDTH, output.line_width() - used)
-    values = [_value(model, entry, room) for entry in entries]
-    return output.table(zip(names, types, values, strict=True))
-
-
-def _value(model: Model, entry: MetadataEntry, room: int) -> str:
-    try:
-        return value_text(entry, room, model)
-    except ExplorerError as error:
-        return plain_text(f"(cannot be shown: {error.what})")
-
-
-def _tensors(model: Model) -> str:
-    head = ("name", "shape", "type", "parameters", "bytes", "offset")
-    rows = (
-        (
-            output.name_cell(tensor.name, _LONGEST_NAME),
-            shape_text(tensor.shape),
-            plain_text(tensor.type.name),
-            count_text(tensor.parameters),
-            bytes_text(tensor.nbytes),
-            integer_text(tensor.offset),
-        )
-        for tensor in model.tensors.rows
-    )
-    return output.table([head, *rows], right=(3, 4, 5))
+    longest = max(_LONGEST_NAME, room)
+    return output.table_of(metadata_table(), list(keys_of(model, room)), longest)
 
 
 # inspect --recipe

@@ -13,35 +13,6 @@ MODEL_TREE_TEXTS: Final = {
     "damaged, ⚠ what breaks a rule or is refused by llama.cpp.",
     "what": "Type and size of a model or a layer, the type of a tensor, or a count.",
 }
-TENSOR_TEXTS: Final = {
-    "name": "The tensor's name in the file. Layer 3 is called blk.3 in GGUF.",
-    "role": "Its function in its layer",
-    "layer": "Number of its layer, from 0 up; empty for a tensor that is in no layer.",
-    "type": "How weights are stored. All types but F32, F16 and BF16 share scales in blocks.",
-    "shape": "Rows × columns, outermost first; a GGUF file stores the reverse",
-    "parameters": "Number of weights: the dimensions multiplied.",
-    "bytes": "Bytes of the weights in the file, scales included.",
-    "bits_per_weight": "Stored bits for each weight, scales included",
-    "offset": "First byte in its file",
-    "file": "The file of the model in which it is stored.",
-    "problem": "What is wrong with the tensor, according to the header.",
-}
-METADATA_TEXTS: Final = {
-    "key": "The name of the value in the file.",
-    "type": "How the value is stored; of an array, also how many elements it has.",
-    "value": "Enumerated values by name; of an array, the first elements",
-}
-ARRAY_TEXTS: Final = {
-    "index": "Place in the array, from 0 up.",
-    "value": "The element; enumerated values by name.",
-}
-VOCABULARY_TEXTS: Final = {
-    "id": "The token's number: what the model reads and writes.",
-    "token": "As stored in the file; bytes that are not text as \\xNN",
-    "text": "The text that the token puts into the output",
-    "type": "The kind of token; in parentheses its use: bos begins a text, eos ends it.",
-    "score": "The tokenizer's preference for it when it joins pieces of text.",
-}
 CODE_TEXTS: Final = {
     "code": "The stored number of a weight.",
     "level": "Its value before the block's scale",
@@ -56,23 +27,6 @@ BLOCK_TEXTS: Final = {
     "meaning": "The purpose of the part.",
     "weights": "The weights that share this scale, counted from the block's first one.",
     "weight": "Place of the weight in the block, from 0 up.",
-}
-MIX_TEXTS: Final = {
-    "role": "The function of the tensors, in any layer.",
-    "type": "How they are stored in this file.",
-    "tensors": "How many tensors.",
-    "parameters": "How many weights they have together.",
-    "bytes": "Bytes that they take together.",
-    "bits_per_weight": "Stored bits for each weight, scales included",
-    "layers": "The layers that they are in.",
-    "expected": "The type that the recipe would have given them.",
-}
-RECIPE_TEXTS: Final = {
-    "recipe": "A rule of llama.cpp that gives each tensor a type, as llama-quantize takes it.",
-    "agreeing": "Part of the weights whose tensor has the type of the recipe",
-    "groups": "Groups of tensors of one role whose type differs from the recipe.",
-    "bytes": "Bytes that the tensors would take with the recipe",
-    "difference": "Bytes of the file minus bytes of the recipe.",
 }
 WHAT_IF_TEXTS: Final = {
     "type": "The type that the chosen tensors would have; in the first line their own.",

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.errors import ExplorerError
-from explorer.formats import MetadataEntry, Model, Problem, Severity
+from explorer.formats import Model, Problem, Severity
 from explorer.formats.columns import TensorArrays, tensor_arrays, text_ranks
 from explorer.formats.facts import Facts, describe
 from explorer.formats.tensor_filter import parse_filter
 from explorer.formats.tensors import TensorGroup, natural_key, parse_name
 from explorer.model_files import hub_name
-from explorer.present.model import gravest, kind_of, mark, type_text, value_text
+from explorer.present.model import gravest, kind_of, mark
+from explorer.present.tables.metadata import Key, keys_of
 from explorer.qt.jobs import Job
 from explorer.sources import Address
 from explorer.text import bytes_text, count_text, integer_text, plain_text, shape_text, shorten
@@ -37,12 +37,15 @@ _PREVIEW_CHARACTERS = 160
 class KeyColumns:
     """The metadata as a table, a row for each entry: a hostile file has 60,000 of them."""
 
-    names: Sequence[str]  # the keys, safe to show
-    types: Sequence[str]
-    values: Sequence[str]  # a line of text for each
+    rows: Sequence[Key]
     ranks: Sequence[NDArray[np.int64]]  # of these three: place in natural order, int64 [n] each
     searched: Sequence[str]  # what the filter searches, case folded
     namespaces: Mapping[str, list[int]]  # rows of the keys with the same first part
+
+    @cached_property
+    def names(self) -> Sequence[str]:
+        """The keys, safe to show."""
+        return [row.key for row in self.rows]
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,18 +140,15 @@ def load_document(path: Path, job: Job) -> Document:
 
 
 def _key_columns(model: Model, job: Job) -> KeyColumns:
-    names, types, values, searched = [], [], [], []
+    rows = list(keys_of(model, _PREVIEW_CHARACTERS, job.check))
+    searched = []
     namespaces: dict[str, list[int]] = {}
-    for row, entry in enumerate(model.metadata.entries):
-        job.check()
-        value = _preview(model, entry)
-        namespaces.setdefault(entry.key.partition(".")[0], []).append(row)
-        names.append(plain_text(entry.key))
-        types.append(type_text(entry))
-        values.append(value)
-        searched.append(f"{entry.key} {entry.type_name} {value}".casefold())
-    ranks = [text_ranks(texts, job.check) for texts in (names, types, values)]
-    return KeyColumns(names, types, values, ranks, searched, namespaces)
+    for place, (row, entry) in enumerate(zip(rows, model.metadata.entries, strict=True)):
+        namespaces.setdefault(entry.key.partition(".")[0], []).append(place)
+        searched.append(f"{entry.key} {entry.type_name} {row.value}".casefold())
+    texts = [[row.key for row in rows], [row.type for row in rows], [row.value for row in rows]]
+    ranks = [text_ranks(column, job.check) for column in texts]
+    return KeyColumns(rows, ranks, searched, namespaces)
 
 
 def _title(path: Path) -> str:
@@ -159,13 +159,6 @@ def _title(path: Path) -> str:
         return str(name_of(path))
     repository = hub_name(path.parent.parent.name) if path.parent.name == "snapshots" else ""
     return repository or path.name
-
-
-def _preview(model: Model, entry: MetadataEntry) -> str:
-    try:
-        return value_text(entry, _PREVIEW_CHARACTERS, model)
-    except ExplorerError as error:
-        return f"({error.what})"
 
 
 def metadata_mask(document: Document, text: str) -> NDArray[np.bool_]:
@@ -290,7 +283,7 @@ class Filtered:
     def keys(self, document: Document) -> NDArray[np.bool_]:
         """Return which entries of the metadata are left, bool [n]."""
         if not self.text.strip():
-            return np.ones(len(document.keys.names), np.bool_)
+            return np.ones(len(document.keys.rows), np.bool_)
         return metadata_mask(document, self.text)
 
     def tensors(self, document: Document) -> NDArray[np.bool_]:
@@ -371,13 +364,13 @@ def _is_in_namespace(name: str, target: int | str) -> bool:
 
 
 def _keys(document: Document, namespace: str, places: list[int]) -> Iterator[Node]:
-    entries, values = document.model.metadata.entries, document.keys.values
+    entries, rows = document.model.metadata.entries, document.keys.rows
 
     def node(place: int) -> Node:
         key = entries[place].key
         title, count = _short(key.removeprefix(f"{namespace}.")), entries[place].length or 0
         short = f"{integer_text(count)} values" if count > _FEW_VALUES else ""
-        return Node(NodeKind.KEY, title, values[place], document, key=key, short=short)
+        return Node(NodeKind.KEY, title, rows[place].value, document, key=key, short=short)
 
     ranks = document.keys.ranks[0]
     names = document.keys.names

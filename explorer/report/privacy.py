@@ -25,13 +25,13 @@ _NAME = r"[^/\\\s'\"<>|:,;]+"
 _ABSOLUTE: Final = re.compile(
     rf"(?<![\w:/.\\])(?:[A-Za-z]:[\\/]|\\\\|/|~[\\/])(?:{_NAME}[\\/])+(?P<last>{_NAME})?"
 )
-_LONGEST_NAME: Final = 160
+LONGEST_NAME: Final = 160
 
 MAX_TEXT: Final = 100_000
 """Most characters of one piece of text; what is longer should have been cut before."""
 
 
-def cut(name: str, limit: int = _LONGEST_NAME) -> str:
+def cut(name: str, limit: int = LONGEST_NAME) -> str:
     """Return a name of at most `limit` characters, and its length where it was cut."""
     if len(name) <= limit:
         return name

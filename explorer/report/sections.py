@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial
 from itertools import groupby, islice, zip_longest
@@ -23,7 +23,7 @@ from explorer.analysis.columns import Source, Summaries, outlier_ratio, relative
 from explorer.analysis.recipes.fits import RecipeFit
 from explorer.analysis.recipes.rules import RULES_SOURCE
 from explorer.errors import ExplorerError
-from explorer.formats.model import MetadataEntry, Model, Severity
+from explorer.formats.model import MetadataEntry, Severity
 from explorer.planner.profiles import profile_named
 from explorer.planner.result import Plan
 from explorer.present import errors, statistics
@@ -31,13 +31,22 @@ from explorer.present import plan as plan_texts
 from explorer.present import recipes as recipe_texts
 from explorer.present import survey as survey_texts
 from explorer.present.colours import MEMORY_COLOURS, Pattern, type_colour, type_pattern
-from explorer.present.model import mark, model_facts, type_text, value_text
+from explorer.present.model import mark, model_facts
 from explorer.present.quantization import SaidQuantization, said_quantization
 from explorer.present.tables import table as tables
+from explorer.present.tables.metadata import keys_of, metadata_table
 from explorer.present.tables.recipes import FITS, MIX
 from explorer.report import svg
 from explorer.report.gather import ERRORS, PlannedCase, ReportData, ReportTensor
-from explorer.report.privacy import Privacy, cut, environment, message, shown_name, without_paths
+from explorer.report.privacy import (
+    LONGEST_NAME,
+    Privacy,
+    cut,
+    environment,
+    message,
+    shown_name,
+    without_paths,
+)
 from explorer.text import (
     bits_text,
     bytes_text,
@@ -93,14 +102,28 @@ def table(  # noqa: PLR0913 - all but head and rows have a default
 
 
 def table_of(
-    described: tables.Table[_Row], rows: Sequence[_Row], marked: Collection[int] = ()
+    described: tables.Table[_Row],
+    rows: Sequence[_Row],
+    marked: Collection[int] = (),
+    *,
+    total: int = 0,
+    longest: int = LONGEST_NAME,
 ) -> Table:
-    """Return a table of `present.tables`, with at most `MAX_ROWS` rows."""
+    """Return a table of `present.tables`, with at most `MAX_ROWS` rows.
+
+    Args:
+        described: Its columns.
+        rows: Its rows.
+        marked: Rows that are set off.
+        total: How many rows there are, if `rows` are not all.
+        longest: Characters of a cell.
+    """
     columns = described.shown(rows)
-    cells = ([cut(column.cell(row)) for column in columns] for row in rows)
+    cells = ([cut(column.cell(row), longest) for column in columns] for row in rows)
     numbers = [place for place, column in enumerate(columns) if column.kind.numeric]
     titles = [column.title for column in columns]
-    return table(titles, cells, total=len(rows), numbers=numbers, names=(0,), marked=marked)
+    total = total or len(rows)
+    return table(titles, cells, total=total, numbers=numbers, names=(0,), marked=marked)
 
 
 def sections(data: ReportData) -> dict[str, dict[str, Any]]:
@@ -634,6 +657,7 @@ def _plan_notes(made: Sequence[Plan]) -> list[str]:
 # Metadata: every key with its value, and chat templates as text
 
 _LONGEST_VALUE: Final = 400
+_LONGEST_CELL: Final = 500  # of an array with its length
 _LONGEST_TEMPLATE: Final = 60_000
 _TEMPLATES: Final = "tokenizer.chat_template"
 _MAX_TEMPLATES: Final = 4
@@ -641,25 +665,18 @@ _MAX_TEMPLATES: Final = 4
 
 def _metadata(data: ReportData) -> dict[str, Any]:
     entries = data.model.metadata.entries
-    rows = (
-        (cut(entry.key), cut(type_text(entry)), without_paths(_value(data.model, entry)))
-        for entry in entries
-    )
     templates = [entry for entry in entries if entry.key.startswith(_TEMPLATES)]
+    below = {entry.key for entry in templates if entry.length is None}
+    keys = islice(keys_of(data.model, _LONGEST_VALUE), MAX_ROWS)
+    rows = [
+        replace(row, value="shown below" if row.key in below else without_paths(row.value))
+        for row in keys
+    ]
     return {
         "key_count": len(entries),
-        "entries": table(("key", "type", "value"), rows, total=len(entries), names=(0,)),
+        "entries": table_of(metadata_table(), rows, longest=_LONGEST_CELL, total=len(entries)),
         "templates": [_template(entry) for entry in templates[:_MAX_TEMPLATES]],
     }
-
-
-def _value(model: Model, entry: MetadataEntry) -> str:
-    if entry.key.startswith(_TEMPLATES) and entry.length is None:
-        return "shown below"
-    try:
-        return value_text(entry, _LONGEST_VALUE, model)
-    except ExplorerError as error:
-        return f"(cannot be shown: {message(error)})"
 
 
 def _template(entry: MetadataEntry) -> tuple[str, str, str]:

@@ -69,6 +69,10 @@ def test_json_lists_tensors_row_major_with_absolute_offsets(demo: Path, capsys: 
         "offset": record["data_offset"],
         "file": str(demo),
         "group": None,
+        "role": "token_embd",
+        "layer": None,
+        "bits_per_weight": 8.5,
+        "problem": None,
     }
     assert len(record["tensors"]) == record["tensor_count"] == 22
 
@@ -97,9 +101,9 @@ def test_text_is_aligned_and_without_colour(demo: Path, capsys: Capture) -> None
     assert lines[0] == str(demo)
     assert "  Parameters           2.50 M (2,499,872)" in lines
     assert "  File type            Q4_0" in lines
-    head = next(line for line in lines if line.startswith("  name "))
+    head = next(line for line in lines if line.startswith("  Name ") and "Shape" in line)
     row = next(line for line in lines if line.startswith("  token_embd.weight "))
-    assert head.index("type") == row.index("Q8_0")
+    assert head.index("Type") == row.index("Q8_0")
     assert row.endswith("46,272")
 
 

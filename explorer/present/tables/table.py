@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
@@ -203,8 +203,9 @@ class Table(Generic[Row]):
         return next(column for column in self.columns if column.name == name)
 
     def only(self, *names: str) -> Table[Row]:
-        """Return the same table with some columns, in this order."""
-        return Table(*(self[name] for name in names), title=self.title, problem=self.problem)
+        """Return the same table with some columns, in this order, none of them extra."""
+        named = (replace(self[name], extra=False) for name in names)
+        return Table(*named, title=self.title, problem=self.problem)
 
     def without(self, *names: str) -> Table[Row]:
         """Return the same table without some columns."""

@@ -4,91 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
 from PySide6 import QtWidgets
 from PySide6.QtCore import QByteArray, Qt, QTimer, Signal
 
-from explorer.formats import MetadataEntry, NumberArray
+from explorer.formats import MetadataEntry
 from explorer.formats.model import Value
-from explorer.present.explanations import ARRAY_TEXTS, METADATA_TEXTS
 from explorer.present.model import scalar_text, type_text
+from explorer.present.tables.metadata import element_table, metadata_table, value_preview
 from explorer.qt.document import Document, metadata_mask
 from explorer.qt.jobs import JobRunner, JobSlot
 from explorer.qt.selection import Selection
 from explorer.qt.widgets.building import NOTE, column
 from explorer.qt.widgets.labels import centred_label, plain_label
-from explorer.qt.widgets.table_model import Cell, Column, TableModel
+from explorer.qt.widgets.table_model import TableModel
 from explorer.qt.widgets.table_view import ListPanel, TableView
 from explorer.qt.widgets.text_view import TextView
 from explorer.text import integer_text, plain_text, shorten
 
-_LONGEST_CELL = 400
-_PREVIEW = 64  # characters of a value in the list; the whole of it is shown below
+_LONGEST_KEY = 400
 _LONGEST_TEXT = 1 << 16  # characters; a line of as many takes 300 ms to lay out
 _LONGEST_LINE = 1 << 13
-
-
-_CELL_CHARACTERS = 400
-
-
-def array_columns(key: str, elements: Sequence[Value]) -> list[Column]:
-    """Return the columns of an array's elements; the key names enumerated values."""
-
-    def text(row: int) -> str:
-        return scalar_text(elements[row], _CELL_CHARACTERS, key)
-
-    def raw(row: int) -> Cell:
-        value = elements[row]
-        if isinstance(value, str):
-            return plain_text(value)
-        return value if isinstance(value, bool | int | float) else scalar_text(value)
-
-    def places() -> np.ndarray:
-        return np.arange(len(elements))
-
-    def keys() -> np.ndarray:
-        return elements.values if isinstance(elements, NumberArray) else places()
-
-    numeric, tips = isinstance(elements, NumberArray), ARRAY_TEXTS
-    return [
-        Column("index", "Index", integer_text, int, places, True, tip=tips["index"]),
-        Column("value", "Value", text, raw, keys, numeric, tip=tips["value"]),
-    ]
-
-
-def value_preview(text: str) -> str:
-    """Return the beginning of a value; of an array, as many whole elements as fit."""
-    if len(text) <= _PREVIEW:
-        return text
-    elements = text[: _PREVIEW - 3].rpartition(", ")[0] if text.startswith("[") else ""
-    return f"{elements}, …]" if elements else shorten(text, _PREVIEW)
-
-
-def metadata_columns(document: Document) -> list[Column]:
-    """Return the columns of a model's metadata."""
-    keys, tips = document.keys, METADATA_TEXTS
-
-    def texts_column(
-        name: str, title: str, texts: Sequence[str], ranks: NDArray[np.int64]
-    ) -> Column:
-        def shown(row: int) -> str:
-            return value_preview(texts[row]) if name == "value" else texts[row][:_LONGEST_CELL]
-
-        return Column(
-            name,
-            title,
-            shown,
-            texts.__getitem__,
-            lambda: ranks,
-            tip=tips[name],
-            stretches=name == "value",
-            spare=-1 if name == "value" else 0,
-        )
-
-    titles = {"key": "Key", "type": "Type", "value": "Value"}
-    columns = zip(titles.items(), (keys.names, keys.types, keys.values), keys.ranks, strict=True)
-    return [texts_column(*title, texts, ranks) for title, texts, ranks in columns]
 
 
 class MetadataView(QtWidgets.QWidget):
@@ -105,7 +40,6 @@ class MetadataView(QtWidgets.QWidget):
         self.document: Document | None = None
         self._shown_moves = 0
         self.list = ListPanel(runner, "Filter metadata by key, type or value", parent=self)
-        self.list.table.setAccessibleName("Metadata")
         self.value = ValueView(runner, self)
         self.splitter = QtWidgets.QSplitter(Qt.Orientation.Vertical, self)
         self.splitter.addWidget(self.list)
@@ -126,10 +60,8 @@ class MetadataView(QtWidgets.QWidget):
         if document is None:
             self.list.model.set_content((), 0)
         else:
-            self.list.model.set_content(
-                metadata_columns(document), len(document.model.metadata.entries)
-            )
-            self.list.table.show_columns(header)
+            table = metadata_table(document.keys.ranks, value_preview)
+            self.list.table.show_rows(table, document.keys.rows, header)
         self._filter(self.list.bar.text)
 
     def follow(self, selection: Selection) -> None:
@@ -186,7 +118,6 @@ class ValueView(QtWidgets.QWidget):
         self.text = TextView(self)
         self.elements = TableModel(self)
         self.array = TableView(self.elements, runner, self)
-        self.array.setAccessibleName("Elements of the array")
         self._message = centred_label(self)
         self._stack = QtWidgets.QStackedWidget(self)
         for page in (self._message, self.text, self.array):
@@ -203,7 +134,7 @@ class ValueView(QtWidgets.QWidget):
     def show_entry(self, entry: MetadataEntry) -> None:
         """Show a value; one that lies on disk is read in the background."""
         self._jobs.cancel()
-        key = shorten(plain_text(entry.key), _LONGEST_CELL)
+        key = shorten(plain_text(entry.key), _LONGEST_KEY)
         self._title.setText(f"{key}   ({type_text(entry)})")
         self._show_message("Reading…")
         job = self._jobs.run(
@@ -216,8 +147,7 @@ class ValueView(QtWidgets.QWidget):
 
     def _show(self, entry: MetadataEntry, value: Value) -> None:
         if isinstance(value, Sequence) and not isinstance(value, str):
-            self.elements.set_content(array_columns(entry.key, value), len(value))
-            self.array.show_columns(QByteArray())
+            self.array.show_rows(element_table(entry.key, value), range(len(value)))
             self._stack.setCurrentWidget(self.array)
         else:
             text = value if isinstance(value, str) else scalar_text(value, key=entry.key)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -15,25 +13,20 @@ from PySide6.QtWidgets import QLabel, QWidget
 
 from explorer.formats.columns import TensorArrays
 from explorer.formats.tensor_filter import parse_filter
-from explorer.formats.vocabulary import Vocabulary, VocabularyColumns, read_vocabulary
-from explorer.present.explanations import VOCABULARY_TEXTS, picture_text
+from explorer.present.explanations import picture_text
+from explorer.present.tables.tensors import TENSOR_FILTER, tensor_table
+from explorer.present.tables.vocabulary import VocabularyContent
 from explorer.qt.document import Document
-from explorer.qt.jobs import Job, JobRunner, JobSlot
+from explorer.qt.jobs import JobRunner, JobSlot
 from explorer.qt.selection import Selection
 from explorer.qt.widgets.building import NOTE
-from explorer.qt.widgets.table_model import Column, float_column
 from explorer.qt.widgets.table_view import ListPanel
-from explorer.qt.widgets.tensor_columns import describe_filter, tensor_columns
 from explorer.text import bytes_text, count_text, integer_text, plain_text
 
 
 def tensor_totals(arrays: TensorArrays, rows: NDArray[np.intp]) -> tuple[int, int]:
     """Return parameters and bytes of some rows together."""
     return int(arrays.parameters[rows].sum()), int(arrays.nbytes[rows].sum())
-
-
-_SCORE_DIGITS: Final = 7  # all that a float32 is sure of
-_HIDDEN_AT_FIRST = ("role", "offset", "file", "problem")
 
 
 class TensorsView(ListPanel):
@@ -46,9 +39,7 @@ class TensorsView(ListPanel):
     rows_selected = Signal(object)
 
     def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
-        super().__init__(runner, "", "", parent)
-        describe_filter(self.bar)
-        self.table.setAccessibleName("Tensors")
+        super().__init__(runner, *TENSOR_FILTER, parent)
         self.document: Document | None = None
         self._shown_moves = 0
         self._totals = QLabel(self)
@@ -66,8 +57,8 @@ class TensorsView(ListPanel):
         if document is None:
             self.model.set_content((), 0)
         else:
-            self.model.set_content(tensor_columns(document), len(document.arrays))
-            self.table.show_columns(header, _rare_columns(document))
+            table = tensor_table(document.model, document.arrays)
+            self.table.show_rows(table, range(len(document.arrays)), header)
         self._filter(self.bar.text)
 
     def follow(self, selection: Selection) -> None:
@@ -138,67 +129,6 @@ class TensorsView(ListPanel):
             self._show_totals()
 
 
-def _rare_columns(document: Document) -> set[str]:
-    """Return the names of columns that are hidden by default for this model."""
-    shown = set()
-    if len(document.model.files) > 1:
-        shown.add("file")
-    if document.arrays.damaged.any():
-        shown.add("problem")
-    return set(_HIDDEN_AT_FIRST) - shown
-
-
-@dataclass(frozen=True, eq=False)
-class VocabularyContent:
-    """A vocabulary with its texts and sort keys, made in a worker.
-
-    Attributes:
-        vocabulary: The vocabulary.
-        texts: What its table shows.
-        token_ranks: Place of each token in order, int64 [n].
-        text_ranks: Place of what each stands for, int64 [n].
-    """
-
-    vocabulary: Vocabulary
-    texts: VocabularyColumns
-    token_ranks: NDArray[np.intp]
-    text_ranks: NDArray[np.intp]
-
-
-def plain_ranks(texts: list[str]) -> NDArray[np.intp]:
-    """Return each text's place in order of code points; natural order is not for tokens."""
-    order = sorted(range(len(texts)), key=texts.__getitem__)
-    ranks = np.empty(len(texts), dtype=np.intp)
-    ranks[order] = np.arange(len(texts))
-    return ranks
-
-
-def vocabulary_columns(content: VocabularyContent) -> list[Column]:
-    """Return the columns of a vocabulary."""
-    vocabulary, texts, tips = content.vocabulary, content.texts, VOCABULARY_TEXTS
-    stored, decoded = texts.stored.__getitem__, texts.decoded.__getitem__
-
-    def kind(row: int) -> str:
-        names = ", ".join(vocabulary.special_names(row))
-        name = texts.type_names[row]
-        return f"{name} ({names})" if names else name
-
-    def column(name: str, title: str, cell: Callable[[int], str], keys: NDArray[Any]) -> Column:
-        return Column(name, title, cell, cell, lambda: keys, tip=tips[name])
-
-    columns = [
-        Column("id", "Id", str, int, lambda: np.arange(len(texts)), True, tips["id"]),
-        column("token", "Token", stored, content.token_ranks),
-        column("text", "Stands for", decoded, content.text_ranks),
-        column("type", "Type", kind, texts.types),
-    ]
-    if vocabulary.scores is not None:
-        columns.append(
-            float_column("score", "Score", vocabulary.scores, _SCORE_DIGITS, tips["score"])
-        )
-    return columns
-
-
 MOST_TOKENS: Final = 600_000
 
 
@@ -242,9 +172,8 @@ class VocabularyView(ListPanel):
     """The tokens of a model; they are decoded when they are first shown."""
 
     def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
-        super().__init__(runner, "", "", parent)
-        self.bar.edit.setPlaceholderText("Search tokens:  text  id:100-200  type:control  len>20")
-        self.table.setAccessibleName("Vocabulary")
+        hint = "Search tokens:  text  id:100-200  type:control  len>20"
+        super().__init__(runner, hint, parent=parent)
         self.document: Document | None = None
         self._content: VocabularyContent | None = None
         self._recent = RecentVocabularies()
@@ -279,7 +208,7 @@ class VocabularyView(ListPanel):
 
         job = self._jobs.run(
             f"Reading the vocabulary of {plain_text(document.title)}",
-            lambda job: _read(document, job),
+            lambda job: VocabularyContent.of(document.model, job.check),
             show,
             lambda error: self.show_empty(plain_text(str(error))),
         )
@@ -290,8 +219,7 @@ class VocabularyView(ListPanel):
         if content is None:
             self.show_empty("This model carries no vocabulary.")
             return
-        self.model.set_content(vocabulary_columns(content), len(content.texts))
-        self.table.show_columns(self._header)
+        self.table.show_rows(content.table, range(len(content.texts)), self._header)
         self._filter(self.bar.text)
 
     def _filter(self, text: str) -> None:
@@ -314,15 +242,3 @@ class VocabularyView(ListPanel):
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
         self._load()
-
-
-def _read(document: Document, job: Job) -> VocabularyContent | None:
-    vocabulary = read_vocabulary(document.model)
-    if vocabulary is None:
-        return None
-    job.check()
-    texts = vocabulary.display_columns(job.check)
-    job.check()
-    token_ranks = plain_ranks(texts.stored)
-    job.check()
-    return VocabularyContent(vocabulary, texts, token_ranks, plain_ranks(texts.decoded))

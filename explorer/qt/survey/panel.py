@@ -14,9 +14,10 @@ from PySide6.QtWidgets import QBoxLayout, QCheckBox, QComboBox, QLabel, QPushBut
 
 from explorer.analysis.columns import Floats, Known, Source, percentiles_within, shares
 from explorer.formats.tensor_filter import parse_filter
-from explorer.present.explanations import STATISTIC_TEXTS, TENSOR_TEXTS
+from explorer.present.explanations import STATISTIC_TEXTS
 from explorer.present.statistics import STATISTICS, statistic_cell
 from explorer.present.survey import METRICS, Metric, metric_named
+from explorer.present.tables.tensors import TENSOR_FILTER, tensor_table
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
 from explorer.qt.pages.attached import AttachedPage
@@ -31,9 +32,8 @@ from explorer.qt.widgets.building import LINE, row
 from explorer.qt.widgets.labels import error_caution
 from explorer.qt.widgets.lazy import LazyTab, TabbedPanel
 from explorer.qt.widgets.plot_panel import PlotExport
-from explorer.qt.widgets.table_model import Column
+from explorer.qt.widgets.table_model import Column, bound
 from explorer.qt.widgets.table_view import BarDelegate, ListPanel
-from explorer.qt.widgets.tensor_columns import describe_filter, tensor_columns
 from explorer.text import integer_text, percent_text, plain_text
 
 SHARE: Final = "share"
@@ -63,8 +63,8 @@ class HotSpots:
         self._values = {name: np.full(self._count, np.nan) for name in names}
         self._tops = dict.fromkeys(names, 0.0)  # what the longest bar stands for
         self._roles = document.arrays.role_codes.astype(np.int64)
-        of_tensors = {column.name: column for column in tensor_columns(document)}
-        self._tensors = [of_tensors[name] for name in _OF_TENSORS]
+        table = tensor_table(document.model, document.arrays)
+        self._tensors = bound(table.only(*_OF_TENSORS), range(self._count))
 
     def update(self, known: Known, metric: Metric) -> None:
         """Take the figures known by now."""
@@ -101,7 +101,7 @@ class HotSpots:
         def reason(row: int) -> str:
             return plain_text(self._session.reason(row))
 
-        keys, tip = self._session.with_reason, TENSOR_TEXTS["problem"]
+        keys, tip = self._session.with_reason, "Why there are no figures of the tensor."
         problem = Column("problem", "Problem", reason, reason, keys, tip=tip)
         columns = [*self._tensors, share, place, *metrics, *extremes, problem]
         return [replace(one, spare=self._spare(one.name)) for one in columns]
@@ -163,8 +163,7 @@ class HotSpotsPage(ListPanel):
     def __init__(
         self, session: SurveySession, runner: JobRunner, parent: QWidget | None = None
     ) -> None:
-        super().__init__(runner, "", "", parent)
-        describe_filter(self.bar)
+        super().__init__(runner, *TENSOR_FILTER, parent)
         self.table.setAccessibleName("Tensors by what is known of their weights")
         self._session = session
         self._document: Document | None = None

@@ -13,14 +13,15 @@ from pytestqt.modeltest import ModelTester
 from pytestqt.qtbot import QtBot
 
 from explorer.formats.columns import text_ranks
-from explorer.qt.contents.metadata import ValueView, array_columns, metadata_columns
+from explorer.present.tables.metadata import element_table, metadata_table, value_preview
+from explorer.qt.contents.metadata import ValueView
 from explorer.qt.contents.overview import OverviewView, SharesBar, StartPage, byte_shares
 from explorer.qt.document import Document, metadata_mask
 from explorer.qt.jobs import JobRunner
 from explorer.qt.main_window import MainWindow
 from explorer.qt.widgets.labels import ElidedLabel
 from explorer.qt.widgets.segments import SegmentBar
-from explorer.qt.widgets.table_model import ItemRole, TableModel
+from explorer.qt.widgets.table_model import ItemRole, TableModel, bound
 from tests.formats.test_hf_rules import STEM, Part, write_folder
 from tests.helpers.gguf_writer import ARRAY, STRING, U32, Array, GgufFile, TensorSpec, small_model
 from tests.helpers.overview import shown_facts
@@ -274,7 +275,8 @@ def test_a_value_goes_with_its_model(qtbot: QtBot, twelve: MainWindow, row: int)
 
 def table(document: Document) -> TableModel:
     model = TableModel()
-    model.set_content(metadata_columns(document), len(document.model.metadata.entries))
+    rows = document.keys.rows
+    model.set_content(bound(metadata_table(document.keys.ranks, value_preview), rows), len(rows))
     return model
 
 
@@ -347,7 +349,7 @@ def arrays(tmp_path: Path, load: Callable[[Path], Document]) -> Document:
 def elements_of(document: Document, key: str) -> TableModel:
     value = document.model.metadata[key]
     model = TableModel()
-    model.set_content(array_columns(key, value), len(value))
+    model.set_content(bound(element_table(key, value), range(len(value))), len(value))
     return model
 
 

@@ -320,7 +320,7 @@ def test_layers_are_in_natural_order_and_keys_in_groups(model: TreeModel, small:
     some = child(model, metadata, "some")
     keys = [entry.key for entry in small.model.metadata.entries]
     assert titles(model, some) == ["numbers", "text"]
-    assert model.index(0, 1, some).data() == small.keys.values[keys.index("some.numbers")]
+    assert model.index(0, 1, some).data() == small.keys.rows[keys.index("some.numbers")].value
 
 
 def test_nothing_is_made_before_a_branch_is_opened(model: TreeModel, small: Document) -> None:

@@ -10,11 +10,11 @@ from pytestqt.modeltest import ModelTester
 from pytestqt.qtbot import QtBot
 
 from explorer.formats.tensor_filter import parse_filter
+from explorer.present.tables.tensors import tensor_table
 from explorer.qt.contents.tables import tensor_totals
 from explorer.qt.document import Document
 from explorer.qt.main_window import MainWindow
-from explorer.qt.widgets.table_model import ItemRole, TableModel
-from explorer.qt.widgets.tensor_columns import tensor_columns
+from explorer.qt.widgets.table_model import ItemRole, TableModel, bound
 from tests.helpers.window import unsafe_characters, wait_idle
 
 
@@ -66,7 +66,8 @@ DOWN = Qt.SortOrder.DescendingOrder
 
 def table(document: Document) -> TableModel:
     model = TableModel()
-    model.set_content(tensor_columns(document), len(document.arrays))
+    rows = range(len(document.arrays))
+    model.set_content(bound(tensor_table(document.model, document.arrays), rows), len(rows))
     return model
 
 

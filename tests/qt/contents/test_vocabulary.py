@@ -14,15 +14,11 @@ from pytestqt.qtbot import QtBot
 
 from explorer.formats import Model
 from explorer.formats.vocabulary import Vocabulary, read_vocabulary
-from explorer.qt.contents.tables import (
-    RecentVocabularies,
-    VocabularyContent,
-    plain_ranks,
-    vocabulary_columns,
-)
+from explorer.present.tables.vocabulary import VocabularyContent, plain_ranks
+from explorer.qt.contents.tables import RecentVocabularies
 from explorer.qt.document import Document
 from explorer.qt.main_window import MainWindow
-from explorer.qt.widgets.table_model import ItemRole, TableModel
+from explorer.qt.widgets.table_model import ItemRole, TableModel, bound
 from tests.helpers.window import HOSTILE, unsafe_characters
 
 
@@ -57,7 +53,7 @@ def test_going_back_to_a_model_does_not_read_its_vocabulary_again(
         read.append(model.path.name)
         return read_vocabulary(model)
 
-    monkeypatch.setattr("explorer.qt.contents.tables.read_vocabulary", counted)
+    monkeypatch.setattr("explorer.present.tables.vocabulary.read_vocabulary", counted)
     rows = window.panels.vocabulary.widget.model.rowCount
     window.panels.setCurrentWidget(window.panels.vocabulary)
     qtbot.waitUntil(lambda: rows() == 2000)
@@ -77,14 +73,10 @@ def test_going_back_to_a_model_does_not_read_its_vocabulary_again(
 
 
 def table(document: Document) -> TableModel:
-    vocabulary = read_vocabulary(document.model)
-    assert vocabulary is not None
-    texts = vocabulary.display_columns()
-    content = VocabularyContent(
-        vocabulary, texts, plain_ranks(texts.stored), plain_ranks(texts.decoded)
-    )
-    model = TableModel()
-    model.set_content(vocabulary_columns(content), len(texts))
+    content = VocabularyContent.of(document.model)
+    assert content is not None
+    model, rows = TableModel(), range(len(content.texts))
+    model.set_content(bound(content.table, rows), len(rows))
     return model
 
 
