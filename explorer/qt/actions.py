@@ -353,7 +353,7 @@ def ask_report(panels: Panels) -> None:
     if not agrees_to_weights(models, panels):
         return
     path = document.path
-    saver = FileSaver(panels.runner, panels, panels.app.saved, panels.app.report)
+    saver = FileSaver(panels.app, panels)
     name = file_name(path.stem, "model")
     target = saver.ask_path("Save a report", name, {"Web page": ".html"})
     if target is None:

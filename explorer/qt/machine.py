@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from explorer.errors import PlanError
-from explorer.qt.jobs import JobRunner, JobSlot
+from explorer.qt.jobs import JobSlot
+from explorer.qt.services import Services
 
 if TYPE_CHECKING:  # loaded when first needed: the window shows itself before
     from explorer.hardware.detect import Machine
@@ -58,17 +59,16 @@ class PlannedMachine(QObject):
     Signals:
         changed: The GPUs or the memory to plan for are others, or are known at last.
         asked: Something else is asked of a model, and was for a moment; its path.
-        failed: This computer could not be looked at; an `ExplorerError`.
     """
 
     changed = Signal()
     asked = Signal(object)
-    failed = Signal(object)
 
-    def __init__(self, runner: JobRunner, notes: Notes, parent: QObject | None = None) -> None:
+    def __init__(self, app: Services, notes: Notes, parent: QObject | None = None) -> None:
         super().__init__(parent)
+        self.app = app
         self._notes = notes
-        self._looking = JobSlot(runner, self)
+        self._looking = JobSlot(app.runner, self)
         self._restored = False
         self._devices: tuple[Device, ...] | None = None  # that the user chose; None: the found ones
         self._host: tuple[Host | None] | None = None
@@ -166,7 +166,7 @@ class PlannedMachine(QObject):
 
             return detect()
 
-        self._looking.run("Looking at this machine", work, self._take, self.failed.emit)
+        self._looking.run("Looking at this machine", work, self._take, self.app.report)
 
     def _take(self, found: Machine) -> None:
         self.found = found

@@ -107,7 +107,7 @@ def show_refusal(
             window.open_one(path, on_open)
 
     if is_address(error.path):
-        versions = VersionsDialog(error, window.panels.machine, window.runner, window)
+        versions = VersionsDialog(error, window.panels.machine, window.panels.app, window)
         versions.chosen.connect(open_all)
         versions.open()
         return

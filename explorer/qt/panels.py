@@ -20,7 +20,7 @@ from explorer.qt.machine import PlannedMachine
 from explorer.qt.references import Reference, References, Rounding
 from explorer.qt.services import Services
 from explorer.qt.settings import Settings
-from explorer.qt.widgets.lazy import LazyTab, Writing
+from explorer.qt.widgets.lazy import LazyTab
 from explorer.qt.widgets.table_view import TableView
 from explorer.sources import is_address
 from explorer.text import plain_text
@@ -203,10 +203,8 @@ class Panels(Pages):
         self._tabs: list[LazyTab[Any]] = []
         self.memory = PanelMemory(self, settings)
         self.selection = app.selection
-        self.references = References(app.runner, self)
-        self.references.failed.connect(app.report)
-        self.machine = PlannedMachine(app.runner, settings, self)
-        self.machine.failed.connect(app.report)
+        self.references = References(app, self)
+        self.machine = PlannedMachine(app, settings, self)
         self.selection.changed.connect(  # before any panel
             lambda: self.references.show_document(self.selection.document)
         )
@@ -270,7 +268,7 @@ class Panels(Pages):
         from explorer.qt.library.readers import library_places  # noqa: PLC0415
 
         view = LibraryView(
-            self.runner, self._settings, self, places=lambda: library_places(self._demo_store)
+            self.app, self._settings, self, places=lambda: library_places(self._demo_store)
         )
         pages = (self.pages_of(group) for group in GROUPS if group != "library")
         view.commands.pages = {name: title for group in pages for name, title in group.items()}
@@ -278,8 +276,6 @@ class Panels(Pages):
         view.page_requested.connect(self.app.open)
         view.compare_requested.connect(self.app.compare)
         view.demo_requested.connect(self.app.open_demo)
-        view.failed.connect(self.app.report)
-        view.written.connect(self.app.saved)
         view.scanned.connect(self.library_scanned)
         view.asked = self.machine.asked_of
         view.bar.edit.setText(self._settings.note("library_filter"))
@@ -305,7 +301,7 @@ class Panels(Pages):
             self.library.built.rescan()
 
     def _make_overview(self) -> OverviewView:
-        view = OverviewView(self.runner, self.machine, lambda: self._settings.recent)
+        view = OverviewView(self.app, self.machine, lambda: self._settings.recent)
         view.page_wanted.connect(self.show_page)
         view.key_wanted.connect(self.open_key)
         view.compare_wanted.connect(self.app.ask_reference)
@@ -322,8 +318,7 @@ class Panels(Pages):
     def _make_metadata(self) -> MetadataView:
         from explorer.qt.contents.metadata import MetadataView  # noqa: PLC0415 - see LazyTab
 
-        view = MetadataView(self.runner)
-        self._pass_on(view.list.table)
+        view = MetadataView(self.app)
         self.memory.add_table("metadata", view.list.table, view.list.bar.edit)
         view.splitter.restoreState(self._settings.layout("metadata_splitter"))
         view.key_selected.connect(self.selection.select_key)
@@ -333,8 +328,7 @@ class Panels(Pages):
     def _make_tensors(self) -> TensorsView:
         from explorer.qt.contents.tables import TensorsView  # noqa: PLC0415 - see LazyTab
 
-        view = TensorsView(self.runner)
-        self._pass_on(view.table)
+        view = TensorsView(self.app)
         self.memory.add_table("tensors", view.table, view.bar.edit)
         view.rows_selected.connect(self.selection.select_tensors)
         view.table.row_opened.connect(self.open_tensors)
@@ -343,19 +337,14 @@ class Panels(Pages):
     def _make_vocabulary(self) -> VocabularyView:
         from explorer.qt.contents.tables import VocabularyView  # noqa: PLC0415 - see LazyTab
 
-        view = VocabularyView(self.runner)
-        self._pass_on(view.table)
+        view = VocabularyView(self.app)
         self.memory.add_table("vocabulary", view.table, view.bar.edit)
         return view
-
-    def _pass_on(self, part: Writing) -> None:
-        part.failed.connect(self.app.report)
-        part.exported.connect(self.app.saved)
 
     def _make_raw(self) -> RawView:
         from explorer.qt.raw.panel import RawView  # noqa: PLC0415 - see LazyTab
 
-        view = RawView(self.runner)
+        view = RawView(self.app)
         view.key_activated.connect(self.selection.select_key_named)
         view.tensor_activated.connect(lambda row: self.selection.select_tensors([row]))
         return view
@@ -366,7 +355,7 @@ class Panels(Pages):
     def _make_compare(self) -> CompareView:
         from explorer.qt.errors.models import CompareView  # noqa: PLC0415 - see LazyTab
 
-        view = CompareView(self.runner, self.references)
+        view = CompareView(self.app, self.references)
         self._connect_panel(view)
         view.tensor_opened.connect(self.open_tensors)
         return view
@@ -375,7 +364,7 @@ class Panels(Pages):
         from explorer.qt.weights.curves import HistogramChoices  # noqa: PLC0415 - see LazyTab
         from explorer.qt.weights.panel import WeightsView  # noqa: PLC0415
 
-        view = WeightsView(self.runner, self.references)
+        view = WeightsView(self.app, self.references)
         self._connect_panel(view)
         choices = HistogramChoices.of_text(self._settings.histogram)
         view.restore(choices, self._settings.layout("weights_splitter"))
@@ -386,7 +375,7 @@ class Panels(Pages):
     def _make_errors(self) -> ErrorsView:
         from explorer.qt.errors.panel import ErrorsView  # noqa: PLC0415 - see LazyTab
 
-        view = ErrorsView(self.runner, self.references)
+        view = ErrorsView(self.app, self.references)
         view.plan_inputs = self._plan_inputs
         view.offer.finder = partial(downloads, self)
         view.original_wanted.connect(self.app.compare_with)
@@ -396,7 +385,7 @@ class Panels(Pages):
     def _make_survey(self) -> SurveyView:
         from explorer.qt.survey.panel import SurveyView  # noqa: PLC0415 - see LazyTab
 
-        view = SurveyView(self.runner, self.references)
+        view = SurveyView(self.app, self.references)
         self._connect_panel(view)
         view.tensor_chosen.connect(lambda row: self.selection.select_tensors([row]))
         view.tensor_opened.connect(self.open_tensors)
@@ -405,7 +394,6 @@ class Panels(Pages):
 
     def _connect_panel(self, view: WeightsView | ErrorsView | SurveyView | CompareView) -> None:
         view.open_requested.connect(self.app.ask_reference)
-        self._pass_on(view)
 
     def _fill_selected(self, view: WeightsView | ErrorsView) -> None:
         view.show_document(self.selection.document)
@@ -418,10 +406,9 @@ class Panels(Pages):
     def _make_planner(self) -> PlannerView:
         from explorer.qt.planner.panel import PlannerView  # noqa: PLC0415 - see LazyTab
 
-        view = PlannerView(self.runner, self._settings, machine=self.machine)
+        view = PlannerView(self.app, self._settings, machine=self.machine)
         view.layer_chosen.connect(self.selection.select_layer)
         view.demo_wanted.connect(self.app.open_demo)
-        self._pass_on(view)
         return view
 
     def ask_log(self) -> None:
@@ -465,7 +452,7 @@ def ask_machine(panels: Panels) -> None:
     """Ask which machine everything is planned for, on whatever page one is."""
     from explorer.qt.planner.devices import MachineDialog  # noqa: PLC0415 - see LazyTab
 
-    MachineDialog(panels.planner.widget.state, panels.runner, panels).open()
+    MachineDialog(panels.planner.widget.state, panels.app, panels).open()
 
 
 def open_selected(panels: Panels) -> None:

@@ -26,7 +26,8 @@ from explorer.errors import ExplorerError
 from explorer.formats.tensors import Tensor, rows_by_name
 from explorer.parallel import Check
 from explorer.qt.document import Document
-from explorer.qt.jobs import Job, JobRunner, JobSlot
+from explorer.qt.jobs import Job, JobSlot
+from explorer.qt.services import Services
 from explorer.qt.widgets.building import LINE, row
 from explorer.qt.widgets.labels import plain_label
 from explorer.sources import is_address
@@ -104,16 +105,14 @@ class References(QObject):
     Signals:
         changed: Another model, another reference, or the matching of both is known.
         documents_changed: Models were opened or closed.
-        failed: Tensors could not be matched; an `ExplorerError`.
     """
 
     changed = Signal()
     documents_changed = Signal()
-    failed = Signal(object)
 
-    def __init__(self, runner: JobRunner, parent: QObject | None = None) -> None:
+    def __init__(self, app: Services, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._runner = runner
+        self.app = app
         self.document: Document | None = None
         self.documents: tuple[Document, ...] = ()
         self.chosen: Reference = None
@@ -225,11 +224,11 @@ class References(QObject):
                 self._matched.setdefault(document, WeakKeyDictionary())[reference] = matched
                 self.changed.emit()
 
-            self._job = self._runner.run(
+            self._job = self.app.runner.run(
                 "Matching the tensors of two models",
                 lambda _job: MatchedModels.of(reference, document),
                 done,
-                self.failed.emit,
+                self.app.report,
             )
         self.changed.emit()
 
@@ -316,11 +315,12 @@ class OriginalOffer(QWidget):
     wanted = Signal(Path)
 
     def __init__(
-        self, runner: JobRunner, references: References, parent: QWidget | None = None
+        self, app: Services, references: References, parent: QWidget | None = None
     ) -> None:
         super().__init__(parent)
+        self.app = app
         self._references = references
-        self._slot = JobSlot(runner, self)
+        self._slot = JobSlot(app.runner, self)
         self._found: WeakKeyDictionary[Document, tuple[Path, str] | None] = WeakKeyDictionary()
         self.finder: Callable[[], Find] = lambda: lambda _check: ()
         self.label = plain_label(self)
@@ -345,7 +345,7 @@ class OriginalOffer(QWidget):
 
         title = "Looking for the unquantized model"
         work = partial(original_of, document, self.finder())
-        self._slot.run(title, lambda job: work(job.check), keep, self._references.failed.emit)
+        self._slot.run(title, lambda job: work(job.check), keep, self.app.report)
         self._show()
 
     @property

@@ -11,6 +11,8 @@ import os
 import sys
 from pathlib import Path
 
+from tests.helpers.services import RecordingServices
+
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -38,9 +40,9 @@ def measure(path: Path, small: str, large: str) -> dict[str, float]:
     app = QApplication(sys.argv[:1])
     app.setStyle("Fusion")
     document = load_document(path, NoJob())  # type: ignore[arg-type] # only asked whether to stop
-    runner = JobRunner()
-    runner.prepare_kernels()
-    page = MapPage(runner, References(runner))
+    services = RecordingServices(JobRunner())
+    services.runner.prepare_kernels()
+    page = MapPage(services, References(services))
     page.resize(900, 650)
     page.show()
     heartbeat, recent = Heartbeat(), LruCache(0)
@@ -51,7 +53,7 @@ def measure(path: Path, small: str, large: str) -> dict[str, float]:
         row = tensors.row_of(name)
         assert row is not None
         page.show_subject(SelectedTensor(row, name, tensors.rows[row]), recent)
-        return heartbeat.during(lambda: not runner.jobs and bool(page.plot.layers))
+        return heartbeat.during(lambda: not services.runner.jobs and bool(page.plot.layers))
 
     show(small)
     idle = top = memory().rss
@@ -64,18 +66,20 @@ def measure(path: Path, small: str, large: str) -> dict[str, float]:
     looking.timeout.connect(look)
     looking.start(5)
     states: list[object] = []
-    runner.started.connect(lambda job: job.published.connect(states.append))
+    services.runner.started.connect(lambda job: job.published.connect(states.append))
     whole, whole_pause = show(large)
     updates = len(states)
     states.clear()
     zoom, zoom_pause = 0.0, 0.0
     for area in (QRectF(0, 0, 2048, 20_000), QRectF(100, 900, 500, 900), QRectF(200, 950, 90, 60)):
         page.plot.box.zoom_to(area)
-        took, pause = heartbeat.during(lambda: not runner.jobs and not page._rest.isActive())
+        took, pause = heartbeat.during(
+            lambda: not services.runner.jobs and not page._rest.isActive()
+        )
         zoom, zoom_pause = max(zoom, took), max(zoom_pause, pause)
     looking.stop()
     page.hide()
-    runner.close()
+    services.runner.close()
     document.model.close()
     return {
         "whole": whole,

@@ -11,6 +11,8 @@ import os
 import sys
 from pathlib import Path
 
+from tests.helpers.services import RecordingServices
+
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -32,27 +34,27 @@ def measure(path: Path) -> dict[str, float]:
     app = QApplication(sys.argv[:1])
     app.setStyle("Fusion")
     document = load_document(path, NoJob())  # type: ignore[arg-type] # only asked whether to stop
-    runner = JobRunner()
-    runner.prepare_kernels()  # as the program does when its window is shown
-    references = References(runner)
+    services = RecordingServices(JobRunner())
+    services.runner.prepare_kernels()  # as the program does when its window is shown
+    references = References(services)
     references.set_documents([document])
-    view = SurveyView(runner, references)
+    view = SurveyView(services, references)
     view.resize(1000, 700)
     view.show()
     heartbeat = Heartbeat()
     references.show_document(document)
     view.show_document(document)
-    opening, opening_pause = heartbeat.during(lambda: not runner.jobs)
+    opening, opening_pause = heartbeat.during(lambda: not services.runner.jobs)
     view.map.colour("std")
     view.session.start()
-    survey, survey_pause = heartbeat.during(lambda: not runner.jobs)
+    survey, survey_pause = heartbeat.during(lambda: not services.runner.jobs)
     view.show_page(view.hot_spots)
     references.choose(Rounding("Q8_0"))
-    heartbeat.during(lambda: not runner.jobs)
+    heartbeat.during(lambda: not services.runner.jobs)
     view.session.start()
-    errors, errors_pause = heartbeat.during(lambda: not runner.jobs)
+    errors, errors_pause = heartbeat.during(lambda: not services.runner.jobs)
     assert not any(view.session.missing)
-    runner.close()
+    services.runner.close()
     document.model.close()
     return {
         "workers": float(all_cores()),

@@ -28,6 +28,7 @@ from explorer.qt.widgets.table_view import ListPanel
 from explorer.stores import Place, StoreKind
 from tests.benchmarks.report import Report, Row, milliseconds
 from tests.benchmarks.test_library_panel import Heartbeat
+from tests.helpers.services import RecordingServices
 from tests.helpers.small_gguf import SmallGguf
 
 _BUDGET_S = 0.12
@@ -187,19 +188,19 @@ def test_no_pause_of_a_library_of_5000_models_is_longer_than_120_ms(
         __import__(module)
     gc.collect()
     gc.freeze()  # what the tests hold is none of the window's: no collector shall walk over it
-    runner = JobRunner()
+    app = RecordingServices(JobRunner())
     place = Place(StoreKind.FOLDER, tmp_path)
-    view = LibraryView(runner, Settings(fresh=True), places=lambda: [place])
+    view = LibraryView(app, Settings(fresh=True), places=lambda: [place])
     qtbot.addWidget(view)
     view.resize(1280, 800)
     pauses: dict[str, float] = {}
     for what, step in _library_steps(view):
         QApplication.processEvents()
-        pause = heart.during(step, lambda: not runner.jobs)[1]
+        pause = heart.during(step, lambda: not app.runner.jobs)[1]
         pauses[what] = max(pause, pauses.get(what, 0.0))
     assert sum(1 for _ in view.model.entries()) == _MODELS
     view.close()
-    runner.close()
+    app.runner.close()
     gc.unfreeze()
     print(f"\nlibrary: longest pauses in ms; Qt's own: {1000 * peer:.0f}")
     for what, pause in sorted(pauses.items(), key=lambda pair: -pair[1])[:6]:

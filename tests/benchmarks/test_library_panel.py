@@ -30,6 +30,7 @@ from explorer.text import bytes_text
 from tests.benchmarks.report import Report, Row, milliseconds
 from tests.helpers.gguf_writer import STRING, U32, GgufFile, TensorSpec
 from tests.helpers.ollama_store import OllamaStore
+from tests.helpers.services import RecordingServices
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(600)]
 
@@ -133,9 +134,9 @@ def test_2000_models_are_listed_within_1_s_and_the_window_answers_within_120_ms(
     lists, details, sorts, keys, peers = [], [], [], [], []
     for turn in range(_ROUNDS):  # in turns, so that both meet the same machine
         peers.append(_peer(heart, store.models))
-        runner = JobRunner()
+        app = RecordingServices(JobRunner())
         settings = Settings(tmp_path / f"settings-{turn}.ini")
-        view = LibraryView(runner, settings, places=lambda: [Place(StoreKind.OLLAMA, store.models)])
+        view = LibraryView(app, settings, places=lambda: [Place(StoreKind.OLLAMA, store.models)])
         qtbot.addWidget(view)
         view.resize(*_SIZE)
         lists.append(
@@ -143,7 +144,7 @@ def test_2000_models_are_listed_within_1_s_and_the_window_answers_within_120_ms(
                 view.show, lambda view=view: view.details.busy and _listed(view) == _MODELS
             )
         )
-        details.append(heart.during(lambda: None, lambda runner=runner: not runner.jobs))
+        details.append(heart.during(lambda: None, lambda app=app: not app.runner.jobs))
         header = view.tree.header()
         for column in LibraryColumn:
             sorts.append(
@@ -160,7 +161,7 @@ def test_2000_models_are_listed_within_1_s_and_the_window_answers_within_120_ms(
             keys.append(heart.during(lambda t=text, v=view: v.bar.edit.setText(t), lambda: True))
         assert view.model.rowCount(view.model.index(0, 0, QModelIndex())) > 0
         view.close()
-        runner.close()
+        app.runner.close()
     list_time, peer_time = min(t for t, _ in lists), min(t for t, _ in peers)
     peer_pause = min(p for _, p in peers)
     pauses = {

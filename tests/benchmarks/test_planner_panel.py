@@ -32,6 +32,7 @@ from explorer.qt.document import Document, load_document
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.planner.controls import StopSlider
 from tests.benchmarks.report import Report, Row
+from tests.helpers.services import RecordingServices
 from tests.qt.planner.plan_models import GIB, Panel, write_model
 
 _EVENTS = 200
@@ -76,16 +77,16 @@ def panel(
     """The planner with 80 layers on four GPUs, by Ollama's estimate unless a test asks."""
     profile = getattr(request, "param", GRAPH_SIZE.name)
     monkeypatch.setattr(detect, "detect", lambda: Machine(_DEVICES, Host(64 * GIB)))
-    runner = JobRunner()
+    app = RecordingServices(JobRunner())
     path = write_model(tmp_path / "large.gguf", blocks=_BLOCKS, width=6144)
-    job = Job("", lambda _: None, lambda _: None, runner)
+    job = Job("", lambda _: None, lambda _: None, app.runner)
     document: Document = load_document(path, job)
-    panel = Panel(qtbot, runner, document, profile=profile)
+    panel = Panel(qtbot, app, document, profile=profile)
     panel.state.set(flash_attention=True)
     panel.body.pages.setCurrentWidget(panel.body.curves)  # the page that follows every frame
     panel.settle()
     yield panel
-    runner.close()
+    app.runner.close()
     document.model.close()
 
 

@@ -22,6 +22,7 @@ from explorer.qt.jobs import JobRunner
 from explorer.qt.quick_open import QuickOpen, search_sources
 from explorer.qt.widgets.table_view import ListPanel
 from tests.helpers.gguf_writer import ARRAY, F32, I32, STRING, U16, Array, GgufFile, TensorSpec
+from tests.helpers.services import RecordingServices
 
 _ROWS = 262_144
 _SHARDS = 2  # one file may claim 200,000 tensors
@@ -159,8 +160,8 @@ def _show(panel: QWidget) -> None:
 
 @pytest.mark.benchmark
 def test_vocabulary_of_262144_tokens_stays_below_50_ms(qtbot, document: Document) -> None:  # type: ignore[no-untyped-def]
-    runner = JobRunner()
-    panel = VocabularyView(runner)
+    app = RecordingServices(JobRunner())
+    panel = VocabularyView(app)
     qtbot.addWidget(panel)
     show, ours = panel._show, {}
     panel._show = lambda content: ours.update({"first show": _busy(lambda: show(content))})  # type: ignore[method-assign]
@@ -170,14 +171,14 @@ def test_vocabulary_of_262144_tokens_stays_below_50_ms(qtbot, document: Document
     text = "model1a2b"
     ours |= _measure_ours(panel, (1, 0), text)
     peer = _measure_peer([(t, i) for i, t in enumerate(_tokens())], text, qtbot)
-    runner.close()
+    app.runner.close()
     _report("Vocabulary", ours, peer)
 
 
 @pytest.mark.benchmark
 def test_table_of_262144_tensors_stays_below_50_ms(qtbot, document: Document) -> None:  # type: ignore[no-untyped-def]
-    runner = JobRunner()
-    panel = TensorsView(runner)
+    app = RecordingServices(JobRunner())
+    panel = TensorsView(app)
     qtbot.addWidget(panel)
     panel.show_document(None, QByteArray())
     _show(panel)
@@ -187,7 +188,7 @@ def test_table_of_262144_tensors_stays_below_50_ms(qtbot, document: Document) ->
     ours |= _measure_ours(panel, (names.index("name"), names.index("bytes")), text)
     rows = [(name, i % 5) for i, name in enumerate(_names())]
     peer = _measure_peer(rows, "ffn_up.12", qtbot)
-    runner.close()
+    app.runner.close()
     _report("Tensors", ours, peer)
 
 

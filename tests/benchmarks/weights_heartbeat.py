@@ -17,6 +17,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.helpers.services import RecordingServices
+
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 _LIMIT_S = 120
@@ -72,9 +74,9 @@ def measure_ours(path: Path, name: str) -> dict[str, float]:
     app = QApplication(sys.argv[:1])
     app.setStyle("Fusion")
     document = load_document(path, NoJob())  # type: ignore[arg-type] # only asked whether to stop
-    runner = JobRunner()
-    runner.prepare_kernels()  # as the program does when its window is shown
-    view = WeightsView(runner, References(runner))
+    services = RecordingServices(JobRunner())
+    services.runner.prepare_kernels()  # as the program does when its window is shown
+    view = WeightsView(services, References(services))
     view.resize(900, 650)
     view.show()
     heartbeat = Heartbeat()
@@ -85,12 +87,12 @@ def measure_ours(path: Path, name: str) -> dict[str, float]:
     opening, opening_pause = heartbeat.during(lambda: view.histogram.busy)
     page = view.histogram
     states: list[object] = []
-    runner.jobs[0].published.connect(states.append)
+    services.runner.jobs[0].published.connect(states.append)
     first, first_pause = heartbeat.during(lambda: page.result is not None)
     rest, rest_pause = heartbeat.during(
-        lambda: page.result is not None and page.result.exact and not runner.jobs
+        lambda: page.result is not None and page.result.exact and not services.runner.jobs
     )
-    runner.close()
+    services.runner.close()
     document.model.close()
     return {
         "opening": opening,

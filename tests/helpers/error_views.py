@@ -8,22 +8,22 @@ from pytestqt.qtbot import QtBot
 
 from explorer.qt.document import Document
 from explorer.qt.errors.panel import ErrorsView
-from explorer.qt.jobs import JobRunner
 from explorer.qt.references import References
+from tests.helpers.services import RecordingServices
 from tests.helpers.weight_views import settle
 
 
 class ErrorsPanel:
     """A panel of errors in a window of its own, which shows the first of some models."""
 
-    def __init__(self, qtbot: QtBot, runner: JobRunner, documents: list[Document]) -> None:
+    def __init__(self, qtbot: QtBot, app: RecordingServices, documents: list[Document]) -> None:
         self.qtbot = qtbot
-        self.runner = runner
+        self.app, self.runner = app, app.runner
         self.documents = documents
-        self.references = References(runner)
+        self.references = References(app)
         self.references.set_documents(documents)
         self.references.show_document(documents[0])
-        self.view = ErrorsView(runner, self.references)
+        self.view = ErrorsView(app, self.references)
         self.view.resize(1000, 720)
         qtbot.addWidget(self.view)
         self.view.show()

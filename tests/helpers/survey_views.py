@@ -7,21 +7,21 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from explorer.qt.document import Document
-from explorer.qt.jobs import JobRunner
 from explorer.qt.references import Reference, References
 from explorer.qt.survey.panel import SurveyView
 from explorer.qt.widgets.table_model import ItemRole
+from tests.helpers.services import RecordingServices
 
 
 class SurveyPanel:
     """A survey panel in a window of its own, and what one does with it."""
 
-    def __init__(self, qtbot: QtBot, runner: JobRunner, *documents: Document) -> None:
+    def __init__(self, qtbot: QtBot, app: RecordingServices, *documents: Document) -> None:
         self.qtbot = qtbot
-        self.runner = runner
-        self.references = References(runner)
+        self.app, self.runner = app, app.runner
+        self.references = References(app)
         self.references.set_documents(documents)
-        self.view = SurveyView(runner, self.references)
+        self.view = SurveyView(app, self.references)
         self.view.resize(1000, 640)
         qtbot.addWidget(self.view)
         self.view.show()

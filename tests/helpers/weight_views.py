@@ -16,6 +16,7 @@ from explorer.qt.weights.histogram import HistogramPage
 from explorer.qt.weights.panel import WeightsView
 from explorer.qt.widgets.plot import ThemedPlot
 from explorer.qt.widgets.table_model import ItemRole
+from tests.helpers.services import RecordingServices
 
 _STEPS = 6  # of a drag
 
@@ -33,11 +34,11 @@ def settle(qtbot: QtBot, runner: JobRunner) -> None:
 class Panel:
     """A weights panel in a window of its own, and what one does with it."""
 
-    def __init__(self, qtbot: QtBot, runner: JobRunner, document: Document) -> None:
+    def __init__(self, qtbot: QtBot, app: RecordingServices, document: Document) -> None:
         self.qtbot = qtbot
-        self.runner = runner
+        self.app, self.runner = app, app.runner
         self.document = document
-        self.view = WeightsView(runner, References(runner))
+        self.view = WeightsView(app, References(app))
         self.view.resize(900, 640)
         qtbot.addWidget(self.view)
         self.view.show()

@@ -20,6 +20,7 @@ from explorer.qt.theme import Scheme, apply_scheme
 from tests.helpers.gguf_writer import ARRAY, I32, STRING, U32, Array, GgufFile, TensorSpec
 from tests.helpers.leftovers import leftovers
 from tests.helpers.patience import PATIENCE_MS
+from tests.helpers.services import RecordingServices
 from tests.helpers.window import HOSTILE, wait_idle
 
 
@@ -88,6 +89,12 @@ def runner(qapp: QApplication) -> Iterator[JobRunner]:
     yield runner
     assert runner.close()
     assert crashes == []
+
+
+@pytest.fixture
+def app(runner: JobRunner) -> RecordingServices:
+    """What pages are given in place of a window."""
+    return RecordingServices(runner)
 
 
 @pytest.fixture(scope="session")

@@ -246,7 +246,7 @@ def show(window):
     start(window)
 
 app.MainWindow.show = show
-sys.exit(app.run(sys.argv[2:], fresh=True))
+sys.exit(app.runner.run(sys.argv[2:], fresh=True))
 """
 
 

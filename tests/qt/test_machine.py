@@ -24,6 +24,7 @@ from explorer.qt.machine import PlannedMachine
 from explorer.qt.main_window import MainWindow
 from explorer.qt.planner.panel import PlannerView
 from explorer.qt.settings import Settings
+from tests.helpers.services import RecordingServices
 from tests.helpers.window import wait_idle
 from tests.qt.planner.plan_models import GIB, MACHINE, MemoryNotes
 
@@ -172,10 +173,10 @@ def test_there_is_one_plan(
 
 
 def test_other_hardware_found_is_planned_for_unless_something_was_chosen(
-    qtbot: QtBot, runner: JobRunner, monkeypatch: pytest.MonkeyPatch
+    qtbot: QtBot, app: RecordingServices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     notes = MemoryNotes()
-    machine = PlannedMachine(runner, notes)
+    machine = PlannedMachine(app, notes)
     assert not machine.known
     with qtbot.waitSignal(machine.changed):
         machine.look()
@@ -189,27 +190,27 @@ def test_other_hardware_found_is_planned_for_unless_something_was_chosen(
 
     other = detect.Machine((Device("0", "CUDA", 4 * GIB, name="test  gpu"),), Host(GIB))
     monkeypatch.setattr(detect, "detect", lambda: other)
-    machine = PlannedMachine(runner, notes)
+    machine = PlannedMachine(app, notes)
     with qtbot.waitSignal(machine.changed):
         machine.look()
     assert [(one.free, one.reserve) for one in machine.devices] == [(4 * GIB, GIB)]
     machine.plan_for(PlanInputs(devices=(), host=None))
-    again = PlannedMachine(runner, notes)
+    again = PlannedMachine(app, notes)
     assert again.known
     assert (again.devices, again.host) == ((), None)
     assert again.text == "No GPU"
 
 
 def test_a_machine_that_cannot_be_looked_at_says_so(
-    qtbot: QtBot, runner: JobRunner, monkeypatch: pytest.MonkeyPatch
+    qtbot: QtBot, app: RecordingServices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail() -> detect.Machine:
         raise detect.PlanError("the driver is away")
 
     monkeypatch.setattr(detect, "detect", fail)
-    machine = PlannedMachine(runner, MemoryNotes())
-    with qtbot.waitSignal(machine.failed):
-        machine.look()
+    machine = PlannedMachine(app, MemoryNotes())
+    machine.look()
+    qtbot.waitUntil(lambda: bool(app.errors))
     assert "Looking" in machine.text
 
 
@@ -234,7 +235,7 @@ def test_what_was_kept_may_be_damaged(saved: object) -> None:
     text = saved if isinstance(saved, str) else json.dumps(saved)
     notes.set_note("machine", text)
     notes.set_model_note(path, "plan", text)
-    machine = PlannedMachine(JobRunner(), notes)
+    machine = PlannedMachine(RecordingServices(JobRunner()), notes)
     assert isinstance(machine.inputs(path), PlanInputs)
     assert isinstance(machine.text, str)
 

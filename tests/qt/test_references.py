@@ -26,6 +26,7 @@ from explorer.qt.references import Partner, References, Rounding, original_of
 from explorer.quantization import dequantize, quantize
 from explorer.stores import Entry
 from tests.helpers.model_pairs import arrays_of, write_gguf
+from tests.helpers.services import RecordingServices
 from tests.helpers.window import wait_idle
 
 VALUES = np.random.default_rng(7).standard_normal((6, 512)).astype(np.float32)
@@ -57,7 +58,7 @@ def _both(pair: WeightsPair, run: Run) -> tuple[np.ndarray, np.ndarray]:
 def test_another_model_is_matched_and_read_beside_the_current_one(
     qtbot: QtBot, documents: list[Document]
 ) -> None:
-    references = References(JobRunner())
+    references = References(RecordingServices(JobRunner()))
     references.set_documents(documents)
     references.show_document(documents[1])
     assert partner(references, 0).pair is None
@@ -74,7 +75,7 @@ def test_another_model_is_matched_and_read_beside_the_current_one(
 
 
 def test_a_tensor_without_a_partner_says_so(qtbot: QtBot, documents: list[Document]) -> None:
-    references = References(JobRunner())
+    references = References(RecordingServices(JobRunner()))
     references.set_documents(documents)
     references.show_document(documents[0])
     with qtbot.waitSignals([references.changed, references.changed]):
@@ -86,7 +87,7 @@ def test_a_tensor_without_a_partner_says_so(qtbot: QtBot, documents: list[Docume
 
 def test_a_tensor_of_another_model_has_no_partner(qtbot: QtBot, documents: list[Document]) -> None:
     """Found by the soak: a panel that follows later to the next model asks with its old tensor."""
-    references = References(JobRunner())
+    references = References(RecordingServices(JobRunner()))
     references.set_documents(documents)
     references.show_document(documents[1])
     with qtbot.waitSignals([references.changed, references.changed]):
@@ -99,7 +100,7 @@ def test_a_tensor_of_another_model_has_no_partner(qtbot: QtBot, documents: list[
 def test_each_model_keeps_its_reference_until_that_is_closed(
     qtbot: QtBot, documents: list[Document]
 ) -> None:
-    references = References(JobRunner())
+    references = References(RecordingServices(JobRunner()))
     references.set_documents(documents)
     references.show_document(documents[0])
     with qtbot.waitSignals([references.changed, references.changed]):
@@ -113,7 +114,7 @@ def test_each_model_keeps_its_reference_until_that_is_closed(
 
 
 def test_a_model_is_not_compared_with_itself(qtbot: QtBot, documents: list[Document]) -> None:
-    references = References(JobRunner())
+    references = References(RecordingServices(JobRunner()))
     references.set_documents(documents)
     references.show_document(documents[0])
     references.choose(documents[0])
@@ -303,11 +304,11 @@ def test_a_model_that_is_being_closed_is_not_compared_with(
 
 
 def test_an_original_on_the_web_is_left_to_the_user(
-    runner: JobRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    app: RecordingServices, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paths = _written(tmp_path / "tiny-Q4_K.gguf", "Q4_K"), _written(tmp_path / "tiny-F32.gguf")
     quantized, original = (load_document(path, _Job()) for path in paths)  # type: ignore[arg-type]
-    references = References(runner)
+    references = References(app)
     references.set_documents((quantized, original))
     references.show_document(quantized)
     assert references.original() is original

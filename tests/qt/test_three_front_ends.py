@@ -30,7 +30,6 @@ from explorer.present.statistics import statistic_cell
 from explorer.qt.contents.overview import OverviewView
 from explorer.qt.document import Document
 from explorer.qt.errors.models import CompareView
-from explorer.qt.jobs import JobRunner
 from explorer.qt.references import References
 from explorer.qt.widgets.table_model import ItemRole, TableModel
 from explorer.report.gather import PlanTarget, gather
@@ -39,6 +38,7 @@ from explorer.text import bytes_text
 from tests.helpers.error_views import ErrorsPanel
 from tests.helpers.model_pairs import write_gguf
 from tests.helpers.overview import shown_facts
+from tests.helpers.services import RecordingServices
 from tests.helpers.survey_views import SurveyPanel
 from tests.helpers.weight_views import Panel as WeightsPanel
 from tests.qt.planner.plan_models import GIB, MACHINE, write_model
@@ -63,12 +63,12 @@ def known_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def make_panel(qtbot: QtBot, runner: JobRunner, load: Load) -> Callable[..., Any]:
+def make_panel(qtbot: QtBot, app: RecordingServices, load: Load) -> Callable[..., Any]:
     """Open a panel of the window with some models."""
 
     def make(kind: Callable[..., Any], *paths: Path) -> Any:
         documents = [load(path) for path in paths]
-        return kind(qtbot, runner, documents if len(documents) > 1 else documents[0])
+        return kind(qtbot, app, documents if len(documents) > 1 else documents[0])
 
     return make
 
@@ -272,18 +272,18 @@ def test_two_models_side_by_side(
 class CompareWindow:
     """The page of two models, the second beside the first, all weights compared."""
 
-    def __init__(self, qtbot: QtBot, runner: JobRunner, documents: list[Document]) -> None:
-        references = References(runner)
+    def __init__(self, qtbot: QtBot, app: RecordingServices, documents: list[Document]) -> None:
+        references = References(app)
         references.set_documents(documents)
         references.show_document(documents[-1])
-        self.view = CompareView(runner, references)
+        self.view = CompareView(app, references)
         qtbot.addWidget(self.view)
         self.view.show()
         self.view.show_document(documents[-1])
         references.choose(documents[0])
-        qtbot.waitUntil(lambda: not runner.jobs)
+        qtbot.waitUntil(lambda: not app.runner.jobs)
         self.view.measure.click()
-        qtbot.waitUntil(lambda: not runner.jobs)
+        qtbot.waitUntil(lambda: not app.runner.jobs)
 
 
 @pytest.mark.parametrize("what", ["report", "compare"])

@@ -12,8 +12,9 @@ from explorer.formats.model import Value
 from explorer.present.model import scalar_text, type_text
 from explorer.present.tables.metadata import element_table, metadata_table, value_preview
 from explorer.qt.document import Document, metadata_mask
-from explorer.qt.jobs import JobRunner, JobSlot
+from explorer.qt.jobs import JobSlot
 from explorer.qt.selection import Selection
+from explorer.qt.services import Services
 from explorer.qt.widgets.building import NOTE, column
 from explorer.qt.widgets.labels import centred_label, plain_label
 from explorer.qt.widgets.table_model import TableModel
@@ -35,12 +36,12 @@ class MetadataView(QtWidgets.QWidget):
 
     key_selected = Signal(int)
 
-    def __init__(self, runner: JobRunner, parent: QtWidgets.QWidget | None = None) -> None:
+    def __init__(self, app: Services, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
         self.document: Document | None = None
         self._shown_moves = 0
-        self.list = ListPanel(runner, "Filter metadata by key, type or value", parent=self)
-        self.value = ValueView(runner, self)
+        self.list = ListPanel(app, "Filter metadata by key, type or value", parent=self)
+        self.value = ValueView(app, self)
         self.splitter = QtWidgets.QSplitter(Qt.Orientation.Vertical, self)
         self.splitter.addWidget(self.list)
         self.splitter.addWidget(self.value)
@@ -110,14 +111,14 @@ class MetadataView(QtWidgets.QWidget):
 class ValueView(QtWidgets.QWidget):
     """One metadata value: a text with line numbers, or the elements of an array."""
 
-    def __init__(self, runner: JobRunner, parent: QtWidgets.QWidget | None = None) -> None:
+    def __init__(self, app: Services, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
-        self._jobs = JobSlot(runner, self)
+        self._jobs = JobSlot(app.runner, self)
         self._title = plain_label(self)
         self._title.setContentsMargins(*NOTE)
         self.text = TextView(self)
         self.elements = TableModel(self)
-        self.array = TableView(self.elements, runner, self)
+        self.array = TableView(self.elements, app, self)
         self._message = centred_label(self)
         self._stack = QtWidgets.QStackedWidget(self)
         for page in (self._message, self.text, self.array):

@@ -30,8 +30,9 @@ from explorer.present.colours import LAYER_COLOURS, OTHERS_COLOUR
 from explorer.present.explanations import FACT_TEXTS, picture_text
 from explorer.present.model import FACTS, mark, model_facts, model_sentence, problem_line
 from explorer.qt.document import Document
-from explorer.qt.jobs import Job, JobRunner, JobSlot
+from explorer.qt.jobs import Job, JobSlot
 from explorer.qt.machine import PlannedMachine
+from explorer.qt.services import Services
 from explorer.qt.theme import CORNER, SERIES, Space, TextSize, ink_of, style_text, warning_colour
 from explorer.qt.widgets.building import column, row
 from explorer.qt.widgets.labels import SELECTABLE, FigureTile, Tile, TileRow, plain_label
@@ -128,7 +129,7 @@ class OverviewView(QtWidgets.QScrollArea):
     Without a model, how to begin.
 
     Args:
-        runner: Looks whether the model fits; None does not look.
+        app: Looks whether the model fits; None does not look.
         machine: What it shall fit.
         recent: Returns the models that were open before.
 
@@ -152,7 +153,7 @@ class OverviewView(QtWidgets.QScrollArea):
 
     def __init__(
         self,
-        runner: JobRunner | None = None,
+        app: Services | None = None,
         machine: PlannedMachine | None = None,
         recent: Callable[[], Sequence[Path]] = list,
         parent: QtWidgets.QWidget | None = None,
@@ -162,7 +163,7 @@ class OverviewView(QtWidgets.QScrollArea):
         self.setFrameShape(QtWidgets.QFrame.Shape.NoFrame)
         self.setAccessibleName("Overview")
         self._machine, self._recent = machine, recent
-        self._jobs = None if runner is None else JobSlot(runner, self)
+        self._jobs = None if app is None else JobSlot(app.runner, self)
         self._document: Document | None = None
         self._fit: tuple[ModelFit, str] | None = None
         self._unfolded = False

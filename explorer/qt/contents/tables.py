@@ -17,8 +17,9 @@ from explorer.present.explanations import picture_text
 from explorer.present.tables.tensors import TENSOR_FILTER, tensor_table
 from explorer.present.tables.vocabulary import VocabularyContent
 from explorer.qt.document import Document
-from explorer.qt.jobs import JobRunner, JobSlot
+from explorer.qt.jobs import JobSlot
 from explorer.qt.selection import Selection
+from explorer.qt.services import Services
 from explorer.qt.widgets.building import NOTE
 from explorer.qt.widgets.table_view import ListPanel
 from explorer.text import bytes_text, count_text, integer_text, plain_text
@@ -38,8 +39,8 @@ class TensorsView(ListPanel):
 
     rows_selected = Signal(object)
 
-    def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
-        super().__init__(runner, *TENSOR_FILTER, parent)
+    def __init__(self, app: Services, parent: QWidget | None = None) -> None:
+        super().__init__(app, *TENSOR_FILTER, parent)
         self.document: Document | None = None
         self._shown_moves = 0
         self._totals = QLabel(self)
@@ -171,14 +172,14 @@ def _token_count(content: VocabularyContent | None) -> int:
 class VocabularyView(ListPanel):
     """The tokens of a model; they are decoded when they are first shown."""
 
-    def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
+    def __init__(self, app: Services, parent: QWidget | None = None) -> None:
         hint = "Search tokens:  text  id:100-200  type:control  len>20"
-        super().__init__(runner, hint, parent=parent)
+        super().__init__(app, hint, parent=parent)
         self.document: Document | None = None
         self._content: VocabularyContent | None = None
         self._recent = RecentVocabularies()
         self._header = QByteArray()
-        self._jobs = JobSlot(runner, self)
+        self._jobs = JobSlot(app.runner, self)
         self.bar.changed.connect(self._filter)
 
     def show_document(self, document: Document | None, header: QByteArray) -> None:

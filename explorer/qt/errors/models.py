@@ -20,8 +20,9 @@ from explorer.present.differences import TEXTS, Comparison, KeyRow, RoleRow, Ten
 from explorer.present.errors import error_label, error_text
 from explorer.qt.addresses import agrees_to_weights
 from explorer.qt.document import Document
-from explorer.qt.jobs import Job, JobRunner, worker_count
+from explorer.qt.jobs import Job, worker_count
 from explorer.qt.references import ReferenceBar, References, Rounding
+from explorer.qt.services import Services
 from explorer.qt.theme import Space, ink_of
 from explorer.qt.widgets.building import LINE, NOTE, column, row
 from explorer.qt.widgets.labels import SELECTABLE, ElidedLabel, error_caution, plain_label
@@ -132,8 +133,8 @@ class _SignColours(QSyntaxHighlighter):
 class _RowList(ListPanel):
     """A table with a filter that looks for words in all cells of a row."""
 
-    def __init__(self, runner: JobRunner, name: str, parent: QWidget) -> None:
-        super().__init__(runner, "Filter by any word", "", parent)
+    def __init__(self, app: Services, name: str, parent: QWidget) -> None:
+        super().__init__(app, "Filter by any word", "", parent)
         self.table.setAccessibleName(name)
         self._searched: list[str] = []
         self._hidden: NDArray[np.bool_] | None = None
@@ -179,7 +180,7 @@ class DifferencePages(QObject):
 
     tensor_opened = Signal(int)
 
-    def __init__(self, runner: JobRunner, parent: QWidget) -> None:
+    def __init__(self, app: Services, parent: QWidget) -> None:
         super().__init__(parent)
         self._shown: Shown | None = None
         self._parent = parent
@@ -188,7 +189,7 @@ class DifferencePages(QObject):
         self.summary.setTextInteractionFlags(SELECTABLE)
         self.summary.setAccessibleName("What the models differ in")
         self.summary.setWhatsThis(TEXTS["summary"])
-        self.sizes = self._table(runner, "Sizes and memory")
+        self.sizes = self._table(app, "Sizes and memory")
         self.plan = plain_label(parent)
         self.plan.setForegroundRole(QPalette.ColorRole.PlaceholderText)
         self.plan.setWordWrap(True)
@@ -198,12 +199,12 @@ class DifferencePages(QObject):
         # a label whose text can be selected has no margins of its own (Qt 6.10)
         above = row((self.summary, 1), margins=LINE)
         column(above, (self.sizes, 1), self.plan, of=first)
-        self.roles = self._table(runner, "Types by role")
+        self.roles = self._table(app, "Types by role")
         second = QWidget(parent)
         self.meaning = error_caution(second)
         column((self.roles, 1), self.meaning, of=second)
-        self.keys = _RowList(runner, "Metadata that differs", parent)
-        self.tensors = _RowList(runner, "Tensors of both models", parent)
+        self.keys = _RowList(app, "Metadata that differs", parent)
+        self.tensors = _RowList(app, "Tensors of both models", parent)
         self.only_differing = QCheckBox("Only &what differs", parent)
         self.only_differing.setChecked(True)
         self.only_differing.toggled.connect(lambda _: self._hide_equal())
@@ -273,8 +274,8 @@ class DifferencePages(QObject):
         )
         self._fill_texts()
 
-    def _table(self, runner: JobRunner, name: str) -> TableView:
-        table = TableView(TableModel(self), runner, self._parent)
+    def _table(self, app: Services, name: str) -> TableView:
+        table = TableView(TableModel(self), app, self._parent)
         table.setAccessibleName(name)
         return table
 
@@ -329,7 +330,7 @@ class CompareView(TabbedPanel, Reader[Shown]):
     tensor_opened = Signal(int)
 
     def __init__(
-        self, runner: JobRunner, references: References, parent: QWidget | None = None
+        self, app: Services, references: References, parent: QWidget | None = None
     ) -> None:
         super().__init__(parent)
         self._references = references
@@ -337,7 +338,7 @@ class CompareView(TabbedPanel, Reader[Shown]):
         self._measured = False
         self._shown: Shown | None = None
         self._known: dict[_Subject, Shown] = {}
-        self._saver = FileSaver(runner, self, self.exported.emit, self.failed.emit)
+        self._saver = FileSaver(app, self)
         self._make_bar()
         self.sides = ElidedLabel(self.content)
         self.sides.setAccessibleName("The two models")
@@ -346,16 +347,14 @@ class CompareView(TabbedPanel, Reader[Shown]):
         line = ((self.sides, 1), self.context, self.measure, self.save)
         row(*line, of=above, margins=NOTE, spacing=Space.NEAR)
         self.begin_tabs("Views of the differences", above)
-        self.pages = DifferencePages(runner, self)
+        self.pages = DifferencePages(app, self)
         self.pages.tensor_opened.connect(self._open_tensor)
         for title, page in self.pages.titles.items():
             self.tabs.addTab(page, title)
-        for table in self.pages.tables:
-            self.pass_on(table)
         self.progress = ProgressLine(self.content)
         self.column.addWidget(self.progress)
         self.state.pressed.disconnect()  # what the panel does with its button: the reader's life
-        self.begin_life(runner, (self,), self.progress)
+        self.begin_life(app, (self,), self.progress)
         references.changed.connect(self._follow_reference)
         references.documents_changed.connect(self._follow_documents)
         self._fill_originals()

@@ -29,8 +29,8 @@ from explorer.qt.errors.work import (
     read_errors,
     rounding_lines,
 )
-from explorer.qt.jobs import JobRunner
 from explorer.qt.references import OriginalOffer, ReferenceBar, References
+from explorer.qt.services import Services
 from explorer.qt.weights.curves import SelectedTensor, unsupported_reason
 from explorer.qt.weights.tensor_panel import Header, StatisticsTable
 from explorer.qt.weights.work import blocks_request
@@ -62,9 +62,9 @@ class WeightsPanel(PlotPanel):
     """Histograms of reference and candidate over each other."""
 
     def __init__(
-        self, runner: JobRunner, table: StatisticsTable, parent: QWidget | None = None
+        self, app: Services, table: StatisticsTable, parent: QWidget | None = None
     ) -> None:
-        super().__init__(runner, table, self._describe_pairs, parent, _TABLE_WIDTH)
+        super().__init__(app, table, self._describe_pairs, parent, _TABLE_WIDTH)
         self.plot.set_titles("Weight", "Weights in each bin")
         self.plot.setAccessibleName("Histograms of reference and candidate")
         self.plot.setWhatsThis(picture_text("pair_histograms"))
@@ -97,10 +97,10 @@ class ErrorPanel(PlotPanel):
     plot: ErrorPlot
 
     def __init__(
-        self, runner: JobRunner, table: StatisticsTable, parent: QWidget | None = None
+        self, app: Services, table: StatisticsTable, parent: QWidget | None = None
     ) -> None:
         plot = ErrorPlot(parent)
-        super().__init__(runner, table, self._describe_error, parent, _TABLE_WIDTH, plot)
+        super().__init__(app, table, self._describe_error, parent, _TABLE_WIDTH, plot)
 
     def show_picture(self, picture: ErrorPicture, types: Sequence[str], place: int) -> str:
         """Draw a picture; see `WeightsPanel.show_picture`."""
@@ -139,10 +139,10 @@ class DensityPanel(PicturePanel):
     """Reference against candidate."""
 
     def __init__(
-        self, runner: JobRunner, table: StatisticsTable, parent: QWidget | None = None
+        self, app: Services, table: StatisticsTable, parent: QWidget | None = None
     ) -> None:
         self.plot = DensityPlot(parent)
-        super().__init__(runner, self.plot, table, parent, _TABLE_WIDTH)
+        super().__init__(app, self.plot, table, parent, _TABLE_WIDTH)
         self._total = 0
         self.plot.cell_read.connect(self._describe)
 
@@ -192,23 +192,13 @@ class PicturePage(PlotPage[AnyPanel]):
 
     Attributes:
         noun: What it shows, for names of files.
-
-    Signals:
-        exported: A file was written; its path.
-        failed: A file could not be written.
     """
 
-    exported = Signal(str)
-    failed = Signal(object)
-
     def __init__(
-        self, kind: type[AnyPanel], noun: str, runner: JobRunner, table: StatisticsTable
+        self, kind: type[AnyPanel], noun: str, app: Services, table: StatisticsTable
     ) -> None:
         def make() -> AnyPanel:
-            panel = kind(runner, table, self)
-            panel.exported.connect(self.exported)
-            panel.failed.connect(self.failed)
-            return panel
+            return kind(app, table, self)
 
         super().__init__(make)
         self.noun = noun
@@ -248,32 +238,23 @@ class PicturePages(QObject, Reader[ErrorPicture]):
 
     Attributes:
         picture: What is shown; None while nothing is known.
-
-    Signals:
-        exported: A file was written; its path.
-        failed: A file could not be written.
     """
 
-    exported = Signal(str)
-    failed = Signal(object)
-
-    def __init__(self, runner: JobRunner, progress: ProgressLine, parent: QWidget) -> None:
+    def __init__(self, app: Services, progress: ProgressLine, parent: QWidget) -> None:
         super().__init__(parent)
         self._subject: SelectedPair | None = None
         self._results = LruCache(0)
         self._progress = progress
         self.picture: ErrorPicture | None = None
         self.table = StatisticsTable(self)
-        self.weights = PicturePage(WeightsPanel, "weights", runner, self.table)
-        self.errors = PicturePage(ErrorPanel, "errors", runner, self.table)
-        self.density = PicturePage(DensityPanel, "density", runner, self.table)
+        self.weights = PicturePage(WeightsPanel, "weights", app, self.table)
+        self.errors = PicturePage(ErrorPanel, "errors", app, self.table)
+        self.density = PicturePage(DensityPanel, "density", app, self.table)
         self.density.logarithmic.setChecked(True)
         self.pages = self.weights, self.errors, self.density
         for page in self.pages:
-            page.exported.connect(self.exported)
-            page.failed.connect(self.failed)
             page.range_chosen.connect(self.refill)
-        self.begin_life(runner, self.pages, progress)
+        self.begin_life(app, self.pages, progress)
 
     def show_subject(self, subject: SelectedPair | None, results: LruCache) -> None:
         """Show another tensor, given what is known of its model; None ends all reading."""
@@ -357,16 +338,12 @@ class RoundingPage(ReadingPage[BlockStatistics]):
         expected: What is shown; None while nothing is known.
 
     Signals:
-        exported: The table was written; its path.
-        failed: It could not be written; an `ExplorerError`.
         reference_wanted: The user wants to choose what to compare with.
     """
 
-    exported = Signal(str)
-    failed = Signal(object)
     reference_wanted = Signal()
 
-    def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
+    def __init__(self, app: Services, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._subject: SelectedTensor | None = None
         self._results = LruCache(0)
@@ -381,12 +358,10 @@ class RoundingPage(ReadingPage[BlockStatistics]):
         self.hint.setForegroundRole(QPalette.ColorRole.PlaceholderText)
         self.hint.setContentsMargins(*LINE)
         self.model = StatisticsTable(self)
-        self.table = TableView(self.model, runner, self)
+        self.table = TableView(self.model, app, self)
         self.table.setAccessibleName("Expected rounding error")
-        self.table.exported.connect(self.exported)
-        self.table.failed.connect(self.failed)
         column(self.hint, (self.table, 1), of=self.content)
-        self.begin_life(runner, (self,))
+        self.begin_life(app, (self,))
 
     def show_subject(self, subject: SelectedTensor | None, results: LruCache) -> None:
         """Show another tensor, given what is known of its model; None ends all reading."""
@@ -443,10 +418,10 @@ class ErrorsView(TabbedPanel):
     original_wanted = Signal(Path)
 
     def __init__(
-        self, runner: JobRunner, references: References, parent: QWidget | None = None
+        self, app: Services, references: References, parent: QWidget | None = None
     ) -> None:
         super().__init__(parent)
-        self._runner = runner
+        self.app = app
         self._references = references
         self._document: Document | None = None
         self._rows: tuple[int, ...] = ()
@@ -456,7 +431,7 @@ class ErrorsView(TabbedPanel):
         self.bar.open_requested.connect(self.open_requested)
         self.bar.setContentsMargins(*LINE)
         self.frame.insertWidget(0, self.bar)
-        self.offer = OriginalOffer(runner, references, self)
+        self.offer = OriginalOffer(app, references, self)
         self.offer.wanted.connect(self.original_wanted)
         self.shown.connect(self.offer.look)
         self.frame.insertWidget(1, self.offer)
@@ -464,8 +439,8 @@ class ErrorsView(TabbedPanel):
         self.header.scope.hide()
         self.begin_tabs("Views of the error", self.header)
         self.progress = ProgressLine(self)
-        self.pictures = PicturePages(runner, self.progress, self)
-        self.rounding = RoundingPage(runner, self)
+        self.pictures = PicturePages(app, self.progress, self)
+        self.rounding = RoundingPage(app, self)
         self._what_if = LazyTab(self._make_what_if, self._fill_what_if, self)
         for page, title in (
             (self.rounding, "Rounding"),
@@ -479,8 +454,6 @@ class ErrorsView(TabbedPanel):
         self.column.addWidget(error_caution(self))
         self.tabs.currentChanged.connect(self._show_progress)
         self.rounding.reference_wanted.connect(self._list_references)
-        self.pass_on(self.pictures)
-        self.pass_on(self.rounding)
         references.changed.connect(self._follow_reference)
         references.documents_changed.connect(self._results.clear)  # one may be a closed reference
         self.refresh()
@@ -511,9 +484,8 @@ class ErrorsView(TabbedPanel):
     def _make_what_if(self) -> WhatIfPage:
         from explorer.qt.what_if.page import WhatIfPage  # noqa: PLC0415 - see LazyTab
 
-        page = WhatIfPage(self._runner, self._references, self)
+        page = WhatIfPage(self.app, self._references, self)
         page.plan_inputs = self.plan_inputs
-        self.pass_on(page)
         return page
 
     def _fill_what_if(self, page: WhatIfPage) -> None:

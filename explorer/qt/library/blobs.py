@@ -13,9 +13,9 @@ from PySide6.QtWidgets import QWidget
 from explorer.parallel import Check
 from explorer.present.explanations import BLOB_TEXTS
 from explorer.present.stores import part_text, reclaimable_text, removal_of_files
-from explorer.qt.jobs import JobRunner
 from explorer.qt.library.nodes import size_text, user_lines
 from explorer.qt.library.rows import title_of
+from explorer.qt.services import Services
 from explorer.qt.widgets.building import column
 from explorer.qt.widgets.table_model import Column, RowColumns, TableModel
 from explorer.qt.widgets.table_view import TableView
@@ -145,13 +145,13 @@ class BlobsPage(QWidget):
     opened = Signal(object)
     selection_moved = Signal()
 
-    def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
+    def __init__(self, app: Services, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.files: Sequence[StoredFile] = ()
         self._text = ""
         self._state = QByteArray()
         self.model = TableModel(self)
-        self.table = TableView(self.model, runner, self)
+        self.table = TableView(self.model, app, self)
         self.table.setAccessibleName("Blobs")
         self.table.customContextMenuRequested.disconnect()  # the panel's menu holds the table's
         self.table.row_selected.connect(lambda row: self.file_chosen.emit(self.files[row]))

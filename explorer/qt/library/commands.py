@@ -34,12 +34,13 @@ from explorer.present.explanations import VERSION_TEXTS
 from explorer.present.fits import HEADER_BYTES, Version, headers_text, version_at
 from explorer.present.stores import download_of
 from explorer.qt import addresses
-from explorer.qt.jobs import Job, JobRunner, JobSlot
+from explorer.qt.jobs import Job, JobSlot
 from explorer.qt.library.blobs import BlobsPage, StoredFile
 from explorer.qt.library.nodes import Node, SelectedNode, digest_text
 from explorer.qt.library.rows import RowKind
 from explorer.qt.library.tree import LibraryTree
 from explorer.qt.machine import PlannedMachine
+from explorer.qt.services import Services
 from explorer.qt.settings import Settings
 from explorer.qt.theme import Space, TextSize, monospace_font, style_text
 from explorer.qt.widgets.building import add_action, column, row, show_menu
@@ -161,7 +162,7 @@ class VersionsDialog(QDialog):
     chosen = Signal(object)
 
     def __init__(
-        self, error: SeveralModelsError, machine: PlannedMachine, runner: JobRunner, parent: QWidget
+        self, error: SeveralModelsError, machine: PlannedMachine, app: Services, parent: QWidget
     ) -> None:
         super().__init__(parent)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
@@ -169,10 +170,10 @@ class VersionsDialog(QDialog):
         self.choices = sorted(error.choices, key=lambda one: one.nbytes)
         self.versions: dict[int, Version] = {}
         self._machine = machine
-        self._slot = JobSlot(runner, self)
+        self._slot = JobSlot(app.runner, self)
         self._progress = 0, 0  # headers read, of those that are wanted
         self._wanted: list[int] | None = None  # rows to read once the machine is known
-        self._make_table(runner)
+        self._make_table(app)
         self._make_lines(plain_text(_short_name(error)))
         machine.changed.connect(self._read_wanted)
         machine.changed.connect(self._show_state)
@@ -186,9 +187,9 @@ class VersionsDialog(QDialog):
             machine.look()
         self.resize(_LIST_WIDTH, _LIST_HEIGHT)
 
-    def _make_table(self, runner: JobRunner) -> None:
+    def _make_table(self, app: Services) -> None:
         self._model = TableModel(self)
-        self.table = TableView(self._model, runner, self)
+        self.table = TableView(self._model, app, self)
         self.table.setAccessibleName("Models at the address")
         self.table.customContextMenuRequested.disconnect()  # one menu holds the table's, too
         self.table.customContextMenuRequested.connect(self._show_menu)
@@ -466,7 +467,6 @@ class Commands(QObject):
         compare_requested: Two models shall be compared; their paths.
         model_chosen: A model to select in the tree; its `Node`.
         rescan_requested: The user wants to read the stores again.
-        failed: A command failed; an `ExplorerError`.
     """
 
     open_requested = Signal(Path)
@@ -474,20 +474,15 @@ class Commands(QObject):
     compare_requested = Signal(object)
     model_chosen = Signal(object)
     rescan_requested = Signal()
-    failed = Signal(object)
 
     def __init__(
-        self,
-        panel: QWidget,
-        tree: LibraryTree,
-        blobs: BlobsPage,
-        runner: JobRunner,
-        settings: Settings,
+        self, panel: QWidget, tree: LibraryTree, blobs: BlobsPage, app: Services, settings: Settings
     ) -> None:
         super().__init__(panel)
+        self.app = app
         self._panel, self._tree, self._blobs = panel, tree, blobs
         self._settings = settings
-        self._jobs = JobSlot(runner, self)
+        self._jobs = JobSlot(app.runner, self)
         self.pages: Mapping[str, str] = {}  # that a model can be opened in: titles by their names
         self.open = self._action("&Open", self.open_selected)
         self.compare = self._action("&Compare these two", self._compare)
@@ -628,7 +623,7 @@ class Commands(QObject):
             return
         reasons = [problem.what for problem in entry.problems]
         what = reasons[-1] if reasons else "there is nothing to open"
-        self.failed.emit(ExplorerError(what, entry.path))
+        self.app.report(ExplorerError(what, entry.path))
 
     def open_file(self, file: StoredFile) -> None:
         """Show the model that uses a blob; open one that none uses."""
@@ -640,7 +635,7 @@ class Commands(QObject):
             self.open_requested.emit(file.blob.path)
         else:
             what = "is not complete; download the model again to complete it"
-            self.failed.emit(ExplorerError(what, file.blob.path))
+            self.app.report(ExplorerError(what, file.blob.path))
 
     def _reveal(self) -> None:
         path = next((each.path for each in self.selected() if each.path is not None), None)
@@ -649,10 +644,10 @@ class Commands(QObject):
 
         def show(folder: Path) -> None:
             if not reveal(path, folder):
-                self.failed.emit(ExplorerError("no file manager could be started", path))
+                self.app.report(ExplorerError("no file manager could be started", path))
 
         title = "Looking for the folder"
-        self._jobs.run(title, lambda _job: folder_of(path), show, self.failed.emit)
+        self._jobs.run(title, lambda _job: folder_of(path), show, self.app.report)
 
     # Folders of the user's own
 

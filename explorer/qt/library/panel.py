@@ -22,7 +22,7 @@ from explorer.present.explanations import picture_text
 from explorer.present.fits import ModelFit, Target
 from explorer.present.model import mark
 from explorer.present.stores import reclaimable, reclaimable_text
-from explorer.qt.jobs import JobRunner, JobSlot
+from explorer.qt.jobs import JobSlot
 from explorer.qt.library import readers
 from explorer.qt.library.blobs import BlobsPage, StoredFile, blob_facts
 from explorer.qt.library.commands import Commands
@@ -31,6 +31,7 @@ from explorer.qt.library.model import LibraryModel
 from explorer.qt.library.nodes import LibraryColumn, Node, facts_of, heading_of, total_of
 from explorer.qt.library.rows import Listing, Row, counted, title_of
 from explorer.qt.library.tree import LibraryTree
+from explorer.qt.services import Services
 from explorer.qt.settings import Settings
 from explorer.qt.theme import Space, TextSize, style_text
 from explorer.qt.widgets.building import LINE, NOTE, column, row
@@ -52,9 +53,9 @@ _SCANNED: Final = {
 class DetailPane(QtWidgets.QWidget):
     """Facts and problems of the current row; of a template, a licence and the like its text."""
 
-    def __init__(self, runner: JobRunner, parent: QtWidgets.QWidget | None = None) -> None:
+    def __init__(self, app: Services, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
-        self._jobs = JobSlot(runner, self)
+        self._jobs = JobSlot(app.runner, self)
         self.heading = ElidedLabel(self)
         self.heading.setWhatsThis(picture_text("name"))
         style_text(self.heading, TextSize.SECTION)
@@ -161,7 +162,7 @@ class EmptyPage(QtWidgets.QWidget):
 class LibraryWidgets(QtWidgets.QWidget):
     """A filter above two lists, the details of the current row below them, and a sum."""
 
-    def __init__(self, runner: JobRunner, parent: QtWidgets.QWidget | None) -> None:
+    def __init__(self, app: Services, parent: QtWidgets.QWidget | None) -> None:
         super().__init__(parent)
         self.bar = FilterBar("", "", self)
         self.bar.status.setWhatsThis(picture_text("listed"))
@@ -176,7 +177,7 @@ class LibraryWidgets(QtWidgets.QWidget):
         top = row((self.bar, 1), self.choice, *buttons, margins=(0, 0, 0, 0), spacing=Space.TIGHT)
         self.model = LibraryModel(self)
         self.tree = LibraryTree(self.model, self)
-        self.blobs = BlobsPage(runner, self)
+        self.blobs = BlobsPage(app, self)
         self.lists = QtWidgets.QTabWidget(self)
         self.lists.setDocumentMode(True)
         self.lists.tabBar().hide()  # the choice stands beside the filter
@@ -188,7 +189,7 @@ class LibraryWidgets(QtWidgets.QWidget):
             self.choice.addTab(title)
         self.choice.currentChanged.connect(self.lists.setCurrentIndex)
         self.lists.currentChanged.connect(self.choice.setCurrentIndex)
-        self.pane = DetailPane(runner, self)
+        self.pane = DetailPane(app, self)
         self.lists.currentChanged.connect(self._show_hint)
         self._show_hint()
         self.splitter = QtWidgets.QSplitter(Qt.Orientation.Vertical, self)
@@ -352,7 +353,7 @@ class LibraryView(LibraryWidgets):
     """Every store of this machine, its models and its blobs.
 
     Args:
-        runner: Runs scans and readings.
+        app: Runs scans and readings.
         settings: Where folders of the user's own are remembered, and the panel's layout.
         parent: The window.
         places: Returns the stores to read; called in a worker.
@@ -365,8 +366,6 @@ class LibraryView(LibraryWidgets):
         page_requested: A model shall be opened in a page; its path, and the page's name.
         compare_requested: Two models shall be compared; their paths.
         demo_requested: The user wants to open the demo model.
-        failed: A command failed; an `ExplorerError`.
-        written: The list of blobs was exported; the file's path.
         scanned: A scan has finished; how many models there are.
     """
 
@@ -374,34 +373,33 @@ class LibraryView(LibraryWidgets):
     page_requested = Signal(Path, str)
     compare_requested = Signal(object)
     demo_requested = Signal()
-    failed = Signal(object)
-    written = Signal(str)
     scanned = Signal(int)
 
     def __init__(
         self,
-        runner: JobRunner,
+        app: Services,
         settings: Settings,
         parent: QtWidgets.QWidget | None = None,
         *,
         places: readers.Places = readers.machine_places,
     ) -> None:
-        super().__init__(runner, parent)
+        super().__init__(app, parent)
+        self.app = app
         self._settings = settings
         self._rows: tuple[Row, ...] | None = None
         self._entry_count = 0
         self._asked = False  # for a scan
         self._changed = False  # on disk, while a scan ran
-        self.scanner = readers.Scanner(runner, places, self)
+        self.scanner = readers.Scanner(app.runner, places, self)
         title = "Reading what the models are"
-        self.details = readers.EntryReader(runner, title, lambda: read_details, self)
+        self.details = readers.EntryReader(app.runner, title, lambda: read_details, self)
         self.target: Target | None = None
         self.asked: Callable[[Iterable[Path]], Mapping[Path, PlanInputs]] = lambda _paths: {}
         title = "Working out which models fit"
-        self.fits = readers.EntryReader(runner, title, lambda: self._fit_reader({}), self)
-        self.contents = readers.ContentsReader(runner, self)
+        self.fits = readers.EntryReader(app.runner, title, lambda: self._fit_reader({}), self)
+        self.contents = readers.ContentsReader(app.runner, self)
         self.watch = readers.FolderWatch(self)
-        self.commands = Commands(self, self.tree, self.blobs, runner, settings)
+        self.commands = Commands(self, self.tree, self.blobs, app, settings)
         self._connect()
         self.restore_layout(settings)
         self._show_state()
@@ -415,7 +413,6 @@ class LibraryView(LibraryWidgets):
         self.commands.compare_requested.connect(self.compare_requested)
         self.commands.model_chosen.connect(self.show_model)
         self.commands.rescan_requested.connect(self.rescan)
-        self.commands.failed.connect(self.failed)
         self.scan_button.clicked.connect(self._toggle_scan)
         self.empty.demo.clicked.connect(self.demo_requested)
         self.empty.add.clicked.connect(self.commands.ask_folder)
@@ -441,8 +438,6 @@ class LibraryView(LibraryWidgets):
         self.open_button.clicked.connect(self.commands.open_selected)
         self.compare_button.clicked.connect(self.commands.compare.trigger)
         self.copy_button.clicked.connect(self._copy_removal)
-        self.blobs.table.failed.connect(self.failed)
-        self.blobs.table.exported.connect(self.written)
         self.blobs.opened.connect(self.commands.open_file)
         self.blobs.selection_moved.connect(self._show_total)
         self.lists.currentChanged.connect(self.refresh_pane)
@@ -502,7 +497,7 @@ class LibraryView(LibraryWidgets):
 
     def _fail_scan(self, error: ExplorerError) -> None:
         self._show_state()
-        self.failed.emit(error)
+        self.app.report(error)
 
     # Facts about models, and what is in them
 

@@ -13,8 +13,9 @@ from explorer.present.attachments import EntryRow
 from explorer.present.explanations import FACT_TEXTS
 from explorer.present.tables.attachments import UPDATES, AttachedTable, attached_table
 from explorer.qt.document import Document
-from explorer.qt.jobs import Job, JobRunner, Work
+from explorer.qt.jobs import Job, Work
 from explorer.qt.references import References
+from explorer.qt.services import Services
 from explorer.qt.widgets.building import Part
 from explorer.qt.widgets.model_page import ModelPage, report_steps
 from explorer.qt.widgets.pages import Request
@@ -32,10 +33,10 @@ class AttachedPage(ModelPage[AttachedTable]):
     long = True
 
     def __init__(
-        self, runner: JobRunner, references: References, parent: QWidget | None = None
+        self, app: Services, references: References, parent: QWidget | None = None
     ) -> None:
         self._references = references
-        super().__init__(runner, parent)
+        super().__init__(app, parent)
         references.changed.connect(self.load)
 
     def build(self) -> Part:

@@ -18,10 +18,11 @@ from explorer.present import plan_export
 from explorer.present.colours import type_colour
 from explorer.present.explanations import picture_text
 from explorer.present.plan import context_text
-from explorer.qt.jobs import Job, JobRunner, JobSlot
+from explorer.qt.jobs import Job, JobSlot
 from explorer.qt.planner.fields import fill
 from explorer.qt.planner.pages import PlannerPage
 from explorer.qt.planner.state import CurrentPlan, PlannedModel, PlannerState
+from explorer.qt.services import Services
 from explorer.qt.theme import TextSize, text_font, warning_colour
 from explorer.qt.widgets.building import NOTE
 from explorer.qt.widgets.plot import ThemedPlot
@@ -303,22 +304,19 @@ class CurvesPage(PlannerPage):
 
     Signals:
         curves_changed: Other curves are shown.
-        exported: A file was written; its path.
-        failed: A file could not be written.
     """
 
     curves_changed = Signal()
-    exported = Signal(str)
-    failed = Signal(object)
 
-    def __init__(self, state: PlannerState, runner: JobRunner, parent: QWidget) -> None:
+    def __init__(self, state: PlannerState, app: Services, parent: QWidget) -> None:
         super().__init__(state, parent)
+        self.app = app
         self.plot = CurvesPlot(self)
         self._model: PlannedModel | None = None
         self._kept = LruCache(_MOST_KEPT)
-        self._slot = JobSlot(runner, self)
+        self._slot = JobSlot(app.runner, self)
         self._wanted: object = None
-        self._export = PlotExport(runner, self, self.exported.emit, self.failed.emit)
+        self._export = PlotExport(app, self)
         words = "Solid: all layers fit on GPUs. Dotted: they do not. Click to set the context."
         hint = QLabel(words, self, wordWrap=True)
         copy, save = QToolButton(self), QToolButton(self)
@@ -383,7 +381,7 @@ class CurvesPage(PlannerPage):
             self._kept.put(key, curves)
             self._take(curves)
 
-        self._slot.run("Drawing memory curves", make, done, self.failed.emit)
+        self._slot.run("Drawing memory curves", make, done, self.app.report)
 
     def _take(self, curves: plan_export.Curves | None) -> None:
         trained = 0 if self._model is None else self._model.h.trained_context

@@ -20,7 +20,7 @@ from explorer.planner.devices import parse_gpu, parse_size
 from explorer.planner.engines.llama_cpp.outcome import DEFAULT_RESERVE
 from explorer.present.explanations import GPU_TEXTS
 from explorer.present.plan import device_name, device_text, short_name, size_text
-from explorer.qt.jobs import JobRunner, JobSlot
+from explorer.qt.jobs import JobSlot
 from explorer.qt.planner.fields import (
     CalmSpinBox,
     SizeEdit,
@@ -31,6 +31,7 @@ from explorer.qt.planner.fields import (
 )
 from explorer.qt.planner.state import CurrentPlan, PlannerState
 from explorer.qt.planner.tables import LiveTable, gpu_columns
+from explorer.qt.services import Services
 from explorer.qt.theme import Space, scaled
 from explorer.qt.widgets.labels import Tile, plain_label
 from explorer.qt.widgets.painting import plain_tip, stand_on_page
@@ -206,7 +207,7 @@ class CatalogueDialog(QtWidgets.QDialog):
 
     gpu_chosen = Signal(object, int)
 
-    def __init__(self, catalogue: Catalogue, runner: JobRunner, parent: QtWidgets.QWidget) -> None:
+    def __init__(self, catalogue: Catalogue, app: Services, parent: QtWidgets.QWidget) -> None:
         super().__init__(parent)
         self.setWindowTitle("Add GPUs")
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
@@ -217,7 +218,7 @@ class CatalogueDialog(QtWidgets.QDialog):
         self.search = FilterBar(hint, hint, self)
         self.model = LiveTable(self)
         self.model.set_content(gpu_columns(self._gpus), len(self._gpus))
-        self.table = TableView(self.model, runner, self)
+        self.table = TableView(self.model, app, self)
         self.table.setAccessibleName("GPU catalogue")
         self.table.setSelectionMode(TableView.SelectionMode.SingleSelection)
         self.table.show_columns(QtCore.QByteArray())
@@ -301,11 +302,11 @@ class DevicesBox(Tile):
         swap: Free swap space.
     """
 
-    def __init__(self, state: PlannerState, runner: JobRunner, parent: QtWidgets.QWidget) -> None:
+    def __init__(self, state: PlannerState, app: Services, parent: QtWidgets.QWidget) -> None:
         super().__init__(parent)
         self._state = state
-        self._runner = runner
-        self._reading = JobSlot(runner, self)
+        self.app = app
+        self._reading = JobSlot(app.runner, self)
         self.catalogue: Catalogue | None = None
         self.model = DeviceTable(state, self)
         self.table = _DeviceView(self.model, self)
@@ -348,7 +349,7 @@ class DevicesBox(Tile):
     def show_catalogue(self) -> None:
         """Open the list of GPUs."""
         if self.catalogue is not None:
-            dialog = CatalogueDialog(self.catalogue, self._runner, self)
+            dialog = CatalogueDialog(self.catalogue, self.app, self)
             dialog.gpu_chosen.connect(self.add_devices)
             dialog.open()
 
@@ -477,7 +478,7 @@ _DIALOG_WIDTH: Final = 460
 class MachineDialog(QtWidgets.QDialog):
     """The machine that everything is planned for, to be changed from any page, without a model."""
 
-    def __init__(self, state: PlannerState, runner: JobRunner, parent: QtWidgets.QWidget) -> None:
+    def __init__(self, state: PlannerState, app: Services, parent: QtWidgets.QWidget) -> None:
         super().__init__(parent)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setWindowTitle("Machine to plan for")
@@ -488,7 +489,7 @@ class MachineDialog(QtWidgets.QDialog):
             "not be the one in front of you."
         )
         state.flush()  # the planner may never have been shown
-        self.devices = DevicesBox(state, runner, self)
+        self.devices = DevicesBox(state, app, self)
         self.refused = plain_label(self)
         self.refused.setWordWrap(True)
         self.refused.hide()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from PySide6 import QtGui, QtWidgets
-from PySide6.QtCore import QMimeData, Qt, Signal
+from PySide6.QtCore import QMimeData, Qt
 
 from explorer.errors import ExplorerError, PlanError
 from explorer.hardware.catalogue import find_bandwidths
@@ -24,12 +24,13 @@ from explorer.planner.speed import CPU, read_header, speed_bound
 from explorer.present import measured as words
 from explorer.present.explanations import picture_text
 from explorer.qt.document import Document
-from explorer.qt.jobs import Job, JobRunner, JobSlot
+from explorer.qt.jobs import Job, JobSlot
 from explorer.qt.machine import PlannedMachine
 from explorer.qt.planner import tables
 from explorer.qt.planner.fields import SizeEdit, buddy_label, fill, push_button
 from explorer.qt.planner.pages import PlannerPage, show_in
 from explorer.qt.planner.state import PlannerState
+from explorer.qt.services import Services
 from explorer.qt.theme import Space
 from explorer.qt.widgets.building import LINE, NOTE, Flow
 from explorer.qt.widgets.labels import SELECTABLE, plain_label
@@ -171,18 +172,14 @@ class LogPage(PlannerPage):
         speed: The bound of speed.
         table: The terms.
         notes: What has to be said of them.
-
-    Signals:
-        failed: A log cannot be compared; an `ExplorerError`.
     """
 
-    failed = Signal(object)
-
-    def __init__(self, state: PlannerState, runner: JobRunner, parent: QtWidgets.QWidget) -> None:
+    def __init__(self, state: PlannerState, app: Services, parent: QtWidgets.QWidget) -> None:
         super().__init__(state, parent)
+        self.app = app
         self._document: Document | None = None
         self._found: _Found | None = None
-        self._reading = JobSlot(runner, self)
+        self._reading = JobSlot(app.runner, self)
         self.choose = push_button(self, "Compare with a &log…", "Choose a log of the program")
         self.paste = push_button(self, "&Paste a log", "Compare with the text in the clipboard")
         self.check = push_button(
@@ -204,11 +201,11 @@ class LogPage(PlannerPage):
         self.notes.setTextInteractionFlags(SELECTABLE)
         self.notes.setAccessibleName("Notes on the log")
         self.model = tables.LiveTable(self)
-        self.table = TableView(self.model, runner, self)
+        self.table = TableView(self.model, app, self)
         self.table.setAccessibleName("Measured beside planned")
         self._lay_out()
         for field in (self.speed.gpu, self.speed.main):
-            field.refused.connect(self.failed)
+            field.refused.connect(app.report)
         self.choose.clicked.connect(self.ask)
         self.paste.clicked.connect(self._paste)
         self.check.clicked.connect(self.check_build)
@@ -262,11 +259,11 @@ class LogPage(PlannerPage):
         """Find the user's own llama.cpp and ask whether to run it for its estimate."""
         plan, document = self.state.current.plan, self._document
         if document is None or plan is None or plan.llama_cpp is None or not document.model.version:
-            self.failed.emit(PlanError("llama.cpp's own check needs a GGUF model and its profile"))
+            self.app.report(PlanError("llama.cpp's own check needs a GGUF model and its profile"))
             return
         named, outcome, model = self.state.program, plan.llama_cpp, document.model
         if is_address(model.path):
-            self.failed.emit(PlanError("llama.cpp's own check needs a model that was downloaded"))
+            self.app.report(PlanError("llama.cpp's own check needs a model that was downloaded"))
             return
 
         def find(_job: Job) -> list[str]:
@@ -281,7 +278,7 @@ class LogPage(PlannerPage):
 
     def _name_program(self, error: ExplorerError) -> None:
         """Say that no program was found, and ask for one."""
-        self.failed.emit(error)
+        self.app.report(error)
         title = "Choose your llama-server or llama-fit-params"
         name, _ = QtWidgets.QFileDialog.getOpenFileName(self, title)
         if name:
@@ -313,7 +310,7 @@ class LogPage(PlannerPage):
 
     def _fail(self, error: ExplorerError) -> None:
         self._show()
-        self.failed.emit(error)
+        self.app.report(error)
 
     def _ended(self) -> None:
         if self._reading.stopped:
@@ -350,7 +347,7 @@ class LogPage(PlannerPage):
         if text.strip():
             self.compare(text)
         else:
-            self.failed.emit(PlanError("the clipboard holds no text; copy a log first"))
+            self.app.report(PlanError("the clipboard holds no text; copy a log first"))
 
     def _use_rest(self) -> None:
         if self._found is not None:

@@ -18,11 +18,12 @@ from explorer.present import llama_cpp, plan_export
 from explorer.present.explanations import picture_text
 from explorer.present.plan import memory_bars, value_text
 from explorer.present.plan_export import Curves
-from explorer.qt.jobs import Job, JobRunner, JobSlot
+from explorer.qt.jobs import Job, JobSlot
 from explorer.qt.planner import tables
 from explorer.qt.planner.fields import CalmComboBox, buddy_label, fill, push_button, scrolled
 from explorer.qt.planner.picture import PlannerPicture, SavedPicture
 from explorer.qt.planner.state import CurrentPlan, PlannedModel, PlannerState, single_shot
+from explorer.qt.services import Services
 from explorer.qt.theme import Space, monospace_font
 from explorer.qt.widgets.building import LINE, NOTE
 from explorer.qt.widgets.labels import SELECTABLE, plain_label
@@ -94,11 +95,11 @@ class ComparisonPage(PlannerPage):
     The plans of the others are made in the background: those of many experts take some frames.
     """
 
-    def __init__(self, state: PlannerState, runner: JobRunner, parent: QtWidgets.QWidget) -> None:
+    def __init__(self, state: PlannerState, app: Services, parent: QtWidgets.QWidget) -> None:
         super().__init__(state, parent)
-        self._planning = JobSlot(runner, self)
+        self._planning = JobSlot(app.runner, self)
         self.model = tables.LiveTable(self)
-        self.table = TableView(self.model, runner, self)
+        self.table = TableView(self.model, app, self)
         self.table.setSelectionMode(TableView.SelectionMode.SingleSelection)
         self.line = fill(QtWidgets.QHBoxLayout(), spacing=Space.NEAR, margins=LINE)
         fill(QtWidgets.QVBoxLayout(self), self.line, (self.table, 1))
@@ -150,11 +151,11 @@ class ProgramsPage(PlannerPage):
         why: The sentence.
     """
 
-    def __init__(self, state: PlannerState, runner: JobRunner, parent: QtWidgets.QWidget) -> None:
+    def __init__(self, state: PlannerState, app: Services, parent: QtWidgets.QWidget) -> None:
         super().__init__(state, parent)
-        self._planning = JobSlot(runner, self)
+        self._planning = JobSlot(app.runner, self)
         self.model = tables.LiveTable(self)
-        self.table = TableView(self.model, runner, self)
+        self.table = TableView(self.model, app, self)
         self.table.setAccessibleName("Programs side by side")
         self.table.setSelectionMode(TableView.SelectionMode.SingleSelection)
         self.why = plain_label(self)
@@ -192,12 +193,12 @@ class ChoiceLine(QtWidgets.QWidget):
         use: Takes the choice as one step.
     """
 
-    def __init__(self, state: PlannerState, runner: JobRunner, parent: QtWidgets.QWidget) -> None:
+    def __init__(self, state: PlannerState, app: Services, parent: QtWidgets.QWidget) -> None:
         super().__init__(parent)
         self._state = state
         self._changes: dict[str, Any] = {}
         self._followed: tuple[object, ...] = ()
-        self._choosing = JobSlot(runner, self)
+        self._choosing = JobSlot(app.runner, self)
         self._delay = single_shot(self, self._choose, _DELAY_MS)
         self.sentence = plain_label(self)
         self.sentence.setWordWrap(True)
@@ -258,8 +259,8 @@ class ScenariosPage(ComparisonPage):
         use: Makes a scenario the current one.
     """
 
-    def __init__(self, state: PlannerState, runner: JobRunner, parent: QtWidgets.QWidget) -> None:
-        super().__init__(state, runner, parent)
+    def __init__(self, state: PlannerState, app: Services, parent: QtWidgets.QWidget) -> None:
+        super().__init__(state, app, parent)
         self.table.setAccessibleName("Scenarios")
         self.pin = self._button("&Pin these settings", "Keep them as a scenario")
         self.use = self._button("&Use", "Go back to the selected scenario")
@@ -334,8 +335,8 @@ class ModelsPage(ComparisonPage):
 
     others_wanted = Signal()
 
-    def __init__(self, state: PlannerState, runner: JobRunner, parent: QtWidgets.QWidget) -> None:
-        super().__init__(state, runner, parent)
+    def __init__(self, state: PlannerState, app: Services, parent: QtWidgets.QWidget) -> None:
+        super().__init__(state, app, parent)
         self.table.setAccessibleName("Models under the same settings")
         self.hint = QtWidgets.QLabel(self, wordWrap=True)
         self.line.addWidget(self.hint, 1)
@@ -377,7 +378,7 @@ class TablesPage(PlannerPage):
     def __init__(
         self,
         state: PlannerState,
-        runner: JobRunner,
+        app: Services,
         curves: Callable[[], Curves | None],
         parent: QtWidgets.QWidget,
     ) -> None:
@@ -389,7 +390,7 @@ class TablesPage(PlannerPage):
         self.choice.addItem("Memory against context", _CURVES)
         self.choice.setAccessibleName("Chart to show as a table")
         self.model = tables.LiveTable(self)
-        self.table = TableView(self.model, runner, self)
+        self.table = TableView(self.model, app, self)
         self.table.setAccessibleName("Figures of the chart")
         label, line = buddy_label("&Table of", self.choice), QtWidgets.QHBoxLayout()
         fill(line, label, self.choice, None, margins=LINE)
@@ -441,16 +442,16 @@ class WhyPage(PlannerPage):
         formula: The formula.
     """
 
-    def __init__(self, state: PlannerState, runner: JobRunner, parent: QtWidgets.QWidget) -> None:
+    def __init__(self, state: PlannerState, app: Services, parent: QtWidgets.QWidget) -> None:
         super().__init__(state, parent)
         self._terms: tuple[Term, ...] = ()
         self._chosen = "total"
         self.search = FilterBar("Filter figures:  devices[0]  graph  blk", "", self)
         self.figure_model, self.input_model = tables.LiveTable(self), tables.LiveTable(self)
-        self.figures = TableView(self.figure_model, runner, self)
+        self.figures = TableView(self.figure_model, app, self)
         self.figures.setAccessibleName("Figures of the plan")
         self.figures.setSelectionMode(TableView.SelectionMode.SingleSelection)
-        self.inputs = TableView(self.input_model, runner, self)
+        self.inputs = TableView(self.input_model, app, self)
         self.inputs.setAccessibleName("Symbols of the formula")
         self.title = self._label("Figure", "figure")
         self.title.setContentsMargins(*LINE)
@@ -565,21 +566,10 @@ class ExportPage(PlannerPage):
 
     Attributes:
         copy_buttons: The buttons that copy a text, by its name.
-
-    Signals:
-        exported: A file was written; its path.
-        failed: A file could not be written.
     """
 
-    exported = Signal(str)
-    failed = Signal(object)
-
     def __init__(
-        self,
-        state: PlannerState,
-        runner: JobRunner,
-        picture: PlannerPicture,
-        parent: QtWidgets.QWidget,
+        self, state: PlannerState, app: Services, picture: PlannerPicture, parent: QtWidgets.QWidget
     ) -> None:
         super().__init__(state, parent)
         self._edits: dict[str, QtWidgets.QPlainTextEdit] = {}
@@ -587,7 +577,7 @@ class ExportPage(PlannerPage):
         inner = QtWidgets.QWidget(self)
         self._grid = QtWidgets.QGridLayout()
         self._grid.setSpacing(Space.NEAR)
-        self._export = PlotExport(runner, self, self.exported.emit, self.failed.emit)
+        self._export = PlotExport(app, self)
         self._picture = SavedPicture(picture)
         self._add("command", "This plan")
         self._add("environment", "Ollama's environment")

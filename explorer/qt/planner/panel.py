@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 from weakref import WeakKeyDictionary
 
 from PySide6 import QtGui, QtWidgets
@@ -21,7 +21,7 @@ from explorer.planner.profiles import LLAMA_CPP, OLLAMA, PREDICTION
 from explorer.planner.result import PlanRequest
 from explorer.present import plan as plan_texts
 from explorer.qt.document import Document
-from explorer.qt.jobs import Job, JobRunner, JobSlot, drop_frames
+from explorer.qt.jobs import Job, JobSlot, drop_frames
 from explorer.qt.machine import Notes, PlannedMachine
 from explorer.qt.planner.controls import SettingsControls
 from explorer.qt.planner.curves import CurvesPage
@@ -53,12 +53,12 @@ from explorer.qt.planner.state import (
     read_model,
     single_shot,
 )
+from explorer.qt.services import Services
 from explorer.qt.theme import Space, scaled, widen_with_text
 from explorer.qt.widgets.building import Flow
 from explorer.qt.widgets.labels import StatePage, plain_label
 from explorer.qt.widgets.painting import IconButton, plain_tip
 from explorer.qt.widgets.segments import LowTabs, segmented
-from explorer.qt.widgets.table_view import TableView
 from explorer.text import sentence
 
 NOTE_NAME: Final = "planner"
@@ -87,18 +87,14 @@ class PlannerView(QtWidgets.QWidget):
     Signals:
         layer_chosen: The user chose a layer; its number, the output layer being the last.
         demo_wanted: The user asked for the demo model.
-        exported: A file was written; its path.
-        failed: An action failed; an `ExplorerError`.
     """
 
     layer_chosen = Signal(int)
     demo_wanted = Signal()
-    exported = Signal(str)
-    failed = Signal(object)
 
     def __init__(
         self,
-        runner: JobRunner,
+        app: Services,
         settings: Notes,
         parent: QtWidgets.QWidget | None = None,
         *,
@@ -106,9 +102,9 @@ class PlannerView(QtWidgets.QWidget):
     ) -> None:
         """Plan for a machine; None for one of the panel's own."""
         super().__init__(parent)
-        self.machine = machine or PlannedMachine(runner, settings, self)
+        self.machine = machine or PlannedMachine(app, settings, self)
         self.setAccessibleName("Planner")
-        self._runner = runner
+        self.app = app
         self._settings = settings
         self._document: Document | None = None
         self._others: tuple[Document, ...] = ()
@@ -118,10 +114,9 @@ class PlannerView(QtWidgets.QWidget):
         self.setAcceptDrops(True)
         self.body: PlannerBody | None = None
         save = partial(settings.set_note, NOTE_NAME)
-        self.state = PlannerState(self.machine, save=save, parent=self, runner=runner)
-        self.machine.failed.connect(self.failed)
-        self._reading = JobSlot(runner, self)
-        self._reading_others = JobSlot(runner, self)
+        self.state = PlannerState(self.machine, save=save, parent=self, runner=app.runner)
+        self._reading = JobSlot(app.runner, self)
+        self._reading_others = JobSlot(app.runner, self)
         self.placeholder = StatePage(self)
         self.placeholder.pressed.connect(self.demo_wanted)
         self._stack = QtWidgets.QStackedLayout(self)
@@ -234,10 +229,8 @@ class PlannerView(QtWidgets.QWidget):
 
     def _body(self) -> PlannerBody:
         if self.body is None:
-            body = PlannerBody(self.state, self._runner, self)
+            body = PlannerBody(self.state, self.app, self)
             body.layer_chosen.connect(self.layer_chosen)
-            body.exported.connect(self.exported)
-            body.failed.connect(self.failed)
             body.models.others_wanted.connect(self._read_others)
             self._stack.addWidget(body)
             self.body = body
@@ -268,7 +261,7 @@ class PlannerView(QtWidgets.QWidget):
             self._read.update(results)
             then()
 
-        slot.run(title, read, done, self.failed.emit)
+        slot.run(title, read, done, self.app.report)
 
     def _read_others(self) -> None:
         """Read the models to compare with."""
@@ -343,7 +336,7 @@ class AnswerBar(QtWidgets.QWidget):
 
     announced = Signal(str)
 
-    def __init__(self, state: PlannerState, runner: JobRunner, parent: QtWidgets.QWidget) -> None:
+    def __init__(self, state: PlannerState, app: Services, parent: QtWidgets.QWidget) -> None:
         super().__init__(parent)
         self._state = state
         self._current = state.current
@@ -352,8 +345,8 @@ class AnswerBar(QtWidgets.QWidget):
         self._verdict = plan_texts.Verdict(plan_texts.Level.FITS, "")
         self._coloured: plan_texts.Level | None = None
         self._announced = ""
-        self._search = JobSlot(runner, self)
-        self._asking = JobSlot(runner, self)
+        self._search = JobSlot(app.runner, self)
+        self._asking = JobSlot(app.runner, self)
         self._search_delay = single_shot(self, self._start_search, _SEARCH_DELAY_MS)
         self._announce_delay = single_shot(self, self._announce, _ANNOUNCE_DELAY_MS)
         self.sentence = AnswerPill(self)
@@ -555,28 +548,25 @@ class PlannerBody(QtWidgets.QWidget):
 
     Signals:
         layer_chosen: A layer was chosen; its number.
-        exported: A file was written; its path.
-        failed: An action failed; an `ExplorerError`.
     """
 
     layer_chosen = Signal(int)
-    exported = Signal(str)
-    failed = Signal(object)
 
-    def __init__(self, state: PlannerState, runner: JobRunner, parent: QtWidgets.QWidget) -> None:
+    def __init__(self, state: PlannerState, app: Services, parent: QtWidgets.QWidget) -> None:
         super().__init__(parent)
-        self.answer = AnswerBar(state, runner, self)
+        self.app = app
+        self.answer = AnswerBar(state, app, self)
         self.controls = SettingsControls(state, self)
-        self.devices = DevicesBox(state, runner, self)
+        self.devices = DevicesBox(state, app, self)
         self.picture = PlannerPicture(state, self)
-        self.curves = CurvesPage(state, runner, self)
-        self.programs = ProgramsPage(state, runner, self)
-        self.why = WhyPage(state, runner, self)
-        self.tables = TablesPage(state, runner, lambda: self.curves.curves, self)
-        self.scenarios = ScenariosPage(state, runner, self)
-        self.models = ModelsPage(state, runner, self)
-        self.log = LogPage(state, runner, self)
-        self.export = ExportPage(state, runner, self.picture, self)
+        self.curves = CurvesPage(state, app, self)
+        self.programs = ProgramsPage(state, app, self)
+        self.why = WhyPage(state, app, self)
+        self.tables = TablesPage(state, app, lambda: self.curves.curves, self)
+        self.scenarios = ScenariosPage(state, app, self)
+        self.models = ModelsPage(state, app, self)
+        self.log = LogPage(state, app, self)
+        self.export = ExportPage(state, app, self.picture, self)
         name, pages = "Pages of the planner", LowTabs(self)
         self.pages = segmented(pages, name, Space.NEAR)  # all eight are seen at 1280
         self.pages.addTab(self.curves, "Curves")
@@ -587,7 +577,7 @@ class PlannerBody(QtWidgets.QWidget):
         self.pages.addTab(self.log, "Log")
         self.pages.addTab(self.export, "Export")
         self.pages.addTab(self.tables, "Tables")
-        self.choice = ChoiceLine(state, runner, self)  # last: Tab leads here from the page in front
+        self.choice = ChoiceLine(state, app, self)  # last: Tab leads here from the page in front
         self._lay_out()
         self._connect(state)
 
@@ -659,12 +649,7 @@ class PlannerBody(QtWidgets.QWidget):
         self.tables.layer_chosen.connect(self._choose_layer)
         self.tables.curves_wanted.connect(self.curves.refresh)
         self.curves.curves_changed.connect(self.tables.invalidate)
-        self.log.failed.connect(self.failed)
-        writing: list[Any] = [self.curves, self.export, *self.pages.findChildren(TableView)]
-        for part in writing:
-            part.exported.connect(self.exported)
-            part.failed.connect(self.failed)
-        state.refused.connect(self.failed)
+        state.refused.connect(self.app.report)
         state.plan_changed.connect(self._follow)
 
     def _follow(self, current: CurrentPlan) -> None:

@@ -15,9 +15,10 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QMenu, QToolTip, QWidget
 
 from explorer.formats.structure import Field, Structure
-from explorer.qt.jobs import JobRunner, JobSlot
+from explorer.qt.jobs import JobSlot
 from explorer.qt.raw import hex_paint
 from explorer.qt.raw.hex_pages import PageCache
+from explorer.qt.services import Services
 from explorer.qt.theme import monospace_font
 from explorer.qt.widgets.building import offer_leads
 from explorer.qt.widgets.painting import kind_name
@@ -113,15 +114,15 @@ class HexView(QAbstractScrollArea):
     read_failed = Signal(str)
     notified = Signal(str)
 
-    def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
+    def __init__(self, app: Services, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.cursor_offset = 0
         self._anchor: int | None = None
         self._source: ByteSource | None = None
         self._structure: Structure | None = None
-        self._pages = PageCache(runner, self, self._pages_arrived, self.read_failed.emit)
-        self._copying = JobSlot(runner, self)
+        self._pages = PageCache(app.runner, self, self._pages_arrived, self.read_failed.emit)
+        self._copying = JobSlot(app.runner, self)
         self._fetch_timer = QtCore.QTimer(self, singleShot=True, interval=FETCH_DELAY_MS)
         self._fetch_timer.timeout.connect(self._pages.fetch)
         self._drag_timer = QtCore.QTimer(self, interval=_DRAG_SCROLL_MS)

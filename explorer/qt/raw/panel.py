@@ -17,10 +17,11 @@ from explorer.formats.tensors import Extent
 from explorer.present.explanations import picture_text
 from explorer.qt.addresses import agrees_to_search
 from explorer.qt.document import Document
-from explorer.qt.jobs import Job, JobRunner, JobSlot
+from explorer.qt.jobs import Job, JobSlot
 from explorer.qt.raw.hex_paint import number_texts, offset_text, parse_offset, parse_pattern
 from explorer.qt.raw.hex_view import HexView
 from explorer.qt.selection import Selection
+from explorer.qt.services import Services
 from explorer.qt.theme import Space, monospace_font
 from explorer.qt.widgets.building import LINE, NOTE, column, row
 from explorer.qt.widgets.labels import empty_label, plain_label
@@ -58,9 +59,9 @@ class RawSearch(QtWidgets.QWidget):
     noted = Signal(str)
     left = Signal()
 
-    def __init__(self, runner: JobRunner, parent: QtWidgets.QWidget | None = None) -> None:
+    def __init__(self, app: Services, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
-        self._slot = JobSlot(runner, self)
+        self._slot = JobSlot(app.runner, self)
         self.edit = QtWidgets.QLineEdit(self)
         self.edit.setMaxLength(_LONGEST_TEXT)
         self.edit.setClearButtonEnabled(True)
@@ -343,15 +344,15 @@ class RawView(QtWidgets.QWidget):
     key_activated = Signal(str)
     tensor_activated = Signal(int)
 
-    def __init__(self, runner: JobRunner, parent: QtWidgets.QWidget | None = None) -> None:
+    def __init__(self, app: Services, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
         self._document: Document | None = None
         self._model: Model | None = None
         self._shown_moves = 0
-        self._slot = JobSlot(runner, self)
+        self._slot = JobSlot(app.runner, self)
         self._structures: dict[int, Structure] = {}
         self._shown: tuple[str | None, int | None] = (None, None)  # key and row last shown
-        self.hex = HexView(runner, self)
+        self.hex = HexView(app, self)
         self.hex.setWhatsThis(picture_text("bytes"))
         self.files = QtWidgets.QComboBox(self)
         self.files.setAccessibleName("File")
@@ -365,7 +366,7 @@ class RawView(QtWidgets.QWidget):
         self.goto.setMaxLength(_LONGEST_OFFSET)
         self.goto.setMinimumWidth(90)
         self.goto.returnPressed.connect(self._go)
-        self.search = RawSearch(runner, self)
+        self.search = RawSearch(app, self)
         self.status = FieldStatus(self)
         self.message = plain_label(self)
         self.message.setWordWrap(True)

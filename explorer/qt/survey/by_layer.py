@@ -23,7 +23,8 @@ from explorer.present.survey import (
     metric_named,
     summary_lines,
 )
-from explorer.qt.jobs import JobRunner, JobSlot
+from explorer.qt.jobs import JobSlot
+from explorer.qt.services import Services
 from explorer.qt.survey.bar import Notice
 from explorer.qt.survey.layer_paint import (
     LEAST_HEIGHT,
@@ -267,20 +268,17 @@ class ByLayerPage(QWidget):
         tensor_chosen: A point was chosen; the row of its tensor, of several the first.
         tensor_opened: A point was opened; the same.
         start_requested: The user wants to read what is missing.
-        exported: A file was written; its path.
-        failed: A file could not be written; an `ExplorerError`.
     """
 
     tensor_chosen = Signal(int)
     tensor_opened = Signal(int)
     start_requested = Signal()
-    exported = Signal(str)
-    failed = Signal(object)
 
     def __init__(
-        self, session: SurveySession, runner: JobRunner, parent: QWidget | None = None
+        self, session: SurveySession, app: Services, parent: QWidget | None = None
     ) -> None:
         super().__init__(parent)
+        self.app = app
         self._session = session
         self._content: SurveyContent | None = None
         self._grids: list[LayerGrid] = []
@@ -317,10 +315,10 @@ class ByLayerPage(QWidget):
         self.readout.setWhatsThis(picture_text("cell"))
         self.save = QPushButton("&Save…", self)
         self.save.setToolTip("Save picture or data (Ctrl+S)")
-        self.table = TableView(TableModel(self), runner, self)
+        self.table = TableView(TableModel(self), app, self)
         self.table.setAccessibleName("Sums and means")
-        self.export = PlotExport(runner, self, self.exported.emit, self.failed.emit)
-        self._adding = JobSlot(runner, self)
+        self.export = PlotExport(app, self)
+        self._adding = JobSlot(app.runner, self)
         self._added_too_soon = False
         self._renewing = QTimer(self, singleShot=True, interval=_RENEW_MS)
         self._lay_out()
@@ -359,8 +357,6 @@ class ByLayerPage(QWidget):
         self.lines.copy_requested.connect(lambda: self.export.copy(self.lines))
         self.lines.save_requested.connect(self.ask_save)
         self.save.clicked.connect(self.ask_save)
-        self.table.exported.connect(self.exported)
-        self.table.failed.connect(self.failed)
         self._renewing.timeout.connect(self._renew)
         self._session.replaced.connect(self._drop_previous)
 
@@ -474,7 +470,7 @@ class ByLayerPage(QWidget):
             "Adding up",
             lambda _job: _add_up(known, content.grid, by_layer=by_layer),
             self._show_added,
-            self.failed.emit,
+            self.app.report,
         )
 
     def _show_added(self, sums: _Sums) -> None:

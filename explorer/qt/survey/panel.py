@@ -19,10 +19,10 @@ from explorer.present.statistics import STATISTICS, statistic_cell
 from explorer.present.survey import METRICS, Metric, metric_named
 from explorer.present.tables.tensors import TENSOR_FILTER, tensor_table
 from explorer.qt.document import Document
-from explorer.qt.jobs import JobRunner
 from explorer.qt.pages.attached import AttachedPage
 from explorer.qt.pages.type_mix import TypeMixPage
 from explorer.qt.references import References
+from explorer.qt.services import Services
 from explorer.qt.survey.bar import Notice, SurveyBar, list_metrics
 from explorer.qt.survey.by_layer import ByLayerPage
 from explorer.qt.survey.map_page import MapPage
@@ -161,9 +161,9 @@ class HotSpotsPage(ListPanel):
     start_requested = Signal()
 
     def __init__(
-        self, session: SurveySession, runner: JobRunner, parent: QWidget | None = None
+        self, session: SurveySession, app: Services, parent: QWidget | None = None
     ) -> None:
-        super().__init__(runner, *TENSOR_FILTER, parent)
+        super().__init__(app, *TENSOR_FILTER, parent)
         self.table.setAccessibleName("Tensors by what is known of their weights")
         self._session = session
         self._document: Document | None = None
@@ -377,27 +377,26 @@ class SurveyView(TabbedPanel):
     tensors_opened = Signal(object)
 
     def __init__(
-        self, runner: JobRunner, references: References, parent: QWidget | None = None
+        self, app: Services, references: References, parent: QWidget | None = None
     ) -> None:
         super().__init__(parent)
         self._document: Document | None = None
         self._row = -1
-        session = self.session = SurveySession(runner, references, self)
-        session.failed.connect(self.failed)
+        session = self.session = SurveySession(app, references, self)
         self.bar = SurveyBar(session, self)
         self.bar.open_requested.connect(self.open_requested)
         self.begin_tabs("Views of the model", self.bar)
-        export = PlotExport(runner, self, self.exported.emit, self.failed.emit)
+        export = PlotExport(app, self)
         self.map = MapPage(session, export, self)
         self._connect(self.map)
-        self._hot_spots = LazyTab(lambda: self._make_hot_spots(runner), self._fill_hot_spots, self)
-        self._by_layer = LazyTab(lambda: self._make_by_layer(runner), self._fill_by_layer, self)
-        self._type_mix = LazyTab(lambda: self._make_type_mix(runner), self._fill_page, self)
+        self._hot_spots = LazyTab(lambda: self._make_hot_spots(app), self._fill_hot_spots, self)
+        self._by_layer = LazyTab(lambda: self._make_by_layer(app), self._fill_by_layer, self)
+        self._type_mix = LazyTab(lambda: self._make_type_mix(app), self._fill_page, self)
         self.tabs.addTab(self.map, "Map")
         self.tabs.addTab(self._by_layer, "By layer")
         self.tabs.addTab(self._hot_spots, "Hot spots")
         self.tabs.addTab(self._type_mix, "Type mix")
-        self._attached = LazyTab(lambda: self._make_attached(runner), self._fill_page, self)
+        self._attached = LazyTab(lambda: self._make_attached(app), self._fill_page, self)
         self.tabs.addTab(self._attached, "Adapter")
         self.tabs.currentChanged.connect(lambda _: self._refresh_pages())
         session.replaced.connect(self._refresh_pages)
@@ -463,42 +462,36 @@ class SurveyView(TabbedPanel):
         page.tensor_opened.connect(self.tensor_opened)
         page.start_requested.connect(self.session.start)
 
-    def _make_by_layer(self, runner: JobRunner) -> ByLayerPage:
-        page = ByLayerPage(self.session, runner, self)
+    def _make_by_layer(self, app: Services) -> ByLayerPage:
+        page = ByLayerPage(self.session, app, self)
         self._connect(page)
-        self.pass_on(page)
         return page
 
     def _fill_by_layer(self, page: ByLayerPage) -> None:
         page.select_tensor(self._row)
         page.refresh()
 
-    def _make_hot_spots(self, runner: JobRunner) -> HotSpotsPage:
-        page = HotSpotsPage(self.session, runner, self)
+    def _make_hot_spots(self, app: Services) -> HotSpotsPage:
+        page = HotSpotsPage(self.session, app, self)
         self._connect(page)
         page.tensors_opened.connect(self.tensors_opened)
-        self.pass_on(page.table)
         return page
 
     def _fill_hot_spots(self, page: HotSpotsPage) -> None:
         page.select_tensor(self._row)
         page.refresh()
 
-    def _make_type_mix(self, runner: JobRunner) -> TypeMixPage:
-        page = TypeMixPage(runner, self)
-        for table in (page.roles, page.recipes, page.deviations):
-            self.pass_on(table)
-        return page
+    def _make_type_mix(self, app: Services) -> TypeMixPage:
+        return TypeMixPage(app, self)
 
     @property
     def attached(self) -> AttachedPage:
         """What an adapter changes, or an importance matrix knows."""
         return self._attached.widget
 
-    def _make_attached(self, runner: JobRunner) -> AttachedPage:
-        page = AttachedPage(runner, self.session.references, self)
+    def _make_attached(self, app: Services) -> AttachedPage:
+        page = AttachedPage(app, self.session.references, self)
         page.tensor_opened.connect(self.tensor_opened)
-        self.pass_on(page.rows)
         return page
 
     def _fill_page(self, page: TypeMixPage | AttachedPage) -> None:

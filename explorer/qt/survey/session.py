@@ -31,8 +31,9 @@ from explorer.formats.tensors import Tensor
 from explorer.formats.weights import check_decodable
 from explorer.qt.addresses import agrees_to_weights
 from explorer.qt.document import Document
-from explorer.qt.jobs import Job, JobRunner, JobSlot, all_cores
+from explorer.qt.jobs import Job, JobSlot, all_cores
 from explorer.qt.references import MatchedModels, Reference, References, Rounding
+from explorer.qt.services import Services
 
 _CHECK_EVERY = 256
 
@@ -358,20 +359,18 @@ class SurveySession(QObject):
         replaced: Another model, another reference, or results of earlier surveys were read.
         grown: More is known; at most 20 times a second.
         state_changed: The state is another one.
-        failed: Something cannot be read; an `ExplorerError`.
     """
 
     replaced = Signal()
     grown = Signal()
     state_changed = Signal()
-    failed = Signal(object)
 
     def __init__(
-        self, runner: JobRunner, references: References, parent: QWidget | None = None
+        self, app: Services, references: References, parent: QWidget | None = None
     ) -> None:
         super().__init__(parent)
         self._window = parent
-        self._runner = runner
+        self.app = app
         self.references = references
         self.document: Document | None = None
         self.content: SurveyContent | None = None
@@ -380,8 +379,8 @@ class SurveySession(QObject):
         self._contents: WeakKeyDictionary[Document, SurveyContent] = WeakKeyDictionary()
         self._chosen: Reference = None
         self._visible = False
-        self._reading = JobSlot(runner, self)
-        self._surveying = JobSlot(runner, self)
+        self._reading = JobSlot(app.runner, self)
+        self._surveying = JobSlot(app.runner, self)
         self._work: SurveyWork | None = None
         references.changed.connect(self._follow_reference)
         references.documents_changed.connect(self._forget_closed)
@@ -479,7 +478,7 @@ class SurveySession(QObject):
         self._work = survey
         self.progress = survey.progress()
         title = "Surveying all tensors"
-        job = self._surveying.run(title, survey.run, lambda _none: None, self.failed.emit)
+        job = self._surveying.run(title, survey.run, lambda _none: None, self.app.report)
         job.published.connect(self._grow)
         job.finished.connect(lambda: self._finish(survey))
         self.state_changed.emit()
@@ -549,7 +548,7 @@ class SurveySession(QObject):
 
     def _read(self, read: Callable[[Job], Result], show: Callable[[Result], None]) -> None:
         title = "Reading what is known of the model"
-        self._reading.run(title, read, show, self.failed.emit)
+        self._reading.run(title, read, show, self.app.report)
 
     def _show_content(self, content: SurveyContent) -> None:
         self._contents[content.document] = self.content = content

@@ -9,7 +9,7 @@ from PySide6.QtCore import QByteArray, Qt, QTimer, Signal
 
 from explorer.parallel import LruCache
 from explorer.present.explanations import picture_text
-from explorer.qt.jobs import JobRunner
+from explorer.qt.services import Services
 from explorer.qt.theme import Space, scaled
 from explorer.qt.weights.curves import (
     MOST_BINS,
@@ -172,9 +172,9 @@ class HistogramPage(ReadingPage[HistogramResult]):
     opened = Signal(int)
     row_chosen = Signal(int)
 
-    def __init__(self, runner: JobRunner, parent: QtWidgets.QWidget | None = None) -> None:
+    def __init__(self, app: Services, parent: QtWidgets.QWidget | None = None) -> None:
         self.statistics = StatisticsTable()
-        self.panel = PlotPanel(runner, self.statistics)
+        self.panel = PlotPanel(app, self.statistics)
         super().__init__(parent, self.panel)
         self.statistics.setParent(self)
         self._subjects: tuple[SelectedTensor, ...] = ()
@@ -203,7 +203,7 @@ class HistogramPage(ReadingPage[HistogramResult]):
         tab_through(self.controls, self.content)
         self.frame.addWidget(self.progress)
         self._connect()
-        self.begin_life(runner, (self,), self.progress)
+        self.begin_life(app, (self,), self.progress)
 
     def _connect(self) -> None:
         controls = self.controls

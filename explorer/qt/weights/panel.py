@@ -20,8 +20,8 @@ from explorer.formats.tensors import Tensor
 from explorer.parallel import LruCache
 from explorer.present.explanations import CODE_TEXTS, picture_text
 from explorer.qt.document import Document
-from explorer.qt.jobs import JobRunner
 from explorer.qt.references import References
+from explorer.qt.services import Services
 from explorer.qt.weights.curves import HistogramChoices, Scope, SelectedTensor, unsupported_reason
 from explorer.qt.weights.histogram import HistogramPage
 from explorer.qt.weights.tensor_panel import Header, StatisticsTable, TensorPicker, moment_lines
@@ -100,15 +100,11 @@ class BlockPages(QObject, Reader[BlockStatistics]):
 
     Signals:
         minima_known: Whether the tensor has minima, as far as that is known of its type.
-        exported: A file was written; its path.
-        failed: A file could not be written.
     """
 
     minima_known = Signal(bool)
-    exported = Signal(str)
-    failed = Signal(object)
 
-    def __init__(self, runner: JobRunner, parent: QWidget) -> None:
+    def __init__(self, app: Services, parent: QWidget) -> None:
         super().__init__(parent)
         self._subject: SelectedTensor | None = None
         self._cache = LruCache(0)
@@ -122,7 +118,7 @@ class BlockPages(QObject, Reader[BlockStatistics]):
         self.pages = self.codes, self.scales, self.minima
         for page in self.pages:
             page.offer_ranges([("All of them", 0)])
-        self.begin_life(runner, self.pages)
+        self.begin_life(app, self.pages)
 
     def show_subject(
         self, subject: SelectedTensor | None, cache: LruCache, *, named: bool = False
@@ -173,24 +169,20 @@ class BlockPages(QObject, Reader[BlockStatistics]):
             self._show_codes(subject, blocks)
 
     def _make_codes(self) -> PlotPanel:
-        panel = PlotPanel(
-            self._runner, self._code_model, self._describe_code, self.codes, _CODES_WIDTH
-        )
+        panel = PlotPanel(self.app, self._code_model, self._describe_code, self.codes, _CODES_WIDTH)
         panel.plot.set_normal(False)
         panel.plot.setAccessibleName("Histogram of codes")
         panel.plot.setWhatsThis(picture_text("codes"))
         return self._connected(panel)
 
     def _make_spread(self, what: str, many: str) -> PlotPanel:
-        panel = PlotPanel(self._runner, StatisticsTable(self), self._describe)
+        panel = PlotPanel(self.app, StatisticsTable(self), self._describe)
         panel.plot.setAccessibleName(f"Histogram of {many.lower()}")
         panel.plot.setWhatsThis(picture_text("spread"))
         panel.plot.set_titles(what, f"{many} in each bin")
         return self._connected(panel)
 
     def _connected(self, panel: PlotPanel) -> PlotPanel:
-        panel.exported.connect(self.exported)
-        panel.failed.connect(self.failed)
         return panel
 
     def _show_codes(self, subject: SelectedTensor, blocks: BlockStatistics) -> None:
@@ -277,10 +269,10 @@ class WeightsView(TabbedPanel):
     bytes_requested = Signal(int, object)
 
     def __init__(
-        self, runner: JobRunner, references: References, parent: QWidget | None = None
+        self, app: Services, references: References, parent: QWidget | None = None
     ) -> None:
         super().__init__(parent)
-        self._runner = runner
+        self.app = app
         self._references = references
         self._document: Document | None = None
         self._rows: tuple[int, ...] = ()
@@ -293,8 +285,8 @@ class WeightsView(TabbedPanel):
         self.picker = TensorPicker(self)
         self.header.add_beside_facts(self.picker)
         self.begin_tabs("Views of the tensor", self.header)
-        self.histogram = HistogramPage(runner, self)
-        self.blocks = BlockPages(runner, self)
+        self.histogram = HistogramPage(app, self)
+        self.blocks = BlockPages(app, self)
         self._map = LazyTab(self._make_map, self._fill_map, self)
         self._block_page = LazyTab(self._make_block_page, self._fill_block_page, self)
         self._values = LazyTab(self._make_values, self._fill_values, self)
@@ -324,8 +316,6 @@ class WeightsView(TabbedPanel):
         self.histogram.opened.connect(self.tensor_chosen)
         minima = self.blocks.minima
         self.blocks.minima_known.connect(lambda on: self.offer_page(minima, on))
-        self.pass_on(self.blocks)
-        self.pass_on(self.histogram.panel)
 
     # Pages that are built when first shown
 
@@ -347,10 +337,9 @@ class WeightsView(TabbedPanel):
     def _make_map(self) -> MapPage:
         from explorer.qt.weights.map.page import MapPage  # noqa: PLC0415 - see LazyTab
 
-        page = MapPage(self._runner, self._references, self)
+        page = MapPage(self.app, self._references, self)
         page.open_requested.connect(self.open_requested)
         page.place_chosen.connect(self.place_chosen)
-        self.pass_on(page)
         return page
 
     def _fill_map(self, page: MapPage) -> None:
@@ -359,10 +348,9 @@ class WeightsView(TabbedPanel):
     def _make_block_page(self) -> BlockPage:
         from explorer.qt.weights.block.page import BlockPage  # noqa: PLC0415 - see LazyTab
 
-        page = BlockPage(self._runner, self._references, self)
+        page = BlockPage(self.app, self._references, self)
         page.open_requested.connect(self.open_requested)
         page.bytes_requested.connect(self.bytes_requested)
-        self.pass_on(page)
         return page
 
     def _fill_block_page(self, page: BlockPage) -> None:
@@ -375,9 +363,7 @@ class WeightsView(TabbedPanel):
     def _make_values(self) -> ValuesPage:
         from explorer.qt.weights.values import ValuesPage  # noqa: PLC0415 - see LazyTab
 
-        page = ValuesPage(self._runner, self)
-        self.pass_on(page)
-        return page
+        return ValuesPage(self.app, self)
 
     def _fill_values(self, page: ValuesPage) -> None:
         page.show_subject(self._subject, named=self._named)

@@ -20,7 +20,8 @@ from explorer.formats.tensors import Folding, Tensor
 from explorer.formats.weights import WeightReader
 from explorer.present.explanations import picture_text
 from explorer.qt.addresses import agrees_to_tensors
-from explorer.qt.jobs import Job, JobRunner, JobSlot
+from explorer.qt.jobs import Job, JobSlot
+from explorer.qt.services import Services
 from explorer.qt.theme import monospace_font
 from explorer.qt.weights.curves import SelectedTensor
 from explorer.qt.widgets import building
@@ -310,22 +311,18 @@ class ValuesPage(ReadingPage[Tiles]):
 
     Signals:
         copied: Values were copied; how many.
-        exported: A file was written; its path.
-        failed: A file could not be written; an `ExplorerError`.
     """
 
     copied = Signal(int)
-    exported = Signal(str)
-    failed = Signal(object)
 
-    def __init__(self, runner: JobRunner, parent: QtWidgets.QWidget | None = None) -> None:
+    def __init__(self, app: Services, parent: QtWidgets.QWidget | None = None) -> None:
         self.grid = QtWidgets.QTableView()
         super().__init__(parent, self.grid)
         self._tensor: Tensor | None = None
         self._wanted: dict[Place, None] = {}  # tiles, in the order in which they were painted
         self._read_now: list[Place] = []
-        self._copying = JobSlot(runner, self)
-        self.export = ValuesExport(runner, self, self.exported.emit, self.failed.emit)
+        self._copying = JobSlot(app.runner, self)
+        self.export = ValuesExport(app, self)
         self.model = ValuesTable(self)
         # all tiles of one paint together
         self._painted = QtCore.QTimer(self, singleShot=True, interval=0)
@@ -352,7 +349,7 @@ class ValuesPage(ReadingPage[Tiles]):
         self.hidden.connect(self.cancel)
         self.model.dataChanged.connect(lambda *_: self._show_place())
         self.grid.selectionModel().currentChanged.connect(lambda *_: self._show_place())
-        self.begin_life(runner, (self,))
+        self.begin_life(app, (self,))
         self.show_content()
 
     def show_subject(self, subject: SelectedTensor | None, *, named: bool = False) -> None:

@@ -15,7 +15,8 @@ from explorer.analysis.recipes.fits import why_no_recipe
 from explorer.analysis.recipes.rules import RECIPES
 from explorer.analysis.rounding import rounding_types
 from explorer.qt.document import Document
-from explorer.qt.jobs import JobRunner, JobSlot
+from explorer.qt.jobs import JobSlot
+from explorer.qt.services import Services
 from explorer.qt.theme import Space
 from explorer.qt.weights.work import same_role
 from explorer.qt.what_if.chart import Measure
@@ -37,16 +38,15 @@ class MatrixChooser(QtWidgets.QPushButton):
 
     Signals:
         changed: Another matrix, or none.
-        failed: A file cannot be opened or is something else; an `ExplorerError`.
     """
 
     changed = Signal()
-    failed = Signal(object)
 
-    def __init__(self, runner: JobRunner, parent: QtWidgets.QWidget | None = None) -> None:
+    def __init__(self, app: Services, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
+        self.app = app
         self.matrix: ImportanceMatrix | None = None
-        self._opening = JobSlot(runner, self)
+        self._opening = JobSlot(app.runner, self)
         menu = QtWidgets.QMenu(self)
         menu.addAction("&Open an importance matrix…").triggered.connect(self.ask)
         self.clear_action = menu.addAction("&None: all weights count alike")
@@ -73,7 +73,7 @@ class MatrixChooser(QtWidgets.QPushButton):
             f"Opening {plain_text(path.name)}",
             lambda _job: ImportanceMatrix.load(path),
             self._take,
-            self.failed.emit,
+            self.app.report,
         )
 
     def clear(self) -> None:
@@ -287,7 +287,7 @@ class WhatIfControls(QtWidgets.QWidget):
 
     scope_changed = Signal()
 
-    def __init__(self, runner: JobRunner, parent: QtWidgets.QWidget | None = None) -> None:
+    def __init__(self, app: Services, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
         self._rows: dict[Scope, tuple[int, ...] | None] = {}
         self.scope = QtWidgets.QComboBox(self)
@@ -299,7 +299,7 @@ class WhatIfControls(QtWidgets.QWidget):
         recipes = TypeList(recipe_groups(), USUAL_RECIPES)
         recipes.list.setAccessibleName("Recipes to try")
         self.recipes = TypeChooser(recipes, _recipes_text, self)
-        self.matrix = MatrixChooser(runner, self)
+        self.matrix = MatrixChooser(app, self)
         self.measure = QtWidgets.QComboBox(self)
         self.measure.setAccessibleName("What is drawn upwards")
         self.measure.setToolTip("What is drawn upwards")

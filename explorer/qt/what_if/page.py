@@ -19,8 +19,9 @@ from explorer.planner.inputs import PlanInputs
 from explorer.present.errors import error_label, error_text, rounding_notes
 from explorer.qt.addresses import TensorFetch, agrees_to_tensors
 from explorer.qt.document import Document
-from explorer.qt.jobs import Job, JobRunner, JobSlot
+from explorer.qt.jobs import Job, JobSlot
 from explorer.qt.references import References, Rounding
+from explorer.qt.services import Services
 from explorer.qt.what_if.chart import WhatIfChart
 from explorer.qt.what_if.controls import WhatIfControls
 from explorer.qt.what_if.estimate import (
@@ -156,13 +157,11 @@ class WhatIfPanel(PicturePanel):
 
     marked = Signal(object)
 
-    def __init__(self, runner: JobRunner, parent: QtWidgets.QWidget | None = None) -> None:
+    def __init__(self, app: Services, parent: QtWidgets.QWidget | None = None) -> None:
         self.chart, self.model = WhatIfChart(), TableModel()
-        super().__init__(runner, self.chart, self.model, parent)
-        self.roles = TableView(TableModel(self), runner, self)
+        super().__init__(app, self.chart, self.model, parent)
+        self.roles = TableView(TableModel(self), app, self)
         self.roles.setAccessibleName("Errors by role")
-        self.roles.exported.connect(self.exported)
-        self.roles.failed.connect(self.failed)
         self.roles.hide()
         lower = QtWidgets.QSplitter(self)
         self.splitter.replaceWidget(1, lower)
@@ -340,19 +339,12 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
     Attributes:
         estimate: What is shown; None while nothing is.
         plan_inputs: Returns the inputs of the planner for a model; None for something usual.
-
-    Signals:
-        exported: A file was written; its path.
-        failed: Something cannot be done; an `ExplorerError`.
     """
 
-    exported = Signal(str)
-    failed = Signal(object)
-
     def __init__(
-        self, runner: JobRunner, references: References, parent: QtWidgets.QWidget | None = None
+        self, app: Services, references: References, parent: QtWidgets.QWidget | None = None
     ) -> None:
-        self.panel = WhatIfPanel(runner)
+        self.panel = WhatIfPanel(app)
         super().__init__(parent, self.panel)
         self._references = references
         self._follower = SourceFollower(references)
@@ -362,11 +354,11 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
         self._wants_errors = False  # whether the estimate is to be followed by measuring
         self._asked_for = False  # whether the user started the work
         self._wanted: WhatIfRequest | None = None
-        self._adding = JobSlot(runner, self)
+        self._adding = JobSlot(app.runner, self)
         self._machine: Machine | None = None
         self.plan_inputs: Callable[[Document], PlanInputs | None] = lambda _document: None
         self.estimate: WhatIfEstimate | None = None
-        self.controls = WhatIfControls(runner, self)
+        self.controls = WhatIfControls(app, self)
         self.note = plain_label(self)
         self.note.setWordWrap(True)
         self.note.setContentsMargins(*NOTE)
@@ -377,7 +369,7 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
         tab_through(self.controls, self.content)
         self.frame.addWidget(self.progress)
         self._connect()
-        self.begin_life(runner, (self,))
+        self.begin_life(app, (self,))
 
     def _connect(self) -> None:
         controls, progress = self.controls, self.progress
@@ -385,15 +377,12 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
         controls.types.changed.connect(self._renew)
         controls.recipes.changed.connect(self._renew)
         controls.matrix.changed.connect(self._renew)
-        controls.matrix.failed.connect(self.failed)
         controls.measure.currentIndexChanged.connect(
             lambda _: self.panel.chart.set_measure(controls.chosen_measure)
         )
         controls.use.clicked.connect(self.use_as_reference)
         self.panel.marked.connect(self._offer_use)
         self.panel.table.row_opened.connect(lambda _row: self.use_as_reference())
-        self.panel.exported.connect(self.exported)
-        self.panel.failed.connect(self.failed)
         progress.resume_requested.connect(self.start)
         progress.pause_requested.connect(self._pause_or_resume)
         progress.cancel_requested.connect(self.cancel)
@@ -439,7 +428,7 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
             "Adding up errors by role",
             lambda _job: estimate.roles(name, cache),
             self.panel.show_roles,
-            self.failed.emit,
+            self.app.report,
         )
 
     # What is asked

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
-from PySide6.QtCore import QEvent, QObject, QSize, Qt, Signal, SignalInstance
+from PySide6.QtCore import QEvent, QObject, QSize, Qt, Signal
 from PySide6.QtGui import QKeySequence, QResizeEvent, QShortcut, QShowEvent
 from PySide6.QtWidgets import QFrame, QScrollArea, QTabWidget, QWidget
 
@@ -120,18 +120,6 @@ class LazyTab(QWidget, Generic[View]):
         super().showEvent(event)
 
 
-class Writing(Protocol):
-    """Something that writes files."""
-
-    @property
-    def exported(self) -> SignalInstance:
-        """A file was written; its path."""
-
-    @property
-    def failed(self) -> SignalInstance:
-        """A file could not be written; an `ExplorerError`."""
-
-
 class TabbedPanel(ContentPage):
     """Pages as tabs below a header, or a sentence in their place, whose button calls `refresh`.
 
@@ -141,14 +129,10 @@ class TabbedPanel(ContentPage):
         cancel_shortcut: Escape, which calls `cancel`.
 
     Signals:
-        exported: A file was written; its path.
-        failed: Something cannot be done; an `ExplorerError`.
         open_requested: The user wants to open a model to compare with.
     """
 
     tabs: QTabWidget
-    exported = Signal(str)
-    failed = Signal(object)
     open_requested = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -200,8 +184,3 @@ class TabbedPanel(ContentPage):
     def offer_page(self, page: QWidget, on: bool) -> None:
         """Show or hide the tab of a page."""
         self.tabs.setTabVisible(self.place_of(page), on)
-
-    def pass_on(self, part: Writing) -> None:
-        """Report the files that a part writes."""
-        part.exported.connect(self.exported)
-        part.failed.connect(self.failed)

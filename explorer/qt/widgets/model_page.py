@@ -10,7 +10,8 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QSplitter, QWidget
 
 from explorer.qt.document import Document
-from explorer.qt.jobs import Job, JobRunner, Work
+from explorer.qt.jobs import Job, Work
+from explorer.qt.services import Services
 from explorer.qt.widgets.building import LINE, Part, column
 from explorer.qt.widgets.labels import SELECTABLE, plain_label
 from explorer.qt.widgets.pages import ReadingPage, Request
@@ -39,10 +40,10 @@ class ModelPage(ReadingPage[Result]):
     long: ClassVar[bool] = False
     """Whether reading takes long enough for a line of progress with Cancel."""
 
-    def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
+    def __init__(self, app: Services, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.document: Document | None = None
-        self.runner = runner
+        self.app = app
         self._known: WeakKeyDictionary[Document, dict[Hashable, Result]] = WeakKeyDictionary()
         self.about = plain_label(self)
         self.about.setWordWrap(True)
@@ -52,7 +53,7 @@ class ModelPage(ReadingPage[Result]):
         self.progress = ProgressLine(self) if self.long else None
         if self.progress is not None:
             self.frame.addWidget(self.progress)
-        self.begin_life(runner, (self,), self.progress)
+        self.begin_life(app, (self,), self.progress)
 
     # What a page defines
 
@@ -84,7 +85,7 @@ class ModelPage(ReadingPage[Result]):
 
     def table(self) -> TableView:
         """Return a table of the page; `TableView.show_rows` fills it."""
-        return TableView(TableModel(self), self.runner, self)
+        return TableView(TableModel(self), self.app, self)
 
     @property
     def result(self) -> Result | None:

@@ -15,7 +15,8 @@ from PySide6.QtGui import QHideEvent, QShowEvent
 from explorer.errors import ExplorerError
 from explorer.present.explanations import picture_text
 from explorer.qt.addresses import TensorFetch
-from explorer.qt.jobs import Job, JobRunner, JobSlot, Work
+from explorer.qt.jobs import Job, JobSlot, Work
+from explorer.qt.services import Services
 from explorer.qt.widgets.building import LINE, column, row
 from explorer.qt.widgets.labels import ElidedLabel, StatePage
 from explorer.qt.widgets.progress import ProgressLine
@@ -140,19 +141,19 @@ class Reader(Generic[Result]):
     """
 
     def begin_life(
-        self, runner: JobRunner, pages: Sequence[ContentPage], progress: ProgressLine | None = None
+        self, app: Services, pages: Sequence[ContentPage], progress: ProgressLine | None = None
     ) -> None:
         """Set up; called once by the constructor, when the pages exist.
 
         Args:
-            runner: Runs the reading.
+            app: Runs the reading.
             pages: The pages that show it.
             progress: Shows how far it is, and has the buttons to cancel and to read on.
         """
         assert isinstance(self, QObject)
         self.phase = Phase.EMPTY
-        self._runner = runner
-        self._slot = JobSlot(runner, self)
+        self.app = app
+        self._slot = JobSlot(app.runner, self)
         self._request: Request[Result] | None = None
         self._fetch: TensorFetch | None = None  # what the button agrees to
         self._pages = pages

@@ -34,7 +34,8 @@ from PySide6.QtGui import (
 from PySide6.QtSvg import QSvgGenerator
 
 from explorer.present.explanations import picture_text
-from explorer.qt.jobs import Job, JobRunner
+from explorer.qt.jobs import Job
+from explorer.qt.services import Services
 from explorer.qt.theme import Space, scaled, widen_with_text
 from explorer.qt.widgets.building import NOTE, column, row
 from explorer.qt.widgets.curves import BinReading
@@ -359,18 +360,11 @@ class PicturePanel(QtWidgets.QWidget):
         picture: What is saved: the plot, or what stands in its place.
         export: What saves it.
         resting: What the line below says while the cursor is nowhere.
-
-    Signals:
-        exported: A file was written; its path.
-        failed: A file could not be written; an `ExplorerError`.
     """
-
-    exported = Signal(str)
-    failed = Signal(object)
 
     def __init__(
         self,
-        runner: JobRunner,
+        app: Services,
         plot: ThemedPlot,
         model: TableModel,
         parent: QtWidgets.QWidget | None = None,
@@ -384,12 +378,12 @@ class PicturePanel(QtWidgets.QWidget):
         self.area = QtWidgets.QStackedWidget(self)
         self.area.addWidget(plot)
         self.area.setMinimumHeight(_LEAST_HEIGHT)  # in a small window the page scrolls
-        self.table = TableView(model, runner, self)
+        self.table = TableView(model, app, self)
         self.table.setAccessibleName("Statistics")
         self.readout = ElidedLabel(self)
         self.readout.setAccessibleName("Under the cursor")
         self.readout.setWhatsThis(picture_text("readout"))
-        self.export = PlotExport(runner, self, self.exported.emit, self.failed.emit)
+        self.export = PlotExport(app, self)
         self.splitter = QtWidgets.QSplitter(self)
         self.splitter.addWidget(self.area)
         self.splitter.addWidget(self.table)
@@ -411,8 +405,6 @@ class PicturePanel(QtWidgets.QWidget):
         column((self.splitter, 1), self.line, of=self)
         plot.export_requested.connect(self.ask_export)
         plot.copy_requested.connect(self.copy_picture)
-        self.table.exported.connect(self.exported)
-        self.table.failed.connect(self.failed)
 
     def ask_export(self) -> None:
         """Ask for a file and save what is shown into it."""
@@ -446,7 +438,7 @@ class PlotPanel(PicturePanel):
 
     def __init__(  # noqa: PLR0913, PLR0917 - all but the first two have a default
         self,
-        runner: JobRunner,
+        app: Services,
         model: TableModel,
         describe: Callable[[Readings], str] | None = None,
         parent: QtWidgets.QWidget | None = None,
@@ -454,7 +446,7 @@ class PlotPanel(PicturePanel):
         plot: HistogramPlot | None = None,
     ) -> None:
         histogram = HistogramPlot() if plot is None else plot
-        super().__init__(runner, histogram, model, parent, table_width)
+        super().__init__(app, histogram, model, parent, table_width)
         self._describe = describe or self._describe_bins
         self.plot.bins_read.connect(self.show_readings)
 

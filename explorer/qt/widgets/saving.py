@@ -14,24 +14,21 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFileDialog, QMessageBox, QWidget
 
 from explorer.errors import ExplorerError, system_reason
-from explorer.qt.jobs import Job, JobRunner, OnDone, OnFailed, Work
+from explorer.qt.jobs import Job, Work
+from explorer.qt.services import Services
 from explorer.text import plain_text
 
 
 class FileSaver:
-    """Saves files, and reports the path that was written, or why nothing was.
+    """Saves files, and says what was written, or why nothing was.
 
     Attributes:
         kind: The kind of file that was chosen last.
     """
 
-    def __init__(
-        self, runner: JobRunner, parent: QWidget, on_done: OnDone[str], on_failed: OnFailed
-    ) -> None:
-        self._runner = runner
+    def __init__(self, app: Services, parent: QWidget) -> None:
+        self.app = app
         self.parent = parent
-        self._on_done = on_done
-        self._on_failed = on_failed
         self.kind = ""
 
     def ask_path(self, title: str, name: str, kinds: Mapping[str, str]) -> Path | None:
@@ -71,7 +68,7 @@ class FileSaver:
                 "not saved: this desktop lets the program write under the chosen name only, and it "
                 f"needs a suffix; choose a name such as {plain_text(path.name + suffix)}"
             )
-            self._on_failed(ExplorerError(what, path))
+            self.app.report(ExplorerError(what, path))
             return None
         return path.with_name(path.name + suffix)
 
@@ -98,7 +95,7 @@ class FileSaver:
                 raise ExplorerError(what, path) from error
             return str(path)
 
-        return self._runner.run(title, run, self._on_done, self._on_failed)
+        return self.app.runner.run(title, run, self.app.saved, self.app.report)
 
 
 def may_replace(parent: QWidget, path: Path) -> bool:

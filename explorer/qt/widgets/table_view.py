@@ -29,7 +29,8 @@ from PySide6.QtGui import (
 from explorer.parallel import Check, never
 from explorer.present.explanations import picture_text
 from explorer.present.tables.table import Table
-from explorer.qt.jobs import Job, JobRunner
+from explorer.qt.jobs import Job
+from explorer.qt.services import Services
 from explorer.qt.theme import Space, TextSize, ink_of, style_text
 from explorer.qt.widgets import building
 from explorer.qt.widgets.building import LINE
@@ -212,23 +213,19 @@ class TableView(QtWidgets.QTableView):
     Signals:
         row_selected: The current row changed, by the user or by `select_row`; its content row.
         row_opened: A row was double-clicked or entered; its content row.
-        failed: An export failed.
-        exported: A file was written.
     """
 
     row_selected = Signal(int)
     row_opened = Signal(int)
     selection_moved = Signal()
-    failed = Signal(object)
-    exported = Signal(str)
 
     def __init__(
-        self, model: TableModel, runner: JobRunner, parent: QtWidgets.QWidget | None = None
+        self, model: TableModel, app: Services, parent: QtWidgets.QWidget | None = None
     ) -> None:
         super().__init__(parent)
         self.table = model
-        self._runner = runner
-        self._saver = FileSaver(runner, self, self.exported.emit, self.failed.emit)
+        self.app = app
+        self._saver = FileSaver(app, self)
         self.setHorizontalHeader(PaddedHeader(self))
         self.setModel(model)
         self.setItemDelegate(PaddedDelegate(self))
@@ -439,7 +436,7 @@ class TableView(QtWidgets.QTableView):
         def write(job: Job) -> str:
             return text_of(names, _lines(rows, raws, job.check))
 
-        self._runner.run(title, write, clipboard.setText, self.failed.emit)
+        self.app.runner.run(title, write, clipboard.setText, self.app.report)
 
     def ask_export(self) -> None:
         """Ask for a file and write what is shown into it."""
@@ -640,13 +637,13 @@ class ListPanel(QtWidgets.QWidget):
     """A filter above a table, or a sentence where there is nothing to list."""
 
     def __init__(
-        self, runner: JobRunner, hint: str, tip: str = "", parent: QtWidgets.QWidget | None = None
+        self, app: Services, hint: str, tip: str = "", parent: QtWidgets.QWidget | None = None
     ) -> None:
         super().__init__(parent)
         self.bar = FilterBar(hint, tip, self)
         self.bar.status.setWhatsThis(picture_text("listed"))
         self.model = TableModel(self)
-        self.table = TableView(self.model, runner, self)
+        self.table = TableView(self.model, app, self)
         self._empty = empty_label(self)
         self._area = QtWidgets.QWidget(self)
         self._stack = QtWidgets.QStackedLayout(self._area)

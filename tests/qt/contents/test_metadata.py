@@ -17,7 +17,6 @@ from explorer.present.tables.metadata import element_table, metadata_table, valu
 from explorer.qt.contents.metadata import ValueView
 from explorer.qt.contents.overview import OverviewView, SharesBar, StartPage, byte_shares
 from explorer.qt.document import Document, metadata_mask
-from explorer.qt.jobs import JobRunner
 from explorer.qt.main_window import MainWindow
 from explorer.qt.widgets.labels import ElidedLabel
 from explorer.qt.widgets.segments import SegmentBar
@@ -25,6 +24,7 @@ from explorer.qt.widgets.table_model import ItemRole, TableModel, bound
 from tests.formats.test_hf_rules import STEM, Part, write_folder
 from tests.helpers.gguf_writer import ARRAY, STRING, U32, Array, GgufFile, TensorSpec, small_model
 from tests.helpers.overview import shown_facts
+from tests.helpers.services import RecordingServices
 from tests.helpers.window import HOSTILE, unsafe_characters
 
 Load = Callable[[Path], Document]
@@ -397,11 +397,11 @@ def test_hostile_elements_are_safe_and_short(hostile: Document) -> None:
 
 
 def test_a_value_of_a_million_characters_is_cut_and_says_so(
-    qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path
+    qtbot: QtBot, app: RecordingServices, load: Load, tmp_path: Path
 ) -> None:
     keys: list[tuple[str | bytes, int, object]] = [("some.text", STRING, "x" * 1_000_000)]
     document = load(GgufFile(keys=keys).write(tmp_path / "long.gguf"))
-    view = ValueView(runner)
+    view = ValueView(app)
     qtbot.addWidget(view)
     view.show_entry(document.model.metadata.entries[0])
     qtbot.waitUntil(lambda: "8,192 of 1,000,000 char" in view.text.text.toPlainText())

@@ -14,10 +14,10 @@ from explorer.cli.main import main
 from explorer.present.differences import DISTANCE, LOSS, NOT_READ
 from explorer.qt.document import Document
 from explorer.qt.errors.models import CompareView
-from explorer.qt.jobs import JobRunner
 from explorer.qt.references import References, Rounding
 from explorer.qt.widgets.pages import Phase
 from tests.helpers.model_pairs import arrays_of, requantized, write_gguf
+from tests.helpers.services import RecordingServices
 
 TEMPLATE = "tokenizer.chat_template"
 
@@ -36,12 +36,12 @@ def documents(tmp_path: Path, load: Callable[[Path], Document]) -> list[Document
 class Page:
     """The page in a window of its own, and what one does with it."""
 
-    def __init__(self, qtbot: QtBot, runner: JobRunner, documents: list[Document]) -> None:
-        self.qtbot, self.runner = qtbot, runner
-        self.references = References(runner)
+    def __init__(self, qtbot: QtBot, app: RecordingServices, documents: list[Document]) -> None:
+        self.qtbot, self.app, self.runner = qtbot, app, app.runner
+        self.references = References(app)
         self.references.set_documents(documents)
         self.references.show_document(documents[-1])
-        self.view = CompareView(runner, self.references)
+        self.view = CompareView(app, self.references)
         self.view.resize(900, 600)
         qtbot.addWidget(self.view)
         self.view.show()
@@ -61,8 +61,8 @@ class Page:
 
 
 @pytest.fixture
-def page(qtbot: QtBot, runner: JobRunner, documents: list[Document]) -> Page:
-    return Page(qtbot, runner, documents)
+def page(qtbot: QtBot, app: RecordingServices, documents: list[Document]) -> Page:
+    return Page(qtbot, app, documents)
 
 
 def test_it_asks_for_another_model(page: Page) -> None:
@@ -133,7 +133,7 @@ def test_what_is_saved_is_what_the_command_prints(
 @pytest.mark.slow
 def test_the_real_model_beside_one_that_is_made_of_it(  # noqa: PLR0917 - fixtures
     qtbot: QtBot,
-    runner: JobRunner,
+    app: RecordingServices,
     load: Callable[[Path], Document],
     real_model: Path,
     tmp_path: Path,
@@ -144,7 +144,7 @@ def test_the_real_model_beside_one_that_is_made_of_it(  # noqa: PLR0917 - fixtur
     keys = {TEMPLATE: "a\nb\n", "general.name": "again"}
     other = requantized(real_model, tmp_path / "requantized.gguf", types, keys)
     documents = [load(real_model), load(other)]
-    page = Page(qtbot, runner, documents)
+    page = Page(qtbot, app, documents)
     page.choose(documents[0])
     view, target = page.view, tmp_path / "diff.json"
     said = view.pages.summary.text()
@@ -152,7 +152,7 @@ def test_the_real_model_beside_one_that_is_made_of_it(  # noqa: PLR0917 - fixtur
     assert "Both have the same vocabulary of 262,144 tokens." in said
     assert f"Only B has a chat template ({TEMPLATE})." in said
     view.measure.click()
-    qtbot.waitUntil(lambda: not runner.jobs, timeout=120_000)
+    qtbot.waitUntil(lambda: not app.runner.jobs, timeout=120_000)
     assert DISTANCE in view.pages.summary.text()
     assert view.save_as(target) is not None
     page.settle()

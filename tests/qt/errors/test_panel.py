@@ -20,7 +20,6 @@ from explorer.analysis import block_statistics, compare_tensors, tensor_statisti
 from explorer.analysis.errors.pictures import ErrorPicture
 from explorer.qt.document import Document
 from explorer.qt.errors.panel import ALL, MOST, SIZES
-from explorer.qt.jobs import JobRunner
 from explorer.qt.main_window import MainWindow
 from explorer.qt.references import Reference, Rounding
 from explorer.qt.widgets.pages import TYPED
@@ -28,6 +27,7 @@ from explorer.qt.widgets.table_model import ItemRole
 from explorer.quantization import dequantize, quantize
 from tests.helpers.error_views import ErrorsPanel
 from tests.helpers.model_pairs import write_gguf
+from tests.helpers.services import RecordingServices
 from tests.helpers.stopwatch import Stopwatch
 from tests.helpers.weight_files import huge_model, weights_model
 from tests.helpers.weight_views import drag, pixel
@@ -83,15 +83,15 @@ def documents(load: Load, tmp_path: Path) -> list[Document]:
 
 
 @pytest.fixture
-def panel(qtbot: QtBot, runner: JobRunner, documents: list[Document]) -> Panel:
-    return Panel(qtbot, runner, documents)
+def panel(qtbot: QtBot, app: RecordingServices, documents: list[Document]) -> Panel:
+    return Panel(qtbot, app, documents)
 
 
 @pytest.fixture
-def huge(qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path) -> Panel:
+def huge(qtbot: QtBot, app: RecordingServices, load: Load, tmp_path: Path) -> Panel:
     """A panel of two tensors of 16 GiB each, and the same once more to compare with."""
     paths = [huge_model(tmp_path / f"{n}.gguf", 1 << 32, tensors=2) for n in range(2)]
-    return Panel(qtbot, runner, [load(path) for path in paths])
+    return Panel(qtbot, app, [load(path) for path in paths])
 
 
 def _begin(huge: Panel, name: str = UP) -> None:
@@ -347,8 +347,8 @@ def test_pictures_are_saved_with_the_data_behind_them(
         panel.click_tab(page)
         for suffix in ("png", "svg", "csv"):
             path = tmp_path / f"{page.panel.file_name}.{suffix}"
-            with qtbot.waitSignal(panel.view.exported):
-                page.panel.export.save(page.panel.picture, path)
+            page.panel.export.save(page.panel.picture, path)
+            qtbot.waitUntil(lambda path=path: panel.app.written[-1:] == [str(path)])
         image = QImage(str(path.with_suffix(".png")))
         assert image.pixelColor(1, 1).name() == "#ffffff"
         assert b"<svg" in path.with_suffix(".svg").read_bytes()
@@ -469,9 +469,9 @@ def test_a_file_cut_while_it_is_read_is_reported(huge: Panel, tmp_path: Path) ->
 
 
 def test_a_type_without_values_is_explained(
-    qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path
+    qtbot: QtBot, app: RecordingServices, load: Load, tmp_path: Path
 ) -> None:
-    panel = Panel(qtbot, runner, [load(weights_model().write(tmp_path / "weights.gguf"))])
+    panel = Panel(qtbot, app, [load(weights_model().write(tmp_path / "weights.gguf"))])
     panel.select("old.weight")
     assert "Q4_0_4_4" in panel.view.state.heading.text()
     panel.settle()

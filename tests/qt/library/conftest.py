@@ -12,12 +12,12 @@ from PySide6.QtTest import QAbstractItemModelTester
 from PySide6.QtWidgets import QTreeView
 from pytestqt.qtbot import QtBot
 
-from explorer.qt.jobs import JobRunner
 from explorer.qt.library.panel import LibraryView
 from explorer.qt.settings import Settings
 from explorer.stores import Place, StoreKind
 from tests.helpers.gguf_writer import STRING, U32, GgufFile, TensorSpec
 from tests.helpers.ollama_store import OllamaStore
+from tests.helpers.services import RecordingServices
 
 _QUIET_S = 0.03
 _NO_KEYS = Qt.KeyboardModifier.NoModifier
@@ -42,16 +42,15 @@ def gguf_bytes(name: str, architecture: str = "llama", layers: int = 2) -> bytes
 class Panel:
     """A panel with what a test does to it, in a person's words."""
 
-    def __init__(self, qtbot: QtBot, view: LibraryView, runner: JobRunner) -> None:
+    def __init__(self, qtbot: QtBot, view: LibraryView, app: RecordingServices) -> None:
         self.qtbot = qtbot
         self.view = view
-        self.runner = runner
+        self.app, self.runner = app, app.runner
         self.model = view.model
         self.tree: QTreeView = view.tree
         self.opened: list[Path] = []
-        self.failures: list[object] = []
+        self.failures = app.errors
         view.open_requested.connect(self.opened.append)
-        view.failed.connect(self.failures.append)
         modes = QAbstractItemModelTester.FailureReportingMode
         self._testers = [
             QAbstractItemModelTester(model, modes.Warning, view)
@@ -144,16 +143,16 @@ def store(tmp_path: Path) -> OllamaStore:
 
 @pytest.fixture
 def make_panel(
-    qtbot: QtBot, runner: JobRunner, settings: Settings
+    qtbot: QtBot, app: RecordingServices, settings: Settings
 ) -> Iterator[Callable[..., Panel]]:
     """Make panels that are shown and have read their stores."""
     views: list[LibraryView] = []
 
     def make(*places: Place, wait: bool = True) -> Panel:
-        view = LibraryView(runner, settings, places=lambda: list(places))
+        view = LibraryView(app, settings, places=lambda: list(places))
         qtbot.addWidget(view)
         views.append(view)
-        panel = Panel(qtbot, view, runner)
+        panel = Panel(qtbot, view, app)
         view.resize(1100, 700)
         view.show()
         qtbot.waitExposed(view)

@@ -16,7 +16,6 @@ from shiboken6 import isValid
 
 from explorer.planner import Device, Host
 from explorer.present.fits import Target, fit_at
-from explorer.qt.jobs import JobRunner
 from explorer.qt.library import commands, readers
 from explorer.qt.library.nodes import LibraryColumn
 from explorer.qt.library.panel import LibraryView
@@ -26,6 +25,7 @@ from explorer.stores import Place, StoreKind, read_library
 from explorer.text import bytes_text
 from tests.helpers.elided import elided
 from tests.helpers.ollama_store import OllamaStore
+from tests.helpers.services import RecordingServices
 from tests.helpers.sparse_models import Shape
 from tests.helpers.window import copied, unsafe_characters
 from tests.qt.library.conftest import Panel, gguf_bytes
@@ -337,7 +337,7 @@ def test_an_orphan_opens_by_itself_and_is_explained(panel: Panel) -> None:
 
 
 def test_a_scan_that_is_stopped_leaves_what_it_found(
-    make_panel: Callable[..., Panel], store: OllamaStore, runner: JobRunner
+    make_panel: Callable[..., Panel], store: OllamaStore, app: RecordingServices
 ) -> None:
     panel = make_panel(Place(StoreKind.OLLAMA, store.models), wait=False)
     panel.qtbot.mouseClick(panel.view.scan_button, Qt.MouseButton.LeftButton)
@@ -348,7 +348,7 @@ def test_a_scan_that_is_stopped_leaves_what_it_found(
     panel.press(KEY.Key_F5)
     assert len(panel.titles(panel.find("Ollama"))) == 4
     panel.view.rescan()
-    for job in runner.jobs:  # as the button of the status bar does
+    for job in app.runner.jobs:  # as the button of the status bar does
         job.cancel()
     panel.settle()
     assert len(panel.titles(panel.find("Ollama"))) == 4
@@ -356,12 +356,12 @@ def test_a_scan_that_is_stopped_leaves_what_it_found(
 
 
 def test_reading_inside_a_model_can_be_stopped_and_begun_again(
-    panel: Panel, runner: JobRunner
+    panel: Panel, app: RecordingServices
 ) -> None:
     beta = panel.find("Ollama", "beta")
     panel.tree.expand(beta)
     assert panel.titles(beta) == ["reading…"]
-    for job in runner.jobs:
+    for job in app.runner.jobs:
         job.cancel()
     panel.settle()
     assert panel.titles(beta) == []
@@ -372,14 +372,14 @@ def test_reading_inside_a_model_can_be_stopped_and_begun_again(
 
 
 def test_closing_in_the_middle_of_a_scan_is_harmless(
-    qtbot: QtBot, store: OllamaStore, runner: JobRunner, settings: Settings
+    qtbot: QtBot, store: OllamaStore, app: RecordingServices, settings: Settings
 ) -> None:
     places = [Place(StoreKind.OLLAMA, store.models)]
-    view = LibraryView(runner, settings, places=lambda: places)
+    view = LibraryView(app, settings, places=lambda: places)
     view.rescan()
-    assert runner.jobs
+    assert app.runner.jobs
     view.deleteLater()
-    qtbot.waitUntil(lambda: not runner.jobs)
+    qtbot.waitUntil(lambda: not app.runner.jobs)
     qtbot.waitUntil(lambda: not isValid(view))
 
 
@@ -511,10 +511,9 @@ def test_the_layout_goes_back_to_what_it_was_at_first(panel: Panel) -> None:
 
 
 def test_the_list_of_blobs_is_exported(panel: Panel, tmp_path: Path) -> None:
-    with panel.qtbot.waitSignal(panel.view.written) as signal:
-        panel.view.blobs.table.export(tmp_path / "blobs.csv")
+    panel.view.blobs.table.export(tmp_path / "blobs.csv")
+    panel.qtbot.waitUntil(lambda: panel.app.written == [str(tmp_path / "blobs.csv")])
     lines = (tmp_path / "blobs.csv").read_text().splitlines()
-    assert signal.args == [str(tmp_path / "blobs.csv")]
     assert len(lines) == panel.view.blobs.model.rowCount() + 1
     (shared,) = (line for line in lines if '"alpha:latest, alpha:small, beta:latest"' in line)
     digest = shared.rsplit(",", 1)[1]

@@ -11,7 +11,7 @@ from pytestqt.qtbot import QtBot
 from explorer.hardware import detect
 from explorer.planner.settings import VARIABLES
 from explorer.qt.document import Document
-from explorer.qt.jobs import JobRunner
+from tests.helpers.services import RecordingServices
 from tests.qt.planner.plan_models import MACHINE, Panel, write_model
 
 
@@ -30,6 +30,6 @@ def document(load: Callable[[Path], Document], tmp_path: Path) -> Document:
 
 
 @pytest.fixture
-def panel(qtbot: QtBot, runner: JobRunner, document: Document) -> Panel:
+def panel(qtbot: QtBot, app: RecordingServices, document: Document) -> Panel:
     """The planner with that model."""
-    return Panel(qtbot, runner, document)
+    return Panel(qtbot, app, document)

@@ -12,7 +12,6 @@ from PySide6.QtGui import QWheelEvent
 from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
-from explorer.errors import ExplorerError
 from explorer.hardware.detect import Machine
 from explorer.planner import Device, Host
 from explorer.planner import plan as make_plan
@@ -20,10 +19,10 @@ from explorer.planner.profiles import GRAPH_SIZE
 from explorer.planner.result import Plan
 from explorer.present.plan import Kind
 from explorer.qt.document import Document
-from explorer.qt.jobs import JobRunner
 from explorer.qt.planner.pages import PlannerPage
 from explorer.qt.planner.panel import PlannerBody, PlannerView
 from tests.helpers.gguf_writer import ARRAY, STRING, U32, Array, GgufFile, TensorSpec
+from tests.helpers.services import RecordingServices
 
 GIB = 1 << 30
 MACHINE = Machine((Device("0", "CUDA", 12 * GIB, name="Test GPU"),), Host(64 * GIB, 8 * GIB))
@@ -88,17 +87,16 @@ class Panel:
     def __init__(
         self,
         qtbot: QtBot,
-        runner: JobRunner,
+        app: RecordingServices,
         document: Document,
         notes: MemoryNotes | None = None,
         profile: str | None = GRAPH_SIZE.name,  # whose layouts `assert_shown` compares
     ) -> None:
         self.qtbot = qtbot
-        self.runner = runner
+        self.app, self.runner = app, app.runner
         self.notes = notes or MemoryNotes()
-        self.view = PlannerView(runner, self.notes)
-        self.failures: list[ExplorerError] = []
-        self.view.failed.connect(self.failures.append)
+        self.view = PlannerView(app, self.notes)
+        self.failures = app.errors
         qtbot.addWidget(self.view)
         self.view.resize(1280, 800)
         self.view.show()

@@ -15,8 +15,8 @@ from explorer.planner.profiles import GRAPH_SIZE
 from explorer.planner.result import PlanRequest
 from explorer.present.plan import Kind, suggestions
 from explorer.qt.document import Document
-from explorer.qt.jobs import JobRunner
 from explorer.text import bytes_text
+from tests.helpers.services import RecordingServices
 from tests.qt.planner.plan_models import GIB, Panel
 
 SMALL = (Device("0", "CUDA", 5 * GIB, name="Small GPU"),)
@@ -169,9 +169,9 @@ def test_a_search_stops_at_its_next_layout(panel: Panel) -> None:
 
 
 def test_llama_cpp_says_what_would_put_all_layers_on_the_gpu(
-    qtbot: QtBot, runner: JobRunner, document: Document
+    qtbot: QtBot, app: RecordingServices, document: Document
 ) -> None:
-    panel = Panel(qtbot, runner, document, profile="llama.cpp")
+    panel = Panel(qtbot, app, document, profile="llama.cpp")
     answer, state = panel.body.answer, panel.state
     state.replace_inputs(devices=(Device("0", "CUDA", 6 * GIB, name="Small"),))
     state.apply({"context": 65_536, "parallel": 4})
@@ -208,9 +208,9 @@ def test_flash_attention_is_offered_where_it_is_the_reason(demo: Document) -> No
 
 
 def test_a_plan_that_needs_flash_attention_has_a_button_that_turns_it_on(
-    qtbot: QtBot, runner: JobRunner, document: Document
+    qtbot: QtBot, app: RecordingServices, document: Document
 ) -> None:
-    panel = Panel(qtbot, runner, document, profile="llama.cpp")
+    panel = Panel(qtbot, app, document, profile="llama.cpp")
     answer, state = panel.body.answer, panel.state
     for devices in ((Device("0", "CUDA", 64 * GIB, name="Large"),), ()):
         state.replace_inputs(devices=devices)
@@ -228,9 +228,9 @@ def test_a_plan_that_needs_flash_attention_has_a_button_that_turns_it_on(
 
 
 def test_without_a_gpu_the_context_that_main_memory_holds_is_offered(
-    qtbot: QtBot, runner: JobRunner, document: Document
+    qtbot: QtBot, app: RecordingServices, document: Document
 ) -> None:
-    panel = Panel(qtbot, runner, document, profile="llama.cpp")
+    panel = Panel(qtbot, app, document, profile="llama.cpp")
     answer, state = panel.body.answer, panel.state
     state.replace_inputs(devices=(), host=Host(free=64 * GIB))
     state.apply({"context": 65_536, "parallel": 4})

@@ -13,7 +13,7 @@ from pytestqt.qtbot import QtBot
 from explorer.planner import Device
 from explorer.planner.profiles import PROFILES, ignored_settings
 from explorer.qt.document import Document
-from explorer.qt.jobs import JobRunner
+from tests.helpers.services import RecordingServices
 from tests.qt.planner.plan_models import GIB, Panel, drag, turn_wheel, write_model
 
 KEY = Qt.Key
@@ -115,9 +115,9 @@ def test_says_what_holds_where_it_is_not_what_was_asked_for(panel: Panel) -> Non
 
 
 def test_the_trained_context_is_marked_and_reached(
-    qtbot: QtBot, runner: JobRunner, load: Callable[[Path], Document], tmp_path: Path
+    qtbot: QtBot, app: RecordingServices, load: Callable[[Path], Document], tmp_path: Path
 ) -> None:
-    odd = Panel(qtbot, runner, load(write_model(tmp_path / "odd.gguf", trained=40_960)))
+    odd = Panel(qtbot, app, load(write_model(tmp_path / "odd.gguf", trained=40_960)))
     slider = odd.body.controls.context
     assert 40_960 in slider.stops.snaps
     assert "trained 40,960" in [mark.text for mark in slider._marks if mark.important]
@@ -241,12 +241,12 @@ def test_the_newer_profile_shows_its_prediction_and_no_layers(panel: Panel) -> N
 
 def test_a_profile_is_that_of_where_the_model_comes_from_until_one_is_chosen(
     qtbot: QtBot,
-    runner: JobRunner,
+    app: RecordingServices,
     document: Document,
     load: Callable[[Path], Document],
     tmp_path: Path,
 ) -> None:
-    panel = Panel(qtbot, runner, document, profile=None)
+    panel = Panel(qtbot, app, document, profile=None)
     chooser = panel.body.controls.findChild(QComboBox, "planner_profile")
     shown = [chooser.itemText(i) for i in range(chooser.count())]
     assert shown == [profile.title for profile in PROFILES.values()]
@@ -282,9 +282,9 @@ def test_a_profile_is_that_of_where_the_model_comes_from_until_one_is_chosen(
 
 
 def test_an_answer_by_llama_cpp_puts_all_layers_on_the_gpus(
-    qtbot: QtBot, runner: JobRunner, document: Document
+    qtbot: QtBot, app: RecordingServices, document: Document
 ) -> None:
-    panel = Panel(qtbot, runner, document, profile=None)
+    panel = Panel(qtbot, app, document, profile=None)
     panel.state.replace_inputs(devices=(Device("0", "CUDA", 6 * GIB, name="Test GPU"),))
     panel.settle()
     panel.body.answer.questions["context"].click()
@@ -348,9 +348,9 @@ def test_only_the_last_of_many_values_is_planned_for(panel: Panel) -> None:
 
 
 def test_settings_of_llama_cpp_are_made_shown_and_undone(
-    qtbot: QtBot, runner: JobRunner, document: Document
+    qtbot: QtBot, app: RecordingServices, document: Document
 ) -> None:
-    panel = Panel(qtbot, runner, document, profile=None)
+    panel = Panel(qtbot, app, document, profile=None)
     rows = panel.body.controls.rows
     before = panel.state.current.plan.llama_cpp.compute
     ubatch = rows["ubatch"].editor
@@ -386,9 +386,9 @@ def test_settings_of_llama_cpp_are_made_shown_and_undone(
 
 @pytest.mark.parametrize("profile", list(PROFILES))
 def test_what_a_profile_ignores_is_grey_says_why_and_changes_nothing(
-    qtbot: QtBot, runner: JobRunner, document: Document, profile: str
+    qtbot: QtBot, app: RecordingServices, document: Document, profile: str
 ) -> None:
-    panel = Panel(qtbot, runner, document, profile=profile)
+    panel = Panel(qtbot, app, document, profile=profile)
     panel.state.set(context=4096, parallel=2, batch=512)
     panel.settle()
     usual = panel.state.current.plan

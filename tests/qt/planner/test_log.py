@@ -15,10 +15,10 @@ from explorer.planner import Device
 from explorer.planner.engines.llama_cpp import MAX_SEQUENCES
 from explorer.planner.logs import parse_log
 from explorer.qt.document import Document
-from explorer.qt.jobs import JobRunner
 from explorer.qt.machine import PlannedMachine
 from explorer.qt.planner import log as log_module
 from explorer.qt.planner.log import LogPage, dropped_log
+from tests.helpers.services import RecordingServices
 from tests.qt.planner.plan_models import Panel
 
 LOG = """\
@@ -145,7 +145,7 @@ def test_a_cancelled_reading_says_so(panel: Panel, page: LogPage) -> None:
 
 
 def test_the_rest_becomes_the_reserve_of_that_gpu_and_is_remembered(
-    panel: Panel, page: LogPage, qtbot: QtBot, runner: JobRunner, document: Document
+    panel: Panel, page: LogPage, qtbot: QtBot, app: RecordingServices, document: Document
 ) -> None:
     assert panel.state.inputs.devices[0].reserve is None
     page.compare(LOG)
@@ -155,7 +155,7 @@ def test_the_rest_becomes_the_reserve_of_that_gpu_and_is_remembered(
     reserve = panel.state.inputs.devices[0].reserve
     planned = sum(int(page.model.columns[1].raw(row)) for row in range(3))
     assert reserve == (12000 - 7800 << 20) - planned
-    again = Panel(qtbot, runner, document, panel.notes)
+    again = Panel(qtbot, app, document, panel.notes)
     assert again.state.inputs.devices[0].reserve == reserve
     panel.state.undo()
     assert panel.state.inputs.devices[0].reserve is None
@@ -170,7 +170,7 @@ def test_a_reserve_for_a_gpu_that_is_not_planned_for_is_refused(panel: Panel) ->
 @pytest.mark.parametrize("saved", ['{"a": -1}', '{"a": "b"}', "[1]", '{"a": 1e999}'])
 def test_damaged_reserves_are_not_taken(panel: Panel, saved: str) -> None:
     panel.notes.set_note("machine", '{"reserves": ' + saved + "}")
-    machine = PlannedMachine(panel.runner, panel.notes)
+    machine = PlannedMachine(panel.app, panel.notes)
     assert not machine.devices
     assert machine.reserves == {}
     assert panel.notes.note("machine") == ""
@@ -185,7 +185,7 @@ def test_the_bound_of_speed_follows_plan_and_bandwidth(panel: Panel, page: LogPa
     page.speed.gpu.setText("252 GB")
     page.speed.gpu.editingFinished.emit()
     assert "(252 GB/s)" in page.speed.sentence.text()
-    kept = PlannedMachine(panel.runner, panel.notes)  # of the next run
+    kept = PlannedMachine(panel.app, panel.notes)  # of the next run
     assert kept.devices == (gpu,)
     assert kept.bandwidths == {gpu.name: 252_000_000_000}
     page.speed.gpu.setText("fast")

@@ -23,10 +23,10 @@ from explorer.planner.profiles import PROFILES, left_alone
 from explorer.present.llama_cpp import choice_sentence
 from explorer.present.plan import Kind, plan_value
 from explorer.qt.document import Document
-from explorer.qt.jobs import JobRunner
 from explorer.qt.planner.pages import PlannerPage
 from explorer.qt.planner.picture import SavedPicture
 from explorer.qt.widgets.table_model import ItemRole, TableModel
+from tests.helpers.services import RecordingServices
 from tests.helpers.window import copied
 from tests.qt.planner.plan_models import GIB, Panel, write_model
 
@@ -266,14 +266,14 @@ def test_scenarios_are_pinned_compared_used_renamed_and_removed(
 
 
 def test_scenarios_and_sets_come_back_in_the_next_session(
-    qtbot: QtBot, runner: JobRunner, panel: Panel, document: Document
+    qtbot: QtBot, app: RecordingServices, panel: Panel, document: Document
 ) -> None:
     panel.state.replace_inputs(devices=TWO)
     panel.state.set(context=16_384, kv_cache_type="q8_0", flash_attention=True, spread=True)
     panel.state.pin()
     panel.state.rename(0, "Evening")
     panel.state.remember("Two")
-    again = Panel(qtbot, runner, document, panel.notes)
+    again = Panel(qtbot, app, document, panel.notes)
     assert again.state.scenarios == panel.state.scenarios
     assert again.state.scenarios[0].inputs == panel.state.inputs
     assert again.state.sets == {"Two": TWO}
@@ -364,9 +364,9 @@ def test_the_picture_is_saved_with_every_bar(qtbot: QtBot, panel: Panel, tmp_pat
     panel.assert_shown()
     page = panel.body.export
     for suffix in ("png", "svg", "csv"):
-        with qtbot.waitSignal(panel.view.exported) as written:
-            page.save_picture(tmp_path / f"plan.{suffix}")
-        assert written.args == [str(tmp_path / f"plan.{suffix}")]
+        path = tmp_path / f"plan.{suffix}"
+        page.save_picture(path)
+        qtbot.waitUntil(lambda path=path: panel.app.written[-1:] == [str(path)])
     image = QImage(str(tmp_path / "plan.png"))
     size = SavedPicture(panel.body.picture).size()
     assert (image.width(), image.height()) == (2 * size.width(), 2 * size.height())
@@ -380,8 +380,8 @@ def test_the_picture_is_saved_with_every_bar(qtbot: QtBot, panel: Panel, tmp_pat
 def test_a_picture_that_cannot_be_written_says_so(
     qtbot: QtBot, panel: Panel, tmp_path: Path
 ) -> None:
-    with qtbot.waitSignal(panel.view.failed):
-        panel.body.export.save_picture(tmp_path / "nowhere" / "plan.png")
+    panel.body.export.save_picture(tmp_path / "nowhere" / "plan.png")
+    qtbot.waitUntil(lambda: bool(panel.failures))
     assert "cannot be written" in str(panel.failures[-1])
 
 
@@ -389,9 +389,9 @@ def test_a_picture_that_cannot_be_written_says_so(
 
 
 def test_programs_stand_side_by_side_with_the_figures_of_each(
-    qtbot: QtBot, runner: JobRunner, document: Document, qtmodeltester: ModelTester
+    qtbot: QtBot, app: RecordingServices, document: Document, qtmodeltester: ModelTester
 ) -> None:
-    panel = Panel(qtbot, runner, document, profile=None)
+    panel = Panel(qtbot, app, document, profile=None)
     page = panel.body.programs
     _open(panel, page)
     model = panel.state.model
@@ -416,9 +416,9 @@ def test_programs_stand_side_by_side_with_the_figures_of_each(
 
 
 def test_the_choice_of_llama_cpp_is_taken_and_undone(
-    qtbot: QtBot, runner: JobRunner, document: Document
+    qtbot: QtBot, app: RecordingServices, document: Document
 ) -> None:
-    panel = Panel(qtbot, runner, document, profile=None)
+    panel = Panel(qtbot, app, document, profile=None)
     choice = panel.body.choice
     gpu = Device("0", "CUDA", 3 * GIB, name="Test GPU")
     panel.state.replace_inputs(devices=(gpu,))

@@ -19,22 +19,22 @@ from explorer.planner import Device
 from explorer.planner.profiles import GRAPH_SIZE
 from explorer.present.plan import Kind
 from explorer.qt.document import Document
-from explorer.qt.jobs import JobRunner
 from explorer.qt.planner import panel as panel_module
 from explorer.qt.planner.panel import PlannerView
 from explorer.qt.theme import Scheme, apply_scheme, warning_colour
 from tests.helpers.gguf_writer import STRING, GgufFile, TensorSpec
 from tests.helpers.ollama_store import OllamaStore
 from tests.helpers.safetensors_writer import tensors_bytes
+from tests.helpers.services import RecordingServices
 from tests.helpers.window import unsafe_characters
 from tests.qt.planner.plan_models import GIB, MemoryNotes, Panel, write_model
 from tests.qt.test_accessibility import without_name
 
 
 @pytest.fixture
-def empty(qtbot: QtBot, runner: JobRunner) -> PlannerView:
+def empty(qtbot: QtBot, app: RecordingServices) -> PlannerView:
     """The planner without a model."""
-    view = PlannerView(runner, MemoryNotes())
+    view = PlannerView(app, MemoryNotes())
     qtbot.addWidget(view)
     view.resize(900, 600)
     view.show()
@@ -50,7 +50,7 @@ def test_explains_itself_and_offers_the_demo(qtbot: QtBot, empty: PlannerView) -
 
 
 def test_reads_no_model_while_it_is_hidden(
-    qtbot: QtBot, runner: JobRunner, document: Document, monkeypatch: pytest.MonkeyPatch
+    qtbot: QtBot, app: RecordingServices, document: Document, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[Document] = []
     original = panel_module.read_model
@@ -60,14 +60,14 @@ def test_reads_no_model_while_it_is_hidden(
         return original(document)
 
     monkeypatch.setattr(panel_module, "read_model", note)
-    view = PlannerView(runner, MemoryNotes())
+    view = PlannerView(app, MemoryNotes())
     qtbot.addWidget(view)
     view.show_document(document)
     qtbot.wait(0)
     assert read == []
     view.show()
     qtbot.waitUntil(lambda: read == [document] and view.body is not None)
-    qtbot.waitUntil(lambda: not runner.jobs)
+    qtbot.waitUntil(lambda: not app.runner.jobs)
 
 
 def test_the_demo_and_other_models_can_be_planned(panel: Panel, demo: Document) -> None:
@@ -157,9 +157,9 @@ def test_coming_back_to_a_model_reads_nothing_again(
 
 
 def test_closing_in_the_middle_of_a_search_leaves_nothing_behind(
-    qtbot: QtBot, runner: JobRunner, document: Document
+    qtbot: QtBot, app: RecordingServices, document: Document
 ) -> None:
-    view = PlannerView(runner, MemoryNotes())  # not the bot's, which would close it once more
+    view = PlannerView(app, MemoryNotes())  # not the bot's, which would close it once more
     view.show()
     view.show_document(document)
     qtbot.waitUntil(lambda: view.body is not None)
@@ -169,32 +169,32 @@ def test_closing_in_the_middle_of_a_search_leaves_nothing_behind(
     view.close()
     view.deleteLater()
     QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
-    qtbot.waitUntil(lambda: not runner.jobs)
+    qtbot.waitUntil(lambda: not app.runner.jobs)
 
 
-def test_damaged_notes_are_no_reason_not_to_start(qtbot: QtBot, runner: JobRunner) -> None:
+def test_damaged_notes_are_no_reason_not_to_start(qtbot: QtBot, app: RecordingServices) -> None:
     notes = MemoryNotes()
     notes.set_note("planner", '{"scenarios": [{"name": 3}]}')
-    view = PlannerView(runner, notes)
+    view = PlannerView(app, notes)
     qtbot.addWidget(view)
     assert view.state.scenarios == []
     assert notes.note("planner") == ""
 
 
 def test_a_driver_that_fails_is_told(
-    qtbot: QtBot, runner: JobRunner, document: Document, monkeypatch: pytest.MonkeyPatch
+    qtbot: QtBot, app: RecordingServices, document: Document, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail() -> None:
         raise ExplorerError("the driver is away")
 
     monkeypatch.setattr(detect, "detect", fail)
-    view = PlannerView(runner, MemoryNotes())
+    view = PlannerView(app, MemoryNotes())
     qtbot.addWidget(view)
     view.show()
-    with qtbot.waitSignal(view.failed):
-        view.show_document(document)
+    view.show_document(document)
+    qtbot.waitUntil(lambda: bool(app.errors))
     assert view.body is not None  # one can still name devices
-    qtbot.waitUntil(lambda: not runner.jobs)
+    qtbot.waitUntil(lambda: not app.runner.jobs)
 
 
 def test_everything_has_a_name_and_a_tip(panel: Panel) -> None:

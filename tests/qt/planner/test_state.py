@@ -27,6 +27,7 @@ from explorer.qt.planner.state import (
     PlannedModel,
     PlannerState,
 )
+from tests.helpers.services import RecordingServices
 from tests.planner.models import GIB, small_model
 from tests.qt.planner.plan_models import MemoryNotes
 
@@ -37,7 +38,9 @@ def planner_state(
     environment: dict[str, str] | None = None, save: Callable[[str], None] = lambda _: None
 ) -> PlannerState:
     """Return a state that has not looked at any machine yet."""
-    return PlannerState(PlannedMachine(JobRunner(), MemoryNotes()), environment or {}, save)
+    return PlannerState(
+        PlannedMachine(RecordingServices(JobRunner()), MemoryNotes()), environment or {}, save
+    )
 
 
 def find(state: PlannerState, machine: Machine) -> None:
@@ -207,10 +210,10 @@ def test_a_separate_projector_is_part_of_the_plan() -> None:
 
 
 def test_a_slow_plan_is_made_by_a_worker_and_the_last_value_wins(
-    qtbot: QtBot, runner: JobRunner, monkeypatch: pytest.MonkeyPatch
+    qtbot: QtBot, app: RecordingServices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    basis = PlannedMachine(runner, MemoryNotes())
-    state = PlannerState(basis, {}, runner=runner)
+    basis = PlannedMachine(app, MemoryNotes())
+    state = PlannerState(basis, {}, runner=app.runner)
     threads: list[str] = []
     original = state.result_of
 
@@ -239,4 +242,4 @@ def test_a_slow_plan_is_made_by_a_worker_and_the_last_value_wins(
     state.set(context=8192)
     state.flush()
     assert not state.current.is_late  # it was quick after all
-    qtbot.waitUntil(lambda: not runner.jobs)
+    qtbot.waitUntil(lambda: not app.runner.jobs)

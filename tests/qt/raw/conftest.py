@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 from pytestqt.qtbot import QtBot
 
-from explorer.qt.jobs import JobRunner
 from explorer.qt.raw.hex_view import HexView
 from explorer.qt.raw.panel import RawView
+from tests.helpers.services import RecordingServices
 
 
 @pytest.fixture
-def hex_view(qtbot: QtBot, runner: JobRunner) -> HexView:
+def hex_view(qtbot: QtBot, app: RecordingServices) -> HexView:
     """A hex view, shown, without a file."""
-    view = HexView(runner)
+    view = HexView(app)
     qtbot.addWidget(view)
     view.resize(700, 400)
     view.show()
@@ -21,9 +21,9 @@ def hex_view(qtbot: QtBot, runner: JobRunner) -> HexView:
 
 
 @pytest.fixture
-def raw_view(qtbot: QtBot, runner: JobRunner) -> RawView:
+def raw_view(qtbot: QtBot, app: RecordingServices) -> RawView:
     """A raw view, shown, without a model."""
-    view = RawView(runner)
+    view = RawView(app)
     qtbot.addWidget(view)
     view.resize(900, 600)
     view.show()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from pytestqt.qtbot import QtBot
 
-from explorer.qt.jobs import JobRunner
 from explorer.qt.raw.hex_pages import PAGE_BYTES
 from explorer.qt.raw.hex_view import HexView, build_menu
 from explorer.sources import MemorySource
 from tests.helpers.raw_views import delete, show_source
+from tests.helpers.services import RecordingServices
 from tests.helpers.slow_sources import BrokenSource, HugeSource, WaitingSource
 
 
@@ -82,26 +82,26 @@ def test_a_new_source_drops_what_was_asked_of_the_old(qtbot: QtBot, view: HexVie
 
 
 def test_reads_again_after_the_job_was_cancelled_elsewhere(
-    qtbot: QtBot, view: HexView, runner: JobRunner
+    qtbot: QtBot, view: HexView, app: RecordingServices
 ) -> None:
     source = WaitingSource(b"\x01" * 100)
     view.set_source(source)
     qtbot.waitUntil(source.reading.is_set)
-    runner.cancel_all()
+    app.runner.cancel_all()
     source.go_on.set()
-    qtbot.waitUntil(lambda: not runner.jobs)
+    qtbot.waitUntil(lambda: not app.runner.jobs)
     assert view.bytes_at(0, 1) is None
     view.viewport().update()
     qtbot.waitUntil(lambda: view.bytes_at(0, 1) == b"\x01")
 
 
-def test_can_be_deleted_while_it_reads(qtbot: QtBot, runner: JobRunner) -> None:
+def test_can_be_deleted_while_it_reads(qtbot: QtBot, app: RecordingServices) -> None:
     source = WaitingSource(bytes(100))
-    view = HexView(runner)
+    view = HexView(app)
     view.resize(500, 300)
     view.show()
     view.set_source(source)
     qtbot.waitUntil(source.reading.is_set)
     delete(qtbot, view)
     source.go_on.set()
-    qtbot.waitUntil(lambda: not runner.jobs)
+    qtbot.waitUntil(lambda: not app.runner.jobs)

@@ -10,9 +10,9 @@ from PySide6.QtWidgets import QComboBox, QLineEdit, QToolButton, QWidget
 from pytestqt.qtbot import QtBot
 
 from explorer.formats import open_model
-from explorer.qt.jobs import JobRunner
 from explorer.qt.raw.panel import RawView
 from tests.helpers.raw_views import Activations, delete, go_to, settled, show_model
+from tests.helpers.services import RecordingServices
 from tests.helpers.slow_sources import BrokenSource, WaitingSource
 from tests.helpers.small_gguf import SmallGguf, example, model_from
 
@@ -137,11 +137,11 @@ def test_goes_to_an_offset(
 
 
 def test_does_nothing_for_a_model_that_nobody_looks_at(
-    qtbot: QtBot, view: RawView, runner: JobRunner
+    qtbot: QtBot, view: RawView, app: RecordingServices
 ) -> None:
     view.hide()
     started: list[object] = []
-    runner.started.connect(started.append)
+    app.runner.started.connect(started.append)
     model = model_from(example().write())
     view.show_model(model)
     view.reveal_tensor(1)
@@ -187,11 +187,11 @@ def test_unreadable_bytes_are_reported(qtbot: QtBot, view: RawView) -> None:
 
 
 @pytest.mark.parametrize("busy", ["structure", "bytes", "search"])
-def test_can_be_deleted_in_the_middle(qtbot: QtBot, runner: JobRunner, busy: str) -> None:
+def test_can_be_deleted_in_the_middle(qtbot: QtBot, app: RecordingServices, busy: str) -> None:
     source = WaitingSource(example().write())
     source.go_on.set()
     model = model_from(source)
-    view = RawView(runner)
+    view = RawView(app)
     view.show()
     if busy == "search":
         show_model(qtbot, view, model)
@@ -206,11 +206,11 @@ def test_can_be_deleted_in_the_middle(qtbot: QtBot, runner: JobRunner, busy: str
             qtbot.waitUntil(source.reading.is_set)
     delete(qtbot, view)
     source.go_on.set()
-    qtbot.waitUntil(lambda: not runner.jobs)
+    qtbot.waitUntil(lambda: not app.runner.jobs)
 
 
 def test_another_model_drops_what_was_asked_of_the_old(
-    qtbot: QtBot, view: RawView, runner: JobRunner
+    qtbot: QtBot, view: RawView, app: RecordingServices
 ) -> None:
     old = WaitingSource(example().write())
     old.go_on.set()
@@ -219,7 +219,7 @@ def test_another_model_drops_what_was_asked_of_the_old(
     view.show_model(model)
     show_model(qtbot, view, model_from(SmallGguf(keys=[("new", 7)]).write()))
     old.go_on.set()
-    qtbot.waitUntil(lambda: not runner.jobs)
+    qtbot.waitUntil(lambda: not app.runner.jobs)
     go_to(qtbot, view, "30")
     assert "new" in view.status.place.text()
 

@@ -7,9 +7,9 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QToolButton
 from pytestqt.qtbot import QtBot
 
-from explorer.qt.jobs import JobRunner
 from explorer.qt.raw.panel import RawView
 from tests.helpers.raw_views import Activations, find, show_model
+from tests.helpers.services import RecordingServices
 from tests.helpers.slow_sources import BrokenSource, WaitingSource
 from tests.helpers.small_gguf import SmallGguf, example, model_from
 
@@ -80,7 +80,7 @@ def test_keys_search_and_escape(qtbot: QtBot, view: RawView) -> None:
     assert view.hex.hasFocus()
 
 
-def test_a_search_can_be_stopped(qtbot: QtBot, view: RawView, runner: JobRunner) -> None:
+def test_a_search_can_be_stopped(qtbot: QtBot, view: RawView, app: RecordingServices) -> None:
     source = WaitingSource(example().write())
     source.go_on.set()
     show_model(qtbot, view, model_from(source))
@@ -96,12 +96,12 @@ def test_a_search_can_be_stopped(qtbot: QtBot, view: RawView, runner: JobRunner)
     assert view.message.text() == "The search was stopped."
     assert not stop.isVisible()
     source.go_on.set()
-    qtbot.waitUntil(lambda: not runner.jobs)
+    qtbot.waitUntil(lambda: not app.runner.jobs)
     assert view.hex.cursor_offset == 0
 
 
 def test_a_search_cancelled_elsewhere_is_over(
-    qtbot: QtBot, view: RawView, runner: JobRunner
+    qtbot: QtBot, view: RawView, app: RecordingServices
 ) -> None:
     source = WaitingSource(example().write())
     source.go_on.set()
@@ -110,9 +110,9 @@ def test_a_search_cancelled_elsewhere_is_over(
     view.search.mode.setCurrentIndex(1)
     view.search.edit.setText("first")
     view.find_next()
-    runner.cancel_all()
+    app.runner.cancel_all()
     source.go_on.set()
-    qtbot.waitUntil(lambda: not runner.jobs)
+    qtbot.waitUntil(lambda: not app.runner.jobs)
     assert not view.search.busy
     assert not any(
         b.isVisible() for b in view.search.findChildren(QToolButton) if b.text() == "Stop"

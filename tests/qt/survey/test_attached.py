@@ -11,11 +11,11 @@ from PySide6.QtTest import QAbstractItemModelTester
 from pytestqt.qtbot import QtBot
 
 from explorer.qt.document import Document
-from explorer.qt.jobs import JobRunner
 from explorer.qt.widgets.table_model import ItemRole, TableModel
 from tests.analysis.test_adapters import Q, gguf_adapter
 from tests.analysis.test_importance import legacy
 from tests.helpers.model_pairs import arrays_of, write_gguf
+from tests.helpers.services import RecordingServices
 from tests.helpers.survey_views import SurveyPanel
 
 Load = Callable[[Path], Document]
@@ -27,7 +27,7 @@ def cells(model: TableModel, name: str) -> list[object]:
 
 
 def test_an_adapter_beside_its_base(
-    qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path
+    qtbot: QtBot, app: RecordingServices, load: Load, tmp_path: Path
 ) -> None:
     arrays = arrays_of({f"{Q}.lora_a": (4, 64), f"{Q}.lora_b": (32, 4)})
     path = tmp_path / "adapter.gguf"
@@ -36,7 +36,7 @@ def test_an_adapter_beside_its_base(
     document = load(path)
     assert document.kind == "LoRA adapter of rank 4, alpha 8, for 1 tensor"
     assert document.summary.startswith("LoRA adapter of rank 4 ·")
-    panel = SurveyPanel(qtbot, runner, base, document)
+    panel = SurveyPanel(qtbot, app, base, document)
     view = panel.view
     assert view.tabs.tabText(view.tabs.currentIndex()) == "Adapter"
     model = view.attached.rows.table
@@ -50,10 +50,12 @@ def test_an_adapter_beside_its_base(
     assert not view.tabs.isTabVisible(view.place_of(view.attached))
 
 
-def test_an_importance_matrix(qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path) -> None:
+def test_an_importance_matrix(
+    qtbot: QtBot, app: RecordingServices, load: Load, tmp_path: Path
+) -> None:
     path = tmp_path / "imatrix.dat"
     path.write_bytes(legacy((Q, 2, np.array([1, 2, 5], np.float32)), chunks=3))
-    panel = SurveyPanel(qtbot, runner, load(path))
+    panel = SurveyPanel(qtbot, app, load(path))
     assert panel.view.tabs.tabText(panel.view.tabs.currentIndex()) == "Importance"
     model = panel.view.attached.rows.table
     QAbstractItemModelTester(model)
@@ -65,13 +67,13 @@ def test_an_importance_matrix(qtbot: QtBot, runner: JobRunner, load: Load, tmp_p
 
 
 def test_an_adapter_that_is_not_shown_any_more_is_let_go(
-    qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path
+    qtbot: QtBot, app: RecordingServices, load: Load, tmp_path: Path
 ) -> None:
     path = tmp_path / "adapter.gguf"
     path.write_bytes(gguf_adapter(arrays_of({f"{Q}.lora_a": (4, 64), f"{Q}.lora_b": (32, 4)})))
     model = load(write_gguf(tmp_path / "model.gguf", "llama", {Q: np.ones((32, 64), np.float32)}))
     document = load(path)
-    panel = SurveyPanel(qtbot, runner, document)
+    panel = SurveyPanel(qtbot, app, document)
     page = panel.view.attached
     assert page.document is document
     panel.view.show_page(panel.view.map)  # the page is out of sight, and nothing fills it
@@ -80,7 +82,7 @@ def test_an_adapter_that_is_not_shown_any_more_is_let_go(
 
 
 def test_a_line_leads_to_the_numbers_that_it_was_measured_from(
-    qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path
+    qtbot: QtBot, app: RecordingServices, load: Load, tmp_path: Path
 ) -> None:
     arrays = arrays_of({f"{Q}.lora_a": (4, 64), f"{Q}.lora_b": (32, 4)})
     adapter = tmp_path / "adapter.gguf"
@@ -88,7 +90,7 @@ def test_a_line_leads_to_the_numbers_that_it_was_measured_from(
     matrix = tmp_path / "imatrix.dat"
     matrix.write_bytes(legacy((Q, 2, np.arange(1, 14337, dtype=np.float32))))
     for path, name in ((adapter, f"{Q}.lora_b"), (matrix, f"{Q}.in_sum2")):
-        panel = SurveyPanel(qtbot, runner, document := load(path))
+        panel = SurveyPanel(qtbot, app, document := load(path))
         table = panel.view.attached.rows
         with qtbot.waitSignal(panel.view.tensor_opened) as opened:
             table.activated.emit(table.table.index(0, 0))

@@ -12,11 +12,11 @@ from pytestqt.qtbot import QtBot
 from explorer.analysis.recipes.fits import compare_with_recipes, type_mix
 from explorer.present.recipes import verdict
 from explorer.qt.document import Document
-from explorer.qt.jobs import JobRunner
 from explorer.qt.pages.type_mix import TypeMixPage
 from explorer.qt.widgets.table_model import ItemRole
 from explorer.qt.widgets.table_view import TableView
 from tests.helpers.model_pairs import arrays_of, write_gguf, write_safetensors
+from tests.helpers.services import RecordingServices
 from tests.helpers.survey_views import SurveyPanel
 
 Load = Callable[[Path], Document]
@@ -33,8 +33,8 @@ ARRAYS = arrays_of(
 TYPES = dict.fromkeys(ARRAYS, "Q4_0") | {"blk.1.ffn_down.weight": "Q8_0"}
 
 
-def opened(qtbot: QtBot, runner: JobRunner, document: Document) -> SurveyPanel:
-    panel = SurveyPanel(qtbot, runner, document)
+def opened(qtbot: QtBot, app: RecordingServices, document: Document) -> SurveyPanel:
+    panel = SurveyPanel(qtbot, app, document)
     page = panel.view.type_mix
     for table in (page.roles, page.recipes, page.deviations):
         QAbstractItemModelTester(
@@ -55,10 +55,10 @@ def cells(table: TableView, *names: str) -> list[list[object]]:
 
 
 def test_roles_recipes_and_the_verdict(
-    qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path
+    qtbot: QtBot, app: RecordingServices, load: Load, tmp_path: Path
 ) -> None:
     document = load(write_gguf(tmp_path / "model.gguf", "llama", ARRAYS, TYPES, block_count=2))
-    panel = opened(qtbot, runner, document)
+    panel = opened(qtbot, app, document)
     page = panel.view.type_mix
     fits = compare_with_recipes(document.model)
     assert page.about.text() == verdict(document.model, fits)
@@ -78,10 +78,10 @@ def test_roles_recipes_and_the_verdict(
 
 
 def test_a_model_that_no_recipe_is_for(
-    qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path, small: Document
+    qtbot: QtBot, app: RecordingServices, load: Load, tmp_path: Path, small: Document
 ) -> None:
     document = load(write_safetensors(tmp_path / "model", ARRAYS))
-    panel = opened(qtbot, runner, document)
+    panel = opened(qtbot, app, document)
     page: TypeMixPage = panel.view.type_mix
     assert "no recipe applies" in page.about.text()
     assert page.recipes.table.rowCount() == page.deviations.table.rowCount() == 0
@@ -89,20 +89,20 @@ def test_a_model_that_no_recipe_is_for(
     panel.show(small)
     assert page.roles.table.rowCount() == 1
     jobs: list[object] = []
-    runner.started.connect(jobs.append)
+    app.runner.started.connect(jobs.append)
     panel.show(document)  # what was worked out is there at once
     assert page.roles.table.rowCount() == 4
     assert [job.title for job in jobs] == []  # type: ignore[attr-defined]
 
 
 def test_a_comparison_that_was_cancelled_can_be_read_on(
-    qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path
+    qtbot: QtBot, app: RecordingServices, load: Load, tmp_path: Path
 ) -> None:
     document = load(write_gguf(tmp_path / "model.gguf", "llama", ARRAYS, TYPES, block_count=2))
-    panel = SurveyPanel(qtbot, runner, document)
+    panel = SurveyPanel(qtbot, app, document)
     page = panel.view.type_mix
     panel.view.show_page(page)
-    runner.cancel_all()  # as the status bar does
+    app.runner.cancel_all()  # as the status bar does
     panel.settle()
     assert page.state.heading.text() == "Cancelled"
     qtbot.mouseClick(page.state.button, Qt.MouseButton.LeftButton)

@@ -19,12 +19,12 @@ from explorer.analysis.columns import summaries
 from explorer.analysis.model_grid import model_grid
 from explorer.present.survey import OVER_LAYERS, metric_named, summary_lines
 from explorer.qt.document import Document
-from explorer.qt.jobs import JobRunner
 from explorer.qt.survey.by_layer import ByLayerPage
 from explorer.qt.survey.layer_paint import LayerPicture, layer_grids, ticks
 from explorer.qt.survey.map_paint import Scale
 from explorer.qt.widgets.table_model import ItemRole
 from tests.helpers.model_pairs import arrays_of, write_gguf
+from tests.helpers.services import RecordingServices
 from tests.helpers.survey_views import SurveyPanel
 from tests.helpers.window import unsafe_characters
 
@@ -46,11 +46,11 @@ NAMES = list(ARRAYS)
 
 
 @pytest.fixture
-def panel(qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path) -> SurveyPanel:
+def panel(qtbot: QtBot, app: RecordingServices, load: Load, tmp_path: Path) -> SurveyPanel:
     types = {name: "Q8_0" for name in NAMES if "norm" not in name}
     reference = load(write_gguf(tmp_path / "reference.gguf", "llama", ARRAYS))
     found = SurveyPanel(
-        qtbot, runner, reference, load(write_gguf(tmp_path / "model.gguf", "llama", ARRAYS, types))
+        qtbot, app, reference, load(write_gguf(tmp_path / "model.gguf", "llama", ARRAYS, types))
     )
     found.choose(reference)
     found.view.show_page(found.view.by_layer)

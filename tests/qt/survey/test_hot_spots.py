@@ -14,12 +14,12 @@ from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
 from explorer.qt.document import Document
-from explorer.qt.jobs import JobRunner
 from explorer.qt.references import Rounding
 from explorer.qt.survey.panel import HotSpotsPage
 from explorer.qt.widgets.table_model import ItemRole
 from tests.helpers.elided import elided
 from tests.helpers.model_pairs import arrays_of, write_gguf
+from tests.helpers.services import RecordingServices
 from tests.helpers.survey_views import SurveyPanel
 from tests.helpers.weight_files import huge_model
 
@@ -29,11 +29,11 @@ SIZES = {"blk.0.attn_q.weight": (4, 64), "blk.1.attn_q.weight": (64, 64), "other
 
 
 @pytest.fixture
-def panel(qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path) -> SurveyPanel:
+def panel(qtbot: QtBot, app: RecordingServices, load: Load, tmp_path: Path) -> SurveyPanel:
     arrays = arrays_of(SIZES)
     arrays["blk.0.attn_q.weight"][0, 0] = 5  # the outlier
     arrays["odd.weight"] = np.full((1, 30), 0.5, np.float32)
-    panel = SurveyPanel(qtbot, runner, load(write_gguf(tmp_path / "model.gguf", "llama", arrays)))
+    panel = SurveyPanel(qtbot, app, load(write_gguf(tmp_path / "model.gguf", "llama", arrays)))
     panel.view.show_page(panel.view.hot_spots)
     tester = QAbstractItemModelTester(
         panel.view.hot_spots.model,
@@ -139,9 +139,9 @@ def test_a_selection_from_elsewhere_answers_nothing(panel: SurveyPanel) -> None:
 
 
 def test_rows_grow_while_the_survey_runs_and_the_selection_stays(
-    qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path
+    qtbot: QtBot, app: RecordingServices, load: Load, tmp_path: Path
 ) -> None:
-    panel = SurveyPanel(qtbot, runner, load(huge_model(tmp_path / "huge.gguf", 1 << 24, 40)))
+    panel = SurveyPanel(qtbot, app, load(huge_model(tmp_path / "huge.gguf", 1 << 24, 40)))
     panel.view.show_page(page(panel))
     panel.view.select_tensor(7)
     page(panel).choose_metric("std")

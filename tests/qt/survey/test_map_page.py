@@ -16,7 +16,6 @@ from explorer.analysis.model_grid import ModelGrid, model_grid
 from explorer.present.colours import type_colour
 from explorer.present.survey import metric_named
 from explorer.qt.document import Document
-from explorer.qt.jobs import JobRunner
 from explorer.qt.references import Rounding
 from explorer.qt.survey.map_page import ModelMap
 from explorer.qt.survey.map_paint import (
@@ -30,6 +29,7 @@ from explorer.qt.survey.map_paint import (
 from explorer.qt.theme import Scheme, apply_scheme
 from explorer.qt.widgets.plot import PlotColours
 from tests.helpers.model_pairs import arrays_of, write_gguf
+from tests.helpers.services import RecordingServices
 from tests.helpers.survey_views import SurveyPanel
 from tests.helpers.window import copied, unsafe_characters
 
@@ -47,10 +47,10 @@ del ARRAYS["blk.2.attn_k.weight"]
 
 
 @pytest.fixture
-def panel(qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path) -> SurveyPanel:
+def panel(qtbot: QtBot, app: RecordingServices, load: Load, tmp_path: Path) -> SurveyPanel:
     types = {"blk.0.attn_q.weight": "Q8_0", "blk.1.attn_q.weight": "Q4_0"}
     path = write_gguf(tmp_path / "model.gguf", "llama", ARRAYS, types)
-    return SurveyPanel(qtbot, runner, load(path))
+    return SurveyPanel(qtbot, app, load(path))
 
 
 def row(name: str) -> int:
@@ -259,12 +259,10 @@ def test_saves_the_whole_map_and_the_figures_behind_it(panel: SurveyPanel, tmp_p
     page.colour("std")
     picture = page.picture()
     assert picture is not None
-    written: list[str] = []
-    panel.view.exported.connect(written.append)
     for suffix in ("png", "svg", "csv"):
         page._export.save(picture, tmp_path / f"map.{suffix}")
     panel.settle()
-    assert len(written) == 3
+    assert len(panel.app.written) == 3
     image = QImage(str(tmp_path / "map.png"))
     assert image.size() == picture.size() * 2
     assert image.pixelColor(image.width() - 1, image.height() - 1) == QColor("white")
@@ -295,9 +293,9 @@ def test_follows_the_scheme(panel: SurveyPanel, scheme: Scheme) -> None:
 
 
 def test_hostile_names_are_shown_as_they_are(
-    qtbot: QtBot, runner: JobRunner, hostile: Document
+    qtbot: QtBot, app: RecordingServices, hostile: Document
 ) -> None:
-    panel = SurveyPanel(qtbot, runner, hostile)
+    panel = SurveyPanel(qtbot, app, hostile)
     page = panel.view.map
     content = panel.view.session.content
     assert content is not None
@@ -371,13 +369,13 @@ def test_an_empty_grid(qtbot: QtBot) -> None:
 
 
 def test_the_map_shows_the_error_as_it_comes(
-    qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path
+    qtbot: QtBot, app: RecordingServices, load: Load, tmp_path: Path
 ) -> None:
     """A person presses the one button; nobody chooses a colouring."""
     types = {name: "Q8_0" for name in ARRAYS if name != "output_norm.weight"}
     reference = load(write_gguf(tmp_path / "reference.gguf", "llama", ARRAYS))
     candidate = load(write_gguf(tmp_path / "candidate.gguf", "llama", ARRAYS, types))
-    panel = SurveyPanel(qtbot, runner, reference, candidate)
+    panel = SurveyPanel(qtbot, app, reference, candidate)
     page = panel.view.map
     assert page.chosen is None  # nothing was read
     panel.choose(reference)

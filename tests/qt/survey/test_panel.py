@@ -14,10 +14,10 @@ from pytestqt.qtbot import QtBot
 
 from explorer.analysis import compare_tensors, tensor_statistics
 from explorer.qt.document import Document
-from explorer.qt.jobs import JobRunner
 from explorer.qt.references import Rounding
 from explorer.qt.survey.session import SurveyState
 from tests.helpers.model_pairs import arrays_of, write_gguf
+from tests.helpers.services import RecordingServices
 from tests.helpers.stopwatch import Stopwatch
 from tests.helpers.survey_views import SurveyPanel
 from tests.helpers.weight_files import huge_model, weights_model
@@ -40,29 +40,29 @@ def document(load: Load, tmp_path: Path) -> Document:
 
 
 @pytest.fixture
-def panel(qtbot: QtBot, runner: JobRunner, document: Document) -> SurveyPanel:
-    return SurveyPanel(qtbot, runner, document)
+def panel(qtbot: QtBot, app: RecordingServices, document: Document) -> SurveyPanel:
+    return SurveyPanel(qtbot, app, document)
 
 
 @pytest.fixture
-def both(qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path) -> SurveyPanel:
+def both(qtbot: QtBot, app: RecordingServices, load: Load, tmp_path: Path) -> SurveyPanel:
     """A panel of a quantized model, with what it was made of open beside it."""
     types = dict.fromkeys(ARRAYS, "Q8_0") | {"blk.1.ffn_up.weight": "Q4_0"}
     del types["blk.0.ffn_up.weight"]
     more = {"alone.weight": np.ones((2, 32), np.float32)}
     reference = write_gguf(tmp_path / "reference.gguf", "llama", ARRAYS)
     candidate = write_gguf(tmp_path / "candidate.gguf", "llama", ARRAYS | more, types)
-    return SurveyPanel(qtbot, runner, load(reference), load(candidate))
+    return SurveyPanel(qtbot, app, load(reference), load(candidate))
 
 
 @pytest.fixture
-def huge(qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path) -> SurveyPanel:
+def huge(qtbot: QtBot, app: RecordingServices, load: Load, tmp_path: Path) -> SurveyPanel:
     """A panel of two tensors of 16 GiB each."""
-    return SurveyPanel(qtbot, runner, load(huge_model(tmp_path / "huge.gguf", 1 << 32, tensors=2)))
+    return SurveyPanel(qtbot, app, load(huge_model(tmp_path / "huge.gguf", 1 << 32, tensors=2)))
 
 
 def test_says_what_to_do_where_there_is_nothing_to_show(
-    qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path, panel: SurveyPanel
+    qtbot: QtBot, app: RecordingServices, load: Load, tmp_path: Path, panel: SurveyPanel
 ) -> None:
     panel.show(None)
     assert panel.view.state.isVisible()
@@ -72,11 +72,11 @@ def test_says_what_to_do_where_there_is_nothing_to_show(
 
 
 def test_nothing_is_read_before_the_panel_is_shown_or_asked(
-    qtbot: QtBot, runner: JobRunner, panel: SurveyPanel, small: Document
+    qtbot: QtBot, app: RecordingServices, panel: SurveyPanel, small: Document
 ) -> None:
     panel.view.hide()
     jobs: list[object] = []
-    runner.started.connect(jobs.append)
+    app.runner.started.connect(jobs.append)
     panel.view.show_document(small)
     assert jobs == []
     assert panel.view.session.state is SurveyState.READY
@@ -112,11 +112,11 @@ def test_a_survey_finds_the_figures_of_statistics(panel: SurveyPanel, document: 
 
 
 def test_a_tensor_that_cannot_be_read_is_listed_and_ends_nothing(
-    qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path
+    qtbot: QtBot, app: RecordingServices, load: Load, tmp_path: Path
 ) -> None:
     path = weights_model().write(tmp_path / "cut.gguf")
     path.write_bytes(path.read_bytes()[:-100])
-    panel = SurveyPanel(qtbot, runner, load(path))
+    panel = SurveyPanel(qtbot, app, load(path))
     panel.survey()
     content = panel.view.session.content
     assert content is not None
@@ -129,12 +129,12 @@ def test_a_tensor_that_cannot_be_read_is_listed_and_ends_nothing(
 
 
 def test_the_second_look_is_instant(
-    qtbot: QtBot, runner: JobRunner, panel: SurveyPanel, load: Load, tmp_path: Path
+    qtbot: QtBot, app: RecordingServices, panel: SurveyPanel, load: Load, tmp_path: Path
 ) -> None:
     panel.survey()
     first = panel.view.session.content
     assert first is not None
-    again = SurveyPanel(qtbot, runner, load(tmp_path / "weights.gguf"))
+    again = SurveyPanel(qtbot, app, load(tmp_path / "weights.gguf"))
     second = again.view.session.content
     assert second is not None
     np.testing.assert_array_equal(first.statistics.known, second.statistics.known)
@@ -144,7 +144,7 @@ def test_the_second_look_is_instant(
 
 @pytest.mark.parametrize("way", ["escape", "button", "status bar"])
 def test_a_cancel_ends_the_survey_within_200_ms(
-    qtbot: QtBot, runner: JobRunner, huge: SurveyPanel, way: str
+    qtbot: QtBot, app: RecordingServices, huge: SurveyPanel, way: str
 ) -> None:
     huge.begin()
     bar = huge.view.bar
@@ -156,8 +156,8 @@ def test_a_cancel_ends_the_survey_within_200_ms(
     elif way == "button":
         qtbot.mouseClick(bar.cancel, LEFT)
     else:
-        runner.jobs[0].cancel()
-    qtbot.waitUntil(lambda: not runner.jobs)
+        app.runner.jobs[0].cancel()
+    qtbot.waitUntil(lambda: not app.runner.jobs)
     assert watch.seconds() < 0.2
     assert huge.view.session.state is SurveyState.READY
     assert not bar.cancel.isVisible()
@@ -191,19 +191,19 @@ def test_a_pause_waits_and_goes_on(qtbot: QtBot, huge: SurveyPanel) -> None:
     assert watch.seconds() < 0.2
 
 
-def test_closing_ends_a_paused_survey(runner: JobRunner, huge: SurveyPanel) -> None:
+def test_closing_ends_a_paused_survey(app: RecordingServices, huge: SurveyPanel) -> None:
     huge.begin()
     huge.view.session.pause()
     watch = Stopwatch()
-    assert runner.close()
+    assert app.runner.close()
     assert watch.seconds() < 0.5
 
 
 def test_a_cancelled_survey_goes_on_where_it_was(
-    qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path
+    qtbot: QtBot, app: RecordingServices, load: Load, tmp_path: Path
 ) -> None:
     path = huge_model(tmp_path / "huge.gguf", 1 << 24, tensors=400)
-    panel = SurveyPanel(qtbot, runner, load(path))
+    panel = SurveyPanel(qtbot, app, load(path))
     panel.view.session.start()
     content = panel.view.session.content
     assert content is not None
@@ -253,7 +253,7 @@ def test_the_survey_goes_on_while_something_else_is_looked_at(huge: SurveyPanel)
     huge.settle()
 
 
-def test_errors_against_another_model(both: SurveyPanel, runner: JobRunner) -> None:
+def test_errors_against_another_model(both: SurveyPanel, app: RecordingServices) -> None:
     reference, candidate = both.references.documents
     both.survey()
     both.choose(reference)
@@ -275,7 +275,7 @@ def test_errors_against_another_model(both: SurveyPanel, runner: JobRunner) -> N
     both.choose(None)
     assert session.comparison is None
     jobs: list[str] = []
-    runner.started.connect(lambda job: jobs.append(job.title))
+    app.runner.started.connect(lambda job: jobs.append(job.title))
     both.choose(reference)  # the second look
     assert session.comparison is not None
     assert session.missing == (0, 0)
@@ -356,9 +356,9 @@ def test_buttons_are_reached_by_keys(panel: SurveyPanel) -> None:
 
 
 def test_a_page_behind_follows_to_another_model(
-    qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path, small: Document
+    qtbot: QtBot, app: RecordingServices, load: Load, tmp_path: Path, small: Document
 ) -> None:
-    panel = SurveyPanel(qtbot, runner, small)
+    panel = SurveyPanel(qtbot, app, small)
     panel.view.show_page(panel.view.hot_spots)
     panel.show(load(weights_model().write(tmp_path / "weights.gguf")))
     panel.view.select_tensor(12)  # the other model has twelve, of which this would be none

@@ -19,11 +19,11 @@ from pytestqt.qtbot import QtBot
 
 from explorer.analysis import block_statistics, tensor_statistics
 from explorer.qt.document import Document
-from explorer.qt.jobs import JobRunner
 from explorer.qt.weights.curves import HistogramChoices, RangeKind, Scope
 from explorer.qt.widgets.lazy import LazyTab
 from explorer.qt.widgets.pages import TYPED
 from explorer.qt.widgets.table_model import ItemRole
+from tests.helpers.services import RecordingServices
 from tests.helpers.stopwatch import Stopwatch
 from tests.helpers.weight_files import LAYERS, huge_model, layer_weights, weights_model
 from tests.helpers.weight_views import Panel
@@ -39,14 +39,14 @@ def document(load: Load, tmp_path: Path) -> Document:
 
 
 @pytest.fixture
-def panel(qtbot: QtBot, runner: JobRunner, document: Document) -> Panel:
-    return Panel(qtbot, runner, document)
+def panel(qtbot: QtBot, app: RecordingServices, document: Document) -> Panel:
+    return Panel(qtbot, app, document)
 
 
 @pytest.fixture
-def huge(qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path) -> Panel:
+def huge(qtbot: QtBot, app: RecordingServices, load: Load, tmp_path: Path) -> Panel:
     """A panel of two tensors of 16 GiB each."""
-    return Panel(qtbot, runner, load(huge_model(tmp_path / "huge.gguf", 1 << 32, tensors=2)))
+    return Panel(qtbot, app, load(huge_model(tmp_path / "huge.gguf", 1 << 32, tensors=2)))
 
 
 def test_says_what_to_do_where_there_is_nothing_to_show(
@@ -83,9 +83,8 @@ def test_statistics_can_be_copied_and_exported(qtbot: QtBot, panel: Panel, tmp_p
     assert "mean\t" in text
     assert f"count\t{96 * 64}" in text
     path = tmp_path / "statistics.csv"
-    with qtbot.waitSignal(panel.view.exported) as written:
-        table.export(path)
-    assert written.args == [str(path)]
+    table.export(path)
+    qtbot.waitUntil(lambda: panel.app.written == [str(path)])
     assert path.read_text().startswith("statistic,value\ncount,6144\n")
 
 
@@ -152,24 +151,24 @@ def test_a_range_that_cannot_be_is_refused_in_words(
 
 
 def test_a_tensor_seen_before_is_there_at_once(
-    qtbot: QtBot, runner: JobRunner, panel: Panel
+    qtbot: QtBot, app: RecordingServices, panel: Panel
 ) -> None:
     panel.show("blk.1.attn_q.weight")
     first = panel.statistics()
     panel.show("blk.2.attn_q.weight")
     assert panel.statistics() != first
     jobs: list[object] = []
-    runner.started.connect(jobs.append)
+    app.runner.started.connect(jobs.append)
     panel.select("blk.1.attn_q.weight")
     assert panel.statistics() == first
     assert panel.result.exact
     assert jobs == []
 
 
-def test_reads_only_while_it_is_visible(runner: JobRunner, huge: Panel) -> None:
+def test_reads_only_while_it_is_visible(app: RecordingServices, huge: Panel) -> None:
     huge.view.hide()
     huge.select("blk.0.ffn_up.weight")
-    assert runner.jobs == []
+    assert app.runner.jobs == []
     huge.view.show()
     huge.qtbot.waitUntil(lambda: huge.view is not None and huge.view.histogram.busy)
     huge.view.hide()
@@ -198,7 +197,7 @@ def test_the_histogram_grows_and_shows_its_pace(huge: Panel) -> None:
 
 @pytest.mark.parametrize("way", ["escape", "button", "status bar"])
 def test_a_cancel_ends_the_reading_within_200_ms(
-    qtbot: QtBot, runner: JobRunner, huge: Panel, way: str
+    qtbot: QtBot, app: RecordingServices, huge: Panel, way: str
 ) -> None:
     page = huge.begin("blk.0.ffn_up.weight")
     qtbot.waitUntil(lambda: page.result is not None)
@@ -209,8 +208,8 @@ def test_a_cancel_ends_the_reading_within_200_ms(
     elif way == "button":
         qtbot.mouseClick(page.progress.button, Qt.MouseButton.LeftButton)
     else:
-        runner.jobs[0].cancel()
-    qtbot.waitUntil(lambda: not runner.jobs)
+        app.runner.jobs[0].cancel()
+    qtbot.waitUntil(lambda: not app.runner.jobs)
     assert watch.seconds() < 0.2
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("analysis")]
     assert "Cancelled" in page.progress.label.text()
@@ -222,7 +221,7 @@ def test_a_cancel_ends_the_reading_within_200_ms(
 
 
 def test_what_the_user_chose_is_there_again(
-    qtbot: QtBot, runner: JobRunner, panel: Panel, document: Document
+    qtbot: QtBot, app: RecordingServices, panel: Panel, document: Document
 ) -> None:
     panel.show("blk.1.attn_q.weight")
     controls = panel.view.histogram.controls
@@ -233,7 +232,7 @@ def test_what_the_user_chose_is_there_again(
     panel.view.histogram.panel.splitter.setSizes([500, 380])
     qtbot.waitUntil(lambda: not controls._typing.isActive())
     panel.settle()
-    other = Panel(qtbot, runner, document)
+    other = Panel(qtbot, app, document)
     other.view.restore(panel.view.choices, panel.view.histogram.splitter_state())
     assert other.view.choices == HistogramChoices(77, RangeKind.FULL, logarithmic=True, marks=False)
     other.show("blk.1.attn_q.weight")
@@ -246,12 +245,12 @@ def test_what_the_user_chose_is_there_again(
     assert other.view.histogram.panel.splitter.sizes() != sizes[0]
 
 
-def test_selecting_another_tensor_cancels_the_first(runner: JobRunner, huge: Panel) -> None:
+def test_selecting_another_tensor_cancels_the_first(app: RecordingServices, huge: Panel) -> None:
     huge.begin("blk.0.ffn_up.weight")
-    first = runner.jobs[0]
+    first = app.runner.jobs[0]
     huge.select("blk.1.ffn_up.weight")
     assert first.cancelled
-    huge.qtbot.waitUntil(lambda: first not in runner.jobs)
+    huge.qtbot.waitUntil(lambda: first not in app.runner.jobs)
     huge.qtbot.waitUntil(lambda: huge.view.histogram.result is not None)
     assert huge.result.curves[0].name == "blk.1.ffn_up.weight"
     huge.view.cancel()
@@ -336,9 +335,9 @@ def test_selected_tensors_are_shown_together_or_side_by_side(qtbot: QtBot, panel
 
 
 def test_it_says_how_many_of_too_many_tensors_are_shown(
-    qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path
+    qtbot: QtBot, app: RecordingServices, load: Load, tmp_path: Path
 ) -> None:
-    panel = Panel(qtbot, runner, load(huge_model(tmp_path / "many.gguf", 4096, tensors=40)))
+    panel = Panel(qtbot, app, load(huge_model(tmp_path / "many.gguf", 4096, tensors=40)))
     panel.show(*(f"blk.{layer}.ffn_up.weight" for layer in range(40)))
     assert len(panel.view.histogram.plot.curves) == 32
     assert "32 of 40 tensors are shown" in panel.view.header.facts.text()
@@ -403,7 +402,7 @@ def test_a_range_of_scales_is_typed_and_stays_for_the_next_tensor(
 
 @pytest.mark.parametrize("which", ["codes", "scales", "minima"])
 def test_a_cancel_from_the_status_bar_leaves_a_button_to_read_the_blocks_again(
-    qtbot: QtBot, runner: JobRunner, panel: Panel, monkeypatch: pytest.MonkeyPatch, which: str
+    qtbot: QtBot, app: RecordingServices, panel: Panel, monkeypatch: pytest.MonkeyPatch, which: str
 ) -> None:
     def wait(tensor: object, bins: int, workers: int, check: Callable[[], None]) -> None:
         while True:
@@ -417,7 +416,7 @@ def test_a_cancel_from_the_status_bar_leaves_a_button_to_read_the_blocks_again(
         panel.view.tabs.setTabVisible(panel.view.tabs.indexOf(page), True)
         panel.view.tabs.setCurrentWidget(page)
         assert page.state.heading.text() == "Reading the blocks…"
-        (job,) = runner.jobs
+        (job,) = app.runner.jobs
         job.cancel()  # as the status bar does
         panel.settle()
     for each in panel.view.blocks.pages:
@@ -429,7 +428,7 @@ def test_a_cancel_from_the_status_bar_leaves_a_button_to_read_the_blocks_again(
 
 
 def test_blocks_are_read_only_while_their_pages_are_visible(
-    qtbot: QtBot, runner: JobRunner, panel: Panel, monkeypatch: pytest.MonkeyPatch
+    qtbot: QtBot, app: RecordingServices, panel: Panel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def wait(tensor: object, bins: int, workers: int, check: Callable[[], None]) -> None:
         while True:
@@ -438,11 +437,11 @@ def test_blocks_are_read_only_while_their_pages_are_visible(
 
     monkeypatch.setattr("explorer.qt.weights.work.block_statistics", wait)
     panel.show("blk.0.ffn_down.weight")
-    assert runner.jobs == []
+    assert app.runner.jobs == []
     tabs = panel.view.tabs
     codes, scales, _ = panel.view.blocks.pages
     tabs.setCurrentWidget(codes)
-    (job,) = runner.jobs
+    (job,) = app.runner.jobs
     tabs.setCurrentWidget(scales)
     QApplication.processEvents()
     assert not job.cancelled  # one walk is for all pages
@@ -455,7 +454,7 @@ def test_blocks_are_read_only_while_their_pages_are_visible(
     assert scales.state.heading.text() == "Cancelled"
     panel.settle()
     qtbot.mouseClick(scales.state.button, Qt.MouseButton.LeftButton)
-    assert len(runner.jobs) == 1
+    assert len(app.runner.jobs) == 1
     panel.view.hide()
     panel.settle()
 
@@ -484,9 +483,9 @@ def test_a_tensor_that_is_not_quantized_has_no_codes(panel: Panel) -> None:
 
 
 def test_names_from_strangers_are_shown_as_they_are(
-    qtbot: QtBot, runner: JobRunner, hostile: Document
+    qtbot: QtBot, app: RecordingServices, hostile: Document
 ) -> None:
-    panel = Panel(qtbot, runner, hostile)
+    panel = Panel(qtbot, app, hostile)
     for row in range(len(hostile.model.tensors.rows)):
         panel.view.show_tensors([row])
         panel.settle()
@@ -564,9 +563,9 @@ def test_the_first_histogram_waits_for_no_other_page(panel: Panel) -> None:
     assert [page.built is None for page in late] == [False, True, False]  # it has no blocks
 
 
-def test_closing_in_the_middle_ends_the_work(runner: JobRunner, huge: Panel) -> None:
+def test_closing_in_the_middle_ends_the_work(app: RecordingServices, huge: Panel) -> None:
     huge.begin("blk.0.ffn_up.weight")
-    assert runner.jobs
+    assert app.runner.jobs
     huge.view.close()
-    assert runner.close()
+    assert app.runner.close()
     huge.settle()

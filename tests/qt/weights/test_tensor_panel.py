@@ -13,10 +13,10 @@ from pytestqt.qtbot import QtBot
 
 from explorer.analysis import block_statistics
 from explorer.qt.document import Document
-from explorer.qt.jobs import JobRunner
 from explorer.qt.weights.curves import Scope
 from explorer.quantization import dequantize, quantize
 from tests.helpers.model_pairs import write_gguf
+from tests.helpers.services import RecordingServices
 from tests.helpers.weight_files import LAYERS, layer_weights, weights_model
 from tests.helpers.weight_views import Panel, drag, pixel
 from tests.helpers.window import HOSTILE, unsafe_characters
@@ -45,14 +45,14 @@ def decoded(name: str) -> np.ndarray:
 
 
 @pytest.fixture
-def panel(qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path) -> Panel:
-    return Panel(qtbot, runner, load(write_gguf(tmp_path / "k.gguf", "llama", ARRAYS, TYPES)))
+def panel(qtbot: QtBot, app: RecordingServices, load: Load, tmp_path: Path) -> Panel:
+    return Panel(qtbot, app, load(write_gguf(tmp_path / "k.gguf", "llama", ARRAYS, TYPES)))
 
 
 @pytest.fixture
-def plain(qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path) -> Panel:
+def plain(qtbot: QtBot, app: RecordingServices, load: Load, tmp_path: Path) -> Panel:
     """A panel of a model whose `attn_q` is not quantized."""
-    return Panel(qtbot, runner, load(weights_model().write(tmp_path / "weights.gguf")))
+    return Panel(qtbot, app, load(weights_model().write(tmp_path / "weights.gguf")))
 
 
 def picked(panel: Panel) -> str:
@@ -284,9 +284,9 @@ def test_places_chosen_on_the_map_belong_to_the_chosen_tensor(panel: Panel) -> N
 
 
 def test_names_from_strangers_are_offered_as_they_are(
-    qtbot: QtBot, runner: JobRunner, hostile: Document
+    qtbot: QtBot, app: RecordingServices, hostile: Document
 ) -> None:
-    panel = Panel(qtbot, runner, hostile)
+    panel = Panel(qtbot, app, hostile)
     panel.view.show_tensors(range(len(hostile.model.tensors.rows)))
     panel.settle()
     names = panel.view.picker.list

@@ -12,10 +12,9 @@ from PySide6.QtCore import QItemSelection, QItemSelectionModel, Qt
 from PySide6.QtWidgets import QApplication, QFileDialog, QWidget
 from pytestqt.qtbot import QtBot
 
-from explorer.errors import ExplorerError
 from explorer.qt.document import Document
-from explorer.qt.jobs import JobRunner
 from explorer.qt.weights.values import MOST_COPIED, ValuesPage
+from tests.helpers.services import RecordingServices
 from tests.helpers.stopwatch import Stopwatch
 from tests.helpers.weight_files import expert_weights, huge_model, layer_weights, weights_model
 from tests.helpers.weight_views import Panel
@@ -26,8 +25,8 @@ Load = Callable[[Path], Document]
 
 
 @pytest.fixture
-def panel(qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path) -> Panel:
-    return Panel(qtbot, runner, load(weights_model().write(tmp_path / "weights.gguf")))
+def panel(qtbot: QtBot, app: RecordingServices, load: Load, tmp_path: Path) -> Panel:
+    return Panel(qtbot, app, load(weights_model().write(tmp_path / "weights.gguf")))
 
 
 def open_values(panel: Panel, *names: str) -> ValuesPage:
@@ -107,28 +106,24 @@ def test_selected_values_are_copied(qtbot: QtBot, panel: Panel) -> None:
 
 
 def test_all_values_are_saved_as_a_numpy_file(
-    qtbot: QtBot, runner: JobRunner, panel: Panel, tmp_path: Path
+    qtbot: QtBot, app: RecordingServices, panel: Panel, tmp_path: Path
 ) -> None:
     page = open_values(panel, "blk.1.attn_q.weight")
-    written: list[str] = []
-    panel.view.exported.connect(written.append)
     target = tmp_path / "values.npy"
     assert page._tensor is not None
     page.export.save(page._tensor, target)
     panel.settle()
-    assert written == [str(target)]
+    assert panel.app.written == [str(target)]
     np.testing.assert_array_equal(np.load(target), layer_weights(1))
 
 
 @pytest.mark.parametrize("name", ["values.csv", "VALUES.CSV"])
 def test_all_values_are_saved_as_csv(panel: Panel, tmp_path: Path, name: str) -> None:
     page = open_values(panel, "experts.weight")
-    written: list[str] = []
-    panel.view.exported.connect(written.append)
     assert page._tensor is not None
     page.export.save(page._tensor, tmp_path / name)
     panel.settle()
-    assert written == [str(tmp_path / name)]
+    assert panel.app.written == [str(tmp_path / name)]
     lines = (tmp_path / name).read_text("utf-8").splitlines()
     rows = [[float(cell) for cell in line.split(",")] for line in lines]
     np.testing.assert_array_equal(rows, expert_weights().reshape(6, 8))  # as the page folds it
@@ -180,21 +175,19 @@ def test_values_that_cannot_be_saved_are_reported(
 ) -> None:
     page = open_values(panel, "blk.1.attn_q.weight")
     before = (tmp_path / "weights.gguf").read_bytes()
-    failures: list[ExplorerError] = []
-    panel.view.failed.connect(failures.append)
     assert page._tensor is not None
     page.export.save(page._tensor, tmp_path / name)
     panel.settle()
-    assert len(failures) == 1
-    assert name in str(failures[0])
+    (failure,) = panel.app.errors
+    assert name in str(failure)
     assert (tmp_path / "weights.gguf").read_bytes() == before
 
 
 @pytest.mark.parametrize("name", ["values.npy", "values.csv"])
 def test_a_cancelled_save_leaves_nothing_behind(
-    *, qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path, name: str
+    *, qtbot: QtBot, app: RecordingServices, load: Load, tmp_path: Path, name: str
 ) -> None:
-    panel = Panel(qtbot, runner, load(huge_model(tmp_path / "huge.gguf", 1 << 30)))
+    panel = Panel(qtbot, app, load(huge_model(tmp_path / "huge.gguf", 1 << 30)))
     page = panel.begin("blk.0.ffn_up.weight") and panel.view.values
     panel.view.cancel()
     assert page._tensor is not None
@@ -209,9 +202,9 @@ def test_a_cancelled_save_leaves_nothing_behind(
 
 
 def test_a_tensor_of_eight_billion_weights_stays_responsive(
-    qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path
+    qtbot: QtBot, app: RecordingServices, load: Load, tmp_path: Path
 ) -> None:
-    panel = Panel(qtbot, runner, load(huge_model(tmp_path / "huge.gguf", 1 << 33)))
+    panel = Panel(qtbot, app, load(huge_model(tmp_path / "huge.gguf", 1 << 33)))
     panel.select("blk.0.ffn_up.weight")
     qtbot.waitUntil(lambda: panel.view is not None)
     page = panel.view.values

@@ -17,7 +17,6 @@ from pytestqt.qtbot import QtBot
 
 from explorer.analysis import compare_tensors, requantize, what_if
 from explorer.analysis.what_if import SetErrors, TensorSet, importance_of
-from explorer.errors import ExplorerError
 from explorer.formats.model import Model
 from explorer.planner import Device, Host, Settings
 from explorer.planner.inputs import PlanInputs
@@ -33,6 +32,7 @@ from explorer.qt.widgets.table_model import ItemRole
 from tests.helpers.error_views import ErrorsPanel
 from tests.helpers.gguf_writer import GgufFile, TensorSpec
 from tests.helpers.model_pairs import write_gguf
+from tests.helpers.services import RecordingServices
 from tests.helpers.stopwatch import Stopwatch
 from tests.helpers.threads import own_threads
 from tests.helpers.weight_files import huge_model
@@ -64,8 +64,8 @@ def _arrays() -> dict[str, np.ndarray]:
 class Page(ErrorsPanel):
     """The page of what-ifs, with few types."""
 
-    def __init__(self, qtbot: QtBot, runner: JobRunner, documents: list[Document]) -> None:
-        super().__init__(qtbot, runner, documents)
+    def __init__(self, qtbot: QtBot, app: RecordingServices, documents: list[Document]) -> None:
+        super().__init__(qtbot, app, documents)
         self.select(documents[0].model.tensors.columns.names[0])
         qtbot.waitUntil(lambda: self.view is not None)
         self.page.controls.types.set_types(QUICK)
@@ -115,16 +115,16 @@ def documents(load: Load, tmp_path: Path) -> list[Document]:
 
 
 @pytest.fixture
-def opened(qtbot: QtBot, runner: JobRunner, documents: list[Document]) -> Page:
-    page = Page(qtbot, runner, documents)
+def opened(qtbot: QtBot, app: RecordingServices, documents: list[Document]) -> Page:
+    page = Page(qtbot, app, documents)
     page.open()
     return page
 
 
 @pytest.fixture
-def huge(qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path) -> Page:
+def huge(qtbot: QtBot, app: RecordingServices, load: Load, tmp_path: Path) -> Page:
     """A model of two tensors of 16 GiB each."""
-    return Page(qtbot, runner, [load(huge_model(tmp_path / "huge.gguf", 1 << 32, tensors=2))])
+    return Page(qtbot, app, [load(huge_model(tmp_path / "huge.gguf", 1 << 32, tensors=2))])
 
 
 def test_a_tensor_is_tried_at_once_and_every_figure_is_that_of_a_requantization(
@@ -432,9 +432,9 @@ def test_the_planner_says_what_is_planned_for(
 
 
 def test_a_model_that_cannot_be_planned_is_tried_all_the_same(
-    qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path
+    qtbot: QtBot, app: RecordingServices, load: Load, tmp_path: Path
 ) -> None:
-    page = Page(qtbot, runner, [load(write_gguf(tmp_path / "x.gguf", "llama", _arrays()))])
+    page = Page(qtbot, app, [load(write_gguf(tmp_path / "x.gguf", "llama", _arrays()))])
     page.open()
     assert page.lines["Q8_0"].figure("rmse") is not None
     assert page.lines["Q8_0"].cell("memory_total") is None
@@ -443,11 +443,11 @@ def test_a_model_that_cannot_be_planned_is_tried_all_the_same(
 
 
 def test_a_model_without_weights_has_a_chart_without_a_mark(
-    qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path
+    qtbot: QtBot, app: RecordingServices, load: Load, tmp_path: Path
 ) -> None:
     """Its bits per weight are no number, which no axis can show."""
     specs = [TensorSpec(UP, (256, 0), 0, b""), TensorSpec(DOWN, (0,), 0, b"")]
-    page = Page(qtbot, runner, [load(GgufFile(tensors=specs).write(tmp_path / "empty.gguf"))])
+    page = Page(qtbot, app, [load(GgufFile(tensors=specs).write(tmp_path / "empty.gguf"))])
     page.open()
     for scope in Scope:
         page.measure(scope)
@@ -487,9 +487,9 @@ def test_what_is_no_importance_matrix_is_refused(
     qtbot: QtBot, opened: Page, tmp_path: Path
 ) -> None:
     chooser = opened.page.controls.matrix
-    with qtbot.waitSignal(opened.view.failed) as signal:
-        chooser.open(opened.documents[1].path)
-    assert "no importance matrix" in str(signal.args[0])
+    chooser.open(opened.documents[1].path)
+    qtbot.waitUntil(lambda: bool(opened.app.errors))
+    assert "no importance matrix" in str(opened.app.errors[0])
     assert chooser.matrix is None
     chooser.open(_matrix(tmp_path / "short.gguf", 128))  # that of another model
     opened.settle()
@@ -589,9 +589,9 @@ def test_closing_the_model_meanwhile(huge: Page) -> None:
 
 
 def test_nothing_is_read_while_hidden(
-    qtbot: QtBot, runner: JobRunner, documents: list[Document]
+    qtbot: QtBot, app: RecordingServices, documents: list[Document]
 ) -> None:
-    page = Page(qtbot, runner, documents)
+    page = Page(qtbot, app, documents)
     page.settle()
     assert page.page.estimate is None
     page.open()
@@ -629,11 +629,11 @@ def test_a_cut_file(qtbot: QtBot, opened: Page, tmp_path: Path, load: Load) -> N
 
 
 def test_names_from_a_file_are_plain_text(
-    qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path
+    qtbot: QtBot, app: RecordingServices, load: Load, tmp_path: Path
 ) -> None:
     name = "<b>x</b>\u202e.weight"
     array = {name: np.zeros((2, 32), np.float32)}
-    page = Page(qtbot, runner, [load(write_gguf(tmp_path / "<i>.gguf", "llama", array))])
+    page = Page(qtbot, app, [load(write_gguf(tmp_path / "<i>.gguf", "llama", array))])
     page.open()
     assert page.page.note.textFormat() == Qt.TextFormat.PlainText
     assert page.lines["Q8_0"].figure("rmse") == 0
@@ -641,11 +641,9 @@ def test_names_from_a_file_are_plain_text(
 
 
 def test_errors_reach_the_user(opened: Page) -> None:
-    heard: list[ExplorerError] = []
-    opened.view.failed.connect(heard.append)
     opened.page.controls.matrix.open(Path("/nowhere/matrix.gguf"))
     opened.settle()
-    assert len(heard) == 1
+    assert len(opened.app.errors) == 1
 
 
 def test_the_whole_model_as_llama_quantize_makes_it(opened: Page) -> None:

@@ -12,11 +12,11 @@ from PySide6.QtGui import QStandardItemModel
 from PySide6.QtWidgets import QTableView
 from pytestqt.qtbot import QtBot
 
-from explorer.qt.jobs import JobRunner
 from explorer.qt.main_window import MainWindow
 from explorer.qt.widgets.columns import ColumnLayout
 from explorer.qt.widgets.table_view import TableView
 from tests.helpers.elided import elided
+from tests.helpers.services import RecordingServices
 from tests.helpers.window import copied, wait_idle
 
 
@@ -126,7 +126,7 @@ def test_a_column_that_is_dragged_keeps_its_width(qtbot: QtBot, tensors: TableVi
 
 @pytest.mark.slow
 def test_no_text_is_elided_in_the_lists_of_the_real_model(
-    qtbot: QtBot, make_window: Callable[..., MainWindow], real_model: Path, runner: JobRunner
+    qtbot: QtBot, make_window: Callable[..., MainWindow], real_model: Path, app: RecordingServices
 ) -> None:
     window = make_window(real_model)
     window.showNormal()

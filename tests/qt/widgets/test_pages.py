@@ -19,7 +19,7 @@ from explorer.parallel import LruCache
 from explorer.qt.document import Document
 from explorer.qt.errors.panel import PicturePages, RoundingPage
 from explorer.qt.errors.work import SelectedPair
-from explorer.qt.jobs import Job, JobRunner
+from explorer.qt.jobs import Job
 from explorer.qt.references import Partner, References, Rounding
 from explorer.qt.weights.block.page import BlockPage
 from explorer.qt.weights.curves import SelectedTensor
@@ -30,6 +30,7 @@ from explorer.qt.weights.values import ValuesPage
 from explorer.qt.what_if.page import WhatIfPage
 from explorer.qt.widgets.pages import ContentPage, Phase, Reader, Refusal, Request
 from explorer.qt.widgets.progress import JobBar, ProgressLine
+from tests.helpers.services import RecordingServices
 from tests.helpers.weight_files import weights_model
 
 FIRST, SECOND = "blk.0.ffn_up.weight", "blk.0.ffn_down.weight"
@@ -82,11 +83,11 @@ def _is_estimate(key: object) -> bool:
 class Case:
     """A page in a window, with the status bar's line for jobs."""
 
-    def __init__(self, kind: str, qtbot: QtBot, runner: JobRunner, document: Document) -> None:
+    def __init__(self, kind: str, qtbot: QtBot, app: RecordingServices, document: Document) -> None:
         self.qtbot = qtbot
-        self.runner = runner
+        self.app, self.runner = app, app.runner
         self.document = document
-        self.references = References(runner)
+        self.references = References(app)
         self.references.set_documents([document])
         self.references.show_document(document)
         self.recent = LruCache(99)
@@ -96,7 +97,7 @@ class Case:
         layout = QVBoxLayout(self.window)
         self.tabs = QTabWidget(self.window)
         layout.addWidget(self.tabs)
-        self.bar = JobBar(runner, self.window)
+        self.bar = JobBar(app.runner, self.window)
         layout.addWidget(self.bar)
         self.kind = kind
         self.reader = self._make(kind, layout)
@@ -109,22 +110,22 @@ class Case:
         qtbot.waitExposed(self.window)
 
     def _make(self, kind: str, layout: QVBoxLayout) -> Reader[Any]:
-        runner, references = self.runner, self.references
+        app, references = self.app, self.references
         if kind == "pictures":
             line = ProgressLine(self.window)
             layout.addWidget(line)
-            return PicturePages(runner, line, self.window)
+            return PicturePages(app, line, self.window)
         if kind == "what if":
-            page = WhatIfPage(runner, references, self.window)
+            page = WhatIfPage(app, references, self.window)
             page.controls.types.set_types(("Q4_0",))
             return page
         makers: dict[str, Callable[[], Reader[Any]]] = {
-            "histogram": lambda: HistogramPage(runner, self.window),
-            "blocks": lambda: BlockPages(runner, self.window),
-            "values": lambda: ValuesPage(runner, self.window),
-            "map": lambda: MapPage(runner, references, self.window),
-            "block": lambda: BlockPage(runner, references, self.window),
-            "implied": lambda: RoundingPage(runner, self.window),
+            "histogram": lambda: HistogramPage(app, self.window),
+            "blocks": lambda: BlockPages(app, self.window),
+            "values": lambda: ValuesPage(app, self.window),
+            "map": lambda: MapPage(app, references, self.window),
+            "block": lambda: BlockPage(app, references, self.window),
+            "implied": lambda: RoundingPage(app, self.window),
         }
         return makers[kind]()
 
@@ -195,12 +196,12 @@ def document(load: Callable[[Path], Document], tmp_path: Path) -> Document:
 
 @pytest.fixture(params=KINDS)
 def case(
-    request: pytest.FixtureRequest, qtbot: QtBot, runner: JobRunner, document: Document
+    request: pytest.FixtureRequest, qtbot: QtBot, app: RecordingServices, document: Document
 ) -> Iterator[Case]:
-    case = Case(request.param, qtbot, runner, document)
+    case = Case(request.param, qtbot, app, document)
     yield case
     case.gate.open.set()
-    runner.cancel_all()
+    app.runner.cancel_all()
     case.settle()
 
 
@@ -294,9 +295,9 @@ def test_the_result_for_another_tensor_is_dropped(case: Case) -> None:
 
 @pytest.mark.parametrize("kind", ["blocks", "map", "block", "pictures", "implied", "what if"])
 def test_what_is_not_supported_is_explained(
-    qtbot: QtBot, runner: JobRunner, document: Document, kind: str
+    qtbot: QtBot, app: RecordingServices, document: Document, kind: str
 ) -> None:
-    case = Case(kind, qtbot, runner, document)
+    case = Case(kind, qtbot, app, document)
     reader: Any = case.reader
     if kind == "map":
         reader.controls.quantities.setCurrentIndex(3)  # scales
@@ -313,7 +314,7 @@ def test_what_is_not_supported_is_explained(
     else:
         case.show(None if kind == "block" else UNQUANTIZED)
     assert reader.phase is Phase.UNSUPPORTED
-    assert not runner.jobs
+    assert not app.runner.jobs
     page = reader._pages[0]
     assert page.state.isVisible()
     assert page.state.heading.text()

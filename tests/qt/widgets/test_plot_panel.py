@@ -15,21 +15,12 @@ from PySide6.QtGui import QColor, QGuiApplication, QImage, QPalette
 from PySide6.QtWidgets import QFileDialog, QWidget
 from pytestqt.qtbot import QtBot
 
-from explorer.errors import ExplorerError
-from explorer.qt.jobs import JobRunner
 from explorer.qt.widgets.curves import HistogramCurve, SmallMultiples, histogram_of
 from explorer.qt.widgets.histogram_plot import HistogramPlot
 from explorer.qt.widgets.plot_panel import PlotExport, kinds
+from tests.helpers.services import RecordingServices
 
 WHITE = QColor("white")
-
-
-class Outcome:
-    """Collects what an export tells."""
-
-    def __init__(self) -> None:
-        self.written: list[str] = []
-        self.errors: list[ExplorerError] = []
 
 
 def curves(count: int) -> tuple[HistogramCurve, ...]:
@@ -56,23 +47,18 @@ def picture(request: pytest.FixtureRequest, qtbot: QtBot) -> HistogramPlot | Sma
 
 
 @pytest.fixture
-def outcome() -> Outcome:
-    return Outcome()
-
-
-@pytest.fixture
-def export(qtbot: QtBot, runner: JobRunner, outcome: Outcome) -> PlotExport:
+def export(qtbot: QtBot, app: RecordingServices) -> PlotExport:
     parent = QWidget()
     qtbot.addWidget(parent)
-    return PlotExport(runner, parent, outcome.written.append, outcome.errors.append)
+    return PlotExport(app, parent)
 
 
 def test_png_is_twice_as_fine_and_white(
-    qtbot: QtBot, export: PlotExport, picture: HistogramPlot, tmp_path: Path, outcome: Outcome
+    qtbot: QtBot, export: PlotExport, picture: HistogramPlot, tmp_path: Path, app: RecordingServices
 ) -> None:
     path = tmp_path / "plot.png"
     export.save(picture, path)
-    qtbot.waitUntil(lambda: outcome.written == [str(path)])
+    qtbot.waitUntil(lambda: app.written == [str(path)])
     image = QImage(str(path))
     assert (image.width(), image.height()) == (1000, 600)
     for place in ((1, 1), (998, 1), (1, 598), (998, 598)):
@@ -83,11 +69,11 @@ def test_png_is_twice_as_fine_and_white(
 
 
 def test_svg_is_well_formed_and_white(
-    qtbot: QtBot, export: PlotExport, picture: HistogramPlot, tmp_path: Path, outcome: Outcome
+    qtbot: QtBot, export: PlotExport, picture: HistogramPlot, tmp_path: Path, app: RecordingServices
 ) -> None:
     path = tmp_path / "plot.svg"
     export.save(picture, path)
-    qtbot.waitUntil(lambda: outcome.written == [str(path)])
+    qtbot.waitUntil(lambda: app.written == [str(path)])
     root = ElementTree.parse(path).getroot()
     assert root.tag.endswith("svg")
     assert root.get("viewBox") == "0 0 500 300"
@@ -97,11 +83,11 @@ def test_svg_is_well_formed_and_white(
 
 
 def test_csv_holds_edges_and_counts(
-    qtbot: QtBot, export: PlotExport, picture: HistogramPlot, tmp_path: Path, outcome: Outcome
+    qtbot: QtBot, export: PlotExport, picture: HistogramPlot, tmp_path: Path, app: RecordingServices
 ) -> None:
     path = tmp_path / "plot.csv"
     export.save(picture, path)
-    qtbot.waitUntil(lambda: outcome.written == [str(path)])
+    qtbot.waitUntil(lambda: app.written == [str(path)])
     with path.open() as stream:
         rows = list(csv.reader(stream))
     assert rows[0] == ["low", "high", "count =t0", "count =t1"]
@@ -110,12 +96,12 @@ def test_csv_holds_edges_and_counts(
 
 
 def test_a_place_that_cannot_be_written_is_told_of(
-    qtbot: QtBot, export: PlotExport, picture: HistogramPlot, tmp_path: Path, outcome: Outcome
+    qtbot: QtBot, export: PlotExport, picture: HistogramPlot, tmp_path: Path, app: RecordingServices
 ) -> None:
     for suffix in ("png", "svg", "csv"):
         export.save(picture, tmp_path / "missing" / f"plot.{suffix}")
-    qtbot.waitUntil(lambda: len(outcome.errors) == 3)
-    assert all("cannot be written" in str(error) for error in outcome.errors)
+    qtbot.waitUntil(lambda: len(app.errors) == 3)
+    assert all("cannot be written" in str(error) for error in app.errors)
     assert [path.name for path in tmp_path.iterdir()] == ["cache"]
 
 
@@ -125,7 +111,7 @@ def test_the_dialog_suggests_a_name_that_a_file_can_have(
     export: PlotExport,
     picture: HistogramPlot,
     tmp_path: Path,
-    outcome: Outcome,
+    app: RecordingServices,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     suggested: list[str] = []
@@ -136,13 +122,13 @@ def test_the_dialog_suggests_a_name_that_a_file_can_have(
 
     monkeypatch.setattr(QFileDialog, "getSaveFileName", choose)
     export.ask(picture, "../blk.0/<b>" + "n" * 200)
-    qtbot.waitUntil(lambda: bool(outcome.written))
-    assert outcome.written == [str(tmp_path / "typed.v2.svg")]
+    qtbot.waitUntil(lambda: bool(app.written))
+    assert app.written == [str(tmp_path / "typed.v2.svg")]
     assert "/" not in suggested[0]
     assert len(suggested[0]) < 90
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: ("", ""))
     export.ask(picture, "plot")
-    assert len(outcome.written) == 1
+    assert len(app.written) == 1
 
 
 class Page(QWidget):
@@ -153,15 +139,15 @@ class Page(QWidget):
 
 
 @pytest.fixture
-def captioned(qtbot: QtBot, runner: JobRunner, outcome: Outcome) -> Iterator[PlotExport]:
+def captioned(qtbot: QtBot, app: RecordingServices) -> Iterator[PlotExport]:
     page = Page()
     qtbot.addWidget(page)
-    yield PlotExport(runner, QWidget(page), outcome.written.append, outcome.errors.append)
+    yield PlotExport(app, QWidget(page))
     page.deleteLater()
 
 
 def test_a_saved_picture_has_a_caption_and_no_hover_line(
-    qtbot: QtBot, captioned: PlotExport, tmp_path: Path, outcome: Outcome
+    qtbot: QtBot, captioned: PlotExport, tmp_path: Path, app: RecordingServices
 ) -> None:
     plot = HistogramPlot()
     qtbot.addWidget(plot)
@@ -172,7 +158,7 @@ def test_a_saved_picture_has_a_caption_and_no_hover_line(
 
     def saved(name: str) -> bytes:
         captioned.save(plot, tmp_path / name)
-        qtbot.waitUntil(lambda: outcome.written[-1:] == [str(tmp_path / name)])
+        qtbot.waitUntil(lambda: app.written[-1:] == [str(tmp_path / name)])
         return (tmp_path / name).read_bytes()
 
     saved("first.svg")  # pyqtgraph lays its axes out while it draws them
@@ -197,13 +183,13 @@ def test_every_kind_of_file_has_its_size(
     captioned: PlotExport,
     picture: HistogramPlot,
     tmp_path: Path,
-    outcome: Outcome,
+    app: RecordingServices,
     number: int,
 ) -> None:
     kind = kinds()[number]
     path = tmp_path / f"plot{kind.suffix}"
     captioned.save(picture, path, kind)
-    qtbot.waitUntil(lambda: outcome.written == [str(path)])
+    qtbot.waitUntil(lambda: app.written == [str(path)])
     assert picture.width() == 500  # the window's picture keeps its size
     raw = path.read_bytes()
     if kind.suffix == ".pdf":

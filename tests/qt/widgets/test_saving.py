@@ -11,25 +11,19 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QFileDialog, QLineEdit, QMessageBox, QWidget
 from pytestqt.qtbot import QtBot
 
-from explorer.errors import ExplorerError
-from explorer.qt.jobs import JobRunner
 from explorer.qt.widgets.saving import FileSaver
+from tests.helpers.services import RecordingServices
 
 _KINDS = {"Pictures": ".png", "Tables": ".csv"}
 _LENT = Path("/run/user/1000/doc/4a5b")
 
 
 @pytest.fixture
-def failed() -> list[ExplorerError]:
-    return []
-
-
-@pytest.fixture
-def saver(qtbot: QtBot, failed: list[ExplorerError], monkeypatch: pytest.MonkeyPatch) -> FileSaver:
+def saver(qtbot: QtBot, app: RecordingServices, monkeypatch: pytest.MonkeyPatch) -> FileSaver:
     monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/1000")
     parent = QWidget()
     qtbot.addWidget(parent)
-    return FileSaver(JobRunner(parent), parent, lambda _path: None, failed.append)
+    return FileSaver(app, parent)
 
 
 def _choose(monkeypatch: pytest.MonkeyPatch, path: Path | str, kind: str) -> None:
@@ -58,14 +52,14 @@ def test_nobody_wants_to_save(saver: FileSaver, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_sandbox_is_lent_one_name_and_no_other(
-    saver: FileSaver, monkeypatch: pytest.MonkeyPatch, failed: list[ExplorerError]
+    saver: FileSaver, monkeypatch: pytest.MonkeyPatch, app: RecordingServices
 ) -> None:
     _choose(monkeypatch, _LENT / "a.csv", "Tables (*.csv)")
     assert saver.ask_path("Save", "plot", _KINDS) == _LENT / "a.csv"
-    assert failed == []
+    assert app.errors == []
     _choose(monkeypatch, _LENT / "a", "Tables (*.csv)")
     assert saver.ask_path("Save", "plot", _KINDS) is None
-    assert "choose a name such as a.csv" in str(failed[0])
+    assert "choose a name such as a.csv" in str(app.errors[0])
 
 
 class Typist:

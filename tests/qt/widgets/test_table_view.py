@@ -13,13 +13,13 @@ from PySide6.QtGui import QGuiApplication, QHelpEvent, QImage
 from PySide6.QtWidgets import QFileDialog, QStyleOptionViewItem, QTableWidget, QToolTip, QWidget
 from pytestqt.qtbot import QtBot
 
-from explorer.qt.jobs import JobRunner
 from explorer.qt.main_window import MainWindow
 from explorer.qt.theme import Scheme, apply_scheme
 from explorer.qt.widgets import table_view
 from explorer.qt.widgets.table_model import Column, ItemRole, TableModel
 from explorer.qt.widgets.table_view import TableView
 from tests.helpers.colour_vision import contrast
+from tests.helpers.services import RecordingServices
 from tests.helpers.window import copied, unsafe_characters
 
 CONTROL, SHIFT = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.ShiftModifier
@@ -51,9 +51,9 @@ def test_what_is_shown_is_exported(
 ) -> None:
     qtbot.keyClicks(window.panels.tensors.widget.bar.edit, "ffn_up")
     path = tmp_path / f"tensors{ending}"
-    with qtbot.waitSignal(table.exported) as written:
-        table.export(path)
-    assert written.args == [str(path)]
+    table.export(path)
+    said = window.bottom.notice.label
+    qtbot.waitUntil(lambda: said.text() == f"✓ Saved {path}")
     if ending == ".csv":
         with path.open(encoding="utf-8", newline="") as stream:
             rows = list(csv.DictReader(stream))
@@ -64,25 +64,28 @@ def test_what_is_shown_is_exported(
 
 
 def test_a_file_without_a_suffix_gets_that_of_the_kind_that_was_chosen(
-    qtbot: QtBot, table: TableView, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    qtbot: QtBot,
+    window: MainWindow,
+    table: TableView,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def choose(_parent: QWidget, _title: str, name: str, kinds: str, *_: object) -> tuple[str, str]:
         assert name == "table.csv"
         return str(tmp_path / "tensors"), kinds.split(";;")[1]
 
     monkeypatch.setattr(QFileDialog, "getSaveFileName", choose)
-    with qtbot.waitSignal(table.exported) as written:
-        table.ask_export()
-    assert written.args == [str(tmp_path / "tensors.json")]
+    table.ask_export()
+    said = window.bottom.notice.label
+    qtbot.waitUntil(lambda: said.text() == f"✓ Saved {tmp_path / 'tensors.json'}")
     assert json.loads((tmp_path / "tensors.json").read_text("utf-8"))
 
 
 def test_an_export_that_fails_is_told(
     qtbot: QtBot, window: MainWindow, table: TableView, tmp_path: Path
 ) -> None:
-    with qtbot.waitSignal(table.failed):
-        table.export(tmp_path / "no folder" / "tensors.csv")
-    assert window.message_bar.isVisible()
+    table.export(tmp_path / "no folder" / "tensors.csv")
+    qtbot.waitUntil(window.message_bar.isVisible)
     assert "cannot be written" in window.message_bar.messages[-1].label.text()
 
 
@@ -131,9 +134,9 @@ _LEAST_ROOM = 5  # pixels; a blank of the smallest font that is read
 
 
 @pytest.fixture
-def padded(qtbot: QtBot, runner: JobRunner) -> TableView:
+def padded(qtbot: QtBot, app: RecordingServices) -> TableView:
     model = TableModel()
-    view = TableView(model, runner)
+    view = TableView(model, app)
     model.setParent(view)
     qtbot.addWidget(view)
     names = ["left", "middle", "right"]
@@ -188,7 +191,7 @@ def test_what_is_copied_has_no_padding(padded: TableView) -> None:
 
 @pytest.mark.parametrize("scheme", [Scheme.LIGHT, Scheme.DARK])
 def test_units_are_quieter_than_their_numbers(
-    qtbot: QtBot, runner: JobRunner, scheme: Scheme
+    qtbot: QtBot, app: RecordingServices, scheme: Scheme
 ) -> None:
     apply_scheme(scheme)
     try:
@@ -196,7 +199,7 @@ def test_units_are_quieter_than_their_numbers(
         texts = ["1.03 MiB", "880 KiB"]
         text, sizes = texts.__getitem__, np.array([1080033, 901120])
         column = Column("size", "Size", text, text, lambda: sizes, numeric=True)
-        table = TableView(model, runner)
+        table = TableView(model, app)
         qtbot.addWidget(table)
         model.set_content([column], 2)
         table.setColumnWidth(0, 200)
@@ -219,14 +222,14 @@ def test_units_are_quieter_than_their_numbers(
 
 
 def test_what_a_cell_has_no_room_for_is_a_tip_that_is_safe_to_show(
-    qtbot: QtBot, runner: JobRunner, monkeypatch: pytest.MonkeyPatch
+    qtbot: QtBot, app: RecordingServices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     raws = ["<b>all of it</b>\u202e\x1b, from a file", "short"]
     model = TableModel()
     model.set_content(
         [Column("a", "A", lambda row: raws[row][:5], raws.__getitem__, lambda: np.arange(2))], 2
     )
-    table = TableView(model, runner)
+    table = TableView(model, app)
     qtbot.addWidget(table)
     table.show()
     shown: list[str] = []

@@ -27,8 +27,9 @@ from explorer.formats.tensors import Folding, Shape, Tensor
 from explorer.parallel import Check, LruCache
 from explorer.present.explanations import picture_text
 from explorer.qt.addresses import agrees_to_tensors
-from explorer.qt.jobs import Job, JobRunner, JobSlot, worker_count
+from explorer.qt.jobs import Job, JobSlot, worker_count
 from explorer.qt.references import ReferenceBar, References
+from explorer.qt.services import Services
 from explorer.qt.theme import Space
 from explorer.qt.weights.block.panes import BlockPanes
 from explorer.qt.weights.block.strip import BlockPart, PartKind
@@ -220,9 +221,9 @@ class BlockSearch(QObject):
     found = Signal(object, str)
     ended = Signal(str)
 
-    def __init__(self, runner: JobRunner, line: ProgressLine, parent: QObject) -> None:
+    def __init__(self, app: Services, line: ProgressLine, parent: QObject) -> None:
         super().__init__(parent)
-        self._slot = JobSlot(runner, self)
+        self._slot = JobSlot(app.runner, self)
         self._line = line
         line.cancel_requested.connect(self.cancel)
 
@@ -360,19 +361,15 @@ class BlockPage(ReadingPage[ShownBlock]):
         block: The block that is shown; None until it is read.
 
     Signals:
-        exported: A file was written; its path.
-        failed: A file could not be written; an `ExplorerError`.
         open_requested: A model shall be opened, to compare with.
         bytes_requested: Bytes shall be shown in their file; row of the tensor, and an `Extent`.
     """
 
-    exported = Signal(str)
-    failed = Signal(object)
     open_requested = Signal()
     bytes_requested = Signal(int, object)
 
     def __init__(
-        self, runner: JobRunner, references: References, parent: QtWidgets.QWidget | None = None
+        self, app: Services, references: References, parent: QtWidgets.QWidget | None = None
     ) -> None:
         super().__init__(parent)
         self._references = references
@@ -386,17 +383,17 @@ class BlockPage(ReadingPage[ShownBlock]):
         self._looked_for: tuple[int, int] | None = None  # a place to mark once it is read
         self.block: ShownBlock | None = None
         self.bar = BlockBar(references, self)
-        self.panes = BlockPanes(runner, self)
+        self.panes = BlockPanes(app, self)
         self.progress = ProgressLine(self)
-        self._search = BlockSearch(runner, self.progress, self)
-        self._export = PlotExport(runner, self, self.exported.emit, self.failed.emit)
+        self._search = BlockSearch(app, self.progress, self)
+        self._export = PlotExport(app, self)
         self._bottom = QtWidgets.QStackedWidget(self)
         self._bottom.addWidget(self.panes.readout)
         self._bottom.addWidget(self.progress)
         self._bottom.setFixedHeight(max(self.progress.height(), self.panes.readout.height()) + 2)
         self._lay_out()
         self._connect()
-        self.begin_life(runner, (self,))
+        self.begin_life(app, (self,))
 
     def show_subject(
         self, subject: SelectedTensor | None, cache: LruCache, *, named: bool = False
@@ -456,8 +453,6 @@ class BlockPage(ReadingPage[ShownBlock]):
         bar.reference.open_requested.connect(self.open_requested)
         self.panes.plot.export_requested.connect(self.ask_export)
         self.panes.plot.copy_requested.connect(lambda: self._export.copy(self.panes.plot))
-        self.panes.exported.connect(self.exported)
-        self.panes.failed.connect(self.failed)
         self._search.found.connect(self._show_found)
         self._search.ended.connect(self._end_search)
         self.hidden.connect(self._search.stop)

@@ -18,7 +18,7 @@ from PySide6.QtGui import QBrush, QColor, QPalette
 from explorer.analysis.block_detail import BlockDetail
 from explorer.analysis.block_search import Beside
 from explorer.present.explanations import BLOCK_TEXTS, picture_text
-from explorer.qt.jobs import JobRunner
+from explorer.qt.services import Services
 from explorer.qt.theme import Space
 from explorer.qt.weights.block.plot import BlockPlot
 from explorer.qt.weights.block.strip import (
@@ -174,7 +174,7 @@ class MarkedTable(TableView):
 
     Args:
         model: The table.
-        runner: Runs exports.
+        app: Runs exports.
         brush_of: What is behind a cell.
 
     Signals:
@@ -186,11 +186,11 @@ class MarkedTable(TableView):
     def __init__(
         self,
         model: TableModel,
-        runner: JobRunner,
+        app: Services,
         brush_of: BrushOf,
         parent: QtWidgets.QWidget | None = None,
     ) -> None:
-        super().__init__(model, runner, parent)
+        super().__init__(model, app, parent)
         self.setItemDelegate(_MarkingDelegate(model, brush_of, self))
         self.setMinimumHeight(60)
         self.setMouseTracking(True)
@@ -281,16 +281,9 @@ class BlockPanes(QtWidgets.QWidget):
         sub_blocks: The table of its sub-blocks.
         readout: What is under the cursor, in words.
         looked_at: What was chosen last; None for nothing.
-
-    Signals:
-        exported: A file was written; its path.
-        failed: A file could not be written; an `ExplorerError`.
     """
 
-    exported = Signal(str)
-    failed = Signal(object)
-
-    def __init__(self, runner: JobRunner, parent: QtWidgets.QWidget | None = None) -> None:
+    def __init__(self, app: Services, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
         self._detail: BlockDetail | None = None
         self._beside: Beside | None = None
@@ -299,16 +292,16 @@ class BlockPanes(QtWidgets.QWidget):
         self.looked_at: BlockPart | None = None
         self._hovered: BlockPart | None = None
         self.strip = BlockStrip(self)
-        self.fields = MarkedTable(TableModel(self), runner, self._field_brush, self)
+        self.fields = MarkedTable(TableModel(self), app, self._field_brush, self)
         self.fields.setAccessibleName("Fields of the block")
         self.fields.setWordWrap(True)  # meanings are sentences, and rows are few
         self.fields.verticalHeader().setSectionResizeMode(
             QtWidgets.QHeaderView.ResizeMode.ResizeToContents
         )
         self.plot = BlockPlot(self)
-        self.weights = MarkedTable(TableModel(self), runner, self._weight_brush, self)
+        self.weights = MarkedTable(TableModel(self), app, self._weight_brush, self)
         self.weights.setAccessibleName("Weights of the block, a table")
-        self.sub_blocks = MarkedTable(TableModel(self), runner, lambda *_: None, self)
+        self.sub_blocks = MarkedTable(TableModel(self), app, lambda *_: None, self)
         self.sub_blocks.setAccessibleName("Sub-blocks")
         self._tables = {
             PartKind.FIELD: self.fields,
@@ -388,8 +381,6 @@ class BlockPanes(QtWidgets.QWidget):
         for part, table in self._tables.items():
             table.row_selected.connect(lambda row, part=part: self._choose(BlockPart(part, row)))
             table.row_hovered.connect(lambda row, part=part: self._hover(part, row))
-            table.exported.connect(self.exported)
-            table.failed.connect(self.failed)
 
     def _exists(self, look: BlockPart) -> bool:
         detail = self._detail

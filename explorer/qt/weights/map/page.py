@@ -15,8 +15,9 @@ from explorer.analysis.tensor_map.draw import draw_map, weights_per_scale
 from explorer.analysis.tensor_map.map import Grid, Reduction, TensorMap, Window
 from explorer.errors import ExplorerError
 from explorer.parallel import LruCache
-from explorer.qt.jobs import Job, JobRunner, worker_count
+from explorer.qt.jobs import Job, worker_count
 from explorer.qt.references import ReferenceBar, References
+from explorer.qt.services import Services
 from explorer.qt.weights.curves import SelectedTensor
 from explorer.qt.weights.map.plot import BlockSizes, Layer, MapPlot
 from explorer.qt.weights.map.side import (
@@ -78,17 +79,13 @@ class MapPage(ReadingPage[DrawnMap]):
     Signals:
         place_chosen: A weight of the tensor was chosen; a `Place`.
         open_requested: A model shall be opened, to compare with.
-        exported: A file was written; its path.
-        failed: A file could not be written; an `ExplorerError`.
     """
 
     place_chosen = Signal(object)
     open_requested = Signal()
-    exported = Signal(str)
-    failed = Signal(object)
 
     def __init__(
-        self, runner: JobRunner, references: References, parent: QWidget | None = None
+        self, app: Services, references: References, parent: QWidget | None = None
     ) -> None:
         self.plot = MapPlot()
         super().__init__(parent, self.plot)
@@ -103,13 +100,13 @@ class MapPage(ReadingPage[DrawnMap]):
         self._maps: list[TensorMap] = []  # of the whole, then of what is in sight
         self.controls = MapControls(self)
         self.references = ReferenceBar(references, self)
-        self.readout = MapReadout(runner, self.plot, self)
+        self.readout = MapReadout(app, self.plot, self)
         self.progress = ProgressLine(self)
-        self.export = PlotExport(runner, self, self.exported.emit, self.failed.emit)
+        self.export = PlotExport(app, self)
         self._rest = QTimer(self, singleShot=True, interval=_REST_MS)
         self._lay_out()
         self._connect()
-        self.begin_life(runner, (self,), self.progress)
+        self.begin_life(app, (self,), self.progress)
 
     def show_subject(
         self, subject: SelectedTensor | None, cache: LruCache, *, named: bool = False

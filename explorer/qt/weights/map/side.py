@@ -33,8 +33,9 @@ from explorer.analysis.tensor_map.map import (
 )
 from explorer.formats.tensors import Folding, Shape
 from explorer.present.explanations import picture_text
-from explorer.qt.jobs import Job, JobRunner, JobSlot
+from explorer.qt.jobs import Job, JobSlot
 from explorer.qt.references import References
+from explorer.qt.services import Services
 from explorer.qt.theme import Space
 from explorer.qt.weights.curves import SelectedTensor
 from explorer.qt.weights.map.plot import MapPlot
@@ -314,9 +315,9 @@ class MapPointer(QObject):
 
     described = Signal(str)
 
-    def __init__(self, runner: JobRunner, parent: QObject) -> None:
+    def __init__(self, app: Services, parent: QObject) -> None:
         super().__init__(parent)
-        self._slot = JobSlot(runner, self)
+        self._slot = JobSlot(app.runner, self)
         self._drawable: Drawable | None = None
         self._place: Place | None = None
         self._text = ""
@@ -429,7 +430,7 @@ class MapReadout(QWidget):
 
     save_wanted = Signal()
 
-    def __init__(self, runner: JobRunner, plot: MapPlot, parent: QWidget) -> None:
+    def __init__(self, app: Services, plot: MapPlot, parent: QWidget) -> None:
         super().__init__(parent)
         self._plot = plot
         self._resting = ""
@@ -438,7 +439,7 @@ class MapReadout(QWidget):
         self.label.setAccessibleName("Under the cursor")
         self.label.setWhatsThis(picture_text("readout"))
         self.label.setMinimumWidth(1)  # a long line must not widen the window
-        self.pointer = MapPointer(runner, self)
+        self.pointer = MapPointer(app, self)
         self.pointer.described.connect(self.show_text)
         buttons = plot.zoom_buttons(self)
         self.save_button = QToolButton(self)

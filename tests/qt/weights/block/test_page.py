@@ -17,7 +17,6 @@ from pytestqt.qtbot import QtBot
 
 from explorer.formats.tensors import Extent
 from explorer.qt.document import Document
-from explorer.qt.jobs import JobRunner
 from explorer.qt.main_window import MainWindow
 from explorer.qt.references import Rounding
 from explorer.qt.theme import Scheme, apply_scheme
@@ -29,6 +28,7 @@ from explorer.qt.widgets.table_model import ItemRole
 from explorer.quantization import dequantize, quantize
 from tests.helpers.gguf_writer import STRING, GgufFile, TensorSpec
 from tests.helpers.model_pairs import write_gguf
+from tests.helpers.services import RecordingServices
 from tests.helpers.stopwatch import Stopwatch
 from tests.helpers.weight_views import Panel
 from tests.helpers.window import copied, unsafe_characters
@@ -71,8 +71,8 @@ def reference_path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def panel(qtbot: QtBot, runner: JobRunner, load: Load, candidate_path: Path) -> Panel:
-    panel = Panel(qtbot, runner, load(candidate_path))
+def panel(qtbot: QtBot, app: RecordingServices, load: Load, candidate_path: Path) -> Panel:
+    panel = Panel(qtbot, app, load(candidate_path))
     references = panel.view._references
     references.set_documents([panel.document])
     references.show_document(panel.document)
@@ -353,9 +353,8 @@ def test_copies_everything_as_json_and_rows_as_text(qtbot: QtBot, panel: Panel) 
 def test_saves_picture_and_data(qtbot: QtBot, panel: Panel, tmp_path: Path, suffix: str) -> None:
     page = open_block(panel, SMALL, 4)
     path = tmp_path / f"block.{suffix}"
-    with qtbot.waitSignal(panel.view.exported) as written:
-        page._export.save(page.panes.plot, path)
-    assert written.args == [str(path)]
+    page._export.save(page.panes.plot, path)
+    qtbot.waitUntil(lambda: panel.app.written == [str(path)])
     content = path.read_bytes()
     if suffix == "csv":
         lines = content.decode().splitlines()
@@ -384,9 +383,9 @@ def huge(path: Path, tensors: int = 1, blocks: int = 1 << 28) -> Path:
 
 
 @pytest.fixture
-def large(qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path) -> Panel:
+def large(qtbot: QtBot, app: RecordingServices, load: Load, tmp_path: Path) -> Panel:
     """A panel of two tensors of 8 G weights each."""
-    panel = Panel(qtbot, runner, load(huge(tmp_path / "huge.gguf", 2)))
+    panel = Panel(qtbot, app, load(huge(tmp_path / "huge.gguf", 2)))
     panel.view._references.show_document(panel.document)
     return panel
 
@@ -504,7 +503,7 @@ def test_the_model_may_be_closed_meanwhile(qtbot: QtBot, panel: Panel) -> None:
 
 
 def test_a_broken_block_is_shown(
-    qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path
+    qtbot: QtBot, app: RecordingServices, load: Load, tmp_path: Path
 ) -> None:
     """Scales that are NaN or infinite, in a tensor of three dimensions."""
     blocks = np.frombuffer(quantize(VALUES[:, :64].copy(), "Q8_0"), np.uint8).reshape(8, 34).copy()
@@ -512,7 +511,7 @@ def test_a_broken_block_is_shown(
     name = "<b>%n {0}\u202e"
     file = GgufFile(keys=[("general.architecture", STRING, "llama")])
     file.tensors.append(TensorSpec(name, (64, 2, 2), 8, blocks.tobytes()))
-    panel = Panel(qtbot, runner, load(file.write(tmp_path / "broken.gguf")))
+    panel = Panel(qtbot, app, load(file.write(tmp_path / "broken.gguf")))
     panel.view.show_tensors([0])
     panel.settle()
     page = panel.view.block_page
@@ -536,13 +535,13 @@ def test_a_broken_block_is_shown(
 
 
 def test_the_smallest_and_largest_numbers(
-    qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path
+    qtbot: QtBot, app: RecordingServices, load: Load, tmp_path: Path
 ) -> None:
     blocks = np.tile(np.arange(17, dtype=np.uint8) * 15, (4, 1))  # MXFP4, whose codes are all used
     blocks[:, 0] = [0, 1, 254, 255]
     file = GgufFile(keys=[("general.architecture", STRING, "llama")])
     file.tensors.append(TensorSpec("extreme", (128,), 39, blocks.tobytes()))
-    panel = Panel(qtbot, runner, load(file.write(tmp_path / "extreme.gguf")))
+    panel = Panel(qtbot, app, load(file.write(tmp_path / "extreme.gguf")))
     page = open_block(panel, "extreme")
     for index in range(4):
         page.show_block(index)

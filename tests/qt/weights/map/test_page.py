@@ -18,10 +18,8 @@ from pytestqt.qtbot import QtBot
 
 from explorer.analysis.tensor_map.draw import Quantity
 from explorer.analysis.tensor_map.map import MOST_CELLS, MOST_SIDE, Reduction
-from explorer.errors import ExplorerError
 from explorer.parallel import LruCache
 from explorer.qt.document import Document
-from explorer.qt.jobs import JobRunner
 from explorer.qt.references import References, Rounding
 from explorer.qt.theme import Scheme, apply_scheme
 from explorer.qt.weights.curves import SelectedTensor
@@ -30,6 +28,7 @@ from explorer.qt.weights.values import Place
 from explorer.quantization import dequantize, quantize
 from tests.helpers.gguf_writer import GgufFile, TensorSpec
 from tests.helpers.model_pairs import write_gguf
+from tests.helpers.services import RecordingServices
 from tests.helpers.stopwatch import Stopwatch
 from tests.helpers.weight_files import (
     F32,
@@ -50,15 +49,15 @@ Q = "blk.1.attn_q.weight"
 class Map:
     """A map in a window of its own, and what one does with it."""
 
-    def __init__(self, qtbot: QtBot, runner: JobRunner, *documents: Document) -> None:
+    def __init__(self, qtbot: QtBot, app: RecordingServices, *documents: Document) -> None:
         self.qtbot = qtbot
-        self.runner = runner
+        self.app, self.runner = app, app.runner
         self.document = documents[0]
         self.recent = LruCache(4)
-        self.references = References(runner)
+        self.references = References(app)
         self.references.set_documents(documents)
         self.references.show_document(self.document)
-        self.page = MapPage(runner, self.references)
+        self.page = MapPage(app, self.references)
         self.page.resize(900, 640)
         qtbot.addWidget(self.page)
         self.page.show()
@@ -134,8 +133,8 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def view(qtbot: QtBot, runner: JobRunner, load: Load, path: Path) -> Map:
-    return Map(qtbot, runner, load(path))
+def view(qtbot: QtBot, app: RecordingServices, load: Load, path: Path) -> Map:
+    return Map(qtbot, app, load(path))
 
 
 def test_a_small_tensor_is_shown_weight_for_weight(view: Map) -> None:
@@ -351,13 +350,13 @@ def test_one_goes_to_a_row_and_column(qtbot: QtBot, view: Map) -> None:
 
 
 def test_zooming_into_a_large_tensor_reads_the_exact_rows(
-    qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path
+    qtbot: QtBot, app: RecordingServices, load: Load, tmp_path: Path
 ) -> None:
     weights = np.random.default_rng(0).normal(size=(3000, 2048)).astype(np.float32)
     weights[1234, 567] = 99
     model = load(write_gguf(tmp_path / "l.gguf", "llama", {"a": weights}, {"a": "Q8_0"}))
     exact = model.model.tensors["a"].dequantize()
-    view = Map(qtbot, runner, model)
+    view = Map(qtbot, app, model)
     view.show("a")
     assert not view.page.plot.layers[-1].cells.grid.exact
     assert view.image.max() == exact.max()
@@ -439,12 +438,12 @@ def test_errors_that_a_type_cannot_have_say_why(view: Map) -> None:
 
 
 def test_errors_against_another_model(
-    qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path
+    qtbot: QtBot, app: RecordingServices, load: Load, tmp_path: Path
 ) -> None:
     weights = np.random.default_rng(0).normal(size=(64, 256)).astype(np.float32)
     one = load(write_gguf(tmp_path / "1.gguf", "llama", {"a": weights}))
     two = load(write_gguf(tmp_path / "2.gguf", "llama", {"a": weights}, {"a": "Q4_K"}))
-    view = Map(qtbot, runner, two, one)
+    view = Map(qtbot, app, two, one)
     view.show("a")
     view.choose(Quantity.ABSOLUTE_ERROR)
     view.references.choose(one)
@@ -497,18 +496,18 @@ def test_what_is_not_finite_is_said_and_seen(view: Map) -> None:
 
 
 def test_a_tensor_without_weights(
-    qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path
+    qtbot: QtBot, app: RecordingServices, load: Load, tmp_path: Path
 ) -> None:
     file = GgufFile(tensors=[TensorSpec("empty", (8, 0), F32, b"")])
-    view = Map(qtbot, runner, load(file.write(tmp_path / "empty.gguf")))
+    view = Map(qtbot, app, load(file.write(tmp_path / "empty.gguf")))
     view.show("empty")
     assert "No weights" in view.message()
 
 
 def test_a_huge_tensor_streams_and_is_cancelled_at_once(
-    qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path
+    qtbot: QtBot, app: RecordingServices, load: Load, tmp_path: Path
 ) -> None:
-    view = Map(qtbot, runner, load(huge_model(tmp_path / "huge.gguf", 1 << 31, 2)))
+    view = Map(qtbot, app, load(huge_model(tmp_path / "huge.gguf", 1 << 31, 2)))
     page = view.page
     view.select("blk.0.ffn_up.weight")
     qtbot.waitUntil(lambda: bool(page.plot.layers) and page.progress.running)
@@ -519,34 +518,34 @@ def test_a_huge_tensor_streams_and_is_cancelled_at_once(
     assert rows * columns <= MOST_CELLS
     watch = Stopwatch()
     page.cancel()
-    qtbot.waitUntil(lambda: not runner.jobs)
+    qtbot.waitUntil(lambda: not app.runner.jobs)
     assert watch.seconds() < 0.2
     assert "Cancelled at" in page.progress.label.text()
     assert page.plot.layers  # what was read stays
     page.progress.button.click()
     qtbot.waitUntil(lambda: page.busy)
     view.select("blk.1.ffn_up.weight")
-    assert len([job for job in runner.jobs if not job.cancelled]) == 1
+    assert len([job for job in app.runner.jobs if not job.cancelled]) == 1
     page.hide()
-    qtbot.waitUntil(lambda: not runner.jobs)
+    qtbot.waitUntil(lambda: not app.runner.jobs)
 
 
 def test_another_reference_does_not_disturb_the_values(
-    qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path
+    qtbot: QtBot, app: RecordingServices, load: Load, tmp_path: Path
 ) -> None:
-    view = Map(qtbot, runner, load(huge_model(tmp_path / "huge.gguf", 1 << 31)))
+    view = Map(qtbot, app, load(huge_model(tmp_path / "huge.gguf", 1 << 31)))
     view.select("blk.0.ffn_up.weight")
     qtbot.waitUntil(lambda: view.page.busy)
     view.references.choose(Rounding("Q4_0"))
     assert view.page.busy
     view.page.cancel()
-    qtbot.waitUntil(lambda: not runner.jobs)
+    qtbot.waitUntil(lambda: not app.runner.jobs)
 
 
 def test_a_zoom_ends_the_reading_before_it(
-    qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path
+    qtbot: QtBot, app: RecordingServices, load: Load, tmp_path: Path
 ) -> None:
-    view = Map(qtbot, runner, load(huge_model(tmp_path / "huge.gguf", 1 << 33)))
+    view = Map(qtbot, app, load(huge_model(tmp_path / "huge.gguf", 1 << 33)))
     view.select("blk.0.ffn_up.weight")
     qtbot.waitUntil(lambda: view.page.busy)
     first = view.page.request_key
@@ -561,10 +560,10 @@ def test_a_zoom_ends_the_reading_before_it(
 
 
 def test_closing_the_model_while_it_is_read(
-    qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path
+    qtbot: QtBot, app: RecordingServices, load: Load, tmp_path: Path
 ) -> None:
     document = load(huge_model(tmp_path / "huge.gguf", 1 << 32))
-    view = Map(qtbot, runner, document)
+    view = Map(qtbot, app, document)
     view.select("blk.0.ffn_up.weight")
     qtbot.waitUntil(lambda: view.page.busy)
     document.model.close()
@@ -611,12 +610,10 @@ def test_coming_back_reads_nothing(view: Map) -> None:
 
 def test_pictures_and_numbers_are_saved(view: Map, tmp_path: Path) -> None:
     view.show("experts.weight")
-    written: list[str] = []
-    view.page.exported.connect(written.append)
     for name in ("map.csv", "map.svg", "map.png"):
         view.page.export.save(view.page.plot, tmp_path / name)
     view.settle()
-    assert len(written) == 3
+    assert len(view.app.written) == 3
     with (tmp_path / "map.csv").open(newline="") as stream:
         head, *rows = csv.reader(stream)
     assert head[1:] == [str(column) for column in range(8)]
@@ -657,11 +654,9 @@ def test_axes_and_picture_of_an_svg_belong_together(view: Map, tmp_path: Path) -
 
 def test_what_cannot_be_saved_is_reported(view: Map, tmp_path: Path) -> None:
     view.show(Q)
-    failures: list[ExplorerError] = []
-    view.page.failed.connect(failures.append)
     view.page.export.save(view.page.plot, tmp_path / "missing" / "map.csv")
     view.settle()
-    assert len(failures) == 1
+    assert len(view.app.errors) == 1
 
 
 def test_heads_of_coarse_numbers_say_what_they_cover(view: Map) -> None:
@@ -706,9 +701,9 @@ def test_everything_has_a_name(view: Map) -> None:
 
 
 def test_in_the_panel_escape_cancels(
-    qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path
+    qtbot: QtBot, app: RecordingServices, load: Load, tmp_path: Path
 ) -> None:
-    panel = Panel(qtbot, runner, load(huge_model(tmp_path / "huge.gguf", 1 << 31)))
+    panel = Panel(qtbot, app, load(huge_model(tmp_path / "huge.gguf", 1 << 31)))
     panel.begin("blk.0.ffn_up.weight")
     page = panel.view.map
     panel.view.show_page(page)
@@ -717,14 +712,14 @@ def test_in_the_panel_escape_cancels(
     watch = Stopwatch()
     qtbot.keyClick(page.plot, KEY.Key_Escape)
     assert not page.progress.running
-    qtbot.waitUntil(lambda: not runner.jobs)
+    qtbot.waitUntil(lambda: not app.runner.jobs)
     assert watch.seconds() < 0.2
 
 
 def test_in_the_panel_the_values_follow_what_is_chosen(
-    qtbot: QtBot, runner: JobRunner, load: Load, path: Path
+    qtbot: QtBot, app: RecordingServices, load: Load, path: Path
 ) -> None:
-    panel = Panel(qtbot, runner, load(path))
+    panel = Panel(qtbot, app, load(path))
     panel.show(Q)
     body = panel.view
     body.show_page(body.map)

@@ -1,0 +1,67 @@
+"""Services of a window that is not there: they record what pages ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from explorer.errors import ExplorerError
+from explorer.formats.tensors import Extent
+from explorer.qt.jobs import JobRunner
+from explorer.qt.selection import Selection
+from explorer.qt.services import Services
+
+
+class RecordingServices(Services):
+    """Remembers what it was asked for.
+
+    Attributes:
+        errors: What was reported.
+        written: Files that were written.
+        asked: Everything else: the name of the method, and its arguments.
+    """
+
+    def __init__(self, runner: JobRunner) -> None:
+        super().__init__(runner, Selection())
+        self.errors: list[ExplorerError] = []
+        self.written: list[str] = []
+        self.asked: list[tuple[object, ...]] = []
+
+    def report(self, error: ExplorerError) -> None:
+        self.errors.append(error)
+
+    def saved(self, path: str) -> None:
+        self.written.append(path)
+
+    def say(self, sentence: str) -> None:
+        self.asked.append(("say", sentence))
+
+    def go(self, page: str) -> None:
+        self.asked.append(("go", page))
+
+    def open(self, path: Path, page: str = "overview") -> None:
+        self.asked.append(("open", path, page))
+
+    def open_demo(self) -> None:
+        self.asked.append(("open_demo",))
+
+    def ask_model(self) -> None:
+        self.asked.append(("ask_model",))
+
+    def ask_reference(self) -> None:
+        self.asked.append(("ask_reference",))
+
+    def compare_with(self, path: Path) -> None:
+        self.asked.append(("compare_with", path))
+
+    def compare(self, paths: Sequence[Path]) -> None:
+        self.asked.append(("compare", *paths))
+
+    def open_tensors(self, *rows: int) -> None:
+        self.asked.append(("open_tensors", *rows))
+
+    def open_key(self, position: int) -> None:
+        self.asked.append(("open_key", position))
+
+    def open_bytes(self, row: int, extent: Extent) -> None:
+        self.asked.append(("open_bytes", row, extent))
