@@ -1,21 +1,22 @@
-"""How a Hugging Face model is quantized: in a sentence, and what is declared beside what keys say.
+"""How a Hugging Face model is quantized: in a sentence, and the configuration beside what keys say.
 
-The configuration explains and the stored keys decide; docs/hf_quantization.md, section 1. Where the
-two differ, a line is marked. All names come from files, not escaped.
+The stored keys decide; docs/hf_quantization.md, section 1. Of the configuration, fields are shown
+as they are written; a line is marked where keys and shapes say another method, other bits or
+groups. All names come from files, not escaped.
 """
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
 from explorer.formats.model import Model
 from explorer.formats.quantized.declaration import MAX_RULES, Declaration
-from explorer.formats.quantized.modules import Alike
-from explorer.formats.quantized.patterns import bounded_work, matches, matches_wholly
+from explorer.formats.quantized.modules import Alike, differences
 from explorer.formats.safetensors.groups import Assembly
 from explorer.formats.tensors import Tensor, parse_name
 from explorer.quantization.huggingface.layout import CompanionLayout, Formula, Levels
@@ -112,8 +113,6 @@ NOT_SAID: Final = "—"
 """Stands for what one of the two does not say."""
 
 _SHOWN_MODULES: Final = 6
-_MOST_ENTRIES: Final = MAX_RULES
-_MOST_STEPS: Final = 500_000  # of patterns: a sixth of a second
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +122,7 @@ class SaidLine:
     Attributes:
         name: What it is, for scripts.
         label: The same for people.
-        declared: What the configuration says; `NOT_SAID` if nothing.
+        declared: Fields of the configuration as they are written; `NOT_SAID` if there are none.
         found: What keys and shapes say; `NOT_SAID` if nothing.
         differs: Whether the two contradict each other.
     """
@@ -181,7 +180,6 @@ class _Found:
     sharing: Counter[str] = field(default_factory=Counter)
     zeros: Counter[str] = field(default_factory=Counter)
     orders: int = 0
-    modules: list[str] = field(default_factory=list)
     plain: Counter[str] = field(default_factory=Counter)
 
     def add(self, alike: Alike, count: int) -> None:
@@ -204,9 +202,8 @@ def said_quantization(model: Model) -> SaidQuantization | None:
     found = _look(model)
     if not found.schemes and not declared.method:
         return None
-    with bounded_work(_MOST_STEPS):
-        lines = tuple(_lines(declared, found))
     sentence = _sentence(model, declared, found)
+    lines = tuple(_lines(declared, found))
     return SaidQuantization(declared.origin, lines, dict(found.plain), sentence)
 
 
@@ -221,7 +218,6 @@ def _look(model: Model) -> _Found:
     for name, shape, alike in rows:
         if alike is not None and isinstance(alike.layout, CompanionLayout):
             kinds.setdefault(id(alike), []).append(alike)
-            found.modules.append(name.removesuffix(".weight"))
         elif len(shape) > 1 and name.endswith(".weight"):
             matrices.append(name)
     for same in kinds.values():
@@ -265,212 +261,64 @@ def _weights(count: int) -> str:
     return "1 weight" if count == 1 else f"{integer_text(count)} weights"
 
 
-def _lines(declared: Declaration, found: _Found) -> Iterator[SaidLine]:
-    method = declared.method
-    schemes = Counter({_METHODS.get(name, name): n for name, n in found.schemes.items()})
-    aliases = _ALIASES.get(method, {method})
-    other = bool(found.schemes and method and aliases and aliases.isdisjoint(found.schemes))
-    yield SaidLine("method", "Method", method or NOT_SAID, _counted(schemes), other)
-    settings = list(_settings(declared))
-    yield _bits_line(settings, found)
-    yield _sharing_line(settings, found)
-    zeros = _texts(map(_said_zeros, settings))
-    stored = _counted(found.zeros)
-    wrong = zeros == "asymmetric" and stored == "none" and "compressed-tensors" in found.schemes
-    yield SaidLine("zero_points", "Zero points", zeros or NOT_SAID, stored, wrong)
-    forms = _texts(
-        _text(one.get(key))
-        for one in settings
-        for key in ("checkpoint_format", "packing_format", "format", "fmt")
-    )
-    if method == "awq" and not forms:
-        forms = declared.text("version")
-    if forms:
-        yield SaidLine("format", "Format", forms, NOT_SAID)
-    orders = _texts(map(_said_order, settings))
-    if orders or found.orders:
-        text = f"g_idx of {_weights(found.orders)}" if found.orders else "no g_idx"
-        yield SaidLine("column_order", "Order of columns", orders or NOT_SAID, text)
-    yield _alone_line(declared, found)
-
-
-_ALIASES: Final[dict[str, set[str]]] = {
-    "gptqmodel": {"gptq"},
-    "auto-round": {"gptq", "awq"},
-    "sparseml": {"compressed-tensors"},
-    "fbgemm_fp8": {"fp8", "fbgemm_fp8"},
-    "modelopt_fp4": {"modelopt"},
-    "nvfp4": {"modelopt"},
+_FIELDS: Final = {
+    "bits": ("bits", "w_bit", "num_bits", "nbits", "load_in_4bit", "load_in_8bit"),
+    "sharing": ("weight_block_size", "block_structure", "group_size", "q_group_size", "strategy"),
+    "zero_points": ("sym", "symmetric", "zero_point"),
+    "format": ("checkpoint_format", "packing_format", "format", "fmt"),
+    "column_order": ("desc_act", "actorder"),
 }
-
-
-def _settings(declared: Declaration) -> Iterator[Mapping[str, Any]]:
-    """Yield every object that may say something: the whole, its groups, its rules; bounded."""
-    yield declared.fields
-    for key in ("config_groups", "dynamic", "extra_config", "quantized_layers"):
-        inner = declared.fields.get(key)
-        for one in islice(inner.values(), _MOST_ENTRIES) if isinstance(inner, dict) else ():
-            weights = one.get("weights", one) if isinstance(one, dict) else None
-            if isinstance(weights, dict):
-                yield weights
-
-
-def _texts(found: Iterable[str]) -> str:
-    return _first(list(dict.fromkeys(filter(None, found))))
-
-
-def _text(value: object) -> str:
-    return shorten(value, 60) if isinstance(value, str) else ""
-
-
-def _integer(one: Mapping[str, Any], *keys: str) -> int | None:
-    found = (one.get(key) for key in keys)
-    return next((value for value in found if type(value) is int and -1 <= value < 1 << 31), None)
-
-
-def _bits_line(settings: Sequence[Mapping[str, Any]], found: _Found) -> SaidLine:
-    said = {
-        bits
-        for one in settings
-        if (bits := _integer(one, "bits", "w_bit", "num_bits", "nbits")) is not None
-    }
-    for key, bits in (("load_in_4bit", 4), ("load_in_8bit", 8)):
-        if settings[0].get(key) is True:
-            said.add(bits)
-    text = ", ".join(map(str, sorted(said))) or NOT_SAID
-    differs = bool(said) and not set(found.bits) <= said
-    return SaidLine("bits", "Bits of a code", text, _counted(found.bits), differs)
-
-
-def _sharing_line(settings: Sequence[Mapping[str, Any]], found: _Found) -> SaidLine:
-    said = list(dict.fromkeys(filter(None, map(_said_sharing, settings))))
-    # what is said of rows is also true of groups as long as rows, and the other way round
-    known = {text for text in found.sharing if text != "whole matrices"}
-    groups = {text for text in said if text.startswith(("groups", "tiles"))}
-    differs = bool(groups and known) and groups.isdisjoint(known) and "rows" not in known
-    return SaidLine(
-        "sharing",
-        "Weights with one scale",
-        _first(said) or NOT_SAID,
-        _counted(found.sharing),
-        differs,
-    )
-
-
-_STRATEGIES: Final = {"channel": "rows", "tensor": "whole matrices", "token": ""}
-
-
-def _said_sharing(one: Mapping[str, Any]) -> str:
-    block = one.get("weight_block_size") or one.get("block_structure")
-    if isinstance(block, list) and len(block) == 2 and all(type(side) is int for side in block):
-        return f"tiles of {block[0]} × {block[1]}"
-    group = _integer(one, "group_size", "q_group_size")
-    if group is not None and group > 0:
-        return f"groups of {group}"
-    if group == -1:
-        return "rows"
-    strategy = one.get("strategy")
-    return _STRATEGIES.get(strategy, "") if isinstance(strategy, str) else ""
-
-
-def _said_zeros(one: Mapping[str, Any]) -> str:
-    for key, without in (("sym", True), ("symmetric", True), ("zero_point", False)):
-        value = one.get(key)
-        if isinstance(value, bool):
-            return "symmetric" if value is without else "asymmetric"
-    return ""
-
-
-def _said_order(one: Mapping[str, Any]) -> str:
-    value = one.get("desc_act", one.get("actorder"))
-    if isinstance(value, str):
-        return shorten(value, 40)
-    return (
-        {True: "by activation", False: "as they are"}.get(value, "")
-        if isinstance(value, bool)
-        else ""
-    )
-
-
-# Modules that are left alone
+"""Fields of a configuration by the line that shows them."""
 
 _LISTS: Final = (
     *("modules_to_not_convert", "ignored_layers", "llm_int8_skip_modules", "skip_modules"),
     *("ignore", "exclude_modules"),
 )
+"""Fields with modules that are left alone."""
 
 
-def _alone_line(declared: Declaration, found: _Found) -> SaidLine:
-    entries = list(_entries(declared))
-    wrong = next(_quantized_all_the_same(entries, found.modules), None)
+def _lines(declared: Declaration, found: _Found) -> Iterator[SaidLine]:
+    schemes = Counter({_METHODS.get(name, name): n for name, n in found.schemes.items()})
+    order = f"g_idx of {_weights(found.orders)}" if found.orders else "no g_idx"
     plain = [
         f"{role} ({integer_text(count)})" if count > 1 else role
         for role, count in found.plain.items()
     ]
-    said = _first(entries, _SHOWN_MODULES) or NOT_SAID
-    text = _first(plain, _SHOWN_MODULES) or "none"
-    if wrong is not None:
-        entry, module = (shorten(one, 60) for one in wrong)
-        text += f"; but {module} is quantized, which {entry!r} leaves alone"
-    return SaidLine("left_alone", "Left alone", said, text, wrong is not None)
+    said = {name: _written(declared, name) for name in _FIELDS}
+    said["method"], said["left_alone"] = declared.method, _first(_alone(declared), _SHOWN_MODULES)
+    optional = {"format": False, "column_order": bool(found.orders)}
+    differs = {name for layout, *_ in found.weights for name in differences(declared, layout)}
+    for name, label, text in (
+        ("method", "Method", _counted(schemes)),
+        ("bits", "Bits of a code", _counted(found.bits)),
+        ("sharing", "Weights with one scale", _counted(found.sharing)),
+        ("zero_points", "Zero points", _counted(found.zeros)),
+        ("format", "Format", NOT_SAID),
+        ("column_order", "Order of columns", order),
+        ("left_alone", "Left alone", _first(plain, _SHOWN_MODULES) or "none"),
+    ):
+        if said[name] or optional.get(name, True):
+            yield SaidLine(name, label, said[name] or NOT_SAID, text, name in differs)
 
 
-def _entries(declared: Declaration) -> Iterator[str]:
-    for key in _LISTS:
-        entries = declared.fields.get(key)
-        for entry in entries[:_MOST_ENTRIES] if isinstance(entries, list) else ():
-            if isinstance(entry, str) and entry:
-                yield entry
+def _written(declared: Declaration, name: str) -> str:
+    """Return fields of a line as they are written: those of the whole, and of its rules."""
+    is_awq_format = name == "format" and declared.method == "awq"
+    keys = (*_FIELDS[name], "version") if is_awq_format else _FIELDS[name]
+    found = (
+        f"{key} {value if isinstance(value, str) else json.dumps(value)}"
+        for one in (declared.fields, *declared.rules)
+        for key in keys
+        if (value := one.get(key)) is not None
+    )
+    return _first(list(dict.fromkeys(found)))
+
+
+def _alone(declared: Declaration) -> list[str]:
+    """Return the entries of lists of modules that are left alone, and negative rules."""
+    lists = (declared.fields.get(key) for key in _LISTS)
+    entries = [entry for one in lists if isinstance(one, list) for entry in one[:MAX_RULES]]
     rules = declared.fields.get("dynamic")
-    for pattern in islice(rules, _MOST_ENTRIES) if isinstance(rules, dict) else ():
-        if pattern.startswith("-:"):
-            yield pattern
-
-
-def _quantized_all_the_same(
-    entries: Sequence[str], modules: Sequence[str]
-) -> Iterator[tuple[str, str]]:
-    """Yield entries with a module that they surely leave alone, and that is quantized.
-
-    Only what all programs that read such a list agree on counts: docs/hf_quantization.md, section
-    1. A path means itself, what is below it, and modules whose path ends with it.
-    """
-    paths = {entry for entry in entries if not _is_pattern(entry)}
-    named: dict[str, str] = {}
-    for module in modules if paths else ():
-        for path in _paths_of(module):
-            if path in paths:
-                named.setdefault(path, module)
-    for entry in entries:
-        found = named.get(entry)
-        if _is_pattern(entry):
-            some = modules[:_MOST_MATCHED]
-            found = next((module for module in some if _matches(entry, module)), None)
-        if found is not None:
-            yield entry, found
-
-
-_MOST_MATCHED: Final = 2048  # modules that each pattern is held against
-_DEEPEST: Final = 12  # parts of a path, counted from either end
-
-
-def _is_pattern(entry: str) -> bool:
-    return entry.startswith(("re:", "-:")) or "*" in entry
-
-
-def _paths_of(module: str) -> Iterator[str]:
-    """Yield a path, the paths above it, and its ends."""
-    yield module
-    parts = module.split(".")
-    for count in range(1, min(len(parts), _DEEPEST)):
-        yield ".".join(parts[:count])
-        yield ".".join(parts[-count:])
-
-
-def _matches(entry: str, module: str) -> bool:
-    if entry.startswith("re:"):
-        return matches(entry[3:], module) is True
-    if entry.startswith("-:"):
-        return matches(entry[2:], module) is True
-    pattern = entry.replace(".", "\\.").replace("*", ".*")
-    return matches_wholly(f"({pattern})(\\..*)?", module) is True
+    if isinstance(rules, dict):
+        entries += [rule for rule in islice(rules, MAX_RULES) if rule.startswith("-:")]
+    return [entry for entry in entries if isinstance(entry, str) and entry]

@@ -1,11 +1,15 @@
 """What the files beside the weights say about how they are quantized. Anything may be wrong in it.
 
+Keys and shapes decide how weights are stored, and what is said here only what these leave open. So
+which rule of a configuration holds for which module is never asked, and no pattern is run: all that
+is said may hold, and the first that fits the shapes does.
+
 Source: `docs/hf_quantization.md`, section 1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -25,10 +29,12 @@ QUANTO_FILE: Final = "quanto_qmap.json"
 SIDE_FILES: Final = (MODELOPT_FILE, GPTQ_FILE, AWQ_FILE, QUANTO_FILE)
 
 MAX_RULES: Final = 64
-"""Most rules or groups of a configuration that are held against each module; real ones have ten."""
+"""Most rules or groups of a configuration that are looked at; real ones have ten."""
 
-_DEEPEST: Final = 12  # parts of a path, counted from its end
-_SIGNS: Final = frozenset("*+?[](){}|^$\\")  # of a pattern that is no path
+MAX_BITS: Final = 16
+
+_RULES: Final = ("dynamic", "extra_config", "quantized_layers")
+"""Fields with settings of some modules, which are those of the whole where they say nothing."""
 
 LIST_ONLY: Final = frozenset(
     {
@@ -58,18 +64,8 @@ class Widths(NamedTuple):
     heads: int = 0  # of all attention heads together
 
 
-class Targets(NamedTuple):
-    """Which groups of a configuration are for which modules; groups by their numbers.
-
-    Attributes:
-        paths: The first group that names a module.
-        patterns: Patterns of modules and their groups, in order.
-        order: All groups, those for classes of modules first.
-    """
-
-    paths: Mapping[str, int]
-    patterns: tuple[tuple[str, int], ...]
-    order: tuple[int, ...]
+Tile = tuple[int, int]
+"""Rows and columns of weights that share a scale."""
 
 
 @dataclass(frozen=True)
@@ -96,87 +92,71 @@ class Declaration:
         return self.method in LIST_ONLY
 
     @cached_property
-    def module_rules(self) -> tuple[tuple[str, Mapping[str, Any]], ...]:
-        """Patterns of modules with their settings, in order: at most `MAX_RULES`.
+    def rules(self) -> tuple[Mapping[str, Any], ...]:
+        """What may hold for a weight: groups of compressed-tensors; else the whole, then its rules.
 
-        An entry without signs of a pattern is a path, which `own_settings` looks up.
+        At most `MAX_RULES` of each field.
         """
-        rules = (rule for fields in self._rule_fields() for rule in fields.items())
-        found = (
-            (pattern.removeprefix("+:"), settings)
-            for pattern, settings in rules
-            if isinstance(settings, dict)
-            and not pattern.startswith("-:")
-            and not _SIGNS.isdisjoint(pattern.removeprefix("+:"))
-        )
-        return tuple(islice(found, MAX_RULES))
+        groups = [one["weights"] for one in self._objects("config_groups") if "weights" in one]
+        found = [one for one in groups if isinstance(one, dict)]
+        if found:
+            return tuple(found)
+        return (self.fields, *(one for key in _RULES for one in self._objects(key)))
+
+    def _objects(self, key: str) -> list[dict[str, Any]]:
+        rules = self.fields.get(key)
+        some = islice(rules.values(), MAX_RULES) if isinstance(rules, dict) else ()
+        return [one for one in some if isinstance(one, dict)]
+
+    def said(self, *keys: str) -> list[Any]:
+        """Return what each of `rules` says under the first key that it has; None if nothing."""
+        whole = (self.fields, self.files.get(GPTQ_FILE, {}))
+
+        def value(one: Mapping[str, Any]) -> Any:
+            places = (place.get(key) for place in (one, *whole) for key in keys)
+            return next((found for found in places if found is not None), None)
+
+        return [value(one) for one in self.rules]
 
     @cached_property
-    def rule_settings(self) -> tuple[Mapping[str, Any], ...]:
-        """Settings of all `module_rules`."""
-        return tuple(settings for _, settings in self.module_rules)
+    def bits(self) -> tuple[int | None, ...]:
+        """Bits of a code, as each of `rules` says; None where one says nothing that can be."""
+        said = self.said("bits", "w_bit", "num_bits")
+        return tuple(one if _is_count(one) and one <= MAX_BITS else None for one in said)
 
     @cached_property
-    def targets(self) -> Targets:
-        """Which of `groups` are for which modules."""
-        paths: dict[str, int] = {}
-        patterns: list[tuple[str, int]] = []
-        others: list[int] = []
-        for number, (targets, _) in enumerate(self.groups):
-            for target in targets:
-                if target.startswith("re:"):
-                    patterns.append((target[3:], number))
-                else:
-                    paths.setdefault(target, number)
-            if targets and all("." in one or one.startswith("re:") for one in targets):
-                others.append(number)
-        classes = [number for number in range(len(self.groups)) if number not in others]
-        return Targets(paths, tuple(patterns[:MAX_RULES]), (*classes, *others))
+    def groups(self) -> tuple[int | None, ...]:
+        """Weights of a group, as each of `rules` says; -1 for whole rows."""
+        said = self.said("group_size", "q_group_size")
+        return tuple(one if one == -1 or _is_count(one) else None for one in said)
 
     @cached_property
-    def groups(self) -> tuple[tuple[tuple[str, ...], Mapping[str, Any]], ...]:
-        """Targets of compressed-tensors' groups, and what each says about weights."""
-        groups = self.fields.get("config_groups")
-        found = []
-        for group in islice(groups.values(), MAX_RULES) if isinstance(groups, dict) else ():
-            weights = group.get("weights") if isinstance(group, dict) else None
-            if isinstance(weights, dict):
-                targets = group.get("targets")
-                names = targets[:MAX_RULES] if isinstance(targets, list) else []
-                found.append((tuple(name for name in names if isinstance(name, str)), weights))
-        return tuple(found)
-
-    def own_settings(self, module: str) -> Iterator[Mapping[str, Any]]:
-        """Yield what is said of one module by its path; of `dynamic` also by a path above it."""
-        for rules in self._rule_fields():
-            path = module
-            for _ in range(_DEEPEST if rules is self.fields.get("dynamic") else 1):
-                for settings in (rules.get(path), rules.get(f"+:{path}")):
-                    if isinstance(settings, dict):
-                        yield settings
-                path = path.rpartition(".")[0]
-
-    def _rule_fields(self) -> Iterator[Mapping[str, Any]]:
-        for key in ("dynamic", "extra_config"):
-            rules = self.fields.get(key)
-            if isinstance(rules, dict):
-                yield rules
-
-    def integer(self, key: str, low: int = 1, high: int = (1 << 31) - 1) -> int | None:
-        """Return a field if it is an integer within bounds."""
-        return integer_of(self.fields, key, low, high)
+    def tiles(self) -> tuple[Tile | None, ...]:
+        """Tiles of weights, as each of `rules` says."""
+        return tuple(map(sides, self.said("weight_block_size", "block_structure", "group_size")))
 
     def text(self, key: str) -> str:
         """Return a field in lower case if it is a text, else ""."""
         return text_of(self.fields, key)
 
 
-def integer_of(
-    fields: Mapping[str, Any], key: str, low: int = 1, high: int = (1 << 31) - 1
-) -> int | None:
-    """Return a value if it is an integer within bounds; a Boolean and a float are none."""
+def _is_count(value: object) -> bool:
+    return type(value) is int and 0 < value < 1 << 31
+
+
+def integer_of(fields: Mapping[str, Any], key: str) -> int | None:
+    """Return a value if it is an integer from 1 to 2³¹ - 1; a Boolean and a float are none."""
     value = fields.get(key)
-    return value if type(value) is int and low <= value <= high else None
+    return value if _is_count(value) else None
+
+
+def sides(said: object) -> Tile | None:
+    """Return the sides of a tile if they are two integers above 0, or a text such as "128x128"."""
+    if isinstance(said, str) and len(said) < 20:
+        said = [int(part) for part in said.split("x") if part.isascii() and part.isdigit()]
+    if isinstance(said, list) and len(said) == 2 and all(map(_is_count, said)):
+        return said[0], said[1]
+    return None
 
 
 def text_of(fields: Mapping[str, Any], key: str) -> str:
@@ -195,48 +175,18 @@ def read_declaration(folder: Path, config: Mapping[str, Any], log: ProblemLog) -
     """
     files = {name: fields for name in SIDE_FILES if (fields := _read(folder, name, log))}
     found = _declared(config, files)
-    groups = (weights.items() for _, weights in found.groups)
-    of_groups = (pair for items in groups for pair in items if pair[0] in _BITS | _GROUPS)
-    pairs = () if found.is_list_only else (*found.fields.items(), *of_groups)
-    odd = dict.fromkeys(key for key, value in pairs if _is_odd(key, value, found.method))
-    if odd:
-        what = f"{', '.join(odd)}: of a type or size that cannot be, and counts as not said"
-        log.add_warning(found.origin, what)
-    _tell_differences(found, log)
+    form, other = (format_of(fields) for fields in (found.fields, files.get(GPTQ_FILE, {})))
+    if form and other not in {"", form}:  # zero points depend on it
+        what = f"its checkpoint_format is {other}, and {form} in {found.origin}, which counts"
+        log.add_warning(GPTQ_FILE, what)
     if not isinstance(config.get(_DECLARED), dict | None):
         log.add_warning(CONFIG_NAME, f"its {_DECLARED} is not a JSON object, and is left out")
     return found
 
 
-def _tell_differences(found: Declaration, log: ProblemLog) -> None:
-    """Tell what another file says otherwise than the one that counts."""
-    for name, whole in found.files.items() if found.fields else ():
-        inner = whole.get("quantization")
-        fields = inner if name == MODELOPT_FILE and isinstance(inner, dict) else whole
-        for keys in _ALSO_SAID:
-            other, value = (_first_said(one, keys) for one in (fields, found.fields))
-            if name == found.origin or None in {other, value} or other == value:
-                continue
-            if isinstance(other, frozenset):
-                what = f"its {keys[0]} is another list than that of {found.origin}"
-            else:
-                texts = [shorten(plain_text(str(one)), 60) for one in (other, value)]
-                what = f"its {keys[0]} is {texts[0]}, and {texts[1]} in {found.origin}"
-            log.add_warning(name, f"{what}, which counts")
-
-
-def _first_said(fields: Mapping[str, Any], keys: tuple[str, ...]) -> Hashable:
-    """Return the first value that can be compared: a text in lower case, a number, a list."""
-    for key in keys:
-        value = fields.get(key)
-        if isinstance(value, str):
-            return value.lower()
-        is_number = isinstance(value, int) and abs(value) < 1 << 31
-        if is_number and isinstance(value, bool) == (key in _SWITCHES):
-            return value
-        if isinstance(value, list) and key in _LISTS:
-            return frozenset(one for one in value[:_MOST_COMPARED] if isinstance(one, str))
-    return None
+def format_of(fields: Mapping[str, Any]) -> str:
+    """Return what is said about the format of GPTQ weights, in lower case; "" if nothing."""
+    return text_of(fields, "checkpoint_format") or text_of(fields, "format")
 
 
 def _declared(config: Mapping[str, Any], files: Mapping[str, Mapping[str, Any]]) -> Declaration:
@@ -255,42 +205,6 @@ def _declared(config: Mapping[str, Any], files: Mapping[str, Mapping[str, Any]])
 
 
 _DECLARED: Final = "quantization_config"
-_MOST_BITS: Final = 16
-_MOST_COMPARED: Final = 4096  # entries of a list
-_SWITCHES: Final = frozenset({"desc_act", "sym", "zero_point"})
-_ALSO_SAID: Final = (  # in other words by other files
-    *(("quant_algo",), ("bits", "w_bit"), ("group_size", "q_group_size"), ("desc_act",), ("sym",)),
-    *(("checkpoint_format",), ("zero_point",), ("version",), ("exclude_modules", "ignore")),
-)
-_OBJECTS: Final = frozenset({"config_groups", "dynamic", "extra_config"})
-_LISTS: Final = frozenset(
-    {"modules_to_not_convert", "ignored_layers", "llm_int8_skip_modules", "ignore"}
-    | {"exclude_modules"}
-)
-_TEXTS: Final = frozenset({"quant_method", "checkpoint_format", "packing_format", "quant_algo"})
-_BITS: Final = frozenset({"bits", "w_bit", "num_bits"})
-_GROUPS: Final = frozenset({"group_size", "q_group_size"})
-
-
-def _is_odd(key: str, value: object, method: str) -> bool:
-    """Return whether a field that would be used is of no type or size that it can have."""
-    if value is None:
-        return False
-    for keys, kind in ((_OBJECTS, dict), (_LISTS, list), (_TEXTS, str)):
-        if key in keys:
-            return not isinstance(value, kind)
-    if key in _BITS:
-        return not (type(value) is int and 0 < value <= _MOST_BITS)
-    if key == "weight_block_size" or (key in _GROUPS and isinstance(value, list)):
-        return not (
-            isinstance(value, list)
-            and len(value) == 2
-            and all(type(side) is int and 0 < side < 1 << 31 for side in value)
-        )
-    if key in _GROUPS:
-        whole = value == 0 and method.startswith("auto")  # auto-round's word for whole tensors
-        return not (type(value) is int and -1 <= value < 1 << 31 and (value or whole))
-    return False
 
 
 def _widths(config: Mapping[str, Any]) -> Widths:

@@ -12,14 +12,13 @@ all answers are the same the rule need not run again.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from math import prod
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from explorer.errors import ExplorerError
-from explorer.formats.quantized.declaration import Declaration
-from explorer.formats.quantized.patterns import may_read
+from explorer.formats.quantized.declaration import Declaration, Tile
 from explorer.formats.tensors import Spec
 from explorer.quantization.grouped.layout import GroupedLayout
 from explorer.quantization.huggingface.layout import (
@@ -32,6 +31,9 @@ from explorer.quantization.huggingface.layout import (
 
 MAX_SMALL: Final = 64 << 10
 """Most bytes of data that a listing reads of one tensor."""
+
+MAX_DATA: Final = 8 << 20
+"""Most bytes that the listing of a model reads of all such tensors."""
 
 MAX_WEIGHTS: Final = 1 << 48
 """Most weights of a logical shape."""
@@ -48,8 +50,6 @@ _LEVELS: Final = {"I8": Levels.SIGNED, **_FLOATS}
 
 _USUAL_RUNS: Final = (128, 64, 32, 256, 16, 512, 1024)
 _MOST_REMEMBERED: Final = 4096  # kinds of modules of a model; real ones have a dozen
-
-_Settings: TypeAlias = Sequence[Mapping[str, Any]]
 
 
 class RuleError(Exception):
@@ -92,6 +92,7 @@ class Keys:
         read: Returns the bytes of one by its place, or raises an `ExplorerError`.
         declared: What the model says about its quantization.
         metadata: What the files say about their tensors (``__metadata__``).
+        left: How many bytes of small tensors may still be read; one number.
     """
 
     rows: Mapping[str, int]
@@ -99,6 +100,7 @@ class Keys:
     read: Callable[[int], bytes]
     declared: Declaration
     metadata: Mapping[str, str]
+    left: list[int] = field(default_factory=lambda: [MAX_DATA])
 
     def small(self, suffix: str, stem: str) -> bytes | str:
         """Return the bytes of a small tensor, or why there are none, for people."""
@@ -106,7 +108,8 @@ class Keys:
         nbytes = self.specs[row].nbytes
         if nbytes > MAX_SMALL:
             return f"has {nbytes} bytes, more than {MAX_SMALL}"
-        if not may_read(nbytes):
+        self.left[0] -= nbytes
+        if self.left[0] < 0:
             return "is more data than a listing reads of one model"
         try:
             return self.read(row)
@@ -183,20 +186,11 @@ class Module:
         metadata = self._keys.metadata
         return str(self.ask(lambda stem: metadata.get(stem + suffix, "")))
 
-    def settings(self, find: Callable[[str], _Settings]) -> _Settings:
-        """Return the settings that a function of `declared` finds by the module's path."""
-        self.ask(partial(_identities, find))
-        return find(self._stem)
-
     def ask(self, question: Callable[[str], Hashable]) -> Hashable:
         """Return anything that a module's path answers."""
         answer = question(self._stem)
         self.asked.append((question, answer))
         return answer
-
-
-def _identities(find: Callable[[str], _Settings], stem: str) -> Hashable:
-    return tuple(map(id, find(stem)))  # of parts of a configuration, which stay
 
 
 class Found(NamedTuple):
@@ -205,7 +199,7 @@ class Found(NamedTuple):
     suffix: str  # what its logical name has behind the module's path
     parts: dict[str, Member]  # by role, the codes first
     layout: CompanionLayout
-    problem: str | None = None  # where what is declared and the shapes differ, for people
+    problem: str | None = None  # what is declared and should be stored and is not, for people
 
 
 Rule: TypeAlias = Callable[[Module], Found | None]
@@ -215,14 +209,6 @@ Raises:
     RuleError: It is one, but its parts contradict each other or some are missing.
     LeftAloneError: It is one, of a kind that is not decoded.
 """
-
-
-class Tile(NamedTuple):
-    """Weights that share a scale."""
-
-    rows: int
-    columns: int
-    problem: str | None = None
 
 
 def tiles_layout(
@@ -238,7 +224,7 @@ def tiles_layout(
     """
     codes, scales, *zeros = parts
     weight, scale = parts[codes], parts[scales]
-    columns = weight.shape[-1]
+    (rows, run), columns = tile, weight.shape[-1]
     is_exponent = scale.dtype in EXPONENT_TYPES
     return CompanionLayout(
         reader="floats.Tiles",
@@ -246,17 +232,17 @@ def tiles_layout(
         name=name,
         bits=8,
         shape=weight.shape,
-        group_size=tile.columns if tile.rows == 1 and tile.columns < columns else None,
+        group_size=run if rows == 1 and run < columns else None,
         line=columns,
-        run=tile.columns,
+        run=run,
         levels=_LEVELS[weight.dtype],
         formula=Formula.ZERO_FIRST if zeros else Formula.SCALED,
         options=(
             ("codes", codes),
             ("scales", scales),
             ("zeros", zeros[0] if zeros else ""),
-            ("rows", max(tile.rows, weight.shape[-2])),
-            ("tile_rows", tile.rows),
+            ("rows", max(rows, weight.shape[-2])),
+            ("tile_rows", rows),
             ("scale_type", "F8_E8M0" if is_exponent else ""),
         ),
         native="BF16" if is_exponent else scale.dtype,
@@ -346,7 +332,7 @@ class Memory:
         except RuleError as error:
             outcome = str(error)
         else:
-            outcome = None if found is None else _alike(found)
+            outcome = None if found is None else _alike(found, module.declared)
         if self._known < _MOST_REMEMBERED:
             self._known += 1
             self._note(rule, module.asked, outcome)
@@ -362,12 +348,69 @@ class Memory:
         place[key] = outcome
 
 
-def _alike(found: Found) -> Alike:
+def _alike(found: Found, declared: Declaration) -> Alike:
     layout, parts = found.layout, found.parts.values()
     nbytes = sum(part.spec.nbytes for part in parts)
     spec = Spec(layout.type, layout.shape, layout.parameters, nbytes)
     suffixes = tuple(part.suffix for part in parts)
-    return Alike(layout, spec, tuple(found.parts), suffixes, found.suffix, found.problem)
+    problems = [*differences(declared, layout).values(), found.problem]
+    problem = "; ".join(filter(None, problems)) or None
+    return Alike(layout, spec, tuple(found.parts), suffixes, found.suffix, problem)
+
+
+_SCHEMES: Final[Mapping[str, Sequence[str]]] = {  # of methods with another name, or with several
+    "gptqmodel": ("gptq",),
+    **dict.fromkeys(("auto-round", "auto_round", "autoround"), ("gptq", "awq")),
+    "sparseml": ("compressed-tensors",),
+    "fp8": ("fp8", "modelopt"),  # DeepSeek's, whose experts may be NVFP4
+    "fbgemm_fp8": ("fp8",),
+    **dict.fromkeys(("modelopt_fp4", "nvfp4"), ("modelopt",)),
+}
+
+
+def differences(declared: Declaration, layout: CompanionLayout) -> dict[str, str]:
+    """Return what is declared otherwise than keys and shapes say: "method", "bits" or "sharing".
+
+    Only that which no rule of the configuration says differs: any may be that of a module.
+    """
+    found: dict[str, str] = {}
+    method, said = declared.method, f"{declared.origin} says"
+    if method and layout.scheme not in _SCHEMES.get(method, (method,)):
+        found["method"] = f"{said} {method}, keys and shapes say {layout.scheme}"
+    if None not in declared.bits and layout.bits not in declared.bits:
+        found["bits"] = f"{said} {declared.bits[0]} bits, the shapes say {layout.bits}"
+    wanted, tile = _said_tiles(declared, layout), _tile(layout)
+    if wanted and tile not in wanted:
+        found["sharing"] = f"{said} {_sharing(wanted[0])}, the shapes say {_sharing(tile)}"
+    return found
+
+
+def _tile(layout: CompanionLayout) -> Tile:
+    rows = int(layout.option("tile_rows", 1))
+    return _clipped((rows, layout.group_size or layout.run), layout)
+
+
+def _said_tiles(declared: Declaration, layout: CompanionLayout) -> list[Tile]:
+    """Return the tiles that the rules of a configuration say; none if one of them says nothing."""
+    found: list[Tile] = []
+    for tile, group in zip(declared.tiles, declared.groups, strict=True):
+        if group is not None:
+            found.append((1, layout.shape[-1] if group == -1 else group))
+        elif tile is not None and layout.reader == "floats.Tiles":
+            found.append(tile)
+        else:
+            return []
+    return [_clipped(tile, layout) for tile in found]
+
+
+def _clipped(tile: Tile, layout: CompanionLayout) -> Tile:
+    *_, rows, columns = 1, *layout.shape
+    return min(tile[0], rows), min(tile[1], columns)
+
+
+def _sharing(tile: Tile) -> str:
+    rows, columns = tile
+    return f"groups of {columns}" if rows == 1 else f"tiles of {rows} × {columns}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -426,27 +469,14 @@ def check_logical(shape: Shape, line: int) -> None:
         raise RuleError(f"rows of {line} weights are longer than {MAX_LINE}")
 
 
-def usual_run(length: int, count: int) -> int:
-    """Return a usual number of weights of which `count` runs make a line, the last one shorter.
+def run_length(length: int, count: int, said: Sequence[int | None]) -> int:
+    """Return how many weights share a scale, of which a line has `count`; the last may be fewer.
 
-    0 if there is none.
+    The first size that is said and fits, else equal shares, else a usual size; 0 if none fits.
     """
+    for size in said:
+        if size is not None and size > 0 and -(-length // size) == count:
+            return size
+    if count and length % count == 0:
+        return length // count
     return next((run for run in _USUAL_RUNS if -(-length // run) == count), 0)
-
-
-def says(key: str, said: object, found: object) -> str:
-    """Return that a field contradicts the shapes."""
-    return f"the configuration says a {key} of {said}, the shapes say {found}"
-
-
-def other_method(module: Module, methods: frozenset[str], name: str) -> str | None:
-    """Return that another method is declared than the keys and shapes are of; None if not."""
-    declared = module.declared
-    if not declared.method or declared.method in methods:
-        return None
-    return f"{declared.origin} says {declared.method}, the keys and shapes say {name}"
-
-
-def joined(*problems: str | None) -> str | None:
-    """Return problems as one text; None without any."""
-    return "; ".join(filter(None, problems)) or None

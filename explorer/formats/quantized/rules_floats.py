@@ -9,10 +9,9 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, Final, NamedTuple
 
-from explorer.formats.quantized.declaration import Declaration, integer_of, text_of
+from explorer.formats.quantized.declaration import Declaration, Tile, sides
 from explorer.formats.quantized.modules import (
     EXPONENT_TYPES,
     FLOAT_TYPES,
@@ -22,24 +21,19 @@ from explorer.formats.quantized.modules import (
     Member,
     Module,
     RuleError,
-    Tile,
     check_logical,
     check_shape,
     check_type,
-    joined,
     matrix,
-    other_method,
-    says,
+    run_length,
     tiles_layout,
-    usual_run,
 )
-from explorer.formats.quantized.patterns import matches, may_evaluate
 from explorer.formats.quantized.rules_stacked import bitnet
 from explorer.quantization.huggingface.layout import CompanionLayout, Formula, Levels, Shape
 
 _SCALES: Final = (*sorted(FLOAT_TYPES), *sorted(EXPONENT_TYPES))
 _BLOCK_AXES: Final = 4  # of ModelOpt's scales of blocks
-_USUAL: Final = 128  # side of the blocks of DeepSeek's FP8, which most programs took over
+_USUAL_TILE: Final = (128, 128)  # of DeepSeek's FP8, which most programs took over
 _MX: Final = 32
 _NV: Final = 16
 
@@ -95,11 +89,8 @@ def shortly_scaled_weight(module: Module) -> Found | None:
     elif weight is not None and module.declared.method in _FP8_METHODS:
         check_type(weight, *FP8_TYPES, *FLOAT_TYPES)
     if weight is not None and weight.dtype in {"I8", "U8"} and scale.dtype == "F8_E8M0":
-        parts = {"weight": weight, "scale": scale}
-        shape = _packed_shape(weight)
-        _check_whole(shape[-1], _MX)
-        check_shape(scale, (*shape[:-1], shape[-1] // _MX))
-        return _fp4(".weight", parts, shape, _Fp4("fp8", "mxfp4", None))
+        found = _packed_fp4({"weight": weight, "scale": scale}, _Fp4("fp8", _MX))
+        return found._replace(layout=replace(found.layout, group_size=None))  # a tile of 1 x 32
     return _named_scale(module, "scale")
 
 
@@ -130,53 +121,49 @@ def _tiles(module: Module, suffix: str, parts: dict[str, Member]) -> Found:
     if len(weight.shape) not in {2, 3} or 0 in weight.shape:
         raise RuleError(f"its weight is of shape {list(weight.shape)}, and should be a matrix")
     check_logical(weight.shape, weight.shape[-1])
-    tile = _tile_of(module, weight, scale)
+    tile = _tile_of(weight, scale, module.declared.tiles, module.declared.groups)
     scheme = scheme_of(module, "fp8")
-    is_mx = scale.dtype in EXPONENT_TYPES and tile[:2] == (1, _MX)
+    is_mx = scale.dtype in EXPONENT_TYPES and tile == (1, _MX)
     layout = tiles_layout(scheme, "mxfp8" if is_mx else "fp8", parts, tile)
     native = "BF16" if scheme == "modelopt" else layout.native
-    known = scheme in {"compressed-tensors", "modelopt"}
-    other = None if known else other_method(module, _FP8_METHODS, "FP8")
-    differs = _contradiction(module, "float", has_zeros=False)
-    problem = joined(other, tile.problem, differs)
-    return Found(suffix, parts, replace(layout, native=native), problem)
-
-
-def _contradiction(module: Module, kind: str, *, has_zeros: bool) -> str | None:
-    """Return what compressed-tensors' groups or ModelOpt say otherwise of a weight of bytes."""
-    declared = module.declared
-    if declared.method in CT_METHODS:
-        return ct_contradiction(ct_settings(module), 8, kind, has_zeros=has_zeros)
-    algorithm = declared.text("quant_algo") if declared.method.startswith(_MODELOPT) else ""
-    is_float = algorithm.startswith(("fp8", "mxfp8")) and kind == "int"
-    is_integer = algorithm.startswith(("int8", "w8a8_sq", "w8a16")) and kind == "float"
-    return says("quant_algo", algorithm, kind) if is_float or is_integer else None
+    return Found(suffix, parts, replace(layout, native=native))
 
 
 def _tile_of(
-    module: Module, weight: Member, scale: Member, own: Sequence[tuple[int, int]] = ()
+    weight: Member,
+    scale: Member,
+    tiles: Sequence[Tile | None] = (),
+    groups: Sequence[int | None] = (),
 ) -> Tile:
     """Return the tile of a scale; all rows of all matrices where there is one scale.
 
     Args:
-        module: The module.
         weight: The codes.
         scale: The scales.
-        own: What the files say about this weight alone.
+        tiles: Tiles that are said.
+        groups: Groups of a row that are said.
 
     Raises:
         RuleError: Scales of this shape do not belong to the weight.
         LeftAloneError: They belong to it in a way that is not decoded.
     """
     grid, shape = _grid(weight, scale), (weight.shape[-2], weight.shape[-1])
-    said = own or _said_tiles(module, shape)
-    if len(scale.shape) == _BLOCK_AXES:
-        said = [(_USUAL, _USUAL)]
     if grid is None:
-        whole = not said or any(_clipped(tile, shape) == shape for tile in said)
-        problem = None if whole else says("block size", list(said[0]), list(shape))
-        return Tile(math.prod(weight.shape[:-1]), weight.shape[-1], problem)
-    return _tile(shape, grid, said)
+        return math.prod(weight.shape[:-1]), weight.shape[-1]
+    if len(scale.shape) == _BLOCK_AXES:
+        tiles = (_USUAL_TILE, *tiles)
+    runs = [run_length(side, count, ()) for side, count in zip(shape, grid, strict=True)]
+    rows_of = ((1, group) for group in groups if group is not None and group > 0)
+    for tile in (*tiles, *rows_of, (1, shape[1]), _USUAL_TILE, (runs[0], runs[1])):
+        if tile is not None and min(tile) > 0 and _fits(tile, shape, grid):
+            return min(tile[0], shape[0]), min(tile[1], shape[1])
+    what = f"{grid[0]} × {grid[1]} scales do not fit a matrix of {shape[0]} × {shape[1]} weights"
+    raise RuleError(what)
+
+
+def _fits(tile: Tile, shape: Tile, grid: Tile) -> bool:
+    """Return whether tiles of a matrix are a grid, those at its edges cut off."""
+    return all(-(-a // b) == count for a, b, count in zip(shape, tile, grid, strict=True))
 
 
 def _grid(weight: Member, scale: Member) -> tuple[int, int] | None:
@@ -204,133 +191,24 @@ def _grid(weight: Member, scale: Member) -> tuple[int, int] | None:
     raise RuleError(f"{what}, which does not fit a weight of shape {list(weight.shape)}")
 
 
-def _tile(shape: tuple[int, int], grid: tuple[int, int], said: Sequence[tuple[int, int]]) -> Tile:
-    """Return the tiles of a matrix, as shapes and the configuration say.
-
-    Raises:
-        RuleError: No tiles make this grid.
-    """
-
-    def fits(tile: tuple[int, int]) -> bool:
-        sides = zip(shape, tile, grid, strict=True)
-        return all(-(-side // part) == count for side, part, count in sides)
-
-    rows, columns = (
-        0 if not count else usual_run(side, count) if side % count else side // count
-        for side, count in zip(shape, grid, strict=True)
-    )
-    for tile in (*said, (1, columns), (_USUAL, _USUAL), (rows, columns)):
-        if min(tile) > 0 and fits(tile):
-            found = _clipped(tile, shape)
-            wrong = said and all(_clipped(one, shape) != found for one in said)
-            return Tile(*found, says("block size", list(said[0]), list(found)) if wrong else None)
-    what = f"{grid[0]} × {grid[1]} scales do not fit a matrix of {shape[0]} × {shape[1]} weights"
-    raise RuleError(what)
-
-
-def _clipped(tile: tuple[int, int], shape: tuple[int, int]) -> tuple[int, int]:
-    return min(tile[0], shape[0]), min(tile[1], shape[1])
-
-
-def _said_tiles(module: Module, shape: tuple[int, int]) -> list[tuple[int, int]]:
-    """Return the tiles that the configuration names for a module's matrix."""
-    declared = module.declared
-    found = _sides(declared.fields.get("weight_block_size"))
-    if declared.method not in CT_METHODS:
-        return found
-    for weights in ct_settings(module):
-        block, group = weights.get("block_structure"), integer_of(weights, "group_size", -1)
-        if isinstance(block, str) and len(block) < 20:
-            block = [int(part) for part in block.split("x") if part.isascii() and part.isdigit()]
-        strategy = text_of(weights, "strategy")
-        if sides := _sides(block):
-            found += sides
-        elif group is not None and group > 0:
-            found.append((1, group))
-        elif group == -1 or strategy in PER_ROW:
-            found.append((1, shape[1]))
-        elif strategy in {"", "tensor"}:
-            found.append(shape)
-    return found
-
-
-# compressed-tensors' groups of modules
-
-PER_ROW: Final = frozenset({"channel", "token"})
-"""Strategies with a scale for each row."""
-
-
-def ct_settings(module: Module) -> Sequence[Mapping[str, Any]]:
-    """Return what may be said of a module's weights, the likeliest first."""
-    return module.settings(partial(_ct_settings, module.declared))
-
-
-def _ct_settings(declared: Declaration, stem: str) -> Sequence[Mapping[str, Any]]:
-    """Return what the groups say that may be a module's.
-
-    Exact names come before patterns, patterns before names of classes, as in compressed-tensors;
-    the first that fits holds alone. A pattern that is not evaluated may fit.
-    """
-    targets = declared.targets
-    groups = [weights for _, weights in declared.groups]
-    named = targets.paths.get(stem)
-    if named is not None:
-        return [groups[named]]
-    found: dict[int, None] = {}
-    for rule, group in targets.patterns if may_evaluate() else ():
-        holds = matches(rule, stem)
-        if holds is not False:
-            found[group] = None
-        if holds:
-            return [groups[one] for one in found]
-    return [groups[one] for one in (*found, *(one for one in targets.order if one not in found))]
-
-
-def ct_contradiction(
-    said: Sequence[Mapping[str, Any]], bits: int, kind: str = "float", *, has_zeros: bool = False
-) -> str | None:
-    """Return what is said otherwise of a weight: bits, integers or floats, zero points or not."""
-    numbers = [number for one in said if (number := integer_of(one, "num_bits")) is not None]
-    kinds = [text_of(one, "type") for one in said]
-    other_kind = said and all(one not in {"", kind} for one in kinds)
-    symmetries = {one.get("symmetric") for one in said}
-    return joined(
-        says("num_bits", numbers[0], bits) if numbers and bits not in numbers else None,
-        says("type", kinds[0], kind) if other_kind else None,
-        _NO_ZEROS if symmetries == {False} and not has_zeros else None,
-        _SOME_ZEROS if symmetries == {True} and has_zeros else None,
-    )
-
-
-_NO_ZEROS: Final = "the configuration says asymmetric, and its zero points are missing"
-_SOME_ZEROS: Final = "the configuration says symmetric, and zero points are stored"
-
-
-def _sides(said: object) -> list[tuple[int, int]]:
-    """Return the sides of a tile, if they are two integers above 0."""
-    if (
-        isinstance(said, list)
-        and len(said) == 2
-        and all(type(size) is int and 0 < size < 1 << 31 for size in said)
-    ):
-        return [(said[0], said[1])]
-    return []
+def missing_zeros(module: Module, zeros: Member | None) -> str | None:
+    """Return that zero points are declared and not stored: without them weights are others."""
+    said = module.declared.said("symmetric")
+    if zeros is not None or not all(one is False for one in said):
+        return None
+    return f"{module.declared.origin} says asymmetric, and its zero points are missing"
 
 
 def _int8(module: Module, weight: Member, scale: Member) -> Found:
     """Return a weight of int8 with scales of the tensor, of rows or of groups of a row."""
     shape = matrix(weight, "I8")
     check_type(scale, *FLOAT_TYPES)
-    tile = _tile_of(module, weight, scale)
+    tile = _tile_of(weight, scale, module.declared.tiles, module.declared.groups)
     parts = {"weight": weight, "weight_scale": scale}
     _add_zeros(module, "weight_zero_point", scale, parts)
     check_logical(weight.shape, shape.columns)
     layout = tiles_layout(scheme_of(module, "compressed-tensors"), "int8", parts, tile)
-    other = None
-    if not module.declared.method.startswith(_MODELOPT):
-        other = other_method(module, CT_METHODS, "compressed-tensors")
-    differs = _contradiction(module, "int", has_zeros="weight_zero_point" in parts)
-    return Found(".weight", parts, layout, joined(other, tile.problem, differs))
+    return Found(".weight", parts, layout, missing_zeros(module, parts.get("weight_zero_point")))
 
 
 def _add_zeros(module: Module, role: str, scale: Member, parts: dict[str, Member]) -> None:
@@ -346,33 +224,24 @@ class _Fp4(NamedTuple):
     """What FP4 weights differ in."""
 
     scheme: str
-    name: str
-    group_size: int | None
+    run: int  # weights of a row that share a scale
     options: tuple[tuple[str, int | str], ...] = ()
     levels: Levels = Levels.E2M1
 
 
-def _packed_shape(codes: Member) -> Shape:
-    """Return the logical shape of nibbles, two to a byte."""
-    if not codes.shape or 0 in codes.shape:
-        raise RuleError(f"its {codes.called} is of shape {list(codes.shape)}")
-    return (*codes.shape[:-1], 2 * codes.shape[-1])
-
-
 def _fp4(suffix: str, parts: dict[str, Member], shape: Shape, kind: _Fp4) -> Found:
     """Return a weight of E2M1 codes with scales of 16 or 32 weights of a row."""
-    line = shape[-1]
-    check_logical(shape, line)
-    codes, scales = list(parts)[:2]
+    check_logical(shape, shape[-1])
+    codes, scales, *_ = parts
     layout = CompanionLayout(
         reader="floats.Fp4",
         scheme=kind.scheme,
-        name=kind.name,
+        name="nvfp4" if kind.run == _NV else "mxfp4",
         bits=4,
         shape=shape,
-        group_size=kind.group_size,
-        line=line,
-        run=_NV if kind.name == "nvfp4" else _MX,
+        group_size=kind.run,
+        line=shape[-1],
+        run=kind.run,
         levels=kind.levels,
         formula=Formula.SCALED,
         options=(("codes", codes), ("scales", scales), *kind.options),
@@ -381,37 +250,30 @@ def _fp4(suffix: str, parts: dict[str, Member], shape: Shape, kind: _Fp4) -> Fou
     return Found(suffix, parts, layout)
 
 
+def _packed_fp4(parts: dict[str, Member], kind: _Fp4) -> Found:
+    """Return a weight of FP4 codes, two to a byte."""
+    codes, scale, *factors = parts.values()
+    if not codes.shape or 0 in codes.shape:
+        raise RuleError(f"its {codes.called} is of shape {list(codes.shape)}")
+    *rows, columns = codes.shape
+    if 2 * columns % kind.run:
+        what = f"rows of {2 * columns} weights are no whole number of groups of {kind.run}"
+        raise RuleError(what)
+    check_shape(scale, (*rows, 2 * columns // kind.run))
+    for factor in factors:
+        check_type(factor, "F32")
+        check_shape(factor, (), (1,))
+    return _fp4(".weight", parts, (*rows, 2 * columns), kind)
+
+
 def _modelopt_nvfp4(module: Module, weight: Member, scale: Member) -> Found:
     """Return ModelOpt's NVFP4: scales are multiplied by `weight_scale_2`."""
     matrix(weight, "U8")
-    factor = module.need(".weight_scale_2")
     check_type(scale, "F8_E4M3")
-    check_type(factor, "F32")
-    check_shape(factor, (), (1,))
-    shape = _packed_shape(weight)
-    check_shape(scale, (shape[0], shape[1] // _NV))
-    _check_whole(shape[1], _NV)
-    parts = {"weight": weight, "weight_scale": scale, "weight_scale_2": factor}
-    options = (("factor", "weight_scale_2"),)
-    kind = _Fp4("modelopt", "nvfp4", _NV, options, Levels.STORED)
-    found = _fp4(".weight", parts, shape, kind)
-    return found._replace(problem=_other_than_modelopt(module, _NV))
-
-
-def _other_than_modelopt(module: Module, group: int) -> str | None:
-    """Return what is said otherwise: another method, or other groups."""
-    declared = module.declared
-    method, size = declared.method, declared.integer("group_size")
-    if method and not method.startswith(_MODELOPT):
-        # DeepSeek's FP8 has such experts, which a field of their own says
-        is_known = declared.text("moe_quant_algo").startswith("nvfp4")
-        return None if is_known else other_method(module, frozenset(), "ModelOpt")
-    return None if size in {None, group} else says("group_size", size, group)
-
-
-def _check_whole(line: int, group: int) -> None:
-    if line % group:
-        raise RuleError(f"rows of {line} weights are no whole number of groups of {group}")
+    parts = {"weight": weight, "weight_scale": scale}
+    parts["weight_scale_2"] = module.need(".weight_scale_2")
+    kind = _Fp4("modelopt", _NV, (("factor", "weight_scale_2"),), Levels.STORED)
+    return _packed_fp4(parts, kind)
 
 
 def _paired_rows(module: Module, weight: Member, scale: Member) -> Found:
@@ -437,8 +299,7 @@ def _paired_rows(module: Module, weight: Member, scale: Member) -> Found:
         formula=Formula.SCALED,
         native=scale.dtype,
     )
-    parts = {"weight": weight, "weight_scale": scale}
-    return Found(".weight", parts, layout, _other_than_modelopt(module, run))
+    return Found(".weight", {"weight": weight, "weight_scale": scale}, layout)
 
 
 def gpt_oss(module: Module) -> Found | None:
@@ -465,41 +326,22 @@ def _mxfp4_experts(module: Module, codes_suffix: str, scales_suffix: str) -> Fou
     check_shape(scales, codes.shape[:-1])
     shape = (*codes.shape[:-2], _MX * codes.shape[-2])
     parts = {"blocks": codes, "scales": scales}
-    kind = _Fp4("mxfp4", "mxfp4", _MX, (("scale_type", "power of two"),))
-    other = other_method(module, frozenset({"mxfp4"}), "MXFP4")
-    return _fp4("", parts, shape, kind)._replace(problem=other)
+    kind = _Fp4("mxfp4", _MX, (("scale_type", "power of two"),))
+    return _fp4("", parts, shape, kind)
 
 
 def ct_fp4(module: Module) -> Found:
     """Return compressed-tensors' NVFP4, whose scales are divided by a global one, or MXFP4."""
     codes, scale = module.need(".weight_packed"), module.need(".weight_scale")
     matrix(codes, "U8")
-    shape = _packed_shape(codes)
     parts = {"weight_packed": codes, "weight_scale": scale}
     if scale.dtype == "F8_E4M3":
-        divisor = module.need(".weight_global_scale")
-        check_type(divisor, "F32")
-        check_shape(divisor, (), (1,))
-        _check_whole(shape[1], _NV)
-        check_shape(scale, (shape[0], shape[1] // _NV))
-        parts["weight_global_scale"] = divisor
-        options = (("divisor", "weight_global_scale"),)
-        kind = _Fp4("compressed-tensors", "nvfp4", _NV, options)
+        parts["weight_global_scale"] = module.need(".weight_global_scale")
+        kind = _Fp4("compressed-tensors", _NV, (("divisor", "weight_global_scale"),))
     else:
         check_type(scale, *sorted(EXPONENT_TYPES))
-        _check_whole(shape[1], _MX)
-        check_shape(scale, (shape[0], shape[1] // _MX))
-        options = (("scale_type", "F8_E8M0"),)
-        kind = _Fp4("compressed-tensors", "mxfp4", _MX, options)
-    said = ct_settings(module)
-    sizes = [integer_of(one, "group_size", -1) or 0 for one in said]
-    wrong = sizes and 0 not in sizes and kind.group_size not in sizes
-    problem = joined(
-        other_method(module, CT_METHODS, "compressed-tensors"),
-        ct_contradiction(said, 4),
-        says("group_size", sizes[0], kind.group_size) if wrong else None,
-    )
-    return _fp4(".weight", parts, shape, kind)._replace(problem=problem)
+        kind = _Fp4("compressed-tensors", _MX, (("scale_type", "F8_E8M0"),))
+    return _packed_fp4(parts, kind)
 
 
 # torchao
@@ -512,7 +354,7 @@ _MAX_TEXT: Final = 65_536
 def torchao(module: Module) -> Found | None:
     """Return a weight of torchao; `__metadata__` says of which kind it is."""
     codes, scale = module.need("._weight_qdata"), module.need("._weight_scale")
-    kind, native, tiles = _ao_kind(module.metadata(".weight"))
+    kind, native, tile = _ao_kind(module.metadata(".weight"))
     kind = kind or next((kind for kind, dtype in _AO_KINDS.items() if dtype == codes.dtype), "")
     if not kind:
         check_type(codes, *_AO_KINDS.values())
@@ -520,32 +362,31 @@ def torchao(module: Module) -> Found | None:
         raise LeftAloneError(kind)
     shape = matrix(codes, _AO_KINDS[kind])
     check_type(scale, *FLOAT_TYPES)
-    tile = _tile_of(module, codes, scale, tiles)
+    tile = _tile_of(codes, scale, [tile])
     parts = {"_weight_qdata": codes, "_weight_scale": scale}
     if kind == "Int8Tensor":
         _add_zeros(module, "_weight_zero_point", scale, parts)
     check_logical(codes.shape, shape.columns)
     layout = tiles_layout("torchao", "int8" if codes.dtype == "I8" else "fp8", parts, tile)
     layout = replace(layout, native=native or scale.dtype)
-    other = other_method(module, frozenset({"torchao"}), "torchao")
-    return Found(".weight", parts, layout, joined(other, tile.problem))
+    return Found(".weight", parts, layout)
 
 
-def _ao_kind(text: str) -> tuple[str, str, list[tuple[int, int]]]:
+def _ao_kind(text: str) -> tuple[str, str, Tile | None]:
     """Return the kind of a tensor, its native type, both "" if not said, and its tile, if said."""
     if not 0 < len(text) <= _MAX_TEXT:
-        return "", "", []
+        return "", "", None
     try:
         fields = json.loads(text)
     except (ValueError, RecursionError):
-        return "", "", []
+        return "", "", None
     kind = fields.get("_type") if isinstance(fields, dict) else None
     if not isinstance(kind, str):
-        return "", "", []
+        return "", "", None
     data: Any = fields.get("_data")
     if not isinstance(data, dict):
-        return kind, "", []
+        return kind, "", None
     dtype = data.get("dtype")
     native = dtype.get("_data") if isinstance(dtype, dict) else None
     native = _AO_NATIVE.get(native, "") if isinstance(native, str) else ""
-    return kind, native, _sides(data.get("block_size"))
+    return kind, native, sides(data.get("block_size"))

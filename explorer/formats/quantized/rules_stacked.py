@@ -16,13 +16,10 @@ from explorer.formats.quantized.modules import (
     Member,
     Module,
     RuleError,
-    Tile,
     check_logical,
     check_shape,
     check_type,
-    joined,
     matrix,
-    other_method,
     tiles_layout,
 )
 from explorer.quantization.huggingface.layout import CompanionLayout, Formula, Levels, Shape
@@ -100,27 +97,7 @@ def hqq(module: Module) -> Found | None:
         ),
         native=_compute_type(module, members.get("compute_dtype")) or scale.dtype,
     )
-    return Found(".weight", members, layout, _other_than(module, members, bits, group))
-
-
-def _other_than(module: Module, members: Mapping[str, Member], bits: int, group: int) -> str | None:
-    """Return what the settings that only explain say otherwise, or the configuration."""
-    number, size = (_said(module, members.get(name)) for name in ("nbits", "group_size"))
-    wrong = number is not None and not _LEAST_BITS.get(bits, bits) <= number <= bits
-    return joined(
-        other_method(module, frozenset({"hqq"}), "HQQ"),
-        f"its nbits is {number}, its packing has {bits} bits" if wrong else None,
-        None
-        if size in {None, 0, -1, group}
-        else f"its group_size is {size}, its scales say {group}",
-    )
-
-
-def _said(module: Module, member: Member | None) -> int | None:
-    """Return the integer of a setting that only explains; None where it is none, as 1.58 bits."""
-    if member is None or member.dtype in FLOAT_TYPES:
-        return None
-    return _number(module, member)
+    return Found(".weight", members, layout)
 
 
 def _text(module: Module, member: Member) -> str:
@@ -160,10 +137,9 @@ def quanto_plain(module: Module) -> Found | None:
     check_shape(scale, (shape.rows, 1), (), (1,), (1, 1))
     check_logical(codes.shape, shape.columns)
     parts = {"weight._data": codes, "weight._scale": scale}
-    tile = Tile(1 if math.prod(scale.shape) > 1 else shape.rows, shape.columns)
+    tile = 1 if math.prod(scale.shape) > 1 else shape.rows, shape.columns
     layout = tiles_layout("quanto", "qint8" if codes.dtype == "I8" else "qfloat8", parts, tile)
-    other = other_method(module, frozenset({"quanto"}), "quanto")
-    return Found(".weight", parts, layout, other)
+    return Found(".weight", parts, layout)
 
 
 def quanto_packed(module: Module) -> Found | None:
@@ -204,8 +180,7 @@ def quanto_packed(module: Module) -> Found | None:
         native=scale.dtype,
     )
     parts = {"weight._data._data": codes, "weight._scale": scale, "weight._shift": shift}
-    other = other_method(module, frozenset({"quanto"}), "quanto")
-    return Found(".weight", parts, layout, other)
+    return Found(".weight", parts, layout)
 
 
 def _quanto_shape(module: Module, groups: int, group: int) -> Shape:
@@ -280,5 +255,4 @@ def bitnet(module: Module) -> Found:
         native=scale.dtype,
     )
     parts = {"weight": codes, "weight_scale": scale}
-    other = other_method(module, frozenset({"bitnet"}), "BitNet")
-    return Found(".weight", parts, layout, other)
+    return Found(".weight", parts, layout)

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from explorer.formats.quantized.declaration import GPTQ_FILE, Declaration, integer_of, text_of
+from explorer.formats.quantized.declaration import GPTQ_FILE, format_of, integer_of
 from explorer.formats.quantized.modules import (
     FLOAT_TYPES,
     Found,
@@ -23,33 +22,24 @@ from explorer.formats.quantized.modules import (
     check_logical,
     check_shape,
     check_type,
-    joined,
     matrix,
-    other_method,
-    says,
-    usual_run,
+    run_length,
 )
-from explorer.formats.quantized.patterns import matches, may_evaluate
 from explorer.quantization.huggingface.layout import CompanionLayout, Formula, Levels, Shape
 
 _WORD_BITS: Final = 32
 _GPTQ_BITS: Final = (2, 3, 4, 8)
 _NATURAL_ZEROS: Final = frozenset({"gptq_v2", "gptq_p"})
-_GPTQ_METHODS: Final = frozenset({"gptq", "gptqmodel", "auto-round", "auto_round", "autoround"})
-_AWQ_METHODS: Final = frozenset({"awq", "auto-round", "auto_round", "autoround"})
-_SAID: Final = ("bits", "group_size", "desc_act")
+_AUTO_ROUND: Final = frozenset({"auto-round", "auto_round", "autoround"})
 _NOT_DECODED: Final = frozenset({"gemv_fast", "llm-awq", "tinychat", "marlin"})
 
 
 class _Words(NamedTuple):
-    """The parts of a weight whose codes are in words."""
+    """Shapes of the parts of a weight whose codes are in words."""
 
-    qweight: Member
-    qzeros: Member
-    scales: Member
-    weight_shape: Matrix
-    zeros_shape: Matrix
-    scales_shape: Matrix
+    weight: Matrix
+    zeros: Matrix
+    scales: Matrix
 
 
 def gptq_or_awq(module: Module) -> Found | None:
@@ -58,46 +48,42 @@ def gptq_or_awq(module: Module) -> Found | None:
     g_idx = module.get(".g_idx")
     if g_idx is not None:
         parts["g_idx"] = g_idx
-    layout, problem = _resolve(module, parts)
+    layout = _layout_of(module, parts)
     if layout.scheme == "awq" and g_idx is not None:
         del parts["g_idx"]
-    return Found(".weight", parts, layout, problem)
+    is_ordered = layout.scheme == "awq" or g_idx is not None or layout.scales_of_line == 1
+    reordered = not is_ordered and all(one is True for one in module.declared.said("desc_act"))
+    what = f"{module.declared.origin} says desc_act, and its g_idx is missing"
+    return Found(".weight", parts, layout, what if reordered else None)
 
 
-def _resolve(module: Module, parts: Mapping[str, Member]) -> tuple[CompanionLayout, str | None]:
-    """Return how a weight is stored, and what contradicts its shapes."""
+def _layout_of(module: Module, parts: Mapping[str, Member]) -> CompanionLayout:
+    """Return how a weight is stored."""
     qweight, qzeros, scales = (parts[name] for name in ("qweight", "qzeros", "scales"))
     kind = module.declared.text("version") or _format_of(module)
     if kind in _NOT_DECODED or (qweight.dtype, qzeros.dtype) == ("I16", "F16"):
         raise LeftAloneError(kind)
-    shapes = (matrix(qweight, "I32"), matrix(qzeros, "I32"), matrix(scales, *FLOAT_TYPES))
-    words = _Words(qweight, qzeros, scales, *shapes)
-    weight, zeros, scale = shapes
+    words = _Words(matrix(qweight, "I32"), matrix(qzeros, "I32"), matrix(scales, *FLOAT_TYPES))
+    weight, zeros, scale = words
     is_gemv = weight.rows == zeros.rows == scale.rows and scale.columns == 8 * zeros.columns
     if is_gemv and (kind == "gemv" or weight.columns != scale.columns):
-        return _awq_gemv(module, words)
+        return _awq_gemv(module, words, scales.dtype)
     if weight.columns == scale.columns:
-        return _gptq(module, words, parts.get("g_idx"))
+        return _gptq(module, words, scales.dtype, parts.get("g_idx"))
     if "g_idx" not in parts and zeros.columns == weight.columns:
-        return _awq_gemm(module, words)
-    texts = ", ".join(f"{list(one)}" for one in (qweight.shape, qzeros.shape, scales.shape))
+        return _awq_gemm(words, scales.dtype)
+    texts = ", ".join(f"{list(one.shape)}" for one in (qweight, qzeros, scales))
     raise RuleError(f"the shapes of its qweight, qzeros and scales, {texts}, do not fit together")
 
 
 def _format_of(module: Module) -> str:
-    """Return what the model says about the format of its GPTQ weights, in lower case."""
+    """Return what the model says about the format of its GPTQ weights."""
     declared = module.declared
-    for fields in (declared.fields, declared.files.get(GPTQ_FILE, {})):
-        for key in ("checkpoint_format", "format"):
-            if said := text_of(fields, key):
-                return said
-    return ""
+    return format_of(declared.fields) or format_of(declared.files.get(GPTQ_FILE, {}))
 
 
-def _gptq(
-    module: Module, words: _Words, g_idx: Member | None
-) -> tuple[CompanionLayout, str | None]:
-    weight, zeros, scale = words.weight_shape, words.zeros_shape, words.scales_shape
+def _gptq(module: Module, words: _Words, native: str, g_idx: Member | None) -> CompanionLayout:
+    weight, zeros, scale = words
     outputs, groups = scale.columns, scale.rows
     bits, rest = divmod(_WORD_BITS * zeros.columns, outputs)
     if rest or not 1 <= bits <= 8:
@@ -115,13 +101,13 @@ def _gptq(
     if g_idx is not None:
         check_type(g_idx, "I32")
         check_shape(g_idx, (inputs,))
-    own = _own_settings(module)
-    group, problem = _group_size(inputs, groups, own, has_index=g_idx is not None)
-    if g_idx is None and groups > 1 and all(one.get("desc_act") is True for one in own):
-        problem = joined(problem, "the configuration says desc_act, and its g_idx is missing")
-    wrong = _other_than(own, "bits", bits)
+    group = min(run_length(inputs, groups, module.declared.groups), inputs)
+    if not group and g_idx is not None:  # with an index of groups, the length of a run is no matter
+        group = -(-inputs // groups)
+    if not group or -(-inputs // group) != groups:
+        raise RuleError(f"{groups} groups of {inputs} inputs have no known size")
     check_logical((outputs, inputs), inputs)
-    layout = CompanionLayout(
+    return CompanionLayout(
         reader="gptq.Gptq",
         scheme="gptq",
         name=f"gptq{bits}",
@@ -133,116 +119,37 @@ def _gptq(
         levels=Levels.UNSIGNED,
         formula=Formula.ZERO_FIRST,
         options=(("stored_minus_one", int(_stores_minus_one(module))),),
-        native=words.scales.dtype,
+        native=native,
     )
-    other = other_method(module, _GPTQ_METHODS, "GPTQ")
-    return layout, joined(other, wrong, problem)
 
 
 def _stores_minus_one(module: Module) -> bool:
     """Return whether zero points are stored less 1, as in version 1 of the format."""
     declared = module.declared
-    if declared.method in _GPTQ_METHODS - {"gptq", "gptqmodel"}:
+    if declared.method in _AUTO_ROUND:
         packing = declared.text("packing_format") or declared.text("backend")
         return not packing or ("gptq" in packing and "gptqmodel" not in packing)
     return _format_of(module) not in _NATURAL_ZEROS
 
 
-def _own_settings(module: Module) -> list[Mapping[str, Any]]:
-    """Return all that may be said of a module, the likeliest first."""
-    said = module.settings(partial(_gptq_settings, module.declared))
-    general = (module.declared.fields, module.declared.files.get(GPTQ_FILE, {}))
-
-    def value(own: Mapping[str, Any], key: str) -> object:
-        return next((one[key] for one in (own, *general) if one.get(key) is not None), None)
-
-    return [{key: value(one, key) for key in _SAID} for one in said]
-
-
-def _gptq_settings(declared: Declaration, stem: str) -> Sequence[Mapping[str, Any]]:
-    """Return what may hold for a module, the likeliest first: its own rule, or the general one.
-
-    The first rule that fits it holds alone; one that is not evaluated, because its pattern could
-    take for ever, may hold.
-    """
-    own = next(declared.own_settings(stem), None)
-    if own is not None:
-        return [own]
-    if not may_evaluate():
-        return [*declared.rule_settings, declared.fields]
-    found: list[Mapping[str, Any]] = []
-    for rule, settings in declared.module_rules:
-        holds = matches(rule, stem)
-        if holds is not False:
-            found.append(settings)
-        if holds:
-            return found
-    return [*found, declared.fields]
-
-
-def _group_size(
-    inputs: int, groups: int, settings: Sequence[Mapping[str, Any]], *, has_index: bool
-) -> tuple[int, str | None]:
-    """Return the weights of a group, and what contradicts the shapes.
-
-    Raises:
-        RuleError: Neither shapes nor settings tell it.
-    """
-    said = [size for one in settings if (size := integer_of(one, "group_size", -1)) is not None]
-    if groups == 1:
-        wrong = next((size for size in said if 0 < size < inputs), None)
-        fits = not said or any(size == -1 or size >= inputs for size in said)
-        return inputs, None if fits or wrong is None else says("group_size", wrong, inputs)
-    for size in said:
-        if size > 0 and -(-inputs // size) == groups:
-            return size, None
-    if inputs % groups == 0:
-        size = inputs // groups
-    else:
-        size = usual_run(inputs, groups)
-        if not size:
-            # with an index of groups, the length of a run means nothing
-            if not has_index:
-                raise RuleError(f"{groups} groups of {inputs} inputs have no known size")
-            size = -(-inputs // groups)
-            if -(-inputs // size) != groups:
-                raise RuleError(f"{groups} groups of {inputs} inputs have no known size")
-    return size, says("group_size", said[0], size) if said else None
-
-
-def _other_than(settings: Sequence[Mapping[str, Any]], key: str, found: int) -> str | None:
-    """Return what is wrong with a setting; None if nothing is said, or what was found."""
-    said = [number for one in settings if (number := integer_of(one, key)) is not None]
-    if not said or found in said:
-        return None
-    return f"the configuration says {said[0]} {key}, the shapes say {found}"
-
-
-def _awq_gemm(module: Module, words: _Words) -> tuple[CompanionLayout, str | None]:
-    weight, zeros, scale = words.weight_shape, words.zeros_shape, words.scales_shape
+def _awq_gemm(words: _Words, native: str) -> CompanionLayout:
+    weight, zeros, scale = words
     inputs, outputs, groups = weight.rows, 8 * weight.columns, scale.rows
     if scale.columns != outputs or zeros.rows != groups:
-        shapes = f"{list(words.qzeros.shape)} and {list(words.scales.shape)}"
+        shapes = f"{[zeros.rows, zeros.columns]} and {[groups, scale.columns]}"
         raise RuleError(f"the shapes of its qzeros and scales, {shapes}, do not fit together")
     if inputs % groups:
         raise RuleError(f"its {inputs} inputs cannot be shared out among {groups} groups")
-    group = inputs // groups
-    layout = _awq_layout("gptq.AwqGemm", words, (outputs, inputs), group)
-    return _with_problem(module, layout)
+    return _awq_layout("gptq.AwqGemm", (outputs, inputs), inputs // groups, native)
 
 
-def _awq_gemv(module: Module, words: _Words) -> tuple[CompanionLayout, str | None]:
-    weight, zeros = words.weight_shape, words.zeros_shape
-    outputs, inputs = weight.rows, 8 * weight.columns
-    sizes = [inputs if said == -1 else said for said in _awq_groups(module)]
-    for group in (*sizes, *(128, 64, 32), inputs):
-        whole = group > 0 and inputs % group == 0
-        if whole and _padded_zeros(inputs, group) == zeros.columns:
-            layout = _awq_layout("gptq.AwqGemv", words, (outputs, inputs), group)
-            layout, problem = _with_problem(module, layout)
-            is_gemm = module.declared.text("version") == "gemm"
-            return layout, joined(says("version", "gemm", "gemv") if is_gemm else None, problem)
-    raise RuleError(f"{zeros.columns} words of zero points for {inputs} inputs fit no group size")
+def _awq_gemv(module: Module, words: _Words, native: str) -> CompanionLayout:
+    outputs, inputs, columns = words.weight.rows, 8 * words.weight.columns, words.zeros.columns
+    said = [inputs if size == -1 else size for size in module.declared.groups if size is not None]
+    for group in (*said, 128, 64, 32, inputs):
+        if inputs % group == 0 and _padded_zeros(inputs, group) == columns:
+            return _awq_layout("gptq.AwqGemv", (outputs, inputs), group, native)
+    raise RuleError(f"{columns} words of zero points for {inputs} inputs fit no group size")
 
 
 def _padded_zeros(inputs: int, group: int) -> int:
@@ -252,7 +159,7 @@ def _padded_zeros(inputs: int, group: int) -> int:
     return -(-words // step) * step if step else 0
 
 
-def _awq_layout(reader: str, words: _Words, shape: Shape, group: int) -> CompanionLayout:
+def _awq_layout(reader: str, shape: Shape, group: int, native: str) -> CompanionLayout:
     check_logical(shape, shape[1])
     return CompanionLayout(
         reader=reader,
@@ -265,36 +172,13 @@ def _awq_layout(reader: str, words: _Words, shape: Shape, group: int) -> Compani
         run=group,
         levels=Levels.UNSIGNED,
         formula=Formula.ZERO_FIRST,
-        native=words.scales.dtype,
+        native=native,
     )
-
-
-def _awq_groups(module: Module) -> list[int]:
-    """Return the sizes of groups that may be said of a module, the likeliest first."""
-    own = [integer_of(one, "group_size", -1) for one in _own_settings(module)]
-    old = integer_of(module.declared.fields, "q_group_size", -1)
-    return [size for size in (*own, old) if size is not None]
-
-
-def _with_problem(module: Module, layout: CompanionLayout) -> tuple[CompanionLayout, str | None]:
-    """Return a layout of AWQ, and what is said otherwise."""
-    bits = integer_of(module.declared.fields, "w_bit")
-    groups = _awq_groups(module)
-    fits = {layout.group_size} | ({-1} if layout.group_size == layout.shape[1] else set())
-    problem = joined(
-        other_method(module, _AWQ_METHODS, "AWQ"),
-        _other_than([*_own_settings(module), {"bits": bits}], "bits", 4),
-        says("group_size", groups[0], layout.group_size)
-        if fits.isdisjoint(groups or fits)
-        else None,
-    )
-    return layout, problem
 
 
 # bitsandbytes
 
 _STATE: Final = ".weight.quant_state.bitsandbytes__"
-_MAX_DEPTH: Final = 8
 _MOST: Final = 3.4e38  # of a float32
 _NATIVE: Final = {"float16": "F16", "bfloat16": "BF16", "float32": "F32"}
 
@@ -345,10 +229,7 @@ def bitsandbytes_4(module: Module) -> Found | None:
         options=tuple(options),
         native=_NATIVE[fields["dtype"]],
     )
-    said = fields.get("quant_type")
-    wrong = None if said == kind else f"its quant_state says {said!r:.40}, its name says {kind}"
-    other = other_method(module, frozenset({"bitsandbytes"}), "bitsandbytes")
-    return Found(".weight", parts, layout, joined(other, wrong))
+    return Found(".weight", parts, layout)
 
 
 def _nested(
@@ -377,8 +258,8 @@ def _state_fields(module: Module, state: Member) -> Mapping[str, Any]:
         fields = json.loads(module.small(state).decode("utf-8"), parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         raise RuleError("its quant_state is no JSON text; the file is damaged") from error
-    if not isinstance(fields, dict) or _depth(fields) > _MAX_DEPTH:
-        raise RuleError("its quant_state is no JSON object of known fields")
+    if not isinstance(fields, dict):
+        raise RuleError("its quant_state is no JSON object")
     dtype = fields.get("dtype")
     if not isinstance(dtype, str) or dtype not in _NATIVE:
         raise RuleError(f"its quant_state has no dtype of {', '.join(_NATIVE)}")
@@ -387,21 +268,6 @@ def _state_fields(module: Module, state: Member) -> Mapping[str, Any]:
 
 def _refuse(name: str) -> None:
     raise ValueError(name)
-
-
-def _depth(value: object) -> int:
-    """Return how deep a value is nested, counted to one above what is allowed."""
-    level, depth = [value], 0
-    while level and depth <= _MAX_DEPTH:
-        depth += 1
-        inner: list[object] = []
-        for one in level:
-            if isinstance(one, dict):
-                inner += one.values()
-            elif isinstance(one, list):
-                inner += one
-        level = inner
-    return depth
 
 
 def _state_size(fields: Mapping[str, Any], key: str) -> int:
@@ -417,7 +283,6 @@ def _state_shape(fields: Mapping[str, Any]) -> Shape:
         not isinstance(shape, list)
         or not 1 <= len(shape) <= 4
         or not all(type(length) is int and 0 < length < 1 << 31 for length in shape)
-        or math.prod(shape) >= 1 << 48
     ):
         raise RuleError("its quant_state has no shape of 1 to 4 lengths above 0")
     return tuple(shape)
@@ -446,6 +311,4 @@ def bitsandbytes_8(module: Module) -> Found | None:
         formula=Formula.TWICE,
         native="F32",
     )
-    other = other_method(module, frozenset({"bitsandbytes"}), "bitsandbytes")
-    parts = {"weight": weight, "SCB": largest}
-    return Found(".weight", parts, layout, other)
+    return Found(".weight", {"weight": weight, "SCB": largest}, layout)

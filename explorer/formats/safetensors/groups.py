@@ -18,7 +18,6 @@ from explorer.formats.model import ProblemLog
 from explorer.formats.quantized.declaration import Declaration
 from explorer.formats.quantized.grouping import group_members
 from explorer.formats.quantized.modules import Alike, Keys, Weight
-from explorer.formats.quantized.patterns import bounded_work
 from explorer.formats.tensors import (
     CompanionWeights,
     Extent,
@@ -309,8 +308,7 @@ def join_companions(
         log: Where contradictions go.
     """
     rows = {name: row for row, name in enumerate(stored.names)}
-    with bounded_work():
-        found = group_members(Keys(rows, stored.specs, stored.read, declared, metadata), log)
+    found = group_members(Keys(rows, stored.specs, stored.read, declared, metadata), log)
     for row in found.used:
         del rows[stored.names[row]]
     weights, used = _grouped_weights(stored, rows, (MLX_NAMING, OLLAMA_NAMING), config, log)
