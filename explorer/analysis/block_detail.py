@@ -12,7 +12,6 @@ grid's row), so this is done for many contents.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
@@ -21,7 +20,6 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.analysis.block_search import Beside
 from explorer.analysis.blocks import BlockUnpacker, is_quantized
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Extent, Folding, Tensor
@@ -589,78 +587,6 @@ def _numbers(
     return tuple(numbers.tolist()) if numbers.size <= _MOST_NUMBERS else ()
 
 
-def block_record(detail: BlockDetail, beside: Beside | None = None) -> dict[str, Any]:
-    """Return a block, and what it is compared with, as a record for JSON.
-
-    Numbers are exact, and None where not finite.
-    """
-    row, column = place_of(detail)
-    record: dict[str, Any] = {
-        "tensor": detail.tensor.name,
-        "type": detail.tensor.type.name,
-        "block": detail.index,
-        "row": row,
-        "columns": [column, column + detail.values.size - 1],
-        "parts": [
-            {"name": part.name, "offset": part.extent.offset, "bytes": part.extent.nbytes}
-            for part in detail.parts
-        ],
-        "bytes": detail.stored.hex(),
-        "fields": [
-            {
-                "name": field.name,
-                "offset": field.offset,
-                "bytes": field.nbytes,
-                "type": field.dtype,
-                "meaning": field.meaning,
-                "numbers": [_finite(number) for number in numbers],
-            }
-            for field, numbers in zip(detail.fields, detail.numbers, strict=True)
-        ],
-        "sub_blocks": [_sub_block(detail, sub) for sub in range(detail.scales.size)],
-        "weights": [_weight(detail, weight, beside) for weight in range(detail.values.size)],
-    }
-    if beside is not None:
-        pair = beside.pair
-        record["reference"] = {"name": pair.reference_name, "type": pair.reference_type}
-        record["candidate"] = {"name": pair.candidate_name, "type": pair.candidate_type}
-    return record
-
-
 def place_of(detail: BlockDetail) -> tuple[int, int]:
     """Return row and column of a block's first weight; rows are counted through all dimensions."""
     return divmod(detail.start, Folding(detail.tensor.shape).columns)
-
-
-def _sub_block(detail: BlockDetail, sub: int) -> dict[str, Any]:
-    first = sub * detail.weights_per_scale
-    record: dict[str, Any] = {
-        "weights": [first, first + detail.weights_per_scale - 1],
-        "scale": _finite(float(detail.scales[sub])),
-    }
-    if detail.minima is not None:
-        record["minimum"] = _finite(float(detail.minima[sub]))
-    stored = detail.sub_scales
-    if stored is not None:
-        record["scale_factor"] = float(stored.scales[sub])
-        if stored.minima is not None:
-            record["minimum_factor"] = float(stored.minima[sub])
-    return record
-
-
-def _weight(detail: BlockDetail, weight: int, beside: Beside | None) -> dict[str, Any]:
-    code = int(detail.codes[weight])
-    record: dict[str, Any] = {"code": code, "level": _finite(float(detail.levels[code]))}
-    if detail.rows is not None:
-        record["row"] = int(detail.rows.indices[weight // detail.rows.group_weights])
-    record["value"] = _finite(float(detail.values[weight]))
-    if beside is not None:
-        reference, candidate = float(beside.reference[weight]), float(beside.candidate[weight])
-        record["reference"] = _finite(reference)
-        record["candidate"] = _finite(candidate)
-        record["error"] = _finite(candidate - reference)
-    return record
-
-
-def _finite(number: float) -> float | None:
-    return number if math.isfinite(number) else None

@@ -13,21 +13,6 @@ MODEL_TREE_TEXTS: Final = {
     "damaged, ⚠ what breaks a rule or is refused by llama.cpp.",
     "what": "Type and size of a model or a layer, the type of a tensor, or a count.",
 }
-CODE_TEXTS: Final = {
-    "code": "The stored number of a weight.",
-    "level": "Its value before the block's scale",
-    "weights": "How many weights have this code.",
-    "share": "Share of all weights, in per cent",
-}
-BLOCK_TEXTS: Final = {
-    "field": "A part of the block, by its name in ggml or in the file.",
-    "bytes": "Its bytes, counted from the block's first one.",
-    "type": "How the part is stored.",
-    "value_text": "What is stored in this block.",
-    "meaning": "The purpose of the part.",
-    "weights": "The weights that share this scale, counted from the block's first one.",
-    "weight": "Place of the weight in the block, from 0 up.",
-}
 WHAT_IF_TEXTS: Final = {
     "type": "The type that the chosen tensors would have; in the first line their own.",
     "recipe": "The recipe of llama-quantize; in the first line, what the file is.",

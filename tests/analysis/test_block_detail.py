@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from explorer.analysis.block_detail import BlockDetail, BlockReader, block_record, place_of
+from explorer.analysis.block_detail import BlockDetail, BlockReader, place_of
 from explorer.analysis.block_search import places_in_part, read_beside
 from explorer.analysis.errors.pairs import MatchedPair, RoundedPair
 from explorer.analysis.matching.pairing import Match
@@ -20,6 +20,7 @@ from explorer.analysis.matching.views import TensorPart, TensorView
 from explorer.errors import ExplorerError, FormatError
 from explorer.formats import Tensor, open_model
 from explorer.formats.weights import WeightReader
+from explorer.present.tables.blocks import block_record
 from explorer.quantization import TENSOR_TYPES, dequantize, quantize
 from explorer.quantization.convert import swap_byte_order
 from explorer.quantization.grouped.layout import GroupedLayout, Mode

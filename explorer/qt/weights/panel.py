@@ -18,7 +18,8 @@ from explorer.analysis import BlockStatistics, Distribution
 from explorer.analysis.blocks import is_quantized
 from explorer.formats.tensors import Tensor
 from explorer.parallel import LruCache
-from explorer.present.explanations import CODE_TEXTS, picture_text
+from explorer.present.explanations import picture_text
+from explorer.present.tables.blocks import code_table
 from explorer.qt.document import Document
 from explorer.qt.references import References
 from explorer.qt.services import Services
@@ -30,15 +31,8 @@ from explorer.qt.widgets.curves import NOTHING, HistogramCurve, histogram_of
 from explorer.qt.widgets.lazy import LazyTab, TabbedPanel
 from explorer.qt.widgets.pages import Phase, PlotPage, Reader, Refusal, Request
 from explorer.qt.widgets.plot_panel import PlotPanel, Readings
-from explorer.qt.widgets.table_model import Column, TableModel, array_column, float_column
-from explorer.text import (
-    bytes_text,
-    digits_text,
-    float_text,
-    integer_text,
-    percent_text,
-    plain_text,
-)
+from explorer.qt.widgets.table_model import TableModel
+from explorer.text import bytes_text, float_text, integer_text, percent_text, plain_text
 
 if TYPE_CHECKING:
     from explorer.qt.weights.block.page import BlockPage
@@ -49,20 +43,6 @@ _MOST_TICKS: Final = 16
 _CODES_WIDTH: Final = 360  # of the table: four columns
 _MOST_OFFERED: Final = 1000  # tensors in the picker
 _MOST_RESULTS: Final = 256  # of a model: at most 32 MiB, usually far less
-
-
-def code_columns(blocks: BlockStatistics) -> list[Column]:
-    """Return the columns of the table of codes."""
-    counts, tips = blocks.code_counts, CODE_TEXTS
-    shares = 100 * counts / max(1, int(counts.sum()))
-
-    share_text = partial(digits_text, digits=3)
-    return [
-        array_column("code", "Code", np.arange(len(counts)), str, tips["code"]),
-        float_column("level", "Level", blocks.levels, 4, tips["level"]),
-        array_column("weights", "Weights", counts, integer_text, tips["weights"]),
-        array_column("share", "%", shares, share_text, tips["share"]),
-    ]
 
 
 def has_even_levels(blocks: BlockStatistics) -> bool:
@@ -111,7 +91,6 @@ class BlockPages(QObject, Reader[BlockStatistics]):
         self._prefix = ""
         self._blocks: BlockStatistics | None = None
         self._with_minima: set[str] = set()  # types that are known to have minima
-        self._code_model = TableModel(self)
         self.codes = PlotPage(self._make_codes)
         self.scales = PlotPage(partial(self._make_spread, "Scale", "Scales"))
         self.minima = PlotPage(partial(self._make_spread, "Minimum", "Minima"))
@@ -169,7 +148,8 @@ class BlockPages(QObject, Reader[BlockStatistics]):
             self._show_codes(subject, blocks)
 
     def _make_codes(self) -> PlotPanel:
-        panel = PlotPanel(self.app, self._code_model, self._describe_code, self.codes, _CODES_WIDTH)
+        model = TableModel(self)
+        panel = PlotPanel(self.app, model, self._describe_code, self.codes, _CODES_WIDTH)
         panel.plot.set_normal(False)
         panel.plot.setAccessibleName("Histogram of codes")
         panel.plot.setWhatsThis(picture_text("codes"))
@@ -196,8 +176,7 @@ class BlockPages(QObject, Reader[BlockStatistics]):
         curve = code_curve(subject.name, blocks, subject.tensor.type.name)
         panel.plot.show_curves((curve,))
         panel.plot.forget_zoom()
-        self._code_model.set_content(code_columns(blocks), len(blocks.code_counts))
-        panel.table.show_columns(QByteArray())
+        panel.table.show_rows(code_table(blocks), range(len(blocks.code_counts)))
         used = int((blocks.code_counts > 0).sum())
         text = f"{integer_text(used)} of {integer_text(len(blocks.code_counts))} codes are used"
         panel.show_resting("")

@@ -12,7 +12,7 @@ from PySide6 import QtWidgets
 from PySide6.QtCore import QObject, QSignalBlocker, Qt, Signal
 from PySide6.QtGui import QGuiApplication
 
-from explorer.analysis.block_detail import BlockDetail, BlockReader, block_record
+from explorer.analysis.block_detail import BlockDetail, BlockReader
 from explorer.analysis.block_search import (
     Beside,
     FoundBlock,
@@ -26,6 +26,7 @@ from explorer.errors import ExplorerError
 from explorer.formats.tensors import Folding, Shape, Tensor
 from explorer.parallel import Check, LruCache
 from explorer.present.explanations import picture_text
+from explorer.present.tables.blocks import block_record
 from explorer.qt.addresses import agrees_to_tensors
 from explorer.qt.jobs import Job, JobSlot, worker_count
 from explorer.qt.references import ReferenceBar, References

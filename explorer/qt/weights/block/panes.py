@@ -6,7 +6,7 @@ mark; otherwise it follows the mouse.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 import numpy as np
@@ -17,7 +17,9 @@ from PySide6.QtGui import QBrush, QColor, QPalette
 
 from explorer.analysis.block_detail import BlockDetail
 from explorer.analysis.block_search import Beside
-from explorer.present.explanations import BLOCK_TEXTS, picture_text
+from explorer.present.explanations import picture_text
+from explorer.present.tables.blocks import field_table, sub_block_table, weight_table
+from explorer.present.tables.table import Table
 from explorer.qt.services import Services
 from explorer.qt.theme import Space
 from explorer.qt.weights.block.plot import BlockPlot
@@ -27,141 +29,12 @@ from explorer.qt.weights.block.strip import (
     PartKind,
     block_field_tint,
     links_of,
-    ranges_text,
 )
 from explorer.qt.widgets.building import column, row
 from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.segments import segmented
-from explorer.qt.widgets.table_model import Column, TableModel, array_column, float_column
+from explorer.qt.widgets.table_model import TableModel
 from explorer.qt.widgets.table_view import PaddedDelegate, TableView
-from explorer.text import float_text
-
-_DIGITS = 5  # in cells; what is copied is exact
-_ALL_DIGITS = 9
-_MOST_IN_CELL = 400  # characters
-
-
-def field_columns(detail: BlockDetail) -> list[Column]:
-    """Return the columns of the table of fields."""
-    fields, tips = detail.fields, BLOCK_TEXTS
-
-    def places(row: int) -> str:
-        first = fields[row].offset
-        return ranges_text(range(first, first + fields[row].nbytes))
-
-    values = [field_value(detail, row) for row in range(len(fields))]
-    offsets = np.array([field.offset for field in fields])
-    return [
-        _text("field", "Field", [field.name for field in fields], tips["field"]),
-        Column("bytes", "Bytes", places, places, lambda: offsets, True, tips["bytes"]),
-        _text("type", "Type", [field.dtype for field in fields], tips["type"]),
-        _text("value_text", "Value", values, tips["value_text"]),
-        _text("meaning", "Meaning", [field.meaning for field in fields], tips["meaning"]),
-    ]
-
-
-def field_value(detail: BlockDetail, number: int) -> str:
-    """Return what a field holds: its numbers, the factors of scales, or what kind of codes."""
-    field, numbers = detail.fields[number], detail.numbers[number]
-    if numbers:
-        digits = _ALL_DIGITS if len(numbers) == 1 else _DIGITS
-        return ", ".join(float_text(each, digits) for each in numbers)
-    part = slice(field.offset, field.offset + field.nbytes)
-    found = []
-    stored = detail.sub_scales
-    if stored is not None and detail.bits.scales[part].any():
-        found.append(f"factors {_joined(stored.scales)}")
-        if stored.minima is not None:
-            found.append(f"of minima {_joined(stored.minima)}")
-    if not found:
-        codes = int(detail.bits.codes[part].any(axis=0).sum())
-        text = "{type} of {n} weights" if codes else "{type}"
-        found.append(text.format(type=field.dtype, n=codes))
-    return "; ".join(found)[:_MOST_IN_CELL]
-
-
-def sub_block_columns(detail: BlockDetail, beside: Beside | None = None) -> list[Column]:
-    """Return the columns of the table of sub-blocks."""
-    per, count = detail.weights_per_scale, detail.scales.size
-    codes = detail.codes.reshape(count, per)
-    used = np.array([np.unique(line).size for line in codes])
-    firsts = np.arange(count) * per
-
-    def weights(row: int) -> str:
-        return f"{row * per}–{row * per + per - 1}"
-
-    def different_codes(count: int) -> str:
-        return f"{count} of {detail.levels.size}"
-
-    tip = BLOCK_TEXTS["weights"]
-    columns = [Column("weights", "Weights", weights, weights, lambda: firsts, True, tip)]
-    stored = detail.sub_scales
-    if stored is not None:
-        tip = "What is stored: the scale is the block's own one times this factor"
-        columns.append(_number("factor", "Factor", stored.scales, tip=tip))
-    columns.append(_number("scale", "Scale", detail.scales, tip="Effective scale"))
-    if stored is not None and stored.minima is not None:
-        tip = "What is stored: the minimum is the block's dmin times this factor"
-        columns.append(_number("minimum_factor", "Factor", stored.minima, tip=tip))
-    if detail.minima is not None:
-        tip = "Effective minimum, which is subtracted"
-        columns.append(_number("minimum", "Minimum", detail.minima, tip=tip))
-    tip = "How many different codes, and how many the type has"
-    columns.append(array_column("codes_used", "Codes", used, different_codes, tip))
-    if beside is not None:
-        squares = (beside.errors**2).reshape(count, per).mean(axis=1)
-        tip = "Root of the mean square error"
-        columns.append(_number("rms_error", "RMS error", np.sqrt(squares), 4, tip))
-    return columns
-
-
-def weight_columns(detail: BlockDetail, beside: Beside | None = None) -> list[Column]:
-    """Return the columns of the table of weights."""
-    count = detail.values.size
-    code_tip = "What is stored of the weight"
-    if detail.rows is not None:
-        code_tip = "Number of the signed level: a whole group is stored as a row of a grid"
-    tip = BLOCK_TEXTS["weight"]
-    columns = [
-        Column("weight", "Weight", str, int, lambda: np.arange(count), numeric=True, tip=tip),
-        _number("code", "Code", detail.codes, tip=code_tip),
-    ]
-    rows = detail.rows
-    if rows is not None:
-        indices = rows.indices.repeat(rows.group_weights)
-        tip = "Row of the grid that the weight's group has"
-        columns.append(_number("row", "Row", indices, tip=tip))
-    tip = "Value of the code before scaling"
-    columns.append(_number("level", "Level", detail.weight_levels, tip=tip))
-    columns.append(_number("value", "Value", detail.values, tip="The decoded weight"))
-    if beside is not None:
-        if beside.is_rounding:
-            tip = f"The weight rounded to {beside.pair.candidate_type}"
-            columns.append(_number("rounded", "Rounded", beside.candidate, tip=tip))
-        else:
-            tip = "The same weight of the reference"
-            columns.append(_number("reference", "Reference", beside.reference, tip=tip))
-        tip = "Candidate minus reference"
-        columns.append(_number("error", "Error", beside.errors, 4, tip))
-    return columns
-
-
-def _joined(numbers: NDArray[np.float32]) -> str:
-    return " ".join(float_text(number) for number in numbers.tolist())
-
-
-def _text(name: str, title: str, texts: Sequence[str], tip: str) -> Column:
-    text = texts.__getitem__
-    return Column(name, title, text, text, lambda: np.array(texts), tip=tip)
-
-
-def _number(
-    name: str, title: str, numbers: NDArray[np.generic], digits: int = _DIGITS, tip: str = ""
-) -> Column:
-    if numbers.dtype.kind in "iu":
-        return array_column(name, title, numbers, str, tip)
-    return float_column(name, title, numbers, digits, tip)
-
 
 _EDGES = 6  # pixels that the style takes of a cell
 
@@ -207,12 +80,11 @@ class MarkedTable(TableView):
                 self.select_row(content_row)
         self.viewport().update()
 
-    def share_width(self, narrow: Mapping[str, int], hidden: tuple[str, ...] = ()) -> None:
+    def share_width(self, narrow: Mapping[str, int]) -> None:
         """Give columns widths, so that nothing has to be scrolled sideways.
 
         Args:
             narrow: How many digits columns of these names have room for; the others share the rest.
-            hidden: Names of columns that are not shown at first.
         """
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         modes = QtWidgets.QHeaderView.ResizeMode
@@ -220,7 +92,6 @@ class MarkedTable(TableView):
         header.setStretchLastSection(False)
         self.column_layout.fixed = True
         for number, shown in enumerate(self.table.columns):
-            self.setColumnHidden(number, shown.name in hidden)
             digits = narrow.get(shown.name)
             if digits is None:
                 header.setSectionResizeMode(number, modes.Stretch)
@@ -264,9 +135,9 @@ _PLOT_HEIGHT = 210
 _TABLE_HEIGHT = 230
 _MARK_ALPHA = 60
 _DIGITS_OF = {  # columns whose texts are short
-    **{"field": 5, "bytes": 7, "value_text": 15},
+    **{"name": 5, "bytes": 7, "value_text": 15},
     **{"weight": 5, "code": 4, "row": 5, "level": 6},
-    **{"weights": 7, "factor": 5, "minimum_factor": 5, "codes_used": 8},
+    **{"weights": 7, "scale_factor": 5, "minimum_factor": 5, "codes_used": 8},
 }
 
 
@@ -293,16 +164,13 @@ class BlockPanes(QtWidgets.QWidget):
         self._hovered: BlockPart | None = None
         self.strip = BlockStrip(self)
         self.fields = MarkedTable(TableModel(self), app, self._field_brush, self)
-        self.fields.setAccessibleName("Fields of the block")
         self.fields.setWordWrap(True)  # meanings are sentences, and rows are few
         self.fields.verticalHeader().setSectionResizeMode(
             QtWidgets.QHeaderView.ResizeMode.ResizeToContents
         )
         self.plot = BlockPlot(self)
         self.weights = MarkedTable(TableModel(self), app, self._weight_brush, self)
-        self.weights.setAccessibleName("Weights of the block, a table")
         self.sub_blocks = MarkedTable(TableModel(self), app, lambda *_: None, self)
-        self.sub_blocks.setAccessibleName("Sub-blocks")
         self._tables = {
             PartKind.FIELD: self.fields,
             PartKind.WEIGHT: self.weights,
@@ -333,12 +201,12 @@ class BlockPanes(QtWidgets.QWidget):
         layout = (detail.tensor.type.name, beside is None or beside.is_rounding, beside is None)
         renewed = layout != self._layout
         self._layout = layout
-        for table, columns, count in (
-            (self.fields, field_columns(detail), len(detail.fields)),
-            (self.weights, weight_columns(detail, beside), detail.values.size),
-            (self.sub_blocks, sub_block_columns(detail, beside), detail.scales.size),
+        for table, described, count in (
+            (self.fields, field_table(detail), len(detail.fields)),
+            (self.weights, weight_table(detail, beside), detail.values.size),
+            (self.sub_blocks, sub_block_table(detail, beside), detail.scales.size),
         ):
-            _fill(table, columns, count, renewed=renewed)
+            _fill(table, described, range(count), renewed=renewed)
         self._hovered = None
         if self.looked_at is not None and not self._exists(self.looked_at):
             self.looked_at = None
@@ -445,13 +313,8 @@ class BlockPanes(QtWidgets.QWidget):
         return QBrush(colour)
 
 
-def _fill(table: MarkedTable, columns: list[Column], count: int, *, renewed: bool) -> None:
+def _fill(table: MarkedTable, described: Table[int], rows: range, *, renewed: bool) -> None:
     """Give a table another block; widths and sorting stay as long as the columns do."""
-    table.table.set_content(columns, count)
+    table.show_rows(described, rows, QtCore.QByteArray() if renewed else table.columns_state())
     if renewed:
-        table.show_columns(QtCore.QByteArray())
-        table.share_width(_DIGITS_OF, ("type",))
-        return
-    header = table.horizontalHeader()
-    if header.sortIndicatorSection() >= 0:
-        table.sortByColumn(header.sortIndicatorSection(), header.sortIndicatorOrder())
+        table.share_width(_DIGITS_OF)

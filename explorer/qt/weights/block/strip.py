@@ -6,7 +6,6 @@ that a code is the lower half of one byte and a single bit of another.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
@@ -24,7 +23,7 @@ from explorer.present.explanations import picture_text
 from explorer.qt.theme import monospace_font
 from explorer.qt.widgets.building import add_action, show_menu
 from explorer.qt.widgets.painting import field_line, field_tint
-from explorer.text import MINUS, float_text, integer_text
+from explorer.text import MINUS, float_text, integer_text, runs_text
 
 # Fields of a block are tinted by their place in it, in the colours of the raw view: those were
 # chosen so that text reads on them and that they stay apart for every kind of colour vision.
@@ -308,24 +307,13 @@ def links_of(detail: BlockDetail, look: BlockPart, beside: Beside | None = None)
     return Links(masks, acting, text)
 
 
-def ranges_text(numbers: Iterable[int]) -> str:
-    """Return numbers, which rise, as ranges: ``"0-31, 64"``."""
-    parts: list[list[int]] = []
-    for number in numbers:
-        if parts and number == parts[-1][1] + 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
-    return ", ".join(f"{a}–{b}" if a != b else f"{a}" for a, b in parts)
-
-
 def bits_text(mask: int) -> str:
     """Return the bits of a mask in words: ``"bits 0-3"``."""
     if mask == _ALL_BITS:
         return "all bits"
     bits = [bit for bit in range(8) if mask >> bit & 1]
     text = "bit {bits}" if len(bits) == 1 else "bits {bits}"
-    return text.format(bits=ranges_text(bits))
+    return text.format(bits=runs_text(bits))
 
 
 def _scale_bits(detail: BlockDetail, sub: int) -> NDArray[np.uint8]:
@@ -363,7 +351,7 @@ def _targets(masks: NDArray[np.uint8], per: int, one: str, many: str) -> list[st
         places = np.flatnonzero(masks == mask).tolist()
         weights = [place * per + i for place in places for i in range(per)]
         text = one if len(weights) == 1 else many
-        texts.append(f"{bits_text(mask)} → {text.format(n=ranges_text(weights))}")
+        texts.append(f"{bits_text(mask)} → {text.format(n=runs_text(weights))}")
     return texts
 
 

@@ -110,7 +110,7 @@ def column(table: MarkedTable, name: str) -> list[object]:
 def test_the_tables_show_what_is_decoded(panel: Panel) -> None:
     page = open_block(panel, index=5)
     assert column(page.panes.weights, "value") == decoded()[5].tolist()
-    assert column(page.panes.fields, "field") == ["d", "dmin", "scales", "qs"]
+    assert column(page.panes.fields, "name") == ["d", "dmin", "scales", "qs"]
     assert len(column(page.panes.sub_blocks, "scale")) == 8
     assert page.bar.total.text() == "of 8"
     place = page.bar.place.text()
@@ -302,7 +302,7 @@ def test_a_rounding_beside_the_block(qtbot: QtBot, panel: Panel) -> None:
     qtbot.waitUntil(lambda: page.block is not None and page.block.beside is not None)
     panel.settle()
     rounded = dequantize(quantize(decoded()[3], "Q4_0"), "Q4_0")
-    assert column(page.panes.weights, "rounded") == rounded.tolist()
+    assert column(page.panes.weights, "candidate") == rounded.tolist()
     assert page.panes.plot._other.yData.tolist() == rounded.tolist()
     panel.view._references.choose(Rounding("Q6_K"))  # has blocks of 256
     open_block(panel, SMALL, 1)

@@ -10,14 +10,10 @@ from explorer.analysis.block_detail import BlockDetail, BlockReader
 from explorer.analysis.block_search import Beside, read_beside
 from explorer.analysis.errors.pairs import RoundedPair
 from explorer.formats import Tensor
-from explorer.qt.weights.block.panes import (
-    field_columns,
-    field_value,
-    sub_block_columns,
-    weight_columns,
-)
-from explorer.qt.weights.block.strip import BlockPart, PartKind, bits_text, links_of, ranges_text
-from explorer.qt.widgets.table_model import Column, TableModel
+from explorer.present.tables.blocks import field_table, field_value, sub_block_table, weight_table
+from explorer.present.tables.table import Table
+from explorer.qt.weights.block.strip import BlockPart, PartKind, bits_text, links_of
+from explorer.qt.widgets.table_model import TableModel, bound
 from explorer.quantization import TENSOR_TYPES
 from tests.helpers.grouped_tensors import AFFINE_4, grouped_tensor
 from tests.helpers.tensors import random_blocks, tensor_of
@@ -36,14 +32,11 @@ def rounded(one: Tensor, index: int, type_name: str) -> tuple[BlockDetail, Besid
     return detail, read_beside([RoundedPair(one, type_name)], one, run)
 
 
-def cells(columns: list[Column], name: str, rows: int) -> list[object]:
-    column = next(column for column in columns if column.name == name)
-    return [column.raw(row) for row in range(rows)]
+def cells(table: Table[int], name: str, rows: int) -> list[object]:
+    return [table[name].flat(row) for row in range(rows)]
 
 
 def test_texts_of_numbers_and_bits() -> None:
-    assert ranges_text([0, 1, 2, 5, 7, 8]) == "0–2, 5, 7–8"
-    assert ranges_text([]) == ""
     assert bits_text(0b1111) == "bits 0–3"
     assert bits_text(0b1000_0000) == "bit 7"
     assert bits_text(0b1010_0001) == "bits 0, 5, 7"
@@ -114,32 +107,31 @@ def test_every_type_can_be_looked_at_everywhere(name: str) -> None:
 @pytest.mark.parametrize("name", ["Q4_0", "Q4_K", "IQ1_M"])
 def test_tables_keep_qts_rules(name: str, qtmodeltester: ModelTester) -> None:
     detail, beside = rounded(tensor(name), 1, "Q8_0")
-    for columns, count in (
-        (field_columns(detail), len(detail.fields)),
-        (sub_block_columns(detail, beside), detail.scales.size),
-        (weight_columns(detail, beside), detail.values.size),
-        (weight_columns(detail), detail.values.size),
+    for table, count in (
+        (field_table(detail), len(detail.fields)),
+        (sub_block_table(detail, beside), detail.scales.size),
+        (weight_table(detail, beside), detail.values.size),
+        (weight_table(detail), detail.values.size),
     ):
         model = TableModel()
-        model.set_content(columns, count)
+        model.set_content(bound(table, range(count)), count)
         qtmodeltester.check(model)
-        for column in range(len(columns)):
+        for column in range(len(table.columns)):
             model.sort(column)
         qtmodeltester.check(model)
 
 
 def test_tables_hold_exact_values() -> None:
     detail, beside = rounded(tensor("Q4_K"), 1, "Q4_0")
-    columns = weight_columns(detail, beside)
-    assert [column.name for column in columns] == [
-        *("weight", "code", "level", "value", "rounded", "error")
+    table = weight_table(detail, beside)
+    assert [column.name for column in table.shown()] == [
+        *("weight", "code", "level", "value", "candidate", "error")
     ]
-    assert cells(columns, "value", 256) == detail.values.tolist()
+    assert cells(table, "value", 256) == detail.values.tolist()
     assert (
-        cells(columns, "error", 256)
-        == (beside.candidate.astype(np.float64) - detail.values).tolist()
+        cells(table, "error", 256) == (beside.candidate.astype(np.float64) - detail.values).tolist()
     )
-    subs = sub_block_columns(detail, beside)
+    subs = sub_block_table(detail, beside)
     assert cells(subs, "scale", 8) == detail.scales.tolist()
     squares = (beside.errors**2).reshape(8, 32).mean(axis=1)
     assert cells(subs, "rms_error", 8) == np.sqrt(squares).tolist()
@@ -150,8 +142,8 @@ def test_tables_hold_exact_values() -> None:
 def test_rows_of_a_code_grid_are_a_column() -> None:
     detail = BlockReader(tensor("IQ3_S")).read(0)
     assert detail.rows is not None
-    columns = weight_columns(detail)
-    assert cells(columns, "row", 256) == detail.rows.indices.repeat(4).tolist()
+    table = weight_table(detail)
+    assert cells(table, "row", 256) == detail.rows.indices.repeat(4).tolist()
     text = links_of(detail, BlockPart(PartKind.WEIGHT, 9)).text
     assert f"row {detail.rows.indices[2]} of 512 of the grid" in text
 
@@ -162,4 +154,4 @@ def test_groups_of_blobs() -> None:
     links = links_of(detail, BlockPart(PartKind.WEIGHT, 63))
     assert np.flatnonzero(links.masks).tolist() == [31, 32, 33, 34, 35]
     assert links.weights.sum() == 1
-    assert cells(field_columns(detail), "field", 3) == ["weight", "scales", "biases"]
+    assert cells(field_table(detail), "name", 3) == ["weight", "scales", "biases"]
