@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QCoreApplication, QEvent, QSettings
+from PySide6.QtCore import QCoreApplication, QEvent, QProcess, QSettings
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
@@ -66,6 +66,17 @@ def no_user_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GGUF_EXPLORER_CACHE", str(tmp_path / "cache"))
     ini = QSettings.Format.IniFormat
     QSettings.setPath(ini, QSettings.Scope.UserScope, str(tmp_path / "user_settings"))
+
+
+@pytest.fixture
+def no_programs_of_qt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail at a program that Qt starts, of which Python hears nothing."""
+
+    def refuse(*arguments: object) -> None:
+        raise AssertionError(arguments)
+
+    monkeypatch.setattr(QProcess, "start", refuse)
+    monkeypatch.setattr(QProcess, "startDetached", refuse)
 
 
 @pytest.fixture

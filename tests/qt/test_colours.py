@@ -6,15 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import combinations, pairwise
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtGui import QColor, QImage, QPalette
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import (
-    QAbstractButton,
-    QAbstractSpinBox,
     QApplication,
     QCheckBox,
     QComboBox,
@@ -23,7 +19,6 @@ from PySide6.QtWidgets import (
     QRadioButton,
     QSlider,
     QSpinBox,
-    QToolButton,
     QWidget,
 )
 from pytestqt.qtbot import QtBot
@@ -32,13 +27,11 @@ from explorer.present.colours import TYPE_COLOURS
 from explorer.present.plan import Kind
 from explorer.qt.main_window import MainWindow
 from explorer.qt.planner import curves as curves_plot
-from explorer.qt.references import Rounding
 from explorer.qt.theme import SERIES, Scheme, apply_scheme, ink_of, warning_colour
 from explorer.qt.widgets import painting
 from explorer.qt.widgets.labels import Chip, FigureTile
 from explorer.qt.widgets.plot import PlotColours
 from tests.helpers.colour_vision import MACHADO, blended, contrast, difference
-from tests.helpers.everywhere import everywhere, named, visible
 
 _ROLE = QPalette.ColorRole
 _SCHEMES = (Scheme.LIGHT, Scheme.DARK, Scheme.CONTRAST)
@@ -265,17 +258,6 @@ def test_edges_of_controls_are_seen(
     assert len(edge) >= 20
 
 
-_ICON_ONLY = Qt.ToolButtonStyle.ToolButtonIconOnly
-_CONTROLS = (QAbstractButton, QLineEdit, QComboBox, QAbstractSpinBox, QSlider)
-
-
-def _pixels(window: QWidget) -> NDArray[np.uint32]:
-    """Return what is on the screen: 0xffRRGGBB [height, width]."""
-    image = window.grab().toImage().convertToFormat(QImage.Format.Format_RGB32)
-    every = np.frombuffer(image.constBits(), np.uint32).reshape(image.height(), -1)
-    return every[:, : image.width()].copy()
-
-
 @pytest.mark.parametrize("scheme", _SCHEMES)
 def test_what_keys_act_on_in_a_list_is_seen_on_the_selection(
     scheme: Scheme, qtbot: QtBot, window: MainWindow
@@ -301,40 +283,3 @@ def test_what_keys_act_on_in_a_list_is_seen_on_the_selection(
         ]
         assert len(changed) > area.width()
         assert min(changed) >= 3
-
-
-def _faults(part: QWidget, pixels: NDArray[np.uint32]) -> Iterator[str]:
-    """Yield what of a control cannot be seen or read, by WCAG 2.2, 1.4.11 and 1.4.3."""
-    area = QRect(part.mapTo(part.window(), QPoint(0, 0)), part.size())
-    cells = pixels[area.top() : area.bottom() + 1, area.left() : area.right() + 1]
-    colours, counts = np.unique(cells, return_counts=True)
-    ground = QColor(int(colours[counts.argmax()]))
-    contrasts = np.array([contrast(QColor(int(one)), ground) for one in colours])
-    if counts[contrasts >= 3.0].sum() < 12:
-        yield "no edge, sign or text of 3 : 1"
-    icon = isinstance(part, QToolButton) and part.toolButtonStyle() == _ICON_ONLY
-    text = "" if icon or not hasattr(part, "text") else part.text()
-    if text and contrasts.max() < 4.5:
-        yield f"text of {contrasts.max():.2f} : 1"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("scheme", _SCHEMES)
-def test_every_control_of_every_page_is_seen_and_read(
-    qtbot: QtBot, window: MainWindow, scheme: Scheme
-) -> None:
-    apply_scheme(scheme)
-    window.resize(1280, 800)
-    window.reveal_tensor(window.documents[0], 3)
-    window.panels.references.choose(Rounding("Q4_0"))
-    faults, count = set(), 0
-    for place, _ in everywhere(qtbot, window):
-        pixels = _pixels(window)
-        for part in visible(window):
-            whole = part.visibleRegion().boundingRect() == part.rect()  # not scrolled out of sight
-            if not isinstance(part, _CONTROLS) or not part.isEnabled() or not whole:
-                continue
-            count += 1
-            faults.update(f"{place}: {named(part)}: {what}" for what in _faults(part, pixels))
-    assert not faults, "\n".join(sorted(faults))
-    assert count > 400

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
-from PySide6.QtGui import QKeySequence, QShortcut
+from PySide6.QtGui import QKeySequence
 from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
 from explorer.qt.help.guide import KEYS_PAGE, PANEL_KEYS, HelpWindow, command_keys
 from explorer.qt.main_window import MainWindow
-from explorer.qt.references import Rounding
 from explorer.qt.settings import Settings
-from tests.helpers.everywhere import everywhere
 
 ARROWS = ("Left", "Right", "Up", "Down")
 
@@ -64,47 +61,6 @@ def test_the_page_of_keys_lists_every_command_and_panel(window: MainWindow) -> N
     for keys in PANEL_KEYS.values():
         assert all(what in text for what in keys)
     guide.reject()
-
-
-def keys_of(top: QWidget) -> Iterator[tuple[str, str]]:
-    """Yield the keys of all commands in a widget, with their names."""
-    for widget in (top, *top.findChildren(QWidget)):
-        for action in widget.actions():
-            for keys in action.shortcuts():
-                yield keys.toString(), action.text()
-    for shortcut in top.findChildren(QShortcut):
-        sequences = shortcut.keys()
-        yield from ((keys.toString(), type(shortcut.parent()).__name__) for keys in sequences)
-
-
-def listed(lines: str) -> set[str]:
-    """Return the single keys of a line: "Ctrl+arrow keys" are four."""
-    found = set()
-    for part in lines.split(", "):
-        before, _, _ = part.partition("arrow keys")
-        found |= {before + arrow for arrow in ARROWS} if part.endswith("arrow keys") else {part}
-    return {QKeySequence(keys).toString() for keys in found}
-
-
-def test_every_key_of_every_panel_is_listed(
-    qtbot: QtBot, make_window: Callable[..., MainWindow], demo_path: Path
-) -> None:
-    window = make_window(demo_path)
-    window.reveal_tensor(window.documents[0], 19)
-    window.panels.references.choose(Rounding("Q4_0"))
-    for _ in everywhere(qtbot, window):
-        pass  # makes every page of every panel
-    missing = []
-    for place in range(window.panels.count()):
-        page = window.panels.widget(place)
-        known = {key for line in PANEL_KEYS[page.objectName()].values() for key in listed(line)}
-        known |= {"=", "Cancel"}  # "+" without Shift; a key that few keyboards have
-        missing += [
-            f"{page.objectName()}: {keys} ({name})"
-            for keys, name in keys_of(page)
-            if keys not in known
-        ]
-    assert not missing, "\n".join(sorted(set(missing)))
 
 
 def test_no_two_commands_have_the_same_keys(window: MainWindow) -> None:

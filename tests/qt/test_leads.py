@@ -2,60 +2,27 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from PySide6.QtCore import QModelIndex, QPoint, Qt
-from PySide6.QtGui import QAction, QClipboard, QContextMenuEvent
-from PySide6.QtWidgets import (
-    QAbstractItemView,
-    QAbstractScrollArea,
-    QApplication,
-    QFileDialog,
-    QMenu,
-    QTableView,
-    QTreeView,
-    QWidget,
-)
+from PySide6.QtCore import QModelIndex, Qt
+from PySide6.QtGui import QAction, QClipboard
+from PySide6.QtWidgets import QAbstractItemView, QFileDialog, QMenu
 from pytestqt.qtbot import QtBot
 
 from explorer.qt.main_window import MainWindow
-from explorer.qt.panels import GROUPS
-from explorer.qt.planner.picture import LayerStrip, MemoryBars
 from explorer.qt.quick_open import QuickOpen
-from explorer.qt.raw.hex_view import HexView
 from explorer.qt.references import Rounding
-from explorer.qt.survey.by_layer import LayerLines
-from explorer.qt.survey.map_page import ModelMap
-from explorer.qt.weights.block.strip import BlockStrip
-from explorer.qt.widgets.curves import SmallMultiples
 from explorer.qt.widgets.plot import ThemedPlot
-from tests.helpers.everywhere import everywhere, visible
 from tests.helpers.window import wait_idle
+from tests.qt.walk.access import LEAD, open_menu, plain, repeated
 
 # the offscreen platform has no window manager that could do these for a menu
 pytestmark = pytest.mark.qt_log_ignore(
     "^This plugin does not support (raise|grabbing|propagateSizeHints)"
 )
-LEAD = ["Show in", "Compare with", "Show in file manager"]
-
-
-def plain(text: str) -> str:
-    return text.replace("&", "")
-
-
-def open_menu(qtbot: QtBot, widget: QWidget, place: QPoint | None = None) -> QMenu:
-    """Open the context menu of a widget as the right button does; return it."""
-    place = widget.rect().center() if place is None else place
-    reason = QContextMenuEvent.Reason.Mouse
-    QApplication.sendEvent(widget, QContextMenuEvent(reason, place, widget.mapToGlobal(place)))
-    qtbot.waitUntil(lambda: QApplication.activePopupWidget() is not None)
-    menu = QApplication.activePopupWidget()
-    assert isinstance(menu, QMenu)
-    return menu
 
 
 def entry(menu: QMenu, title: str) -> QAction:
@@ -189,48 +156,6 @@ def test_layers_of_the_planner_lead_to_their_tensors(qtbot: QtBot, window: MainW
     strip.setFocus()
     qtbot.keyClick(strip, Qt.Key.Key_Return)
     assert panels.page == "tensors"
-    wait_idle(qtbot, window)
-
-
-PICTURES = (ThemedPlot, ModelMap, LayerLines, SmallMultiples, MemoryBars, LayerStrip)
-
-
-@pytest.mark.slow
-def test_every_list_and_picture_leads_on_and_every_picture_is_copied(
-    qtbot: QtBot, window: MainWindow
-) -> None:
-    """On each page: a menu with where one can go on; of a picture, the key that copies it, too."""
-    clipboard = QApplication.clipboard()
-    window.reveal_tensor(window.documents[0], 3)
-    window.panels.references.choose(Rounding("Q4_0"))
-    window.activateWindow()
-    dead_ends, uncopied, seen = set(), set(), set()
-    for place, page in everywhere(qtbot, window):
-        if window.panels.page == "library":  # its models are not open yet: see its own tests
-            continue
-        for part in visible(page):
-            is_list = isinstance(part, QTableView | QTreeView | HexView)
-            if not is_list and not isinstance(part, (*PICTURES, BlockStrip)):
-                continue
-            where = f"{place}: {type(part).__name__}"
-            seen.add(where)
-            within = part.viewport() if isinstance(part, QAbstractScrollArea) else part
-            menu = open_menu(qtbot, within)
-            if [plain(each.text()) for each in menu.actions()][-3:] != LEAD:
-                dead_ends.add(where)
-            menu.close()
-            qtbot.waitUntil(lambda: QApplication.activePopupWidget() is None)
-            if isinstance(part, PICTURES):
-                clipboard.clear()
-                window.activateWindow()
-                part.setFocus()
-                qtbot.waitUntil(part.hasFocus)
-                control = Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.ShiftModifier
-                qtbot.keyClick(part, Qt.Key.Key_C, control)
-                if clipboard.image().isNull():
-                    uncopied.add(where)
-    assert (dead_ends, uncopied) == (set(), set())
-    assert len(seen) > 40, seen
     wait_idle(qtbot, window)
 
 
@@ -393,49 +318,15 @@ def test_usual_questions_take_four_steps_at_most(
     wait_idle(qtbot, window)
 
 
-def menus_of(qtbot: QtBot, window: MainWindow) -> Iterator[tuple[str, QMenu]]:
-    """Yield every menu of the window as a person opens it, with where it was found."""
-    for action in window.top.menus.actions():
-        menu = action.menu()
-        assert isinstance(menu, QMenu)
-        yield plain(action.text()), menu
-    for button in (window.top.compare, window.top.save, window.top.appearance):
-        window.panels.show_page("tensors")
-        menu = button.menu()
-        menu.aboutToShow.emit()
-        yield button.text(), menu
-    yield "tree", right_click(qtbot, window.open_models.tree, 0)
-    for page in (page for pages in GROUPS.values() for page in pages):
-        window.panels.show_page(page)
-        wait_idle(qtbot, window)
-        custom = Qt.ContextMenuPolicy.CustomContextMenu
-        for part in window.panels.currentWidget().findChildren(QAbstractScrollArea):
-            is_list = isinstance(part, QAbstractItemView) and part.contextMenuPolicy() == custom
-            if not part.isVisible() or not (is_list or isinstance(part, ThemedPlot)):
-                continue
-            yield f"{page}: {type(part).__name__}", open_menu(qtbot, part.viewport())
-
-
-def repeated(menu: QMenu, where: str) -> Iterator[str]:
-    """Yield each key that two entries of a menu have, there or below."""
-    texts = [action.text() for action in menu.actions() if action.isVisible()]
-    keys = [text.replace("&&", "").partition("&")[2][:1].lower() for text in texts]
-    for key, count in Counter(filter(None, keys)).items():
-        if count > 1:
-            yield f"{where}: {key} in {[text for text in texts if f'&{key}' in text.lower()]}"
-    for action in menu.actions():  # the wrapper of a submenu lives as long as its action's
-        if isinstance(below := action.menu(), QMenu):
-            yield from repeated(below, f"{where} / {plain(action.text())}")
-
-
 def test_no_menu_has_a_key_twice(qtbot: QtBot, window: MainWindow) -> None:
-    faults = []
-    places = []
-    for where, menu in menus_of(qtbot, window):
-        faults += repeated(menu, where)
-        places.append(where)
-        if QApplication.activePopupWidget() is menu:
-            menu.close()
-    assert faults == []
-    assert len(places) > 15, places
+    """In the frame: those of pages are asked by the walk."""
+    top = window.top
+    for action in top.menus.actions():
+        assert list(repeated(action.menu(), action.text())) == []
+    for button in (top.compare, top.save, top.appearance):
+        button.menu().aboutToShow.emit()
+        assert list(repeated(button.menu(), button.text())) == []
+    menu = right_click(qtbot, window.open_models.tree, 0)
+    assert list(repeated(menu, "tree")) == []
+    menu.close()
     wait_idle(qtbot, window)

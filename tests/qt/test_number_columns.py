@@ -1,93 +1,30 @@
 """Columns of numbers: one notation in each, and as many digits or as many places in all cells.
 
-The rule is held by every table that a person reads: those of the window are found by a walk over
-it, those of the command line and of the report by reading what is printed.
+Those of the window are asked by the walk over it (`tests/qt/walk`), those of the command line and
+of the report here, by reading what is printed.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QTableView
-from pytestqt.qtbot import QtBot
 
 from explorer.cli.main import main
 from explorer.formats import open_model
-from explorer.qt.main_window import MainWindow
-from explorer.qt.references import Rounding
-from explorer.qt.weights.values import ValuesTable
-from explorer.qt.widgets.table_model import TableModel, float_column
+from explorer.qt.widgets.table_model import float_column
 from explorer.report.gather import gather
 from explorer.report.sections import report_html
-from tests.helpers.everywhere import everywhere, settle
+from tests.qt.walk.texts import numbers_in, uneven
 
-_NUMBER = re.compile(r"[-+\u2212±]?([\d,]+)(?:\.(\d+))?(e[-+\u2212]\d+)?(?: ?(\D{1,12}))?")
-_UNKNOWN = frozenset(("", "–", "…", "NaN", "inf", "no error", "not measured"))
-_EXACT_UNITS = frozenset(("", "B"))
 # Lists: each line is another figure, which has digits of its own.
-_LISTS = frozenset(("statistic", "figure", "what", "symbol"))
-_MOST_CELLS = 400
-
-
-@dataclass(frozen=True)
-class Number:
-    """A number as it is written."""
-
-    whole: str
-    fraction: str
-    exponent: str
-    unit: str
-
-    @property
-    def digits(self) -> int:
-        """Significant digits."""
-        return len((self.whole + self.fraction).lstrip("0"))
-
-    @property
-    def exact(self) -> bool:
-        """Whether it is whole, so that it has the digits that it needs: ``1,789``, ``216 B``."""
-        return not self.fraction and not self.exponent
-
-
-def numbers_in(cells: Iterable[str]) -> list[Number] | None:
-    """Return the numbers of a column but 0, None of a column of words."""
-    found = []
-    for cell in cells:
-        if cell in _UNKNOWN:
-            continue
-        match = _NUMBER.fullmatch(cell)
-        if match is None:
-            return None
-        whole, fraction, exponent, unit = (part or "" for part in match.groups())
-        number = Number(whole.replace(",", ""), fraction, exponent, unit.strip())
-        if number.digits:
-            found.append(number)
-    return found
-
-
-def uneven(cells: Sequence[str]) -> str:
-    """Return what is wrong with a column of texts, "" if nothing is."""
-    numbers = numbers_in(cells)
-    if numbers is None or all(one.exact for one in numbers):
-        return ""
-    if len({bool(one.exponent) for one in numbers}) > 1:
-        return "two notations"
-    places = {len(one.fraction) for one in numbers}
-    digits = {one.digits for one in numbers if not one.exact}
-    short = {one.digits for one in numbers if one.exact and one.unit not in _EXACT_UNITS}
-    if len(places) > 1 and (len(digits) > 1 or any(one < max(digits) for one in short)):
-        return f"{sorted(digits | short)} digits"
-    return ""
 
 
 @pytest.mark.parametrize(
@@ -105,41 +42,6 @@ def uneven(cells: Sequence[str]) -> str:
 )
 def test_what_an_uneven_column_is(cells: list[str], wrong: str) -> None:
     assert uneven(cells) == wrong
-
-
-def _tables(page: MainWindow) -> Iterator[tuple[str, list[str]]]:
-    """Yield titles and cells of the columns in the tables that are seen."""
-    for view in page.findChildren(QTableView):
-        model = view.model()
-        if not view.isVisible() or not isinstance(model, (TableModel, ValuesTable)):
-            continue
-        if isinstance(model, TableModel) and model.columns and model.columns[0].name in _LISTS:
-            continue
-        for column in range(model.columnCount()):
-            title = str(model.headerData(column, Qt.Orientation.Horizontal))
-            rows = range(min(_MOST_CELLS, model.rowCount()))
-            yield title, [str(model.index(row, column).data()) for row in rows]
-
-
-@pytest.mark.slow
-def test_all_tables_of_the_window(qtbot: QtBot, window: MainWindow) -> None:
-    panels = window.panels
-    window.reveal_tensor(window.documents[0], 3)
-    panels.references.choose(Rounding("Q4_0"))
-    panels.setCurrentWidget(panels.survey)
-    settle(qtbot, window)
-    panels.survey.widget.bar.start.click()
-    settle(qtbot, window)
-    seen, wrong = set(), set()
-    for name, _ in everywhere(qtbot, window):
-        for title, cells in _tables(window):
-            if numbers_in(cells):
-                seen.add(title)
-            if problem := uneven(cells):
-                wrong.add((name, title, problem, *cells[:8]))
-    assert not wrong
-    expected = {"Bits/weight", "Relative RMSE", "Kurtosis", "Root mean square", "Level", "Size"}
-    assert expected <= seen, seen
 
 
 def _printed(text: str) -> Iterator[list[list[str]]]:

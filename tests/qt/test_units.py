@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
+from PySide6.QtCore import QLocale
+from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QMenu
-from pytestqt.qtbot import QtBot
 
+from explorer.qt.locale_numbers import use_locale
 from explorer.qt.main_window import MainWindow
-from explorer.qt.references import Rounding
 from explorer.qt.settings import Settings
 from explorer.text import PLAIN, ByteUnits, notation, set_notation
-from tests.helpers.everywhere import dialogs, everywhere, named, settle, visible
-from tests.helpers.overview import shown_facts
-from tests.helpers.seen_texts import texts_of
-
-_BINARY = re.compile(r"\d\s?(Ki|Mi|Gi|Ti)B")
-_ANY_UNIT = re.compile(r"\d\s?[KMGTkmgt]i?B\b")
 
 
 @pytest.fixture(autouse=True)
@@ -31,16 +24,6 @@ def plain_notation() -> Iterator[None]:
 
 def _trigger(window: MainWindow, units: ByteUnits) -> None:
     window.actions_.units[units].trigger()
-
-
-def _sizes(window: MainWindow, qtbot: QtBot, pattern: re.Pattern[str]) -> list[str]:
-    found = []
-    for name, page in everywhere(qtbot, window):
-        for widget in (*visible(page), *visible(window.open_models)):
-            for seen in texts_of(widget):
-                if seen.kind != "document" and pattern.search(seen.text):
-                    found.append(f"{name}: {named(seen.widget)} {seen.kind}: {seen.text[:120]}")
-    return found
 
 
 def test_the_switch_is_in_the_menu_view_and_remembered(
@@ -60,26 +43,17 @@ def test_a_damaged_setting_is_binary(settings: Settings) -> None:
     assert settings.byte_units is ByteUnits.BINARY
 
 
-@pytest.mark.slow
-def test_every_panel_that_is_open_tells_sizes_anew(
-    qtbot: QtBot, make_window: Callable[..., MainWindow], demo_path: Path
-) -> None:
-    window = make_window(demo_path)
+def test_copies_are_for_other_programs_whatever_the_country(window: MainWindow) -> None:
+    use_locale(QLocale("de_DE"), ByteUnits.BINARY)
     window.reveal_tensor(window.documents[0], 3)
-    window.panels.references.choose(Rounding("Q4_0"))
-    before = _sizes(window, qtbot, _BINARY)
-    assert len(before) > 60  # the walk sees sizes, and all panels are made now
-    _trigger(window, ByteUnits.DECIMAL)
-    settle(qtbot, window)
-    told = _sizes(window, qtbot, _ANY_UNIT)
-    assert len(told) >= len(before)
-    left = [text for text in told if _BINARY.search(text)]
-    # what one may type is told in both, whatever is shown
-    left = [text for text in left if " tip: " not in text and " hint: " not in text]
-    assert left == []
-    for name, dialog in dialogs(qtbot, window):
-        for widget in visible(dialog):
-            texts = [seen.text for seen in texts_of(widget) if seen.kind in {"cell", "label"}]
-            assert not any(map(_BINARY.search, texts)), name
-    _trigger(window, ByteUnits.BINARY)
-    assert _BINARY.search(shown_facts(window.panels.overview.widget)["Size of tensors"])
+    table = window.panels.tensors.widget.table
+    columns = [column.name for column in table.table.columns]
+    index = table.currentIndex()
+    bits = index.siblingAtColumn(columns.index("bits_per_weight"))
+    assert bits.data() == "4,500"
+    table.setCurrentIndex(bits)
+    table.copy_cell()
+    assert QGuiApplication.clipboard().text() == "4.500"
+    table.copy_rows()
+    assert "\t65536\t" in QGuiApplication.clipboard().text()
+    assert "4.5" in QGuiApplication.clipboard().text().split("\t")

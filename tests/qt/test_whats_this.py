@@ -1,28 +1,16 @@
-"""Every figure can be asked what it means: by pointing at it, and by the keyboard."""
+"""Figures are asked what they mean by pointing and by keys; all of them: `tests/qt/walk`."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import pyqtgraph as pg
 import pytest
-from PySide6.QtCore import QEvent, QModelIndex, QPoint, Qt
+from PySide6.QtCore import QEvent, QPoint, Qt
 from PySide6.QtGui import QHelpEvent
 from PySide6.QtGui import Qt as GuiQt
-from PySide6.QtWidgets import (
-    QAbstractItemView,
-    QApplication,
-    QLabel,
-    QTableView,
-    QTreeView,
-    QWhatsThis,
-    QWidget,
-)
+from PySide6.QtWidgets import QAbstractItemView, QApplication, QLabel, QWhatsThis, QWidget
 from pytestqt.qtbot import QtBot
 
-from explorer.demo import make_demo
 from explorer.formats import open_model
 from explorer.planner import Device, Settings, plan
 from explorer.planner.profiles import PROFILES
@@ -32,106 +20,11 @@ from explorer.present.plan import Kind
 from explorer.present.survey import METRICS
 from explorer.qt.help.menu import explain_focus
 from explorer.qt.main_window import MainWindow
-from explorer.qt.references import Rounding
-from explorer.qt.weights.values import ValuesTable
-from explorer.qt.widgets.labels import StatePage
 from explorer.qt.widgets.table_model import Column, TableModel
-from tests.helpers.everywhere import everywhere, named, settle, visible
-from tests.helpers.hostile import HOSTILE
+from tests.helpers.everywhere import settle
+from tests.qt.walk.texts import meaning_of
 
-WHATS_THIS = int(Qt.ItemDataRole.WhatsThisRole)
 ACROSS = Qt.Orientation.Horizontal
-_DIGIT = re.compile(r"\d")
-_MOST_ROWS = 60
-
-
-def meaning_of(index: QModelIndex) -> str:
-    return str(index.data(WHATS_THIS) or "")
-
-
-def table_gaps(view: QTableView | QTreeView) -> Iterator[str]:
-    """Yield the columns and cells of a view that do not say what they are."""
-    model = view.model()
-    if isinstance(model, ValuesTable):  # cells without end, all of one meaning
-        if not view.whatsThis():
-            yield named(view)
-        return
-    for section in range(model.columnCount()):
-        title = model.headerData(section, ACROSS)
-        if not model.headerData(section, ACROSS, WHATS_THIS):
-            yield f"column {title} of {named(view)}"
-        for row in range(min(model.rowCount(), _MOST_ROWS)):
-            if not meaning_of(model.index(row, section)):
-                yield f"{title} of {model.index(row, 0).data()} in {named(view)}"
-
-
-def gaps(widget: QWidget) -> Iterator[str]:
-    """Yield what a widget shows that cannot be asked what it means."""
-    if isinstance(widget, QTableView | QTreeView):
-        yield from table_gaps(widget)
-    elif not widget.whatsThis() and shows_figures(widget):
-        yield named(widget)
-
-
-def shows_figures(widget: QWidget) -> bool:
-    """Return whether a widget is a plot, a picture of our own, or a label with a number.
-
-    Sentences that say why there is nothing to show are none, even if they have numbers.
-    """
-    if isinstance(widget, QLabel):
-        reason = isinstance(widget.parent(), StatePage) or widget.accessibleName().startswith(
-            "Note"
-        )
-        return _DIGIT.search(widget.text()) is not None and not reason
-    own = type(widget).__module__.startswith("explorer.qt")
-    painted = own and "paintEvent" in vars(type(widget)) and bool(widget.accessibleName())
-    return isinstance(widget, pg.PlotWidget) or painted
-
-
-def all_gaps(qtbot: QtBot, window: MainWindow) -> list[str]:
-    missing: dict[str, None] = dict.fromkeys(gaps(window.open_models.tree))
-    for name, shown in everywhere(qtbot, window):
-        for widget in visible(shown):
-            missing |= dict.fromkeys(f"{name}: {gap}" for gap in gaps(widget))
-    return list(missing)
-
-
-def test_every_figure_in_every_panel_says_what_it_means(
-    qtbot: QtBot, make_window: Callable[..., MainWindow], tmp_path: Path
-) -> None:
-    demo = make_demo(tmp_path)
-    window = make_window(demo.model)
-    window.reveal_tensor(window.documents[0], 19)
-    window.panels.show_demo_store(demo.store)
-    window.panels.setCurrentWidget(window.panels.library)
-    settle(qtbot, window)
-    library = window.panels.library.widget
-    library.tree.expandAll()
-    library.tree.setCurrentIndex(library.model.index(0, 0))
-    found = all_gaps(qtbot, window)
-    assert found == [], "\n".join(found)
-
-
-def test_so_does_every_figure_of_a_comparison(
-    qtbot: QtBot, make_window: Callable[..., MainWindow], demo_path: Path
-) -> None:
-    window = make_window(demo_path)
-    window.reveal_tensor(window.documents[0], 19)
-    window.panels.references.choose(Rounding("Q4_0"))
-    found = all_gaps(qtbot, window)
-    assert found == [], "\n".join(found)
-
-
-def test_so_does_every_figure_of_a_damaged_model_and_of_several_tensors(
-    qtbot: QtBot, make_window: Callable[..., MainWindow], demo_path: Path, tmp_path: Path
-) -> None:
-    cut = tmp_path / "cut.gguf"
-    cut.write_bytes(demo_path.read_bytes()[:-100_000])
-    window = make_window(cut)
-    assert window.documents[0].model.problems
-    window.panels.tensors.widget.table.selectAll()
-    found = all_gaps(qtbot, window)
-    assert found == [], "\n".join(found)
 
 
 def test_the_map_of_the_model_tells_of_the_figure_that_it_shows(
@@ -176,23 +69,6 @@ def test_the_texts_are_sentences_of_plain_text() -> None:
         assert text[:1].isupper()
         assert not GuiQt.mightBeRichText(text)
     assert len({explanations.picture_text("readout"), *explanations.PANEL_TEXTS.values()}) == 12
-
-
-def test_nothing_of_a_model_gets_into_an_explanation(
-    qtbot: QtBot, make_window: Callable[..., MainWindow], hostile_path: Path
-) -> None:
-    window = make_window(hostile_path)
-    texts = set()
-    for _, shown in everywhere(qtbot, window):
-        for widget in visible(shown):
-            texts.add(widget.whatsThis())
-            if isinstance(widget, QTableView | QTreeView):
-                model = widget.model()
-                rows = range(min(model.rowCount(), _MOST_ROWS))
-                places = [(r, c) for r in rows for c in range(model.columnCount())]
-                texts |= {meaning_of(model.index(*place)) for place in places}
-    assert not any(GuiQt.mightBeRichText(text) for text in texts)
-    assert not any(name in text for text in texts for name in HOSTILE if len(name) > 3)
 
 
 # what the offscreen platform cannot do for a pop-up

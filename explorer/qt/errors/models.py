@@ -213,6 +213,7 @@ class DifferencePages(QObject):
         self.tensors.table.row_opened.connect(self.tensor_opened)
         self.text_list = QComboBox(parent)
         self.text_list.setAccessibleName("Texts that differ")
+        self.text_list.setToolTip("Texts that differ")
         self.text_list.activated.connect(self._show_text)
         self.text_note = ElidedLabel(parent)
         self.text_note.setWhatsThis(TEXTS["texts"])

@@ -12,7 +12,7 @@ from typing import Final
 
 from PySide6 import QtWidgets
 from PySide6.QtCore import QEvent, Qt, QTimer, Signal
-from PySide6.QtGui import QResizeEvent, QShowEvent
+from PySide6.QtGui import QAccessible, QResizeEvent, QShowEvent
 
 from explorer.errors import ExplorerError
 from explorer.formats import Severity
@@ -50,6 +50,12 @@ _SCANNED: Final = {
 """Columns that a scan fills; the others need models' headers."""
 
 
+class _Facts(QtWidgets.QScrollArea):
+    """Scrolls a long text by keys."""
+
+    accessible_role = QAccessible.Role.Pane
+
+
 class DetailPane(QtWidgets.QWidget):
     """Facts and problems of the current row; of a template, a licence and the like its text."""
 
@@ -67,9 +73,10 @@ class DetailPane(QtWidgets.QWidget):
         self.facts.setTextInteractionFlags(SELECTABLE)
         self.facts.setAccessibleName("About the selected row")
         self.facts.setWhatsThis(picture_text("download"))
-        self._scroll = QtWidgets.QScrollArea(self)
+        self._scroll = _Facts(self)
         self._scroll.setWidgetResizable(True)
         self._scroll.setFrameShape(QtWidgets.QFrame.Shape.NoFrame)
+        self._scroll.setAccessibleName(self.facts.accessibleName())
         self._scroll.setWidget(self.facts)
         self.text = TextView(self)
         self._stack = QtWidgets.QStackedWidget(self)
@@ -121,6 +128,7 @@ class DetailPane(QtWidgets.QWidget):
         self.heading.setText(heading)
         self.heading.setVisible(bool(heading))
         self.facts.setText(text)
+        self._scroll.setAccessibleDescription(text)
         self._scroll.verticalScrollBar().setValue(0)
         self._stack.setCurrentWidget(self._scroll)
         self.text.clear()
@@ -179,6 +187,7 @@ class LibraryWidgets(QtWidgets.QWidget):
         self.tree = LibraryTree(self.model, self)
         self.blobs = BlobsPage(app, self)
         self.lists = QtWidgets.QTabWidget(self)
+        self.lists.setAccessibleName("Lists of the library")
         self.lists.setDocumentMode(True)
         self.lists.tabBar().hide()  # the choice stands beside the filter
         # it was the bar, and Tab ended there, in the list

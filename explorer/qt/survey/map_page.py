@@ -68,7 +68,7 @@ class ModelMap(QtWidgets.QAbstractScrollArea):
         self.setFrameShape(QtWidgets.QAbstractScrollArea.Shape.NoFrame)
         self.setAccessibleName("Map of the model: layers and roles")
         self.setWhatsThis(picture_text("model_map"))
-        details = building.add_action(self, "Copy the &figures", self.copy_requested, "Ctrl+C")
+        details = building.add_action(self, "Copy t&he figures", self.copy_requested, "Ctrl+C")
         saving = building.add_picture_actions(self, self.picture_requested, self.save_requested)
         self._commands = [details, *saving]
         self.viewport().setMouseTracking(True)

@@ -73,6 +73,7 @@ class HistogramControls(QtWidgets.QWidget):
         self.marks.setChecked(True)
         self.arrangement = QtWidgets.QComboBox(self)
         self.arrangement.setAccessibleName("Several tensors")
+        self.arrangement.setToolTip("How several tensors are drawn")
         self.arrangement.addItems(["Overlaid", "Side by side", "Side by side, own ranges"])
         self._typing = QTimer(self, singleShot=True, interval=_TYPING_MS)
         self._typing.timeout.connect(self.request_changed)
