@@ -69,20 +69,21 @@ def _difference(fit: RecipeFit) -> int:
 
 _RECIPE: Final = "A rule of llama.cpp that gives each tensor a type, as llama-quantize takes it."
 _SHARE: Final = "Part of the weights whose tensor has the type of the recipe"
+_AGREEING: Final = "Weights whose tensor has the type of the recipe."
 _GROUPS: Final = "Groups of tensors of one role whose type differs from the recipe."
 _BYTES: Final = "Bytes that the tensors would take with the recipe"
 _REMARKS: Final = "The state of the rules that agrees best, and whether with an importance matrix."
 
 FITS: Final = Table[RecipeFit](
     Column("recipe", "Recipe", tip=_RECIPE, text=_recipe),
-    Column("declared", "Declared", YES_NO, extra=True),
+    Column("declared", "Declared", YES_NO, "Whether the file says so itself.", extra=True),
     Column("share", "Agreeing", PART, _SHARE),
-    Column("agreeing", "Agreeing weights", COUNT, extra=True),
-    Column("parameters", "Parameters", COUNT, extra=True),
+    Column("agreeing", "Agreeing weights", COUNT, _AGREEING, extra=True),
+    Column("parameters", "Parameters", COUNT, "All weights of the model.", extra=True),
     Column("deviations", "Deviations", LIST, _GROUPS, _deviations),
     Column("bytes", "Size by it", BYTES, _BYTES, lambda fit: fit.nbytes),
     Column("difference", "Difference", BYTES_CHANGE, "The file's bytes minus these.", _difference),
     Column("revision", "Remarks", TEXT, _REMARKS, lambda fit: fit.revision.name, text=_remarks),
-    Column("imatrix", "Importance matrix", YES_NO, extra=True),
+    Column("imatrix", "Importance matrix", YES_NO, _REMARKS, extra=True),
     title="Recipes, the best first",
 )

@@ -63,6 +63,7 @@ def table_gaps(view: QTableView | QTreeView) -> Iterator[str]:
         title = model.headerData(section, across)
         if not model.headerData(section, across, WHATS_THIS):
             yield f"column {title} of {named(view)} explains nothing"
+            continue
         for row in range(min(model.rowCount(), _MOST_ROWS)):
             if not meaning_of(model.index(row, section)):
                 yield f"{title} of {model.index(row, 0).data()} in {named(view)} explains nothing"
@@ -71,11 +72,12 @@ def table_gaps(view: QTableView | QTreeView) -> Iterator[str]:
 def _shows_figures(widget: QWidget) -> bool:
     """Return whether a widget is a plot, a picture of our own, or a label with a number.
 
-    Names, and sentences that say why there is nothing to show, are none even with numbers.
+    Names, captions and sentences are none, even with numbers.
     """
     if isinstance(widget, QLabel):
         name = isinstance(widget, ElidedLabel)
-        reason = isinstance(widget.parent(), StatePage) or widget.accessibleName()[:4] == "Note"
+        said = widget.text().endswith((".", ":")) or widget.text().startswith("Not comparable")
+        reason = said or isinstance(widget.parent(), StatePage) or widget.accessibleName() == "Note"
         return _DIGIT.search(widget.text()) is not None and not (reason or name)
     own = type(widget).__module__.startswith("explorer.qt")
     painted = own and "paintEvent" in vars(type(widget)) and bool(widget.accessibleName())
