@@ -272,10 +272,6 @@ class Panels(Pages):
         )
         pages = (self.pages_of(group) for group in GROUPS if group != "library")
         view.commands.pages = {name: title for group in pages for name, title in group.items()}
-        view.open_requested.connect(self.app.open)
-        view.page_requested.connect(self.app.open)
-        view.compare_requested.connect(self.app.compare)
-        view.demo_requested.connect(self.app.open_demo)
         view.scanned.connect(self.library_scanned)
         view.asked = self.machine.asked_of
         view.bar.edit.setText(self._settings.note("library_filter"))
@@ -301,14 +297,7 @@ class Panels(Pages):
             self.library.built.rescan()
 
     def _make_overview(self) -> OverviewView:
-        view = OverviewView(self.app, self.machine, lambda: self._settings.recent)
-        view.page_wanted.connect(self.show_page)
-        view.key_wanted.connect(self.open_key)
-        view.compare_wanted.connect(self.app.ask_reference)
-        view.demo_wanted.connect(self.app.open_demo)
-        view.model_wanted.connect(self.app.open)
-        view.open_wanted.connect(self.app.ask_model)
-        return view
+        return OverviewView(self.app, self.machine, lambda: self._settings.recent)
 
     def open_key(self, position: int) -> None:
         """Select a metadata entry, and show it."""
@@ -355,21 +344,15 @@ class Panels(Pages):
     def _make_compare(self) -> CompareView:
         from explorer.qt.errors.models import CompareView  # noqa: PLC0415 - see LazyTab
 
-        view = CompareView(self.app, self.references)
-        self._connect_panel(view)
-        view.tensor_opened.connect(self.open_tensors)
-        return view
+        return CompareView(self.app, self.references)
 
     def _make_weights(self) -> WeightsView:
         from explorer.qt.weights.curves import HistogramChoices  # noqa: PLC0415 - see LazyTab
         from explorer.qt.weights.panel import WeightsView  # noqa: PLC0415
 
         view = WeightsView(self.app, self.references)
-        self._connect_panel(view)
         choices = HistogramChoices.of_text(self._settings.histogram)
         view.restore(choices, self._settings.layout("weights_splitter"))
-        view.tensor_chosen.connect(lambda row: self.selection.select_tensors([row]))
-        view.bytes_requested.connect(self.open_bytes)
         return view
 
     def _make_errors(self) -> ErrorsView:
@@ -378,22 +361,12 @@ class Panels(Pages):
         view = ErrorsView(self.app, self.references)
         view.plan_inputs = self._plan_inputs
         view.offer.finder = partial(downloads, self)
-        view.original_wanted.connect(self.app.compare_with)
-        self._connect_panel(view)
         return view
 
     def _make_survey(self) -> SurveyView:
         from explorer.qt.survey.panel import SurveyView  # noqa: PLC0415 - see LazyTab
 
-        view = SurveyView(self.app, self.references)
-        self._connect_panel(view)
-        view.tensor_chosen.connect(lambda row: self.selection.select_tensors([row]))
-        view.tensor_opened.connect(self.open_tensors)
-        view.tensors_opened.connect(lambda rows: self.open_tensors(*rows))
-        return view
-
-    def _connect_panel(self, view: WeightsView | ErrorsView | SurveyView | CompareView) -> None:
-        view.open_requested.connect(self.app.ask_reference)
+        return SurveyView(self.app, self.references)
 
     def _fill_selected(self, view: WeightsView | ErrorsView) -> None:
         view.show_document(self.selection.document)

@@ -307,12 +307,7 @@ class OriginalOffer(QWidget):
 
     Attributes:
         finder: Returns what finds the downloaded models.
-
-    Signals:
-        wanted: The user wants to compare with it; its path.
     """
-
-    wanted = Signal(Path)
 
     def __init__(
         self, app: Services, references: References, parent: QWidget | None = None
@@ -373,7 +368,7 @@ class OriginalOffer(QWidget):
     def _take(self) -> None:
         found = self._original
         if found is not None:
-            self.wanted.emit(found[0])
+            self.app.compare_with(found[0])
 
 
 _OPEN = object()  # stands for "another model", which is to be opened first
@@ -384,12 +379,7 @@ class ReferenceBar(QWidget):
     """A list of all references: nothing, the other open models, types, and opening another model.
 
     Every such bar shows the same choice.
-
-    Signals:
-        open_requested: The user wants to open a model to compare with.
     """
-
-    open_requested = Signal()
 
     def __init__(self, references: References, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -452,7 +442,7 @@ class ReferenceBar(QWidget):
         choice = self._choices[place]
         if choice is _OPEN:
             self._show_choice()
-            self.open_requested.emit()
+            self._references.app.ask_reference()
         elif choice is None or isinstance(choice, Document | Rounding):
             self._references.choose(choice)
 

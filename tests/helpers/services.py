@@ -27,6 +27,10 @@ class RecordingServices(Services):
         self.written: list[str] = []
         self.asked: list[tuple[object, ...]] = []
 
+    def calls(self, name: str) -> list[tuple[object, ...]]:
+        """Return the arguments of each call of a method."""
+        return [tuple(arguments) for called, *arguments in self.asked if called == name]
+
     def report(self, error: ExplorerError) -> None:
         self.errors.append(error)
 

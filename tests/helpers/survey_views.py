@@ -27,15 +27,22 @@ class SurveyPanel:
         self.view.show()
         qtbot.waitExposed(self.view)
         self.chosen: list[int] = []
-        self.view.tensor_chosen.connect(self.chosen.append)
+        app.selection.changed.connect(self._follow)
         if documents:
             self.show(documents[-1])
 
     def show(self, document: Document | None) -> None:
         """Show a model, and wait until what is known of it was read."""
+        self.app.selection.show_document(document)
         self.references.show_document(document)
         self.view.show_document(document)
         self.settle()
+
+    def _follow(self) -> None:
+        """Mark what is selected, as the window has the panel do."""
+        for row in self.app.selection.rows[:1]:
+            self.chosen.append(row)
+            self.view.select_tensor(row)
 
     def choose(self, reference: Reference) -> None:
         """Choose what to compare with, and wait until what is known was read."""

@@ -43,6 +43,7 @@ class Panel:
         qtbot.addWidget(self.view)
         self.view.show()
         qtbot.waitExposed(self.view)
+        app.selection.show_document(document)
         self.view.show_document(document)
 
     @property

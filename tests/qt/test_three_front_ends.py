@@ -143,11 +143,13 @@ def assert_same(front_ends: dict[str, Words], labels: list[str]) -> None:
         assert len(set(texts.values())) == 1, (label, texts)
 
 
-def test_the_facts_of_a_model(qtbot: QtBot, load: Load, quantized: Path, capsys: Capture) -> None:
+def test_the_facts_of_a_model(
+    qtbot: QtBot, app: RecordingServices, load: Load, quantized: Path, capsys: Capture
+) -> None:
     lines = command_line(capsys, "inspect", quantized)
     section = report("overview", quantized, survey=False)
     terms, texts = ([text_of(one) for one in section.iter(tag)] for tag in ("dt", "dd"))
-    view = OverviewView()
+    view = OverviewView(app)
     qtbot.addWidget(view)
     view.show_document(load(quantized))
     window = shown_facts(view)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from PySide6 import QtWidgets
-from PySide6.QtCore import QEvent, QRectF, QSize, Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, QRectF, QSize, Qt, QTimer
 from PySide6.QtGui import (
     QAccessible,
     QColor,
@@ -51,16 +51,14 @@ _LONGEST_CELL = 400
 
 
 class StartPage(QtWidgets.QWidget):
-    """What to do where no model is open: a place to drop files, buttons, what was open before.
-
-    Signals:
-        chosen: What the user wants: ``"open"``, ``"library"``, ``"demo"``, or a path.
-    """
-
-    chosen = Signal(object)
+    """What to do where no model is open: a place to drop files, buttons, what was open before."""
 
     def __init__(
-        self, recent: Sequence[Path], machine: str, parent: QtWidgets.QWidget | None = None
+        self,
+        app: Services,
+        recent: Sequence[Path],
+        machine: str,
+        parent: QtWidgets.QWidget | None = None,
     ) -> None:
         super().__init__(parent)
         drop = Tile(self)
@@ -73,9 +71,9 @@ class StartPage(QtWidgets.QWidget):
         for label in (title, hint):
             label.setAlignment(Qt.AlignmentFlag.AlignCenter)
         buttons = [
-            self._button("&Open a file…", "open", drop),
-            self._button("Show &downloads", "library", drop),
-            self._button("Open the de&mo model", "demo", drop),
+            _button("&Open a file…", app.ask_model, drop),
+            _button("Show &downloads", partial(app.go, "library"), drop),
+            _button("Open the de&mo model", app.open_demo, drop),
         ]
         buttons[0].setDefault(True)
         column(
@@ -93,7 +91,7 @@ class StartPage(QtWidgets.QWidget):
             line.setAutoRaise(True)
             line.setText(shorten(plain_text(path.name), 100).replace("&", "&&"))
             line.setToolTip(plain_tip(plain_text(str(path))))
-            line.clicked.connect(partial(self.chosen.emit, path))
+            line.clicked.connect(lambda _=False, path=path: app.open(path))
             folder = plain_label(self, shorten(plain_text(str(path.parent)), 120))
             folder.setForegroundRole(QPalette.ColorRole.PlaceholderText)
             layout.addLayout(row(line, folder, 1, spacing=Space.NEAR))
@@ -117,10 +115,13 @@ class StartPage(QtWidgets.QWidget):
             QTimer.singleShot(0, self, partial(self._show_stores, self._unfilled))
             self._unfilled = None
 
-    def _button(self, text: str, what: str, parent: QtWidgets.QWidget) -> QtWidgets.QPushButton:
-        button = QtWidgets.QPushButton(text, parent)
-        button.clicked.connect(lambda _=False: self.chosen.emit(what))
-        return button
+
+def _button(
+    text: str, slot: Callable[[], object], parent: QtWidgets.QWidget
+) -> QtWidgets.QPushButton:
+    button = QtWidgets.QPushButton(text, parent)
+    button.clicked.connect(lambda _=False: slot())
+    return button
 
 
 class OverviewView(QtWidgets.QScrollArea):
@@ -129,31 +130,16 @@ class OverviewView(QtWidgets.QScrollArea):
     Without a model, how to begin.
 
     Args:
-        app: Looks whether the model fits; None does not look.
-        machine: What it shall fit.
+        app: Opens what the user wants to see.
+        machine: What a model shall fit; None does not look whether it does.
         recent: Returns the models that were open before.
-
-    Signals:
-        page_wanted: A page shall be shown; its name.
-        key_wanted: A metadata entry shall be shown; its position.
-        compare_wanted: The user wants to compare the model with another one.
-        open_wanted: The user wants to open a file.
-        demo_wanted: The user wants to open the demo model.
-        model_wanted: A model that was open before shall be opened; its path.
     """
 
     accessible_role = QAccessible.Role.Pane
 
-    page_wanted = Signal(str)
-    key_wanted = Signal(int)
-    compare_wanted = Signal()
-    open_wanted = Signal()
-    demo_wanted = Signal()
-    model_wanted = Signal(Path)
-
     def __init__(
         self,
-        app: Services | None = None,
+        app: Services,
         machine: PlannedMachine | None = None,
         recent: Callable[[], Sequence[Path]] = list,
         parent: QtWidgets.QWidget | None = None,
@@ -162,8 +148,9 @@ class OverviewView(QtWidgets.QScrollArea):
         self.setWidgetResizable(True)
         self.setFrameShape(QtWidgets.QFrame.Shape.NoFrame)
         self.setAccessibleName("Overview")
+        self.app = app
         self._machine, self._recent = machine, recent
-        self._jobs = None if app is None else JobSlot(app.runner, self)
+        self._jobs = JobSlot(app.runner, self)
         self._document: Document | None = None
         self._fit: tuple[ModelFit, str] | None = None
         self._unfolded = False
@@ -179,7 +166,7 @@ class OverviewView(QtWidgets.QScrollArea):
 
     def _look_whether_it_fits(self) -> None:
         document, machine = self._document, self._machine
-        if self._jobs is None or machine is None:
+        if machine is None:
             return
         self._jobs.cancel()
         if document is None or document.kind or not machine.known:
@@ -207,14 +194,6 @@ class OverviewView(QtWidgets.QScrollArea):
             self._fit = fit
             self._build()
 
-    def _begin(self, what: object) -> None:
-        if isinstance(what, Path):
-            self.model_wanted.emit(what)
-        elif what == "library":
-            self.page_wanted.emit("library")
-        else:
-            (self.demo_wanted if what == "demo" else self.open_wanted).emit()
-
     def _build(self) -> None:
         self._stale = False
         document, place = self._document, self.verticalScrollBar().value()
@@ -224,9 +203,7 @@ class OverviewView(QtWidgets.QScrollArea):
         if document is None:
             known = self._machine is not None and self._machine.known
             machine = plain_text(self._machine.text) if self._machine and known else ""
-            start = StartPage(self._recent(), machine, page)
-            start.chosen.connect(self._begin)
-            layout.addWidget(start)
+            layout.addWidget(StartPage(self.app, self._recent(), machine, page))
         else:
             self._fill(layout, document)
         layout.addStretch(1)
@@ -345,7 +322,7 @@ class OverviewView(QtWidgets.QScrollArea):
         ):
             place = next((places[key] for key in keys if key in places), None)
             if place is not None:
-                yield self._button(text, partial(self.key_wanted.emit, place), page)
+                yield _button(text, partial(self.app.open_key, place), page)
         if document.model.tensors.rows:
             pages = [("&Weights of the largest tensor", "weights")]
             if not document.kind:
@@ -356,16 +333,9 @@ class OverviewView(QtWidgets.QScrollArea):
             else:
                 pages.insert(0, ("What it c&hanges", "survey"))
             for text, name in pages:
-                yield self._button(text, partial(self.page_wanted.emit, name), page)
+                yield _button(text, partial(self.app.go, name), page)
             compare = "&Compare with another model…"
-            yield self._button(compare, self.compare_wanted.emit, page)
-
-    def _button(
-        self, text: str, slot: Callable[[], object], parent: QtWidgets.QWidget
-    ) -> QtWidgets.QPushButton:
-        button = QtWidgets.QPushButton(text, parent)
-        button.clicked.connect(lambda _=False: slot())
-        return button
+            yield _button(compare, self.app.ask_reference, page)
 
     def _details(
         self, document: Document, figures: Sequence[Figure], page: QtWidgets.QWidget

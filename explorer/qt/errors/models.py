@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from PySide6.QtCore import QByteArray, QEvent, QObject, QSignalBlocker, Signal
+from PySide6.QtCore import QByteArray, QEvent, QObject, QSignalBlocker
 from PySide6.QtGui import QColor, QPalette, QSyntaxHighlighter, QTextCharFormat
 from PySide6.QtWidgets import QCheckBox, QComboBox, QPlainTextEdit, QPushButton, QSpinBox, QWidget
 
@@ -173,12 +173,7 @@ class DifferencePages(QObject):
 
     Attributes:
         titles: The pages with their titles.
-
-    Signals:
-        tensor_opened: A line of the tensors was opened; its content row.
     """
-
-    tensor_opened = Signal(int)
 
     def __init__(self, app: Services, parent: QWidget) -> None:
         super().__init__(parent)
@@ -210,7 +205,6 @@ class DifferencePages(QObject):
         self.only_differing.toggled.connect(lambda _: self._hide_equal())
         third = QWidget(parent)
         column(row(self.only_differing, 1, margins=LINE), (self.tensors, 1), of=third)
-        self.tensors.table.row_opened.connect(self.tensor_opened)
         self.text_list = QComboBox(parent)
         self.text_list.setAccessibleName("Texts that differ")
         self.text_list.setToolTip("Texts that differ")
@@ -323,12 +317,7 @@ class CompareView(TabbedPanel, Reader[Shown]):
     """The current model (B) beside the one that it is compared with (A).
 
     The headers are compared at once, the weights on request.
-
-    Signals:
-        tensor_opened: The user opened a tensor of the current model; its content row.
     """
-
-    tensor_opened = Signal(int)
 
     def __init__(
         self, app: Services, references: References, parent: QWidget | None = None
@@ -349,7 +338,7 @@ class CompareView(TabbedPanel, Reader[Shown]):
         row(*line, of=above, margins=NOTE, spacing=Space.NEAR)
         self.begin_tabs("Views of the differences", above)
         self.pages = DifferencePages(app, self)
-        self.pages.tensor_opened.connect(self._open_tensor)
+        self.pages.tensors.table.row_opened.connect(self._open_tensor)
         for title, page in self.pages.titles.items():
             self.tabs.addTab(page, title)
         self.progress = ProgressLine(self.content)
@@ -362,7 +351,6 @@ class CompareView(TabbedPanel, Reader[Shown]):
 
     def _make_bar(self) -> None:
         self.bar = ReferenceBar(self._references, self)
-        self.bar.open_requested.connect(self.open_requested)
         self.original = QComboBox(self)
         self.original.setAccessibleName("Original")
         self.original.setMinimumContentsLength(8)
@@ -453,7 +441,7 @@ class CompareView(TabbedPanel, Reader[Shown]):
 
     def press(self) -> None:
         if self.phase is Phase.UNSUPPORTED and self._document is not None:
-            self.open_requested.emit()
+            self.app.ask_reference()
         else:
             self.load()
 
@@ -555,7 +543,7 @@ class CompareView(TabbedPanel, Reader[Shown]):
         tensor = self._shown.found.tensors[place].after
         names = self._document.model.tensors.columns.names
         if tensor is not None and tensor.name in names:
-            self.tensor_opened.emit(list(names).index(tensor.name))
+            self.app.open_tensors(list(names).index(tensor.name))
 
     # Saving
 

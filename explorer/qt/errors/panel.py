@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -410,12 +409,7 @@ class ErrorsView(TabbedPanel):
         bar: Chooses the reference.
         offer: Offers the model's original to compare with.
         plan_inputs: Returns what the planner plans for, for a model; None for defaults.
-
-    Signals:
-        original_wanted: The model shall be compared with its original, which is not open; its path.
     """
-
-    original_wanted = Signal(Path)
 
     def __init__(
         self, app: Services, references: References, parent: QWidget | None = None
@@ -428,11 +422,9 @@ class ErrorsView(TabbedPanel):
         self._results: WeakKeyDictionary[Document, LruCache] = WeakKeyDictionary()
         self.plan_inputs: Callable[[Document], PlanInputs | None] = lambda _document: None
         self.bar = ReferenceBar(references, self)
-        self.bar.open_requested.connect(self.open_requested)
         self.bar.setContentsMargins(*LINE)
         self.frame.insertWidget(0, self.bar)
         self.offer = OriginalOffer(app, references, self)
-        self.offer.wanted.connect(self.original_wanted)
         self.shown.connect(self.offer.look)
         self.frame.insertWidget(1, self.offer)
         self.header = Header(self)

@@ -462,16 +462,10 @@ class Commands(QObject):
     """The commands of the panel of downloaded models; their keys work everywhere in it.
 
     Signals:
-        open_requested: The path of a model to open.
-        page_requested: A model shall be opened in a page; its path, and the page's name.
-        compare_requested: Two models shall be compared; their paths.
         model_chosen: A model to select in the tree; its `Node`.
         rescan_requested: The user wants to read the stores again.
     """
 
-    open_requested = Signal(Path)
-    page_requested = Signal(Path, str)
-    compare_requested = Signal(object)
     model_chosen = Signal(object)
     rescan_requested = Signal()
 
@@ -577,7 +571,7 @@ class Commands(QObject):
         elif len(models) == 1 and self.pages:
             below = menu.addMenu("Open &in")
             for name, title in self.pages.items():
-                below.addAction(title, partial(self.page_requested.emit, models[0], name))
+                below.addAction(title, partial(self.app.open, models[0], name))
 
     def models(self) -> list[Path]:
         """Return the models to which the selected rows of the tree belong, that can be opened."""
@@ -588,7 +582,7 @@ class Commands(QObject):
     def _compare(self) -> None:
         models = self.models()
         if len(models) == 2:
-            self.compare_requested.emit(models)
+            self.app.compare(models)
 
     # Opening
 
@@ -612,14 +606,14 @@ class Commands(QObject):
     def open_node(self, node: Node) -> None:
         """Open the model to which a row belongs, or a blob that belongs to none."""
         if node.row.kind is RowKind.BLOB and node.row.path is not None:
-            self.open_requested.emit(node.row.path)
+            self.app.open(node.row.path)
             return
         model = node.model
         entry = None if model is None else model.row.entry
         if entry is None:
             return
         if entry.format is not None:
-            self.open_requested.emit(entry.path)
+            self.app.open(entry.path)
             return
         reasons = [problem.what for problem in entry.problems]
         what = reasons[-1] if reasons else "there is nothing to open"
@@ -632,7 +626,7 @@ class Commands(QObject):
                 self.model_chosen.emit(node)
                 return
         if file.finished:
-            self.open_requested.emit(file.blob.path)
+            self.app.open(file.blob.path)
         else:
             what = "is not complete; download the model again to complete it"
             self.app.report(ExplorerError(what, file.blob.path))

@@ -371,17 +371,9 @@ class LibraryView(LibraryWidgets):
         asked: Returns what the user asks of models, by path.
 
     Signals:
-        open_requested: The path of a model to open.
-        page_requested: A model shall be opened in a page; its path, and the page's name.
-        compare_requested: Two models shall be compared; their paths.
-        demo_requested: The user wants to open the demo model.
         scanned: A scan has finished; how many models there are.
     """
 
-    open_requested = Signal(Path)
-    page_requested = Signal(Path, str)
-    compare_requested = Signal(object)
-    demo_requested = Signal()
     scanned = Signal(int)
 
     def __init__(
@@ -417,13 +409,10 @@ class LibraryView(LibraryWidgets):
         self.bar.changed.connect(self._filter)
         self.bar.left_down.connect(self.enter_list)
         self.add_button.clicked.connect(self.commands.ask_folder)
-        self.commands.open_requested.connect(self.open_requested)
-        self.commands.page_requested.connect(self.page_requested)
-        self.commands.compare_requested.connect(self.compare_requested)
         self.commands.model_chosen.connect(self.show_model)
         self.commands.rescan_requested.connect(self.rescan)
         self.scan_button.clicked.connect(self._toggle_scan)
-        self.empty.demo.clicked.connect(self.demo_requested)
+        self.empty.demo.clicked.connect(self.app.open_demo)
         self.empty.add.clicked.connect(self.commands.ask_folder)
         self.scanner.listed.connect(self._show_listing)
         self.scanner.finished.connect(self._end_scan)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Hashable
 from functools import partial
 
-from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
 from explorer.analysis.importance import SUMS
@@ -22,13 +21,8 @@ from explorer.qt.widgets.pages import Request
 
 
 class AttachedPage(ModelPage[AttachedTable]):
-    """A line for each tensor of an adapter or of an importance matrix.
+    """A line for each tensor of an adapter or of an importance matrix."""
 
-    Signals:
-        tensor_opened: A line was opened; the content row of the tensor that holds its numbers.
-    """
-
-    tensor_opened = Signal(int)
     doing = "Measuring"
     long = True
 
@@ -83,4 +77,4 @@ class AttachedPage(ModelPage[AttachedTable]):
             name = f"{line.entry.name}{SUMS}"
         else:
             name = (line.update.b or line.update.a).name
-        self.tensor_opened.emit(self.document.model.tensors.columns.names.index(name))
+        self.app.open_tensors(self.document.model.tensors.columns.names.index(name))

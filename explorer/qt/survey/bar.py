@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from functools import partial
 from math import isfinite
-from typing import Final
 
-from PySide6.QtCore import QCoreApplication, QEvent, QSignalBlocker, Qt, Signal
+from PySide6.QtCore import QEvent, QSignalBlocker, Qt, Signal
 from PySide6.QtWidgets import QCheckBox, QComboBox, QProgressBar, QPushButton, QWidget
 
 from explorer.analysis.columns import Source
@@ -22,26 +20,17 @@ from explorer.qt.widgets.plot_panel import RangeFields
 from explorer.qt.widgets.progress import Pace
 from explorer.text import bytes_text, integer_text
 
-_tr: Final = partial(QCoreApplication.translate, "TypeMix")
-
 _STEPS = 1000
 
 
 class SurveyBar(QWidget):
-    """Controls of a survey, and how far it is.
-
-    Signals:
-        open_requested: The user wants to open a model to compare with.
-    """
-
-    open_requested = Signal()
+    """Controls of a survey, and how far it is."""
 
     def __init__(self, session: SurveySession, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._session = session
         self._pace = Pace()
         self.reference = ReferenceBar(session.references, self)
-        self.reference.open_requested.connect(self.open_requested)
         self.start = QPushButton(self)
         self.start.clicked.connect(session.start)
         self.pause = QPushButton(self)
@@ -130,8 +119,6 @@ class SurveyBar(QWidget):
 class Notice(QWidget):
     """Shows what has to be read before a figure is known; hidden if nothing has to be."""
 
-    pressed = Signal()
-
     def __init__(self, session: SurveySession, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._session = session
@@ -139,7 +126,7 @@ class Notice(QWidget):
         self.label.setWhatsThis(picture_text("progress"))
         self.label.setWordWrap(True)
         self.button = QPushButton(self)
-        self.button.clicked.connect(self.pressed)
+        self.button.clicked.connect(session.start)
         row((self.label, 1), self.button, of=self, margins=NOTE)
         self.hide()
 

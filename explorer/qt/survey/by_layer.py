@@ -262,17 +262,7 @@ def _add_up(known: Known, grid: ModelGrid, *, by_layer: bool) -> _Sums:
 
 
 class ByLayerPage(QWidget):
-    """What is known of the model over its layers, and sums by role, by layer and of all.
-
-    Signals:
-        tensor_chosen: A point was chosen; the row of its tensor, of several the first.
-        tensor_opened: A point was opened; the same.
-        start_requested: The user wants to read what is missing.
-    """
-
-    tensor_chosen = Signal(int)
-    tensor_opened = Signal(int)
-    start_requested = Signal()
+    """What is known of the model over its layers, and sums by role, by layer and of all."""
 
     def __init__(
         self, session: SurveySession, app: Services, parent: QWidget | None = None
@@ -350,10 +340,9 @@ class ByLayerPage(QWidget):
         self.range_of.activated.connect(lambda _: self._choose_range())
         self.edges.changed.connect(self._take_range)
         self.sums.currentIndexChanged.connect(lambda _: self._show_sums())
-        self.notice.pressed.connect(self.start_requested)
         self.lines.read.connect(self._show_reading)
         self.lines.cell_chosen.connect(self._choose)
-        self.lines.cell_opened.connect(lambda cell: self.tensor_opened.emit(self._row_of(cell)))
+        self.lines.cell_opened.connect(lambda cell: self.app.open_tensors(self._row_of(cell)))
         self.lines.copy_requested.connect(lambda: self.export.copy(self.lines))
         self.lines.save_requested.connect(self.ask_save)
         self.save.clicked.connect(self.ask_save)
@@ -528,7 +517,7 @@ class ByLayerPage(QWidget):
     def _choose(self, cell: int) -> None:
         self._row = self._row_of(cell)
         self._show_reading(None)
-        self.tensor_chosen.emit(self._row)
+        self.app.selection.select_tensors([self._row])
 
     # Qt
 

@@ -407,21 +407,13 @@ class MapPage(QtWidgets.QWidget):
 
     Attributes:
         readout: Details of the cell under the mouse, else of the selected one.
-
-    Signals:
-        tensor_chosen: A cell was chosen; the row of its tensor, of several the first.
-        tensor_opened: A cell was opened; the same.
-        start_requested: The user wants to read what is missing.
     """
-
-    tensor_chosen = Signal(int)
-    tensor_opened = Signal(int)
-    start_requested = Signal()
 
     def __init__(
         self, session: SurveySession, export: PlotExport, parent: QtWidgets.QWidget | None = None
     ) -> None:
         super().__init__(parent)
+        self.app = session.app
         self._session = session
         self._export = export
         self._content: SurveyContent | None = None
@@ -459,7 +451,6 @@ class MapPage(QtWidgets.QWidget):
         self.colour_by.currentIndexChanged.connect(lambda _: self._keep_choice())
         self.by_role.toggled.connect(lambda _: self.refresh())
         self.typed.changed.connect(self.refresh)
-        self.notice.pressed.connect(self.start_requested)
         self.save.clicked.connect(self.ask_save)
         self.map.save_requested.connect(self.ask_save)
         self.map.copy_requested.connect(self._copy)
@@ -467,7 +458,7 @@ class MapPage(QtWidgets.QWidget):
         session.replaced.connect(self._drop_previous)
         self.map.cell_read.connect(self._read)
         self.map.cell_chosen.connect(self._choose)
-        self.map.cell_opened.connect(lambda cell: self.tensor_opened.emit(self._row_of(cell)))
+        self.map.cell_opened.connect(lambda cell: self.app.open_tensors(self._row_of(cell)))
         self.by_layer.read.connect(self._read_line)
         self.by_layer.cell_chosen.connect(self.map.select)
         self.by_layer.cell_chosen.connect(self._choose)
@@ -659,7 +650,7 @@ class MapPage(QtWidgets.QWidget):
         self._row = self._row_of(cell)
         self.by_layer.select_cell(cell)
         self._read(-1)
-        self.tensor_chosen.emit(self._row)
+        self.app.selection.select_tensors([self._row])
 
     def _read(self, cell: int) -> None:
         """Show the details of a cell; of the selected one if it is -1."""

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 import numpy as np
-from PySide6.QtCore import QByteArray, QEvent, QSignalBlocker, Qt, QTimer, Signal
+from PySide6.QtCore import QByteArray, QEvent, QSignalBlocker, Qt, QTimer
 from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QBoxLayout, QCheckBox, QComboBox, QLabel, QPushButton, QWidget
 
@@ -146,19 +146,7 @@ class HotSpots:
 
 
 class HotSpotsPage(ListPanel):
-    """The tensors of the current model, the worst first, by any metric.
-
-    Signals:
-        tensor_chosen: The user chose a row; its content row.
-        tensor_opened: The user opened a row; its content row.
-        tensors_opened: The user wants the histograms of several rows; their content rows.
-        start_requested: The user wants to read what is missing.
-    """
-
-    tensor_chosen = Signal(int)
-    tensor_opened = Signal(int)
-    tensors_opened = Signal(object)
-    start_requested = Signal()
+    """The tensors of the current model, the worst first, by any metric."""
 
     def __init__(
         self, session: SurveySession, app: Services, parent: QWidget | None = None
@@ -194,10 +182,9 @@ class HotSpotsPage(ListPanel):
         self._renewing.timeout.connect(self._renew)
         self.rank_by.activated.connect(self._choose_metric)
         self.weighted.toggled.connect(lambda _: self._rank())
-        self.notice.pressed.connect(self.start_requested)
         self.bar.changed.connect(self._filter)
         self.table.row_selected.connect(self._choose)
-        self.table.row_opened.connect(self.tensor_opened)
+        self.table.row_opened.connect(app.open_tensors)
         session.replaced.connect(self._drop_previous)
 
     def _lay_out(self) -> None:
@@ -260,7 +247,7 @@ class HotSpotsPage(ListPanel):
         rows = self.table.selected_content_rows().tolist()
         current = self.table.currentIndex()
         first = self.model.content_row(current) if current.isValid() else rows[0]
-        self.tensors_opened.emit(sorted(rows, key=lambda row: row != first))
+        self.app.open_tensors(*sorted(rows, key=lambda row: row != first))
 
     def _drop_previous(self) -> None:
         """Drop a model that is not the current one, also while another page is in front."""
@@ -353,7 +340,7 @@ class HotSpotsPage(ListPanel):
     def _choose(self, row: int) -> None:
         if row != self._row:
             self._row = row
-            self.tensor_chosen.emit(row)
+            self.app.selection.select_tensors([row])
 
     # Qt
 
@@ -364,17 +351,7 @@ class HotSpotsPage(ListPanel):
 
 
 class SurveyView(TabbedPanel):
-    """All tensors of the current model.
-
-    Signals:
-        tensor_chosen: The user chose a tensor; its content row in the tensor table.
-        tensor_opened: The user wants to see more of a tensor; its content row.
-        tensors_opened: The user wants the histograms of several tensors; their content rows.
-    """
-
-    tensor_chosen = Signal(int)
-    tensor_opened = Signal(int)
-    tensors_opened = Signal(object)
+    """All tensors of the current model."""
 
     def __init__(
         self, app: Services, references: References, parent: QWidget | None = None
@@ -384,19 +361,19 @@ class SurveyView(TabbedPanel):
         self._row = -1
         session = self.session = SurveySession(app, references, self)
         self.bar = SurveyBar(session, self)
-        self.bar.open_requested.connect(self.open_requested)
         self.begin_tabs("Views of the model", self.bar)
         export = PlotExport(app, self)
         self.map = MapPage(session, export, self)
-        self._connect(self.map)
-        self._hot_spots = LazyTab(lambda: self._make_hot_spots(app), self._fill_hot_spots, self)
-        self._by_layer = LazyTab(lambda: self._make_by_layer(app), self._fill_by_layer, self)
-        self._type_mix = LazyTab(lambda: self._make_type_mix(app), self._fill_page, self)
+        self._hot_spots = LazyTab(
+            lambda: HotSpotsPage(session, app, self), self._fill_hot_spots, self
+        )
+        self._by_layer = LazyTab(lambda: ByLayerPage(session, app, self), self._fill_by_layer, self)
+        self._type_mix = LazyTab(lambda: TypeMixPage(app, self), self._fill_page, self)
         self.tabs.addTab(self.map, "Map")
         self.tabs.addTab(self._by_layer, "By layer")
         self.tabs.addTab(self._hot_spots, "Hot spots")
         self.tabs.addTab(self._type_mix, "Type mix")
-        self._attached = LazyTab(lambda: self._make_attached(app), self._fill_page, self)
+        self._attached = LazyTab(lambda: AttachedPage(app, references, self), self._fill_page, self)
         self.tabs.addTab(self._attached, "Adapter")
         self.tabs.currentChanged.connect(lambda _: self._refresh_pages())
         session.replaced.connect(self._refresh_pages)
@@ -457,42 +434,18 @@ class SurveyView(TabbedPanel):
     def cancel(self) -> None:
         self.session.cancel()
 
-    def _connect(self, page: MapPage | ByLayerPage | HotSpotsPage) -> None:
-        page.tensor_chosen.connect(self._choose)
-        page.tensor_opened.connect(self.tensor_opened)
-        page.start_requested.connect(self.session.start)
-
-    def _make_by_layer(self, app: Services) -> ByLayerPage:
-        page = ByLayerPage(self.session, app, self)
-        self._connect(page)
-        return page
-
     def _fill_by_layer(self, page: ByLayerPage) -> None:
         page.select_tensor(self._row)
         page.refresh()
-
-    def _make_hot_spots(self, app: Services) -> HotSpotsPage:
-        page = HotSpotsPage(self.session, app, self)
-        self._connect(page)
-        page.tensors_opened.connect(self.tensors_opened)
-        return page
 
     def _fill_hot_spots(self, page: HotSpotsPage) -> None:
         page.select_tensor(self._row)
         page.refresh()
 
-    def _make_type_mix(self, app: Services) -> TypeMixPage:
-        return TypeMixPage(app, self)
-
     @property
     def attached(self) -> AttachedPage:
         """What an adapter changes, or an importance matrix knows."""
         return self._attached.widget
-
-    def _make_attached(self, app: Services) -> AttachedPage:
-        page = AttachedPage(app, self.session.references, self)
-        page.tensor_opened.connect(self.tensor_opened)
-        return page
 
     def _fill_page(self, page: TypeMixPage | AttachedPage) -> None:
         page.show_document(self._document)
@@ -507,10 +460,6 @@ class SurveyView(TabbedPanel):
             title = "Importance" if matrix else "Adapter"
             self.tabs.setTabText(self.place_of(self._attached), title)
             self.show_page(self._attached)
-
-    def _choose(self, row: int) -> None:
-        self.select_tensor(row)
-        self.tensor_chosen.emit(row)
 
     def _refresh_pages(self) -> None:
         """Show what is known: on the page in front now, on the others when they are shown."""

@@ -166,11 +166,9 @@ class HistogramPage(ReadingPage[HistogramResult]):
         chosen_row: Content row of the one of several tensors that was brought to the front.
 
     Signals:
-        opened: One of several tensors was opened; its content row.
         row_chosen: One of several tensors was brought to the front; its content row.
     """
 
-    opened = Signal(int)
     row_chosen = Signal(int)
 
     def __init__(self, app: Services, parent: QtWidgets.QWidget | None = None) -> None:
@@ -220,7 +218,7 @@ class HistogramPage(ReadingPage[HistogramResult]):
         self.multiples.copy_requested.connect(self.panel.copy_picture)
         rows = self.multiples
         rows.chosen.connect(lambda number: self._select_row(rows.curves[number].row))
-        rows.opened.connect(lambda number: self.opened.emit(rows.curves[number].row))
+        rows.opened.connect(lambda number: self._open(rows.curves[number].row))
         self.panel.table.row_selected.connect(self._choose_line)
         self.panel.table.row_opened.connect(self._open_line)
 
@@ -386,7 +384,10 @@ class HistogramPage(ReadingPage[HistogramResult]):
     def _open_line(self, line: int) -> None:
         chosen = self._row_of(line)
         if chosen is not None:
-            self.opened.emit(chosen)
+            self._open(chosen)
+
+    def _open(self, tensor: int) -> None:
+        self.app.selection.select_tensors([tensor])
 
     def _highlight_chosen(self) -> None:
         self.plot.highlight(self.chosen_row)

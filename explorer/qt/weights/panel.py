@@ -235,17 +235,7 @@ class WeightsView(TabbedPanel):
         picker: Which of several tensors the pages of one tensor show.
         histogram: The page of the histogram.
         blocks: The pages of codes, scales and minima.
-
-    Signals:
-        tensor_chosen: One of several tensors was opened; its content row in the tensor table.
-        place_chosen: A weight of the tensor was chosen on the map; its `Place`. Block and values
-            follow.
-        bytes_requested: Bytes shall be shown in their file; row of the tensor, and an `Extent`.
     """
-
-    tensor_chosen = Signal(int)
-    place_chosen = Signal(object)
-    bytes_requested = Signal(int, object)
 
     def __init__(
         self, app: Services, references: References, parent: QWidget | None = None
@@ -290,9 +280,7 @@ class WeightsView(TabbedPanel):
     def _connect(self) -> None:
         self.header.scope_chosen.connect(self.refresh)
         self.picker.picked.connect(self._follow_picker)
-        self.place_chosen.connect(self._follow_place)
         self.histogram.row_chosen.connect(self.picker.choose)
-        self.histogram.opened.connect(self.tensor_chosen)
         minima = self.blocks.minima
         self.blocks.minima_known.connect(lambda on: self.offer_page(minima, on))
 
@@ -317,8 +305,7 @@ class WeightsView(TabbedPanel):
         from explorer.qt.weights.map.page import MapPage  # noqa: PLC0415 - see LazyTab
 
         page = MapPage(self.app, self._references, self)
-        page.open_requested.connect(self.open_requested)
-        page.place_chosen.connect(self.place_chosen)
+        page.place_chosen.connect(self._follow_place)
         return page
 
     def _fill_map(self, page: MapPage) -> None:
@@ -327,10 +314,7 @@ class WeightsView(TabbedPanel):
     def _make_block_page(self) -> BlockPage:
         from explorer.qt.weights.block.page import BlockPage  # noqa: PLC0415 - see LazyTab
 
-        page = BlockPage(self.app, self._references, self)
-        page.open_requested.connect(self.open_requested)
-        page.bytes_requested.connect(self.bytes_requested)
-        return page
+        return BlockPage(self.app, self._references, self)
 
     def _fill_block_page(self, page: BlockPage) -> None:
         subject = self._subject

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from PySide6.QtCore import QEvent, QObject, QSize, Qt, Signal
+from PySide6.QtCore import QEvent, QObject, QSize, Qt
 from PySide6.QtGui import QKeySequence, QResizeEvent, QShortcut, QShowEvent
 from PySide6.QtWidgets import QFrame, QScrollArea, QTabWidget, QWidget
 
@@ -127,13 +127,9 @@ class TabbedPanel(ContentPage):
         column: Holds header and tabs, and what stands below them.
         tabs: The pages.
         cancel_shortcut: Escape, which calls `cancel`.
-
-    Signals:
-        open_requested: The user wants to open a model to compare with.
     """
 
     tabs: QTabWidget
-    open_requested = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)

@@ -640,6 +640,7 @@ class ListPanel(QtWidgets.QWidget):
         self, app: Services, hint: str, tip: str = "", parent: QtWidgets.QWidget | None = None
     ) -> None:
         super().__init__(parent)
+        self.app = app
         self.bar = FilterBar(hint, tip, self)
         self.bar.status.setWhatsThis(picture_text("listed"))
         self.model = TableModel(self)

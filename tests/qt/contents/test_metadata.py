@@ -31,8 +31,8 @@ Load = Callable[[Path], Document]
 
 
 @pytest.fixture
-def view(qtbot: QtBot) -> OverviewView:
-    view = OverviewView()
+def view(qtbot: QtBot, app: RecordingServices) -> OverviewView:
+    view = OverviewView(app)
     qtbot.addWidget(view)
     view.resize(800, 700)
     view.show()

@@ -69,8 +69,8 @@ def test_it_asks_for_another_model(page: Page) -> None:
     view = page.view
     assert (view.phase, view.has_content) == (Phase.UNSUPPORTED, False)
     assert not view.measure.isEnabled()
-    with page.qtbot.waitSignal(view.open_requested):
-        view.state.button.click()
+    view.state.button.click()
+    assert page.app.calls("ask_reference") == [()]
     page.choose(Rounding("Q4_0"))
     assert view.phase is Phase.UNSUPPORTED
 
@@ -171,10 +171,10 @@ def test_the_real_model_beside_one_that_is_made_of_it(  # noqa: PLR0917 - fixtur
 
 def test_a_tensor_is_opened_in_the_current_model(page: Page, documents: list[Document]) -> None:
     page.choose(documents[1])
-    with page.qtbot.waitSignal(page.view.tensor_opened) as opened:
-        row = int(page.view.pages.tensors.model.rows[0])
-        page.view.pages.tensors.table.row_opened.emit(row)
-    name = documents[2].model.tensors.columns.names[opened.args[0]]
+    row = int(page.view.pages.tensors.model.rows[0])
+    page.view.pages.tensors.table.row_opened.emit(row)
+    ((opened,),) = page.app.calls("open_tensors")
+    name = documents[2].model.tensors.columns.names[opened]
     assert name == "blk.0.ffn_up.weight"
 
 

@@ -48,14 +48,17 @@ class Panel:
         self.app, self.runner = app, app.runner
         self.model = view.model
         self.tree: QTreeView = view.tree
-        self.opened: list[Path] = []
         self.failures = app.errors
-        view.open_requested.connect(self.opened.append)
         modes = QAbstractItemModelTester.FailureReportingMode
         self._testers = [
             QAbstractItemModelTester(model, modes.Warning, view)
             for model in (view.model, view.blobs.model)
         ]
+
+    @property
+    def opened(self) -> list[Path]:
+        """Models that were opened in the usual page."""
+        return [path for path, page in self.app.calls("open") if page == "overview"]
 
     def settle(self) -> None:
         """Wait until nothing runs and nothing waits to be reported."""

@@ -291,10 +291,6 @@ def test_no_letter_of_the_menu_stands_for_two(panel: Panel) -> None:
 def test_a_model_opens_in_any_page_and_two_are_compared(panel: Panel, store: OllamaStore) -> None:
     view, base = panel.view, store.manifests / "registry.ollama.ai/library"
     view.commands.pages = {"weights": "Weights", "planner": "Planner"}
-    wanted: list[tuple[Path, str]] = []
-    view.page_requested.connect(lambda path, page: wanted.append((path, page)))
-    compared: list[list[Path]] = []
-    view.compare_requested.connect(compared.append)
     panel.click(panel.find("Ollama", "beta"))
     assert not view.compare_button.isVisible()
     menu = view.commands.menu()
@@ -303,11 +299,12 @@ def test_a_model_opens_in_any_page_and_two_are_compared(panel: Panel, store: Oll
     assert isinstance(pages, QMenu)
     next(action for action in pages.actions() if action.text() == "Planner").trigger()
     menu.deleteLater()
-    assert wanted == [(base / "beta/latest", "planner")]
+    assert panel.app.calls("open") == [(base / "beta/latest", "planner")]
     panel.click(panel.find("Ollama", "alpha", "small"), add=True)
     assert view.compare_button.isVisible()
     panel.qtbot.mouseClick(view.compare_button, Qt.MouseButton.LeftButton)
-    assert set(compared[0]) == {base / "beta/latest", base / "alpha/small"}
+    (compared,) = panel.app.calls("compare")
+    assert set(compared) == {base / "beta/latest", base / "alpha/small"}
 
 
 def test_a_file_is_shown_in_the_file_manager(panel: Panel, store: OllamaStore, monkeypatch) -> None:  # type: ignore[no-untyped-def]
@@ -392,8 +389,8 @@ def test_nothing_downloaded_offers_the_demo_and_a_folder(
     panel.settle()
     assert counts == [0]
     assert panel.view.empty.isVisible()
-    with panel.qtbot.waitSignal(panel.view.demo_requested):
-        panel.qtbot.mouseClick(panel.view.empty.demo, Qt.MouseButton.LeftButton)
+    panel.qtbot.mouseClick(panel.view.empty.demo, Qt.MouseButton.LeftButton)
+    assert panel.app.calls("open_demo") == [()]
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "own.gguf").write_bytes(gguf_bytes("own"))
     monkeypatch.setattr(

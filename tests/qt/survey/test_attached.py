@@ -92,9 +92,9 @@ def test_a_line_leads_to_the_numbers_that_it_was_measured_from(
     for path, name in ((adapter, f"{Q}.lora_b"), (matrix, f"{Q}.in_sum2")):
         panel = SurveyPanel(qtbot, app, document := load(path))
         table = panel.view.attached.rows
-        with qtbot.waitSignal(panel.view.tensor_opened) as opened:
-            table.activated.emit(table.table.index(0, 0))
-        assert document.model.tensors.columns.names[opened.args[0]] == name
+        table.activated.emit(table.table.index(0, 0))
+        (row,) = app.calls("open_tensors")[-1]
+        assert document.model.tensors.columns.names[row] == name
     shown = panel.view.attached.rows.table
     columns = [column.name for column in shown.columns].index("columns")
     assert shown.index(0, columns).data() == "14,336"  # no 1.434e+04

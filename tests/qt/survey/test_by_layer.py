@@ -140,8 +140,7 @@ def test_a_range_is_typed_in_the_unit_that_is_shown(panel: SurveyPanel) -> None:
 
 def test_a_click_chooses_and_a_double_click_opens(panel: SurveyPanel) -> None:
     panel.survey()
-    page, opened = panel.view.by_layer, []
-    panel.view.tensor_opened.connect(opened.append)
+    page = panel.view.by_layer
     role = picture(page).grid.roles.index("down")
     there = place(page, 2, 3, role)
     panel.qtbot.mouseMove(page.lines, there)
@@ -152,21 +151,20 @@ def test_a_click_chooses_and_a_double_click_opens(panel: SurveyPanel) -> None:
     panel.qtbot.mouseDClick(page.lines, Qt.MouseButton.LeftButton, pos=there)
     row = NAMES.index("blk.3.ffn_down.weight")
     assert panel.chosen == [row]
-    assert opened == [row]
+    assert panel.app.calls("open_tensors") == [(row,)]
     assert page.lines.current == (-1, 3, role)
 
 
 def test_keys_go_from_layer_to_layer_and_over_gaps(panel: SurveyPanel) -> None:
     panel.survey()
-    page, opened = panel.view.by_layer, []
-    panel.view.tensor_opened.connect(opened.append)
+    page = panel.view.by_layer
     page.select_tensor(NAMES.index("blk.1.ffn_down.weight"))
     page.lines.setFocus()
     panel.qtbot.keyClick(page.lines, Qt.Key.Key_Right)  # layer 2 has none
     panel.qtbot.keyClick(page.lines, Qt.Key.Key_Up)
     panel.qtbot.keyClick(page.lines, Qt.Key.Key_Return)
     assert [NAMES[row] for row in panel.chosen] == ["blk.3.ffn_down.weight", "blk.3.attn_q.weight"]
-    assert [NAMES[row] for row in opened] == ["blk.3.attn_q.weight"]
+    assert panel.app.calls("open_tensors") == [(NAMES.index("blk.3.attn_q.weight"),)]
 
 
 def test_a_role_stands_out_and_norms_are_shown_on_request(panel: SurveyPanel) -> None:

@@ -114,8 +114,6 @@ def test_the_filter_takes_the_tensor_tables_terms(panel: SurveyPanel) -> None:
 
 def test_choosing_and_opening(panel: SurveyPanel) -> None:
     panel.survey()
-    opened: list[int] = []
-    panel.view.tensor_opened.connect(opened.append)
     table = page(panel).table
     place = table.visualRect(table.table.index(1, 0)).center()
     panel.qtbot.mouseClick(table.viewport(), Qt.MouseButton.LeftButton, pos=place)
@@ -123,7 +121,7 @@ def test_choosing_and_opening(panel: SurveyPanel) -> None:
     assert panel.chosen == [row]
     assert panel.view.map.map.current == panel.cell_of(row)
     panel.qtbot.keyClick(table, KEY.Key_Return)
-    assert opened == [row]
+    assert panel.app.calls("open_tensors") == [(row,)]
     panel.qtbot.keyClick(table, KEY.Key_Up)
     assert len(panel.chosen) == 2
 
@@ -197,9 +195,9 @@ def test_histograms_of_several_are_asked_for(panel: SurveyPanel) -> None:
     assert not spots.overlay.isEnabled()
     spots.table.selectAll()
     assert spots.overlay.isEnabled()
-    with panel.qtbot.waitSignal(panel.view.tensors_opened) as opened:
-        spots.overlay.click()
-    assert sorted(opened.args[0]) == [0, 1, 2, 3]
+    spots.overlay.click()
+    (opened,) = panel.app.calls("open_tensors")
+    assert set(opened) == {0, 1, 2, 3}
 
 
 def test_figures_that_come_later_have_room(panel: SurveyPanel) -> None:

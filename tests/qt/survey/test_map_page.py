@@ -243,14 +243,13 @@ def test_copies_what_is_known_of_the_cell(panel: SurveyPanel) -> None:
 
 
 def test_enter_and_double_click_open(panel: SurveyPanel) -> None:
-    opened: list[int] = []
-    panel.view.tensor_opened.connect(opened.append)
     panel.click(row("blk.1.attn_q.weight"))
     view = panel.view.map.map
     panel.qtbot.keyClick(view, KEY.Key_Return)
     place = panel.place(row("blk.2.ffn_up.weight"))
     panel.qtbot.mouseDClick(view.viewport(), Qt.MouseButton.LeftButton, pos=place)
-    assert opened == [row("blk.1.attn_q.weight"), row("blk.2.ffn_up.weight")]
+    opened = [(row("blk.1.attn_q.weight"),), (row("blk.2.ffn_up.weight"),)]
+    assert panel.app.calls("open_tensors") == opened
 
 
 def test_saves_the_whole_map_and_the_figures_behind_it(panel: SurveyPanel, tmp_path: Path) -> None:

@@ -315,9 +315,8 @@ def test_the_same_role_of_every_layer_is_overlaid(qtbot: QtBot, panel: Panel) ->
     assert page.plot.highlighted == 2
     panel.show("blk.3.attn_q.weight")  # the scope stays
     assert len(page.plot.curves) == LAYERS
-    with qtbot.waitSignal(panel.view.tensor_chosen) as chosen:
-        page.panel.table.row_opened.emit(1)
-    assert chosen.args == [panel.row("blk.1.attn_q.weight")]
+    page.panel.table.row_opened.emit(1)
+    assert panel.app.selection.rows == (panel.row("blk.1.attn_q.weight"),)
 
 
 def test_selected_tensors_are_shown_together_or_side_by_side(qtbot: QtBot, panel: Panel) -> None:

@@ -360,14 +360,7 @@ class BlockPage(ReadingPage[ShownBlock]):
         bar: Chooses the block.
         panes: Shows it.
         block: The block that is shown; None until it is read.
-
-    Signals:
-        open_requested: A model shall be opened, to compare with.
-        bytes_requested: Bytes shall be shown in their file; row of the tensor, and an `Extent`.
     """
-
-    open_requested = Signal()
-    bytes_requested = Signal(int, object)
 
     def __init__(
         self, app: Services, references: References, parent: QtWidgets.QWidget | None = None
@@ -451,7 +444,6 @@ class BlockPage(ReadingPage[ShownBlock]):
         bar.raw.clicked.connect(self._request_bytes)
         bar.copy.clicked.connect(self.copy_block)
         bar.save.clicked.connect(self.ask_export)
-        bar.reference.open_requested.connect(self.open_requested)
         self.panes.plot.export_requested.connect(self.ask_export)
         self.panes.plot.copy_requested.connect(lambda: self._export.copy(self.panes.plot))
         self._search.found.connect(self._show_found)
@@ -615,4 +607,4 @@ class BlockPage(ReadingPage[ShownBlock]):
         elif look is not None and look.part is PartKind.FIELD:
             field = detail.fields[look.number]
             first, nbytes = field.offset, field.nbytes
-        self.bytes_requested.emit(subject.row, detail.extent_of(first, nbytes))
+        self.app.open_bytes(subject.row, detail.extent_of(first, nbytes))

@@ -78,11 +78,9 @@ class MapPage(ReadingPage[DrawnMap]):
 
     Signals:
         place_chosen: A weight of the tensor was chosen; a `Place`.
-        open_requested: A model shall be opened, to compare with.
     """
 
     place_chosen = Signal(object)
-    open_requested = Signal()
 
     def __init__(
         self, app: Services, references: References, parent: QWidget | None = None
@@ -338,7 +336,6 @@ class MapPage(ReadingPage[DrawnMap]):
         self.controls.look_changed.connect(self._draw)
         self.controls.goto.place_typed.connect(self.go_to)
         self.controls.goto.refused.connect(self.readout.show_text)
-        self.references.open_requested.connect(self.open_requested)
         self._references.changed.connect(self._follow_references)
         self.plot.view_changed.connect(self._rest.start)
         self.plot.place_pointed.connect(self._describe)

@@ -15,7 +15,6 @@ from PySide6.QtGui import QColor, QPalette
 from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
-from explorer.formats.tensors import Extent
 from explorer.qt.document import Document
 from explorer.qt.main_window import MainWindow
 from explorer.qt.references import Rounding
@@ -158,7 +157,7 @@ def test_keys_buttons_numbers_and_places_lead_to_blocks(qtbot: QtBot, panel: Pan
 
 def test_a_place_from_elsewhere_is_shown_and_marked(panel: Panel) -> None:
     page = open_block(panel)
-    panel.view.place_chosen.emit((3, 300))
+    panel.view.map.place_chosen.emit((3, 300))
     wait_for(panel, 7)
     assert page.panes.looked_at == BlockPart(PartKind.WEIGHT, 44)
     assert page.panes.readout.text().startswith("Weight 44 (row 3, column 300): ")
@@ -599,12 +598,9 @@ def test_the_bytes_are_shown_in_their_file(
     qtbot.waitUntil(lambda: page.block is not None)
     page.show_block(4)
     qtbot.waitUntil(lambda: page.block is not None and page.block.detail.index == 4)
-    asked: list[tuple[int, Extent]] = []
-    page.bytes_requested.connect(lambda row, extent: asked.append((row, extent)))
     page.panes.fields.select_row(2)
     qtbot.mouseClick(page.bar.raw, LEFT)
     offset = document.model.tensors[NAME].offset + 4 * 144 + 4
-    assert [(row, extent.offset, extent.nbytes) for row, extent in asked] == [(row, offset, 12)]
     raw = window.panels.raw.widget
     assert window.panels.currentWidget() is window.panels.raw
     assert raw.hex.selection == range(offset, offset + 12)
