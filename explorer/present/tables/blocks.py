@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -102,10 +103,12 @@ def field_table(detail: BlockDetail) -> Table[int]:
         Column(
             *("value_text", "Value", TEXT, "What is stored in this block."),
             lambda row: field_value(detail, row),
+            stretches=True,
         ),
         Column(
             *("meaning", "Meaning", TEXT, "The purpose of the part."),
             lambda row: fields[row].meaning,
+            stretches=True,
         ),
         Column(
             "numbers",
@@ -165,20 +168,20 @@ def sub_block_table(detail: BlockDetail, beside: Beside | None = None) -> Table[
     if stored is not None:
         tip = "What is stored: the scale is the block's own one times this factor"
         columns.append(_plain_numbers("scale_factor", "Factor", stored.scales, tip))
-    columns.append(_numbers("scale", "Scale", detail.scales, "Effective scale"))
+    columns.append(_numbers("scale", "Scale", detail.scales, "Effective scale", stretches=True))
     if stored is not None and stored.minima is not None:
         tip = "What is stored: the minimum is the block's dmin times this factor"
         columns.append(_plain_numbers("minimum_factor", "Factor of minimum", stored.minima, tip))
     if detail.minima is not None:
         tip = "Effective minimum, which is subtracted"
-        columns.append(_numbers("minimum", "Minimum", detail.minima, tip))
+        columns.append(_numbers("minimum", "Minimum", detail.minima, tip, stretches=True))
     of_all = Kind(lambda number: f"{number} of {detail.levels.size}")
     tip = "How many different codes, and how many the type has"
     columns.append(_array("codes_used", "Codes", used, tip, of_all))
     if beside is not None:
         squares = (beside.errors**2).reshape(count, per).mean(axis=1)
         tip, root = "Root of the mean square error", np.sqrt(squares)
-        columns.append(_numbers("rms_error", "RMS error", root, tip, _ERROR_DIGITS))
+        columns.append(_numbers("rms_error", "RMS error", root, tip, _ERROR_DIGITS, stretches=True))
     return Table(*columns, title="Sub-blocks")
 
 
@@ -197,14 +200,18 @@ def weight_table(detail: BlockDetail, beside: Beside | None = None) -> Table[int
         columns.append(_array("row", "Row", indices, "Row of the grid that its group has"))
     level = "Value of the code before scaling"
     columns.append(_numbers("level", "Level", detail.weight_levels, level))
-    columns.append(_numbers("value", "Value", detail.values, "The decoded weight"))
+    decoded = "The decoded weight"
+    columns.append(_numbers("value", "Value", detail.values, decoded, stretches=True))
     if beside is not None:
         rounding, what = beside.is_rounding, f"The weight rounded to {beside.pair.candidate_type}"
-        same = "The same weight of the reference"
+        same, difference = "The same weight of the reference", "Candidate minus reference"
         columns += [
-            _numbers("reference", "Reference", beside.reference, same, extra=rounding),
-            _numbers("candidate", "Rounded", beside.candidate, what, extra=not rounding),
-            _numbers("error", "Error", beside.errors, "Candidate minus reference", _ERROR_DIGITS),
+            replace(one, stretches=True)
+            for one in (
+                _numbers("reference", "Reference", beside.reference, same, extra=rounding),
+                _numbers("candidate", "Rounded", beside.candidate, what, extra=not rounding),
+                _numbers("error", "Error", beside.errors, difference, _ERROR_DIGITS),
+            )
         ]
     return Table(*columns, title="Weights of the block")
 

@@ -571,7 +571,7 @@ class LibraryView(LibraryWidgets):
 
     def save_layout(self) -> None:
         """Remember widths and order of columns, and the splitter."""
-        self._settings.set_layout("library", self.tree.column_layout.state())
+        self._settings.set_layout("library", self.tree.header().saveState())
         self._settings.set_layout("downloads_splitter", self.splitter.saveState())
         if self.blobs.model.columns:
             self._settings.set_layout("downloads_blobs", self.blobs.table.columns_state())

@@ -39,11 +39,9 @@ _SAMPLES: Final = {
     LibraryColumn.USED: "2026-12-31 ",
     LibraryColumn.NOTE: "Some shared with other models",
 }
-_EXPENDABLE: Final = (
-    *(LibraryColumn.MODIFIED, LibraryColumn.ARCHITECTURE),
-    *(LibraryColumn.USED, LibraryColumn.PARAMETERS, LibraryColumn.CONTEXT),
-)
-_NAME_CHARACTERS: Final = 60  # of a name with its publisher, before any column goes
+_RARE: Final = frozenset({LibraryColumn.ARCHITECTURE, LibraryColumn.MODIFIED, LibraryColumn.NOTE})
+"""Hidden at first: a model's name and row say the most of these."""
+
 _MEASURED: Final = 200  # models, whose texts decide how wide columns are
 _ROOM: Final = 18  # pixels that a cell needs beside its text
 _OPENED: Final = frozenset(
@@ -111,13 +109,8 @@ class LibraryTree(QTreeView):
         header.setSortIndicator(LibraryColumn.NAME, Qt.SortOrder.AscendingOrder)
         header.setHighlightSections(False)
         header.setSectionsMovable(True)
-        header.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
-        header.customContextMenuRequested.connect(self._show_column_menu)
         self.setSortingEnabled(True)
-        self.column_layout = ColumnLayout(
-            self, header, self._widths, lambda: [[LibraryColumn.NAME]], lambda: _EXPENDABLE
-        )
-        self.column_layout.least = _NAME_CHARACTERS
+        self.column_layout = ColumnLayout(self, header, self._widths, lambda: [LibraryColumn.NAME])
         self.reset_columns()
         self._sight_timer = QtCore.QTimer(self, singleShot=True, interval=_SIGHT_MS)
         self._sight_timer.timeout.connect(self._check_sight)
@@ -136,10 +129,8 @@ class LibraryTree(QTreeView):
         """Put every column into its place, as wide as what is usual in it."""
         for column in LibraryColumn:
             self.header().moveSection(self.header().visualIndex(column), column)
-            self.setColumnHidden(column, False)
+            self.setColumnHidden(column, column in _RARE)
         self.column_layout.fit()
-        self.setColumnHidden(LibraryColumn.NOTE, True)  # the name's row says the most of it
-        self.column_layout.fill()
 
     def widen_columns(self) -> None:
         """Give columns the room that texts need which have come meanwhile."""
@@ -158,24 +149,6 @@ class LibraryTree(QTreeView):
                 alike = {node.cells[column]: node for node in nodes}.values()  # measured often
                 widths += [_needed(node, column, self.font(), metrics) for node in alike]
             yield max(widths)
-
-    def _show_column_menu(self, place: QtCore.QPoint) -> None:
-        menu = QMenu(self)
-        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self.add_columns(menu)
-        menu.popup(self.header().mapToGlobal(place))
-
-    def add_columns(self, menu: QMenu) -> None:
-        """Add what shows and hides columns; the name stays."""
-        for column, title in enumerate(column_titles()):
-            action = menu.addAction(title)
-            action.setCheckable(True)
-            action.setChecked(not self.isColumnHidden(column))
-            action.setEnabled(column != LibraryColumn.NAME)
-            action.toggled.connect(partial(self._show_column, column))
-
-    def _show_column(self, column: int, on: bool) -> None:
-        self.column_layout.show_column(column, on=on)
 
     def add_sorting(self, menu: QMenu) -> None:
         """Add what the mouse does in the header, which keys do not reach."""

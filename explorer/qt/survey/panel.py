@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -46,7 +45,7 @@ _EXTREMES: Final = ("min", "max", "rms")  # figures that nothing is ranked by
 _RENEW_MS = 500  # between two sortings while figures come in: rows that jump cannot be read
 _FIRST_METRIC = "outlier_ratio"
 _FIRST_WITH_ERRORS = "relative_rmse"
-_HIDDEN = ("role", "shape", SHARE, "bytes")
+_SHOWN = ("name", "layer", "type", "parameters", "outlier_ratio", "relative_rmse")
 _NAMES = tuple(metric.name for metric in METRICS)
 _OF_ERRORS = frozenset(one.name for one in METRICS if one.source is Source.ERRORS)
 _OF_TENSORS = ("name", "layer", "role", "type", "shape", "parameters")
@@ -103,14 +102,7 @@ class HotSpots:
 
         keys, tip = self._session.with_reason, "Why there are no figures of the tensor."
         problem = Column("problem", "Problem", reason, reason, keys, tip=tip)
-        columns = [*self._tensors, share, place, *metrics, *extremes, problem]
-        return [replace(one, spare=self._spare(one.name)) for one in columns]
-
-    def _spare(self, name: str) -> int:
-        """Return how soon a column goes where there is no room: the one ranked by stays."""
-        if name in (self.metric.name, SHARE):
-            return -1
-        return 2 if name in _EXTREMES else int(name in _NAMES)
+        return [*self._tensors, share, place, *metrics, *extremes, problem]
 
     def known_count(self) -> int:
         """Return for how many tensors the metric is known that they are ranked by."""
@@ -223,7 +215,8 @@ class HotSpotsPage(ListPanel):
             self._document = content.document
             self._spots = HotSpots(content.document, session, self.chosen)
             self.model.set_content(self._spots.columns(), len(content.document.arrays))
-            self.table.show_columns(QByteArray(), set(_HIDDEN))
+            hidden = {column.name for column in self.model.columns} - {*_SHOWN, PERCENTILE}
+            self.table.show_columns(QByteArray(), hidden)
             self._with_errors, self._fitted = True, None
         self._offer_errors(session.comparison is not None)
         self._renew()
@@ -237,7 +230,7 @@ class HotSpotsPage(ListPanel):
         if on != self._with_errors:
             self._with_errors = on
             for number, column in enumerate(self.model.columns):
-                if column.name in _OF_ERRORS:
+                if column.name in _OF_ERRORS and not (on and column.name not in _SHOWN):
                     self.table.setColumnHidden(number, not on)
 
     def _follow_selection(self) -> None:

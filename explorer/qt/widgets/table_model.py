@@ -76,8 +76,7 @@ class Column:
         type_name: The tensor type whose colour stands before the text; None of a row without one.
         bar: How much of a cell a bar behind the text takes, 0 to 1; None of a cell without one.
         stretches: Whether it takes the width that the others leave; else the first of words does.
-        spare: Where there is no room for all columns, those of the highest number go first, and of
-            equal ones the last; a column below 0 stays.
+        spare: Above 1 if it is hidden at first.
     """
 
     name: str

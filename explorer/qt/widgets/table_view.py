@@ -250,11 +250,8 @@ class TableView(QtWidgets.QTableView):
         header.setSortIndicator(-1, Qt.SortOrder.AscendingOrder)
         self.setSortingEnabled(True)
         self.column_layout = ColumnLayout(
-            self, header, self._fitting_widths, self._stretching, self._expendable
+            self, header, self._fitting_widths, self._stretching_columns
         )
-        self.column_layout.add_button()
-        header.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
-        header.customContextMenuRequested.connect(self.column_layout.show_menu)
         self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self.customContextMenuRequested.connect(self._show_menu)
         self._make_actions()
@@ -299,29 +296,20 @@ class TableView(QtWidgets.QTableView):
             self.sortByColumn(header.sortIndicatorSection(), header.sortIndicatorOrder())
             return
         header.setSortIndicator(-1, Qt.SortOrder.AscendingOrder)  # new content is unsorted
-        # a hidden section that gets a width leaves a gap: show all, then hide
-        for number in range(header.count()):
-            self.setColumnHidden(number, False)
-        self.column_layout.fit_anew()
         for number, column in enumerate(self.table.columns):
-            self.setColumnHidden(number, column.name in hidden)
-        self.column_layout.fill()
+            self.setColumnHidden(number, column.name in hidden or column.spare > 1)
+        self.column_layout.fit()
 
     def columns_state(self) -> QtCore.QByteArray:
         """Return widths, order, sorting and visibility of the columns, for `show_columns`."""
-        return self.column_layout.state()
+        return self.horizontalHeader().saveState()
 
-    def _stretching(self) -> list[list[int]]:
-        """Return who may take the rest: columns that say so together, else one of words."""
-        columns, order = self.table.columns, self.column_order()
-        words = [[place] for place in order if not columns[place].numeric]
-        return [[place for place in order if columns[place].stretches], *words]
-
-    def _expendable(self) -> list[int]:
-        """Return what goes first where there is no room; the first column names the row."""
-        columns, order = self.table.columns, self.column_order()
-        others = [place for place in reversed(order[1:]) if columns[place].spare >= 0]
-        return sorted(others, key=lambda place: -columns[place].spare)[: max(0, len(order) - 2)]
+    def _stretching_columns(self) -> list[int]:
+        """Return who shares the rest: columns that say so, else the first one of words."""
+        columns = self.table.columns
+        shown = [place for place in self.column_order() if not self.isColumnHidden(place)]
+        words = [place for place in shown if not columns[place].numeric]
+        return [place for place in shown if columns[place].stretches] or words[:1]
 
     def fit_columns(self) -> None:
         """Set each column to the width of its header and its first rows; one takes the rest."""
@@ -383,13 +371,8 @@ class TableView(QtWidgets.QTableView):
         return [column for column in order if column < count]
 
     def chosen_columns(self) -> list[int]:
-        """Return the columns that are seen, or would be in a wider window."""
-        there = {*self.column_layout.dropped}
-        return [
-            column
-            for column in self.column_order()
-            if column in there or not self.isColumnHidden(column)
-        ]
+        """Return the columns that are not hidden, from left to right."""
+        return [column for column in self.column_order() if not self.isColumnHidden(column)]
 
     def sort_by_current(self) -> None:
         """Sort by the column of the cursor, the other way round if it is sorted by already."""
@@ -446,8 +429,8 @@ class TableView(QtWidgets.QTableView):
             self.export(path)
 
     def export(self, path: Path) -> Job:
-        """Write what is shown, in the background: JSON if the name says so, else CSV."""
-        columns = self.chosen_columns()
+        """Write the rows shown with all columns, in the background: JSON by the name, else CSV."""
+        columns = self.column_order()
         names = [self.table.columns[column].name for column in columns]
         raws = [self.table.columns[column].raw for column in columns]
         rows = self.table.rows.copy()
@@ -479,9 +462,6 @@ class TableView(QtWidgets.QTableView):
         self.column_layout.show_menu(QtCore.QPoint(left, header.height()))
 
     # Qt
-
-    def setColumnHidden(self, column: int, hide: bool) -> None:
-        self.column_layout.hide_column(column, on=hide)  # which knows what is out of sight, too
 
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)

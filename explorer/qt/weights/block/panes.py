@@ -6,7 +6,7 @@ mark; otherwise it follows the mouse.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
@@ -36,8 +36,6 @@ from explorer.qt.widgets.segments import segmented
 from explorer.qt.widgets.table_model import TableModel
 from explorer.qt.widgets.table_view import PaddedDelegate, TableView
 
-_EDGES = 6  # pixels that the style takes of a cell
-
 BrushOf: TypeAlias = Callable[[int, int], QBrush | None]
 """Returns what is behind a cell, by content row and column; None for nothing special."""
 
@@ -66,6 +64,8 @@ class MarkedTable(TableView):
         super().__init__(model, app, parent)
         self.setItemDelegate(_MarkingDelegate(model, brush_of, self))
         self.setMinimumHeight(60)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.column_layout.least = _LEAST_CHARACTERS
         self.setMouseTracking(True)
         self.entered.connect(lambda index: self.row_hovered.emit(model.content_row(index)))
         self.viewportEntered.connect(lambda: self.row_hovered.emit(-1))
@@ -79,26 +79,6 @@ class MarkedTable(TableView):
             else:
                 self.select_row(content_row)
         self.viewport().update()
-
-    def share_width(self, narrow: Mapping[str, int]) -> None:
-        """Give columns widths, so that nothing has to be scrolled sideways.
-
-        Args:
-            narrow: How many digits columns of these names have room for; the others share the rest.
-        """
-        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        modes = QtWidgets.QHeaderView.ResizeMode
-        header, digit = self.horizontalHeader(), self.fontMetrics().horizontalAdvance("0")
-        header.setStretchLastSection(False)
-        self.column_layout.fixed = True
-        for number, shown in enumerate(self.table.columns):
-            digits = narrow.get(shown.name)
-            if digits is None:
-                header.setSectionResizeMode(number, modes.Stretch)
-            else:
-                header.setSectionResizeMode(number, modes.Interactive)
-                width = max((digits + 2) * digit + _EDGES, header.sectionSizeHint(number))
-                self.setColumnWidth(number, width)
 
     def bring(self, content_row: int) -> None:
         """Scroll to a row."""
@@ -131,14 +111,10 @@ class _MarkingDelegate(PaddedDelegate):
             option.backgroundBrush = brush
 
 
+_LEAST_CHARACTERS = 6  # of a column: nothing has to be scrolled sideways
 _PLOT_HEIGHT = 210
 _TABLE_HEIGHT = 230
 _MARK_ALPHA = 60
-_DIGITS_OF = {  # columns whose texts are short
-    **{"name": 5, "bytes": 7, "value_text": 15},
-    **{"weight": 5, "code": 4, "row": 5, "level": 6},
-    **{"weights": 7, "scale_factor": 5, "minimum_factor": 5, "codes_used": 8},
-}
 
 
 class BlockPanes(QtWidgets.QWidget):
@@ -316,5 +292,3 @@ class BlockPanes(QtWidgets.QWidget):
 def _fill(table: MarkedTable, described: Table[int], rows: range, *, renewed: bool) -> None:
     """Give a table another block; widths and sorting stay as long as the columns do."""
     table.show_rows(described, rows, QtCore.QByteArray() if renewed else table.columns_state())
-    if renewed:
-        table.share_width(_DIGITS_OF)
