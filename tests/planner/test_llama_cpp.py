@@ -204,13 +204,13 @@ _ANY = st.fixed_dictionaries(
 
 @examples(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), settings=st.builds(dict, _ANY))
-def test_a_graph_part_after_part_is_that_of_all_parts_at_once(
+def test_few_of_the_blocks_that_are_alike_take_as_much_as_all(
     golden: _Golden, monkeypatch: pytest.MonkeyPatch, data: st.DataObject, settings: dict[str, Any]
 ) -> None:
     header = golden.header(data.draw(st.sampled_from(golden.names)))
     found = allocate(replace(header), Settings(**settings))
     with monkeypatch.context() as patched:
-        patched.setattr(compute, "pieces_of", lambda blocks: [tuple(range(-1, blocks + 1))])
+        patched.setattr(compute, "blocks_to_build", lambda kinds: list(range(len(kinds))))
         whole = allocate(replace(header), Settings(**settings))
     assert found.buffers == whole.buffers
 

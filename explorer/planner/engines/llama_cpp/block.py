@@ -37,9 +37,6 @@ from explorer.quantization import TensorType
 if TYPE_CHECKING:
     from explorer.planner.engines.llama_cpp.header import Header
 
-EMBEDDINGS: Final = -1
-"""The part of a graph before the first block."""
-
 _I32: Final = 4
 _I64: Final = 8
 
@@ -90,11 +87,9 @@ class Placement:
 
 
 class Block:
-    """A graph in the making, at one block; inputs are those that all parts of a graph share."""
+    """A graph in the making, at one block."""
 
-    def __init__(
-        self, header: Header, batch: Batch, placement: Placement, inputs: dict[str, Tensor]
-    ) -> None:
+    def __init__(self, header: Header, batch: Batch, placement: Placement) -> None:
         self.header, self.batch, self.placement = header, batch, placement
         self.rules = header.rules
         self.graph = Graph()
@@ -102,7 +97,7 @@ class Block:
         self.early_state: Tensor | None = None  # that was read for the next recurrent block
         self.of_layers: Tensor | None = None  # embeddings of their own for each block
         self._made: dict[str, Tensor] = {}
-        self._inputs = inputs
+        self._inputs: dict[str, Tensor] = {}
 
     def weight(self, name: str) -> Tensor | None:
         """Return a weight of the present block, if it has it."""
@@ -134,7 +129,6 @@ class Block:
         """Return an input of the graph, the same one for each use."""
         if name not in self._inputs:
             self._inputs[name] = leaf((*extent, 1, 1, 1)[:4], width)  # type: ignore[arg-type]
-            self._inputs[name].shared = name
         return self._inputs[name]
 
     def part_of_input(self, name: str, count: int) -> Tensor:
@@ -142,7 +136,6 @@ class Block:
         key = f"{count} of {name}"
         if key not in self._inputs:
             self._inputs[key] = view(self._inputs[name], count)
-            self._inputs[key].shared = key
         return self._inputs[key]
 
     @property
@@ -190,7 +183,6 @@ class Block:
         if factors is None:
             return like("rope", tensor, self.positions)
         table = self.stored(factors, self.index)
-        table.shared = f"{factors} on {table.place}"  # the blocks of a device have one
         return like("rope", tensor, self.positions, table)
 
     def cache(

@@ -6,6 +6,8 @@ weights; `architectures` says the rest. Order matters: memory is given out in th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from explorer.planner.engines.llama_cpp.block import (
     Block,
     attention,
@@ -30,24 +32,20 @@ from explorer.planner.engines.llama_cpp.graph import (
 from explorer.planner.engines.llama_cpp.recurrent import begin_with_state, mamba2
 
 
-def build_part(block: Block, part: int, current: Tensor | None) -> Tensor:
-    """Add a part to the graph, and return what the next part reads.
-
-    A part is the embeddings (`EMBEDDINGS`), a block by its number, or the logits behind the last.
+def build_graph(block: Block, numbers: Sequence[int]) -> None:
+    """Make the graph of the embeddings, of these blocks, and of the logits.
 
     Raises:
         UnknownGraphError: The model lacks what every model of its architecture has.
     """
-    if current is None:
-        found = _embedded(block)
-    elif part == block.header.loaded:
-        found = _logits(block, current)
-    else:
-        block.index = part
-        found = block.rules.block(block, current, part == block.header.loaded - 1)
-    if part + 1 < block.header.loaded:
-        block.early_state = begin_with_state(block, part + 1)
-    return block.graph.expand(found)
+    current = _embedded(block)
+    for number in numbers:
+        block.early_state = begin_with_state(block, number)
+        block.graph.expand(current)
+        block.index = number
+        current = block.rules.block(block, current, number == block.header.loaded - 1)
+    block.graph.expand(current)
+    block.graph.expand(_logits(block, current))
 
 
 def latent_attention(block: Block, current: Tensor) -> Tensor:

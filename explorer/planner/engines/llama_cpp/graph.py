@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Final, TypeAlias
 
 from explorer.quantization import TensorType
@@ -27,11 +26,6 @@ HOST_ALIGNMENT: Final = 32
 _ROW_WEIGHTS: Final = 512  # rows of quantized weights on a GPU are padded to a multiple
 _F32: Final = 4
 _ENDLESS: Final = 1 << 62
-
-Free: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
-"""Addresses and sizes of free memory."""
-
-_ALL_FREE: Final[Free] = ((0,), (_ENDLESS,))
 
 
 class UnknownGraphError(Exception):
@@ -52,7 +46,6 @@ class Tensor:
         weights: Whether it is a model's weights.
         nbytes: What it takes on the host.
         scratch: Bytes that a GPU takes beyond that.
-        shared: A name of what several parts of a graph read, as its inputs.
 
     Raises:
         UnknownGraphError: Its extent is negative: figures of a header contradict one another.
@@ -64,10 +57,8 @@ class Tensor:
     weights = False
     scratch = 0
     is_input = is_output = visited = owned = False
-    backend = pinned = decided = -1
-    original: Tensor  # of a copy on another device
+    backend = pinned = -1
     children = views = buffer = offset = 0
-    shared = ""
 
     def __init__(
         self,
@@ -239,16 +230,11 @@ def row_padding(kind: TensorType, row: int) -> int:
 class Heap:
     """Free memory of one buffer: blocks by address, the last of them endless."""
 
-    def __init__(self, alignment: int, free: Free) -> None:
+    def __init__(self, alignment: int) -> None:
         self.alignment = alignment
         self.peak = 0
-        self._starts, self._sizes = map(list, free)
-        self._is_odd = 0 in self._sizes or any(a > b for a, b in pairwise(self._starts))
-
-    @property
-    def free(self) -> Free:
-        """The addresses and sizes of free memory."""
-        return tuple(self._starts), tuple(self._sizes)
+        self._starts, self._sizes = [0], [_ENDLESS]
+        self._has_empty = False
 
     def take(self, size: int) -> int:
         """Return the address of the smallest block that is large enough, the last only at need."""
@@ -271,8 +257,8 @@ class Heap:
         """Take back a block, and join it with its neighbours."""
         size = padded(size, self.alignment)
         starts, sizes = self._starts, self._sizes
-        if not size or self._is_odd:  # there are states of no sequence
-            self._is_odd = True
+        if not size or self._has_empty:  # there are states of no sequence
+            self._has_empty = True
             self._give_among_empty(start, size)
             return
         index = bisect_left(starts, start)
@@ -322,20 +308,9 @@ class Heap:
 class Allocator:
     """Memory of all devices, given out in the order of computation."""
 
-    def __init__(self, alignments: Sequence[int], free: Sequence[Free] = ()) -> None:
-        held = free or [_ALL_FREE] * len(alignments)
-        self.heaps = [Heap(size, one) for size, one in zip(alignments, held, strict=True)]
+    def __init__(self, alignments: Sequence[int]) -> None:
+        self.heaps = [Heap(alignment) for alignment in alignments]
         self._host = len(alignments) - 1
-
-    @property
-    def free(self) -> tuple[Free, ...]:
-        """Free memory of each device."""
-        return tuple(heap.free for heap in self.heaps)
-
-    @property
-    def peaks(self) -> tuple[int, ...]:
-        """The highest address of each device."""
-        return tuple(heap.peak for heap in self.heaps)
 
     def run(self, nodes: Sequence[Tensor]) -> None:
         """Give out memory to nodes in their order, and take back what none after them reads."""

@@ -214,12 +214,7 @@ class Header:
 
     @cached_property
     def computed(self) -> dict[Hashable, list[int]]:
-        """What was worked out before: the sizes of compute buffers (`compute`)."""
-        return {}
-
-    @cached_property
-    def runs(self) -> dict[Hashable, Any]:
-        """What parts of a graph do to memory, as far as it was worked out (`compute`)."""
+        """Sizes of compute buffers that were worked out before (`compute`)."""
         return {}
 
     @cached_property
