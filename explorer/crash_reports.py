@@ -15,11 +15,11 @@ import time
 import traceback
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, TextIO
+from typing import BinaryIO, Final
 
 from explorer import __version__
 from explorer.ends import mark_as_running
-from explorer.paths import cache_folder, make_private_folder
+from explorer.private_folder import PrivateFolder
 from explorer.quantization import kernel_cache
 from explorer.text import plain_text
 
@@ -40,50 +40,33 @@ class CrashReports:
         surroundings: What a report says of the system beside Python's version.
     """
 
-    def __init__(self, folder: Path | None) -> None:
-        """Name the folder, which need not exist. None: there is no place to write."""
+    def __init__(self) -> None:
         self.surroundings = ""
-        self._folder = folder
-        self._fault: TextIO | None = None
-
-    @classmethod
-    def of_user(cls) -> CrashReports:
-        """Return the reports of the user who runs the program."""
-        try:
-            return cls(cache_folder() / "crashes")
-        except RuntimeError:  # a user without a home
-            return cls(None)
+        self._folder = PrivateFolder("crashes")
+        self._fault: BinaryIO | None = None
+        self._fault_name = ""
 
     def write(self, text: str) -> Path | None:
         """Write a report; return its file, or None where it cannot be written."""
-        if self._folder is None:
-            return None
         moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
-        path = self._folder / f"{_REPORT}{moment}-{time.time_ns() % 10**9:09}-{os.getpid()}.txt"
+        name = f"{_REPORT}{moment}-{time.time_ns() % 10**9:09}-{os.getpid()}.txt"
         try:
-            make_private_folder(self._folder)
-            path.write_text(text, encoding="utf-8")
-            self._remove_oldest()
+            with self._folder.create(name) as file:
+                file.write(text.encode())
+            for old in sorted(self._folder.path.glob(f"{_REPORT}*.txt"))[:-MOST_REPORTS]:
+                old.unlink(missing_ok=True)
         except OSError:  # a full disk, say: then the window alone reports it
             with suppress(OSError):
-                path.unlink()
+                (self._folder.path / name).unlink()
             return None
-        return path
-
-    def _remove_oldest(self) -> None:
-        assert self._folder is not None
-        for path in sorted(self._folder.glob(f"{_REPORT}*.txt"))[:-MOST_REPORTS]:
-            path.unlink(missing_ok=True)
+        return self._folder.path / name
 
     def watch(self) -> None:
         """Write a crash of this process into a file of its own, until `stop_watching`."""
-        if self._folder is None:
-            return
         with suppress(OSError):
-            make_private_folder(self._folder)
             # the time, since in a sandbox every process of a program has the same number
-            path = self._folder / f"{_FAULT}{time.time_ns()}-{os.getpid()}.txt"
-            self._fault = open(path, "w", encoding="utf-8")  # noqa: SIM115 - open until the end
+            self._fault_name = f"{_FAULT}{time.time_ns()}-{os.getpid()}.txt"
+            self._fault = self._folder.create(self._fault_name)
             mark_as_running(self._fault)
             faulthandler.enable(self._fault)
 
@@ -93,14 +76,14 @@ class CrashReports:
             faulthandler.disable()
             self._fault.close()
             with suppress(OSError):
-                os.unlink(self._fault.name)
+                (self._folder.path / self._fault_name).unlink()
             self._fault = None
 
     def note_before_abort(self, text: str) -> None:
         """Write into the file of `watch`: Qt is about to end the process."""
         if self._fault is not None:
             with suppress(OSError):
-                self._fault.write(f"{_safe(text)}\n")
+                self._fault.write(f"{_safe(text)}\n".encode())
                 self._fault.flush()
 
     def take_crash(self) -> tuple[str, Path | None] | None:
@@ -110,15 +93,18 @@ class CrashReports:
         """
         found = None
         with suppress(OSError):
-            for path in sorted(self._folder.glob(f"{_FAULT}*.txt")) if self._folder else ():
+            for path in sorted(self._folder.path.glob(f"{_FAULT}*.txt")):
                 found = self._take_one(path) or found
         return found
 
     def _take_one(self, path: Path) -> tuple[str, Path | None] | None:
-        with open(path, "r+", encoding="utf-8", errors="replace") as file:
+        file = self._folder.open(path.name)
+        if file is None:  # none that this program has made
+            return None
+        with file:
             if not mark_as_running(file):
                 return None
-            left = file.read(MOST_CHARACTERS)
+            left = file.read(MOST_CHARACTERS).decode(errors="replace")
             path.unlink()  # while it is marked: of two programs that start now, one takes it
         if not left:
             return None

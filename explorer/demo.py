@@ -13,7 +13,6 @@ import math
 import os
 import shutil
 import struct
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,17 +25,16 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from explorer.ends import Temporary
 from explorer.errors import SourceError, system_reason
 from explorer.model_files import GGUF_MAGIC
-from explorer.paths import cache_folder, make_private_folder, resource
+from explorer.paths import resource
+from explorer.private_folder import PrivateFolder
 from explorer.quantization import TENSOR_TYPES
 
 RECIPE_VERSION: Final = 1
 """Raised with every change of what is made; a demo of another version is made again."""
 
 _PREFIX: Final = "recipe-"
-_TEMPORARY: Final = "making-"
 _MODEL_NAME: Final = "Demo-2.5M-v1.0-Q4_0.gguf"
 _MANIFEST: Final = Path("manifests", "registry.ollama.ai", "library", "demo", "latest")
 _MEDIA: Final = "application/vnd.ollama.image"
@@ -61,20 +59,18 @@ def make_demo(folder: Path | None = None) -> DemoPaths:
     Raises:
         SourceError: The folder cannot be written.
     """
-    base = cache_folder() / "demo" if folder is None else Path(folder)
-    target = base / f"{_PREFIX}{RECIPE_VERSION}"
+    base = PrivateFolder("demo") if folder is None else PrivateFolder(root=folder)
     try:
+        target = base.make() / f"{_PREFIX}{RECIPE_VERSION}"
         if not _is_complete(target):
-            if folder is None:
-                make_private_folder(base)
-            base.mkdir(parents=True, exist_ok=True)
-            _make(base, target)
-            _remove_others(base, target)
+            with base.unfinished() as work:
+                _make(work, target)
+            _remove_others(target)
     except OSError as error:
         raise SourceError(
             f"the demo model cannot be made here: {system_reason(error)}; "
             "name another folder with GGUF_EXPLORER_CACHE",
-            base,
+            error.filename,
         ) from error
     return _paths(target)
 
@@ -93,30 +89,25 @@ def _is_complete(target: Path) -> bool:
         return False
 
 
-def _make(base: Path, target: Path) -> None:
-    work = Path(tempfile.mkdtemp(".tmp", _TEMPORARY, base))
-    kept = Temporary(work)
-    try:
-        made = work / "demo"
-        made.mkdir()
-        _fill(made)
-        for _ in range(_TRIES):
-            if target.exists():  # damaged, or another program was faster
-                if _is_complete(target):
-                    return
-                with suppress(FileNotFoundError):
-                    os.rename(target, Path(tempfile.mkdtemp(dir=work)) / "damaged")
-            try:
-                os.rename(made, target)
-            except OSError:
-                if not target.exists():
-                    raise
-            else:
+def _make(work: Path, target: Path) -> None:
+    made = work / "demo"
+    made.mkdir(parents=True)
+    _fill(made)
+    for attempt in range(_TRIES):
+        if target.exists():  # damaged, or another program was faster
+            if _is_complete(target):
                 return
-        if not _is_complete(target):
-            raise OSError("other programs keep changing the folder")
-    finally:
-        kept.remove()
+            with suppress(FileNotFoundError):
+                os.rename(target, work / f"damaged-{attempt}")
+        try:
+            os.rename(made, target)
+        except OSError:
+            if not target.exists():
+                raise
+        else:
+            return
+    if not _is_complete(target):
+        raise OSError("other programs keep changing the folder")
 
 
 def _fill(folder: Path) -> None:
@@ -187,9 +178,9 @@ def _write_blob(blobs: Path, media_type: str, content: bytes) -> dict[str, Any]:
     return layer
 
 
-def _remove_others(base: Path, target: Path) -> None:
+def _remove_others(target: Path) -> None:
     """Remove demos of other recipe versions."""
-    for path in base.iterdir():
+    for path in target.parent.iterdir():
         if path.name.startswith(_PREFIX) and path != target:
             shutil.rmtree(path, ignore_errors=True)
 

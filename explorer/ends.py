@@ -1,8 +1,7 @@
 """How the program ends before its time: signals, and the temporary files that it then removes.
 
 A signal ends the process at once, wherever it is. An exception, which Python would raise instead,
-may come while a library is loaded or an object destroyed, where it is printed and forgotten. What
-a process that was killed has left is removed at the next start.
+may come while a library is loaded or an object destroyed, where it is printed and forgotten.
 
 This module is loaded before anything else, so it loads next to nothing itself.
 """
@@ -25,10 +24,6 @@ SIGNALS: Final = tuple(
 )
 """Signals by which people and systems end a program; Windows and POSIX have some of them each."""
 
-_RECORDS: Final = "unfinished"
-_SUFFIX: Final = ".tmp"
-_KEPT_S: Final = 30 * 24 * 3600.0  # how long a disk may be absent until it is forgotten
-_MOST_BYTES: Final = 1 << 16  # of a path in a record
 _CLEAR_LINE: Final = b"\r\x1b[K"  # progress may stand there
 
 
@@ -60,43 +55,23 @@ def end_at_once(number: int) -> None:
 
 
 class Temporary:
-    """A file or folder that nothing leaves behind: not the end of its work, a signal, or a kill.
+    """A file or folder that neither the end of its work nor a signal leaves behind.
 
-    A record in the user's cache folder names it for as long as it is needed. Where none can be
-    written, a process that is killed leaves it.
+    What a process that was killed leaves is recognised by its name, by whoever chose that.
     """
 
-    def __init__(self, path: Path | str) -> None:
-        """Note a path that is about to be made; its name ends in ``.tmp``."""
-        self._path = os.path.abspath(path)
-        assert self._path.endswith(_SUFFIX)
-        self._maker = os.getpid()
-        self._record = _open_record(self._path)
+    def __init__(self, path: Path) -> None:
+        """Note a path that is about to be made."""
+        self.path = path
         _alive.add(self)
 
     def remove(self) -> None:
-        """Remove what is still there, and forget it. A forked process leaves it to its parent."""
+        """Remove what is still there, and forget it."""
         _alive.discard(self)
-        if os.getpid() == self._maker:
-            _remove(self._path)
-            _close_record(self._record)
+        remove(self.path)
 
 
 _alive: Final[set[Temporary]] = set()
-
-
-def remove_leftovers() -> None:
-    """Remove the temporary files of processes that were killed; one that resists is left."""
-    try:
-        folder = _folder()
-        names = os.listdir(folder)
-    except (OSError, RuntimeError):  # there never was one
-        return
-    for name in names:
-        try:
-            _take_record(os.path.join(folder, name))
-        except OSError:  # another start takes it, or it can only be read
-            continue
 
 
 def mark_as_running(file: IO[Any]) -> bool:
@@ -112,68 +87,13 @@ def mark_as_running(file: IO[Any]) -> bool:
     return True
 
 
-def _folder() -> str:
-    from explorer.paths import cache_folder  # noqa: PLC0415 - see above
-
-    return str(cache_folder() / _RECORDS)
-
-
-def _open_record(path: str) -> IO[bytes] | None:
-    import secrets  # noqa: PLC0415 - see above
-    from pathlib import Path  # noqa: PLC0415
-
-    from explorer.paths import make_private_folder  # noqa: PLC0415
-
-    try:
-        folder = Path(_folder())
-        make_private_folder(folder)
-        record = open(folder / secrets.token_hex(8), "xb")  # noqa: SIM115 - open as long as it holds
-    except (OSError, RuntimeError):  # a full disk, a user without a home
-        return None
-    mark_as_running(record)
-    record.write(os.fsencode(path))
-    record.flush()
-    return record
-
-
-def _close_record(record: IO[bytes] | None) -> None:
-    if record is not None:
-        record.close()
-        _remove(record.name)
-
-
-def _take_record(name: str) -> None:
-    """Remove what a record names, and the record, unless its process still runs.
-
-    Raises:
-        OSError: The record cannot be read or removed.
-    """
-    with open(name, "rb") as record:
-        if not mark_as_running(record):
-            return
-        path = os.fsdecode(record.read(_MOST_BYTES))
-        if os.name != "posix":
-            record.close()
-        if os.path.isdir(os.path.dirname(path)):
-            os.unlink(name)  # on Windows this fails while its process runs
-            if path.endswith(_SUFFIX) and os.path.isabs(path):
-                _remove(path)
-        elif not path or os.stat(name).st_mtime < _now() - _KEPT_S:  # else the disk may come back
-            os.unlink(name)
-
-
-def _now() -> float:
-    import time  # noqa: PLC0415 - see above
-
-    return time.time()
-
-
-def _remove(path: str) -> None:
+def remove(path: Path) -> None:
+    """Remove what lies at a path, a folder with all that is in it; it may resist."""
     import shutil  # noqa: PLC0415 - see above
     from contextlib import suppress  # noqa: PLC0415
 
     with suppress(OSError):
-        if os.path.isdir(path) and not os.path.islink(path):
+        if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
         else:
-            os.unlink(path)
+            path.unlink()

@@ -35,17 +35,6 @@ def cache_folder() -> Path:
     return base / "gguf-explorer"
 
 
-def make_private_folder(folder: Path) -> None:
-    """Make a folder, and the folders that it lies in, each closed to other users if it is new.
-
-    Raises:
-        OSError: It cannot be made, or its name is a file's.
-    """
-    if not folder.parent.exists():
-        make_private_folder(folder.parent)
-    folder.mkdir(mode=0o700, exist_ok=True)
-
-
 def resource(name: str) -> Traversable:
     """Return a shipped file or folder, in a checkout, a wheel or a frozen build.
 

@@ -15,13 +15,14 @@ import math
 import os
 import re
 import secrets
+import stat
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Protocol, TextIO, TypeAlias
 
-from explorer.ends import Temporary
+from explorer.ends import Temporary, mark_as_running
 from explorer.errors import ExplorerError
 from explorer.model_files import refuse_model_file
 from explorer.text import escaped, safe_json
@@ -35,6 +36,8 @@ _FORMULA: Final = re.compile(
 )
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _TSV_SPECIAL: Final = re.compile("[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029\ud800-\udfff]")
+_PREFIX: Final = ".gguf-explorer-"
+_TEMPORARY: Final = re.compile(r"\.gguf-explorer-[0-9a-f]{16}\.tmp")
 _NAMED: Final = {"\v": "\\v", "\f": "\\f"}
 
 
@@ -232,7 +235,8 @@ def write_atomically(path: Path | str) -> Iterator[TextIO]:
 
     If anything fails, what was there before stays and nothing is left over, even of a process that
     is killed: where the system can, the file has no name until it is complete; else it is written
-    beside its place, under a name that the next start of the program removes. A link is followed.
+    beside its place, under a name by which the next save to that folder knows and removes it. A
+    link is followed.
     What is there and no regular file (a pipe, ``/dev/stdout``) is written to directly, since it
     cannot be replaced.
 
@@ -252,12 +256,13 @@ def write_atomically(path: Path | str) -> Iterator[TextIO]:
         with open(path, "w", encoding="utf-8", newline="") as stream:
             yield stream
         return
-    temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(8)}.tmp")
+    temporary = target.with_name(f"{_PREFIX}{secrets.token_hex(8)}.tmp")
     kept = Temporary(temporary)
     try:
         with _naming(path):
             new = _open_new(temporary)
         with new:
+            mark_as_running(new)
             yield new
             new.flush()
             os.fsync(new.fileno())
@@ -287,8 +292,30 @@ def _open_new(temporary: Path) -> TextIO:
     Not with `tempfile`: its files are for their owner only, whatever the umask says.
     """
     if not _can_be_named_later(temporary):
+        _remove_abandoned(temporary.parent)
         return open(temporary, "x", encoding="utf-8", newline="")
     return open(_open_unnamed(temporary.parent), "w", encoding="utf-8", newline="")
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove files of this user's processes that were killed while they wrote to a folder."""
+    user = os.geteuid() if hasattr(os, "geteuid") else 0  # as in `st_uid` on Windows
+    try:
+        found_there = [each for each in os.scandir(folder) if _TEMPORARY.fullmatch(each.name)]
+    except OSError:  # one that can be written and not be listed
+        return
+    for entry in found_there:
+        with suppress(OSError):
+            found = entry.stat(follow_symlinks=False)
+            if stat.S_ISREG(found.st_mode) and found.st_uid == user:
+                with open(entry, "rb", opener=_no_link) as file:
+                    over = mark_as_running(file)
+                if over:
+                    os.unlink(entry)  # on Windows this fails while its process runs
+
+
+def _no_link(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
 
 
 def _can_be_named_later(name: Path) -> bool:

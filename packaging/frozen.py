@@ -11,7 +11,14 @@ from pathlib import Path
 
 import icons
 import licences
-from proof import Started, new_home, prove_commands, prove_window, smallest_quantized_tensor
+from proof import (
+    Started,
+    files_of,
+    new_home,
+    prove_commands,
+    prove_window,
+    smallest_quantized_tensor,
+)
 from tools import BUILD, DIST, NAME, ROOT, PackagingError, new_folder, run, say
 from wayland import prove_on_wayland
 
@@ -97,7 +104,7 @@ def start_frozen(model: Path) -> None:
     prove_moved(program, model)
     prove_without_cache(program, model)
     fresh = Started("frozen-window", program.command, new_home("frozen-window"))
-    prove_window(fresh, model)  # compiles in a second program, which is the same file
+    prove_window(fresh, model)
     prove_on_wayland(Started("frozen-wayland", program.command, new_home("frozen-wayland")), model)
 
 
@@ -111,14 +118,13 @@ def prove_moved(program: Started, model: Path) -> None:
     shutil.rmtree(moved.parent, ignore_errors=True)
     moved.parent.mkdir(parents=True)
     FOLDER.rename(moved)
+    before = files_of(program.cache)
     try:
         prove_commands(Started("frozen, moved", [program_in(moved)], program.home), model)
     finally:
         moved.rename(FOLDER)
-    folders = list((program.home / ".cache" / NAME).glob("kernels-*/*/"))
-    names = {folder.name for folder in folders}
-    if any(not name.startswith("explorer_") for name in names):
-        raise PackagingError(f"kernels are kept by where the program lies: {sorted(names)}")
+    if {path for path in files_of(program.cache) if path.suffix == ".nbc"} - set(before):
+        raise PackagingError("kernels are kept by where the program lies")
 
 
 def prove_without_cache(program: Started, model: Path) -> None:

@@ -16,8 +16,6 @@ from tools import BUILD, PICTURES, PackagingError, new_folder, run, say, user_en
 from explorer import __version__
 
 _PLAIN_TYPES = frozenset({"F32", "F16", "BF16", "F64"})
-_COMPILE_S = 300.0
-_LOOK_S = 0.5
 VIEWS = {"weights": "ctrl+7", "survey": "ctrl+9"}
 """Panels that decode weights → the key that shows them."""
 
@@ -103,9 +101,7 @@ def prove_commands(program: Started, model: Path) -> None:
         start = time.monotonic()
         answers.append(program.output("stats", model, tensor["name"], "--json", cwd=folder))
         seconds.append(time.monotonic() - start)
-        caches.append(
-            {p: t for p, t in files_of(program.cache).items() if p.suffix in (".nbc", ".nbi")}
-        )
+        caches.append({p: t for p, t in files_of(program.cache).items() if p.suffix == ".nbc"})
     if not caches[0]:
         raise PackagingError(f"{program.name}: no compiled kernel was kept in {program.cache}")
     if caches[0] != caches[1]:
@@ -116,12 +112,12 @@ def prove_commands(program: Started, model: Path) -> None:
 
 
 def prove_window(program: Started, model: Path, *, kernels: bool = True) -> Path:
-    """See that the window opens a model, has its icon, compiles kernels beside it, and closes.
+    """See that the window opens a model, has its icon, and closes.
 
     Args:
         program: What is started.
         model: What it opens.
-        kernels: Whether kernels are to be compiled, and the views shown that need them.
+        kernels: Whether the views are to be shown that need kernels.
 
     Returns:
         The first screenshot, to be looked at.
@@ -138,7 +134,6 @@ def prove_window(program: Started, model: Path, *, kernels: bool = True) -> Path
         if not window.has_icon():
             raise PackagingError(f"{program.name}: the window has no icon")
         if kernels:
-            wait_for_kernels(program.name, program.cache)
             picture_views(program, model, window)
         window.close()
     text = log.read_text(encoding="utf-8", errors="replace").strip()
@@ -169,19 +164,3 @@ def picture_views(program: Started, model: Path, window: Shown) -> None:
             raise PackagingError(f"{program.name}: {key} does not show the panel {view}")
         before = now
         say(f"{program.name}: look at {picture}")
-
-
-def wait_for_kernels(name: str, cache: Path) -> None:
-    """Wait until the window's second program has compiled something.
-
-    Only that program leaves such marks (`explorer.quantization.kernel_cache`).
-
-    Raises:
-        PackagingError: It has not, within five minutes.
-    """
-    end = time.monotonic() + _COMPILE_S
-    while not list(cache.glob("kernels-*/*.compiled")):
-        if time.monotonic() > end:
-            raise PackagingError(f"{name}: the window's program for kernels compiled nothing")
-        time.sleep(_LOOK_S)
-    say(f"{name}: the window has kernels compiled by a program beside it")

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from proof import Started, picture_views, wait_for_kernels
+from proof import Started, picture_views
 from screen import SIZE, Launch, Screen, open_screen, shown
 from tools import BUILD, PICTURES, PackagingError, say
 
@@ -81,7 +81,6 @@ def prove_on_wayland(program: Started, model: Path) -> None:
         with shown(screen, launch, TITLE) as window:
             wait_until_painted(screen, picture, empty)
             screen.settled_picture(picture)
-            wait_for_kernels(program.name, program.cache)
             picture_views(program, model, window)
             window.close()
     if text := log.read_text(encoding="utf-8", errors="replace").strip():

@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from explorer.quantization.kernel_cache import choose_kernel_cache
+from explorer.quantization.kernel_cache import choose_kernel_folder
 from tests.helpers.patience import PatientBot
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
-choose_kernel_cache()  # before a test turns the user's cache folder elsewhere
+_kernels = choose_kernel_folder()
+if _kernels is not None:  # tests turn the user's cache folder elsewhere, and need not compile anew
+    os.environ["NUMBA_CACHE_DIR"] = str(_kernels.path)
 
 # Time is bounded by the number of examples: a slow machine is no failure.
 settings.register_profile(

@@ -18,7 +18,7 @@ import sqlite3
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
@@ -34,7 +34,7 @@ from explorer.analysis.moments import PERCENTS
 from explorer.analysis.statistics import DEFAULT_BINS, TensorStatistics
 from explorer.errors import ExplorerError, SourceError
 from explorer.formats.model import Model, ModelFile
-from explorer.paths import cache_folder, make_private_folder
+from explorer.private_folder import PrivateFolder
 from explorer.sources import Address
 
 Result = TypeVar("Result")
@@ -73,25 +73,17 @@ class SurveyCache:
     """The database of all surveys.
 
     Attributes:
-        folder: Its folder; it need not exist.
+        folder: Where it is kept; without one that is safe, nothing is.
         max_bytes: Most bytes of the database. The surveys that were not used for longest go first.
     """
 
-    folder: Path
+    folder: PrivateFolder = field(default_factory=lambda: PrivateFolder("surveys"))
     max_bytes: int = MAX_BYTES
-
-    @classmethod
-    def of_user(cls) -> SurveyCache | None:
-        """Return the user's own; None if the user has no home folder."""
-        try:
-            return cls(cache_folder() / "surveys")
-        except RuntimeError:
-            return None
 
     @property
     def path(self) -> Path:
-        """The file of the database."""
-        return self.folder / _FILE_NAME
+        """The file of the database; raises OSError if the user has no home folder."""
+        return self.folder.path / _FILE_NAME
 
     def open(self, model: Model, *, slim: bool = False) -> KeptSurvey:
         """Return the known statistics of a model; a context manager.
@@ -119,9 +111,10 @@ class SurveyCache:
 
     def connect(self) -> sqlite3.Connection:
         """Open the database, which is made if it is not there; raises OSError, sqlite3.Error."""
-        make_private_folder(self.folder)
-        if not self.path.exists():
-            self.path.touch(0o600)
+        file = self.folder.open(_FILE_NAME)  # removes what is not this user's
+        with contextlib.suppress(FileExistsError):  # another process was faster
+            file = file or self.folder.create(_FILE_NAME)
+            file.close()
         database = sqlite3.connect(
             self.path, _LOCK_TIMEOUT_S, isolation_level=None, check_same_thread=False
         )
@@ -149,7 +142,7 @@ class SurveyCache:
 
     def remove_if_damaged(self, error: sqlite3.Error | OSError) -> None:
         """Log why the database cannot be used, and remove one that is damaged."""
-        _log.info("%s: results cannot be kept there: %s", self.path, error)
+        _log.info("results of surveys cannot be kept: %s", error)
         if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:
             with contextlib.suppress(OSError):
                 self.path.unlink()
@@ -168,12 +161,14 @@ class KeptResults(ABC, Generic[Result]):
         self._cache = None if survey is None else cache
         self._survey = survey
         self._database: sqlite3.Connection | None = None
-        if self._cache is not None and self._cache.path.exists():
-            try:
+        if self._cache is None:
+            return
+        try:
+            if self._cache.path.exists():
                 with contextlib.closing(self._cache.connect()) as database:
                     self._read(database)
-            except (sqlite3.Error, OSError) as error:
-                self._cache.remove_if_damaged(error)
+        except (sqlite3.Error, OSError) as error:
+            self._cache.remove_if_damaged(error)
 
     @abstractmethod
     def _encode(self, number: int, result: Result) -> dict[str, Any]:

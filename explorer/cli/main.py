@@ -25,12 +25,11 @@ from click.shell_completion import CompletionItem, get_completion_class
 from explorer import __version__
 from explorer.cli.options import offline_option, units_option
 from explorer.cli.output import output_error, write, write_error, write_warning
-from explorer.ends import exit_code, remove_leftovers
+from explorer.ends import exit_code
 from explorer.errors import ExplorerError, system_reason, trace
 from explorer.text import ByteUnits, Notation, writing
 
 PROGRAM: Final = "gguf-explorer"
-COMPILE_KERNELS: Final = "compile-kernels"  # for the window, not for people
 EXIT_UNUSABLE: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = exit_code(signal.SIGINT)
@@ -56,8 +55,6 @@ COMMANDS: Final = {
 
 _OBJECTS_BETWEEN: Final = 50_000  # headers are made of objects that stay, with few cycles
 
-_HIDDEN: Final = {COMPILE_KERNELS: "explorer.cli.compile:compile_command"}
-
 
 class _Program(click.Group):
     """Commands by name; anything else is a list of paths for the window."""
@@ -66,7 +63,7 @@ class _Program(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        place = COMMANDS.get(cmd_name) or _HIDDEN.get(cmd_name)
+        place = COMMANDS.get(cmd_name)
         if place is None:
             return None
         module, _, function = place.partition(":")
@@ -157,6 +154,7 @@ def _watched() -> Iterator[None]:
     import logging  # noqa: PLC0415
 
     from explorer.crash_reports import CrashReports  # noqa: PLC0415
+    from explorer.private_folder import PrivateFolder  # noqa: PLC0415
 
     class Warnings(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
@@ -164,8 +162,8 @@ def _watched() -> Iterator[None]:
 
     log, warnings = logging.getLogger("explorer"), Warnings(logging.WARNING)
     log.addHandler(warnings)
-    remove_leftovers()
-    reports = CrashReports.of_user()
+    PrivateFolder().remove_leftovers()
+    reports = CrashReports()
     crash = reports.take_crash()
     if crash is not None:
         _, path = crash
@@ -245,7 +243,7 @@ def _own_fault(error: Exception) -> str:
     """Return what to say of a mistake of the program, and leave a report as the window does."""
     from explorer.crash_reports import CrashReports, error_report  # noqa: PLC0415 - rarely needed
 
-    path = CrashReports.of_user().write(error_report(error))
+    path = CrashReports().write(error_report(error))
     where = "" if path is None else f"; the details are in {path}"
     what = f"{type(error).__name__}: {error}"
     return f"this is a mistake of the program, please report it: {what}{where}"

@@ -215,8 +215,7 @@ def survey_command(  # noqa: PLR0913 - options of the command line
 
 def _kept(model: Model, no_cache: bool) -> KeptSurvey:
     """Return the cached results of a model without histograms, which are not printed."""
-    cache = None if no_cache else SurveyCache.of_user()
-    return KeptSurvey(None, model) if cache is None else cache.open(model, slim=True)
+    return KeptSurvey(None, model) if no_cache else SurveyCache().open(model, slim=True)
 
 
 class _Found:

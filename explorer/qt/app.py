@@ -14,7 +14,7 @@ from PySide6.QtGui import QAccessible, QAccessibleInterface, QIcon, QSessionMana
 from PySide6.QtWidgets import QAccessibleWidget, QApplication, QWidget
 
 from explorer import __version__
-from explorer.ends import end_at_once, exit_code, on_signals, remove_leftovers
+from explorer.ends import end_at_once, exit_code, on_signals
 from explorer.qt.addresses import places_of
 from explorer.qt.crashes import catching
 from explorer.qt.jobs import Job
@@ -101,11 +101,10 @@ def run(paths: Sequence[str], fresh: bool) -> int:
         for fault in faults:
             window.show_error(fault)
         _open_first(window, files, [path for path in paths if is_name(path)])
-        window.runner.kernels_not_kept.connect(window.message_bar.show_error)
+        window.runner.nothing_kept.connect(window.message_bar.show_error)
         window.bottom.machine.show_machine()
         window.runner.load_ahead(PANEL_MODULES)
-        window.runner.prepare_kernels()
-        window.runner.run_quietly(remove_leftovers)
+        window.runner.prepare_cache()
         app.setWindowIcon(_icon())
         problem = settings.problem()
         if problem is not None:

@@ -16,7 +16,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
 from PySide6 import QtCore
@@ -24,6 +23,7 @@ from PySide6.QtCore import Qt, Signal, Slot
 
 from explorer.errors import ExplorerError, trace
 from explorer.parallel import cancelled_by
+from explorer.private_folder import PrivateFolder, why_nothing_is_kept
 from explorer.quantization import kernel_cache
 
 Result = TypeVar("Result")
@@ -34,10 +34,7 @@ OnFailed: TypeAlias = Callable[[ExplorerError], object]
 _CLOSE_WAIT_MS = 5_000
 _LEAST_THREADS = 4
 _PUBLISH_SECONDS = 0.05  # between two values that a job publishes, at least
-_COMPILE_AFTER_MS: Final = 10_000  # after the first paint
 _LOAD_AFTER_MS: Final = 500
-_KILL_WAIT_MS: Final = 2_000
-_PACKAGE_PARENT: Final = Path(__file__).resolve().parents[2]
 
 
 class Cancelled(Exception):
@@ -168,20 +165,17 @@ class JobRunner(QtCore.QObject):
         started: A job was started.
         ended: A job finished, failed or was cancelled.
         crashed: A job failed with something else than an `ExplorerError`: a fault of the program.
-        kernels_not_kept: Compiled kernels are lost when the program ends; says why.
+        nothing_kept: What would be kept for the next run is lost; says why.
     """
 
     started = Signal(Job)
     ended = Signal(Job)
     crashed = Signal(object)
-    kernels_not_kept = Signal(str)
-    _kernels_missing = Signal()
+    nothing_kept = Signal(str)
 
     def __init__(self, parent: QtCore.QObject | None = None) -> None:
         super().__init__(parent)
         self.jobs: list[Job] = []
-        self._compiler = QtCore.QProcess(self)
-        self._kernels_missing.connect(self._start_compiler)
         self._pool = QtCore.QThreadPool(self)
         # on a machine of two cores, reading two models must not hold up the visible panel
         self._pool.setMaxThreadCount(max(_LEAST_THREADS, self._pool.maxThreadCount()))
@@ -214,20 +208,16 @@ class JobRunner(QtCore.QObject):
         """Do something short in a worker that needs no place in the status bar."""
         self._pool.start(work)
 
-    def prepare_kernels(self) -> None:
-        """Compile all kernels soon in a process of low priority, unless they are compiled.
-
-        A job that needs a kernel earlier compiles it in its worker.
-        """
+    def prepare_cache(self) -> None:
+        """Remove what other runs have left in the folder of what is kept, or say it is unusable."""
 
         def look() -> None:
-            kernel_cache.choose_kernel_cache()
-            if kernel_cache.why_not_kept():
-                self.kernels_not_kept.emit(kernel_cache.why_not_kept())
-            if kernel_cache.lacks_kernels():
-                self._kernels_missing.emit()
+            PrivateFolder().remove_leftovers()
+            kernel_cache.choose_kernel_folder()
+            if why_nothing_is_kept():
+                self.nothing_kept.emit(why_nothing_is_kept())
 
-        QtCore.QTimer.singleShot(_COMPILE_AFTER_MS, self, lambda: self._pool.start(look))
+        self._pool.start(look)
 
     def load_ahead(self, modules: Sequence[str]) -> None:
         """Import modules in a worker soon: the window waits 300 ms for a panel with plots else."""
@@ -238,19 +228,6 @@ class JobRunner(QtCore.QObject):
 
         QtCore.QTimer.singleShot(_LOAD_AFTER_MS, self, lambda: self._pool.start(load))
 
-    @Slot()
-    def _start_compiler(self) -> None:
-        # -P: a folder of downloaded models is no place to import modules from
-        module = [] if getattr(sys, "frozen", False) else ["-P", "-m", "explorer"]
-        environment = QtCore.QProcessEnvironment.systemEnvironment()
-        environment.insert("PYTHONPATH", str(_PACKAGE_PARENT))
-        compiler, nowhere = self._compiler, QtCore.QProcess.nullDevice()
-        compiler.setProcessEnvironment(environment)
-        compiler.setStandardInputFile(nowhere)
-        compiler.setStandardOutputFile(nowhere)
-        compiler.setStandardErrorFile(nowhere)
-        compiler.start(sys.executable, [*module, "compile-kernels"])
-
     def cancel_all(self) -> None:
         """Cancel every job."""
         for job in self.jobs:
@@ -259,9 +236,6 @@ class JobRunner(QtCore.QObject):
     def close(self) -> bool:
         """Cancel everything and wait for the workers; return whether all ended in time."""
         self.cancel_all()
-        if self._compiler.state() is not QtCore.QProcess.ProcessState.NotRunning:
-            self._compiler.kill()  # Numba's files appear whole or not at all
-            self._compiler.waitForFinished(_KILL_WAIT_MS)
         return self._pool.waitForDone(_CLOSE_WAIT_MS)
 
     @Slot()

@@ -290,7 +290,7 @@ class MainWindow(QtWidgets.QMainWindow):
         self._order: list[int] = []  # the ticket of each document
         self.session = SessionKeeper(self)
         self.runner = JobRunner(self)
-        self.crashes = Crashes(CrashReports.of_user(), self)
+        self.crashes = Crashes(CrashReports(), self)
         self.actions_ = Actions(self)
         offer_appearance(settings, self.actions_)
         self.addresses = Addresses(settings, self)

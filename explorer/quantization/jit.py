@@ -14,33 +14,29 @@ instruction.
 from __future__ import annotations
 
 import contextlib
-import inspect
-import io
-import os
 import pickle
 import platform
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable
 from hashlib import blake2b
-from importlib import import_module
-from pathlib import Path
 from typing import Any, Final, TypeVar
-from uuid import uuid4
 
 import llvmlite.binding as llvm
 import numba
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils, event
-from numba.core.caching import FunctionCache, IndexDataCacheFile, UserProvidedCacheLocator
-from numba.core.compiler import Compiler
+from numba.core.caching import FunctionCache
+from numba.core.compiler import Compiler, CompileResult
+from numba.core.serialize import dumps
 from numba.extending import intrinsic
 
+from explorer.private_folder import PrivateFolder
 from explorer.quantization.kernel_cache import (
-    choose_kernel_cache,
+    MAX_BYTES,
+    SUFFIX,
+    choose_kernel_folder,
     count_compilation,
-    kernel_folder,
-    read_sealed,
-    seal,
 )
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -53,8 +49,7 @@ u16 = numba.uint16
 u32 = numba.uint32
 u64 = numba.uint64
 
-choose_kernel_cache()
-numba.config.reload_config()  # some module may have imported Numba before this one
+_FOLDER: Final = choose_kernel_folder()
 
 # Without this, LLVM replaces a loop of 16 or 32 rounds by as many copies of its body before it
 # looks for loops to vectorize, and finds none: Q8_0 then decodes at 2.2 instead of 7.8 G weights/s.
@@ -96,117 +91,64 @@ def kernel(function: Function) -> Function:
     Arrays that the kernel writes must not overlap any other that it is given.
     """
     compiled: Any = numba.njit(no_cfunc_wrapper=True, **_OPTIONS)(function)
-    # Where no folder can be written, each process compiles for itself.
-    with contextlib.suppress(RuntimeError, OSError):
-        compiled._cache = _KernelCache(function)
+    if _FOLDER is not None:
+        compiled._cache = _KernelCache(function, _FOLDER)
     kept: Function = compiled
     return kept
 
 
-# Raised by reading a pickle that was cut short or overwritten ("The Python Library", pickle)
-_DAMAGED: Final = (
-    *(pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError),
-    *(KeyError, TypeError, ValueError),
-)
-
-
-_BINARY: Final = getattr(os, "O_BINARY", 0)  # of Windows
-
-
-class _SealedFiles(IndexDataCacheFile):  # type: ignore[misc]
-    """A kernel's files, each ending in a digest that is checked before anything is unpickled.
-
-    A file that is not what was written is removed, as if it had never been there.
-    """
-
-    def save(self, key: Any, data: Any) -> None:
-        """Keep machine code under a name that is made of what it is for.
-
-        Numba numbers its files: two processes that save at once give one number to two, and load
-        machine code for other types of arrays.
-        """
-        overloads = self._load_index()
-        digest = blake2b(repr(key).encode(), digest_size=8).hexdigest()
-        name = overloads[key] = self._data_name(int(digest, 16))
-        self._save_data(name, data)
-        self._save_index(overloads)
-
-    def _load_index(self) -> Any:
-        content = read_sealed(Path(self._index_path))
-        if content is None:
-            return {}
-        file = io.BytesIO(content)
-        if pickle.load(file) != self._version:
-            return {}
-        stamp, overloads = pickle.load(file)
-        return overloads if stamp == self._source_stamp else {}
-
-    def _load_data(self, name: str) -> Any:
-        content = read_sealed(Path(self._data_path(name)))
-        return None if content is None else pickle.loads(content)
-
-    @contextlib.contextmanager
-    def _open_for_write(self, filepath: str) -> Iterator[io.BytesIO]:
-        content = io.BytesIO()
-        yield content
-        temporary = f"{filepath}.tmp.{uuid4().hex[:16]}"
-        try:
-            descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | _BINARY, 0o600)
-            with open(descriptor, "wb") as file:
-                file.write(content.getvalue())
-                file.write(seal(Path(filepath), content.getvalue()))
-                file.flush()
-                os.fsync(file.fileno())  # else a power failure may leave the name without the bytes
-            os.replace(temporary, filepath)
-        except OSError:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-            raise
-
-
-def _locator() -> Any:
-    """Return what names a kernel's folder: Numba's class, or that of a frozen program."""
-    module, _, name = (numba.config.CACHE_LOCATOR_CLASSES or "").rpartition(".")
-    return getattr(import_module(module), name) if module else UserProvidedCacheLocator
-
-
 class _KernelCache(FunctionCache):  # type: ignore[misc]
-    """Numba's, but one that fails costs time and nothing else.
+    """Machine code in files that are named by all that it depends on, the types of arrays included.
 
-    A full disk, a folder that became read-only or was removed, and a file that a power failure cut
-    short would else be an error of the call that compiles.
+    A cache that fails costs time and nothing else: a full disk, a folder that became read-only or
+    was removed, a file that is damaged.
     """
 
-    def __init__(self, function: Any) -> None:
-        """Find the kernel's folder; a RuntimeError, if it has none that is safe."""
-        name = _locator().get_suitable_cache_subpath(inspect.getfile(function))
-        folder = kernel_folder(name)
-        super().__init__(function)
-        locator = self._impl.locator
-        if Path(self._cache_path) != folder:  # Numba has found another, which nobody guards
-            raise RuntimeError(f"{folder} cannot be written")
-        self._cache_file = _SealedFiles(
-            self._cache_path, self._impl.filename_base, locator.get_source_stamp()
-        )
+    def __init__(self, function: Any, folder: PrivateFolder) -> None:
+        # not Numba's own, which would look for a folder that nobody guards
+        self._py_func = function
+        self._folder = folder
+
+    @property
+    def cache_path(self) -> str:
+        """The folder, for Numba's statistics."""
+        return str(self._folder.path)
+
+    def flush(self) -> None:
+        """Keep what is there: its name says what it is for."""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return what was kept, or None; see `numba.core.caching`."""
+        target_context.refresh()
         try:
-            return super().load_overload(sig, target_context)
+            content = self._folder.read(self._name(sig, target_context.codegen()), MAX_BYTES)
+            if content is None:
+                return None
+            return CompileResult._rebuild(target_context, *pickle.loads(content))
         except (OSError, *_DAMAGED):
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep what was compiled, if that can be."""
-        try:
-            super().save_overload(sig, data)
-        except OSError:
-            return
-        except _DAMAGED:  # the index, which is read before it is written: begin a new one
+        if not data.library.has_dynamic_globals:  # addresses of this process
             with contextlib.suppress(OSError):
-                self.flush()
-                super().save_overload(sig, data)
+                self._folder.write(self._name(sig, data.codegen), dumps(data._reduce()))
 
+    def _name(self, sig: Any, codegen: Any) -> str:
+        key = (numba.__version__, sys.version_info, self._index_key(sig, codegen))
+        digest = blake2b(repr(key).encode(), digest_size=16).hexdigest()
+        function = self._py_func
+        name = f"{function.__module__}.{function.__qualname__}".translate(_NOT_IN_NAMES)
+        return f"{name}-{digest}{SUFFIX}"
+
+
+_NOT_IN_NAMES: Final = str.maketrans("", "", "<>")  # of files on Windows
+
+# Raised by reading a pickle that another program has made ("The Python Library", pickle)
+_DAMAGED: Final = (
+    *(pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError),
+    *(KeyError, TypeError, ValueError),
+)
 
 _OPTIONS: Final = {
     "nogil": True,

@@ -21,7 +21,7 @@ from explorer.analysis.errors.pairs import MatchedPair
 from explorer.analysis.matching.pairing import Matching, match_models
 from explorer.analysis.model_grid import model_grid
 from explorer.analysis.recipes.fits import MixRow, RecipeFit, compare_with_recipes, type_mix
-from explorer.analysis.survey_cache import KeptErrors, KeptSurvey, SurveyCache
+from explorer.analysis.survey_cache import SurveyCache
 from explorer.analysis.surveys import run_errors, run_survey, telling_rows
 from explorer.errors import ExplorerError, PlanError
 from explorer.formats import open_model
@@ -211,8 +211,8 @@ def _sums(data: ReportData) -> Summaries:
 def _with_statistics(
     data: ReportData, rows: Sequence[int], workers: int, progress: Callable[[int], object]
 ) -> ReportData:
-    cache, tensors, damaged = SurveyCache.of_user(), [], None
-    with KeptSurvey(None, data.model) if cache is None else cache.open(data.model) as kept:
+    tensors, damaged = [], None
+    with SurveyCache().open(data.model) as kept:
         found = run_survey(data.model, kept, workers, progress=progress, rows=rows)
         for place, row in zip(rows, found, strict=True):
             failure = "" if row.error is None else message(row.error)
@@ -224,12 +224,10 @@ def _with_statistics(
 def _with_errors(
     data: ReportData, reference: Model, workers: int, progress: Callable[[int], object]
 ) -> ReportData:
-    cache, model, damaged = SurveyCache.of_user(), data.model, data.damaged
+    model, damaged = data.model, data.damaged
     matching = match_models(reference, model)
     pairs = [MatchedPair(match) for match in matching.matches]
-    opened = (
-        KeptErrors(None, pairs) if cache is None else cache.open_errors(model, reference, pairs)
-    )
+    opened = SurveyCache().open_errors(model, reference, pairs)
     row_of = rows_by_name(model.tensors.columns.names)
     columns = ErrorColumns(len(model.tensors.columns))
     compared, before = 0, 2 * model.parameters

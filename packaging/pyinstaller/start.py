@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import sys
 
-KERNEL_LOCATOR = "frozen_kernels.FrozenLocator"
-
 
 def restore_library_path() -> None:
     """Undo for other programs what PyInstaller's loader did to find the libraries it brings.
@@ -26,7 +24,6 @@ def main() -> int:
     """Run the program."""
     if sys.platform == "linux":
         restore_library_path()
-    os.environ["NUMBA_CACHE_LOCATOR_CLASSES"] = KERNEL_LOCATOR
 
     from explorer.__main__ import main as run  # noqa: PLC0415 - once the surroundings are set
 

@@ -24,6 +24,7 @@ from explorer.analysis.survey_cache import NO_HISTOGRAM, KeptSurvey, SurveyCache
 from explorer.analysis.surveys import SurveyCancelled, SurveyControl, run_survey
 from explorer.errors import ExplorerError
 from explorer.formats import Model, Tensor, open_model
+from explorer.private_folder import PrivateFolder
 from tests.helpers.gguf_writer import GgufFile, TensorSpec
 from tests.helpers.patience import PATIENCE_S
 from tests.helpers.tensors import float_tensor, random_blocks
@@ -48,7 +49,7 @@ def model(tmp_path: Path) -> Iterator[Model]:
 
 @pytest.fixture
 def cache(tmp_path: Path) -> SurveyCache:
-    return SurveyCache(tmp_path / "cache" / "surveys")
+    return SurveyCache(PrivateFolder("surveys", root=tmp_path / "cache"))
 
 
 def _same(one: TensorStatistics, two: TensorStatistics) -> None:
@@ -320,7 +321,7 @@ def _put(cache: SurveyCache, text: str) -> None:
 def test_a_cache_that_can_only_be_read_is_read(model: Model, cache: SurveyCache) -> None:
     first = _rows(model, cache)
     cache.path.chmod(0o400)
-    cache.folder.chmod(0o500)
+    cache.folder.path.chmod(0o500)
     try:
         with cache.open(model) as kept:
             assert sorted(kept.rows) == [0, 2, 3, 4]
@@ -328,7 +329,7 @@ def test_a_cache_that_can_only_be_read_is_read(model: Model, cache: SurveyCache)
             _same_rows(first, list(run_survey(model, kept)))
         assert cache.path.exists()
     finally:
-        cache.folder.chmod(0o700)
+        cache.folder.path.chmod(0o700)
 
 
 def test_another_program_may_survey_the_same_model(model: Model, cache: SurveyCache) -> None:
@@ -354,7 +355,7 @@ def test_a_locked_database_is_no_error(
 
 def test_an_unwritable_cache_is_no_error(model: Model, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
-    rows = _rows(model, SurveyCache(tmp_path / "file" / "surveys"))
+    rows = _rows(model, SurveyCache(PrivateFolder("surveys", root=tmp_path / "file")))
     assert rows[4].statistics is not None
 
 
@@ -365,19 +366,19 @@ def test_a_model_that_is_gone_has_no_cache(tmp_path: Path, cache: SurveyCache) -
         with cache.open(model) as kept:
             kept.add(0, tensor_statistics(float_tensor(np.ones(3))))
             assert sorted(kept.rows) == [0]
-    assert not cache.folder.exists()
+    assert not cache.folder.path.exists()
 
 
 def test_the_cache_is_bounded(tmp_path: Path, cache: SurveyCache) -> None:
     small = replace(cache, max_bytes=100_000)
     (tmp_path / "cache" / "surveys").mkdir(parents=True)
-    (cache.folder / "of another program").write_bytes(bytes(1_000_000))
+    (cache.folder.path / "of another program").write_bytes(bytes(1_000_000))
     for number in range(40):
         with open_model(_write(tmp_path / f"{number}.gguf", seed=number)) as model:
             assert _rows(model, small)[4].statistics is not None
         _execute(small, f"UPDATE results SET used = {number} WHERE used > 1000000")
     assert cache.path.stat().st_size <= 100_000
-    assert (cache.folder / "of another program").exists()
+    assert (cache.folder.path / "of another program").exists()
     known = []
     for number in range(40):
         with open_model(tmp_path / f"{number}.gguf") as model, small.open(model) as kept:

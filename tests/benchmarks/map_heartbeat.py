@@ -41,7 +41,7 @@ def measure(path: Path, small: str, large: str) -> dict[str, float]:
     app.setStyle("Fusion")
     document = load_document(path, NoJob())  # type: ignore[arg-type] # only asked whether to stop
     services = RecordingServices(JobRunner())
-    services.runner.prepare_kernels()
+    services.runner.prepare_cache()
     page = MapPage(services, References(services))
     page.resize(900, 650)
     page.show()

@@ -35,7 +35,7 @@ def measure(path: Path) -> dict[str, float]:
     app.setStyle("Fusion")
     document = load_document(path, NoJob())  # type: ignore[arg-type] # only asked whether to stop
     services = RecordingServices(JobRunner())
-    services.runner.prepare_kernels()  # as the program does when its window is shown
+    services.runner.prepare_cache()  # as the program does when its window is shown
     references = References(services)
     references.set_documents([document])
     view = SurveyView(services, references)

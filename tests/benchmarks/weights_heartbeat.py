@@ -75,7 +75,7 @@ def measure_ours(path: Path, name: str) -> dict[str, float]:
     app.setStyle("Fusion")
     document = load_document(path, NoJob())  # type: ignore[arg-type] # only asked whether to stop
     services = RecordingServices(JobRunner())
-    services.runner.prepare_kernels()  # as the program does when its window is shown
+    services.runner.prepare_cache()  # as the program does when its window is shown
     view = WeightsView(services, References(services))
     view.resize(900, 650)
     view.show()

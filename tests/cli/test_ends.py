@@ -13,10 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from explorer import ends
 from explorer.cli import main as program
 from explorer.demo import make_demo
-from explorer.ends import Temporary, remove_leftovers
+from explorer.tabular import write_atomically
 from tests.helpers.patience import PATIENCE_S, PROGRAM_S
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs signals")
@@ -147,80 +146,52 @@ sys.exit(main())
 @pytest.mark.parametrize("how", ["unnamed", "named"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_an_export_that_is_killed_leaves_nothing(
-    start: Start, tmp_path: Path, how: str, number: int
+    start: Start, tmp_path: Path, how: str, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "table.csv").write_text("before")
     process = start(how, code=_SLOW_EXPORT)
     interrupt(process, 0.0, number)
     assert process.returncode == (-number if number == signal.SIGKILL else 128 + number)
     if how == "named" and number == signal.SIGKILL:
-        assert list(tmp_path.glob(".table.csv.*.tmp"))
-    remove_leftovers()  # as the next start does
-    assert {path.name for path in tmp_path.iterdir()} <= {"table.csv", "cache"}
+        assert list(tmp_path.glob(".gguf-explorer-*.tmp"))
+        without_names_for_later(monkeypatch)  # as of the same system
+        with write_atomically(tmp_path / "other.csv"):
+            pass
+        (tmp_path / "other.csv").unlink()
+    assert {path.name for path in tmp_path.iterdir()} == {"table.csv"}
     assert (tmp_path / "table.csv").read_text() == "before"
-    assert list((tmp_path / "cache" / "unfinished").iterdir()) == []
 
 
-def test_an_export_that_runs_keeps_its_file(start: Start, tmp_path: Path) -> None:
+def without_names_for_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("explorer.tabular._can_be_named_later", lambda _name: False)
+
+
+def test_the_next_save_leaves_what_is_in_use_or_of_others(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = tmp_path / "mine"
+    mine.write_text("mine")
+    link, folder, left, other = (tmp_path / f".gguf-explorer-{digit * 16}.tmp" for digit in "0123")
+    link.symlink_to(mine)
+    folder.mkdir()
+    left.write_text("half")
+    other.write_text("another program's")
+    other = other.rename(tmp_path / ".table.csv.0123456789abcdef.tmp")
+    without_names_for_later(monkeypatch)
     process = start("named", code=_SLOW_EXPORT)
     try:
         assert process.stdout is not None
         assert process.stdout.readline() == ".\n"
-        remove_leftovers()
-        assert list(tmp_path.glob(".table.csv.*.tmp"))
+        with write_atomically(tmp_path / "other.csv"):
+            pass
+        found = set(tmp_path.glob(".*.tmp"))
+        assert {link, folder, other} < found
+        assert len(found) == 4  # and that of the process, which runs
+        assert left not in found
+        assert mine.read_text() == "mine"
     finally:
         process.kill()
         process.communicate(timeout=PATIENCE_S)
-
-
-def test_the_next_command_removes_what_a_killed_one_left(
-    start: Start, tmp_path: Path, model: Path
-) -> None:
-    process = start("named", code=_SLOW_EXPORT)
-    interrupt(process, 0.0, signal.SIGKILL)
-    assert list(tmp_path.glob(".table.csv.*.tmp"))
-    process = start("inspect", str(model))
-    assert process.communicate(timeout=PROGRAM_S)[1] == ""
-    assert not list(tmp_path.glob(".table.csv.*.tmp"))
-
-
-def test_a_record_removes_no_file_of_another_name(tmp_path: Path, cache: Path) -> None:
-    kept = tmp_path / "model.gguf"
-    kept.write_text("weights")
-    (cache / "unfinished").mkdir(parents=True)
-    for number, content in enumerate((os.fsencode(kept), b"", b"\xff\0/x.tmp", b"relative.tmp")):
-        (cache / "unfinished" / str(number)).write_bytes(content)
-    remove_leftovers()
-    assert kept.read_text() == "weights"
-
-
-def test_a_disk_that_is_not_there_is_waited_for(
-    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    temporary = Temporary(tmp_path / "stick" / "a.tmp")
-    assert temporary._record is not None
-    temporary._record.close()  # as when its process is killed
-    remove_leftovers()
-    (record,) = (cache / "unfinished").iterdir()
-    left = tmp_path / "stick" / "a.tmp"
-    left.parent.mkdir()
-    left.write_text("half")
-    remove_leftovers()
-    assert not left.exists()
-    assert not record.exists()
-    record.write_bytes(os.fsencode(tmp_path / "never" / "a.tmp"))
-    monkeypatch.setattr(ends, "_now", lambda: time.time() + 40 * 24 * 3600)
-    remove_leftovers()
-    assert not record.exists()
-
-
-def test_without_a_cache_folder_files_are_written_all_the_same(tmp_path: Path, cache: Path) -> None:
-    cache.write_text("where the folder would be")
-    temporary = Temporary(tmp_path / "a.tmp")
-    (tmp_path / "a.tmp").write_text("half")
-    temporary.remove()
-    assert not (tmp_path / "a.tmp").exists()
-    remove_leftovers()
 
 
 # Mistakes of the program

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from explorer import demo as recipe_module
-from explorer.demo import cache_folder, make_demo, make_vocabulary
+from explorer.demo import make_demo, make_vocabulary
 from explorer.errors import SourceError
 from explorer.formats import StringArray, open_model
-from explorer.paths import resource
+from explorer.paths import cache_folder, resource
 from tests.helpers.patience import PROGRAM_S
 from tests.helpers.stopwatch import in_time
 
@@ -28,7 +28,8 @@ def test_it_is_made_in_time_and_then_found(tmp_path: Path) -> None:
     before = paths.model.stat().st_mtime_ns
     assert make_demo(tmp_path) == paths
     assert paths.model.stat().st_mtime_ns == before
-    assert [p.name for p in tmp_path.iterdir()] == [f"recipe-{recipe_module.RECIPE_VERSION}"]
+    assert [p.name for p in tmp_path.glob("recipe-*")] == [f"recipe-{recipe_module.RECIPE_VERSION}"]
+    assert list((tmp_path / "unfinished").iterdir()) == []
 
 
 def test_it_opens_without_a_problem(tmp_path: Path) -> None:
@@ -79,7 +80,8 @@ def test_a_damaged_demo_is_made_again(tmp_path: Path) -> None:
     assert make_demo(tmp_path).model.read_bytes() == content
     paths.manifest.unlink()
     assert make_demo(tmp_path).manifest.is_file()
-    assert len(list(tmp_path.iterdir())) == 1
+    assert len(list(tmp_path.glob("recipe-*"))) == 1
+    assert list((tmp_path / "unfinished").iterdir()) == []
 
 
 def test_another_recipe_replaces_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,7 +105,8 @@ def test_programs_that_start_at_once(tmp_path: Path) -> None:
     answers = {program.communicate(timeout=PROGRAM_S)[0].strip() for program in programs}
     assert [program.returncode for program in programs] == [0] * 4
     assert answers == {str(make_demo(tmp_path).model)}
-    assert len(list(tmp_path.iterdir())) == 1
+    assert len(list(tmp_path.glob("recipe-*"))) == 1
+    assert list((tmp_path / "unfinished").iterdir()) == []
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ def test_a_frozen_program_works(
     see_that_kernels_are_kept(
         program, model, proof.smallest_quantized_tensor(started, model)["name"], home
     )
-    see_that_the_window_has_kernels_compiled(program, model, {**home, "HOME": str(tmp_path / "2")})
+    see_that_the_window_opens(program, model, {**home, "HOME": str(tmp_path / "2")})
     see_that_addresses_are_read(program, model, {**home, "HOME": str(tmp_path / "3")})
     see_the_terms_of_its_parts(program)
     shutil.rmtree(tmp_path)  # 800 MB, of which pytest would keep the last three
@@ -157,7 +157,7 @@ def see_that_no_module_is_lost(frozen: Path, record: Path) -> None:
 
 def kernels(environment: Mapping[str, str]) -> dict[Path, int]:
     folder = Path(environment["HOME"]) / ".cache" / "gguf-explorer"
-    return {path: path.stat().st_mtime_ns for path in folder.rglob("*.nb[ci]")}
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*.nbc")}
 
 
 def see_that_kernels_are_kept(frozen: Path, model: Path, tensor: str, home: dict[str, str]) -> None:
@@ -175,23 +175,20 @@ def see_that_kernels_are_kept(frozen: Path, model: Path, tensor: str, home: dict
     assert kernels(home) == kept
 
 
-def see_that_the_window_has_kernels_compiled(
-    frozen: Path, model: Path, home: dict[str, str]
-) -> None:
+def see_that_the_window_opens(frozen: Path, model: Path, home: dict[str, str]) -> None:
     command: Sequence[str | Path] = [frozen, "--fresh", model]
     environment = {**home, "QT_QPA_PLATFORM": "offscreen"}
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as window:
-        cache = Path(home["HOME"]) / ".cache" / "gguf-explorer"
-        end = time.monotonic() + 600
-        while not list(cache.glob("kernels-*/*.compiled")) and window.poll() is None:
+        running = Path(home["HOME"]) / ".cache" / "gguf-explorer" / "crashes"
+        end = time.monotonic() + PROGRAM_S
+        while not list(running.glob("running-*")) and window.poll() is None:
             if time.monotonic() > end:
                 window.kill()
-                pytest.fail("nothing was compiled within ten minutes")
+                pytest.fail("the window did not open in time")
             time.sleep(0.2)
         window.send_signal(signal.SIGINT)
         _, said = window.communicate(timeout=PROGRAM_S)
     assert window.returncode == 130  # as commands end at Ctrl+C
-    assert list(cache.glob("kernels-*/*.compiled"))
     assert said.replace(SAID_OFFSCREEN, "") == ""  # a line for each window, pop-ups too
 
 

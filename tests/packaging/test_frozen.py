@@ -7,7 +7,6 @@ import os
 import plistlib
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -96,41 +95,6 @@ def test_programs_that_are_started_do_not_get_our_libraries(
     script("start").restore_library_path()
     assert os.environ.get("LD_LIBRARY_PATH") == after
     assert "LD_LIBRARY_PATH_ORIG" not in os.environ
-
-
-_ADD = """
-import numba
-@numba.njit(cache=True)
-def add(a, b):
-    return a + b
-"""
-_CALL = (
-    "import sys; sys._MEIPASS = sys.argv[1]; sys.path[:0] = sys.argv[1:]\n"
-    "from pack.kernel import add; add(1, 2); print(sum(add.stats.cache_hits.values()))"
-)
-
-
-def test_a_program_that_lies_elsewhere_finds_its_kernels(tmp_path: Path) -> None:
-    def start(program: Path) -> str:
-        return subprocess.run(
-            [sys.executable, "-c", _CALL, program, ROOT / "packaging" / "pyinstaller"],
-            env={
-                **os.environ,
-                "NUMBA_CACHE_DIR": str(tmp_path / "cache"),
-                "NUMBA_CACHE_LOCATOR_CLASSES": "frozen_kernels.FrozenLocator",
-            },
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.strip()  # fmt: skip
-
-    first, second = tmp_path / "first", tmp_path / "second"
-    (first / "pack").mkdir(parents=True)
-    (first / "pack" / "kernel.py").write_text(_ADD, encoding="utf-8")
-    assert start(first) == "0"
-    first.rename(second)
-    assert start(second) == "1"
-    assert [path.name for path in (tmp_path / "cache").iterdir()] == ["pack"]
 
 
 @needs_objdump

@@ -11,6 +11,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 from PySide6.QtCore import QTimer, qCritical
@@ -18,6 +19,7 @@ from PySide6.QtGui import QGuiApplication
 from pytestqt.qtbot import QtBot
 
 from explorer.crash_reports import MOST_CHARACTERS, MOST_REPORTS, CrashReports, error_report
+from explorer.private_folder import PrivateFolder
 from explorer.qt.crashes import catching
 from explorer.qt.main_window import MainWindow
 from tests.helpers.patience import PROGRAM_S
@@ -172,17 +174,18 @@ def test_no_place_to_write_is_no_second_fault(
 
 
 def test_a_full_disk_leaves_no_half_report(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def write_some(path: Path, text: str, encoding: str) -> None:
-        path.write_bytes(text.encode(encoding)[:5])
+    def write_some(_file: PrivateFolder, name: str) -> BinaryIO:
+        (folder / name).write_bytes(b"half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_text", write_some)
-    assert CrashReports(folder).write("a report") is None
+    folder.mkdir(mode=0o700, parents=True)
+    monkeypatch.setattr(PrivateFolder, "create", write_some)
+    assert CrashReports().write("a report") is None
     assert list(folder.iterdir()) == []
 
 
 def test_few_reports_are_kept(folder: Path) -> None:
-    kept = CrashReports(folder)
+    kept = CrashReports()
     paths = [kept.write(f"report {number}") for number in range(MOST_REPORTS + 5)]
     assert len(set(paths)) == MOST_REPORTS + 5
     assert sorted(folder.iterdir()) == sorted(path for path in paths[5:] if path is not None)
@@ -246,7 +249,7 @@ def show(window):
     start(window)
 
 app.MainWindow.show = show
-sys.exit(app.runner.run(sys.argv[2:], fresh=True))
+sys.exit(app.run(sys.argv[2:], fresh=True))
 """
 
 
@@ -303,11 +306,11 @@ def test_a_crash_of_the_process_is_told_at_the_next_start_once(
         assert all(words in report for words, report in zip(told, kept, strict=True))
         assert len(list(folder.glob("running-*"))) == (how != "close")
         before = words
-    assert CrashReports(folder).take_crash() is None
+    assert CrashReports().take_crash() is None
 
 
 def test_a_program_that_runs_is_not_taken_for_one_that_crashed(folder: Path) -> None:
-    running, other = CrashReports(folder), CrashReports(folder)
+    running, other = CrashReports(), CrashReports()
     running.watch()
     try:
         running.note_before_abort("this one will crash soon")
@@ -323,7 +326,7 @@ def test_a_crash_is_told_where_every_process_has_the_same_number(
 ) -> None:
     """As in a sandbox: the next program must not begin by emptying what the crash has left."""
     monkeypatch.setattr(os, "getpid", lambda: 2)
-    crashed, following = CrashReports(folder), CrashReports(folder)
+    crashed, following = CrashReports(), CrashReports()
     crashed.watch()
     crashed.note_before_abort("Segmentation fault")
     faulthandler.disable()
@@ -352,5 +355,5 @@ def test_after_a_death_in_machine_code_kernels_are_compiled_anew(
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(kernels))
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "running-1-2.txt").write_text(left)
-    assert CrashReports(folder).take_crash() is not None
+    assert CrashReports().take_crash() is not None
     assert kept.exists() != removed

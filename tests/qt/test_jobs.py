@@ -19,7 +19,6 @@ from pytestqt.qtbot import QtBot
 
 from explorer.errors import ExplorerError, SourceError
 from explorer.qt.jobs import Job, JobRunner, keep_gui_responsive
-from explorer.quantization import kernel_cache
 from tests.helpers.patience import PATIENCE_MS, PATIENCE_S
 
 
@@ -352,18 +351,16 @@ def test_ends_in_another_order_give_them_back_too() -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs modes of folders")
-def test_it_is_said_that_kernels_are_not_kept(
+def test_it_is_said_that_nothing_is_kept(
     qtbot: QtBot, runner: JobRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     open_to_all = tmp_path / "kernels"
     open_to_all.mkdir()
     open_to_all.chmod(0o777)
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(open_to_all))
-    monkeypatch.setattr("explorer.quantization.kernel_cache._why_temporary", "")
-    monkeypatch.setattr("explorer.qt.jobs._COMPILE_AFTER_MS", 0)
-    monkeypatch.setattr(kernel_cache, "lacks_kernels", lambda: False)
-    with qtbot.waitSignal(runner.kernels_not_kept) as told:
-        runner.prepare_kernels()
-    (sentence,) = told.args
+    monkeypatch.setattr("explorer.private_folder._said", "")
+    with qtbot.waitSignal(runner.nothing_kept) as said:
+        runner.prepare_cache()
+    (sentence,) = said.args
     assert str(open_to_all) in sentence
-    assert "kept for this run only" in sentence
+    assert "nothing is kept for the next run" in sentence

@@ -25,7 +25,8 @@ from pathlib import Path
 from random import Random
 
 from explorer.demo import make_demo
-from explorer.quantization.kernel_cache import read_sealed, seal
+from explorer.private_folder import PrivateFolder, seal
+from explorer.quantization.kernel_cache import MAX_BYTES
 
 TENSOR = "blk.0.attn_q.weight"
 SECONDS = 900  # a command that takes longer hangs, also where it compiles on a crowded machine
@@ -47,13 +48,13 @@ class Place:
     cache: Path
     trap: Path
 
-    def files(self, names: str = "*.nb[ic]") -> list[Path]:
-        """Return files of the cache; kernels end in `.nbc`, their indexes in `.nbi`."""
-        return sorted(path for path in self.cache.rglob(names) if path.is_file())
+    def files(self) -> list[Path]:
+        """Return the kernels."""
+        return sorted(path for path in self.cache.rglob("*.nbc") if path.is_file())
 
     def folders(self) -> list[Path]:
-        """Return the user's cache folder, that of this version, and those within it."""
-        return [self.cache, *sorted({above for path in self.files() for above in path.parents[:2]})]
+        """Return the user's cache folder, and that of this version."""
+        return [self.cache, *{path.parent for path in self.files()}]
 
 
 class _Trap:
@@ -103,14 +104,11 @@ def _add(chance: Random, content: bytearray) -> None:
     content += chance.randbytes(chance.randint(1, 100))
 
 
-def _swap(names: str) -> _Damage:
-    def damage(chance: Random, place: Place) -> None:
-        one, other = chance.sample(place.files(names), 2)
-        content = one.read_bytes()
-        one.write_bytes(other.read_bytes())
-        other.write_bytes(content)
-
-    return damage
+def _swap(chance: Random, place: Place) -> None:
+    one, other = chance.sample(place.files(), 2)
+    content = one.read_bytes()
+    one.write_bytes(other.read_bytes())
+    other.write_bytes(content)
 
 
 def _delete(chance: Random, place: Place) -> None:
@@ -178,9 +176,7 @@ OF_FILES: dict[str, _Damage] = {
     "zero a page": _change(_zero_page),
     "overwrite": _change(_overwrite),
     "add bytes": _change(_add),
-    "swap kernels": _swap("*.nbc"),
-    "swap indexes": _swap("*.nbi"),
-    "swap any two": _swap("*.nb[ic]"),
+    "swap": _swap,
     "delete": _delete,
     "link": _link,
     "pipe or folder": _no_file,
@@ -191,7 +187,7 @@ OF_FILES: dict[str, _Damage] = {
 """Damages that are mended in silence."""
 
 OF_FOLDERS: dict[str, _Damage] = {"open folder": _open_folder, "linked folder": _linked_folder}
-"""Damages after which a private temporary folder is used, and said."""
+"""Damages after which nothing is kept, and that is said."""
 
 if hasattr(os, "geteuid") and os.geteuid() == 0:  # only root can give files away
     OF_FILES["foreign code of another user"] = _file_of_another
@@ -281,8 +277,10 @@ class Campaign:
         if left:
             found.append(f"left behind: {left}")
         if not told:
-            files = [path for path in self.place.cache.rglob("*.nb[ic]") if path.exists()]
-            found += [f"not sound: {path.name}" for path in files if read_sealed(path) is None]
+            for path in self.place.files():
+                folder = PrivateFolder(path.parent.name, root=self.place.cache)
+                if folder.read(path.name, MAX_BYTES) is None:
+                    found.append(f"not sound: {path.name}")
         return found
 
     def _mend_folders(self) -> None:

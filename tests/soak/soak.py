@@ -46,7 +46,7 @@ from explorer.demo import make_demo
 from explorer.qt.app import share_arenas
 from explorer.qt.main_window import MainWindow
 from explorer.qt.settings import Settings
-from explorer.quantization.kernel_cache import choose_kernel_cache
+from explorer.quantization.kernel_cache import kernel_folder
 from tests.helpers.gguf_writer import small_model
 from tests.helpers.hostile import write_hostile_models
 from tests.helpers.model_pairs import arrays_of, write_gguf, write_safetensors
@@ -298,10 +298,10 @@ def main() -> int:
     parser.add_argument("--warm-up", type=int, default=WARM_UP, help="actions before these")
     given = parser.parse_args()
     faulthandler.enable()
-    choose_kernel_cache()  # before the cache goes elsewhere: kernels are compiled once
     # all of them, so that what is held does not depend on which were used before: a kernel that is
     # compiled leaves 4 to 9 MiB in the process, one that is loaded from disk 0.4 to 1 MiB
-    subprocess.run([sys.executable, "-m", "explorer", "compile-kernels"], check=True)
+    os.environ["NUMBA_CACHE_DIR"] = str(kernel_folder().path)  # before the cache goes elsewhere
+    subprocess.run([sys.executable, "-m", "tests.soak.kernels"], check=True)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         os.environ["GGUF_EXPLORER_CACHE"] = str(folder / "cache")
@@ -311,7 +311,7 @@ def main() -> int:
         app.setStyle("Fusion")
         window = MainWindow(Settings(folder / "settings.ini"))
         window.show()
-        window.runner.prepare_kernels()  # as the program does: the compiler runs beside it
+        window.runner.prepare_cache()  # as the program does
         report = soak(
             window, given.seed, given.actions, folder / "models", warm_up=given.warm_up, watch=True
         )

@@ -215,12 +215,13 @@ def test_the_second_start_fetches_nothing_that_is_known(web: Web, tmp_path: Path
 
 def test_the_cache_on_disk_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source.HeaderCache, "MAX_BYTES", 10_000)
-    cache = source.HeaderCache(tmp_path)
+    cache = source.HeaderCache()
+    folder = tmp_path / "cache" / "addresses"
     for number in range(8):
         address = Address(f"https://host/{number}.gguf")
         cache.store(address, source.KnownHeader('"v"', 5000, bytes(3000)))
-        os.utime(cache._path(address), (number, number))
-    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 10_000
+        os.utime(folder / source._header_name(address), (number, number))
+    assert sum(path.stat().st_size for path in folder.iterdir()) <= 10_000
     assert cache.load(Address("https://host/7.gguf")) is not None
     assert cache.load(Address("https://host/0.gguf")) is None
 

@@ -73,7 +73,7 @@ def show(window):
     look(window)
 
 app.MainWindow.show = show
-sys.exit(app.runner.run([model], fresh=False))
+sys.exit(app.run([model], fresh=False))
 """
 
 

@@ -42,7 +42,6 @@ _RICH_TEXT_OF_OUR_OWN = {
 _STARTERS = {
     "hardware/detect.py": "a program of macOS, with constant arguments",
     "hardware/own_build.py": "the user's llama.cpp, after asking, with arguments of a plan",
-    "qt/jobs.py": "this program, with constant arguments",
     "qt/library/commands.py": "the file manager, with one path as one argument",
 }
 
@@ -165,7 +164,7 @@ def test_nothing_is_unpickled() -> None:
     assert _found([ast.Call], may_unpickle) == []
 
 
-def test_programs_are_started_in_four_places_and_never_by_a_shell() -> None:
+def test_programs_are_started_in_three_places_and_never_by_a_shell() -> None:
     programs = frozenset({"subprocess", "multiprocessing", "pty", "PySide6.QtCore.QProcess"})
     assert _found(_IMPORTS, _imports_one_of(programs), allowed=_STARTERS) == []
     starts = _imports_one_of(frozenset({"subprocess", "PySide6.QtCore.QProcess"}))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from explorer.cli.main import COMPILE_KERNELS, main
+from explorer.cli.main import main
 from explorer.demo import make_demo
 from tests.helpers.commands import COMMANDS, calls
 from tests.helpers.hostile import ATTACKS, HostileModels, write_hostile_models
@@ -65,31 +65,6 @@ def test_no_command_connects_or_writes_where_models_lie(
         assert watch.found() == {}
     assert used == COMMANDS
     assert "Traceback" not in capfd.readouterr().err
-
-
-def test_nor_does_the_program_that_compiles_kernels(tmp_path: Path) -> None:
-    """In a process of its own, with the kernels of one type: all take most of a minute."""
-    code = (
-        "import sys; from itertools import islice; from pathlib import Path\n"
-        "from explorer.analysis import rounding; from explorer.cli import compile, main\n"
-        "from tests.helpers.watch import watching\n"
-        "tensors = list(islice(compile.zero_tensors(), 1))\n"
-        "compile.zero_tensors, rounding.rounding_types = lambda: tensors, lambda: ['F16']\n"
-        "with watching(Path(sys.argv[1])) as watch:\n"
-        "    print(main.main(sys.argv[2:]), watch.found())\n"
-    )
-    watched = tmp_path / "models"
-    watched.mkdir()
-    command = [sys.executable, "-c", code, str(watched), COMPILE_KERNELS]
-    environment = {
-        **os.environ,
-        "GGUF_EXPLORER_CACHE": str(tmp_path / "cache"),
-        "NUMBA_CACHE_DIR": "",
-    }
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.stdout == "0 {}\n", done.stderr
 
 
 def _events(watch: object) -> dict[str, object]:

@@ -215,16 +215,12 @@ def _problem(tensors: Iterable[Tensor]) -> str | None:
 
 def kept_statistics(model: Model) -> KeptSurvey:
     """Return the statistics kept of a model; a context manager."""
-    cache = SurveyCache.of_user()
-    return KeptSurvey(None, model) if cache is None else cache.open(model, slim=True)
+    return SurveyCache().open(model, slim=True)
 
 
 def kept_errors(model: Model, content: ComparisonContent) -> KeptErrors:
     """Return the errors kept of a model; a context manager."""
-    cache, pairs = SurveyCache.of_user(), content.pairs
-    if cache is None:
-        return KeptErrors(None, pairs)
-    return cache.open_errors(model, content.against, pairs)
+    return SurveyCache().open_errors(model, content.against, content.pairs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import secrets
 import threading
 import time
 from collections import OrderedDict, deque
@@ -22,9 +21,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
+from explorer.ends import remove
 from explorer.errors import SourceError
 from explorer.parallel import current_check
-from explorer.paths import cache_folder, make_private_folder
+from explorer.private_folder import PrivateFolder
 from explorer.sources.files import ByteSource, MemorySource
 from explorer.sources.remote.addresses import Address, check_allowed
 from explorer.sources.remote.http import FetchError, Reply, Request, fetch, origin
@@ -95,7 +95,7 @@ class RemoteSource(ByteSource):
         self._expected: deque[tuple[int, int]] = deque(maxlen=_MOST_EXPECTED)
         self._ahead = 0  # bytes that are fetched beside what is asked for, of what is expected
         self._header, self.size = b"", 0
-        known = HeaderCache.of_user().load(address)
+        known = HeaderCache().load(address)
         headers = {"If-None-Match": known.version} if known else {}
         reply = self._get(0, first_bytes - 1, headers)
         self._keep_to(reply)
@@ -114,7 +114,7 @@ class RemoteSource(ByteSource):
         strong = self.version.startswith('"')
         if strong and len(self._header) > self._kept:
             kept = KnownHeader(self.version, self.size, self._header)
-            HeaderCache.of_user().store(self.path, kept)
+            HeaderCache().store(self.path, kept)
 
     def expect(self, offset: int, length: int) -> None:
         span = (offset, offset + length)
@@ -346,70 +346,47 @@ class KnownHeader(NamedTuple):
 class HeaderCache:
     """Headers on disk, so that an address opens with one request the next time.
 
-    A file for each address, closed to other users: a digest, a line of JSON, and the bytes. What
-    is damaged, or of another version than the server has, is not used.
+    A file for each address: a line of JSON, and the bytes. What is damaged, or of another version
+    than the server has, is not used.
     """
 
     MAX_BYTES: Final = 256 << 20
     MAX_HEADER: Final = 32 << 20
 
-    def __init__(self, folder: Path | None) -> None:
-        self._folder = folder
-
-    @classmethod
-    def of_user(cls) -> HeaderCache:
-        """Return the user's own; one that keeps nothing if the user has no home folder."""
-        try:
-            return cls(cache_folder() / "addresses")
-        except RuntimeError:
-            return cls(None)
+    def __init__(self) -> None:
+        self._folder = PrivateFolder("addresses")
 
     def load(self, address: Path) -> KnownHeader | None:
         """Return the header of an address, if one is kept."""
-        if self._folder is None:
-            return None
         try:
-            with open(self._path(address), "rb") as file:
-                content = file.read(self.MAX_HEADER + BLOCK)
-            digest, (line, header) = content[:32], content[32:].split(b"\n", 1)
+            content = self._folder.read(_header_name(address), self.MAX_HEADER + BLOCK)
+            line, header = (content or b"").split(b"\n", 1)
             about = json.loads(line)
             known = KnownHeader(str(about["version"]), int(about["size"]), header)
         except (OSError, ValueError, LookupError, TypeError):
             return None
-        if hashlib.sha256(content[32:]).digest() != digest or len(header) > known.size:
-            return None
-        return known
+        return known if len(header) <= known.size else None
 
     def store(self, address: Path, known: KnownHeader) -> None:
         """Keep a header; where that fails, it is fetched again the next time."""
-        if self._folder is None or len(known.header) > self.MAX_HEADER:
+        if len(known.header) > self.MAX_HEADER:
             return
         line = json.dumps({"version": known.version, "size": known.size}).encode()
         content = line + b"\n" + known.header
-        path = self._path(address)
-        temporary = path.with_suffix(f".{secrets.token_hex(8)}.tmp")
         with suppress(OSError):
-            make_private_folder(self._folder)
             self._make_room(len(content))
-            try:
-                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-                with open(os.open(temporary, flags, 0o600), "wb") as file:
-                    file.write(hashlib.sha256(content).digest() + content)
-                os.replace(temporary, path)
-            finally:
-                temporary.unlink(missing_ok=True)
-
-    def _path(self, address: Path) -> Path:
-        assert self._folder is not None
-        return self._folder / f"{hashlib.sha256(str(address).encode()).hexdigest()}.header"
+            self._folder.write(_header_name(address), content)
 
     def _make_room(self, nbytes: int) -> None:
         """Remove the oldest, until there is room for so many bytes more."""
-        assert self._folder is not None
-        found = [(path.stat(), path) for path in self._folder.iterdir()]
+        found = [(path.lstat(), path) for path in self._folder.make().iterdir()]
         total = nbytes + sum(status.st_size for status, _ in found)
         for status, path in sorted(found, key=lambda one: one[0].st_mtime):
             if total <= self.MAX_BYTES:
                 return
-            path.unlink()
+            remove(path)
             total -= status.st_size
+
+
+def _header_name(address: Path) -> str:
+    return f"{hashlib.sha256(str(address).encode()).hexdigest()}.header"

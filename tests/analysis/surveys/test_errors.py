@@ -18,6 +18,7 @@ from explorer.analysis.matching.pairing import match_models
 from explorer.analysis.survey_cache import KeptErrors, SurveyCache
 from explorer.analysis.surveys import PairRow, SurveyCancelled, SurveyControl, run_errors
 from explorer.formats import Model, open_model
+from explorer.private_folder import PrivateFolder
 from explorer.quantization import dequantize, quantize
 from tests.helpers.model_pairs import arrays_of, write_gguf
 
@@ -40,7 +41,7 @@ def pairs(models: tuple[Model, Model]) -> list[WeightsPair]:
 
 @pytest.fixture
 def cache(tmp_path: Path) -> SurveyCache:
-    return SurveyCache(tmp_path / "cache")
+    return SurveyCache(PrivateFolder(root=tmp_path / "cache"))
 
 
 def same(one: ErrorMetrics | None, two: ErrorMetrics | None) -> None:

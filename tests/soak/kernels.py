@@ -1,18 +1,15 @@
-"""`gguf-explorer compile-kernels`: fill the cache of compiled kernels.
+"""Compile all kernels, for what is measured afterwards: `python -m tests.soak.kernels`.
 
-The window starts it beside itself after its first start, with low priority. No list of kernels and
-argument types has to follow the code: a tensor of a few zeros of each type goes the way that every
-tensor goes, through statistics, block statistics, maps, errors and rounding.
+No list of kernels and argument types has to follow the code: a tensor of a few zeros of each type
+goes the way that every tensor goes, through statistics, block statistics, maps, errors, rounding.
 """
 
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator
 from typing import Final
 
-import click
 import numpy as np
 
 from explorer.analysis import block_statistics, rounding
@@ -29,25 +26,10 @@ from explorer.formats.model import ProblemLog
 from explorer.formats.quantized.declaration import Declaration
 from explorer.formats.safetensors.groups import Stored, StoredTensors, join_companions
 from explorer.formats.tensors import Extent, GroupedWeights, Spec, StoredArray, Tensor
-from explorer.quantization import kernel_cache
 from explorer.quantization.grouped import layout as grouped
 from explorer.quantization.registry import has_decoder
 from explorer.quantization.types import TENSOR_TYPES
 from explorer.sources import MemorySource
-
-_LOW_PRIORITY: Final = 10  # niceness: the window and other programs go first
-
-
-@click.command("compile-kernels", hidden=True)
-def compile_command() -> int:
-    """Compile all kernels into the cache, unless they are there: about a minute."""
-    if hasattr(os, "nice"):
-        os.nice(_LOW_PRIORITY)
-    kernel_cache.choose_kernel_cache()
-    if kernel_cache.lacks_kernels():
-        compile_all_kernels()
-        kernel_cache.note_all_compiled()
-    return 0
 
 
 def compile_all_kernels() -> None:
@@ -157,3 +139,7 @@ def companion_zeros() -> Iterator[Tensor]:
 
 def _zero_bytes(count: int) -> Extent:
     return Extent(MemorySource(bytes(count)), 0, count)
+
+
+if __name__ == "__main__":
+    compile_all_kernels()
