@@ -404,10 +404,10 @@ class MainWindow(QtWidgets.QMainWindow):
 
     def open_library(self) -> None:
         """Show the downloaded models; where there are none, open the demo model."""
-        self.panels.library_scanned.connect(
+        self.panels.setCurrentWidget(self.panels.library)
+        self.panels.library.widget.scanned.connect(
             self._show_demo_if_none, Qt.ConnectionType.SingleShotConnection
         )
-        self.panels.setCurrentWidget(self.panels.library)
 
     def _show_demo_if_none(self, model_count: int) -> None:
         if not model_count and not self.documents:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import numpy as np
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLineEdit, QStackedWidget, QWidget
 
 from explorer.formats.tensors import Extent
@@ -188,12 +188,7 @@ class Panels(Pages):
         references: What the current model is compared with.
         machine: What plans are made for, and what is asked of each model.
         app: Runs work in the background, and does what pages ask of the window.
-
-    Signals:
-        library_scanned: The stores of this machine were listed; how many models they hold.
     """
-
-    library_scanned = Signal(int)
 
     def __init__(self, app: Services, settings: Settings, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -272,7 +267,6 @@ class Panels(Pages):
         )
         pages = (self.pages_of(group) for group in GROUPS if group != "library")
         view.commands.pages = {name: title for group in pages for name, title in group.items()}
-        view.scanned.connect(self.library_scanned)
         view.asked = self.machine.asked_of
         view.bar.edit.setText(self._settings.note("library_filter"))
         self.machine.look()

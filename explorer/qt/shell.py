@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from PySide6.QtCore import QByteArray, QEvent, QObject, QRectF, QSize, Qt, Signal
+from PySide6.QtCore import QByteArray, QEvent, QObject, QRectF, QSize, Qt
 from PySide6.QtGui import (
     QColor,
     QCursor,
@@ -38,6 +38,7 @@ from explorer.qt.actions import Actions, offer_references, offer_to_save
 from explorer.qt.document import Document
 from explorer.qt.machine import PlannedMachine
 from explorer.qt.panels import GROUPS, Panels
+from explorer.qt.services import Services
 from explorer.qt.theme import (
     CORNER,
     FOLDS_BELOW,
@@ -188,17 +189,13 @@ class Head(QWidget):
 
     Attributes:
         machine: Stands in the place of the pages beside a list of which models fit.
-
-    Signals:
-        model_wanted: The model in front of a tensor's name was chosen.
-        page_chosen: A page of the group was chosen; its name.
     """
 
-    model_wanted = Signal()
-    page_chosen = Signal(str)
-
-    def __init__(self, machine: PlannedMachine, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, app: Services, machine: PlannedMachine, parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
+        self.app = app
         self._names: tuple[str, ...] = ()
         self._model = self._shown_model = ""  # the name in front of a tensor's
         self._chips: list[Chip] = []
@@ -206,7 +203,7 @@ class Head(QWidget):
         self.above.setAutoRaise(True)
         self.above.setObjectName("above")
         self.above.setToolTip("Go to the overview of this model")
-        self.above.clicked.connect(self.model_wanted)
+        self.above.clicked.connect(lambda: app.go("overview"))
         self._further = IconLabel("further", self)
         self.title = ElidedLabel(self)
         style_text(self.title, TextSize.TITLE)
@@ -260,7 +257,7 @@ class Head(QWidget):
 
     def _choose(self, place: int) -> None:
         if 0 <= place < len(self._names):
-            self.page_chosen.emit(self._names[place])
+            self.app.go(self._names[place])
 
     def _width_of_titles(self) -> int:
         parts = [self.above, self._further] if self.above.isVisibleTo(self) else []
@@ -388,7 +385,7 @@ class Shell(QWidget):
             "planner": "Planner",
         }
         self.rail = Rail(titles, self)
-        self.head = Head(panels.machine, self)
+        self.head = Head(panels.app, panels.machine, self)
         pages = QWidget(self)
         margins = (Space.PAGE, Space.WIDE, Space.PAGE, Space.NEAR)
         column(self.head, (panels, 1), of=pages, margins=margins, spacing=Space.NEAR)
@@ -403,8 +400,6 @@ class Shell(QWidget):
         inner = row(self.rail, (self.splitter, 1), spacing=0)
         column(above, (inner, 1), of=self)
         self.rail.currentChanged.connect(lambda place: panels.show_group(list(GROUPS)[place]))
-        self.head.page_chosen.connect(panels.show_page)
-        self.head.model_wanted.connect(lambda: panels.setCurrentWidget(panels.overview))
         panels.currentChanged.connect(self.follow)
         panels.selection.changed.connect(self.follow)
         self.follow()

@@ -322,7 +322,7 @@ class CompareView(TabbedPanel, Reader[Shown]):
     def __init__(
         self, app: Services, references: References, parent: QWidget | None = None
     ) -> None:
-        super().__init__(parent)
+        super().__init__(app, parent)
         self._references = references
         self._document: Document | None = None
         self._measured = False

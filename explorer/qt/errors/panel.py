@@ -414,8 +414,7 @@ class ErrorsView(TabbedPanel):
     def __init__(
         self, app: Services, references: References, parent: QWidget | None = None
     ) -> None:
-        super().__init__(parent)
-        self.app = app
+        super().__init__(app, parent)
         self._references = references
         self._document: Document | None = None
         self._rows: tuple[int, ...] = ()

@@ -138,12 +138,10 @@ class BlobsPage(QWidget):
     Signals:
         file_chosen: Another blob is current; a `StoredFile`.
         opened: The user entered or double-clicked a blob; a `StoredFile`.
-        selection_moved: Other rows are selected.
     """
 
     file_chosen = Signal(object)
     opened = Signal(object)
-    selection_moved = Signal()
 
     def __init__(self, app: Services, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -156,7 +154,6 @@ class BlobsPage(QWidget):
         self.table.customContextMenuRequested.disconnect()  # the panel's menu holds the table's
         self.table.row_selected.connect(lambda row: self.file_chosen.emit(self.files[row]))
         self.table.row_opened.connect(lambda row: self.opened.emit(self.files[row]))
-        self.table.selection_moved.connect(self.selection_moved)
         column(self.table, of=self)
 
     def restore(self, state: QByteArray) -> None:

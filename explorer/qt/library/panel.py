@@ -437,7 +437,7 @@ class LibraryView(LibraryWidgets):
         self.compare_button.clicked.connect(self.commands.compare.trigger)
         self.copy_button.clicked.connect(self._copy_removal)
         self.blobs.opened.connect(self.commands.open_file)
-        self.blobs.selection_moved.connect(self._show_total)
+        self.blobs.table.selection_moved.connect(self._show_total)
         self.lists.currentChanged.connect(self.refresh_pane)
         self.lists.currentChanged.connect(self._show_total)
 

@@ -349,7 +349,7 @@ class SurveyView(TabbedPanel):
     def __init__(
         self, app: Services, references: References, parent: QWidget | None = None
     ) -> None:
-        super().__init__(parent)
+        super().__init__(app, parent)
         self._document: Document | None = None
         self._row = -1
         session = self.session = SurveySession(app, references, self)

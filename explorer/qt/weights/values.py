@@ -308,12 +308,7 @@ class ValuesPage(ReadingPage[Tiles]):
         grid: The table.
         goto: Where one types a place.
         save_button: Saves all values of the tensor.
-
-    Signals:
-        copied: Values were copied; how many.
     """
-
-    copied = Signal(int)
 
     def __init__(self, app: Services, parent: QtWidgets.QWidget | None = None) -> None:
         self.grid = QtWidgets.QTableView()
@@ -410,7 +405,6 @@ class ValuesPage(ReadingPage[Tiles]):
         def take(text: str) -> None:
             QGuiApplication.clipboard().setText(text)
             self._say(f"Values copied: {integer_text(height * width)}")
-            self.copied.emit(height * width)
 
         self._copying.run("Copying values", read, take, lambda error: self._say(str(error)))
 

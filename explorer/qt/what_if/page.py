@@ -274,19 +274,12 @@ class WhatIfPanel(PicturePanel):
 
 
 class WhatIfProgress(ProgressLine):
-    """A line below the table: also offers what is not measured, and pauses.
-
-    Signals:
-        pause_requested: The user wants it to wait, or to go on.
-    """
-
-    pause_requested = Signal()
+    """A line below the table: also offers what is not measured, and pauses."""
 
     def __init__(self, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
         self._text = ""
         self.pause = QtWidgets.QPushButton(self)
-        self.pause.clicked.connect(self.pause_requested)
         self.line.insertWidget(self.line.count() - 1, self.pause)
         self.rest("", "")
 
@@ -391,7 +384,7 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
         self.panel.marked.connect(self._offer_use)
         self.panel.table.row_opened.connect(lambda _row: self.use_as_reference())
         progress.resume_requested.connect(self.start)
-        progress.pause_requested.connect(self._pause_or_resume)
+        progress.pause.clicked.connect(self._pause_or_resume)
         progress.cancel_requested.connect(self.cancel)
         self._references.changed.connect(self._renew)
         self._references.documents_changed.connect(self._renew)

@@ -9,7 +9,8 @@ from PySide6.QtCore import QEvent, QObject, QSize, Qt
 from PySide6.QtGui import QKeySequence, QResizeEvent, QShortcut, QShowEvent
 from PySide6.QtWidgets import QFrame, QScrollArea, QTabWidget, QWidget
 
-from explorer.qt.widgets.building import column, lead_to
+from explorer.qt.services import Services
+from explorer.qt.widgets.building import column
 from explorer.qt.widgets.pages import ContentPage
 from explorer.qt.widgets.segments import segmented
 
@@ -131,8 +132,9 @@ class TabbedPanel(ContentPage):
 
     tabs: QTabWidget
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, app: Services, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self.app = app
         self._begin = "Show how to &begin"
         self.state.pressed.connect(self._press)
         self.cancel_shortcut = QShortcut(QKeySequence(Qt.Key.Key_Escape), self)
@@ -153,7 +155,7 @@ class TabbedPanel(ContentPage):
 
     def _press(self) -> None:
         if self.state.button.text() == self._begin:
-            lead_to(self, "overview")
+            self.app.go("overview")
         else:
             self.refresh()
 

@@ -423,12 +423,7 @@ class MapReadout(QWidget):
     Attributes:
         label: The line.
         pointer: What looks places up.
-
-    Signals:
-        save_wanted: The picture shall be saved.
     """
-
-    save_wanted = Signal()
 
     def __init__(self, app: Services, plot: MapPlot, parent: QWidget) -> None:
         super().__init__(parent)
@@ -445,7 +440,6 @@ class MapReadout(QWidget):
         self.save_button = QToolButton(self)
         self.save_button.setText("Save…")
         self.save_button.setToolTip("Save the picture or its numbers (Ctrl+S in the map)")
-        self.save_button.clicked.connect(self.save_wanted)
         self.copy_button = QToolButton(self)
         self.copy_button.setText("Copy picture")
         self.copy_button.setToolTip("Copy the picture (Ctrl+Shift+C in the map)")
