@@ -21,6 +21,7 @@ from explorer.formats import open_model
 from explorer.formats.weights import WeightReader
 from explorer.quantization.types import E2M1, E4M3, E4M3_FNUZ, E5M2, E5M2_FNUZ
 from tests.helpers.safetensors_writer import safetensors_bytes
+from tests.helpers.tensors import assert_same_bits
 
 Part: TypeAlias = tuple[str, Any]  # type by safetensors' name; bytes in an array's shape
 Floats: TypeAlias = NDArray[np.float32]
@@ -61,13 +62,6 @@ def decoded(folder: Path, name: str = f"{STEM}.weight") -> Floats:
         assert tensor.companions is not None
         values: Floats = tensor.dequantize()
     return values
-
-
-def assert_same_bits(found: Floats, wanted: NDArray[Any]) -> None:
-    assert wanted.dtype == np.float32
-    assert found.shape == wanted.shape
-    both_nan = np.isnan(found) & np.isnan(wanted)
-    assert np.array_equal(found.view(np.uint32)[~both_nan], wanted.view(np.uint32)[~both_nan])
 
 
 @pytest.fixture

@@ -13,15 +13,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.formats.test_hf_rules import (
-    STEM,
-    Part,
-    assert_same_bits,
-    decoded,
-    numbers,
-    packed_words,
-    write_folder,
-)
+from tests.formats.test_hf_rules import STEM, Part, decoded, numbers, packed_words, write_folder
+from tests.helpers.tensors import assert_same_bits
 
 
 @pytest.fixture

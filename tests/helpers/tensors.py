@@ -64,6 +64,14 @@ def random_blocks(type_name: str, count: int, seed: int = 0) -> NDArray[np.uint8
     return blocks
 
 
+def assert_same_bits(ours: NDArray[np.float32], theirs: NDArray[np.float32]) -> None:
+    """Compare weights bit for bit; NaN is NaN: its sign and payload are the processor's choice."""
+    assert ours.dtype == theirs.dtype == np.float32
+    ours, theirs = ours.reshape(-1), theirs.reshape(-1)
+    same = (ours.view(np.uint32) == theirs.view(np.uint32)) | (np.isnan(ours) & np.isnan(theirs))
+    assert same.all(), f"{np.count_nonzero(~same)} weights differ, the first at {np.argmin(same)}"
+
+
 class CountingSource(MemorySource):
     """Notes each run of bytes that is read."""
 

@@ -65,7 +65,10 @@ def test_levels(name: str) -> None:
     assert parts.levels.dtype == np.float32
     assert 2 <= len(parts.levels) <= 256
     assert TENSOR_TYPES[name].block_weights % parts.weights_per_scale == 0
-    if not name.startswith(("IQ", "MXFP", "NVFP")):
+    if name.startswith("IQ"):
+        assert len(parts.levels) == (6 if name[2] in "12" else 16)
+        assert (np.diff(parts.levels) > 0).all()
+    elif not name.startswith(("MXFP", "NVFP")):
         steps = np.diff(parts.levels)
         assert steps[0] > 0
         assert (steps == steps[0]).all()
@@ -85,6 +88,8 @@ def test_parts_make_the_weights_that_the_decoder_gives(name: str) -> None:
     weights = dequantize(blocks, name).reshape(len(blocks), -1)[usual]
     products = np.repeat(scales[usual], parts.weights_per_scale, axis=1).astype(np.float64)
     products *= parts.levels[codes[usual]]
+    if name.startswith("IQ"):
+        assert np.array_equal(products.astype(np.float32), weights)
     made = products.copy()
     if parts.has_minimum:
         made -= np.repeat(minima[usual], parts.weights_per_scale, axis=1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -115,13 +114,6 @@ def test_what_does_not_fit_is_refused_in_words(arguments: tuple[Any, ...], words
     assert words in str(caught.value)
     assert isinstance(caught.value, ExplorerError)
     assert isinstance(caught.value, ValueError)
-
-
-def test_threads_share_a_kernel() -> None:
-    blocks = _blocks(3)
-    with ThreadPoolExecutor(4) as pool:
-        for weights in pool.map(lambda _: dequantize(blocks, "Q8_0"), range(32)):
-            assert np.array_equal(weights, _THREE)
 
 
 def test_numba_is_loaded_by_the_first_decoding_and_not_before() -> None:

@@ -3,7 +3,10 @@ and where neither has the type, the formulas of `docs/gguf.md`, section 8 in Num
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from explorer.paths import resource
 from explorer.quantization import TENSOR_TYPES, QuantizationError, dequantize
+from explorer.quantization.iq import SIGNS_OF_CODE, Grid, kernel_grid, stored_grid
 from explorer.quantization.jit import _float32_of_half_portable, float32_of_half, kernel
 from explorer.quantization.registry import (
     WITHOUT_DECODER,
@@ -22,27 +27,26 @@ from explorer.quantization.registry import (
     has_block_layout,
     has_decoder,
 )
+from tests.helpers.tensors import assert_same_bits
 
 OF_GGML = [name for name, kind in TENSOR_TYPES.items() if kind.quantized or name.endswith("F16")]
-# All but IQ (test_i_quants.py) and what the gguf package (0.17) sizes but does not dequantize
-WITH_PEER = [
-    name
-    for name in OF_GGML
-    if not name.startswith("IQ") and name not in ("Q8_1", "Q8_K", "Q1_0", "Q2_0")
-]
-_DATA = Path(__file__).parents[1] / "data"
+# all but those that the gguf package (0.17) sizes and does not dequantize
+WITH_PEER = [name for name in OF_GGML if name not in ("Q8_1", "Q8_K", "Q1_0", "Q2_0")]
+_ROOT = Path(__file__).parents[2]
+_DATA = _ROOT / "tests" / "data"
+# docs/gguf.md, section 8, the table of grids
+_GRIDS = {
+    "iq1s": ((2048, 8), {-1, 0, 1}),
+    "iq2xxs": ((256, 8), {8, 25, 43}),
+    "iq2xs": ((512, 8), {8, 25, 43}),
+    "iq2s": ((1024, 8), {8, 25, 43}),
+    "iq3xxs": ((256, 4), {4, 12, 20, 28, 36, 44, 52, 62}),
+    "iq3s": ((512, 4), set(range(1, 16, 2))),
+}
 _SCALE_BYTES = {"f16": 2, "f32": 4, "E8M0": 1, "UE4M3": 4}
 
 Blocks = NDArray[np.uint8]
 Weights = NDArray[np.float32]
-
-
-def _assert_same_bits(ours: Weights, theirs: Weights) -> None:
-    """NaN is NaN: its sign and payload are the processor's choice."""
-    ours, theirs = ours.reshape(-1), theirs.reshape(-1)
-    assert ours.dtype == theirs.dtype == np.float32
-    same = (ours.view(np.uint32) == theirs.view(np.uint32)) | (np.isnan(ours) & np.isnan(theirs))
-    assert same.all(), f"{np.count_nonzero(~same)} weights differ, the first at {np.argmin(same)}"
 
 
 def _blocks(name: str, count: int, seed: int, scale: bytes) -> Blocks:
@@ -52,6 +56,10 @@ def _blocks(name: str, count: int, seed: int, scale: bytes) -> Blocks:
     for field in block_layout(name).fields if has_block_layout(name) else ():
         if field.dtype in _SCALE_BYTES:
             blocks[0, field.offset : field.offset + field.nbytes] = list(scale[: field.nbytes])
+    if name == "IQ1_M":  # its half float is in four parts
+        parts, half = blocks[0, 48:56].view(np.uint16), int.from_bytes(scale[:2], "little")
+        parts &= 0xFFF
+        parts |= (half >> (4 * np.arange(4)) << 12 & 0xF000).astype(np.uint16)
     return blocks
 
 
@@ -66,10 +74,15 @@ def test_every_type_has_a_decoder_or_a_reason_for_having_none(name: str) -> None
 
 @pytest.mark.parametrize("name", OF_GGML)
 def test_golden_blocks(name: str) -> None:
+    """As they are, and read-only at an odd address."""
     with np.load(_DATA / "decoders_golden.npz", allow_pickle=False) as golden:
         blocks, weights = golden[f"{name}.blocks"], golden[f"{name}.weights"]
     assert len(blocks) >= (4 if name == "Q8_1" else 12)
-    _assert_same_bits(dequantize(blocks, name), weights)
+    stored = np.frombuffer(b"\0" + blocks.tobytes(), np.uint8)[1:].reshape(blocks.shape)
+    assert not stored.flags.writeable
+    for given_blocks in (blocks, stored):
+        assert_same_bits(dequantize(given_blocks, name), weights)
+    assert dequantize(blocks[:0], name).size == 0
 
 
 @pytest.mark.parametrize(
@@ -90,6 +103,13 @@ def test_arrays_that_do_not_fit_are_refused_before_a_kernel_runs(blocks: Any, we
         decoder("Q8_0")(blocks, weights)
 
 
+def test_weights_are_not_written_over_read_only_memory() -> None:
+    out = np.zeros((1, 32), np.float32)
+    out.flags.writeable = False
+    with pytest.raises(QuantizationError, match="writable"):
+        decoder("Q8_0")(np.zeros((1, 34), np.uint8), out)
+
+
 @pytest.mark.parametrize("name", OF_GGML)
 def test_all_golden_blocks(name: str, shared_reference: Path) -> None:
     compared = set()
@@ -97,7 +117,7 @@ def test_all_golden_blocks(name: str, shared_reference: Path) -> None:
         for kind in ("quant", "imat", "rand", "edge"):
             if f"{name}.{kind}_raw" in golden:
                 ours = dequantize(golden[f"{name}.{kind}_raw"], name)
-                _assert_same_bits(ours, golden[f"{name}.{kind}_deq"])
+                assert_same_bits(ours, golden[f"{name}.{kind}_deq"])
                 compared.add(kind)
     assert compared >= ({"quant"} if name == "Q8_1" else {"quant", "rand"})
 
@@ -113,7 +133,7 @@ def test_any_bytes_as_the_gguf_package(name: str, seed: int, scale: bytes) -> No
     blocks = _blocks(name, 5, seed, scale)
     with np.errstate(all="ignore"):
         theirs = gguf.quants.dequantize(blocks, kind)
-    _assert_same_bits(dequantize(blocks, name), theirs.astype(np.float32))
+    assert_same_bits(dequantize(blocks, name), theirs.astype(np.float32))
 
 
 def _halves(blocks: Blocks) -> Weights:
@@ -150,7 +170,7 @@ def test_any_bytes_as_the_formula(
     blocks = _blocks(name, 5, seed, scale)
     with np.errstate(all="ignore"):
         theirs = formula(blocks)
-    _assert_same_bits(dequantize(blocks, name), theirs)
+    assert_same_bits(dequantize(blocks, name), theirs)
 
 
 @pytest.mark.parametrize("bits", [0x7C00, 0xFC00, 0x7E00, 0xFFFF, 0x0001, 0x8001, 0x8000, 0x7BFF])
@@ -161,7 +181,7 @@ def test_scales_that_are_no_usual_numbers(bits: int) -> None:
     block = bits.to_bytes(2, "little") + b"\0\x3c" + bytes(int(q) * 17 for q in codes)  # m = 1
     with np.errstate(invalid="ignore"):
         wanted = np.tile(codes.astype(np.float32) * d + np.float32(1), 2)
-    _assert_same_bits(dequantize(block, "Q4_1"), wanted)
+    assert_same_bits(dequantize(block, "Q4_1"), wanted)
 
 
 def test_mxfp4_exponents_beside_the_usual() -> None:
@@ -200,7 +220,7 @@ def test_plain_numbers_are_rounded_as_numpy_does(name: str, data: st.DataObject)
     raw = data.draw(st.binary(min_size=size, max_size=size))
     with np.errstate(all="ignore"):
         wanted = np.frombuffer(raw, PLAIN[name]).astype(np.float32)
-    _assert_same_bits(dequantize(raw, name), wanted)
+    assert_same_bits(dequantize(raw, name), wanted)
 
 
 def test_booleans_are_0_and_1() -> None:
@@ -219,8 +239,8 @@ def test_both_ways_to_widen_every_half() -> None:
     native, portable = np.empty(65536, np.float32), np.empty(65536, np.float32)
     _widen(halves, native, portable)
     wanted = halves.view(np.float16).astype(np.float32)
-    _assert_same_bits(native, wanted)
-    _assert_same_bits(portable, wanted)
+    assert_same_bits(native, wanted)
+    assert_same_bits(portable, wanted)
 
 
 @kernel
@@ -236,3 +256,52 @@ def test_kernels_round_after_each_operation() -> None:
     out = np.empty(4096, np.float32)
     _multiply_and_add(a, b, c, out)
     assert not out.any()
+
+
+# Grids of IQ types
+
+
+@pytest.mark.parametrize("grid", [grid for grid in Grid if grid is not Grid.IQ4])
+def test_code_grids(grid: Grid) -> None:
+    gguf = pytest.importorskip("gguf")
+    shape, values = _GRIDS[grid.value]
+    rows = stored_grid(grid)
+    assert rows.shape == shape
+    assert set(rows.flat) == values
+    name = {"iq1s": "IQ1_S"}.get(grid.value, f"{grid.value[:3]}_{grid.value[3:]}".upper())
+    peer: Any = getattr(gguf.quants, name)
+    peer.init_grid()
+    assert np.array_equal(rows, peer.grid.reshape(shape))
+    read_by_kernels = kernel_grid(grid)
+    assert read_by_kernels.shape in {shape, shape[:1]}
+    assert not read_by_kernels.flags.writeable
+
+
+def test_threads_share_kernels_and_grids() -> None:
+    kernel_grid.cache_clear()
+    with np.load(_DATA / "decoders_golden.npz", allow_pickle=False) as golden:
+        blocks, weights = golden["IQ2_S.blocks"], golden["IQ2_S.weights"]
+    with ThreadPoolExecutor(4) as pool:
+        for ours in pool.map(lambda _: dequantize(blocks, "IQ2_S"), range(16)):
+            assert_same_bits(ours, weights)
+
+
+def test_sign_codes_have_an_even_number_of_minus_signs() -> None:
+    assert np.array_equal(SIGNS_OF_CODE & 127, np.arange(128))
+    assert not (np.bitwise_count(SIGNS_OF_CODE) & 1).any()
+
+
+def test_the_grids_carry_their_licence() -> None:
+    text = resource("grids/license.txt").read_text(encoding="utf-8")
+    assert "Copyright (c) 2023-2026 The ggml authors" in text
+
+
+def test_importing_the_family_reads_no_grid() -> None:
+    program = (
+        "import explorer.quantization.iq as family\n"
+        "assert family.kernel_grid.cache_info().currsize == 0\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program], check=False, cwd=_ROOT, capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stderr

@@ -28,16 +28,8 @@ from explorer.quantization.huggingface.encode import RunningWhole, SchemeRounder
 from explorer.quantization.huggingface.schemes import SCHEME_NAMES, Method, Scheme, scheme
 from explorer.quantization.types import E2M1, E4M3
 from tests.formats.test_hf_quantized import FOLDER
-from tests.formats.test_hf_rules import (
-    STEM,
-    Part,
-    assert_same_bits,
-    decoded,
-    packed_words,
-    stacked,
-    write_folder,
-)
-from tests.helpers.tensors import float_tensor
+from tests.formats.test_hf_rules import STEM, Part, decoded, packed_words, stacked, write_folder
+from tests.helpers.tensors import assert_same_bits, float_tensor
 
 Floats = NDArray[np.float32]
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from explorer.quantization import TENSOR_TYPES
 from explorer.quantization.registry import decoder, has_decoder
+from tests.helpers.tensors import assert_same_bits
 
 _SPLIT = {  # exponent bits, mantissa bits, bias
     "F8_E4M3": (4, 3, 7),
@@ -53,6 +54,10 @@ def _value(name: str, code: int) -> float:
     return math.copysign(float(magnitude), -1 if code >> (exponent_bits + mantissa_bits) else 1)
 
 
+def _values(name: str, codes: list[int]) -> NDArray[np.float32]:
+    return np.array([_value(name, code) for code in codes], np.float32)
+
+
 def _bits(name: str) -> int:
     return int(TENSOR_TYPES[name].bits_per_weight)
 
@@ -71,18 +76,10 @@ def _decode(name: str, codes: list[int]) -> NDArray[np.float32]:
     return out.reshape(-1)
 
 
-def _assert_same(ours: NDArray[np.float32], wanted: list[float]) -> None:
-    """Compare with signs of zero; a NaN is a NaN."""
-    expected = np.array(wanted, np.float32)
-    np.testing.assert_array_equal(ours, expected)
-    numbers = ~np.isnan(expected)
-    np.testing.assert_array_equal(np.signbit(ours)[numbers], np.signbit(expected)[numbers])
-
-
 @pytest.mark.parametrize("name", _ALL)
 def test_every_code_by_the_definition(name: str) -> None:
     codes = list(range(1 << _bits(name)))
-    _assert_same(_decode(name, codes), [_value(name, code) for code in codes])
+    assert_same_bits(_decode(name, codes), _values(name, codes))
 
 
 @pytest.mark.parametrize(
@@ -132,7 +129,7 @@ def test_packed_codes_of_any_order(name: str, data: st.DataObject) -> None:
     highest = (1 << _bits(name)) - 1
     count = 4 * data.draw(st.integers(1, 9))
     codes = data.draw(st.lists(st.integers(0, highest), min_size=count, max_size=count))
-    _assert_same(_decode(name, codes), [_value(name, code) for code in codes])
+    assert_same_bits(_decode(name, codes), _values(name, codes))
 
 
 @pytest.mark.parametrize("name", _ALL)
@@ -147,4 +144,4 @@ def test_against_ml_dtypes(name: str) -> None:
     theirs = {"F8_E4M3": "float8_e4m3fn", "F8_E8M0": "float8_e8m0fnu"}
     dtype = getattr(ml_dtypes, theirs.get(name, name.lower().replace("f8_", "float8_")))
     codes = np.arange(256, dtype=np.uint8)
-    _assert_same(_decode(name, codes.tolist()), codes.view(dtype).astype(np.float32).tolist())
+    assert_same_bits(_decode(name, codes.tolist()), codes.view(dtype).astype(np.float32))

@@ -49,14 +49,8 @@ def test_sizes_against_the_gguf_package() -> None:
 @pytest.mark.parametrize(
     ("number", "name"),
     [
-        (4, "Q4_2"),
-        (5, "Q4_3"),
-        (31, "Q4_0_4_4"),
-        (32, "Q4_0_4_8"),
-        (33, "Q4_0_8_8"),
-        (36, "IQ4_NL_4_4"),
-        (37, "IQ4_NL_4_8"),
-        (38, "IQ4_NL_8_8"),
+        *((4, "Q4_2"), (5, "Q4_3"), (31, "Q4_0_4_4"), (32, "Q4_0_4_8"), (33, "Q4_0_8_8")),
+        *((36, "IQ4_NL_4_4"), (37, "IQ4_NL_4_8"), (38, "IQ4_NL_8_8")),
     ],
 )
 def test_removed_types_list_without_a_size(number: int, name: str) -> None:
@@ -75,35 +69,16 @@ def test_unknown_types_list_without_a_size(number: int) -> None:
 
 
 # safetensors/src/tensor.rs, Dtype::bitsize
-@pytest.mark.parametrize(
-    ("name", "bits"),
-    [
-        ("BOOL", 8),
-        ("F4", 4),
-        ("F6_E2M3", 6),
-        ("F6_E3M2", 6),
-        ("U8", 8),
-        ("I8", 8),
-        ("F8_E5M2", 8),
-        ("F8_E4M3", 8),
-        ("F8_E8M0", 8),
-        ("F8_E4M3FNUZ", 8),
-        ("F8_E5M2FNUZ", 8),
-        ("I16", 16),
-        ("U16", 16),
-        ("F16", 16),
-        ("BF16", 16),
-        ("I32", 32),
-        ("U32", 32),
-        ("F32", 32),
-        ("C64", 64),
-        ("F64", 64),
-        ("I64", 64),
-        ("U64", 64),
-    ],
-)
-def test_bits_of_safetensors_types(name: str, bits: int) -> None:
-    assert TENSOR_TYPES[name].bits_per_weight == bits
+_BITS = {
+    **{4: ("F4",), 6: ("F6_E2M3", "F6_E3M2"), 16: ("I16", "U16", "F16", "BF16")},
+    8: (*("BOOL", "U8", "I8", "F8_E5M2", "F8_E4M3", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ"),),
+    **{32: ("I32", "U32", "F32"), 64: ("C64", "F64", "I64", "U64")},
+}
+
+
+def test_bits_of_safetensors_types() -> None:
+    for bits, names in _BITS.items():
+        assert [TENSOR_TYPES[name].bits_per_weight for name in names] == [bits] * len(names)
 
 
 def test_bytes_come_in_whole_blocks() -> None:

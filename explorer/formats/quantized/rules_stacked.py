@@ -39,7 +39,6 @@ _PACKINGS: Final[Mapping[str, tuple[int, int, str]]] = {  # bits, codes of a wor
     "1bit_u8": (1, 8, "U8"),
     "3bit_32": (3, 10, "I32"),
 }
-_LEAST_BITS: Final = {8: 5, 2: 1}  # that a packing serves, where these are several
 _COMPUTE: Final = {"float16": "F16", "bfloat16": "BF16", "float32": "F32"}
 _MAX_AXES: Final = 4
 

@@ -38,6 +38,7 @@ from explorer.quantization.grouped.layout import (
     StoredGroups,
     group_layout,
 )
+from tests.helpers.tensors import assert_same_bits
 
 Floats = NDArray[np.float32]
 
@@ -139,13 +140,6 @@ def _decode(layout: GroupedLayout, stored: StoredGroups, groups: int) -> Floats:
     return out
 
 
-def _assert_same_bits(ours: Floats, wanted: Floats) -> None:
-    """Compare bits; a NaN is a NaN."""
-    np.testing.assert_array_equal(np.isnan(ours), np.isnan(wanted))
-    numbers = ~np.isnan(wanted)
-    np.testing.assert_array_equal(ours.view(np.uint32)[numbers], wanted.view(np.uint32)[numbers])
-
-
 def _blobs(models: Path) -> list[tuple[str, dict[str, Any], bytes]]:
     """Return manifest, header and data of every tensor blob of a store."""
     found = []
@@ -184,7 +178,7 @@ def test_golden_values_and_the_bytes_that_mlx_made(
             factor = None if raw[3] is None else raw[3].view(np.float32)
             out = np.empty(found.shape, np.float32)
             decode_groups(found.layout, StoredGroups(raw[0], raw[1], raw[2], factor), out)
-            _assert_same_bits(out, golden[f"{key}|dequant"])
+            assert_same_bits(out, golden[f"{key}|dequant"])
             if factor is None:
                 made = quantize_groups(found.layout, golden[f"{key}|original"])
                 for ours, stored in zip((made.packed, made.scales, made.biases), raw, strict=False):
@@ -200,7 +194,7 @@ def test_golden_values_and_the_bytes_that_mlx_made(
 def test_random_bytes_against_a_plain_reader(layout: GroupedLayout, groups: int, seed: int) -> None:
     factors = groups if layout.mode is Mode.NVFP4 and seed % 2 else 0
     stored = _random(layout, groups, seed, factors=factors)
-    _assert_same_bits(_decode(layout, stored, groups), _reference(layout, stored))
+    assert_same_bits(_decode(layout, stored, groups), _reference(layout, stored))
 
 
 @given(st.sampled_from(_LAYOUTS), st.data())
@@ -212,7 +206,7 @@ def test_any_run_of_groups_is_a_slice_of_the_whole(
     first = data.draw(st.integers(0, groups))
     last = data.draw(st.integers(first, groups))
     part = _decode(layout, _run(layout, stored, first, last), last - first)
-    _assert_same_bits(part, _decode(layout, stored, groups)[first:last])
+    assert_same_bits(part, _decode(layout, stored, groups)[first:last])
 
 
 @pytest.mark.parametrize("mode", [Mode.MXFP4, Mode.MXFP8, Mode.NVFP4])
@@ -225,7 +219,7 @@ def test_every_code_with_every_scale(mode: Mode) -> None:
     one = one if bits == 8 else one[::2] | one[1::2] << 4
     scales = np.repeat(np.arange(256, dtype=np.uint8), groups_of_all)
     stored = StoredGroups(np.tile(one, 256), scales)
-    _assert_same_bits(_decode(layout, stored, len(scales)), _reference(layout, stored))
+    assert_same_bits(_decode(layout, stored, len(scales)), _reference(layout, stored))
 
 
 def test_a_small_example_by_hand() -> None:
@@ -250,7 +244,7 @@ def test_product_and_sum_are_rounded_apart() -> None:
     stored = StoredGroups(np.full(32, 255, np.uint8), *raw)
     assert _decode(_affine(8, 32, "F32"), stored, 1).tolist() == [[0.0] * 32]
     nibbles = StoredGroups(np.full(16, 0xFF, np.uint8), *raw)
-    _assert_same_bits(
+    assert_same_bits(
         _decode(_affine(4, 32, "F32"), nibbles, 1), _reference(_affine(4, 32, "F32"), nibbles)
     )
 
@@ -283,7 +277,7 @@ def test_bytes_that_are_not_aligned() -> None:
     assert stored.biases is not None
     odd = StoredGroups(moved(stored.packed), moved(stored.scales), moved(stored.biases))
     assert odd.scales.ctypes.data % 4 == 1
-    _assert_same_bits(_decode(layout, odd, 5), _decode(layout, stored, 5))
+    assert_same_bits(_decode(layout, odd, 5), _decode(layout, stored, 5))
 
 
 def test_no_groups() -> None:
