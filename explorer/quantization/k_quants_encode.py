@@ -238,7 +238,7 @@ def _write_searched_codes(k: Any, work: Any) -> None:
     """Write the codes that `search_codes` left of a sub-block."""
     negligible = work.sub[_FACTORS, k] == 0
     for i in range(16):
-        code = work.spare[WIDE * i + k] + f32(4)
+        code = work.scratch[WIDE * i + k] + f32(4)
         work.codes[16 * k + i] = u8(0) if negligible else u8(i32(code))
 
 
@@ -258,7 +258,7 @@ def _encode_q3_k(values: Any, importance: Any, blocks: Any, work: Any) -> None:
         else:
             for i in range(256):
                 work.x[WIDE * (i & 15) + (i >> 4)] = finite(values[b, i])
-            search_codes(work.x, work.lanes, work.spare, (scales, work.sub[_FACTORS]), 4)
+            search_codes(work.x, work.lanes, work.scratch, (scales, work.sub[_FACTORS]), 4)
             most = first_of_largest(scales, 16)
             found = most != 0
             factor = f32(-32) / most if found else f32(0)

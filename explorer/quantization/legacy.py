@@ -434,8 +434,8 @@ def _search_affine(values: Any, importance: Any, first: Any, steps: Any, work: A
 def _lane(k: Any, work: Any) -> Any:
     """Return the 32 codes in a lane."""
     for i in range(32):
-        work.spare[i] = work.x[LANES * i + k]
-    return work.spare
+        work.scratch[i] = work.x[LANES * i + k]
+    return work.scratch
 
 
 @inlined

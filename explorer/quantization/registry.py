@@ -165,7 +165,7 @@ class Work(NamedTuple):
         x: float32 [BLOCK]: a block's weights.
         w: float32 [BLOCK]: how much the square error of each counts.
         lanes: float32 [32 * LANES]: figures of the sub-blocks that are searched.
-        spare: float32 [1024]: for what else there is.
+        scratch: float32 [1024]: for what else there is.
         codes: uint8 [BLOCK + 4]: a block's codes.
         sub: float32 [7, 16]: of a block's sub-blocks: scales, minima, sums of weights, what scales
             and minima are rounded to, and what the codes of a scale of 0 are made with.
@@ -174,7 +174,7 @@ class Work(NamedTuple):
     x: NDArray[np.float32]
     w: NDArray[np.float32]
     lanes: NDArray[np.float32]
-    spare: NDArray[np.float32]
+    scratch: NDArray[np.float32]
     codes: NDArray[np.uint8]
     sub: NDArray[np.float32]
 

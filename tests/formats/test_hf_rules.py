@@ -401,6 +401,28 @@ def test_hqq(tmp_path: Path, random: np.random.Generator, packing: str, axis: in
             assert_same_bits(run, wanted.reshape(-1)[start:stop])
 
 
+@pytest.mark.parametrize(("key", "number"), [("nbits", 3), ("nbits", 99), ("group_size", 32)])
+def test_settings_of_hqq_that_contradict_its_codes_are_told(
+    tmp_path: Path, random: np.random.Generator, key: str, number: int
+) -> None:
+    fields: dict[str, Part] = {
+        "W_q": ("U8", random.integers(0, 256, (8, 64), np.uint8)),
+        "scale": ("F32", numbers(random, 16, 1)),
+        "zero": ("F32", numbers(random, 16, 1)),
+        "shape": ("I64", np.array((16, 64))),
+        "axis": ("I32", np.array(1, np.int32)),
+        "nbits": ("I32", np.array(4, np.int32)),
+        "group_size": ("I32", np.array(64, np.int32)),
+        "packing": ("U8", np.frombuffer(b"4bit_u8", np.uint8)),
+    }
+    parts = {f"{STEM}.{name}": part for name, part in fields.items()}
+    decoded(write_folder(tmp_path, parts, {"quant_method": "hqq"}))  # as they are: no problem
+    parts[f"{STEM}.{key}"] = ("I32", np.array(number, np.int32))
+    with open_model(write_folder(tmp_path, parts, {"quant_method": "hqq"})) as model:
+        assert model.tensors[f"{STEM}.weight"].companions is not None
+        assert f"its {key} is {number}" in model.problems[0].what
+
+
 @pytest.mark.parametrize("each", [2, 4])
 @pytest.mark.parametrize("integer_shift", [False, True])
 @pytest.mark.parametrize("with_bias", [False, True])

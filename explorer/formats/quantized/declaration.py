@@ -171,7 +171,7 @@ def read_declaration(folder: Path, config: Mapping[str, Any], log: ProblemLog) -
     Args:
         folder: The model's folder.
         config: Its parsed ``config.json``; may be empty.
-        log: Where files that cannot be used are told.
+        log: Where files that cannot be used are reported.
     """
     files = {name: fields for name in SIDE_FILES if (fields := _read(folder, name, log))}
     found = _declared(config, files)
@@ -247,7 +247,10 @@ def _read(folder: Path, name: str, log: ProblemLog) -> Mapping[str, Any]:
     try:
         if not exists(path):
             return {}
-    except (OSError, SourceError):  # the folder may not be searched, which reading config.json told
+    except (
+        OSError,
+        SourceError,
+    ):  # the folder may not be searched, which reading config.json reports
         return {}
     if link_escapes(folder, name):
         log.add_error(name, LEADS_OUT)

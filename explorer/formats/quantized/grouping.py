@@ -1,8 +1,8 @@
 """Keys of all shards become logical weights: each is part of one, attached to one, or plain.
 
 Keys decide, the configuration explains. A module whose parts contradict each other stays as it is
-stored, and so does one that lacks a part; what is wrong is told once for all modules of which the
-same is true, for a model has thousands.
+stored, and so does one that lacks a part; what is wrong is reported once for all modules of which
+the same is true, for a model has thousands.
 
 Source: `docs/hf_quantization.md`, sections 1 and 6.
 """
@@ -85,7 +85,7 @@ LISTED: Final = (
     *(".centroids.weight", ".forward_hadamard_matrix", ".weight_scales", ".wscales"),
     *(".scale_packed", ".bitmask", ".B", ".pre_quant_scale_2"),
 )
-"""Suffixes of modules of methods that are not decoded; nothing is told of them."""
+"""Suffixes of modules of methods that are not decoded; nothing is reported of them."""
 
 
 CODES: Final = frozenset({"U8", "I8"})
@@ -133,7 +133,7 @@ class _Grouping:
         self._memory = Memory(keys)
         self._method = keys.declared.method
         self._found = Grouped()
-        self._told = _Summary()
+        self._problems = _Summary()
         self._left_alone = {stem for stem, _ in self._with(LISTED)}
         self._faulty: dict[str, Rule] = {}
         self._attached: dict[str, list[int]] = {}
@@ -141,12 +141,12 @@ class _Grouping:
             self._attached.setdefault(stem, []).append(keys.rows[name])
 
     def run(self, log: ProblemLog) -> Grouped:
-        """Find all weights; tell what is wrong."""
+        """Find all weights; report what is wrong."""
         for suffix, place in RULES:
             if self._occurs(suffix):
                 self._apply(suffix, _rule(place))
-        self._tell_orphans()
-        self._told.report(log)
+        self._report_orphans()
+        self._problems.report(log)
         return self._found
 
     def _occurs(self, suffix: str) -> bool:
@@ -180,7 +180,7 @@ class _Grouping:
             if isinstance(found, Alike):
                 self._take(stem, found)
             elif isinstance(found, str):
-                self._told.add_error(name, f"its weight cannot be put together: {found}")
+                self._problems.add_error(name, f"its weight cannot be put together: {found}")
                 self._faulty[stem] = rule
             elif found is LEFT_ALONE:
                 self._left_alone.add(stem)
@@ -199,13 +199,13 @@ class _Grouping:
         name = stem + alike.suffix
         self._found.weights[parts[0]] = Weight(name, parts, alike, attached)
         if alike.problem is not None:
-            self._told.add_warning(name, alike.problem)
+            self._problems.add_warning(name, alike.problem)
         if rows.get(name, parts[0]) not in used:
             what = "it is stored plain beside its quantized parts; both are kept"
-            self._told.add_warning(name, what)
+            self._problems.add_warning(name, what)
 
-    def _tell_orphans(self) -> None:
-        """Tell of companions without their weight, and of codes without their scales."""
+    def _report_orphans(self) -> None:
+        """Report companions without their weight, and of codes without their scales."""
         known = self._left_alone.union(self._faulty)
         orphans = {**ORPHANS, **EXPERTS} if self._method == "mxfp4" else ORPHANS
         for stem, name in self._with(tuple(orphans)):
@@ -213,12 +213,12 @@ class _Grouping:
                 continue
             if stem.removesuffix(".weight") not in known:
                 known.add(stem)
-                self._told.add_error(name, f"its {orphans[name[len(stem) :]]} is missing")
+                self._problems.add_error(name, f"its {orphans[name[len(stem) :]]} is missing")
         if self._method in WHOLE or self._method.startswith(("modelopt", "nvfp4", "bitnet")):
-            self._tell_unscaled(known)
+            self._report_unscaled(known)
 
-    def _tell_unscaled(self, known: set[str]) -> None:
-        """Tell of codes without any companion."""
+    def _report_unscaled(self, known: set[str]) -> None:
+        """Report codes without any companion."""
         for name, row in self._rows.items():
             if row in self._found.used or name in known:
                 continue
@@ -226,9 +226,9 @@ class _Grouping:
             if stem in known or (stem == name and not self._may_be_experts(name, spec)):
                 continue
             if len(spec.shape) >= _MATRIX and spec.type.name in FP8:
-                self._told.add_warning(name, "its scales are missing; it is shown without them")
+                self._problems.add_warning(name, "its scales are missing; it is shown without them")
             elif len(spec.shape) >= _MATRIX and spec.type.name in CODES and stem != name:
-                self._told.add_error(name, "its scales are missing")
+                self._problems.add_error(name, "its scales are missing")
 
     def _may_be_experts(self, name: str, spec: Spec) -> bool:
         """Return whether it may be experts in one tensor, without scales of any kind."""

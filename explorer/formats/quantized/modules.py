@@ -57,7 +57,7 @@ class RuleError(Exception):
 
 
 class LeftAloneError(RuleError):
-    """A weight that is stored as no rule decodes; nothing is told of it."""
+    """A weight that is stored as no rule decodes; nothing is reported of it."""
 
 
 class Member(NamedTuple):
@@ -199,7 +199,7 @@ class Found(NamedTuple):
     suffix: str  # what its logical name has behind the module's path
     parts: dict[str, Member]  # by role, the codes first
     layout: CompanionLayout
-    problem: str | None = None  # what is declared and should be stored and is not, for people
+    problem: str | None = None  # what is stored otherwise, or not at all, for people
 
 
 Rule: TypeAlias = Callable[[Module], Found | None]

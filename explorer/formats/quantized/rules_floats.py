@@ -54,7 +54,7 @@ def scaled_weight(module: Module) -> Found | None:
     """Return a weight with `weight_scale`: FP8, int8, NVFP4 of ModelOpt, or BitNet's."""
     weight, scale = module.get(".weight"), module.need(".weight_scale")
     if weight is None:
-        return None  # told as a part without its weight
+        return None  # reported as a part without its weight
     if weight.dtype in FP8_TYPES:
         return _tiles(module, ".weight", {"weight": weight, "weight_scale": scale})
     if weight.dtype == "I8":

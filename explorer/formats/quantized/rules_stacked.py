@@ -11,6 +11,7 @@ from typing import Final
 
 from explorer.formats.quantized.modules import (
     FLOAT_TYPES,
+    MAX_SMALL,
     Found,
     LeftAloneError,
     Member,
@@ -39,6 +40,7 @@ _PACKINGS: Final[Mapping[str, tuple[int, int, str]]] = {  # bits, codes of a wor
     "1bit_u8": (1, 8, "U8"),
     "3bit_32": (3, 10, "I32"),
 }
+_LEAST_BITS: Final = {8: 5, 2: 1}  # that a packing serves, where these are several
 _COMPUTE: Final = {"float16": "F16", "bfloat16": "BF16", "float32": "F32"}
 _MAX_AXES: Final = 4
 
@@ -48,6 +50,9 @@ def hqq(module: Module) -> Found | None:
     members = {name: one for name in _HQQ_KEYS if (one := module.get(f".{name}")) is not None}
     for name in ("W_q", "scale", "zero", "shape", "axis", "packing"):
         module.need(f".{name}")
+    for name in members.keys() - {"W_q", "scale", "zero"}:  # settings, read or not
+        if (nbytes := members[name].spec.nbytes) > MAX_SMALL:
+            raise RuleError(f"its {name} has {nbytes} bytes, more than {MAX_SMALL}")
     if any(
         _flag(module, members.get(name)) for name in ("quant_scale", "quant_zero", "view_as_float")
     ):
@@ -96,7 +101,23 @@ def hqq(module: Module) -> Found | None:
         ),
         native=_compute_type(module, members.get("compute_dtype")) or scale.dtype,
     )
-    return Found(".weight", members, layout)
+    return Found(".weight", members, layout, _other_than(module, members, bits, group))
+
+
+def _other_than(module: Module, members: Mapping[str, Member], bits: int, group: int) -> str | None:
+    """Return what stored settings that only explain say otherwise."""
+    number, size = (_explained(module, members.get(name)) for name in ("nbits", "group_size"))
+    if number is not None and not _LEAST_BITS.get(bits, bits) <= number <= bits:
+        return f"its nbits is {number}, its packing has {bits} bits"
+    is_other = size not in {None, 0, -1, group}
+    return f"its group_size is {size}, its scales say {group}" if is_other else None
+
+
+def _explained(module: Module, member: Member | None) -> int | None:
+    """Return the integer of a setting that only explains; None where it is none, as 1.58 bits."""
+    if member is None or member.dtype in FLOAT_TYPES:
+        return None
+    return _number(module, member)
 
 
 def _text(module: Module, member: Member) -> str:

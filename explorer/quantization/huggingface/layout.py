@@ -117,7 +117,6 @@ class CompanionLayout:
 
     @property
     def scales_of_line(self) -> int:
-        """Scales of a line."""
         return -(-self.line // self.run)
 
     @property
@@ -126,7 +125,6 @@ class CompanionLayout:
         return TensorType(self.name, self.unit, -(-self.unit * self.bits // 8), quantized=True)
 
     def option(self, name: str, default: Any = None) -> Any:
-        """Return an option."""
         return dict(self.options).get(name, default)
 
     def lines(self, count: int) -> Lines:

@@ -43,15 +43,6 @@ def test_too_short(refuse: Refuse, content: bytes) -> None:
     assert "short" in refuse(content).what or "empty" in str(refuse(content)) or content == b"GGUF"
 
 
-@pytest.mark.parametrize("version", [1, 3])
-@pytest.mark.parametrize("order", ["little", "big"])
-def test_cut_in_the_fixed_part(refuse: Refuse, version: int, order: Order) -> None:
-    whole = small_model(version, order).build()
-    for size in range(16 if version == 1 else 24):
-        error = refuse(whole[:size])
-        assert error.offset is None or error.offset <= size
-
-
 # Row 2
 
 
