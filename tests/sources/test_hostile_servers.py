@@ -267,7 +267,7 @@ def test_what_changes_while_it_is_read_is_refused(web: Web) -> None:
 def test_a_public_server_leads_to_no_private_one(
     web: Web, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http, "_is_private", lambda _: False)
+    monkeypatch.setattr(http._Exchange, "_was_public", lambda *_: True)
     web.routes["/m.gguf"] = redirect_to(place.format(web.url.rpartition(":")[2]))
     web.put("/m", bytes(100))
     with pytest.raises(ExplorerError, match="into a private network"):
@@ -281,7 +281,7 @@ def test_nor_does_a_name_that_means_a_private_one(monkeypatch: pytest.MonkeyPatc
     def look_up(host: str, *rest: object, **named: object) -> object:
         return real("127.0.0.1" if host == "public.test" else host, *rest, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(http, "_is_private", lambda _: False)
+    monkeypatch.setattr(http._Exchange, "_was_public", lambda *_: True)
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
     with serving() as web, serving(tls=True, host="public.test") as inner:
         web.routes["/m.gguf"] = redirect_to(inner.put("/m", bytes(100)))

@@ -18,9 +18,9 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
@@ -156,6 +156,8 @@ class Request:
 def fetch(request: Request) -> Reply:
     """Ask a server, and again where it is busy or the connection broke.
 
+    Not by urllib3's retries, which know no body that was cut short, no longest wait and no cancel.
+
     Raises:
         FetchError: It does not exist, may not be read, or is not given within the bounds.
         SourceError: Addresses are switched off.
@@ -191,6 +193,8 @@ class _Exchange:
         self._future: Future[Reply] = Future()
         self._progress = self._start = time.monotonic()
         self._abandoned = False
+        self._public = request.public
+        self._peer = ""  # the number that the last connection led to; "" behind a proxy
         self.socket: socket.socket | None = None
 
     def run(self) -> Reply:
@@ -218,19 +222,39 @@ class _Exchange:
             raise FetchError("answers too slowly; try again later", self._request.address)
 
     def _work(self) -> None:
+        _current.exchange = self
         try:
             self._future.set_result(self._follow())
         except BaseException as error:  # noqa: BLE001 - raised in the thread that waits
             self._future.set_exception(error)
 
+    def connected(self, connection: socket.socket, *, by_proxy: bool) -> None:
+        """Note the connection of a request; raise PrivateHostError if it must not lead there."""
+        self.socket = connection
+        self._peer = "" if by_proxy else str(connection.getpeername()[0])
+        # The name was looked up a moment ago: what counts is where the connection leads.
+        if self._public and self._peer and not is_public(self._peer):
+            connection.close()
+            raise PrivateHostError
+
+    def _was_public(self, url: str) -> bool:
+        """Return whether what answered is reached from the whole internet."""
+        host = urlsplit(url).hostname or ""
+        if self._peer or as_number(host) is not None:
+            return is_public(self._peer or host)
+        return not is_this_machine(host)  # a name that the proxy alone looks up
+
     def _follow(self) -> Reply:
-        """Ask, and go where redirects lead."""
+        """Ask, and go where redirects lead.
+
+        Not by urllib3, which reads the whole body of a redirect, goes from https to http and into
+        private networks, and forgets the headers on the way.
+        """
         url = self._request.url
         hops: list[Mapping[str, str]] = []
-        public = self._request.public
         for _ in range(MAX_REDIRECTS + 1):
             try:
-                response = self._ask(url, public)
+                response = self._ask(url)
             except (urllib3.exceptions.HTTPError, OSError) as error:
                 raise self._failure(error, url) from error
             try:
@@ -238,7 +262,8 @@ class _Exchange:
                 headers = {name.lower(): value for name, value in response.headers.items()}
                 if response.status not in _REDIRECTS:
                     body, total = self._read(response, headers)
-                    return Reply(response.status, headers, body, total, url, tuple(hops), public)
+                    status, public = response.status, self._public
+                    return Reply(status, headers, body, total, url, tuple(hops), public)
                 hops.append(headers)
                 if headers.get("content-length", "") in _SHORT:  # the connection can be used again
                     response.read(_PIECE)
@@ -249,11 +274,11 @@ class _Exchange:
                     response.release_conn()
                 else:
                     response.close()
-            public = public or not _is_private(url)
-            url = self._target(url, headers.get("location", ""), public)
+            self._public = self._public or self._was_public(url)
+            url = self._target(url, headers.get("location", ""))
         raise self._error(f"redirects more than {MAX_REDIRECTS} times")
 
-    def _ask(self, url: str, public: bool) -> urllib3.BaseHTTPResponse:
+    def _ask(self, url: str) -> urllib3.BaseHTTPResponse:
         request = self._request
         headers = {
             "User-Agent": f"gguf-explorer/{__version__}",
@@ -265,13 +290,12 @@ class _Exchange:
         if request.span is not None:
             headers["Range"] = f"bytes={request.span[0]}-{request.span[1]}"
         TRAFFIC.add(0, 1)
-        with _pool_for(url, public, self) as pool:
-            return pool.request(
-                "GET", url, headers=headers, preload_content=False, decode_content=False,
-                redirect=False, retries=False,
-            )  # fmt: skip
+        return _manager(_proxy_of(url)).request(
+            "GET", url, headers=headers, preload_content=False, decode_content=False,
+            redirect=False, retries=False,
+        )  # fmt: skip
 
-    def _target(self, url: str, location: str, public: bool) -> str:
+    def _target(self, url: str, location: str) -> str:
         """Return where a redirect leads, if one may go there."""
         try:
             target = urljoin(url, location)
@@ -284,7 +308,7 @@ class _Exchange:
         if not location or not host or not allowed or "@" in parts.netloc:
             raise self._error(f"redirects to {quoted(target)}, where it is not followed")
         inside = is_this_machine(host) or (as_number(host) is not None and not is_public(host))
-        if public and inside:
+        if self._public and inside:
             raise self._error(f"redirects into a private network ({quoted(host)}): refused")
         return target
 
@@ -449,6 +473,7 @@ def _said(body: bytes) -> str:
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
     """Return the seconds that a server asks to wait (RFC 9110, section 10.2.3), if it does."""
+    # not by urllib3, which makes six hours of anything longer
     text = headers.get("retry-after", "").strip()
     if text.isdecimal():
         return float(text[:9])
@@ -462,17 +487,6 @@ def origin(url: str) -> tuple[str, str | None, int | None]:
     parts = urlsplit(url)
     port = parts.port or {"https": 443, "http": 80}.get(parts.scheme)
     return parts.scheme, parts.hostname, port
-
-
-def _is_private(url: str) -> bool:
-    """Return whether the user's own address lies in a private network or on this machine."""
-    host = urlsplit(url).hostname or ""
-    if is_this_machine(host):
-        return True
-    with suppress(OSError, UnicodeError):
-        found = {str(info[4][0]) for info in socket.getaddrinfo(host, None)}
-        return not any(map(is_public, found))
-    return False
 
 
 def _proxy_of(url: str) -> str | None:
@@ -493,23 +507,20 @@ class PrivateHostError(OSError):
 
 
 class _Noted:
-    """What both kinds of connection have: its socket is known, so that it can be shut down."""
+    """What both kinds of connection have: the exchange is told of each that it uses."""
 
-    public_only = False
     sock: socket.socket | None
     proxy: Any
 
     def request(self, *args: Any, **kwargs: Any) -> None:
+        if self.sock is not None:  # it is used again
+            _current.exchange.connected(self.sock, by_proxy=self.proxy is not None)
         super().request(*args, **kwargs)  # type: ignore[misc]
-        _current.exchange.socket = self.sock
+        _current.exchange.socket = self.sock  # that of TLS, which replaces the one below it
 
     def _new_conn(self) -> socket.socket:
         made: socket.socket = super()._new_conn()  # type: ignore[misc]
-        _current.exchange.socket = made
-        # The name was looked up a moment ago: what counts is where the connection leads.
-        if self.public_only and self.proxy is None and not is_public(str(made.getpeername()[0])):
-            made.close()
-            raise PrivateHostError
+        _current.exchange.connected(made, by_proxy=self.proxy is not None)
         return made
 
 
@@ -521,14 +532,6 @@ class _Secure(_Noted, HTTPSConnection):
     pass
 
 
-class _PublicPlain(_Plain):
-    public_only = True
-
-
-class _PublicSecure(_Secure):
-    public_only = True
-
-
 class _PlainPool(HTTPConnectionPool):
     ConnectionCls = _Plain
 
@@ -537,32 +540,8 @@ class _SecurePool(HTTPSConnectionPool):
     ConnectionCls = _Secure
 
 
-class _PublicPlainPool(HTTPConnectionPool):
-    ConnectionCls = _PublicPlain
-
-
-class _PublicSecurePool(HTTPSConnectionPool):
-    ConnectionCls = _PublicSecure
-
-
-@contextmanager
-def _pool_for(url: str, public: bool, exchange: _Exchange) -> Iterator[urllib3.PoolManager]:
-    """Give what makes a request to a URL, in the thread of an exchange.
-
-    Args:
-        url: Where it goes.
-        public: Whether only public hosts may be reached, as behind a redirect.
-        exchange: Its `socket` becomes the connection's.
-    """
-    _current.exchange = exchange
-    try:
-        yield _manager(public, _proxy_of(url))
-    finally:
-        _current.exchange = None
-
-
 @lru_cache(maxsize=8)
-def _manager(public: bool, proxy: str | None) -> urllib3.PoolManager:
+def _manager(proxy: str | None) -> urllib3.PoolManager:
     timeout = urllib3.Timeout(connect=CONNECT_S, read=STALL_S)
     options: dict[str, Any] = {
         "num_pools": _KEPT_HOSTS,
@@ -578,8 +557,7 @@ def _manager(public: bool, proxy: str | None) -> urllib3.PoolManager:
             login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
             options["proxy_headers"] = urllib3.make_headers(proxy_basic_auth=login)
         manager = urllib3.ProxyManager(proxy, **options)
-    plain, secure = (_PublicPlainPool, _PublicSecurePool) if public else (_PlainPool, _SecurePool)
-    manager.pool_classes_by_scheme = {"http": plain, "https": secure}
+    manager.pool_classes_by_scheme = {"http": _PlainPool, "https": _SecurePool}
     return manager
 
 
