@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any, Final
 
 # Separators of thousands in any country: spaces (also narrow and fixed), apostrophes, underscores.
@@ -255,6 +255,12 @@ def quoted(text: str) -> str:
     """Return untrusted text in quotes for a message: escaped, and not longer than a line."""
     shown = repr(shorten(text, _MOST_QUOTED))
     return shorten(shown, 2 * _MOST_QUOTED)  # a byte that is no text takes four or six characters
+
+
+def listed(texts: Iterable[str], most: int) -> str:
+    """Return some texts with commas between them, and an ellipsis where there are more."""
+    shown = list(islice(texts, most + 1))
+    return ", ".join(shown[:most]) + (", …" if len(shown) > most else "")
 
 
 def bytes_text(nbytes: int) -> str:

@@ -34,7 +34,6 @@ def write_npy(
     """Write a tensor's weights in the .npy format, version 1.0: float32, little-endian, row-major.
 
     Args:
-        tensor: The tensor.
         stream: Where to write. Nothing is written if the tensor cannot be decoded.
         check: Called before every chunk; raises to stop.
         progress: Called with the number of weights written so far.
@@ -65,16 +64,7 @@ def write_csv(
     tensor of two dimensions is lines of columns. `explorer.tabular` writes a row at a time; here
     one row may have more weights than memory holds.
 
-    Args:
-        tensor: The tensor.
-        stream: Where to write. Nothing is written if the tensor cannot be decoded.
-        check: Called before every piece of at most 8,192 weights; raises to stop.
-        progress: Called with the number of weights written so far.
-
-    Raises:
-        FormatError: The file is damaged there, or the type's weights cannot be decoded.
-        OSError: The stream cannot be written.
-        SourceError: The file changed since it was opened.
+    Takes and raises what `write_npy` does; `check` is called before every 8,192 weights.
     """
     reader = WeightReader(tensor)
     columns = Folding(tensor.shape).columns

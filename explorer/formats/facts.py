@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Final
 
 from explorer.errors import ExplorerError
@@ -27,73 +26,27 @@ TOKEN_TYPE_KEY: Final = "tokenizer.ggml.token_type"
 
 _GUESSED: Final = 1024  # LLAMA_FTYPE_GUESSED: the loader inferred the type, the file did not say it
 
-FILE_TYPES: Final[Mapping[int, str]] = MappingProxyType(
-    {
-        0: "F32",
-        1: "F16",
-        2: "Q4_0",
-        3: "Q4_1",
-        4: "removed (Q4_1, some F16)",
-        5: "removed (Q4_2)",
-        6: "removed (Q4_3)",
-        7: "Q8_0",
-        8: "Q5_0",
-        9: "Q5_1",
-        10: "Q2_K",
-        11: "Q3_K_S",
-        12: "Q3_K_M",
-        13: "Q3_K_L",
-        14: "Q4_K_S",
-        15: "Q4_K_M",
-        16: "Q5_K_S",
-        17: "Q5_K_M",
-        18: "Q6_K",
-        19: "IQ2_XXS",
-        20: "IQ2_XS",
-        21: "Q2_K_S",
-        22: "IQ3_XS",
-        23: "IQ3_XXS",
-        24: "IQ1_S",
-        25: "IQ4_NL",
-        26: "IQ3_S",
-        27: "IQ3_M",
-        28: "IQ2_S",
-        29: "IQ2_M",
-        30: "IQ4_XS",
-        31: "IQ1_M",
-        32: "BF16",
-        33: "removed (Q4_0_4_4)",
-        34: "removed (Q4_0_4_8)",
-        35: "removed (Q4_0_8_8)",
-        36: "TQ1_0",
-        37: "TQ2_0",
-        38: "MXFP4_MOE",
-        39: "NVFP4",
-        40: "Q1_0",
-        41: "Q2_0",
-    }
-)
+FILE_TYPES: Final[Mapping[int, str]] = dict(
+    enumerate((
+        *("F32", "F16", "Q4_0", "Q4_1", "removed (Q4_1, some F16)", "removed (Q4_2)"),
+        *("removed (Q4_3)", "Q8_0", "Q5_0", "Q5_1", "Q2_K", "Q3_K_S", "Q3_K_M", "Q3_K_L"),
+        *("Q4_K_S", "Q4_K_M", "Q5_K_S", "Q5_K_M", "Q6_K", "IQ2_XXS", "IQ2_XS", "Q2_K_S"),
+        *("IQ3_XS", "IQ3_XXS", "IQ1_S", "IQ4_NL", "IQ3_S", "IQ3_M", "IQ2_S", "IQ2_M", "IQ4_XS"),
+        *("IQ1_M", "BF16", "removed (Q4_0_4_4)", "removed (Q4_0_4_8)", "removed (Q4_0_8_8)"),
+        *("TQ1_0", "TQ2_0", "MXFP4_MOE", "NVFP4", "Q1_0", "Q2_0"),
+    ))
+)  # fmt: skip
 """`general.file_type`: what most tensors are. Not the ids of the tensor types."""
 
-TOKEN_TYPES: Final[Mapping[int, str]] = MappingProxyType(
-    {
-        0: "undefined",
-        1: "normal",
-        2: "unknown",
-        3: "control",
-        4: "user-defined",
-        5: "unused",
-        6: "byte",
-    }
+TOKEN_TYPES: Final[Mapping[int, str]] = dict(
+    enumerate(("undefined", "normal", "unknown", "control", "user-defined", "unused", "byte"))
 )
 """Elements of `tokenizer.ggml.token_type`."""
 
-POOLING_TYPES: Final[Mapping[int, str]] = MappingProxyType(
-    {0: "none", 1: "mean", 2: "cls", 3: "last", 4: "rank"}
-)
+POOLING_TYPES: Final[Mapping[int, str]] = dict(enumerate(("none", "mean", "cls", "last", "rank")))
 """`{arch}.pooling_type`."""
 
-GATING_FUNCTIONS: Final[Mapping[int, str]] = MappingProxyType({1: "softmax", 2: "sigmoid"})
+GATING_FUNCTIONS: Final[Mapping[int, str]] = {1: "softmax", 2: "sigmoid"}
 """`{arch}.expert_gating_func`."""
 
 

@@ -38,7 +38,7 @@ from explorer.formats.strict_json import RepeatedKeys, read_json_file
 from explorer.formats.tensors import natural_key
 from explorer.sources import Address
 from explorer.sources.places import list_names, names_below, opening_ahead, size_of
-from explorer.text import bytes_text, quoted
+from explorer.text import bytes_text, listed, quoted
 
 INDEX_SUFFIX: Final = ".safetensors.index.json"
 _SUFFIX: Final = ".safetensors"
@@ -219,12 +219,11 @@ def _several(folder: Path, groups: Sequence[FileGroup]) -> SeveralModelsError:
         choices.append(Choice(folder / opened, opened or folder.name, nbytes))
     kinds = {group.format for group in groups}
     kind = "GGUF models" if kinds == {"gguf"} else "models"
-    listed = ", ".join(
+    names = (
         f"{quoted(one.name)}: {bytes_text(one.nbytes)}" if one.nbytes else quoted(one.name)
-        for one in choices[:_LISTED]
+        for one in choices
     )
-    more = ", …" if len(choices) > _LISTED else ""
-    what = f"holds {len(choices)} {kind} ({listed}{more}); choose one"
+    what = f"holds {len(choices)} {kind} ({listed(names, _LISTED)}); choose one"
     return SeveralModelsError(what, folder, choices)
 
 

@@ -96,7 +96,6 @@ def read_object(path: Path, where: str, prefix: str, log: ProblemLog) -> Config:
     """Read a file that should be one JSON object; warn if it cannot be used, or not wholly.
 
     Args:
-        path: The file.
         where: What to call it in the warning.
         prefix: What the keys of its metadata begin with.
         log: Where the warning goes.
@@ -145,7 +144,6 @@ def chat_templates(model: Model, log: ProblemLog) -> dict[str, str]:
     `additional_chat_templates`; in older models in `tokenizer_config.json`.
 
     Args:
-        model: The model.
         log: Where it is said if a file cannot be used.
     """
     found: dict[str, str] = {}
@@ -199,7 +197,6 @@ def side_tokens(model: Model, log: ProblemLog, check: Check = never) -> list[str
     An id without a token has None. Word pieces are written as converters to GGUF write them.
 
     Args:
-        model: The model.
         log: Where it is said if the file cannot be used.
         check: Called now and then; raises to cancel.
     """

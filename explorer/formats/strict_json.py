@@ -100,7 +100,6 @@ def read_text(source: ByteSource, offset: int, length: int) -> JsonText:
     """Read a JSON text; `check_bounds` must follow before it is decoded.
 
     Args:
-        source: The file.
         offset: First byte of the text.
         length: Bytes of the text; already known to lie within the file.
 
@@ -116,12 +115,20 @@ def read_text(source: ByteSource, offset: int, length: int) -> JsonText:
     if len(raw) > MAX_JSON_TEXT_BYTES // 4 and not raw.isascii():
         what = f"has {len(raw)} bytes of JSON that is not ASCII, more than any model needs"
         raise FormatError(what, path, start)
+    return _decoded(raw, path, start)
+
+
+def _decoded(raw: bytes, path: Path, start: int) -> JsonText:
     try:
         text = JsonText(str(raw, "utf-8"), path, start)
     except UnicodeDecodeError as error:
         what = "has JSON that is not valid UTF-8; it is damaged"
         raise FormatError(what, path, start + error.start) from error
-    _check_surrogates(text)
+    if _SURROGATE.search(text.text) is not None:
+        for match in _ESCAPE.finditer(text.text):
+            if match[1]:
+                what = "has half a surrogate pair in its JSON; it is damaged"
+                raise text.error(what, match.start())
     return text
 
 
@@ -182,14 +189,6 @@ def json_depth(raw: bytes) -> int:
     marks = np.frombuffer(kept, np.uint8) | 0x20  # "[" becomes "{", "]" becomes "}"
     steps = (marks == ord("{")).astype(np.int8) - (marks == ord("}")).astype(np.int8)
     return int(np.cumsum(steps, dtype=np.int32).max(initial=0))
-
-
-def _check_surrogates(text: JsonText) -> None:
-    if _SURROGATE.search(text.text) is None:
-        return
-    for match in _ESCAPE.finditer(text.text):
-        if match[1]:
-            raise text.error("has half a surrogate pair in its JSON; it is damaged", match.start())
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -300,7 +299,6 @@ def read_members(path: Path, wanted: Collection[Member], check: Check = never) -
     What else the file has is only walked over: the merges of a tokenizer would take 100 MB.
 
     Args:
-        path: The file.
         wanted: Where they lie. What is not there, or is no object or array, is left out.
         check: Called now and then; raises to cancel.
 
@@ -318,12 +316,7 @@ def read_members(path: Path, wanted: Collection[Member], check: Check = never) -
         if stop - start > MAX_MEMBER_BYTES:
             what = f"has {stop - start} bytes in one part; at most {MAX_MEMBER_BYTES} are decoded"
             raise FormatError(what, path, start)
-        try:
-            text = JsonText(str(raw[start:stop], "utf-8"), path, start)
-        except UnicodeDecodeError as error:
-            what = "has JSON that is not valid UTF-8; it is damaged"
-            raise FormatError(what, path, start + error.start) from error
-        _check_surrogates(text)
+        text = _decoded(raw[start:stop], path, start)
         check_bounds(text, _VOCABULARY)
         found[member] = decode_value(text, 0)[0]
         if len(found) == len(wanted):

@@ -123,7 +123,6 @@ class Structure:
     """The fields of one file of a model.
 
     Attributes:
-        model: The model.
         file_index: Which of its files this is about.
         size_bytes: Size of the file.
     """

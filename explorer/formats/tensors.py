@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import accumulate, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self, TypeAlias, overload
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self, TypeAlias, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -557,16 +557,26 @@ class FileTensors:
         )
 
 
+F = TypeVar("F", bound=FileTensors)
+
+
+def places_in(files: Sequence[F]) -> Callable[[int], tuple[F, int]]:
+    """Return what finds the file of a row of all their tensors, and its row in that file."""
+    first_rows = list(accumulate((len(file.names) for file in files), initial=0))
+
+    def place(row: int) -> tuple[F, int]:
+        # the last file whose first row is not above: a file without tensors is skipped
+        index = bisect_right(first_rows, row) - 1
+        return files[index], row - first_rows[index]
+
+    return place
+
+
 def table_of(files: Sequence[FileTensors]) -> TensorTable:
     """Return the table of all tensors of some files, in order."""
     names = [name for file in files for name in file.names]
     columns = TensorColumns.of(names, [spec for file in files for spec in file.specs])
-    first_rows = list(accumulate((len(file.names) for file in files), initial=0))
-
-    def place(row: int) -> tuple[FileTensors, int]:
-        # the last file whose first row is not above: a file without tensors is skipped
-        index = bisect_right(first_rows, row) - 1
-        return files[index], row - first_rows[index]
+    place = places_in(files)
 
     def build(row: int) -> Tensor:
         file, own = place(row)

@@ -303,7 +303,6 @@ class WeightReader:
     blocks that hold them are read. `check` is called before every chunk, and raises to stop.
 
     Attributes:
-        tensor: The tensor.
         unit: Weights that are decoded together: those of a block.
         stride: Weights that are best read together, a multiple of `unit`: those of a line.
 

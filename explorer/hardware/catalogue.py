@@ -126,7 +126,7 @@ class Catalogue:
         self.gpus = tuple(gpus)
         names = [gpu.name for gpu in self.gpus]
         self._keys, self._spans = list(map(_keys, names)), list(map(_spans, names))
-        self._beside = [  # words that a name may have besides: sizes without a unit, the memory
+        self._extra_words = [  # that a name may have: sizes without a unit, the kind of memory
             {word[:-2] for word in _words(gpu.name) if re.fullmatch("[0-9]+gb", word)}
             | set(_words(gpu.memory_type or ""))
             for gpu in self.gpus
@@ -160,8 +160,8 @@ class Catalogue:
         """Return the rows of all GPUs that a name fits, on the first step that fits any.
 
         In the last step, each word of the name is a word of the product, or several that follow
-        each other: ``"RTX 6000"`` fits the RTX 6000 Ada, but not the RTX A6000. Words beside the
-        name, and a size without its unit, do not name it alone.
+        each other: ``"RTX 6000"`` fits the RTX 6000 Ada, but not the RTX A6000. Extra words, and
+        a size without its unit, do not name it alone.
         """
         words = set(_words(name))
         if not words:
@@ -172,8 +172,8 @@ class Catalogue:
                 return found
         return [
             row
-            for row, (spans, beside) in enumerate(zip(self._spans, self._beside, strict=True))
-            if words & spans and words <= spans | beside
+            for row, (spans, extra) in enumerate(zip(self._spans, self._extra_words, strict=True))
+            if words & spans and words <= spans | extra
         ]
 
     def search(self, words: str) -> tuple[Gpu, ...]:

@@ -94,8 +94,8 @@ def run_estimate(
     measured = found[-1] if found else _printed(output.decode("utf-8", "replace"))
     if not measured.buffers:
         raise OwnBuildError(f"{Path(command[0]).name} gave no estimate; {_last_line(output)}")
-    told = asdict(settings) | {"tensor_split": settings.tensor_split}
-    return replace(measured, source=Path(command[0]).stem, settings=told, mapped=False)
+    asked = asdict(settings) | {"tensor_split": settings.tensor_split}
+    return replace(measured, source=Path(command[0]).stem, settings=asked, mapped=False)
 
 
 def _output(command: Sequence[str], check: Callable[[], None]) -> bytes:

@@ -28,6 +28,7 @@ from explorer.formats.side_files import CONFIG_NAME, escapes
 from explorer.formats.tensors import natural_key
 from explorer.parallel import Check
 from explorer.stores.entries import Blob, Entry, PartialDownload, Store, StoreKind, name_problems
+from explorer.text import listed
 
 GGUF: Final = ".gguf"
 SAFETENSORS: Final = ".safetensors"
@@ -223,7 +224,6 @@ def models_of(
 
     Args:
         scan: The pass over the store; notes files that are gone.
-        folder: The folder.
         title: Its name in the store; "" for the root.
         files: Its files, without folders.
         roots: Folders that links may not leave; none for no limit.
@@ -335,8 +335,7 @@ def _report_missing(shards: list[os.DirEntry[str]], log: ProblemLog) -> None:
     missing = count - len(present)
     if missing > 0:
         absent = (str(number) for number in range(1, count + 1) if number not in present)
-        listed = ", ".join(islice(absent, _SHOWN)) + (", …" if missing > _SHOWN else "")
-        what = f"{missing} of {count} shards are missing: number {listed}"
+        what = f"{missing} of {count} shards are missing: number {listed(absent, _SHOWN)}"
         log.add_error(shards[0].name, what)
 
 

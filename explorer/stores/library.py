@@ -128,7 +128,6 @@ def identify(path: Path, check: Check = never) -> Part:
     Of a model the header is read, so that it has its name. A failure is a part without a kind.
 
     Args:
-        path: The file.
         check: Called before it is opened; raises to cancel.
     """
     check()

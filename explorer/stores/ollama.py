@@ -253,7 +253,6 @@ def digest_fault(
     """Read all of a blob and compare its digest with its name.
 
     Args:
-        path: The blob.
         name: ``sha256-…`` (Ollama), a bare SHA-256 or a git object's SHA-1 (Hugging Face).
         progress: Called with the bytes read.
         check: Called for every megabyte; raises to cancel.

@@ -226,7 +226,6 @@ def read_array_head(
     """Read an array's element type and count, checked against what is left of the file.
 
     Args:
-        source: The file.
         offset: Offset of the element type.
         layout: How the file writes numbers.
         what: The array, for messages: "key 'a'".

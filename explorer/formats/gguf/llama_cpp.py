@@ -37,7 +37,6 @@ def llama_cpp_problems(model: Model, check: Check = never) -> Iterator[Problem]:
     Only headers are looked at.
 
     Args:
-        model: The model.
         check: Called now and then; raises to give up.
     """
     for number, file in enumerate(model.files):

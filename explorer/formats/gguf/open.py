@@ -43,7 +43,7 @@ from explorer.model_files import GGUF_MAGIC
 from explorer.quantization import TensorType, ggml_type
 from explorer.sources import BufferedSource, ByteSource, open_source
 from explorer.sources.places import list_names, opening_ahead
-from explorer.text import quoted
+from explorer.text import listed, quoted
 
 DEFAULT_ALIGNMENT: Final = 32
 SHARD_NAME: Final = re.compile(r"(?P<prefix>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf")
@@ -484,11 +484,10 @@ def _cut_short(shard: Shard, rows: list[int]) -> str:
     """Return how much of a file is missing; `rows` are the tensors that are not complete."""
     available = shard.available
     end = max(shard.begins[row] + shard.specs[row].nbytes for row in rows)
-    listed = ", ".join(quoted(shard.names[row]) for row in rows[:3])
-    listed += ", …" if len(rows) > 3 else ""
+    names = listed((quoted(shard.names[row]) for row in rows), 3)
     what = (
         f"the file is cut short: {end - available:,} bytes are missing, "
-        f"{len(rows)} of {len(shard.names)} tensors are incomplete ({listed})"
+        f"{len(rows)} of {len(shard.names)} tensors are incomplete ({names})"
     )
     beyond = sum(shard.begins[row] > available for row in rows)
     if beyond:
@@ -523,7 +522,6 @@ def open_gguf(path: Path, others: Sequence[Path] = ()) -> Model:
     """Open a GGUF file and, if it is a shard, its siblings.
 
     Args:
-        path: The file.
         others: The other shards, in order, where file names are digests, as in a store.
 
     Raises:
@@ -579,8 +577,7 @@ def _siblings(path: Path, log: ProblemLog) -> list[Path]:
         present = set(names)
     missing = [name for name in names if name not in present]
     if missing:
-        listed = ", ".join(missing[:5]) + (", …" if len(missing) > 5 else "")
-        what = f"{len(missing)} of {count} shards are missing: {listed}"
+        what = f"{len(missing)} of {count} shards are missing: {listed(missing, 5)}"
         log.add_error(path.name, f"{what}; put them into the same folder")
     found = [path.with_name(name) for name in names if name in present]
     cache = hub_cache(path.parent)

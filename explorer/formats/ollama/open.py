@@ -57,7 +57,7 @@ _INDEX_NAME: Final = "model_index.json"  # of models that make images
 _PARSED: Final = frozenset({manifests.CONFIG_KIND, "params", "messages"})
 _PARSED_FILES: Final = frozenset({CONFIG_NAME, _INDEX_NAME})
 _WEIGHTS: Final = frozenset({"model", "tensor"})
-_BESIDE: Final = ("projector", "adapter", "draft")
+_OTHER_MODELS: Final = ("projector", "adapter", "draft")
 _PREFIX: Final = "ollama."
 
 
@@ -94,7 +94,6 @@ def read_texts(manifest: manifests.Manifest, log: ProblemLog) -> tuple[Config, l
     model of tensor blobs becomes ``config.…`` (config.json) or a text by its name.
 
     Args:
-        manifest: The model's manifest.
         log: Where missing and unusable layers go; the model opens without them.
 
     Returns:
@@ -143,7 +142,7 @@ def _entries_of(
         yield from _messages(layer, key, path, log)
     elif layer.kind in _TEXTS or layer.kind == "json":
         yield _text_entry(key, path, nbytes)
-    elif layer.kind in _BESIDE:
+    elif layer.kind in _OTHER_MODELS:
         yield loaded_entry(key, "string", str(path))
 
 

@@ -8,10 +8,8 @@ knows where in the file an entry is wrong. Shards are read into a `SafetensorsFi
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,11 +36,11 @@ from explorer.formats.strict_json import (
     read_text,
     scan_integers,
 )
-from explorer.formats.tensors import FileTensors, Spec, Tensor
+from explorer.formats.tensors import FileTensors, Spec, Tensor, places_in
 from explorer.model_files import GGUF_MAGIC
 from explorer.quantization import TENSOR_TYPES
 from explorer.sources import ByteSource, open_source
-from explorer.text import quoted
+from explorer.text import listed, quoted
 
 METADATA: Final = "__metadata__"
 _FIELDS: Final = ("dtype", "shape", "data_offsets")
@@ -413,11 +411,10 @@ def sort_and_check(file: SafetensorsFile, log: ProblemLog) -> None:
         what = f"the last {available - covered} bytes of the file belong to no tensor"
         log.add_error(file.source.path.name, what)
     elif covered > available:
-        listed = ", ".join(incomplete[:3]) + (", …" if len(incomplete) > 3 else "")
         what = (
             f"the file is cut short: {covered - available:,} bytes are missing, "
-            f"{len(incomplete)} of {len(file.names)} tensors are incomplete ({listed}); "
-            "download it again"
+            f"{len(incomplete)} of {len(file.names)} tensors are incomplete "
+            f"({listed(incomplete, 3)}); download it again"
         )
         log.add_error(file.source.path.name, what)
 
@@ -438,7 +435,6 @@ def open_file(path: Path, log: ProblemLog, first_bytes: int = FIRST_BYTES) -> Sa
     """Read one file's header and check it, without `config.json`.
 
     Args:
-        path: The file.
         log: Where problems go that do not keep it from opening.
         first_bytes: How much of an address is fetched at first.
 
@@ -499,12 +495,7 @@ def build_model(
 
 def _stored_tensors(files: Sequence[SafetensorsFile]) -> StoredTensors:
     """Return the tensors of some files, in order."""
-    first_rows = list(accumulate((len(file.names) for file in files), initial=0))
-
-    def place_of(row: int) -> tuple[SafetensorsFile, int]:
-        # the last file whose first row is not above: a file without tensors is skipped
-        index = bisect_right(first_rows, row) - 1
-        return files[index], row - first_rows[index]
+    place_of = places_in(files)
 
     def at(row: int) -> Stored:
         file, place = place_of(row)
