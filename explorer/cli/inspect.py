@@ -19,8 +19,8 @@ from explorer.errors import ExplorerError
 from explorer.formats import MetadataEntry, Model, Problem, Severity, open_model
 from explorer.formats.facts import describe
 from explorer.present import attachments, recipes
-from explorer.present.model import mark, model_facts, plain_value, type_text
-from explorer.present.quantization import SaidQuantization, said_quantization
+from explorer.present.model import model_facts, plain_value, type_text
+from explorer.present.quantization import said_quantization
 from explorer.present.tables.attachments import ENTRIES, UPDATES, adapter_record, matrix_record
 from explorer.present.tables.metadata import keys_of, metadata_table
 from explorer.present.tables.recipes import FITS, MIX
@@ -224,11 +224,12 @@ def _measured(described: Table[Row], rows: Sequence[Row]) -> str:
 
 def _summary(model: Model) -> str:
     facts, said = describe(model), said_quantization(model)
-    figures = model_facts(model, facts, said)
+    figures = model_facts(model, facts, said.sentence if said else None)
     lines = ((one.label, output.name_cell(one.text, 200)) for one in figures)
     parts = [output.style(plain_text(str(model.path)), bold=True) + "\n", output.table(lines)]
     if said is not None:
-        parts += [output.heading("Quantization"), _said(said)]
+        parts += [output.heading("Quantization")]
+        parts.append(output.table_of(said.table, said.lines, _LONGEST_SAID))
     if facts.types:
         parts += [output.heading(TYPES.title), output.table_of(TYPES, facts.types)]
     if len(model.files) > 1:
@@ -243,19 +244,6 @@ def _summary(model: Model) -> str:
             output.problem_lines(model.problems),
         ]
     return "".join(parts)
-
-
-def _said(said: SaidQuantization) -> str:
-    rows = [
-        (
-            line.label,
-            output.name_cell(line.declared, _LONGEST_SAID),
-            ("" if not line.differs else f"{mark(Severity.WARNING)} ")
-            + output.name_cell(line.found, _LONGEST_SAID),
-        )
-        for line in said.lines
-    ]
-    return output.table([("", *said.heads), *rows])
 
 
 def _metadata(model: Model) -> str:

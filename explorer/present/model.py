@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from explorer.formats.facts import Facts, enum_name
 from explorer.formats.gguf.arrays import first_elements
@@ -20,9 +20,6 @@ from explorer.text import (
     plain_text,
     shorten,
 )
-
-if TYPE_CHECKING:
-    from explorer.present.quantization import SaidQuantization
 
 FACTS: Final = {
     "name": "Name",
@@ -62,18 +59,17 @@ _BYTES: Final = frozenset({"alignment", "data_offset"})
 _RANGES: Final = frozenset({"feed_forward_length", "heads", "kv_heads"})  # "8", or "1–8"
 
 
-def model_facts(model: Model, facts: Facts, said: SaidQuantization | None = None) -> list[Figure]:
+def model_facts(model: Model, facts: Facts, quantized: str | None = None) -> list[Figure]:
     """Return what is known of a model. Texts come from the file: they are not escaped.
 
     Args:
         model: The model.
         facts: What its metadata says.
-        said: What `said_quantization` found, which looks at all tensors; None without.
+        quantized: How its weights are quantized, in a sentence, or None if it is not said.
     """
     found = []
-    sentence = None if said is None else said.sentence
     for name, label in FACTS.items():
-        value = sentence if name == "quantization" else _value(model, facts, name)
+        value = quantized if name == "quantization" else _value(model, facts, name)
         if value is None or value == "":
             continue
         number = None if isinstance(value, str) else value

@@ -14,11 +14,13 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
-from explorer.formats.model import Model
+from explorer.formats.model import Model, Severity
 from explorer.formats.quantized.declaration import MAX_RULES, Declaration
 from explorer.formats.quantized.modules import Alike, differences
 from explorer.formats.safetensors.groups import Assembly
 from explorer.formats.tensors import Tensor, parse_name
+from explorer.present.model import mark
+from explorer.present.tables.table import Column, Table
 from explorer.quantization.huggingface.layout import CompanionLayout, Formula, Levels
 from explorer.text import integer_text, shorten
 
@@ -109,9 +111,7 @@ def companions_record(tensor: Tensor) -> dict[str, Any]:
 
 # What is declared, beside what keys and shapes say
 
-NOT_SAID: Final = "—"
-"""Stands for what one of the two does not say."""
-
+_BLANK: Final = "—"
 _SHOWN_MODULES: Final = 6
 
 
@@ -122,15 +122,15 @@ class SaidLine:
     Attributes:
         name: What it is, for scripts.
         label: The same for people.
-        declared: Fields of the configuration as they are written; `NOT_SAID` if there are none.
-        found: What keys and shapes say; `NOT_SAID` if nothing.
+        declared: Fields of the configuration as they are written; None if there are none.
+        found: What keys and shapes say; None if nothing.
         differs: Whether the two contradict each other.
     """
 
     name: str
     label: str
-    declared: str
-    found: str
+    declared: str | None
+    found: str | None
     differs: bool = False
 
 
@@ -151,23 +151,27 @@ class SaidQuantization:
     sentence: str | None = None
 
     @property
-    def heads(self) -> tuple[str, str]:
-        """Headings of the two columns."""
-        return f"declared in {self.origin}" if self.origin else "declared", "keys and shapes"
+    def table(self) -> Table[SaidLine]:
+        """The table of the properties: what is declared, beside what keys and shapes say."""
+        head = f"Declared in {self.origin}" if self.origin else "Declared"
+        return Table(
+            Column("label", ""),
+            Column("declared", head, blank=_BLANK),
+            Column("found", "Keys and shapes", text=_found_text),
+            title="Quantization",
+        )
 
     @property
     def record(self) -> dict[str, Any]:
         """The same for JSON."""
-        lines = [
-            {
-                "name": line.name,
-                "declared": None if line.declared == NOT_SAID else line.declared,
-                "found": None if line.found == NOT_SAID else line.found,
-                "differs": line.differs,
-            }
-            for line in self.lines
-        ]
+        names = ("name", "declared", "found", "differs")
+        lines = [{name: getattr(line, name) for name in names} for line in self.lines]
         return {"origin": self.origin or None, "lines": lines, "left_alone": dict(self.left_alone)}
+
+
+def _found_text(line: SaidLine) -> str:
+    found = line.found or _BLANK
+    return f"{mark(Severity.WARNING)} {found}" if line.differs else found
 
 
 @dataclass
@@ -246,14 +250,11 @@ def _zeros(layout: CompanionLayout) -> str:
     return "stored" if layout.formula in {Formula.ZERO_FIRST, Formula.ZERO_LAST} else "none"
 
 
-def _counted(found: Counter[Any], unit: str = "") -> str:
+def _counted(found: Counter[Any]) -> str | None:
     """Return values with the number of weights that have each, where there are several."""
-    if not found:
-        return NOT_SAID
-    if len(found) == 1:
-        return f"{next(iter(found))}{unit}"
-    shown = found.most_common(_SHOWN)
-    parts = [f"{value}{unit} in {_weights(count)}" for value, count in shown]
+    if len(found) < 2:
+        return next(map(str, found), None)
+    parts = [f"{value} in {_weights(count)}" for value, count in found.most_common(_SHOWN)]
     return "; ".join(parts) + ("; others" if len(found) > _SHOWN else "")
 
 
@@ -293,12 +294,12 @@ def _lines(declared: Declaration, found: _Found) -> Iterator[SaidLine]:
         ("bits", "Bits of a code", _counted(found.bits)),
         ("sharing", "Weights with one scale", _counted(found.sharing)),
         ("zero_points", "Zero points", _counted(found.zeros)),
-        ("format", "Format", NOT_SAID),
+        ("format", "Format", None),
         ("column_order", "Order of columns", order),
         ("left_alone", "Left alone", _first(plain, _SHOWN_MODULES) or "none"),
     ):
         if said[name] or optional.get(name, True):
-            yield SaidLine(name, label, said[name] or NOT_SAID, text, name in differs)
+            yield SaidLine(name, label, said[name] or None, text, name in differs)
 
 
 def _written(declared: Declaration, name: str) -> str:

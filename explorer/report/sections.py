@@ -31,7 +31,7 @@ from explorer.present import plan as plan_texts
 from explorer.present import recipes as recipe_texts
 from explorer.present import survey as survey_texts
 from explorer.present.colours import MEMORY_COLOURS, Pattern, type_colour, type_pattern
-from explorer.present.model import mark, model_facts
+from explorer.present.model import model_facts
 from explorer.present.quantization import SaidQuantization, said_quantization
 from explorer.present.tables import table as tables
 from explorer.present.tables.metadata import keys_of, metadata_table
@@ -147,7 +147,7 @@ def _overview(data: ReportData) -> dict[str, Any]:
     files = [f"{cut(f.path.name)} ({bytes_text(f.source.size)})" for f in data.model.files]
     said = said_quantization(data.model)
     return {
-        "facts": model_facts(data.model, data.facts, said),
+        "facts": model_facts(data.model, data.facts, said.sentence if said else None),
         "said": _said(said),
         "attached": _attached(data),
         "problems": len(data.model.problems),
@@ -168,17 +168,8 @@ def _said(said: SaidQuantization | None) -> Table | None:
     """Return what is declared about the quantization beside what the keys say."""
     if said is None:
         return None
-    sign = mark(Severity.WARNING)
-    rows = [
-        (
-            line.label,
-            cut(line.declared),
-            cut(f"{sign} {line.found}" if line.differs else line.found),
-        )
-        for line in said.lines
-    ]
     marked = [place for place, line in enumerate(said.lines) if line.differs]
-    return table(("", *said.heads), rows, marked=marked)
+    return table_of(said.table, said.lines, marked)
 
 
 # Tensor types: the type mix by role, and how the recipes agree with it

@@ -24,11 +24,11 @@ from PySide6.QtGui import (
 )
 
 from explorer.errors import ExplorerError
-from explorer.formats import Problem, Severity
+from explorer.formats import Problem
 from explorer.present import Figure
 from explorer.present.colours import LAYER_COLOURS, OTHERS_COLOUR
 from explorer.present.explanations import FACT_TEXTS, picture_text
-from explorer.present.model import FACTS, mark, model_facts, model_sentence, problem_line
+from explorer.present.model import FACTS, model_facts, model_sentence, problem_line
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobSlot
 from explorer.qt.machine import PlannedMachine
@@ -228,7 +228,7 @@ class OverviewView(QtWidgets.QScrollArea):
         if document.problems:
             layout.addWidget(_problems(document.problems, page))
         said = document.said
-        figures = model_facts(document.model, document.facts, said)
+        figures = model_facts(document.model, document.facts, said.sentence if said else None)
         tiles = TileRow(self._tiles(document, figures, page), page)
         layout.addWidget(tiles)
         if document.facts.types:
@@ -423,23 +423,21 @@ def _said(said: SaidQuantization, page: QtWidgets.QWidget) -> QtWidgets.QLayout:
     grid.setVerticalSpacing(Space.NEAR)
     grid.setColumnStretch(1, 1)
     grid.setColumnStretch(2, 1)
-    for place, line in enumerate(said.lines, start=1):
-        found = f"{mark(Severity.WARNING)}  {line.found}" if line.differs else line.found
-        for number, text in enumerate((line.label, line.declared, found)):
-            label = _text(shorten(plain_text(text), _LONGEST_CELL), page)
+    for number, shown in enumerate(said.table):
+        head = _text(plain_text(shown.title), page)
+        head.setForegroundRole(QPalette.ColorRole.PlaceholderText)
+        head.setWhatsThis(heading.whatsThis())
+        grid.addWidget(head, 0, number)
+        for place, line in enumerate(said.lines, start=1):
+            label = _text(shorten(shown.cell(line), _LONGEST_CELL), page)
             label.setWhatsThis(heading.whatsThis())
             if number == 0:
                 label.setWordWrap(False)
                 label.setForegroundRole(QPalette.ColorRole.PlaceholderText)
-            elif line.differs and number == 2:
+            elif line.differs and shown.name == "found":
                 _warn(label)
             label.setAlignment(Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignLeft)
             grid.addWidget(label, place, number)
-    for number, text in enumerate(said.heads, start=1):
-        head = _text(plain_text(text[:1].upper() + text[1:]), page)
-        head.setForegroundRole(QPalette.ColorRole.PlaceholderText)
-        head.setWhatsThis(heading.whatsThis())
-        grid.addWidget(head, 0, number)
     return column(*titles, grid, spacing=Space.NEAR)
 
 
