@@ -135,7 +135,7 @@ def test_it_opens_by_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         assert facts["kind"].startswith("Importance matrix of 1 tensor, from 3 chunks")
     assert main(["inspect", str(path), "--measure"]) == 0
     out = capsys.readouterr().out
-    assert "evenness" in out
+    assert "Evenness" in out
     assert "100 %" in out
     assert "\x1b" not in out
     assert main(["inspect", str(path), "--json", "--measure"]) == 0
