@@ -326,7 +326,6 @@ class MainWindow(QtWidgets.QMainWindow):
         fill_menu_bar(self.top.menus, self.actions_, recent)
         self.help = Help(self, self.actions_, self.panels, self.settings)
         self.top.fill_menus(self.actions_, self.panels, self.ask_reference)
-        self.lead_to = self.panels.show_page  # as are these two by what leads on
         show = partial(show_in_folder, self)
         self.offer_leads = partial(  # asked for by every context menu
             offer_leads, self.panels, self.actions_, show

@@ -373,10 +373,7 @@ class Panels(Pages):
     def _make_planner(self) -> PlannerView:
         from explorer.qt.planner.panel import PlannerView  # noqa: PLC0415 - see LazyTab
 
-        view = PlannerView(self.app, self._settings, machine=self.machine)
-        view.layer_chosen.connect(self.selection.select_layer)
-        view.demo_wanted.connect(self.app.open_demo)
-        return view
+        return PlannerView(self.app, self._settings, machine=self.machine)
 
     def ask_log(self) -> None:
         """Ask for a log and show it beside the plan of the current model."""

@@ -215,10 +215,10 @@ def test_the_planner_s_layers_follow_and_lead(qtbot: QtBot, window: MainWindow) 
     window.show_document(document)
     panels.setCurrentWidget(panels.planner)
     wait_idle(qtbot, window)
-    panels.planner.widget.layer_chosen.emit(1)
+    panels.planner.widget.body._choose_layer(1)
     row = panels.tensors.widget.table.selected_content_rows().tolist()[0]
     assert document.model.tensors.rows[row].parsed_name.layer == 1
-    panels.planner.widget.layer_chosen.emit(document.facts.layers)
+    panels.planner.widget.body._choose_layer(document.facts.layers)
     row = panels.tensors.widget.table.selected_content_rows().tolist()[0]
     assert document.model.tensors.rows[row].name.startswith("output")
     panels.setCurrentWidget(panels.overview)

@@ -83,14 +83,7 @@ class PlannerView(QtWidgets.QWidget):
         state: The state; its signal carries the current plan.
         body: What is shown of a model; None until it is first needed.
         placeholder: The page without a plan.
-
-    Signals:
-        layer_chosen: The user chose a layer; its number, the output layer being the last.
-        demo_wanted: The user asked for the demo model.
     """
-
-    layer_chosen = Signal(int)
-    demo_wanted = Signal()
 
     def __init__(
         self,
@@ -118,7 +111,7 @@ class PlannerView(QtWidgets.QWidget):
         self._reading = JobSlot(app.runner, self)
         self._reading_others = JobSlot(app.runner, self)
         self.placeholder = StatePage(self)
-        self.placeholder.pressed.connect(self.demo_wanted)
+        self.placeholder.pressed.connect(app.open_demo)
         self._stack = QtWidgets.QStackedLayout(self)
         self._stack.setSizeConstraint(QtWidgets.QLayout.SizeConstraint.SetNoConstraint)
         self._stack.addWidget(self.placeholder)
@@ -230,7 +223,6 @@ class PlannerView(QtWidgets.QWidget):
     def _body(self) -> PlannerBody:
         if self.body is None:
             body = PlannerBody(self.state, self.app, self)
-            body.layer_chosen.connect(self.layer_chosen)
             body.models.others_wanted.connect(self._read_others)
             self._stack.addWidget(body)
             self.body = body
@@ -544,13 +536,7 @@ class AnswerBar(QtWidgets.QWidget):
 
 
 class PlannerBody(QtWidgets.QWidget):
-    """All parts of the panel; hands each of them the current plan.
-
-    Signals:
-        layer_chosen: A layer was chosen; its number.
-    """
-
-    layer_chosen = Signal(int)
+    """All parts of the panel; hands each of them the current plan."""
 
     def __init__(self, state: PlannerState, app: Services, parent: QtWidgets.QWidget) -> None:
         super().__init__(parent)
@@ -646,6 +632,7 @@ class PlannerBody(QtWidgets.QWidget):
     def _connect(self, state: PlannerState) -> None:
         self.picture.bars.figure_chosen.connect(self.show_figure)
         self.picture.strip.chosen.connect(self._choose_layer)
+        self.picture.strip.opened.connect(lambda _layer: self.app.go("tensors"))
         self.tables.layer_chosen.connect(self._choose_layer)
         self.tables.curves_wanted.connect(self.curves.refresh)
         self.curves.curves_changed.connect(self.tables.invalidate)
@@ -674,4 +661,4 @@ class PlannerBody(QtWidgets.QWidget):
 
     def _choose_layer(self, layer: int) -> None:
         self.select_layer(layer)
-        self.layer_chosen.emit(layer)
+        self.app.selection.select_layer(layer)

@@ -21,7 +21,6 @@ from explorer.present.explanations import picture_text
 from explorer.qt.planner.fields import fill, scrolled
 from explorer.qt.planner.state import CurrentPlan, PlannerState
 from explorer.qt.theme import CORNER, Space, TextSize, text_font
-from explorer.qt.widgets.building import lead_to
 from explorer.qt.widgets.chart import Chart
 from explorer.qt.widgets.painting import device_colour, draw_caption, fill_kind, fill_over
 from explorer.qt.widgets.plot import PlotColours
@@ -497,7 +496,6 @@ class PlannerPicture(QWidget):
         self._scroll.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         fill(QVBoxLayout(self), self._scroll, self.strip, spacing=0)
         self.strip.boundary_moved.connect(self._ask_layers)
-        self.strip.opened.connect(lambda _layer: lead_to(self, "tensors"))
         self.strip.held.connect(state.hold)
         self.follow(state.current)
 

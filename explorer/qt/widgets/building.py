@@ -208,13 +208,6 @@ def show_menu(owner: QWidget, place: QPoint, *groups: Sequence[QAction]) -> None
     menu.popup(place)
 
 
-def lead_to(owner: QWidget, page: str) -> None:
-    """Show a page, by its name, of the window that a widget is in."""
-    show = getattr(owner.window(), "lead_to", None)  # dialogs, and panels of tests, have no pages
-    if show is not None:
-        show(page)
-
-
 def offer_leads(owner: QWidget, menu: QMenu, *, whole: bool = False) -> None:
     """Add where one can go on from what is selected, as the window of a widget knows it.
 

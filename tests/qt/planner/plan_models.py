@@ -121,6 +121,7 @@ class Panel:
         """Plan for a model, by a profile that was asked of it before."""
         machine = self.view.machine
         machine.plan_for(replace(machine.inputs(document.path), profile=profile), document.path)
+        self.app.selection.show_document(document)
         self.view.show_document(document)
 
     def settle(self) -> None:

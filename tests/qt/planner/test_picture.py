@@ -105,16 +105,15 @@ def test_a_clicked_layer_is_told_and_a_told_one_is_marked(qtbot: QtBot, panel: P
     panel.assert_shown()
     strip = panel.body.picture.strip
     place = strip.layer_area(7).center().toPoint()
-    with qtbot.waitSignal(panel.view.layer_chosen) as chosen:
-        qtbot.mouseClick(strip, Qt.MouseButton.LeftButton, pos=place)
-    assert chosen.args == [7]
+    selection = panel.app.selection
+    qtbot.mouseClick(strip, Qt.MouseButton.LeftButton, pos=place)
+    assert selection.layer == 7
     assert "Layer 7 (blk.7)" in strip.accessibleDescription()
-    with qtbot.assertNotEmitted(panel.view.layer_chosen):
-        panel.view.select_layer(3)
+    panel.view.select_layer(3)
+    assert selection.layer == 7  # no answer to an answer
     assert strip.current == 3
-    with qtbot.waitSignal(panel.view.layer_chosen) as chosen:
-        qtbot.keyClick(strip, KEY.Key_Right)
-    assert chosen.args == [4]
+    qtbot.keyClick(strip, KEY.Key_Right)
+    assert selection.layer == 4
     assert strip.describe(32).startswith("Layer 32 (output)")
 
 
