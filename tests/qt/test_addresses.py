@@ -38,12 +38,11 @@ from tests.helpers.web import COMMIT, Web, add_hub, add_registry, serving
 
 
 @pytest.fixture(autouse=True)
-def own_surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No proxy, a cache of the test's own, and addresses allowed again at the end."""
+def own_surroundings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No proxy, and addresses allowed again at the end."""
     for name in list(os.environ):
         if name.lower().endswith("_proxy"):
             monkeypatch.delenv(name)
-    monkeypatch.setenv("GGUF_EXPLORER_CACHE", str(tmp_path / "cache"))
     yield
     refuse_all(False)
 

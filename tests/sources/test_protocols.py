@@ -6,7 +6,6 @@ Ollama (`server/images.go`, `server/download.go`) and in RFC 9110; the real ones
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import ssl
@@ -15,11 +14,9 @@ import time
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from concurrent.futures import CancelledError
-from contextlib import suppress
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, AnyStr
+from typing import TYPE_CHECKING
 from unittest import mock
 from urllib.parse import parse_qs, quote, urlsplit
 
@@ -30,8 +27,7 @@ pytest.importorskip("urllib3", reason="the extra [remote] is not installed")
 
 from explorer import __version__
 from explorer.cli.main import main
-from explorer.demo import make_demo
-from explorer.errors import ExplorerError, FormatError, SourceError
+from explorer.errors import SourceError
 from explorer.formats import open_model
 from explorer.formats.open import several_at
 from explorer.parallel import cancelled_by
@@ -57,52 +53,10 @@ from tests.helpers.web import (
 )
 
 if TYPE_CHECKING:
-    from _typeshed import SupportsRead, SupportsWrite
+    pass
 
 MIB = 1 << 20
 _OTHER_COMMIT = COMMIT[::-1]
-
-
-@pytest.fixture(autouse=True)
-def own_surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No proxy, no token, a cache of the test's own, and connections that no other test made."""
-    for name in list(os.environ):
-        if name.lower().endswith("_proxy") or name.startswith(("HF_", "HUGGING_FACE")):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("GGUF_EXPLORER_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
-    http._manager.cache_clear()
-    yield
-    http._manager.cache_clear()
-    refuse_all(False)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def closed_connections() -> Iterator[None]:
-    """Leave no connection open for tests that count the files of this process."""
-    yield
-    gc.collect()
-
-
-@pytest.fixture
-def web(monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
-    """A server that runs, and is the hub."""
-    with serving() as one:
-        monkeypatch.setenv("HF_ENDPOINT", one.url)
-        yield one
-
-
-@pytest.fixture
-def cdn() -> Iterator[Web]:
-    """Another host."""
-    with serving(host="localhost") as one:
-        yield one
-
-
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """A GGUF file of 1.6 MB."""
-    return make_demo(tmp_path_factory.mktemp("demo")).model.read_bytes()
 
 
 def host_of(web: Web) -> str:
@@ -114,12 +68,16 @@ def host_of(web: Web) -> str:
 
 
 def test_a_private_repository_is_read_whole_with_its_relative_redirects(
-    web: Web, cdn: Web, monkeypatch: pytest.MonkeyPatch
+    web: Web, cdn: Web, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("HF_TOKEN", "hf_secret")
     weights = tensors_bytes([("model.embed.weight", "F32", [4])])
     files = {"sub/model.safetensors": weights, "sub/config.json": b'{"model_type": "llama"}'}
     add_hub(web, "o/n", files, token="hf_secret", cdn=cdn)
+    with pytest.raises(SourceError, match="or is private: then HF_TOKEN"):
+        open_model("hf://o/n/sub")
+    web.asked.clear()
+    (tmp_path / "hub").mkdir()
+    (tmp_path / "hub" / "token").write_text("hf_secret\n")
     with open_model("hf://o/n/sub") as model:
         assert model.architecture == "llama"
         assert not model.problems
@@ -128,6 +86,10 @@ def test_a_private_repository_is_read_whole_with_its_relative_redirects(
     assert [one.headers["authorization"] for one in cached] == ["Bearer hf_secret"]
     assert cdn.asked
     assert not any("authorization" in one.headers for one in cdn.asked)
+    kept = b"".join(path.read_bytes() for path in (tmp_path / "cache").rglob("*") if path.is_file())
+    assert kept
+    assert b"hf_secret" not in kept
+    assert b"signature" not in kept
 
 
 def test_a_file_of_the_hub_itself_is_read_on_with_the_token(
@@ -304,31 +266,6 @@ def test_branches_with_slashes_and_names_with_spaces_are_opened(web: Web, demo: 
             assert parse_address(str(model.path)) == model.path
 
 
-@pytest.mark.parametrize(
-    ("page", "address"),
-    [
-        ("https://hf.co/o/n", "hf://o/n"),
-        ("https://www.huggingface.co/o/n/tree/main", "hf://o/n@main"),
-        ("HTTPS://HuggingFace.co/o/n", "hf://o/n"),
-        ("https://huggingface.co/o/n?show_file_info=a%2Fm.gguf", "hf://o/n/a/m.gguf"),
-        ("https://huggingface.co/o/n/tree/refs%2Fconvert%2Fx/a", "hf://o/n@refs%2Fconvert%2Fx/a"),
-        ("https://ollama.com/library/llama3:8b", "ollama://llama3:8b"),
-        ("https://ollama.com/library/llama3/tags", "ollama://llama3"),
-        ("https://ollama.com/somebody/model", "ollama://somebody/model"),
-        ("https://ollama.com/search", "https://ollama.com/search"),
-        ("https://huggingface.co/o/n/discussions", "https://huggingface.co/o/n/discussions"),
-    ],
-)
-def test_pages_that_browsers_show_are_addresses(page: str, address: str) -> None:
-    assert str(parse_address(page)) == address
-
-
-@pytest.mark.parametrize("name", ["..%2F..%2Fx", "a%0Ab.gguf", "a%5Cb.gguf", "%2e%2e/x"])
-def test_pages_of_strange_names_are_refused(name: str) -> None:
-    with pytest.raises(FormatError):
-        parse_address(f"https://huggingface.co/o/n/blob/main/{name}")
-
-
 def test_quantized_folders_are_the_same_on_the_hub(web: Web, cdn: Web, shared_data: Path) -> None:
     """Keys, shapes, declarations, problems and every weight, of each scheme; few requests."""
     weights = (shared_data / "hf_quantized").glob("*/*.safetensors")
@@ -457,7 +394,9 @@ def test_texts_of_a_registry_need_no_ranges(web: Web, demo: bytes) -> None:
     for path, route in web.routes.items():
         if isinstance(route, Content) and "/blobs/" in path and len(route.data) < MIB:
             web.routes[path] = lambda handler, _, data=route.data: handler.answer(200, data)  # type: ignore[misc]
-    with open_model(f"ollama://{host_of(web)}/o/n") as model:
+    address = f"ollama://{host_of(web)}/o/n"
+    with open_model(address) as model:
+        assert str(model.path) == f"{address}"
         assert not model.problems
         assert model.metadata.text("ollama.template") == "text"
         assert model.metadata["ollama.params.top_k"] == 3
@@ -530,6 +469,7 @@ def ranged(tags: Iterator[str], header: str = "ETag") -> Route:
     ("header", "tags", "changed"),
     [
         ("ETag", ['W/"1"', 'W/"2"'], True),
+        ("ETag", ['"1"', '"2"'], True),  # by a server that ignores If-Range
         ("ETag", ['W/"1"', 'W/"1"'], False),
         ("ETag", ['"1"', ""], True),
         ("ETag", ["", ""], False),
@@ -552,22 +492,6 @@ def test_versions_are_told_apart_by_what_a_server_says(
     assert sent == ("" if tags[0].startswith("W/") else tags[0])
 
 
-def test_a_web_page_is_told_from_a_model_without_ranges(web: Web) -> None:
-    web.routes["/m.gguf"] = lambda handler, _: handler.answer(
-        200, b"<!doctype html>", Content_Type="text/html; charset=utf-8"
-    )
-    with pytest.raises(SourceError, match="is a web page, and no model"):
-        open_model(web.url + "/m.gguf")
-
-
-def test_a_size_that_is_not_said_is_an_error_of_its_own(web: Web) -> None:
-    web.routes["/m.gguf"] = lambda handler, _: handler.answer(
-        206, bytes(100), Content_Range="bytes 0-99/*"
-    )
-    with pytest.raises(SourceError, match="a size that its server does not say"):
-        open_model(web.url + "/m.gguf")
-
-
 class _Old(Handler):
     protocol_version = "HTTP/1.0"
 
@@ -580,34 +504,6 @@ def test_a_server_of_http_1_0_closes_each_connection(demo: bytes) -> None:
     ):
         name = max(model.tensors.rows, key=lambda one: one.extents[0].offset).name
         assert np.isfinite(model.tensors[name].dequantize()).all()
-
-
-class _Plain(SimpleHTTPRequestHandler):
-    """Python's own server of a folder, which knows no ranges."""
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name
-        """Say nothing."""
-
-    def copyfile(self, source: SupportsRead[AnyStr], outputfile: SupportsWrite[AnyStr]) -> None:
-        """Send the body as far as it is wanted."""
-        with suppress(ConnectionError):
-            super().copyfile(source, outputfile)
-
-
-def test_a_server_without_ranges_is_refused_before_its_body(tmp_path: Path) -> None:
-    (tmp_path / "m.gguf").write_bytes(bytes(3 * MIB))
-    handler = partial(_Plain, directory=str(tmp_path))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        before = http.TRAFFIC.nbytes
-        try:
-            with pytest.raises(SourceError, match="is not given in parts by its server"):
-                open_model(f"http://127.0.0.1:{server.server_address[1]}/m.gguf")
-        finally:
-            server.shutdown()
-            thread.join()
-    assert http.TRAFFIC.nbytes == before
 
 
 @pytest.mark.parametrize(
@@ -738,10 +634,13 @@ def test_commands_that_read_all_weights_ask_first(
 ) -> None:
     url = web.put("/m.gguf", demo)
     others = {"compare": [url], "diff": [url, "--errors"], "recipes": ["--recipe", "Q8_0"]}
+    arguments = [command, url, *others.get(command, [])]
     with mock.patch("explorer.cli.options._MUCH", 1000):
-        assert main([command, url, *others.get(command, [])]) == 1
-    assert "add --fetch to do so" in capfd.readouterr().err
-    assert web.sent <= 2 * MIB
+        assert main(arguments) == 1
+        assert "add --fetch to do so" in capfd.readouterr().err
+        assert web.sent <= 2 * MIB
+        assert main([*arguments, "--fetch", "--json"]) == 0
+    assert url in capfd.readouterr().out
 
 
 def test_recipes_without_errors_fetch_headers_alone(
@@ -752,13 +651,3 @@ def test_recipes_without_errors_fetch_headers_alone(
         assert main(["recipes", url, "--recipe", "Q8_0", "--no-errors"]) == 0
         assert "Q8_0" in capfd.readouterr().out
         assert web.sent <= MIB
-        assert main(["recipes", url, "--recipe", "Q8_0", "--fetch"]) == 0
-
-
-def test_errors_of_any_server_are_printable(web: Web) -> None:
-    web.routes["/m.gguf"] = lambda handler, _: handler.answer(
-        302, Location="https://\x7f\u00ff/\u0001".encode().decode("latin-1")
-    )
-    with pytest.raises(ExplorerError) as caught:
-        open_model(web.url + "/m.gguf")
-    assert str(caught.value).isprintable()
