@@ -202,6 +202,13 @@ _ANY = st.fixed_dictionaries(
 )
 
 
+def test_of_like_blocks_and_of_like_groups_the_first_few_are_built() -> None:
+    assert compute.blocks_to_build("a" * 40) == [0, 1, 2, 3]
+    assert compute.blocks_to_build("a" * 41 + "b") == [0, 1, 2, 3, 4, 41]
+    assert compute.blocks_to_build("x" + "aab" * 20) == list(range(13))
+    assert compute.blocks_to_build("abcdef") == list(range(6))
+
+
 @examples(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), settings=st.builds(dict, _ANY))
 def test_few_of_the_blocks_that_are_alike_take_as_much_as_all(

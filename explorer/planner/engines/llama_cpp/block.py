@@ -99,19 +99,17 @@ class Block:
         self._made: dict[str, Tensor] = {}
         self._inputs: dict[str, Tensor] = {}
 
+    def has(self, name: str) -> bool:
+        """Return whether the present block has a weight."""
+        return name in self.header.block_weights[self.index]
+
     def weight(self, name: str) -> Tensor | None:
         """Return a weight of the present block, if it has it."""
-        found = self.header.block_weights[self.index].get(name)
-        if found is None:
-            return None
-        return self.stored(f"blk.{self.index}.{name}", self.index)
+        return self.stored(f"blk.{self.index}.{name}", self.index) if self.has(name) else None
 
     def need(self, name: str) -> Tensor:
         """Return a weight of the present block."""
-        found = self.weight(name)
-        if found is None:
-            raise UnknownGraphError(f"block {self.index} has no {name}")
-        return found
+        return self.stored(f"blk.{self.index}.{name}", self.index)
 
     def stored(self, name: str, layer: int) -> Tensor:
         place = self.placement.of_weights(name, layer)
@@ -210,7 +208,7 @@ class Block:
 def self_attention(block: Block, current: Tensor) -> Tensor:
     rules = block.rules
     q, k, v = projected(block, current)
-    normed = block.weight("attn_q_norm.weight") is not None and not rules.normed_before_heads
+    normed = block.has("attn_q_norm.weight") and not rules.normed_before_heads
     if normed and not rules.normed_when_rotated:
         q, k = block.norm(q, "attn_q_norm"), block.norm(k, "attn_k_norm")
     if _is_rotated(block):
@@ -265,7 +263,7 @@ def projected(block: Block, current: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     header, tokens = block.header, block.batch.tokens
     heads, kv_heads = header.heads[block.index], header.kv_heads[block.index]
     key, value = header.lengths_of(block.index)
-    if block.weight("attn_qkv.weight") is not None:
+    if block.has("attn_qkv.weight"):
         joined = block.linear("attn_qkv", current)
         return (
             view(joined, key, heads, tokens),
@@ -459,7 +457,7 @@ def network(block: Block, current: Tensor, suffix: str = "") -> Tensor:
     biased = block.rules.biased
     up = block.linear(f"ffn_up{suffix}", current, biased=biased)
     down = block.need(f"ffn_down{suffix}.weight")
-    if block.weight(f"ffn_gate{suffix}.weight") is not None:
+    if block.has(f"ffn_gate{suffix}.weight"):
         gate = block.linear(f"ffn_gate{suffix}", current, biased=biased)
         hidden = made("glu", gate.extent, gate, up)
     elif up.extent[0] == 2 * down.extent[0]:
@@ -470,13 +468,13 @@ def network(block: Block, current: Tensor, suffix: str = "") -> Tensor:
 
 
 def experts_or_network(block: Block, current: Tensor) -> Tensor:
-    if block.weight("ffn_gate_inp.weight") is None:
+    if not block.has("ffn_gate_inp.weight"):
         return network(block, current)
     mixed = experts(block, current)
-    if block.weight("ffn_up_shexp.weight") is None:
+    if not block.has("ffn_up_shexp.weight"):
         return mixed
     gate = None
-    if block.weight("ffn_gate_inp_shexp.weight") is not None:
+    if block.has("ffn_gate_inp_shexp.weight"):
         logits = block.linear("ffn_gate_inp_shexp", current)
         gate = like("unary", logits)
         if block.rules.divided_gate:
@@ -499,13 +497,13 @@ def experts(block: Block, current: Tensor, logits: Tensor | None = None) -> Tens
     current = reshape(current, width, 1, tokens)
     if rules.weighted_first:
         current = like("mul", made("repeat", (width, used, tokens), current), weights)
-    if block.weight("ffn_gate_up_exps.weight") is not None:
+    if block.has("ffn_gate_up_exps.weight"):
         both = _of_experts(block, "gate_up", current, chosen)
         extent = (both.extent[0] // 2, *both.extent[1:])
         hidden = made("glu", extent, view(both, *extent), view(both, *extent))
     else:
         up = _of_experts(block, "up", current, chosen)
-        if block.weight("ffn_gate_exps.weight") is None:
+        if not block.has("ffn_gate_exps.weight"):
             hidden = like("unary", up)
         else:
             gate = _of_experts(block, "gate", current, chosen)

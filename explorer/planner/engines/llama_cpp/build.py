@@ -54,7 +54,7 @@ def latent_attention(block: Block, current: Tensor) -> Tensor:
     heads, turned = header.heads[block.index], header.rope_size
     if not heads:
         raise UnknownGraphError(f"block {block.index} has no heads")
-    if block.weight("attn_q.weight") is not None:
+    if block.has("attn_q.weight"):
         q = mul_mat(block.need("attn_q.weight"), current)
     else:
         q = block.norm(mul_mat(block.need("attn_q_a.weight"), current), "attn_q_a_norm")
@@ -185,22 +185,22 @@ def _logits(block: Block, current: Tensor) -> Tensor:
 def decoder_block(block: Block, current: Tensor, is_last: bool) -> Tensor:
     """Build a block of attention or a recurrent layer, and a network or experts."""
     rules, residual, normed = block.rules, current, current
-    if rules.always_normed or block.weight("attn_norm.weight") is not None:
+    if rules.always_normed or block.has("attn_norm.weight"):
         normed = block.norm(current, "attn_norm")
     layer = rules.recurrence if block.header.recurrent[block.index] else rules.attention
-    second = block.weight("attn_norm_2.weight") is not None  # of large falcons
+    second = block.has("attn_norm_2.weight")  # of large falcons
     attended = layer(block, block.norm(current, "attn_norm_2") if second else normed)
     if _is_parallel(block):
         return _parallel(block, (attended, residual, normed), is_last)
     attended, residual, normed = block.rows_for_output(is_last, attended, residual, normed)
     if _scales_residual(block):
         attended = like("scale", attended)
-    if block.weight("post_attention_norm.weight") is not None and not _is_norm_of_network(block):
+    if block.has("post_attention_norm.weight") and not _is_norm_of_network(block):
         attended = block.norm(attended, "post_attention_norm")
     pair = (residual, attended) if rules.residual_first == "both" else (attended, residual)
     middle = like("add", *pair)
     found = experts_or_network(block, _normed_for_network(block, middle, normed))
-    if block.weight("post_ffw_norm.weight") is not None:
+    if block.has("post_ffw_norm.weight"):
         found = block.norm(found, "post_ffw_norm")
     if _scales_residual(block):
         found = like("scale", found)
@@ -210,11 +210,11 @@ def decoder_block(block: Block, current: Tensor, is_last: bool) -> Tensor:
 
 def _normed_for_network(block: Block, middle: Tensor, normed: Tensor) -> Tensor:
     """Return what the network of a block reads."""
-    if block.rules.always_normed or block.weight("ffn_norm.weight") is not None:
+    if block.rules.always_normed or block.has("ffn_norm.weight"):
         return block.norm(middle, "ffn_norm")
     if _is_norm_of_network(block):
         return block.norm(middle, "post_attention_norm")
-    if block.weight("post_ffw_norm.weight") is not None:
+    if block.has("post_ffw_norm.weight"):
         return middle  # it is normed behind instead
     if block.rules.network_without_norm:
         return normed
@@ -224,8 +224,8 @@ def _normed_for_network(block: Block, middle: Tensor, normed: Tensor) -> Tensor:
 def _is_norm_of_network(block: Block) -> bool:
     """Return whether the norm behind attention is that before the network."""
     names = ("ffn_norm.weight", "post_ffw_norm.weight")
-    alone = all(block.weight(name) is None for name in names)
-    return alone and block.weight("post_attention_norm.weight") is not None
+    alone = all(not block.has(name) for name in names)
+    return alone and block.has("post_attention_norm.weight")
 
 
 def _scales_residual(block: Block) -> bool:
@@ -241,7 +241,7 @@ def _is_parallel(block: Block) -> bool:
 def _parallel(block: Block, parts: tuple[Tensor, Tensor, Tensor], is_last: bool) -> Tensor:
     """Return the sum of residual, attention, and a network that does not read it."""
     attended, residual, normed = block.rows_for_output(is_last, *parts)
-    if block.weight("ffn_norm.weight") is not None:
+    if block.has("ffn_norm.weight"):
         normed = block.norm(residual, "ffn_norm")
     found = experts_or_network(block, normed)
     match block.rules.parallel:
@@ -263,7 +263,7 @@ def deci_block(block: Block, current: Tensor, is_last: bool) -> Tensor:
         else:
             attended = block.linear("attn_output", attended)
     attended, residual = block.rows_for_output(is_last, attended, residual)
-    if block.weight("ffn_up.weight") is None:
+    if not block.has("ffn_up.weight"):
         return current  # what attention made is not used
     middle = like("add", attended, residual) if has_heads else attended
     return like("add", network(block, block.norm(middle, "ffn_norm")), middle)
@@ -276,14 +276,14 @@ def nemotron_block(block: Block, current: Tensor, is_last: bool) -> Tensor:
         found = mamba2(block, normed)
     elif block.header.attention[index]:
         found = self_attention(block, normed)
-    elif block.weight("ffn_gate_inp.weight") is None:
+    elif not block.has("ffn_gate_inp.weight"):
         found = network(block, normed)
     else:
         latent = normed
-        if block.weight("ffn_latent_down.weight") is not None:
+        if block.has("ffn_latent_down.weight"):
             latent = mul_mat(block.need("ffn_latent_down.weight"), normed)
         found = experts(block, latent, block.linear("ffn_gate_inp", normed))
-        if block.weight("ffn_latent_up.weight") is not None:
+        if block.has("ffn_latent_up.weight"):
             found = mul_mat(block.need("ffn_latent_up.weight"), found)
         found = like("add", found, network(block, normed, "_shexp"))
     return like("add", found, current)
@@ -295,7 +295,7 @@ def gemma4_block(block: Block, current: Tensor, is_last: bool) -> Tensor:
     attended = block.norm(attended, "post_attention_norm")
     middle = like("add", attended, current)
     found = network(block, block.norm(middle, "ffn_norm"))
-    if block.weight("ffn_gate_inp.weight") is not None:
+    if block.has("ffn_gate_inp.weight"):
         found = block.norm(found, "post_ffw_norm_1")
         normed = block.norm(middle, "pre_ffw_norm_2")
         logits = like("scale", like("rms_norm", middle))
@@ -308,7 +308,7 @@ def gemma4_block(block: Block, current: Tensor, is_last: bool) -> Tensor:
         own = view(block.of_layers, *block.of_layers.extent[:2], plain=True)
         own = mul_mat(block.need("proj.weight"), like("mul", gate, own))
         found = like("add", found, block.norm(own, "post_norm"))
-    if block.weight("layer_output_scale.weight") is not None:
+    if block.has("layer_output_scale.weight"):
         found = like("mul", found, block.need("layer_output_scale.weight"))
     return found
 
@@ -324,7 +324,7 @@ def _shared_attention(block: Block, current: Tensor) -> Tensor:
         k, v = leaf((key, kv_heads, tokens, 1)), leaf((value, kv_heads, tokens, 1))
         return block.linear("attn_output", attention(block, q, k, v))
     k = v = block.linear("attn_k", current)
-    if block.weight("attn_v.weight") is not None:
+    if block.has("attn_v.weight"):
         v = block.linear("attn_v", current)
     k, v = reshape(k, key, kv_heads, tokens), reshape(v, value, kv_heads, tokens)
     k, v = block.norm(k, "attn_k_norm"), like("rms_norm", v)
@@ -336,7 +336,7 @@ def bert_block(block: Block, current: Tensor, is_last: bool) -> Tensor:
     attended = self_attention(block, current)
     attended, residual = block.rows_for_output(is_last, attended, current)
     middle = block.norm(like("add", attended, residual), "attn_output_norm")
-    if block.weight("attn_norm_2.weight") is not None:
+    if block.has("attn_norm_2.weight"):
         middle = block.norm(like("add", middle, residual), "attn_norm_2")
     found = like("add", experts_or_network(block, middle), middle)
     return block.norm(found, "layer_output_norm")

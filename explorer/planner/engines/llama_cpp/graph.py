@@ -357,10 +357,10 @@ class Allocator:
             tensor.buffer, tensor.offset = source.buffer, source.offset
             source.owned = False
             heap = self.heaps[tensor.buffer]
-            kept = padded(self._size(tensor), heap.alignment)
-            spare = padded(self._size(source), heap.alignment) - kept
-            if spare > 0:
-                heap.give(tensor.offset + kept, spare)
+            needed = padded(self._size(tensor), heap.alignment)
+            freed = padded(self._size(source), heap.alignment) - needed
+            if freed > 0:
+                heap.give(tensor.offset + needed, freed)
             return True
         return False
 

@@ -104,7 +104,7 @@ def mamba(block: Block, current: Tensor) -> Tensor:
     rank = joined.extent[0] - 2 * state
     dt = view(joined, rank, tokens, sequences)
     b, c = (view(joined, state, 1, tokens, sequences) for _ in range(2))
-    if block.weight("ssm_dt_norm.weight") is not None:
+    if block.has("ssm_dt_norm.weight"):
         dt, b, c = (
             block.norm(tensor, f"ssm_{name}_norm")
             for name, tensor in (("dt", dt), ("b", b), ("c", c))
@@ -164,7 +164,7 @@ def mamba2(block: Block, current: Tensor) -> Tensor:
     y = view(scanned, length, heads, tokens, sequences, plain=True)
     y = like("add", y, like("mul", x, block.need("ssm_d")))
     y = made("glu", y.extent, made("cont", z.extent, z), y)
-    if block.weight("ssm_norm.weight") is not None:
+    if block.has("ssm_norm.weight"):
         y = reshape(y, inner // groups, groups, tokens, sequences)
         y = block.norm(y, "ssm_norm")
     return mul_mat(block.need("ssm_out.weight"), reshape(y, inner, tokens * sequences))
@@ -223,7 +223,7 @@ def _delta_factors(block: Block, current: Tensor) -> tuple[Tensor, Tensor]:
     """Return how much is written, and how much of the state is kept, before its bias."""
     heads, groups = block.header.ranks, block.header.groups
     tokens, sequences = block.per_sequence()
-    if block.weight("ssm_ba.weight") is None:
+    if not block.has("ssm_ba.weight"):
         beta = mul_mat(block.need("ssm_beta.weight"), current)
         beta = like("unary", reshape(beta, 1, heads, tokens, sequences))
         alpha = mul_mat(block.need("ssm_alpha.weight"), current)
@@ -247,7 +247,7 @@ def _delta_inputs(block: Block, current: Tensor) -> tuple[Tensor, Tensor]:
     """Return queries, keys and values in one, and the gate of the output."""
     header = block.header
     tokens, sequences = block.per_sequence()
-    if block.weight("attn_qkv.weight") is not None:
+    if block.has("attn_qkv.weight"):
         mixed = mul_mat(block.need("attn_qkv.weight"), current)
         mixed = reshape(mixed, mixed.extent[0], tokens, sequences)
         return mixed, mul_mat(block.need("attn_gate.weight"), current)
