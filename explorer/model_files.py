@@ -7,7 +7,6 @@ everything that is written for the user asks here first (`tabular.write_atomical
 from __future__ import annotations
 
 import os
-import re
 import stat
 from contextlib import suppress
 from pathlib import Path
@@ -26,11 +25,6 @@ all others may have come with the model, such as a tokenizer."""
 
 GGUF_MAGIC: Final = b"GGUF"
 """The first bytes of a GGUF file."""
-
-SHARD_NAME: Final = re.compile(
-    r"(?P<prefix>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})(?P<end>\.[a-z]+)", re.IGNORECASE
-)
-"""What one of the files of a model that was split is called."""
 
 _IN_STORE: Final = "lies in a store of downloaded models, where nothing is written"
 _HUB_REPOSITORY: Final = "models--"

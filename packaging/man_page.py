@@ -29,7 +29,7 @@ import click  # noqa: E402 - after the path
 
 from explorer import __version__  # noqa: E402
 from explorer.cli.main import PROGRAM, program  # noqa: E402
-from explorer.planner.settings import VARIABLES as OLLAMA_VARIABLES  # noqa: E402
+from explorer.planner.environment import VARIABLES as OLLAMA_VARIABLES  # noqa: E402
 from explorer.stores.entries import default_places  # noqa: E402
 
 _VERBATIM = "\b"  # click's mark of a paragraph whose lines are kept

@@ -17,14 +17,14 @@ from explorer.formats.model import Model
 from explorer.hardware.catalogue import find_bandwidths
 from explorer.planner import Device
 from explorer.planner import Settings as PlanSettings
-from explorer.planner.devices import parse_size
-from explorer.planner.engines.llama_cpp import Header, Settings
-from explorer.planner.engines.llama_cpp.outcome import Outcome
-from explorer.planner.log_lines import Log
-from explorer.planner.logs import read_log, read_stream
-from explorer.planner.measured import Comparison, compare, measured_record
-from explorer.planner.profiles import LLAMA_CPP
-from explorer.planner.speed import CPU, SpeedBound, read_header, speed_bound, speed_record
+from explorer.planner.devices import CPU, parse_size
+from explorer.planner.engines.llama_cpp import Settings
+from explorer.planner.engines.llama_cpp.reading import read_header, reads
+from explorer.planner.logs.lines import Log
+from explorer.planner.logs.measured import Comparison, compare, measured_record
+from explorer.planner.logs.reading import read_log, read_stream
+from explorer.planner.plan import Engine, Plan
+from explorer.planner.speed import SpeedBound, speed_bound, speed_bounds, speed_record
 from explorer.present import measured as words
 from explorer.text import plain_text
 
@@ -129,44 +129,27 @@ def compare_log(model: Model, file: LogFile, base: Settings, given: Mapping[str,
     measured, share = comparison.measured, None
     if measured.tokens_per_second is not None:
         gpus = [Device(str(i), "CUDA", 0, name=one.name) for i, one in enumerate(comparison.rests)]
-        bound, _ = bounds(model, comparison.settings, gpus, given, measured.depth)
-        most = bound.tokens_per_second
+        settings, depth = comparison.settings, measured.depth
+        if depth is None:
+            depth = settings.context // (1 if settings.kv_unified else settings.parallel)
+        held = reads(read_header(model), settings, depth)
+        most = speed_bound(held, find_bandwidths(gpus, given), depth).tokens_per_second
         share = None if most is None else measured.tokens_per_second / most
     return Compared(file.name, file.log, comparison, share)
 
 
-def bounds(
-    model: Model | Header,
-    settings: Settings,
-    devices: Sequence[Device],
-    given: Mapping[str, int],
-    depth: int | None = None,
-) -> tuple[SpeedBound, SpeedBound]:
-    """Return the bound of speed at a depth, by default the whole context, and with none.
-
-    Raises:
-        PlanError: The header is damaged, or llama.cpp would refuse these settings.
-    """
-    read = read_header(model)
-    rates = find_bandwidths(devices, given)
-    context = settings.context or read.trained_context
-    full = context if settings.kv_unified else context // settings.parallel
-    at = full if depth is None else depth
-    return speed_bound(read, settings, rates, at), speed_bound(read, settings, rates, 0)
-
-
 def with_log(
-    chosen: PlanSettings, compared: Compared | None, profiles: Sequence[str], devices: int
+    chosen: PlanSettings, compared: Compared | None, engines: Sequence[Engine], devices: int
 ) -> PlanSettings:
     """Return the settings of a plan with those of a log, where the user gave none.
 
     Args:
         chosen: What the user gave.
         compared: The log, if there is one.
-        profiles: What is planned by; only llama.cpp itself takes the settings of a log.
+        engines: What is planned by; only one that knows all settings of a log takes them.
         devices: GPUs of the plan; where layers lie is taken from a log with as many.
     """
-    if compared is None or list(profiles) != [LLAMA_CPP.name]:
+    if compared is None or len(engines) != 1:
         return chosen
     log = compared.comparison.settings
     told: dict[str, Any] = {
@@ -184,6 +167,8 @@ def with_log(
     if log.devices == devices:
         told |= {"num_gpu": log.gpu_layers, "cpu_moe_layers": log.cpu_moe_layers}
         told["tensor_split"] = None if log.tensor_split is None else tuple(log.tensor_split)
+    if not told.keys() <= {setting.name for setting in engines[0].settings}:
+        return chosen
     told = {name: value for name, value in told.items() if getattr(chosen, name) is None}
     return replace(chosen, **told)
 
@@ -196,9 +181,11 @@ class Speed:
     empty: SpeedBound
 
     @classmethod
-    def of(cls, outcome: Outcome, given: Mapping[str, int]) -> Speed:
-        """Return the bound of a plan by llama.cpp; `given` are bandwidths of the user."""
-        return cls(*bounds(outcome.header, outcome.settings, outcome.devices, given))
+    def of(cls, plan: Plan, given: Mapping[str, int]) -> Speed | None:
+        """Return the bound of a plan, if it is known; `given` are bandwidths of the user."""
+        devices = [held.device for held in plan.gpus if held.device is not None]
+        bounds = speed_bounds(plan, find_bandwidths(devices, given))
+        return None if bounds is None else cls(*bounds)
 
     def record(self) -> dict[str, Any]:
         """Return the ``speed_bound`` object of docs/interface.md."""

@@ -18,27 +18,31 @@ from explorer.errors import ExplorerError, PlanError
 from explorer.formats import open_model
 from explorer.planner import Device, Hyperparameters, Settings
 from explorer.planner.advice import QUESTIONS, Advice, solve
-from explorer.planner.devices import MAX_BLOCKS, parse_context, parse_shares, parse_size, quoted
-from explorer.planner.engines.llama_cpp import CACHE_TYPES
+from explorer.planner.devices import parse_context, parse_shares, parse_size, quoted
 from explorer.planner.engines.llama_cpp import Settings as LlamaCppSettings
+from explorer.planner.engines.registry import ENGINES, default_engine, engine_named, engines_for
 from explorer.planner.inputs import header_to_plan, plan_record
-from explorer.planner.profiles import (
-    PREDICTION,
-    PROFILES,
-    default_profile,
-    profile_named,
-    profiles_for,
+from explorer.planner.logs.measured import assumed_settings
+from explorer.planner.plan import Engine, Holding, Level, Plan, Term
+from explorer.planner.request import PlanRequest
+from explorer.planner.settings import (
+    AUTOMATIC,
+    MOST_LAYERS,
+    SETTINGS,
+    Bytes,
+    Count,
+    OneOf,
+    Shares,
+    Switch,
+    Tokens,
 )
-from explorer.planner.result import Plan, PlanRequest, Term
-from explorer.planner.settings import AUTOMATIC
-from explorer.present import llama_cpp
+from explorer.present import engines
 from explorer.present import plan as plans
 from explorer.present.plan import Kind
 from explorer.tabular import Cell
 from explorer.text import bytes_text, exact_text, integer_text, plain_text
 
 _ALL: Final = "all"
-_CACHE_TYPES: Final = ("f16", "q8_0", "q4_0", "f32")
 _UNCHECKED: Final = (
     "whether main memory holds what is left to the CPU was not checked: the GPUs are named, so "
     "they may be another machine's; say --memory SIZE to check it"
@@ -47,7 +51,7 @@ _UNCHECKED: Final = (
 
 def _layers(text: str) -> int:
     """Return a number of GPU layers; -1 is "auto"."""
-    known = {"auto": AUTOMATIC, "-1": AUTOMATIC, "all": MAX_BLOCKS + 1}
+    known = {"auto": AUTOMATIC, "-1": AUTOMATIC, "all": MOST_LAYERS}
     if text in known:
         return known[text]
     if text.isascii() and text.isdigit() and len(text) < 10:
@@ -62,46 +66,30 @@ def _blocks(text: str) -> int:
     return max(0, _layers(text))
 
 
-_LLAMA_CPP_OPTIONS: Final = (
-    click.option("--ubatch", type=click.IntRange(min=1), metavar="N", help="Tokens of one step."),
-    click.option("--kv-unified/--no-kv-unified", default=None, help="One cache for all sequences."),
-    click.option("--cache-type-k", type=click.Choice(CACHE_TYPES), help="Type of the cached keys."),
-    click.option("--cache-type-v", type=click.Choice(CACHE_TYPES), help="Type of cached values."),
-    click.option(
-        "--tensor-split",
-        metavar="A,B",
-        type=options.parsed_by(parse_shares),
-        help="Shares of the GPUs. Default: by free memory.",
-    ),
-    click.option(
-        "cpu_moe_layers",
-        "--cpu-moe",
-        metavar="N|all",
-        type=options.parsed_by(_blocks),
-        help="Keep the experts of the first N blocks on the CPU.",
-    ),
-    click.option("--split-mode", metavar="layer|none", help="none: the first GPU alone."),
-    click.option("offload_kv", "--kv-offload/--no-kv-offload", default=None, help="Cache on GPUs."),
-    click.option("--swa-full", is_flag=True, default=None, help="Whole cache for sliding windows."),
-    click.option(
-        "--reserve",
-        metavar="SIZE",
-        type=options.parsed_by(parse_size),
-        help="Memory of each GPU for the driver and what a plan cannot see. Default: 512MiB.",
-    ),
-    click.option(
-        "--margin",
-        metavar="SIZE",
-        type=options.parsed_by(parse_size),
-        help="Memory that llama.cpp leaves free on each GPU when it decides. Default: 1GiB.",
-    ),
-)
-"""What only llama.cpp's own profiles read."""
-
-
-def _llama_cpp_options(command: Callable[..., int]) -> Callable[..., int]:
-    for option in reversed(_LLAMA_CPP_OPTIONS):
-        command = option(command)
+def _setting_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Give a command an option for each setting."""
+    for setting in reversed(SETTINGS):
+        keywords: dict[str, Any] = {"help": setting.help, "default": None}
+        match setting.kind:
+            case Tokens():
+                keywords |= {"metavar": "N", "type": options.parsed_by(parse_context)}
+            case Count(layers=True, auto=auto):
+                words = "N|all" if auto == 0 else "N|all|auto"
+                parse = _blocks if auto == 0 else _layers
+                keywords |= {"metavar": words, "type": options.parsed_by(parse)}
+            case Count():
+                keywords |= {"metavar": "N", "type": click.IntRange(min=1)}
+            case Bytes():
+                keywords |= {"metavar": "SIZE", "type": options.parsed_by(parse_size)}
+            case Shares():
+                keywords |= {"metavar": "A,B", "type": options.parsed_by(parse_shares)}
+            case OneOf(choices=choices, advice=""):
+                keywords |= {"type": click.Choice(choices)}
+            case OneOf(choices=choices):  # another text is explained
+                keywords |= {"metavar": "|".join(choices)}
+            case Switch(only_on=only_on):
+                keywords |= {"is_flag": True} if only_on else {}
+        command = click.option(setting.name, *setting.options, **keywords)(command)
     return command
 
 
@@ -109,38 +97,10 @@ def _llama_cpp_options(command: Callable[..., int]) -> Callable[..., int]:
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, callback=options.not_empty)
 @options.root_option
 @options.offline_option
-@click.option(
-    "--context",
-    metavar="N",
-    type=options.parsed_by(parse_context),
-    help="Tokens, such as 32768 or 32k: of each sequence; of llama.cpp in all, 0 leaves it open.",
-)
-@click.option("--parallel", type=click.IntRange(min=1), metavar="N", help="Sequences at a time.")
-@click.option("--batch", type=click.IntRange(min=1), metavar="N", help="Tokens computed at a time.")
-@click.option(
-    "--kv-cache-type",
-    type=click.Choice(_CACHE_TYPES),
-    help="Type of the KV cache; f32 is a what-if.",
-)
-@click.option("--flash-attention/--no-flash-attention", default=None, help="Ask for it or not.")
+@_setting_options
 @machine.gpu_option(
     "A GPU: its free memory, its name, or KEY=VALUE,… Once for each. Default: this machine's."
 )
-@click.option(
-    "num_gpu",
-    "--num-gpu",
-    "--gpu-layers",
-    metavar="N|all|auto",
-    type=options.parsed_by(_layers),
-    help="Layers to put on GPUs; auto leaves it to the program.",
-)
-@click.option(
-    "--overhead",
-    metavar="SIZE",
-    type=options.parsed_by(parse_size),
-    help="Memory to hold back on each GPU.",
-)
-@click.option("--spread", is_flag=True, default=None, help="Use all GPUs, not as few as possible.")
 @click.option(
     "--memory",
     metavar="SIZE",
@@ -152,10 +112,9 @@ def _llama_cpp_options(command: Callable[..., int]) -> Callable[..., int]:
 )
 @click.option(
     "--profile",
-    type=click.Choice([*PROFILES, _ALL]),
+    type=click.Choice([*ENGINES, _ALL]),
     help="Whose rules to follow; all: side by side. Default: llama.cpp, in Ollama's store ollama.",
 )
-@_llama_cpp_options
 @click.option(
     "question", "--solve", type=click.Choice(list(QUESTIONS)), help="Also find the most that fits."
 )
@@ -203,12 +162,10 @@ def plan_command(  # noqa: PLR0913, PLR0917 - one for each option; click passes 
       gguf-explorer plan ollama:llama3 --context 8k --profile all --json
       gguf-explorer plan model.gguf --log server.log
     """
-    if question is not None and profile == PREDICTION.name:
-        raise click.UsageError(f"--solve needs a layout of layers; {profile} predicts none")
     chosen = _chosen(settings)
     devices, host, notes = machine.find_machine(gpus, memory)
     log_file, given = measured.read_log_option(log_path), dict(bandwidths)
-    base = _llama_cpp_settings(chosen, len(devices))
+    base = assumed_settings(chosen, len(devices))
     found: list[PlannedModel] = []
     for path in paths:  # a model that cannot be planned does not stop the others
         try:
@@ -217,12 +174,12 @@ def plan_command(  # noqa: PLR0913, PLR0917 - one for each option; click passes 
         except ExplorerError as error:
             found.append(PlannedModel(path, profile or "", failure=_failure(path, error)))
         else:
-            names = _profiles_for(h, profile)
-            asked = measured.with_log(chosen, compared, names, len(devices))
+            chosen_engines = _engines_for(h, profile)
+            asked = measured.with_log(chosen, compared, chosen_engines, len(devices))
             request = PlanRequest(
                 h, replace(asked, projector_bytes=nbytes), devices, host, os.environ
             )
-            plans_made = [_planned(path, name, request, question, notes) for name in names]
+            plans_made = [_planned(path, one, request, question, notes) for one in chosen_engines]
             found += [replace(one, compared=compared, bandwidths=given) for one in plans_made]
     output.save_csv(csv_path, CSV_HEADER, map(csv_row, found))
     _print(found, as_json=as_json, explain=explain)
@@ -239,11 +196,11 @@ def _chosen(settings: Mapping[str, Any]) -> Settings:
         raise click.UsageError(str(error)) from error
 
 
-def _profiles_for(h: Hyperparameters, profile: str | None) -> list[str]:
-    """Return the profiles to plan a model by; all are those that can read its format."""
+def _engines_for(h: Hyperparameters, profile: str | None) -> list[Engine]:
+    """Return the engines to plan a model by; all are those that can load its format."""
     if profile != _ALL:
-        return [default_profile(h) if profile is None else profile]
-    return profiles_for(h)
+        return [default_engine(h) if profile is None else engine_named(profile)]
+    return engines_for(h)
 
 
 def _print(found: Sequence[PlannedModel], *, as_json: bool, explain: bool) -> None:
@@ -257,11 +214,8 @@ def _print(found: Sequence[PlannedModel], *, as_json: bool, explain: bool) -> No
     elif one.plan is not None and as_json:
         output.write_json(_record(one))
     elif one.plan is not None:
-        more = (
-            ""
-            if one.plan.llama_cpp is None
-            else measured.Speed.of(one.plan.llama_cpp, one.bandwidths).text()
-        )
+        speed = measured.Speed.of(one.plan, one.bandwidths)
+        more = "" if speed is None else speed.text()
         more += "" if one.compared is None else one.compared.text()
         explained = terms_text(one.plan.terms) if explain else ""
         output.write(plan_text(one, one.plan) + explained + more)
@@ -280,10 +234,11 @@ def _record(found: PlannedModel) -> dict[str, Any]:
         return {"path": found.path, "profile": found.profile, "error": failure}
     record = plan_record(found.plan, found.advice)
     record["notes"] = [*record["notes"], *found.notes]
-    if found.compared is not None or found.plan.llama_cpp is not None:
+    speed = measured.Speed.of(found.plan, found.bandwidths)
+    if found.compared is not None or speed is not None:
         record["measured"] = None if found.compared is None else found.compared.record()
-    if found.plan.llama_cpp is not None:
-        record["speed_bound"] = measured.Speed.of(found.plan.llama_cpp, found.bandwidths).record()
+    if speed is not None:
+        record["speed_bound"] = speed.record()
     return record
 
 
@@ -296,13 +251,6 @@ def _read(path: str, root: str | None, projector: str | None) -> tuple[Hyperpara
         return h, 0
     with open_model(projector_path) as separate:
         return h, separate.nbytes
-
-
-def _llama_cpp_settings(chosen: Settings, devices: int) -> LlamaCppSettings:
-    """Return what a log that does not tell it is taken to mean."""
-    asked = {"context": chosen.context, "parallel": chosen.parallel, "ubatch": chosen.batch}
-    told: dict[str, Any] = {name: value for name, value in asked.items() if value}
-    return replace(LlamaCppSettings(devices=devices), **told)
 
 
 def _compared(
@@ -318,18 +266,18 @@ def _compared(
 
 
 def _planned(
-    path: str, profile: str, request: PlanRequest, question: str | None, notes: tuple[str, ...]
+    path: str, engine: Engine, request: PlanRequest, question: str | None, notes: tuple[str, ...]
 ) -> PlannedModel:
+    name, advice = engine.name, None
     try:
-        advice = None
-        if question is not None and profile != PREDICTION.name:
-            advice = solve(question, request, profile=profile)
-        plan = _plan(profile, request, advice)
+        if question is not None:
+            advice = solve(question, request, profile=name)
+        plan = _plan(engine, request, advice)
     except PlanError as error:
-        return PlannedModel(path, profile, failure=_failure(path, error), reason=error.reason)
-    if request.host is None and plan.layers and not plan.fully_offloaded:
+        return PlannedModel(path, name, failure=_failure(path, error), reason=error.reason)
+    if request.host is None and not plan.fully_offloaded:
         notes += (_UNCHECKED,)
-    return PlannedModel(path, profile, plan, advice, notes=notes)
+    return PlannedModel(path, name, plan, advice, notes=notes)
 
 
 def _failure(path: str, error: ExplorerError) -> str:
@@ -337,15 +285,14 @@ def _failure(path: str, error: ExplorerError) -> str:
     return str(error) if error.path is not None else f"{path}: {error}"
 
 
-def _plan(profile: str, request: PlanRequest, advice: Advice | None) -> Plan:
+def _plan(engine: Engine, request: PlanRequest, advice: Advice | None) -> Plan:
     """Return the plan of what was asked for; where Ollama would refuse that, of the answer."""
     try:
-        return profile_named(profile).plan(request)
+        return engine.plan(request)
     except PlanError as error:
         if error.reason is None or advice is None or advice.value is None:
             raise
-    settings = replace(request.settings, **plans.advice_changes(advice))
-    return profile_named(profile).plan(replace(request, settings=settings))
+    return engine.plan(request.asking(**plans.advice_changes(advice)))
 
 
 _INDENT: Final = "  "
@@ -353,7 +300,7 @@ _WIDEST_BAR: Final = 96
 _NARROWEST_BAR: Final = 20
 _LONGEST_NAME: Final = 120
 _SHOWN_INPUTS: Final = 8
-_COLOURS: Final = {plans.Level.FITS: "green", plans.Level.PARTLY: "yellow", plans.Level.NOT: "red"}
+_COLOURS: Final = {Level.FITS: "green", Level.PARTLY: "yellow", Level.NOT: "red"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -422,19 +369,22 @@ def _has_blocks() -> bool:
 
 def plan_text(found: PlannedModel, plan: Plan) -> str:
     """Return everything about the plan that was found."""
-    verdict = plans.verdict(plan)
-    sentence = style(verdict.sentence, fg=_COLOURS[verdict.level])
+    found_out = plans.answer(plan)
+    sentence = style(found_out.sentence, fg=_COLOURS[found_out.level])
     blocks = [f"{style(_safe(found.path), bold=True)}: {sentence}\n"]
     if found.advice is not None:
         blocks.append(_advice(found.advice))
     blocks.append(table(_facts(plan)))
     bars = plans.memory_bars(plan, None)
-    shown = [bar for bar in bars if bar.device is not None or bar.held_bytes]
-    blocks += [_bar_block(plan, bar) for bar in shown]
-    if plan.llama_cpp is not None:
-        rows = [llama_cpp.BUFFERS, *llama_cpp.buffer_rows(plan.llama_cpp)]
-        blocks.append(f"\n{table(rows, right=(1, 2, 3, 4))}")
-        words = shlex.join(plan.llama_cpp.arguments())
+    blocks += [
+        _bar_block(plan, held, bar)
+        for held, bar in zip(plan.holdings, bars, strict=True)
+        if held.device is not None or bar.held_bytes
+    ]
+    if rows := list(engines.buffer_rows(plan)):
+        blocks.append(f"\n{table([engines.BUFFERS, *rows], right=(1, 2, 3, 4))}")
+    if arguments := plan.details.arguments():
+        words = shlex.join(arguments)
         blocks.append(f"\n{style('Arguments of llama-server', bold=True)}\n{_INDENT}{words}\n")
     blocks.append(_sentences("Warnings", plan.warnings, "yellow"))
     blocks.append(_sentences("Notes", (*plan.notes, *found.notes), None))
@@ -442,11 +392,11 @@ def plan_text(found: PlannedModel, plan: Plan) -> str:
 
 
 def side_by_side_text(found: Sequence[PlannedModel]) -> str:
-    """Return the profiles of one model as a table, and a sentence on why they differ."""
-    rows = [llama_cpp.ProfileRow(one.profile, one.plan, "refused") for one in found]
+    """Return the engines of one model as a table, and a sentence on why they differ."""
+    rows = [engines.EngineRow(engine_named(one.profile), one.plan, "refused") for one in found]
     cells = [tuple(map(plain_text, row.cells())) for row in rows]
-    shown = table([llama_cpp.SIDE_BY_SIDE, *cells], right=range(2, 7))
-    why = llama_cpp.why_profiles_differ(rows)
+    shown = table([engines.SIDE_BY_SIDE, *cells], right=range(2, 7))
+    why = engines.why_engines_differ(rows)
     return f"{style(_safe(found[0].path), bold=True)}\n{shown}\n{_INDENT}{why}\n"
 
 
@@ -477,48 +427,47 @@ def _advice(advice: Advice) -> str:
 
 def _facts(plan: Plan) -> Iterator[tuple[str, str]]:
     """Yield what holds for the model as a whole."""
-    effective, layout = plan.effective, plan.layout
+    details = plan.details.record()
     yield "Architecture", _safe(plan.request.h.architecture)
-    yield "Profile", f"{plan.profile}: {profile_named(plan.profile).title}"
-    if plan.llama_cpp is not None:
-        yield "Decided", llama_cpp.decision_sentence(plan.llama_cpp)
-        yield "Accuracy", llama_cpp.accuracy_sentence(plan.llama_cpp)
-    sequences = " sequences" if effective.parallel > 1 else " tokens"
+    yield "Profile", f"{plan.engine.name}: {plan.engine.title}"
+    if decided := engines.decision_sentence(plan):
+        yield "Decided", decided
+    if accuracy := engines.accuracy_sentence(plan):
+        yield "Accuracy", accuracy
+    sequences = " sequences" if plan.used("parallel", 1) > 1 else " tokens"
     yield "Context", plans.sequences_text(plan) + sequences
-    yield "Batch", integer_text(plan.batch)
+    if (batch := plan.used("batch")) is not None:
+        yield "Batch", integer_text(batch)
     attention = plans.attention_text(plan)
-    yield "KV cache type", f"{_safe(effective.kv_cache_type)}, flash attention {attention}"
+    yield "KV cache type", f"{_safe(plan.used('kv_cache_type'))}, flash attention {attention}"
     for figure in plans.plan_figures(plan):
-        if figure.name == "gpu_layers" and layout is not None:
-            graphs = f"{bytes_text(layout.full)} full, {bytes_text(layout.partial)} partial"
-            yield "Graph by offload", graphs
-            yield figure.label, f"{figure.text} ({_ratio(plan)})"
-        elif figure.name == "gpu_layers" and figure.value is not None:
-            yield figure.label, figure.text
-        elif isinstance(figure.value, int):
-            yield figure.label, exact_text(figure.value)
+        if figure.name != "gpu_layers":
+            yield figure.label, exact_text(int(figure.value or 0))
+            continue
+        graph, ratio = details["graph"], details.get("quick_estimate_ratio")
+        if graph["partial"] is not None:
+            full, partial = bytes_text(graph["full"]), bytes_text(graph["partial"])
+            yield "Graph by offload", f"{full} full, {partial} partial"
+        share = f" ({_ratio(plan, ratio)})" if graph["partial"] is not None else ""
+        yield figure.label, figure.text + share
 
 
-def _ratio(plan: Plan) -> str:
-    text = f"{plan.gpu_ratio or 0:.0%}"
-    quick = plan.quick_estimate_ratio
+def _ratio(plan: Plan, quick: float | None) -> str:
+    text = f"{plan.gpu_layers / plan.verdict.total_layers:.0%}"
     if quick is None:
         return text
     cut = "" if 0 <= quick <= 1 else ", clamped"
     return f"{text}; quick estimate by weights {min(max(quick, 0), 1):.0%}{cut}"
 
 
-def _bar_block(plan: Plan, bar: plans.Bar) -> str:
+def _bar_block(plan: Plan, held: Holding, bar: plans.Bar) -> str:
     """Return a device: its name, a bar, and its parts, which add up to what was free on it."""
     title, details = bar.title, [] if bar.capacity is None else [f"{bytes_text(bar.capacity)} free"]
-    if bar.device is not None and plan.layout is not None:
-        device = plan.layout.devices[bar.device].device
-        title += f" ({_safe(device.key)})" if device.name else ""
-    if bar.layers:
-        details.append(bar.layers)
-    if bar.device is None and plan.layout is not None:
-        left = plan.layout.cpu_layers
-        details += ["with the output layer"] if plan.layout.total_layers - 1 in left else []
+    if held.device is not None and held.device.name:
+        title += f" ({_safe(held.device.key)})"
+    details += [bar.layers]
+    if held.device is None and plan.verdict.total_layers - 1 in held.layers:
+        details += ["with the output layer"]
     parts = [(part.kind, part.nbytes) for part in bar.parts]
     return f"\n{', '.join([style(title, bold=True), *details])}\n{_parts(parts)}"
 
@@ -586,11 +535,11 @@ def plans_table(found: Sequence[PlannedModel]) -> str:
 def _row(name: str, plan: Plan) -> Sequence[str]:
     return (
         name,
-        plan.profile,
+        plan.engine.name,
         plans.sequences_text(plan),
-        plain_text(plan.effective.kv_cache_type),
+        plain_text(plan.used("kv_cache_type")),
         *(figure.text for figure in plans.plan_figures(plan)),
-        plans.verdict(plan).level.value,
+        plans.answer(plan).word,
     )
 
 
@@ -600,39 +549,21 @@ def _name(path: str) -> str:
     return text if len(text) <= _LONGEST_ROW_NAME else "…" + text[1 - _LONGEST_ROW_NAME :]
 
 
-def _graph_bytes(plan: Plan) -> int:
-    """Return the bytes of the compute graph on each GPU that has one."""
-    if plan.layout is not None:
-        layout = plan.layout
-        return layout.full if layout.fully_offloaded else layout.partial
-    return 0 if plan.prediction is None else plan.prediction.surcharge_bytes
-
-
 def csv_row(found: PlannedModel) -> dict[str, Cell]:
     """Return the cells of a plan by `CSV_HEADER`; figures without a claim are empty."""
     row: dict[str, Cell] = {"model": found.path, "profile": found.profile}
     plan, advice = found.plan, found.advice
     if plan is None:
         return row | {"error": found.failure}
-    effective, layout = plan.effective, plan.layout
+    record = plan_record(plan, advice)
+    effective = record["effective"]
+    named = ("gpu_layers", "total_layers", "fully_offloaded", "gpu_ratio", "quick_estimate_ratio")
+    row |= {"architecture": plan.request.h.architecture} | effective
+    row |= {name: record[name] for name in (*named, "weights", "vram_total", "total")}
     row |= {
-        "architecture": plan.request.h.architecture,
-        "context": effective.context,
-        "parallel": effective.parallel,
-        "batch": effective.batch if layout is None else layout.batch,
-        "kv_cache_type": effective.kv_cache_type,
-        "flash_attention": effective.flash_attention,
-        "weights": plan.weights,
-        "kv_cache": plan.kv_total,
-        "graph": _graph_bytes(plan),
-        "gpu_layers": plan.gpu_layers,
-        "total_layers": plan.request.h.total_layers,
-        "fully_offloaded": plan.fully_offloaded,
-        "gpu_ratio": plan.gpu_ratio,
-        "quick_estimate_ratio": plan.quick_estimate_ratio,
-        "vram_total": plan.vram_total,
-        "cpu_total": None if layout is None else layout.cpu_weights + layout.cpu_kv_cache,
-        "total": plan.total,
+        "kv_cache": plan.cache,
+        "graph": plans.plan_value(plan, "graph_each"),
+        "cpu_total": plan.main.total,
     }
     if advice is not None:
         row |= {

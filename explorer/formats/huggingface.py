@@ -36,7 +36,6 @@ from explorer.formats.side_files import (
 )
 from explorer.formats.strict_json import RepeatedKeys, read_json_file
 from explorer.formats.tensors import natural_key
-from explorer.model_files import SHARD_NAME
 from explorer.sources import Address
 from explorer.sources.places import list_names, names_below, opening_ahead, size_of
 from explorer.text import bytes_text, listed, quoted
@@ -45,6 +44,7 @@ INDEX_SUFFIX: Final = ".safetensors.index.json"
 _SUFFIX: Final = ".safetensors"
 _GGUF: Final = ".gguf"
 _INDEX_RANKS: Final = {"model" + INDEX_SUFFIX: 0, "diffusion_pytorch_model" + INDEX_SUFFIX: 1}
+_SHARD: Final = re.compile(r"(?P<prefix>.+)-\d{5}-of-(?P<count>\d{5})\.[a-z]+", re.IGNORECASE)
 _NUMBERED: Final = re.compile(  # as older programs name parts of one model
     r"(?P<prefix>model|pytorch_model|diffusion_pytorch_model|consolidated)[-_.]\d+\.safetensors"
 )
@@ -107,7 +107,7 @@ def _by_model(names: Sequence[str]) -> list[tuple[str, ...]]:
     """Put shards of one model together, in order; any other file is a model of its own."""
     models: dict[str, list[str]] = {}
     for name in sorted(names, key=natural_key):
-        match = SHARD_NAME.fullmatch(name) or _NUMBERED.fullmatch(name)
+        match = _SHARD.fullmatch(name) or _NUMBERED.fullmatch(name)
         key = f"{match['prefix']}/{match.groupdict().get('count')}" if match else name
         models.setdefault(key, []).append(name)
     return list(map(tuple, models.values()))

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from explorer.errors import Choice, SeveralModelsError
-from explorer.formats.gguf.open import GGUF_SHARD, open_gguf
+from explorer.formats.gguf.open import SHARD_NAME, open_gguf
 from explorer.formats.huggingface import INDEX_SUFFIX, open_config, open_folder, open_index
 from explorer.formats.imatrix import LEGACY_SUFFIXES, open_legacy_imatrix
 from explorer.formats.model import Model
@@ -145,7 +145,7 @@ def _open_at(address: Address) -> Model:
 def _is_alone(address: Address) -> bool:
     """Return whether an address of the hub names a whole model, for which no list is needed."""
     name = HubPart.of(address).file
-    return name.endswith(".gguf") and GGUF_SHARD.fullmatch(address.name) is None
+    return name.endswith(".gguf") and SHARD_NAME.fullmatch(address.name) is None
 
 
 def _is_safetensors_blob(path: Path) -> bool:

@@ -17,8 +17,8 @@ from explorer.errors import ExplorerError
 from explorer.hardware.detect import working_set_bytes
 from explorer.paths import resource
 from explorer.planner import Device
-from explorer.planner.devices import compute_capability
-from explorer.planner.speed import CPU, Bandwidth
+from explorer.planner.devices import CPU, compute_capability
+from explorer.planner.speed import Bandwidth
 from explorer.text import plain_text, shorten
 
 # "RTX 3090", "rtx3090", "3090" and "NVIDIA GeForce RTX 3090" are one card; "A100" is four. So names

@@ -19,8 +19,15 @@ from typing import Final
 
 from explorer.errors import ExplorerError
 from explorer.planner.engines import llama_cpp
-from explorer.planner.log_lines import CACHE, COMPUTE, WEIGHTS, LoggedBuffer, LoggedDevice, Measured
-from explorer.planner.logs import parse_log
+from explorer.planner.logs.lines import (
+    CACHE,
+    COMPUTE,
+    WEIGHTS,
+    LoggedBuffer,
+    LoggedDevice,
+    Measured,
+)
+from explorer.planner.logs.reading import parse_log
 from explorer.text import plain_text, shorten
 
 PROGRAMS: Final = ("llama-server", "llama-fit-params")

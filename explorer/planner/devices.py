@@ -72,6 +72,9 @@ def _shown(value: object) -> str:
 
 _LONGEST_SPLIT: Final = 4096
 
+CPU: Final = "CPU"
+"""What main memory is called where a device is named, beside ``"GPU0"`` …."""
+
 MIB: Final = 1 << 20
 GIB: Final = 1 << 30
 
@@ -186,6 +189,14 @@ def check_devices(devices: Sequence[Device]) -> tuple[Device, ...]:
             raise PlanError(f"two GPUs are both {quoted(device.key)}; give each its own id")
         seen.add(device.key)
     return tuple(devices)
+
+
+def flash_attention_obstacle(devices: Sequence[Device]) -> str:
+    """Return which GPU rules flash attention out for the whole machine; empty if none does."""
+    for device in devices:
+        if not device.supports_flash_attention:
+            return f"{device.label} does not support flash attention, which turns it off for all"
+    return ""
 
 
 def parse_shares(text: str) -> tuple[float, ...] | None:

@@ -14,20 +14,15 @@ from typing import Any, Final, TypeVar
 from explorer.errors import PlanError
 from explorer.formats import open_model
 from explorer.formats.model import Model
-from explorer.planner import Device, Host, Hyperparameters, Settings
 from explorer.planner.advice import Advice
-from explorer.planner.devices import MAX_MEMORY, check_devices, whole
-from explorer.planner.engines.llama_cpp.outcome import Held
-from explorer.planner.layout import DeviceLayout
-from explorer.planner.profiles import (
-    LLAMA_CPP,
-    PROFILES,
-    default_profile,
-    profile_named,
-    with_types,
-)
-from explorer.planner.result import Plan, PlanRequest, Term
-from explorer.planner.settings import used
+from explorer.planner.devices import MAX_MEMORY, Device, Host, check_devices, whole
+from explorer.planner.engines.registry import default_engine, engine_named, saved_engine
+from explorer.planner.environment import used
+from explorer.planner.hyperparameters import Hyperparameters, llama_cpp_header
+from explorer.planner.plan import Engine, Holding, Plan, Term
+from explorer.planner.request import PlanRequest
+from explorer.planner.settings import Settings
+from explorer.planner.tensor_groups import group_config, group_table
 from explorer.quantization import TensorType
 from explorer.text import plain_text, shorten
 
@@ -43,7 +38,7 @@ class PlanInputs:
     settings: Settings = field(default_factory=Settings)  # what is asked for
     devices: tuple[Device, ...] = ()  # the GPUs, in the chosen order
     host: Host | None = None  # memory of the machine, or None to check nothing against it
-    profile: str | None = None  # name of the profile; None: by where the model comes from
+    profile: str | None = None  # name of the engine; None: by where the model comes from
 
     def with_settings(self, **changes: Any) -> PlanInputs:
         """Return the same with other settings.
@@ -53,15 +48,13 @@ class PlanInputs:
         """
         return replace(self, settings=replace(self.settings, **changes))
 
-    def profile_for(self, h: Hyperparameters) -> str:
-        """Return the name of the profile that a model is planned by."""
-        return default_profile(h) if self.profile is None else self.profile
+    def engine_for(self, h: Hyperparameters) -> Engine:
+        """Return the engine that a model is planned by; raise `PlanError` if there is none."""
+        return default_engine(h) if self.profile is None else engine_named(self.profile)
 
-    def left_open(self, profile: str) -> PlanInputs:
-        """Return the same without what does not change `profiles.left_alone`."""
-        names = ["num_gpu", "tensor_split", "cpu_moe_layers"]
-        names += ["context"] if profile == LLAMA_CPP.name else []  # Ollama always states one
-        return self.with_settings(**dict.fromkeys(names))
+    def left_open(self, engine: Engine) -> PlanInputs:
+        """Return the same without what does not change `advice.left_alone`."""
+        return self.with_settings(**dict.fromkeys(engine.chooses))
 
     def request(self, h: Hyperparameters, environment: Mapping[str, str]) -> PlanRequest:
         """Return what the planner takes; raise `PlanError` if two devices are the same one."""
@@ -85,13 +78,13 @@ class PlanInputs:
         """
         parts = _object(record)
         profile = parts.get("profile")
-        if profile is not None and str(profile) not in PROFILES:
-            raise PlanError("the saved profile does not exist")
+        if profile is not None:
+            profile = saved_engine(str(profile)).name
         return cls(
             settings=_saved(Settings, parts.get("settings")),
             devices=devices_of(parts.get("devices")),
             host=host_of(parts.get("host")),
-            profile=None if profile is None else str(profile),
+            profile=profile,
         )
 
 
@@ -123,16 +116,16 @@ def plan_result(
     h: Hyperparameters, inputs: PlanInputs, environment: Mapping[str, str]
 ) -> PlanResult:
     """Plan; takes about a millisecond."""
-    profile = profile_named(inputs.profile_for(h))
     try:
-        return PlanResult(profile.plan(inputs.request(h, environment)))
+        engine = inputs.engine_for(h)
+        return PlanResult(engine.plan(inputs.request(h, environment)))
     except PlanError as error:
         if error.reason is None:
             return PlanResult(None, str(error))
         refused = error
     lenient = replace(inputs.with_settings(require_full=False), host=None)
     try:
-        plan = profile.plan(lenient.request(h, environment))
+        plan = engine.plan(lenient.request(h, environment))
     except PlanError as error:
         return PlanResult(None, str(error))
     return PlanResult(plan, str(refused), refused.reason)
@@ -147,7 +140,7 @@ class PlannedMemory:
 
     Attributes:
         total: Bytes needed in all.
-        vram: Bytes on GPUs; None without GPUs, or where no split is claimed.
+        vram: Bytes on GPUs; None without GPUs.
         gpu_layers: Layers on GPUs; None as before.
         refusal: Why Ollama would refuse to load it; "" if it would not.
         context: Tokens of each sequence.
@@ -188,7 +181,7 @@ def memory_plans(
 ) -> tuple[dict[str, PlannedMemory], str]:
     """Return the plans of a model with other types of tensors.
 
-    A context that is left to llama.cpp is the one that it chooses for the first of them.
+    A context that is left to the engine is the one that it chooses for the first of them.
 
     Args:
         model: What to plan.
@@ -211,12 +204,34 @@ def memory_plans(
         check()
         outcome = plan_result(with_types(model, h, changed), inputs, environment)
         if (plan := outcome.plan) is not None:
-            gpus = (plan.vram_total, plan.gpu_layers) if on_gpus else (None, None)
-            context = plan.effective.context
-            found[name] = PlannedMemory(plan.total, *gpus, outcome.refusal, context)
-            if plan.llama_cpp is not None and plan.llama_cpp.context_was_open:
-                inputs = inputs.with_settings(context=plan.llama_cpp.allocation.n_ctx)
+            vram, layers = (plan.vram_total, plan.gpu_layers) if on_gpus else (None, None)
+            context = int(plan.used("context"))
+            found[name] = PlannedMemory(plan.total, vram, layers, outcome.refusal, context)
+            if plan.details.choice is not None and plan.details.choice.context:
+                inputs = inputs.with_settings(context=plan.context_asked)
     return found, ""
+
+
+def with_types(
+    model: Model, h: Hyperparameters, types: Mapping[int, TensorType]
+) -> Hyperparameters:
+    """Return hyperparameters of a model with other types of tensors, by row of its table.
+
+    Weights enter a plan by the bytes of each group of tensors, and by those of block 0's stacked
+    gate experts (docs/planner.md, sections 2 and 6).
+    """
+    group = group_table if model.format == "gguf" else group_config
+    columns = model.tensors.columns
+    more = sum(
+        (kind.nbytes(columns.parameters[row]) or 0) - columns.nbytes[row]
+        for row, kind in types.items()
+    )
+    return replace(
+        h,
+        tensors=group(model.tensors, types),
+        file_bytes=max(0, h.file_bytes + more),
+        llama_cpp=llama_cpp_header(model, types),
+    )
 
 
 # Saved scenarios and sets of devices
@@ -288,35 +303,34 @@ def _saved(kind: type[Saved], record: object) -> Saved:
 def plan_record(plan: Plan, solved: Advice | None = None) -> dict[str, Any]:
     """Return all that `plan --json` prints; `solved` is the answer to a question, if one was asked.
 
-    What a profile does not claim is null: ``ollama-0.30`` predicts no layer split.
+    What only one engine knows is null of the others, or absent.
     """
-    h, effective = plan.request.h, plan.effective
-    caches = [] if plan.sizes is None else list(plan.sizes.kv_per_layer)
-    if plan.llama_cpp is not None:
-        caches = list(plan.llama_cpp.allocation.layer_cache)
+    h, details = plan.request.h, plan.details.record()
+    effective = ("context", "parallel", "batch", "kv_cache_type", "flash_attention")
     return {
         "model": h.name,
         "architecture": h.architecture,
-        "profile": plan.profile,
+        "profile": plan.engine.name,
         "requested": plan.request.settings.record(),
-        "effective": {
-            "context": effective.context,
-            "parallel": effective.parallel,
-            "batch": plan.batch,
-            "kv_cache_type": effective.kv_cache_type,
-            "flash_attention": effective.flash_attention,
-        },
+        "effective": {name: plan.used(name) for name in effective},
         "weights": plan.weights,
-        "kv_cache": {"total": plan.kv_total, "per_layer": caches},
-        "graph": _graph(plan),
-        "layers": _layers(plan),
-        "devices": _devices(plan),
-        "cpu": _cpu(plan),
+        "kv_cache": {"total": plan.cache, "per_layer": list(plan.details.layer_caches())},
+        "graph": details.pop("graph"),
+        "layers": [
+            asdict(layer) | {"device": "cpu" if layer.device is None else layer.device}
+            for layer in plan.layers
+        ],
+        "devices": [_held(held) for held in plan.gpus],
+        "cpu": {
+            "layers": len(plan.main.layers),
+            "weights": plan.main.weights,
+            "kv_cache": plan.main.cache,
+        },
         "gpu_layers": plan.gpu_layers,
         "total_layers": h.total_layers,
         "fully_offloaded": plan.fully_offloaded,
-        "gpu_ratio": plan.gpu_ratio,
-        "quick_estimate_ratio": plan.quick_estimate_ratio,
+        "gpu_ratio": plan.gpu_layers / plan.verdict.total_layers,
+        "quick_estimate_ratio": details.pop("quick_estimate_ratio", None),
         "vram_total": plan.vram_total,
         "total": plan.total,
         "solved": None if solved is None else solved.record(),
@@ -324,70 +338,12 @@ def plan_record(plan: Plan, solved: Advice | None = None) -> dict[str, Any]:
         "notes": list(plan.notes),
         "warnings": list(plan.warnings),
         "environment": used(plan.request.environment),
-    } | _llama_cpp(plan)
+    } | details
 
 
-def _llama_cpp(plan: Plan) -> dict[str, Any]:
-    return {} if plan.llama_cpp is None else {"llama_cpp": plan.llama_cpp.record()}
-
-
-def _graph(plan: Plan) -> dict[str, Any]:
-    """Return the graphs; ``"none"`` is used where no GPU is charged with one."""
-    layout = plan.layout
-    if plan.llama_cpp is not None:
-        return {"partial": None, "full": plan.llama_cpp.compute, "used": "full"}
-    if layout is None:
-        assert plan.prediction is not None  # a plan has one or the other
-        return {"partial": None, "full": plan.prediction.surcharge_bytes, "used": "full"}
-    charged = any(device.listed for device in layout.devices)
-    return {
-        "partial": layout.partial,
-        "full": layout.full,
-        "used": layout.graph_used if charged else "none",
-    }
-
-
-def _layers(plan: Plan) -> list[dict[str, Any]]:
-    return [
-        asdict(layer) | {"device": "cpu" if layer.device is None else layer.device}
-        for layer in plan.layers
-    ]
-
-
-def _devices(plan: Plan) -> list[dict[str, Any]]:
-    if plan.layout is not None:
-        return [_device(device) for device in plan.layout.devices]
-    if plan.llama_cpp is not None:
-        pairs = zip(plan.llama_cpp.devices, plan.llama_cpp.gpus, strict=True)
-        return [_held(device, held) for device, held in pairs]
-    claimed = ("weights", "kv_cache", "graph", "reserved", "total")
-    return [
-        {"name": device.name or device.key, "library": device.library, "free": device.free}
-        | {"layers": None}
-        | dict.fromkeys(claimed)
-        for device in plan.request.devices
-    ]
-
-
-def _device(held: DeviceLayout) -> dict[str, Any]:
-    layers = held.layers
-    return {
-        "id": held.device.id,
-        "name": held.device.name or held.device.key,
-        "library": held.device.library,
-        "free": held.device.free,
-        "layers": None if layers is None else [layers[0], layers[-1]],
-        "weights": held.weights,
-        "kv_cache": held.kv_cache,
-        "graph": held.graph,
-        "projector": held.projector,
-        "reserved": held.reserved,
-        "total": held.total,
-        "listed": held.listed,
-    }
-
-
-def _held(device: Device, held: Held) -> dict[str, Any]:
+def _held(held: Holding) -> dict[str, Any]:
+    device = held.device
+    assert device is not None  # main memory is told apart
     return {
         "id": device.id,
         "name": device.name or device.key,
@@ -396,25 +352,11 @@ def _held(device: Device, held: Held) -> dict[str, Any]:
         "layers": [held.layers[0], held.layers[-1]] if held.layers else None,
         "weights": held.weights,
         "kv_cache": held.cache,
-        "graph": held.compute,
+        "graph": held.compute.high,
         "projector": held.projector,
-        "reserved": held.reserve,
+        "reserved": held.reserve.high,
         "total": held.total,
-        "listed": bool(held.layers),
-    }
-
-
-def _cpu(plan: Plan) -> dict[str, Any]:
-    layout = plan.layout
-    if plan.llama_cpp is not None:
-        held = plan.llama_cpp.main
-        return {"layers": len(held.layers), "weights": held.weights, "kv_cache": held.cache}
-    if layout is None:
-        return {"layers": None, "weights": None, "kv_cache": None}
-    return {
-        "layers": layout.total_layers - layout.placed,
-        "weights": layout.cpu_weights,
-        "kv_cache": layout.cpu_kv_cache,
+        "listed": held.is_used,
     }
 
 

@@ -1,160 +1,359 @@
-"""Requested settings, and the settings that hold in Ollama (docs/planner.md, section 3).
+"""What one can ask of a plan: each setting as data, and the values of all.
 
-Both are kept, with the reason wherever they differ.
+The fields of the window, the options of the command line, JSON and undo are made of these rows. An
+engine lists those that it knows (`explorer.planner.plan.Engine.settings`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from types import MappingProxyType
-from typing import Any, Final
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, Final, TypeAlias
 
 from explorer.errors import PlanError
-from explorer.planner.devices import (
-    GIB,
-    MAX_COUNT,
-    MAX_DEVICES,
-    MAX_MEMORY,
-    Device,
-    check_devices,
-    quoted,
-    whole,
-    whole_or_none,
-)
-from explorer.planner.hyperparameters import Hyperparameters
-from explorer.planner.sizes import DEFAULT_BATCH, DEFAULT_CONTEXT, MAX_PARALLEL
-from explorer.text import integer_text
-
-# Ollama's environment variables, read as Ollama reads them (envconfig/config.go), from a mapping
-
-CONTEXT_LENGTH: Final = "OLLAMA_CONTEXT_LENGTH"
-NUM_PARALLEL: Final = "OLLAMA_NUM_PARALLEL"
-FLASH_ATTENTION: Final = "OLLAMA_FLASH_ATTENTION"
-KV_CACHE_TYPE: Final = "OLLAMA_KV_CACHE_TYPE"
-GPU_OVERHEAD: Final = "OLLAMA_GPU_OVERHEAD"
-SCHED_SPREAD: Final = "OLLAMA_SCHED_SPREAD"
-NEW_ENGINE: Final = "OLLAMA_NEW_ENGINE"
-
-VARIABLES: Final = (
-    *(NUM_PARALLEL, CONTEXT_LENGTH, FLASH_ATTENTION, KV_CACHE_TYPE),
-    *(GPU_OVERHEAD, SCHED_SPREAD, NEW_ENGINE),
-)
-"""The variables that a plan depends on (docs/planner.md, section 9)."""
-
-_FALSE: Final = frozenset({"0", "f", "F", "FALSE", "false", "False"})  # Go's strconv.ParseBool
-_MOST: Final = 1 << 40
-
-
-def text(environment: Mapping[str, str], name: str) -> str:
-    """Return a variable without the spaces and quotes around it; empty if it is not set."""
-    return environment.get(name, "").strip().strip("\"'")
-
-
-def boolean(environment: Mapping[str, str], name: str) -> bool | None:
-    """Return a switch, or None if it is not set or empty. Any other text counts as true."""
-    value = text(environment, name)
-    return value not in _FALSE if value else None
-
-
-def integer(environment: Mapping[str, str], name: str) -> int | None:
-    """Return a number, or None if it is not set or not a number, which Ollama ignores too."""
-    value = text(environment, name)
-    if not (value.isascii() and value.isdigit()) or len(value) > 20:
-        return None
-    return min(int(value), _MOST)
-
-
-def used(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that a plan depends on, as far as they are set."""
-    return {name: environment[name] for name in VARIABLES if name in environment}
-
-
-# Flash attention (docs/planner.md, section 3, step 6). Source: Ollama, llm/server.go, start of
-# `NewLlamaServer`; fs/ggml/ggml.go, `FlashAttention` and `SupportsFlashAttention`; ml/device.go,
-# `FlashAttentionSupported`.
-
-_ON_BY_DEFAULT: Final = frozenset(
-    {"gemma3", "gptoss", "gpt-oss", "mistral3", "qwen3", "qwen3moe", "qwen3vl", "qwen3vlmoe"}
-)
-_NEVER: Final = frozenset({"gemma2"})
-
-
-def device_obstacle(devices: Sequence[Device]) -> str:
-    """Return which GPU rules flash attention out for the whole machine; empty if none does."""
-    for device in devices:
-        if not device.supports_flash_attention:
-            return f"{device.label} does not support flash attention, which turns it off for all"
-    return ""
-
-
-def _model_obstacle(h: Hyperparameters) -> str:
-    """Return why the model has no flash attention; empty if it can have it."""
-    if h.embedding_model:
-        return "an embedding model has no flash attention"
-    if h.architecture in _NEVER:
-        return f"{h.architecture} has no flash attention"
-    if h.key_length == 0 or h.value_length == 0:
-        return "without the length of a head's key and value there is no flash attention"
-    if h.key_length != h.value_length:
-        return (
-            f"keys of length {h.key_length} and values of length {h.value_length} differ, "
-            "which rules flash attention out"
-        )
-    return ""
-
+from explorer.planner.devices import MAX_BLOCKS, MAX_COUNT, MAX_DEVICES, MAX_MEMORY, quoted, whole
 
 AUTOMATIC: Final = -1
 """The number of GPU layers that asks for as many as fit."""
 
-_LEAST_CONTEXT: Final = 4
-_LEAST_VISION_CONTEXT: Final = 2048
-_LARGE_CONTEXT: Final = 8192
-_LARGE_CONTEXT_VRAM: Final = 20 * GIB
-_LARGE_CONTEXT_FAMILIES: Final = frozenset({"gptoss", "gpt-oss", "qwen3vl", "qwen3vlmoe"})
-_ONE_SEQUENCE_FAMILIES: Final = frozenset({"mllama", "qwen3vl", "qwen3vlmoe"})
-_CACHE_TYPES: Final = frozenset({"f16", "q8_0", "q4_0"})
-_WHAT_IF_TYPE: Final = "f32"
-_MAX_LAYERS_ASKED: Final = 1 << 31  # people write 999 for "all"
+MAX_PARALLEL: Final = 1 << 20
+"""Most sequences at a time."""
 
-SPLIT_MODES: Final = ("layer", "none")
-"""How several GPUs share a model."""
+CACHE_TYPES: Final = ("f32", "f16", "q8_0", "q4_0")
+"""Types of the KV cache that every engine can be asked for, the largest first; f32 is a what-if."""
 
-SPLIT_MODE_REASON: Final = (
-    "use layer or none; CUDA refuses row (no split buffers), and what tensor allocates is not known"
+_MOST_BATCH: Final = 1 << 20
+_MOST_LAYERS: Final = 1 << 31  # people write 999 for "all"
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """A number of tokens, which people write as ``32k``."""
+
+    def check(self, value: Any, noun: str) -> None:
+        """Raise `PlanError` if a value is none."""
+        whole(value, noun, MAX_COUNT)
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """An integer.
+
+    Attributes:
+        least: The smallest.
+        most: The largest.
+        step: What the arrows of a field add.
+        zero: Whether 0 is taken too, which leaves the choice open.
+        auto: The number that stands for "as the engine likes"; None where there is none.
+        layers: Whether layers are counted, of which one may ask for all.
+    """
+
+    least: int
+    most: int
+    step: int = 1
+    zero: bool = False
+    auto: int | None = None
+    layers: bool = False
+
+    def check(self, value: Any, noun: str) -> None:
+        """Raise `PlanError` if a value is none, or out of its limits."""
+        whole(value, noun, self.most, min(self.least, 0) if self.zero else self.least)
+
+
+@dataclass(frozen=True, slots=True)
+class Bytes:
+    """A size, which people write as ``512MiB``."""
+
+    def check(self, value: Any, noun: str) -> None:
+        """Raise `PlanError` if a value is none."""
+        whole(value, noun, MAX_MEMORY)
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """One of some texts.
+
+    Attributes:
+        choices: The texts, from the largest to the smallest where they have an order.
+        advice: What to do about another text; empty where an engine says so itself.
+    """
+
+    choices: tuple[str, ...]
+    advice: str = ""
+
+    def check(self, value: Any, noun: str) -> None:
+        """Raise `PlanError` if a value is no text, or none that can be."""
+        if self.advice and value not in self.choices:
+            raise PlanError(f"{noun} {quoted(str(value))!r}: {self.advice}")
+        if not isinstance(value, str):
+            raise PlanError(f"the {noun} is no text; use f16, q8_0 or q4_0")
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """On, off, or left to the engine.
+
+    Attributes:
+        only_on: What turning it on says, where it cannot be turned off, only left alone; else "".
+    """
+
+    only_on: str = ""
+
+    def check(self, value: Any, noun: str) -> None:
+        """Take everything: what is not false is true."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Shares of the GPUs, such as 3,1."""
+
+    def check(self, value: Any, noun: str) -> None:
+        """Raise `PlanError` if a value is no list of shares, or all of them are 0."""
+        parts = value if isinstance(value, (list, tuple)) and len(value) <= MAX_DEVICES else ()
+        right = all(isinstance(one, (int, float)) and 0 <= one < MAX_COUNT for one in parts)
+        if not right or not any(parts):
+            raise PlanError(f"{noun} are numbers, such as 3,1, and not all of them 0")
+
+
+Kind: TypeAlias = Tokens | Count | Bytes | OneOf | Switch | Shares
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting.
+
+    Attributes:
+        name: Its name in `Settings`, in a plan's `effective` and in JSON.
+        title: Label of its field, with a mnemonic; empty where only the command line has it.
+        kind: What its values are.
+        options: Its options of the command line.
+        help: What these say of it.
+        tip: What its field says of it.
+        default: What its field shows where nothing is asked for and no plan says what holds.
+        advanced: Whether most people leave it alone.
+        noun: What it is called in an error; its name where this is empty.
+    """
+
+    name: str
+    title: str
+    kind: Kind
+    options: tuple[str, ...]
+    help: str
+    tip: str = ""
+    default: Any = None
+    advanced: bool = False
+    noun: str = ""
+
+    def words(self, value: Any) -> list[str]:
+        """Return the words of the command line that ask for a value; none for None."""
+        if value is None:
+            return []
+        on, _, off = self.options[0].partition("/")
+        if isinstance(self.kind, Switch):
+            return [on] if value else [off] if off else []
+        if isinstance(self.kind, Shares):
+            return [on, ",".join(f"{share:g}" for share in value)]
+        return [on, str(value)]
+
+
+PART_CACHE_TYPES: Final = (
+    "f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1",
+)  # fmt: skip
+"""Types that llama.cpp stores keys, or values, as."""
+
+CONTEXT: Final = Setting(
+    "context",
+    "&Context",
+    Tokens(),
+    ("--context",),
+    "Tokens, such as 32768 or 32k: of each sequence; of llama.cpp in all, 0 leaves it open.",
+    tip="Tokens of each sequence, with llama.cpp of all together: 32k or 1M",
+    default=4096,
 )
+PARALLEL: Final = Setting(
+    "parallel",
+    "&Parallel",
+    Count(1, MAX_PARALLEL, zero=True),
+    ("--parallel",),
+    "Sequences at a time.",
+    tip="Sequences at a time; each has its own context",
+    default=1,
+)
+KV_CACHE_TYPE: Final = Setting(
+    "kv_cache_type",
+    "&KV cache type",
+    OneOf(CACHE_TYPES),
+    ("--kv-cache-type",),
+    "Type of the KV cache; f32 is a what-if.",
+    tip="Type of the KV cache. f32 is a what-if: no server accepts it.",
+    default="f16",
+    noun="KV cache type",
+)
+BATCH: Final = Setting(
+    "batch",
+    "&Batch",
+    Count(1, MAX_COUNT, step=128, zero=True),
+    ("--batch",),
+    "Tokens computed at a time.",
+    tip="Tokens computed at a time",
+    default=512,
+    advanced=True,
+)
+FLASH_ATTENTION: Final = Setting(
+    "flash_attention",
+    "&Flash attention",
+    Switch(),
+    ("--flash-attention/--no-flash-attention",),
+    "Ask for it or not.",
+    tip="Auto uses it where the model and the devices allow it",
+    advanced=True,
+)
+NUM_GPU: Final = Setting(
+    "num_gpu",
+    "&GPU layers",
+    Count(AUTOMATIC, _MOST_LAYERS, auto=AUTOMATIC, layers=True),
+    ("--num-gpu", "--gpu-layers"),
+    "Layers to put on GPUs; auto leaves it to the program.",
+    tip="Layers to put on GPUs; auto places as many as fit",
+    advanced=True,
+    noun="number of GPU layers",
+)
+OVERHEAD: Final = Setting(
+    "overhead",
+    "&Overhead",
+    Bytes(),
+    ("--overhead",),
+    "Memory to hold back on each GPU.",
+    tip="Memory to hold back on each GPU: 512MiB, 1 GiB",
+    default=0,
+    advanced=True,
+)
+SPREAD: Final = Setting(
+    "spread",
+    "&Spread",
+    Switch(only_on="all GPUs"),
+    ("--spread",),
+    "Use all GPUs, not as few as possible.",
+    tip="Use every GPU instead of as few as possible",
+    default=False,
+    advanced=True,
+)
+UBATCH: Final = Setting(
+    "ubatch",
+    "&Ubatch",
+    Count(1, MAX_COUNT, step=128),
+    ("--ubatch",),
+    "Tokens of one step.",
+    tip="Tokens of one computation, at most the batch; the compute buffers follow it",
+    default=512,
+    advanced=True,
+)
+KV_UNIFIED: Final = Setting(
+    "kv_unified",
+    "U&nified cache",
+    Switch(),
+    ("--kv-unified/--no-kv-unified",),
+    "One cache for all sequences.",
+    tip="Whether all sequences share one cache of the context",
+    advanced=True,
+)
+CACHE_TYPE_K: Final = Setting(
+    "cache_type_k",
+    "",
+    OneOf(PART_CACHE_TYPES),
+    ("--cache-type-k",),
+    "Type of the cached keys.",
+    noun="KV cache type",
+)
+CACHE_TYPE_V: Final = Setting(
+    "cache_type_v",
+    "",
+    OneOf(PART_CACHE_TYPES),
+    ("--cache-type-v",),
+    "Type of cached values.",
+    noun="KV cache type",
+)
+TENSOR_SPLIT: Final = Setting(
+    "tensor_split",
+    "Tensor sp&lit",
+    Shares(),
+    ("--tensor-split",),
+    "Shares of the GPUs. Default: by free memory.",
+    tip="Layers of each GPU, such as 12,20; drag the bar to share them otherwise",
+    advanced=True,
+    noun="shares of the GPUs",
+)
+CPU_MOE_LAYERS: Final = Setting(
+    "cpu_moe_layers",
+    "E&xperts on CPU",
+    Count(0, MAX_COUNT, auto=0, layers=True),
+    ("--cpu-moe",),
+    "Keep the experts of the first N blocks on the CPU.",
+    tip="Blocks whose experts stay on the CPU, from the first; auto leaves it open",
+    advanced=True,
+    noun="number of blocks with experts on the CPU",
+)
+SPLIT_MODE: Final = Setting(
+    "split_mode",
+    "",
+    OneOf(
+        ("layer", "none"),
+        advice="use layer or none; CUDA refuses row (no split buffers), and what tensor allocates "
+        "is not known",
+    ),
+    ("--split-mode",),
+    "none: the first GPU alone.",
+    noun="split mode",
+)
+OFFLOAD_KV: Final = Setting(
+    "offload_kv", "", Switch(), ("--kv-offload/--no-kv-offload",), "Cache on GPUs."
+)
+SWA_FULL: Final = Setting(
+    "swa_full", "", Switch(only_on="whole"), ("--swa-full",), "Whole cache for sliding windows."
+)
+RESERVE: Final = Setting(
+    "reserve",
+    "Reser&ve",
+    Bytes(),
+    ("--reserve",),
+    "Memory of each GPU for the driver and what a plan cannot see. Default: 512MiB.",
+    tip="Memory of each GPU for the driver and what a plan cannot see: 512MiB, 1 GiB",
+    default=512 << 20,
+    advanced=True,
+)
+MARGIN: Final = Setting(
+    "margin",
+    "",
+    Bytes(),
+    ("--margin",),
+    "Memory that llama.cpp leaves free on each GPU when it decides. Default: 1GiB.",
+)
+
+SETTINGS: Final = (
+    *(CONTEXT, PARALLEL, KV_CACHE_TYPE, BATCH, FLASH_ATTENTION, NUM_GPU, OVERHEAD, SPREAD),
+    *(UBATCH, KV_UNIFIED, CACHE_TYPE_K, CACHE_TYPE_V, TENSOR_SPLIT, CPU_MOE_LAYERS, SPLIT_MODE),
+    *(OFFLOAD_KV, SWA_FULL, RESERVE, MARGIN),
+)
+"""The settings of all engines, in the order of fields and options."""
+
+
+def _checks() -> tuple[tuple[str, str, Callable[[Any, str], None]], ...]:
+    return tuple((one.name, one.noun or one.name, one.kind.check) for one in SETTINGS)
+
+
+_CHECKS: Final = _checks()
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """A request; None leaves the choice to the environment and to Ollama.
+    """What is asked for, by the names of `SETTINGS`; None leaves the choice to the engine.
 
     Attributes:
-        context: Tokens of each sequence.
-        parallel: Sequences at a time.
-        batch: Tokens computed at a time.
-        kv_cache_type: ``"f16"``, ``"q8_0"``, ``"q4_0"``, or ``"f32"`` as a what-if.
-        flash_attention: Whether to use it.
-        num_gpu: Layers to put on GPUs; -1 for as many as fit.
-        overhead: Bytes to hold back on each GPU.
-        spread: Whether to use all GPUs instead of as few as possible.
         require_full: Refuse what does not fit wholly, as if another model were loaded already.
         projector_bytes: Tensor bytes of a separate projector file.
 
-    What only llama.cpp's own profiles read (docs/planner.md, section 13):
-
-    Attributes:
-        ubatch: Tokens of one computation, at most `batch`.
-        kv_unified: Whether all sequences share one cache.
-        cache_type_k: Type of keys; `kv_cache_type` holds for both.
-        cache_type_v: Type of values.
-        tensor_split: Shares of the GPUs.
-        cpu_moe_layers: Blocks whose experts stay on the CPU, from the first.
-        split_mode: ``"layer"``, or ``"none"`` for the first GPU alone.
-        offload_kv: Whether the cache lies with its layers, not on the CPU.
-        swa_full: Whether blocks with a sliding window keep the whole context.
-        reserve: Bytes on each GPU for what a plan cannot see; a device may have its own.
-        margin: Bytes that llama.cpp leaves free on each GPU when it decides by itself.
+    Raises:
+        PlanError: A value is out of its limits.
     """
 
     context: int | None = None
@@ -180,22 +379,13 @@ class Settings:
     margin: int | None = None
 
     def __post_init__(self) -> None:
-        whole_or_none(self.context, "context", MAX_COUNT)
-        whole_or_none(self.parallel, "parallel", MAX_PARALLEL)
-        whole_or_none(self.batch, "batch", MAX_COUNT)
-        whole_or_none(self.num_gpu, "number of GPU layers", _MAX_LAYERS_ASKED, AUTOMATIC)
-        whole_or_none(self.overhead, "overhead", MAX_MEMORY)
+        for name, noun, check in _CHECKS:
+            value = getattr(self, name)
+            if value is not None:
+                check(value, noun)
         whole(self.projector_bytes, "projector", MAX_MEMORY)
-        for kind in (self.kv_cache_type, self.cache_type_k, self.cache_type_v):
-            if kind is not None and not isinstance(kind, str):
-                raise PlanError("the KV cache type is no text; use f16, q8_0 or q4_0")
-        whole_or_none(self.ubatch, "ubatch", MAX_COUNT, 1)
-        whole_or_none(self.cpu_moe_layers, "number of blocks with experts on the CPU", MAX_COUNT)
-        whole_or_none(self.reserve, "reserve", MAX_MEMORY)
-        whole_or_none(self.margin, "margin", MAX_MEMORY)
-        if self.split_mode not in (None, *SPLIT_MODES):
-            raise PlanError(f"split mode {quoted(str(self.split_mode))!r}: {SPLIT_MODE_REASON}")
-        object.__setattr__(self, "tensor_split", _shares(self.tensor_split))
+        if self.tensor_split is not None:  # a saved file has them as a list
+            object.__setattr__(self, "tensor_split", tuple(map(float, self.tensor_split)))
 
     def record(self) -> dict[str, Any]:
         """Return what was asked for, without what was left as it is."""
@@ -203,260 +393,5 @@ class Settings:
         return {name: value for name, (value, left) in values.items() if value is not left}
 
 
-def _shares(value: object) -> tuple[float, ...] | None:
-    """Return shares of GPUs; a saved file has them as a list."""
-    if value is None:
-        return None
-    parts = value if isinstance(value, (list, tuple)) and len(value) <= MAX_DEVICES else ()
-    right = all(isinstance(one, (int, float)) and 0 <= one < MAX_COUNT for one in parts)
-    if not right or not any(parts):
-        raise PlanError("shares of the GPUs are numbers, such as 3,1, and not all of them 0")
-    return tuple(map(float, parts))
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """A setting that holds another value than was asked for, and the reason as one sentence."""
-
-    name: str
-    requested: int | str | bool
-    effective: int | str | bool
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class EffectiveSettings:
-    """The settings that hold; see `Settings`.
-
-    Attributes:
-        batch: Tokens computed at a time, before the rule of loading an embedding model.
-        requested: What was asked for.
-        differences: Where the two differ, and why.
-        origins: Setting → where its value came from.
-    """
-
-    context: int
-    parallel: int
-    batch: int
-    kv_cache_type: str
-    flash_attention: bool
-    num_gpu: int = AUTOMATIC
-    overhead: int = 0
-    spread: bool = False
-    require_full: bool = False
-    projector_bytes: int = 0
-    requested: Settings = field(default_factory=Settings)
-    differences: tuple[Difference, ...] = ()
-    origins: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-
-    @property
-    def what_if(self) -> bool:
-        """Whether the cache type is one that a running server does not accept."""
-        return self.kv_cache_type == _WHAT_IF_TYPE
-
-
-def effective_settings(
-    h: Hyperparameters,
-    settings: Settings,
-    devices: Sequence[Device] = (),
-    environment: Mapping[str, str] | None = None,
-    *,
-    server_rules: bool = False,
-) -> EffectiveSettings:
-    """Return the settings that hold when Ollama loads a model.
-
-    Args:
-        h: The model.
-        settings: What was asked for.
-        devices: The GPUs of the machine.
-        environment: Ollama's environment variables; the process's own is not looked at.
-        server_rules: Whether what was asked for also obeys the server's rules before loading:
-            least contexts (step 1) and one sequence for some models (step 4), as in `plan`.
-            Without, an explicit context or number of sequences goes to the loader as it is, as in
-            the golden settings cases; defaults always obey the server.
-
-    Raises:
-        PlanError: The devices contradict each other.
-    """
-    devices = check_devices(devices)
-    log = _Log({} if environment is None else environment)
-    context = _context(h, settings, devices, log, server_rules)
-    batch = _batch(settings, context, log)
-    parallel = _parallel(h, settings, log, server_rules)
-    flash_attention = _flash_attention(h, settings, devices, log)
-    return EffectiveSettings(
-        context=context,
-        parallel=parallel,
-        batch=batch,
-        kv_cache_type=_cache_type(settings, flash_attention, log),
-        flash_attention=flash_attention,
-        num_gpu=AUTOMATIC if settings.num_gpu is None else settings.num_gpu,
-        overhead=_overhead(settings, log),
-        spread=_spread(settings, log),
-        require_full=bool(settings.require_full),
-        projector_bytes=settings.projector_bytes,
-        requested=settings,
-        differences=tuple(log.differences),
-        origins=MappingProxyType(log.origins),
-    )
-
-
-class _Log:
-    """Collects where values came from and where they differ from the request."""
-
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        self.environment = environment
-        self.origins: dict[str, str] = {}
-        self.differences: list[Difference] = []
-
-    def differ(
-        self, name: str, requested: int | str | bool, effective: int | str | bool, reason: str
-    ) -> None:
-        self.differences = [other for other in self.differences if other.name != name]
-        self.differences.append(Difference(name, requested, effective, reason))
-        self.origins[name] = reason
-
-    def first(self, name: str, *choices: tuple[int | None, str]) -> int:
-        """Return the first value that is there, and note where it came from."""
-        for value, origin in choices:
-            if value is not None:
-                self.origins[name] = origin
-                return value
-        raise AssertionError(name)  # the last choice is a default
-
-
-def _context(
-    h: Hyperparameters, settings: Settings, devices: Sequence[Device], log: _Log, server_rules: bool
-) -> int:
-    """Steps 1 and 2: the request, raised to what the model needs, lowered to what it learned."""
-    variable = integer(log.environment, CONTEXT_LENGTH)
-    asked = value = log.first(
-        "context",
-        (settings.context, "setting context"),
-        (h.own_context, "the model's own parameter num_ctx"),
-        (variable, CONTEXT_LENGTH),
-        (DEFAULT_CONTEXT, f"default {DEFAULT_CONTEXT}"),
-    )
-    if server_rules or settings.context is None:
-        for least, reason in _least_contexts(h, settings, devices):
-            if value < least:
-                value = least
-                log.differ("context", asked, value, reason)
-    if 0 < h.trained_context < value:
-        value = h.trained_context
-        key = h.origins.get("trained context", "context_length")
-        reason = f"the model was trained for {integer_text(value)} tokens ({key})"
-        log.differ("context", asked, value, reason)
-    return value
-
-
-def _least_contexts(
-    h: Hyperparameters, settings: Settings, devices: Sequence[Device]
-) -> list[tuple[int, str]]:
-    least = [(_LEAST_CONTEXT, f"Ollama uses at least {_LEAST_CONTEXT} tokens")]
-    if h.architecture in _LARGE_CONTEXT_FAMILIES:
-        vram = sum(device.capacity_bytes for device in devices)
-        if vram >= _LARGE_CONTEXT_VRAM:
-            reason = f"Ollama gives {h.architecture} at least {integer_text(_LARGE_CONTEXT)} tokens"
-            least.append((_LARGE_CONTEXT, f"{reason} where the GPUs have 20 GiB or more"))
-    if h.vision or settings.projector_bytes:
-        tokens = integer_text(_LEAST_VISION_CONTEXT)
-        reason = f"Ollama gives a model with vision at least {tokens} tokens"
-        least.append((_LEAST_VISION_CONTEXT, reason))
-    return least
-
-
-def _batch(settings: Settings, context: int, log: _Log) -> int:
-    """Step 3: min(requested or 512, context)."""
-    asked = settings.batch or DEFAULT_BATCH
-    log.origins["batch"] = "setting batch" if settings.batch else f"default {DEFAULT_BATCH}"
-    if asked <= context:
-        return asked
-    reason = f"a batch is no longer than the context of {integer_text(context)} tokens"
-    if settings.batch:
-        log.differ("batch", asked, context, reason)
-    log.origins["batch"] = reason
-    return context
-
-
-def _parallel(h: Hyperparameters, settings: Settings, log: _Log, server_rules: bool) -> int:
-    """Step 4: at least one sequence, and for some models only one."""
-    asked = log.first(
-        "parallel",
-        (settings.parallel, "setting parallel"),
-        (integer(log.environment, NUM_PARALLEL), NUM_PARALLEL),
-        (1, "default 1"),
-    )
-    value = min(max(asked, 1), MAX_PARALLEL)
-    if value != asked:
-        reason = f"Ollama runs 1 to {integer_text(MAX_PARALLEL)} sequences"
-        log.differ("parallel", asked, value, reason)
-    if value == 1 or not (server_rules or settings.parallel is None):
-        return value
-    if not h.embedding_model and h.architecture not in _ONE_SEQUENCE_FAMILIES:
-        return value
-    which = "an embedding model" if h.embedding_model else h.architecture
-    log.differ("parallel", asked, 1, f"{which} runs one sequence at a time")
-    return 1
-
-
-def _flash_attention(
-    h: Hyperparameters, settings: Settings, devices: Sequence[Device], log: _Log
-) -> bool:
-    """Step 6: the request, else the architecture's default; off where it cannot be."""
-    variable = boolean(log.environment, FLASH_ATTENTION)
-    default = h.architecture in _ON_BY_DEFAULT
-    wanted = log.first(
-        "flash_attention",
-        (settings.flash_attention, "setting flash_attention"),
-        (variable, FLASH_ATTENTION),
-        (default, f"{'on' if default else 'off'} by default for this architecture"),
-    )
-    obstacle = (device_obstacle(devices) or _model_obstacle(h)) if wanted else ""
-    if obstacle and settings.flash_attention is variable is None:
-        log.origins["flash_attention"] = obstacle
-    elif obstacle:
-        log.differ("flash_attention", True, False, obstacle)
-    return bool(wanted) and not obstacle
-
-
-def _cache_type(settings: Settings, flash_attention: bool, log: _Log) -> str:
-    """Step 7: q8_0 and q4_0 take effect with flash attention only; f32 is a what-if."""
-    origin, asked = "setting kv_cache_type", (settings.kv_cache_type or "").strip().lower()
-    if not asked:
-        origin, asked = KV_CACHE_TYPE, text(log.environment, KV_CACHE_TYPE).lower()
-    elif asked == _WHAT_IF_TYPE:
-        log.origins["kv_cache_type"] = f"{origin}, a what-if: a running server does not accept it"
-        return asked
-    log.origins["kv_cache_type"] = origin if asked else "default f16"
-    if asked in ("", "f16"):
-        return "f16"
-    if asked not in _CACHE_TYPES:
-        log.differ("kv_cache_type", asked, "f16", "Ollama accepts only f16, q8_0 and q4_0")
-        return "f16"
-    if not flash_attention:
-        reason = "a quantized KV cache needs flash attention, which is off"
-        log.differ("kv_cache_type", asked, "f16", reason)
-        return "f16"
-    return asked
-
-
-def _overhead(settings: Settings, log: _Log) -> int:
-    variable = integer(log.environment, GPU_OVERHEAD)
-    return log.first(
-        "overhead",
-        (settings.overhead, "setting overhead"),
-        (None if variable is None else min(variable, MAX_MEMORY), GPU_OVERHEAD),
-        (0, "default 0"),
-    )
-
-
-def _spread(settings: Settings, log: _Log) -> bool:
-    return bool(
-        log.first(
-            "spread",
-            (settings.spread, "setting spread"),
-            (boolean(log.environment, SCHED_SPREAD), SCHED_SPREAD),
-            (False, "default off"),
-        )
-    )
+MOST_LAYERS: Final = MAX_BLOCKS + 1
+"""What "all" asks for where layers are counted."""

@@ -7,20 +7,11 @@ Real programs reach 0.4 to 0.8 of it (docs/planner.md). It is a bound, never a p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
-from explorer.formats.model import Model
-from explorer.planner.engines.llama_cpp import Allocation, Header, Settings, allocate
-from explorer.planner.engines.llama_cpp.header import Weights
-
-CPU: Final = "CPU"
-
-_INPUT: Final = "token_embd.weight"
-_OUTPUT: Final = "output.weight"
-_ROWS_ONLY: Final = ("token_embd", "per_layer_token_embd", "position_embd", "token_types")
-_STACKED: Final = "_exps"
+from explorer.planner.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,74 +47,35 @@ class SpeedBound:
         return 1 / seconds if seconds else None
 
 
-def read_header(model: Model | Header) -> Header:
-    """Return a model's header with those weights only that each token reads, in bytes.
-
-    Of the input a token reads one row, which is nothing; a tied input is read as the output. Of the
-    experts it reads those that are used.
-
-    Raises:
-        PlanError: The header is damaged.
-    """
-    header = model if isinstance(model, Header) else Header.from_model(model)
-
-    def read() -> Iterator[Weights]:
-        for tensor in header.tensors:
-            if tensor.name == _INPUT and not header.has_output:
-                yield _reading(replace(tensor, name=_OUTPUT, layer=header.blocks), tensor.stored)
-            elif not tensor.name.startswith(_ROWS_ONLY):
-                nbytes, experts = tensor.stored, tensor.extent[2]
-                if _STACKED in tensor.name:
-                    nbytes = nbytes * min(header.experts_used or experts, experts) // experts
-                yield _reading(tensor, nbytes)
-
-    # of no architecture, so that no compute buffer is worked out
-    return replace(header, architecture="", tensors=tuple(read()))
-
-
-def _reading(tensor: Weights, nbytes: int) -> Weights:
-    """Return a tensor of which so many bytes are read, wherever it lies."""
-    return replace(tensor, on_gpu=nbytes, on_host=nbytes, row_padding=0)
-
-
 def speed_bound(
-    read: Header, settings: Settings, bandwidths: Mapping[str, Bandwidth], depth: int
+    reads: Mapping[str, int], bandwidths: Mapping[str, Bandwidth], depth: int
 ) -> SpeedBound:
     """Return how fast one sequence can grow at most.
 
     Args:
-        read: What `read_header` gives.
-        settings: Which layers lie where, and the types of the cache.
-        bandwidths: Of each device ``"GPU0"`` …, and of `CPU`.
-        depth: Tokens in the cache, which llama.cpp reads in steps of 256. Windows cap it.
+        reads: Bytes that a token reads on each device ``"GPU0"`` …, and on `CPU`.
+        bandwidths: Of these devices.
+        depth: Tokens in the cache.
+    """
+    unknown = Bandwidth("", None, "not known")
+    held = {name: nbytes for name, nbytes in reads.items() if nbytes}
+    rates = (replace(bandwidths.get(name, unknown), device=name) for name in held)
+    return SpeedBound(depth, held, tuple(rates))
+
+
+def speed_bounds(
+    plan: Plan, bandwidths: Mapping[str, Bandwidth]
+) -> tuple[SpeedBound, SpeedBound] | None:
+    """Return the bound of a plan with its whole context, and with none; None where it is unknown.
 
     Raises:
-        PlanError: llama.cpp would refuse these settings.
+        PlanError: The program would refuse so short a context.
     """
-    alone = replace(
-        settings, context=max(depth, 1), parallel=1, batch=1, ubatch=1, kv_unified=False
-    )
-    if depth == 0:  # recurrent states are read all the same
-        read = replace(read, cached=(False,) * read.blocks, index_lengths=(0,) * read.blocks)
-    reads = dict(_reads(allocate(read, alone)))
-    unknown = Bandwidth("", None, "not known")
-    held = [name for name, nbytes in reads.items() if nbytes]
-    return SpeedBound(
-        depth,
-        {name: reads[name] for name in held},
-        tuple(replace(bandwidths.get(name, unknown), device=name) for name in held),
-    )
-
-
-def _reads(allocation: Allocation) -> Iterator[tuple[str, int]]:
-    """Yield what is read on each GPU, and on the CPU."""
-    on_cpu = 0
-    for name, buffer in allocation.buffers.items():
-        if name.startswith("GPU"):
-            yield name, buffer.weights + buffer.cache
-        else:
-            on_cpu += buffer.weights + buffer.cache
-    yield CPU, on_cpu
+    depth = int(plan.used("context"))
+    full, empty = plan.details.reads(depth), plan.details.reads(0)
+    if full is None or empty is None:
+        return None
+    return speed_bound(full, bandwidths, depth), speed_bound(empty, bandwidths, 0)
 
 
 def speed_record(bound: SpeedBound, empty: SpeedBound) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,28 +14,28 @@ from explorer.formats.facts import describe
 from explorer.formats.model import Model
 from explorer.parallel import Check, never
 from explorer.planner import Device, Host
-from explorer.planner import settings as env
-from explorer.planner.advice import context_as_placed, solve
+from explorer.planner import environment as env
+from explorer.planner.advice import context_as_placed
 from explorer.planner.inputs import NO_WEIGHTS, PlanInputs, completed, header_to_plan
-from explorer.planner.profiles import profile_named
-from explorer.planner.result import Plan, PlanRequest
+from explorer.planner.plan import Level, Plan, Verdict
+from explorer.planner.request import PlanRequest
 from explorer.present.model import kind_of
-from explorer.present.plan import Level, device_name, short_name, verdict
+from explorer.present.plan import (
+    answer,
+    device_name,
+    fit_brief,
+    fit_state,
+    fit_text,
+    placed_text,
+    short_name,
+)
 from explorer.text import bits_text, bytes_text, integer_text, plain_text, sentence
 
 DAMAGED: Final = "Damaged"
 """The word for a model that cannot be loaded, however much memory there is."""
 
 FITS_WORD: Final = "fits:"
-"""How a word of the library's filter begins that names a `Fits`."""
-
-
-class Fits(StrEnum):
-    """Whether a model fits a machine: all of it, with some layers on the CPU, or not."""
-
-    YES = "yes"
-    PARTLY = "partly"
-    NO = "no"
+"""How a word of the library's filter begins that names a `Level`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,42 +91,39 @@ class ModelFit:
     """How a model fits a machine with what its program takes where nothing is asked for.
 
     Attributes:
-        fits: Whether it fits; None where that cannot be said.
+        verdict: Whether it fits; None where that cannot be said.
         sentence: Why.
-        profile: Name of the profile that it was planned by; empty without one.
-        gpu_layers: Layers on GPUs, the output being one; None without a plan.
-        total_layers: All layers; None without a plan.
-        expert_layers: Layers on GPUs whose experts are on the CPU.
-        on_cpu: Whether there is no GPU.
+        engine: Name of the engine that it was planned by; empty without one.
         largest_context: The most tokens of one sequence with these layers on GPUs; None if not
             known, or if it does not fit.
         word: Where it cannot be said, why, in two or three words.
     """
 
-    fits: Fits | None
+    verdict: Verdict | None
     sentence: str
-    profile: str = ""
-    gpu_layers: int | None = None
-    total_layers: int | None = None
-    expert_layers: int = 0
-    on_cpu: bool = False
+    engine: str = ""
     largest_context: int | None = None
     word: str = ""
 
     @property
+    def level(self) -> Level | None:
+        """How well it fits; None where that cannot be said."""
+        return None if self.verdict is None else self.verdict.level
+
+    @property
     def text(self) -> str:
         """ "yes", "partly, 28 of 49 layers", "no"; "no weights" where it cannot be said."""
-        if self.fits is None:
-            return self.word.lower()
-        if self.fits is Fits.YES and self.on_cpu:
-            return "yes, on the CPU"
-        if self.fits is not Fits.PARTLY:
-            return self.fits.value
-        if self.expert_layers and self.gpu_layers == self.total_layers:
-            return (
-                f"partly, experts of {self.expert_layers} of {self.total_layers} layers on the CPU"
-            )
-        return f"partly, {self.gpu_layers} of {self.total_layers} layers"
+        return self.word.lower() if self.verdict is None else fit_text(self.verdict)
+
+    @property
+    def brief(self) -> str:
+        """The same in a word or three: "Fits", "In part", "Does not fit"."""
+        return self.word if self.verdict is None else fit_brief(self.verdict)
+
+    @property
+    def part(self) -> str:
+        """Of a model that fits in part, what is on GPUs: "28 of 49 layers"; else empty."""
+        return placed_text(self.verdict) if self.verdict and self.level is Level.PARTLY else ""
 
     @property
     def damaged(self) -> bool:
@@ -137,16 +133,7 @@ class ModelFit:
     @property
     def state(self) -> str:
         """The same beside a heading that says for what: "Fits", "28 of 49 layers"."""
-        match self.fits:
-            case None:
-                return self.word
-            case Fits.YES:
-                return "Fits, on the CPU" if self.on_cpu else "Fits"
-            case Fits.NO:
-                return "Does not fit"
-        if self.expert_layers and self.gpu_layers == self.total_layers:
-            return "Experts on the CPU"
-        return f"{self.gpu_layers} of {self.total_layers} layers"
+        return self.word if self.verdict is None else fit_state(self.verdict)
 
     @property
     def context_text(self) -> str:
@@ -156,43 +143,44 @@ class ModelFit:
     @property
     def order(self) -> float | None:
         """A number to sort by, the larger the better it fits; None where it cannot be said."""
-        match self.fits:
-            case None:
-                return None
-            case Fits.NO:
-                return 0.0
-            case Fits.YES:
-                return 3.0
-        layers, total = self.gpu_layers or 0, max(1, self.total_layers or 1)
-        return 1.0 + (layers - self.expert_layers / 2) / total
+        found = self.verdict
+        if found is None:
+            return None
+        if found.level is not Level.PARTLY:
+            return 3.0 if found.level is Level.FITS else 0.0
+        layers, total = found.gpu_layers, max(1, found.total_layers)
+        return 1.0 + (layers - found.expert_layers / 2) / total
 
     def record(self) -> dict[str, Any]:
         """Return the object ``fit`` of docs/interface.md."""
+        found = self.verdict
+        total = None if found is None else found.total_layers or None
         return {
-            "fits": None if self.fits is None else self.fits.value,
+            "fits": None if found is None else found.level.value,
             "text": self.text,
-            "gpu_layers": self.gpu_layers,
-            "total_layers": self.total_layers,
-            "expert_layers": self.expert_layers,
+            "gpu_layers": None if found is None or total is None else found.gpu_layers,
+            "total_layers": total,
+            "expert_layers": 0 if found is None else found.expert_layers,
             "largest_context": self.largest_context,
-            "profile": self.profile or None,
+            "profile": self.engine or None,
             "why": self.sentence,
         }
 
 
 def fit_statement(fit: ModelFit, target: Target) -> str:
     """Say how a model fits a machine: "It fits RTX 4070, with up to 67,000 tokens." """
+    found = fit.verdict
     if fit.damaged:  # the problems of the model say how, at length
         return "It is damaged and cannot be loaded as it is."
-    if fit.fits is None or fit.fits is Fits.NO:
+    if found is None or found.level is Level.NOT:
         return fit.sentence
     names = " and ".join(dict.fromkeys(short_name(one) for one in target.devices))
     tokens = f", with up to {fit.context_text} tokens" if fit.context_text else ""
-    if fit.on_cpu:
+    if found.on_cpu:
         return f"It fits main memory{tokens}; there is no GPU."
-    if fit.fits is Fits.YES:
+    if found.level is Level.FITS:
         return f"It fits {names}{tokens}."
-    return f"It fits in part: {fit.text.removeprefix('partly, ')} on {names}{tokens}."
+    return f"It fits in part: {fit.part} on {names}{tokens}."
 
 
 NOTHING_TO_FIT: Final = ModelFit(None, "There is nothing that can be opened.", word="No model")
@@ -238,19 +226,20 @@ def fit_of(
     try:
         h = header_to_plan(model)
     except PlanError as error:
-        return ModelFit(None, verdict(None, str(error)).sentence, word=_UNPLANNED)
+        return ModelFit(None, answer(None, str(error)).sentence, word=_UNPLANNED)
     if not h.block_count:
         why = "It states no number of layers, so it cannot be planned."
         return ModelFit(None, why, word="No layer count")
     inputs = replace(asked or PlanInputs(), devices=target.devices, host=target.host)
     request = completed(inputs, model).request(h, env.used(target.environment))
-    profile = inputs.profile_for(h)
+    engine = inputs.engine_for(h)
     try:
-        plan = profile_named(profile).plan(request)
+        plan = engine.plan(request)
     except PlanError as error:
-        known = Fits.NO if error.reason is not None else None
-        word = "" if known else _UNPLANNED
-        return ModelFit(known, verdict(None, str(error)).sentence, profile, word=word)
+        said = answer(None, str(error)).sentence
+        if error.reason is None:
+            return ModelFit(None, said, engine.name, word=_UNPLANNED)
+        return ModelFit(Verdict(Level.NOT, 0, 0), said, engine.name)
     return _fit(plan, request, check)
 
 
@@ -273,31 +262,15 @@ def _not_to_plan(model: Model) -> ModelFit | None:
 
 
 def _fit(plan: Plan, request: PlanRequest, check: Check) -> ModelFit:
-    said, outcome = verdict(plan), plan.llama_cpp
-    on_cpu = not request.devices
-    fits = {Level.FITS: Fits.YES, Level.PARTLY: Fits.PARTLY, Level.NOT: Fits.NO}[said.level]
-    if on_cpu and fits is Fits.PARTLY:  # main memory holds all of it, and there is no more
-        fits = Fits.YES
-    context, why = None, said.sentence
-    if outcome is not None and (on_cpu or (outcome.gpu_layers and not outcome.main.short)):
+    found, why, context = plan.verdict, answer(plan).sentence, None
+    if found.on_cpu or (found.gpu_layers and len(plan.holdings) - 1 not in found.short):
         context = context_as_placed(request, plan, check)
-        if fits is Fits.NO and context is not None:  # the program's own choice is too long
-            fits = Fits.YES if outcome.all_on_gpus or on_cpu else Fits.PARTLY
-            tokens, own = f"{integer_text(context)} tokens", f"{why[:1].lower()}{why[1:]}"
-            why = f"Fits with at most {tokens}. What the program takes by itself {own}"
-    elif outcome is None and fits is Fits.YES and not on_cpu:
-        answer = solve("context", request, check, plan.profile).value
-        context = answer if isinstance(answer, int) else None
-    return ModelFit(
-        fits,
-        why,
-        plan.profile,
-        gpu_layers=plan.gpu_layers,
-        total_layers=request.h.total_layers,
-        expert_layers=0 if outcome is None else len(outcome.expert_layers),
-        on_cpu=on_cpu,
-        largest_context=context,
-    )
+    if found.level is Level.NOT and context is not None:  # the program's own choice is too long
+        whole = found.all_on_gpus or found.on_cpu
+        found = replace(found, level=Level.FITS if whole else Level.PARTLY, short={})
+        tokens, own = f"{integer_text(context)} tokens", f"{why[:1].lower()}{why[1:]}"
+        why = f"Fits with at most {tokens}. What the program takes by itself {own}"
+    return ModelFit(found, why, plan.engine.name, context)
 
 
 HEADER_BYTES: Final = 8 << 20

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from explorer.planner.engines.llama_cpp import Settings
-from explorer.planner.log_lines import Log
-from explorer.planner.measured import HOST, Comparison, Residual, Rest
+from explorer.planner.logs.lines import Log
+from explorer.planner.logs.measured import HOST, Comparison, Residual, Rest
 from explorer.planner.speed import SpeedBound
 from explorer.text import (
     bytes_text,

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 from functools import partial
-from itertools import product
 from typing import Any, Final, NamedTuple
 
 from explorer.errors import PlanError
 from explorer.planner import Device, Host
 from explorer.planner.advice import Advice, automatic_placement, context_as_placed, solve
-from explorer.planner.engines.llama_cpp.outcome import EXACT, Held, Outcome
-from explorer.planner.layout import DeviceLayout, Layout
-from explorer.planner.profiles import GRAPH_SIZE, PREDICTION, profile_named
-from explorer.planner.result import Plan, PlanRequest, Prediction
-from explorer.planner.sizes import BYTES_PER_ELEMENT
+from explorer.planner.engines.ollama_013.engine import OLLAMA_013
+from explorer.planner.engines.registry import engine_named
+from explorer.planner.plan import Engine, Holding, Level, Plan, Verdict
+from explorer.planner.request import PlanRequest
+from explorer.planner.settings import CACHE_TYPES, Bytes, OneOf, Setting, Shares, Switch
 from explorer.present import Figure
 from explorer.text import (
     byte_unit,
@@ -31,9 +30,6 @@ from explorer.text import (
     shorten,
     written_number,
 )
-
-CACHE_TYPES: Final = tuple(BYTES_PER_ELEMENT)
-"""Types of the KV cache, the largest first; f32 is a what-if."""
 
 PLAN: Final = {
     "weights": "Weights",
@@ -53,23 +49,20 @@ _LONGEST_NAME: Final = 60
 _LEAST_SUGGESTED: Final = 2048  # tokens with which one can do something
 
 
-def plan_value(plan: Plan, name: str) -> int | None:
-    """Return a figure of `PLAN`; None where the profile claims none."""
-    layout, prediction, outcome = plan.layout, plan.prediction, plan.llama_cpp
-    known = {"weights": plan.weights, "kv_cache": plan.kv_total, "total": plan.total}
-    if outcome is not None:
-        known |= {"graph_each": max((held.compute for held in outcome.gpus), default=0)}
-        known |= {"graph_total": sum(held.compute for held in outcome.gpus)}
-        known |= {"cpu_total": outcome.main.total, "gpu_layers": outcome.gpu_layers}
-        known |= {"vram_total": sum(held.total for held in outcome.gpus)}
-    if prediction is not None:
-        known["graph_total"] = prediction.surcharge_bytes
-    if layout is not None:
-        graphs = [held.graph for held in layout.devices]
-        known |= {"graph_each": max(graphs, default=0), "graph_total": sum(graphs)}
-        known |= {"vram_total": layout.vram_total, "gpu_layers": layout.placed}
-        known["cpu_total"] = layout.cpu_weights + layout.cpu_kv_cache
-    return known.get(name)
+def plan_value(plan: Plan, name: str) -> int:
+    """Return a figure of `PLAN`."""
+    graphs = [held.compute.high for held in plan.gpus]
+    values = {
+        "weights": plan.weights,
+        "kv_cache": plan.cache,
+        "graph_each": max(graphs, default=0),
+        "graph_total": sum(graphs),
+        "vram_total": plan.vram_total,
+        "cpu_total": plan.main.total,
+        "gpu_layers": plan.gpu_layers,
+        "total": plan.total,
+    }
+    return values[name]
 
 
 def plan_figures(plan: Plan) -> list[Figure]:
@@ -78,14 +71,10 @@ def plan_figures(plan: Plan) -> list[Figure]:
 
 
 def plan_figure(plan: Plan, name: str) -> Figure:
-    """Return one figure of `PLAN`; its text is a dash where the profile claims none."""
+    """Return one figure of `PLAN`."""
     value = plan_value(plan, name)
-    if value is None:
-        text = "–"
-    elif name == "gpu_layers":
-        text = f"{value} of {plan.request.h.total_layers}"
-    else:
-        text = bytes_text(value)
+    is_layers = name == "gpu_layers"
+    text = f"{value} of {plan.verdict.total_layers}" if is_layers else bytes_text(value)
     return Figure(name, PLAN[name], value, text)
 
 
@@ -112,9 +101,9 @@ def short_name(device: Device) -> str:
     return name.removeprefix("NVIDIA ").removeprefix("GeForce ").removeprefix("AMD ") or name
 
 
-def device_titles(layout: Layout) -> list[str]:
-    """Return the names of a layout's GPUs; numbers distinguish several."""
-    return _titles([held.device for held in layout.devices])
+def device_titles(plan: Plan) -> list[str]:
+    """Return the names of a plan's GPUs; numbers distinguish several."""
+    return _titles([held.device for held in plan.gpus if held.device is not None])
 
 
 def _titles(devices: Sequence[Device]) -> list[str]:
@@ -150,17 +139,31 @@ def context_text(tokens: int) -> str:
 
 def sequences_text(plan: Plan) -> str:
     """Return the context in full, times the number of sequences: ``"8,192 × 2"``."""
-    effective = plan.effective
-    if plan.llama_cpp is not None and plan.llama_cpp.settings.kv_unified:
-        shared = "" if effective.parallel == 1 else f" shared by {effective.parallel}"
-        return f"{integer_text(effective.context)}{shared}"
-    times = "" if effective.parallel == 1 else f" × {integer_text(effective.parallel)}"
-    return f"{integer_text(effective.context)}{times}"
+    context, parallel = integer_text(plan.used("context")), int(plan.used("parallel", 1))
+    if parallel == 1:
+        return context
+    if plan.used("kv_unified"):
+        return f"{context} shared by {parallel}"
+    return f"{context} × {integer_text(parallel)}"
 
 
 def attention_text(plan: Plan) -> str:
     """Return whether flash attention is on."""
-    return "on" if plan.effective.flash_attention else "off"
+    return "on" if plan.used("flash_attention") else "off"
+
+
+def setting_text(setting: Setting, value: Any) -> str:
+    """Return the value of a setting that holds."""
+    match setting.kind:
+        case Bytes():
+            return bytes_text(value)
+        case Switch(only_on=only_on):
+            return ("yes" if value else "no") if only_on else ("on" if value else "off")
+        case Shares():
+            return ",".join(map(str, value)) or "–"
+        case OneOf():
+            return plain_text(str(value))
+    return integer_text(value)
 
 
 def size_text(nbytes: int) -> str:
@@ -179,19 +182,16 @@ def value_text(value: int | float) -> str:
     return bytes_text(value) if isinstance(value, int) else float_text(value, 4)
 
 
-class Level(StrEnum):
-    """How well a model fits."""
-
-    FITS = "fits"
-    PARTLY = "partly"
-    NOT = "does not fit"
+# Whether a model fits: the words of a verdict, here and nowhere else
 
 
 _MARKS: Final = {Level.FITS: "✔", Level.PARTLY: "⚠", Level.NOT: "✘"}
+_BRIEF: Final = {Level.FITS: "Fits", Level.PARTLY: "In part", Level.NOT: "Does not fit"}
+_WORDS: Final = {Level.FITS: "fits", Level.PARTLY: "partly", Level.NOT: "does not fit"}
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Answer:
     """Whether a model fits, and a sentence that says so with what it takes."""
 
     level: Level
@@ -208,95 +208,93 @@ class Verdict:
         """The level as one character."""
         return _MARKS[self.shown]
 
+    @property
+    def word(self) -> str:
+        """The level in a word or three."""
+        return _WORDS[self.level]
 
-def verdict(plan: Plan | None, refusal: str = "") -> Verdict:
+
+def answer(plan: Plan | None, refusal: str = "") -> Answer:
     """Return whether a model fits.
 
-    `refusal` says why there is no plan, or why Ollama would refuse to load the model.
+    `refusal` says why there is no plan, or why the program would refuse to load the model.
     """
     if plan is None:
-        return Verdict(Level.NOT, f"No plan: {plain_text(refusal)}.")
-    found = _verdict(plan, refusal)
-    if not plan.request.h.damage:
-        return found
-    return Verdict(found.level, f"Damaged; planned from its header. {found.sentence}", damaged=True)
-
-
-def _verdict(plan: Plan, refusal: str) -> Verdict:
+        return Answer(Level.NOT, f"No plan: {plain_text(refusal)}.")
+    level, words = plan.verdict.level, _fit_sentence(plan)
     if refusal:
-        return Verdict(Level.NOT, f"Ollama would refuse to load it: {plain_text(refusal)}.")
-    if plan.llama_cpp is not None:
-        return _llama_cpp_verdict(plan.llama_cpp)
-    if plan.layout is not None:
-        return _layout_verdict(plan.layout)
-    prediction = plan.prediction
-    assert prediction is not None  # a plan has one or the other
-    need, have = bytes_text(prediction.total), bytes_text(prediction.available_bytes)
-    if prediction.fits:
-        words = f"Fits, as predicted: {need} of {have}, within the 80 % that may be used."
-        return Verdict(Level.FITS, words)
-    words = f"Does not fit, as predicted: {need}, where 80 % of {have} may be used."
-    return Verdict(Level.NOT, words)
+        level, words = Level.NOT, f"Ollama would refuse to load it: {plain_text(refusal)}."
+    if not plan.request.h.damage:
+        return Answer(level, words)
+    return Answer(level, f"Damaged; planned from its header. {words}", damaged=True)
 
 
-def _layout_verdict(layout: Layout) -> Verdict:
-    total, left = layout.total_layers, layout.total_layers - layout.placed
-    if not layout.devices:
-        size = bytes_text(layout.cpu_weights + layout.cpu_kv_cache)
-        words = f"Runs on the CPU: there is no GPU, and all {total} layers take {size}."
-        return Verdict(Level.FITS, words)
-    if not left:
-        used = [held for held in layout.devices if held.layers is not None]
-        free = bytes_text(sum(held.free_left for held in used))
-        names = _names([held.device for held in used], _SHOWN_NAMES, " and ")
-        return Verdict(Level.FITS, f"Fits: {total} of {total} layers on {names}; {free} free.")
-    if not layout.placed:
-        return Verdict(Level.NOT, f"Does not fit: all {total} layers stay on the CPU.")
-    stay = "layers stays" if left == 1 else "layers stay"
-    return Verdict(Level.PARTLY, f"Fits partly: {left} of {total} {stay} on the CPU.")
+def _fit_sentence(plan: Plan) -> str:
+    found, main = plan.verdict, len(plan.holdings) - 1
+    total, about = found.total_layers, "" if found.is_exact else "about "
+    if main in found.short:
+        return f"Does not fit: main memory is {about}{bytes_text(found.short[main])} short."
+    if found.on_cpu:
+        size = bytes_text(plan.total)
+        return f"Runs on the CPU: there is no GPU, and the model takes {about}{size}."
+    if found.short:
+        titles = device_titles(plan)
+        names = " and ".join(titles[i] for i in found.short)
+        names = names if len(found.short) <= _SHOWN_NAMES else f"{len(found.short)} GPUs"
+        missing = bytes_text(sum(found.short.values()))
+        verb = "is" if len(found.short) == 1 else "are"
+        return f"Does not fit: {names} {verb} {about}{missing} short, the reserve counted."
+    if not found.gpu_layers:
+        return f"Does not fit: all {total} layers stay on the CPU."
+    used = [held.device for held in plan.gpus if held.layers and held.device is not None]
+    names, free = _names(used, _SHOWN_NAMES, " and "), about + bytes_text(found.free)
+    if found.level is Level.FITS:
+        return f"Fits: {total} of {total} layers on {names}; {free} free."
+    return f"Fits partly: {_left_to_cpu(found)}; {free} of {names} free."
 
 
-def _llama_cpp_verdict(outcome: Outcome) -> Verdict:
-    total = outcome.total_layers
-    about = "" if outcome.accuracy == EXACT else "about "  # a band, of which the end is counted
-    if outcome.main.short:
-        missing = bytes_text(outcome.main.short)
-        return Verdict(Level.NOT, f"Does not fit: main memory is {about}{missing} short.")
-    if not outcome.devices:
-        size = bytes_text(outcome.main.total)
-        words = f"Runs on the CPU: there is no GPU, and the model takes {about}{size}."
-        return Verdict(Level.FITS, words)
-    short = [held for held in outcome.gpus if held.short]
-    if short:
-        titles = zip(_titles(outcome.devices), outcome.gpus, strict=True)
-        which = [title for title, held in titles if held.short]
-        names = " and ".join(which) if len(which) <= _SHOWN_NAMES else f"{len(which)} GPUs"
-        missing = bytes_text(sum(held.short for held in short))
-        verb = "is" if len(short) == 1 else "are"
-        words = f"Does not fit: {names} {verb} {about}{missing} short, the reserve counted."
-        return Verdict(Level.NOT, words)
-    if not outcome.gpu_layers:
-        return Verdict(Level.NOT, f"Does not fit: all {total} layers stay on the CPU.")
-    names = _names(outcome.devices, _SHOWN_NAMES, " and ")
-    left = sum(max(0, (held.free or 0) - held.total - held.reserve) for held in outcome.gpus)
-    free = about + bytes_text(left)
-    if outcome.all_on_gpus:
-        return Verdict(Level.FITS, f"Fits: {total} of {total} layers on {names}; {free} free.")
-    return Verdict(Level.PARTLY, f"Fits partly: {_left_to_cpu(outcome)}; {free} of {names} free.")
-
-
-def _left_to_cpu(outcome: Outcome) -> str:
+def _left_to_cpu(found: Verdict) -> str:
     """Return "26 of 33 layers stay on the CPU", or what else stays there."""
-    total, experts = outcome.total_layers, len(outcome.expert_layers)
-    left = total - outcome.gpu_layers
+    total, experts = found.total_layers, found.expert_layers
+    left = total - found.gpu_layers
     parts = [f"{left} of {total} layers"] if left else []
     if experts:
         others = "another" if experts == 1 else f"{experts} others"
         parts.append(f"experts of {others if left else f'{experts} of {total} layers'}")
-    if not outcome.settings.offload_kv:
+    if found.cache_on_cpu:
         parts.append("the KV cache")
     is_one = len(parts) == 1 and not experts and left < 2
     return f"{' and '.join(parts)} {'stays' if is_one else 'stay'} on the CPU"
+
+
+def placed_text(found: Verdict, *, brief: bool = False) -> str:
+    """Return what of a model is on GPUs: "28 of 49 layers"; or which experts are not."""
+    if found.expert_layers and found.gpu_layers == found.total_layers:
+        if brief:
+            return "Experts on the CPU"
+        return f"experts of {found.expert_layers} of {found.total_layers} layers on the CPU"
+    return f"{found.gpu_layers} of {found.total_layers} layers"
+
+
+def fit_text(found: Verdict) -> str:
+    """Return "yes", "partly, 28 of 49 layers" or "no"."""
+    if found.level is Level.PARTLY:
+        return f"{found.level}, {placed_text(found)}"
+    on_cpu = found.level is Level.FITS and found.on_cpu
+    return f"{found.level}, on the CPU" if on_cpu else found.level.value
+
+
+def fit_brief(found: Verdict) -> str:
+    """Return "Fits", "In part" or "Does not fit"."""
+    return _BRIEF[found.level]
+
+
+def fit_state(found: Verdict) -> str:
+    """Return the same beside a heading that says for what: "Fits", "28 of 49 layers"."""
+    if found.level is Level.PARTLY:
+        return placed_text(found, brief=True)
+    brief, on_cpu = fit_brief(found), found.level is Level.FITS and found.on_cpu
+    return f"{brief}, on the CPU" if on_cpu else brief
 
 
 def _names(devices: Sequence[Device], most: int, between: str) -> str:
@@ -341,143 +339,106 @@ class Suggestion:
 
 
 def suggestions(
-    request: PlanRequest, check: Callable[[], None], profile: str = GRAPH_SIZE.name
+    request: PlanRequest, check: Callable[[], None], profile: str = OLLAMA_013.name
 ) -> tuple[Suggestion, ...]:
     """Return single changes that put all layers on GPUs. For a worker: it may take a second.
 
-    `check` is called before each plan; it raises to stop. A profile that claims no layers has none.
+    `check` is called before each plan; it raises to stop.
     """
-    if _needs_attention(request, profile):
+    search = _Suggesting(request, engine_named(profile), check)
+    if search.needs_attention():
         changes = {"flash_attention": True}
         return (Suggestion("with flash attention", "Turn flash attention on", changes),)
-    if profile == PREDICTION.name:
-        return ()
-    if not request.devices:
-        return tuple(_suggestions_without_gpu(profile, request, check))
-    search = _suggestions if profile == GRAPH_SIZE.name else partial(_server_suggestions, profile)
     try:
-        return tuple(search(request, check))
+        return tuple(search.with_gpus() if request.devices else search.without_gpu())
     except PlanError:  # the inputs cannot be planned at all, which the verdict says
         return ()
 
 
-def _needs_attention(request: PlanRequest, profile: str) -> bool:
-    """Return whether there is a plan only with flash attention, which is turned off."""
-    if request.settings.flash_attention is not False:
-        return False
-    plan = profile_named(profile).plan
-    try:
-        plan(request)
-    except PlanError:
+@dataclass(frozen=True, slots=True)
+class _Suggesting:
+    """A search for changes, each with all layers asked onto GPUs."""
+
+    request: PlanRequest
+    engine: Engine
+    check: Callable[[], None]
+
+    def plan(self, **changes: Any) -> Plan | None:
+        self.check()
         try:
-            plan(replace(request, settings=replace(request.settings, flash_attention=True)))
+            return self.engine.plan(self.request.asking(**changes))
         except PlanError:
+            return None
+
+    def fits(self, **changes: Any) -> bool:
+        """Return whether all is on GPUs and the cache has the type that is asked for."""
+        plan = self.plan(**changes)
+        if plan is None or not plan.fully_offloaded or plan.verdict.short:
             return False
-        return True
-    return False
+        wanted = changes.get("kv_cache_type")
+        return wanted is None or plan.used("kv_cache_type") == wanted
 
+    def needs_attention(self) -> bool:
+        """Return whether there is a plan only with flash attention, which is turned off."""
+        if self.request.settings.flash_attention is not False or self.plan() is not None:
+            return False
+        return self.plan(flash_attention=True) is not None
 
-def _suggestions_without_gpu(
-    profile: str, request: PlanRequest, check: Callable[[], None]
-) -> Iterator[Suggestion]:
-    """Yield the longest context that main memory holds, where it is short of the planned one."""
-    plan = profile_named(profile).plan(request)
-    if plan.llama_cpp is None or not plan.llama_cpp.main.short:
-        return
-    tokens = context_as_placed(request, plan, check)
-    if tokens is not None and tokens >= _LEAST_SUGGESTED:
-        text = f"{integer_text(tokens)} tokens"
-        yield Suggestion(f"at {text}", f"Use {text}", {"context": tokens})
+    def without_gpu(self) -> Iterator[Suggestion]:
+        """Yield the longest context that main memory holds, where the planned one is too long."""
+        plan = self.engine.plan(self.request)
+        tokens = context_as_placed(self.request, plan, self.check) if plan.verdict.short else None
+        if tokens is not None and tokens >= _LEAST_SUGGESTED:
+            text = f"{integer_text(tokens)} tokens"
+            yield Suggestion(f"at {text}", f"Use {text}", {"context": tokens})
 
+    def with_gpus(self) -> Iterator[Suggestion]:
+        """Yield changes; left alone, llama.cpp keeps 1 GiB of each GPU free, but not if asked."""
+        request, settings, name = self.request, self.request.settings, self.engine.name
+        placed = self.engine.all_on_gpus(request)
+        placed |= {"cpu_moe_layers": None} if settings.cpu_moe_layers else {}
+        fits = partial(self.fits, **placed)
+        if placed and fits():
+            words = "with all layers asked onto GPUs"
+            yield Suggestion(words, "Put all layers on GPUs", placed)
+            return
+        if freed := automatic_placement(request, name, self.check):
+            words = "with layers placed automatically"
+            yield Suggestion(words, "Place layers automatically", freed)
+        if settings.flash_attention is False and fits(flash_attention=True):
+            changes = {"flash_attention": True, **placed}
+            yield Suggestion("with flash attention", "Turn flash attention on", changes)
+        kept, words = dict[str, Any](), ""
+        for kind in self._smaller_caches():  # the least lossy cache type that fits
+            changes = {"kv_cache_type": kind, "cache_type_k": None, "cache_type_v": None}
+            said = f"with a {kind} cache"
+            if settings.flash_attention is not True and not fits(**changes):
+                changes["flash_attention"], said = True, f"{said} and flash attention"
+            if fits(**changes):
+                yield Suggestion(said, f"Use a {kind} cache", changes | placed)
+                break
+            if settings.flash_attention is not False:
+                changes.pop("flash_attention", None)
+                kept, words = changes, f" with a {kind} cache"
+        tokens = solve("context", request, self.check, name).value
+        if not tokens and kept:  # not by itself
+            tokens = solve("context", request.asking(**kept), self.check, name).value
+        else:
+            kept, words = {}, ""
+        if isinstance(tokens, int) and tokens >= _LEAST_SUGGESTED:
+            text = f"{integer_text(tokens)} tokens{words}"
+            yield Suggestion(f"at {text}", f"Use {text}", {"context": tokens, **kept, **placed})
+        if (settings.parallel or 1) > 1:
+            count = solve("parallel", request, self.check, name).value
+            if isinstance(count, int):
+                text = "one sequence" if count == 1 else f"{integer_text(count)} sequences"
+                yield Suggestion(f"with {text}", f"Use {text}", {"parallel": count, **placed})
 
-def _suggestions(request: PlanRequest, check: Callable[[], None]) -> Iterator[Suggestion]:
-    settings, fits = request.settings, partial(_fits, request, check)
-    if settings.num_gpu is not None and settings.num_gpu >= 0 and fits(num_gpu=None):
-        words = "with as many GPU layers as fit"
-        yield Suggestion(words, "Place layers automatically", {"num_gpu": None})
-    tokens = solve("context", request, check).value
-    if isinstance(tokens, int):
-        text = f"{integer_text(tokens)} tokens"
-        yield Suggestion(f"at {text}", f"Use {text}", {"context": tokens})
-    # the least lossy cache type that fits, with flash attention where it needs that
-    for name, attention in product(CACHE_TYPES[1:], (settings.flash_attention, True)):
-        known = name == settings.kv_cache_type and settings.flash_attention
-        changes: dict[str, Any] = {"kv_cache_type": name, "flash_attention": attention}
-        if not known and fits(**changes):
-            turned_on = attention is True and settings.flash_attention is not True
-            words = f"with a {name} cache" + (" and flash attention" if turned_on else "")
-            yield Suggestion(words, f"Use a {name} cache", changes)
-            break
-    count = solve("parallel", request, check).value if (settings.parallel or 1) > 1 else None
-    if isinstance(count, int):
-        text = "one sequence" if count == 1 else f"{integer_text(count)} sequences"
-        yield Suggestion(f"with {text}", f"Use {text}", {"parallel": count})
-
-
-def _server_suggestions(
-    profile: str, request: PlanRequest, check: Callable[[], None]
-) -> Iterator[Suggestion]:
-    """Yield changes for llama.cpp, each with all layers asked onto GPUs.
-
-    Left alone, llama.cpp keeps 1 GiB of each GPU free; asked, it is enough to keep the reserve.
-    """
-    settings = request.settings
-    placed: dict[str, Any] = {"num_gpu": request.h.total_layers}
-    placed |= {"cpu_moe_layers": None} if settings.cpu_moe_layers else {}
-    fits = partial(_fits, request, check, profile=profile, **placed)
-    if fits():
-        yield Suggestion("with all layers asked onto GPUs", "Put all layers on GPUs", placed)
-        return
-    if freed := automatic_placement(request, profile, check):
-        yield Suggestion("with layers placed automatically", "Place layers automatically", freed)
-    if settings.flash_attention is False and fits(flash_attention=True):
-        changes = {"flash_attention": True, **placed}
-        yield Suggestion("with flash attention", "Turn flash attention on", changes)
-    kept, words = dict[str, Any](), ""
-    for name in CACHE_TYPES[1:]:  # the least lossy cache type that fits
-        changes = {"kv_cache_type": name, "cache_type_k": None, "cache_type_v": None}
-        if name in ("f16", settings.kv_cache_type) or settings.flash_attention is False:
-            continue
-        if fits(**changes):
-            yield Suggestion(f"with a {name} cache", f"Use a {name} cache", changes | placed)
-            break
-        kept, words = changes, f" with a {name} cache"
-    answer = partial(solve, check=check, profile=profile)
-    tokens = answer("context", request).value
-    if not tokens and kept:  # not by itself
-        changed = replace(request, settings=replace(settings, **kept))
-        tokens = answer("context", changed).value
-    else:
-        kept, words = {}, ""
-    if isinstance(tokens, int) and tokens >= _LEAST_SUGGESTED:
-        text = f"{integer_text(tokens)} tokens{words}"
-        yield Suggestion(f"at {text}", f"Use {text}", {"context": tokens, **kept, **placed})
-    count = answer("parallel", request).value if (settings.parallel or 1) > 1 else None
-    if isinstance(count, int):
-        text = "one sequence" if count == 1 else f"{integer_text(count)} sequences"
-        yield Suggestion(f"with {text}", f"Use {text}", {"parallel": count, **placed})
-
-
-def _fits(
-    request: PlanRequest,
-    check: Callable[[], None],
-    *,
-    profile: str = GRAPH_SIZE.name,
-    **changes: Any,
-) -> bool:
-    """Return whether all layers are on GPUs and the cache has the type that is asked for."""
-    check()
-    asked = replace(request, settings=replace(request.settings, **changes))
-    try:
-        plan = profile_named(profile).plan(asked)
-    except PlanError as error:
-        if error.reason is None and profile == GRAPH_SIZE.name:
-            raise
-        return False
-    if plan.llama_cpp is not None:
-        return plan.fully_offloaded and plan.llama_cpp.fits
-    wanted = changes.get("kv_cache_type", plan.effective.kv_cache_type)
-    return plan.fully_offloaded and plan.effective.kv_cache_type == wanted
+    def _smaller_caches(self) -> Sequence[str]:
+        """Return the types that take less than what holds now, the least lossy first."""
+        plan = self.plan()
+        held = self.request.settings.kv_cache_type if plan is None else plan.used("kv_cache_type")
+        return CACHE_TYPES[CACHE_TYPES.index(held if held in CACHE_TYPES else "f16") + 1 :]
 
 
 def suggestions_sentence(found: tuple[Suggestion, ...]) -> str:
@@ -585,98 +546,53 @@ def amount_text(bar: Bar) -> str:
     return f"{held} of {bytes_text(bar.capacity)}, {free} free"
 
 
+_PARTS: Final[Sequence[tuple[Kind, str, Callable[[Holding], int]]]] = (
+    (Kind.WEIGHTS, "weights", lambda held: held.weights),
+    (Kind.KV_CACHE, "cache", lambda held: held.cache),
+    (Kind.GRAPH, "compute", lambda held: held.compute.high),
+    (Kind.PROJECTOR, "total", lambda held: held.projector),
+)
+_ALWAYS: Final = (Kind.WEIGHTS, Kind.KV_CACHE)  # other parts without bytes are left out
+
+
 def memory_bars(plan: Plan, host: Host | None) -> tuple[Bar, ...]:
     """Return a bar for each GPU, and one for the CPU.
 
     `host` is the memory of the machine; a plan that Ollama would refuse was made without it.
     """
-    layout = plan.layout
-    if plan.llama_cpp is not None:
-        return _llama_cpp_bars(plan.llama_cpp, host)
-    if layout is None:
-        assert plan.prediction is not None  # a plan has one or the other
-        return (_predicted_bar(plan.prediction, bool(plan.request.devices)),)
-    titled = zip(device_titles(layout), layout.devices, strict=True)
-    bars = [_device_bar(i, title, held) for i, (title, held) in enumerate(titled)]
-    return (*bars, _cpu_bar(layout, host))
+    titled = enumerate(zip(device_titles(plan), plan.gpus, strict=True))
+    bars = [_gpu_bar(number, title, held) for number, (title, held) in titled]
+    return (*bars, _main_bar(plan.main, host))
 
 
-def _llama_cpp_bars(outcome: Outcome, host: Host | None) -> tuple[Bar, ...]:
-    titles = _titles(outcome.devices)
-    bars = [_gpu_bar(i, titles[i], held) for i, held in enumerate(outcome.gpus)]
-    main = outcome.main
-    parts = tuple(_held_parts(main, "cpu", "kv_cache"))
-    return (*bars, _main_bar(parts, main.layers, host))
+def _held_parts(held: Holding) -> Iterator[MemoryPart]:
+    for kind, name, nbytes in _PARTS:
+        shown = kind in _ALWAYS or (kind is Kind.GRAPH and held.device is not None)
+        if (size := nbytes(held)) or shown:
+            yield MemoryPart(kind, size, held.term(name))
 
 
-def _gpu_bar(number: int, title: str, held: Held) -> Bar:
-    place = f"llama_cpp.buffers.{held.name}"
+def _gpu_bar(number: int, title: str, held: Holding) -> Bar:
     left = max(0, (held.free or 0) - held.total)
-    reserve = min(held.reserve, left)
+    reserve = min(held.reserve.high, left)
     parts = (
-        *_held_parts(held, place, "cache"),
-        MemoryPart(Kind.RESERVED, reserve, f"{place}.reserve"),
+        *_held_parts(held),
+        MemoryPart(Kind.RESERVED, reserve, held.term("reserve")),
         MemoryPart(Kind.FREE, left - reserve),
     )
     return Bar(title, number, held.free, parts, layers_text(held.layers))
 
 
-def _held_parts(held: Held, place: str, cache: str) -> Iterator[MemoryPart]:
-    yield MemoryPart(Kind.WEIGHTS, held.weights, f"{place}.weights")
-    yield MemoryPart(Kind.KV_CACHE, held.cache, f"{place}.{cache}")
-    yield MemoryPart(Kind.GRAPH, held.compute, f"{place}.compute")
-    if held.projector:
-        yield MemoryPart(Kind.PROJECTOR, held.projector, f"{place}.total")
-
-
-def _device_bar(number: int, title: str, held: DeviceLayout) -> Bar:
-    """Return the bar of a GPU."""
-    name = f"devices[{number}]"
-    parts = [
-        MemoryPart(Kind.WEIGHTS, held.weights, f"{name}.weights"),
-        MemoryPart(Kind.KV_CACHE, held.kv_cache, f"{name}.kv_cache"),
-        MemoryPart(Kind.GRAPH, held.graph, f"{name}.graph"),
-        MemoryPart(Kind.PROJECTOR, held.projector, f"{name}.total"),
-        MemoryPart(Kind.RESERVED, held.reserve_left, f"{name}.reserved"),
-        MemoryPart(Kind.FREE, held.free_left),
-    ]
-    shown = tuple(part for part in parts if part.nbytes or part.kind is not Kind.PROJECTOR)
-    return Bar(title, number, held.device.free, shown, layers_text(held.layers or ()))
-
-
-def _cpu_bar(layout: Layout, host: Host | None) -> Bar:
-    weights, cache = layout.cpu_weights, layout.cpu_kv_cache
-    parts = (
-        MemoryPart(Kind.WEIGHTS, weights, "cpu.weights"),
-        MemoryPart(Kind.KV_CACHE, cache, "cpu.kv_cache"),
-    )
-    return _main_bar(parts, layout.cpu_layers, host)
-
-
-def _main_bar(parts: tuple[MemoryPart, ...], layers: Sequence[int], host: Host | None) -> Bar:
+def _main_bar(held: Holding, host: Host | None) -> Bar:
     """Return the bar of main memory; swap space is free memory of a second kind."""
-    capacity, held = None, sum(part.nbytes for part in parts)
+    parts, capacity, mark = tuple(_held_parts(held)), None, None
     if host is not None:
         capacity = host.free + host.swap
-        parts += (MemoryPart(Kind.FREE, max(0, host.free - held)),)
+        parts += (MemoryPart(Kind.FREE, max(0, host.free - held.total)),)
         if host.swap:
-            left = max(0, capacity - held)
+            left, mark = max(0, capacity - held.total), host.free
             parts += (MemoryPart(Kind.SWAP, min(host.swap, left)),)
-    mark = host.free if host is not None and host.swap else None
-    return Bar("CPU", None, capacity, parts, layers_text(layers), mark)
-
-
-def _predicted_bar(prediction: Prediction, on_gpus: bool) -> Bar:
-    """Return the one bar of a profile without a layout; it leaves a fifth to other models."""
-    parts = (
-        MemoryPart(Kind.WEIGHTS, prediction.file_bytes, "weights"),
-        MemoryPart(Kind.KV_CACHE, prediction.cache_bytes, "kv_cache.total"),
-        MemoryPart(Kind.GRAPH, prediction.surcharge_bytes, "graph.full"),
-        MemoryPart(Kind.RESERVED, prediction.reserve_left),
-        MemoryPart(Kind.FREE, prediction.free_left),
-    )
-    title = "All GPUs together" if on_gpus else "Main memory"
-    return Bar(title, None, prediction.available_bytes, parts, mark=prediction.usable_bytes)
+    return Bar("CPU", None, capacity, parts, layers_text(held.layers), mark)
 
 
 def boundary_of(plan: Plan) -> int:
@@ -684,15 +600,3 @@ def boundary_of(plan: Plan) -> int:
     layers = plan.layers
     on_gpus = (layer.index for layer in layers if layer.device is not None)
     return min(on_gpus, default=len(layers))
-
-
-def layers_asked(plan: Plan, boundary: int) -> int:
-    """Return the number of GPU layers to ask for so that the GPUs begin at a layer.
-
-    In Ollama's estimate fewer than all leave the output layer to the CPU: docs/planner.md, section
-    7, step 5. In llama.cpp the output is the last of them.
-    """
-    total = plan.request.h.total_layers
-    if boundary <= 0:
-        return total
-    return max(0, total - boundary - (plan.llama_cpp is None))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.planner import Device, Hyperparameters
-from explorer.planner import settings as env
+from explorer.planner import environment as env
 from explorer.planner.inputs import PlanInputs, plan_result
-from explorer.planner.result import Plan
-from explorer.present.plan import CACHE_TYPES
+from explorer.planner.plan import Plan
+from explorer.planner.settings import CACHE_TYPES, SETTINGS
+from explorer.present.plan import attention_text
 from explorer.sources import Address
 from explorer.sources.remote.addresses import HUB, REGISTRY, HubPart
 from explorer.text import plain_text
@@ -31,44 +32,14 @@ def plan_command(path: Path, inputs: PlanInputs) -> str:
     Without a device it plans for the GPUs of the machine on which it runs.
     """
     words = ["gguf-explorer", "plan", str(path)]
-    settings = inputs.settings
-    for option, value in (
-        ("--context", settings.context),
-        ("--parallel", settings.parallel),
-        ("--batch", settings.batch),
-        ("--kv-cache-type", settings.kv_cache_type),
-        ("--num-gpu", settings.num_gpu),
-        ("--overhead", settings.overhead),
-        ("--ubatch", settings.ubatch),
-        ("--cache-type-k", settings.cache_type_k),
-        ("--cache-type-v", settings.cache_type_v),
-        ("--tensor-split", _shares_text(settings.tensor_split)),
-        ("--cpu-moe", settings.cpu_moe_layers),
-        ("--split-mode", settings.split_mode),
-        ("--reserve", settings.reserve),
-        ("--margin", settings.margin),
-    ):
-        if value is not None:
-            words += [option, str(value)]
-    for option, on in (
-        ("flash-attention", settings.flash_attention),
-        ("kv-unified", settings.kv_unified),
-        ("kv-offload", settings.offload_kv),
-    ):
-        if on is not None:
-            words.append(f"--{option}" if on else f"--no-{option}")
-    words += ["--spread"] if settings.spread else []
-    words += ["--swa-full"] if settings.swa_full else []
+    for setting in SETTINGS:
+        words += setting.words(getattr(inputs.settings, setting.name))
     for device in inputs.devices:
         words += ["--gpu", device_spec(device)]
     if inputs.host is not None:
         words += ["--memory", str(inputs.host.free + inputs.host.swap)]  # both are checked
     words += [] if inputs.profile is None else ["--profile", inputs.profile]
     return shlex.join(words)
-
-
-def _shares_text(shares: Sequence[float] | None) -> str | None:
-    return None if shares is None else ",".join(f"{share:g}" for share in shares)
 
 
 def device_spec(device: Device) -> str:
@@ -93,14 +64,14 @@ def _field(text: str) -> str:
 
 def environment_lines(plan: Plan) -> list[str]:
     """Return Ollama's variables with their values; no server accepts a cache of f32."""
-    asked, effective = plan.request.settings, plan.effective
-    accepted = effective.kv_cache_type in _SERVER_TYPES and asked.kv_cache_type is not None
+    asked, kind = plan.request.settings, plan.used("kv_cache_type")
+    accepted = kind in _SERVER_TYPES and asked.kv_cache_type is not None
     values = {
-        env.CONTEXT_LENGTH: effective.context,
-        env.NUM_PARALLEL: effective.parallel,
+        env.CONTEXT_LENGTH: plan.used("context"),
+        env.NUM_PARALLEL: plan.used("parallel"),
         env.FLASH_ATTENTION: None if asked.flash_attention is None else int(asked.flash_attention),
-        env.KV_CACHE_TYPE: effective.kv_cache_type if accepted else None,
-        env.GPU_OVERHEAD: effective.overhead or None,
+        env.KV_CACHE_TYPE: kind if accepted else None,
+        env.GPU_OVERHEAD: plan.used("overhead") or None,
         env.SCHED_SPREAD: None if asked.spread is None else int(asked.spread),
     }
     return [f"{name}={value}" for name, value in values.items() if value is not None]
@@ -108,10 +79,13 @@ def environment_lines(plan: Plan) -> list[str]:
 
 def modelfile_lines(plan: Plan) -> list[str]:
     """Return the parameters that a Modelfile can hold."""
-    effective = plan.effective
-    lines = [f"PARAMETER num_ctx {effective.context}", f"PARAMETER num_batch {effective.batch}"]
-    if effective.num_gpu >= 0:
-        lines.append(f"PARAMETER num_gpu {effective.num_gpu}")
+    layers = plan.request.settings.num_gpu
+    lines = [
+        f"PARAMETER num_ctx {plan.used('context')}",
+        f"PARAMETER num_batch {plan.used('batch')}",
+    ]
+    if layers is not None and layers >= 0:
+        lines.append(f"PARAMETER num_gpu {layers}")
     return lines
 
 
@@ -135,21 +109,17 @@ def _server_model(path: Path) -> list[str]:
 
 def _server_options(plan: Plan) -> Iterator[str]:
     """Yield the options; llama-server's context is that of all sequences together."""
-    if plan.llama_cpp is not None:
-        yield from plan.llama_cpp.arguments()
+    if arguments := plan.details.arguments():
+        yield from arguments
         return
-    effective = plan.effective
-    batch = str(plan.batch)
-    yield from ("--ctx-size", str(effective.context * effective.parallel))
-    yield from ("--parallel", str(effective.parallel))
+    batch, kind = str(plan.used("batch")), str(plan.used("kv_cache_type"))
+    yield from ("--ctx-size", str(plan.cells))
+    yield from ("--parallel", str(plan.used("parallel")))
     yield from ("--batch-size", batch, "--ubatch-size", batch)
-    yield from ("--cache-type-k", effective.kv_cache_type)
-    yield from ("--cache-type-v", effective.kv_cache_type)
-    yield from ("--flash-attn", "on" if effective.flash_attention else "off")
-    if plan.layout is None:
-        return
-    yield from ("--n-gpu-layers", str(plan.layout.placed))
-    shares = [0 if held.layers is None else len(held.layers) for held in plan.layout.devices]
+    yield from ("--cache-type-k", kind, "--cache-type-v", kind)
+    yield from ("--flash-attn", attention_text(plan))
+    yield from ("--n-gpu-layers", str(plan.gpu_layers))
+    shares = [len(held.layers) for held in plan.gpus]
     if sum(map(bool, shares)) > 1:
         yield from ("--tensor-split", ",".join(map(str, shares)))
 
@@ -299,10 +269,9 @@ def make_curves(
             asked = inputs.with_settings(context=context, kv_cache_type=name)
             plan = plan_result(h, asked, environment).plan
             totals.append(-1 if plan is None else plan.total)
-            room = plan is not None and (plan.llama_cpp is None or plan.llama_cpp.fits)
-            fits.append(room and plan is not None and plan.fully_offloaded)
+            fits.append(plan is not None and plan.fully_offloaded and not plan.verdict.short)
             if plan is not None:
-                effective = plan.effective.kv_cache_type
+                effective = str(plan.used("kv_cache_type"))
         bytes_, fitting = np.array(totals, np.int64), np.array(fits, np.bool_)
         curves.append(Curve(name, effective, np.array(contexts, np.int64), bytes_, fitting))
     return Curves(tuple(curves), sum(device.free for device in inputs.devices))

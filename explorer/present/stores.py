@@ -14,7 +14,6 @@ from typing import Final
 
 from explorer.errors import FormatError
 from explorer.formats.ollama.manifest import OllamaName, parse_name
-from explorer.model_files import SHARD_NAME
 from explorer.sources import Address
 from explorer.sources.remote.addresses import HUB, REGISTRY, HubPart, query_of
 from explorer.stores import Blob, Entry, Part, Store, StoreKind
@@ -41,6 +40,7 @@ UNKNOWN_CONTENT: Final = "Unknown content"
 _LONGEST: Final = 120
 _NAME_PARTS: Final = 4  # of the path of a manifest
 _HUB_NAME: Final = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
+_SHARD: Final = re.compile(r"(?P<prefix>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})(?P<end>\.[a-z]+)")
 _MOST_SHARDS: Final = 200
 _PATTERN: Final = re.compile(r"[*?\[\]]")
 
@@ -99,7 +99,7 @@ def removal_of_entry(kind: StoreKind, root: Path, entry: Entry) -> str:
 
 
 def _shards(path: Path) -> Iterator[Path]:
-    found = SHARD_NAME.fullmatch(path.name)
+    found = _SHARD.fullmatch(path.name)
     count = int(found["count"]) if found else 1
     if found is None or count > _MOST_SHARDS:
         yield path

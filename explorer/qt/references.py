@@ -280,12 +280,12 @@ def _beside(path: Path) -> Iterator[tuple[Path, str, float]]:
 
     What several files make together is as large as can be.
     """
-    from explorer.formats.gguf.open import GGUF_SHARD  # noqa: PLC0415 - not for first paint
+    from explorer.formats.gguf.open import SHARD_NAME  # noqa: PLC0415 - not for first paint
     from explorer.model_files import MODEL_SUFFIXES  # noqa: PLC0415
 
     with suppress(OSError), os.scandir(path.parent) as entries:  # the folder is gone
         for entry in islice(entries, _MOST_BESIDE):
-            shard, size = GGUF_SHARD.fullmatch(entry.name), math.inf
+            shard, size = SHARD_NAME.fullmatch(entry.name), math.inf
             if shard is not None and int(shard["number"]) != 1:
                 continue
             with suppress(OSError):  # a link to itself, or one that is gone

@@ -31,10 +31,11 @@ from explorer.formats.model import Model
 from explorer.formats.tensors import Tensor, rows_by_name
 from explorer.hardware.catalogue import load_catalogue
 from explorer.hardware.detect import Machine
-from explorer.planner import Device, Host, Settings, plan
+from explorer.planner import Device, Host, Settings
+from explorer.planner.engines.registry import default_engine
 from explorer.planner.inputs import header_to_plan
-from explorer.planner.profiles import default_profile
-from explorer.planner.result import Plan
+from explorer.planner.plan import Plan
+from explorer.planner.request import PlanRequest
 from explorer.present.statistics import damage
 from explorer.present.tables.attachments import AttachedTable, attached_table
 from explorer.quantization.registry import has_decoder
@@ -268,11 +269,11 @@ def _plans(
         settings = Settings(projector_bytes=_projector_bytes(model))
     except ExplorerError as error:
         return [PlannedCase(*case, None, error.what) for case in cases[:1]]
-    found, profile = [], default_profile(h)
+    found, engine = [], default_engine(h)
     for target, context in cases:
         try:
             asked = replace(settings, context=context)
-            made = plan(h, asked, target.devices, host=target.host, profile=profile)
+            made = engine.plan(PlanRequest(h, asked, tuple(target.devices), target.host))
             found.append(PlannedCase(target, context, made))
         except PlanError as error:
             found.append(PlannedCase(target, context, None, error.what))

@@ -24,8 +24,7 @@ from explorer.analysis.recipes.fits import RecipeFit
 from explorer.analysis.recipes.rules import RULES_SOURCE
 from explorer.errors import ExplorerError
 from explorer.formats.model import MetadataEntry, Severity
-from explorer.planner.profiles import profile_named
-from explorer.planner.result import Plan
+from explorer.planner.plan import Level, Plan
 from explorer.present import errors, statistics
 from explorer.present import plan as plan_texts
 from explorer.present import recipes as recipe_texts
@@ -561,11 +560,7 @@ _ON_GPUS: Final = (
     *(plan_texts.Kind.WEIGHTS, plan_texts.Kind.KV_CACHE, plan_texts.Kind.GRAPH),
     plan_texts.Kind.PROJECTOR,
 )
-_KINDS: Final = {
-    plan_texts.Level.FITS: "good",
-    plan_texts.Level.PARTLY: "warn",
-    plan_texts.Level.NOT: "bad",
-}
+_KINDS: Final = {Level.FITS: "good", Level.PARTLY: "warn", Level.NOT: "bad"}
 
 
 def _plan(data: ReportData) -> dict[str, Any]:
@@ -585,7 +580,7 @@ def _plan(data: ReportData) -> dict[str, Any]:
             }
         )
     made = [case.plan for case in data.plans if case.plan is not None]
-    rules = profile_named(made[0].profile).title if made else ""
+    rules = made[0].engine.title if made else ""
     return {
         "machines": machines,
         "legend": _LEGEND,
@@ -598,7 +593,7 @@ def _plan(data: ReportData) -> dict[str, Any]:
 
 def _memory_bars(cases: Sequence[PlannedCase], free: int) -> Iterator[svg.Bar]:
     for case in cases:
-        if case.plan is None or not case.plan.layers:
+        if case.plan is None:
             continue
         bars = plan_texts.memory_bars(case.plan, None)
         gpus = [bar for bar in bars if bar.device is not None]
@@ -614,17 +609,17 @@ def _memory_bars(cases: Sequence[PlannedCase], free: int) -> Iterator[svg.Bar]:
 
 def _plan_row(case: PlannedCase) -> tuple[Cell, ...]:
     made = case.plan
-    found = plan_texts.verdict(made, without_paths(cut(case.failure, 300)))
+    found = plan_texts.answer(made, without_paths(cut(case.failure, 300)))
     answer = Marked(_KINDS[found.shown], f"{found.mark} {found.sentence}")
     start = (integer_text(case.context), answer)
-    if made is None or not made.layers:
+    if made is None:
         return (*start, *[""] * (len(plan_texts.PLAN) + 2))
     places = [
         f"{bar.title}, {bar.layers}"
         for bar in plan_texts.memory_bars(made, None)
         if bar.device is not None or bar.held_bytes
     ]
-    context, kind = integer_text(made.effective.context), cut(made.effective.kv_cache_type, 20)
+    context, kind = integer_text(made.used("context")), cut(made.used("kv_cache_type"), 20)
     attention = plan_texts.attention_text(made)
     settings = f"context {context}, KV cache {kind}, flash attention {attention}"
     figures = (figure.text for figure in plan_texts.plan_figures(made))
@@ -636,9 +631,9 @@ def _plan_notes(made: Sequence[Plan]) -> list[str]:
     found: dict[str, None] = {}
     for plan in made:
         found |= dict.fromkeys(plan.warnings)
-        for one in plan.effective.differences:
-            what = f"{one.name} is {one.effective} in place of {one.requested}: {one.reason}"
-            found[what] = None
+        for name, one in plan.effective.items():
+            if one.reason:
+                found[f"{name} is {one.value} in place of {one.asked}: {one.reason}"] = None
     for note in made[0].notes if made else ():
         if all(note in plan.notes for plan in made):
             found[note] = None

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,7 +26,6 @@ from explorer.formats.huggingface import INDEX_SUFFIX, group_files
 from explorer.formats.model import ProblemLog
 from explorer.formats.side_files import CONFIG_NAME, escapes
 from explorer.formats.tensors import natural_key
-from explorer.model_files import SHARD_NAME
 from explorer.parallel import Check
 from explorer.stores.entries import Blob, Entry, PartialDownload, Store, StoreKind, name_problems
 from explorer.text import listed
@@ -33,6 +33,7 @@ from explorer.text import listed
 GGUF: Final = ".gguf"
 SAFETENSORS: Final = ".safetensors"
 
+_SHARD: Final = re.compile(r"(?P<prefix>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.[a-z]+")
 _UNFINISHED: Final = (
     *(".incomplete", ".part", ".partial", ".tmp", ".download", ".crdownload"),
     *(".downloading", ".downloadinprogress"),
@@ -326,13 +327,11 @@ def _is_merged(names: Iterable[str]) -> bool:
 
 
 def _report_missing(shards: list[os.DirEntry[str]], log: ProblemLog) -> None:
-    match = SHARD_NAME.fullmatch(shards[0].name)
+    match = _SHARD.fullmatch(shards[0].name)
     if match is None:
         return
     count = int(match["count"])
-    present = {
-        int(match["number"]) for file in shards if (match := SHARD_NAME.fullmatch(file.name))
-    }
+    present = {int(match["number"]) for file in shards if (match := _SHARD.fullmatch(file.name))}
     missing = count - len(present)
     if missing > 0:
         absent = (str(number) for number in range(1, count + 1) if number not in present)

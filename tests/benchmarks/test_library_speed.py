@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from explorer.planner import Device, Host
-from explorer.present.fits import Fits, Target, fit_at
+from explorer.planner.plan import Level
+from explorer.present.fits import Target, fit_at
 from explorer.stores import Place, StoreKind, read_details, read_library
 from tests.benchmarks.report import Report, Row, milliseconds
 from tests.helpers.ollama_store import OllamaStore
@@ -104,7 +105,7 @@ def test_which_of_200_models_fit_within_15_times_of_reading_what_they_are(
 
     least_time = _time(lambda: [read_details(entry) for entry in store.entries])
     our_time = min(_time(ours) for _ in range(2))
-    assert {fit.fits for fit in found} >= {Fits.YES, Fits.PARTLY}
+    assert {fit.level for fit in found} >= {Level.FITS, Level.PARTLY}
     assert len(found) == 200
     ratio = our_time / least_time
     report.add(

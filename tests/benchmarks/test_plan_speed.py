@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from explorer.planner import Device, Hyperparameters, Settings, graph_size, plan
-from explorer.planner.layout import Placement, Rooms, assign_layers
+from explorer.planner.engines.ollama_013.layout import Placement, Rooms, assign_layers
 from tests.benchmarks.report import Report, Row
 from tests.planner import naive_fitting
 

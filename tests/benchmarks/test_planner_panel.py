@@ -26,7 +26,8 @@ from pytestqt.qtbot import QtBot
 from explorer.hardware import detect
 from explorer.hardware.detect import Machine
 from explorer.planner import Device, Host
-from explorer.planner.profiles import GRAPH_SIZE, LLAMA_CPP
+from explorer.planner.engines.llama_cpp.engine import LLAMA_CPP
+from explorer.planner.engines.ollama_013.engine import OLLAMA_013
 from explorer.present.plan import memory_bars
 from explorer.qt.document import Document, load_document
 from explorer.qt.jobs import Job, JobRunner
@@ -75,7 +76,7 @@ def panel(
     request: pytest.FixtureRequest,
 ) -> Iterator[Panel]:
     """The planner with 80 layers on four GPUs, by Ollama's estimate unless a test asks."""
-    profile = getattr(request, "param", GRAPH_SIZE.name)
+    profile = getattr(request, "param", OLLAMA_013.name)
     monkeypatch.setattr(detect, "detect", lambda: Machine(_DEVICES, Host(64 * GIB)))
     app = RecordingServices(JobRunner())
     path = write_model(tmp_path / "large.gguf", blocks=_BLOCKS, width=6144)
@@ -173,7 +174,7 @@ def _peer(qtbot: QtBot, panel: Panel) -> list[float]:
 
 
 @pytest.mark.benchmark
-@pytest.mark.parametrize("panel", [GRAPH_SIZE.name, LLAMA_CPP.name], indirect=True)
+@pytest.mark.parametrize("panel", [OLLAMA_013.name, LLAMA_CPP.name], indirect=True)
 def test_a_frame_costs_at_most_4_of_bare_bars_with_a_budget_of_16_ms(
     report: Report, qtbot: QtBot, panel: Panel
 ) -> None:
@@ -194,7 +195,7 @@ def test_a_frame_costs_at_most_4_of_bare_bars_with_a_budget_of_16_ms(
     ):
         report.add(
             Row(
-                what=f"planner, {panel.state.current.profile}, drag to frame, {what}",
+                what=f"planner, {panel.state.current.engine.name}, drag to frame, {what}",
                 ours=f"{1000 * mine:.1f} ms (budget {1000 * budget:.0f} ms)",
                 peer=f"{1000 * theirs:.1f} ms, the same as pyqtgraph's bars",
                 ratio=f"{mine / theirs:.1f}×",

@@ -13,7 +13,7 @@ import pytest
 from explorer.hardware import own_build
 from explorer.hardware.own_build import OwnBuildError, estimate_command, find_program, run_estimate
 from explorer.planner.engines.llama_cpp import Settings
-from explorer.planner.log_lines import CACHE, COMPUTE, WEIGHTS
+from explorer.planner.logs.lines import CACHE, COMPUTE, WEIGHTS
 
 pytestmark = pytest.mark.skipif(
     os.name == "nt", reason="the stand-ins are scripts with a first line"

@@ -15,7 +15,7 @@ import pytest
 from explorer.cli.main import EXIT_INTERRUPTED, EXIT_UNUSABLE, EXIT_USAGE, program
 from explorer.hardware import detect as visible
 from explorer.paths import CACHE_VARIABLE
-from explorer.planner.settings import VARIABLES
+from explorer.planner.environment import VARIABLES
 from explorer.stores.entries import default_places
 
 PAGE = Path(__file__).resolve().parents[2] / "packaging" / "linux" / "gguf-explorer.1"

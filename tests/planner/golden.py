@@ -14,9 +14,9 @@ from typing import Any
 
 from explorer.errors import PlanError
 from explorer.planner import Device, Host, Hyperparameters, Settings, effective_settings, graph_size
-from explorer.planner import settings as env
-from explorer.planner.layout import Layout, lay_out
-from explorer.planner.sizes import Workload
+from explorer.planner import environment as env
+from explorer.planner.engines.ollama_013.layout import Layout, lay_out
+from explorer.planner.engines.ollama_013.sizes import Workload
 
 SUBSET = Path(__file__).parents[1] / "data" / "planner" / "golden_subset.json"
 

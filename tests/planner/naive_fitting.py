@@ -1,6 +1,6 @@
 """The search for a layout as docs/planner.md section 7 has it, layer by layer, without shortcuts.
 
-Slow and plain, to compare with `explorer.planner.layout`.
+Slow and plain, to compare with `explorer.planner.engines.ollama_013.layout`.
 """
 
 from __future__ import annotations

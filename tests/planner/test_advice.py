@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from explorer.errors import PlanError
 from explorer.planner import Device, Host, Hyperparameters, Settings, plan
-from explorer.planner.advice import QUESTIONS, Found, Trial, largest, solve
-from explorer.planner.result import PlanRequest
+from explorer.planner.advice import QUESTIONS, solve
+from explorer.planner.plan import Trial
+from explorer.planner.request import PlanRequest
+from explorer.planner.searching import Found, largest
 from tests.planner.golden import Golden
 from tests.planner.models import GIB, MIB, random_devices, random_models, small_model
 
@@ -108,13 +110,12 @@ def test_layers() -> None:
     most = solve("gpu-layers", request)
     assert isinstance(most.value, int)
     assert 0 < most.value < 5
-    layout = plan(request.h, replace(request.settings, num_gpu=most.value), request.devices).layout
-    assert layout is not None
-    assert layout.placed == most.value
-    assert layout.devices[0].total + layout.devices[0].reserved <= 900 * MIB
+    found = plan(request.h, replace(request.settings, num_gpu=most.value), request.devices)
+    assert found.gpu_layers == most.value
+    assert not found.gpus[0].short
     assert f"{most.value + 1} layers: " in most.limited_by
 
-    poor = replace(request, host=Host(layout.cpu_weights + layout.cpu_kv_cache))
+    poor = replace(request, host=Host(found.main.total))
     fewest = solve("fewest-gpu-layers", poor)
     assert fewest.value == most.value
     assert "is free of system memory" in fewest.limited_by
@@ -123,14 +124,12 @@ def test_layers() -> None:
 
 def test_a_search_that_is_cut_short_says_so() -> None:
     def outcome(value: int) -> Trial:
-        return Trial(value < 100 or value == 777, [(value,)])  # every value decides otherwise
+        # every value decides otherwise
+        return Trial(value < 100 or value == 777, [(value,)], value > 800)
 
-    def hopeless(value: int) -> bool:
-        return value > 800
-
-    assert largest(outcome, hopeless, 1, 1000) == Found(777)
-    assert largest(outcome, hopeless, 1, 1000, most_layouts=5) == Found(99, exact=False)
-    assert largest(outcome, hopeless, 200, 700) == Found(None)
+    assert largest(outcome, 1, 1000) == Found(777)
+    assert largest(outcome, 1, 1000, most_trials=5) == Found(99, exact=False)
+    assert largest(outcome, 200, 700) == Found(None)
 
 
 def test_unknown_questions_are_refused() -> None:

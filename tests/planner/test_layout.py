@@ -13,7 +13,13 @@ from hypothesis import strategies as st
 
 from explorer.errors import PlanError
 from explorer.planner import Device, Host, Hyperparameters, Settings, effective_settings, lay_out
-from explorer.planner.layout import Layout, Placement, Rooms, as_float32, assign_layers
+from explorer.planner.engines.ollama_013.layout import (
+    Layout,
+    Placement,
+    Rooms,
+    as_float32,
+    assign_layers,
+)
 from tests.helpers.stopwatch import in_time
 from tests.planner import naive_fitting
 from tests.planner.models import (
@@ -196,18 +202,6 @@ def test_what_is_held_back_shrinks_the_room() -> None:
     held = lay_out(small_model(), ASKED, devices, overhead=100 * MIB)
     assert held.placed < free.placed
     assert held.devices[0].reserved == free.devices[0].reserved + 100 * MIB
-
-
-def test_what_is_left_of_a_gpu_is_reserved_or_free() -> None:
-    layout = lay_out(small_model(), ASKED, [Device("0", "CUDA", 900 * MIB)])
-    held = layout.devices[0]
-    roomy = replace(held, device=Device("0", "CUDA", held.total + held.reserved + 7))
-    assert (roomy.reserve_left, roomy.free_left) == (held.reserved, 7)
-    # a graph may take of the reserve in the end
-    tight = replace(held, device=Device("0", "CUDA", held.total + 5))
-    assert (tight.reserve_left, tight.free_left) == (5, 0)
-    over = replace(held, device=Device("0", "CUDA", held.total - 5))
-    assert (over.reserve_left, over.free_left) == (0, 0)
 
 
 def test_the_projector_goes_to_the_first_discrete_gpu() -> None:

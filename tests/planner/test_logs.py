@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from explorer.errors import SourceError
-from explorer.planner import logs
-from explorer.planner.log_lines import (
+from explorer.planner.logs import reading
+from explorer.planner.logs.lines import (
     CACHE,
     COMPUTE,
     OUTPUT,
@@ -23,7 +23,7 @@ from explorer.planner.log_lines import (
     LogError,
     Measured,
 )
-from explorer.planner.logs import parse_log, read_log
+from explorer.planner.logs.reading import parse_log, read_log
 from tests.planner import log_samples as samples
 
 MIB = 1 << 20
@@ -272,14 +272,14 @@ def test_a_hole_before_the_lines_is_no_other_encoding(holes: int) -> None:
 
 
 def test_so_many_lines_are_read_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "_MOST_LINES", 100)
+    monkeypatch.setattr(reading, "_MOST_LINES", 100)
     log = parse_log([b"llama_context: n_ctx = 4096\n" * 200])
     assert log.cut
 
 
 def test_only_so_much_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     block = b"\n" * MIB
-    monkeypatch.setattr(logs, "LONGEST_LOG", 3 * MIB)
+    monkeypatch.setattr(reading, "LONGEST_LOG", 3 * MIB)
     assert not parse_log([block] * 3).cut
     assert parse_log([block] * 4).cut
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from explorer.errors import PlanError
 from explorer.formats import open_model
 from explorer.planner.engines.llama_cpp import Settings, allocate
-from explorer.planner.logs import parse_log, read_log
-from explorer.planner.measured import Comparison, Residual, compare, measured_record
+from explorer.planner.logs.measured import Comparison, Residual, compare, measured_record
+from explorer.planner.logs.reading import parse_log, read_log
 from explorer.present import measured as words
 from tests.planner import log_samples as samples
 

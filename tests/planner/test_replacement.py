@@ -10,7 +10,7 @@ import pytest
 from explorer.analysis.rounding import rounded_type
 from explorer.formats import open_model
 from explorer.planner import Hyperparameters, Settings, plan
-from explorer.planner.profiles import with_types
+from explorer.planner.inputs import with_types
 from tests.helpers.model_pairs import write_gguf, write_safetensors
 
 SHAPES = {

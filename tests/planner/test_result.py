@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from explorer.errors import PlanError
 from explorer.planner import Device, Hyperparameters, Settings, plan
 from explorer.planner.inputs import plan_record
-from explorer.planner.result import Plan, Term
+from explorer.planner.plan import Plan, Term
 from tests.planner.golden import Golden
 from tests.planner.models import GIB, random_devices, random_models, random_settings, small_model
 
@@ -91,8 +91,7 @@ def test_terms_of_each_family(architecture: str, keys: Any, tensor: Any) -> None
 
         h = replace(h, tensors=group_list([tensor]))
     p = plan(h, Settings(context=9000), [Device("0", "CUDA", 4 * GIB)])
-    assert p.sizes is not None
-    assert (p.sizes.row is None) is (architecture == "nothing")
+    assert any("no formula" in one for one in p.warnings) is (architecture == "nothing")
     check(p)
 
 
@@ -104,13 +103,6 @@ def test_terms_of_random_plans(h: Hyperparameters, asked: Settings, devices: lis
     except PlanError:
         return
     check(p)
-
-
-def test_terms_of_the_other_profile() -> None:
-    p = plan(small_model(), Settings(), [Device("0", "CUDA", 4 * GIB)], profile="ollama-0.30")
-    for term in p.terms:
-        assert evaluate(term) == term.value
-    assert {"weights", "kv_cache.total", "total"} <= {term.name for term in p.terms}
 
 
 def test_a_term_says_which_key_a_value_came_from() -> None:

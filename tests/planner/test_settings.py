@@ -8,7 +8,7 @@ import pytest
 
 from explorer.errors import PlanError
 from explorer.planner import Device, Settings, effective_settings
-from explorer.planner.settings import EffectiveSettings
+from explorer.planner.engines.ollama_013.settings import EffectiveSettings
 from tests.planner.models import GIB, small_model
 
 CUDA = Device("0", "CUDA", 24 * GIB, driver_major=12, compute=(8, 6))

@@ -8,8 +8,8 @@ import pytest
 
 from explorer.errors import PlanError
 from explorer.planner import graph_size
+from explorer.planner.engines.ollama_013.sizes import GraphSize, row_for
 from explorer.planner.hyperparameters import Hyperparameters
-from explorer.planner.sizes import GraphSize, row_for
 from explorer.planner.tensor_groups import group_list
 from tests.planner.models import MIB, small_model
 

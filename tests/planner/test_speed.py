@@ -10,15 +10,10 @@ from hypothesis import strategies as st
 
 from explorer.hardware.catalogue import MAIN_MEMORY_BANDWIDTH, find_bandwidths, load_catalogue
 from explorer.planner import Device
+from explorer.planner.devices import CPU
 from explorer.planner.engines.llama_cpp import Settings
-from explorer.planner.speed import (
-    CPU,
-    Bandwidth,
-    SpeedBound,
-    read_header,
-    speed_bound,
-    speed_record,
-)
+from explorer.planner.engines.llama_cpp.reading import read_header, reads
+from explorer.planner.speed import Bandwidth, SpeedBound, speed_bound, speed_record
 from explorer.present import measured as words
 from tests.planner.log_samples import header_model, tiny_model
 
@@ -31,7 +26,7 @@ Q4_K, Q6_K, F32 = 144 / 256, 210 / 256, 4
 
 
 def bound(settings: Settings, depth: int = 0, experts: int = 0) -> SpeedBound:
-    return speed_bound(read_header(tiny_model(experts)), settings, RATES, depth)
+    return speed_bound(reads(read_header(tiny_model(experts)), settings, depth), RATES, depth)
 
 
 def test_a_token_reads_all_weights_but_the_input() -> None:
@@ -48,7 +43,8 @@ def test_a_tied_input_is_read_once_as_the_output() -> None:
     metadata = {"general.architecture": "llama", "llama.block_count": 0}
     model = header_model(metadata, [("token_embd.weight", "F16", [512, 1000])])
     for layers, device in ((999, "GPU0"), (0, CPU)):
-        found = speed_bound(read_header(model), Settings(gpu_layers=layers), RATES, 0)
+        held = reads(read_header(model), Settings(gpu_layers=layers), 0)
+        found = speed_bound(held, RATES, 0)
         assert found.reads == {device: 512 * 1000 * 2}
 
 
@@ -85,13 +81,13 @@ def test_a_window_caps_the_cache_that_is_read() -> None:
     }
     model = header_model(metadata, [("token_embd.weight", "F16", [512, 100])])
     read = read_header(model)
-    near, far = (speed_bound(read, Settings(), RATES, depth) for depth in (8192, 16384))
-    assert far.bytes_per_token - near.bytes_per_token == 8192 * 2 * 128 * 2, "one block of six"
+    near, far = (sum(reads(read, Settings(), depth).values()) for depth in (8192, 16384))
+    assert far - near == 8192 * 2 * 128 * 2, "one block of six"
 
 
 def test_without_a_bandwidth_there_is_no_bound() -> None:
     unknown = {"GPU0": Bandwidth("GPU0", None, "not known")}
-    found = speed_bound(read_header(tiny_model()), Settings(), unknown, 0)
+    found = speed_bound(reads(read_header(tiny_model()), Settings(), 0), unknown, 0)
     assert found.tokens_per_second is None
     assert "not known" in words.speed_sentence(found, found)
     assert speed_record(found, found)["bandwidth"][0]["bytes_per_second"] is None

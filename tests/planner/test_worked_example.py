@@ -10,7 +10,8 @@ from __future__ import annotations
 import pytest
 
 from explorer.planner import Device, Settings, graph_size, plan
-from explorer.planner.result import quick_ratio
+from explorer.planner.engines.ollama_013.engine import quick_ratio
+from explorer.planner.inputs import plan_record
 from tests.planner.golden import Golden
 from tests.planner.models import GIB
 
@@ -35,17 +36,18 @@ def test_the_rule_of_thumb(subset: Golden) -> None:
 )
 def test_the_layout_is_the_answer(subset: Golden, free: int, layers: int) -> None:
     p = plan(subset.model(MODEL), Settings(context=32_000), [Device("0", "CUDA", free)])
-    assert (p.gpu_layers, p.layout and p.layout.total_layers) == (layers, 41)
+    assert (p.gpu_layers, p.verdict.total_layers) == (layers, 41)
     assert not p.fully_offloaded
 
 
 def test_both_stand_side_by_side(subset: Golden) -> None:
     p = plan(subset.model(MODEL), Settings(context=32_000), [Device("0", "CUDA", 24 * GIB)])
-    assert p.gpu_ratio == 33 / 41
-    assert p.kv_total == 5_242_880_000
+    record = plan_record(p)
+    assert record["gpu_ratio"] == 33 / 41
+    assert p.cache == 5_242_880_000
     # exact figures instead of the rounded ones: the weights have 19.25 GB, the buffer one block
     weights, buffer = p.weights, 478_806_016 + 131_072_000
-    assert p.quick_estimate_ratio == pytest.approx(
+    assert record["quick_estimate_ratio"] == pytest.approx(
         (24 * GIB - 5_242_880_000 - 5_379_721_216 - buffer) / weights
     )
 

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from explorer.formats import open_model
 from explorer.planner import Device, Host, Hyperparameters, Settings
 from explorer.planner.advice import automatic_placement, largest_held, solve
-from explorer.planner.profiles import LLAMA_CPP
-from explorer.planner.result import PlanRequest
-from explorer.present.fits import Fits, ModelFit, Target, fit_at, fit_statement
+from explorer.planner.engines.llama_cpp.engine import LLAMA_CPP
+from explorer.planner.plan import Level, Verdict
+from explorer.planner.request import PlanRequest
+from explorer.present.fits import ModelFit, Target, fit_at, fit_statement
 from explorer.present.plan import suggestions
 from tests.helpers.ollama_store import OllamaStore
 from tests.helpers.small_gguf import SmallGguf
@@ -36,8 +37,10 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_all_of_it_on_a_large_gpu_with_the_trained_context(model: Path) -> None:
     found = fit_at(model, Target((gpu(48),), HOST))
-    assert (found.fits, found.text, found.context_text) == (Fits.YES, "yes", "131,072")
-    assert (found.gpu_layers, found.total_layers, found.profile) == (33, 33, "llama.cpp")
+    assert (found.level, found.text, found.context_text) == (Level.FITS, "yes", "131,072")
+    assert found.verdict is not None
+    assert (found.verdict.gpu_layers, found.verdict.total_layers) == (33, 33)
+    assert found.engine == "llama.cpp"
 
 
 @pytest.mark.parametrize("devices", [(gpu(8),), (gpu(5), gpu(6, 1))])
@@ -55,10 +58,10 @@ def test_the_largest_context_is_the_answer_of_the_planner(
 def test_a_part_of_it_with_the_largest_context_for_these_layers(model: Path) -> None:
     target = Target((gpu(3.5),), HOST)
     found = fit_at(model, target)
-    layers = found.gpu_layers
-    assert layers is not None
+    assert found.verdict is not None
+    layers = found.verdict.gpu_layers
     assert 0 < layers < 33
-    assert (found.fits, found.text) == (Fits.PARTLY, f"partly, {layers} of 33 layers")
+    assert (found.level, found.text) == (Level.PARTLY, f"partly, {layers} of 33 layers")
     context = found.largest_context
     assert context is not None
     with open_model(model) as opened:
@@ -66,24 +69,24 @@ def test_a_part_of_it_with_the_largest_context_for_these_layers(model: Path) -> 
     for tokens, fits in ((context, True), (context + 256, False)):
         asked = Settings(num_gpu=layers, context=tokens)
         plan = LLAMA_CPP.plan(PlanRequest(h, asked, target.devices, HOST, {}))
-        assert plan.llama_cpp is not None
-        assert plan.llama_cpp.fits == fits
+        assert (not plan.verdict.short) == fits
 
 
 def test_experts_on_the_cpu(tmp_path: Path) -> None:
     path = Shape(blocks=8, experts=8).write(tmp_path / "experts.gguf")
     found = fit_at(path, Target((gpu(4.5),), HOST))
-    assert found.gpu_layers == found.total_layers == 9
-    assert found.text == f"partly, experts of {found.expert_layers} of 9 layers on the CPU"
+    assert found.verdict is not None
+    assert found.verdict.gpu_layers == found.verdict.total_layers == 9
+    assert found.text == f"partly, experts of {found.verdict.expert_layers} of 9 layers on the CPU"
     assert found.largest_context is not None
 
 
 def test_without_a_gpu_main_memory_decides(model: Path) -> None:
     found = fit_at(model, Target((), HOST))
-    assert (found.fits, found.text) == (Fits.YES, "yes, on the CPU")
+    assert (found.level, found.text) == (Level.FITS, "yes, on the CPU")
     assert found.largest_context == 131072
     none = fit_at(model, Target((), Host(2 * GIB)))
-    assert (none.fits, none.text, none.context_text) == (Fits.NO, "no", "")
+    assert (none.level, none.text, none.context_text) == (Level.NOT, "no", "")
     assert "main memory" in none.sentence
 
 
@@ -92,12 +95,12 @@ def test_main_memory_that_is_short_of_the_program_s_own_context_may_hold_a_short
 ) -> None:
     """llama.cpp's own fit does not count weights that it repacks, and takes too many tokens."""
     found = fit_at(model, Target((), Host(8 * GIB, total=8 * GIB)))
-    assert (found.fits, found.state) == (Fits.YES, "Fits, on the CPU")
+    assert (found.level, found.state) == (Level.FITS, "Fits, on the CPU")
     assert 16_384 < (found.largest_context or 0) < 65_536
     most = f"Fits with at most {found.context_text} tokens. What the program takes by itself does "
     assert found.sentence.startswith(f"{most}not fit: main memory is ")
     smaller = fit_at(model, Target((), Host(3 * GIB, total=3 * GIB)))  # weights alone are more
-    assert (smaller.fits, smaller.largest_context) == (Fits.NO, None)
+    assert (smaller.level, smaller.largest_context) == (Level.NOT, None)
 
 
 def test_what_lies_in_ollama_s_store_is_planned_as_ollama_starts_it(
@@ -109,7 +112,7 @@ def test_what_lies_in_ollama_s_store_is_planned_as_ollama_starts_it(
         [store.layer("model", small.read_bytes())], "registry.ollama.ai/library/tiny/latest"
     )
     found = fit_at(path, Target((gpu(8),), HOST, {"OLLAMA_CONTEXT_LENGTH": "2048"}))
-    assert (found.profile, found.text, found.largest_context) == ("ollama", "yes", 131072)
+    assert (found.engine, found.text, found.largest_context) == ("ollama", "yes", 131072)
 
 
 def test_the_most_layers_are_those_with_which_main_memory_holds_the_rest(model: Path) -> None:
@@ -124,7 +127,7 @@ def test_the_most_layers_are_those_with_which_main_memory_holds_the_rest(model: 
     poor = replace(request, host=Host(GIB >> 2))
     none = solve("gpu-layers", poor, profile=LLAMA_CPP.name)
     assert none.value is None
-    assert none.limited_by.startswith(f"{answer.value} layers: system memory is ")
+    assert none.limited_by.startswith(f"{answer.value} layers: ")
 
 
 def test_a_placement_that_was_asked_for_is_taken_back_where_that_helps(model: Path) -> None:
@@ -158,7 +161,7 @@ def test_what_cannot_be_planned_says_why(tmp_path: Path) -> None:
         (tmp_path / "none.gguf", "Cannot be read"),
     ):
         found = fit_at(path, target)
-        assert found.fits is found.order is found.largest_context is None
+        assert found.level is found.order is found.largest_context is None
         assert (found.state, found.text) == (word, word.lower())
         assert found.sentence
     assert "number of layers" in fit_at(odd, target).sentence
@@ -171,17 +174,23 @@ def test_a_damaged_model_does_not_fit_however_much_memory_there_is(
     cut.write_bytes(model.read_bytes()[: 1 << 20])
     target = Target((gpu(48),), HOST)
     found = fit_at(cut, target)
-    assert (found.fits, found.state, found.text) == (None, "Damaged", "damaged")
+    assert (found.level, found.state, found.text) == (None, "Damaged", "damaged")
     assert found.damaged
     assert "cut short" in found.sentence
     assert fit_statement(found, target) == "It is damaged and cannot be loaded as it is."
 
 
 def test_better_fits_sort_higher() -> None:
-    part = ModelFit(Fits.PARTLY, "", gpu_layers=28, total_layers=49)
-    more = replace(part, gpu_layers=30)
-    experts = replace(part, gpu_layers=49, expert_layers=10)
-    rows = [ModelFit(Fits.NO, ""), part, more, experts, ModelFit(Fits.YES, "")]
+    rows = [
+        ModelFit(found, "")
+        for found in (
+            Verdict(Level.NOT, 0, 49),
+            Verdict(Level.PARTLY, 28, 49),
+            Verdict(Level.PARTLY, 30, 49),
+            Verdict(Level.PARTLY, 49, 49, expert_layers=10),
+            Verdict(Level.FITS, 49, 49),
+        )
+    ]
     orders = [row.order for row in rows]
     assert orders == sorted(orders, key=lambda order: -1 if order is None else order)
     assert len(set(orders)) == len(orders)

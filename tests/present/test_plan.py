@@ -10,21 +10,22 @@ from explorer.planner import Device, Hyperparameters, Settings
 from explorer.planner import advice as planner_advice
 from explorer.planner.advice import Advice
 from explorer.planner.devices import parse_context, parse_size
-from explorer.planner.profiles import profile_named
-from explorer.planner.result import Plan, PlanRequest
+from explorer.planner.engines.registry import engine_named
+from explorer.planner.plan import Level, Plan
+from explorer.planner.request import PlanRequest
 from explorer.present.plan import (
     QUESTIONS,
-    Level,
+    Kind,
     advice_changes,
     advice_text,
+    answer,
     context_text,
     layers_text,
-    plan_figure,
+    memory_bars,
     plan_figures,
     size_text,
-    verdict,
 )
-from explorer.text import exact_text
+from explorer.text import bytes_text, exact_text
 from tests.planner.models import GIB, small_model
 
 
@@ -32,25 +33,16 @@ def planned(*free: int, profile: str = "ollama-graphsize", **settings: int) -> P
     h: Hyperparameters = small_model(blocks=10)
     devices = tuple(Device(str(i), "CUDA", n, name="GPU") for i, n in enumerate(free))
     request = PlanRequest(h, Settings(**settings), devices, None, {"OLLAMA_SCHED_SPREAD": "1"})
-    return profile_named(profile).plan(request)
+    return engine_named(profile).plan(request)
 
 
 def test_the_graph_is_named_on_each_gpu_and_in_sum() -> None:
     plan = planned(24 * GIB, 24 * GIB)
-    layout = plan.layout
-    assert layout is not None
-    graphs = [held.graph for held in layout.devices]
+    graphs = [held.compute.high for held in plan.gpus]
     assert graphs[0] == graphs[1] > 0
     found = {figure.label: figure.value for figure in plan_figures(plan)}
     assert found["Compute on each GPU"] == graphs[0]
     assert found["Compute on all GPUs"] == 2 * graphs[0]
-
-
-def test_what_a_profile_does_not_claim_is_a_dash() -> None:
-    plan = planned(24 * GIB, profile="ollama-0.30")
-    assert plan_figure(plan, "graph_each").text == "–"
-    assert plan_figure(plan, "gpu_layers").value is None
-    assert plan_figure(plan, "total").value == plan.total
 
 
 def test_sizes_in_full() -> None:
@@ -59,30 +51,44 @@ def test_sizes_in_full() -> None:
 
 
 def test_the_verdict_has_one_wording() -> None:
-    fits = verdict(planned(24 * GIB))
+    fits = answer(planned(24 * GIB))
     assert fits.level is Level.FITS
     assert fits.sentence.startswith("Fits: 11 of 11 layers on GPU; ")
-    partly = verdict(planned(24 * GIB, num_gpu=4))
+    four = planned(24 * GIB, num_gpu=4)
+    partly, room = answer(four), four.gpus[0].room or 0
     assert (partly.level, partly.sentence) == (
         Level.PARTLY,
-        "Fits partly: 7 of 11 layers stay on the CPU.",
+        f"Fits partly: 7 of 11 layers stay on the CPU; {bytes_text(room)} of GPU free.",
     )
-    assert verdict(planned(24 * GIB, num_gpu=0)).level is Level.NOT
-    assert verdict(planned()).sentence.startswith("Runs on the CPU: there is no GPU")
-    assert verdict(None, "it is odd").sentence == "No plan: it is odd."
-    assert "would refuse" in verdict(planned(GIB), "too large").sentence
+    assert answer(planned(24 * GIB, num_gpu=0)).level is Level.NOT
+    assert answer(planned()).sentence.startswith("Runs on the CPU: there is no GPU")
+    assert answer(None, "it is odd").sentence == "No plan: it is odd."
+    assert "would refuse" in answer(planned(GIB), "too large").sentence
     assert (fits.shown, fits.mark) == (Level.FITS, "✔")
-    both = verdict(planned(24 * GIB, 24 * GIB)).sentence
+    both = answer(planned(24 * GIB, 24 * GIB)).sentence
     assert "11 of 11 layers on 2 × GPU; " in both
+
+
+def test_what_is_left_of_a_gpu_is_reserved_or_free() -> None:
+    plan = planned(24 * GIB)
+    held, main = plan.holdings
+    for free, left in (
+        (held.total + held.reserve.high + 7, (held.reserve.high, 7)),
+        (held.total + 5, (5, 0)),  # what is computed may take of the reserve in the end
+        (held.total - 5, (0, 0)),
+    ):
+        bar = memory_bars(replace(plan, holdings=(replace(held, free=free), main)), None)[0]
+        assert (bar.nbytes(Kind.RESERVED), bar.nbytes(Kind.FREE)) == left
+        assert bar.over_bytes == max(0, held.total - free)
 
 
 def test_a_damaged_model_is_planned_with_caution() -> None:
     plan = planned(24 * GIB)
     h = replace(plan.request.h, damage="the file is cut short")
-    found = verdict(replace(plan, request=replace(plan.request, h=h)))
+    found = answer(replace(plan, request=replace(plan.request, h=h)))
     assert found.level is Level.FITS  # nothing has to change for it to fit
     assert (found.shown, found.mark) == (Level.PARTLY, "⚠")
-    assert found.sentence == f"Damaged; planned from its header. {verdict(plan).sentence}"
+    assert found.sentence == f"Damaged; planned from its header. {answer(plan).sentence}"
 
 
 def test_runs_of_layers_have_one_wording() -> None:
@@ -90,8 +96,7 @@ def test_runs_of_layers_have_one_wording() -> None:
     assert layers_text([4]) == "layer 4"
     assert layers_text([*range(12), 20]) == "13 layers: 0–11, 20"
     plan = planned(24 * GIB, num_gpu=4)
-    assert plan.layout is not None
-    assert layers_text(plan.layout.cpu_layers) == "7 layers: 0–5, 10"
+    assert layers_text(plan.main.layers) == "7 layers: 0–5, 10"
 
 
 @pytest.mark.parametrize("what", planner_advice.QUESTIONS)

@@ -524,7 +524,7 @@ def test_a_repository_opens_as_a_list_of_what_fits(
     assert dialog.table.horizontalHeader().hiddenSectionCount() == 0
     for place, choice in enumerate(dialog.choices):  # as the planner says of the opened model
         assert choice.nbytes == len(quantizations[choice.name])
-        assert dialog.versions[place].fit.profile == "llama.cpp"
+        assert dialog.versions[place].fit.engine == "llama.cpp"
         assert cells(dialog)[place][3] == dialog.versions[place].fit.state
     assert "a small GPU" in dialog._target.text()
     assert not dialog._read_button.isVisible()

@@ -17,8 +17,8 @@ from pytestqt.qtbot import QtBot
 
 from explorer.hardware import detect
 from explorer.planner import Device, Host
+from explorer.planner.environment import VARIABLES
 from explorer.planner.inputs import PlanInputs
-from explorer.planner.settings import VARIABLES
 from explorer.qt.jobs import JobRunner
 from explorer.qt.machine import PlannedMachine
 from explorer.qt.main_window import MainWindow
@@ -151,9 +151,9 @@ def test_there_is_one_plan(
     plan = view.state.current.plan
     assert plan is not None
     assert unseen == plan.total
-    assert f"for {plan.effective.context:,} tokens, on Test GPU" in words
-    assert fit.profile == plan.profile
-    assert fit.sentence in view.body.answer.sentence.text()  # type: ignore[union-attr]
+    assert f"for {plan.used('context'):,} tokens, on Test GPU" in words
+    assert fit.engine == plan.engine.name
+    assert fit.sentence in view.body.answer.sentence.text()
     assert what_if_total(qtbot, window) == (unseen, words)  # looking changed nothing
 
     view = open_planner(qtbot, window)
@@ -166,9 +166,7 @@ def test_there_is_one_plan(
     total, words = what_if_total(qtbot, window)
     assert total == plan.total
     assert "for 1,024 tokens" in words
-    assert library_fit(qtbot, window, demo_path).sentence in (
-        view.body.answer.sentence.text()  # type: ignore[union-attr]
-    )
+    assert library_fit(qtbot, window, demo_path).sentence in (view.body.answer.sentence.text())
     window.close()
 
 

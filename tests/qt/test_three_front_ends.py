@@ -24,7 +24,7 @@ from explorer.cli.main import main
 from explorer.formats import open_model
 from explorer.hardware import detect
 from explorer.planner import Device
-from explorer.planner.settings import VARIABLES
+from explorer.planner.environment import VARIABLES
 from explorer.present.errors import error_text
 from explorer.present.statistics import statistic_cell
 from explorer.qt.contents.overview import OverviewView

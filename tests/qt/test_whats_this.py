@@ -13,7 +13,7 @@ from pytestqt.qtbot import QtBot
 
 from explorer.formats import open_model
 from explorer.planner import Device, Settings, plan
-from explorer.planner.profiles import PROFILES
+from explorer.planner.engines.registry import ENGINES
 from explorer.present import explanations
 from explorer.present.errors import ERROR_TEXTS, ROUNDING_TEXTS
 from explorer.present.plan import Kind
@@ -39,7 +39,7 @@ def test_the_map_of_the_model_tells_of_the_figure_that_it_shows(
     settle(qtbot, window)
 
 
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("profile", ENGINES)
 @pytest.mark.parametrize("free", [(), (1 << 20, 8 << 20), (8 << 30,)])
 def test_every_figure_of_a_plan_says_what_it_is(
     demo_path: Path, profile: str, free: tuple[int, ...]

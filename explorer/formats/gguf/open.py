@@ -46,7 +46,7 @@ from explorer.sources.places import list_names, opening_ahead
 from explorer.text import listed, quoted
 
 DEFAULT_ALIGNMENT: Final = 32
-GGUF_SHARD: Final = re.compile(r"(?P<prefix>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf")
+SHARD_NAME: Final = re.compile(r"(?P<prefix>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf")
 
 _INT64_MAX: Final = (1 << 63) - 1
 _WINDOW_BYTES: Final = 1 << 14
@@ -561,7 +561,7 @@ def _open_shard(path: Path, file_index: int = 0) -> Shard:
 
 def _siblings(path: Path, log: ProblemLog) -> list[Path]:
     """Return the paths of all shards that are there, by the name's numbering; [] if not split."""
-    match = GGUF_SHARD.fullmatch(path.name)
+    match = SHARD_NAME.fullmatch(path.name)
     if match is None:
         return []
     count = int(match["count"])
@@ -624,7 +624,7 @@ def _check_split(shards: list[Shard], log: ProblemLog) -> None:
     expected = 0
     for shard in shards:
         keys = shard.metadata
-        match = GGUF_SHARD.fullmatch(shard.file_name)
+        match = SHARD_NAME.fullmatch(shard.file_name)
         if match is None:
             continue
         expected, place = int(match["count"]), int(match["number"]) - 1

@@ -494,6 +494,7 @@ def build_model(
 
 
 def _stored_tensors(files: Sequence[SafetensorsFile]) -> StoredTensors:
+    """Return the tensors of some files, in order."""
     place_of = places_in(files)
 
     def at(row: int) -> Stored:

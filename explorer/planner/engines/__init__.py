@@ -1,1 +1,1 @@
-"""Programs that load models, one module or package each."""
+"""Programs that load models, one module or package each; `registry` has them by name."""

@@ -279,18 +279,14 @@ class OverviewView(QtWidgets.QScrollArea):
             tile = FigureTile(title, "…", "Looking at this computer", page)
         else:
             fit = self._fit[0]
-            word, colour = {
-                "yes": ("Fits", ink.good),
-                "partly": ("In part", ink.caution),
-                "no": ("Does not fit", ink.warning),
-                None: (fit.word, ink.warning if fit.damaged else ink.muted),
-            }[None if fit.fits is None else fit.fits.value]
+            colours = {"yes": ink.good, "partly": ink.caution, "no": ink.warning}
+            colour = ink.warning if fit.damaged else ink.muted
+            colour = colour if fit.level is None else colours[fit.level]
             detail = "the problems above say how" if fit.damaged else fit.sentence
             if fit.largest_context:
                 detail = f"with up to {fit.context_text} tokens"
-            if fit.fits == "partly" and fit.text:
-                detail = fit.text.removeprefix("partly, ")
-            tile = FigureTile(title, word, detail, page, colour)
+            detail = fit.part or detail
+            tile = FigureTile(title, fit.brief, detail, page, colour)
         tile.explain(picture_text("answer"))
         return tile
 

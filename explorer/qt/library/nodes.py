@@ -437,8 +437,8 @@ def _compares(node: Node, column: int, bounds: Bounds | None) -> bool:
 
 def _fits_as(node: Node, word: str) -> bool:
     """Return whether a model fits as a word says, also one that is being typed: "fits:part"."""
-    fits = None if node.fit is None else node.fit.fits
-    return fits is not None and fits.value.startswith(word.removeprefix(FITS_WORD))
+    level = None if node.fit is None else node.fit.level
+    return level is not None and level.startswith(word.removeprefix(FITS_WORD))
 
 
 def _searched_text(node: Node) -> str:

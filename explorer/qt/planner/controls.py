@@ -11,14 +11,23 @@ from PySide6.QtCore import QEvent, QRect, QSignalBlocker, QSize, Qt, Signal
 
 from explorer.errors import PlanError
 from explorer.planner.devices import parse_shares
-from explorer.planner.engines.llama_cpp.outcome import DEFAULT_RESERVE, Outcome
-from explorer.planner.profiles import PROFILES, ignored_settings
-from explorer.planner.result import Plan
-from explorer.planner.settings import AUTOMATIC
-from explorer.planner.sizes import DEFAULT_BATCH, DEFAULT_CONTEXT
+from explorer.planner.engines.registry import ENGINES
+from explorer.planner.plan import Engine
+from explorer.planner.settings import (
+    KV_CACHE_TYPE,
+    PARALLEL,
+    SETTINGS,
+    Bytes,
+    Count,
+    OneOf,
+    Setting,
+    Shares,
+    Switch,
+    Tokens,
+)
 from explorer.present import plan_export
 from explorer.present.explanations import picture_text
-from explorer.present.plan import CACHE_TYPES, attention_text, context_text, short_name
+from explorer.present.plan import context_text, setting_text, short_name
 from explorer.qt.planner.fields import (
     CalmComboBox,
     CalmSpinBox,
@@ -34,9 +43,7 @@ from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.painting import FoldButton, IconButton, plain_tip
 from explorer.text import bytes_text, integer_text, plain_text
 
-_MOST_BATCH: Final = 1 << 20
-_MOST_LAYERS: Final = 1 << 30
-_MOST_SEQUENCES: Final = 1 << 20
+_MOST_NUMBER: Final = 1 << 30  # Qt counts with 32 bits
 _DIFFERS: Final = "≠"
 _WIDEST_HOLDING: Final = "≠ 1,048,576"
 _WIDEST_ASKED: Final = "1,048,576"
@@ -67,18 +74,21 @@ class StopSlider(QtWidgets.QSlider):
     value_chosen = Signal(int)
     held = Signal(bool)
 
-    def __init__(
-        self, stops: plan_export.Stops, spoken: Callable[[int], str], parent: QtWidgets.QWidget
-    ) -> None:
-        """Start without marks; `spoken` returns what a screen reader says of a value."""
+    def __init__(self, stops: plan_export.Stops, parent: QtWidgets.QWidget) -> None:
+        """Start without a name and marks."""
         super().__init__(Qt.Orientation.Horizontal, parent)
-        self._spoken = spoken
+        self._spoken: Callable[[int], str] = integer_text
         self._turned = 0
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.set_stops(stops, ())
         self.valueChanged.connect(lambda place: self.value_chosen.emit(self.stops.values[place]))
         self.sliderPressed.connect(lambda: self.held.emit(True))
         self.sliderReleased.connect(lambda: self.held.emit(False))
+
+    def name(self, name: str, spoken: Callable[[int], str] = integer_text) -> None:
+        """Take a name; `spoken` returns what a screen reader says of a value."""
+        self._spoken = spoken
+        self.setAccessibleName(name)
 
     def set_stops(self, stops: plan_export.Stops, marks: Sequence[StopMark], page: int = 1) -> None:
         """Offer other values, name some of them, and go `page` positions for Page Up."""
@@ -207,17 +217,17 @@ class StopSlider(QtWidgets.QSlider):
 
 
 @dataclass
-class Setting:
-    """One setting."""
+class SettingField:
+    """The line of one setting, or of the engine."""
 
-    name: str  # its name in `Settings`, or ``"profile"``
+    name: str  # of the setting, or ``"profile"``
     title: str  # its label, with a mnemonic
     editor: QtWidgets.QWidget  # where it is typed or chosen
-    tip: str  # tool tip of the editor
     # shows what is asked for in the editor, or else what holds
     show: Callable[[Any, CurrentPlan], None]
-    # returns what holds in a plan as text; None of the profile, which always holds
-    text: Callable[[Plan], str] | None = None
+    tip: str = ""  # tool tip of the editor
+    # the row that it is made of; None of the engine, which always holds
+    setting: Setting | None = None
     slider: QtWidgets.QWidget | None = None  # where it is dragged, or None
     holds: QtWidgets.QLabel = field(init=False)  # the label of what holds
     reset: QtWidgets.QToolButton = field(init=False)  # the button that asks for nothing again
@@ -234,12 +244,12 @@ class SettingRows(QtWidgets.QWidget):
     def __init__(self, state: PlannerState, parent: QtWidgets.QWidget) -> None:
         super().__init__(parent)
         self._state = state
-        self.rows: dict[str, Setting] = {}
+        self.rows: dict[str, SettingField] = {}
         tip = "Settings that most people leave alone"
         self.advanced = FoldButton("", tip, self)
         self.advanced.toggled.connect(self._unfold)
         self._folded: list[QtWidgets.QWidget] | None = None  # what it shows; None until it is there
-        self._profile: str | None = None  # by which rows are greyed
+        self._engine: Engine | None = None  # by which rows are greyed
         self._grid = QtWidgets.QGridLayout(self)
         self._grid.setContentsMargins(0, 0, 0, 0)
         self._grid.setHorizontalSpacing(Space.NEAR)
@@ -279,7 +289,7 @@ class SettingRows(QtWidgets.QWidget):
             text = f"Advanced: {count} changed"
         self.advanced.setText(text)
 
-    def add(self, setting: Setting) -> None:
+    def add(self, setting: SettingField) -> None:
         """Add a line for a setting, and its slider below."""
         plain, editor, slider = setting.title.replace("&", ""), setting.editor, setting.slider
         label = buddy_label(setting.title, editor)
@@ -308,7 +318,7 @@ class SettingRows(QtWidgets.QWidget):
         line = self._grid.rowCount()
         for column, widget in enumerate((label, editor, holds, reset)):
             self._grid.addWidget(widget, line, column)
-        if setting.text is None:  # a long name, which is not told twice
+        if setting.setting is None:  # a long name, which is not told twice
             self._grid.addWidget(editor, line + 1, 0, 1, 3)
             self._grid.addWidget(reset, line + 1, 3)
             holds.hide()
@@ -329,28 +339,25 @@ class SettingRows(QtWidgets.QWidget):
     def follow(self, current: CurrentPlan) -> None:
         """Show what is asked for, and what the plan makes of it; grey what a profile ignores."""
         inputs, plan = current.inputs, current.plan
-        if current.profile != self._profile:
-            self._profile = current.profile
-            self._grey(ignored_settings(current.profile))
-        reasons, origins = {}, {}
-        if plan is not None:
-            reasons = {one.name: one.reason for one in plan.effective.differences}
-            origins = dict(plan.effective.origins)
+        if current.engine is not self._engine:
+            self._engine = current.engine
+            self._grey({} if self._engine is None else self._engine.ignored)
         for name, row in self.rows.items():
-            if name == "profile":
+            if row.setting is None:
                 row.show(inputs.profile, current)
                 row.reset.setEnabled(inputs.profile is not None)
                 continue
             asked = getattr(inputs.settings, name)
             row.show(asked, current)
             row.reset.setEnabled(asked is not None)
-            known = plan is not None and row.text is not None and row.editor.isEnabled()
-            text = row.text(plan) if known and plan and row.text else "–"
-            reason = reasons.get(name, "")
-            text = f"{_DIFFERS} {text}" if reason else text
+            held = None
+            if plan is not None and row.editor.isEnabled():
+                held = plan.effective.get(name)
+            text = "–" if held is None else setting_text(row.setting, held.value)
+            text = f"{_DIFFERS} {text}" if held is not None and held.reason else text
             if text != row.holds.text():
                 row.holds.setText(text)
-            tip = plain_text(reason or origins.get(name, ""))
+            tip = "" if held is None else plain_text(held.reason or held.origin)
             if tip != row.holds.accessibleDescription():
                 row.holds.setAccessibleDescription(tip)
                 row.holds.setToolTip(plain_tip(tip))
@@ -368,7 +375,7 @@ class SettingRows(QtWidgets.QWidget):
                     part.setStatusTip(reason)
 
     @staticmethod
-    def _take_colours(row: Setting) -> None:
+    def _take_colours(row: SettingField) -> None:
         """Show what is not as asked for in the warning colour, beside its sign."""
         colour_text(row.holds, warning=row.holds.text().startswith(_DIFFERS))
 
@@ -382,7 +389,7 @@ class SettingRows(QtWidgets.QWidget):
 
 
 class SettingsControls(SettingRows):
-    """All settings of a plan.
+    """All settings of a plan: a line for each row of `planner.settings.SETTINGS` with a title.
 
     `context`, `parallel` and `cache_type` are sliders; `context_edit` and so on are their fields.
     """
@@ -390,22 +397,28 @@ class SettingsControls(SettingRows):
     def __init__(self, state: PlannerState, parent: QtWidgets.QWidget) -> None:
         super().__init__(state, parent)
         self._trained = -1
-        self._add_context()
-        self._add_parallel()
-        self._add_cache_type()
-        self._add_profile()
+        self.context, self.parallel, self.cache_type = (self._slider() for _ in range(3))
+        self.context_edit = TokenSpinBox(plan_export.context_stops(0), self)
+        self.context.name("Context slider", lambda value: f"{integer_text(value)} tokens")
+        self.split = SplitBar(self)
+        shown = [one for one in SETTINGS if one.title]
+        for setting in (one for one in shown if not one.advanced):
+            self.add(self._field(setting))
+        self._add_engine()
         self.fold()
-        self._add_batch()
-        self._add_attention()
-        self._add_layers()
-        self._add_overhead()
-        self._add_spread()
-        self._add_ubatch()
-        self._add_unified()
-        self._add_split()
-        self._add_experts()
-        self._add_reserve()
+        for setting in (one for one in shown if one.advanced):
+            self.add(self._field(setting))
         self.follow(state.current)
+
+    @property
+    def parallel_edit(self) -> QtWidgets.QWidget:
+        """The field of the number of sequences."""
+        return self.rows["parallel"].editor
+
+    @property
+    def cache_type_edit(self) -> QtWidgets.QWidget:
+        """The field of the type of the KV cache."""
+        return self.rows["kv_cache_type"].editor
 
     def follow(self, current: CurrentPlan) -> None:
         """Show the settings; offer contexts up to what the model was trained for."""
@@ -425,151 +438,130 @@ class SettingsControls(SettingRows):
         self.context_edit.stops = stops
         self.context.set_stops(stops, marks, plan_export.PER_OCTAVE)
 
-    # Rows
+    # Fields
 
-    def _add_context(self) -> None:
-        edit = self.context_edit = TokenSpinBox(plan_export.context_stops(0), self)
+    def _field(self, setting: Setting) -> SettingField:  # noqa: PLR0911 - one for each kind
+        """Return the field of a setting, by its kind."""
+        match setting.kind:
+            case Tokens():
+                return self._number(setting, self.context_edit, self.context)
+            case Count(auto=None) as kind:
+                edit = CalmSpinBox(self, kind.least, min(kind.most, _MOST_NUMBER))
+                edit.setSingleStep(kind.step)
+                slider = self._parallel_slider() if setting is PARALLEL else None
+                return self._number(setting, edit, slider)
+            case Count() as kind:
+                return self._number_or_auto(setting, kind)
+            case OneOf() as kind:
+                return self._one_of(setting, kind)
+            case Switch(only_on=""):
+                return self._switch(setting)
+            case Switch() as kind:
+                return self._box(setting, kind)
+            case Bytes():
+                return self._size(setting)
+            case Shares():
+                return self._shares(setting)
 
-        def spoken(value: int) -> str:
-            return f"{integer_text(value)} tokens"
+    def _made(
+        self,
+        setting: Setting,
+        editor: QtWidgets.QWidget,
+        show: Callable[[Any, CurrentPlan], None],
+        slider: QtWidgets.QWidget | None = None,
+    ) -> SettingField:
+        name, title, tip = setting.name, setting.title, setting.tip
+        return SettingField(name, title, editor, show, tip, setting, slider)
 
-        slider = self.context = self._slider("Context slider", spoken)
-        tip = "Tokens of each sequence, with llama.cpp of all together: 32k or 1M"
-        show, text = self._number(edit, "context", DEFAULT_CONTEXT, slider)
-        self.add(Setting("context", "&Context", edit, tip, show, text, slider))
+    def _number(
+        self, setting: Setting, edit: CalmSpinBox, slider: StopSlider | None
+    ) -> SettingField:
+        """Let a number be typed, and dragged."""
+        for signal in [edit.valueChanged] + ([] if slider is None else [slider.value_chosen]):
+            signal.connect(lambda value: self._state.set(**{setting.name: value}))
 
-    def _add_parallel(self) -> None:
-        edit = self.parallel_edit = CalmSpinBox(self, 1, _MOST_SEQUENCES)
-        slider = self.parallel = self._slider("Parallel sequences slider")
+        def show(asked: int | None, current: CurrentPlan) -> None:
+            value = _either(asked, current, setting)
+            edit.show_value(value)
+            if slider is not None:
+                slider.show_value(value)
+
+        return self._made(setting, edit, show, slider)
+
+    def _parallel_slider(self) -> StopSlider:
         stops = plan_export.parallel_stops()
-        slider.set_stops(stops, [StopMark(n, str(n)) for n in stops.snaps], 4)
-        tip = "Sequences at a time; each has its own context"
-        show, text = self._number(edit, "parallel", 1, slider)
-        self.add(Setting("parallel", "&Parallel", edit, tip, show, text, slider))
+        self.parallel.set_stops(stops, [StopMark(n, str(n)) for n in stops.snaps], 4)
+        self.parallel.name("Parallel sequences slider")
+        return self.parallel
 
-    def _add_cache_type(self) -> None:
-        edit = self._choice([(name, name) for name in CACHE_TYPES], "kv_cache_type")
-        self.cache_type_edit = edit
-        stops = plan_export.Stops(range(len(CACHE_TYPES)), range(len(CACHE_TYPES)))
-        name = "KV cache type slider"
-        slider = self.cache_type = self._slider(name, CACHE_TYPES.__getitem__)
-        slider.set_stops(stops, [StopMark(i, name) for i, name in enumerate(CACHE_TYPES)])
-        slider.value_chosen.connect(lambda n: self._state.set(kv_cache_type=CACHE_TYPES[n]))
+    def _number_or_auto(self, setting: Setting, kind: Count) -> SettingField:
+        edit = CalmSpinBox(self, kind.least, min(kind.most, _MOST_NUMBER))
+        auto = kind.least if kind.auto is None else kind.auto
+        edit.setSpecialValueText("auto")
+        edit.valueChanged.connect(
+            lambda value: self._state.set(**{setting.name: None if value == auto else value})
+        )
+
+        def show(asked: int | None, _current: CurrentPlan) -> None:
+            edit.show_value(auto if asked is None else asked)
+
+        return self._made(setting, edit, show)
+
+    def _one_of(self, setting: Setting, kind: OneOf) -> SettingField:
+        """Let one of some texts be chosen; that of the KV cache be dragged."""
+        choices = kind.choices
+        edit = self._choice([(name, name) for name in choices], setting.name)
+        slider = self.cache_type if setting is KV_CACHE_TYPE else None
+        if slider is not None:
+            stops = plan_export.Stops(range(len(choices)), range(len(choices)))
+            slider.set_stops(stops, [StopMark(i, name) for i, name in enumerate(choices)])
+            slider.name("KV cache type slider", choices.__getitem__)
+            slider.value_chosen.connect(lambda n: self._state.set(**{setting.name: choices[n]}))
 
         def show(asked: str | None, current: CurrentPlan) -> None:
             value = (asked or "").strip().lower()
-            if value not in CACHE_TYPES:
-                value = _either(None, current, "kv_cache_type", "f16")
-            place = CACHE_TYPES.index(value) if value in CACHE_TYPES else 1
-            edit.show_value(CACHE_TYPES[place])
-            slider.show_value(place)
+            value = value if value in choices else _either(None, current, setting)
+            place = choices.index(value if value in choices else setting.default)
+            edit.show_value(choices[place])
+            if slider is not None:
+                slider.show_value(place)
 
-        def text(plan: Plan) -> str:
-            return plain_text(plan.effective.kv_cache_type)
+        return self._made(setting, edit, show, slider)
 
-        title = "&KV cache type"
-        tip = "Type of the KV cache. f32 is a what-if: no server accepts it."
-        self.add(Setting("kv_cache_type", title, edit, tip, show, text, slider))
-
-    def _add_batch(self) -> None:
-        edit = CalmSpinBox(self, 1, _MOST_BATCH)
-        edit.setSingleStep(128)
-        show, _ = self._number(edit, "batch", DEFAULT_BATCH)
-
-        def text(plan: Plan) -> str:
-            return integer_text(plan.batch)
-
-        tip = "Tokens computed at a time"
-        self.add(Setting("batch", "&Batch", edit, tip, show, text))
-
-    def _add_attention(self) -> None:
-        choices = [("auto", None), ("on", True), ("off", False)]
-        edit = self._choice(choices, "flash_attention")
+    def _switch(self, setting: Setting) -> SettingField:
+        edit = self._choice([("auto", None), ("on", True), ("off", False)], setting.name)
 
         def show(asked: bool | None, _current: CurrentPlan) -> None:
             edit.show_value(asked)
 
-        title = "&Flash attention"
-        tip = "Auto uses it where the model and the devices allow it"
-        self.add(Setting("flash_attention", title, edit, tip, show, attention_text))
+        return self._made(setting, edit, show)
 
-    def _add_layers(self) -> None:
-        edit = CalmSpinBox(self, AUTOMATIC, _MOST_LAYERS)
-        edit.setSpecialValueText("auto")
-        edit.valueChanged.connect(
-            lambda value: self._state.set(num_gpu=None if value == AUTOMATIC else value)
-        )
+    def _box(self, setting: Setting, kind: Switch) -> SettingField:
+        edit = QtWidgets.QCheckBox(kind.only_on, self)
+        edit.clicked.connect(lambda on: self._state.set(**{setting.name: on}))
 
-        def show(asked: int | None, _current: CurrentPlan) -> None:
-            edit.show_value(AUTOMATIC if asked is None else asked)
+        def show(asked: bool | None, current: CurrentPlan) -> None:
+            with QSignalBlocker(edit):
+                edit.setChecked(bool(_either(asked, current, setting)))
 
-        def text(plan: Plan) -> str:
-            return "–" if plan.gpu_layers is None else str(plan.gpu_layers)
+        return self._made(setting, edit, show)
 
-        tip = "Layers to put on GPUs; auto places as many as fit"
-        self.add(Setting("num_gpu", "&GPU layers", edit, tip, show, text))
-
-    def _add_overhead(self) -> None:
+    def _size(self, setting: Setting) -> SettingField:
         edit = SizeEdit(self)
-        edit.setPlaceholderText("0")
-        edit.size_chosen.connect(lambda nbytes: self._state.set(overhead=nbytes))
+        edit.setPlaceholderText(bytes_text(setting.default) if setting.default else "0")
+        edit.size_chosen.connect(lambda nbytes: self._state.set(**{setting.name: nbytes}))
         edit.refused.connect(self._state.refused)
 
         def show(asked: int | None, _current: CurrentPlan) -> None:
             edit.show_size(asked)
 
-        def text(plan: Plan) -> str:
-            return bytes_text(plan.effective.overhead)
+        return self._made(setting, edit, show)
 
-        tip = "Memory to hold back on each GPU: 512MiB, 1 GiB"
-        self.add(Setting("overhead", "&Overhead", edit, tip, show, text))
-
-    def _add_spread(self) -> None:
-        edit = QtWidgets.QCheckBox("all GPUs", self)
-        edit.clicked.connect(lambda on: self._state.set(spread=on))
-
-        def show(asked: bool | None, current: CurrentPlan) -> None:
-            with QSignalBlocker(edit):
-                edit.setChecked(bool(_either(asked, current, "spread", False)))
-
-        def text(plan: Plan) -> str:
-            return "yes" if plan.effective.spread else "no"
-
-        tip = "Use every GPU instead of as few as possible"
-        self.add(Setting("spread", "&Spread", edit, tip, show, text))
-
-    def _add_ubatch(self) -> None:
-        edit = CalmSpinBox(self, 1, _MOST_BATCH)
-        edit.setSingleStep(128)
-        edit.valueChanged.connect(lambda value: self._state.set(ubatch=value))
-
-        def show(asked: int | None, current: CurrentPlan) -> None:
-            outcome = None if current.plan is None else current.plan.llama_cpp
-            held = DEFAULT_BATCH if outcome is None else outcome.settings.ubatch
-            edit.show_value(held if asked is None else asked)
-
-        text = _held(lambda outcome: integer_text(outcome.settings.ubatch))
-        tip = "Tokens of one computation, at most the batch; the compute buffers follow it"
-        self.add(Setting("ubatch", "&Ubatch", edit, tip, show, text))
-
-    def _add_unified(self) -> None:
-        choices = [("auto", None), ("on", True), ("off", False)]
-        edit = self._choice(choices, "kv_unified")
-
-        def show(asked: bool | None, _current: CurrentPlan) -> None:
-            edit.show_value(asked)
-
-        yes, no = "yes", "no"
-        text = _held(lambda outcome: yes if outcome.settings.kv_unified else no)
-        tip = "Whether all sequences share one cache of the context"
-        self.add(Setting("kv_unified", "U&nified cache", edit, tip, show, text))
-
-    def _add_split(self) -> None:
-        edit = QtWidgets.QLineEdit(self)
+    def _shares(self, setting: Setting) -> SettingField:
+        edit, bar = QtWidgets.QLineEdit(self), self.split
         edit.setPlaceholderText("auto")
-        bar = self.split = SplitBar(self)
         bar.held.connect(self._state.hold)
-        bar.split_chosen.connect(lambda shares: self._state.set(tensor_split=shares))
+        bar.split_chosen.connect(lambda shares: self._state.set(**{setting.name: shares}))
 
         def take() -> None:
             if not edit.isModified():
@@ -579,8 +571,8 @@ class SettingsControls(SettingRows):
                 shares = parse_shares(edit.text())
             except PlanError as error:
                 self._state.refused.emit(error)
-                shares = self._state.inputs.settings.tensor_split
-            self._state.apply({"tensor_split": shares})
+                shares = getattr(self._state.inputs.settings, setting.name)
+            self._state.apply({setting.name: shares})
             self.follow(self._state.current)
 
         edit.editingFinished.connect(take)
@@ -588,77 +580,34 @@ class SettingsControls(SettingRows):
         def show(asked: tuple[float, ...] | None, current: CurrentPlan) -> None:
             if not (edit.hasFocus() and edit.isModified()):
                 edit.setText("" if asked is None else ",".join(f"{one:g}" for one in asked))
-            outcome = None if current.plan is None else current.plan.llama_cpp
-            gpus = () if outcome is None else outcome.gpus
-            names = [] if outcome is None else [short_name(one) for one in outcome.devices]
+            known = current.plan is not None and setting.name in current.plan.effective
+            gpus = current.plan.gpus if known and current.plan is not None else ()
+            names = [short_name(one.device) for one in gpus if one.device is not None]
             bar.show_split([len(one.layers) for one in gpus], names)
 
-        text = _held(lambda outcome: ",".join(str(len(one.layers)) for one in outcome.gpus) or "–")
-        tip = "Layers of each GPU, such as 12,20; drag the bar to share them otherwise"
-        self.add(Setting("tensor_split", "Tensor sp&lit", edit, tip, show, text, bar))
+        return self._made(setting, edit, show, bar)
 
-    def _add_experts(self) -> None:
-        edit = CalmSpinBox(self, 0, _MOST_LAYERS)
-        edit.setSpecialValueText("auto")
-        edit.valueChanged.connect(lambda value: self._state.set(cpu_moe_layers=value or None))
-
-        def show(asked: int | None, _current: CurrentPlan) -> None:
-            edit.show_value(asked or 0)
-
-        text = _held(lambda outcome: str(len(outcome.expert_layers)))
-        tip = "Blocks whose experts stay on the CPU, from the first; auto leaves it open"
-        self.add(Setting("cpu_moe_layers", "E&xperts on CPU", edit, tip, show, text))
-
-    def _add_reserve(self) -> None:
-        edit = SizeEdit(self)
-        edit.setPlaceholderText(bytes_text(DEFAULT_RESERVE))
-        edit.size_chosen.connect(lambda nbytes: self._state.set(reserve=nbytes))
-        edit.refused.connect(self._state.refused)
-
-        def show(asked: int | None, _current: CurrentPlan) -> None:
-            edit.show_size(asked)
-
-        text = _held(lambda outcome: bytes_text(max(outcome.reserves, default=0)))
-        tip = "Memory of each GPU for the driver and what a plan cannot see: 512MiB, 1 GiB"
-        self.add(Setting("reserve", "Reser&ve", edit, tip, show, text))
-
-    def _add_profile(self) -> None:
+    def _add_engine(self) -> None:
         edit = CalmComboBox(self)
-        for name, profile in PROFILES.items():
-            edit.addItem(profile.title, name)
-            edit.setItemData(edit.count() - 1, profile.title, Qt.ItemDataRole.ToolTipRole)
+        for name, engine in ENGINES.items():
+            edit.addItem(engine.title, name)
+            edit.setItemData(edit.count() - 1, engine.title, Qt.ItemDataRole.ToolTipRole)
         edit.currentIndexChanged.connect(
             lambda _: self._state.replace_inputs(profile=str(edit.currentData()))
         )
 
         def show(asked: str | None, current: CurrentPlan) -> None:
-            shown = asked or current.profile
+            shown = asked or ("" if current.engine is None else current.engine.name)
             edit.show_value(shown or None)
             if shown:
-                edit.setToolTip(PROFILES[shown].title)
+                edit.setToolTip(ENGINES[shown].title)
 
-        self.add(Setting("profile", "P&rogram", edit, "", show))
+        self.add(SettingField("profile", "P&rogram", edit, show))
 
-    def _slider(self, name: str, spoken: Callable[[int], str] = integer_text) -> StopSlider:
-        slider = StopSlider(plan_export.context_stops(0), spoken, self)
-        slider.setAccessibleName(name)
+    def _slider(self) -> StopSlider:
+        slider = StopSlider(plan_export.context_stops(0), self)
         slider.held.connect(self._state.hold)
         return slider
-
-    def _number(
-        self, edit: CalmSpinBox, name: str, default: int, slider: StopSlider | None = None
-    ) -> tuple[Callable[[Any, CurrentPlan], None], Callable[[Plan], str]]:
-        """Let a number be typed and dragged; return `show` and `text` of its `Setting`."""
-        for signal in [edit.valueChanged] + ([] if slider is None else [slider.value_chosen]):
-            signal.connect(lambda value: self._state.set(**{name: value}))
-
-        def show(asked: int | None, current: CurrentPlan) -> None:
-            value = _either(asked, current, name, default)
-            edit.show_value(value)
-            if slider is not None:
-                slider.show_value(value)
-
-        return show, lambda plan: integer_text(getattr(plan.effective, name))
 
     def _choice(self, choices: Sequence[tuple[str, object]], name: str) -> CalmComboBox:
         edit = CalmComboBox(self)
@@ -668,13 +617,9 @@ class SettingsControls(SettingRows):
         return edit
 
 
-def _held(figure: Callable[[Outcome], str]) -> Callable[[Plan], str]:
-    """Return `text` of a `Setting` that plans of llama.cpp alone have."""
-    return lambda plan: "–" if plan.llama_cpp is None else figure(plan.llama_cpp)
-
-
-def _either(asked: Any, current: CurrentPlan, name: str, default: Any) -> Any:
+def _either(asked: Any, current: CurrentPlan, setting: Setting) -> Any:
     """Return what is asked for; else what holds; else a default."""
     if asked is not None:
         return asked
-    return default if current.plan is None else getattr(current.plan.effective, name)
+    held = None if current.plan is None else current.plan.used(setting.name)
+    return setting.default if held is None else held

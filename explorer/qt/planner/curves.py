@@ -12,8 +12,7 @@ from PySide6.QtGui import QColor, QKeyEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QToolButton, QVBoxLayout, QWidget
 
 from explorer.parallel import LruCache
-from explorer.planner.profiles import LLAMA_CPP
-from explorer.planner.result import Plan
+from explorer.planner.plan import Plan
 from explorer.present import plan_export
 from explorer.present.colours import type_colour
 from explorer.present.explanations import picture_text
@@ -110,9 +109,8 @@ class CurvesPlot(ThemedPlot):
         if plan is None:
             self._point = None
             return
-        devices = () if plan.layout is None else plan.layout.devices
-        usable = sum(held.device.free - held.reserved for held in devices)
-        context, size = context_asked(plan), bytes_text(plan.total)
+        usable = sum((held.free or 0) - held.reserve.high for held in plan.gpus)
+        context, size = plan.context_asked, bytes_text(plan.total)
         self._point, self._usable_bytes = (max(context, 1), plan.total), usable
         self._place_point()
         words = f"{bytes_text(usable)} less what is reserved"
@@ -289,13 +287,6 @@ class CurvesPlot(ThemedPlot):
             super().keyPressEvent(event)
 
 
-def context_asked(plan: Plan) -> int:
-    """Return the context of a plan as it is asked for: of llama.cpp, that of all sequences."""
-    outcome = plan.llama_cpp
-    whole = outcome is not None and plan.profile == LLAMA_CPP.name
-    return outcome.allocation.n_ctx if outcome is not None and whole else plan.effective.context
-
-
 class CurvesPage(PlannerPage):
     """Memory against context.
 
@@ -359,7 +350,7 @@ class CurvesPage(PlannerPage):
             self._take(None)
             return
         inputs = model.complete(current.inputs)
-        chosen = 0 if current.plan is None else context_asked(current.plan)
+        chosen = 0 if current.plan is None else current.plan.context_asked
         end = plan_export.curve_end(model.h.trained_context, chosen)
         key = plan_export.curves_key(model.h, inputs, end)
         self.plot.show_plan(current.plan)

@@ -17,7 +17,7 @@ from explorer.errors import PlanError
 from explorer.hardware.catalogue import Catalogue, load_catalogue
 from explorer.planner import Device, Host
 from explorer.planner.devices import parse_gpu, parse_size
-from explorer.planner.engines.llama_cpp.outcome import DEFAULT_RESERVE
+from explorer.planner.settings import RESERVE as RESERVE_SETTING
 from explorer.present.explanations import GPU_TEXTS
 from explorer.present.plan import device_name, device_text, short_name, size_text
 from explorer.qt.jobs import JobSlot
@@ -116,7 +116,7 @@ class DeviceTable(QtCore.QAbstractTableModel):
     def _reserve(self, device: Device) -> int:
         """Return what is held back of a GPU: its own, what is asked for all, or the usual."""
         asked = self._state.inputs.settings.reserve
-        known = (device.reserve, asked, DEFAULT_RESERVE)
+        known = (device.reserve, asked, RESERVE_SETTING.default)
         return next(nbytes for nbytes in known if nbytes is not None)
 
     def setData(self, index: Index, value: Any, role: int = Qt.ItemDataRole.EditRole) -> bool:

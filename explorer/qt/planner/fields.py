@@ -14,8 +14,9 @@ from PySide6.QtWidgets import QBoxLayout, QLabel, QLayout, QPushButton, QWidget
 
 from explorer.errors import PlanError
 from explorer.planner.devices import parse_context, parse_size
+from explorer.planner.plan import Level
 from explorer.present.explanations import picture_text
-from explorer.present.plan import Level, size_text
+from explorer.present.plan import size_text
 from explorer.present.plan_export import Stops
 from explorer.qt.theme import (
     CORNER,

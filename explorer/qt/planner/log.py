@@ -14,13 +14,15 @@ from PySide6.QtCore import QMimeData, Qt
 from explorer.errors import ExplorerError, PlanError
 from explorer.hardware.catalogue import find_bandwidths
 from explorer.hardware.own_build import estimate_command, find_program, run_estimate
+from explorer.planner import Device
+from explorer.planner.devices import CPU
 from explorer.planner.engines import llama_cpp
-from explorer.planner.engines.llama_cpp.outcome import Outcome
-from explorer.planner.log_lines import Log
-from explorer.planner.logs import parse_log, read_log
-from explorer.planner.measured import Comparison, Rest, compare
-from explorer.planner.result import Plan
-from explorer.planner.speed import CPU, read_header, speed_bound
+from explorer.planner.engines.llama_cpp.engine import server_settings
+from explorer.planner.logs.lines import Log
+from explorer.planner.logs.measured import Comparison, Rest, assumed_settings, compare
+from explorer.planner.logs.reading import parse_log, read_log
+from explorer.planner.plan import Plan
+from explorer.planner.speed import speed_bounds
 from explorer.present import measured as words
 from explorer.present.explanations import picture_text
 from explorer.qt.document import Document
@@ -99,7 +101,6 @@ class SpeedLine(QtWidgets.QWidget):
         super().__init__(parent)
         self._machine = machine
         self._plan: Plan | None = None
-        self._read: tuple[llama_cpp.Header, llama_cpp.Header] | None = None
         self.sentence = plain_label(self)
         self.sentence.setWordWrap(True)
         self.sentence.setTextInteractionFlags(SELECTABLE)
@@ -119,45 +120,44 @@ class SpeedLine(QtWidgets.QWidget):
         fill(QtWidgets.QVBoxLayout(self), self.sentence, fields, spacing=Space.TIGHT, margins=LINE)
 
     def show_plan(self, plan: Plan | None) -> None:
-        """Show the bound of a plan; of one that is not llama.cpp's there is none."""
+        """Show the bound of a plan, where it is known."""
         self._plan = plan
-        outcome = None if plan is None else plan.llama_cpp
-        self.setEnabled(outcome is not None)
-        if outcome is None:
-            text = "The bound of speed is known where llama.cpp is the program."
-            self.sentence.setText(text)
-            return
-        if self._read is None or self._read[0] is not outcome.header:
-            self._read = outcome.header, read_header(outcome.header)
-        kept, names = self._machine.bandwidths, _names_by_buffer(outcome)
+        devices = [] if plan is None else _devices(plan)
+        kept, names = self._machine.bandwidths, _names_by_buffer(devices)
         given = {buffer: kept[name] for buffer, name in names.items() if name in kept}
+        rates = find_bandwidths(devices, given)
+        bounds = None if plan is None else speed_bounds(plan, rates)
+        self.setEnabled(bounds is not None)
+        if bounds is None:
+            self.sentence.setText("No bound of speed is known for this program.")
+            return
         self.main.show_size(kept.get(CPU))
         own = {kept.get(name) for buffer, name in names.items() if buffer != CPU}
         self.gpu.show_size(own.pop() if len(own) == 1 else None)
-        rates = find_bandwidths(outcome.devices, given)
         found = {one.bytes_per_second for buffer, one in rates.items() if buffer != CPU}
         shared = found.pop() if len(found) == 1 else None
         for field, rate in ((self.gpu, shared), (self.main, rates[CPU].bytes_per_second)):
             field.setPlaceholderText("" if rate is None else words.rate_text(rate))
-        depth = outcome.allocation.n_ctx_seq
-        full, empty = (speed_bound(self._read[1], outcome.settings, rates, at) for at in (depth, 0))
-        self.sentence.setText(f"{sentence(words.speed_sentence(full, empty))}.")
-        self.sentence.setToolTip(plain_tip("\n".join(words.speed_details(full))))
+        self.sentence.setText(f"{sentence(words.speed_sentence(*bounds))}.")
+        self.sentence.setToolTip(plain_tip("\n".join(words.speed_details(bounds[0]))))
 
     def _give(self, *, main: bool, rate: int | None) -> None:
         """Take a bandwidth for main memory, or for all GPUs of the plan; it is remembered."""
-        outcome = None if self._plan is None else self._plan.llama_cpp
-        if outcome is None:
+        if self._plan is None:
             return
-        for buffer, name in _names_by_buffer(outcome).items():
+        for buffer, name in _names_by_buffer(_devices(self._plan)).items():
             if (buffer == CPU) is main:
                 self._machine.set_bandwidth(name, rate)
         self.show_plan(self._plan)
 
 
-def _names_by_buffer(outcome: Outcome) -> dict[str, str]:
+def _devices(plan: Plan) -> list[Device]:
+    return [held.device for held in plan.gpus if held.device is not None]
+
+
+def _names_by_buffer(devices: Sequence[Device]) -> dict[str, str]:
     """Return the names under which bandwidths are remembered."""
-    gpus = {f"GPU{number}": gpu.name or gpu.key for number, gpu in enumerate(outcome.devices)}
+    gpus = {f"GPU{number}": gpu.name or gpu.key for number, gpu in enumerate(devices)}
     return {**gpus, CPU: CPU}
 
 
@@ -258,21 +258,22 @@ class LogPage(PlannerPage):
     def check_build(self) -> None:
         """Find the user's own llama.cpp and ask whether to run it for its estimate."""
         plan, document = self.state.current.plan, self._document
-        if document is None or plan is None or plan.llama_cpp is None or not document.model.version:
+        settings = None if plan is None else server_settings(plan)
+        if document is None or plan is None or settings is None or not document.model.version:
             self.app.report(PlanError("llama.cpp's own check needs a GGUF model and its profile"))
             return
-        named, outcome, model = self.state.program, plan.llama_cpp, document.model
+        named, model, arguments = self.state.program, document.model, plan.details.arguments()
         if is_address(model.path):
             self.app.report(PlanError("llama.cpp's own check needs a model that was downloaded"))
             return
 
         def find(_job: Job) -> list[str]:
             program = find_program(named)
-            return estimate_command(program, model.files[0].path, outcome.arguments())
+            return estimate_command(program, model.files[0].path, arguments)
 
         def ask(command: list[str]) -> None:
             if may_run(self, command):
-                self._run_build(command, outcome.settings)
+                self._run_build(command, settings)
 
         self._reading.run("Looking for llama.cpp", find, ask, self._name_program)
 
@@ -367,15 +368,9 @@ def _reserves(rests: tuple[Rest, ...]) -> Mapping[str, int]:
 def base_settings(state: PlannerState) -> llama_cpp.Settings:
     """Return what a log that does not tell it is taken to mean: what is set in the planner."""
     plan = state.current.plan
-    if plan is not None and plan.llama_cpp is not None:
-        return plan.llama_cpp.settings
-    asked = state.inputs.settings
-    settings = llama_cpp.Settings(devices=len(state.inputs.devices))
-    if asked.context:
-        settings = replace(settings, context=asked.context)
-    if asked.parallel:  # the other profiles run more of them
-        settings = replace(settings, parallel=min(asked.parallel, llama_cpp.MAX_SEQUENCES))
-    return settings
+    planned = None if plan is None else server_settings(plan)
+    asked = state.inputs
+    return planned or assumed_settings(asked.settings, len(asked.devices))
 
 
 def _columns(comparison: Comparison, rows: list[words.ComparedRow]) -> list[Column]:

@@ -11,10 +11,9 @@ from PySide6 import QtWidgets
 from PySide6.QtCore import QByteArray, QSignalBlocker, Qt, QTimer, Signal
 from PySide6.QtGui import QGuiApplication, QResizeEvent, QShowEvent
 
-from explorer.planner.engines.llama_cpp.outcome import Outcome
 from explorer.planner.inputs import PlanInputs
-from explorer.planner.result import Term
-from explorer.present import llama_cpp, plan_export
+from explorer.planner.plan import Plan, Term
+from explorer.present import engines, plan_export
 from explorer.present.explanations import picture_text
 from explorer.present.plan import memory_bars, value_text
 from explorer.present.plan_export import Curves
@@ -142,12 +141,12 @@ class ComparisonPage(PlannerPage):
 
 
 class ProgramsPage(PlannerPage):
-    """The profiles side by side for the current model and settings, and why they differ.
+    """The engines side by side for the current model and settings, and why they differ.
 
     The plans are made in the background: those of models of many experts take longer than a frame.
 
     Attributes:
-        table: A row for each profile.
+        table: A row for each engine.
         why: The sentence.
     """
 
@@ -167,7 +166,7 @@ class ProgramsPage(PlannerPage):
         fill(QtWidgets.QVBoxLayout(self), (self.table, 1), self.why, spacing=0)
 
     def refresh(self) -> None:
-        """Plan by all profiles, and show them when they are there."""
+        """Plan by all engines, and show them when they are there."""
         request = self.state.request
         if request is None:
             self._show([])
@@ -175,13 +174,13 @@ class ProgramsPage(PlannerPage):
         title = "Planning for other programs"
         refused = self.state.refused.emit
         self._planning.run(
-            title, lambda job: llama_cpp.side_by_side(request, job.check), self._show, refused
+            title, lambda job: engines.side_by_side(request, job.check), self._show, refused
         )
 
-    def _show(self, rows: list[llama_cpp.ProfileRow]) -> None:
-        columns = tables.profile_columns(rows) if rows else []
-        show_in(self.table, columns, len(rows), tuple(row.profile for row in rows))
-        why = llama_cpp.why_profiles_differ(rows)
+    def _show(self, rows: list[engines.EngineRow]) -> None:
+        columns = tables.engine_columns(rows) if rows else []
+        show_in(self.table, columns, len(rows), tuple(row.engine.name for row in rows))
+        why = engines.why_engines_differ(rows)
         self.why.setText(f"Why they differ: {why}" if why else "")
 
 
@@ -213,7 +212,9 @@ class ChoiceLine(QtWidgets.QWidget):
 
     def follow(self, current: CurrentPlan) -> None:
         """Ask again soon where the model or the inputs are others."""
-        followed = (current.model, current.inputs.left_open(current.profile))
+        engine = current.engine
+        asked = current.inputs if engine is None else current.inputs.left_open(engine)
+        followed = (current.model, engine, asked)
         if followed != self._followed:
             self._followed = followed
             self._changes = {}  # until it is known what would be chosen now
@@ -221,23 +222,23 @@ class ChoiceLine(QtWidgets.QWidget):
         self._enable()
 
     def _choose(self) -> None:
-        request, profile = self._state.request, self._state.current.profile
-        if request is None:
+        request, engine = self._state.request, self._state.current.engine
+        if request is None or engine is None:
             self._show(None)
             return
 
-        def work(_job: Job) -> Outcome | None:
-            return llama_cpp.left_to_llama_cpp(request, profile)
+        def work(_job: Job) -> Plan | None:
+            return engines.left_to_engine(request, engine.name)
 
         title = "Asking what llama.cpp would choose"
         self._choosing.run(title, work, self._show, self._state.refused.emit)
 
-    def _show(self, outcome: Outcome | None) -> None:
-        self.setVisible(outcome is not None)
-        if outcome is None:
+    def _show(self, plan: Plan | None) -> None:
+        self.setVisible(plan is not None)
+        if plan is None:
             return
-        self.sentence.setText(llama_cpp.choice_sentence(outcome))
-        self._changes = llama_cpp.choice_changes(outcome)
+        self.sentence.setText(engines.choice_sentence(plan))
+        self._changes = engines.choice_changes(plan)
         self._enable()
 
     def _enable(self) -> None:
@@ -610,7 +611,7 @@ class ExportPage(PlannerPage):
         if name == "server":
             return plan_export.server_command(model.path, plan, model.projector)
         lines = {
-            "lm_studio": llama_cpp.lm_studio_lines,
+            "lm_studio": engines.lm_studio_lines,
             "modelfile": plan_export.modelfile_lines,
             "environment": plan_export.environment_lines,
         }

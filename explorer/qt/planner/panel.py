@@ -17,8 +17,8 @@ from PySide6.QtCore import QEvent, QSize, Qt, Signal
 
 from explorer.errors import ExplorerError, PlanError
 from explorer.planner.advice import Advice, solve
-from explorer.planner.profiles import LLAMA_CPP, OLLAMA, PREDICTION
-from explorer.planner.result import PlanRequest
+from explorer.planner.plan import Level
+from explorer.planner.request import PlanRequest
 from explorer.present import plan as plan_texts
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobSlot, drop_frames
@@ -334,8 +334,8 @@ class AnswerBar(QtWidgets.QWidget):
         self._current = state.current
         self._found: tuple[plan_texts.Suggestion, ...] = ()
         self._searched = False
-        self._verdict = plan_texts.Verdict(plan_texts.Level.FITS, "")
-        self._coloured: plan_texts.Level | None = None
+        self._answer = plan_texts.Answer(Level.FITS, "")
+        self._coloured: Level | None = None
         self._announced = ""
         self._search = JobSlot(app.runner, self)
         self._asking = JobSlot(app.runner, self)
@@ -359,7 +359,6 @@ class AnswerBar(QtWidgets.QWidget):
         self.undo.clicked.connect(state.undo)
         self.redo.clicked.connect(state.redo)
         self.apply.clicked.connect(self._apply_advice)
-        self._forget_advice()
         self.follow(state.current)
 
     @property
@@ -373,9 +372,10 @@ class AnswerBar(QtWidgets.QWidget):
 
     def _lay_out(self) -> None:
         self.questions: dict[str, QtWidgets.QPushButton] = {}
-        for what in _ASKED:  # `_forget_advice` gives them their tips
+        tip = "Find the best value that fits; other settings stay"
+        for what in _ASKED:
             title = plan_texts.QUESTIONS[what].title
-            self.questions[what] = push_button(self, f"{title[0].lower()}{title[1:]}?", "")
+            self.questions[what] = push_button(self, f"{title[0].lower()}{title[1:]}?", tip)
             self.questions[what].setAccessibleName(f"{title}?")
             self.questions[what].clicked.connect(lambda _=False, what=what: self._ask(what))
         for number in range(_MOST_SUGGESTED):
@@ -402,7 +402,7 @@ class AnswerBar(QtWidgets.QWidget):
             self._forget_advice()
         if current.result is None:
             return
-        self._verdict = plan_texts.verdict(current.result.plan, current.result.refusal)
+        self._answer = plan_texts.answer(current.result.plan, current.result.refusal)
         if current.result is before.result:
             self._show_sentence()
             return
@@ -422,27 +422,26 @@ class AnswerBar(QtWidgets.QWidget):
         """Return whether there may be settings with which the model fits, or can be planned."""
         if self._current.plan is None:
             return self._current.inputs.settings.flash_attention is False
-        fits = self._verdict.level is plan_texts.Level.FITS
-        return not fits and self._current.profile != PREDICTION.name
+        return self._answer.level is not Level.FITS
 
     def _show_sentence(self) -> None:
-        text, searched = self._verdict.sentence, self._searched and self._can_search()
+        text, searched = self._answer.sentence, self._searched and self._can_search()
         told_why = self._current.plan is not None and (self._found or self._current.inputs.devices)
         ways = plan_texts.suggestions_sentence(self._found) if searched and told_why else ""
-        told = f"{self._verdict.mark}  {text}", ways
+        told = f"{self._answer.mark}  {text}", ways
         if told == (self.sentence.text(), self.ways.text()):
             return
         for label, shown in zip((self.sentence, self.ways), told, strict=True):
             label.setText(shown)
             label.setToolTip(plain_tip(shown))
         self.ways.setVisible(bool(ways))
-        if self._coloured is not self._verdict.shown:
+        if self._coloured is not self._answer.shown:
             self._take_colours()
         self._announce_delay.start()
 
     def _take_colours(self) -> None:
-        self._coloured = self._verdict.shown
-        self.sentence.show_level(self._verdict.shown)
+        self._coloured = self._answer.shown
+        self.sentence.show_level(self._answer.shown)
 
     def _announce(self) -> None:
         """Announce the answer to screen readers once it no longer changes."""
@@ -457,7 +456,7 @@ class AnswerBar(QtWidgets.QWidget):
     def _start_search(self) -> None:
         if self.isVisible():
             title = "Looking for settings that fit"
-            search = partial(plan_texts.suggestions, profile=self._current.profile)
+            search = partial(plan_texts.suggestions, profile=self._engine_name)
             self._run(self._search, title, search, self._show_suggestions)
 
     def _run(
@@ -490,7 +489,7 @@ class AnswerBar(QtWidgets.QWidget):
         self.reply.setText("Searching…")
         self.reply.show()
         title = f"Searching: {plan_texts.QUESTIONS[what].title}"
-        search = partial(solve, what, profile=self._current.profile)
+        search = partial(solve, what, profile=self._engine_name)
         self._run(self._asking, title, search, self._show_advice)
 
     def _show_advice(self, advice: Advice) -> None:
@@ -501,6 +500,11 @@ class AnswerBar(QtWidgets.QWidget):
         self.apply.setVisible(bool(plan_texts.advice_changes(advice)))
         QtGui.QAccessible.updateAccessibility(QtGui.QAccessibleAnnouncementEvent(self.reply, text))
 
+    @property
+    def _engine_name(self) -> str:
+        engine = self._current.engine
+        return "" if engine is None else engine.name
+
     def _forget_advice(self) -> None:
         """Clear an answer to other settings."""
         if self.reply.text():
@@ -509,23 +513,13 @@ class AnswerBar(QtWidgets.QWidget):
             self.reply.clear()
             self.reply.hide()
             self.apply.hide()
-        on = self._current.profile != PREDICTION.name  # which places no layers
-        why = "Find the best value that fits; other settings stay"
-        if not on:
-            why = "The prediction places no layers, so nothing can be asked of it"
-        for button in self.questions.values():
-            button.setEnabled(on)
-            button.setToolTip(why)
-            button.setStatusTip("" if on else why)
 
     def _apply_advice(self) -> None:
         if self._advice is None or self._current.model is None:
             return
-        changes = dict(plan_texts.advice_changes(self._advice))
-        if self._current.profile in (LLAMA_CPP.name, OLLAMA.name):
-            # the answer is for all layers on GPUs; llama.cpp itself would leave a wider margin
-            changes = {"num_gpu": self._current.model.h.total_layers} | changes
-        self._state.apply(changes)
+        request, engine = self._state.request, self._current.engine
+        asked = {} if request is None or engine is None else engine.all_on_gpus(request)
+        self._state.apply(asked | plan_texts.advice_changes(self._advice))
 
     # Qt
 

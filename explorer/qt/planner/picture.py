@@ -15,7 +15,7 @@ from PySide6 import QtGui
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtWidgets import QSizePolicy, QVBoxLayout, QWidget
 
-from explorer.planner.layout import Layer
+from explorer.planner.plan import Layer
 from explorer.present import plan as plan_texts
 from explorer.present.explanations import picture_text
 from explorer.qt.planner.fields import fill, scrolled
@@ -529,7 +529,8 @@ class PlannerPicture(QWidget):
     def _ask_layers(self, boundary: int) -> None:
         plan = self._current.plan
         if plan is not None and plan.layers:
-            self._state.set(num_gpu=plan_texts.layers_asked(plan, boundary))
+            total = plan.verdict.total_layers
+            self._state.set(num_gpu=plan.engine.layers_asked(boundary, total))
 
 
 class SavedPicture:

@@ -16,7 +16,7 @@ from PySide6.QtCore import QObject, Qt, QTimer, Signal
 from explorer.errors import PlanError
 from explorer.hardware.detect import Machine
 from explorer.planner import Device, Hyperparameters
-from explorer.planner import settings as env
+from explorer.planner import environment as env
 from explorer.planner.inputs import (
     PlanInputs,
     PlanResult,
@@ -27,7 +27,8 @@ from explorer.planner.inputs import (
     plan_result,
     saved_text,
 )
-from explorer.planner.result import Plan, PlanRequest
+from explorer.planner.plan import Engine, Plan
+from explorer.planner.request import PlanRequest
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobRunner, JobSlot, keep_gui_responsive
 from explorer.qt.machine import PlannedMachine, plain_name
@@ -162,9 +163,9 @@ class CurrentPlan:
     is_late: bool = False  # whether the result is that of inputs before, until theirs is there
 
     @property
-    def profile(self) -> str:
-        """The name of the profile that the model is planned by; empty without a model."""
-        return "" if self.model is None else self.inputs.profile_for(self.model.h)
+    def engine(self) -> Engine | None:
+        """The engine that the model is planned by; None without a model."""
+        return None if self.model is None else self.inputs.engine_for(self.model.h)
 
     @property
     def plan(self) -> Plan | None:
@@ -311,7 +312,7 @@ class PlannerState(KeptPlans):
         self.basis = basis
         self._planning = None if runner is None else JobSlot(runner, self)
         self._planned: tuple[PlannedModel, PlanInputs] | None = None  # of the result that is shown
-        self._took_s: dict[tuple[Path, str], float] = {}  # a plan of a model by a profile
+        self._took_s: dict[tuple[Path, str], float] = {}  # a plan of a model by an engine
         self.environment = env.used(os.environ if environment is None else environment)
         self.current = CurrentPlan()
         self.model: PlannedModel | None = None
@@ -371,18 +372,17 @@ class PlannerState(KeptPlans):
         self.plan_changed.emit(self.current)
 
     def _is_slow(self, model: PlannedModel, inputs: PlanInputs) -> bool:
-        took = self._took_s.get((model.path, inputs.profile_for(model.h)))
+        took = self._took_s.get((model.path, inputs.engine_for(model.h).name))
         if took is not None:
             return took > _QUICK_S
-        header = model.h.llama_cpp  # experts may be left on the CPU, which takes many trials
-        return not isinstance(header, str) and header.experts_used > 0
+        return inputs.engine_for(model.h).is_slow(model.h)
 
     def _plan_now(self, model: PlannedModel, inputs: PlanInputs) -> PlanResult:
         """Make a plan, and note how long it took."""
         started = time.thread_time()
         result = self.result_of(model, inputs)
         took = time.thread_time() - started
-        self._took_s[model.path, inputs.profile_for(model.h)] = took
+        self._took_s[model.path, inputs.engine_for(model.h).name] = took
         self._planned = model, inputs
         return result
 
@@ -391,7 +391,7 @@ class PlannerState(KeptPlans):
         model, inputs, slot = self.model, self.inputs, self._planning
         if model is None or slot is None or slot.busy:
             return
-        key = model.path, inputs.profile_for(model.h)
+        key = model.path, inputs.engine_for(model.h).name
 
         def work(_job: Job) -> tuple[PlanResult, float]:
             started = time.thread_time()
@@ -453,7 +453,7 @@ class PlannerState(KeptPlans):
         self._step(self.inputs.with_settings, changes)
 
     def replace_inputs(self, **changes: Any) -> None:
-        """Plan for another profile, other devices or another host, as one step."""
+        """Plan for another engine, other devices or another host, as one step."""
         self._step(lambda **parts: replace(self.inputs, **parts), changes)
 
     def use_scenario(self, place: int) -> None:

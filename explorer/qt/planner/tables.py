@@ -14,11 +14,10 @@ from PySide6.QtCore import QObject
 from explorer.formats.columns import text_ranks
 from explorer.hardware.catalogue import Gpu
 from explorer.planner.inputs import PlanResult
-from explorer.planner.layout import Layer
-from explorer.planner.result import Input, Plan, Term
+from explorer.planner.plan import Input, Layer, Plan, Term
 from explorer.present import explanations
 from explorer.present import plan as plan_texts
-from explorer.present.llama_cpp import SIDE_BY_SIDE, ProfileRow
+from explorer.present.engines import SIDE_BY_SIDE, EngineRow
 from explorer.present.plan_export import Curves
 from explorer.qt.widgets.table_model import Column, TableModel
 from explorer.text import (
@@ -219,19 +218,19 @@ def comparison_columns(candidates: Sequence[Candidate]) -> list[Column]:
     plans = [candidate.result.plan for candidate in candidates]
     names = [shorten(plain_text(candidate.name), _LONGEST_NAME) for candidate in candidates]
     answers = [
-        plan_texts.verdict(one.result.plan, one.result.refusal).sentence for one in candidates
+        plan_texts.answer(one.result.plan, one.result.refusal).sentence for one in candidates
     ]
     make = ColumnMaker(explanations.COMPARISON_TEXTS)
     columns = [
         make.words("name", "Name", names),
         *(_figure(plans, name) for name in _FIRST),  # the table is wider than a small window
         _text(plans, "context", "Context", plan_texts.sequences_text),
-        _text(plans, "kv_cache_type", "KV type", lambda plan: plan.effective.kv_cache_type),
+        _text(plans, "kv_cache_type", "KV type", lambda plan: plan.used("kv_cache_type")),
         *(_figure(plans, name) for name in plan_texts.PLAN if name not in _FIRST),
         _text(plans, "devices", "GPUs", plan_texts.devices_text),
-        _text(plans, "batch", "Batch", lambda plan: integer_text(plan.batch)),
+        _text(plans, "batch", "Batch", lambda plan: integer_text(plan.used("batch"))),
         _text(plans, "flash_attention", "Flash attention", plan_texts.attention_text),
-        _text(plans, "profile", "Program", lambda plan: plan.profile),
+        _text(plans, "profile", "Program", lambda plan: plan.engine.name),
         make.words("answer", "Answer", answers),
     ]
     return [replace(one, spare=_SPARE.get(one.name, 3)) for one in columns]
@@ -241,8 +240,8 @@ _SPARE = {"total": 0, "gpu_layers": 0, "context": 1, "kv_cache_type": 1, "kv_cac
 """What stays longest where there is no room: what is asked, and what decides."""
 
 
-def profile_columns(rows: Sequence[ProfileRow]) -> list[Column]:
-    """Return a row for each profile; a dash stands for what it does not claim.
+def engine_columns(rows: Sequence[EngineRow]) -> list[Column]:
+    """Return a row for each engine; dashes where there is no plan.
 
     What decides between programs comes first, for the table is wider than a small window.
     """
@@ -259,14 +258,14 @@ def profile_columns(rows: Sequence[ProfileRow]) -> list[Column]:
         values = [None if plan is None else plan_texts.plan_value(plan, key) for plan in plans]
         return make.size(name, SIDE_BY_SIDE[place], values)
 
-    names = [row.short_name for row in rows]
+    names = [row.engine.short_title for row in rows]
     return [
         Column(
             *("profile", "Program", names.__getitem__, titles, lambda: text_ranks(names)),
             tip=tips["profile"],
             row_tip=titles,
         ),
-        replace(_profile_answers([row.failure for row in rows], words("fits", 7)), spare=-1),
+        replace(_engine_answers([row.failure for row in rows], words("fits", 7)), spare=-1),
         size("total", 6, "total"),
         replace(size("weights", 2, "weights"), spare=1),  # programs agree on them
         size("kv_cache", 3, "kv_cache"),
@@ -277,7 +276,7 @@ def profile_columns(rows: Sequence[ProfileRow]) -> list[Column]:
     ]
 
 
-def _profile_answers(failures: Sequence[str], column: Column) -> Column:
+def _engine_answers(failures: Sequence[str], column: Column) -> Column:
     """Return a column that says "refused", for why is a sentence; its tool tip has it."""
     refused = ["refused" if why else column.text(row) for row, why in enumerate(failures)]
     tips = [plain_text(why) or column.tip for why in failures]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from explorer.formats import Problem, Severity
-from explorer.present.fits import DAMAGED, Fits, ModelFit
+from explorer.planner.plan import Level, Verdict
+from explorer.present.fits import DAMAGED, ModelFit
 from explorer.qt.library.nodes import LibraryColumn, Node, time_text
 from explorer.qt.library.rows import Usage, family_of, problem_note, store_row
 from explorer.qt.widgets.cells import Parts, State
@@ -44,7 +45,7 @@ def test_only_a_family_of_several_gets_a_row() -> None:
 def test_a_family_says_what_its_versions_share_or_how_many_fit() -> None:
     entries = [entry("org/name", str(HUB)), entry("org/name@v1", str(HUB.with_name("def")))]
     row = store_row(Place(StoreKind.HUGGINGFACE, Path("/hub")), entries, None).children[0]
-    yes, no = ModelFit(Fits.YES, ""), ModelFit(Fits.NO, "")
+    yes, no = ModelFit(Verdict(Level.FITS, 9, 9), ""), ModelFit(Verdict(Level.NOT, 0, 9), "")
     damaged, unknown = ModelFit(None, "", word=DAMAGED), ModelFit(None, "", word="No weights")
     for fits, shown in (
         ((yes, yes), Parts("Fits", state=State.GOOD)),

@@ -9,7 +9,7 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from explorer.hardware import detect
-from explorer.planner.settings import VARIABLES
+from explorer.planner.environment import VARIABLES
 from explorer.qt.document import Document
 from tests.helpers.services import RecordingServices
 from tests.qt.planner.plan_models import MACHINE, Panel, write_model

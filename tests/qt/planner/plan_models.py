@@ -15,8 +15,8 @@ from pytestqt.qtbot import QtBot
 from explorer.hardware.detect import Machine
 from explorer.planner import Device, Host
 from explorer.planner import plan as make_plan
-from explorer.planner.profiles import GRAPH_SIZE
-from explorer.planner.result import Plan
+from explorer.planner.engines.ollama_013.engine import OLLAMA_013
+from explorer.planner.plan import Plan
 from explorer.present.plan import Kind
 from explorer.qt.document import Document
 from explorer.qt.planner.pages import PlannerPage
@@ -90,7 +90,7 @@ class Panel:
         app: RecordingServices,
         document: Document,
         notes: MemoryNotes | None = None,
-        profile: str | None = GRAPH_SIZE.name,  # whose layouts `assert_shown` compares
+        profile: str | None = OLLAMA_013.name,  # whose layouts `assert_shown` compares
     ) -> None:
         self.qtbot = qtbot
         self.app, self.runner = app, app.runner
@@ -117,7 +117,7 @@ class Panel:
         assert self.view.body is not None
         return self.view.body
 
-    def show(self, document: Document, profile: str | None = GRAPH_SIZE.name) -> None:
+    def show(self, document: Document, profile: str | None = OLLAMA_013.name) -> None:
         """Plan for a model, by a profile that was asked of it before."""
         machine = self.view.machine
         machine.plan_for(replace(machine.inputs(document.path), profile=profile), document.path)
@@ -147,34 +147,32 @@ class Panel:
             inputs.devices,
             host=inputs.host,
             environment=self.state.environment,
-            profile=inputs.profile_for(model.h),
+            profile=inputs.engine_for(model.h).name,
         )
 
     def assert_shown(self) -> Plan:
         """Assert that bars, strip, table and settings show `plan()` to the byte; return it."""
         self.settle()
         plan = self.plan()
-        layout = plan.layout
-        assert layout is not None
         bars = self.body.picture.bars.bars
-        assert len(bars) == len(layout.devices) + 1
-        for bar, held in zip(bars, layout.devices, strict=False):
-            assert bar.capacity == held.device.free
+        assert len(bars) == len(plan.holdings)
+        for bar, held in zip(bars, plan.gpus, strict=False):
+            assert bar.capacity == held.free
             for kind, nbytes in (
                 (Kind.WEIGHTS, held.weights),
-                (Kind.KV_CACHE, held.kv_cache),
-                (Kind.GRAPH, held.graph),
+                (Kind.KV_CACHE, held.cache),
+                (Kind.GRAPH, held.compute.high),
             ):
                 assert bar.nbytes(kind) == nbytes
             if not bar.over_bytes:
-                assert sum(part.nbytes for part in bar.parts) == held.device.free
-        assert bars[-1].nbytes(Kind.WEIGHTS) == layout.cpu_weights
-        assert bars[-1].nbytes(Kind.KV_CACHE) == layout.cpu_kv_cache
-        assert self.body.picture.strip.layers == layout.layers
+                assert sum(part.nbytes for part in bar.parts) == held.free
+        assert bars[-1].nbytes(Kind.WEIGHTS) == plan.main.weights
+        assert bars[-1].nbytes(Kind.KV_CACHE) == plan.main.cache
+        assert self.body.picture.strip.layers == plan.layers
         rows = self.body.controls.rows
-        assert rows["context"].holds.text().endswith(f"{plan.effective.context:,}")
-        assert rows["kv_cache_type"].holds.text().endswith(plan.effective.kv_cache_type)
-        assert rows["parallel"].holds.text().endswith(f"{plan.effective.parallel:,}")
+        assert rows["context"].holds.text().endswith(f"{plan.used('context'):,}")
+        assert rows["kv_cache_type"].holds.text().endswith(plan.used("kv_cache_type"))
+        assert rows["parallel"].holds.text().endswith(f"{plan.used('parallel'):,}")
         return plan
 
 

@@ -11,8 +11,8 @@ from pytestqt.qtbot import QtBot
 
 from explorer.planner import Device, Host, Hyperparameters, Settings
 from explorer.planner.advice import solve
-from explorer.planner.profiles import GRAPH_SIZE
-from explorer.planner.result import PlanRequest
+from explorer.planner.engines.ollama_013.engine import OLLAMA_013
+from explorer.planner.request import PlanRequest
 from explorer.present.plan import Kind, suggestions
 from explorer.qt.document import Document
 from explorer.text import bytes_text
@@ -34,13 +34,13 @@ def _ways(panel: Panel) -> str:
 
 def test_says_that_it_fits_and_what_stays_free(panel: Panel) -> None:
     plan = panel.assert_shown()
-    (held,) = plan.layout.devices  # type: ignore[union-attr]
-    free = (held.device.free - held.total - held.reserved) / GIB
+    (held,) = plan.gpus
+    free = (held.room or 0) / GIB
     assert _sentence(panel) == f"✔  Fits: 33 of 33 layers on Test GPU; {free:.2f} GiB free."
     assert panel.body.answer.suggestion_buttons == []
 
 
-@pytest.mark.parametrize("profile", ["llama.cpp", GRAPH_SIZE.name])
+@pytest.mark.parametrize("profile", ["llama.cpp", OLLAMA_013.name])
 def test_what_stays_free_is_what_the_bars_say(panel: Panel, profile: str) -> None:
     panel.state.replace_inputs(profile=profile)
     panel.settle()
@@ -63,7 +63,7 @@ def test_says_what_would_make_it_fit_and_does_it(qtbot: QtBot, panel: Panel) -> 
     assert first.text() == f"Use {largest:,} tokens"
     qtbot.mouseClick(first, Qt.MouseButton.LeftButton)
     assert panel.assert_shown().fully_offloaded
-    assert panel.plan().effective.context == largest
+    assert panel.plan().used("context") == largest
     assert answer.suggestion_buttons == []
     panel.state.undo()
     assert panel.state.inputs.settings.context == 65_536
@@ -81,8 +81,8 @@ def test_a_suggested_cache_type_brings_flash_attention_with_it(qtbot: QtBot, pan
     button.click()
     plan = panel.assert_shown()
     assert plan.fully_offloaded
-    assert plan.effective.flash_attention
-    assert plan.effective.kv_cache_type in button.text()
+    assert plan.used("flash_attention")
+    assert plan.used("kv_cache_type") in button.text()
 
 
 def test_says_that_no_single_change_helps(qtbot: QtBot, panel: Panel) -> None:
@@ -188,8 +188,7 @@ def test_llama_cpp_says_what_would_put_all_layers_on_the_gpu(
         plan = state.current.plan
         assert plan is not None
         assert plan.fully_offloaded, texts[number]
-        assert plan.llama_cpp is not None
-        assert plan.llama_cpp.fits
+        assert not plan.verdict.short
         state.undo()
         panel.settle()
         qtbot.waitUntil(lambda: answer._searched)
@@ -248,6 +247,5 @@ def test_without_a_gpu_the_context_that_main_memory_holds_is_offered(
     panel.settle()
     plan = state.current.plan
     assert plan is not None
-    assert plan.llama_cpp is not None
-    assert not plan.llama_cpp.main.short
-    assert 2048 <= plan.effective.context < 65_536
+    assert not plan.main.short
+    assert 2048 <= plan.used("context") < 65_536

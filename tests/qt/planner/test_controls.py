@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QCheckBox, QComboBox, QLineEdit, QSpinBox
 from pytestqt.qtbot import QtBot
 
 from explorer.planner import Device
-from explorer.planner.profiles import PROFILES, ignored_settings
+from explorer.planner.engines.registry import ENGINES
 from explorer.qt.document import Document
 from tests.helpers.services import RecordingServices
 from tests.qt.planner.plan_models import GIB, Panel, drag, turn_wheel, write_model
@@ -29,7 +29,7 @@ def test_dragging_the_context_slider_plans_for_where_it_is_let_go(
     drag(qtbot, slider, steps, y=8)
     assert panel.state.inputs.settings.context == 32_768
     plan = panel.assert_shown()
-    assert plan.effective.context == 32_768
+    assert plan.used("context") == 32_768
     assert panel.body.controls.context_edit.text() == "32,768"
     assert "32,768" in slider.accessibleDescription()
 
@@ -44,7 +44,7 @@ def test_a_drag_is_drawn_to_snap_points_close_by(qtbot: QtBot, panel: Panel) -> 
 def test_a_click_moves_the_slider_to_where_it_was_made(qtbot: QtBot, panel: Panel) -> None:
     slider = panel.body.controls.context
     drag(qtbot, slider, [slider.x_of(slider.stops.position(8192))], y=8)
-    assert panel.assert_shown().effective.context == 8192
+    assert panel.assert_shown().used("context") == 8192
 
 
 def test_arrow_keys_go_one_stop_and_page_keys_an_octave(qtbot: QtBot, panel: Panel) -> None:
@@ -122,7 +122,7 @@ def test_the_trained_context_is_marked_and_reached(
     assert 40_960 in slider.stops.snaps
     assert "trained 40,960" in [mark.text for mark in slider._marks if mark.important]
     drag(qtbot, slider, [slider.x_of(slider.stops.position(40_960)) - 2], y=8)
-    assert odd.assert_shown().effective.context == 40_960
+    assert odd.assert_shown().used("context") == 40_960
 
 
 def test_names_of_stops_never_overlap_and_stay_inside(panel: Panel) -> None:
@@ -142,12 +142,12 @@ def test_parallel_sequences_by_slider_and_number(qtbot: QtBot, panel: Panel) -> 
     controls = panel.body.controls
     slider = controls.parallel
     drag(qtbot, slider, [slider.x_of(0), slider.x_of(slider.stops.position(8))], y=8)
-    assert panel.assert_shown().effective.parallel == 8
+    assert panel.assert_shown().used("parallel") == 8
     controls.parallel_edit.setFocus()
     controls.parallel_edit.selectAll()
     qtbot.keyClicks(controls.parallel_edit, "3")
     qtbot.keyClick(controls.parallel_edit, KEY.Key_Return)
-    assert panel.assert_shown().effective.parallel == 3
+    assert panel.assert_shown().used("parallel") == 3
     assert slider.stops.values[slider.value()] == 3
 
 
@@ -157,15 +157,15 @@ def test_the_cache_type_by_slider_wheel_keys_and_list(qtbot: QtBot, panel: Panel
     slider = controls.cache_type
     drag(qtbot, slider, [slider.x_of(1), slider.x_of(2)], y=8)
     smaller = panel.assert_shown()
-    assert smaller.effective.kv_cache_type == "q8_0"
+    assert smaller.used("kv_cache_type") == "q8_0"
     assert controls.cache_type_edit.currentText() == "q8_0"
     turn_wheel(slider, 1)
-    assert panel.assert_shown().effective.kv_cache_type == "q4_0"
+    assert panel.assert_shown().used("kv_cache_type") == "q4_0"
     slider.setFocus()
     qtbot.keyClick(slider, KEY.Key_Home)
-    assert panel.assert_shown().effective.kv_cache_type == "f32"
+    assert panel.assert_shown().used("kv_cache_type") == "f32"
     qtbot.keyClicks(controls.cache_type_edit, "f16")
-    assert panel.assert_shown().kv_total == 2 * smaller.kv_total
+    assert panel.assert_shown().cache == 2 * smaller.cache
 
 
 def test_a_quantized_cache_without_flash_attention_says_that_it_does_not_hold(panel: Panel) -> None:
@@ -188,12 +188,12 @@ def test_the_other_settings_reach_the_plan(qtbot: QtBot, panel: Panel) -> None:
     batch.selectAll()
     qtbot.keyClicks(batch, "1024")
     qtbot.keyClick(batch, KEY.Key_Return)
-    assert panel.assert_shown().effective.batch == 1024
+    assert panel.assert_shown().used("batch") == 1024
     attention = editor(QComboBox, "flash_attention")
     assert isinstance(attention, QComboBox)
     attention.setFocus()
     qtbot.keyClick(attention, KEY.Key_Down)
-    assert panel.assert_shown().effective.flash_attention
+    assert panel.assert_shown().used("flash_attention")
     layers = editor(QSpinBox, "num_gpu")
     assert isinstance(layers, QSpinBox)
     assert layers.text() == "auto"
@@ -208,12 +208,12 @@ def test_the_other_settings_reach_the_plan(qtbot: QtBot, panel: Panel) -> None:
     overhead.setFocus()
     qtbot.keyClicks(overhead, "512MiB")
     qtbot.keyClick(overhead, KEY.Key_Return)
-    assert panel.assert_shown().effective.overhead == 512 << 20
+    assert panel.assert_shown().used("overhead") == 512 << 20
     spread = editor(QCheckBox, "spread")
     assert isinstance(spread, QCheckBox)
-    assert sum(held.listed for held in panel.assert_shown().layout.devices) == 1  # type: ignore[union-attr]
+    assert sum(held.is_used for held in panel.assert_shown().gpus) == 1
     qtbot.keyClick(spread, KEY.Key_Space)
-    assert sum(held.listed for held in panel.assert_shown().layout.devices) == 2  # type: ignore[union-attr]
+    assert sum(held.is_used for held in panel.assert_shown().gpus) == 2
 
 
 def test_a_size_that_is_none_is_refused_with_a_sentence(qtbot: QtBot, panel: Panel) -> None:
@@ -223,20 +223,6 @@ def test_a_size_that_is_none_is_refused_with_a_sentence(qtbot: QtBot, panel: Pan
     qtbot.keyClick(overhead, KEY.Key_Return)
     assert "is no size" in str(panel.failures[-1])
     assert overhead.text() == ""
-
-
-def test_the_newer_profile_shows_its_prediction_and_no_layers(panel: Panel) -> None:
-    profile = panel.body.controls.findChild(QComboBox, "planner_profile")
-    profile.setCurrentIndex(profile.findData("ollama-0.30"))
-    panel.settle()
-    plan = panel.plan()
-    (bar,) = panel.body.picture.bars.bars
-    assert plan.prediction is not None
-    assert bar.held_bytes == plan.prediction.total == plan.total
-    assert panel.body.picture.strip.layers == ()
-    assert not any(b.isEnabled() for b in panel.body.answer.questions.values())
-    panel.state.undo()
-    panel.assert_shown()
 
 
 def test_a_profile_is_that_of_where_the_model_comes_from_until_one_is_chosen(
@@ -249,9 +235,8 @@ def test_a_profile_is_that_of_where_the_model_comes_from_until_one_is_chosen(
     panel = Panel(qtbot, app, document, profile=None)
     chooser = panel.body.controls.findChild(QComboBox, "planner_profile")
     shown = [chooser.itemText(i) for i in range(chooser.count())]
-    assert shown == [profile.title for profile in PROFILES.values()]
-    assert chooser.currentData() == panel.plan().profile == "llama.cpp"
-    assert panel.state.current.plan.llama_cpp is not None
+    assert shown == [profile.title for profile in ENGINES.values()]
+    assert chooser.currentData() == panel.plan().engine.name == "llama.cpp"
     assert not panel.body.controls.rows["profile"].reset.isEnabled()
     assert all(button.isEnabled() for button in panel.body.answer.questions.values())
 
@@ -261,7 +246,7 @@ def test_a_profile_is_that_of_where_the_model_comes_from_until_one_is_chosen(
     panel.view.show_document(stored)
     qtbot.waitUntil(lambda: panel.state.model is not None and panel.state.model.path == stored.path)
     panel.settle()
-    assert chooser.currentData() == panel.state.current.plan.profile == "ollama"
+    assert chooser.currentData() == panel.state.current.plan.engine.name == "ollama"
 
     chooser.setCurrentIndex(chooser.findData("ollama-graphsize"))
     panel.assert_shown()
@@ -291,9 +276,8 @@ def test_an_answer_by_llama_cpp_puts_all_layers_on_the_gpus(
     qtbot.waitUntil(lambda: not panel.body.answer.apply.isHidden())
     panel.body.answer.apply.click()
     panel.settle()
-    outcome = panel.state.current.plan.llama_cpp
-    assert outcome.all_on_gpus
-    assert outcome.fits
+    assert panel.state.current.plan.fully_offloaded
+    assert not panel.state.current.plan.verdict.short
     panel.state.undo()
     assert panel.state.inputs.settings.context is None
     assert panel.state.inputs.settings.num_gpu is None
@@ -339,7 +323,7 @@ def test_fields_let_the_wheel_scroll_past_them(panel: Panel) -> None:
 
 def test_only_the_last_of_many_values_is_planned_for(panel: Panel) -> None:
     planned: list[int] = []
-    panel.state.plan_changed.connect(lambda current: planned.append(current.plan.effective.context))
+    panel.state.plan_changed.connect(lambda current: planned.append(current.plan.used("context")))
     for context in range(5000, 5200):
         panel.state.set(context=context)
     panel.settle()
@@ -352,26 +336,26 @@ def test_settings_of_llama_cpp_are_made_shown_and_undone(
 ) -> None:
     panel = Panel(qtbot, app, document, profile=None)
     rows = panel.body.controls.rows
-    before = panel.state.current.plan.llama_cpp.compute
+    before = panel.state.current.plan.gpus[0].compute
     ubatch = rows["ubatch"].editor
     assert isinstance(ubatch, QSpinBox)
     assert ubatch.value() == 512
     ubatch.setValue(128)
     panel.settle()
     assert rows["ubatch"].holds.text() == "128"
-    assert panel.state.current.plan.llama_cpp.compute < before
+    assert panel.state.current.plan.gpus[0].compute < before
     panel.state.undo()
     panel.settle()
     assert ubatch.value() == 512
-    assert panel.state.current.plan.llama_cpp.compute == before
+    assert panel.state.current.plan.gpus[0].compute == before
 
     panel.state.set(parallel=2)
     unified = rows["kv_unified"].editor
     assert isinstance(unified, QComboBox)
     unified.setCurrentIndex(unified.findData(True))
     panel.settle()
-    assert panel.state.current.plan.llama_cpp.settings.kv_unified
-    assert rows["kv_unified"].holds.text() == "yes"
+    assert panel.state.current.plan.used("kv_unified")
+    assert rows["kv_unified"].holds.text() == "on"
 
     reserve = rows["reserve"].editor
     assert isinstance(reserve, QLineEdit)
@@ -379,12 +363,12 @@ def test_settings_of_llama_cpp_are_made_shown_and_undone(
     qtbot.keyClicks(reserve, "1 GiB")
     qtbot.keyClick(reserve, KEY.Key_Return)
     panel.settle()
-    assert panel.state.current.plan.llama_cpp.reserves == (GIB,)
+    assert panel.state.current.plan.gpus[0].reserve.high == GIB
     rows["reserve"].reset.click()
     assert panel.state.inputs.settings.reserve is None
 
 
-@pytest.mark.parametrize("profile", list(PROFILES))
+@pytest.mark.parametrize("profile", list(ENGINES))
 def test_what_a_profile_ignores_is_grey_says_why_and_changes_nothing(
     qtbot: QtBot, app: RecordingServices, document: Document, profile: str
 ) -> None:
@@ -398,9 +382,9 @@ def test_what_a_profile_ignores_is_grey_says_why_and_changes_nothing(
     grey = {
         name: row for name, row in panel.body.controls.rows.items() if not row.editor.isEnabled()
     }
-    assert grey.keys() == ignored_settings(profile).keys() <= values.keys()
+    assert grey.keys() == ENGINES[profile].ignored.keys() <= values.keys()
     for name, row in grey.items():
-        assert row.editor.statusTip() == row.editor.toolTip() == ignored_settings(profile)[name]
+        assert row.editor.statusTip() == row.editor.toolTip() == ENGINES[profile].ignored[name]
         assert row.holds.text() == "–"
         panel.state.apply({name: values[name]})
         plan = panel.state.current.plan

@@ -209,7 +209,7 @@ def test_each_gpu_has_a_reserve_that_is_edited_in_place(panel: Panel) -> None:
     assert model.setData(cell, "1 GiB")
     panel.settle()
     assert panel.state.inputs.devices[0].reserve == GIB
-    assert panel.state.current.plan.llama_cpp.reserves == (GIB,)
+    assert panel.state.current.plan.gpus[0].reserve.high == GIB
     assert panel.view.machine.reserves == {"Test GPU": GIB}  # remembered for that GPU
     panel.body.devices.add_devices(replace(panel.state.inputs.devices[0], reserve=None))
     assert panel.state.inputs.devices[1].reserve == GIB
@@ -258,7 +258,7 @@ def test_a_split_is_dragged_typed_and_moved_by_keys(panel: Panel) -> None:
         qtbot.keyClick(bar, key)
     panel.settle()
     assert state.inputs.settings.tensor_split == (12.0, 8.0, 13.0)
-    held = state.current.plan.llama_cpp.gpus
+    held = state.current.plan.gpus
     assert [len(one.layers) for one in held] == bar.layers == [12, 8, 13]
     start = QPoint(round(bar.boundary_x(0)), bar.height() // 2)
     qtbot.mousePress(bar, Qt.MouseButton.LeftButton, pos=start)

@@ -9,17 +9,10 @@ from PySide6.QtCore import Qt
 from pytestqt.modeltest import ModelTester
 
 from explorer.planner import Device, Host, Hyperparameters, Settings
+from explorer.planner.engines.ollama_013.engine import OLLAMA_013
 from explorer.planner.inputs import PlanInputs, plan_result
-from explorer.planner.profiles import GRAPH_SIZE
-from explorer.present.plan import (
-    Kind,
-    Level,
-    boundary_of,
-    layers_asked,
-    layers_text,
-    memory_bars,
-    verdict,
-)
+from explorer.planner.plan import Level
+from explorer.present.plan import Kind, answer, boundary_of, layers_text, memory_bars
 from explorer.qt.planner.tables import (
     Candidate,
     ColumnMaker,
@@ -44,72 +37,56 @@ def test_every_bar_adds_up_to_what_is_free_and_all_bars_to_the_plan(
     h: Hyperparameters, asked: Settings, devices: list[Device]
 ) -> None:
     host = Host(64 * GIB, GIB)
-    outcome = plan_result(h, PlanInputs(asked, tuple(devices), host, GRAPH_SIZE.name), {})
+    outcome = plan_result(h, PlanInputs(asked, tuple(devices), host, OLLAMA_013.name), {})
     assume(outcome.plan is not None)
     plan = outcome.plan
     assert plan is not None
-    layout = plan.layout
-    assert layout is not None
     bars = memory_bars(plan, host)
     assert sum(bar.held_bytes for bar in bars) == plan.total
     for bar in bars:
         total = sum(part.nbytes for part in bar.parts)
         assert total == max(bar.capacity or 0, bar.held_bytes)
         assert bar.over_bytes == max(0, bar.held_bytes - (bar.capacity or 0))
-    layers = layout.layers
+    layers = plan.layers
     assert sum(layer.weights for layer in layers) == plan.weights
-    for number, held in enumerate(layout.devices):
+    for number, held in enumerate(plan.gpus):
         on_it = [layer.index for layer in layers if layer.device == number]
-        assert on_it == list(held.layers or ())
+        assert on_it == list(held.layers)
     terms = {term.name: term.value for term in plan.terms}
     for bar in bars:
         for part in bar.parts:
             if part.term and part.kind not in (Kind.RESERVED, Kind.PROJECTOR):
                 assert terms[part.term] == part.nbytes
-    found = verdict(outcome.plan, outcome.refusal)
+    found = answer(outcome.plan, outcome.refusal)
     fits = not outcome.refusal and (plan.fully_offloaded or not devices)
     assert (found.level is Level.FITS) == fits
-
-
-@few
-@given(random_models(), random_devices())
-def test_the_newer_profile_is_one_bar(h: Hyperparameters, devices: list[Device]) -> None:
-    inputs = PlanInputs(Settings(), tuple(devices), Host(GIB), "ollama-0.30")
-    plan = plan_result(h, inputs, {}).plan
-    assume(plan is not None)
-    assert plan is not None
-    (bar,) = memory_bars(plan, inputs.host)
-    assert bar.held_bytes == plan.total
-    assert sum(part.nbytes for part in bar.parts) == max(bar.capacity or 0, bar.held_bytes)
 
 
 def test_a_boundary_asks_for_the_layers_right_of_it() -> None:
     h = small_model(blocks=10)
     devices = (Device("0", "CUDA", 24 * GIB),)
     for boundary in range(11):
-        plan = plan_result(h, PlanInputs(devices=devices, profile=GRAPH_SIZE.name), {}).plan
+        plan = plan_result(h, PlanInputs(devices=devices, profile=OLLAMA_013.name), {}).plan
         assert plan is not None
-        assert plan.layout is not None
-        count = layers_asked(plan, boundary)
+        count = plan.engine.layers_asked(boundary, plan.verdict.total_layers)
         moved = plan_result(
-            h, PlanInputs(Settings(num_gpu=count), devices, profile=GRAPH_SIZE.name), {}
+            h, PlanInputs(Settings(num_gpu=count), devices, profile=OLLAMA_013.name), {}
         ).plan
         assert moved is not None
-        assert moved.layout is not None
-        assert moved.layout.placed == count
+        assert moved.gpu_layers == count
         if count:
             assert boundary_of(moved) == boundary
 
 
 def test_a_refused_plan_is_drawn_all_the_same() -> None:
     inputs = PlanInputs(
-        Settings(require_full=True), (Device("0", "CUDA", GIB),), Host(1), GRAPH_SIZE.name
+        Settings(require_full=True), (Device("0", "CUDA", GIB),), Host(1), OLLAMA_013.name
     )
     outcome = plan_result(small_model(blocks=30), inputs, {})
     assert outcome.reason == "requires full"
     assert outcome.plan is not None
-    assert verdict(outcome.plan, outcome.refusal).level is Level.NOT
-    assert outcome.refusal in verdict(outcome.plan, outcome.refusal).sentence
+    assert answer(outcome.plan, outcome.refusal).level is Level.NOT
+    assert outcome.refusal in answer(outcome.plan, outcome.refusal).sentence
 
 
 def test_runs_of_layers_and_sizes_read_well() -> None:
@@ -126,15 +103,14 @@ def test_tables_keep_qts_rules_and_their_selection(qtmodeltester: ModelTester) -
     qtmodeltester.check(table)
     for context in (4096, 8192):
         outcome = plan_result(
-            h, PlanInputs(Settings(context=context), devices, profile=GRAPH_SIZE.name), {}
+            h, PlanInputs(Settings(context=context), devices, profile=OLLAMA_013.name), {}
         )
         plan = outcome.plan
         assert plan is not None
-        assert plan.layout is not None
         bars = memory_bars(plan, None)
         for columns, count in (
             (bar_columns(bars), len(bars)),
-            (layer_columns(plan.layout.layers, ["GPU"]), plan.layout.total_layers),
+            (layer_columns(plan.layers, ["GPU"]), plan.verdict.total_layers),
             (term_columns(plan.terms), len(plan.terms)),
             (input_columns(list(plan.terms[0].inputs.items())), 1),
             (comparison_columns([Candidate("now", outcome)] * 3), 3),
@@ -160,7 +136,7 @@ def test_a_comparison_marks_what_differs() -> None:
         Candidate(
             str(context),
             plan_result(
-                h, PlanInputs(Settings(context=context), devices, profile=GRAPH_SIZE.name), {}
+                h, PlanInputs(Settings(context=context), devices, profile=OLLAMA_013.name), {}
             ),
         )
         for context in (4096, 8192, 2048)
@@ -172,13 +148,13 @@ def test_a_comparison_marks_what_differs() -> None:
     assert "(" not in first
     assert "(+" in more
     assert "(-" in less
-    assert columns["kv_cache"].raw(1) == rows[1].result.plan.kv_total  # type: ignore[union-attr]
+    assert columns["kv_cache"].raw(1) == rows[1].result.plan.cache
 
 
 def test_all_layers_of_another_model_are_no_difference() -> None:
     h, inputs = (
         small_model(),
-        PlanInputs(devices=(Device("0", "CUDA", 24 * GIB),), profile=GRAPH_SIZE.name),
+        PlanInputs(devices=(Device("0", "CUDA", 24 * GIB),), profile=OLLAMA_013.name),
     )
     part = inputs.with_settings(num_gpu=2)
     models = ((h, inputs), (replace(h, block_count=h.block_count - 1), inputs), (h, part))

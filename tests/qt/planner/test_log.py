@@ -13,7 +13,8 @@ from pytestqt.qtbot import QtBot
 
 from explorer.planner import Device
 from explorer.planner.engines.llama_cpp import MAX_SEQUENCES
-from explorer.planner.logs import parse_log
+from explorer.planner.engines.llama_cpp.engine import server_settings
+from explorer.planner.logs.reading import parse_log
 from explorer.qt.document import Document
 from explorer.qt.machine import PlannedMachine
 from explorer.qt.planner import log as log_module
@@ -86,7 +87,7 @@ def test_a_log_is_compared_where_more_sequences_are_asked_for_than_llama_cpp_run
     panel.state.set(parallel=MAX_SEQUENCES + 1)
     panel.settle()
     plan = panel.state.current.plan
-    assert plan is None or plan.llama_cpp is None, plan
+    assert plan is None or server_settings(plan) is None, plan
     QGuiApplication.clipboard().setText(LOG)
     page.paste.click()
     panel.settle()
@@ -196,7 +197,7 @@ def test_the_bound_of_speed_follows_plan_and_bandwidth(panel: Panel, page: LogPa
     assert page.speed.sentence.text() == first
     panel.state.replace_inputs(profile="ollama-graphsize")
     panel.settle()
-    assert "llama.cpp is the program" in page.speed.sentence.text()
+    assert "No bound of speed is known" in page.speed.sentence.text()
 
 
 def test_the_own_build_is_asked_only_after_the_command_was_shown(

@@ -18,9 +18,10 @@ from pytestqt.qtbot import QtBot
 from explorer.cli.main import main as command_line
 from explorer.planner import Device
 from explorer.planner import plan as make_plan
+from explorer.planner.advice import left_alone
+from explorer.planner.engines.registry import ENGINES
 from explorer.planner.inputs import plan_record
-from explorer.planner.profiles import PROFILES, left_alone
-from explorer.present.llama_cpp import choice_sentence
+from explorer.present.engines import choice_sentence
 from explorer.present.plan import Kind, plan_value
 from explorer.qt.document import Document
 from explorer.qt.planner.pages import PlannerPage
@@ -119,10 +120,13 @@ def test_the_dot_lies_on_its_curve_with_several_sequences_too(
 
 
 def test_curves_that_are_the_same_have_one_name(qtbot: QtBot, panel: Panel) -> None:
-    panel.state.replace_inputs(profile="ollama-0.30")  # which counts every cache as f16
     page = panel.body.curves
     _open(panel, page)
     qtbot.waitUntil(lambda: page.curves is not None)
+    found = page.curves
+    assert found is not None
+    alike = [replace(curve, totals=found.curves[0].totals) for curve in found.curves]
+    page.plot.show_curves(replace(found, curves=tuple(alike)), 0)
     assert [name.toPlainText() for name, _, _ in page.plot._names] == ["f32 = f16 = q8_0 = q4_0"]
 
 
@@ -168,7 +172,7 @@ def test_the_reasons_follow_the_settings(panel: Panel) -> None:
     before = panel.body.why.title.text()
     panel.state.set(context=16_384)
     panel.qtbot.waitUntil(lambda: panel.body.why.title.text() != before)
-    assert f"{panel.plan().kv_total:,} bytes" in panel.body.why.title.text()
+    assert f"{panel.plan().cache:,} bytes" in panel.body.why.title.text()
     assert panel.body.why.figures.currentIndex().isValid()  # the selection stays
 
 
@@ -177,15 +181,15 @@ def test_tables_hold_what_the_charts_show(qtbot: QtBot, panel: Panel) -> None:
     page = panel.body.tables
     _open(panel, page)
     plan = panel.assert_shown()
-    layout = plan.layout
-    assert layout is not None
-    for row, held in enumerate(layout.devices):
+    for row, held in enumerate(plan.gpus):
         assert _raw(page.model, row, Kind.WEIGHTS) == held.weights
-        assert _raw(page.model, row, Kind.GRAPH) == held.graph
-        assert _raw(page.model, row, "capacity") == held.device.free
+        assert _raw(page.model, row, Kind.GRAPH) == held.compute.high
+        assert _raw(page.model, row, "capacity") == held.free
     page.choice.setCurrentIndex(1)
-    assert page.model.rowCount() == layout.total_layers
-    assert [_raw(page.model, row, "weights") for row in range(33)] == list(layout.layer_weights)
+    assert page.model.rowCount() == plan.verdict.total_layers
+    assert [_raw(page.model, row, "weights") for row in range(33)] == [
+        layer.weights for layer in plan.layers
+    ]
     page.table.select_row(5)
     assert panel.app.selection.layer == 5
     panel.view.select_layer(8)
@@ -213,7 +217,7 @@ def test_every_table_keeps_qts_rules(
         qtmodeltester.check(model)
         _open(panel, page)
         qtmodeltester.check(model)
-        panel.state.set(context=panel.plan().effective.context + 512)
+        panel.state.set(context=panel.plan().used("context") + 512)
         panel.settle()
         page.refresh()
         panel.state.replace_inputs(devices=TWO if len(panel.state.inputs.devices) == 1 else TWO[:1])
@@ -348,7 +352,7 @@ def test_settings_are_written_for_other_programs(qtbot: QtBot, panel: Panel) -> 
     assert options["--n-gpu-layers"] == "9"
     assert options["--cache-type-k"] == options["--cache-type-v"] == "q8_0"
     assert options["--flash-attn"] == "on"
-    shares = [len(held.layers or ()) for held in panel.plan().layout.devices]  # type: ignore[union-attr]
+    shares = [len(held.layers or ()) for held in panel.plan().gpus]
     if all(shares):
         assert options["--tensor-split"] == ",".join(map(str, shares))
     assert not page.text("lm_studio")  # the old estimate is not its engine's
@@ -371,7 +375,7 @@ def test_the_picture_is_saved_with_every_bar(qtbot: QtBot, panel: Panel, tmp_pat
     assert (image.width(), image.height()) == (2 * size.width(), 2 * size.height())
     assert "<svg" in (tmp_path / "plan.svg").read_text(encoding="utf-8")
     header, first, *_ = (tmp_path / "plan.csv").read_text(encoding="utf-8").splitlines()
-    weights = panel.plan().layout.devices[0].weights  # type: ignore[union-attr]
+    weights = panel.plan().gpus[0].weights
     assert str(weights) in first.split(",")
     assert "layer_kv_cache" in header
 
@@ -395,16 +399,16 @@ def test_programs_stand_side_by_side_with_the_figures_of_each(
     _open(panel, page)
     model = panel.state.model
     assert model is not None
-    for place, name in enumerate(PROFILES):
+    for place, name in enumerate(ENGINES):
         inputs = replace(panel.state.inputs, profile=name)
         plan = panel.state.result_of(model, inputs).plan
-        assert _raw(page.model, place, "profile") == PROFILES[name].title
+        assert _raw(page.model, place, "profile") == ENGINES[name].title
         for column, figure in (
             *(("weights", "weights"), ("kv_cache", "kv_cache"), ("graph", "graph_total")),
             *(("vram_total", "vram_total"), ("total", "total")),
         ):
             assert _raw(page.model, place, column) == plan_value(plan, figure)
-    assert page.model.rowCount() == len(PROFILES)
+    assert page.model.rowCount() == len(ENGINES)
     assert "attention matrix" in page.why.text()
     qtmodeltester.check(page.model)
 
@@ -424,13 +428,13 @@ def test_the_choice_of_llama_cpp_is_taken_and_undone(
     panel.state.set(context=65_536, num_gpu=3, parallel=1)
     panel.settle()
     qtbot.waitUntil(lambda: choice.isVisible() and choice.use.isEnabled())
-    outcome = left_alone(panel.state.request, "llama.cpp").llama_cpp
+    outcome = left_alone(panel.state.request, "llama.cpp")
     assert choice.sentence.text() == choice_sentence(outcome)
     assert 0 < outcome.gpu_layers < 33
     choice.use.click()
     panel.settle()
-    taken = panel.state.current.plan.llama_cpp
-    assert taken.allocation.n_ctx == outcome.allocation.n_ctx
+    taken = panel.state.current.plan
+    assert taken.cells == outcome.cells
     assert taken.gpu_layers == outcome.gpu_layers
     assert panel.state.inputs.settings.num_gpu is None
     assert not choice.use.isEnabled()  # it is chosen already

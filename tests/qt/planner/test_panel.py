@@ -16,7 +16,7 @@ from pytestqt.qtbot import QtBot
 from explorer.errors import ExplorerError
 from explorer.hardware import detect
 from explorer.planner import Device
-from explorer.planner.profiles import GRAPH_SIZE
+from explorer.planner.engines.ollama_013.engine import OLLAMA_013
 from explorer.present.plan import Kind
 from explorer.qt.document import Document
 from explorer.qt.planner import panel as panel_module
@@ -75,7 +75,7 @@ def test_the_demo_and_other_models_can_be_planned(panel: Panel, demo: Document) 
     before, document = panel.state.inputs, panel.view._document
     panel.view.show_document(demo)
     panel.qtbot.waitUntil(lambda: panel.state.model.title == demo.title)
-    panel.state.replace_inputs(profile=GRAPH_SIZE.name)
+    panel.state.replace_inputs(profile=OLLAMA_013.name)
     panel.assert_shown()
     asked = panel.state.inputs
     assert asked.settings.context is None  # each model has settings of its own
@@ -103,7 +103,7 @@ def test_an_ollama_entry_is_planned_with_its_projector(
     panel.show(load(store.manifest(layers)))
     panel.qtbot.waitUntil(lambda: panel.state.model.projector_bytes == 1 << 20)
     panel.settle()
-    assert panel.state.current.result.plan.layout.devices[0].projector == 1 << 20
+    assert panel.state.current.result.plan.gpus[0].projector == 1 << 20
     assert panel.body.picture.bars.bars[0].nbytes(Kind.PROJECTOR) == 1 << 20
     assert "--mmproj" in panel.body.export.text("server")
 
@@ -131,8 +131,7 @@ def test_a_hugging_face_folder_is_planned_as_if_converted(
     panel.show(load(folder))
     panel.qtbot.waitUntil(lambda: panel.state.model.h.after_conversion)
     plan = panel.assert_shown()
-    assert plan.layout is not None
-    assert plan.layout.layer_weights[:2] == (16_384, 16_384)
+    assert [layer.weights for layer in plan.layers[:2]] == [16_384, 16_384]
 
 
 def test_a_model_without_hyperparameters_says_why(panel: Panel, hostile: Document) -> None:
@@ -196,7 +195,7 @@ def test_a_driver_that_fails_is_told(
     qtbot.waitUntil(lambda: not app.runner.jobs)
 
 
-def test_everything_has_a_name_and_a_tip(panel: Panel) -> None:
+def test_every_button_has_a_tip(panel: Panel) -> None:
     panel.state.replace_inputs(devices=(Device("0", "CUDA", 4 * GIB),))
     for number in range(panel.body.pages.count()):
         panel.body.pages.setCurrentIndex(number)

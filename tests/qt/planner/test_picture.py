@@ -32,7 +32,7 @@ def test_hovering_a_part_shows_bytes_and_formula(panel: Panel) -> None:
     area = bars.part_area((0, 0))
     assert bars.hit(area.center()) == (0, 0)
     text = bars.describe((0, 0))
-    held = plan.layout.devices[0]  # type: ignore[union-attr]
+    held = plan.gpus[0]
     assert f"({held.weights:,} bytes)" in text
     assert "devices[0].weights = sum(parts)" in text
 
@@ -66,7 +66,7 @@ def test_what_is_too_much_has_a_pattern_and_words(panel: Panel) -> None:
     panel.state.set(num_gpu=20)
     plan = panel.assert_shown()
     bars = panel.body.picture.bars
-    held = plan.layout.devices[0]  # type: ignore[union-attr]
+    held = plan.gpus[0]
     assert bars.bars[0].over_bytes == held.total - 1 * GIB > 0
     assert "more than there is" in bars.describe((0, 0))
     area = bars._bar_area(0, bars.width())
@@ -98,7 +98,7 @@ def test_layers_are_as_wide_as_their_bytes(panel: Panel) -> None:
     for number in (0, 31):
         share = strip.layers[number].nbytes / total
         assert abs(strip.layer_area(number).width() - room * share) < room / 500
-    assert len(strip.layers) == plan.layout.total_layers  # type: ignore[union-attr]
+    assert len(strip.layers) == plan.verdict.total_layers
 
 
 def test_a_clicked_layer_is_told_and_a_told_one_is_marked(qtbot: QtBot, panel: Panel) -> None:
@@ -128,7 +128,7 @@ def test_dragging_the_boundary_asks_for_gpu_layers(qtbot: QtBot, panel: Panel) -
     assert panel.state.inputs.settings.num_gpu == 12
     plan = panel.assert_shown()
     assert plan.gpu_layers == 12
-    assert plan.layout.devices[0].layers == range(20, 32)  # type: ignore[union-attr]
+    assert plan.gpus[0].layers == range(20, 32)
     drag(qtbot, strip, [round(strip.boundary_x()), 40, 0], y=y)
     assert panel.assert_shown().gpu_layers == 33  # also the output layer
     panel.state.undo()

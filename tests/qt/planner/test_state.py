@@ -15,8 +15,8 @@ from pytestqt.qtbot import QtBot
 from explorer.errors import PlanError
 from explorer.hardware.detect import Machine
 from explorer.planner import Device, Host
+from explorer.planner.engines.ollama_013.engine import OLLAMA_013
 from explorer.planner.inputs import PlanInputs, PlanResult
-from explorer.planner.profiles import GRAPH_SIZE
 from explorer.present.plan_export import server_command
 from explorer.qt.jobs import JobRunner
 from explorer.qt.machine import PlannedMachine
@@ -184,13 +184,13 @@ def test_a_plan_is_made_once_for_the_same_inputs() -> None:
     state.plan_changed.connect(emitted.append)
     assert state.current.result is None
     state.set_model(PlannedModel("small", Path("small.gguf"), small_model()))
-    state.replace_inputs(profile=GRAPH_SIZE.name)
+    state.replace_inputs(profile=OLLAMA_013.name)
     first = state.current
     state.pin()
     assert emitted[-1] is state.current
     assert state.current.result is first.result
     assert first.plan is not None
-    assert first.plan.effective.parallel == 3  # Ollama's own variables count
+    assert first.plan.used("parallel") == 3  # Ollama's own variables count
     assert list(state.environment) == ["OLLAMA_NUM_PARALLEL"]
 
 
@@ -199,11 +199,10 @@ def test_a_separate_projector_is_part_of_the_plan() -> None:
     find(state, Machine((Device("0", "CUDA", 24 * GIB),), Host(GIB)))
     model = PlannedModel("m", Path("m.gguf"), small_model(), Path("p.gguf"), GIB)
     state.set_model(model)
-    state.replace_inputs(profile=GRAPH_SIZE.name)
+    state.replace_inputs(profile=OLLAMA_013.name)
     plan = state.current.plan
     assert plan is not None
-    assert plan.layout is not None
-    assert plan.layout.devices[0].projector == GIB
+    assert plan.gpus[0].projector == GIB
     assert state.inputs.settings.projector_bytes == 0  # another model has none
     command = server_command(model.path, plan, model.projector)
     assert command.endswith("--mmproj p.gguf")
@@ -223,7 +222,7 @@ def test_a_slow_plan_is_made_by_a_worker_and_the_last_value_wins(
 
     monkeypatch.setattr(state, "result_of", plan)
     state.set_model(PlannedModel("small", Path("small.gguf"), small_model()))
-    state.replace_inputs(profile=GRAPH_SIZE.name)
+    state.replace_inputs(profile=OLLAMA_013.name)
     assert set(threads) == {threading.main_thread().name}
     shown = state.current.result
     state._took_s = dict.fromkeys(state._took_s, 1.0)  # as if it had taken a second
@@ -236,7 +235,7 @@ def test_a_slow_plan_is_made_by_a_worker_and_the_last_value_wins(
         assert state.current.inputs.settings.context == tokens
     qtbot.waitUntil(lambda: not state.current.is_late)
     assert state.current.plan is not None
-    assert state.current.plan.effective.context == 4096
+    assert state.current.plan.used("context") == 4096
     assert threading.main_thread().name not in threads
     assert len(threads) <= 2  # of three values: the first, and the last
     state.set(context=8192)

@@ -4,7 +4,6 @@
 """
 
 from explorer.planner.engines.llama_cpp.allocation import (
-    CACHE_TYPES,
     MAX_SEQUENCES,
     Allocation,
     Buffer,
@@ -15,7 +14,6 @@ from explorer.planner.engines.llama_cpp.fitting import Decision, fit
 from explorer.planner.engines.llama_cpp.header import Header
 
 __all__ = [
-    "CACHE_TYPES",
     "MAX_SEQUENCES",
     "Allocation",
     "Buffer",

@@ -28,13 +28,11 @@ from explorer.planner.engines.llama_cpp.graph import (
     row_padding,
 )
 from explorer.planner.engines.llama_cpp.header import Header, LayerSum, Weights
+from explorer.planner.settings import PART_CACHE_TYPES
 from explorer.quantization import TENSOR_TYPES
 
 MAX_SEQUENCES: Final = 256
 """Most sequences of a context (`LLAMA_MAX_SEQ`)."""
-
-CACHE_TYPES: Final = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
-"""What keys and values may be stored as (`--cache-type-k`)."""
 
 _CONTEXT_STEP: Final = 256
 _KEPT_AS_ONE: Final = (4, 128)  # positions, in blocks of deepseek4
@@ -67,8 +65,9 @@ class Settings:
         whole(self.batch, "batch", least=1)
         whole(self.ubatch, "ubatch", least=1)
         for name in (self.type_k, self.type_v):
-            if name not in CACHE_TYPES:
-                raise PlanError(f"{quoted(name)} is no type of the cache: {', '.join(CACHE_TYPES)}")
+            if name not in PART_CACHE_TYPES:
+                known = ", ".join(PART_CACHE_TYPES)
+                raise PlanError(f"{quoted(name)} is no type of the cache: {known}")
 
 
 @dataclass(frozen=True, slots=True)

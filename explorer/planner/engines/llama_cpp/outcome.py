@@ -8,51 +8,41 @@ from functools import cached_property
 from typing import Any, Final
 
 from explorer.planner.devices import MIB, Device
-from explorer.planner.engines.llama_cpp.allocation import Allocation, Buffer, Settings
+from explorer.planner.engines.llama_cpp.allocation import Allocation, Buffer, Settings, cache_parts
 from explorer.planner.engines.llama_cpp.fitting import Decision
 from explorer.planner.engines.llama_cpp.header import Header
+from explorer.planner.engines.llama_cpp.reading import read_header, reads
+from explorer.planner.plan import (
+    Accuracy,
+    Choice,
+    Details,
+    Holding,
+    Layer,
+    NamedBuffer,
+    Number,
+    Range,
+    Term,
+    Verdict,
+    judge,
+    sum_term,
+    term,
+)
 
 DEFAULT_RESERVE: Final = 512 * MIB
 """Bytes on each GPU for what a plan cannot see: the driver's context, workspaces, pools, graphs."""
 
 RESERVE_ORIGIN: Final = "for the driver and what a plan cannot see"
 
-EXACT: Final = "exact"
-BAND: Final = "band"
-UNKNOWN: Final = "unknown architecture"
-"""How sure compute buffers are: `EXACT` within 1 %, else between their low and their high end."""
-
 HOST_BUFFERS: Final = ("host", "CPU", "CPU_REPACK")
 """Buffers in main memory; the first one is the GPU's own, which it copies from fast."""
 
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """What one GPU holds, or main memory."""
-
-    name: str  # of the buffer: "GPU0"; "CPU" for all of main memory
-    weights: int
-    cache: int  # with recurrent state
-    compute: int
-    projector: int  # of a separate projector file
-    reserve: int
-    free: int | None  # before the model is loaded; None if not known
-    layers: tuple[int, ...]  # the output is the last
-
-    @property
-    def total(self) -> int:
-        """Bytes that llama.cpp allocates."""
-        return self.weights + self.cache + self.compute + self.projector
-
-    @property
-    def short(self) -> int:
-        """Bytes that are missing, the reserve counted."""
-        return 0 if self.free is None else max(0, self.total + self.reserve - self.free)
+_GPU_TERMS: Final = {"cache": "cache"}
+_MAIN_TERMS: Final = {"cache": "kv_cache"}
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What llama.cpp allocates under one profile.
+class Outcome(Details):
+    """What llama.cpp allocates.
 
     Attributes:
         header: What the rules read of the model.
@@ -65,7 +55,6 @@ class Outcome:
         projector: Bytes of a separate projector file, which the first GPU holds.
         split_mode: ``"layer"`` or ``"none"``.
         context_was_open: Whether the context was left to llama.cpp.
-        origins: Setting → where its value came from.
     """
 
     header: Header
@@ -78,17 +67,8 @@ class Outcome:
     projector: int
     split_mode: str
     context_was_open: bool
-    origins: Mapping[str, str]
 
-    @property
-    def decided_by(self) -> str:
-        """``"you"``, or ``"fit"`` where llama.cpp decides."""
-        return "you" if self.decision is None else "fit"
-
-    @property
-    def total_layers(self) -> int:
-        """The blocks and the output."""
-        return self.header.blocks + 1
+    # The shape of all plans
 
     @cached_property
     def gpu_layers(self) -> int:
@@ -106,79 +86,108 @@ class Outcome:
         )
 
     @cached_property
-    def gpus(self) -> tuple[Held, ...]:
-        """What each GPU holds."""
-        return tuple(
-            self._held(f"GPU{i}", (f"GPU{i}",), reserve, device.free)
+    def holdings(self) -> tuple[Holding, ...]:
+        """What each GPU holds, and last main memory."""
+        gpus = [
+            self._held(device, f"llama_cpp.buffers.GPU{i}", (f"GPU{i}",), reserve, device.free)
             for i, (device, reserve) in enumerate(zip(self.devices, self.reserves, strict=True))
-        )
+        ]
+        return (*gpus, self._held(None, "cpu", HOST_BUFFERS, 0, self.host_free))
 
-    @cached_property
-    def main(self) -> Held:
-        """What main memory holds."""
-        return self._held("CPU", HOST_BUFFERS, 0, self.host_free)
-
-    def _held(self, name: str, names: Sequence[str], reserve: int, free: int | None) -> Held:
+    def _held(
+        self,
+        device: Device | None,
+        place: str,
+        names: Sequence[str],
+        reserve: int,
+        free: int | None,
+    ) -> Holding:
         buffers = self.allocation.buffers
         held = [buffers[one] for one in names if one in buffers]
-        return Held(
-            name=name,
+        layers = tuple(i for i, place in enumerate(self.allocation.places) if place in names)
+        first = "GPU0" if self.devices else "CPU"
+        return Holding(
+            device=device,
+            place=place,
+            free=free,
             weights=sum(one.weights for one in held),
             cache=sum(one.cache for one in held),
-            compute=sum(map(compute_most, held)),
-            projector=self.projector if name == ("GPU0" if self.devices else "CPU") else 0,
-            reserve=reserve,
-            free=free,
-            layers=tuple(i for i, place in enumerate(self.allocation.places) if place in names),
+            compute=Range(sum(map(compute_least, held)), sum(map(compute_most, held))),
+            projector=self.projector if first in names else 0,
+            reserve=Range.exactly(reserve),
+            layers=layers,
+            is_used=bool(layers),
+            terms=_MAIN_TERMS if device is None else _GPU_TERMS,
         )
 
     @property
-    def all_on_gpus(self) -> bool:
-        """Whether nothing but the input is left to the CPU."""
-        on_cpu = self.gpu_layers < self.total_layers or self.expert_layers
-        return not on_cpu and self.settings.offload_kv
+    def gpus(self) -> tuple[Holding, ...]:
+        """What each GPU holds."""
+        return self.holdings[:-1]
 
     @property
-    def fits(self) -> bool:
+    def main(self) -> Holding:
+        """What main memory holds."""
+        return self.holdings[-1]
+
+    @cached_property
+    def verdict(self) -> Verdict:
         """Whether no GPU, with its reserve, and no main memory is too small."""
-        return not any(held.short for held in (*self.gpus, self.main))
+        return judge(
+            self.holdings,
+            self.header.blocks + 1,
+            expert_layers=len(self.expert_layers),
+            cache_on_cpu=not self.settings.offload_kv,
+            is_exact=self.accuracy is Accuracy.EXACT,
+        )
 
     @property
     def room(self) -> int:
         """Bytes that the tightest memory has left, its reserve counted; negative: missing."""
-        return min(
-            (
-                held.free - held.total - held.reserve
-                for held in (*self.gpus, self.main)
-                if held.free is not None
-            ),
-            default=0,
-        )
-
-    @property
-    def accuracy(self) -> str:
-        """How sure the compute buffers are: "exact", or why not; all else is exact."""
-        return self.allocation.accuracy
-
-    @property
-    def total(self) -> int:
-        """Bytes in all."""
-        return self.main.total + sum(held.total for held in self.gpus)
-
-    @property
-    def weights(self) -> int:
-        """Bytes of weights in all buffers; a tied output is there twice."""
-        return self.main.weights + sum(held.weights for held in self.gpus)
-
-    @property
-    def cache(self) -> int:
-        """Bytes of cache and recurrent state in all buffers."""
-        return self.main.cache + sum(held.cache for held in self.gpus)
+        rooms = (held.room for held in self.holdings)
+        return min((room for room in rooms if room is not None), default=0)
 
     @property
     def compute(self) -> int:
         """Bytes of all compute buffers."""
-        return self.main.compute + sum(held.compute for held in self.gpus)
+        return sum(held.compute.high for held in self.holdings)
+
+    # Details
+
+    @cached_property
+    def accuracy(self) -> Accuracy:
+        """How sure the compute buffers are; all else is exact."""
+        return Accuracy(self.allocation.accuracy)
+
+    @property
+    def choice(self) -> Choice:
+        """What llama.cpp decides by itself."""
+        return Choice("llama.cpp", self.context_was_open, self.decision is not None)
+
+    def layers(self) -> Iterator[Layer]:
+        """Yield every layer with its place, the output layer last."""
+        allocation, last = self.allocation, self.header.blocks
+        caches = (*allocation.layer_cache, 0)
+        for i, (place, cache) in enumerate(zip(allocation.places, caches, strict=True)):
+            name = "output" if i == last else f"blk.{i}"
+            device = int(place[3:]) if place.startswith("GPU") else None
+            yield Layer(i, name, sum(allocation.layer_weights[i].values()), cache, device)
+
+    def terms(self) -> Iterator[Term]:
+        """Yield what llama.cpp allocates: each buffer, each layer's part of it, and the sums."""
+        return _terms(self)
+
+    def layer_caches(self) -> Sequence[int]:
+        """Return the bytes of cache and state of each block."""
+        return self.allocation.layer_cache
+
+    def reads(self, depth: int) -> Mapping[str, int]:
+        """Return what a token reads on each device."""
+        return reads(self._read, self.settings, depth)
+
+    @cached_property
+    def _read(self) -> Header:
+        return read_header(self.header)
 
     def caches_in(self, name: str) -> list[int]:
         """Return the bytes of cache of each block that lies in a buffer."""
@@ -194,9 +203,24 @@ class Outcome:
         buffer = self.allocation.buffers[name]
         if buffer.compute is None:
             return "not known: the upper end of what any such graph takes"
-        unknown = self.accuracy == UNKNOWN
+        unknown = self.accuracy is Accuracy.UNKNOWN
         graph = "the graph of llama, for want of its own" if unknown else "its graph"
         return f"most memory that {graph} of a full batch takes on {name} at once"
+
+    def buffers(self) -> list[NamedBuffer]:
+        """Return the buffers, as llama.cpp names them."""
+        found = []
+        for name, buffer in self.allocation.buffers.items():
+            compute = None  # of what computes nothing
+            if self.accuracy is Accuracy.EXACT and buffer.compute is not None:
+                compute = Range.exactly(buffer.compute)
+            elif buffer.compute_high is not None:
+                compute = Range(buffer.compute_low or 0, buffer.compute_high)
+            title, reserve = {"host": "host (of the GPU)"}.get(name, name), None
+            if name.startswith("GPU"):
+                title, reserve = f"{self._buffer_name(name)} ({name})", self._reserve(name)
+            found.append(NamedBuffer(title, buffer.weights, buffer.cache, compute, reserve))
+        return found
 
     def arguments(self) -> list[str]:
         """Return the arguments of `llama-server` that load the model alike."""
@@ -221,25 +245,22 @@ class Outcome:
 
     def _placement(self) -> Iterator[tuple[str, ...]]:
         settings = self.settings
-        everything = self.gpu_layers == self.total_layers
+        everything = self.gpu_layers == self.header.blocks + 1
         yield "--n-gpu-layers", "all" if everything else str(self.gpu_layers)
         if self.split_mode == "none":
             yield "--split-mode", "none"
         elif len(self.devices) > 1 and settings.tensor_split is not None:
-            yield "--tensor-split", ",".join(f"{share:g}" for share in self._shares())
+            # layers, not shares by free memory, which would change with it
+            yield "--tensor-split", ",".join(str(len(held.layers)) for held in self.gpus)
         if settings.cpu_moe_layers >= self.header.blocks > 0:
             yield ("--cpu-moe",)
         elif settings.cpu_moe_layers:
             yield "--n-cpu-moe", str(settings.cpu_moe_layers)
         if settings.overrides:
-            pairs = (f"{what}={self.buffer_name(where)}" for what, where in settings.overrides)
+            pairs = (f"{what}={self._buffer_name(where)}" for what, where in settings.overrides)
             yield "--override-tensor", ",".join(pairs)
 
-    def _shares(self) -> Sequence[float]:
-        """Return the split as layers: shares by free memory would change with it."""
-        return [len(held.layers) for held in self.gpus]
-
-    def buffer_name(self, name: str) -> str:
+    def _buffer_name(self, name: str) -> str:
         """Return what llama.cpp calls a buffer: ``"CUDA1"`` for GPU1."""
         if not name.startswith("GPU"):
             return "CPU" if name in HOST_BUFFERS else name
@@ -247,15 +268,15 @@ class Outcome:
         return f"{device.library}{name[3:]}"
 
     def record(self) -> dict[str, Any]:
-        """Return the object `llama_cpp` of docs/interface.md."""
+        """Return the graph of all devices, and the object `llama_cpp` of docs/interface.md."""
         decision, settings = self.decision, self.settings
         split = settings.tensor_split if len(self.devices) > 1 else None
         if decision is not None:
             split = decision.tensor_split
-        return {
+        details = {
             "n_ctx": self.allocation.n_ctx,
             "n_ctx_seq": self.allocation.n_ctx_seq,
-            "decided_by": self.decided_by,
+            "decided_by": "you" if decision is None else "fit",
             "gpu_layers": self.gpu_layers if decision is None else decision.gpu_layers,
             "tensor_split": None if split is None else list(split),
             "cpu_moe_layers": min(settings.cpu_moe_layers, self.header.blocks),
@@ -271,9 +292,11 @@ class Outcome:
                 }
                 for name, buffer in sorted(self.allocation.buffers.items(), key=_order)
             },
-            "accuracy": self.accuracy,
+            "accuracy": self.allocation.accuracy,
             "arguments": self.arguments(),
         }
+        graph = {"partial": None, "full": self.compute, "used": "full"}
+        return {"graph": graph, "llama_cpp": details}
 
     def _reserve(self, name: str) -> int:
         return self.reserves[int(name[3:])] if name.startswith("GPU") else 0
@@ -284,7 +307,94 @@ def compute_most(buffer: Buffer) -> int:
     return buffer.compute if buffer.compute is not None else buffer.compute_high or 0
 
 
+def compute_least(buffer: Buffer) -> int:
+    """Return the bytes that a compute buffer takes at least."""
+    most = compute_most(buffer)
+    return most if buffer.compute_low is None else min(buffer.compute_low, most)
+
+
 def _order(item: tuple[str, Buffer]) -> tuple[bool, int, str]:
     name = item[0]
     is_gpu = name.startswith("GPU")
     return not is_gpu, int(name[3:]) if is_gpu else 0, name
+
+
+# Every figure with its formula, the value of each symbol, and where that came from
+
+
+def _terms(outcome: Outcome) -> Iterator[Term]:
+    """Yield what llama.cpp allocates: each buffer, each layer's part of it, and the sums."""
+    allocation = outcome.allocation
+    for i, nbytes in enumerate(allocation.layer_cache):
+        yield _cache_term(outcome, i, nbytes)
+    yield sum_term("kv_cache.total", allocation.layer_cache, "kv_cache.per_layer[*]")
+    for name, buffer in allocation.buffers.items():
+        place = f"llama_cpp.buffers.{name}"
+        parts = tuple(held.get(name, 0) for held in allocation.layer_weights)
+        origin = f"tensors of each layer and of the input that lie in {name}"
+        yield sum_term(f"{place}.weights", parts, origin)
+        yield sum_term(
+            f"{place}.cache", outcome.caches_in(name), f"kv_cache.per_layer[*] in {name}"
+        )
+        compute = compute_most(buffer), outcome.compute_origin(name)
+        yield term(f"{place}.compute", compute[0], "peak", peak=compute)
+    for gpu in outcome.gpus:
+        yield from _gpu_terms(gpu.place, gpu)
+    yield from _main_terms(outcome)
+    totals = [held.total for held in (*outcome.gpus, outcome.main)]
+    yield sum_term("vram_total", totals[:-1], "llama_cpp.buffers.GPU*.total")
+    yield sum_term("total", totals, "vram_total and cpu.total")
+
+
+def _gpu_terms(place: str, held: Holding) -> Iterator[Term]:
+    """Yield the sum of a GPU, and its reserve."""
+    parts = {"weights": held.weights, "cache": held.cache, "compute": held.compute.high}
+    inputs = {name: (nbytes, f"{place}.{name}") for name, nbytes in parts.items()}
+    if held.projector:
+        inputs["projector"] = held.projector, "tensors of the projector's file"
+    yield term(f"{place}.total", held.total, " + ".join(inputs), **inputs)
+    reserve = held.reserve.high, RESERVE_ORIGIN
+    yield term(f"{place}.reserve", held.reserve.high, "reserve", reserve=reserve)
+
+
+def _main_terms(outcome: Outcome) -> Iterator[Term]:
+    """Yield what main memory holds, in all its buffers."""
+    held, buffers = outcome.main, outcome.allocation.buffers
+    names = [name for name in HOST_BUFFERS if name in buffers]
+    where = f"llama_cpp.buffers: {', '.join(names)}"
+    yield sum_term("cpu.weights", [buffers[name].weights for name in names], where)
+    yield sum_term("cpu.kv_cache", [buffers[name].cache for name in names], where)
+    yield sum_term("cpu.compute", [compute_most(buffers[name]) for name in names], where)
+    parts = {"weights": held.weights, "kv_cache": held.cache, "compute": held.compute.high}
+    inputs = {name: (nbytes, f"cpu.{name}") for name, nbytes in parts.items()}
+    if held.projector:
+        inputs["projector"] = held.projector, "tensors of the projector's file"
+    yield term("cpu.total", held.total, " + ".join(inputs), **inputs)
+
+
+def _cache_term(outcome: Outcome, layer: int, nbytes: int) -> Term:
+    """Return the cache of a block: its tensors, each rounded up to 128 bytes, on the host to 32."""
+    name, settings = f"kv_cache.per_layer[{layer}]", outcome.settings
+    on_gpu = settings.offload_kv and outcome.allocation.places[layer].startswith("GPU")
+    types = {"keys": settings.type_k, "values": settings.type_v}
+    inputs: dict[str, tuple[Number, str]] = {}
+    pieces: list[str] = []
+    for number, part in enumerate(cache_parts(outcome.header, settings, layer), 1):
+        symbol = part.what.replace(" ", "_")
+        symbol += str(number) if symbol in inputs else ""
+        kind, rows = (
+            types.get(part.what.removeprefix("index "), "f32"),
+            "positions of all sequences",
+        )
+        if kind == "f32" and not part.what.endswith(("keys", "values")):
+            rows = "sequences"
+        elif outcome.header.windowed[layer] and not settings.swa_full:
+            rows = "positions that the sliding window needs, with a batch"
+        inputs[symbol] = part.row, f"bytes of the block's {part.what} as {kind}: one of its rows"
+        inputs[f"{symbol}_rows"] = part.rows, rows
+        if on_gpu:
+            inputs[f"{symbol}_fill"] = part.fill, "fills a row of quantized values up to 512"
+            pieces.append(f"-(-({symbol} * {symbol}_rows + {symbol}_fill) // 128) * 128")
+        else:
+            pieces.append(f"-(-({symbol} * {symbol}_rows) // 32) * 32")
+    return term(name, nbytes, " + ".join(pieces) or "0", **inputs)

@@ -1,4 +1,4 @@
-"""Profiles `llama.cpp` and `ollama`: what their servers are started with, and what that takes."""
+"""Engines that start llama.cpp's server: with which arguments, and what that takes."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import pytest
 from explorer.errors import PlanError
 from explorer.formats.model import Model
 from explorer.planner import Device, Host, Hyperparameters, Settings, plan
+from explorer.planner.engines.registry import ENGINES, default_engine
 from explorer.planner.inputs import PlanInputs, plan_record, plan_result
-from explorer.planner.profiles import default_profile
-from explorer.planner.result import Plan
-from explorer.present.plan import Level, memory_bars, verdict
+from explorer.planner.plan import Level, Plan
+from explorer.planner.settings import SETTINGS
+from explorer.present.plan import answer, memory_bars
 from tests.planner.test_llama_cpp import _TENSORS, _TINY, _model
 from tests.planner.test_result import evaluate
 
@@ -96,7 +97,7 @@ def test_llama_cpp_reads_none_of_ollama_s_variables(h: Hyperparameters) -> None:
     variables = {"OLLAMA_KV_CACHE_TYPE": "q8_0", "OLLAMA_CONTEXT_LENGTH": "1024"}
     made = plan(h, Settings(), (GPU,), environment=variables, profile="llama.cpp")
     assert record(made)["n_ctx"] == 4096
-    assert made.effective.kv_cache_type == "f16"
+    assert made.used("kv_cache_type") == "f16"
 
 
 def test_gpus_share_by_free_memory_and_each_has_its_reserve(h: Hyperparameters) -> None:
@@ -111,8 +112,8 @@ def test_gpus_share_by_free_memory_and_each_has_its_reserve(h: Hyperparameters) 
 
 def test_integrated_gpus_are_left_out_where_there_are_others(h: Hyperparameters) -> None:
     shared = Device("0", "Vulkan", 16 * GIB, integrated=True)
-    assert len(planned(h, "llama.cpp", shared, GPU).llama_cpp.devices) == 1  # type: ignore[union-attr]
-    assert len(planned(h, "llama.cpp", shared).llama_cpp.devices) == 1  # type: ignore[union-attr]
+    assert len(planned(h, "llama.cpp", shared, GPU).gpus) == 1
+    assert len(planned(h, "llama.cpp", shared).gpus) == 1
 
 
 @pytest.mark.parametrize("profile", ["llama.cpp", "ollama"])
@@ -175,7 +176,7 @@ def test_the_formula_of_every_cache_gives_its_figure(
 def test_a_verdict(
     h: Hyperparameters, settings: dict[str, Any], free: int, level: Level, words: str
 ) -> None:
-    found = verdict(planned(h, "llama.cpp", replace(GPU, free=free), **settings))
+    found = answer(planned(h, "llama.cpp", replace(GPU, free=free), **settings))
     assert found.level is level
     assert words in found.sentence
 
@@ -184,9 +185,9 @@ def test_without_a_gpu_all_is_in_main_memory(h: Hyperparameters) -> None:
     made = plan(h, Settings(context=512), (), host=Host(8 * GIB), profile="llama.cpp")
     assert made.gpu_layers == 0
     assert made.vram_total == 0
-    assert "Runs on the CPU" in verdict(made).sentence
+    assert "Runs on the CPU" in answer(made).sentence
     small = plan(h, Settings(context=512), (), host=Host(1), profile="llama.cpp")
-    assert "main memory is" in verdict(small).sentence
+    assert "main memory is" in answer(small).sentence
 
 
 def test_what_llama_cpp_refuses_is_one_sentence(h: Hyperparameters) -> None:
@@ -198,19 +199,30 @@ def test_what_llama_cpp_refuses_is_one_sentence(h: Hyperparameters) -> None:
     assert "values cannot be quantized" in result.refusal
 
 
+def test_engines_are_found_by_name() -> None:
+    assert list(ENGINES) == ["llama.cpp", "ollama", "ollama-graphsize"]
+    with pytest.raises(PlanError, match="ollama-graphsize"):
+        plan(Hyperparameters(), profile="ollama-0.30")
+    known = {setting.name for setting in SETTINGS}
+    for engine in ENGINES.values():
+        own = {setting.name for setting in engine.settings}
+        assert own <= known
+        assert own.isdisjoint(engine.ignored)
+
+
 def test_what_is_no_gguf_file_is_refused_and_planned_otherwise() -> None:
     converted = Hyperparameters(after_conversion=True)
-    assert default_profile(converted) == "ollama-graphsize"
+    assert default_engine(converted).name == "ollama-graphsize"
     with pytest.raises(PlanError, match=r"llama\.cpp"):
         plan(converted, profile="llama.cpp")
 
 
 def test_the_default_is_what_runs_a_model_where_it_was_found(h: Hyperparameters) -> None:
-    assert default_profile(h) == "llama.cpp"
+    assert default_engine(h).name == "llama.cpp"
     named = _model({**_TINY, "ollama.name": "tiny:latest"}, _TENSORS)
-    assert default_profile(Hyperparameters.from_model(named)) == "ollama"
+    assert default_engine(Hyperparameters.from_model(named)).name == "ollama"
     blob: Model = replace(named, path=named.path / "blobs" / ("sha256-" + "0" * 64))
-    assert default_profile(Hyperparameters.from_model(blob)) == "ollama"
+    assert default_engine(Hyperparameters.from_model(blob)).name == "ollama"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Sentences and tables about plans by llama.cpp's rules."""
+"""Sentences and tables about engines."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 
 from explorer.errors import PlanError
 from explorer.planner import Device, Hyperparameters, Settings
-from explorer.planner.engines.llama_cpp import Buffer
-from explorer.planner.engines.llama_cpp.outcome import UNKNOWN, Outcome
-from explorer.planner.profiles import left_alone, profile_named
-from explorer.planner.result import PlanRequest
-from explorer.present import llama_cpp as words
+from explorer.planner.advice import left_alone
+from explorer.planner.engines.registry import engine_named
+from explorer.planner.plan import Plan, Range
+from explorer.planner.request import PlanRequest
+from explorer.present import engines as words
 from explorer.present.plan_export import environment_lines, modelfile_lines, server_command
 from tests.planner.test_llama_cpp import _TENSORS, _TINY, _model
 
@@ -25,19 +25,17 @@ def h() -> Hyperparameters:
     return Hyperparameters.from_model(_model({**_TINY, "tokenizer.ggml.tokens": ["a"]}, _TENSORS))
 
 
-def outcome(h: Hyperparameters, profile: str = "llama.cpp", **settings: object) -> Outcome:
+def planned(h: Hyperparameters, **settings: object) -> Plan:
     request = PlanRequest(h, Settings(**settings), (GPU,))  # type: ignore[arg-type]
-    found = profile_named(profile).plan(request).llama_cpp
-    assert found is not None
-    return found
+    return engine_named("llama.cpp").plan(request)
 
 
 def test_who_decided_is_said(h: Hyperparameters) -> None:
-    said = words.decision_sentence(outcome(h))
+    said = words.decision_sentence(planned(h))
     assert said == "llama.cpp chooses 4,096 tokens, 3 of 3 layers on GPUs"
-    said = words.decision_sentence(outcome(h, context=512))
+    said = words.decision_sentence(planned(h, context=512))
     assert said == "for 512 tokens llama.cpp chooses 3 of 3 layers on GPUs"
-    said = words.decision_sentence(outcome(h, context=512, num_gpu=2, cpu_moe_layers=2))
+    said = words.decision_sentence(planned(h, context=512, num_gpu=2, cpu_moe_layers=2))
     assert (
         said == "you chose 512 tokens, 2 of 3 layers on GPUs, the experts of 1 of them on the CPU"
     )
@@ -46,19 +44,17 @@ def test_who_decided_is_said(h: Hyperparameters) -> None:
 def test_what_llama_cpp_would_choose_can_be_taken(h: Hyperparameters) -> None:
     request = PlanRequest(h, Settings(context=512, num_gpu=1), (GPU,))
     plan = left_alone(request, "llama.cpp")
-    assert plan.llama_cpp is not None
-    said = words.choice_sentence(plan.llama_cpp)
+    said = words.choice_sentence(plan)
     assert said == "llama.cpp would choose: 4,096 tokens, 3 of 3 layers"
-    changed = replace(request.settings, **words.choice_changes(plan.llama_cpp))
-    taken = profile_named("llama.cpp").plan(replace(request, settings=changed))
-    assert taken.llama_cpp is not None
-    assert taken.llama_cpp.allocation == plan.llama_cpp.allocation
+    changed = replace(request.settings, **words.choice_changes(plan))
+    taken = engine_named("llama.cpp").plan(replace(request, settings=changed))
+    assert taken.holdings == plan.holdings
     with pytest.raises(PlanError, match="no profile"):
         left_alone(request, "none")
 
 
 def test_buffers_have_llama_cpp_s_names_and_the_reserve(h: Hyperparameters) -> None:
-    rows = {row[0]: row for row in words.buffer_rows(outcome(h, context=512, num_gpu=2))}
+    rows = {row[0]: row for row in words.buffer_rows(planned(h, context=512, num_gpu=2))}
     assert set(rows) == {"CUDA0 (GPU0)", "host (of the GPU)", "CPU"}
     assert all(len(row) == len(words.BUFFERS) for row in rows.values())
     assert rows["CUDA0 (GPU0)"][-1] == "512 MiB"
@@ -66,17 +62,15 @@ def test_buffers_have_llama_cpp_s_names_and_the_reserve(h: Hyperparameters) -> N
 
 
 def test_a_band_shows_its_ends() -> None:
-    buffer = Buffer(compute=3 << 20, compute_low=2 << 20, compute_high=5 << 20)
-    assert words.compute_text(buffer) == "3.00 MiB"
-    assert words.compute_text(buffer, UNKNOWN) == "2.00 MiB to 5.00 MiB"
-    assert words.compute_text(Buffer()) == "–"
+    assert words.range_text(Range.exactly(3 << 20)) == "3.00 MiB"
+    assert words.range_text(Range(2 << 20, 5 << 20)) == "2.00 MiB to 5.00 MiB"
+    assert words.range_text(None) == "–"
 
 
 def test_copies_for_other_programs_agree(h: Hyperparameters) -> None:
     settings = Settings(context=1024, parallel=2, kv_cache_type="q8_0", num_gpu=2)
-    plan = profile_named("ollama").plan(PlanRequest(h, settings, (GPU,)))
-    assert plan.llama_cpp is not None
-    fields = dict(words.lm_studio_fields(plan.llama_cpp))
+    plan = engine_named("ollama").plan(PlanRequest(h, settings, (GPU,)))
+    fields = dict(words.lm_studio_fields(plan))
     assert fields["Context Length"] == "2048"
     assert (fields["GPU Offload"], fields["Unified KV Cache"]) == ("2 layers", "off")
     assert fields["K Cache Quantization Type"] == "q8_0"
@@ -87,15 +81,15 @@ def test_copies_for_other_programs_agree(h: Hyperparameters) -> None:
     assert command.startswith("llama-server --model 'a b.gguf' --ctx-size 2048 --parallel 2")
 
 
-def test_profiles_side_by_side_show_dashes_where_nothing_is_claimed(h: Hyperparameters) -> None:
+def test_engines_side_by_side_show_dashes_where_there_is_no_plan(h: Hyperparameters) -> None:
     request = PlanRequest(h, Settings(context=512), (GPU,))
-    names = ("llama.cpp", "ollama-0.30", "ollama-graphsize")
-    rows = [words.ProfileRow(name, profile_named(name).plan(request)) for name in names]
-    rows.append(words.ProfileRow("ollama", None, "refused"))
+    shown = [engine_named(name) for name in ("llama.cpp", "ollama-graphsize")]
+    rows = [words.EngineRow(engine, engine.plan(request)) for engine in shown]
+    rows.append(words.EngineRow(engine_named("ollama"), None, "refused"))
     cells = [row.cells() for row in rows]
     assert all(len(one) == len(words.SIDE_BY_SIDE) for one in cells)
-    assert [one[-1] for one in cells] == ["3 of 3", "–", "3 of 3", "–"]
-    assert cells[3][-2] == "refused"
-    why = words.why_profiles_differ(rows)
+    assert [one[-1] for one in cells] == ["3 of 3", "3 of 3", "–"]
+    assert cells[2][-2] == "refused"
+    why = words.why_engines_differ(rows)
     assert why.startswith("llama.cpp allocates")
     assert "Ollama starts the same program" not in why  # it is not shown

@@ -24,8 +24,9 @@ from explorer.planner.devices import (
     sized,
     whole,
 )
+from explorer.planner.engines.ollama_013.sizes import GraphSize, Workload, size_workload
 from explorer.planner.hyperparameters import Hyperparameters
-from explorer.planner.sizes import GraphSize, Workload, size_workload
+from explorer.planner.plan import Layer
 from explorer.text import bytes_text
 
 # Which layers go to which GPU. Source: Ollama, llm/server.go, `greedyFit`, `findBestFit` and
@@ -51,7 +52,7 @@ Trace: TypeAlias = list[tuple[int, ...]]
 """The decisions from which it follows whether all layers are placed, and on which GPUs.
 
 Each is a comparison whose outcome can change only once as sizes of layers and graph grow and rooms
-shrink, given that the decisions before it are the same. `explorer.planner.advice` builds on that.
+shrink, given that the decisions before it are the same (`explorer.planner.plan.Trial`).
 """
 
 
@@ -262,35 +263,6 @@ class DeviceLayout:
     def total(self) -> int:
         """Bytes that it holds."""
         return self.weights + self.kv_cache + self.graph + self.projector
-
-    @property
-    def reserve_left(self) -> int:
-        """Bytes of the reserve that are left in the end.
-
-        Ollama keeps the reserve free only while it looks for a fit; a graph may take of it.
-        """
-        return min(self.reserved, max(0, self.device.free - self.total))
-
-    @property
-    def free_left(self) -> int:
-        """Bytes that are neither held nor reserved."""
-        return max(0, self.device.free - self.total - self.reserved)
-
-
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """One layer of a model."""
-
-    index: int  # its number; the output layer is the last
-    name: str  # ``"blk.7"`` or ``"output"``
-    weights: int  # bytes of its weights
-    kv_cache: int  # bytes of its cache
-    device: int | None  # number of the device, or None for the CPU
-
-    @property
-    def nbytes(self) -> int:
-        """Weights and cache."""
-        return self.weights + self.kv_cache
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from typing import Any, Final, TypeAlias
 
 from explorer.errors import ExplorerError
 from explorer.planner.devices import MAX_COUNT, MAX_DEVICES, MAX_MEMORY
-from explorer.planner.engines.llama_cpp import CACHE_TYPES
+from explorer.planner.settings import PART_CACHE_TYPES
 from explorer.text import plain_text, shorten
 
 _MOST_LOADS: Final = 16
@@ -395,7 +395,7 @@ class LogParser:
 
     def _cache_types(self, match: re.Match[str]) -> None:
         for which, name in _TYPE.findall(match.string):
-            if name in CACHE_TYPES:
+            if name in PART_CACHE_TYPES:
                 self._now.settings[f"type_{which.lower()}"] = name
 
     # The table that `--fit` prints, and llama-server at its end; the last one counts
@@ -488,7 +488,7 @@ class LogParser:
         now.settings["ubatch"] = now.settings.get("batch", 512)
         now.settings["flash_attention"] = given.get("FlashAttention") == "Enabled"
         kind = given.get("KvCacheType", "")
-        if kind in CACHE_TYPES:
+        if kind in PART_CACHE_TYPES:
             now.settings |= {"type_k": kind, "type_v": kind}
         now.settings["gpu_layers"] = _count(given.get("GPULayers")) or 0
 
@@ -621,7 +621,7 @@ def _arguments(words: list[str]) -> dict[str, Any]:
             shares = [share for share in value.split(",")[:MAX_DEVICES] if _SHARE.fullmatch(share)]
             found[setting] = tuple(map(float, shares)) or None
         elif setting in {"type_k", "type_v"}:
-            found |= {setting: value} if value in CACHE_TYPES else {}
+            found |= {setting: value} if value in PART_CACHE_TYPES else {}
         elif setting:
             number = 999 if value == "all" else _count(value)
             found |= {} if number is None else {setting: number}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from explorer.planner.log_lines import WORDS, Log, LogParser
+from explorer.planner.logs.lines import WORDS, Log, LogParser
 from explorer.sources.files import FileSource
 
 LONGEST_LOG: Final = 1 << 30

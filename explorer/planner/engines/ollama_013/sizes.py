@@ -15,12 +15,12 @@ from typing import Any, Final, TypeAlias
 from explorer.errors import PlanError
 from explorer.planner.devices import MAX_COUNT, MIB, sized, whole
 from explorer.planner.hyperparameters import Hyperparameters
+from explorer.planner.settings import MAX_PARALLEL
 
 # Effective settings that change sizes
 
 DEFAULT_CONTEXT: Final = 4096
 DEFAULT_BATCH: Final = 512
-MAX_PARALLEL: Final = 1 << 20
 
 BYTES_PER_ELEMENT: Final[Mapping[str, float]] = MappingProxyType(
     {"f32": 4, "f16": 2, "q8_0": 1, "q4_0": 0.5}

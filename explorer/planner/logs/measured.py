@@ -17,7 +17,7 @@ from typing import Any, Final
 from explorer.errors import PlanError
 from explorer.formats.model import Model
 from explorer.planner.engines import llama_cpp
-from explorer.planner.log_lines import (
+from explorer.planner.logs.lines import (
     CACHE,
     COMPUTE,
     OUTPUT,
@@ -26,6 +26,7 @@ from explorer.planner.log_lines import (
     LoggedDevice,
     Measured,
 )
+from explorer.planner.settings import Settings
 
 HOST: Final = "host"
 
@@ -128,6 +129,15 @@ def compare(model: Model, measured: Measured, base: llama_cpp.Settings) -> Compa
     residuals = tuple(_residuals(planned, held)) if held else tuple(_sums(planned, measured))
     rests = tuple(_rests(places, residuals, settings))
     return Comparison(measured, settings, residuals, rests, inferred, assumed)
+
+
+def assumed_settings(asked: Settings, devices: int) -> llama_cpp.Settings:
+    """Return what a log that does not tell it is taken to mean, by what is asked of a plan."""
+    told: dict[str, Any] = {"context": asked.context, "ubatch": asked.batch}
+    if asked.parallel:  # other engines run more of them
+        told["parallel"] = min(asked.parallel, llama_cpp.MAX_SEQUENCES)
+    settings = llama_cpp.Settings(devices=devices)
+    return replace(settings, **{name: value for name, value in told.items() if value})
 
 
 def _refuse_other(header: llama_cpp.Header, measured: Measured) -> None:

@@ -1,0 +1,340 @@
+"""llama.cpp: what its server allocates with the settings that are asked for, and its defaults.
+
+docs/planner.md, section 13. Ollama starts the same server with other arguments, by `allocated`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from types import MappingProxyType
+from typing import Any, Final
+
+from explorer.errors import PlanError
+from explorer.parallel import Check
+from explorer.planner import settings as known
+from explorer.planner.devices import Device, flash_attention_obstacle, quoted
+from explorer.planner.engines.llama_cpp.allocation import MAX_SEQUENCES, allocate
+from explorer.planner.engines.llama_cpp.allocation import Settings as ServerSettings
+from explorer.planner.engines.llama_cpp.fitting import DEFAULT_MARGIN, Decision, fit
+from explorer.planner.engines.llama_cpp.header import Header
+from explorer.planner.engines.llama_cpp.outcome import DEFAULT_RESERVE, RESERVE_ORIGIN, Outcome
+from explorer.planner.hyperparameters import Hyperparameters
+from explorer.planner.plan import Accuracy, Effective, Engine, Plan, Refusal, difference_notes
+from explorer.planner.request import PlanRequest
+from explorer.planner.searching import largest_held
+from explorer.planner.settings import Settings
+from explorer.text import bytes_text, integer_text
+
+_SERVER_BATCH, _SERVER_UBATCH, _SERVER_SLOTS = 2048, 512, 4
+_RESERVE = "llama.cpp has no such setting: a reserve on each GPU stands for it"
+_ALL_GPUS = "llama.cpp always uses all GPUs"
+
+IGNORED: Final = MappingProxyType({"overhead": _RESERVE, "spread": _ALL_GPUS})
+"""Settings that llama.cpp does not know, and why they change nothing."""
+
+SETTINGS: Final = tuple(one for one in known.SETTINGS if one.name not in IGNORED)
+"""The settings that llama.cpp knows."""
+
+PLACING: Final = ("num_gpu", "tensor_split", "cpu_moe_layers")
+"""Settings that say where layers go."""
+
+
+class ServerEngine(Engine):
+    """A program that loads models with llama.cpp's server."""
+
+    context_step = 256  # it rounds contexts up
+    most_parallel = MAX_SEQUENCES
+
+    def accepts(self, h: Hyperparameters) -> Refusal | None:
+        """Refuse what is no GGUF file."""
+        return Refusal("llama.cpp reads GGUF files") if h.after_conversion else None
+
+    def is_slow(self, h: Hyperparameters) -> bool:
+        """Say that experts may be left on the CPU, which takes many trials."""
+        return not isinstance(h.llama_cpp, str) and h.llama_cpp.experts_used > 0
+
+    def all_on_gpus(self, request: PlanRequest) -> dict[str, Any]:
+        """Ask for all layers: left alone, llama.cpp keeps a margin free, not only the reserve."""
+        return {"num_gpu": request.h.total_layers}
+
+    def context_as_placed(self, plan: Plan, check: Check) -> int | None:
+        """Return the largest context at which nothing is short; layers stay as planned."""
+        return context_as_placed(plan, check)
+
+
+class LlamaCpp(ServerEngine):
+    """`llama-server`, and what else loads models with libllama."""
+
+    name = "llama.cpp"
+    title = "llama.cpp, as of build 11434"
+    short_title = "llama.cpp"
+    rule = "llama.cpp allocates what its graph needs and lowers what you leave open"
+    settings = SETTINGS
+    ignored = IGNORED
+    chooses = ("context", *PLACING)
+    shares_context = True
+
+    def plan(self, request: PlanRequest) -> Plan:
+        """Allocate as `llama-server` does with the settings, and its defaults."""
+        asked = request.settings
+        origins: dict[str, str] = {}
+        differences: dict[str, Effective] = {}
+        context, parallel, unified = asked.context or 0, asked.parallel, asked.kv_unified
+        if parallel is None:
+            parallel, origins["parallel"] = _SERVER_SLOTS, "llama-server's choice, with one cache"
+            if unified is False:
+                reason = (
+                    "llama-server unifies the cache where the number of sequences is left to it"
+                )
+                differences["kv_unified"] = Effective(True, False, reason)
+            unified = True
+        if not context:
+            origins["context"] = "left to llama.cpp"
+        flash_attention = asked.flash_attention
+        if flash_attention is None:
+            flash_attention = not flash_attention_obstacle(_devices(request))
+            origins["flash_attention"] = "on where all GPUs support it"
+        settings = ServerSettings(
+            context=context,
+            parallel=parallel,
+            kv_unified=bool(unified),
+            batch=asked.batch or _SERVER_BATCH,
+            ubatch=asked.ubatch or _SERVER_UBATCH,
+            type_k=asked.cache_type_k or asked.kv_cache_type or "f16",
+            type_v=asked.cache_type_v or asked.kv_cache_type or "f16",
+            flash_attention=flash_attention,
+            offload_kv=asked.offload_kv is not False,
+            swa_full=bool(asked.swa_full),
+        )
+        margins = [asked.projector_bytes]  # llama-server adds the projector's device
+        return allocated(self, request, Wanted(settings, origins, differences, margins))
+
+
+LLAMA_CPP: Final = LlamaCpp()
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a server is asked for: its arguments, where they came from, and what it changes."""
+
+    settings: ServerSettings
+    origins: Mapping[str, str]
+    differences: Mapping[str, Effective]
+    margins: Sequence[int]  # bytes that are added to those that are left free on each GPU
+
+
+def allocated(engine: Engine, request: PlanRequest, wanted: Wanted) -> Plan:
+    """Return the plan of a server with these arguments."""
+    asked, header = request.settings, _header(request)
+    devices = _devices(request)
+    settings, decision = _placed(request, header, wanted, devices)
+    allocation = allocate(header, settings)
+    default = DEFAULT_RESERVE if asked.reserve is None else asked.reserve
+    host = request.host
+    outcome = Outcome(
+        header=header,
+        settings=settings,
+        allocation=allocation,
+        decision=decision,
+        devices=devices,
+        reserves=tuple(default if one.reserve is None else one.reserve for one in devices),
+        host_free=None if host is None or host.macos else host.free + host.swap,
+        projector=asked.projector_bytes,
+        split_mode=asked.split_mode or "layer",
+        context_was_open=not wanted.settings.context,
+    )
+    effective = _effective(engine, asked, wanted, outcome)
+    return Plan(
+        engine=engine,
+        request=request,
+        effective=effective,
+        holdings=outcome.holdings,
+        verdict=outcome.verdict,
+        cache=sum(held.cache for held in outcome.holdings),
+        cells=allocation.n_ctx,
+        details=outcome,
+        notes=tuple(_notes(outcome, effective, asked)),
+        warnings=tuple(_warnings(outcome)),
+    )
+
+
+def _effective(
+    engine: Engine, asked: Settings, wanted: Wanted, outcome: Outcome
+) -> dict[str, Effective]:
+    """Return what holds of each setting, in the order in which differences are told."""
+    settings, allocation = outcome.settings, outcome.allocation
+    origins, differences = dict(wanted.origins), dict(wanted.differences)
+    if engine.shares_context and asked.context:
+        given, held = asked.context, allocation.n_ctx_seq
+        if held < given:
+            count = settings.parallel
+            reason = f"llama.cpp divides it among {count} sequences; a unified cache is shared"
+            differences["context"] = Effective(held, given, reason)
+        elif held > given:
+            origins["context"] = "rounded up to what llama.cpp counts in"
+    values = {
+        "kv_unified": settings.kv_unified,
+        "context": allocation.n_ctx_seq,
+        "parallel": settings.parallel,
+        "batch": settings.batch,
+        "kv_cache_type": "/".join(dict.fromkeys((settings.type_k, settings.type_v))),
+        "flash_attention": settings.flash_attention,
+        "num_gpu": outcome.gpu_layers,
+        "ubatch": settings.ubatch,
+        "cache_type_k": settings.type_k,
+        "cache_type_v": settings.type_v,
+        "tensor_split": tuple(len(held.layers) for held in outcome.gpus),
+        "cpu_moe_layers": len(outcome.expert_layers),
+        "split_mode": outcome.split_mode,
+        "offload_kv": settings.offload_kv,
+        "swa_full": settings.swa_full,
+        "reserve": max(outcome.reserves, default=0),
+    }
+    effective = {name: Effective(value) for name, value in values.items()}
+    for name, origin in origins.items():
+        effective[name] = Effective(values[name], origin=origin)
+    for name, one in differences.items():
+        effective[name] = one._replace(value=values[name])
+    return effective
+
+
+def _header(request: PlanRequest) -> Header:
+    header = request.h.llama_cpp
+    if isinstance(header, str):
+        raise PlanError(header)
+    return header
+
+
+def _devices(request: PlanRequest) -> tuple[Device, ...]:
+    """Return the GPUs that llama.cpp uses: integrated ones only where there are no others."""
+    discrete = tuple(device for device in request.devices if not device.integrated)
+    devices = discrete or request.devices
+    return devices[:1] if request.settings.split_mode == "none" else devices
+
+
+def _placed(
+    request: PlanRequest, header: Header, wanted: Wanted, devices: tuple[Device, ...]
+) -> tuple[ServerSettings, Decision | None]:
+    """Return the arguments with a placement, and what llama.cpp decided of it, if anything."""
+    asked, count = request.settings, len(devices)
+    layers = asked.num_gpu if asked.num_gpu is not None and asked.num_gpu >= 0 else None
+    chosen = (layers, asked.tensor_split, asked.cpu_moe_layers) != (None, None, None)
+    split = _split(devices, asked.tensor_split)
+    settings = replace(
+        wanted.settings,
+        devices=count,
+        gpu_layers=min(header.blocks + 1 if layers is None else layers, header.blocks + 1),
+        tensor_split=split if count > 1 else None,
+        cpu_moe_layers=min(asked.cpu_moe_layers or 0, header.blocks),
+    )
+    if settings.context and (chosen or not count):
+        return settings, None
+    margin = DEFAULT_MARGIN if asked.margin is None else asked.margin
+    pairs = zip_longest(wanted.margins, devices, fillvalue=0)
+    margins = [margin + int(extra) for extra, _ in pairs][: count or 1]
+    host = None if request.host is None else request.host.total or request.host.free
+    free = [device.free for device in devices]
+    decision = fit(header, settings, free, margins, host=host, placed=chosen, as_server=True)
+    return decision.settings, decision
+
+
+def _split(devices: Sequence[Device], shares: Sequence[float] | None) -> tuple[float, ...]:
+    """Return the share of each GPU: as asked, else by free memory."""
+    if shares is not None:
+        padded = (*shares, *[0.0] * len(devices))[: len(devices)]
+        if any(padded):
+            return padded
+    free = tuple(float(device.free) for device in devices)
+    return free if any(free) else (1.0,) * len(devices)
+
+
+def _notes(outcome: Outcome, effective: Mapping[str, Effective], asked: Settings) -> Iterator[str]:
+    """Yield notes on a plan by llama.cpp's rules."""
+    yield from difference_notes(effective)
+    if asked.overhead is not None or asked.spread is not None:
+        yield "overhead and spread belong to Ollama's old estimate and change nothing; see margin"
+    if outcome.reserves:
+        sizes = dict.fromkeys(map(bytes_text, outcome.reserves))
+        yield f"reserve {RESERVE_ORIGIN}, {' and '.join(sizes)}, is kept on each GPU; in no total"
+    trained = outcome.header.trained_context
+    if 0 < trained < outcome.allocation.n_ctx_seq:
+        tokens = integer_text(trained)
+        yield f"the context is longer than the {tokens} tokens that the model was trained for"
+    if outcome.projector:
+        yield (
+            f"the projector ({bytes_text(outcome.projector)}) is counted with its weights; what it "
+            "computes with is not"
+        )
+    if not outcome.verdict.all_on_gpus:
+        yield (
+            "weights that stay in main memory are mapped from the file: where other programs need "
+            "that memory, they are read again and again"
+        )
+
+
+def _warnings(outcome: Outcome) -> Iterator[str]:
+    """Yield what makes the figures of a plan by llama.cpp's rules doubtful."""
+    if outcome.accuracy is not Accuracy.EXACT:
+        name = quoted(outcome.header.architecture)
+        yield f"compute buffers of {name} are not known; they are those of a similar graph"
+    for held in outcome.gpus:
+        if held.short and held.device is not None:
+            name, missing = quoted(held.device.label), bytes_text(held.short)
+            yield f"{name} is {missing} short, its reserve counted; loading may fail"
+    if outcome.decision is not None and not outcome.decision.fits:
+        yield "llama.cpp finds nothing that keeps its margin free, and loads the model all the same"
+
+
+def server_settings(plan: Plan) -> ServerSettings | None:
+    """Return the arguments of llama.cpp's server that a plan holds; None where it starts none."""
+    return plan.details.settings if isinstance(plan.details, Outcome) else None
+
+
+_STEP: Final = ServerEngine.context_step
+_MOST_TOKENS: Final = 1 << 30
+_USUAL_UBATCH: Final = 128
+
+
+def context_as_placed(plan: Plan, check: Check) -> int | None:
+    """Return the largest context at which nothing is short; layers stay as planned."""
+    placed = plan.details
+    assert isinstance(placed, Outcome)  # made here
+    held = placed.settings
+    layers = {"num_gpu": held.gpu_layers, "tensor_split": held.tensor_split}
+    trained = plan.request.h.trained_context
+    most = max(1, min(trained or _MOST_TOKENS, _MOST_TOKENS) // _STEP)
+    fitting = placed  # with the longest context so far at which nothing is short
+    is_usual = held.flash_attention and held.ubatch >= _USUAL_UBATCH
+    never_falls = is_usual and plan.fully_offloaded
+
+    def room(value: int) -> int | None:
+        nonlocal fitting
+        check()
+        settings = replace(held, context=value * _STEP)
+        try:
+            if not plan.engine.shares_context:  # Ollama's batch follows from the context
+                asked = plan.engine.plan(plan.request.asking(context=value * _STEP, **layers))
+                assert isinstance(asked.details, Outcome)
+                settings = replace(asked.details.settings, overrides=held.overrides)
+            # compute buffers are most of the work, which need not be done where those of a shorter
+            # context are too much
+            least = allocate(placed.header, settings, with_compute=False)
+            shorter = min(fitting.settings.context, settings.context)
+            if never_falls and replace(settings, context=shorter) == fitting.settings:
+                least = least.with_compute_of(fitting.allocation)
+            left = replace(placed, settings=settings, allocation=least).room
+            if left < 0 and value < most:
+                return left
+            allocation = allocate(placed.header, settings)
+        except PlanError:
+            return None
+        found = replace(placed, settings=settings, allocation=allocation)
+        if found.room >= 0:
+            fitting = found
+        return found.room
+
+    value = int(plan.used("context")) // _STEP
+    known = (value, placed.room) if value and placed.room >= 0 else None
+    return largest_held(room, most, known) * _STEP or None

@@ -1,0 +1,1 @@
+"""What programs log of memory, and the same beside a plan."""

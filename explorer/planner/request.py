@@ -1,0 +1,30 @@
+"""What to plan: model, settings and machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+from explorer.planner.devices import Device, Host, check_devices
+from explorer.planner.hyperparameters import Hyperparameters
+from explorer.planner.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRequest:
+    """What to plan; without a host nothing is checked against its memory."""
+
+    h: Hyperparameters
+    settings: Settings = field(default_factory=Settings)
+    devices: tuple[Device, ...] = ()
+    host: Host | None = None
+    environment: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    def __post_init__(self) -> None:
+        check_devices(self.devices)
+
+    def asking(self, **changes: Any) -> PlanRequest:
+        """Return the same with other settings; raise `PlanError` if one is out of its limits."""
+        return replace(self, settings=replace(self.settings, **changes))

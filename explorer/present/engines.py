@@ -1,0 +1,169 @@
+"""What is said of engines: how sure they are, what they chose, and several side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from explorer.errors import PlanError
+from explorer.planner.advice import left_alone
+from explorer.planner.engines.registry import engine_named, engines_for
+from explorer.planner.plan import Accuracy, Engine, Plan, Range
+from explorer.planner.request import PlanRequest
+from explorer.present.plan import answer, plan_figure, sequences_text
+from explorer.text import bytes_text, integer_text
+
+BUFFERS: Final = ("Buffer", "Weights", "Cache and state", "Compute", "Reserve")
+"""Heads of `buffer_rows`."""
+
+SIDE_BY_SIDE: Final = (
+    *("Profile", "Context", "Weights", "KV cache", "Compute", "On GPUs", "In all"),
+    *("Fits", "Layers on GPUs"),
+)
+"""Heads of `engine_rows`."""
+
+_ACCURACY: Final = {
+    Accuracy.EXACT: "weights and cache to the byte; compute buffers by the architecture's graph",
+    Accuracy.BAND: "weights and cache to the byte; compute buffers with their ends",
+    Accuracy.UNKNOWN: (
+        "weights and cache to the byte; compute buffers by a similar graph, with their ends"
+    ),
+}
+
+
+def accuracy_sentence(plan: Plan) -> str:
+    """Say how exact the figures are; nothing of an estimate, which says so by itself."""
+    return _ACCURACY.get(plan.details.accuracy, "")
+
+
+def decision_sentence(plan: Plan) -> str:
+    """Say who decided what: "llama.cpp chooses 32,768 tokens, 26 of 33 layers on GPUs"."""
+    choice, found = plan.details.choice, plan.verdict
+    if choice is None:
+        return ""
+    layers = f"{found.gpu_layers} of {found.total_layers} layers on GPUs"
+    if found.expert_layers:
+        layers += f", the experts of {found.expert_layers} of them on the CPU"
+    tokens = f"{integer_text(plan.cells)} tokens"
+    if not choice.placement:
+        return f"you chose {tokens}, {layers}"
+    return (
+        f"{choice.by} chooses {tokens}, {layers}"
+        if choice.context
+        else (f"for {tokens} {choice.by} chooses {layers}")
+    )
+
+
+def choice_sentence(plan: Plan) -> str:
+    """Return what is chosen where all is left to the engine (`advice.left_alone`)."""
+    found, choice = plan.verdict, plan.details.choice
+    by = plan.engine.short_title if choice is None else choice.by
+    layers = f"{found.gpu_layers} of {found.total_layers} layers"
+    more = f", experts of {found.expert_layers} of them on the CPU" if found.expert_layers else ""
+    return f"{by} would choose: {integer_text(plan.context_asked)} tokens, {layers}{more}"
+
+
+def choice_changes(plan: Plan) -> dict[str, Any]:
+    """Return the settings that take that choice: the placement follows from the context."""
+    return {"context": plan.context_asked} | {
+        name: None for name in plan.engine.chooses if name != "context"
+    }
+
+
+def range_text(size: Range | None) -> str:
+    """Return a size; one that is not exact with its ends: "90 to 140 MiB"."""
+    if size is None:
+        return "–"
+    high = bytes_text(size.high)
+    return high if size.low == size.high else f"{bytes_text(size.low)} to {high}"
+
+
+def buffer_rows(plan: Plan) -> Iterator[tuple[str, ...]]:
+    """Yield each buffer with what it holds, as its program names it."""
+    for one in plan.details.buffers():
+        sizes = bytes_text(one.weights), bytes_text(one.cache), range_text(one.compute)
+        yield (one.name, *sizes, "" if one.reserve is None else bytes_text(one.reserve))
+
+
+def lm_studio_fields(plan: Plan) -> list[tuple[str, str]]:
+    """Return what to set in LM Studio's load settings, by the names that it shows.
+
+    Nothing where the engine has no such settings.
+    """
+    if plan.used("offload_kv") is None:
+        return []
+    fields = [
+        ("Context Length", str(plan.cells)),
+        ("GPU Offload", f"{min(plan.gpu_layers, plan.verdict.total_layers - 1)} layers"),
+        ("Evaluation Batch Size", str(plan.used("batch"))),
+        ("Max Concurrent Predictions", str(plan.used("parallel"))),
+        ("Unified KV Cache", _switch(plan, "kv_unified")),
+        ("Offload KV Cache to GPU Memory", _switch(plan, "offload_kv")),
+        ("Flash Attention", _switch(plan, "flash_attention")),
+        ("K Cache Quantization Type", str(plan.used("cache_type_k"))),
+        ("V Cache Quantization Type", str(plan.used("cache_type_v"))),
+    ]
+    if moved := plan.request.settings.cpu_moe_layers:
+        layers = str(min(moved, plan.verdict.total_layers - 1))
+        fields.append(("Number of layers for which to force MoE weights onto CPU", layers))
+    return fields
+
+
+def _switch(plan: Plan, name: str) -> str:
+    return "on" if plan.used(name) else "off"
+
+
+def lm_studio_lines(plan: Plan) -> list[str]:
+    """Return the fields of `lm_studio_fields`, one a line."""
+    return [f"{name}: {value}" for name, value in lm_studio_fields(plan)]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineRow:
+    """One engine beside others: its plan, or why there is none."""
+
+    engine: Engine
+    plan: Plan | None
+    failure: str = ""
+
+    def cells(self) -> tuple[str, ...]:
+        """Return the texts of `SIDE_BY_SIDE`; dashes where there is no plan."""
+        title, plan = self.engine.title, self.plan
+        if plan is None:
+            return (title, *["–"] * 6, self.failure, "–")
+        names = ("weights", "kv_cache", "graph_total", "vram_total", "total")
+        sizes = (plan_figure(plan, name).text for name in names)
+        layers = plan_figure(plan, "gpu_layers").text
+        return (title, sequences_text(plan), *sizes, answer(plan).word, layers)
+
+
+def side_by_side(request: PlanRequest, check: Callable[[], None]) -> list[EngineRow]:
+    """Plan by every engine that can load the model. For a worker: some take 0.3 s.
+
+    `check` is called before each plan; it raises to stop.
+    """
+    rows = []
+    for engine in engines_for(request.h):
+        check()
+        try:
+            rows.append(EngineRow(engine, engine.plan(request)))
+        except PlanError as error:
+            rows.append(EngineRow(engine, None, str(error)))
+    return rows
+
+
+def left_to_engine(request: PlanRequest, profile: str) -> Plan | None:
+    """Return what `choice_sentence` is about; None where nobody but the user chooses."""
+    if not engine_named(profile).chooses:
+        return None
+    try:
+        return left_alone(request, profile)
+    except PlanError:  # the plan says why
+        return None
+
+
+def why_engines_differ(rows: Sequence[EngineRow]) -> str:
+    """Return one sentence about the engines that are shown."""
+    parts = [row.engine.rule for row in rows if row.plan is not None]
+    return f"{'; '.join(parts)}." if parts else ""
