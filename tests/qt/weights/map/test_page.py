@@ -535,7 +535,7 @@ def test_another_reference_does_not_disturb_the_values(
 ) -> None:
     view = Map(qtbot, app, load(huge_model(tmp_path / "huge.gguf", 1 << 31)))
     view.select("blk.0.ffn_up.weight")
-    qtbot.waitUntil(lambda: view.page.busy)
+    qtbot.waitUntil(lambda: bool(view.page.plot.layers))
     view.references.choose(Rounding("Q4_0"))
     assert view.page.busy
     view.page.cancel()
