@@ -10,6 +10,7 @@ from pytestqt.qtbot import QtBot
 
 PATIENCE_S: Final = 120.0
 PATIENCE_MS: Final = int(PATIENCE_S * 1000)
+SOON_S: Final = 5.0  # what waits for a server that is silent ends without waiting for a timeout
 PROGRAM_S: Final = 300.0  # for a program of its own, which may have to compile kernels first
 
 

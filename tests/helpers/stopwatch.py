@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import time
 from typing import Final
 
-_BUSY_TIMES: Final = 10  # as long as something may take where programs wait for a processor
 _FIXED_WORK_S: Final = 0.01  # of `_fixed_work` where the limits were set
 
 
@@ -30,35 +28,3 @@ def _fixed_work(_: int) -> float:
     for number in range(50_000):
         found[str(number)] = len(found) * 3 % 7
     return time.process_time() - started
-
-
-def _is_busy() -> bool:
-    """Tell whether more programs may want to run than there are processors.
-
-    The suite by itself is that where it runs in several processes. The system's load is an average
-    over a minute, and says nothing in a container that may use few of the processors.
-    """
-    if "PYTEST_XDIST_WORKER" in os.environ or not hasattr(os, "getloadavg"):
-        return True
-    return os.getloadavg()[0] > (os.cpu_count() or 1)
-
-
-class Stopwatch:
-    """Measures from when it is made.
-
-    Where more programs want to run than there are processors, as when the suite runs on all of
-    them, the time on the wall says little. Then what the processors spent on this process counts,
-    or a tenth of the time on the wall if that is more: a wait that is none of the machine's fault
-    is still found.
-    """
-
-    def __init__(self) -> None:
-        self._began = time.monotonic()
-        self._spent = time.process_time()
-
-    def seconds(self) -> float:
-        """Return the seconds since then."""
-        wall = time.monotonic() - self._began
-        if not _is_busy():
-            return wall
-        return min(wall, max(time.process_time() - self._spent, wall / _BUSY_TIMES))

@@ -20,6 +20,7 @@ from explorer.qt.theme import Scheme, apply_scheme
 from tests.helpers.gguf_writer import ARRAY, I32, STRING, U32, Array, GgufFile, TensorSpec
 from tests.helpers.leftovers import leftovers
 from tests.helpers.patience import PATIENCE_MS
+from tests.helpers.reading import Reading
 from tests.helpers.services import RecordingServices
 from tests.helpers.window import HOSTILE, wait_idle
 
@@ -66,6 +67,12 @@ def no_user_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GGUF_EXPLORER_CACHE", str(tmp_path / "cache"))
     ini = QSettings.Format.IniFormat
     QSettings.setPath(ini, QSettings.Scope.UserScope, str(tmp_path / "user_settings"))
+
+
+@pytest.fixture
+def reading(monkeypatch: pytest.MonkeyPatch) -> Reading:
+    """What is read of files, and what of it after a job was cancelled."""
+    return Reading(monkeypatch)
 
 
 @pytest.fixture

@@ -29,9 +29,8 @@ from explorer.present.stores import download_of
 from explorer.sources import Address, is_address, parse_address
 from explorer.sources.remote import http, source
 from explorer.sources.remote.addresses import offline
-from tests.helpers.patience import PATIENCE_S
+from tests.helpers.patience import PATIENCE_S, SOON_S
 from tests.helpers.safetensors_writer import tensors_bytes
-from tests.helpers.stopwatch import Stopwatch
 from tests.helpers.web import (
     COMMIT,
     DATA,
@@ -259,7 +258,7 @@ def test_a_tensor_of_the_bound_is_fetched_once_and_a_larger_one_twice(
 
 
 @pytest.mark.parametrize("what", ["header", "manifest", "listing", "tags", "weights", "statistics"])
-def test_everything_ends_within_200_ms_of_being_cancelled(
+def test_everything_ends_soon_after_it_is_cancelled(
     web: Web, demo: bytes, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Stopped(Exception):
@@ -304,15 +303,15 @@ def test_everything_ends_within_200_ms_of_being_cancelled(
         thread = threading.Thread(target=work)
         thread.start()
         assert reached.wait(PATIENCE_S)
-        watch = Stopwatch()
+        began = time.monotonic()
         stop.set()
         thread.join(PATIENCE_S)
-        seconds = watch.seconds()
+        seconds = time.monotonic() - began
         over.set()
         web.put("/m.gguf", demo)
         assert len(tensor.read()) == tensor.nbytes  # nothing is left of what was cancelled
     assert [type(error) for error in ended] == [Stopped]
-    assert seconds < 0.2
+    assert seconds < SOON_S
 
 
 def test_a_real_model_takes_no_more_than_was_promised(web: Web, real_model: Path) -> None:

@@ -12,7 +12,6 @@ from pytestqt.qtbot import QtBot
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.widgets.progress import JobBar
 from tests.helpers.patience import PATIENCE_S
-from tests.helpers.stopwatch import Stopwatch
 
 LEFT = Qt.MouseButton.LeftButton
 
@@ -101,22 +100,17 @@ def test_progress_is_shown_also_of_more_than_31_bits(
     assert bar.progress.value() <= bar.progress.maximum()
 
 
-def test_the_button_stops_the_work_within_200_ms(
+def test_the_button_stops_the_work(
     qtbot: QtBot, runner: JobRunner, bar: JobBar, start: Callable[[str], tuple[Work, list[object]]]
 ) -> None:
-    took = []
-    for _ in range(3):  # other programs may hold up one of them
-        work, results = start("Endless")
-        qtbot.waitUntil(bar.isVisible)
-        watch = Stopwatch()
-        qtbot.mouseClick(bar.cancel, LEFT)
-        assert not bar.isVisible()  # at once: it is no longer of interest
-        qtbot.waitUntil(lambda: not runner.jobs)
-        took.append(watch.seconds())
-        assert work.stopped
-        assert not work.end.is_set()
-        assert results == []
-    assert min(took) < 0.2
+    work, results = start("Endless")
+    qtbot.waitUntil(bar.isVisible)
+    qtbot.mouseClick(bar.cancel, LEFT)
+    assert not bar.isVisible()  # at once: it is no longer of interest
+    qtbot.waitUntil(lambda: not runner.jobs)
+    assert work.stopped
+    assert not work.end.is_set()
+    assert results == []
 
 
 def test_the_next_work_takes_its_place(
