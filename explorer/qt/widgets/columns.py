@@ -81,7 +81,8 @@ class ColumnLayout(QObject):
         letter = self._view.fontMetrics().averageCharWidth()
         least = {column: min(self._needed[column], self.least * letter) for column in taking}
         others = sum(header.sectionSize(column) for column in shown if column not in least)
-        fits = others + sum(least.values()) <= self._view.viewport().width()
+        each = max(least.values(), default=0)  # Qt gives all that stretch the same
+        fits = others + each * len(least) <= self._view.viewport().width()
         for column in shown:
             stretch = fits and column in least
             modes = QHeaderView.ResizeMode

@@ -80,26 +80,23 @@ def _cut_sections(header: QHeaderView) -> Iterator[str]:
             yield str(header.model().headerData(section, Qt.Orientation.Horizontal))
 
 
-def lists_are_whole(place: Place) -> Iterator[str]:
-    """No list is scrolled sideways, and none cuts off a title."""
+def titles_are_whole(place: Place) -> Iterator[str]:
+    """No list cuts off a title of its columns."""
     for view in place.widgets:
         is_list = isinstance(view, QTableView | QTreeView) and view.model() is not None
         if is_list and view.accessibleName() != _MATRIX:
             yield ""
-            yield from (f"{view.accessibleName()} {what}" for what in _too_wide(view))
+            yield from (f"{view.accessibleName()} cuts off {title}" for title in _cut_titles(view))
 
 
-def _too_wide(view: QTableView | QTreeView) -> Iterator[str]:
+def _cut_titles(view: QTableView | QTreeView) -> Iterator[str]:
     header = view.horizontalHeader() if isinstance(view, QTableView) else view.header()
-    bar = view.horizontalScrollBar()
-    if bar.maximum() and bar.isVisible():
-        yield f"is scrolled sideways by {bar.maximum()}"
     margins = 2 * header.style().pixelMetric(QStyle.PixelMetric.PM_HeaderMargin, None, header)
     for column in range(0 if header.isHidden() else header.count()):
         title = str(view.model().headerData(column, Qt.Orientation.Horizontal) or "")
         needed = header.fontMetrics().horizontalAdvance(title) + margins
         if not header.isSectionHidden(column) and header.sectionSize(column) < needed:
-            yield f"cuts off {title}"
+            yield title
 
 
 def pages_have_one_left_edge(place: Place) -> Iterator[str]:

