@@ -9,6 +9,7 @@ import socket
 import stat
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
