@@ -205,6 +205,11 @@ class SurveyRow:
     statistics: TensorStatistics | None
     error: ExplorerError | None = None
 
+    @property
+    def problem(self) -> str:
+        """Why the weights cannot be read; "" if they can."""
+        return "" if self.error is None else self.error.what
+
 
 def survey(
     model: Model,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, TypeVar
 
 import click
 import numpy as np
@@ -23,7 +23,6 @@ from explorer.analysis.columns import (
 )
 from explorer.analysis.errors.compare import ComparedRow, Comparison, TotalErrors
 from explorer.analysis.matching.pairing import Match, Matching, match_models
-from explorer.analysis.matching.views import TensorView
 from explorer.analysis.model_grid import model_grid
 from explorer.analysis.requantization import Requantized, requantize
 from explorer.analysis.rounding import rounded_type, rounding_types
@@ -36,18 +35,17 @@ from explorer.formats.ollama.manifest import is_name
 from explorer.formats.tensors import rows_by_name
 from explorer.present import differences, errors
 from explorer.present.survey import summaries_record
+from explorer.present.tables.differences import KEYS, ROLES, SIZES, TENSORS
+from explorer.present.tables.errors import COMPARED, FIGURES, REQUANTIZED
+from explorer.present.tables.table import Table
 from explorer.text import bits_text, bytes_text, integer_text, plain_text, shape_text
 
+_Row = TypeVar("_Row")
 _LONGEST_NAME: Final = 48
 _SHOWN_NAMES: Final = 8
 _SHOWN_ROWS: Final = 100
 _SHORT_VALUE: Final = 32
 _TOTAL: Final = ("rmse", "relative_rmse", "sqnr_db")
-_LABELS: Final = [errors.error_label(name) for name in errors.SHOWN_FIGURES]
-
-
-def _figure_texts(found: Any) -> list[str]:
-    return [errors.error_text(name, getattr(found, name)) for name in errors.SHOWN_FIGURES]
 
 
 # compare
@@ -108,13 +106,16 @@ def compare_command(  # noqa: PLR0913 - one for each argument and option
         shown = as_json or not output.on_terminal()
         with output.Progress(comparison.parameters, shown=shown) as line:
             rows = comparison.rows(workers, progress=line.counter("weights"))
-            wanted = files.wanted
-            found = list(rows) if as_json else _print_pairs(comparison, rows, needed=wanted)
+            if not as_json:
+                known = [ComparedRow(match, None) for match in comparison.matches]
+                rows = output.print_rows(
+                    COMPARED, known, rows, needed=files.wanted, longest=_LONGEST_NAME
+                )
+            found = list(rows)
         total, sums = comparison.total(), _sums(two, found)
-    records = [errors.compared_record(row) for row in found]
-    files.save(errors.COLUMNS, records)
+    files.save(COMPARED.names, map(COMPARED.flat, found))
     if as_json:
-        document = errors.document((reference, candidate), records, matching, total)
+        document = errors.document((reference, candidate), found, matching, total)
         output.write_json(document | {"sums": summaries_record(sums, Source.ERRORS)})
     else:
         if not names and len(found) == len(comparison.matches):
@@ -182,33 +183,11 @@ def _why_not(matching: Matching, name: str, known: Sequence[str]) -> str:
     return f"neither model has a tensor {name!r}; {hint}"
 
 
-def _print_pairs(
-    comparison: Comparison, rows: Iterable[ComparedRow], *, needed: bool
-) -> list[ComparedRow]:
-    """Print each row when it comes; see `output.print_rows`."""
-    subjects = (_subject(match.candidate) for match in comparison.matches)
-    lines = output.TensorLines("candidate", _LABELS, subjects, _LONGEST_NAME)
-
-    def line_of(row: ComparedRow) -> str:
-        subject = _subject(row.match.candidate)
-        if row.errors is None:
-            return lines.problem_line(subject, row.problem)
-        return lines.line(subject, _figure_texts(row.errors))
-
-    return list(output.print_rows(lines.head, rows, line_of, needed=needed))
-
-
-def _subject(view: TensorView) -> output.Subject:
-    return view.name, view.type_name, view.shape
-
-
 def _summary(matching: Matching, total: TotalErrors, *, whole: bool) -> Iterator[str]:
     """Yield the lines below the rows: totals, and what was not compared."""
     figures = total.metrics
-    totals = ", ".join(
-        f"{errors.error_label(name)} {errors.error_text(name, getattr(figures, name))}"
-        for name in _TOTAL
-    )
+    shown = [FIGURES[name] for name in _TOTAL]
+    totals = ", ".join(f"{column.title} {column.cell(figures)}" for column in shown)
     yield output.heading("All compared tensors, norms and biases included").removesuffix("\n")
     bits = bits_text(total.bits_per_weight)
     yield f"  {integer_text(figures.count)} weights, {totals}, {bits} bits per weight"
@@ -318,32 +297,15 @@ def _diff_text(found: differences.Comparison, paths: tuple[str, str]) -> Iterato
     for name, path in zip("AB", paths, strict=True):
         yield output.style(f"{name}  {plain_text(path)}", bold=True) + "\n"
     yield "".join(f"\n{output.wrapped(plain_text(line))}" for line in differences.summary(found))
-    yield "\n" + output.heading("Sizes and memory")
-    rows = [("", "A", "B", "difference")]
-    rows += [(row.label, *row.texts, row.difference) for row in differences.size_rows(found)]
-    yield output.table(rows, right=(1, 2, 3))
+    yield "\n" + output.heading(SIZES.title)
+    yield output.table_of(SIZES, list(differences.size_rows(found)))
     if found.is_planned:
         yield f"  Memory: {found.plan}\n"
-    yield _diff_roles(found)
     keys = differences.key_rows(found, _SHORT_VALUE)
-    if keys:
-        yield output.heading("Metadata that differs", len(keys))
-        head = ("", "key", "A", "B", "")
-        lines = [
-            (
-                row.kind,
-                *(output.name_cell(one, _LONGEST_NAME) for one in (row.key, row.before, row.after)),
-                row.note,
-            )
-            for row in keys[:_SHOWN_ROWS]
-        ]
-        yield output.table([head, *lines]) + _more(len(keys))
-    tensors = [row for row in differences.tensor_rows(found) if row.kind != "same"]
-    if tensors:
-        yield output.heading("Tensors that differ", len(tensors))
-        titles = ("", "tensor", "A", "B", "", "bytes A", "bytes B")
-        cells = [_diff_tensor(row) for row in tensors[:_SHOWN_ROWS]]
-        yield output.table([titles, *cells], right=(5, 6)) + _more(len(tensors))
+    tensors = [one for one in found.found.tensors if one.kind != "same"]
+    yield _section(ROLES.title, ROLES, differences.role_rows(found) if found.found.tensors else [])
+    yield _section(KEYS.title, KEYS, keys, counted=True)
+    yield _section("Tensors that differ", TENSORS, tensors, counted=True)
     for text in found.found.texts:
         yield output.heading(
             f"{plain_text(text.key)}: {text.removed} lines of A, {text.added} of B"
@@ -356,44 +318,14 @@ def _diff_text(found: differences.Comparison, paths: tuple[str, str]) -> Iterato
         yield "".join(f"  {plain_text(line)}\n" for line in lines_of)
 
 
-def _diff_roles(found: differences.Comparison) -> str:
-    """Return the table of types by role, with errors where they were read; "" without tensors."""
-    if not found.found.tensors:
+def _section(
+    title: str, described: Table[_Row], rows: Sequence[_Row], *, counted: bool = False
+) -> str:
+    """Return a table with its heading; "" without rows."""
+    if not rows:
         return ""
-    label = errors.error_label("relative_rmse")
-    sides = [] if found.errors is None else [0, 1] if found.errors.original is not None else [1]
-    head = ["role", "types A", "types B", "bytes A", "bytes B"]
-    head += [f"{label} {'AB'[side]}" for side in sides]
-    rows = []
-    for row in differences.role_rows(found):
-        names = output.name_cell(row.role, _LONGEST_NAME), *row.types
-        cells = [*names, *map(bytes_text, row.nbytes)]
-        for side in sides:
-            metrics = row.errors[side]
-            cells.append(
-                "" if metrics is None else errors.error_text("relative_rmse", metrics.relative_rmse)
-            )
-        rows.append(cells)
-    right = range(3, len(head))
-    return (
-        output.heading("Types by role")
-        + output.table([head, *rows[:_SHOWN_ROWS]], right=right)
-        + _more(len(rows))
-    )
-
-
-def _diff_tensor(row: differences.TensorRow) -> tuple[str, ...]:
-    shapes = row.shapes if row.shapes[0] != row.shapes[1] else ("", "")
-    sides = [" ".join(filter(None, pair)) for pair in zip(row.types, shapes, strict=True)]
-    name, note = (output.name_cell(one, _LONGEST_NAME) for one in (row.name, row.note))
-    sizes = [bytes_text(size) if size else "" for size in row.nbytes]
-    return (row.kind, name, *map(plain_text, sides), note, *sizes)
-
-
-def _more(count: int) -> str:
-    if count <= _SHOWN_ROWS:
-        return ""
-    return f"  … and {integer_text(count - _SHOWN_ROWS)} more; --json lists all\n"
+    head = output.heading(title, len(rows) if counted else None)
+    return head + output.table_of(described, rows, _LONGEST_NAME, _SHOWN_ROWS)
 
 
 # requantize
@@ -472,11 +404,14 @@ def requantize_command(  # noqa: PLR0913 - one for each argument and option
         with output.Progress(len(types) * tensor.parameters, shown=shown) as line:
             count = line.counter(tensor.name)
             rows = requantize(tensor, types, importance, workers, progress=count)
-            wanted = files.wanted
-            found = list(rows) if as_json else _print_types(tensor, rows, needed=wanted)
-    records = [_type_record(row) for row in found]
-    columns = [column for column in _EMPTY_RECORD if column != "percentiles"]
-    files.save(columns, records)
+            if not as_json:
+                known = [Requantized(name, None, None, None) for name in types]
+                rows = output.print_rows(
+                    REQUANTIZED, known, rows, needed=files.wanted, above=_title(tensor)
+                )
+            found = list(rows)
+    flat = REQUANTIZED.without(*(name for name in REQUANTIZED.names if "percentile" in name))
+    files.save(flat.names, map(flat.flat, found))
     if as_json:
         output.write_json(
             {
@@ -487,7 +422,7 @@ def requantize_command(  # noqa: PLR0913 - one for each argument and option
                 "count": tensor.parameters,
                 "bytes": tensor.nbytes,
                 "bits_per_weight": tensor.bits_per_weight,
-                "results": records,
+                "results": [REQUANTIZED.record(row) for row in found],
                 "notes": [*notes, errors.ABOUT_ERRORS],
             }
         )
@@ -507,35 +442,8 @@ def _importance(path: str, name: str) -> NDArray[np.float32]:
     return found
 
 
-def _type_record(row: Requantized) -> dict[str, Any]:
-    """Return a result as the JSON object has it."""
-    return {
-        "type": row.type,
-        "bytes": row.nbytes,
-        "bits_per_weight": row.bits_per_weight,
-        **errors.errors_record(row.errors),
-        "saturated_codes": row.saturated_codes,
-        "problem": row.problem,
-    }
-
-
-_EMPTY_RECORD: Final = _type_record(Requantized("", None, None, None))
-
-
-def _print_types(tensor: Tensor, rows: Iterable[Requantized], *, needed: bool) -> list[Requantized]:
-    """Print each type when it is done; see `output.print_rows`."""
-
-    def line(name: str, cells: Iterable[str]) -> str:
-        return f"  {name:<14}" + "".join(f"  {cell:>13}" for cell in cells) + "\n"
-
-    def line_of(row: Requantized) -> str:
-        if row.errors is None or row.nbytes is None or row.bits_per_weight is None:
-            return f"  {row.type:<14}  {plain_text(row.problem or '')}\n"
-        bits = bits_text(row.bits_per_weight)
-        return line(row.type, (integer_text(row.nbytes), bits, *_figure_texts(row.errors)))
-
+def _title(tensor: Tensor) -> str:
     kind, shape = plain_text(tensor.type.name), shape_text(tensor.shape)
     title = output.style(f"{plain_text(tensor.name)}  {kind}  {shape}", bold=True)
     size = f"{bytes_text(tensor.nbytes)}, {bits_text(tensor.bits_per_weight)} bits per weight"
-    head = f"{title}\n  {size}\n\n{line('type', ('bytes', 'bits/weight', *_LABELS))}"
-    return list(output.print_rows(head, rows, line_of, needed=needed))
+    return f"{title}\n  {size}\n\n"

@@ -23,6 +23,8 @@ from explorer.present.model import model_facts, plain_value, type_text
 from explorer.present.quantization import said_quantization
 from explorer.present.tables.attachments import ENTRIES, UPDATES, adapter_record, matrix_record
 from explorer.present.tables.metadata import keys_of, metadata_table
+from explorer.present.tables.problems import PROBLEMS
+from explorer.present.tables.quantization import said_record, said_table
 from explorer.present.tables.recipes import FITS, MIX
 from explorer.present.tables.table import Table
 from explorer.present.tables.tensors import TYPES, tensor_records, tensor_table
@@ -60,11 +62,11 @@ def model_record(model: Model, *, metadata: bool = False, tensors: bool = False)
             for name, total in model.tensors.totals_by_type.items()
         },
         "shards": [str(file.path) for file in model.files],
-        "problems": [output.problem_record(problem) for problem in problems],
+        "problems": list(map(PROBLEMS.record, problems)),
     }
     said = said_quantization(model)
     if said is not None:
-        record["quantization"] = said.record
+        record["quantization"] = said_record(said)
     if metadata:
         record["metadata"] = entries
     if tensors:
@@ -228,8 +230,10 @@ def _summary(model: Model) -> str:
     lines = ((one.label, output.name_cell(one.text, 200)) for one in figures)
     parts = [output.style(plain_text(str(model.path)), bold=True) + "\n", output.table(lines)]
     if said is not None:
-        parts += [output.heading("Quantization")]
-        parts.append(output.table_of(said.table, said.lines, _LONGEST_SAID))
+        parts += [
+            output.heading("Quantization"),
+            output.table_of(said_table(said), said.lines, _LONGEST_SAID),
+        ]
     if facts.types:
         parts += [output.heading(TYPES.title), output.table_of(TYPES, facts.types)]
     if len(model.files) > 1:

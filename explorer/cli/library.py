@@ -27,6 +27,7 @@ from explorer.present.stores import (
     removal_of_blob,
     removal_of_files,
 )
+from explorer.present.tables.problems import PROBLEMS
 from explorer.stores import (
     Blob,
     Details,
@@ -166,7 +167,7 @@ class _Listing:
             "kind": str(store.kind),
             "root": str(store.root),
             "bytes": store.nbytes,
-            "problems": [output.problem_record(problem) for problem in store.problems],
+            "problems": list(map(PROBLEMS.record, store.problems)),
             "models": models,
         }
         if blobs:
@@ -221,7 +222,7 @@ def _record(entry: Entry, details: Details) -> dict[str, Any]:
         "file_type": details.file_type,
         "modified": _time_text(entry.modified),
         "used": _time_text(entry.used),
-        "problems": [output.problem_record(problem) for problem in details.problems],
+        "problems": list(map(PROBLEMS.record, details.problems)),
     }
 
 
@@ -330,7 +331,7 @@ def check_command(path: str, root: str | None, as_json: bool, digests: bool) -> 
             if digests:
                 problems += _digest_problems(list(manifest_blobs(target)))
     if as_json:
-        records = [output.problem_record(problem) for problem in problems]
+        records = list(map(PROBLEMS.record, problems))
         output.write_json({"path": path, "format": kind, "ok": not problems, "problems": records})
     elif failure is None:
         output.write(_check_text(path, problems))

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TextIO, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TextIO, TypeVar
 
 import click
 
@@ -29,17 +29,17 @@ from explorer.tabular import (
     write_csv,
     write_parquet,
 )
-from explorer.text import integer_text, plain_text, shape_text, shorten
+from explorer.text import integer_text, plain_text, shorten
 
 if TYPE_CHECKING:  # `--version` needs no NumPy
     from explorer.analysis.columns import Source, Summaries
     from explorer.formats import Problem
-    from explorer.formats.tensors import Shape
     from explorer.present.tables.table import Table
 
 _LONGEST_SUM: Final = 48  # characters of a role
 _MOST_SUMS: Final = 2000  # lines of a table of sums
 _WIDEST_COLUMN: Final = 64  # a longer cell sticks out, rather than padding every other line
+_FIGURE_WIDTH: Final = 12  # of a table that is printed while its figures come in
 _TEXT_WIDTH: Final = 120  # of a line of text where there is no terminal
 _Row = TypeVar("_Row")
 
@@ -163,13 +163,15 @@ class TableFiles:
         if self.parquet is not None:
             check_parquet()
 
-    def save(self, columns: Sequence[str], records: Iterable[Mapping[str, Any]]) -> None:
-        """Write the table; records are those of JSON."""
-        kept = list(records) if self.wanted else []
-        save_csv(self.csv, columns, kept)
+    def save(self, names: Sequence[str], lines: Iterable[Sequence[Any]]) -> None:
+        """Write a table, one value a cell."""
+        kept = list(lines) if self.wanted else []
+        if self.csv is not None:
+            with open_target(self.csv) as stream:
+                write_csv(stream, names, kept)
         if self.parquet is not None:
             with open_target(self.parquet) as stream:
-                write_parquet(stream.buffer, columns, _flat_rows(columns, kept))
+                write_parquet(stream.buffer, names, kept)
 
 
 def sums_text(found: Summaries, source: Source) -> str:
@@ -178,20 +180,16 @@ def sums_text(found: Summaries, source: Source) -> str:
     A hostile file has as many roles as tensors.
     """
     from explorer.present import survey  # noqa: PLC0415 - `--version` needs no NumPy
+    from explorer.present.tables.survey import sums_table  # noqa: PLC0415 - likewise
 
     parts = []
     for title, by_layer in (("By role", False), ("By layer", True)):
         if by_layer and not found.layers:
             continue
         lines = survey.summary_lines(found, by_layer=by_layer, most=_MOST_SUMS)
-        rows = [
-            (shorten(name, _LONGEST_SUM), *survey.summary_cells(one, source)) for name, one in lines
-        ]
-        head = survey.summary_head(source)
-        body = table([("", *head), *rows], right=range(1, len(head) + 1))
-        left_out = survey.summary_count(found, by_layer=by_layer) - len(lines)
-        more = f"  … and {integer_text(left_out)} more; --json lists all\n" if left_out else ""
-        parts.append(heading(title) + body + more)
+        count = survey.summary_count(found, by_layer=by_layer)
+        parts.append(heading(title))
+        parts.append(table_of(sums_table(source), lines, _LONGEST_SUM, total=count))
     return "".join(parts) + f"\n{wrapped(survey.ABOUT_SUMS)}\n"
 
 
@@ -261,8 +259,63 @@ def table(rows: Iterable[Sequence[str]], right: Sequence[int] = (), indent: str 
     return "\n".join(lines) + "\n"
 
 
+class TableLines(Generic[_Row]):
+    """A table of `present.tables` as lines, which may begin before all figures are known.
+
+    Args:
+        described: Its columns.
+        rows: What decides the widths of the columns: all rows, without their figures if need be.
+        longest: Characters of a cell with words.
+        figures: Least characters of a figure, where they are not known yet.
+        indent: Stands before each line.
+    """
+
+    def __init__(
+        self,
+        described: Table[_Row],
+        rows: Sequence[_Row],
+        longest: int = _WIDEST_COLUMN,
+        figures: int = 0,
+        indent: str = "  ",
+    ) -> None:
+        self._described, self._longest, self._indent = described, longest, indent
+        self._columns = described.shown(rows)
+        titles = [column.title for column in self._columns]
+        self._widths = [
+            max(cell_width(column.title), figures if column.kind.numeric else 0)
+            for column in self._columns
+        ]
+        for row in rows:
+            found = enumerate(map(cell_width, self._cells(row)))
+            self._widths = [max(self._widths[n], min(width, _WIDEST_COLUMN)) for n, width in found]
+        self.head = self._line(titles)
+
+    def line(self, row: _Row) -> str:
+        """Return the line of a row; of one without figures what is known of it, and why."""
+        cells, why = self._cells(row), self._described.why_blank(row)
+        if not why:
+            return self._line(cells)
+        known = takewhile(lambda column: not column.is_blank(row), self._columns)
+        return f"{self._line([cell for cell, _ in zip(cells, known, strict=False)])[:-1]}  {why}\n"
+
+    def _cells(self, row: _Row) -> list[str]:
+        texts = ((column.cell(row), column.kind.numeric) for column in self._columns)
+        return [text if numeric else shorten(text, self._longest) for text, numeric in texts]
+
+    def _line(self, cells: Sequence[str]) -> str:
+        padded = []
+        for column, text, width in zip(self._columns, cells, self._widths, strict=False):
+            gap = " " * (width - cell_width(text))
+            padded.append(gap + text if column.kind.numeric else text + gap)
+        return (self._indent + "  ".join(padded)).rstrip() + "\n"
+
+
 def table_of(
-    described: Table[_Row], rows: Sequence[_Row], longest: int = _WIDEST_COLUMN, most: int = 0
+    described: Table[_Row],
+    rows: Sequence[_Row],
+    longest: int = _WIDEST_COLUMN,
+    most: int = 0,
+    total: int = 0,
 ) -> str:
     """Return a table of `present.tables` as lines; a row without figures says why.
 
@@ -271,21 +324,39 @@ def table_of(
         rows: Its rows.
         longest: Characters of a cell with words.
         most: Rows that are printed; the others are counted below. 0 for all.
+        total: How many rows there are, if `rows` are not all.
     """
     printed = rows[:most] if most else rows
-    columns = described.shown(printed)
+    lines = TableLines(described, printed, longest)
+    left_out = (total or len(rows)) - len(printed)
+    more = f"  … and {integer_text(left_out)} more; --json lists all\n" if left_out else ""
+    return lines.head + "".join(map(lines.line, printed)) + more
 
-    def cells(row: _Row) -> list[str]:
-        why = described.why_blank(row)
-        if why:
-            return [name_cell(columns[0].cell(row), longest), why, *[""] * (len(columns) - 2)]
-        texts = ((column.cell(row), column.kind.numeric) for column in columns)
-        return [text if numeric else shorten(text, longest) for text, numeric in texts]
 
-    right = [place for place, column in enumerate(columns) if column.kind.numeric]
-    text = table([[column.title for column in columns], *map(cells, printed)], right)
-    left_out = len(rows) - len(printed)
-    return text + (f"  … and {integer_text(left_out)} more\n" if left_out else "")
+def print_rows(  # noqa: PLR0913 - three have a default
+    described: Table[_Row],
+    known: Sequence[_Row],
+    rows: Iterable[_Row],
+    *,
+    needed: bool,
+    longest: int = _WIDEST_COLUMN,
+    above: str = "",
+) -> Iterator[_Row]:
+    """Print the line of each row when it comes, below the head of the table; yield the rows.
+
+    Ends when the reader went away (`| head`), unless the rows are `needed` for something else.
+
+    Args:
+        described: The columns.
+        known: All rows, as far as they are known now: their figures may be missing.
+        rows: The rows.
+        needed: Whether they are needed even if nobody reads what is printed.
+        longest: Characters of a cell with words.
+        above: Printed above the head.
+    """
+    lines = TableLines(described, known, longest, _FIGURE_WIDTH)
+    write(above + lines.head)
+    yield from takewhile(lambda row: write(lines.line(row)) or needed, rows)
 
 
 def name_cell(name: str, longest: int) -> str:
@@ -303,11 +374,6 @@ def problem_lines(problems: Sequence[Problem]) -> str:
         where = f"{plain_text(problem.where)}: " if problem.where else ""
         lines.append(f"  {word}  {where}{plain_text(problem.what)}\n")
     return "".join(lines)
-
-
-def problem_record(problem: Problem) -> dict[str, str]:
-    """Return a problem as JSON has it."""
-    return {"severity": str(problem.severity), "where": problem.where, "what": problem.what}
 
 
 # How far a long command is: one line on standard error, if that is a terminal.
@@ -358,61 +424,3 @@ class Progress(AbstractContextManager["Progress"]):
         if self._on and self._written_at:
             self._write("")
             sys.stderr.write("\r")
-
-
-# Lines about tensors, in columns, each printed when it is known: of `survey` and of `compare`.
-
-Subject: TypeAlias = "tuple[str, str, Shape]"
-"""Name, type and shape of the tensor of a line, as a file has them."""
-
-_FIGURE_WIDTH: Final = 12
-
-
-class TensorLines:
-    """The columns of a table that begins before all of its rows are known.
-
-    The widths of all subjects decide those of the columns.
-    """
-
-    def __init__(
-        self, title: str, figures: Sequence[str], subjects: Iterable[Subject], longest_name: int
-    ) -> None:
-        self._longest_name = longest_name
-        heads = (title, "type", "shape")
-        columns = zip(heads, *map(self._cells, subjects), strict=True)
-        self._widths = [max(map(cell_width, column)) for column in columns]
-        self._figure_widths = [max(_FIGURE_WIDTH, cell_width(figure)) for figure in figures]
-        self.head = self._line(heads, figures)
-
-    def line(self, subject: Subject, figures: Iterable[str]) -> str:
-        """Return a line with numbers, as text."""
-        return self._line(self._cells(subject), figures)
-
-    def problem_line(self, subject: Subject, problem: ExplorerError | None) -> str:
-        """Return a line that says why there are no numbers."""
-        what = "" if problem is None else plain_text(problem.what)
-        return f"{self._line(self._cells(subject), ()).rstrip()}  {what}\n"
-
-    def _cells(self, subject: Subject) -> tuple[str, str, str]:
-        name, type_name, shape = subject
-        return name_cell(name, self._longest_name), plain_text(type_name), shape_text(shape)
-
-    def _line(self, cells: Sequence[str], figures: Iterable[str]) -> str:
-        padded = [
-            text + " " * (width - cell_width(text))
-            for text, width in zip(cells, self._widths, strict=True)
-        ]
-        numbers = zip(figures, self._figure_widths, strict=False)  # a line of a problem has none
-        padded += [" " * (width - cell_width(figure)) + figure for figure, width in numbers]
-        return "  ".join(padded).rstrip() + "\n"
-
-
-def print_rows(
-    head: str, rows: Iterable[_Row], line_of: Callable[[_Row], str], *, needed: bool
-) -> Iterator[_Row]:
-    """Print a head, and the line of each row when it comes; yield the rows.
-
-    Ends when the reader went away (`| head`), unless the rows are `needed` for something else.
-    """
-    write(head)
-    yield from takewhile(lambda row: write(line_of(row)) or needed, rows)

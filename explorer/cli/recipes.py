@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -46,6 +46,7 @@ from explorer.planner.devices import parse_context
 from explorer.planner.inputs import PlanInputs, PlannedMemory, completed, memory_plans
 from explorer.present import recipes as words
 from explorer.present.errors import ABOUT_ERRORS
+from explorer.present.tables.recipes import ROLES, TRIALS, TriedRecipe
 from explorer.text import bits_text, bytes_text, integer_text, plain_text
 
 _SHOWN_ROLES: Final = 3  # recipes up to which each is shown by role
@@ -156,11 +157,11 @@ def recipes_command(  # noqa: PLR0913 - one for each option
         plans = memory_plans(model, inputs, {PRESENT: {}, **kinds}, lambda: None)
         asked = _Asked(model, matrix, present, sets, recipes, plans[0], errors, workers)
         found = _tried(asked, None if as_json else files.wanted)
-    records = words.trial_records(model, found, plans[0])
-    files.save(words.TRIAL_COLUMNS, records)
+    rows = words.tried(model, found, plans[0])
+    files.save(TRIALS.names, map(TRIALS.flat, rows))
     if as_json:
         about = {"path": path, "original": original_path, "imatrix": matrix_path}
-        output.write_json(words.trials_record(about, present, records))
+        output.write_json(words.trials_record(about, present, rows))
     else:
         output.write(_after(found, *plans))
     return 0
@@ -198,7 +199,13 @@ def _tried(asked: _Asked, printed: bool | None) -> list[RecipeTrial]:
         )
         if printed is None:
             return list(trials)
-        return _print_trials(asked, trials, needed=printed)
+        present = asked.present
+        bits = bits_text(present.bits_per_weight)
+        above = f"as it is: {bytes_text(present.nbytes)}, {bits} bits per weight\n\n"
+        known = [TriedRecipe(RecipeTrial(one, present)) for one in asked.recipes]
+        rows = (TriedRecipe(one, plan=asked.plans.get(one.recipe.recipe)) for one in trials)
+        shown = output.print_rows(TRIALS, known, rows, needed=printed, above=above)
+        return [row.trial for row in shown]
 
 
 def _original(stack: ExitStack, path: str | None) -> Model | None:
@@ -240,27 +247,6 @@ def _inputs(model: Model, gpus: Sequence[Device], context: int | None) -> PlanIn
         raise ExplorerError(str(error), model.path) from error
 
 
-def _print_trials(
-    asked: _Asked, trials: Iterable[RecipeTrial], *, needed: bool
-) -> list[RecipeTrial]:
-    """Print each recipe when it is done; see `output.print_rows`."""
-
-    def line(name: str, cells: Iterable[str]) -> str:
-        return f"  {name:<10}" + "".join(f"  {cell:>15}" for cell in cells) + "\n"
-
-    def line_of(trial: RecipeTrial) -> str:
-        name, problem = trial.recipe.recipe, trial.recipe.problem
-        if problem is not None:
-            return f"  {name:<10}  {plain_text(problem)}\n"
-        return line(name, words.trial_cells(trial, asked.plans.get(name)))
-
-    present = asked.present
-    bits = bits_text(present.bits_per_weight)
-    head = f"as it is: {bytes_text(present.nbytes)}, {bits} bits per weight\n\n"
-    head += line("recipe", words.TRIAL_HEAD)
-    return list(output.print_rows(head, trials, line_of, needed=needed))
-
-
 def _after(found: Sequence[RecipeTrial], plans: dict[str, PlannedMemory], no_plan: str) -> str:
     """Return what stands below the rows: the front, errors by role, notes."""
     parts = []
@@ -274,9 +260,7 @@ def _after(found: Sequence[RecipeTrial], plans: dict[str, PlannedMemory], no_pla
     if front:
         parts.append(output.heading("Not beaten in size and error") + f"  {', '.join(front)}\n")
     for one in made if len(made) <= _SHOWN_ROLES else ():
-        head = ("", *words.ROLE_HEAD)
-        rows_of = [(plain_text(role.role), *words.role_cells(role)) for role in one.roles]
-        body = output.table([head, *rows_of], right=range(2, len(head)))
+        body = output.table_of(ROLES, one.roles)
         parts.append(output.heading(f"{one.recipe.recipe} by role") + body)
     parts += [f"\n{output.wrapped(note)}\n" for note in (words.ABOUT_TRIALS, ABOUT_ERRORS)]
     for name, error in {pair for one in found for pair in one.failures}:

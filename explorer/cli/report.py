@@ -20,15 +20,8 @@ from explorer.hardware.detect import detect
 from explorer.model_files import refuse_folder_in_store, refuse_model_file
 from explorer.planner import Device
 from explorer.planner.devices import parse_context
-from explorer.present.statistics import statistics_record
-from explorer.report.gather import (
-    ERRORS,
-    ReportData,
-    ReportTensor,
-    gather,
-    plan_targets,
-    weights_to_read,
-)
+from explorer.present.tables.statistics import REPORTED
+from explorer.report.gather import ReportData, gather, plan_targets, weights_to_read
 from explorer.report.privacy import Privacy, environment, shown_name
 from explorer.report.sections import report_html, sections
 from explorer.report.svg import pictures_in
@@ -121,18 +114,18 @@ def report_command(  # noqa: PLR0913 - one for each argument and option
     files = output.TableFiles(csv_path, parquet_path)
     files.check()
     how = _How(reference, survey, workers, gpus, contexts, fetch, files.wanted)
-    records: list[dict[str, Any]] = []
+    lines: list[list[Any]] = []
     if each:
         failed = False
         for one, report, folder in _models_in(Path(path), target, pictures):
             try:
-                failed |= _write_report(one, report, folder, how, records)
+                failed |= _write_report(one, report, folder, how, lines)
             except ExplorerError as error:  # the others are still wanted
                 output.write_error(str(error))
                 failed = True
     else:
-        failed = _write_report(options.model_path(path, root), target, pictures, how, records)
-    files.save(_COLUMNS, records)
+        failed = _write_report(options.model_path(path, root), target, pictures, how, lines)
+    files.save(["model", *REPORTED.names], lines)
     return int(failed)
 
 
@@ -185,7 +178,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def _write_report(
-    path: Path, target: Path, pictures: Path | None, how: _How, records: list[dict[str, Any]]
+    path: Path, target: Path, pictures: Path | None, how: _How, lines: list[list[Any]]
 ) -> bool:
     """Write the report of a model; return whether weights that should be there cannot be read."""
     with ExitStack() as stack:
@@ -210,7 +203,7 @@ def _write_report(
         page = report_html(data, datetime.now().astimezone().date())
         drawn = [] if pictures is None else list(_pictures(data))
         if how.with_records:
-            records.extend(_record(path, one) for one in data.tensors)
+            lines.extend([path.name, *REPORTED.flat(one)] for one in data.tensors)
     with output.open_target(target) as stream:
         stream.write(page)
     output.write(f"{plain_text(str(target))} written, {bytes_text(len(page.encode()))}\n")
@@ -235,28 +228,6 @@ def _pictures(data: ReportData) -> Iterator[tuple[str, str]]:
             f"{number:02}-{words}.svg",
             template.render(picture=picture, title=shown_name(data.model)),
         )
-
-
-def _record(path: Path, one: ReportTensor) -> dict[str, Any]:
-    """Return the statistics of a tensor, and its errors where there is a reference."""
-    tensor = one.tensor
-    return {
-        "model": path.name,
-        **statistics_record(one.statistics),
-        "tensor": tensor.name,
-        "type": tensor.type.name,
-        "shape": list(tensor.shape),
-        "count": tensor.parameters,
-        "bytes": tensor.nbytes,
-        **{name: one.errors.get(name) for name in ERRORS},
-        "problem": one.failure or None,
-    }
-
-
-_COLUMNS: Final = [
-    *output.flat_record({"model": None} | statistics_record(None)),
-    *("bytes", *ERRORS, "problem"),
-]
 
 
 def _check_target(target: Path) -> None:

@@ -23,9 +23,11 @@ from explorer.formats.columns import size_arrays
 from explorer.formats.export import npy_bytes, write_npy
 from explorer.formats.weights import check_decodable
 from explorer.model_files import refuse_model_file
-from explorer.present import statistics
 from explorer.present.quantization import companions_record
+from explorer.present.statistics import damage
 from explorer.present.survey import summaries_record
+from explorer.present.tables.lines import lines_of
+from explorer.present.tables.statistics import PERCENTILES, PRINTED, STATISTICS, SURVEYED
 from explorer.text import bytes_text, float_text, integer_text, plain_text, scale_writer, shape_text
 
 _BAR_LINES: Final = 16
@@ -91,20 +93,20 @@ def stats_command(  # noqa: PLR0913 - one for each option
         counts = histogram.counts.tolist()
         record = {"low": histogram.low, "high": histogram.high, "counts": counts}
         more = {"histogram": record, "notes": notes} | companions_record(tensor)
-        output.write_json(statistics.statistics_record(found) | more)
+        output.write_json(_STATS.record(SurveyRow(tensor, found)) | more)
     else:
         output.write(_stats_text(found, notes))
     return 0
 
 
+_STATS: Final = SURVEYED.without("problem")
+_LISTED: Final = STATISTICS.without("not_finite", "inf", *PERCENTILES.names)
+
+
 def _stats_text(found: TensorStatistics, notes: list[str]) -> str:
     title = f"{plain_text(found.tensor)}  {plain_text(found.type)}  {shape_text(found.shape)}"
-    facts = [(one.label, one.text) for one in statistics.moment_figures(found)]
-    facts += [
-        (one.label, f"{one.text} (from the block scales)")
-        for one in statistics.step_error_figures(found)
-    ]
-    percentiles = statistics.percentile_figures(found.percentiles)
+    facts = [(line.title, line.text) for line in lines_of(_LISTED, found)]
+    percentiles = [(line.title, line.text) for line in lines_of(PERCENTILES, found)]
     low, high = float_text(found.histogram.low), float_text(found.histogram.high)
     bins = found.histogram.counts.size
     fine = integer_text(FINE_BINS)
@@ -112,7 +114,7 @@ def _stats_text(found: TensorStatistics, notes: list[str]) -> str:
         output.style(title, bold=True) + "\n",
         output.table(facts),
         output.heading(f"Percentiles (from a histogram of {fine} bins or more)"),
-        output.table((one.label, one.text) for one in percentiles),
+        output.table(percentiles),
         output.heading(f"Histogram ({integer_text(bins)} bins from {low} to {high})"),
         output.table(_bars(found.histogram), right=(0, 1)),
     ]
@@ -138,9 +140,6 @@ def _bars(histogram: Histogram) -> Iterator[tuple[str, str, str]]:
 # survey
 
 _LONGEST_NAME: Final = 64
-_FIGURES: Final = (
-    *("min", "max", "mean", "std", "rms", "outlier_ratio", "kurtosis", "step_error_rms"),
-)
 
 
 @click.command("survey")
@@ -195,16 +194,18 @@ def survey_command(  # noqa: PLR0913 - options of the command line
             count = len(model.tensors.columns)
             numbers = range(count) if all_of_them else telling_rows(model)
             rows = run_survey(model, kept, workers, progress=line.counter("weights"), rows=numbers)
+            found = _Found(model, as_json=as_json, in_files=files.wanted)
             if not as_json:
-                rows = print_survey(model, rows, numbers, needed=files.wanted)
-            found = _Found(model, with_records=all_of_them)
+                known = [SurveyRow(model.tensors.rows[number], None) for number in numbers]
+                rows = output.print_rows(
+                    PRINTED, known, rows, needed=files.wanted, longest=_LONGEST_NAME
+                )
             found.take(zip(numbers, rows, strict=False))
         sums = found.sums()
-    records = found.records
-    files.save(SURVEY_COLUMNS, records)
+    files.save(SURVEYED.names, found.lines)
     if as_json:
         record = summaries_record(sums, Source.STATISTICS)
-        output.write_json({"path": path, "tensors": records, "sums": record})
+        output.write_json({"path": path, "tensors": found.records, "sums": record})
     elif found.count == len(numbers):  # else the reader went away
         left_out = sums.total.tensors - found.count
         output.write(_left_out_text(left_out) + output.sums_text(sums, Source.STATISTICS))
@@ -221,12 +222,13 @@ def _kept(model: Model, no_cache: bool) -> KeptSurvey:
 class _Found:
     """What a survey found, without its rows: a hostile file has 100,000, each an error."""
 
-    def __init__(self, model: Model, *, with_records: bool) -> None:
+    def __init__(self, model: Model, *, as_json: bool, in_files: bool) -> None:
         self._model = model
         self._columns = StatisticsColumns(len(model.tensors.columns))
-        self._with_records = with_records
+        self._as_json, self._in_files = as_json, in_files
         self.count = 0
         self.records: list[dict[str, Any]] = []
+        self.lines: list[Sequence[Any]] = []
         self.damaged: ExplorerError | None = None  # the first of weights that should be there
 
     def take(self, rows: Iterable[tuple[int, SurveyRow]]) -> None:
@@ -234,9 +236,11 @@ class _Found:
         for place, row in rows:
             if row.statistics is not None:
                 self._columns.put(place, row.statistics)
-            if self._with_records:
-                self.records.append(survey_record(row))
-            self.damaged = self.damaged or statistics.damage(row)
+            if self._as_json:
+                self.records.append(SURVEYED.record(row))
+            if self._in_files:
+                self.lines.append(SURVEYED.flat(row))
+            self.damaged = self.damaged or damage(row)
             self.count += 1
 
     def sums(self) -> Summaries:
@@ -246,61 +250,11 @@ class _Found:
         return summaries(known, model_grid(header.names))
 
 
-def survey_record(row: SurveyRow) -> dict[str, Any]:
-    """Return a row of the JSON object; without statistics all figures are null."""
-    tensor = row.tensor
-    return statistics.statistics_record(row.statistics) | {
-        "tensor": tensor.name,
-        "type": tensor.type.name,
-        "shape": list(tensor.shape),
-        "count": tensor.parameters,
-        "problem": None if row.error is None else row.error.what,
-    }
-
-
-SURVEY_COLUMNS: Final = list(
-    output.flat_record(statistics.statistics_record(None) | {"problem": None})
-)
-"""Columns of the table of a survey."""
-
-
 def _left_out_text(count: int) -> str:
     if not count:
         return ""
     what = "without weights, or of a type that cannot be decoded"
     return f"  … and {integer_text(count)} more {what}; --json lists all\n"
-
-
-def print_survey(
-    model: Model, rows: Iterable[SurveyRow], numbers: Sequence[int], *, needed: bool
-) -> Iterator[SurveyRow]:
-    """Print each row when it comes; see `output.print_rows`.
-
-    Args:
-        rows: The rows.
-        numbers: Their places in the model's table.
-    """
-    titles = [statistics.STATISTICS[name] for name in ("zeros", *_FIGURES)]
-    titles.insert(1, "Not finite")
-    subjects = (_subject(model.tensors.rows[number]) for number in numbers)
-    lines = output.TensorLines("tensor", titles, subjects, _LONGEST_NAME)
-
-    def figures_of(found: TensorStatistics) -> list[str]:
-        texts = statistics.statistic_cells(found)
-        numbers = [texts["zeros"], integer_text(found.nan + found.inf)]
-        return numbers + [texts.get(name, "") for name in _FIGURES]
-
-    def line_of(row: SurveyRow) -> str:
-        found = row.statistics
-        if found is None:
-            return lines.problem_line(_subject(row.tensor), row.error)
-        return lines.line(_subject(row.tensor), figures_of(found))
-
-    return output.print_rows(lines.head, rows, line_of, needed=needed)
-
-
-def _subject(tensor: Tensor) -> output.Subject:
-    return tensor.name, tensor.type.name, tensor.shape
 
 
 # export

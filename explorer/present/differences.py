@@ -5,9 +5,8 @@ The first is called A, the second B: what only B has was added.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from math import nan
 from typing import Any, Final
 
 from explorer.analysis.differences import (
@@ -15,8 +14,6 @@ from explorer.analysis.differences import (
     ElementChanges,
     KeyDifference,
     RoleComparison,
-    RoleSide,
-    TensorSide,
     TextDifference,
     VocabularyDifference,
     compare_headers,
@@ -27,17 +24,12 @@ from explorer.formats.model import MetadataEntry, Model
 from explorer.formats.side_files import CHAT_TEMPLATE
 from explorer.parallel import Check, never
 from explorer.planner.engines.llama_cpp import Settings, allocate
-from explorer.present.errors import ABOUT_ERRORS, ERROR_TEXTS, error_label, error_text
+from explorer.present.errors import ABOUT_ERRORS
 from explorer.present.model import kind_of, plain_value, type_text, value_text
-from explorer.text import (
-    bits_text,
-    bytes_text,
-    count_text,
-    integer_text,
-    percent_text,
-    shape_text,
-    signed_text,
-)
+from explorer.present.tables.differences import METRICS, ROLES, TENSORS, KeyRow, RoleRow, SizeRow
+from explorer.present.tables.errors import FIGURES
+from explorer.present.tables.table import BITS, BYTES, COUNT, INTEGER, Kind
+from explorer.text import bytes_text, count_text, integer_text, percent_text
 
 CONTEXT: Final = 4096
 """Tokens of the plan that both models get, if no other number is asked for."""
@@ -56,40 +48,13 @@ NOT_READ: Final = (
 NOTHING_COMPARED: Final = (
     "No weights could be compared: no tensors belong together, or their shapes differ."
 )
-TEXTS: Final = {
-    "summary": "What the two models differ in, and what the figures mean.",
-    "original": "The model that both were made of. Errors are then those of each against it.",
-    "measure": "Reads all weights of both models and compares them, pair by pair.",
-    "memory": "What llama.cpp allocates for each model under the same settings.",
-    "figure": "A figure of both models.",
-    "difference": "B minus A, and its share of A.",
-    "a": "The model that the current one is compared with.",
-    "b": "The current model.",
-    "role": "What tensors do in their layer.",
-    "types": "The tensors of the role, by their types.",
-    "size": "Stored bytes of all tensors of the role.",
-    "bits": "Stored bits for each weight of the role, scales included.",
-    "relative_rmse": ERROR_TEXTS["relative_rmse"].tip,
-    "sqnr_db": ERROR_TEXTS["sqnr_db"].tip,
-    "key": "The key in the file.",
-    "change": "Added: only B has it. Gone: only A has it. Changed: both have it, and it differs.",
-    "type": "How the value or the tensor is stored.",
-    "shape": "Lengths of the dimensions, rows first.",
-    "bytes_a": "Stored bytes in A; 0 if it is not there, or was counted with another tensor.",
-    "bytes_b": "Stored bytes in B; 0 if it is not there, or was counted with another tensor.",
-    "tensor": "The name; two names where the models call it differently.",
-    "note": "How much of an array differs, or why two tensors cannot be compared.",
-    "texts": (
-        "Lines with a minus sign are only in A, lines with a plus sign only in B. At @@ equal "
-        "lines are left out."
-    ),
-}
-"""What the parts of the page of two models mean."""
+ORIGINAL: Final = "The model that both were made of. Errors are then those of each against it."
+MEASURE: Final = "Reads all weights of both models and compares them, pair by pair."
+MEMORY: Final = "What llama.cpp allocates for each model under the same settings."
 
 _SIDES: Final = ("a", "b")
 _VALUE_CHARACTERS: Final = 160
 _NO_MODEL: Final = "it is no whole model"
-_ERROR_FIGURES: Final = ("relative_rmse", "rmse", "sqnr_db", "max_abs_error", "mean_error")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +75,12 @@ class Memory:
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """All of them that are known."""
         return self.weights + self.cache + (self.compute or 0)
+
+    def figure(self, name: str) -> int | None:
+        """Return one of them; None where there is no plan."""
+        return None if self.problem else getattr(self, name)
 
 
 def memory_of(model: Model, context: int) -> Memory:
@@ -244,95 +213,32 @@ class Comparison:
 # Rows of tables
 
 
-@dataclass(frozen=True, slots=True)
-class SizeRow:
-    """A figure of both models: their numbers, None if not known, and texts."""
-
-    name: str
-    label: str
-    values: tuple[float | None, float | None]
-    texts: tuple[str, str]
-    difference: str
-
-
-@dataclass(frozen=True, slots=True)
-class KeyRow:
-    """A key that differs; texts come from the file and are made safe to show."""
-
-    key: str
-    kind: str
-    type_name: str
-    before: str
-    after: str
-    note: str
-
-
-@dataclass(frozen=True, slots=True)
-class TensorRow:
-    """A tensor of either model."""
-
-    name: str
-    role: str
-    kind: str
-    types: tuple[str, str]
-    shapes: tuple[str, str]
-    nbytes: tuple[int, int]
-    note: str
-
-
-@dataclass(frozen=True, slots=True)
-class RoleRow:
-    """A role in both models."""
-
-    role: str
-    types: tuple[str, str]
-    nbytes: tuple[int, int]
-    bits: tuple[float, float]
-    errors: tuple[ErrorMetrics | None, ErrorMetrics | None]
-
-
 def size_rows(comparison: Comparison) -> Iterator[SizeRow]:
     """Yield sizes and memory of both models."""
-    models = comparison.found.models
-    weights = [m.parameters for m in models]
-    yield _size("parameters", "Parameters", weights, lambda value: count_text(round(value)))
-    yield _size("bytes", "Size of tensors", [m.nbytes for m in models], _bytes)
-    files = [sum(file.source.size for file in m.files) for m in models]
-    yield _size("file_bytes", "Size of files", files, _bytes)
-    bits = [m.bits_per_weight or None for m in models]
-    yield _size("bits_per_weight", "Bits per weight", bits, bits_text)
-    yield _size("tensors", "Tensors", [len(m.tensors.rows) for m in models], _integer)
-    yield _size("keys", "Metadata keys", [len(m.metadata.entries) for m in models], _integer)
+    one, other = comparison.found.models
+    rows: list[tuple[str, str, Kind, Callable[[Model], float | None]]] = [
+        ("parameters", "Parameters", COUNT, lambda m: m.parameters),
+        ("bytes", "Size of tensors", BYTES, lambda m: m.nbytes),
+        ("file_bytes", "Size of files", BYTES, lambda m: sum(f.source.size for f in m.files)),
+        ("bits_per_weight", "Bits per weight", BITS, lambda m: m.bits_per_weight or None),
+        ("tensors", "Tensors", INTEGER, lambda m: len(m.tensors.rows)),
+        ("keys", "Metadata keys", INTEGER, lambda m: len(m.metadata.entries)),
+    ]
+    for name, label, kind, value in rows:
+        yield SizeRow(name, label, kind, (value(one), value(other)))
     if not comparison.is_planned:
         return
-    planned = [None if one.problem else one for one in comparison.memory]
-    for name, label in (("weights", "weights"), ("cache", "KV cache"), ("compute", "compute")):
-        values = [None if one is None else getattr(one, name) for one in planned]
-        yield _size(f"memory_{name}", f"Memory: {label}", values, _bytes)
-    totals = [None if one is None or one.compute is None else one.total for one in planned]
-    yield _size("memory_total", "Memory in all", totals, _bytes)
-
-
-def _bytes(value: float) -> str:
-    return bytes_text(round(value))
-
-
-def _integer(value: float) -> str:
-    return integer_text(round(value))
-
-
-def _size(
-    name: str, label: str, values: Sequence[float | None], text: Callable[[float], str]
-) -> SizeRow:
-    one, other = values
-    texts = ["–" if value is None else text(value) for value in values]
-    difference = ""
-    if one is not None and other is not None and one != other:
-        by = other - one
-        difference = signed_text(by, text)
-        if one:
-            difference += f" ({signed_text(by / one, percent_text)})"
-    return SizeRow(name, label, (one, other), (texts[0], texts[1]), difference)
+    for name, label in (
+        ("weights", "Memory: weights"),
+        ("cache", "Memory: KV cache"),
+        ("compute", "Memory: compute"),
+        ("total", "Memory in all"),
+    ):
+        a, b = (
+            None if name == "total" and one.compute is None else one.figure(name)
+            for one in comparison.memory
+        )
+        yield SizeRow(f"memory_{name}", label, BYTES, (a, b))
 
 
 def key_rows(comparison: Comparison, limit: int = _VALUE_CHARACTERS) -> list[KeyRow]:
@@ -346,7 +252,7 @@ def key_rows(comparison: Comparison, limit: int = _VALUE_CHARACTERS) -> list[Key
         ]
         types = [type_text(entry) for entry in (key.before, key.after) if entry is not None]
         kind = " → ".join(dict.fromkeys(types))
-        rows.append(KeyRow(key.key, key.kind, kind, sides[0], sides[1], key_note(key)))
+        rows.append(KeyRow(key.key, key.kind, sides[0], sides[1], kind, key_note(key)))
     return rows
 
 
@@ -370,56 +276,13 @@ def key_note(key: KeyDifference) -> str:
     return f"{count}, the first at {integer_text(elements.places[0])}"
 
 
-def tensor_rows(comparison: Comparison) -> list[TensorRow]:
-    """Return all tensors; those that are the same with them."""
-    rows = []
-    for tensor in comparison.found.tensors:
-        before, after = tensor.before, tensor.after
-        names = list(dict.fromkeys(side.name for side in (before, after) if side is not None))
-        rows.append(
-            TensorRow(
-                " → ".join(names),
-                tensor.role,
-                tensor.kind,
-                (_of(before, "type_name"), _of(after, "type_name")),
-                (_shape(before), _shape(after)),
-                (before.nbytes if before else 0, after.nbytes if after else 0),
-                tensor.reason,
-            )
-        )
-    return rows
-
-
-def _of(side: TensorSide | None, name: str) -> str:
-    return "" if side is None else str(getattr(side, name))
-
-
-def _shape(side: TensorSide | None) -> str:
-    return "" if side is None else shape_text(side.shape)
-
-
 def role_rows(comparison: Comparison) -> list[RoleRow]:
     """Return the types of each role in both models, with errors where they were read."""
-    errors = comparison.errors
-    rows = []
-    for role, (one, other) in comparison.found.roles.items():
-        found = (None, None) if errors is None else tuple(side.get(role) for side in errors.sides)
-        rows.append(
-            RoleRow(
-                role,
-                (types_text(one), types_text(other)),
-                (one.nbytes, other.nbytes),
-                (one.bits_per_weight or nan, other.bits_per_weight or nan),
-                (found[0], found[1]),
-            )
-        )
-    return rows
-
-
-def types_text(side: RoleSide) -> str:
-    """Return the types of a role: "18 Q4_K, 9 Q6_K"; "–" without tensors."""
-    parts = [f"{integer_text(count)} {name}" for name, count in side.types.items() if count]
-    return ", ".join(parts) or "–"
+    errors, found = comparison.errors, comparison.found.roles
+    if errors is None:
+        return [RoleRow(role, sides) for role, sides in found.items()]
+    one, other = errors.sides
+    return [RoleRow(role, sides, (one.get(role), other.get(role))) for role, sides in found.items()]
 
 
 def vocabulary_sentence(found: VocabularyDifference) -> str:
@@ -517,14 +380,15 @@ def _counted(count: int, one: str, many: str) -> str:
 def _error_sentences(errors: Errors) -> Iterator[str]:
     measured = any(metrics is not None and metrics.compared for metrics in errors.totals)
     against = "A" if errors.original is None else "the original"
-    label = error_label("relative_rmse")
+    relative = FIGURES["relative_rmse"]
+    label = relative.title
     for name, total, metrics in zip("AB", errors.totals, errors.matrices, strict=True):
         if total is None or metrics is None or not total.compared:
             continue
-        whole = error_text("relative_rmse", total.relative_rmse)
+        whole = relative.write(total.relative_rmse)
         sentence = f"{label} of {name} against {against}: {whole} over all weights."
         if metrics.compared:
-            value = error_text("relative_rmse", metrics.relative_rmse)
+            value = relative.write(metrics.relative_rmse)
             sentence = (
                 f"{label} of {name} against {against}: {value} over the "
                 f"{count_text(metrics.compared)} weights of all matrices, {whole} with norms and "
@@ -552,14 +416,7 @@ def document(comparison: Comparison, paths: tuple[str, str]) -> dict[str, Any]:
     by_kind: dict[str, list[dict[str, Any]]] = {"changed": [], "added": [], "gone": []}
     for tensor in found.tensors:
         if tensor.kind != "same":
-            by_kind[tensor.kind].append(
-                {
-                    "role": tensor.role,
-                    "a": _tensor_record(tensor.before),
-                    "b": _tensor_record(tensor.after),
-                    "reason": tensor.reason or None,
-                }
-            )
+            by_kind[tensor.kind].append(TENSORS.record(tensor))
     return {
         "a": paths[0],
         "b": paths[1],
@@ -584,7 +441,7 @@ def document(comparison: Comparison, paths: tuple[str, str]) -> dict[str, Any]:
             },
         },
         "tensors": {"same": found.count("same"), **by_kind},
-        "roles": [_role_record(role, sides) for role, sides in found.roles.items()],
+        "roles": list(map(ROLES.record, role_rows(comparison))),
         "texts": [_text_record(text) for text in found.texts],
         "vocabulary": None if found.vocabulary is None else _vocabulary_record(found.vocabulary),
         "errors": None if comparison.errors is None else _errors_record(comparison.errors),
@@ -592,8 +449,7 @@ def document(comparison: Comparison, paths: tuple[str, str]) -> dict[str, Any]:
 
 
 def _memory_record(memory: Memory) -> dict[str, Any]:
-    names = ("weights", "cache", "compute", "total")
-    figures = {name: None if memory.problem else getattr(memory, name) for name in names}
+    figures = {name: memory.figure(name) for name in ("weights", "cache", "compute", "total")}
     return {**figures, "problem": memory.problem or None}
 
 
@@ -620,30 +476,6 @@ def _elements_record(elements: ElementChanges) -> dict[str, Any]:
     return {
         "changed": elements.count,
         "first": [{"index": place, "a": a, "b": b} for place, a, b in places],
-    }
-
-
-def _tensor_record(side: TensorSide | None) -> dict[str, Any] | None:
-    if side is None:
-        return None
-    return {
-        "name": side.name,
-        "type": side.type_name,
-        "shape": list(side.shape),
-        "parameters": side.parameters,
-        "bytes": side.nbytes,
-    }
-
-
-def _role_record(role: str, sides: tuple[RoleSide, RoleSide]) -> dict[str, Any]:
-    return {"role": role} | {
-        name: {
-            "types": side.types,
-            "parameters": side.parameters,
-            "bytes": side.nbytes,
-            "bits_per_weight": side.bits_per_weight,
-        }
-        for name, side in zip(_SIDES, sides, strict=True)
     }
 
 
@@ -695,6 +527,4 @@ def _errors_record(errors: Errors) -> dict[str, Any]:
 
 
 def _metrics_record(metrics: ErrorMetrics | None) -> dict[str, Any] | None:
-    if metrics is None:
-        return None
-    return {"count": metrics.count} | {name: getattr(metrics, name) for name in _ERROR_FIGURES}
+    return None if metrics is None else METRICS.record(metrics)

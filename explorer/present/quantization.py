@@ -14,13 +14,11 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
-from explorer.formats.model import Model, Severity
+from explorer.formats.model import Model
 from explorer.formats.quantized.declaration import MAX_RULES, Declaration
 from explorer.formats.quantized.modules import Alike, differences
 from explorer.formats.safetensors.groups import Assembly
 from explorer.formats.tensors import Tensor, parse_name
-from explorer.present.model import mark
-from explorer.present.tables.table import Column, Table
 from explorer.quantization.huggingface.layout import CompanionLayout, Formula, Levels
 from explorer.text import integer_text, shorten
 
@@ -111,7 +109,6 @@ def companions_record(tensor: Tensor) -> dict[str, Any]:
 
 # What is declared, beside what keys and shapes say
 
-_BLANK: Final = "—"
 _SHOWN_MODULES: Final = 6
 
 
@@ -149,29 +146,6 @@ class SaidQuantization:
     lines: tuple[SaidLine, ...]
     left_alone: Mapping[str, int]
     sentence: str | None = None
-
-    @property
-    def table(self) -> Table[SaidLine]:
-        """The table of the properties: what is declared, beside what keys and shapes say."""
-        head = f"Declared in {self.origin}" if self.origin else "Declared"
-        return Table(
-            Column("label", ""),
-            Column("declared", head, blank=_BLANK),
-            Column("found", "Keys and shapes", text=_found_text),
-            title="Quantization",
-        )
-
-    @property
-    def record(self) -> dict[str, Any]:
-        """The same for JSON."""
-        names = ("name", "declared", "found", "differs")
-        lines = [{name: getattr(line, name) for name in names} for line in self.lines]
-        return {"origin": self.origin or None, "lines": lines, "left_alone": dict(self.left_alone)}
-
-
-def _found_text(line: SaidLine) -> str:
-    found = line.found or _BLANK
-    return f"{mark(Severity.WARNING)} {found}" if line.differs else found
 
 
 @dataclass

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from explorer.analysis.recipes.fits import Deviation, RecipeFit, expected_types, why_no_recipe
 from explorer.analysis.recipes.rules import EARLIER, RECIPES, RecipeError, declared_recipe
 from explorer.analysis.recipes.tensors import RecipeModel
-from explorer.analysis.what_if import SizeAfter, TypeErrors, pareto_front
+from explorer.analysis.what_if import SizeAfter, pareto_front
 from explorer.formats.model import Model
-from explorer.present.errors import ABOUT_ERRORS, error_label, error_text
+from explorer.present.errors import ABOUT_ERRORS
+from explorer.present.tables.recipes import TRIALS, TriedRecipe
 from explorer.present.tables.table import layer_runs
-from explorer.text import bits_text, bytes_text, count_text, part_text, plain_text, shorten
+from explorer.text import part_text, plain_text, shorten
 
 if TYPE_CHECKING:
-    from explorer.analysis.recipes.fits import RecipeTrial, RoleErrors
+    from explorer.analysis.recipes.fits import RecipeTrial
     from explorer.planner.inputs import PlannedMemory
 
 _SHOWN_DEVIATIONS: Final = 2
@@ -116,106 +117,32 @@ ABOUT_TRIALS: Final = (
 )
 """Shown wherever recipes are tried."""
 
-TRIAL_ERRORS: Final = ("relative_rmse", "sqnr_db", "rmse", "max_abs_error")
-TRIAL_HEAD: Final = ("size", "bits per weight", *map(error_label, TRIAL_ERRORS[:2]), "memory")
-ROLE_HEAD: Final = ("types", "parameters", "size", "bits per weight", *TRIAL_HEAD[2:4])
-_UNKNOWN: Final = "not measured"
-
-
-def trial_figure(errors: TypeErrors | None, name: str) -> float | None:
-    """Return an error figure of a trial; None if it is not known."""
-    value = math.nan if errors is None else float(getattr(errors.metrics, name))
-    return None if math.isnan(value) else value
-
-
-def _error_cells(errors: TypeErrors | None) -> list[str]:
-    found = [(name, trial_figure(errors, name)) for name in TRIAL_ERRORS[:2]]
-    return [_UNKNOWN if value is None else error_text(name, value) for name, value in found]
-
-
-def trial_cells(trial: RecipeTrial, plan: PlannedMemory | None) -> list[str]:
-    """Return the cells below `TRIAL_HEAD`; the recipe is possible."""
-    bits = bits_text(trial.size.bits_per_weight)
-    memory = "" if plan is None else bytes_text(plan.total)
-    return [bytes_text(trial.size.nbytes), bits, *_error_cells(trial.errors), memory]
-
-
-def types_text(types: Mapping[str, int]) -> str:
-    """Return ``"Q6_K 9, Q4_K 9"``; tensors that keep their types are ``as they are``."""
-    names = sorted(types.items(), key=lambda pair: (-pair[1], pair[0]))
-    return ", ".join(f"{name or 'as they are'} {count}" for name, count in names)
-
-
-def role_cells(role: RoleErrors) -> list[str]:
-    """Return the cells below `ROLE_HEAD`."""
-    return [
-        types_text(role.types),
-        count_text(role.parameters),
-        bytes_text(role.nbytes),
-        bits_text(role.bits_per_weight),
-        *_error_cells(role.errors),
-    ]
-
 
 def front_of(trials: Sequence[RecipeTrial]) -> list[str]:
     """Return the recipes that no other beats in size and relative error, the smallest first."""
     sized = sorted(trials, key=lambda one: one.size.bits_per_weight)
     points = []
     for one in sized:
-        error = trial_figure(one.errors, "relative_rmse")
-        unknown = error is None or one.recipe.problem is not None
-        points.append((one.size.bits_per_weight, math.nan if unknown else error or 0.0))
+        unknown = one.errors is None or one.recipe.problem is not None
+        error = math.nan if unknown or one.errors is None else one.errors.metrics.relative_rmse
+        points.append((one.size.bits_per_weight, error))
     front = pareto_front(points)
     return [one.recipe.recipe for one, on in zip(sized, front, strict=True) if on]
 
 
-TRIAL_COLUMNS: Final = (
-    *("recipe", "imatrix", "problem", "bytes", "file_bytes", "bits_per_weight", "kept"),
-    *(*TRIAL_ERRORS, "on_front", "memory"),
-)
-"""Columns of the table of recipes, by the names of `recipes --json`."""
-
-
-def trial_records(
+def tried(
     model: Model, trials: Sequence[RecipeTrial], plans: Mapping[str, PlannedMemory]
-) -> list[dict[str, Any]]:
-    """Return the results of `recipes --json`; figures of what is not possible are null."""
+) -> list[TriedRecipe]:
+    """Return the rows of the table of recipes."""
     front, names = frozenset(front_of(trials)), model.tensors.columns.names
-    records = []
-    for one in trials:
-        recipe, size = one.recipe, one.size
-        possible, plan = recipe.problem is None, plans.get(recipe.recipe)
-        record: dict[str, Any] = {
-            "recipe": recipe.recipe,
-            "imatrix": recipe.imatrix,
-            "problem": recipe.problem,
-            "bytes": size.nbytes if possible else None,
-            "file_bytes": size.file_nbytes if possible else None,
-            "bits_per_weight": size.bits_per_weight if possible else None,
-            "kept": size.kept if possible else None,
-            **{name: trial_figure(one.errors, name) for name in TRIAL_ERRORS},
-            "on_front": recipe.recipe in front,
-            "memory": plan.total if possible and plan is not None else None,
-            "types": {names[row]: kind for row, kind in recipe.types.items()},
-            "roles": [_role_record(role) for role in one.roles],
-        }
-        records.append(record)
-    return records
-
-
-def _role_record(role: RoleErrors) -> dict[str, Any]:
-    return {
-        "role": role.role,
-        "types": {name or "as it is": count for name, count in role.types.items()},
-        "parameters": role.parameters,
-        "bytes": role.nbytes,
-        "bits_per_weight": role.bits_per_weight,
-        **{name: trial_figure(role.errors, name) for name in TRIAL_ERRORS},
-    }
+    return [
+        TriedRecipe(one, names, plans.get(one.recipe.recipe), one.recipe.recipe in front)
+        for one in trials
+    ]
 
 
 def trials_record(
-    about: Mapping[str, Any], present: SizeAfter, records: Sequence[Mapping[str, Any]]
+    about: Mapping[str, Any], present: SizeAfter, rows: Sequence[TriedRecipe]
 ) -> dict[str, Any]:
     """Return the whole object of `recipes --json`; `about` says what was asked."""
     return {
@@ -224,6 +151,6 @@ def trials_record(
         "bytes": present.nbytes,
         "file_bytes": present.file_nbytes,
         "bits_per_weight": present.bits_per_weight,
-        "recipes": list(records),
+        "recipes": [TRIALS.record(row) for row in rows],
         "notes": [ABOUT_TRIALS, ABOUT_ERRORS],
     }

@@ -38,6 +38,7 @@ from explorer.planner.plan import Plan
 from explorer.planner.request import PlanRequest
 from explorer.present.statistics import damage
 from explorer.present.tables.attachments import AttachedTable, attached_table
+from explorer.present.tables.statistics import REPORT_ERRORS
 from explorer.quantization.registry import has_decoder
 from explorer.report.privacy import message
 
@@ -48,9 +49,6 @@ _USUAL_GPUS: Final = (
     "NVIDIA H100 SXM5 80 GB",
 )
 _USUAL_CONTEXTS: Final = (4096, 8192)
-
-ERRORS: Final = ("relative_rmse", "sqnr_db")
-"""Names of the errors in a report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +83,9 @@ class ReportTensor:
     row: int  # its place in the model's table
     # of its weights; None if they were not or cannot be read
     statistics: TensorStatistics | None = None
-    # `ERRORS` against the reference by name; empty if it was not compared
+    # `REPORT_ERRORS` against the reference by name; empty if it was not compared
     errors: Mapping[str, float] = field(default_factory=dict)
-    failure: str = ""  # why its weights or errors are missing though they should be there
+    problem: str = ""  # why its weights or errors are missing though they should be there
 
     @property
     def is_matrix(self) -> bool:
@@ -217,7 +215,7 @@ def _with_statistics(
         found = run_survey(data.model, kept, workers, progress=progress, rows=rows)
         for place, row in zip(rows, found, strict=True):
             failure = "" if row.error is None else message(row.error)
-            tensors.append(ReportTensor(row.tensor, place, row.statistics, failure=failure))
+            tensors.append(ReportTensor(row.tensor, place, row.statistics, problem=failure))
             damaged = damaged or damage(row)
     return replace(data, tensors=tensors, damaged=damaged)
 
@@ -244,14 +242,14 @@ def _with_errors(
             if found.metrics is not None:
                 compared += 1
                 columns.put(parameter_shares(rows, parts), found.metrics)
-    figures = {name: getattr(columns, name) for name in ERRORS}
+    figures = {name: getattr(columns, name) for name in REPORT_ERRORS}
     tensors = [
         replace(
             one,
             errors={name: float(values[one.row]) for name, values in figures.items()}
             if columns.known[one.row]
             else {},
-            failure=one.failure or columns.problems.get(one.row, ""),
+            problem=one.problem or columns.problems.get(one.row, ""),
         )
         for one in data.tensors
     ]

@@ -23,9 +23,9 @@ from explorer.analysis.columns import Source, Summaries, outlier_ratio, relative
 from explorer.analysis.recipes.fits import RecipeFit
 from explorer.analysis.recipes.rules import RULES_SOURCE
 from explorer.errors import ExplorerError
-from explorer.formats.model import MetadataEntry, Severity
+from explorer.formats.model import MetadataEntry
 from explorer.planner.plan import Level, Plan
-from explorer.present import errors, statistics
+from explorer.present import errors
 from explorer.present import plan as plan_texts
 from explorer.present import recipes as recipe_texts
 from explorer.present import survey as survey_texts
@@ -33,10 +33,15 @@ from explorer.present.colours import MEMORY_COLOURS, Pattern, type_colour, type_
 from explorer.present.model import model_facts
 from explorer.present.quantization import SaidQuantization, said_quantization
 from explorer.present.tables import table as tables
+from explorer.present.tables.errors import FIGURES, MISMATCHES
 from explorer.present.tables.metadata import keys_of, metadata_table
+from explorer.present.tables.problems import PROBLEMS
+from explorer.present.tables.quantization import said_table
 from explorer.present.tables.recipes import FITS, MIX
+from explorer.present.tables.statistics import SURVEYED, figures_of_all
+from explorer.present.tables.survey import ranked_table, sums_table
 from explorer.report import svg
-from explorer.report.gather import ERRORS, PlannedCase, ReportData, ReportTensor
+from explorer.report.gather import PlannedCase, ReportData, ReportTensor
 from explorer.report.privacy import (
     LONGEST_NAME,
     Privacy,
@@ -46,16 +51,7 @@ from explorer.report.privacy import (
     shown_name,
     without_paths,
 )
-from explorer.text import (
-    bits_text,
-    bytes_text,
-    count_text,
-    digits_text,
-    fixed_text,
-    integer_text,
-    scale_writer,
-    shape_text,
-)
+from explorer.text import bits_text, bytes_text, digits_text, integer_text, scale_writer
 
 MAX_ROWS: Final = 2000
 """Most rows of a table; what is left out is counted below it."""
@@ -118,7 +114,12 @@ def table_of(
         longest: Characters of a cell.
     """
     columns = described.shown(rows)
-    cells = ([cut(column.cell(row), longest) for column in columns] for row in rows)
+
+    def cell(column: tables.Column[_Row], row: _Row) -> Cell:
+        text, tone = cut(column.cell(row), longest), column.tone and column.tone(row)
+        return Marked(tone, text) if tone else text
+
+    cells = ([cell(column, row) for column in columns] for row in rows)
     numbers = [place for place, column in enumerate(columns) if column.kind.numeric]
     titles = [column.title for column in columns]
     total = total or len(rows)
@@ -165,10 +166,7 @@ def _attached(data: ReportData) -> tuple[str, Table | None] | None:
 
 def _said(said: SaidQuantization | None) -> Table | None:
     """Return what is declared about the quantization beside what the keys say."""
-    if said is None:
-        return None
-    marked = [place for place, line in enumerate(said.lines) if line.differs]
-    return table_of(said.table, said.lines, marked)
+    return None if said is None else table_of(said_table(said), said.lines)
 
 
 # Tensor types: the type mix by role, and how the recipes agree with it
@@ -245,24 +243,18 @@ _LONGEST: Final = 500
 
 
 def _checks(data: ReportData) -> dict[str, Any]:
-    failed = [one for one in data.tensors if one.failure]
+    failed = [one for one in data.tensors if one.problem]
     problems = [
-        (
-            Marked("bad", "✗ error") if one.severity is Severity.ERROR else _WARNING,
-            without_paths(cut(one.where)),
-            without_paths(cut(one.what, _LONGEST)),
-        )
+        replace(one, where=without_paths(cut(one.where)), what=without_paths(one.what))
         for one in data.model.problems
     ]
-    unread = ((cut(one.tensor.name), cut(one.failure, _LONGEST)) for one in failed)
+    unread = SURVEYED.only("tensor", "problem")
     return {
-        "problems": table(("severity", "where", "what"), problems, names=(1,)),
+        "problems": table_of(PROBLEMS, problems, longest=_LONGEST),
         "failed": (count := len(failed) + data.undecodable),
-        "unread": table(("tensor", "why"), unread, total=count, names=(0,)),
+        "unread": table_of(unread, failed, total=count, longest=_LONGEST),
     }
 
-
-_WARNING: Final = Marked("warn", "⚠ warning")
 
 # Weights: hot spots, maps of the model, histograms, and all figures as a table
 
@@ -272,7 +264,6 @@ _MAX_ROLES: Final = 24
 _SHOWN_SPOTS: Final = 20
 _SHOWN_NAMES: Final = 40
 _HISTOGRAMS: Final = 6
-_STATISTICS: Final = ("min", "max", "mean", "std", "rms", "outlier_ratio", "step_error_rms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,14 +331,14 @@ def _weights(data: ReportData) -> dict[str, Any]:
         hot = rank(matrices, _relative_rmse)
     else:
         title = "Hot spots: coarsest rounding, as the block scales imply it"
-        hot, name = rank(matrices, relative_step), "relative_step_error"
+        hot, name = rank(matrices, relative_step), "step_error"
     outliers = rank(matrices, _of_weights(outlier_ratio))
     return {
         "read": True,
         "caution": errors.ABOUT_ERRORS,
         "comparison": _comparison(data),
         "spots": [
-            (heading, _spots(ranked, figure))
+            (heading, table_of(ranked_table(figure), ranked[:_SHOWN_SPOTS]))
             for heading, ranked, figure in (
                 (title, hot, name),
                 ("Largest outliers", outliers, "outlier_ratio"),
@@ -359,7 +350,7 @@ def _weights(data: ReportData) -> dict[str, Any]:
         "maps": list(_maps(data)),
         "histograms": list(_histograms(most_interesting([hot, outliers], _HISTOGRAMS))),
         "tensors": (count := len(data.model.tensors.columns)),
-        "figures": _all_figures(data.tensors, count, compared=compared),
+        "figures": table_of(figures_of_all(compared=compared), data.tensors, total=count),
     }
 
 
@@ -371,10 +362,7 @@ def _sums(found: Summaries, *, compared: bool) -> Iterator[tuple[str, Table]]:
         total = survey_texts.summary_count(found, by_layer=by_layer)
         for source in (*sources, Source.STATISTICS):
             kind = "Errors" if source is Source.ERRORS else "Statistics"
-            head = ["", *survey_texts.summary_head(source)]
-            rows = ((cut(t), *survey_texts.summary_cells(one, source)) for t, one in lines)
-            made = table(head, rows, total=total, numbers=range(1, len(head)), names=(0,))
-            yield f"{kind} by {what}", made
+            yield f"{kind} by {what}", table_of(sums_table(source), lines, total=total)
 
 
 def _comparison(data: ReportData) -> dict[str, Any] | None:
@@ -382,14 +370,6 @@ def _comparison(data: ReportData) -> dict[str, Any] | None:
     if found is None:
         return None
     matching = found.matching
-    rows = (
-        (
-            cut(" and ".join(filter(None, (one.reference_name, one.candidate_name)))),
-            cut(one.reason, 300),
-        )
-        for one in matching.not_comparable
-    )
-    total = len(matching.not_comparable)
     sides = {
         "the reference": matching.unmatched_reference,
         "this model": matching.unmatched_candidate,
@@ -398,34 +378,15 @@ def _comparison(data: ReportData) -> dict[str, Any] | None:
         "compared": found.compared,
         "total": ""
         if math.isnan(found.relative_rmse)
-        else errors.error_text("relative_rmse", found.relative_rmse),
-        "not_comparable": total,
-        "reasons": table(("tensors", "why"), rows, total=total, names=(0,)),
+        else FIGURES["relative_rmse"].write(found.relative_rmse),
+        "not_comparable": len(matching.not_comparable),
+        "reasons": table_of(MISMATCHES, matching.not_comparable, longest=_LONGEST),
         "unmatched": [
             (where, len(names), ", ".join(map(cut, names[:_SHOWN_NAMES])), names[_SHOWN_NAMES:])
             for where, names in sides.items()
             if names
         ],
     }
-
-
-def _spots(ranked: Sequence[Ranked], name: str) -> Table:
-    of_weights = name in statistics.STATISTICS
-    text = statistics.statistic_cell if of_weights else errors.error_text
-    label = statistics.STATISTICS[name] if of_weights else errors.error_label(name)
-    rows = [
-        (
-            cut(one.found.tensor.name),
-            cut(one.found.tensor.type.name),
-            text(name, one.value),
-            f"{one.place} of {one.peers}",
-            "" if math.isnan(one.to_median) else f"{fixed_text(one.to_median, 2)} ×",
-            count_text(one.found.tensor.parameters),
-        )
-        for one in ranked[:_SHOWN_SPOTS]
-    ]
-    head = ("tensor", "type", label, "place in its role", "of the role's median", "weights")
-    return table(head, rows, numbers=(2, 3, 4, 5), names=(0,))
 
 
 class _Metric(NamedTuple):
@@ -527,21 +488,6 @@ def _histograms(tensors: Sequence[ReportTensor]) -> Iterator[tuple[str, svg.Pict
         picture = svg.draw_histogram(f"Weights of {name}", histogram)
         data = table(("from", "to", "weights"), rows, numbers=range(3))
         yield f"{name}, {cut(one.tensor.type.name)}", picture, data
-
-
-def _all_figures(tensors: Sequence[ReportTensor], count: int, *, compared: bool) -> Table:
-    head = ["tensor", "type", "shape", *(statistics.STATISTICS[name] for name in _STATISTICS)]
-    head += map(errors.error_label, ERRORS) if compared else []
-    rows = (tuple(_figures_row(one, compared=compared)) for one in tensors)
-    return table(head, rows, total=count, numbers=range(2, len(head)), names=(0,))
-
-
-def _figures_row(one: ReportTensor, *, compared: bool) -> Iterator[str]:
-    yield from (cut(one.tensor.name), cut(one.tensor.type.name), shape_text(one.tensor.shape))
-    texts = {} if one.statistics is None else statistics.statistic_cells(one.statistics)
-    yield from (texts.get(name, "") for name in _STATISTICS)
-    for name in ERRORS if compared else ():
-        yield errors.error_text(name, one.errors[name]) if one.errors else ""
 
 
 # Memory plan: memory by machine and context

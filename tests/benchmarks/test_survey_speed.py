@@ -23,7 +23,8 @@ from explorer.analysis.survey_cache import KeptSurvey
 from explorer.analysis.surveys import run_survey
 from explorer.formats import Model, open_model
 from explorer.formats.columns import tensor_arrays
-from explorer.present.survey import OVER_LAYERS, metric_named
+from explorer.present.survey import OVER_LAYERS
+from explorer.present.tables.survey import metric_named
 from explorer.qt.survey.layer_paint import layer_grids
 from tests.benchmarks.report import Report, Row, milliseconds
 from tests.benchmarks.two_cores import work_on_one_and_two

@@ -106,9 +106,9 @@ def test_text(paths: tuple[str, str], capsys: Capture) -> None:
     out, err = capsys.readouterr()
     assert err == ""
     lines = out.splitlines()
-    assert lines[0].split()[:3] == ["candidate", "type", "shape"]
-    assert lines[1].split()[-5:] == ["no", "error", "0", "0", "0"]
-    assert lines[2].startswith("blk.0.ffn_up.weight")
+    assert lines[0].split()[:3] == ["Candidate", "Type", "Shape"]
+    assert lines[1].split()[-5:] == ["0", "0", "no", "error", "0"]
+    assert lines[2].startswith("  blk.0.ffn_up.weight")
     assert "Only in the candidate\n  =evil\\x1b[0m" in out
     assert "Only in the reference\n  extra.weight" in out
     assert "blk.0.ffn_norm.weight: shapes differ" in out
@@ -119,7 +119,7 @@ def test_text(paths: tuple[str, str], capsys: Capture) -> None:
 def test_csv(paths: tuple[str, str], tmp_path: Path, capsys: Capture) -> None:
     target = tmp_path / "errors.csv"
     assert main(["compare", *paths, "--csv", str(target)]) == 0
-    assert capsys.readouterr().out.startswith("candidate")
+    assert capsys.readouterr().out.startswith("  Candidate")
     rows = list(csv.DictReader(target.read_text("utf-8").splitlines()))
     assert [row["type"] for row in rows] == ["F32", "Q4_0", "F32"]
     assert rows[1]["shape"] == "32x64"

@@ -48,7 +48,7 @@ def test_text(path: str, capsys: Capture) -> None:
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "odd  F32  4 × 96"
     assert lines[4].split()[:2] == ["Q4_K", "rows"]
-    assert lines[5].split()[:3] == ["Q4_0", "216", "4.500"]
+    assert lines[5].split()[:4] == ["Q4_0", "216", "B", "4.500"]
     assert "does not by itself predict" in " ".join(lines)
 
 

@@ -13,7 +13,8 @@ from explorer.analysis import TensorStatistics
 from explorer.cli.main import main
 from explorer.errors import FormatError
 from explorer.formats import Tensor
-from explorer.present.survey import ABOUT_SUMS, metric_named
+from explorer.present.survey import ABOUT_SUMS
+from explorer.present.tables.survey import metric_named
 from tests.helpers.gguf_writer import GgufFile, TensorSpec
 from tests.helpers.model_pairs import arrays_of, write_gguf
 from tests.helpers.tensors import random_blocks
@@ -59,8 +60,8 @@ def test_text(path: Path, capsys: Capture) -> None:
     assert main(["survey", str(path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[5:7] == ["", "By role"]
-    assert lines[0].startswith("tensor")
-    assert lines[1].startswith("=evil\\x1b[0m")
+    assert lines[0].startswith("  Tensor")
+    assert lines[1].startswith("  =evil\\x1b[0m")
     assert "cannot be decoded" in lines[2]
     assert lines[4].split()[:3] == ["norm", "F32", "3"]
     assert lines[0].index("Minimum") + 7 == lines[4].index(" 1.0000 ") + 7
@@ -150,7 +151,7 @@ def test_without_a_cache_nothing_is_written(path: Path, tmp_path: Path, capsys: 
     assert not (tmp_path / "cache" / "surveys").exists()
     main(["survey", str(path)])
     assert len(list((tmp_path / "cache" / "surveys").iterdir())) == 1
-    assert capsys.readouterr().out.count("\nnorm ") == 2
+    assert capsys.readouterr().out.count("  norm ") == 4  # the rows, and their sums
 
 
 ROLES = {
@@ -202,7 +203,7 @@ def test_sums_are_the_same_wherever_they_are_shown(
     assert "layer 1" in text
     main(["compare", original, made])
     text += capsys.readouterr().out
-    shown = metric_named("relative_rmse").text(compare["sums"]["matrices"]["relative_rmse"])
+    shown = metric_named("relative_rmse").shown(compare["sums"]["matrices"]["relative_rmse"])
     report = tmp_path / "report.html"
     main(["report", made, "--reference", original, "-o", str(report)])
     page = report.read_text("utf-8")
@@ -247,7 +248,7 @@ def test_a_role_for_each_tensor(tmp_path: Path, capsys: Capture) -> None:
     path = GgufFile(tensors=specs).write(tmp_path / "model.gguf")
     assert main(["survey", str(path)]) == 0
     rows, sums = capsys.readouterr().out.split("By role")
-    assert len([line for line in rows.splitlines() if line.startswith("t")]) == 1 + 2_500
+    assert len([line for line in rows.splitlines() if line.startswith("  t")]) == 2_500
     assert len([line for line in sums.splitlines() if line.startswith("  t")]) == 1_998
     assert "  … and 502 more; --json lists all\n" in sums
     assert main(["survey", str(path), "--json"]) == 0
@@ -266,9 +267,9 @@ def test_what_tells_nothing_is_counted_and_not_listed(tmp_path: Path, capsys: Ca
     names = [
         line.split()[0]
         for line in out.split("By role")[0].splitlines()
-        if line[:1] in {"t", "u", "w", "c"}
+        if line[:2] == "  " and line[2] in "Ttuwc"
     ]
-    assert names == ["tensor", *(spec.name for spec in specs[:3_000]), "whole", "cut"]
+    assert names == ["Tensor", *(spec.name for spec in specs[:3_000]), "whole", "cut"]
     more = (
         "  … and 3,000 more without weights, or of a type that cannot be decoded; --json lists all"
     )

@@ -10,7 +10,7 @@ import pytest
 
 from explorer.analysis.matching.pairing import match_models
 from explorer.formats import open_model
-from explorer.present.errors import error_text
+from explorer.present.tables.errors import FIGURES
 from explorer.report.gather import gather
 from tests.helpers.model_pairs import arrays_of, write_gguf
 
@@ -18,11 +18,12 @@ FUSED = "blk.0.attn_qkv.weight"
 
 
 def test_texts() -> None:
-    assert error_text("relative_rmse", 0.04) == "4.000 %"
-    assert error_text("relative_rmse", math.inf) == "inf"
-    assert error_text("sqnr_db", 28.5) == "28.50 dB"
-    assert error_text("sqnr_db", math.inf) == "no error"
-    assert error_text("rmse", 0.123456789) == "1.2346e-01"
+    assert FIGURES["relative_rmse"].write(0.04) == "4.000 %"
+    assert FIGURES["relative_rmse"].write(math.inf) == "inf"
+    assert FIGURES["sqnr_db"].write(28.5) == "28.50 dB"
+    assert FIGURES["sqnr_db"].write(math.inf) == "no error"
+    assert FIGURES["rmse"].write(0.123456789) == "1.2346e-01"
+    assert FIGURES["rmse"].write(math.nan) == ""
 
 
 def test_the_report_adds_the_squares_of_parts(tmp_path: Path) -> None:

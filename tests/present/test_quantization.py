@@ -12,6 +12,7 @@ import pytest
 from explorer.cli.main import main
 from explorer.formats import open_model
 from explorer.present.quantization import SaidLine, SaidQuantization, said_quantization
+from explorer.present.tables.quantization import said_record, said_table
 from tests.formats.test_hf_quantized import FOLDER, NAMES
 from tests.formats.test_hf_rules import STEM, Part, write_folder
 
@@ -45,8 +46,9 @@ def test_what_libraries_made_contradicts_nothing(name: str) -> None:
 
 def test_each_side_in_words(tmp_path: Path) -> None:
     said = _fp8(tmp_path, weight_block_size=[128, 128], fmt="e4m3", ignored_layers=["lm_head"])
-    assert [column.title for column in said.table] == [
-        *("", "Declared in config.json", "Keys and shapes")
+    assert [column.title for column in said_table(said).shown()][1:] == [
+        "Declared in config.json",
+        "Keys and shapes",
     ]
     assert {line.name: (line.declared, line.found) for line in said.lines} == {
         "method": ("fp8", "FP8"),
@@ -57,7 +59,7 @@ def test_each_side_in_words(tmp_path: Path) -> None:
         "left_alone": ("lm_head", "lm_head"),
     }
     assert said.left_alone == {"lm_head": 1}
-    assert said.record["lines"][1] == {
+    assert said_record(said)["lines"][1] == {
         "name": "bits",
         "declared": None,
         "found": "8",

@@ -11,12 +11,8 @@ import pytest
 from explorer.analysis import TensorStatistics, tensor_statistics
 from explorer.analysis.columns import StatisticsColumns, outlier_ratio, quotient
 from explorer.formats import open_model
-from explorer.present.statistics import (
-    moment_figures,
-    percentile_figures,
-    statistic_text,
-    step_error_figures,
-)
+from explorer.present.tables.lines import lines_of
+from explorer.present.tables.statistics import STATISTICS
 from explorer.report.gather import gather
 from explorer.report.sections import report_html
 from tests.helpers.weight_files import weights_model
@@ -39,7 +35,7 @@ def test_the_outlier_ratio_is_by_the_rms_in_report_and_survey(
     assert columns.outlier_ratio.tolist() == [outlier_ratio(found)]
     with open_model(weights_model().write(tmp_path / "other.gguf")) as model:
         page = report_html(gather(model), date(2026, 7, 25))
-    assert statistic_text("outlier_ratio", outlier_ratio(found)) in page
+    assert STATISTICS["outlier_ratio"].cell(found) in page
 
 
 def test_quotients_of_nothing_are_not_known() -> None:
@@ -47,15 +43,14 @@ def test_quotients_of_nothing_are_not_known() -> None:
     assert all(math.isnan(quotient(1, divisor)) for divisor in (0, -1, math.nan))
 
 
-def test_figures_are_labelled_ordered_and_written(found: TensorStatistics) -> None:
-    figures = moment_figures(found)
-    assert [one.label for one in figures][:3] == ["Count", "Finite", "NaN"]
-    by_name = {one.name: one for one in figures}
+def test_figures_are_titled_ordered_and_written(found: TensorStatistics) -> None:
+    lines = lines_of(STATISTICS, found)
+    assert [line.title for line in lines][:3] == ["Count", "Finite", "NaN"]
+    by_name = {line.name: line for line in lines}
     assert by_name["count"].text == f"{found.count:,}"
     assert by_name["outlier_ratio"].text.endswith(" ×")
-    labels = [one.label for one in percentile_figures(found.percentiles)]
-    assert labels[0] == "Percentile 0.1 %"
-    assert labels[3] == "Median"
-    assert {one.value for one in percentile_figures(None)} == {None}
-    (step,) = step_error_figures(found)
-    assert step.label == "Rounding error, RMS"
+    assert by_name["percentile_0.1"].title == "Percentile 0.1 %"
+    assert by_name["percentile_50"].title == "Median"
+    assert by_name["step_error_rms"].title == "Rounding error, RMS"
+    assert float(by_name["std"].text) == pytest.approx(found.std, rel=1e-6)  # all sure digits
+    assert float(STATISTICS["std"].cell(found)) == pytest.approx(found.std, rel=1e-4)

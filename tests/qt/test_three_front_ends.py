@@ -25,8 +25,8 @@ from explorer.formats import open_model
 from explorer.hardware import detect
 from explorer.planner import Device
 from explorer.planner.environment import VARIABLES
-from explorer.present.errors import error_text
-from explorer.present.statistics import statistic_cell
+from explorer.present.tables.errors import FIGURES
+from explorer.present.tables.statistics import STATISTICS
 from explorer.qt.contents.overview import OverviewView
 from explorer.qt.document import Document
 from explorer.qt.errors.models import CompareView
@@ -221,7 +221,7 @@ def test_the_survey_of_a_model(
         assert_same({"report": fronts["report"], "window": shown}, ["Relative RMSE", "SQNR"])
         deviation = model.index(place, titles.index("Standard deviation")).data(ItemRole.RAW)
         assert_same(fronts, ["Standard deviation"])  # the window's has fewer digits
-        assert rows[name]["Standard deviation"] == statistic_cell("std", deviation)
+        assert rows[name]["Standard deviation"] == STATISTICS["std"].write(deviation)
 
 
 def test_two_models_side_by_side(
@@ -246,24 +246,24 @@ def test_two_models_side_by_side(
     ]
     titles = [str(column.title) for column in pages.roles.table.columns]
     roles = [dict(zip(titles, cells, strict=True)) for cells in shown(pages.roles.table)]
-    heads = next(cells for cells in lines if cells[0] == "role")
+    heads = next(cells for cells in lines if cells[0] == "Role")
     for role, found in zip(roles, record["errors"]["roles"], strict=True):
         cells = next(cells for cells in lines if cells[0] == role["Role"])
         told = dict(zip(heads, cells, strict=True))
         assert told["Relative RMSE B"] == role["Relative RMSE B"]
-        assert (told["types A"], told["types B"]) == (role["Types A"], role["Types B"])
+        assert (told["Types A"], told["Types B"]) == (role["Types A"], role["Types B"])
         by_name = {one["role"]: one for one in record["errors"]["roles"]}
         figure = by_name[role["Role"]]["b"]["relative_rmse"]
-        assert error_text("relative_rmse", figure) == role["Relative RMSE B"]
+        assert FIGURES["relative_rmse"].write(figure) == role["Relative RMSE B"]
         assert found["a"] is None
 
     figure = record["errors"]["matrices"]["b"]["relative_rmse"]
     sentence = next(one for one in record["summary"] if "of all matrices" in one)
-    assert error_text("relative_rmse", figure) in sentence
+    assert FIGURES["relative_rmse"].write(figure) in sentence
     assert sentence in pages.summary.text().splitlines()
     said = text_of(report("weights", quantized, reference))
     (of_report,) = re.findall("of all matrices the relative RMS error is ([0-9.]+) %", said)
-    assert error_text("relative_rmse", figure) == f"{of_report} %"
+    assert FIGURES["relative_rmse"].write(figure) == f"{of_report} %"
     assert main(["compare", str(reference), str(quantized), "--json"]) == 0
     sums = json.loads(capsys.readouterr().out)["sums"]
     assert sums["matrices"]["relative_rmse"] == pytest.approx(figure, rel=1e-12)

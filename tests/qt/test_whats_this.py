@@ -15,9 +15,8 @@ from explorer.formats import open_model
 from explorer.planner import Device, Settings, plan
 from explorer.planner.engines.registry import ENGINES
 from explorer.present import explanations
-from explorer.present.errors import ERROR_TEXTS, ROUNDING_TEXTS
 from explorer.present.plan import Kind
-from explorer.present.survey import METRICS
+from explorer.present.tables.survey import METRICS
 from explorer.qt.help.menu import explain_focus
 from explorer.qt.main_window import MainWindow
 from explorer.qt.widgets.table_model import Column, TableModel
@@ -57,8 +56,7 @@ def all_texts() -> list[str]:
     """Return every text of the program that says what something means."""
     dictionaries = [table for name, table in vars(explanations).items() if name.endswith("_TEXTS")]
     found = [text for texts in dictionaries for text in texts.values()]
-    found += [text.tip for text in (*ERROR_TEXTS.values(), *ROUNDING_TEXTS.values())]
-    return [*found, *(metric.tip for metric in METRICS), explanations.PERCENTILE_TEXT]
+    return [*found, *(metric.tip for metric in METRICS)]
 
 
 def test_the_texts_are_sentences_of_plain_text() -> None:

@@ -1,11 +1,17 @@
-"""Tables of the types in a model: by role, beside the recipes of llama-quantize."""
+"""Tables of recipes: the types in a model beside them, and what each would make of a model."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
-from explorer.analysis.recipes.fits import Deviation, MixRow, RecipeFit
+from explorer.analysis.errors.metrics import ErrorMetrics
+from explorer.analysis.recipes.fits import Deviation, MixRow, RecipeFit, RecipeTrial, RoleErrors
 from explorer.analysis.recipes.rules import CURRENT
+from explorer.analysis.what_if import SizeAfter
+from explorer.planner.inputs import PlannedMemory
+from explorer.present.tables.errors import FIGURES
 from explorer.present.tables.table import (
     BITS,
     BYTES,
@@ -19,8 +25,10 @@ from explorer.present.tables.table import (
     TYPE,
     YES_NO,
     Column,
+    Kind,
     Table,
 )
+from explorer.text import integer_text
 
 _ROLE: Final = "The function of the tensors, in any layer."
 _STORED: Final = "How they are stored in this file."
@@ -86,4 +94,104 @@ FITS: Final = Table[RecipeFit](
     Column("revision", "Remarks", TEXT, _REMARKS, lambda fit: fit.revision.name, text=_remarks),
     Column("imatrix", "Importance matrix", YES_NO, _REMARKS, extra=True),
     title="Recipes, the best first",
+)
+
+
+# What llama-quantize would make of a model by each recipe.
+
+
+@dataclass(frozen=True, slots=True)
+class TriedRecipe:
+    """What a recipe would make of a model.
+
+    Attributes:
+        trial: Its types, sizes and errors.
+        names: Names of the model's tensors.
+        plan: The memory that it would need then; None without a plan.
+        on_front: Whether no other recipe is smaller and not worse.
+    """
+
+    trial: RecipeTrial
+    names: Sequence[str] = ()
+    plan: PlannedMemory | None = None
+    on_front: bool = False
+
+    @property
+    def size(self) -> SizeAfter | None:
+        """How large the model would be; None of what llama-quantize refuses."""
+        return None if self.trial.recipe.problem is not None else self.trial.size
+
+
+def types_text(types: Mapping[str, int]) -> str:
+    """Return ``"Q6_K 9, Q4_K 9"``; tensors that keep their types are ``as they are``."""
+    names = sorted(types.items(), key=lambda pair: (-pair[1], pair[0]))
+    return ", ".join(f"{name or 'as they are'} {integer_text(count)}" for name, count in names)
+
+
+def _trial_errors(row: TriedRecipe) -> ErrorMetrics | None:
+    return None if row.trial.errors is None else row.trial.errors.metrics
+
+
+def _role_errors(row: RoleErrors) -> ErrorMetrics | None:
+    return None if row.errors is None else row.errors.metrics
+
+
+def _memory(row: TriedRecipe) -> int | None:
+    return None if row.size is None or row.plan is None else row.plan.total
+
+
+def _types_by_name(row: TriedRecipe) -> dict[str, str]:
+    return {row.names[place]: kind for place, kind in row.trial.recipe.types.items()}
+
+
+_TRIED: Final = "The recipe of llama-quantize; in the first line, what the file is."
+_TYPES: Final = "The types that tensors of the role would get, and how many get each."
+_SIZE_BY: Final = "Bytes that all tensors would take."
+_NEEDED: Final = "Memory that a plan of the model would need."
+_KEPT: Final = "Tensors that cannot have their type and stay as they are."
+_NOT_MEASURED: Final = "not measured"
+_REST: Final = {"extra": True, "blank": _NOT_MEASURED}
+
+ROLES: Final = Table[RoleErrors](
+    Column("role", "Role", TEXT, "What the tensors do in their layers, by their names."),
+    *FIGURES.at(_role_errors, "relative_rmse", "sqnr_db", blank=_NOT_MEASURED),
+    Column(
+        *("types", "Types", Kind(types_text, numeric=False), _TYPES),
+        lambda role: {name or "as it is": count for name, count in role.types.items()},
+        text=lambda role: types_text(role.types),
+    ),
+    Column("parameters", "Parameters", COUNT, "Number of weights of the role."),
+    Column("bytes", "Size", BYTES, "Bytes that they would take.", lambda role: role.nbytes),
+    Column("bits_per_weight", "Bits/weight", BITS, "Stored bits for each weight."),
+    *FIGURES.at(_role_errors, "rmse", "max_abs_error", **_REST),
+    title="Errors by role",
+)
+
+TRIALS: Final = Table[TriedRecipe](
+    Column("recipe", "Recipe", TEXT, _TRIED, lambda row: row.trial.recipe.recipe),
+    Column(
+        "imatrix", "Importance matrix", YES_NO, "", lambda row: row.trial.recipe.imatrix, extra=True
+    ),
+    Column("problem", "Problem", TEXT, "", lambda row: row.trial.recipe.problem, extra=True),
+    Column("bytes", "Size", BYTES, _SIZE_BY, lambda row: row.size and row.size.nbytes),
+    Column(
+        "file_bytes", "Files", BYTES, "", lambda row: row.size and row.size.file_nbytes, extra=True
+    ),
+    Column(
+        *("bits_per_weight", "Bits/weight", BITS, "Stored bits for each weight."),
+        lambda row: row.size and row.size.bits_per_weight,
+    ),
+    Column("kept", "Stay", INTEGER, _KEPT, lambda row: row.size and row.size.kept, extra=True),
+    *FIGURES.at(_trial_errors, "relative_rmse", "sqnr_db", blank=_NOT_MEASURED),
+    *FIGURES.at(_trial_errors, "rmse", "max_abs_error", **_REST),
+    Column("on_front", "Best trade-off", YES_NO, "No recipe is smaller and not worse.", extra=True),
+    Column("memory", "Memory", BYTES, _NEEDED, _memory),
+    Column("types", "Types", LIST, of=_types_by_name, json_only=True),
+    Column(
+        *("roles", "Roles", LIST),
+        of=lambda row: [ROLES.record(role) for role in row.trial.roles],
+        json_only=True,
+    ),
+    title="Recipes",
+    problem=lambda row: row.trial.recipe.problem or "",
 )

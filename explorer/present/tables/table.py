@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,8 @@ from explorer.text import (
 )
 
 Row = TypeVar("Row")
+RowT_contra = TypeVar("RowT_contra", contravariant=True)
+Outer = TypeVar("Outer")
 
 
 def _number_keys(values: Sequence[Any]) -> NDArray[Any]:
@@ -52,12 +54,14 @@ class Kind:
         numeric: Whether it is aligned to the right.
         keys: Returns the sort keys of values, [n].
         is_type: Whether the value names a tensor type, whose colour is shown beside it.
+        exact: The same as `write` where there is room for all digits that are sure.
     """
 
-    write: Callable[[Any], str]
+    write: Callable[..., str]
     numeric: bool = True
     keys: Callable[[Sequence[Any]], NDArray[Any]] = _number_keys
     is_type: bool = False
+    exact: Callable[..., str] | None = None
 
 
 TEXT: Final = Kind(plain_text, numeric=False, keys=_text_keys)
@@ -121,8 +125,8 @@ def scaled(values: NDArray[Any], count: int) -> Kind:
     return Kind(lambda value: write(value) if value else "0")
 
 
-@dataclass(frozen=True, slots=True)
-class Column(Generic[Row]):
+@dataclass(frozen=True)
+class Column(Generic[RowT_contra]):
     """A column of a table.
 
     Attributes:
@@ -137,42 +141,78 @@ class Column(Generic[Row]):
         extra: Whether it is for files and JSON: the window hides it at first, the terminal and the
             report leave it out.
         sparse: Whether it is shown only where some row has a value.
+        json_only: Whether only JSON has it: a record, or a list of them.
+        flat_only: Whether JSON says the same in another form.
         stretches: Whether it takes the width that the others leave; else the first of words does.
         bar: How much of the cell a bar behind its text takes, 0 to 1; None for no bar.
         keys: Returns the sort keys of all rows, [n], where they are known already.
         row_tip: What a cell means, where that is more than what its column does.
+        tone: Whether a cell is "good", "warn" or "bad", and is set off; "" if neither.
     """
 
     name: str
     title: str
     kind: Kind = TEXT
     tip: str = ""
-    of: Callable[[Row], Any] | None = None
+    of: Callable[[RowT_contra], Any] | None = None
     blank: str = ""
-    text: Callable[[Row], str] | None = None
+    text: Callable[[RowT_contra], str] | None = None
     extra: bool = False
     sparse: bool = False
+    json_only: bool = False
+    flat_only: bool = False
     stretches: bool = False
-    bar: Callable[[Row], float | None] | None = None
+    bar: Callable[[RowT_contra], float | None] | None = None
     keys: Callable[[], NDArray[Any]] | None = None
-    row_tip: Callable[[Row], str] | None = None
+    row_tip: Callable[[RowT_contra], str] | None = None
+    tone: Callable[[RowT_contra], str] | None = None
 
-    def value(self, row: Row) -> Any:
+    def value(self, row: RowT_contra) -> Any:
         """Return the value of a row, as JSON has it; None where it is not known."""
         return getattr(row, self.name) if self.of is None else self.of(row)
 
-    def cell(self, row: Row) -> str:
+    def cell(self, row: RowT_contra) -> str:
         """Return the text of a row's cell; safe to show."""
         if self.text is not None:
             return plain_text(self.text(row))
-        value = self.value(row)
+        return self.write(self.value(row))
+
+    def exact(self, row: RowT_contra) -> str:
+        """Return the text of a row's cell with all digits that are sure, if it has a value."""
+        if self.kind.exact is None or self.is_blank(row):
+            return self.cell(row)
+        return self.kind.exact(self.value(row))
+
+    def write(self, value: Any) -> str:
+        """Return the text of a value; safe to show."""
         return self.blank if is_unknown(value) else self.kind.write(value)
 
-    def flat(self, row: Row) -> str | int | float | bool | None:
+    def is_blank(self, row: RowT_contra) -> bool:
+        """Return whether a row has no value here."""
+        return is_unknown(self.value(row))
+
+    def at(self, part: Callable[[Outer], RowT_contra | None], **changes: Any) -> Column[Outer]:
+        """Return the same column for rows that hold one of this table's, or None."""
+        text = self.text
+
+        def of(outer: Outer) -> Any:
+            inner = part(outer)
+            return None if inner is None else self.value(inner)
+
+        def cell(outer: Outer) -> str:
+            inner = part(outer)
+            return self.blank if inner is None or text is None else text(inner)
+
+        column = replace(self, of=of, text=None if text is None else cell)  # type: ignore[arg-type] # rows of another kind
+        return replace(cast("Column[Outer]", column), **changes)
+
+    def flat(self, row: RowT_contra) -> str | int | float | bool | None:
         """Return the value of a row as a file with one value a cell has it."""
         value = self.value(row)
         if isinstance(value, (list, tuple)):
             return ("x" if self.kind is SHAPE else "; ").join(map(str, value))
+        if isinstance(value, dict):
+            return self.cell(row)
         return value  # type: ignore[no-any-return] # what JSON can hold has no type
 
 
@@ -181,7 +221,7 @@ def is_unknown(value: object) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
-class Table(Generic[Row]):
+class Table(Generic[RowT_contra]):
     """A table: its columns, in their order.
 
     Args:
@@ -192,47 +232,62 @@ class Table(Generic[Row]):
     """
 
     def __init__(
-        self, *columns: Column[Row], title: str = "", problem: Callable[[Row], str] | None = None
+        self,
+        *columns: Column[RowT_contra],
+        title: str = "",
+        problem: Callable[[RowT_contra], str] | None = None,
     ) -> None:
         self.columns, self.title, self.problem = columns, title, problem
 
-    def __iter__(self) -> Iterator[Column[Row]]:
+    def __iter__(self) -> Iterator[Column[RowT_contra]]:
         return iter(self.columns)
 
-    def __getitem__(self, name: str) -> Column[Row]:
+    def __getitem__(self, name: str) -> Column[RowT_contra]:
         return next(column for column in self.columns if column.name == name)
 
-    def only(self, *names: str) -> Table[Row]:
+    def only(self, *names: str) -> Table[RowT_contra]:
         """Return the same table with some columns, in this order, none of them extra."""
         named = (replace(self[name], extra=False) for name in names)
         return Table(*named, title=self.title, problem=self.problem)
 
-    def without(self, *names: str) -> Table[Row]:
+    def without(self, *names: str) -> Table[RowT_contra]:
         """Return the same table without some columns."""
         kept = [column for column in self.columns if column.name not in names]
         return Table(*kept, title=self.title, problem=self.problem)
 
     @property
     def names(self) -> list[str]:
-        """Names of all columns: the heads of CSV and Parquet."""
-        return [column.name for column in self.columns]
+        """Names of the columns of a file with one value a cell: the heads of CSV and Parquet."""
+        return [column.name for column in self.flat_columns]
 
-    def why_blank(self, row: Row) -> str:
+    @property
+    def flat_columns(self) -> list[Column[RowT_contra]]:
+        """All columns but those that only JSON can hold: those of files, and of the window."""
+        return [column for column in self.columns if not column.json_only]
+
+    def at(
+        self, part: Callable[[Outer], RowT_contra | None], *names: str, **changes: Any
+    ) -> list[Column[Outer]]:
+        """Return columns, or those of some names, for rows that hold one of this table's."""
+        chosen = map(self.__getitem__, names) if names else self.columns
+        return [column.at(part, **changes) for column in chosen]
+
+    def why_blank(self, row: RowT_contra) -> str:
         """Return why a row has no figures; "" if it has."""
         return "" if self.problem is None else plain_text(self.problem(row))
 
-    def shown(self, rows: Sequence[Row] = ()) -> list[Column[Row]]:
+    def shown(self, rows: Sequence[RowT_contra] = ()) -> list[Column[RowT_contra]]:
         """Return the columns that a reader sees at first: no extra ones, sparse ones with cells."""
         return [
             column
-            for column in self.columns
+            for column in self.flat_columns
             if not (column.extra or (column.sparse and not any(map(column.cell, rows))))
         ]
 
-    def flat(self, row: Row) -> list[str | int | float | bool | None]:
-        """Return the values of all columns, for a file with one value a cell."""
-        return [column.flat(row) for column in self.columns]
+    def flat(self, row: RowT_contra) -> list[str | int | float | bool | None]:
+        """Return the values below `names`."""
+        return [column.flat(row) for column in self.flat_columns]
 
-    def record(self, row: Row) -> dict[str, Any]:
+    def record(self, row: RowT_contra) -> dict[str, Any]:
         """Return a row as a JSON object."""
-        return {column.name: column.value(row) for column in self.columns}
+        return {c.name: c.value(row) for c in self.columns if not c.flat_only}

@@ -408,29 +408,28 @@ def _problems(problems: Sequence[Problem], page: QtWidgets.QWidget) -> QtWidgets
 
 def _said(said: SaidQuantization, page: QtWidgets.QWidget) -> QtWidgets.QLayout:
     """Return what the configuration declares beside what the keys say."""
+    from explorer.present.tables.quantization import said_table  # noqa: PLC0415 - not for first paint
+
     heading = _text("Quantization", page, TextSize.SECTION)
-    heading.setWhatsThis(picture_text("said_quantization"))
     titles = [heading]
     if said.sentence is not None:
         titles.append(_text(shorten(plain_text(said.sentence), _LONGEST_FACT), page))
-        titles[-1].setWhatsThis(heading.whatsThis())
     grid = QtWidgets.QGridLayout()
     grid.setHorizontalSpacing(Space.PAGE)
     grid.setVerticalSpacing(Space.NEAR)
     grid.setColumnStretch(1, 1)
     grid.setColumnStretch(2, 1)
-    for number, shown in enumerate(said.table):
-        head = _text(plain_text(shown.title), page)
-        head.setForegroundRole(QPalette.ColorRole.PlaceholderText)
-        head.setWhatsThis(heading.whatsThis())
-        grid.addWidget(head, 0, number)
+    for number, described in enumerate(said_table(said).shown()):
+        if number:
+            head = _text(plain_text(described.title), page)
+            head.setForegroundRole(QPalette.ColorRole.PlaceholderText)
+            grid.addWidget(head, 0, number)
         for place, line in enumerate(said.lines, start=1):
-            label = _text(shorten(shown.cell(line), _LONGEST_CELL), page)
-            label.setWhatsThis(heading.whatsThis())
+            label = _text(shorten(described.cell(line), _LONGEST_CELL), page)
             if number == 0:
                 label.setWordWrap(False)
                 label.setForegroundRole(QPalette.ColorRole.PlaceholderText)
-            elif line.differs and shown.name == "found":
+            elif described.tone is not None and described.tone(line):
                 _warn(label)
             label.setAlignment(Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignLeft)
             grid.addWidget(label, place, number)

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from PySide6.QtCore import QByteArray, QEvent, QObject, QSignalBlocker
+from PySide6.QtCore import QEvent, QObject, QSignalBlocker
 from PySide6.QtGui import QColor, QPalette, QSyntaxHighlighter, QTextCharFormat
 from PySide6.QtWidgets import QCheckBox, QComboBox, QPlainTextEdit, QPushButton, QSpinBox, QWidget
 
 from explorer.analysis.differences import Differences
 from explorer.present import differences as present
-from explorer.present.differences import TEXTS, Comparison, KeyRow, RoleRow, TensorRow
-from explorer.present.errors import error_label, error_text
+from explorer.present.differences import Comparison
+from explorer.present.tables.differences import (
+    KEYS,
+    ROLES,
+    SIZES,
+    TENSORS,
+    KeyRow,
+    RoleRow,
+    SizeRow,
+    searched,
+)
+from explorer.present.tables.table import Row, Table
 from explorer.qt.addresses import agrees_to_weights
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, worker_count
@@ -30,11 +40,11 @@ from explorer.qt.widgets.lazy import TabbedPanel
 from explorer.qt.widgets.pages import Phase, Reader, Refusal, Request
 from explorer.qt.widgets.progress import ProgressLine
 from explorer.qt.widgets.saving import FileSaver, file_name
-from explorer.qt.widgets.table_model import Column, RowColumns, TableModel
+from explorer.qt.widgets.table_model import TableModel
 from explorer.qt.widgets.table_view import ListPanel, TableView
 from explorer.qt.widgets.text_view import TextView
 from explorer.tabular import json_document, write_atomically
-from explorer.text import bits_text, bytes_text, integer_text, plain_text
+from explorer.text import integer_text, plain_text
 
 _MOST_CONTEXT: Final = 1 << 24
 _MOST_KEPT: Final = 4
@@ -42,19 +52,20 @@ _MOST_KEPT: Final = 4
 
 @dataclass(frozen=True)
 class Shown:
-    """What the page shows, made in a worker."""
+    """What the page shows, made in a worker; of keys and tensors also what a filter looks in."""
 
     comparison: Comparison
-    sizes: Sequence[present.SizeRow]
+    sizes: Sequence[SizeRow]
     roles: Sequence[RoleRow]
     keys: Sequence[KeyRow]
-    tensors: Sequence[TensorRow]
+    searched: tuple[list[str], list[str]]
 
     @classmethod
     def of(cls, found: Comparison) -> Shown:
         """Make the rows of all tables; reads the first elements of arrays."""
-        parts = present.role_rows(found), present.key_rows(found), present.tensor_rows(found)
-        return cls(found, list(present.size_rows(found)), *parts)
+        roles, keys = present.role_rows(found), present.key_rows(found)
+        words = searched(KEYS, keys), searched(TENSORS, found.found.tensors)
+        return cls(found, list(present.size_rows(found)), roles, keys, words)
 
     @property
     def found(self) -> Differences:
@@ -133,9 +144,8 @@ class _SignColours(QSyntaxHighlighter):
 class _RowList(ListPanel):
     """A table with a filter that looks for words in all cells of a row."""
 
-    def __init__(self, app: Services, name: str, parent: QWidget) -> None:
+    def __init__(self, app: Services, parent: QWidget) -> None:
         super().__init__(app, "Filter by any word", "", parent)
-        self.table.setAccessibleName(name)
         self._searched: list[str] = []
         self._hidden: NDArray[np.bool_] | None = None
         self._nothing = ""
@@ -143,15 +153,15 @@ class _RowList(ListPanel):
 
     def show_rows(
         self,
-        columns: Sequence[Column],
-        searched: list[str],
+        described: Table[Row],
+        rows: Sequence[Row],
+        words: list[str],
         nothing: str,
         hidden: NDArray[np.bool_] | None = None,
     ) -> None:
-        """Show other rows; those that are `hidden` [n] need not be seen."""
-        self._searched, self._nothing, self._hidden = searched, nothing, hidden
-        self.model.set_content(columns, len(searched))
-        self.table.show_columns(QByteArray())
+        """Show other rows, with what is searched; those `hidden` [n] need not be seen."""
+        self._searched, self._nothing, self._hidden = words, nothing, hidden
+        self.table.show_rows(described, rows)
         self._filter()
 
     def hide_rows(self, hidden: NDArray[np.bool_] | None) -> None:
@@ -183,23 +193,20 @@ class DifferencePages(QObject):
         self.summary.setWordWrap(True)
         self.summary.setTextInteractionFlags(SELECTABLE)
         self.summary.setAccessibleName("What the models differ in")
-        self.summary.setWhatsThis(TEXTS["summary"])
-        self.sizes = self._table(app, "Sizes and memory")
+        self.sizes = TableView(TableModel(self), app, parent)
         self.plan = plain_label(parent)
         self.plan.setForegroundRole(QPalette.ColorRole.PlaceholderText)
         self.plan.setWordWrap(True)
-        self.plan.setWhatsThis(TEXTS["memory"])
         self.plan.setContentsMargins(*NOTE)
         first = QWidget(parent)
         # a label whose text can be selected has no margins of its own (Qt 6.10)
         above = row((self.summary, 1), margins=LINE)
         column(above, (self.sizes, 1), self.plan, of=first)
-        self.roles = self._table(app, "Types by role")
+        self.roles = TableView(TableModel(self), app, parent)
         second = QWidget(parent)
         self.meaning = error_caution(second)
         column((self.roles, 1), self.meaning, of=second)
-        self.keys = _RowList(app, "Metadata that differs", parent)
-        self.tensors = _RowList(app, "Tensors of both models", parent)
+        self.keys, self.tensors = _RowList(app, parent), _RowList(app, parent)
         self.only_differing = QCheckBox("Only &what differs", parent)
         self.only_differing.setChecked(True)
         self.only_differing.toggled.connect(lambda _: self._hide_equal())
@@ -210,10 +217,8 @@ class DifferencePages(QObject):
         self.text_list.setToolTip("Texts that differ")
         self.text_list.activated.connect(self._show_text)
         self.text_note = ElidedLabel(parent)
-        self.text_note.setWhatsThis(TEXTS["texts"])
         self.text = TextView(parent)
         self.text.text.setAccessibleName("Differences of the text")
-        self.text.setWhatsThis(TEXTS["texts"])
         self._colours = _SignColours(self.text.text)
         self._texts = QWidget(parent)
         line = row(self.text_list, (self.text_note, 1), margins=LINE)
@@ -252,32 +257,19 @@ class DifferencePages(QObject):
         self.summary.setText("\n".join(plain_text(line) for line in lines))
         self.plan.setText(f"Memory: {comparison.plan}")
         self.plan.setVisible(comparison.is_planned)
-        _fill(self.sizes, _size_columns(shown.sizes), len(shown.sizes))
-        _fill(self.roles, _role_columns(shown), len(shown.roles))
-        nothing = "All keys are the same in both models."
-        searched = [
-            f"{r.key} {r.kind} {r.before} {r.after} {r.note}".casefold() for r in shown.keys
-        ]
-        self.keys.show_rows(_key_columns(shown.keys), searched, nothing)
-        searched = [
-            f"{r.name} {r.kind} {' '.join(r.types)} {' '.join(r.shapes)} {r.note}".casefold()
-            for r in shown.tensors
-        ]
+        self.sizes.show_rows(SIZES, shown.sizes)
+        self.roles.show_rows(ROLES, shown.roles)
+        keys, tensors = shown.searched
+        self.keys.show_rows(KEYS, shown.keys, keys, "All keys are the same in both models.")
         nothing = "All tensors have the same types and shapes."
-        self.tensors.show_rows(
-            _tensor_columns(shown.tensors), searched, nothing, self._equal_tensors()
-        )
+        found = shown.found.tensors
+        self.tensors.show_rows(TENSORS, found, tensors, nothing, self._equal_tensors())
         self._fill_texts()
-
-    def _table(self, app: Services, name: str) -> TableView:
-        table = TableView(TableModel(self), app, self._parent)
-        table.setAccessibleName(name)
-        return table
 
     def _equal_tensors(self) -> NDArray[np.bool_] | None:
         if self._shown is None or not self.only_differing.isChecked():
             return None
-        return np.array([tensor.kind == "same" for tensor in self._shown.tensors], np.bool_)
+        return np.array([tensor.kind == "same" for tensor in self._shown.found.tensors], np.bool_)
 
     def _hide_equal(self) -> None:
         if self._shown is not None:
@@ -357,7 +349,7 @@ class CompareView(TabbedPanel, Reader[Shown]):
         self.original.setSizeAdjustPolicy(
             QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
         )
-        self.original.setToolTip(TEXTS["original"])
+        self.original.setToolTip(present.ORIGINAL)
         self.original.activated.connect(lambda _: self._choose_original())
         label = plain_label(self, "&Original")
         label.setBuddy(self.original)
@@ -368,11 +360,11 @@ class CompareView(TabbedPanel, Reader[Shown]):
         self.context.setValue(present.CONTEXT)
         self.context.setKeyboardTracking(False)
         self.context.setAccessibleName("Tokens of the plan")
-        self.context.setToolTip(TEXTS["memory"])
+        self.context.setToolTip(present.MEMORY)
         self.context.setSuffix(" tokens")
         self.context.valueChanged.connect(lambda _: self.load())
         self.measure = QPushButton("Compare &weights", self)
-        self.measure.setToolTip(TEXTS["measure"])
+        self.measure.setToolTip(present.MEASURE)
         self.measure.clicked.connect(self._measure_weights)
         self.save = QPushButton("Save…", self)
         self.save.setToolTip("All differences as JSON")
@@ -572,115 +564,3 @@ class CompareView(TabbedPanel, Reader[Shown]):
 
 def _without_errors(subject: _Subject) -> _Subject:
     return _Subject(subject.one, subject.other, None, subject.context, measured=False)
-
-
-def _fill(table: TableView, columns: Sequence[Column], count: int) -> None:
-    table.table.set_content(columns, count)
-    table.show_columns(QByteArray())
-
-
-def _size_columns(rows: Sequence[present.SizeRow]) -> list[Column]:
-    of = RowColumns(rows, TEXTS)
-    return [
-        of.words("figure", "Figure", lambda row: row.label),
-        _number(rows, "a", "A", 0),
-        _number(rows, "b", "B", 1),
-        of.words("difference", "Difference", lambda row: row.difference),
-    ]
-
-
-def _number(rows: Sequence[present.SizeRow], name: str, title: str, side: int) -> Column:
-    values, texts = [row.values[side] for row in rows], [row.texts[side] for row in rows]
-    return _known_column(name, title, values, texts.__getitem__, TEXTS[name])
-
-
-def _known_column(
-    name: str, title: str, values: Sequence[float | None], text: Callable[[int], str], tip: str
-) -> Column:
-    """Return a column of numbers, some of which are not known."""
-    keys = np.array([np.nan if value is None else value for value in values], np.float64)
-    return Column(name, title, text, values.__getitem__, lambda: keys, numeric=True, tip=tip)
-
-
-def _role_columns(shown: Shown) -> list[Column]:
-    rows = shown.roles
-    of = RowColumns(rows, TEXTS)
-    columns = [of.words("role", "Role", lambda row: row.role)]
-    columns += [
-        of.words("types_a", "Types A", lambda row: row.types[0], meaning="types"),
-        of.words("types_b", "Types B", lambda row: row.types[1], meaning="types"),
-    ]
-    sizes, bits = ("Size A", "Size B"), ("Bits A", "Bits B")
-    for figure, titles in (("size", sizes), ("bits", bits)):
-        columns += [
-            _figures(rows, f"{figure}_{'ab'[side]}", titles[side], figure, side) for side in (0, 1)
-        ]
-    errors = shown.comparison.errors
-    if errors is None:
-        return columns
-    for side in (0, 1) if errors.original is not None else (1,):
-        for figure in ("relative_rmse", "sqnr_db"):
-            title = f"{error_label(figure)} {'AB'[side]}"
-            columns.append(_figures(rows, f"{figure}_{'ab'[side]}", title, figure, side))
-    return columns
-
-
-def _figures(rows: Sequence[RoleRow], name: str, title: str, figure: str, side: int) -> Column:
-    def value(place: int) -> float | int | None:
-        found = rows[place]
-        if figure == "size":
-            return found.nbytes[side]
-        if figure == "bits":
-            return found.bits[side] if found.bits[side] == found.bits[side] else None
-        metrics = found.errors[side]
-        return None if metrics is None else float(getattr(metrics, figure))
-
-    def text(place: int) -> str:
-        number = value(place)
-        if number is None:
-            return ""
-        if figure == "size":
-            return bytes_text(round(number))
-        return bits_text(number) if figure == "bits" else error_text(figure, number)
-
-    values = [value(place) for place in range(len(rows))]
-    return _known_column(name, title, values, text, TEXTS[figure])
-
-
-def _key_columns(rows: Sequence[KeyRow]) -> list[Column]:
-    of = RowColumns(rows, TEXTS)
-    value = partial(replace, stretches=True, spare=-1)
-    return [
-        of.words("key", "Key", lambda row: row.key),
-        of.words("change", "Change", lambda row: row.kind),
-        value(of.words("a", "A", lambda row: row.before)),
-        value(of.words("b", "B", lambda row: row.after)),
-        of.words("type", "Type", lambda row: row.type_name),
-        of.words("note", "Note", lambda row: row.note),
-    ]
-
-
-def _tensor_columns(rows: Sequence[TensorRow]) -> list[Column]:
-    of = RowColumns(rows, TEXTS)
-
-    def type_column(name: str, title: str, side: int) -> Column:
-        words = of.words(name, title, lambda row: row.types[side], meaning="type")
-        return replace(words, type_name=lambda place: rows[place].types[side])
-
-    def shape(name: str, title: str, side: int) -> Column:
-        return of.words(name, title, lambda row: row.shapes[side], meaning="shape")
-
-    def size(name: str, title: str, side: int) -> Column:
-        return of.number(name, title, lambda row: row.nbytes[side], bytes_text)
-
-    return [
-        of.words("tensor", "Tensor", lambda row: row.name),
-        of.words("change", "Change", lambda row: row.kind),
-        type_column("type_a", "Type A", 0),
-        type_column("type_b", "Type B", 1),
-        shape("shape_a", "Shape A", 0),
-        shape("shape_b", "Shape B", 1),
-        size("bytes_a", "Size A", 0),
-        size("bytes_b", "Size B", 1),
-        of.words("note", "Note", lambda row: row.note),
-    ]

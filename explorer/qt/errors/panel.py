@@ -19,15 +19,11 @@ from explorer.analysis.errors.compare import ExpectedRounding, expected_rounding
 from explorer.analysis.errors.pictures import ErrorPicture, PairSquare
 from explorer.parallel import LruCache
 from explorer.present.explanations import picture_text
+from explorer.present.tables.errors import PICTURED, ROUNDING
+from explorer.present.tables.lines import lines_of
 from explorer.qt.document import Document
 from explorer.qt.errors.plots import CellReading, DensityPlot, ErrorPlot
-from explorer.qt.errors.work import (
-    SelectedPair,
-    error_lines,
-    known_picture,
-    read_errors,
-    rounding_lines,
-)
+from explorer.qt.errors.work import SelectedPair, known_picture, read_errors
 from explorer.qt.references import OriginalOffer, ReferenceBar, References
 from explorer.qt.services import Services
 from explorer.qt.weights.curves import SelectedTensor, unsupported_reason
@@ -292,7 +288,8 @@ class PicturePages(QObject, Reader[ErrorPicture]):
     def show_result(self, result: ErrorPicture) -> None:
         first = self.picture is None
         self.picture = result
-        self.table.show_lines(error_lines(result))
+        unknown = "–" if result.complete else "…"  # percentiles come in the end
+        self.table.show_lines(lines_of(PICTURED, result, unknown))
         for page in self.pages:
             if first and not page.isVisible():
                 page.show_message("", "")  # it is filled when it becomes visible
@@ -391,7 +388,7 @@ class RoundingPage(ReadingPage[BlockStatistics]):
 
     def show_result(self, result: BlockStatistics) -> None:
         self.expected = expected_rounding(result)
-        self.model.show_lines(rounding_lines(self.expected))
+        self.model.show_lines(lines_of(ROUNDING, self.expected))
         self.table.show_columns(QByteArray())
         self.show_content()
 

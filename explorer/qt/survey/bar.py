@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QCheckBox, QComboBox, QProgressBar, QPushButton, Q
 
 from explorer.analysis.columns import Source
 from explorer.present.explanations import picture_text
-from explorer.present.survey import METRICS, Metric
+from explorer.present.tables.survey import METRICS, Metric
 from explorer.qt.references import ReferenceBar
 from explorer.qt.survey.map_paint import Scale
 from explorer.qt.survey.session import SurveySession, SurveyState

@@ -12,17 +12,11 @@ from PySide6 import QtGui
 from PySide6.QtCore import QByteArray, QEvent, QPointF, QSize, Qt, QTimer, Signal
 from PySide6.QtWidgets import QCheckBox, QComboBox, QPushButton, QSplitter, QWidget
 
-from explorer.analysis.columns import Floats, Groups, Known, Source, Summary, is_matrix, summaries
+from explorer.analysis.columns import Groups, Known, Source, is_matrix, summaries
 from explorer.analysis.model_grid import ModelGrid
-from explorer.present.explanations import SUMMARY_TEXTS, picture_text
-from explorer.present.survey import (
-    ABOUT_SUMS,
-    METRICS,
-    OVER_LAYERS,
-    Metric,
-    metric_named,
-    summary_lines,
-)
+from explorer.present.explanations import picture_text
+from explorer.present.survey import ABOUT_SUMS, OVER_LAYERS, summary_lines
+from explorer.present.tables.survey import SummedUp, metric_named, sums_table
 from explorer.qt.jobs import JobSlot
 from explorer.qt.services import Services
 from explorer.qt.survey.bar import Notice
@@ -41,9 +35,9 @@ from explorer.qt.widgets.chart import Chart
 from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.plot import PlotColours
 from explorer.qt.widgets.plot_panel import PlotExport, RangeFields
-from explorer.qt.widgets.table_model import Column, RowColumns, TableModel
+from explorer.qt.widgets.table_model import TableModel, bound
 from explorer.qt.widgets.table_view import TableView
-from explorer.text import bytes_text, count_text, integer_text, plain_text
+from explorer.text import plain_text
 
 _RENEW_MS: Final = 250
 _AT_ONCE: Final = 4096  # tensors that are added up within a frame
@@ -214,51 +208,15 @@ def layer_values(
     return [grid.values(one, known, one.of_groups(known, groups)) for one in metrics]
 
 
-def summary_columns(lines: Sequence[tuple[str, Summary]]) -> list[Column]:
-    """Return the columns of sums and means; the totals stand first."""
-    table = RowColumns(lines, SUMMARY_TEXTS)
-    columns = [
-        table.words("summed", "Summed up", lambda line: line[0]),
-        table.number("tensors", "Tensors", lambda line: line[1].tensors, integer_text),
-        table.number("parameters", "Parameters", lambda line: line[1].parameters, count_text),
-        table.number("bytes", "Size", lambda line: line[1].nbytes, bytes_text),
-    ]
-    # errors stand where they are seen first
-    figures = sorted(METRICS, key=lambda one: one.source is Source.STATISTICS)
-    return columns + [_figure_column(lines, one) for one in figures if one.name != "bytes"]
-
-
-def _figure_column(lines: Sequence[tuple[str, Summary]], metric: Metric) -> Column:
-    values = np.array([summary.figures[metric.name] for _, summary in lines])
-
-    def value(place: int) -> float | None:
-        return None if math.isnan(values[place]) else float(values[place])
-
-    def shown(place: int) -> str:
-        return metric.shown(float(values[place]))
-
-    worst = math.inf if metric.low_is_worse else -math.inf  # what is not known stands last
-
-    def keys() -> Floats:
-        return np.where(np.isnan(values), worst, values)
-
-    return Column(metric.name, metric.title, shown, value, keys, numeric=True, tip=metric.tip)
-
-
-def known_column(column: Column, count: int) -> bool:
-    """Return whether a column of sums has a figure at all."""
-    return any(column.raw(place) is not None for place in range(count))
-
-
-_Sums: TypeAlias = "tuple[list[Column], int, set[str]]"
+_SUMS: Final = sums_table(None)
+_Sums: TypeAlias = "tuple[list[SummedUp], set[str]]"
 
 
 def _add_up(known: Known, grid: ModelGrid, *, by_layer: bool) -> _Sums:
-    """Return columns of sums, the number of their lines, and which columns have no figure."""
+    """Return the lines of sums, and which columns have no figure."""
     lines = summary_lines(summaries(known, grid), by_layer=by_layer)
-    columns = summary_columns(lines)
-    unknown = {one.name for one in columns if not known_column(one, len(lines))}
-    return columns, len(lines), unknown
+    shown = [column.name for column in _SUMS.shown(lines)]
+    return lines, set(_SUMS.names).difference(shown)
 
 
 class ByLayerPage(QWidget):
@@ -306,7 +264,7 @@ class ByLayerPage(QWidget):
         self.save = QPushButton("&Save…", self)
         self.save.setToolTip("Save picture or data (Ctrl+S)")
         self.table = TableView(TableModel(self), app, self)
-        self.table.setAccessibleName("Sums and means")
+        self.table.setAccessibleName(_SUMS.title)
         self.export = PlotExport(app, self)
         self._adding = JobSlot(app.runner, self)
         self._added_too_soon = False
@@ -468,13 +426,12 @@ class ByLayerPage(QWidget):
             self._renewing.start()
 
     def _show_lines(self, sums: _Sums) -> None:
-        columns, count, unknown = sums
-        table = self.table.table
-        same = [one.name for one in columns] == [one.name for one in table.columns]
-        if same and table.content_count == count:
+        lines, unknown = sums
+        columns, table = bound(_SUMS, lines), self.table.table
+        if table.columns and table.content_count == len(lines):
             table.renew(columns)
         else:
-            table.set_content(columns, count)
+            table.set_content(columns, len(lines))
             self._unknown = None
         if unknown != self._unknown:  # what is known from now on is shown from now on
             self._unknown = unknown

@@ -18,7 +18,7 @@ from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 
 from explorer.analysis.columns import MEASURES, Floats, Groups, Known, Source
 from explorer.analysis.model_grid import Kind, ModelGrid
-from explorer.present.survey import Metric
+from explorer.present.tables.survey import Metric
 from explorer.qt.survey.map_paint import COLOUR_MAP, Scale
 from explorer.qt.theme import SERIES, series_colour
 from explorer.qt.widgets.plot import PlotColours

@@ -14,7 +14,7 @@ from PySide6.QtGui import QAccessible, QFont, QFontMetricsF, QPainter, QPaintEve
 from explorer.analysis.columns import Floats, Groups, Known, Source, is_matrix
 from explorer.analysis.model_grid import Kind, ModelGrid
 from explorer.present.explanations import picture_text
-from explorer.present.survey import METRICS, Metric, metric_named
+from explorer.present.tables.survey import METRICS, Metric, metric_named
 from explorer.qt.survey import map_paint
 from explorer.qt.survey.bar import Notice, TypedRange, list_metrics
 from explorer.qt.survey.by_layer import LayerLines, layer_values
@@ -599,7 +599,7 @@ class MapPage(QtWidgets.QWidget):
         for metric in METRICS:
             value = self._value(metric, cell)
             if metric.name != "bytes" and not np.isnan(value):
-                yield metric.title, metric.text(value)
+                yield metric.title, metric.shown(value)
         if reason := self._session.reason(self._row_of(cell)):
             yield "Problem", plain_text(reason)
 

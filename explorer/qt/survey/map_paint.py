@@ -23,7 +23,7 @@ from explorer.analysis.columns import Groups, Known, Source
 from explorer.analysis.model_grid import GridSection, Kind, ModelGrid
 from explorer.formats.tensors import TypeShare
 from explorer.present.colours import type_colour
-from explorer.present.survey import Metric
+from explorer.present.tables.survey import Metric
 from explorer.qt.survey.session import ComparisonContent, SurveyContent
 from explorer.qt.widgets.painting import fill_type, text_on
 from explorer.qt.widgets.plot import PlotColours
@@ -394,10 +394,10 @@ class MetricColouring(Colouring):
         value = float(self.values[cell])
         if digits is None or self._metric.source is Source.HEADER or np.isnan(value):
             return self.figure(value)
-        return self._metric.text(value, digits=digits)
+        return self._metric.column.kind.write(value, digits=digits)
 
     def figure(self, value: float) -> str:
-        return "" if np.isnan(value) else self._metric.text(value)
+        return self._metric.shown(value)
 
 
 _GAP: Final = 1.0  # between cells

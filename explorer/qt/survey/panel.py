@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from typing import Final
-
 import numpy as np
 from PySide6.QtCore import QByteArray, QEvent, QSignalBlocker, Qt, QTimer
 from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QBoxLayout, QCheckBox, QComboBox, QLabel, QPushButton, QWidget
 
-from explorer.analysis.columns import Floats, Known, Source, percentiles_within, shares
+from explorer.analysis.columns import Known, Source, percentiles_within, shares
 from explorer.formats.tensor_filter import parse_filter
-from explorer.present.explanations import STATISTIC_TEXTS
-from explorer.present.statistics import STATISTICS, statistic_cell
-from explorer.present.survey import METRICS, Metric, metric_named
+from explorer.present.tables.survey import (
+    EXTREMES,
+    METRICS,
+    PERCENTILE,
+    SHARE,
+    Metric,
+    metric_named,
+    worst_tensors,
+)
+from explorer.present.tables.table import Table
 from explorer.present.tables.tensors import TENSOR_FILTER, tensor_table
 from explorer.qt.document import Document
 from explorer.qt.pages.attached import AttachedPage
@@ -33,15 +36,8 @@ from explorer.qt.widgets.lazy import LazyTab, TabbedPanel
 from explorer.qt.widgets.plot_panel import PlotExport
 from explorer.qt.widgets.table_model import Column, bound
 from explorer.qt.widgets.table_view import BarDelegate, ListPanel
-from explorer.text import integer_text, percent_text, plain_text
+from explorer.text import integer_text
 
-SHARE: Final = "share"
-"""Name of the column of a tensor's share of the model's sum."""
-
-PERCENTILE: Final = "role_percentile"
-"""Name of the column of a tensor's place among those of its role."""
-
-_EXTREMES: Final = ("min", "max", "rms")  # figures that nothing is ranked by
 _RENEW_MS = 500  # between two sortings while figures come in: rows that jump cannot be read
 _FIRST_METRIC = "outlier_ratio"
 _FIRST_WITH_ERRORS = "relative_rmse"
@@ -58,12 +54,10 @@ class HotSpots:
         self.metric = metric
         self._session = session
         self._count = len(document.arrays)
-        names = (SHARE, PERCENTILE, *_NAMES, *_EXTREMES)
+        names = (SHARE, PERCENTILE, *_NAMES, *EXTREMES)
         self._values = {name: np.full(self._count, np.nan) for name in names}
-        self._tops = dict.fromkeys(names, 0.0)  # what the longest bar stands for
         self._roles = document.arrays.role_codes.astype(np.int64)
-        table = tensor_table(document.model, document.arrays)
-        self._tensors = bound(table.only(*_OF_TENSORS), range(self._count))
+        self._tensors = tensor_table(document.model, document.arrays).only(*_OF_TENSORS)
 
     def update(self, known: Known, metric: Metric) -> None:
         """Take the figures known by now."""
@@ -74,67 +68,20 @@ class HotSpots:
         self._values[PERCENTILE] = percentiles_within(
             self._values[metric.name], self._roles, low_is_worse=metric.low_is_worse
         )
-        for name in _EXTREMES:
+        for name in EXTREMES:
             self._values[name] = getattr(known.statistics, name)
-        for name, values in self._values.items():
-            sizes = np.abs(values[np.isfinite(values)])
-            self._tops[name] = float(sizes.max(initial=0.0))
+
+    def table(self) -> Table[int]:
+        """Return the table; its rows are the numbers of the tensors."""
+        return worst_tensors(self._tensors, self.metric, self._values, self._session.reason)
 
     def columns(self) -> list[Column]:
-        tip = "What this tensor adds to the sum over all tensors: size counts."
-        share = self._column(SHARE, self.metric.burden_title, percent_text, tip)
-        tip = "Part of the other tensors of its role that are not worse: 100 % is the worst."
-        place = self._column(PERCENTILE, "Percentile in role", percent_text, tip)
-        metrics = (
-            self._column(one.name, one.title, one.text, one.tip, low_is_worse=one.low_is_worse)
-            for one in METRICS
-        )
-
-        extremes = (
-            self._column(
-                name, STATISTICS[name], partial(statistic_cell, name), STATISTIC_TEXTS[name]
-            )
-            for name in _EXTREMES
-        )
-
-        def reason(row: int) -> str:
-            return plain_text(self._session.reason(row))
-
-        keys, tip = self._session.with_reason, "Why there are no figures of the tensor."
-        problem = Column("problem", "Problem", reason, reason, keys, tip=tip)
-        return [*self._tensors, share, place, *metrics, *extremes, problem]
+        """Return the columns of the table."""
+        return bound(self.table(), range(self._count))
 
     def known_count(self) -> int:
         """Return for how many tensors the metric is known that they are ranked by."""
         return int((~np.isnan(self._values[self.metric.name])).sum())
-
-    def _column(
-        self,
-        name: str,
-        title: str,
-        text: Callable[[float], str],
-        tip: str,
-        *,
-        low_is_worse: bool = False,
-    ) -> Column:
-        def value(row: int) -> float | None:
-            number = float(self._values[name][row])
-            return None if np.isnan(number) else number
-
-        def shown(row: int) -> str:
-            number = value(row)
-            return "" if number is None else text(number)
-
-        def bar(row: int) -> float | None:
-            number, top = value(row), self._tops[name]
-            return None if number is None or not top else min(1.0, abs(number) / top)
-
-        def keys() -> Floats:
-            # unknown values stand where the best are
-            values = self._values[name]
-            return np.where(np.isnan(values), np.inf if low_is_worse else -np.inf, values)
-
-        return Column(name, title, shown, value, keys, numeric=True, tip=tip, bar=bar)
 
 
 class HotSpotsPage(ListPanel):

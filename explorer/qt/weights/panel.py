@@ -20,12 +20,14 @@ from explorer.formats.tensors import Tensor
 from explorer.parallel import LruCache
 from explorer.present.explanations import picture_text
 from explorer.present.tables.blocks import code_table
+from explorer.present.tables.lines import lines_of
+from explorer.present.tables.statistics import MOMENTS
 from explorer.qt.document import Document
 from explorer.qt.references import References
 from explorer.qt.services import Services
 from explorer.qt.weights.curves import HistogramChoices, Scope, SelectedTensor, unsupported_reason
 from explorer.qt.weights.histogram import HistogramPage
-from explorer.qt.weights.tensor_panel import Header, StatisticsTable, TensorPicker, moment_lines
+from explorer.qt.weights.tensor_panel import Header, StatisticsTable, TensorPicker
 from explorer.qt.weights.work import blocks_request, same_role, sibling_factors, spread
 from explorer.qt.widgets.curves import NOTHING, HistogramCurve, histogram_of
 from explorer.qt.widgets.lazy import LazyTab, TabbedPanel
@@ -196,7 +198,7 @@ class BlockPages(QObject, Reader[BlockStatistics]):
         panel.plot.forget_zoom()
         model = panel.table.table
         assert isinstance(model, StatisticsTable)
-        model.show_lines(moment_lines(spread.moments))
+        model.show_lines(lines_of(MOMENTS, spread.moments))
         panel.table.show_columns(QByteArray())
         panel.show_resting("")
         text = (

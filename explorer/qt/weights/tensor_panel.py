@@ -3,34 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
 
-import numpy as np
 from PySide6 import QtWidgets
 from PySide6.QtCore import QObject, QSignalBlocker, Qt, Signal
 from PySide6.QtGui import QPalette, QResizeEvent
 
-from explorer.analysis import Moments
-from explorer.present import Figure
-from explorer.present.errors import ROUNDING_TEXTS
-from explorer.present.explanations import (
-    PERCENTILE_TEXT,
-    STATISTIC_COLUMN_TEXTS,
-    STATISTIC_TEXTS,
-    picture_text,
-)
-from explorer.present.statistics import (
-    moment_figures,
-    percentile_figures,
-    statistic_cell,
-    step_error_figures,
-)
+from explorer.analysis.moments import Moments
+from explorer.analysis.statistics import TensorStatistics
+from explorer.analysis.surveys import SurveyRow
+from explorer.present.explanations import picture_text
+from explorer.present.tables.lines import LINES, Line, lines_of
+from explorer.present.tables.statistics import MOMENTS, PERCENTILES, STATISTICS, SURVEYED
+from explorer.present.tables.table import Table
 from explorer.qt.theme import Space, TextSize, style_text
 from explorer.qt.weights.curves import Scope, SelectedTensor, SubjectStatistics
 from explorer.qt.widgets.building import add_action, column, row
 from explorer.qt.widgets.labels import ElidedLabel, plain_label
-from explorer.qt.widgets.table_model import Column, TableModel
+from explorer.qt.widgets.table_model import Column, TableModel, bound
 from explorer.text import plain_text, shorten
 
 
@@ -217,48 +207,25 @@ class TensorPicker(QtWidgets.QWidget):
         self.on_action.setEnabled(0 <= place < count - 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One statistic.
-
-    Attributes:
-        name: Stable name, for export: that of `gguf-explorer stats`.
-        title: What it is called.
-        value: The number; None while it is not known.
-        tip: What it means, as plain text.
-        shown: The number for people.
-    """
-
-    name: str
-    title: str
-    value: int | float | None
-    tip: str
-    shown: str
-
-    @property
-    def text(self) -> str:
-        """The number for people."""
-        return "…" if self.value is None else self.shown
+def _moments(found: SubjectStatistics) -> Moments:
+    return found.moments
 
 
-def moment_lines(moments: Moments) -> list[Line]:
-    """Return the lines that statistics of anything have."""
-    return [_line(figure) for figure in moment_figures(moments)]
+def _complete(found: SubjectStatistics) -> TensorStatistics | None:
+    return found.complete
+
+
+_LISTED: Final = Table[SubjectStatistics](
+    *MOMENTS.at(_moments), *STATISTICS.at(_complete, "step_error_rms"), *PERCENTILES.at(_complete)
+)
+_SEVERAL: Final = Table[SubjectStatistics](
+    SURVEYED["tensor"].at(lambda found: SurveyRow(found.subject.tensor, None)), *_LISTED
+)
 
 
 def statistic_lines(statistics: SubjectStatistics) -> list[Line]:
     """Return the lines of a tensor, some without a value while it streams."""
-    complete = statistics.complete
-    found = [] if complete is None else step_error_figures(complete)
-    found += percentile_figures(None if complete is None else complete.percentiles)
-    return [*moment_lines(statistics.moments), *map(_line, found)]
-
-
-def _line(figure: Figure) -> Line:
-    tip = STATISTIC_TEXTS.get(figure.name)
-    if figure.name == "step_error_rms":
-        tip = ROUNDING_TEXTS[figure.name].tip
-    return Line(figure.name, figure.label, figure.value, tip or PERCENTILE_TEXT, figure.text)
+    return lines_of(_LISTED, statistics, "…")
 
 
 class StatisticsTable(TableModel):
@@ -270,25 +237,12 @@ class StatisticsTable(TableModel):
 
     def show_lines(self, lines: Sequence[Line]) -> None:
         """Show the statistics of one thing."""
-        names, titles = [line.name for line in lines], [line.title for line in lines]
-        meaning = [line.tip for line in lines].__getitem__
-        title, tip = "Statistic", STATISTIC_COLUMN_TEXTS["statistic"]
-        raw, keys = names.__getitem__, np.arange(len(lines))
-        columns = [
-            Column("statistic", title, titles.__getitem__, raw, lambda: keys, False, tip, meaning),
-            _values("value", "Value", lines, STATISTIC_COLUMN_TEXTS["value"], meaning),
-        ]
-        self._replace(names, columns, len(lines))
+        self._replace([line.name for line in lines], bound(LINES, lines), len(lines))
 
     def show_several(self, several: Sequence[SubjectStatistics]) -> None:
         """Show a row for each of several tensors."""
-        name = [statistics.subject.name for statistics in several].__getitem__
-        keys, tip = np.arange(len(several)), STATISTIC_COLUMN_TEXTS["tensor"]
-        columns = [Column("tensor", "Tensor", name, name, lambda: keys, tip=tip)]
-        # a tensor that is not quantized has fewer lines: what only some have is left out
-        for cells in zip(*map(statistic_lines, several), strict=False):
-            columns.append(_values(cells[0].name, cells[0].title, _cells(cells), cells[0].tip))
-        self._replace([], columns, len(several))
+        shown = Table(*_SEVERAL.shown(several))
+        self._replace([], bound(shown, several), len(several))
 
     def _replace(self, kind: list[str], columns: list[Column], row_count: int) -> None:
         names = [column.name for column in columns]
@@ -301,25 +255,3 @@ class StatisticsTable(TableModel):
             if self.rowCount() and columns:
                 corners = self.index(0, 0), self.index(self.rowCount() - 1, len(columns) - 1)
                 self.dataChanged.emit(*corners)
-
-
-def _cells(lines: Sequence[Line]) -> list[Line]:
-    """Return a statistic of several tensors as a column has it."""
-    return [
-        one if one.value is None else replace(one, shown=statistic_cell(one.name, one.value))
-        for one in lines
-    ]
-
-
-def _values(
-    name: str,
-    title: str,
-    cells: Sequence[Line],
-    tip: str,
-    row_tip: Callable[[int], str] | None = None,
-) -> Column:
-    texts, values = [cell.text for cell in cells], [cell.value for cell in cells]
-    keys = np.array(values, np.float64)  # None is NaN
-    return Column(
-        name, title, texts.__getitem__, values.__getitem__, lambda: keys, True, tip, row_tip
-    )

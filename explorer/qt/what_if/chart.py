@@ -17,7 +17,7 @@ from PySide6.QtWidgets import QWidget
 from explorer.analysis.what_if import PRESENT
 from explorer.present.colours import type_colour
 from explorer.present.explanations import picture_text
-from explorer.qt.what_if.table import Line
+from explorer.present.tables.what_if import Line, what_if_table
 from explorer.qt.widgets.histogram_plot import place_labels
 from explorer.qt.widgets.plot import CountAxis, Mark, Marks, ThemedPlot
 from explorer.text import float_text, percent_text
@@ -138,6 +138,7 @@ _LINE_STEP: Final = 4  # pixels between places of the front that no name may cov
 _MARGIN: Final = 0.08  # of what is shown, at each edge
 _FADED_ALPHA: Final = 150
 _PAPER_ALPHA: Final = 170  # behind a name, so that a line does not strike it through
+_TABLE: Final = what_if_table()
 _COLUMNS: Final = ("bits_per_weight", "relative_rmse", "sqnr_db", "rmse", "max_abs_error", "bytes")
 
 
@@ -201,7 +202,7 @@ class WhatIfChart(ThemedPlot):
         """Return the figures of every point."""
         lines = [point.line for point in self.points]
         named: list[tuple[str, list[Any]]] = [("type", [line.title for line in lines])]
-        named += [(name, [line.cell(name) for line in lines]) for name in _COLUMNS]
+        named += [(name, [_TABLE[name].value(line) for line in lines]) for name in _COLUMNS]
         return [*named, ("on_front", [line.front for line in lines])]
 
     def restyle(self) -> None:

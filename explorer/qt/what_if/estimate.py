@@ -7,8 +7,9 @@ role, does nothing twice.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 from weakref import WeakKeyDictionary
@@ -25,6 +26,7 @@ from explorer.analysis.recipes.fits import (
 from explorer.analysis.recipes.tensors import RecipeModel
 from explorer.analysis.requantization import checked_importance
 from explorer.analysis.surveys import SurveyControl
+from explorer.analysis.what_if import PRESENT, SizeAfter, TypeErrors, pareto_front
 from explorer.errors import ExplorerError
 from explorer.formats import Tensor, open_model
 from explorer.formats.model import Model
@@ -32,6 +34,7 @@ from explorer.formats.weights import Values
 from explorer.hardware.detect import Machine
 from explorer.parallel import LruCache
 from explorer.planner.inputs import PlanInputs, PlannedMemory, completed, memory_plans
+from explorer.present.tables.what_if import Line
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, all_cores, drop_frames
 from explorer.qt.references import References, Rounding
@@ -449,3 +452,34 @@ class WhatIfWork:
 
     def _state(self, name: str | None, done: int) -> WhatIfState:
         return WhatIfState(self._errors, done, self._total, name, tuple(self._failures.values()))
+
+
+# The lines of the table.
+
+
+def lines_of(estimate: WhatIfEstimate, errors: Mapping[str, TypeErrors]) -> list[Line]:
+    """Return a line for the tensors as they are, and one for each type that was asked for."""
+    plan_now = estimate.plans.get(PRESENT)
+    now = estimate.present
+
+    def line(name: str, title: str, size: SizeAfter) -> Line:
+        plan = estimate.plans.get(name)
+        measurable = name != PRESENT or estimate.against_source
+        more = errors.get(name), measurable
+        by_recipe = estimate.request.by_recipe and name != PRESENT
+        line = Line(name, title, size, now, plan, plan_now, *more, by_recipe=by_recipe)
+        return replace(line, present_type=estimate.present_type)
+
+    title = estimate.present_type or "several types"
+    facts = estimate.request.document.facts
+    if estimate.request.rows is None and facts.file_type:
+        title = facts.file_type
+    present = line(PRESENT, f"{plain_text(title)} (as it is)", now)
+    others = [line(name, name, size) for name, size in estimate.sizes.items()]
+    points = [(one.size.bits_per_weight, _or_nan(one.figure("relative_rmse"))) for one in others]
+    front = pareto_front(points)
+    return [present, *(replace(one, front=on) for one, on in zip(others, front, strict=True))]
+
+
+def _or_nan(value: float | None) -> float:
+    return math.nan if value is None else value

@@ -16,7 +16,11 @@ from explorer.analysis.what_if import PRESENT, TypeErrors
 from explorer.errors import ExplorerError
 from explorer.hardware.detect import Machine, detect
 from explorer.planner.inputs import PlanInputs
-from explorer.present.errors import error_label, error_text, rounding_notes
+from explorer.present.errors import rounding_notes
+from explorer.present.tables.errors import FIGURES
+from explorer.present.tables.recipes import ROLES
+from explorer.present.tables.table import Table
+from explorer.present.tables.what_if import Line, change_text, note_text, short_note, what_if_table
 from explorer.qt.addresses import TensorFetch, agrees_to_tensors
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobSlot
@@ -32,23 +36,14 @@ from explorer.qt.what_if.estimate import (
     WhatIfState,
     WhatIfWork,
     estimate_of,
-)
-from explorer.qt.what_if.table import (
-    GPU_COLUMNS,
-    PLAN_COLUMNS,
-    Line,
-    WhatIfColumns,
-    change_text,
     lines_of,
-    note_text,
-    role_columns,
 )
 from explorer.qt.widgets.building import NOTE, tab_through
 from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.pages import ReadingPage, Refusal, Request
 from explorer.qt.widgets.plot_panel import PicturePanel
 from explorer.qt.widgets.progress import ProgressLine
-from explorer.qt.widgets.table_model import Column, TableModel
+from explorer.qt.widgets.table_model import TableModel, bound
 from explorer.qt.widgets.table_view import TableView
 from explorer.text import bits_text, bytes_text, integer_text, plain_text
 
@@ -134,7 +129,7 @@ def line_text(line: Line) -> str:
     relative, sqnr = line.figure("relative_rmse"), line.figure("sqnr_db")
     if relative is not None and sqnr is not None:
         for name, value in (("relative_rmse", relative), ("sqnr_db", sqnr)):
-            parts.append(f"{error_label(name)} {error_text(name, value)}")
+            parts.append(f"{FIGURES[name].title} {FIGURES[name].write(value)}")
     if line.plan is not None and line.size.problem is None:
         parts.append(f"memory {bytes_text(line.plan.total)}")
     note = note_text(line)
@@ -151,6 +146,10 @@ _TABLE_WIDTH, _ROLES_WIDTH = 530, 370
 class WhatIfPanel(PicturePanel):
     """Chart and table, one above the other.
 
+    Attributes:
+        lines: The lines, in their own order: the present type first.
+        by_recipe: Whether lines are recipes rather than types.
+
     Signals:
         marked: Another line was marked; None if none is.
     """
@@ -161,7 +160,7 @@ class WhatIfPanel(PicturePanel):
         self.chart, self.model = WhatIfChart(), TableModel()
         super().__init__(app, self.chart, self.model, parent)
         self.roles = TableView(TableModel(self), app, self)
-        self.roles.setAccessibleName("Errors by role")
+        self.roles.setAccessibleName(ROLES.title)
         self.roles.hide()
         lower = QtWidgets.QSplitter(self)
         self.splitter.replaceWidget(1, lower)
@@ -172,9 +171,10 @@ class WhatIfPanel(PicturePanel):
         lower.setChildrenCollapsible(False)
         self.table.show()
         self.model.setParent(self)
-        self._columns = WhatIfColumns()
+        self.lines: Sequence[Line] = ()
+        self.by_recipe = False
+        self._planned = ""
         self.file_name = "what if"
-        self.table.setAccessibleName("Types")
         self.splitter.setOrientation(Qt.Orientation.Vertical)
         self.splitter.setStretchFactor(1, 1)
         self.splitter.setSizes([_CHART_HEIGHT, _TABLE_HEIGHT])
@@ -183,32 +183,18 @@ class WhatIfPanel(PicturePanel):
         self.table.row_selected.connect(self._mark)
 
     @property
-    def lines(self) -> Sequence[Line]:
-        """The lines, in their own order: the present type first."""
-        return self._columns.lines
-
-    @property
     def selected_type(self) -> str | None:
         """The type that is marked; None if none is."""
         return self.chart.selected
 
     def show_planned(self, text: str) -> None:
         """Say what memory is planned for."""
-        self._columns.planned = text
+        self._planned = text
         self.show_resting(text)
-
-    @property
-    def by_recipe(self) -> bool:
-        """Whether lines are recipes rather than types."""
-        return self._columns.by_recipe
-
-    @by_recipe.setter
-    def by_recipe(self, on: bool) -> None:
-        self._columns.by_recipe = on
 
     def show_roles(self, roles: Sequence[RoleErrors]) -> None:
         """Show the errors of the marked line by role; nothing where there is one role."""
-        columns, table = role_columns(roles), self.roles.table
+        columns, table = bound(ROLES, roles), self.roles.table
         self.roles.setVisible(len(roles) > 1)
         if table.columns and table.content_count == len(roles):
             table.renew(columns)
@@ -218,36 +204,34 @@ class WhatIfPanel(PicturePanel):
 
     def show_lines(self, lines: Sequence[Line], *, gpus: bool) -> None:
         """Show other lines, or more of the same; with the columns of GPUs or without."""
-        before = [line.type_name for line in self.lines]
-        seen = self._columns.extent
-        self._columns.lines = tuple(lines)
-        columns = self._columns.columns()
-        if self.model.columns and [line.type_name for line in lines] == before:
-            self.model.renew(columns)
-            if self._columns.extent != seen:
+        before, self.lines = self.lines, tuple(lines)
+        table = what_if_table(by_recipe=self.by_recipe, planned=self._planned, gpus=gpus)
+        same = [(one.type_name, one.size.problem) for one in before] == [
+            (one.type_name, one.size.problem) for one in lines
+        ]
+        if self.model.columns and same:
+            self.model.renew(bound(table, self.lines))
+            if _extent(before) != _extent(lines):
                 self.table.fit_columns()  # figures are wider than what stood in their place
         else:
-            self._replace(columns, gpus=gpus)
+            self._replace(table)
         self.chart.show_lines(lines)
 
     def select(self, type_name: str) -> None:
         """Mark a type in chart and table."""
-        place = self._columns.place_of(type_name)
-        if place is not None:
-            self.table.select_row(place)
+        types = [line.type_name for line in self.lines]
+        if type_name in types:
+            self.table.select_row(types.index(type_name))
 
     def set_logarithmic(self, on: bool) -> None:
         """Do nothing: the axis follows from what is drawn."""
 
-    def _replace(self, columns: Sequence[Column], *, gpus: bool) -> None:
+    def _replace(self, table: Table[Line]) -> None:
         """Show other types; columns, sorting and the mark stay as they were."""
         marked = self.selected_type
         kept = self.table.columns_state() if self.model.columns else QByteArray()
         with QSignalBlocker(self.table):
-            self.model.set_content(columns, len(self.lines), self._columns.why_blank)
-            planned = any(line.plan is not None for line in self.lines)
-            without = () if gpus else GPU_COLUMNS
-            self.table.show_columns(kept, without if planned else PLAN_COLUMNS)
+            self.table.show_rows(table, self.lines, kept)
         self.chart.select(None)
         self.show_text("")
         self.marked.emit(None)
@@ -271,6 +255,11 @@ class WhatIfPanel(PicturePanel):
         super().changeEvent(event)
         if event.type() == QEvent.Type.LocaleChange:
             self._read_out(None)
+
+
+def _extent(lines: Sequence[Line]) -> object:
+    """Return what the widths of the columns follow from, while the lines are the same."""
+    return [(line.known is not None, len(short_note(line))) for line in lines]
 
 
 class WhatIfProgress(ProgressLine):

@@ -95,15 +95,20 @@ class Column:
 
 def bound(table: Table[Row], rows: Sequence[Row]) -> list[Column]:
     """Return the columns of a table as the model takes them, over its rows."""
-    return [_bound(column, rows) for column in table]
+    return [_bound(table, column, rows) for column in table.flat_columns]
 
 
-def _bound(column: TableColumn[Row], rows: Sequence[Row]) -> Column:
+def _bound(table: Table[Row], column: TableColumn[Row], rows: Sequence[Row]) -> Column:
     kind, bar, row_tip = column.kind, column.bar, column.row_tip
 
     def raw(row: int) -> Cell:
         value = column.flat(rows[row])
         return plain_text(value) if isinstance(value, str) else value
+
+    def text(row: int) -> str:
+        # what is not known stays empty where the reason is said across the row
+        empty = column.is_blank(rows[row]) and bool(table.why_blank(rows[row]))
+        return "" if empty else column.cell(rows[row])
 
     def type_name(row: int) -> str | None:
         return column.value(rows[row]) or None
@@ -111,7 +116,7 @@ def _bound(column: TableColumn[Row], rows: Sequence[Row]) -> Column:
     return Column(
         column.name,
         column.title,
-        lambda row: column.cell(rows[row]),
+        (lambda row: column.cell(rows[row])) if table.problem is None else text,
         raw,
         column.keys or (lambda: kind.keys([column.value(row) for row in rows])),
         kind.numeric,
@@ -326,8 +331,12 @@ class TableModel(QAbstractTableModel):
         if column < 0:
             self._order = self._blank_last(np.arange(len(self._order)))
         else:
-            ascending = np.argsort(self.columns[column].keys(), kind="stable")
+            keys = self.columns[column].keys()
+            ascending = np.argsort(keys, kind="stable")
             wanted = ascending if order == Qt.SortOrder.AscendingOrder else ascending[::-1]
+            if keys.dtype.kind == "f":  # what is not known stands last in either order
+                unknown = np.isnan(keys[wanted])
+                wanted = np.concatenate([wanted[~unknown], wanted[unknown]])
             self._order = self._blank_last(wanted)
         self._sorted_by = (column, order)
         self.rows = self._visible()

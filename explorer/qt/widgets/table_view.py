@@ -277,7 +277,7 @@ class TableView(QtWidgets.QTableView):
     ) -> None:
         """Show a table of `present.tables`; `state` is a saved one of the header."""
         seen = described.shown(rows)
-        hidden = [column.name for column in described if column not in seen]
+        hidden = [column.name for column in described.flat_columns if column not in seen]
         why = described.why_blank
         blank = None if described.problem is None else lambda row: why(rows[row])
         self.setAccessibleName(described.title)

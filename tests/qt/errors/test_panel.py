@@ -123,7 +123,7 @@ def test_another_model_is_chosen_from_the_list_and_compared(qtbot: QtBot, panel:
     for name in ("rmse", "relative_rmse", "sqnr_db", "max_abs_error", "mean_error", "equal"):
         assert shown[name] == getattr(found, name), name
     assert shown["saturated_codes"] == found.saturated_codes
-    assert shown["p99"] == found.percentiles[99.0]
+    assert shown["percentile_99"] == found.percentiles[99.0]
     header = panel.view.header
     assert header.name.text() == UP
     assert header.facts.text().startswith("Q4_K against F32   ·   64 × 256")
@@ -387,7 +387,7 @@ def test_the_pictures_grow_while_a_large_tensor_is_read(qtbot: QtBot, huge: Pane
     assert not huge.picture.complete
     qtbot.waitUntil(lambda: huge.picture.done > seen)
     shown = huge.figures()
-    assert shown["p50"] is None  # not known before the end
+    assert shown["percentile_50"] is None  # not known before the end
     assert shown["rmse"] == 0
     assert huge.view.pictures.weights.panel.plot.curves[0].total == huge.picture.done
     huge.view.cancel()

@@ -17,7 +17,8 @@ from pytestqt.qtbot import QtBot
 
 from explorer.analysis.columns import summaries
 from explorer.analysis.model_grid import model_grid
-from explorer.present.survey import OVER_LAYERS, metric_named, summary_lines
+from explorer.present.survey import OVER_LAYERS, summary_lines
+from explorer.present.tables.survey import metric_named
 from explorer.qt.document import Document
 from explorer.qt.survey.by_layer import ByLayerPage
 from explorer.qt.survey.layer_paint import LayerPicture, layer_grids, ticks

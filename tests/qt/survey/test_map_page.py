@@ -14,7 +14,7 @@ from pytestqt.qtbot import QtBot
 
 from explorer.analysis.model_grid import ModelGrid, model_grid
 from explorer.present.colours import type_colour
-from explorer.present.survey import metric_named
+from explorer.present.tables.survey import metric_named
 from explorer.qt.document import Document
 from explorer.qt.references import Rounding
 from explorer.qt.survey.map_page import ModelMap

@@ -17,7 +17,7 @@ from explorer.analysis.columns import (
     parameter_shares,
     shares,
 )
-from explorer.present.survey import METRICS, metric_named
+from explorer.present.tables.survey import METRICS, metric_named
 from explorer.qt.document import Document
 from tests.helpers.model_pairs import write_gguf
 

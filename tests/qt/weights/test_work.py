@@ -111,7 +111,7 @@ def test_the_figures_are_those_of_the_analysis(document: Document) -> None:
     for name in ("count", "finite", "zeros", "min", "max", "mean", "std", "rms", "skewness"):
         assert lines[name] == getattr(expected, name)
     assert lines["step_error_rms"] == expected.step_error_rms
-    assert lines["p50"] == pytest.approx(expected.percentiles[50.0], abs=1e-4)
+    assert lines["percentile_50"] == pytest.approx(expected.percentiles[50.0], abs=1e-4)
 
 
 def test_several_tensors_have_the_same_bins(document: Document) -> None:

@@ -17,6 +17,7 @@ from explorer.hardware.detect import Machine
 from explorer.parallel import LruCache
 from explorer.planner import Host
 from explorer.planner.inputs import PlannedMemory
+from explorer.present.tables.what_if import Line, change_text, note_text, what_if_table
 from explorer.qt.document import Document
 from explorer.qt.what_if.controls import USUAL_TYPES, type_groups
 from explorer.qt.what_if.estimate import (
@@ -27,9 +28,9 @@ from explorer.qt.what_if.estimate import (
     WhatIfState,
     WhatIfWork,
     estimate_of,
+    lines_of,
 )
-from explorer.qt.what_if.table import Line, WhatIfColumns, change_text, lines_of, note_text
-from explorer.qt.widgets.table_model import TableModel
+from explorer.qt.widgets.table_model import TableModel, bound
 from tests.helpers.model_pairs import write_gguf
 
 Load = Callable[[Path], Document]
@@ -157,22 +158,19 @@ def test_texts() -> None:
 def test_the_table_in_every_state(
     qapp: QApplication, document: Document, qtmodeltester: ModelTester
 ) -> None:
-    columns, model = WhatIfColumns(), TableModel()
-    model.set_content(columns.columns(), 0)
+    table, model = what_if_table(), TableModel()
+    model.set_content(bound(table, []), 0)
     qtmodeltester.check(model)
     estimate = estimate_of(WhatIfRequest(document, (0,), ("Q4_0", "Q8_0")), MACHINE, lambda: None)
-    columns.lines = lines_of(estimate, {})
-    model.set_content(columns.columns(), 3)
+    model.set_content(bound(table, lines_of(estimate, {})), 3)
     qtmodeltester.check(model)
     names = [column.name for column in model.columns]
     model.sort(names.index("relative_rmse"))
-    columns.lines = lines_of(estimate, {"Q8_0": _known(0.01), "Q4_0": _known(0.2)})
-    model.renew(columns.columns())
+    known = {"Q8_0": _known(0.01), "Q4_0": _known(0.2)}
+    model.renew(bound(table, lines_of(estimate, known)))
     qtmodeltester.check(model)
     assert model.index(0, 0).data() == "Q8_0"  # sorted again when more is known
     assert model.index(0, names.index("relative_rmse")).data() == "1.000 %"
-    assert columns.place_of("Q8_0") == 2
-    assert columns.place_of("Q5_0") is None
 
 
 class _Job:

@@ -20,6 +20,7 @@ from explorer.analysis.what_if import SetErrors, TensorSet, importance_of
 from explorer.formats.model import Model
 from explorer.planner import Device, Host, Settings
 from explorer.planner.inputs import PlanInputs
+from explorer.present.tables.what_if import Line, note_text, what_if_table
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
 from explorer.qt.main_window import MainWindow
@@ -27,7 +28,6 @@ from explorer.qt.references import Rounding
 from explorer.qt.what_if.chart import Measure
 from explorer.qt.what_if.controls import Scope
 from explorer.qt.what_if.page import WhatIfPage
-from explorer.qt.what_if.table import Line, note_text
 from explorer.qt.widgets.table_model import ItemRole
 from tests.helpers.error_views import ErrorsPanel
 from tests.helpers.gguf_writer import GgufFile, TensorSpec
@@ -49,6 +49,7 @@ UP, NEXT, DOWN, NORM = (
 )
 QUICK = ("Q4_0", "Q5_0", "Q8_0", "Q4_K")
 GIB = 1 << 30
+TABLE = what_if_table()
 
 
 def _arrays() -> dict[str, np.ndarray]:
@@ -135,11 +136,11 @@ def test_a_tensor_is_tried_at_once_and_every_figure_is_that_of_a_requantization(
         line = opened.lines[row.type]
         assert row.errors is not None
         for name in ("rmse", "relative_rmse", "sqnr_db", "max_abs_error"):
-            assert line.cell(name) == getattr(row.errors, name)
-        assert line.cell("bytes") == row.nbytes
-        assert line.cell("bits_per_weight") == row.bits_per_weight
-        assert line.cell("bytes_change") == row.nbytes - tensor.nbytes
-        assert line.cell("saturated_codes") == pytest.approx(row.saturated_codes)
+            assert TABLE[name].value(line) == getattr(row.errors, name)
+        assert TABLE["bytes"].value(line) == row.nbytes
+        assert TABLE["bits_per_weight"].value(line) == row.bits_per_weight
+        assert TABLE["bytes_change"].value(line) == row.nbytes - tensor.nbytes
+        assert TABLE["saturated_codes"].value(line) == pytest.approx(row.saturated_codes)
     assert "All 4 types" in opened.page.progress.label.text()
     assert "come on top" in opened.page.note.text()
     now = opened.lines[""]
@@ -202,8 +203,8 @@ def test_a_role_is_one_tensor_of_many_layers(opened: Page) -> None:
     arrays = _arrays()
     now = opened.model.tensors[UP].nbytes + opened.model.tensors[NEXT].nbytes
     line = opened.lines["Q8_0"]
-    assert line.cell("bytes") == (arrays[UP].size + arrays[NEXT].size) // 32 * 34
-    assert line.cell("bytes_change") == line.size.nbytes - now
+    assert TABLE["bytes"].value(line) == (arrays[UP].size + arrays[NEXT].size) // 32 * 34
+    assert TABLE["bytes_change"].value(line) == line.size.nbytes - now
     parts = [next(iter(requantize(opened.model.tensors[n], ["Q8_0"]))) for n in (UP, NEXT)]
     squares = [part.errors.rmse**2 for part in parts if part.errors]
     assert line.figure("rmse") == pytest.approx(np.sqrt(np.mean(squares)), rel=1e-12)
@@ -224,10 +225,11 @@ def test_the_whole_model_keeps_what_cannot_have_a_type(opened: Page) -> None:
         weights += part.errors.compared
     assert lines["Q4_K"].figure("rmse") == pytest.approx((squares / weights) ** 0.5, rel=1e-12)
     assert lines["int4"].size.kept == 1
-    notes = [opened.page.panel.model.index(row, 14).data(ItemRole.RAW) for row in range(4)]
+    place = TABLE.names.index("note")
+    notes = [opened.page.panel.model.index(row, place).data(ItemRole.RAW) for row in range(4)]
     assert "1 too narrow for it: Q5_0 there" in notes[2]
     assert "1 tensor cannot have it" in notes[3]
-    assert lines["Q8_0"].cell("file_bytes") == lines["Q8_0"].size.model_nbytes + (
+    assert TABLE["file_bytes"].value(lines["Q8_0"]) == lines["Q8_0"].size.model_nbytes + (
         lines[""].size.file_nbytes - opened.model.nbytes
     )
     assert lines[""].title == "several types (as it is)"
@@ -331,10 +333,10 @@ def test_a_type_that_cannot_be_says_why(opened: Page) -> None:
     opened.select(DOWN)
     opened.settle()
     line = opened.lines["Q4_K"]
-    assert line.cell("bytes") is None
+    assert TABLE["bytes"].value(line) is None
     model, table = opened.page.panel.model, opened.page.panel.table
     why = "rows of 96 weights are no whole number of blocks of 256"
-    row = model.index_of(4, 14)
+    row = model.index_of(4, TABLE.names.index("note"))
     assert row.data(ItemRole.RAW) == f"cannot be: {why}"
     assert model.why_blank is not None
     assert model.why_blank(4) == why
@@ -397,17 +399,17 @@ def test_the_picture_is_saved(opened: Page, tmp_path: Path, suffix: str) -> None
 def test_what_is_planned(opened: Page) -> None:
     line = opened.lines["Q8_0"]
     now = opened.lines[""]
-    assert line.cell("memory_total") - now.cell("memory_total") == line.cell("bytes_change")
-    assert line.cell("memory_change") == line.cell("bytes_change")
-    assert line.cell("memory_on_gpus") is None
+    change = TABLE["memory_total"].value(line) - TABLE["memory_total"].value(now)
+    assert change == TABLE["bytes_change"].value(line) == TABLE["memory_change"].value(line)
+    assert TABLE["memory_on_gpus"].value(line) is None
     gpu = Device("0", "CUDA", 8 * GIB, name="A GPU")
     inputs = PlanInputs(Settings(context=1024), (gpu,), Host(16 * GIB), "ollama-graphsize")
     opened.page.plan_inputs = lambda _document: inputs
     opened.page.controls.choose(Scope.MODEL)
     opened.settle()
     line = opened.lines["Q8_0"]
-    assert line.cell("layers_on_gpus") == 3
-    assert line.cell("memory_on_gpus") == line.cell("memory_total")
+    assert TABLE["layers_on_gpus"].value(line) == 3
+    assert TABLE["memory_on_gpus"].value(line) == TABLE["memory_total"].value(line)
     assert "1,024 tokens, on A GPU" in opened.page.panel.resting
 
 
@@ -437,7 +439,7 @@ def test_a_model_that_cannot_be_planned_is_tried_all_the_same(
     page = Page(qtbot, app, [load(write_gguf(tmp_path / "x.gguf", "llama", _arrays()))])
     page.open()
     assert page.lines["Q8_0"].figure("rmse") is not None
-    assert page.lines["Q8_0"].cell("memory_total") is None
+    assert TABLE["memory_total"].value(page.lines["Q8_0"]) is None
     assert "no memory plan" in page.page.panel.resting
     assert "come on top" not in page.page.note.text()
 

@@ -1,0 +1,294 @@
+"""Figures that tensors are ranked and coloured by, and the tables of them and of their sums."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final, Protocol, TypeAlias
+
+import numpy as np
+
+from explorer.analysis.columns import MEASURES, Floats, Groups, Known, Source, Summary
+from explorer.formats.tensors import Tensor
+from explorer.present.tables.errors import FIGURES as ERRORS
+from explorer.present.tables.statistics import MOMENTS
+from explorer.present.tables.table import (
+    BITS,
+    BYTES,
+    COUNT,
+    INTEGER,
+    RATIO,
+    TEXT,
+    TYPE,
+    Column,
+    Kind,
+    Table,
+)
+from explorer.text import bytes_text, digits_text, fixed_text
+
+Figures: TypeAlias = Mapping[str, float]
+"""Figures by the names of their metrics; NaN is not known."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A figure that tensors are coloured and ranked by; see `Measure`.
+
+    Attributes:
+        column: What it is called, what it means, and how it is written.
+        burden_title: Name of a tensor's share of the sum over the model.
+        low_is_worse: Whether the minimum is the worst.
+    """
+
+    column: Column[Figures]
+    burden_title: str
+    low_is_worse: bool = False
+
+    @property
+    def name(self) -> str:
+        """Stable name, for files, of `MEASURES`."""
+        return self.column.name
+
+    @property
+    def title(self) -> str:
+        """Its name for the user."""
+        return self.column.title
+
+    @property
+    def tip(self) -> str:
+        """What it means."""
+        return self.column.tip
+
+    @property
+    def source(self) -> Source:
+        """What has to be read for it."""
+        return MEASURES[self.name].source
+
+    @property
+    def unit(self) -> float:
+        """What a figure is multiplied by where it is shown and typed: 100 of per cent."""
+        return 100.0 if self.shown(1.0).endswith("%") else 1.0
+
+    def of_tensors(self, known: Known) -> Floats:
+        """Return it for each tensor, float64 [n]."""
+        return MEASURES[self.name].of_tensors(known)
+
+    def of_groups(self, known: Known, groups: Groups) -> Floats:
+        """Return it for each group of tensors, float64 [groups]."""
+        return MEASURES[self.name].of_groups(known, groups)
+
+    def burden(self, known: Known) -> Floats:
+        """Return what each tensor adds to the sum over the model, float64 [n]."""
+        return MEASURES[self.name].burden(known)
+
+    def shown(self, value: float) -> str:
+        """Return the figure as text, "" of NaN."""
+        return self.column.write(value)
+
+    def tick_text(self, value: float) -> str:
+        """Return a round figure of an axis as text, which needs no zeros at the end."""
+        mantissa = f"{abs(value):.5e}".partition("e")[0]
+        digits = len(mantissa.replace(".", "").rstrip("0")) or 1
+        return self.column.kind.write(value, digits=digits)
+
+
+def _bytes(value: float, digits: int | None = None) -> str:
+    return bytes_text(round(value))
+
+
+def _metric(
+    column: Column[Any], burden_title: str, tip: str = "", *, low_is_worse: bool = False
+) -> Metric:
+    name = column.name
+    made = Column[Figures](
+        *(name, column.title, column.kind, tip or column.tip), lambda figures: figures[name]
+    )
+    return Metric(made, burden_title, low_is_worse)
+
+
+_STEP: Final = (
+    "Rounding error that the block scales imply (step/√12 for even steps), by the root mean square "
+    "of the weights. Needs no reference; only quantized tensors have one."
+)
+_RANGE: Final = "Maximum minus minimum. Of several tensors together, of all their weights."
+_OUTLIER: Final = (
+    "Maximum absolute value by the root mean square of all weights: how far the largest weight "
+    "stands out. Of several tensors together, the maximum."
+)
+_KURTOSIS: Final = (
+    "Fourth standardized moment: 3 for a normal distribution, more where the tails are heavy. Of "
+    "several tensors together, the maximum."
+)
+_SQUARES: Final = "Share of squared error"
+_OF_WEIGHTS: Final = "Share, by parameters"
+_THREE: Final = Kind(partial(digits_text, digits=3))
+_FOUR: Final = Kind(partial(digits_text, digits=4))
+_BITS_TIP: Final = "Stored bits for each weight, scales included."
+_ZEROS: Final = "Part of the weights that are exactly 0."
+
+METRICS: Final = (
+    _metric(Column("bits_per_weight", "Bits per weight", BITS, _BITS_TIP), "Share of bytes"),
+    _metric(Column("bytes", "Size", Kind(_bytes), "Stored bytes."), "Share of bytes"),
+    _metric(replace(MOMENTS["std"], kind=_THREE), "Share of variance"),
+    _metric(Column("range", "Range", _FOUR, _RANGE), _OF_WEIGHTS),
+    _metric(MOMENTS["outlier_ratio"], _OF_WEIGHTS, _OUTLIER),
+    _metric(replace(MOMENTS["kurtosis"], kind=_THREE), _OF_WEIGHTS, _KURTOSIS),
+    _metric(Column("zero_share", "Zeros", RATIO, _ZEROS), "Share of zeros"),
+    _metric(Column("step_error", "Step error", RATIO, _STEP), "Share of squared step error"),
+    _metric(ERRORS["relative_rmse"], _SQUARES),
+    _metric(ERRORS["sqnr_db"], _SQUARES, low_is_worse=True),
+    _metric(ERRORS["rmse"], _SQUARES),
+    _metric(ERRORS["max_abs_error"], _SQUARES),
+)
+"""All metrics, those of the header first."""
+
+
+def metric_named(name: str) -> Metric:
+    """Return a metric by its stable name."""
+    return next(metric for metric in METRICS if metric.name == name)
+
+
+# Sums and means of roles, layers and the model.
+
+SummedUp: TypeAlias = "tuple[str, Summary]"
+"""Tensors together, with what they are, safe to show."""
+
+OF_SOURCE: Final = {
+    Source.STATISTICS: ("range", "std", "outlier_ratio", "kurtosis", "zero_share", "step_error"),
+    Source.ERRORS: ("relative_rmse", "sqnr_db", "rmse", "max_abs_error"),
+}
+"""Figures of the tables of one source, beside those of the header."""
+
+_SUMMED: Final = "The tensors whose weights are taken together: all, a role, or a layer."
+
+COUNTS: Final = Table[Summary](
+    Column("tensors", "Tensors", INTEGER, "Number of tensors that are taken together."),
+    Column("parameters", "Parameters", COUNT, "Number of their weights."),
+    Column("bytes", "Size", BYTES, "Their stored bytes.", lambda one: one.nbytes),
+)
+
+
+def sums_of(*names: str, sparse: bool = False) -> list[Column[Summary]]:
+    """Return the columns of sums and means, with these figures."""
+    figures = [
+        metric_named(name).column.at(_figures, sparse=sparse)
+        for name in ("bits_per_weight", *names)
+    ]
+    return [*COUNTS, *figures]
+
+
+def _figures(summary: Summary) -> Figures:
+    return summary.figures
+
+
+def _summary(line: SummedUp) -> Summary:
+    return line[1]
+
+
+def sums_table(source: Source | None) -> Table[SummedUp]:
+    """Return the table of sums and means, of the figures of one source; of None as known."""
+    names = [*OF_SOURCE[Source.ERRORS], *OF_SOURCE[Source.STATISTICS]]
+    columns = sums_of(*(names if source is None else OF_SOURCE[source]), sparse=source is None)
+    return Table(
+        Column("summed", "Summed up", TEXT, _SUMMED, lambda line: line[0]),
+        *Table(*columns).at(_summary),
+        title="Sums and means",
+    )
+
+
+# The worst tensors.
+
+SHARE: Final = "share"
+"""Name of the column of a tensor's share of the model's sum."""
+
+PERCENTILE: Final = "role_percentile"
+"""Name of the column of a tensor's place among those of its role."""
+
+EXTREMES: Final = ("min", "max", "rms")
+"""Figures beside the metrics, by which nothing is ranked."""
+
+_SHARE_TIP: Final = "What this tensor adds to the sum over all tensors: size counts."
+_PLACE_TIP: Final = "Part of the other tensors of its role that are not worse: 100 % is the worst."
+_WHY_TIP: Final = "Why there are no figures of the tensor."
+
+
+def worst_tensors(
+    tensors: Table[int], metric: Metric, values: Mapping[str, Floats], reason: Callable[[int], str]
+) -> Table[int]:
+    """Return the table of tensors by what is known of them; its rows are their numbers.
+
+    Args:
+        tensors: What is said of a tensor first.
+        metric: What they are ranked by.
+        values: Figures of all tensors, float64 [n], by names of columns; NaN is not known.
+        reason: Returns why a tensor has no figures, "" if it has.
+    """
+
+    def figure(column: Column[Any]) -> Column[int]:
+        known = values[column.name]
+        top = float(np.abs(known[np.isfinite(known)]).max(initial=0.0))
+
+        def of(row: int) -> float | None:
+            value = float(known[row])
+            return None if math.isnan(value) else value
+
+        def bar(row: int) -> float | None:
+            value = of(row)
+            return None if value is None or not top else min(1.0, abs(value) / top)
+
+        return replace(column, of=of, bar=bar, keys=lambda: known)
+
+    return Table(
+        *tensors,
+        figure(Column(SHARE, metric.burden_title, RATIO, _SHARE_TIP)),
+        figure(Column(PERCENTILE, "Percentile in role", RATIO, _PLACE_TIP)),
+        *(figure(one.column) for one in METRICS),
+        *(figure(MOMENTS[name]) for name in EXTREMES),
+        Column("problem", "Problem", TEXT, _WHY_TIP, lambda row: reason(row) or None, sparse=True),
+        title="Tensors by what is known of their weights",
+    )
+
+
+class _Found(Protocol):
+    @property
+    def tensor(self) -> Tensor: ...
+
+
+class RankedTensor(Protocol):
+    """A tensor among those of its role; see `report.sections.rank`."""
+
+    @property
+    def found(self) -> _Found: ...
+    @property
+    def value(self) -> float: ...
+    @property
+    def place(self) -> int: ...
+    @property
+    def peers(self) -> int: ...
+    @property
+    def to_median(self) -> float: ...
+
+
+_RATIO: Final = Kind(lambda value: f"{fixed_text(value, 2)} ×")
+
+
+def ranked_table(name: str) -> Table[RankedTensor]:
+    """Return the table of the first tensors by a metric."""
+    column = metric_named(name).column
+    return Table(
+        Column("tensor", "Tensor", TEXT, "Its name.", lambda one: one.found.tensor.name),
+        Column("type", "Type", TYPE, "How it is stored.", lambda one: one.found.tensor.type.name),
+        Column(name, column.title, column.kind, column.tip, lambda one: one.value),
+        Column(
+            *("place", "Place in its role", INTEGER, "1 is the worst."),
+            text=lambda one: f"{one.place} of {one.peers}",
+        ),
+        Column("to_median", "Of the role's median", _RATIO, "The figure by that of its role."),
+        Column(
+            *("parameters", "Weights", COUNT, "How many weights it has."),
+            lambda one: one.found.tensor.parameters,
+        ),
+        title=column.title,
+    )

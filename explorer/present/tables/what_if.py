@@ -1,0 +1,205 @@
+"""The table of what-ifs: tensors, or a model, in other types or by recipes."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from explorer.analysis.errors.metrics import ErrorMetrics
+from explorer.analysis.what_if import PRESENT, SizeAfter, TypeErrors
+from explorer.planner.inputs import PlannedMemory
+from explorer.present.tables.errors import FIGURES, SATURATION
+from explorer.present.tables.recipes import types_text
+from explorer.present.tables.table import BITS, BYTES, INTEGER, TEXT, TYPE, Column, Kind, Table
+from explorer.text import bytes_text, integer_text, plain_text, signed_text
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of the table: the tensors in a type.
+
+    Attributes:
+        type_name: The type; `PRESENT` for the tensors as they are.
+        title: What to call it.
+        size: How large they are then.
+        now: How large they are.
+        plan: The memory plan then, or None.
+        plan_now: The memory plan as it is, or None.
+        errors: What is lost, as far as it is known.
+        measurable: Whether what is lost can be known: of the tensors as they are, only against the
+            original.
+        front: Whether no other type is smaller and not worse, or better and not larger.
+        by_recipe: Whether it is a recipe, which gives each tensor a type of its own.
+        present_type: The type that all of the tensors have; "" for several.
+    """
+
+    type_name: str
+    title: str
+    size: SizeAfter
+    now: SizeAfter
+    plan: PlannedMemory | None = None
+    plan_now: PlannedMemory | None = None
+    errors: TypeErrors | None = None
+    measurable: bool = True
+    front: bool = False
+    by_recipe: bool = False
+    present_type: str = ""
+
+    @property
+    def colour(self) -> str | None:
+        """The type whose colour stands before the line; None for several."""
+        if self.type_name != PRESENT:
+            return self.type_name
+        return self.present_type or None
+
+    @property
+    def known(self) -> TypeErrors | None:
+        """The errors, once all weights were looked at."""
+        return self.errors if self.errors is not None and self.errors.complete else None
+
+    def figure(self, name: str) -> float | None:
+        """Return a figure of `ErrorMetrics`; None as long as it is not known, or if it is NaN."""
+        if self.known is None:
+            return None
+        value = float(getattr(self.known.metrics, name))
+        return None if math.isnan(value) else value
+
+
+def change_text(nbytes: int) -> str:
+    """Return a difference of bytes with its sign."""
+    return signed_text(nbytes, bytes_text) if nbytes else f"\N{PLUS-MINUS SIGN}{bytes_text(0)}"
+
+
+def note_text(line: Line) -> str:
+    """Return what else there is to say of a line."""
+    return plain_text("; ".join(whole for whole, _ in _notes(line)))
+
+
+def short_note(line: Line) -> str:
+    """Return what the table has room for of a note; the cell's tool tip has all of it."""
+    return plain_text("; ".join(short for _, short in _notes(line) if short))
+
+
+def _notes(line: Line) -> Iterator[tuple[str, str]]:
+    """Yield what else there is to say, and the same in few words; "" if the table says it."""
+    if line.size.problem is not None:
+        yield f"cannot be: {line.size.problem}", ""
+        return
+    if line.errors is not None and not line.errors.complete:
+        done = line.errors.done / line.errors.total
+        yield (f"{100 * done:.0f} % measured",) * 2
+    elif not line.measurable:
+        yield "its own error is not known without the original", ""
+    elif line.errors is None:
+        yield "not measured", ""
+    if line.front:
+        yield ("on the front",) * 2
+    if line.by_recipe and line.size.types:
+        yield (types_text(Counter(kind.name for kind in line.size.types.values())),) * 2
+    for name, narrow in line.size.substitutes.items():
+        n = integer_text(narrow)
+        yield (f"{n} too narrow for it: {name} there, as llama-quantize does", f"{n} in {name}")
+    if kept := line.size.kept:
+        n, whole = integer_text(kept), "1 tensor cannot have it and stays as it is"
+        if kept > 1:
+            whole = f"{n} tensors cannot have it and stay as they are"
+        yield whole, f"{n} as they are"
+    if line.plan is not None and line.plan.refusal:
+        yield (line.plan.refusal,) * 2
+
+
+_CHANGE: Final = Kind(change_text)
+_UNKNOWN: Final = "–"
+_RECIPE: Final = "The recipe of llama-quantize; in the first line, what the file is."
+_TYPE: Final = "The type that the chosen tensors would have; in the first line their own."
+_BITS: Final = "Stored bits for each weight of the chosen tensors."
+_BYTES: Final = "Bytes that the tensors above take in this type."
+_MORE: Final = "Difference from the present size."
+_NOTE: Final = "Remarks, such as how much is measured so far."
+
+
+def _fitting(value: Callable[[SizeAfter], Any]) -> Callable[[Line], Any]:
+    return lambda line: value(line.size) if line.size.problem is None else None
+
+
+def _planned(value: Callable[[PlannedMemory, PlannedMemory], int | None]) -> Callable[[Line], Any]:
+    def of(line: Line) -> int | None:
+        plan, now = line.plan, line.plan_now
+        if plan is None or now is None or line.size.problem is not None:
+            return None
+        return value(plan, now)
+
+    return of
+
+
+def _metrics(line: Line) -> ErrorMetrics | None:
+    return None if line.known is None else line.known.metrics
+
+
+def what_if_table(*, by_recipe: bool = False, planned: str = "", gpus: bool = True) -> Table[Line]:
+    """Return the table of what-ifs.
+
+    Args:
+        by_recipe: Whether the lines are recipes.
+        planned: What the memory is planned for, in words.
+        gpus: Whether the machine that it is planned for has GPUs.
+    """
+
+    def memory(
+        name: str,
+        title: str,
+        kind: Kind,
+        of: Callable[[PlannedMemory, PlannedMemory], int | None],
+        **more: Any,
+    ) -> Column[Line]:
+        return Column(name, title, kind, planned, _planned(of), sparse=True, **more)
+
+    subject = Column[Line]("type", "Type", TYPE, _TYPE, lambda line: line.colour)
+    if by_recipe:
+        subject = Column("type", "Recipe", TEXT, _RECIPE, lambda line: line.title)
+    return Table(
+        replace(subject, text=lambda line: line.title),
+        Column(
+            *("bits_per_weight", "Bits/weight", BITS, _BITS),
+            _fitting(lambda size: size.bits_per_weight),
+            _UNKNOWN,
+        ),
+        Column("bytes", "Size", BYTES, _BYTES, _fitting(lambda size: size.nbytes), _UNKNOWN),
+        FIGURES["relative_rmse"].at(_metrics, blank=_UNKNOWN),
+        FIGURES["sqnr_db"].at(_metrics, blank=_UNKNOWN, extra=True),
+        Column("bytes_change", "Change", _CHANGE, _MORE, _change, _UNKNOWN, extra=True),
+        memory("memory_total", "Memory", BYTES, lambda plan, _: plan.total),
+        memory("memory_change", "Memory change", _CHANGE, _memory_change, extra=True),
+        memory("memory_on_gpus", "On GPUs", BYTES, lambda plan, _: plan.vram, extra=True),
+        memory("layers_on_gpus", "Layers on GPUs", INTEGER, _gpu_layers, extra=not gpus),
+        Column("note", "Note", TEXT, _NOTE, note_text, text=short_note),
+        *FIGURES.at(_metrics, "rmse", "max_abs_error", blank=_UNKNOWN, extra=True),
+        replace(SATURATION, of=_saturated, blank=_UNKNOWN),
+        Column(
+            *("file_bytes", "File", BYTES, "Bytes of the model's files."),
+            _fitting(lambda size: size.file_nbytes),
+            _UNKNOWN,
+            extra=True,
+        ),
+        title="Recipes" if by_recipe else "Types",
+        problem=lambda line: line.size.problem or "",
+    )
+
+
+def _memory_change(plan: PlannedMemory, now: PlannedMemory) -> int:
+    return plan.total - now.total
+
+
+def _gpu_layers(plan: PlannedMemory, _now: PlannedMemory) -> int | None:
+    return plan.gpu_layers
+
+
+def _change(line: Line) -> int | None:
+    return None if line.size.problem is not None else line.size.nbytes - line.now.nbytes
+
+
+def _saturated(line: Line) -> float | None:
+    return None if line.known is None else line.known.saturated
