@@ -123,7 +123,7 @@ def _llm_int8(made: Made) -> Stored:
 
 
 def _four_bits(made: Made) -> Stored:
-    kind, block = made.scheme.method.value, made.scheme.group
+    kind, block = made.scheme.method.value.label, made.scheme.group
     codes = made.codes.reshape(-1)
     codes = np.append(codes, np.zeros(codes.size % 2, np.uint8))
     state: dict[str, Any] = {"quant_type": kind, "blocksize": block, "dtype": "bfloat16"}

@@ -23,9 +23,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from enum import StrEnum
+from enum import Enum
 from math import prod
-from typing import Final
+from typing import Final, NamedTuple
 
 from explorer.quantization.huggingface.layout import CompanionLayout, Formula, Levels, Shape
 from explorer.quantization.types import TensorType
@@ -36,49 +36,57 @@ MAX_UNIT: Final = 1 << 24
 NESTED_BLOCK: Final = 256
 """Scales of bitsandbytes that share a scale, with double quantization."""
 
-_NV, _MX = 16, 32  # weights of a group
+
+class Storage(NamedTuple):
+    """How a method stores weights.
+
+    Attributes:
+        label: Its name, in which # stands for the bits of a code.
+        widths: The bits of a code that it may have.
+        group: Usual weights of a group; 0 for whole rows.
+        levels: What codes are worth.
+        formula: How they become weights.
+        scale_bytes: Bytes that are stored with each scale.
+    """
+
+    label: str
+    widths: tuple[int, ...]
+    group: int
+    levels: Levels
+    formula: Formula
+    scale_bytes: int = 4
 
 
-class Method(StrEnum):
+class Method(Enum):
     """How scales and codes are found and stored."""
 
-    PACKED = "w#a16"
-    INT8 = "w8a8"
-    HQQ = "hqq"
-    NF4 = "nf4"
-    FP4 = "fp4"
-    LLM_INT8 = "llm.int8"
-    FP8 = "fp8"
-    NVFP4 = "nvfp4a16"
-    MXFP4 = "mxfp4a16"
-    MXFP8 = "mxfp8a16"
-    QINT = "qint#"
-    QINT8 = "qint8"
-    QFLOAT8 = "qfloat8"
-    INT8_ALONE = "int8wo"
-    BITNET = "bitnet"
+    PACKED = Storage("w#a16", (4, 8), 128, Levels.UNSIGNED, Formula.ZERO_FIRST, 2)
+    INT8 = Storage("w8a8", (8,), 0, Levels.SIGNED, Formula.SCALED, 2)
+    HQQ = Storage("hqq#", (2, 3, 4, 8), 64, Levels.UNSIGNED, Formula.ZERO_FIRST, 2)
+    NF4 = Storage("nf4", (4,), 64, Levels.STORED, Formula.SCALED)
+    FP4 = Storage("fp4", (4,), 64, Levels.STORED, Formula.SCALED)
+    LLM_INT8 = Storage("llm.int8", (8,), 0, Levels.SIGNED, Formula.TWICE)
+    FP8 = Storage("fp8", (8,), 0, Levels.E4M3, Formula.SCALED)
+    NVFP4 = Storage("nvfp4a16", (4,), 16, Levels.E2M1, Formula.SCALED, 1)
+    MXFP4 = Storage("mxfp4a16", (4,), 32, Levels.E2M1, Formula.SCALED, 1)
+    MXFP8 = Storage("mxfp8a16", (8,), 32, Levels.E4M3, Formula.SCALED, 1)
+    QINT = Storage("qint#", (2, 4), 128, Levels.UNSIGNED, Formula.ZERO_LAST, 2)
+    QINT8 = Storage("qint8", (8,), 0, Levels.SIGNED, Formula.SCALED, 2)
+    QFLOAT8 = Storage("qfloat8", (8,), 0, Levels.E4M3, Formula.SCALED, 2)
+    INT8_ALONE = Storage(
+        "int8wo", (8,), 0, Levels.SIGNED, Formula.SCALED, 5
+    )  # with a zero point of 0
+    BITNET = Storage("bitnet", (2,), 0, Levels.TERNARY, Formula.SCALED, 2)
 
 
 _TABLES: Final = frozenset({Method.NF4, Method.FP4})
 _GROUPED: Final = _TABLES | {Method.PACKED, Method.HQQ, Method.QINT}  # of any usual size
 _BASES: Final = {
-    **{f"w{bits}a16": (Method.PACKED, bits, 128) for bits in (4, 8)},
-    "w8a8": (Method.INT8, 8, 0),
-    **{f"hqq{bits}": (Method.HQQ, bits, 64) for bits in (2, 3, 4, 8)},
-    "nf4": (Method.NF4, 4, 64),
-    "fp4": (Method.FP4, 4, 64),
-    "llm.int8": (Method.LLM_INT8, 8, 0),
-    "fp8": (Method.FP8, 8, 0),
-    "nvfp4a16": (Method.NVFP4, 4, _NV),
-    "mxfp4a16": (Method.MXFP4, 4, _MX),
-    "mxfp8a16": (Method.MXFP8, 8, _MX),
-    **{f"qint{bits}": (Method.QINT, bits, 128) for bits in (2, 4)},
-    "qint8": (Method.QINT8, 8, 0),
-    "qfloat8": (Method.QFLOAT8, 8, 0),
-    "int8wo": (Method.INT8_ALONE, 8, 0),
-    "bitnet": (Method.BITNET, 2, 0),
+    method.value.label.replace("#", str(bits)): (method, bits)
+    for method in Method
+    for bits in method.value.widths
 }
-"""Methods by the first part of a name, with bits and the usual group."""
+"""Methods and bits by the first part of a name."""
 
 SCHEME_GROUPS: Final = {
     "bitsandbytes": ("nf4", "nf4/double", "fp4", "fp4/double", "llm.int8"),
@@ -102,32 +110,6 @@ def scheme_group(name: str) -> str | None:
     return next((group for group, names in SCHEME_GROUPS.items() if name in names), None)
 
 
-_LAYOUTS: Final = {
-    Method.PACKED: (Levels.UNSIGNED, Formula.ZERO_FIRST),
-    Method.INT8: (Levels.SIGNED, Formula.SCALED),
-    Method.HQQ: (Levels.UNSIGNED, Formula.ZERO_FIRST),
-    Method.NF4: (Levels.STORED, Formula.SCALED),
-    Method.FP4: (Levels.STORED, Formula.SCALED),
-    Method.LLM_INT8: (Levels.SIGNED, Formula.TWICE),
-    Method.FP8: (Levels.E4M3, Formula.SCALED),
-    Method.NVFP4: (Levels.E2M1, Formula.SCALED),
-    Method.MXFP4: (Levels.E2M1, Formula.SCALED),
-    Method.MXFP8: (Levels.E4M3, Formula.SCALED),
-    Method.QINT: (Levels.UNSIGNED, Formula.ZERO_LAST),
-    Method.QINT8: (Levels.SIGNED, Formula.SCALED),
-    Method.QFLOAT8: (Levels.E4M3, Formula.SCALED),
-    Method.INT8_ALONE: (Levels.SIGNED, Formula.SCALED),
-    Method.BITNET: (Levels.TERNARY, Formula.SCALED),
-}
-
-
-_SCALE_BYTES: Final = {
-    **{Method.INT8: 2, Method.NVFP4: 1, Method.MXFP4: 1, Method.MXFP8: 1, Method.BITNET: 2},
-    **{Method.QINT8: 2, Method.QFLOAT8: 2, Method.INT8_ALONE: 5},  # with a zero point of 0
-}
-"""Bytes that are stored with each scale, where they are not those of a float32."""
-
-
 @dataclass(frozen=True, slots=True)
 class Scheme:
     """A method with all that may be chosen about it.
@@ -149,6 +131,12 @@ class Scheme:
     rows: int = 1
     asymmetric: bool = False
     double: bool = False
+
+    @property
+    def storage(self) -> Storage:
+        """How its method stores weights."""
+        storage: Storage = self.method.value
+        return storage
 
     @property
     def needs_whole(self) -> bool:
@@ -219,14 +207,14 @@ class Scheme:
         if self.method in {Method.HQQ, Method.QINT}:  # words hold codes of groups far apart
             word, held = (4, 10) if bits == 3 else (1, 8 // bits)
             return word * -(-scales // held) * self.group + 4 * scales
-        each = _SCALE_BYTES.get(self.method, 4)
-        return codes + each * scales + (4 if self.method is Method.NVFP4 else 0)
+        of_matrix = 4 if self.method is Method.NVFP4 else 0
+        return codes + self.storage.scale_bytes * scales + of_matrix
 
     def _block_bytes(self, shape: Shape) -> int:
         """Return bytes of bitsandbytes' parts; that of an offset is not known, and taken as 20."""
         count = prod(shape)
         blocks = -(-count // self.group)
-        state: dict[str, object] = {"quant_type": self.method.value, "blocksize": self.group}
+        state: dict[str, object] = {"quant_type": self.storage.label, "blocksize": self.group}
         state |= {"dtype": "bfloat16", "shape": list(shape)}
         scales = 4 * blocks
         if self.double:
@@ -241,11 +229,10 @@ class Scheme:
 
     def layout(self, shape: Shape, line: int, run: int) -> CompanionLayout:
         """Return how codes and scales make weights, in lines of any length."""
-        levels, formula = _LAYOUTS[self.method]
+        label, *_, levels, formula, _ = self.storage
         size = self.group or None
-        name = f"{self.method}"
         return CompanionLayout(
-            "", name, self.name, self.bits, shape, size, line, run, levels, formula
+            "", label, self.name, self.bits, shape, size, line, run, levels, formula
         )
 
 
@@ -260,7 +247,8 @@ def scheme(name: str) -> Scheme | None:
         raise ValueError(f"{name!r}: {_NOT_ROUNDED}")
     if base not in _BASES:
         return None
-    method, bits, group = _BASES[base]
+    method, bits = _BASES[base]
+    group = method.value.group
     found = Scheme(
         name,
         method,
