@@ -304,8 +304,6 @@ class Panels(Pages):
         view = MetadataView(self.app)
         self.memory.add_table("metadata", view.list.table, view.list.bar.edit)
         view.splitter.restoreState(self._settings.layout("metadata_splitter"))
-        view.key_selected.connect(self.selection.select_key)
-        view.list.table.row_opened.connect(lambda _row: self.setCurrentWidget(self.raw))
         return view
 
     def _make_tensors(self) -> TensorsView:
@@ -313,8 +311,6 @@ class Panels(Pages):
 
         view = TensorsView(self.app)
         self.memory.add_table("tensors", view.table, view.bar.edit)
-        view.rows_selected.connect(self.selection.select_tensors)
-        view.table.row_opened.connect(self.open_tensors)
         return view
 
     def _make_vocabulary(self) -> VocabularyView:

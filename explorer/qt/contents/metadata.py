@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6 import QtWidgets
-from PySide6.QtCore import QByteArray, Qt, QTimer, Signal
+from PySide6.QtCore import QByteArray, Qt, QTimer
 
 from explorer.formats import MetadataEntry
 from explorer.formats.model import Value
@@ -28,16 +28,11 @@ _LONGEST_LINE = 1 << 13
 
 
 class MetadataView(QtWidgets.QWidget):
-    """The metadata of a model.
-
-    Signals:
-        key_selected: The user chose an entry; its position.
-    """
-
-    key_selected = Signal(int)
+    """The metadata of a model."""
 
     def __init__(self, app: Services, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
+        self.app = app
         self.document: Document | None = None
         self._shown_moves = 0
         self.list = ListPanel(app, "Filter metadata by key, type or value", parent=self)
@@ -52,6 +47,7 @@ class MetadataView(QtWidgets.QWidget):
         self.value.hide()  # there is nothing to show before a key is selected
         self.list.bar.changed.connect(self._filter)
         self.list.table.row_selected.connect(self._show_value)
+        self.list.table.row_opened.connect(lambda _row: app.go("raw"))
 
     def show_document(self, document: Document | None, header: QByteArray) -> None:
         """Show a model's metadata; the filter stays."""
@@ -105,7 +101,7 @@ class MetadataView(QtWidgets.QWidget):
                 table = self.list.table  # the list has become shorter
                 QTimer.singleShot(0, table, lambda: table.scrollTo(table.currentIndex()))
             self.value.show_entry(self.document.model.metadata.entries[position])
-            self.key_selected.emit(position)
+            self.app.selection.select_key(position)
 
 
 class ValueView(QtWidgets.QWidget):

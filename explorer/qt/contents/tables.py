@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
-from PySide6.QtCore import QByteArray, QEvent, Signal
+from PySide6.QtCore import QByteArray, QEvent
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QLabel, QWidget
 
@@ -31,13 +31,7 @@ def tensor_totals(arrays: TensorArrays, rows: NDArray[np.intp]) -> tuple[int, in
 
 
 class TensorsView(ListPanel):
-    """The tensors of a model.
-
-    Signals:
-        rows_selected: The user selected tensors; their content rows, the current one first.
-    """
-
-    rows_selected = Signal(object)
+    """The tensors of a model."""
 
     def __init__(self, app: Services, parent: QWidget | None = None) -> None:
         super().__init__(app, *TENSOR_FILTER, parent)
@@ -51,6 +45,7 @@ class TensorsView(ListPanel):
         layout.addWidget(self._totals)
         self.bar.changed.connect(self._filter)
         self.table.selection_moved.connect(self._take_selection)
+        self.table.row_opened.connect(app.open_tensors)
 
     def show_document(self, document: Document | None, header: QByteArray) -> None:
         """Show a model's tensors; the filter stays."""
@@ -80,7 +75,7 @@ class TensorsView(ListPanel):
         if rows:
             current = self.table.currentIndex()
             first = self.model.content_row(current) if current.isValid() else rows[0]
-            self.rows_selected.emit(sorted(rows, key=lambda row: row != first))
+            self.app.selection.select_tensors(sorted(rows, key=lambda row: row != first))
 
     def _filter(self, text: str) -> None:
         document = self.document
