@@ -271,7 +271,7 @@ def _planned(
     name, advice = engine.name, None
     try:
         if question is not None:
-            advice = solve(question, request, profile=name)
+            advice = solve(question, request, engine)
         plan = _plan(engine, request, advice)
     except PlanError as error:
         return PlannedModel(path, name, failure=_failure(path, error), reason=error.reason)

@@ -14,8 +14,6 @@ from typing import Any, Final
 from explorer.errors import PlanError
 from explorer.parallel import Check, never
 from explorer.planner.devices import quoted
-from explorer.planner.engines.ollama_013.engine import OLLAMA_013
-from explorer.planner.engines.registry import engine_named
 from explorer.planner.plan import Engine, Level, Plan, Trial
 from explorer.planner.request import PlanRequest
 from explorer.planner.searching import MOST_TRIALS, Found, largest, largest_held
@@ -42,9 +40,7 @@ class Advice:
         return {"what": self.what, "value": self.value, "limited_by": self.limited_by}
 
 
-def solve(
-    what: str, request: PlanRequest, check: Check = never, profile: str = OLLAMA_013.name
-) -> Advice:
+def solve(what: str, request: PlanRequest, engine: Engine, check: Check = never) -> Advice:
     """Answer one of `QUESTIONS`; all settings but the one in question stay as they are.
 
     `check` is called before each plan; it raises to stop the search.
@@ -56,7 +52,7 @@ def solve(
         raise PlanError(f"{quoted(what)!r} cannot be solved for; use one of {', '.join(QUESTIONS)}")
     if not request.devices and what != "fewest-gpu-layers":
         return Advice(what, None, "there is no GPU")
-    return QUESTIONS[what](_Search(request, engine_named(profile), check))
+    return QUESTIONS[what](_Search(request, engine, check))
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,14 +253,14 @@ _PLACING: Final = ("num_gpu", "tensor_split", "cpu_moe_layers")
 
 
 def automatic_placement(
-    request: PlanRequest, profile: str, check: Check = never
+    request: PlanRequest, engine: Engine, check: Check = never
 ) -> dict[str, None]:
     """Return the settings that place layers, to be taken back where the model then fits better.
 
     Nothing where none is asked for, or where it does not help. `check` is called before each plan.
     """
     asked = (name for name in _PLACING if getattr(request.settings, name) not in (None, AUTOMATIC))
-    changes, engine = dict.fromkeys(asked), engine_named(profile)
+    changes = dict.fromkeys(asked)
     if not changes or not request.devices:
         return {}
     try:
@@ -277,24 +273,23 @@ def automatic_placement(
     return changes if _BETTER.index(then) > _BETTER.index(now) else {}
 
 
-def left_alone(request: PlanRequest, profile: str) -> Plan:
+def left_alone(request: PlanRequest, engine: Engine) -> Plan:
     """Return the plan if all that the engine can choose by itself were left to it.
 
     Raises:
-        PlanError: The engine does not exist, or the model cannot be planned by it.
+        PlanError: The model cannot be planned by it.
     """
-    engine = engine_named(profile)
     return engine.plan(request.asking(**dict.fromkeys(engine.chooses)))
 
 
-def context_as_placed(request: PlanRequest, plan: Plan, check: Check = never) -> int | None:
+def context_as_placed(plan: Plan, check: Check = never) -> int | None:
     """Return the largest context at which nothing is short; layers stay as planned.
 
     Where the plan has all layers on GPUs, that is the answer to the question ``"context"``. `check`
     is called before each plan; it raises to stop.
     """
     if plan.fully_offloaded and (len(plan.gpus) > 1 or not plan.engine.grows):
-        answer = solve("context", request, check, plan.engine.name).value
+        answer = solve("context", plan.request, plan.engine, check).value
         if isinstance(answer, int):  # other shares of the GPUs may hold more
             return answer
     return plan.engine.context_as_placed(plan, check)

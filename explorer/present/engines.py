@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from explorer.errors import PlanError
 from explorer.planner.advice import left_alone
-from explorer.planner.engines.registry import engine_named, engines_for
+from explorer.planner.engines.registry import engines_for
 from explorer.planner.plan import Accuracy, Engine, Plan, Range
 from explorer.planner.request import PlanRequest
 from explorer.present.plan import answer, plan_figure, sequences_text
@@ -153,12 +153,12 @@ def side_by_side(request: PlanRequest, check: Callable[[], None]) -> list[Engine
     return rows
 
 
-def left_to_engine(request: PlanRequest, profile: str) -> Plan | None:
+def left_to_engine(request: PlanRequest, engine: Engine) -> Plan | None:
     """Return what `choice_sentence` is about; None where nobody but the user chooses."""
-    if not engine_named(profile).chooses:
+    if not engine.chooses:
         return None
     try:
-        return left_alone(request, profile)
+        return left_alone(request, engine)
     except PlanError:  # the plan says why
         return None
 

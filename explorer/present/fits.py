@@ -18,7 +18,6 @@ from explorer.planner import environment as env
 from explorer.planner.advice import context_as_placed
 from explorer.planner.inputs import NO_WEIGHTS, PlanInputs, completed, header_to_plan
 from explorer.planner.plan import Level, Plan, Verdict
-from explorer.planner.request import PlanRequest
 from explorer.present.model import kind_of
 from explorer.present.plan import (
     answer,
@@ -240,7 +239,7 @@ def fit_of(
         if error.reason is None:
             return ModelFit(None, said, engine.name, word=_UNPLANNED)
         return ModelFit(Verdict(Level.NOT, 0, 0), said, engine.name)
-    return _fit(plan, request, check)
+    return _fit(plan, check)
 
 
 _UNPLANNED: Final = "Cannot be planned"
@@ -261,10 +260,10 @@ def _not_to_plan(model: Model) -> ModelFit | None:
     return None
 
 
-def _fit(plan: Plan, request: PlanRequest, check: Check) -> ModelFit:
+def _fit(plan: Plan, check: Check) -> ModelFit:
     found, why, context = plan.verdict, answer(plan).sentence, None
     if found.on_cpu or (found.gpu_layers and len(plan.holdings) - 1 not in found.short):
-        context = context_as_placed(request, plan, check)
+        context = context_as_placed(plan, check)
     if found.level is Level.NOT and context is not None:  # the program's own choice is too long
         whole = found.all_on_gpus or found.on_cpu
         found = replace(found, level=Level.FITS if whole else Level.PARTLY, short={})

@@ -13,8 +13,6 @@ from typing import Any, Final, NamedTuple
 from explorer.errors import PlanError
 from explorer.planner import Device, Host
 from explorer.planner.advice import Advice, automatic_placement, context_as_placed, solve
-from explorer.planner.engines.ollama_013.engine import OLLAMA_013
-from explorer.planner.engines.registry import engine_named
 from explorer.planner.plan import Engine, Holding, Level, Plan, Verdict
 from explorer.planner.request import PlanRequest
 from explorer.planner.settings import CACHE_TYPES, Bytes, OneOf, Setting, Shares, Switch
@@ -339,13 +337,13 @@ class Suggestion:
 
 
 def suggestions(
-    request: PlanRequest, check: Callable[[], None], profile: str = OLLAMA_013.name
+    request: PlanRequest, engine: Engine, check: Callable[[], None]
 ) -> tuple[Suggestion, ...]:
     """Return single changes that put all layers on GPUs. For a worker: it may take a second.
 
     `check` is called before each plan; it raises to stop.
     """
-    search = _Suggesting(request, engine_named(profile), check)
+    search = _Suggesting(request, engine, check)
     if search.needs_attention():
         changes = {"flash_attention": True}
         return (Suggestion("with flash attention", "Turn flash attention on", changes),)
@@ -387,22 +385,22 @@ class _Suggesting:
     def without_gpu(self) -> Iterator[Suggestion]:
         """Yield the longest context that main memory holds, where the planned one is too long."""
         plan = self.engine.plan(self.request)
-        tokens = context_as_placed(self.request, plan, self.check) if plan.verdict.short else None
+        tokens = context_as_placed(plan, self.check) if plan.verdict.short else None
         if tokens is not None and tokens >= _LEAST_SUGGESTED:
             text = f"{integer_text(tokens)} tokens"
             yield Suggestion(f"at {text}", f"Use {text}", {"context": tokens})
 
     def with_gpus(self) -> Iterator[Suggestion]:
         """Yield changes; left alone, llama.cpp keeps 1 GiB of each GPU free, but not if asked."""
-        request, settings, name = self.request, self.request.settings, self.engine.name
-        placed = self.engine.all_on_gpus(request)
+        request, settings, engine = self.request, self.request.settings, self.engine
+        placed = engine.all_on_gpus(request)
         placed |= {"cpu_moe_layers": None} if settings.cpu_moe_layers else {}
         fits = partial(self.fits, **placed)
         if placed and fits():
             words = "with all layers asked onto GPUs"
             yield Suggestion(words, "Put all layers on GPUs", placed)
             return
-        if freed := automatic_placement(request, name, self.check):
+        if freed := automatic_placement(request, engine, self.check):
             words = "with layers placed automatically"
             yield Suggestion(words, "Place layers automatically", freed)
         if settings.flash_attention is False and fits(flash_attention=True):
@@ -420,16 +418,16 @@ class _Suggesting:
             if settings.flash_attention is not False:
                 changes.pop("flash_attention", None)
                 kept, words = changes, f" with a {kind} cache"
-        tokens = solve("context", request, self.check, name).value
+        tokens = solve("context", request, engine, self.check).value
         if not tokens and kept:  # not by itself
-            tokens = solve("context", request.asking(**kept), self.check, name).value
+            tokens = solve("context", request.asking(**kept), engine, self.check).value
         else:
             kept, words = {}, ""
         if isinstance(tokens, int) and tokens >= _LEAST_SUGGESTED:
             text = f"{integer_text(tokens)} tokens{words}"
             yield Suggestion(f"at {text}", f"Use {text}", {"context": tokens, **kept, **placed})
         if (settings.parallel or 1) > 1:
-            count = solve("parallel", request, self.check, name).value
+            count = solve("parallel", request, engine, self.check).value
             if isinstance(count, int):
                 text = "one sequence" if count == 1 else f"{integer_text(count)} sequences"
                 yield Suggestion(f"with {text}", f"Use {text}", {"parallel": count, **placed})

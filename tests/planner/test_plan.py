@@ -69,7 +69,7 @@ def test_a_partial_offload_in_json() -> None:
     request = Settings(context=4096, num_gpu=2, flash_attention=False)
     environment = {"OLLAMA_NUM_PARALLEL": "2", "HOME": "/root"}
     p = plan(small_model(), request, [GPU], environment=environment)
-    record = plan_record(p, solve("gpu-layers", p.request))
+    record = plan_record(p, solve("gpu-layers", p.request, p.engine))
     assert record["requested"] == {"context": 4096, "num_gpu": 2, "flash_attention": False}
     assert record["effective"]["parallel"] == 2
     assert record["environment"] == {"OLLAMA_NUM_PARALLEL": "2"}

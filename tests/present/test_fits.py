@@ -51,7 +51,7 @@ def test_the_largest_context_is_the_answer_of_the_planner(
     with open_model(model) as opened:
         request = PlanRequest(Hyperparameters.from_model(opened), Settings(), devices, HOST, {})
     assert found.text == "yes"
-    assert found.largest_context == solve("context", request, profile=LLAMA_CPP.name).value
+    assert found.largest_context == solve("context", request, LLAMA_CPP).value
     assert 4096 < (found.largest_context or 0) < 131072
 
 
@@ -120,12 +120,12 @@ def test_the_most_layers_are_those_with_which_main_memory_holds_the_rest(model: 
         h = Hyperparameters.from_model(opened)
     host = Host(3 * GIB)  # too little for what one layer on the GPU would leave
     request = PlanRequest(h, Settings(context=8192), (gpu(3.5),), host, {})
-    answer = solve("gpu-layers", request, profile=LLAMA_CPP.name)
+    answer = solve("gpu-layers", request, LLAMA_CPP)
     assert isinstance(answer.value, int)
     assert 10 < answer.value < 33
     assert "NVIDIA L4" in answer.limited_by
     poor = replace(request, host=Host(GIB >> 2))
-    none = solve("gpu-layers", poor, profile=LLAMA_CPP.name)
+    none = solve("gpu-layers", poor, LLAMA_CPP)
     assert none.value is None
     assert none.limited_by.startswith(f"{answer.value} layers: ")
 
@@ -136,14 +136,14 @@ def test_a_placement_that_was_asked_for_is_taken_back_where_that_helps(model: Pa
     asked = Settings(context=8192, num_gpu=32, cpu_moe_layers=2)
     request = PlanRequest(h, asked, (gpu(3.5),), HOST, {})
     freed = {"num_gpu": None, "cpu_moe_layers": None}
-    assert automatic_placement(request, LLAMA_CPP.name) == freed
-    found = suggestions(request, lambda: None, LLAMA_CPP.name)
+    assert automatic_placement(request, LLAMA_CPP) == freed
+    found = suggestions(request, LLAMA_CPP, lambda: None)
     assert found[0].button == "Place layers automatically"
     assert dict(found[0].changes) == freed
     few = replace(request, settings=replace(asked, num_gpu=2))
-    assert automatic_placement(few, LLAMA_CPP.name) == {}  # nothing is short
+    assert automatic_placement(few, LLAMA_CPP) == {}  # nothing is short
     poor = replace(request, host=Host(GIB >> 2))
-    assert automatic_placement(poor, LLAMA_CPP.name) == {}
+    assert automatic_placement(poor, LLAMA_CPP) == {}
 
 
 def test_what_cannot_be_planned_says_why(tmp_path: Path) -> None:

@@ -228,7 +228,7 @@ class ChoiceLine(QtWidgets.QWidget):
             return
 
         def work(_job: Job) -> Plan | None:
-            return engines.left_to_engine(request, engine.name)
+            return engines.left_to_engine(request, engine)
 
         title = "Asking what llama.cpp would choose"
         self._choosing.run(title, work, self._show, self._state.refused.emit)

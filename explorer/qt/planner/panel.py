@@ -17,7 +17,7 @@ from PySide6.QtCore import QEvent, QSize, Qt, Signal
 
 from explorer.errors import ExplorerError, PlanError
 from explorer.planner.advice import Advice, solve
-from explorer.planner.plan import Level
+from explorer.planner.plan import Engine, Level
 from explorer.planner.request import PlanRequest
 from explorer.present import plan as plan_texts
 from explorer.qt.document import Document
@@ -456,21 +456,20 @@ class AnswerBar(QtWidgets.QWidget):
     def _start_search(self) -> None:
         if self.isVisible():
             title = "Looking for settings that fit"
-            search = partial(plan_texts.suggestions, profile=self._engine_name)
-            self._run(self._search, title, search, self._show_suggestions)
+            self._run(self._search, title, plan_texts.suggestions, self._show_suggestions)
 
     def _run(
         self,
         slot: JobSlot,
         title: str,
-        search: Callable[[PlanRequest, Callable[[], None]], Found],
+        search: Callable[[PlanRequest, Engine, Callable[[], None]], Found],
         on_done: Callable[[Found], None],
     ) -> None:
         """Search in the background for the current model and inputs."""
-        request = self._state.request
-        if request is not None:
+        request, engine = self._state.request, self._current.engine
+        if request is not None and engine is not None:
             refused = self._state.refused.emit
-            slot.run(title, lambda job: search(request, job.check), on_done, refused)
+            slot.run(title, lambda job: search(request, engine, job.check), on_done, refused)
 
     def _show_suggestions(self, found: tuple[plan_texts.Suggestion, ...]) -> None:
         self._found, self._searched = found, True
@@ -489,8 +488,7 @@ class AnswerBar(QtWidgets.QWidget):
         self.reply.setText("Searching…")
         self.reply.show()
         title = f"Searching: {plan_texts.QUESTIONS[what].title}"
-        search = partial(solve, what, profile=self._engine_name)
-        self._run(self._asking, title, search, self._show_advice)
+        self._run(self._asking, title, partial(solve, what), self._show_advice)
 
     def _show_advice(self, advice: Advice) -> None:
         self._advice = advice
@@ -499,11 +497,6 @@ class AnswerBar(QtWidgets.QWidget):
         self.reply.setToolTip(plain_tip(text))
         self.apply.setVisible(bool(plan_texts.advice_changes(advice)))
         QtGui.QAccessible.updateAccessibility(QtGui.QAccessibleAnnouncementEvent(self.reply, text))
-
-    @property
-    def _engine_name(self) -> str:
-        engine = self._current.engine
-        return "" if engine is None else engine.name
 
     def _forget_advice(self) -> None:
         """Clear an answer to other settings."""

@@ -361,8 +361,6 @@ class LayerStrip(Chart[int]):
             self._paint_run(painter, numbers[0], numbers[-1] + 1, size.width(), colours)
 
     def _title(self) -> str:
-        if not self.layers:
-            return "Layers: the prediction has no place for them"
         on_cpu = sum(layer.device is None for layer in self.layers)
         words = "Layers 0 to {last}, by bytes: {gpu} on GPUs, {cpu} on the CPU"
         last = len(self.layers) - 1

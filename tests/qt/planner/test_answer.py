@@ -11,6 +11,7 @@ from pytestqt.qtbot import QtBot
 
 from explorer.planner import Device, Host, Hyperparameters, Settings
 from explorer.planner.advice import solve
+from explorer.planner.engines.llama_cpp.engine import LLAMA_CPP
 from explorer.planner.engines.ollama_013.engine import OLLAMA_013
 from explorer.planner.request import PlanRequest
 from explorer.present.plan import Kind, suggestions
@@ -57,7 +58,7 @@ def test_says_what_would_make_it_fit_and_does_it(qtbot: QtBot, panel: Panel) -> 
     qtbot.waitUntil(lambda: bool(answer.suggestion_buttons))
     panel.settle()
     request = panel.state.inputs.request(panel.state.model.h, {})
-    largest = solve("context", request).value
+    largest = solve("context", request, OLLAMA_013).value
     assert f"It would fit at {largest:,} tokens" in _ways(panel)
     first = answer.suggestion_buttons[0]
     assert first.text() == f"Use {largest:,} tokens"
@@ -107,7 +108,7 @@ def test_questions_are_answered_and_applied(qtbot: QtBot, panel: Panel, what: st
     qtbot.mouseClick(answer.questions[what], Qt.MouseButton.LeftButton)
     qtbot.waitUntil(answer.apply.isVisible)
     request = panel.state.inputs.request(panel.state.model.h, {})
-    advice = solve(what, request)
+    advice = solve(what, request, OLLAMA_013)
     shown = f"{advice.value:,}" if isinstance(advice.value, int) else str(advice.value)
     assert f": {shown}." in answer.reply.text()
     answer.apply.click()
@@ -165,7 +166,7 @@ def test_a_search_stops_at_its_next_layout(panel: Panel) -> None:
     for search in (partial(solve, "context"), suggestions):
         trials = 0
         with pytest.raises(InterruptedError):
-            search(request, check)
+            search(request, OLLAMA_013, check)
 
 
 def test_llama_cpp_says_what_would_put_all_layers_on_the_gpu(
@@ -200,7 +201,7 @@ def test_flash_attention_is_offered_where_it_is_the_reason(demo: Document) -> No
     for size in range(4, 64):
         gpu = Device("0", "CUDA", size << 20)
         request = PlanRequest(h, settings, (gpu,), Host(64 * GIB), {})
-        buttons = [one.button for one in suggestions(request, lambda: None, "llama.cpp")]
+        buttons = [one.button for one in suggestions(request, LLAMA_CPP, lambda: None)]
         if "Turn flash attention on" in buttons:
             break
     assert buttons[0] == "Turn flash attention on"

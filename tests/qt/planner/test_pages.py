@@ -19,6 +19,7 @@ from explorer.cli.main import main as command_line
 from explorer.planner import Device
 from explorer.planner import plan as make_plan
 from explorer.planner.advice import left_alone
+from explorer.planner.engines.llama_cpp.engine import LLAMA_CPP
 from explorer.planner.engines.registry import ENGINES
 from explorer.planner.inputs import plan_record
 from explorer.present.engines import choice_sentence
@@ -428,7 +429,7 @@ def test_the_choice_of_llama_cpp_is_taken_and_undone(
     panel.state.set(context=65_536, num_gpu=3, parallel=1)
     panel.settle()
     qtbot.waitUntil(lambda: choice.isVisible() and choice.use.isEnabled())
-    outcome = left_alone(panel.state.request, "llama.cpp")
+    outcome = left_alone(panel.state.request, LLAMA_CPP)
     assert choice.sentence.text() == choice_sentence(outcome)
     assert 0 < outcome.gpu_layers < 33
     choice.use.click()
