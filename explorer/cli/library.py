@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,23 +19,21 @@ from explorer.formats.ollama.manifest import is_manifest_path
 from explorer.planner import Device
 from explorer.planner.devices import parse_size
 from explorer.present.fits import NOTHING_TO_FIT, ModelFit, Target, fit_at
-from explorer.present.stores import (
-    part_text,
-    reclaimable,
-    reclaimable_text,
-    removal_of_blob,
-    removal_of_files,
+from explorer.present.stores import reclaimable, reclaimable_text, removal_of_files
+from explorer.present.tables.library import (
+    FILES,
+    LIBRARY,
+    DownloadedModel,
+    StoredFile,
+    model_record,
 )
 from explorer.present.tables.problems import PROBLEMS
 from explorer.stores import (
-    Blob,
     Details,
     Entry,
-    Part,
     Place,
     Store,
     StoreKind,
-    identify,
     present_places,
     read_details,
     read_library,
@@ -44,13 +41,13 @@ from explorer.stores import (
 )
 from explorer.stores.huggingface import is_hub_cache
 from explorer.stores.ollama import digest_fault, is_ollama_store, manifest_blobs
-from explorer.text import bytes_text, count_text, integer_text, plain_text
+from explorer.text import bytes_text, integer_text, plain_text
 
-_HEAD = ("name", "architecture", "parameters", "size", "file type", "modified")
-_FIT_HEAD = ("fits", "largest context")
+_SHOWN = ("name", "architecture", "parameters", "bytes", "file_type", "modified")
+_SHOWN_FIT = ("fits", "context")
+_SHOWN_FILE = ("digest", "bytes", "used_by", "part")
 _LONGEST_NAME = 80
-_LONGEST_PART = 60
-_SHOWN_DIGEST = 19  # "sha256-" and twelve digits, as Ollama shows them
+_LONGEST_USERS = 1000
 
 
 def _place(text: str) -> Place:
@@ -143,40 +140,38 @@ def _details(store: Store, progress: output.Progress) -> Iterator[Details]:
 
 @dataclass(frozen=True)
 class _Listing:
-    """A store, and of each of its models the facts and how it fits (nothing if not asked for)."""
+    """A store and its models; with fits, if they were asked for."""
 
     store: Store
-    details: tuple[Details, ...]
-    fits: tuple[ModelFit, ...] | None
+    models: Sequence[DownloadedModel]
+    with_fits: bool
 
     @classmethod
     def of(cls, store: Store, target: Target | None, progress: output.Progress) -> _Listing:
-        """Open every model; for each target once more."""
+        """Open every model; for a target once more."""
         details = tuple(_details(store, progress))
-        if target is None:
-            return cls(store, details, None)
-        return cls(store, details, tuple(_fit(entry, target) for entry in store.entries))
+        models = [
+            DownloadedModel(entry, known, None if target is None else _fit(entry, target))
+            for entry, known in zip(store.entries, details, strict=True)
+        ]
+        return cls(store, models, target is not None)
 
     def record(self, blobs: bool) -> dict[str, Any]:
         """Return the JSON object of docs/interface.md."""
         store = self.store
-        models = [_record(*pair) for pair in zip(store.entries, self.details, strict=True)]
-        for model, fit in zip(models, self.fits or (), strict=False):
-            model["fit"] = fit.record()
         record: dict[str, Any] = {
             "kind": str(store.kind),
             "root": str(store.root),
             "bytes": store.nbytes,
             "problems": list(map(PROBLEMS.record, store.problems)),
-            "models": models,
+            "models": list(map(model_record, self.models)),
         }
         if blobs:
-            record["blobs"] = [
-                {"digest": blob.digest, "bytes": blob.nbytes, "used_by": list(blob.used_by)}
-                for blob in store.blobs
-            ]
-            record["contents"] = {blob.digest: part_text(part) for blob, part in _identified(store)}
-            record["removal"] = _removal(store)
+            files = _files(store)
+            table = FILES.only("digest", "bytes", "used_by")
+            record["blobs"] = [table.record(file) for file in files]
+            record["contents"] = {file.blob.digest: file.part for file in files}
+            record["removal"] = _removal(store, files)
             record["partial_downloads"] = [
                 {"path": str(one.path), "bytes": one.nbytes} for one in store.partials
             ]
@@ -184,24 +179,20 @@ class _Listing:
 
     def text(self, blobs: bool) -> str:
         """Return a table of the models below the name of the store."""
-        store, count = self.store, len(self.store.entries)
+        store, count = self.store, len(self.models)
         models = f"{integer_text(count)} model{'' if count == 1 else 's'}"
         title = output.style(f"{store.kind}  {plain_text(str(store.root))}", bold=True)
         lines = [
             f"{title}  ({models}, {bytes_text(store.nbytes)})\n",
             output.problem_lines(store.problems),
         ]
-        rows = [_HEAD, *(_row(*pair) for pair in zip(store.entries, self.details, strict=True))]
-        right: tuple[int, ...] = (2, 3)
-        if self.fits is not None:
-            cells = [_FIT_HEAD, *((fit.text, fit.context_text) for fit in self.fits)]
-            rows = [(*row, *more) for row, more in zip(rows, cells, strict=True)]
-            right = (2, 3, 7)
+        shown = LIBRARY.only(*_SHOWN, *(_SHOWN_FIT if self.with_fits else ()))
         if count:
-            lines.append(output.table(rows, right=right))
-        for entry, known in zip(store.entries, self.details, strict=True):
-            if known.problems:
-                lines.append(f"{_name(entry)}\n{output.problem_lines(known.problems)}")
+            lines.append(output.table_of(shown, self.models, _LONGEST_NAME))
+        for model in self.models:
+            if model.details.problems:
+                name = output.name_cell(model.entry.name, _LONGEST_NAME)
+                lines.append(f"{name}\n{output.problem_lines(model.details.problems)}")
         if blobs:
             lines += _blob_lines(store)
         return "".join(lines)
@@ -211,78 +202,30 @@ def _fit(entry: Entry, target: Target) -> ModelFit:
     return NOTHING_TO_FIT if entry.format is None else fit_at(entry.path, target)
 
 
-def _record(entry: Entry, details: Details) -> dict[str, Any]:
-    return {
-        "name": entry.name,
-        "path": str(entry.path),
-        "format": entry.format,
-        "architecture": details.architecture,
-        "parameters": details.parameters,
-        "bytes": entry.nbytes,
-        "file_type": details.file_type,
-        "modified": _time_text(entry.modified),
-        "used": _time_text(entry.used),
-        "problems": list(map(PROBLEMS.record, details.problems)),
-    }
-
-
-def _time_text(seconds: float | None) -> str | None:
-    """Return a time as ISO 8601 in UTC; None if it is not known or no year has it."""
-    try:
-        return None if seconds is None else datetime.fromtimestamp(int(seconds), UTC).isoformat()
-    except (ValueError, OverflowError, OSError):
-        return None
-
-
-def _name(entry: Entry) -> str:
-    return output.name_cell(entry.name, _LONGEST_NAME)
-
-
-def _row(entry: Entry, details: Details) -> tuple[str, ...]:
-    return (
-        _name(entry),
-        output.name_cell(details.architecture or "", _LONGEST_NAME),
-        "" if details.parameters is None else count_text(details.parameters),
-        bytes_text(entry.nbytes),
-        output.name_cell(details.file_type or "", _LONGEST_NAME),
-        (_time_text(entry.modified) or "")[:10],
-    )
+def _files(store: Store) -> list[StoredFile]:
+    return [StoredFile.of(blob, store) for blob in store.blobs]
 
 
 def _blob_lines(store: Store) -> Iterator[str]:
-    if store.blobs:
-        rows = [
-            (
-                plain_text(blob.digest)[:_SHOWN_DIGEST],
-                bytes_text(blob.nbytes),
-                ", ".join(map(plain_text, blob.used_by)) or "nothing",
-                output.name_cell(part_text(part), _LONGEST_PART),
-            )
-            for blob, part in _identified(store)
-        ]
-        yield "\n" + output.table([("blob", "size", "used by", "what it is"), *rows], right=(1,))
-        orphans = [blob.nbytes for blob in store.blobs if not blob.used_by]
+    files = _files(store)
+    if files:
+        yield "\n" + output.table_of(FILES.only(*_SHOWN_FILE), files, _LONGEST_USERS)
+        orphans = [file.blob.nbytes for file in files if not file.blob.used_by]
         if orphans:
             yield f"  {integer_text(len(orphans))} used by nothing: {bytes_text(sum(orphans))}\n"
     if store.partials:
         nbytes = sum(one.nbytes for one in store.partials)
         yield f"  {integer_text(len(store.partials))} unfinished: {bytes_text(nbytes)}\n"
-    commands = _removal(store)
+    commands = _removal(store, files)
     if commands:
         text = reclaimable_text(*reclaimable([store]))
         yield f"  {text}. To remove them:\n" + "".join(f"    {line}\n" for line in commands)
 
 
-def _removal(store: Store) -> list[str]:
+def _removal(store: Store, files: Sequence[StoredFile]) -> list[str]:
     """Return the commands that remove what belongs to nobody."""
-    unused = [removal_of_blob(blob) for blob in store.blobs if not blob.used_by]
-    return list(filter(None, (*unused, *(removal_of_files([one.path]) for one in store.partials))))
-
-
-def _identified(store: Store) -> Iterator[tuple[Blob, Part | None]]:
-    """Yield each blob with what it is; of an orphan, by its content."""
-    for blob in store.blobs:
-        yield blob, blob.part if blob.used_by else identify(blob.path)
+    unfinished = (removal_of_files([one.path]) for one in store.partials)
+    return list(filter(None, (*(file.removal for file in files), *unfinished)))
 
 
 # check

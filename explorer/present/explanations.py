@@ -25,37 +25,6 @@ WHAT_IF_TEXTS: Final = {
     "file_bytes": "Bytes of the model's files.",
     "note": "Remarks, such as how much is measured so far.",
 }
-LIBRARY_TEXTS: Final = {
-    "name": "Stores, their models, and the parts of a model.",
-    "architecture": "The architecture that the model's header names.",
-    "parameters": "Number of weights, according to the header.",
-    "quantization": "The file type that the header names, such as Q4_K_M; else of most bytes.",
-    "bytes": "Bytes on disk. Sums count shared files once.",
-    "modified": "When it was written or downloaded.",
-    "used": (
-        "The day on which a program last read its weights, as the disk notes it. A backup counts "
-        "too; what this program reads does not. Empty where the disk notes nothing."
-    ),
-    "fits": "Whether its layers fit the GPUs of the planner, or of this machine. Filter: fits:yes",
-    "context": "The most tokens of one sequence that fit, with the layers that are on GPUs.",
-    "note": "What is wrong, missing or shared.",
-}
-VERSION_TEXTS: Final = {
-    "name": "The file, the tag, or the folder of a model.",
-    "bytes": "Bytes of the model's files, as its server says.",
-    "bits_per_weight": "Stored bits for each weight, over all tensors, by the model's header.",
-    "fits": "Whether its layers fit the machine that the planner plans for, by its header.",
-    "context": "The most tokens of one sequence that fit that machine.",
-}
-BLOB_TEXTS: Final = {
-    "part": "What it is: weights, a template, a licence …; of an orphan, what its content says.",
-    "blob": "The file's name: the digest of its content",
-    "bytes": "Bytes of the file on disk.",
-    "state": "Used by models, unused, or not completely downloaded.",
-    "models": "How many models and tags use it",
-    "store": "The program that keeps it.",
-    "used_by": "The models and tags that use it.",
-}
 STATISTIC_TEXTS: Final = {
     "count": "All values. Nothing is sampled.",
     "finite": "Values that are neither NaN nor infinite; the figures below are of these.",

@@ -16,7 +16,7 @@ from explorer.errors import FormatError
 from explorer.formats.ollama.manifest import OllamaName, parse_name
 from explorer.sources import Address
 from explorer.sources.remote.addresses import HUB, REGISTRY, HubPart, query_of
-from explorer.stores import Blob, Entry, Part, Store, StoreKind
+from explorer.stores import Entry, Part, Store, StoreKind
 from explorer.text import bytes_text, integer_text, plain_text, shorten
 
 LAYER_TITLES: Final = {
@@ -85,9 +85,7 @@ def removal_of_entry(kind: StoreKind, root: Path, entry: Entry) -> str:
         entry: The model.
     """
     if kind is StoreKind.OLLAMA:
-        parts = entry.path.parts[-_NAME_PARTS:]
-        name = OllamaName(*parts) if len(parts) == _NAME_PARTS else None
-        return f"ollama rm {name}" if name is not None and name.valid else ""
+        return _of_ollama("rm", entry)
     if kind is StoreKind.HUGGINGFACE:
         name_of_hub = "/".join(entry.name.partition("@")[0].split("/")[:2])
         if not _HUB_NAME.fullmatch(name_of_hub) or plain_text(str(root)) != str(root):
@@ -98,6 +96,18 @@ def removal_of_entry(kind: StoreKind, root: Path, entry: Entry) -> str:
     return removal_of_files(_shards(entry.path))
 
 
+def run_of_entry(kind: StoreKind, entry: Entry) -> str:
+    """Return the command that runs a model; "" where there is none."""
+    return _of_ollama("run", entry) if kind is StoreKind.OLLAMA else ""
+
+
+def _of_ollama(command: str, entry: Entry) -> str:
+    """Return a command of Ollama; only a valid name may come near a shell."""
+    parts = entry.path.parts[-_NAME_PARTS:]
+    name = OllamaName(*parts) if len(parts) == _NAME_PARTS else None
+    return f"ollama {command} {name}" if name is not None and name.valid else ""
+
+
 def _shards(path: Path) -> Iterator[Path]:
     found = _SHARD.fullmatch(path.name)
     count = int(found["count"]) if found else 1
@@ -106,11 +116,6 @@ def _shards(path: Path) -> Iterator[Path]:
         return
     for number in range(1, count + 1):
         yield path.with_name(f"{found['prefix']}-{number:05}-of-{count:05}{found['end']}")
-
-
-def removal_of_blob(blob: Blob) -> str:
-    """Return the command that removes a blob that no model uses; "" for any other."""
-    return "" if blob.used_by else removal_of_files([blob.path])
 
 
 def removal_of_files(paths: Iterable[Path]) -> str:

@@ -19,6 +19,7 @@ pytest.importorskip("urllib3", reason="the extra [remote] is not installed")
 from explorer.demo import make_demo
 from explorer.planner import Device, Host
 from explorer.planner.inputs import PlanInputs
+from explorer.present.fits import Version
 from explorer.qt import addresses
 from explorer.qt.actions import ask_report
 from explorer.qt.addresses import AddressDialog, addresses_in
@@ -486,6 +487,12 @@ def hub(
     return web
 
 
+def versions(dialog: VersionsDialog) -> dict[int, Version]:
+    """Return what is known of the models, by their places."""
+    known = {place: choice.version for place, choice in enumerate(dialog.choices)}
+    return {place: version for place, version in known.items() if version is not None}
+
+
 def shown_list(qtbot: QtBot, window: MainWindow, address: str) -> VersionsDialog:
     """Open an address of several models; return the list of them."""
     window.open_paths([parse_address(address)])
@@ -510,7 +517,7 @@ def test_a_repository_opens_as_a_list_of_what_fits(
     qtbot: QtBot, window: MainWindow, hub: Web, quantizations: dict[str, bytes]
 ) -> None:
     dialog = shown_list(qtbot, window, "hf://owner/models")
-    qtbot.waitUntil(lambda: len(dialog.versions) == 3 and not window.runner.jobs)
+    qtbot.waitUntil(lambda: len(versions(dialog)) == 3 and not window.runner.jobs)
     rows = cells(dialog)
     assert [row[0] for row in rows] == [
         "model-Q4_K.gguf",
@@ -523,9 +530,9 @@ def test_a_repository_opens_as_a_list_of_what_fits(
     assert dialog.table.horizontalScrollBar().maximum() == 0
     assert dialog.table.horizontalHeader().hiddenSectionCount() == 0
     for place, choice in enumerate(dialog.choices):  # as the planner says of the opened model
-        assert choice.nbytes == len(quantizations[choice.name])
-        assert dialog.versions[place].fit.engine == "llama.cpp"
-        assert cells(dialog)[place][3] == dialog.versions[place].fit.state
+        assert choice.listed == len(quantizations[choice.name])
+        assert versions(dialog)[place].fit.engine == "llama.cpp"
+        assert cells(dialog)[place][3] == versions(dialog)[place].fit.state
     assert "a small GPU" in dialog._target.text()
     assert not dialog._read_button.isVisible()
     fetched = hub.sent
@@ -546,7 +553,7 @@ def test_commands_that_download_are_shown_and_copied(
     qtbot: QtBot, window: MainWindow, hub: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dialog = shown_list(qtbot, window, "hf://owner/models")
-    qtbot.waitUntil(lambda: len(dialog.versions) == 3)
+    qtbot.waitUntil(lambda: len(versions(dialog)) == 3)
     first = f"hf download owner/models model-Q4_K.gguf --revision {COMMIT}"
     assert dialog.command.text() == first
     dialog.table.selectAll()
@@ -574,7 +581,7 @@ def test_many_headers_are_read_when_one_asks_and_can_be_stopped(
     assert [row[2:] for row in cells(dialog)] == [["", "", ""]] * 3
     dialog.table.select_row(1)
     qtbot.keyClick(dialog.table, Qt.Key.Key_F5)
-    qtbot.waitUntil(lambda: list(dialog.versions) == [1] and not window.runner.jobs)
+    qtbot.waitUntil(lambda: list(versions(dialog)) == [1] and not window.runner.jobs)
     assert "2 headers" in dialog._state.text()
     hub.latency_s = 2.0
     qtbot.mouseClick(dialog._read_button, Qt.MouseButton.LeftButton)
@@ -583,7 +590,7 @@ def test_many_headers_are_read_when_one_asks_and_can_be_stopped(
     qtbot.mouseClick(dialog._read_button, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: not window.runner.jobs)
     assert dialog._read_button.text() == "Read &headers"
-    assert len(dialog.versions) == 1
+    assert len(versions(dialog)) == 1
     hub.latency_s = 0.0
     dialog.read([0])
     dialog.reject()  # nothing goes on behind a list that is gone
@@ -595,14 +602,14 @@ def test_a_model_that_cannot_be_read_says_why(qtbot: QtBot, window: MainWindow, 
     demo = make_demo().model.read_bytes()
     add_hub(hub, "owner/models", {"good.gguf": demo, "bad.gguf": b"x" * 99})
     dialog = shown_list(qtbot, window, "hf://owner/models")
-    qtbot.waitUntil(lambda: len(dialog.versions) == 2)
+    qtbot.waitUntil(lambda: len(versions(dialog)) == 2)
     bad = cells(dialog)[0]
     assert bad[0] == "bad.gguf"
     assert bad[3] == "⚠ Cannot be read"
     qtbot.waitUntil(lambda: not window.runner.jobs)
     assert "is not a GGUF file" in dialog._state.text()  # of the selected one
     dialog.table.select_row(1)
-    assert dialog._state.text() == dialog.versions[1].fit.sentence
+    assert dialog._state.text() == versions(dialog)[1].fit.sentence
     assert cells(dialog)[1][2]
     dialog.reject()
 
@@ -620,7 +627,7 @@ def test_the_tags_of_a_name_are_a_list_where_the_registry_has_one(
     window.close_document(window.documents[0])
     hub.put("/v2/library/demo/tags/list", b'{"name": "library/demo", "tags": ["latest", "1b", ""]}')
     dialog = shown_list(qtbot, window, name)
-    qtbot.waitUntil(lambda: len(dialog.versions) == 2)
+    qtbot.waitUntil(lambda: len(versions(dialog)) == 2)
     assert [row[0] for row in cells(dialog)] == ["demo:1b", "demo:latest"]
     assert all(row[1] and row[2] for row in cells(dialog))
     assert dialog.command.text() == f"ollama pull {host}/library/demo:1b"

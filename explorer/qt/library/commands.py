@@ -5,13 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
 from PySide6.QtCore import QObject, QPoint, QProcess, Qt, QUrl, Signal, SignalInstance, Slot
 from PySide6.QtGui import QAction, QDesktopServices, QGuiApplication, QKeySequence
 from PySide6.QtWidgets import (
@@ -30,13 +27,13 @@ from PySide6.QtWidgets import (
 
 from explorer.errors import ExplorerError, SeveralModelsError
 from explorer.parallel import Check, map_in_order
-from explorer.present.explanations import VERSION_TEXTS
 from explorer.present.fits import HEADER_BYTES, Version, headers_text, version_at
 from explorer.present.stores import download_of
+from explorer.present.tables.library import ModelChoice, StoredFile, choice_table
 from explorer.qt import addresses
 from explorer.qt.jobs import Job, JobSlot
-from explorer.qt.library.blobs import BlobsPage, StoredFile
-from explorer.qt.library.nodes import Node, SelectedNode, digest_text
+from explorer.qt.library.blobs import BlobsPage
+from explorer.qt.library.nodes import Node
 from explorer.qt.library.rows import RowKind
 from explorer.qt.library.tree import LibraryTree
 from explorer.qt.machine import PlannedMachine
@@ -46,7 +43,7 @@ from explorer.qt.theme import Space, TextSize, monospace_font, style_text
 from explorer.qt.widgets.building import add_action, column, row, show_menu
 from explorer.qt.widgets.cells import Parts, RichDelegate
 from explorer.qt.widgets.labels import plain_label
-from explorer.qt.widgets.table_model import Column, ItemRole, RowColumns, TableModel
+from explorer.qt.widgets.table_model import ItemRole, TableModel
 from explorer.qt.widgets.table_view import TableView
 from explorer.sources import Address
 from explorer.sources.remote.addresses import HUB, HubPart
@@ -151,9 +148,9 @@ class VersionsDialog(QDialog):
     else when the user asks for it.
 
     Attributes:
-        table: The models, smallest first.
+        choices: The models, smallest first, with what is known of them.
+        table: Their table.
         command: The command that downloads the current one.
-        versions: What is known of them, by their place in the list.
 
     Signals:
         chosen: Models shall be opened; their paths.
@@ -167,8 +164,8 @@ class VersionsDialog(QDialog):
         super().__init__(parent)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setWindowTitle("Models at an address")
-        self.choices = sorted(error.choices, key=lambda one: one.nbytes)
-        self.versions: dict[int, Version] = {}
+        listed = sorted(error.choices, key=lambda one: one.nbytes)
+        self.choices = [ModelChoice(one.name, one.path, one.nbytes) for one in listed]
         self._machine = machine
         self._slot = JobSlot(app.runner, self)
         self._progress = 0, 0  # headers read, of those that are wanted
@@ -190,7 +187,6 @@ class VersionsDialog(QDialog):
     def _make_table(self, app: Services) -> None:
         self._model = TableModel(self)
         self.table = TableView(self._model, app, self)
-        self.table.setAccessibleName("Models at the address")
         self.table.customContextMenuRequested.disconnect()  # one menu holds the table's, too
         self.table.customContextMenuRequested.connect(self._show_menu)
         add = partial(add_action, self.table, children=True)
@@ -237,7 +233,7 @@ class VersionsDialog(QDialog):
 
     @property
     def _unread(self) -> list[int]:
-        return [place for place in range(len(self.choices)) if place not in self.versions]
+        return [place for place, choice in enumerate(self.choices) if choice.version is None]
 
     def read(self, places: Sequence[int] | None = None) -> None:
         """Fetch the headers of these models, or of all that were not read."""
@@ -282,8 +278,9 @@ class VersionsDialog(QDialog):
         self._show_state()
 
     def _take(self, found: Mapping[int, Version]) -> None:
-        self.versions.update(found)
-        self._model.renew(self._columns())
+        for place, version in found.items():
+            self.choices[place].version = version
+        self._model.renew(self._model.columns)
         self.table.column_layout.widen(range(self._model.columnCount()))
         self._show_state()
 
@@ -319,7 +316,7 @@ class VersionsDialog(QDialog):
                 f"{headers_text(unread)}."
             )
         else:
-            text = self._why(rows[0]) if len(rows := self._selected()) == 1 else ""
+            text = self.choices[rows[0]].why if len(rows := self._selected()) == 1 else ""
         self._state.setText(text)
         self._state.setVisible(bool(text))
         self._read_button.setText("&Stop" if busy else "Read &headers")
@@ -328,56 +325,8 @@ class VersionsDialog(QDialog):
     # The table
 
     def _fill(self) -> None:
-        self._model.set_content(self._columns(), len(self.choices))
-        self.table.fit_columns()
+        self.table.show_rows(choice_table(self.choices), self.choices)
         self._show_state()
-
-    def _columns(self) -> list[Column]:
-        tips, nan = VERSION_TEXTS, float("nan")
-        name = RowColumns(self.choices, tips).words("name", "Name", lambda one: one.name)
-
-        def number(
-            key: str, title: str, value: Callable[[int], float | None], text: Callable[[int], str]
-        ) -> Column:
-            def keys() -> NDArray[np.float64]:
-                places = range(len(self.choices))
-                return np.array([nan if (v := value(place)) is None else v for place in places])
-
-            numeric = key != "fits"
-            raw = value if numeric else text
-            return Column(key, title, text, raw, keys, numeric, tips[key], row_tip=self._why)
-
-        def size(place: int) -> int | None:
-            version = self.versions.get(place)
-            listed = self.choices[place].nbytes
-            return listed or (None if version is None else version.nbytes)
-
-        def of(value: Callable[[Version], Any], nothing: Any) -> Callable[[int], Any]:
-            return lambda p: value(self.versions[p]) if p in self.versions else nothing
-
-        return [
-            name,
-            number(
-                "bytes", "Size", size, lambda place: bytes_text(n) if (n := size(place)) else ""
-            ),
-            number(
-                "bits_per_weight",
-                "Bits per weight",
-                of(lambda one: one.bits_per_weight, None),
-                of(lambda one: one.bits_text, ""),
-            ),
-            number("fits", "Fits", of(lambda one: one.fit.order, None), of(_fits_text, "")),
-            number(
-                "context",
-                "Largest context",
-                of(lambda one: one.fit.largest_context, None),
-                of(lambda one: one.fit.context_text, ""),
-            ),
-        ]
-
-    def _why(self, place: int) -> str:
-        version = self.versions.get(place)
-        return "" if version is None else version.fit.sentence
 
     # Commands
 
@@ -416,12 +365,6 @@ class VersionsDialog(QDialog):
         show_menu(self, self.table.viewport().mapToGlobal(place), own, copying, rest)
 
 
-def _fits_text(version: Version) -> str:
-    if version.nbytes is None:
-        return "⚠ Cannot be read"
-    return version.fit.state or "Not known"
-
-
 def _short_name(error: SeveralModelsError) -> str:
     """Return what a list of models is headed with: the repository and its commit, or a name."""
     path = error.path
@@ -431,31 +374,6 @@ def _short_name(error: SeveralModelsError) -> str:
     place = f"{part.repository}/{part.file}".rstrip("/")
     revision = part.revision[:7] if len(part.revision) == 40 else part.revision
     return f"{place} at {revision}"
-
-
-@dataclass(frozen=True, slots=True)
-class SelectedFile:
-    """A selected row of the list of blobs, with what can be asked of a row of the tree."""
-
-    file: StoredFile
-    run_command: ClassVar = ""
-    own_folder: ClassVar = None
-
-    @property
-    def name(self) -> str:
-        return self.file.blob.digest
-
-    @property
-    def path(self) -> Path | None:
-        return self.file.blob.path
-
-    @property
-    def digest(self) -> str:
-        return digest_text(self.file.blob.digest) if self.file.finished else ""
-
-    @property
-    def removal(self) -> str:
-        return self.file.removal
 
 
 class Commands(QObject):
@@ -506,7 +424,7 @@ class Commands(QObject):
         """Return what copies an attribute of the selected rows."""
 
         def copy() -> None:
-            values = filter(None, (getattr(row, what) for row in self.selected()))
+            values = filter(None, (getattr(row, what, "") for row in self.selected()))
             # escaped, for a terminal runs what is pasted up to a line end
             lines = [plain_text(str(value)) for value in values]
             if lines:
@@ -521,12 +439,17 @@ class Commands(QObject):
             QGuiApplication.clipboard().setText("\n".join(lines))
         return len(lines)
 
-    def selected(self) -> Sequence[SelectedNode | SelectedFile]:
+    def selected(self) -> Sequence[Node | StoredFile]:
         """Return what is selected in the list that is shown."""
         if self._blobs.isVisibleTo(self._panel):
-            return list(map(SelectedFile, self._blobs.selected_files()))
-        folders = self._settings.library_folders
-        return [SelectedNode(node, folders) for node in self._tree.selected_nodes()]
+            return self._blobs.selected_files()
+        return self._tree.selected_nodes()
+
+    def _own_folders(self) -> list[Path]:
+        """Return the folders that the user added among what is selected in the tree."""
+        places = (node.row.place for node in self._tree.selected_nodes())
+        roots = {place.root for place in places if place is not None}
+        return [folder for folder in self._settings.library_folders if folder in roots]
 
     def _show_menu(self, view: QAbstractItemView, place: QPoint) -> None:
         self.menu().popup(view.viewport().mapToGlobal(place))
@@ -551,12 +474,12 @@ class Commands(QObject):
             (self.copy_run, "run_command"),
             (self.copy_remove, "removal"),
         ):
-            if what and any(getattr(each, what) for each in rows):
+            if what and any(getattr(each, what, "") for each in rows):
                 menu.addAction(action)
         if in_blobs:
             menu.addActions(self._blobs.table.actions())
         menu.addSeparator()
-        if any(each.own_folder for each in rows):
+        if not in_blobs and self._own_folders():
             menu.addAction(self.remove)
         menu.addAction(self.rescan)
         if not in_blobs:
@@ -659,7 +582,7 @@ class Commands(QObject):
         self.rescan_requested.emit()
 
     def _remove_folders(self) -> None:
-        gone = {each.own_folder for each in self.selected()}
+        gone = self._own_folders()
         kept = [folder for folder in self._settings.library_folders if folder not in gone]
         self._settings.library_folders = kept
         self.rescan_requested.emit()

@@ -13,9 +13,9 @@ from typing import Any, Final
 from PySide6 import QtCore
 from PySide6.QtCore import QModelIndex, Qt, Signal
 
-from explorer.present.explanations import LIBRARY_TEXTS
 from explorer.present.fits import ModelFit
 from explorer.present.model import problem_line, spoken_problems
+from explorer.present.tables.library import LIBRARY
 from explorer.qt.library.nodes import Filter, LibraryColumn, Node, ordered
 from explorer.qt.library.rows import Row, RowKind, note_row
 from explorer.qt.widgets.painting import plain_tip
@@ -31,12 +31,6 @@ _LONGEST_TIP: Final = 2000
 _MOST_UNFOLDED: Final = 32  # rows of a store whose families are open at first: one look is enough
 _MOST_VERSIONS: Final = 8  # of such a family
 _SHOWN_PROBLEMS: Final = 20
-_NUMBERS: Final = frozenset(
-    {
-        *(LibraryColumn.PARAMETERS, LibraryColumn.BYTES),
-        *(LibraryColumn.CONTEXT, LibraryColumn.MODIFIED, LibraryColumn.USED),
-    }
-)
 
 
 class LibraryModel(QtCore.QAbstractItemModel):
@@ -342,38 +336,19 @@ class LibraryModel(QtCore.QAbstractItemModel):
 
 
 def _head(section: int, role: int) -> Any:
+    column = LIBRARY.columns[section]
     match role:
         case Qt.ItemDataRole.DisplayRole:
-            return column_titles()[section]
+            return column.title
         case Qt.ItemDataRole.TextAlignmentRole:
             return _alignment(section)
         case Qt.ItemDataRole.ToolTipRole | Qt.ItemDataRole.WhatsThisRole:
-            return _column_meaning(section)
+            return column.tip
     return None
 
 
 def _alignment(column: int) -> int:
-    return RIGHT if column in _NUMBERS else LEFT
-
-
-def _column_meaning(column: int) -> str:
-    return LIBRARY_TEXTS[LibraryColumn(column).name.lower()]
-
-
-def column_titles() -> tuple[str, ...]:
-    """Return the headers."""
-    return (
-        "Name",
-        "Architecture",
-        "Parameters",
-        "Type",
-        "Size",
-        "On this machine",
-        "Largest context",
-        "Changed",
-        "Last used",
-        "Notes",
-    )
+    return RIGHT if LIBRARY.columns[column].kind.numeric else LEFT
 
 
 def _tip(node: Node, column: int) -> str | None:
@@ -401,7 +376,7 @@ _ANSWERS: Final[dict[int, Callable[[Node, int], Any]]] = {
     Qt.ItemDataRole.TextAlignmentRole: lambda _, column: _alignment(column),
     Qt.ItemDataRole.ToolTipRole: _tip,
     Qt.ItemDataRole.AccessibleTextRole: _spoken,
-    Qt.ItemDataRole.WhatsThisRole: lambda _, column: _column_meaning(column),
+    Qt.ItemDataRole.WhatsThisRole: lambda _, column: LIBRARY.columns[column].tip,
     ItemRole.NODE: lambda node, _: node,
     ItemRole.PARTS: Node.parts,
     ItemRole.RAW: Node.value,

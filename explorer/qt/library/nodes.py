@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import re
-import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import count
 from pathlib import Path
-from typing import Final
-
-from PySide6.QtCore import QDate, QLocale
+from typing import Any, Final, TypeVar
 
 from explorer.formats import Problem
-from explorer.formats.ollama.manifest import OllamaName
 from explorer.formats.tensor_filter import Bounds, parse_bounds
 from explorer.present.fits import DAMAGED, FITS_WORD, ModelFit
 from explorer.present.model import gravest, mark, problem_line
-from explorer.present.stores import removal_of_entry, removal_of_files
+from explorer.present.stores import removal_of_entry, removal_of_files, run_of_entry
+from explorer.present.tables.library import LIBRARY, digest_text, time_text
 from explorer.qt.library.rows import Row, RowKind, problem_note, store_summary, title_of
 from explorer.qt.widgets.cells import Parts, State
 from explorer.qt.widgets.painting import type_swatch
-from explorer.stores import Details, Store, StoreKind
+from explorer.stores import Details, Store
 from explorer.text import bytes_text, count_text, integer_text, plain_text
 
 _LISTED: Final = frozenset({RowKind.STORE, RowKind.FAMILY, RowKind.BRANCH})
 _MODELS: Final = frozenset({RowKind.FAMILY, RowKind.ENTRY})
 _IDS: Final = count(1)
+Number = TypeVar("Number", int, float)
 
 
 class LibraryColumn(IntEnum):
@@ -166,27 +164,62 @@ class Node:
             return states.pop(), context
         return ("" if "" in states else self._how_many_fit()), context
 
+    @property
+    def file_type(self) -> str | None:
+        """The same: a row in the window has no other."""
+        return self.quantization
+
+    @property
+    def label(self) -> str:
+        """The title, after the sign of what is wrong."""
+        return f"{self.sign} {self.row.title}" if self.sign else self.row.title
+
+    @property
+    def nbytes(self) -> int | None:
+        """Bytes on disk."""
+        return self.row.nbytes
+
+    @property
+    def modified(self) -> float | None:
+        """When it was changed, seconds since 1970."""
+        return self.row.modified
+
+    @property
+    def used(self) -> float | None:
+        """When its weights were last read, seconds since 1970."""
+        return self.row.used
+
+    @property
+    def fit_order(self) -> float | None:
+        """A number to sort by; a family goes by the best of its members."""
+        return self._best(lambda fit: fit.order)
+
+    @property
+    def largest_context(self) -> int | None:
+        """The largest context of the model, or of the members of a family."""
+        return self._best(lambda fit: fit.largest_context)
+
+    @property
+    def remark(self) -> str:
+        """What is wrong with it; else what there is to say."""
+        return problem_note(self.problems) or self.note
+
+    def _best(self, value: Callable[[ModelFit], Number | None]) -> Number | None:
+        members = self.every if self.row.kind is RowKind.FAMILY else [self]
+        known = [value(node.fit) for node in members if node.fit is not None]
+        return max((one for one in known if one is not None), default=None)
+
     def _pill_value(self) -> float | None:
         """Return what a pill is coloured by; None for a family whose members have their own."""
-        column = LibraryColumn.FITS
         if self.row.kind is not RowKind.FAMILY:
-            return self._fit_value(column)
-        first = self.every[0]  # asked at each paint: a family may have thousands
-        return first._fit_value(column) if first.cells[column] == self.cells[column] else None
+            return self.fit_order
+        column, first = LibraryColumn.FITS, self.every[0]  # asked at each paint: it may be large
+        return first.fit_order if first.cells[column] == self.cells[column] else None
 
     def _how_many_fit(self) -> str:
-        orders = [node._fit_value(LibraryColumn.FITS) or 0.0 for node in self.every]
+        orders = [node.fit_order or 0.0 for node in self.every]
         fit = sum(order >= _FITS_FULLY for order in orders)
         return f"{fit} of {len(orders)} fit"
-
-    def _fit_value(self, column: int) -> float | None:
-        """Return a number to sort by; a family goes by the best of its members."""
-        if self.row.kind is RowKind.FAMILY:
-            known = [node._fit_value(column) for node in self.every]
-            return max((value for value in known if value is not None), default=None)
-        if self.fit is None:
-            return None
-        return self.fit.order if column == LibraryColumn.FITS else self.fit.largest_context
 
     @property
     def note(self) -> str:
@@ -242,21 +275,9 @@ class Node:
         grave = gravest([*self.problems, *(each for node in members for each in node.problems)])
         return "" if grave is None else mark(grave.severity)
 
-    def value(self, column: int) -> str | int | float | None:
+    def value(self, column: int) -> Any:
         """Return the value in a column."""
-        match column:
-            case LibraryColumn.PARAMETERS:
-                return self.parameters
-            case LibraryColumn.BYTES:
-                return self.row.nbytes
-            case LibraryColumn.MODIFIED:
-                return self.row.modified
-            case LibraryColumn.USED:
-                return self.row.used
-            case LibraryColumn.FITS | LibraryColumn.CONTEXT:
-                return self._fit_value(column)
-            case _:
-                return self.cells[column]
+        return LIBRARY.columns[column].value(self)
 
     @property
     def cells(self) -> tuple[str, ...]:
@@ -272,46 +293,46 @@ class Node:
             self.parent._cells = None
 
     def _make_cells(self) -> tuple[str, ...]:
-        row, parameters, problems = self.row, self.parameters, self.problems
-        if row.kind is RowKind.NOTE:  # spans all columns
-            return (problem_note(problems) or row.title, *[""] * LibraryColumn.NOTE)
-        sign = self.sign
-        return (
-            f"{sign} {row.title}" if sign else row.title,
-            self.architecture,
-            "" if parameters is None else count_text(parameters),
-            self.quantization,
-            "" if row.nbytes is None else bytes_text(row.nbytes),
-            *self.fit_texts,
-            day_text(row.modified),
-            day_text(row.used),
-            problem_note(problems) if problems else self.note,
-        )
+        if self.row.kind is RowKind.NOTE:  # spans all columns
+            return (problem_note(self.problems) or self.row.title, *[""] * LibraryColumn.NOTE)
+        return tuple(column.cell(self) for column in LIBRARY)
+
+    # What is copied of it
+
+    @property
+    def name(self) -> str:
+        """Its whole name."""
+        row = self.row
+        return (row.name or row.title) if row.entry is None else row.entry.name
+
+    @property
+    def path(self) -> Path | None:
+        """Its file or folder."""
+        return self.row.path
+
+    @property
+    def digest(self) -> str:
+        """Of a blob: ``sha256:`` and 64 digits, or the hub's etag; else empty."""
+        return digest_text(self.row.digest)
+
+    @property
+    def run_command(self) -> str:
+        """The command with which Ollama runs it; empty if it cannot."""
+        entry, place = self.row.entry, self.store.row.place
+        if entry is None or entry.format is None or place is None:
+            return ""
+        return run_of_entry(place.kind, entry)
+
+    @property
+    def removal(self) -> str:
+        """The command that removes it; empty where there is none."""
+        row, place = self.row, self.store.row.place
+        if row.entry is not None and place is not None:
+            return removal_of_entry(place.kind, place.root, row.entry)
+        unused = row.kind in {RowKind.BLOB, RowKind.PARTIAL} and row.path is not None
+        return removal_of_files([row.path]) if unused and row.path is not None else ""
 
 
-def time_text(seconds: float | None) -> str:
-    """Return a time in the local zone; "" if it is unknown or out of range."""
-    try:
-        return "" if seconds is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
-    except (ValueError, OverflowError, OSError):
-        return ""
-
-
-def day_text(seconds: float | None) -> str:
-    """Return a day as people say it: today, yesterday, "Nov 18", "2025-10-11"."""
-    if not time_text(seconds) or seconds is None:
-        return ""
-    then, now = time.localtime(seconds), time.localtime()
-    if then[:3] == now[:3]:
-        return "today"
-    if then[:3] == time.localtime(time.mktime((*now[:3], 12, 0, 0, 0, 0, -1)) - _DAY_S)[:3]:
-        return "yesterday"
-    if then.tm_year != now.tm_year:
-        return time_text(seconds)[: len("2026-11-21")]
-    return QLocale().toString(QDate(*then[:3]), "MMM d")
-
-
-_DAY_S: Final = 86_400
 _FITS_FULLY: Final = 3.0  # the value that `ModelFit.order` gives
 
 
@@ -342,7 +363,7 @@ def ordered(nodes: Sequence[Node], column: int, descending: bool) -> list[Node]:
     values = {key: v.casefold() if isinstance(v, str) else v for key, v in values.items()}
     known = [node for node in models if values[node.id] not in {None, ""}]
     unknown = [node for node in models if values[node.id] in {None, ""}]
-    known.sort(key=lambda node: values[node.id], reverse=descending)  # type: ignore[arg-type,return-value] # of one type, and known
+    known.sort(key=lambda node: values[node.id], reverse=descending)
     return [*known, *unknown, *others]
 
 
@@ -511,72 +532,6 @@ def _shared_total(store: Node, rows: Iterable[Row]) -> int:
         return sum(entry.nbytes for entry in entries) + sum(files.values())
     own = sum(entry.own_bytes for entry in entries) + sum(files.values())
     return own + usage.total((entry.name for entry in entries), digests)
-
-
-# What is copied of a row
-
-_NAME_PARTS: Final = 4  # of the path of a manifest
-
-
-@dataclass(frozen=True, slots=True)
-class SelectedNode:
-    """A selected row of the tree; its texts are made when asked, for 5,000 may be selected."""
-
-    node: Node
-    own_folders: Sequence[Path]
-
-    @property
-    def name(self) -> str:
-        row = self.node.row
-        return (row.name or row.title) if row.entry is None else row.entry.name
-
-    @property
-    def path(self) -> Path | None:
-        return self.node.row.path
-
-    @property
-    def digest(self) -> str:
-        """Of a blob: ``sha256:`` and 64 digits, or the hub's etag; else empty."""
-        return digest_text(self.node.row.digest)
-
-    @property
-    def run_command(self) -> str:
-        """What makes Ollama run it; empty if it cannot."""
-        return _run_command(self.node)
-
-    @property
-    def removal(self) -> str:
-        """The command that removes it; empty where there is none."""
-        return _removal(self.node)
-
-    @property
-    def own_folder(self) -> Path | None:
-        """The folder, if it is one that the user added."""
-        place = self.node.row.place
-        return place.root if place is not None and place.root in self.own_folders else None
-
-
-def digest_text(name: str) -> str:
-    """Return the name of a blob as a digest."""
-    return name.replace("sha256-", "sha256:", 1)
-
-
-def _removal(node: Node) -> str:
-    entry, place = node.row.entry, node.store.row.place
-    if entry is not None and place is not None:
-        return removal_of_entry(place.kind, place.root, entry)
-    unused = node.row.kind in {RowKind.BLOB, RowKind.PARTIAL} and node.row.path is not None
-    return removal_of_files([node.row.path]) if unused and node.row.path is not None else ""
-
-
-def _run_command(node: Node) -> str:
-    """Return the command that runs a model; only a valid name may come near a shell."""
-    entry, place = node.row.entry, node.store.row.place
-    if entry is None or entry.format is None or place is None or place.kind is not StoreKind.OLLAMA:
-        return ""
-    parts = entry.path.parts[-_NAME_PARTS:]
-    name = OllamaName(*parts) if len(parts) == _NAME_PARTS else None
-    return f"ollama run {name}" if name is not None and name.valid else ""
 
 
 # Facts about one row, in lines of plain text

@@ -22,9 +22,10 @@ from explorer.present.explanations import picture_text
 from explorer.present.fits import ModelFit, Target
 from explorer.present.model import mark
 from explorer.present.stores import reclaimable, reclaimable_text
+from explorer.present.tables.library import StoredFile
 from explorer.qt.jobs import JobSlot
 from explorer.qt.library import readers
-from explorer.qt.library.blobs import BlobsPage, StoredFile, blob_facts
+from explorer.qt.library.blobs import BlobsPage, blob_facts
 from explorer.qt.library.commands import Commands
 from explorer.qt.library.contents import read_text
 from explorer.qt.library.model import LibraryModel

@@ -18,8 +18,8 @@ from explorer.hardware.detect import detect
 from explorer.parallel import Check
 from explorer.planner.inputs import PlanInputs
 from explorer.present.fits import NOTHING_TO_FIT, ModelFit, Target, fit_at
+from explorer.present.tables.library import StoredFile, stored_files
 from explorer.qt.jobs import Job, JobRunner, JobSlot
-from explorer.qt.library.blobs import StoredFile, stored_files
 from explorer.qt.library.contents import read_contents
 from explorer.qt.library.nodes import Node
 from explorer.qt.library.rows import Listing, Row, list_stores, note_row, place_of

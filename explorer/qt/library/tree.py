@@ -16,7 +16,8 @@ from PySide6.QtCore import QModelIndex, Qt, Signal
 from PySide6.QtGui import QColor, QFont, QFontMetrics, QPainter, QShowEvent
 from PySide6.QtWidgets import QAbstractItemView, QMenu, QStyleOptionViewItem, QTreeView, QWidget
 
-from explorer.qt.library.model import LibraryModel, column_titles
+from explorer.present.tables.library import LIBRARY
+from explorer.qt.library.model import LibraryModel
 from explorer.qt.library.nodes import LibraryColumn, Node
 from explorer.qt.library.rows import RowKind
 from explorer.qt.theme import ink_of
@@ -27,21 +28,6 @@ from explorer.qt.widgets.table_model import Index
 from explorer.qt.widgets.table_view import PaddedHeader
 
 _SIGHT_MS: Final = 60
-_SAMPLES: Final = {
-    LibraryColumn.NAME: "Some-Model-8B-Instruct-Q4_K_M publisher",
-    LibraryColumn.ARCHITECTURE: "Architecture   ",
-    LibraryColumn.PARAMETERS: "Parameters   ",
-    LibraryColumn.QUANTIZATION: "      Q4_K_M ",
-    LibraryColumn.BYTES: "8.88 GiB   ",
-    LibraryColumn.FITS: "On this machine   ",
-    LibraryColumn.CONTEXT: "Largest context   ",
-    LibraryColumn.MODIFIED: "2026-12-31 ",
-    LibraryColumn.USED: "2026-12-31 ",
-    LibraryColumn.NOTE: "Some shared with other models",
-}
-_RARE: Final = frozenset({LibraryColumn.ARCHITECTURE, LibraryColumn.MODIFIED, LibraryColumn.NOTE})
-"""Hidden at first: a model's name and row say the most of these."""
-
 _MEASURED: Final = 200  # models, whose texts decide how wide columns are
 _ROOM: Final = 18  # pixels that a cell needs beside its text
 _OPENED: Final = frozenset(
@@ -129,7 +115,7 @@ class LibraryTree(QTreeView):
         """Put every column into its place, as wide as what is usual in it."""
         for column in LibraryColumn:
             self.header().moveSection(self.header().visualIndex(column), column)
-            self.setColumnHidden(column, column in _RARE)
+            self.setColumnHidden(column, LIBRARY.columns[column].extra)
         self.column_layout.fit()
 
     def widen_columns(self) -> None:
@@ -139,9 +125,9 @@ class LibraryTree(QTreeView):
     def _widths(self) -> Iterator[int]:
         metrics = QFontMetrics(self.font())
         nodes = list(islice(self.library.entries(), _MEASURED))
-        for column, sample in _SAMPLES.items():
-            titles = (sample, f"{column_titles()[column]}   ")
-            widths = [metrics.horizontalAdvance(text) + _ROOM for text in titles]
+        for column in LibraryColumn:
+            title = f"{LIBRARY.columns[column].title}   "
+            widths = [metrics.horizontalAdvance(title) + _ROOM]
             if column is LibraryColumn.NAME:
                 deep = self.indentation()
                 widths += [_needed(n, column, self.font(), metrics) + n.depth * deep for n in nodes]
@@ -156,7 +142,7 @@ class LibraryTree(QTreeView):
         sorting = menu.addMenu("Sort &by")
         down, up = Qt.SortOrder.DescendingOrder, Qt.SortOrder.AscendingOrder
         by, order = header.sortIndicatorSection(), header.sortIndicatorOrder()
-        for column, title in enumerate(column_titles()):
+        for column, title in enumerate(column.title for column in LIBRARY):
             then = down if column == by and order == up else up
             action = sorting.addAction(title)
             action.setCheckable(True)

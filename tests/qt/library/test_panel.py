@@ -512,7 +512,7 @@ def test_the_list_of_blobs_is_exported(panel: Panel, tmp_path: Path) -> None:
     panel.qtbot.waitUntil(lambda: panel.app.written == [str(tmp_path / "blobs.csv")])
     lines = (tmp_path / "blobs.csv").read_text().splitlines()
     assert len(lines) == panel.view.blobs.model.rowCount() + 1
-    (shared,) = (line for line in lines if '"alpha:latest, alpha:small, beta:latest"' in line)
+    (shared,) = (line for line in lines if "alpha:latest; alpha:small; beta:latest" in line)
     digest = shared.rsplit(",", 1)[1]
     assert digest.startswith("sha256-")
     assert len(digest) == 71

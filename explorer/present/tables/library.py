@@ -1,0 +1,385 @@
+"""Tables of downloads: models, the files of their stores, and the models at an address."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from explorer.parallel import Check, never
+from explorer.present.fits import ModelFit, Version
+from explorer.present.stores import part_text, removal_of_files
+from explorer.present.tables.problems import PROBLEMS
+from explorer.present.tables.table import BITS, BYTES, COUNT, INTEGER, TEXT, Column, Kind, Table
+from explorer.stores import Blob, Details, Entry, Store, identify
+from explorer.text import plain_text, shorten
+
+DAY: Final = Kind(str)
+_DAY_S: Final = 86_400
+_MONTHS: Final = (
+    "Jan",
+    "Feb",
+    "Mar",
+    "Apr",
+    "May",
+    "Jun",
+    "Jul",
+    "Aug",
+    "Sep",
+    "Oct",
+    "Nov",
+    "Dec",
+)
+
+
+def time_text(seconds: float | None) -> str:
+    """Return a time in the local zone; "" if it is unknown or out of range."""
+    try:
+        return "" if seconds is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
+    except (ValueError, OverflowError, OSError):
+        return ""
+
+
+def day_text(seconds: float | None) -> str:
+    """Return a day as people say it: today, yesterday, "Nov 18", "2025-10-11"."""
+    if not time_text(seconds) or seconds is None:
+        return ""
+    then, now = time.localtime(seconds), time.localtime()
+    if then[:3] == now[:3]:
+        return "today"
+    if then[:3] == time.localtime(time.mktime((*now[:3], 12, 0, 0, 0, 0, -1)) - _DAY_S)[:3]:
+        return "yesterday"
+    if then.tm_year != now.tm_year:
+        return time_text(seconds)[: len("2026-11-21")]
+    return f"{_MONTHS[then.tm_mon - 1]} {then.tm_mday}"
+
+
+def _iso(seconds: float | None) -> str | None:
+    """Return a time as ISO 8601 in UTC; None if it is not known or no year has it."""
+    try:
+        return None if seconds is None else datetime.fromtimestamp(int(seconds), UTC).isoformat()
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+_QUANTIZATION: Final = "The file type that the header names, such as Q4_K_M; else of most bytes."
+_FITS: Final = (
+    "Whether its layers fit the GPUs of the planner, or of this machine. Filter: fits:yes"
+)
+_CONTEXT: Final = "The most tokens of one sequence that fit, with the layers that are on GPUs."
+_USED: Final = (
+    "The day on which a program last read its weights, as the disk notes it. A backup counts too; "
+    "what this program reads does not. Empty where the disk notes nothing."
+)
+
+LIBRARY: Final = Table[Any](
+    Column(
+        *("name", "Name", TEXT, "Stores, their models, and the parts of a model."),
+        lambda row: row.label,
+    ),
+    Column(
+        *("architecture", "Architecture", TEXT, "The architecture that the model's header names."),
+        extra=True,
+    ),
+    Column("parameters", "Parameters", COUNT, "Number of weights, according to the header."),
+    Column("file_type", "Type", TEXT, _QUANTIZATION, text=lambda row: row.quantization),
+    Column(
+        "bytes", "Size", BYTES, "Bytes on disk. Sums count shared files once.", lambda r: r.nbytes
+    ),
+    Column(
+        *("fits", "On this machine", TEXT, _FITS),
+        lambda row: row.fit_order,
+        text=lambda row: row.fit_texts[0],
+    ),
+    Column(
+        *("context", "Largest context", INTEGER, _CONTEXT),
+        lambda row: row.largest_context,
+        text=lambda row: row.fit_texts[1],
+    ),
+    Column(
+        *("modified", "Changed", DAY, "When it was written or downloaded."),
+        lambda row: _iso(row.modified),
+        text=lambda row: day_text(row.modified),
+        extra=True,
+    ),
+    Column(
+        *("used", "Last used", DAY, _USED),
+        lambda row: _iso(row.used),
+        text=lambda row: day_text(row.used),
+    ),
+    Column(
+        *("note", "Notes", TEXT, "What is wrong, missing or shared."),
+        lambda row: row.remark,
+        extra=True,
+    ),
+    title="Downloaded models",
+)
+"""Models with what stands above and below them: of `DownloadedModel`, and of the window's tree."""
+
+
+@dataclass(frozen=True, slots=True)
+class DownloadedModel:
+    """A model of a store with what its header says, and how it fits if that was asked for."""
+
+    entry: Entry
+    details: Details
+    fit: ModelFit | None = None
+    remark = ""
+
+    @property
+    def label(self) -> str:
+        return self.entry.name
+
+    @property
+    def architecture(self) -> str | None:
+        return self.details.architecture
+
+    @property
+    def parameters(self) -> int | None:
+        return self.details.parameters
+
+    @property
+    def file_type(self) -> str | None:
+        return self.details.file_type
+
+    @property
+    def quantization(self) -> str:
+        return self.details.file_type or self.details.main_type or ""
+
+    @property
+    def nbytes(self) -> int:
+        return self.entry.nbytes
+
+    @property
+    def fit_texts(self) -> tuple[str, str]:
+        return ("", "") if self.fit is None else (self.fit.state, self.fit.context_text)
+
+    @property
+    def fit_order(self) -> float | None:
+        return None if self.fit is None else self.fit.order
+
+    @property
+    def largest_context(self) -> int | None:
+        return None if self.fit is None else self.fit.largest_context
+
+    @property
+    def modified(self) -> float | None:
+        return self.entry.modified
+
+    @property
+    def used(self) -> float | None:
+        return self.entry.used
+
+
+_RECORD: Final = ("architecture", "parameters", "bytes", "file_type", "modified", "used")
+
+
+def model_record(model: DownloadedModel) -> dict[str, Any]:
+    """Return a model as `library --json` has it."""
+    entry = model.entry
+    named = {"name": entry.name, "path": str(entry.path), "format": entry.format}
+    more: dict[str, Any] = {"problems": list(map(PROBLEMS.record, model.details.problems))}
+    if model.fit is not None:
+        more["fit"] = model.fit.record()
+    return named | LIBRARY.only(*_RECORD).record(model) | more
+
+
+# Files of stores
+
+_SHOWN_USERS: Final = 20  # an empty licence may be shared by 2,000 models
+_LONGEST_CELL: Final = 400
+_SHOWN_DIGEST: Final = 20  # whole in files, and when it is copied
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """One blob, or one unfinished download.
+
+    Attributes:
+        blob: The file; of an unfinished download, its name stands in place of a digest.
+        store: The program whose store it is in.
+        finished: Whether it is a blob.
+        part: What it is, in words.
+        removal: The command that removes it, of what no model uses; else empty.
+    """
+
+    blob: Blob
+    store: str
+    finished: bool
+    part: str
+    removal: str
+
+    @classmethod
+    def of(
+        cls, blob: Blob, store: Store, *, finished: bool = True, check: Check = never
+    ) -> StoredFile:
+        """Say what a file of a store is; one that nobody uses is read. For a worker."""
+        unused = not blob.used_by
+        part = "Part of a download"
+        if finished:
+            part = part_text(identify(blob.path, check) if unused else blob.part)
+        removal = removal_of_files([blob.path]) if unused else ""
+        return cls(blob, store.kind.program, finished, part, removal)
+
+    @property
+    def name(self) -> str:
+        """The name of its file."""
+        return self.blob.digest
+
+    @property
+    def path(self) -> Path:
+        """Where it is."""
+        return self.blob.path
+
+    @property
+    def digest(self) -> str:
+        """``sha256:`` and 64 digits, or the hub's etag; of an unfinished download empty."""
+        return digest_text(self.blob.digest) if self.finished else ""
+
+    @property
+    def state(self) -> str:
+        """Whether it is used, in words."""
+        if not self.finished:
+            return "⚠ unfinished download"
+        if not self.blob.used_by:
+            return "⚠ orphan: used by no model"
+        return "shared" if len(self.blob.used_by) > 1 else "used"
+
+    @property
+    def users(self) -> str:
+        """The models that use it, as a cell shows them."""
+        names = self.blob.used_by
+        text = ", ".join(shorten(plain_text(name), 200) for name in names[:_SHOWN_USERS])
+        text = f"{text[:_LONGEST_CELL]}…" if len(text) > _LONGEST_CELL else text
+        more = len(names) - _SHOWN_USERS
+        return f"{text} and {more} more" if more > 0 else text
+
+
+def digest_text(name: str) -> str:
+    """Return the name of a blob as a digest."""
+    return name.replace("sha256-", "sha256:", 1)
+
+
+def stored_files(stores: Iterable[Store], check: Check = never) -> list[StoredFile]:
+    """Return the files, those that belong to nobody first, then the largest. For a worker.
+
+    Args:
+        stores: The stores, read to their end.
+        check: Called for every file; raises to give up.
+    """
+    found = []
+    for store in stores:
+        partials = (Blob(part.path.name, part.path, part.nbytes, ()) for part in store.partials)
+        for blobs, finished in ((store.blobs, True), (partials, False)):
+            for blob in blobs:
+                check()
+                found.append(StoredFile.of(blob, store, finished=finished, check=check))
+    return sorted(found, key=lambda file: (bool(file.blob.used_by), -file.blob.nbytes))
+
+
+_PART: Final = "What it is: weights, a template, a licence …; of an orphan, what its content says."
+
+FILES: Final = Table[StoredFile](
+    Column("part", "What it is", TEXT, _PART, stretches=True),
+    Column(
+        *("used_by", "Used by", TEXT, "The models and tags that use it."),
+        lambda file: list(file.blob.used_by),
+        text=lambda file: file.users,
+        stretches=True,
+    ),
+    Column("bytes", "Size", BYTES, "Bytes of the file on disk.", lambda file: file.blob.nbytes),
+    Column("state", "State", TEXT, "Used by models, unused, or not completely downloaded."),
+    Column(
+        *("models", "Models", INTEGER, "How many models and tags use it"),
+        lambda file: len(file.blob.used_by),
+        extra=True,
+    ),
+    Column("store", "Store", TEXT, "The program that keeps it."),
+    Column(
+        *("digest", "Blob", TEXT, "The file's name: the digest of its content"),
+        lambda file: file.blob.digest,
+        text=lambda file: shorten(plain_text(file.blob.digest), _SHOWN_DIGEST),
+    ),
+    title="Blobs",
+)
+
+
+def file_table(files: Sequence[StoredFile]) -> Table[StoredFile]:
+    """Return the table of files; of one store alone it does not say which."""
+    several = len({file.store for file in files}) > 1
+    columns = (replace(c, extra=not several) if c.name == "store" else c for c in FILES)
+    return Table(*columns, title=FILES.title)
+
+
+# The models of a repository or a name on the web
+
+
+@dataclass(slots=True)
+class ModelChoice:
+    """One of several models at an address.
+
+    Attributes:
+        name: The file, the tag, or the folder.
+        path: Its address.
+        listed: Bytes, as its server lists them; 0 if it does not.
+        version: What its header says, once it was read.
+    """
+
+    name: str
+    path: Path
+    listed: int
+    version: Version | None = None
+
+    @property
+    def why(self) -> str:
+        """Why it fits or does not."""
+        return "" if self.version is None else self.version.fit.sentence
+
+    @property
+    def fits(self) -> str | None:
+        """Whether it fits, in words."""
+        if self.version is None:
+            return None
+        unread = self.version.nbytes is None
+        return "⚠ Cannot be read" if unread else self.version.fit.state or "Not known"
+
+
+def choice_table(choices: Sequence[ModelChoice]) -> Table[ModelChoice]:
+    """Return the table of models at an address."""
+
+    def of(value: Callable[[Version], Any]) -> Callable[[ModelChoice], Any]:
+        return lambda choice: None if choice.version is None else value(choice.version)
+
+    def order() -> Any:
+        orders = map(of(lambda version: version.fit.order), choices)
+        return np.array([np.nan if each is None else each for each in orders])
+
+    bits = "Stored bits for each weight, over all tensors, by the model's header."
+    size = "Bytes of the model's files, as its server says."
+    fits = "Whether its layers fit the machine that the planner plans for, by its header."
+    columns: list[Column[ModelChoice]] = [
+        Column(
+            *("bytes", "Size", BYTES, size),
+            lambda choice: choice.listed or of(lambda version: version.nbytes)(choice),
+        ),
+        Column(
+            *("bits_per_weight", "Bits/weight", BITS, bits),
+            of(lambda version: version.bits_per_weight),
+        ),
+        Column("fits", "On this machine", TEXT, fits, keys=order),
+        Column(
+            *("context", "Largest context", INTEGER),
+            "The most tokens of one sequence that fit that machine.",
+            of(lambda version: version.fit.largest_context),
+        ),
+    ]
+    named: Column[ModelChoice] = Column(
+        "name", "Name", TEXT, "The file, the tag, or the folder of a model."
+    )
+    told = (replace(column, row_tip=lambda choice: choice.why) for column in columns)
+    return Table(named, *told, title="Models at the address")
