@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import repeat, tee
-from typing import Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -127,12 +127,19 @@ def _run(work: Callable[[Item, Check], Result], item: Item, check: Check) -> Res
 
 
 class LruCache:
-    """Keeps the results that were used last, at most so many. Safe in any thread."""
+    """Keeps the results that were used last, at most so many. Safe in any thread.
 
-    def __init__(self, most: int) -> None:
+    Args:
+        most: Results, or the sum of their sizes.
+        size: Returns the size of a result, if not each counts as one.
+    """
+
+    def __init__(self, most: int, size: Callable[[Any], int] = lambda _: 1) -> None:
         self._most = most
+        self._size = size
         self._lock = threading.Lock()
         self._results: OrderedDict[Hashable, object] = OrderedDict()
+        self.held = 0  # the sum of sizes
 
     def __len__(self) -> int:
         return len(self._results)
@@ -146,9 +153,20 @@ class LruCache:
             return found
 
     def put(self, key: Hashable, result: object) -> None:
-        """Keep a result; the one not used for longest goes."""
+        """Keep a result; those not used for longest go."""
         with self._lock:
+            self._remove(key)
             self._results[key] = result
-            self._results.move_to_end(key)
-            while len(self._results) > self._most:
-                self._results.popitem(last=False)
+            self.held += self._size(result)
+            while self.held > self._most:
+                self._remove(next(iter(self._results)))
+
+    def drop(self, chosen: Callable[[Any], bool]) -> None:
+        """Forget the results of some keys."""
+        with self._lock:
+            for key in list(filter(chosen, self._results)):
+                self._remove(key)
+
+    def _remove(self, key: Hashable) -> None:
+        if key in self._results:
+            self.held -= self._size(self._results.pop(key))

@@ -51,8 +51,8 @@ def warn(error: OSError) -> None:
     """Say why nothing can be kept, once a process."""
     global _said  # noqa: PLW0603 - once a process
     if not _said:
-        place = "" if error.filename is None else f"{error.filename}: "
-        _said = f"nothing is kept for the next run: {place}{system_reason(error)}"
+        where = "for the next run" if error.filename is None else f"in {error.filename}"
+        _said = f"nothing is kept {where}: {system_reason(error)}"
         _log.warning(_said)
 
 

@@ -71,7 +71,7 @@ def test_a_folder_that_others_may_write_is_told_of_once(run: Run, tmp_path: Path
     result = run("ends", "stats", path, "output_norm.weight")
     assert result.returncode == 0
     assert result.stderr == (
-        f"warning: nothing is kept for the next run: {cache}: other users can write to it; "
+        f"warning: nothing is kept in {cache}: other users can write to it; "
         "`chmod go-w` mends that\n"
     )
     assert list(cache.iterdir()) == []

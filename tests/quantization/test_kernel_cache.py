@@ -71,7 +71,7 @@ def test_a_chosen_folder_that_others_may_write_is_refused(
     _choose().chmod(0o777)
     assert choose_kernel_folder() is None
     assert caplog.messages == [
-        f"nothing is kept for the next run: {tmp_path / 'named'}: other users can write to it; "
+        f"nothing is kept in {tmp_path / 'named'}: other users can write to it; "
         "`chmod go-w` mends that"
     ]
 

@@ -12,7 +12,7 @@ import json
 import os
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 
 from explorer.ends import remove
 from explorer.errors import SourceError
-from explorer.parallel import current_check
+from explorer.parallel import LruCache, current_check
 from explorer.private_folder import PrivateFolder
 from explorer.sources.files import ByteSource, MemorySource
 from explorer.sources.remote.addresses import Address, check_allowed
@@ -133,7 +133,7 @@ class RemoteSource(ByteSource):
     def close(self) -> None:
         self._closed = True
         self._header = b""
-        _blocks.drop(self._number)
+        _blocks.drop(lambda key: key[0] == self._number)
 
     def _piece(self, position: int, end: int) -> bytes | memoryview:
         """Return bytes from a position on: at least one, and none behind the end."""
@@ -144,8 +144,8 @@ class RemoteSource(ByteSource):
             if position < len(header):
                 return memoryview(header)[position : min(end, len(header))]
             index = position // BLOCK
-            block = _blocks.get(self._number, index)
-            if block is not None:
+            block = _blocks.get((self._number, index))
+            if isinstance(block, bytes):
                 start = position - index * BLOCK
                 return memoryview(block)[start : start + end - position]
             if not wait:
@@ -167,7 +167,7 @@ class RemoteSource(ByteSource):
     def _fetch(self, position: int, end: int) -> None:
         """Fetch the bytes from a position on, unless another thread did meanwhile."""
         reached = len(self._header)
-        if position < reached or _blocks.get(self._number, position // BLOCK) is not None:
+        if position < reached or _blocks.get((self._number, position // BLOCK)) is not None:
             return
         if self._opening and position <= reached + _GAP and end < _MOST_HEADER:
             self._next_bytes = min(2 * self._next_bytes, _MOST_AT_ONCE)
@@ -180,17 +180,17 @@ class RemoteSource(ByteSource):
         while (
             stop * BLOCK < end
             and (stop - first + 1) * BLOCK <= _MOST_AT_ONCE
-            and _blocks.get(self._number, stop) is None
+            and _blocks.get((self._number, stop)) is None
         ):
             stop += 1
         body = self._get(first * BLOCK, min(stop * BLOCK, self.size) - 1).body
         for index in range(first, stop):
             at = (index - first) * BLOCK
-            _blocks.put(self._number, index, body[at : at + BLOCK])
+            _blocks.put((self._number, index), body[at : at + BLOCK])
 
     def _farther(self, position: int, end: int) -> int:
         """Return where to end a fetch: farther the longer a tensor is read in order, within it."""
-        in_order = _blocks.get(self._number, position // BLOCK - 1) is not None
+        in_order = _blocks.get((self._number, position // BLOCK - 1)) is not None
         self._ahead = min(2 * self._ahead + BLOCK, _MOST_AHEAD) if in_order else 0
         ends = (stop for start, stop in list(self._expected) if start <= position < stop)
         return max(end, min(position + self._ahead, next(ends, end)))
@@ -282,39 +282,6 @@ def _must_have_mark(mark: str, reply: Reply) -> bool:
     return '"' in mark or bool(_mark(reply))
 
 
-class _Blocks:
-    """The blocks of all sources that were used last, up to so many bytes."""
-
-    def __init__(self, most_bytes: int) -> None:
-        self._most = most_bytes
-        self._nbytes = 0
-        self._lock = threading.Lock()
-        self._blocks: OrderedDict[tuple[int, int], bytes] = OrderedDict()
-
-    def get(self, source: int, index: int) -> bytes | None:
-        """Return a block, or None if it is not kept."""
-        with self._lock:
-            found = self._blocks.get((source, index))
-            if found is not None:
-                self._blocks.move_to_end((source, index))
-            return found
-
-    def put(self, source: int, index: int, block: bytes) -> None:
-        """Keep a block; those not used for longest go."""
-        with self._lock:
-            self._nbytes += len(block) - len(self._blocks.pop((source, index), b""))
-            self._blocks[source, index] = block
-            while self._nbytes > self._most:
-                _, oldest = self._blocks.popitem(last=False)
-                self._nbytes -= len(oldest)
-
-    def drop(self, source: int) -> None:
-        """Forget the blocks of a source."""
-        with self._lock:
-            for key in [key for key in self._blocks if key[0] == source]:
-                self._nbytes -= len(self._blocks.pop(key))
-
-
 _LEAST_KEPT: Final = 256 << 20
 _MOST_KEPT: Final = 1 << 30
 
@@ -331,7 +298,7 @@ def _kept_bytes() -> int:
     return min(max(memory // 16, _LEAST_KEPT), _MOST_KEPT)
 
 
-_blocks: Final = _Blocks(_kept_bytes())
+_blocks: Final = LruCache(_kept_bytes(), len)  # of all sources, by source and place
 _numbers: Final = count()
 
 
