@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QEventLoop, Qt, QTimer
 from PySide6.QtGui import QStandardItem, QStandardItemModel
 from PySide6.QtWidgets import QApplication, QTableView, QTreeView
 from pytestqt.qtbot import QtBot
@@ -27,13 +27,46 @@ from explorer.qt.settings import Settings
 from explorer.qt.widgets.table_view import ListPanel
 from explorer.stores import Place, StoreKind
 from tests.benchmarks.report import Report, Row, milliseconds
-from tests.benchmarks.test_library_panel import Heartbeat
 from tests.helpers.services import RecordingServices
 from tests.helpers.small_gguf import SmallGguf
 
 _BUDGET_S = 0.12
 _LETTERS = 65_000
 Step = tuple[str, Callable[[], object]]
+
+
+class Heartbeat:
+    """Measures the longest time in which the GUI thread did not come to look at its events.
+
+    Args:
+        clock: What counts as time; `time.thread_time` leaves out what other programs take.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self._loop = QEventLoop()
+        self._done: Callable[[], bool] = lambda: True
+        self._longest = self._last = 0.0
+        self._timer = QTimer(interval=1, timerType=Qt.TimerType.PreciseTimer)
+        self._timer.timeout.connect(self._beat)
+
+    def _beat(self) -> None:
+        now = self._clock()
+        self._longest = max(self._longest, now - self._last)
+        self._last = now
+        if self._done():
+            self._loop.quit()
+
+    def during(self, step: Callable[[], object], done: Callable[[], bool]) -> tuple[float, float]:
+        """Do a step and wait for what follows; return the time and the longest pause, seconds."""
+        self._done = done
+        self._longest, self._last = 0.0, self._clock()
+        started = self._last
+        self._timer.start()
+        QTimer.singleShot(0, step)
+        self._loop.exec()
+        self._timer.stop()
+        return self._last - started, self._longest
 
 
 def _keys() -> SmallGguf:

@@ -158,13 +158,6 @@ def test_growth_counts_from_the_warm_up_on() -> None:
     assert Report(rests=came_back, end=1).findings() == ["grown: allocated memory by 15.0%"]
 
 
-@pytest.mark.slow  # every page is shown before
-@pytest.mark.timeout(_MOST_S)
-def test_some_random_actions() -> None:
-    found = _soak(seed=1, warm_up=10, actions=50)
-    assert [one for one in found if not one.startswith("grown: ")] == []  # it was hardly warm
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(_MOST_S)
 def test_nothing_grows_once_everything_is_loaded() -> None:

@@ -1,0 +1,317 @@
+"""Kernels: decoding and quantizing, against NumPy code on the same numbers, which must be equal.
+
+The peer is the `gguf` package where it knows a type, else the formula of docs/hf_quantization.md
+in NumPy. One core, time of the processor, both in turn.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from explorer.formats import open_model
+from explorer.formats.weights import WeightReader
+from explorer.quantization import TENSOR_TYPES, dequantize, quantize
+from explorer.quantization.registry import block_layout, has_block_layout
+from explorer.quantization.types import E4M3
+from tests.benchmarks.report import Report, Row
+from tests.benchmarks.timing import seconds
+from tests.formats.test_hf_rules import STEM, Part, write_folder
+
+pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(600)]
+
+_WEIGHTS, _SIDE, _GROUP, _RUNS = 4 << 20, 4096, 128, 5
+_RANDOM = np.random.default_rng(20)
+# How many times faster than the peer at least; types that are not named: four times
+_DECODED = {
+    name: 4
+    for name, kind in TENSOR_TYPES.items()
+    if (kind.quantized or name in ("F16", "BF16")) and name not in ("Q8_1", "Q8_K", "Q1_0", "Q2_0")
+} | {"Q4_K": 12, "Q5_K": 12, "Q4_0": 7, "Q6_K": 7, "Q2_K": 7, "Q3_K": 7, "Q8_0": 6, "MXFP4": 6}
+_QUANTIZED = {
+    **{"BF16": 8.0, "Q4_0": 10, "Q4_1": 10, "Q5_0": 10, "Q5_1": 10, "Q8_0": 10, "MXFP4": 10},
+    **{"TQ1_0": 10, "TQ2_0": 10},
+    # no peer in Python searches for these: its Q4_0, which does not search, is the measure
+    **dict.fromkeys(("Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS"), 0.2),
+}
+_FORMULA = 5
+
+Floats: TypeAlias = NDArray[np.float32]
+
+
+def _compare(
+    report: Report,
+    what: str,
+    weights: int,
+    floor: float,
+    *,
+    ours: Callable[[], object],
+    peer: Callable[[], object],
+) -> None:
+    """Measure both in turn, since other programs work too, and note the best of each."""
+    clock = time.process_time
+    found = [(seconds(ours, clock), seconds(peer, clock)) for _ in range(_RUNS)]
+    fast, slow = (min(column) for column in zip(*found, strict=True))
+    ratio = slow / fast
+    cells = (f"{weights / one / 1e9:.3f} G weights/s" for one in (fast, slow))
+    row = Row(what, *cells, f"{ratio:.1f}× faster", f"≥ {floor}×", ratio >= floor)
+    report.add(row)
+    assert row.met
+
+
+def _rows(name: str) -> NDArray[np.uint8]:
+    """Return rows of random codes whose half-float scales are of usual size."""
+    kind = TENSOR_TYPES[name]
+    count = _WEIGHTS // kind.block_weights
+    blocks = np.random.default_rng(0).integers(0, 256, (count, kind.block_bytes), np.uint8)
+    for field in block_layout(name).fields if has_block_layout(name) else ():
+        if field.dtype == "f16":
+            blocks[:, field.offset : field.offset + 2] = [0x00, 0x20]  # 2^-7
+    return blocks.reshape(_WEIGHTS // _SIDE, -1)
+
+
+@pytest.mark.parametrize("name", _DECODED)
+def test_decoding_is_several_times_faster_than_the_gguf_package(name: str, report: Report) -> None:
+    gguf = pytest.importorskip("gguf")
+    kind = getattr(gguf.GGMLQuantizationType, name, None)
+    if kind is None:
+        pytest.skip(f"this gguf package does not know {name}")
+    rows, out = _rows(name), np.empty(_WEIGHTS, np.float32)
+    dequantize(rows, name, out)  # compiles
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(out, gguf.quants.dequantize(rows, kind).reshape(-1))
+        _compare(
+            report,
+            f"decode {name}",
+            _WEIGHTS,
+            _DECODED[name],
+            ours=lambda: dequantize(rows, name, out),
+            peer=lambda: gguf.quants.dequantize(rows, kind),
+        )
+
+
+@pytest.mark.parametrize("name", _QUANTIZED)
+def test_quantizing_is_several_times_faster_than_the_gguf_package(
+    name: str, report: Report
+) -> None:
+    gguf = pytest.importorskip("gguf")
+    floor, count = _QUANTIZED[name], 1 << 20
+    kind = gguf.GGMLQuantizationType[name if floor >= 1 else "Q4_0"]
+    values = (_RANDOM.standard_normal((count // _SIDE, _SIDE)) * 0.02).astype(np.float32)
+    made, wanted = quantize(values, name), gguf.quants.quantize(values, kind)
+    assert floor < 1 or np.array_equal(made, wanted.view(np.uint8).reshape(-1))
+    _compare(
+        report,
+        f"quantize {name}",
+        count,
+        floor,
+        ours=lambda: quantize(values, name),
+        peer=lambda: gguf.quants.quantize(values, kind),
+    )
+
+
+class Case(NamedTuple):
+    """A weight: its parts, what is declared, and the formula."""
+
+    parts: Mapping[str, Part]
+    said: Mapping[str, Any]
+    formula: Callable[[], Floats]
+    folder: str = ""
+
+
+def _bytes(*shape: int) -> NDArray[np.uint8]:
+    return _RANDOM.integers(0, 256, shape, np.uint8)
+
+
+def _words(*shape: int) -> NDArray[np.uint32]:
+    return _RANDOM.integers(0, 1 << 32, shape, np.uint32)
+
+
+def _halves(*shape: int) -> NDArray[np.float16]:
+    return _RANDOM.uniform(0.001, 0.1, shape).astype(np.float16)
+
+
+def _floats(*shape: int) -> Floats:
+    return _RANDOM.uniform(0.001, 0.1, shape).astype(np.float32)
+
+
+def _nibbles(packed: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    codes = np.empty((*packed.shape[:-1], 2 * packed.shape[-1]), np.uint8)
+    codes[..., ::2], codes[..., 1::2] = packed & 15, packed >> 4
+    return codes
+
+
+def _gptq() -> Case:
+    groups, order = _SIDE // _GROUP, np.arange(_SIDE, dtype=np.int32) // _GROUP
+    qweight, qzeros = _words(_SIDE // 8, _SIDE), _words(groups, _SIDE // 8)
+    scales = _halves(groups, _SIDE)
+
+    def formula() -> Floats:
+        zeros = _nibbles(qzeros.view(np.uint8)).astype(np.float32)
+        codes = _nibbles(np.ascontiguousarray(qweight.T).view(np.uint8)).astype(np.float32)
+        return (codes - zeros[order].T) * scales.astype(np.float32)[order].T
+
+    parts: dict[str, Part] = {
+        **{"qweight": ("I32", qweight), "qzeros": ("I32", qzeros), "scales": ("F16", scales)},
+        "g_idx": ("I32", order),
+    }
+    said = {"quant_method": "gptq", "bits": 4, "group_size": _GROUP}
+    return Case(parts, {**said, "checkpoint_format": "gptq_v2"}, formula)
+
+
+_AWQ_ORDER = np.array([0, 4, 1, 5, 2, 6, 3, 7], np.uint32) * np.uint32(4)
+
+
+def _awq_gemm() -> Case:
+    groups = _SIDE // _GROUP
+    qweight, qzeros = _words(_SIDE, _SIDE // 8), _words(groups, _SIDE // 8)
+    scales = _halves(groups, _SIDE)
+
+    def codes(words: NDArray[np.uint32]) -> Floats:
+        found = words[:, :, None] >> _AWQ_ORDER & np.uint32(15)
+        return found.reshape(len(words), -1).astype(np.float32)
+
+    def formula() -> Floats:
+        zeros, factors = (
+            one.repeat(_GROUP, 0) for one in (codes(qzeros), scales.astype(np.float32))
+        )
+        return np.ascontiguousarray(((codes(qweight) - zeros) * factors).T)
+
+    arrays = {"qweight": ("I32", qweight), "qzeros": ("I32", qzeros), "scales": ("F16", scales)}
+    return Case(arrays, {"quant_method": "awq", "bits": 4, "group_size": _GROUP}, formula)
+
+
+def _nf4() -> Case:
+    blocks = _SIDE * _SIDE // 64
+    weight, table, absmax = _bytes(_SIDE * _SIDE // 2, 1), np.sort(_floats(16)), _floats(blocks)
+    state: dict[str, Any] = {"quant_type": "nf4", "blocksize": 64, "dtype": "bfloat16"}
+    text = np.frombuffer(json.dumps(state | {"shape": [_SIDE, _SIDE]}).encode(), np.uint8)
+
+    def formula() -> Floats:
+        codes = np.stack([weight[:, 0] >> 4, weight[:, 0] & 15], 1)
+        return (table[codes].reshape(-1, 64) * absmax[:, None]).reshape(_SIDE, _SIDE)
+
+    parts: dict[str, Part] = {
+        "weight": ("U8", weight),
+        "weight.absmax": ("F32", absmax),
+        "weight.quant_map": ("F32", table),
+        "weight.quant_state.bitsandbytes__nf4": ("U8", text),
+    }
+    return Case(parts, {"quant_method": "bitsandbytes"}, formula)
+
+
+def _llm_int8() -> Case:
+    weight, largest = _bytes(_SIDE, _SIDE).view(np.int8), _floats(_SIDE)
+
+    def formula() -> Floats:
+        factor = np.float32(0.007874015718698502)
+        return weight.astype(np.float32) * largest[:, None] * factor
+
+    parts = {"weight": ("I8", weight), "SCB": ("F32", largest)}
+    return Case(parts, {"quant_method": "bitsandbytes"}, formula)
+
+
+def _fp8() -> Case:
+    rows = columns = 128
+    weight, scale = _bytes(_SIDE, _SIDE), _floats(_SIDE // rows, _SIDE // columns)
+    weight[weight & 0x7F == 0x7F] = 0  # a NaN is equal to nothing
+
+    def formula() -> Floats:
+        return E4M3[weight] * scale.repeat(rows, 0).repeat(columns, 1)
+
+    parts = {"weight": ("F8_E4M3", weight), "weight_scale_inv": ("F32", scale)}
+    said = {"quant_method": "fp8", "weight_block_size": [rows, columns]}
+    return Case(parts, said, formula)
+
+
+def _int8() -> Case:
+    weight, scale = _bytes(_SIDE, _SIDE).view(np.int8), _floats(_SIDE, _SIDE // _GROUP)
+    parts = {"weight": ("I8", weight), "weight_scale": ("F32", scale)}
+    said = {"quant_method": "compressed-tensors"}
+    return Case(parts, said, lambda: weight.astype(np.float32) * scale.repeat(_GROUP, 1))
+
+
+def _ct_int4() -> Case:
+    packed, scale = _words(_SIDE, _SIDE // 8), _floats(_SIDE, _SIDE // _GROUP)
+
+    def formula() -> Floats:
+        levels = _nibbles(packed.view(np.uint8)).astype(np.float32) - np.float32(8)
+        return levels * scale.repeat(_GROUP, 1)
+
+    parts: dict[str, Part] = {
+        "weight_packed": ("I32", packed),
+        "weight_scale": ("F32", scale),
+        "weight_shape": ("I64", np.array([_SIDE, _SIDE])),
+    }
+    return Case(parts, {"quant_method": "compressed-tensors"}, formula)
+
+
+def _hqq() -> Case:
+    group, groups = 64, _SIDE * _SIDE // 64
+    words, scale, zero = _bytes(groups // 2, group), _halves(groups, 1), _halves(groups, 1)
+
+    def formula() -> Floats:
+        codes = np.concatenate([words >> 4, words & 15]).astype(np.float32)
+        found = (codes - zero.astype(np.float32)) * scale.astype(np.float32)
+        return found.reshape(_SIDE, _SIDE)
+
+    fields: dict[str, Part] = {
+        **{"W_q": ("U8", words), "scale": ("F16", scale), "zero": ("F16", zero)},
+        "shape": ("I64", np.array([_SIDE, _SIDE])),
+        "axis": ("I32", np.array(1, np.int32)),
+        "packing": ("U8", np.frombuffer(b"4bit_u8", np.uint8)),
+    }
+    return Case(fields, {"quant_method": "hqq"}, formula)
+
+
+def _bitnet() -> Case:
+    words, scale = _bytes(_SIDE // 4, _SIDE), _floats(1)
+
+    def formula() -> Floats:
+        codes = np.concatenate([words >> shift & 3 for shift in (0, 2, 4, 6)])
+        return (codes.astype(np.float32) - np.float32(1)) * scale
+
+    parts = {"weight": ("U8", words), "weight_scale": ("F32", scale)}
+    said = {"quant_method": "bitnet", "linear_class": "autobitlinear"}
+    return Case(parts, said, formula)
+
+
+_CASES: Mapping[str, Callable[[], Case]] = {
+    "GPTQ, 4 bits": _gptq,
+    "AWQ gemm": _awq_gemm,
+    "NF4": _nf4,
+    "LLM.int8": _llm_int8,
+    "FP8, tiles of 128 × 128": _fp8,
+    "int8 of compressed-tensors, in groups": _int8,
+    "int4 of compressed-tensors": _ct_int4,
+    "HQQ, 4 bits": _hqq,
+    "BitNet": _bitnet,
+}
+
+
+@pytest.mark.parametrize("name", _CASES)
+def test_decoding_is_5_times_faster_than_the_formula(
+    tmp_path: Path, name: str, report: Report
+) -> None:
+    """Streamed from a file in chunks, as the program reads; NumPy has all of it in memory."""
+    case = _CASES[name]()
+    parts = {f"{STEM}.{key}": part for key, part in case.parts.items()}
+    with open_model(write_folder(tmp_path, parts, case.said)) as model:
+        tensor = next(one for one in model.tensors.rows if one.companions is not None)
+        assert tensor.dequantize().tobytes() == case.formula().tobytes()  # compiles, too
+        reader = WeightReader(tensor)
+        _compare(
+            report,
+            f"decode {name}",
+            tensor.parameters,
+            _FORMULA,
+            ours=lambda: sum(each.values.size for each in reader.chunks(0, tensor.parameters)),
+            peer=case.formula,
+        )
