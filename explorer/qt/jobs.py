@@ -25,6 +25,7 @@ from explorer.errors import ExplorerError, trace
 from explorer.parallel import cancelled_by
 from explorer.private_folder import PrivateFolder, why_nothing_is_kept
 from explorer.quantization import kernel_cache
+from explorer.text import sentence
 
 Result = TypeVar("Result")
 Work: TypeAlias = Callable[["Job"], Result]
@@ -215,7 +216,7 @@ class JobRunner(QtCore.QObject):
             PrivateFolder().remove_leftovers()
             kernel_cache.choose_kernel_folder()
             if why_nothing_is_kept():
-                self.nothing_kept.emit(why_nothing_is_kept())
+                self.nothing_kept.emit(sentence(why_nothing_is_kept()))
 
         self._pool.start(look)
 

@@ -362,4 +362,4 @@ def test_it_is_said_that_nothing_is_kept(
     with qtbot.waitSignal(runner.nothing_kept) as said:
         runner.prepare_cache()
     (sentence,) = said.args
-    assert sentence.startswith(f"nothing is kept in {open_to_all}: ")
+    assert sentence.startswith(f"Nothing is kept in {open_to_all}: ")
