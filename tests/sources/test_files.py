@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import errno
 import gc
-import hashlib
 import os
 import random
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from explorer.sources.files import (
     MOST_OPEN,
     POOL,
     ByteSearch,
+    ByteSource,
     DescriptorPool,
     FileDescriptor,
     Found,
@@ -41,20 +41,24 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_reads_any_range(file: Path) -> None:
-    with FileSource(file) as source:
-        assert source.size == len(_CONTENT)
-        assert source.read(0, 0) == b""
-        assert source.read(250, 12) == _CONTENT[250:262]
-        assert source.read(source.size - 3, 3) == _CONTENT[-3:]
-        assert source.read(source.size, 0) == b""
-        assert source.read(0, source.size) == _CONTENT
+@pytest.fixture(params=["file", "memory"])
+def source(request: pytest.FixtureRequest, file: Path) -> Iterator[ByteSource]:
+    with FileSource(file) if request.param == "file" else MemorySource(_CONTENT) as one:
+        yield one
 
 
-def test_read_into_fills_a_part_of_a_buffer(file: Path) -> None:
+def test_reads_any_range(source: ByteSource) -> None:
+    assert source.size == len(_CONTENT)
+    assert source.read(0, 0) == b""
+    assert source.read(250, 12) == _CONTENT[250:262]
+    assert source.read(source.size - 3, 3) == _CONTENT[-3:]
+    assert source.read(source.size, 0) == b""
+    assert source.read(0, source.size) == _CONTENT
+
+
+def test_read_into_fills_a_part_of_a_buffer(source: ByteSource) -> None:
     buffer = bytearray(8)
-    with FileSource(file) as source:
-        source.read_into(3, memoryview(buffer)[2:6])
+    source.read_into(3, memoryview(buffer)[2:6])
     assert bytes(buffer) == b"\0\0\x03\x04\x05\x06\0\0"
 
 
@@ -72,11 +76,11 @@ def test_read_into_fills_a_part_of_a_buffer(file: Path) -> None:
     ],
 )
 def test_a_range_outside_is_refused_before_memory_is_taken(
-    file: Path, offset: int, length: int
+    source: ByteSource, offset: int, length: int
 ) -> None:
-    with FileSource(file) as source, pytest.raises(SourceError) as caught:
+    with pytest.raises(SourceError) as caught:
         source.read(offset, length)
-    assert caught.value.path == file
+    assert caught.value.path == source.path
     assert caught.value.offset == offset
 
 
@@ -223,38 +227,6 @@ def test_replaced_while_open_reads_the_old_file(file: Path) -> None:
         assert source.read(10, 10) == _CONTENT[10:20]
 
 
-def test_closed(file: Path) -> None:
-    source = FileSource(file)
-    source.close()
-    source.close()
-    with pytest.raises(SourceError, match="closed"):
-        source.read(0, 1)
-
-
-def test_reads_from_many_threads(file: Path) -> None:
-    def digest(offset: int) -> bytes:
-        return hashlib.sha256(source.read(offset, 70_001)).digest()
-
-    offsets = [(i * 7919) % (len(_CONTENT) - 70_001) for i in range(400)]
-    with FileSource(file) as source, ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(digest, offsets))
-    assert found == [hashlib.sha256(_CONTENT[i : i + 70_001]).digest() for i in offsets]
-
-
-def test_closing_under_readers_gives_errors_only(file: Path) -> None:
-    def read(offset: int) -> bool:
-        try:
-            return source.read(offset, 1000) == _CONTENT[offset : offset + 1000]
-        except SourceError:
-            return True
-
-    source = FileSource(file)
-    with ThreadPoolExecutor(8) as pool:
-        jobs = [pool.submit(read, i * 100) for i in range(500)]
-        source.close()
-        assert all(job.result() for job in jobs)
-
-
 def test_without_positioned_reads(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on Windows, where `os` has no `preadv`."""
     monkeypatch.delattr("explorer.sources.files.os.preadv", raising=False)
@@ -310,22 +282,6 @@ def test_a_close_waits_for_the_reads_under_way(
         source.read(0, 1)
 
 
-def test_memory_reads_any_range() -> None:
-    source = MemorySource(b"0123456789")
-    assert source.size == 10
-    assert source.read(3, 4) == b"3456"
-    assert source.read(10, 0) == b""
-    buffer = bytearray(2)
-    source.read_into(8, buffer)
-    assert buffer == b"89"
-
-
-@pytest.mark.parametrize(("offset", "length"), [(10, 1), (11, 0), (-1, 1), (0, -1), (0, 1 << 62)])
-def test_a_range_outside_is_refused(offset: int, length: int) -> None:
-    with pytest.raises(SourceError):
-        MemorySource(b"0123456789").read(offset, length)
-
-
 def test_closing_keeps_the_bytes() -> None:
     with MemorySource(b"abc") as source:
         pass
@@ -377,7 +333,8 @@ def test_few_files_stay_open_and_all_can_be_read(pool: DescriptorPool, paths: li
             assert source.read(10, 2) == bytes([number]) * 2
             assert len(pool) == _LIMIT
     for source in sources:
-        source.close()
+        for _ in range(2):
+            source.close()
         with pytest.raises(SourceError, match="closed"):
             source.read(0, 1)
 
@@ -424,48 +381,45 @@ def closed_between(path: Path, pool: DescriptorPool) -> FileSource:
     return source
 
 
-def test_a_file_that_vanished_is_an_error(pool: DescriptorPool, paths: list[Path]) -> None:
-    source = closed_between(paths[0], pool)
-    paths[0].unlink()
-    for _ in range(2):
-        with pytest.raises(SourceError, match="does not exist") as caught:
-            source.read(0, 1)
-    assert caught.value.path == paths[0]
-    source.close()
-
-
-def test_a_replaced_file_is_an_error_even_if_it_looks_the_same(
-    pool: DescriptorPool, paths: list[Path]
-) -> None:
-    source = closed_between(paths[0], pool)
-    status = paths[0].stat()
-    other = paths[0].with_suffix(".new")
-    other.write_bytes(paths[0].read_bytes())
+def _replace_by_a_copy(path: Path) -> None:
+    status, other = path.stat(), path.with_suffix(".new")
+    other.write_bytes(path.read_bytes())
     os.utime(other, ns=(status.st_atime_ns, status.st_mtime_ns))
-    other.replace(paths[0])
-    with pytest.raises(SourceError, match="replaced or changed"):
-        source.read(0, 1)
-    assert len(pool) == 0
-    source.close()
+    other.replace(path)
 
 
-@pytest.mark.parametrize("size", [99, 101, 100])
-def test_a_changed_file_is_an_error(pool: DescriptorPool, paths: list[Path], size: int) -> None:
-    source = closed_between(paths[0], pool)
-    paths[0].write_bytes(bytes(size))
-    os.utime(paths[0], ns=(1, 1))
-    with pytest.raises(SourceError, match="replaced or changed"):
-        source.read(0, 1)
-    source.close()
+def _change_to(size: int) -> Callable[[Path], None]:
+    def change(path: Path) -> None:
+        path.write_bytes(bytes(size))
+        os.utime(path, ns=(1, 1))
+
+    return change
 
 
-def test_something_else_in_its_place_is_an_error(pool: DescriptorPool, paths: list[Path]) -> None:
-    source = closed_between(paths[0], pool)
-    paths[0].unlink()
-    paths[0].mkdir()
-    with pytest.raises(SourceError, match="folder"):
-        source.read(0, 1)
-    source.close()
+def _make_a_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (Path.unlink, "does not exist"),
+        (_replace_by_a_copy, "replaced or changed"),  # even if it looks the same
+        *((_change_to(size), "replaced or changed") for size in (99, 100, 101)),
+        (_make_a_folder, "folder"),
+    ],
+)
+def test_another_file_in_its_place_is_an_error(
+    pool: DescriptorPool, paths: list[Path], change: Callable[[Path], None], said: str
+) -> None:
+    with closed_between(paths[0], pool) as source:
+        change(paths[0])
+        for _ in range(2):
+            with pytest.raises(SourceError, match=said) as caught:
+                source.read(0, 1)
+        assert caught.value.path == paths[0]
+        assert len(pool) == 0
 
 
 def test_it_is_found_again_from_another_folder(
