@@ -51,7 +51,7 @@ def kernel_folder() -> PrivateFolder:
     """Return the folder of this version, or the one that the user has named."""
     named = os.environ.get(_VARIABLE)
     if named:
-        return PrivateFolder(root=Path(named))
+        return PrivateFolder(root=Path(named).absolute())
     return PrivateFolder(_PREFIX + source_digest())
 
 

@@ -99,7 +99,7 @@ def campaign(
         if said:
             noisy += 1
             _say(f"  after {delay:.3f} s: {code}: {said[-500:]}")
-    left = [path.name for path in folder.rglob("*.tmp")]
+    left = [path.name for name in ("*.tmp", "unfinished/*") for path in folder.rglob(name)]
     _say(
         f"{name}: {count} signals over {span:.1f} s: exit codes {dict(codes)}, "
         f"{noisy} said something, longest wait {longest:.2f} s, left over: {left}"
