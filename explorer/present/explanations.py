@@ -13,46 +13,6 @@ MODEL_TREE_TEXTS: Final = {
     "damaged, ⚠ what breaks a rule or is refused by llama.cpp.",
     "what": "Type and size of a model or a layer, the type of a tensor, or a count.",
 }
-WHAT_IF_TEXTS: Final = {
-    "type": "The type that the chosen tensors would have; in the first line their own.",
-    "recipe": "The recipe of llama-quantize; in the first line, what the file is.",
-    "role": "What the tensors do in their layers, by their names.",
-    "types": "The types that tensors of the role would get, and how many get each.",
-    "parameters": "Number of weights of the role.",
-    "bits_per_weight": "Stored bits for each weight of the chosen tensors.",
-    "bytes": "Bytes that the tensors above take in this type.",
-    "bytes_change": "Difference from the present size.",
-    "file_bytes": "Bytes of the model's files.",
-    "note": "Remarks, such as how much is measured so far.",
-}
-STATISTIC_TEXTS: Final = {
-    "count": "All values. Nothing is sampled.",
-    "finite": "Values that are neither NaN nor infinite; the figures below are of these.",
-    "nan": "NaN values. A healthy model has none.",
-    "positive_inf": "Infinite values. A healthy model has none.",
-    "negative_inf": "Values of minus infinity. A healthy model has none.",
-    "zeros": "Values that are exactly 0, or minus 0.",
-    "min": "The smallest value.",
-    "max": "The largest value.",
-    "mean": "The sum of the values divided by their count.",
-    "std": "Root mean square distance of the values from their mean.",
-    "rms": "The root of the mean of the squares: the usual size of a value.",
-    "abs_max": "The value farthest from 0, without its sign.",
-    "outlier_ratio": "Maximum magnitude divided by the root mean square.",
-    "skewness": "Third standardized moment: 0 if symmetric, above 0 with a longer right tail.",
-    "kurtosis": (
-        "Fourth standardized moment: 3 for a normal distribution, more with heavy tails. They are "
-        "hard to quantize, because the largest weight of a block determines its scale."
-    ),
-}
-PERCENTILE_TEXT: Final = (
-    "This share of the weights is not larger. From a histogram of at least 65,536 bins."
-)
-STATISTIC_COLUMN_TEXTS: Final = {
-    "statistic": "A statistic of all weights. Each line has its own explanation.",
-    "value": "The figure. Copies and exports have all of its digits.",
-    "tensor": "The tensor of this line.",
-}
 FACT_TEXTS: Final = {
     "kind": "A file that belongs to a model: an adapter, an importance matrix.",
     "architecture": "The model's family: it defines the layers and how they are computed.",
@@ -183,14 +143,6 @@ _PICTURE_TEXTS: Final = {
     "programs": "Why the programs in the table need different memory.",
     "figure": "The figure that is explained below, rounded and to the byte.",
     "formula": "The formula of the figure, in the symbols of the table below.",
-}
-
-
-SUMMARY_TEXTS: Final = {
-    "summed": "The tensors whose weights are taken together: all, a role, or a layer.",
-    "tensors": "Number of tensors that are taken together.",
-    "parameters": "Number of their weights.",
-    "bytes": "Their stored bytes.",
 }
 
 

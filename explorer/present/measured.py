@@ -38,8 +38,6 @@ COMPARISON_TIPS: Final = {
 """What these columns mean."""
 
 COMPARISON_TITLE: Final = "Measured beside planned"
-COMPARE_ACTION: Final = "Compare with a log…"
-USE_RESERVE: Final = "Put the rest into the reserve"
 
 _KINDS: Final = {
     "weights": "weights",

@@ -205,10 +205,6 @@ class JobRunner(QtCore.QObject):
         self._pool.start(lambda: job.execute(op))
         return job
 
-    def run_quietly(self, work: Callable[[], object]) -> None:
-        """Do something short in a worker that needs no place in the status bar."""
-        self._pool.start(work)
-
     def prepare_cache(self) -> None:
         """Remove what other runs have left in the folder of what is kept, or say it is unusable."""
 
