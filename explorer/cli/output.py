@@ -280,9 +280,9 @@ class TableLines(Generic[_Row]):
     ) -> None:
         self._described, self._longest, self._indent = described, longest, indent
         self._columns = described.shown(rows)
-        titles = [column.title for column in self._columns]
+        titles = [column.head for column in self._columns]
         self._widths = [
-            max(cell_width(column.title), figures if column.kind.numeric else 0)
+            max(cell_width(column.head), figures if column.kind.numeric else 0)
             for column in self._columns
         ]
         for row in rows:

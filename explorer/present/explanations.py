@@ -1,4 +1,4 @@
-"""What columns, figures, pictures and panels mean: the texts of "What's this?" and tool tips.
+"""What figures, pictures, pages and some columns mean: the texts of "What's this?" and tool tips.
 
 Tables are by the stable name of a column or figure.
 """
@@ -56,32 +56,20 @@ PANEL_TEXTS: Final = {
 }
 """The purpose of each panel, by its object name; for widgets without an explanation."""
 _PICTURE_TEXTS: Final = {
-    "name": "The name in the file.",
     "segments": "What is shown here: the filled one. Click another one, or use the arrow keys.",
-    "file": "Format, licence and path of the model.",
     "types": "What the bytes are spent on: a part of the bar for each type, role or layer.",
-    "machine": "The GPUs and the main memory that plans are for.",
-    "sentence": "What the model is, and whether it fits the machine that plans are for.",
     "problems": "What is wrong with the file, according to its header.",
-    "totals": "Sums of the tensors that pass the filter, and of the selected ones.",
-    "listed": "Lines that pass the filter, and all lines.",
-    "download": "Details of the selected line, and the files that it shares with others.",
-    "download_total": "Bytes of the selected lines on disk; shared blobs count once.",
     "bytes": (
         "The bytes of the file from top to bottom: offset, bytes in hex, and the same as text. "
         "Colours and lines show the field of each byte."
     ),
-    "field": "The field of the byte under the cursor, and its first byte.",
-    "numbers": "The bytes from the cursor on as numbers of different types.",
     "field_legend": "What the colours of the bytes mean.",
     "tensor_facts": "Type, shape, number of weights and bytes of the tensor.",
-    "caption": "The content of the picture, and what it leaves out.",
     "histogram": (
         "Number of weights in each bin. All weights are counted. The dashed curve is the normal "
         "distribution of the same mean and standard deviation."
     ),
     "histograms": "A histogram for each tensor, side by side.",
-    "readout": "Figures under the cursor; without one, what the picture leaves out.",
     "map": (
         "The tensor as a picture: rows from top to bottom, columns from left to right. A cell of "
         "several weights shows the figure that is chosen above."
@@ -93,8 +81,6 @@ _PICTURE_TEXTS: Final = {
         "byte is marked in the other views."
     ),
     "block_weights": "The weights of the block, in the order in which they are stored.",
-    "block_total": "Number of blocks of the tensor.",
-    "block_place": "The position of the block in the tensor, and its bytes in the file.",
     "values": "The decoded weights, to six digits; copies and exports have all digits.",
     "pair_histograms": "Weights of the reference and of the candidate, in the same bins.",
     "error_histogram": "Number of weights by error: candidate minus reference.",
@@ -106,10 +92,6 @@ _PICTURE_TEXTS: Final = {
         "A point for each type: bits per weight from left to right, error upwards. No type on the "
         "line is both larger and worse than another."
     ),
-    "said_quantization": (
-        "What the configuration declares, beside what names and shapes of stored parts say. "
-        "Weights are decoded as their parts say. A sign marks where both contradict each other."
-    ),
     "model_map": (
         "A cell for each role of each layer; its colour shows the type, or the figure that is "
         "chosen above."
@@ -119,35 +101,18 @@ _PICTURE_TEXTS: Final = {
         "A chart for each figure: layers from left to right, a line for each role. The bar below "
         "the lines has a cell for each layer, coloured by the figure of all its matrices together."
     ),
-    "sums": "How figures of several tensors are put together.",
-    "cell": "Figures of the cell under the mouse, else of the selected one.",
-    "known": "Number of tensors whose weights were all read.",
-    "progress": "The part that has been read, and what is still to be read.",
-    "deviations": "Tensors whose type differs from the recipe that is selected above.",
-    "rules": "The source of the recipes.",
-    "verdict": (
-        "How far the types agree with llama.cpp's choice; no proof of how the file was made."
-    ),
     "answer": "Whether the model fits with these settings, and changes that make it fit.",
-    "reply": "The maximum that fits with all other settings unchanged.",
     "bars": "The memory of each device, and its use. Click a part to see its formula.",
     "layers": (
         "A box for each layer, as wide as its bytes; its colour shows the device. Drag the edge to "
         "move layers."
     ),
     "curves": "Total memory by context for each KV cache type. The dot is the current plan.",
-    "holds": "The value after the program's own rules; it may differ from the requested one.",
-    "speed": "The most tokens a second that the bandwidth of the memory allows.",
-    "log": "Which logs can be compared with the plan, and how to get them.",
-    "choice": "What llama.cpp would choose with context and layers left to it.",
-    "programs": "Why the programs in the table need different memory.",
-    "figure": "The figure that is explained below, rounded and to the byte.",
-    "formula": "The formula of the figure, in the symbols of the table below.",
 }
 
 
 def picture_text(name: str) -> str:
-    """Return what a picture or a line of text shows, by its stable name."""
+    """Return what a picture or a control shows, by its stable name."""
     return _PICTURE_TEXTS[name]
 
 

@@ -32,7 +32,7 @@ from PySide6.QtWidgets import (
 )
 
 from explorer.formats import Severity
-from explorer.present.explanations import FACT_TEXTS, PANEL_TEXTS, picture_text
+from explorer.present.explanations import FACT_TEXTS, picture_text
 from explorer.present.model import gravest, mark
 from explorer.qt.actions import Actions, offer_references, offer_to_save
 from explorer.qt.document import Document
@@ -235,9 +235,7 @@ class Head(QWidget):
         self.pages.setVisible(len(pages) > 1)
         self._fit()
 
-    def show_place(
-        self, above: str, title: str, chips: Sequence[ChipText], meaning: str, path: str = ""
-    ) -> None:
+    def show_place(self, above: str, title: str, chips: Sequence[ChipText], path: str = "") -> None:
         """Show where one is; texts may come from files."""
         self.title.setStatusTip(plain_text(path))
         self._model = shorten(plain_text(above), 40)
@@ -245,7 +243,6 @@ class Head(QWidget):
         self.above.setVisible(bool(above))
         self._further.setVisible(bool(above))
         self.title.setText(plain_text(title))
-        self.title.setWhatsThis(meaning)
         for chip in self._chips[len(chips) :]:
             chip.hide()
             chip.deleteLater()
@@ -449,19 +446,17 @@ class Shell(QWidget):
         selection, group = self.panels.selection, self.panels.group
         document = selection.document
         if group == "library":
-            self.head.show_place("", "Library", (), PANEL_TEXTS["library"])
+            self.head.show_place("", "Library", ())
         elif document is None:
             page = self.panels.page
             title = "Start" if page == "overview" else self.panels.titles[page]
-            self.head.show_place("", title, (), PANEL_TEXTS[page])
+            self.head.show_place("", title, ())
         elif self.panels.page in ("weights", "errors") and selection.rows:
             title, chips = _tensor_place(document, selection.rows)
-            meaning, path = picture_text("tensor_facts"), str(document.path)
-            self.head.show_place(document.title, title, chips, meaning, path)
+            self.head.show_place(document.title, title, chips, str(document.path))
         else:
             chips = _model_chips(document)
-            path = str(document.path)
-            self.head.show_place("", document.title, chips, picture_text("file"), path)
+            self.head.show_place("", document.title, chips, str(document.path))
 
     # Qt
 

@@ -121,7 +121,7 @@ def table_of(
 
     cells = ([cell(column, row) for column in columns] for row in rows)
     numbers = [place for place, column in enumerate(columns) if column.kind.numeric]
-    titles = [column.title for column in columns]
+    titles = [column.head for column in columns]
     total = total or len(rows)
     return table(titles, cells, total=total, numbers=numbers, names=(0,), marked=marked)
 

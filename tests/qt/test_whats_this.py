@@ -21,6 +21,7 @@ from explorer.qt.help.menu import explain_focus
 from explorer.qt.main_window import MainWindow
 from explorer.qt.widgets.table_model import Column, TableModel
 from tests.helpers.everywhere import settle
+from tests.present.test_tables import tables
 from tests.qt.walk.texts import meaning_of
 
 ACROSS = Qt.Orientation.Horizontal
@@ -56,6 +57,7 @@ def all_texts() -> list[str]:
     """Return every text of the program that says what something means."""
     dictionaries = [table for name, table in vars(explanations).items() if name.endswith("_TEXTS")]
     found = [text for texts in dictionaries for text in texts.values()]
+    found += [column.tip for _, table in tables() for column in table if column.tip]
     return [*found, *(metric.tip for metric in METRICS)]
 
 
@@ -66,7 +68,7 @@ def test_the_texts_are_sentences_of_plain_text() -> None:
         assert text == text.strip()
         assert text[:1].isupper()
         assert not GuiQt.mightBeRichText(text)
-    assert len({explanations.picture_text("readout"), *explanations.PANEL_TEXTS.values()}) == 12
+    assert len({explanations.picture_text("map"), *explanations.PANEL_TEXTS.values()}) == 12
 
 
 # what the offscreen platform cannot do for a pop-up
@@ -120,7 +122,7 @@ def test_the_keyboard_explains_the_current_cell_or_else_the_panel(
     table.setCurrentIndex(table.model().index(2, 3))
     said = explain_focus()
     QWhatsThis.hideText()
-    assert said == explanations.TENSOR_TEXTS["type"]
+    assert said == table.model().headerData(3, ACROSS, Qt.ItemDataRole.WhatsThisRole) != ""
     window.panels.tensors.widget.bar.edit.setFocus()
     assert explain_focus() == explanations.PANEL_TEXTS["tensors"]
     QWhatsThis.hideText()

@@ -26,7 +26,7 @@ from explorer.present.tables.table import (
     Kind,
     Table,
 )
-from explorer.text import digits_text, fixed_text, float_text, integer_text, percent_text
+from explorer.text import digits_text, fixed_text, integer_text, percent_text
 
 _RMSE: Final = (
     "Root mean square error: the usual size of an error. Large errors count more than small ones."
@@ -102,7 +102,7 @@ def _not_finite(side: str) -> Column[ErrorMetrics]:
 
 
 def _percentile(percent: float) -> Column[ErrorMetrics]:
-    title = "Median |e|" if percent == 50 else f"{float_text(percent, 6)} % of |e| below"
+    title = "Median |e|" if percent == 50 else f"{{{percent:g}}} % of |e| below"
     tip = "So many of the errors, without their signs, are not larger than this."
     of = lambda found: found.percentiles[percent]  # noqa: E731 - a function of one expression
     return Column(f"percentile_{percent:g}", title, ERROR, tip, of, extra=True, flat_only=True)

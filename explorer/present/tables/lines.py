@@ -31,7 +31,7 @@ def lines_of(table: Table[Row], row: Row, unknown: str = "–") -> list[Line]:
     for column in table.shown([row]):
         value, text = column.value(row), column.exact(row) or unknown
         known = None if is_unknown(value) else value
-        lines.append(Line(column.name, column.title, column.tip, known, text))
+        lines.append(Line(column.name, column.head, column.tip, known, text))
     return lines
 
 

@@ -23,7 +23,7 @@ from explorer.present.tables.table import (
     Kind,
     Table,
 )
-from explorer.text import digits_text, float_text
+from explorer.text import digits_text
 
 _EXACT: Final = partial(digits_text, digits=7)  # of a float32, all that are sure
 
@@ -75,7 +75,7 @@ _SHARE: Final = "This share of the weights is not larger. From a histogram of at
 
 
 def _percentile(percent: float) -> Column[TensorStatistics]:
-    title = "Median" if percent == 50 else f"Percentile {float_text(percent, 6)} %"
+    title = "Median" if percent == 50 else f"Percentile {{{percent:g}}} %"
     of = lambda found: found.percentiles[percent]  # noqa: E731 - a function of one expression
     return Column(f"percentile_{percent:g}", title, WEIGHT, _SHARE, of, flat_only=True)
 

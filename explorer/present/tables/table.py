@@ -8,6 +8,7 @@ table over arrays they are the numbers of its rows.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,6 +23,7 @@ from explorer.text import (
     bytes_text,
     count_text,
     digits_text,
+    float_text,
     integer_text,
     part_text,
     percent_text,
@@ -125,13 +127,16 @@ def scaled(values: NDArray[Any], count: int) -> Kind:
     return Kind(lambda value: write(value) if value else "0")
 
 
+_NUMBER: Final = re.compile(r"{([\d.]+)}")
+
+
 @dataclass(frozen=True)
 class Column(Generic[RowT_contra]):
     """A column of a table.
 
     Attributes:
         name: Its key in JSON, its name in CSV and Parquet; for settings, too.
-        title: Its head, in the window, the terminal and the report.
+        title: Its head, in the window, the terminal and the report; a number in it is in braces.
         kind: How values are written.
         tip: What the column means, in a sentence.
         of: Returns the value of a row, as JSON has it, and None where it is not known; by default
@@ -166,6 +171,11 @@ class Column(Generic[RowT_contra]):
     keys: Callable[[], NDArray[Any]] | None = None
     row_tip: Callable[[RowT_contra], str] | None = None
     tone: Callable[[RowT_contra], str] | None = None
+
+    @property
+    def head(self) -> str:
+        """The title with its numbers in the notation of the country."""
+        return _NUMBER.sub(lambda found: float_text(float(found[1]), 6), self.title)
 
     def value(self, row: RowT_contra) -> Any:
         """Return the value of a row, as JSON has it; None where it is not known."""

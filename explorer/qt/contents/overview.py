@@ -98,7 +98,6 @@ class StartPage(QtWidgets.QWidget):
         if machine:
             heading = _text("This machine", self, TextSize.SECTION)
             text = _text(machine, self)
-            text.setWhatsThis(picture_text("machine"))
             layout.addLayout(column(heading, text, spacing=Space.NEAR))
         self._unfilled: QtWidgets.QVBoxLayout | None = layout
 
@@ -216,14 +215,12 @@ class OverviewView(QtWidgets.QScrollArea):
         page = layout.parentWidget()
         name = document.facts.name or document.title
         heading = _text(shorten(plain_text(name), _LONGEST_TITLE), page, TextSize.SECTION)
-        heading.setWhatsThis(picture_text("name"))
         sentence = model_sentence(document.model, document.facts)
         if document.kind:
             sentence = f"{document.kind}."
         if self._fit is not None:
             sentence = f"{sentence} {self._fit[1]}"
         about = _text(shorten(plain_text(sentence), _LONGEST_FACT), page)
-        about.setWhatsThis(picture_text("sentence"))
         layout.addLayout(column(heading, about, spacing=Space.TIGHT))
         if document.problems:
             layout.addWidget(_problems(document.problems, page))
@@ -344,14 +341,12 @@ class OverviewView(QtWidgets.QScrollArea):
         path, count = plain_text(str(document.path)), len(document.model.files)
         files = f"{count} files" + "   ·   " if count > 1 else ""
         line = _text(files + path, inner)
-        line.setWhatsThis(picture_text("file"))
         lines = [line]
         if not document.problems:
             checked = "Checked: its structure is sound."
             if document.model.format == "gguf":
                 checked = "Checked: its structure is sound, for llama.cpp's reader too."
             lines.append(_text(checked, inner))
-            lines[-1].setWhatsThis(picture_text("problems"))
         column(*lines, _form(figures, inner), of=inner, spacing=Space.NEAR)
 
         def show(on: bool) -> None:
@@ -387,7 +382,6 @@ def _problems(problems: Sequence[Problem], page: QtWidgets.QWidget) -> QtWidgets
     """Return a banner of what is wrong with a model."""
     banner, shown = Tile(page, ink_of(page.palette()).warning), problems[:_MOST_PROBLEMS]
     heading = _text(f"Problems: {len(problems)}", banner, TextSize.SECTION)
-    heading.setWhatsThis(picture_text("problems"))
     button = QtWidgets.QPushButton("C&opy all", banner)
     button.setToolTip("Copy the problems as text, a line each")
     lines = "\n".join(map(problem_line, problems))
@@ -398,7 +392,6 @@ def _problems(problems: Sequence[Problem], page: QtWidgets.QWidget) -> QtWidgets
     for problem in shown:
         label = _text(problem_line(problem), banner)
         _warn(label)
-        label.setWhatsThis(heading.whatsThis())
         layout.addWidget(label)
     if len(problems) > len(shown):
         more = integer_text(len(problems) - len(shown))

@@ -13,7 +13,6 @@ from PySide6.QtWidgets import QLabel, QWidget
 
 from explorer.formats.columns import TensorArrays
 from explorer.formats.tensor_filter import parse_filter
-from explorer.present.explanations import picture_text
 from explorer.present.tables.tensors import TENSOR_FILTER, tensor_table
 from explorer.present.tables.vocabulary import VocabularyContent
 from explorer.qt.document import Document
@@ -39,7 +38,6 @@ class TensorsView(ListPanel):
         self._shown_moves = 0
         self._totals = QLabel(self)
         self._totals.setContentsMargins(*NOTE)
-        self._totals.setWhatsThis(picture_text("totals"))
         layout = self.layout()
         assert layout is not None
         layout.addWidget(self._totals)

@@ -18,7 +18,6 @@ from explorer.errors import ExplorerError
 from explorer.formats import Severity
 from explorer.parallel import Check
 from explorer.planner.inputs import PlanInputs
-from explorer.present.explanations import picture_text
 from explorer.present.fits import ModelFit, Target
 from explorer.present.model import mark
 from explorer.present.stores import reclaimable, reclaimable_text
@@ -64,7 +63,6 @@ class DetailPane(QtWidgets.QWidget):
         super().__init__(parent)
         self._jobs = JobSlot(app.runner, self)
         self.heading = ElidedLabel(self)
-        self.heading.setWhatsThis(picture_text("name"))
         style_text(self.heading, TextSize.SECTION)
         self.heading.setContentsMargins(*LINE)
         self.facts = plain_label(self)
@@ -73,7 +71,6 @@ class DetailPane(QtWidgets.QWidget):
         self.facts.setContentsMargins(*NOTE)
         self.facts.setTextInteractionFlags(SELECTABLE)
         self.facts.setAccessibleName("About the selected row")
-        self.facts.setWhatsThis(picture_text("download"))
         self._scroll = _Facts(self)
         self._scroll.setWidgetResizable(True)
         self._scroll.setFrameShape(QtWidgets.QFrame.Shape.NoFrame)
@@ -174,7 +171,6 @@ class LibraryWidgets(QtWidgets.QWidget):
     def __init__(self, app: Services, parent: QtWidgets.QWidget | None) -> None:
         super().__init__(parent)
         self.bar = FilterBar("", "", self)
-        self.bar.status.setWhatsThis(picture_text("listed"))
         self.add_button = QtWidgets.QToolButton(self)
         self.add_button.setText("Add folder…")
         self.add_button.setToolTip("List models of a folder")
@@ -214,7 +210,6 @@ class LibraryWidgets(QtWidgets.QWidget):
         for shown in (self.splitter, self.empty, self._sentence):
             self._pages.addWidget(shown)
         self.total = ElidedLabel(self)
-        self.total.setWhatsThis(picture_text("download_total"))
         self.copy_button = QtWidgets.QPushButton(self)
         self.compare_button = QtWidgets.QPushButton("Co&mpare", self)
         self.compare_button.setToolTip("Show what the two selected models differ in")

@@ -9,7 +9,6 @@ from PySide6.QtWidgets import QWidget
 
 from explorer.analysis.importance import SUMS
 from explorer.present.attachments import EntryRow
-from explorer.present.explanations import FACT_TEXTS
 from explorer.present.tables.attachments import UPDATES, AttachedTable, attached_table
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, Work
@@ -35,7 +34,6 @@ class AttachedPage(ModelPage[AttachedTable]):
 
     def build(self) -> Part:
         self.about.setAccessibleName("What the file is")
-        self.about.setWhatsThis(FACT_TEXTS["kind"])
         self.rows = self.table()
         self.rows.row_opened.connect(self._open)
         return self.rows

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from explorer.analysis.recipes.fits import MixRow, RecipeFit, compare_with_recipes, type_mix
 from explorer.analysis.recipes.rules import RULES_SOURCE
 from explorer.formats.model import Model
-from explorer.present.explanations import picture_text
 from explorer.present.recipes import verdict
 from explorer.present.tables.recipes import DEVIATIONS, FITS, MIX
 from explorer.qt.document import Document
@@ -45,7 +44,6 @@ class TypeMixPage(ModelPage[TypeMix]):
 
     def build(self) -> Part:
         self.about.setAccessibleName("What is in the file")
-        self.about.setWhatsThis(picture_text("verdict"))
         self.roles, self.recipes, self.deviations = self.table(), self.table(), self.table()
         self.caption = plain_label(self)
         self.caption.setContentsMargins(*LINE)

@@ -26,7 +26,6 @@ from explorer.planner.settings import (
     Tokens,
 )
 from explorer.present import plan_export
-from explorer.present.explanations import picture_text
 from explorer.present.plan import context_text, setting_text, short_name
 from explorer.qt.planner.fields import (
     CalmComboBox,
@@ -308,7 +307,6 @@ class SettingRows(QtWidgets.QWidget):
         least = self.fontMetrics().horizontalAdvance(_WIDEST_ASKED) + _ARROWS
         editor.setMinimumWidth(editor.sizeHint().width() if labelled else least)
         setting.holds = holds = plain_label(self)
-        holds.setWhatsThis(picture_text("holds"))
         holds.setFixedWidth(self.fontMetrics().horizontalAdvance(_WIDEST_HOLDING))
         name = f"Reset {plain}"
         tip = f"Reset {plain} to its default"

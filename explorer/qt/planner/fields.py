@@ -15,7 +15,6 @@ from PySide6.QtWidgets import QBoxLayout, QLabel, QLayout, QPushButton, QWidget
 from explorer.errors import PlanError
 from explorer.planner.devices import parse_context, parse_size
 from explorer.planner.plan import Level
-from explorer.present.explanations import picture_text
 from explorer.present.plan import size_text
 from explorer.present.plan_export import Stops
 from explorer.qt.theme import (
@@ -286,18 +285,17 @@ def push_button(parent: QWidget, text: str, tip: str) -> QPushButton:
     return made
 
 
-def explain_text(label: QLabel, name: str, explanation: str) -> None:
-    """Name a text that changes, say what it means wherever one asks, and let it be copied."""
+def name_text(label: QLabel, name: str) -> None:
+    """Name a text that changes, and let it be copied."""
     label.setAccessibleName(name)
-    label.setWhatsThis(picture_text(explanation))
     label.setAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
     label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
 
 
-def wrapped_label(parent: QWidget, name: str, explanation: str) -> QLabel:
-    """Return a text of several lines that asks for no width of its own; see `explain_text`."""
+def wrapped_label(parent: QWidget, name: str) -> QLabel:
+    """Return a text of several lines that asks for no width of its own; see `name_text`."""
     label = plain_label(parent)
-    explain_text(label, name, explanation)
+    name_text(label, name)
     label.setWordWrap(True)
     label.setSizePolicy(_as_high_as_wide(QtWidgets.QSizePolicy.Policy.Ignored))
     return label

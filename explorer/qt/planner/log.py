@@ -24,7 +24,6 @@ from explorer.planner.logs.reading import parse_log, read_log
 from explorer.planner.plan import Plan
 from explorer.planner.speed import speed_bounds
 from explorer.present import measured as words
-from explorer.present.explanations import picture_text
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobSlot
 from explorer.qt.machine import PlannedMachine
@@ -105,7 +104,6 @@ class SpeedLine(QtWidgets.QWidget):
         self.sentence.setWordWrap(True)
         self.sentence.setTextInteractionFlags(SELECTABLE)
         self.sentence.setAccessibleName("Bound of speed")
-        self.sentence.setWhatsThis(picture_text("speed"))
         self.gpu, self.main = SizeEdit(self), SizeEdit(self)
         tip = "Bytes a second, such as 504 GB; empty: as the catalogue says"
         labels = []
@@ -195,7 +193,6 @@ class LogPage(PlannerPage):
         self.speed = SpeedLine(state.basis, self)
         self.hint = plain_label(self)
         self.hint.setWordWrap(True)
-        self.hint.setWhatsThis(picture_text("log"))
         self.notes = plain_label(self)
         self.notes.setWordWrap(True)
         self.notes.setTextInteractionFlags(SELECTABLE)

@@ -14,7 +14,6 @@ from PySide6.QtGui import QGuiApplication, QResizeEvent, QShowEvent
 from explorer.planner.inputs import PlanInputs
 from explorer.planner.plan import Plan, Term
 from explorer.present import engines, plan_export
-from explorer.present.explanations import picture_text
 from explorer.present.plan import memory_bars, value_text
 from explorer.present.plan_export import Curves
 from explorer.qt.jobs import Job, JobSlot
@@ -161,7 +160,6 @@ class ProgramsPage(PlannerPage):
         self.why.setWordWrap(True)
         self.why.setContentsMargins(*NOTE)
         self.why.setTextInteractionFlags(SELECTABLE)
-        self.why.setWhatsThis(picture_text("programs"))
         self.why.setAccessibleName("Why programs differ")
         fill(QtWidgets.QVBoxLayout(self), (self.table, 1), self.why, spacing=0)
 
@@ -202,7 +200,6 @@ class ChoiceLine(QtWidgets.QWidget):
         self.sentence = plain_label(self)
         self.sentence.setWordWrap(True)
         self.sentence.setAccessibleName("What llama.cpp would choose")
-        self.sentence.setWhatsThis(picture_text("choice"))
         self.sentence.setTextInteractionFlags(SELECTABLE)
         self.use = push_button(self, "Use", "")
         self.use.clicked.connect(lambda: self._state.apply(self._changes))
@@ -454,9 +451,9 @@ class WhyPage(PlannerPage):
         self.figures.setSelectionMode(TableView.SelectionMode.SingleSelection)
         self.inputs = TableView(self.input_model, app, self)
         self.inputs.setAccessibleName("Symbols of the formula")
-        self.title = self._label("Figure", "figure")
+        self.title = self._label("Figure")
         self.title.setContentsMargins(*LINE)
-        self.formula = self._label("Formula", "formula")
+        self.formula = self._label("Formula")
         self.formula.setFont(monospace_font())
         splitter = QtWidgets.QSplitter(self)
         for parts in (
@@ -525,10 +522,9 @@ class WhyPage(PlannerPage):
         inputs = list(term.inputs.items())
         show_in(self.inputs, tables.input_columns(inputs), len(inputs), term.name)
 
-    def _label(self, name: str, explanation: str) -> QtWidgets.QLabel:
+    def _label(self, name: str) -> QtWidgets.QLabel:
         label = plain_label(self)
         label.setAccessibleName(name)
-        label.setWhatsThis(picture_text(explanation))
         label.setWordWrap(True)
         label.setContentsMargins(*NOTE)
         label.setTextInteractionFlags(SELECTABLE)

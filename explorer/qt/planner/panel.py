@@ -28,8 +28,8 @@ from explorer.qt.planner.curves import CurvesPage
 from explorer.qt.planner.devices import DevicesBox
 from explorer.qt.planner.fields import (
     AnswerPill,
-    explain_text,
     fill,
+    name_text,
     push_button,
     scrolled,
     wrapped_label,
@@ -342,14 +342,14 @@ class AnswerBar(QtWidgets.QWidget):
         self._search_delay = single_shot(self, self._start_search, _SEARCH_DELAY_MS)
         self._announce_delay = single_shot(self, self._announce, _ANNOUNCE_DELAY_MS)
         self.sentence = AnswerPill(self)
-        explain_text(self.sentence, "Answer", "answer")
-        self.ways = wrapped_label(self, "What would make it fit", "answer")
+        name_text(self.sentence, "Answer")
+        self.ways = wrapped_label(self, "What would make it fit")
         self.ways.setForegroundRole(QtGui.QPalette.ColorRole.PlaceholderText)
         tip = "Undo a change (Ctrl+Z)"
         self.undo = IconButton("undo", "Undo", tip, self, words=False)
         tip = "Redo a change (Ctrl+Shift+Z)"
         self.redo = IconButton("redo", "Redo", tip, self, words=False)
-        self.reply = wrapped_label(self, "Answer to the question", "reply")
+        self.reply = wrapped_label(self, "Answer to the question")
         self.apply = push_button(self, "Apply", "Use this value")
         for part in (self.apply, self.reply, self.ways):
             part.hide()

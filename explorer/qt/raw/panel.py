@@ -266,10 +266,8 @@ class FieldStatus(QtWidgets.QWidget):
     def __init__(self, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
         self.place = self._label("Field under the cursor")
-        self.place.setWhatsThis(picture_text("field"))
         self.numbers = self._label("Bytes at the cursor as numbers")
         self.numbers.setFont(monospace_font())
-        self.numbers.setWhatsThis(picture_text("numbers"))
         column(self.place, self.numbers, of=self, margins=NOTE, spacing=Space.TIGHT)
 
     def show_place(self, offset: int, field: Field | None, selected: int) -> None:

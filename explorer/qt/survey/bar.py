@@ -8,7 +8,6 @@ from PySide6.QtCore import QEvent, QSignalBlocker, Qt, Signal
 from PySide6.QtWidgets import QCheckBox, QComboBox, QProgressBar, QPushButton, QWidget
 
 from explorer.analysis.columns import Source
-from explorer.present.explanations import picture_text
 from explorer.present.tables.survey import METRICS, Metric
 from explorer.qt.references import ReferenceBar
 from explorer.qt.survey.map_paint import Scale
@@ -44,7 +43,6 @@ class SurveyBar(QWidget):
         self.bar.setRange(0, _STEPS)
         self.bar.setAccessibleName("Progress of the survey")
         self.label = ElidedLabel(self)
-        self.label.setWhatsThis(picture_text("known"))
         self.label.setFixedHeight(self.bar.sizeHint().height())  # the pages must not jump
         controls = row(self.reference, 1, self.start, self.pause, self.cancel)
         column(controls, row(self.bar, (self.label, 1)), of=self, margins=LINE, spacing=Space.TIGHT)
@@ -123,7 +121,6 @@ class Notice(QWidget):
         super().__init__(parent)
         self._session = session
         self.label = plain_label(self)
-        self.label.setWhatsThis(picture_text("progress"))
         self.label.setWordWrap(True)
         self.button = QPushButton(self)
         self.button.clicked.connect(session.start)

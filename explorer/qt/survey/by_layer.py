@@ -260,7 +260,6 @@ class ByLayerPage(QWidget):
         # two lines, always: the charts must not jump as the mouse moves
         self.readout.setFixedHeight(2 * self.readout.fontMetrics().lineSpacing() + 4)
         self.readout.setAccessibleName("Under the cursor")
-        self.readout.setWhatsThis(picture_text("cell"))
         self.save = QPushButton("&Save…", self)
         self.save.setToolTip("Save picture or data (Ctrl+S)")
         self.table = TableView(TableModel(self), app, self)
@@ -276,7 +275,6 @@ class ByLayerPage(QWidget):
         about = plain_label(self, ABOUT_SUMS)
         about.setWordWrap(True)
         about.setContentsMargins(*NOTE)
-        about.setWhatsThis(picture_text("sums"))
         lower = QWidget(self)
         column(row(self.sums, 1, margins=NOTE), (self.table, 1), about, of=lower)
         upper = QWidget(self)

@@ -444,7 +444,6 @@ class MapPage(QtWidgets.QWidget):
             QtWidgets.QSizePolicy.Policy.Ignored, QtWidgets.QSizePolicy.Policy.Fixed
         )
         self.readout.setAccessibleName("Cell")
-        self.readout.setWhatsThis(picture_text("cell"))
         self.save = QtWidgets.QPushButton("&Save…", self)
         self.save.setToolTip("Save picture or data (Ctrl+S)")
         self._lay_out()

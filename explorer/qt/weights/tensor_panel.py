@@ -12,7 +12,6 @@ from PySide6.QtGui import QPalette, QResizeEvent
 from explorer.analysis.moments import Moments
 from explorer.analysis.statistics import TensorStatistics
 from explorer.analysis.surveys import SurveyRow
-from explorer.present.explanations import picture_text
 from explorer.present.tables.lines import LINES, Line, lines_of
 from explorer.present.tables.statistics import MOMENTS, PERCENTILES, STATISTICS, SURVEYED
 from explorer.present.tables.table import Table
@@ -42,10 +41,8 @@ class Header(QtWidgets.QWidget):
         style_text(self.name, TextSize.SECTION)
         sizes = QtWidgets.QSizePolicy.Policy
         self.name.setSizePolicy(sizes.Ignored, sizes.Preferred)
-        self.name.setWhatsThis(picture_text("name"))
         self.facts = ElidedLabel(self)
         self.facts.setForegroundRole(QPalette.ColorRole.PlaceholderText)
-        self.facts.setWhatsThis(picture_text("tensor_facts"))
         self.note = plain_label(self)
         self.note.setWordWrap(True)
         self.note.setAccessibleName("Note about the values")

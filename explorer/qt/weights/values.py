@@ -322,7 +322,6 @@ class ValuesPage(ReadingPage[Tiles]):
         # all tiles of one paint together
         self._painted = QtCore.QTimer(self, singleShot=True, interval=0)
         self.title = plain_label(self)
-        self.title.setWhatsThis(picture_text("values"))
         self.goto = PlaceField(self)
         self.save_button = QtWidgets.QToolButton(self)
         self.save_button.setText("Save all…")
@@ -330,7 +329,6 @@ class ValuesPage(ReadingPage[Tiles]):
         self.save_button.clicked.connect(self.ask_export)
         self.place = ElidedLabel(self)
         self.place.setAccessibleName("Current value")
-        self.place.setWhatsThis(picture_text("values"))
         self._set_up_grid()
         bar = building.row((self.title, 1), self.goto, self.save_button, margins=LINE)
         self.frame.insertLayout(0, bar)

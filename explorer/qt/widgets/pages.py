@@ -13,7 +13,6 @@ from PySide6.QtCore import QObject, QRectF, QTimer, Signal
 from PySide6.QtGui import QHideEvent, QShowEvent
 
 from explorer.errors import ExplorerError
-from explorer.present.explanations import picture_text
 from explorer.qt.addresses import TensorFetch
 from explorer.qt.jobs import Job, JobSlot, Work
 from explorer.qt.services import Services
@@ -373,7 +372,6 @@ class PlotPage(ContentPage, Generic[Panel]):
         self._make_panel = make_panel
         self._said = ""
         self.title = ElidedLabel(self)
-        self.title.setWhatsThis(picture_text("caption"))
         self.logarithmic = QtWidgets.QCheckBox("&Logarithmic", self)
         self.bar = row((self.title, 1), self.logarithmic, margins=LINE)
         self._column = column(self.bar, of=self.content)

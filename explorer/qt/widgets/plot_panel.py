@@ -33,7 +33,6 @@ from PySide6.QtGui import (
 )
 from PySide6.QtSvg import QSvgGenerator
 
-from explorer.present.explanations import picture_text
 from explorer.qt.jobs import Job
 from explorer.qt.services import Services
 from explorer.qt.theme import Space, scaled, widen_with_text
@@ -382,7 +381,6 @@ class PicturePanel(QtWidgets.QWidget):
         self.table.setAccessibleName("Statistics")
         self.readout = ElidedLabel(self)
         self.readout.setAccessibleName("Under the cursor")
-        self.readout.setWhatsThis(picture_text("readout"))
         self.export = PlotExport(app, self)
         self.splitter = QtWidgets.QSplitter(self)
         self.splitter.addWidget(self.area)

@@ -7,7 +7,6 @@ import time
 from PySide6.QtCore import QTimer, Signal
 from PySide6.QtWidgets import QProgressBar, QPushButton, QToolButton, QWidget
 
-from explorer.present.explanations import picture_text
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.widgets.building import NOTE, row
 from explorer.qt.widgets.labels import ElidedLabel
@@ -97,7 +96,6 @@ class ProgressLine(QWidget):
         self.bar.setFixedWidth(160)
         self.bar.setAccessibleName("Progress")
         self.label = ElidedLabel(self)
-        self.label.setWhatsThis(picture_text("progress"))
         self.button = QPushButton("Cancel", self)
         self.button.clicked.connect(self._press)
         self.running = False

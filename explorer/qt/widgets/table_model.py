@@ -115,7 +115,7 @@ def _bound(table: Table[Row], column: TableColumn[Row], rows: Sequence[Row]) -> 
 
     return Column(
         column.name,
-        column.title,
+        column.head,
         (lambda row: column.cell(rows[row])) if table.problem is None else text,
         raw,
         column.keys or (lambda: kind.keys([column.value(row) for row in rows])),

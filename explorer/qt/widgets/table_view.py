@@ -27,7 +27,6 @@ from PySide6.QtGui import (
 )
 
 from explorer.parallel import Check, never
-from explorer.present.explanations import picture_text
 from explorer.present.tables.table import Table
 from explorer.qt.jobs import Job
 from explorer.qt.services import Services
@@ -622,7 +621,6 @@ class ListPanel(QtWidgets.QWidget):
         super().__init__(parent)
         self.app = app
         self.bar = FilterBar(hint, tip, self)
-        self.bar.status.setWhatsThis(picture_text("listed"))
         self.model = TableModel(self)
         self.table = TableView(self.model, app, self)
         self._empty = empty_label(self)

@@ -22,7 +22,6 @@ from PySide6.QtWidgets import (
 )
 
 from explorer.qt.weights.values import ValuesTable
-from explorer.qt.widgets.labels import ElidedLabel, StatePage
 from explorer.qt.widgets.table_model import TableModel
 from tests.helpers.everywhere import named, visible
 from tests.helpers.hostile import HOSTILE
@@ -70,16 +69,8 @@ def table_gaps(view: QTableView | QTreeView) -> Iterator[str]:
 
 
 def _shows_figures(widget: QWidget) -> bool:
-    """Return whether a widget is a plot, a picture of our own, or a label with a number.
-
-    Names, captions and sentences are none, even with numbers.
-    """
-    if isinstance(widget, QLabel):
-        name = isinstance(widget, ElidedLabel)
-        said = widget.text().endswith((".", ":")) or widget.text().startswith("Not comparable")
-        reason = said or isinstance(widget.parent(), StatePage) or widget.accessibleName() == "Note"
-        return _DIGIT.search(widget.text()) is not None and not (reason or name)
-    own = type(widget).__module__.startswith("explorer.qt")
+    """Return whether a widget is a plot, or a picture of our own."""
+    own = type(widget).__module__.startswith("explorer.qt") and not isinstance(widget, QLabel)
     painted = own and "paintEvent" in vars(type(widget)) and bool(widget.accessibleName())
     return isinstance(widget, pg.PlotWidget) or painted
 

@@ -25,7 +25,6 @@ from explorer.analysis.errors.pairs import MatchedPair, WeightsPair
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Folding, Shape, Tensor
 from explorer.parallel import Check, LruCache
-from explorer.present.explanations import picture_text
 from explorer.present.tables.blocks import block_record
 from explorer.qt.addresses import agrees_to_tensors
 from explorer.qt.jobs import Job, JobSlot, worker_count
@@ -80,7 +79,6 @@ class BlockBar(QtWidgets.QWidget):
         self.number.setAccessibleName("Block")
         self.number.valueChanged.connect(lambda value: self.block_chosen.emit(int(value)))
         self.total = plain_label(self)
-        self.total.setWhatsThis(picture_text("block_total"))
         self.slider = QtWidgets.QSlider(Qt.Orientation.Horizontal, self)
         self.slider.setAccessibleName("Place in the tensor")
         self.slider.setMinimumWidth(80)
@@ -91,7 +89,6 @@ class BlockBar(QtWidgets.QWidget):
         self.reference = ReferenceBar(references, self)
         self.place = ElidedLabel(self)
         self.place.setAccessibleName("Where the block is")
-        self.place.setWhatsThis(picture_text("block_place"))
         self.note = plain_label(self)
         self.note.setWordWrap(True)
         self.note.setAccessibleName("Note about the comparison")

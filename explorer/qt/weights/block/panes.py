@@ -17,7 +17,6 @@ from PySide6.QtGui import QBrush, QColor, QPalette
 
 from explorer.analysis.block_detail import BlockDetail
 from explorer.analysis.block_search import Beside
-from explorer.present.explanations import picture_text
 from explorer.present.tables.blocks import field_table, sub_block_table, weight_table
 from explorer.present.tables.table import Table
 from explorer.qt.services import Services
@@ -157,7 +156,6 @@ class BlockPanes(QtWidgets.QWidget):
         self.readout.setAlignment(Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignLeft)
         self.readout.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.readout.setAccessibleName("Under the cursor")
-        self.readout.setWhatsThis(picture_text("readout"))
         # a fixed height for any text: the panes above must not move under the mouse
         self.readout.setFixedHeight(2 * self.readout.fontMetrics().lineSpacing() + 4)
         self._lay_out()

@@ -32,7 +32,6 @@ from explorer.analysis.tensor_map.map import (
     weight_facts,
 )
 from explorer.formats.tensors import Folding, Shape
-from explorer.present.explanations import picture_text
 from explorer.qt.jobs import Job, JobSlot
 from explorer.qt.references import References
 from explorer.qt.services import Services
@@ -432,7 +431,6 @@ class MapReadout(QWidget):
         self._drawable: Drawable | None = None
         self.label = plain_label(self)
         self.label.setAccessibleName("Under the cursor")
-        self.label.setWhatsThis(picture_text("readout"))
         self.label.setMinimumWidth(1)  # a long line must not widen the window
         self.pointer = MapPointer(app, self)
         self.pointer.described.connect(self.show_text)
