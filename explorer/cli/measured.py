@@ -11,7 +11,7 @@ from typing import Any, Final
 import click
 
 from explorer.cli import options
-from explorer.cli.output import style, table
+from explorer.cli.output import style, table_of
 from explorer.errors import PlanError
 from explorer.formats.model import Model
 from explorer.hardware.catalogue import find_bandwidths
@@ -26,6 +26,7 @@ from explorer.planner.logs.reading import read_log, read_stream
 from explorer.planner.plan import Engine, Plan
 from explorer.planner.speed import SpeedBound, speed_bound, speed_bounds, speed_record
 from explorer.present import measured as words
+from explorer.present.tables.plans import MEASURED
 from explorer.text import plain_text
 
 _STDIN: Final = "-"
@@ -74,8 +75,6 @@ class Compared:
 
     def text(self) -> str:
         """Return it for people."""
-        rows = words.compared_rows(self.comparison)
-        cells = [(row.what, row.planned, row.measured, row.difference) for row in rows]
         said = [words.settings_text(self.comparison.settings)]
         said += words.comparison_notes(self.comparison, self.log)
         said += map(words.rest_sentence, self.comparison.rests)
@@ -84,10 +83,10 @@ class Compared:
         if speed is not None:
             said.append(words.share_sentence(speed, self.share))
         sentences = "".join(f"  {line[:1].upper()}{line[1:]}\n" for line in said if line)
-        title = f"{words.COMPARISON_TITLE}: {plain_text(self.file)}"
+        title = f"{MEASURED.title}: {plain_text(self.file)}"
         return (
             f"\n{style(title, bold=True)}\n"
-            f"{table([tuple(words.COMPARISON.values()), *cells], right=(1, 2, 3))}{sentences}"
+            f"{table_of(MEASURED, self.comparison.residuals)}{sentences}"
         )
 
 

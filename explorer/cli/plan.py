@@ -13,7 +13,7 @@ from typing import Any, Final
 import click
 
 from explorer.cli import machine, measured, options, output
-from explorer.cli.output import line_width, name_cell, on_terminal, style, table
+from explorer.cli.output import line_width, name_cell, on_terminal, style, table, table_of
 from explorer.errors import ExplorerError, PlanError
 from explorer.formats import open_model
 from explorer.planner import Device, Hyperparameters, Settings
@@ -39,6 +39,8 @@ from explorer.planner.settings import (
 from explorer.present import engines
 from explorer.present import plan as plans
 from explorer.present.plan import Kind
+from explorer.present.tables.plans import BUFFERS, PLANS, PlanRow
+from explorer.present.tables.plans import ENGINES as SIDE_BY_SIDE
 from explorer.tabular import Cell
 from explorer.text import bytes_text, exact_text, integer_text, plain_text
 
@@ -381,8 +383,8 @@ def plan_text(found: PlannedModel, plan: Plan) -> str:
         for held, bar in zip(plan.holdings, bars, strict=True)
         if held.device is not None or bar.held_bytes
     ]
-    if rows := list(engines.buffer_rows(plan)):
-        blocks.append(f"\n{table([engines.BUFFERS, *rows], right=(1, 2, 3, 4))}")
+    if buffers := plan.details.buffers():
+        blocks.append(f"\n{table_of(BUFFERS, buffers)}")
     if arguments := plan.details.arguments():
         words = shlex.join(arguments)
         blocks.append(f"\n{style('Arguments of llama-server', bold=True)}\n{_INDENT}{words}\n")
@@ -394,8 +396,7 @@ def plan_text(found: PlannedModel, plan: Plan) -> str:
 def side_by_side_text(found: Sequence[PlannedModel]) -> str:
     """Return the engines of one model as a table, and a sentence on why they differ."""
     rows = [engines.EngineRow(engine_named(one.profile), one.plan, "refused") for one in found]
-    cells = [tuple(map(plain_text, row.cells())) for row in rows]
-    shown = table([engines.SIDE_BY_SIDE, *cells], right=range(2, 7))
+    shown = table_of(SIDE_BY_SIDE, rows)
     why = engines.why_engines_differ(rows)
     return f"{style(_safe(found[0].path), bold=True)}\n{shown}\n{_INDENT}{why}\n"
 
@@ -509,8 +510,8 @@ def _safe(text: str) -> str:
 
 # Several plans side by side: a table for people, the same in full as CSV for programs.
 
-_HEAD: Final = (*("Model", "Profile", "Context", "KV cache type"), *plans.PLAN.values(), "Result")
-_NUMBERS: Final = range(4, 4 + len(plans.PLAN))
+_LEFT_OUT: Final = ("devices", "batch", "flash_attention", "answer")
+_SHOWN: Final = PLANS.only(*(name for name in PLANS.names if name not in _LEFT_OUT))
 _LONGEST_ROW_NAME: Final = 60
 
 CSV_HEADER: Final = (
@@ -524,23 +525,12 @@ CSV_HEADER: Final = (
 def plans_table(found: Sequence[PlannedModel]) -> str:
     """Return a line for each plan, and for each warning."""
     made = [(_name(one.path), one.plan) for one in found if one.plan is not None]
-    rows = [_HEAD, *(_row(name, plan) for name, plan in made)]
-    text = table(rows, right=(2, *_NUMBERS), indent="") if made else ""
+    rows = [PlanRow(name, plan) for name, plan in made]
+    text = table_of(_SHOWN, rows, _LONGEST_ROW_NAME) if made else ""
     warnings = dict.fromkeys(
         f"{name}: {plain_text(warning)}\n" for name, plan in made for warning in plan.warnings
     )
     return text + ("\n" + "".join(warnings) if warnings else "")
-
-
-def _row(name: str, plan: Plan) -> Sequence[str]:
-    return (
-        name,
-        plan.engine.name,
-        plans.sequences_text(plan),
-        plain_text(plan.used("kv_cache_type")),
-        *(figure.text for figure in plans.plan_figures(plan)),
-        plans.answer(plan).word,
-    )
 
 
 def _name(path: str) -> str:

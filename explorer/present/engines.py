@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -11,17 +11,7 @@ from explorer.planner.advice import left_alone
 from explorer.planner.engines.registry import engines_for
 from explorer.planner.plan import Accuracy, Engine, Plan, Range
 from explorer.planner.request import PlanRequest
-from explorer.present.plan import answer, plan_figure, sequences_text
 from explorer.text import bytes_text, integer_text
-
-BUFFERS: Final = ("Buffer", "Weights", "Cache and state", "Compute", "Reserve")
-"""Heads of `buffer_rows`."""
-
-SIDE_BY_SIDE: Final = (
-    *("Profile", "Context", "Weights", "KV cache", "Compute", "On GPUs", "In all"),
-    *("Fits", "Layers on GPUs"),
-)
-"""Heads of `engine_rows`."""
 
 _ACCURACY: Final = {
     Accuracy.EXACT: "weights and cache to the byte; compute buffers by the architecture's graph",
@@ -79,13 +69,6 @@ def range_text(size: Range | None) -> str:
     return high if size.low == size.high else f"{bytes_text(size.low)} to {high}"
 
 
-def buffer_rows(plan: Plan) -> Iterator[tuple[str, ...]]:
-    """Yield each buffer with what it holds, as its program names it."""
-    for one in plan.details.buffers():
-        sizes = bytes_text(one.weights), bytes_text(one.cache), range_text(one.compute)
-        yield (one.name, *sizes, "" if one.reserve is None else bytes_text(one.reserve))
-
-
 def lm_studio_fields(plan: Plan) -> list[tuple[str, str]]:
     """Return what to set in LM Studio's load settings, by the names that it shows.
 
@@ -126,16 +109,6 @@ class EngineRow:
     engine: Engine
     plan: Plan | None
     failure: str = ""
-
-    def cells(self) -> tuple[str, ...]:
-        """Return the texts of `SIDE_BY_SIDE`; dashes where there is no plan."""
-        title, plan = self.engine.title, self.plan
-        if plan is None:
-            return (title, *["–"] * 6, self.failure, "–")
-        names = ("weights", "kv_cache", "graph_total", "vram_total", "total")
-        sizes = (plan_figure(plan, name).text for name in names)
-        layers = plan_figure(plan, "gpu_layers").text
-        return (title, sequences_text(plan), *sizes, answer(plan).word, layers)
 
 
 def side_by_side(request: PlanRequest, check: Callable[[], None]) -> list[EngineRow]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from explorer.planner.engines.llama_cpp import Settings
@@ -20,24 +19,6 @@ from explorer.text import (
     plain_text,
     signed_text,
 )
-
-COMPARISON: Final = {
-    "what": "Term",
-    "planned": "Planned",
-    "measured": "Measured",
-    "difference": "Difference",
-}
-"""Labels of the columns of a comparison by name, in order."""
-
-COMPARISON_TIPS: Final = {
-    "what": "What the bytes are for, and where they are.",
-    "planned": "Bytes of the plan that is made with the log's settings.",
-    "measured": "Bytes that the log tells; a log rounds, mostly to hundredths of a MiB.",
-    "difference": "Measured less planned; none within what the log rounds.",
-}
-"""What these columns mean."""
-
-COMPARISON_TITLE: Final = "Measured beside planned"
 
 _KINDS: Final = {
     "weights": "weights",
@@ -57,17 +38,6 @@ _CUDA_LIKE: Final = ("CUDA", "ROCm", "MUSA")
 _MOST_SHARE: Final = 100
 
 
-@dataclass(frozen=True, slots=True)
-class ComparedRow:
-    """One term as it is shown."""
-
-    what: str
-    planned: str
-    measured: str
-    difference: str
-    agrees: bool
-
-
 def place_name(device: str) -> str:
     """Return the name of a place of a plan for people."""
     if device == HOST:
@@ -75,23 +45,21 @@ def place_name(device: str) -> str:
     return {"all": "All", "GPUs": "All GPUs"}.get(device, device.replace("GPU", "GPU "))
 
 
-def compared_rows(comparison: Comparison) -> list[ComparedRow]:
-    """Return all terms, in order."""
-    return [_row(one) for one in comparison.residuals]
+def term_text(one: Residual) -> str:
+    """Return what bytes are for, and where they are: "GPU 0: weights"."""
+    return f"{place_name(one.device)}: {_KINDS.get(one.kind, one.kind)}"
 
 
-def _row(one: Residual) -> ComparedRow:
-    what = f"{place_name(one.device)}: {_KINDS.get(one.kind, one.kind)}"
+def planned_text(one: Residual) -> str:
+    """Return what was planned; of a band its ends."""
     if one.planned is None:
-        planned = "–"
-    elif one.planned_low is None:
-        planned = bytes_text(one.planned)
-    else:
-        planned = f"{bytes_text(one.planned_low)} to {bytes_text(one.planned)}"
-    return ComparedRow(what, planned, bytes_text(one.measured), _difference(one), one.agrees)
+        return "–"
+    high = bytes_text(one.planned)
+    return high if one.planned_low is None else f"{bytes_text(one.planned_low)} to {high}"
 
 
-def _difference(one: Residual) -> str:
+def difference_text(one: Residual) -> str:
+    """Return how much more was measured than planned."""
     if one.difference is None:
         return "no law is known"
     if one.agrees:

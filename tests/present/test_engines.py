@@ -14,6 +14,7 @@ from explorer.planner.plan import Plan, Range
 from explorer.planner.request import PlanRequest
 from explorer.present import engines as words
 from explorer.present.plan_export import environment_lines, modelfile_lines, server_command
+from explorer.present.tables.plans import BUFFERS, ENGINES
 from tests.planner.test_llama_cpp import _TENSORS, _TINY, _model
 
 GPU = Device("0", "CUDA", 8 << 30, name="NVIDIA L4")
@@ -51,11 +52,9 @@ def test_what_llama_cpp_would_choose_can_be_taken(h: Hyperparameters) -> None:
 
 
 def test_buffers_have_llama_cpp_s_names_and_the_reserve(h: Hyperparameters) -> None:
-    rows = {row[0]: row for row in words.buffer_rows(planned(h, context=512, num_gpu=2))}
-    assert set(rows) == {"CUDA0 (GPU0)", "host (of the GPU)", "CPU"}
-    assert all(len(row) == len(words.BUFFERS) for row in rows.values())
-    assert rows["CUDA0 (GPU0)"][-1] == "512 MiB"
-    assert rows["host (of the GPU)"][-1] == ""
+    buffers = planned(h, context=512, num_gpu=2).details.buffers()
+    reserves = {one.name: BUFFERS["reserve"].cell(one) for one in buffers}
+    assert reserves == {"CUDA0 (GPU0)": "512 MiB", "host (of the GPU)": "", "CPU": ""}
 
 
 def test_a_band_shows_its_ends() -> None:
@@ -83,10 +82,9 @@ def test_engines_side_by_side_show_dashes_where_there_is_no_plan(h: Hyperparamet
     shown = [engine_named(name) for name in ("llama.cpp", "ollama-graphsize")]
     rows = [words.EngineRow(engine, engine.plan(request)) for engine in shown]
     rows.append(words.EngineRow(engine_named("ollama"), None, "refused"))
-    cells = [row.cells() for row in rows]
-    assert all(len(one) == len(words.SIDE_BY_SIDE) for one in cells)
-    assert [one[-1] for one in cells] == ["3 of 3", "3 of 3", "–"]
-    assert cells[2][-2] == "refused"
+    layers, fits = ([ENGINES[name].cell(row) for row in rows] for name in ("gpu_layers", "fits"))
+    assert layers == ["3 of 3", "3 of 3", "–"]
+    assert fits == ["fits", "fits", "refused"]
     why = words.why_engines_differ(rows)
     assert why.startswith("llama.cpp allocates")
     assert "Ollama starts the same program" not in why  # it is not shown

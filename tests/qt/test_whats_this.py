@@ -15,7 +15,6 @@ from explorer.formats import open_model
 from explorer.planner import Device, Settings, plan
 from explorer.planner.engines.registry import ENGINES
 from explorer.present import explanations
-from explorer.present.plan import Kind
 from explorer.present.tables.survey import METRICS
 from explorer.qt.help.menu import explain_focus
 from explorer.qt.main_window import MainWindow
@@ -50,7 +49,6 @@ def test_every_figure_of_a_plan_says_what_it_is(
     assert made.terms
     for term in made.terms:
         assert explanations.plan_text(term.name).endswith("."), term.name
-    assert set(explanations.PART_TEXTS) == {kind.value for kind in Kind}
 
 
 def all_texts() -> list[str]:

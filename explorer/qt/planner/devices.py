@@ -18,8 +18,8 @@ from explorer.hardware.catalogue import Catalogue, load_catalogue
 from explorer.planner import Device, Host
 from explorer.planner.devices import parse_gpu, parse_size
 from explorer.planner.settings import RESERVE as RESERVE_SETTING
-from explorer.present.explanations import GPU_TEXTS
 from explorer.present.plan import device_name, device_text, short_name, size_text
+from explorer.present.tables.plans import GPUS
 from explorer.qt.jobs import JobSlot
 from explorer.qt.planner.fields import (
     CalmSpinBox,
@@ -30,7 +30,7 @@ from explorer.qt.planner.fields import (
     push_button,
 )
 from explorer.qt.planner.state import CurrentPlan, PlannerState
-from explorer.qt.planner.tables import LiveTable, gpu_columns
+from explorer.qt.planner.tables import LiveTable
 from explorer.qt.services import Services
 from explorer.qt.theme import Space, scaled
 from explorer.qt.widgets.labels import Tile, plain_label
@@ -40,6 +40,11 @@ from explorer.qt.widgets.table_view import FilterBar, PaddedDelegate, PaddedHead
 from explorer.text import bytes_text, integer_text, plain_text, shorten
 
 NAME, FREE, RESERVE = 0, 1, 2
+_MEANINGS: Final = {
+    NAME: "The GPU, by its maker's name.",
+    FREE: "Free memory to plan with; double-click to change it.",
+    RESERVE: "Held back for the driver and what a plan cannot see; double-click to change it.",
+}
 _MIME: Final = "application/x-gguf-explorer-gpu"
 _LONGEST_NAME: Final = 60
 _MOST_AT_ONCE: Final = 16
@@ -191,7 +196,7 @@ def added(devices: tuple[Device, ...], device: Device, count: int = 1) -> tuple[
 
 
 def _meaning(column: int) -> str:
-    return GPU_TEXTS[("name", "free", "reserve")[column]]
+    return _MEANINGS[column]
 
 
 _SEVERAL: Final = re.compile(r"\s*(\d{1,2})\s*[x×*]\s*(\S.*)")
@@ -217,7 +222,7 @@ class CatalogueDialog(QtWidgets.QDialog):
         hint = "Search:  rtx 3090   2x 4090   laptop   rocm   — or a size:  24GiB"
         self.search = FilterBar(hint, hint, self)
         self.model = LiveTable(self)
-        self.model.set_content(gpu_columns(self._gpus), len(self._gpus))
+        self.model.show_rows(GPUS, self._gpus)
         self.table = TableView(self.model, app, self)
         self.table.setAccessibleName("GPU catalogue")
         self.table.setSelectionMode(TableView.SelectionMode.SingleSelection)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -24,19 +24,19 @@ from explorer.planner.logs.reading import parse_log, read_log
 from explorer.planner.plan import Plan
 from explorer.planner.speed import speed_bounds
 from explorer.present import measured as words
+from explorer.present.tables.plans import MEASURED
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobSlot
 from explorer.qt.machine import PlannedMachine
-from explorer.qt.planner import tables
 from explorer.qt.planner.fields import SizeEdit, buddy_label, fill, push_button
 from explorer.qt.planner.pages import PlannerPage, show_in
 from explorer.qt.planner.state import PlannerState
+from explorer.qt.planner.tables import LiveTable
 from explorer.qt.services import Services
 from explorer.qt.theme import Space
 from explorer.qt.widgets.building import LINE, NOTE, Flow
 from explorer.qt.widgets.labels import SELECTABLE, plain_label
 from explorer.qt.widgets.painting import plain_tip
-from explorer.qt.widgets.table_model import Column
 from explorer.qt.widgets.table_view import TableView
 from explorer.sources import is_address
 from explorer.text import plain_text, sentence
@@ -197,7 +197,7 @@ class LogPage(PlannerPage):
         self.notes.setWordWrap(True)
         self.notes.setTextInteractionFlags(SELECTABLE)
         self.notes.setAccessibleName("Notes on the log")
-        self.model = tables.LiveTable(self)
+        self.model = LiveTable(self)
         self.table = TableView(self.model, app, self)
         self.table.setAccessibleName("Measured beside planned")
         self._lay_out()
@@ -330,8 +330,7 @@ class LogPage(PlannerPage):
                 "settings."
             )
             return
-        rows = words.compared_rows(found.comparison)
-        show_in(self.table, _columns(found.comparison, rows), len(rows), found.name)
+        show_in(self.table, MEASURED, found.comparison.residuals, found.name)
         self.hint.setText(f"{found.name}: {words.settings_text(found.comparison.settings)}")
         said = [*words.comparison_notes(found.comparison, found.log)]
         said += map(words.rest_sentence, found.comparison.rests)
@@ -368,17 +367,3 @@ def base_settings(state: PlannerState) -> llama_cpp.Settings:
     planned = None if plan is None else server_settings(plan)
     asked = state.inputs
     return planned or assumed_settings(asked.settings, len(asked.devices))
-
-
-def _columns(comparison: Comparison, rows: list[words.ComparedRow]) -> list[Column]:
-    make = tables.ColumnMaker(words.COMPARISON_TIPS)
-    titles, terms = words.COMPARISON, comparison.residuals
-    planned = make.size("planned", titles["planned"], [one.planned for one in terms])
-    differences = [one.difference for one in terms]
-    difference = make.size("difference", titles["difference"], differences)
-    return [
-        make.words("what", titles["what"], [row.what for row in rows]),
-        replace(planned, text=[row.planned for row in rows].__getitem__),
-        make.size("measured", titles["measured"], [one.measured for one in terms]),
-        replace(difference, text=[row.difference for row in rows].__getitem__),
-    ]

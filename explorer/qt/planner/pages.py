@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from PySide6 import QtWidgets
@@ -16,21 +16,33 @@ from explorer.planner.plan import Plan, Term
 from explorer.present import engines, plan_export
 from explorer.present.plan import memory_bars, value_text
 from explorer.present.plan_export import Curves
+from explorer.present.tables.plans import (
+    ENGINES,
+    INPUTS,
+    PLANS,
+    TERMS,
+    PlanRow,
+    bars_table,
+    comparison,
+    curves_table,
+    layers_table,
+)
+from explorer.present.tables.table import Table
 from explorer.qt.jobs import Job, JobSlot
-from explorer.qt.planner import tables
 from explorer.qt.planner.fields import CalmComboBox, buddy_label, fill, push_button, scrolled
 from explorer.qt.planner.picture import PlannerPicture, SavedPicture
 from explorer.qt.planner.state import CurrentPlan, PlannedModel, PlannerState, single_shot
+from explorer.qt.planner.tables import LiveTable
 from explorer.qt.services import Services
 from explorer.qt.theme import Space, monospace_font
 from explorer.qt.widgets.building import LINE, NOTE
 from explorer.qt.widgets.labels import SELECTABLE, plain_label
 from explorer.qt.widgets.plot_panel import PlotExport
-from explorer.qt.widgets.table_model import Column
 from explorer.qt.widgets.table_view import FilterBar, TableView
 from explorer.text import exact_text, plain_text
 
 _DELAY_MS: Final = 80
+Row = TypeVar("Row")
 _BARS, _LAYERS, _CURVES = "bars", "layers", "curves"
 
 
@@ -71,20 +83,19 @@ class PlannerPage(QtWidgets.QWidget):
         self.refresh()
 
 
-def show_in(
-    table: TableView,
-    columns: Sequence[Column],
-    count: int,
-    kind: object,
-    hidden: Collection[str] = (),
-) -> None:
-    """Show what a table of few rows says now; no text of it loses its end."""
-    model = table.table
-    assert isinstance(model, tables.LiveTable)
-    if model.show(columns, count, kind):
-        table.show_columns(QByteArray(), hidden)
-    else:
-        table.column_layout.widen(range(len(columns)))
+def show_in(view: TableView, table: Table[Row], rows: Sequence[Row], kind: object) -> bool:
+    """Show what a table of few rows says now; no text of it loses its end.
+
+    Returns:
+        Whether the rows are others.
+    """
+    model = view.table
+    assert isinstance(model, LiveTable)
+    if model.show_rows(table, rows, kind):
+        view.show_columns(QByteArray(), [column.name for column in table if column.extra])
+        return True
+    view.column_layout.widen(range(len(table.names)))
+    return False
 
 
 class ComparisonPage(PlannerPage):
@@ -96,7 +107,7 @@ class ComparisonPage(PlannerPage):
     def __init__(self, state: PlannerState, app: Services, parent: QtWidgets.QWidget) -> None:
         super().__init__(state, parent)
         self._planning = JobSlot(app.runner, self)
-        self.model = tables.LiveTable(self)
+        self.model = LiveTable(self)
         self.table = TableView(self.model, app, self)
         self.table.setSelectionMode(TableView.SelectionMode.SingleSelection)
         self.line = fill(QtWidgets.QHBoxLayout(), spacing=Space.NEAR, margins=LINE)
@@ -117,26 +128,26 @@ class ComparisonPage(PlannerPage):
             self._planning.cancel()
             self._show([])
             return
-        now, others = tables.Candidate(self.title(), result), self.others()
+        now, others = PlanRow(self.title(), result.plan, result.refusal), self.others()
         if not others:
             self._planning.cancel()
             self._show([now])
             return
 
-        def work(job: Job) -> list[tables.Candidate]:
+        def work(job: Job) -> list[PlanRow]:
             rows = [now]
             for name, other, inputs in others:
                 job.check()
-                rows.append(tables.Candidate(name, self.state.result_of(other, inputs)))
+                made = self.state.result_of(other, inputs)
+                rows.append(PlanRow(name, made.plan, made.refusal))
             return rows
 
         title = "Planning what is compared"
         self._planning.run(title, work, self._show, self.state.refused.emit)
 
-    def _show(self, rows: list[tables.Candidate]) -> None:
+    def _show(self, rows: list[PlanRow]) -> None:
         kind = tuple(row.name for row in rows)
-        columns = tables.comparison_columns(rows) if rows else []
-        show_in(self.table, columns, len(rows), kind)
+        show_in(self.table, comparison(rows) if rows else PLANS, rows, kind)
 
 
 class ProgramsPage(PlannerPage):
@@ -152,7 +163,7 @@ class ProgramsPage(PlannerPage):
     def __init__(self, state: PlannerState, app: Services, parent: QtWidgets.QWidget) -> None:
         super().__init__(state, parent)
         self._planning = JobSlot(app.runner, self)
-        self.model = tables.LiveTable(self)
+        self.model = LiveTable(self)
         self.table = TableView(self.model, app, self)
         self.table.setAccessibleName("Programs side by side")
         self.table.setSelectionMode(TableView.SelectionMode.SingleSelection)
@@ -176,8 +187,7 @@ class ProgramsPage(PlannerPage):
         )
 
     def _show(self, rows: list[engines.EngineRow]) -> None:
-        columns = tables.engine_columns(rows) if rows else []
-        show_in(self.table, columns, len(rows), tuple(row.engine.name for row in rows))
+        show_in(self.table, ENGINES, rows, tuple(row.engine.name for row in rows))
         why = engines.why_engines_differ(rows)
         self.why.setText(f"Why they differ: {why}" if why else "")
 
@@ -387,7 +397,7 @@ class TablesPage(PlannerPage):
         self.choice.addItem("Layers and their devices", _LAYERS)
         self.choice.addItem("Memory against context", _CURVES)
         self.choice.setAccessibleName("Chart to show as a table")
-        self.model = tables.LiveTable(self)
+        self.model = LiveTable(self)
         self.table = TableView(self.model, app, self)
         self.table.setAccessibleName("Figures of the chart")
         label, line = buddy_label("&Table of", self.choice), QtWidgets.QHBoxLayout()
@@ -399,32 +409,34 @@ class TablesPage(PlannerPage):
     def refresh(self) -> None:
         """Show the current figures."""
         kind = str(self.choice.currentData())
-        columns, rows = self._content(kind)
-        told = {column.name for column in columns if column.name.endswith("_fits")}
-        show_in(self.table, columns, rows, kind, told)  # by a sign before the figure
+        if kind == _CURVES:
+            self._show_curves()
+            return
+        plan = self.state.current.plan
+        if plan is None:
+            self.model.show((), 0)
+            return
+        bars = memory_bars(plan, self.state.current.inputs.host)
+        if kind == _BARS:
+            show_in(self.table, bars_table(bars), bars, kind)
+        else:
+            names = [bar.title for bar in bars if bar.device is not None]
+            show_in(self.table, layers_table(names), plan.layers, kind)
+
+    def _show_curves(self) -> None:
+        curves = self._curves()
+        if curves is None:
+            self.curves_wanted.emit()
+            self.model.show((), 0)
+            return
+        places = range(len(curves.curves[0].contexts))
+        show_in(self.table, curves_table(curves), places, _CURVES)
 
     def select_layer(self, layer: int) -> None:
         """Select a layer's row, if layers are listed."""
         if self.choice.currentData() == _LAYERS:
             with QSignalBlocker(self):
                 self.table.select_row(layer)
-
-    def _content(self, kind: str) -> tuple[Sequence[Column], int]:
-        plan = self.state.current.plan
-        if kind == _CURVES:
-            curves = self._curves()
-            if curves is None:
-                self.curves_wanted.emit()
-                return (), 0
-            return tables.curve_columns(curves), len(curves.curves[0].contexts)
-        if plan is None:
-            return (), 0
-        bars = memory_bars(plan, self.state.current.inputs.host)
-        if kind == _BARS:
-            return tables.bar_columns(bars), len(bars)
-        layers = plan.layers
-        names = [bar.title for bar in bars if bar.device is not None]
-        return tables.layer_columns(layers, names), len(layers)
 
     def _emit_layer(self, row: int) -> None:
         if self.choice.currentData() == _LAYERS:
@@ -445,7 +457,7 @@ class WhyPage(PlannerPage):
         self._terms: tuple[Term, ...] = ()
         self._chosen = "total"
         self.search = FilterBar("Filter figures:  devices[0]  graph  blk", "", self)
-        self.figure_model, self.input_model = tables.LiveTable(self), tables.LiveTable(self)
+        self.figure_model, self.input_model = LiveTable(self), LiveTable(self)
         self.figures = TableView(self.figure_model, app, self)
         self.figures.setAccessibleName("Figures of the plan")
         self.figures.setSelectionMode(TableView.SelectionMode.SingleSelection)
@@ -483,8 +495,7 @@ class WhyPage(PlannerPage):
         plan = self.state.current.plan
         self._terms = () if plan is None else plan.terms
         names = tuple(term.name for term in self._terms)
-        if self.figure_model.show(tables.term_columns(self._terms), len(self._terms), names):
-            self.figures.show_columns(QByteArray(), hidden=("exact",))  # the title has it
+        if show_in(self.figures, TERMS, self._terms, names):
             self._filter(self.search.text)
         self._show_chosen()
 
@@ -520,7 +531,7 @@ class WhyPage(PlannerPage):
         self.title.setText(f"{term.name} = {value}")
         self.formula.setText(f"= {plain_text(term.formula)}")
         inputs = list(term.inputs.items())
-        show_in(self.inputs, tables.input_columns(inputs), len(inputs), term.name)
+        show_in(self.inputs, INPUTS, inputs, term.name)
 
     def _label(self, name: str) -> QtWidgets.QLabel:
         label = plain_label(self)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import assume, given, settings
 from PySide6.QtCore import Qt
@@ -13,20 +15,20 @@ from explorer.planner.engines.ollama_013.engine import OLLAMA_013
 from explorer.planner.inputs import PlanInputs, plan_result
 from explorer.planner.plan import Level
 from explorer.present.plan import Kind, answer, boundary_of, layers_text, memory_bars
-from explorer.qt.planner.tables import (
-    Candidate,
-    ColumnMaker,
-    LiveTable,
-    bar_columns,
-    comparison_columns,
-    input_columns,
-    layer_columns,
-    term_columns,
+from explorer.present.tables.plans import (
+    INPUTS,
+    TERMS,
+    PlanRow,
+    bars_table,
+    comparison,
+    layers_table,
 )
+from explorer.present.tables.table import INTEGER, Column, Table
+from explorer.qt.planner.tables import LiveTable
 from explorer.text import exact_text
 from tests.planner.models import GIB, random_devices, random_models, random_settings, small_model
 
-NUMBERS = ColumnMaker({"n": ""})
+NUMBERS = Table[int | None](Column("n", "N", INTEGER, of=lambda value: value, blank="–"))
 
 few = settings(max_examples=60)
 
@@ -108,58 +110,55 @@ def test_tables_keep_qts_rules_and_their_selection(qtmodeltester: ModelTester) -
         plan = outcome.plan
         assert plan is not None
         bars = memory_bars(plan, None)
-        for columns, count in (
-            (bar_columns(bars), len(bars)),
-            (layer_columns(plan.layers, ["GPU"]), plan.verdict.total_layers),
-            (term_columns(plan.terms), len(plan.terms)),
-            (input_columns(list(plan.terms[0].inputs.items())), 1),
-            (comparison_columns([Candidate("now", outcome)] * 3), 3),
-        ):
-            table.show(columns, count)
+        described: list[tuple[Table[Any], Sequence[Any]]] = [
+            (bars_table(bars), bars),
+            (layers_table(["GPU"]), plan.layers),
+            (TERMS, plan.terms),
+            (INPUTS, list(plan.terms[0].inputs.items())),
+        ]
+        rows = [PlanRow("now", plan)] * 3
+        for columns, shown in (*described, (comparison(rows), rows)):
+            table.show_rows(columns, shown)
             qtmodeltester.check(table)
-            for column in range(len(columns)):
+            for column in range(len(columns.names)):
                 table.sort(column, Qt.SortOrder.DescendingOrder)
-                assert all(isinstance(table.index(row, column).data(), str) for row in range(count))
+                texts = [table.index(row, column).data() for row in range(len(shown))]
+                assert all(isinstance(text, str) for text in texts)
             qtmodeltester.check(table)
     resets: list[None] = []
     table.modelReset.connect(lambda: resets.append(None))
-    assert table.show([NUMBERS.number("n", "N", [1, None])], 2)
-    assert not table.show([NUMBERS.number("n", "N", [2, None])], 2)
+    assert table.show_rows(NUMBERS, [1, None])
+    assert not table.show_rows(NUMBERS, [2, None])
     assert [table.index(row, 0).data() for row in (0, 1)] == ["2", "–"]
-    assert table.show([NUMBERS.number("n", "N", [2, None])], 2, kind="others")
+    assert table.show_rows(NUMBERS, [2, None], kind="others")
     assert len(resets) == 2
 
 
+def planned(h: Hyperparameters, inputs: PlanInputs) -> PlanRow:
+    made = plan_result(h, inputs, {})
+    return PlanRow("", made.plan, made.refusal)
+
+
 def test_a_comparison_marks_what_differs() -> None:
-    h, devices = small_model(), (Device("0", "CUDA", 24 * GIB),)
-    rows = [
-        Candidate(
-            str(context),
-            plan_result(
-                h, PlanInputs(Settings(context=context), devices, profile=OLLAMA_013.name), {}
-            ),
-        )
-        for context in (4096, 8192, 2048)
-    ]
-    rows.append(Candidate("broken", plan_result(small_model(blocks=0), PlanInputs(), {})))
-    columns = {column.name: column for column in comparison_columns(rows)}
-    assert [columns["context"].text(row) for row in range(3)] == ["4,096", "≠ 8,192", "≠ 2,048"]
-    first, more, less = (columns["kv_cache"].text(row) for row in range(3))
+    h = small_model()
+    usual = PlanInputs(devices=(Device("0", "CUDA", 24 * GIB),), profile=OLLAMA_013.name)
+    rows = [planned(h, usual.with_settings(context=context)) for context in (4096, 8192, 2048)]
+    rows.append(planned(small_model(blocks=0), PlanInputs()))
+    table = comparison(rows)
+    assert [table["context"].cell(row) for row in rows[:3]] == ["4,096", "≠ 8,192", "≠ 2,048"]
+    first, more, less = (table["kv_cache"].cell(row) for row in rows[:3])
     assert "(" not in first
     assert "(+" in more
     assert "(-" in less
-    assert columns["kv_cache"].raw(1) == rows[1].result.plan.cache
+    assert rows[1].plan is not None
+    assert table["kv_cache"].value(rows[1]) == rows[1].plan.cache
 
 
 def test_all_layers_of_another_model_are_no_difference() -> None:
-    h, inputs = (
-        small_model(),
-        PlanInputs(devices=(Device("0", "CUDA", 24 * GIB),), profile=OLLAMA_013.name),
-    )
-    part = inputs.with_settings(num_gpu=2)
-    models = ((h, inputs), (replace(h, block_count=h.block_count - 1), inputs), (h, part))
-    rows = [Candidate(str(n), plan_result(*one, {})) for n, one in enumerate(models)]
-    columns = {column.name: column for column in comparison_columns(rows)}
-    texts = [columns["gpu_layers"].text(row) for row in range(3)]
-    total = h.total_layers
+    h = small_model()
+    inputs = PlanInputs(devices=(Device("0", "CUDA", 24 * GIB),), profile=OLLAMA_013.name)
+    part, smaller = inputs.with_settings(num_gpu=2), replace(h, block_count=h.block_count - 1)
+    rows = [planned(h, inputs), planned(smaller, inputs), planned(h, part)]
+    column, total = comparison(rows)["gpu_layers"], h.total_layers
+    texts = [column.cell(row) for row in rows]
     assert texts == [f"{total} of {total}", f"{total - 1} of {total - 1}", f"≠ 2 of {total}"]

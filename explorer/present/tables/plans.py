@@ -1,0 +1,380 @@
+"""Tables of memory plans: devices, layers, figures and their formulas, engines, plans, GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from explorer.hardware.catalogue import Gpu
+from explorer.planner.logs.measured import Residual
+from explorer.planner.plan import Input, Layer, NamedBuffer, Plan, Term
+from explorer.present.engines import EngineRow, range_text
+from explorer.present.explanations import plan_text
+from explorer.present.measured import difference_text, planned_text, term_text
+from explorer.present.plan import (
+    PLAN,
+    Bar,
+    Kind,
+    answer,
+    attention_text,
+    devices_text,
+    kinds_in,
+    plan_figure,
+    plan_value,
+    sequences_text,
+    value_text,
+)
+from explorer.present.plan_export import Curves
+from explorer.present.tables.table import BYTES, INTEGER, PLACE, TEXT, Column, Table, digits
+from explorer.present.tables.table import Kind as ColumnKind
+from explorer.text import bytes_text, float_text, integer_text, plain_text, shorten, signed_text
+
+_UNKNOWN: Final = "–"
+_LONGEST_ORIGIN: Final = 300
+_LONGEST_NAME: Final = 80
+_SHOWN_VALUES: Final = 6
+
+
+# What devices hold
+
+_KINDS: Final = {
+    Kind.WEIGHTS: "Bytes of the model's weights here.",
+    Kind.KV_CACHE: "Bytes of keys and values of the text here; they grow with the context.",
+    Kind.GRAPH: "Bytes of working memory here, for computing a batch of tokens.",
+    Kind.PROJECTOR: "Bytes of the projector here, which turns pictures into tokens.",
+    Kind.RESERVED: "Bytes that are held back while layers are placed, as a margin.",
+    Kind.FREE: "Free bytes.",
+    Kind.SWAP: "Free bytes of swap; a model that needs them is slow.",
+}
+
+
+def bars_table(bars: Sequence[Bar]) -> Table[Bar]:
+    """Return the table of bars: a column for each kind of content that one of them has."""
+
+    def part(kind: Kind) -> Column[Bar]:
+        return Column(kind.value, kind.label, BYTES, _KINDS[kind], lambda bar: bar.nbytes(kind))
+
+    beyond = "Bytes that the model needs beyond the capacity"
+    return Table[Bar](
+        Column("device", "Device", tip="A GPU, or the CPU with its main memory.", of=_title),
+        Column("layers", "Layers", tip="The layers that are computed there."),
+        *map(part, kinds_in(bars)),
+        Column("over", "Too much", BYTES, beyond, lambda bar: bar.over_bytes),
+        Column("capacity", "Available", BYTES, "Free before the model is loaded", blank=_UNKNOWN),
+        title="Memory of each device",
+    )
+
+
+def _title(bar: Bar) -> str:
+    return bar.title
+
+
+def layers_table(devices: Sequence[str]) -> Table[Layer]:
+    """Return the table of layers; `devices` are the names of the GPUs."""
+
+    def device(layer: Layer) -> str:
+        return "CPU" if layer.device is None else devices[layer.device]
+
+    both = "Weights and KV cache of the layer together."
+    number = "Number of the layer, from 0 up; the output layer is the last."
+    return Table[Layer](
+        Column("index", "Layer", PLACE, number),
+        Column("name", "Group", tip="The group of tensors that it is made of."),
+        Column("device", "Device", tip="Where it is computed.", of=device),
+        Column("weights", "Weights", BYTES, plan_text("layers[0].weights")),
+        Column("kv_cache", "KV cache", BYTES, plan_text("layers[0].kv_cache")),
+        Column("bytes", "Both", BYTES, both, lambda layer: layer.nbytes),
+        title="Layers and their devices",
+    )
+
+
+def curves_table(curves: Curves) -> Table[int]:
+    """Return the table of curves; its rows are the places of their contexts."""
+    contexts = curves.curves[0].contexts.tolist()
+    columns: list[Column[int]] = [
+        Column("context", "Context", INTEGER, "Tokens of each sequence.", contexts.__getitem__)
+    ]
+    for curve in curves.curves:
+        name, totals, fits = curve.cache_type, curve.totals.tolist(), curve.fits.tolist()
+
+        def total(row: int, totals: Sequence[int] = totals) -> int | None:
+            return None if totals[row] < 0 else totals[row]
+
+        def marked(row: int, totals: Sequence[int] = totals, fits: Sequence[bool] = fits) -> str:
+            text = _UNKNOWN if totals[row] < 0 else bytes_text(totals[row])
+            return text if fits[row] else f"✘ {text}"
+
+        def fitting(row: int, fits: Sequence[bool] = fits) -> str:
+            return "yes" if fits[row] else "no"
+
+        fit = "Whether all layers are on GPUs with this context and KV cache type."
+        columns.append(Column(name, name, BYTES, "Total bytes", total, text=marked))
+        columns.append(Column(f"{name}_fits", f"{name} fits", TEXT, fit, fitting, extra=True))
+    return Table(*columns, title="Memory against context")
+
+
+def _exact(value: float) -> str:
+    return integer_text(value) if isinstance(value, int) else float_text(value)
+
+
+_FIGURE: Final = "The figure, by its place in the plan's JSON."
+_ROUNDED: Final = "The figure, rounded: bytes, or a ratio."
+
+
+def _meaning(term: Term) -> str:
+    return plan_text(term.name)
+
+
+_TERM_VALUE: Final = ColumnKind(value_text)
+
+TERMS: Final = Table[Term](
+    Column("figure", "Figure", TEXT, _FIGURE, lambda term: term.name, row_tip=_meaning),
+    Column("value", "Value", _TERM_VALUE, _ROUNDED, row_tip=_meaning),
+    Column(
+        *("exact", "Exact", ColumnKind(_exact), "The figure to the byte."),
+        of=lambda term: term.value,
+        row_tip=_meaning,
+        extra=True,  # the title has it
+    ),
+    title="Figures of the plan",
+)
+
+NamedInput = tuple[str, Input]
+
+
+def _input_value(given: NamedInput) -> int | float:
+    value = given[1].value
+    return sum(value) if isinstance(value, tuple) else value
+
+
+def _input_text(given: NamedInput) -> str:
+    value = given[1].value
+    if not isinstance(value, tuple):
+        return _exact(value)
+    if len(value) > _SHOWN_VALUES:
+        return f"{integer_text(len(value))} values, together {integer_text(sum(value))}"
+    return " + ".join(map(integer_text, value)) or "0"
+
+
+def _origin(given: NamedInput) -> str:
+    return shorten(plain_text(given[1].origin), _LONGEST_ORIGIN)
+
+
+_SOURCE: Final = "The metadata key, setting or figure that is its source."
+_VALUE: Final = "The value of the symbol here."
+
+INPUTS: Final = Table[NamedInput](
+    Column("symbol", "Symbol", tip="A symbol of the formula above.", of=lambda given: given[0]),
+    Column("value", "Value", INTEGER, _VALUE, _input_value, text=_input_text),
+    Column("from", "From", tip=_SOURCE, of=_origin),
+    title="Symbols of the formula",
+)
+
+
+# Plans side by side
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRow:
+    """A plan beside others: of a scenario, or of a model."""
+
+    name: str
+    plan: Plan | None
+    refusal: str = ""
+
+    @property
+    def fits(self) -> str:
+        """Whether the model fits, in a word or three."""
+        return answer(self.plan, self.refusal).word
+
+    @property
+    def answer(self) -> str:
+        """Whether the model fits, in one sentence."""
+        return answer(self.plan, self.refusal).sentence
+
+
+def _of(figure: Callable[[Plan], Any]) -> Callable[[PlanRow], Any]:
+    return lambda row: None if row.plan is None else figure(row.plan)
+
+
+def _planned(name: str, title: str, tip: str, figure: Callable[[Plan], str]) -> Column[PlanRow]:
+    return Column(name, title, TEXT, tip, _of(figure), blank=_UNKNOWN)
+
+
+_FIGURES: Final = {
+    "weights": plan_text("weights"),
+    "kv_cache": plan_text("kv_cache.total"),
+    "graph_each": "Working memory of one GPU, for computing a batch of tokens.",
+    "graph_total": "Working memory of all GPUs together.",
+    "vram_total": plan_text("vram_total"),
+    "cpu_total": "Weights and KV cache that stay in main memory.",
+    "gpu_layers": "Layers on GPUs, of all layers with the output layer.",
+    "total": plan_text("total"),
+}
+
+
+def _figure(name: str) -> Column[PlanRow]:
+    """Return the column of a figure; layers are told of how many."""
+    key = "graph" if name == "graph_total" else name  # as exported tables call it
+    if name == "gpu_layers":
+        return _planned(key, PLAN[name], _FIGURES[name], lambda plan: plan_figure(plan, name).text)
+    value = _of(lambda plan: plan_value(plan, name))
+    return Column(key, PLAN[name], BYTES, _FIGURES[name], value, blank=_UNKNOWN)
+
+
+_CONTEXT: Final = "Tokens of each sequence, times the sequences at a time, or shared by them."
+_NAME: Final = "The scenario or the model; the first line is the current plan."
+_FLASH: Final = "Whether attention is computed without storing its table."
+_FIRST: Final = ("gpu_layers", "total")  # what decides: the table is wider than a small window
+
+PLANS: Final = Table[PlanRow](
+    Column("name", "Name", tip=_NAME, of=lambda row: shorten(plain_text(row.name), _LONGEST_NAME)),
+    Column("fits", "Fits", tip="Whether the model fits, in a word or three.", extra=True),
+    *map(_figure, _FIRST),
+    _planned("context", "Context", _CONTEXT, sequences_text),
+    _planned(
+        *("kv_cache_type", "KV type", "How keys and values are stored."),
+        lambda plan: str(plan.used("kv_cache_type")),
+    ),
+    *(_figure(name) for name in PLAN if name not in _FIRST),
+    _planned("devices", "GPUs", "The GPUs that the plan may use.", devices_text),
+    _planned(
+        "batch", "Batch", "Tokens computed at a time.", lambda p: integer_text(p.used("batch"))
+    ),
+    _planned("flash_attention", "Flash attention", _FLASH, attention_text),
+    _planned(
+        *("profile", "Program", "The program whose rules the plan follows."),
+        lambda plan: plan.engine.name,
+    ),
+    Column("answer", "Answer", tip="Whether the model fits, in one sentence."),
+    title="Plans side by side",
+)
+
+
+def comparison(rows: Sequence[PlanRow]) -> Table[PlanRow]:
+    """Return `PLANS` with what differs from the first row marked, which colour alone could not."""
+    return Table(*(_compared(column, rows[0]) for column in PLANS), title=PLANS.title)
+
+
+def _compared(column: Column[PlanRow], first: PlanRow) -> Column[PlanRow]:
+    if column.name in ("name", "fits", "answer"):
+        return column
+    own, all_there = column.value(first), _all_on_gpus(first)
+
+    def text(row: PlanRow) -> str:
+        value, cell = column.value(row), column.cell(row)
+        if column.kind is BYTES:
+            if value is None or own is None or value == own:
+                return cell
+            return f"{cell} ({signed_text(value - own, bytes_text)})"
+        if column.name == "gpu_layers" and all_there and _all_on_gpus(row):
+            return cell  # all of them are as good as all of another model's
+        return cell if value == own else f"≠ {cell}"
+
+    return replace(column, text=text)
+
+
+def _all_on_gpus(row: PlanRow) -> bool:
+    return row.plan is not None and row.plan.fully_offloaded
+
+
+# Engines side by side
+
+
+def _by(figure: Callable[[Plan], Any]) -> Callable[[EngineRow], Any]:
+    return lambda row: None if row.plan is None else figure(row.plan)
+
+
+def _size(name: str, title: str, key: str) -> Column[EngineRow]:
+    return Column(
+        *(name, title, BYTES, _FIGURES[key]), _by(lambda plan: plan_value(plan, key)), _UNKNOWN
+    )
+
+
+def _fits(row: EngineRow) -> str:
+    return "refused" if row.plan is None else answer(row.plan).word
+
+
+def _full_title(row: EngineRow) -> str:
+    return row.engine.title
+
+
+_WHETHER: Final = "Whether the model fits; or why this program makes no plan of it."
+
+ENGINES: Final = Table[EngineRow](
+    Column(
+        *("profile", "Program", TEXT, "The program whose rules are followed."),
+        of=_full_title,
+        text=lambda row: row.engine.short_title,
+        row_tip=_full_title,
+    ),
+    Column(
+        *("fits", "Fits", TEXT, _WHETHER, _fits),
+        row_tip=lambda row: plain_text(row.failure) or _WHETHER,
+    ),
+    _size("total", "In all", "total"),
+    _size("weights", "Weights", "weights"),
+    _size("kv_cache", "KV cache", "kv_cache"),
+    _size("graph", "Compute", "graph_total"),
+    Column(
+        *("gpu_layers", "Layers on GPUs", TEXT, _FIGURES["gpu_layers"]),
+        of=_by(lambda plan: plan_figure(plan, "gpu_layers").text),
+        blank=_UNKNOWN,
+    ),
+    _size("vram_total", "On GPUs", "vram_total"),
+    Column("context", "Context", TEXT, _CONTEXT, _by(sequences_text), _UNKNOWN),
+    title="Programs side by side",
+)
+
+BUFFERS: Final = Table[NamedBuffer](
+    Column("name", "Buffer", tip="A buffer, as the program names it."),
+    Column("weights", "Weights", BYTES, "Bytes of weights in this buffer."),
+    Column("cache", "Cache and state", BYTES, "Bytes of the KV cache and of recurrent state."),
+    Column(
+        *("compute", "Compute", INTEGER, "Bytes that a batch is computed with."),
+        text=lambda one: range_text(one.compute),
+    ),
+    Column("reserve", "Reserve", BYTES, "Bytes that are held back on the GPU."),
+    title="Buffers",
+)
+
+
+# A log beside the plan
+
+_LOGGED: Final = "Bytes that the log tells; a log rounds, mostly to hundredths of a MiB."
+_MORE: Final = "Measured less planned; none within what the log rounds."
+_PLANNED: Final = "Bytes of the plan that is made with the log's settings."
+
+MEASURED: Final = Table[Residual](
+    Column("what", "Term", tip="What the bytes are for, and where they are.", of=term_text),
+    Column("planned", "Planned", BYTES, _PLANNED, text=planned_text),
+    Column("measured", "Measured", BYTES, _LOGGED),
+    Column("difference", "Difference", BYTES, _MORE, text=difference_text),
+    title="Measured beside planned",
+)
+
+
+# The catalogue of GPUs
+
+
+def _bandwidth(gpu: Gpu) -> float | None:
+    rate = gpu.bandwidth_bytes_per_s
+    return None if rate is None else rate / 1e9
+
+
+_USABLE: Final = "The part of it that a program can use."
+_LIBRARY: Final = "Ollama's library for it: CUDA, ROCm, Metal, Vulkan."
+_RATE: Final = "Gigabytes per second of its memory."
+
+GPUS: Final = Table[Gpu](
+    Column("name", "Name", tip="The GPU, by its maker's name."),
+    Column(
+        "memory", "Memory", BYTES, "Memory of the board, as it is sold.", lambda g: g.memory_bytes
+    ),
+    Column("usable", "Usable", BYTES, _USABLE, lambda gpu: gpu.usable_bytes, _UNKNOWN),
+    Column("library", "Library", tip=_LIBRARY),
+    Column("bandwidth", "GB/s", digits(4), _RATE, _bandwidth, _UNKNOWN),
+    Column("year", "Year", PLACE, "The year of its release.", blank=_UNKNOWN),
+    title="GPUs of the catalogue",
+)
