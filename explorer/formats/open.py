@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import os
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from explorer.errors import Choice, SeveralModelsError
@@ -20,6 +16,7 @@ from explorer.formats.safetensors.open import open_safetensors
 from explorer.formats.side_files import CONFIG_NAME
 from explorer.formats.tensors import natural_key
 from explorer.model_files import GGUF_MAGIC
+from explorer.parallel import collector_paused
 from explorer.sources import Address, FileSource, is_address, parse_address
 from explorer.sources.places import tags_of
 from explorer.sources.remote.addresses import HUB, REGISTRY, HubPart, check_allowed
@@ -43,7 +40,7 @@ def open_model(path: Path | str) -> Model:
     """
     if is_address(path):
         return _open_address(parse_address(str(path)))
-    with _collector_paused():
+    with collector_paused():
         return _open(Path(path))
 
 
@@ -84,32 +81,6 @@ def _open(path: Path) -> Model:
 def _is_gguf(path: Path) -> bool:
     with FileSource(path) as source:
         return source.read(0, min(source.size, len(GGUF_MAGIC))) == GGUF_MAGIC
-
-
-_pause = threading.Lock()
-_paused = 0  # openings under way that found the collector on
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Keep Python's collector of cycles from looking again and again at what a file made of it.
-
-    Headers become lists of plain objects, up to a million, without a cycle among them; looking at
-    them took up to 40 % of the time. It is on again when the last of several threads is done.
-    """
-    global _paused  # noqa: PLW0603 - the collector is the whole process's
-    with _pause:
-        pauses = _paused > 0 or gc.isenabled()  # else somebody else has it off
-        _paused += pauses
-        if pauses:
-            gc.disable()
-    try:
-        yield
-    finally:
-        with _pause:
-            _paused -= pauses
-            if pauses and not _paused:
-                gc.enable()
 
 
 def _open_address(address: Address) -> Model:

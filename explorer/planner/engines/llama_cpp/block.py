@@ -96,7 +96,7 @@ class Block:
         self.index = 0
         self.early_state: Tensor | None = None  # that was read for the next recurrent block
         self.of_layers: Tensor | None = None  # embeddings of their own for each block
-        self._made: dict[str, Tensor] = {}
+        self._made: dict[tuple[str, int], Tensor] = {}
         self._inputs: dict[str, Tensor] = {}
 
     def has(self, name: str) -> bool:
@@ -113,7 +113,7 @@ class Block:
 
     def stored(self, name: str, layer: int) -> Tensor:
         place = self.placement.of_weights(name, layer)
-        key = f"{name} on {place}"
+        key = name, place
         if key not in self._made:
             weights = self.header.weights_by_name.get(name)
             if weights is None:
@@ -187,7 +187,7 @@ class Block:
         self, which: str, kind: TensorType, current: Tensor, cells: int, width: int = 0
     ) -> Tensor:
         index = self.header.cache_block(self.index)
-        key = f"{which} cache {index}"
+        key = which, index
         if key not in self._made:
             width = width or current.extent[0] * current.extent[1]
             nbytes = (kind.nbytes(width) or 0) * cells * self.batch.streams

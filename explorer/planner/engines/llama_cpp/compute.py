@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Final, NamedTuple
 
+from explorer.parallel import collector_paused
 from explorer.planner.engines.llama_cpp.block import Batch, Block, Placement
 from explorer.planner.engines.llama_cpp.build import build_graph
 from explorer.planner.engines.llama_cpp.graph import (
@@ -70,7 +71,8 @@ def _remembered(header: Header, batch: Batch, placement: Placement) -> list[int]
     key = (fixed, ends, tuple(kinds[block] for block in blocks))
     known = header.computed
     if key not in known:
-        known[key] = _sizes(header, batch, placement, blocks)
+        with collector_paused():  # a graph has no cycles
+            known[key] = _sizes(header, batch, placement, blocks)
         for oldest in list(known)[: max(0, len(known) - _REMEMBERED)]:
             known.pop(oldest, None)
     return known[key]
@@ -230,7 +232,8 @@ def _split(nodes: Sequence[Tensor], *, pipelined: bool) -> tuple[list[Tensor], l
             continue
         if tensor.backend != device or (has_copies and _brings_weights(tensor, device)):
             if device >= 0:
-                done, split = done + split, []
+                done += split
+                split = []
             device, has_copies = tensor.backend, False
         for index, source in enumerate(tensor.sources):
             place = (source if source.root is None else source.root).place
