@@ -121,7 +121,7 @@ class _KernelCache(FunctionCache):  # type: ignore[misc]
         """Return what was kept, or None; see `numba.core.caching`."""
         target_context.refresh()
         try:
-            content = self._folder.read(self._name(sig, target_context.codegen()), MAX_BYTES)
+            content = self._folder.read(self._file_name(sig, target_context.codegen()), MAX_BYTES)
             if content is None:
                 return None
             return CompileResult._rebuild(target_context, *pickle.loads(content))
@@ -132,9 +132,9 @@ class _KernelCache(FunctionCache):  # type: ignore[misc]
         """Keep what was compiled, if that can be."""
         if not data.library.has_dynamic_globals:  # addresses of this process
             with contextlib.suppress(OSError):
-                self._folder.write(self._name(sig, data.codegen), dumps(data._reduce()))
+                self._folder.write(self._file_name(sig, data.codegen), dumps(data._reduce()))
 
-    def _name(self, sig: Any, codegen: Any) -> str:
+    def _file_name(self, sig: Any, codegen: Any) -> str:
         key = (numba.__version__, sys.version_info, self._index_key(sig, codegen))
         digest = blake2b(repr(key).encode(), digest_size=16).hexdigest()
         function = self._py_func

@@ -103,9 +103,14 @@ class Handler(BaseHTTPRequestHandler):
         if first > last:
             self.answer(416, Content_Range=f"bytes */{len(content.data)}")
             return
-        part = content.data[first : last + 1]
-        place = f"bytes {first}-{last}/{len(content.data)}"
-        self.answer(206, part, ETag=tag, Content_Range=place, **more)
+        self.give_part(content.data, headers, ETag=tag, **more)
+
+    def give_part(self, data: bytes, headers: Mapping[str, str], **more: str) -> None:
+        """Send the range of a file that is asked for, whatever version that is."""
+        first, last = map(int, headers["range"].removeprefix("bytes=").split("-"))
+        part = data[first : last + 1]
+        place = f"Bytes {first}-{first + len(part) - 1}/{len(data)}"  # in whatever case
+        self.answer(206, part, Content_Range=place, **more)
 
 
 @dataclass

@@ -179,6 +179,27 @@ def test_a_public_server_leads_to_no_private_one(
     assert [one.path for one in web.asked] == ["/m.gguf"]
 
 
+@pytest.mark.parametrize(
+    ("peer", "host", "public"),
+    [
+        ("8.8.8.8", "private.test", True),
+        ("127.0.0.1", "public.test", False),
+        ("10.0.0.1", "public.test", False),
+        ("", "public.test", True),  # a proxy alone knows where that leads
+        ("", "10.0.0.1", False),
+        ("", "[::1]", False),
+        ("", "localhost", False),
+    ],
+)
+def test_what_answered_is_public_by_where_it_was_reached(
+    peer: str, host: str, public: bool
+) -> None:
+    url = f"https://{host}/m.gguf"
+    exchange = http._Exchange(http.Request(url, parse_address(url)))
+    exchange._peer = peer
+    assert exchange._was_public(url) is public
+
+
 def test_nor_does_a_name_that_means_a_private_one(monkeypatch: pytest.MonkeyPatch) -> None:
     real = socket.getaddrinfo
 
