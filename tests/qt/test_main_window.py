@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +10,7 @@ from threading import Event
 import pytest
 from PySide6.QtCore import QMimeData, QPointF, QSize, Qt, QUrl
 from PySide6.QtGui import QDropEvent
-from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QMenu, QPushButton, QWidget
+from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
 from explorer.qt.app import _open_first
@@ -27,7 +26,7 @@ from explorer.qt.theme import Scheme, apply_scheme, apply_text_size, is_dark
 from explorer.qt.widgets.progress import JobBar
 from tests.helpers.gguf_writer import STRING, GgufFile, TensorSpec
 from tests.helpers.safetensors_writer import write_tensors
-from tests.helpers.window import unsafe_characters, wait_idle
+from tests.helpers.window import wait_idle
 
 ALT, CONTROL = Qt.KeyboardModifier.AltModifier, Qt.KeyboardModifier.ControlModifier
 NONE = Qt.KeyboardModifier.NoModifier
@@ -163,19 +162,6 @@ def test_the_tree_is_hidden_and_shown(qtbot: QtBot, window: MainWindow) -> None:
     qtbot.keyClick(window, Qt.Key.Key_B, CONTROL)
     assert window.open_models.isVisible()
     wait_idle(qtbot, window)
-
-
-def test_no_letter_opens_two_entries_of_a_menu(window: MainWindow) -> None:
-    menus = [window.top.menus, *window.top.menus.findChildren(QMenu)]
-    menus += [window.top.appearance.menu(), window.top.compare.menu()]
-    checked = 0
-    for menu in menus:
-        if isinstance(menu, QMenu):
-            menu.aboutToShow.emit()
-        letters = re.findall(r"&(\w)", " ".join(a.text() for a in menu.actions()).lower())
-        assert len(letters) == len(set(letters)), [action.text() for action in menu.actions()]
-        checked += len(letters)
-    assert checked > 40
 
 
 def test_models_are_dropped_shown_and_closed(
@@ -453,21 +439,6 @@ def test_find_focuses_the_field_of_the_tab(qtbot: QtBot, window: MainWindow) -> 
         qtbot.keyClick(window, Qt.Key.Key_F, CONTROL)
         assert edit.hasFocus()
     wait_idle(qtbot, window)
-
-
-def test_a_hostile_model_is_plain_text_everywhere(
-    qtbot: QtBot, make_window: Callable[..., MainWindow], hostile_path: Path
-) -> None:
-    window = make_window(hostile_path)
-    labels = window.panels.overview.widget.findChildren(QLabel)
-    assert any(label.text() == "<b>bold</b><img src=x>" for label in labels)
-    assert {label.textFormat() for label in labels} == {Qt.TextFormat.PlainText}
-    assert not any(unsafe_characters(label.text()) for label in labels)
-    assert not unsafe_characters(window.windowTitle())
-    dialog = quick_open(qtbot, window, "<b>bold")
-    qtbot.waitUntil(lambda: dialog.status.text() != "" and not window.runner.jobs)
-    assert dialog.found.index(0).data().startswith("<b>bold</b>")
-    dialog.reject()
 
 
 def test_problems_of_a_model_are_counted_and_copied_all_of_them(

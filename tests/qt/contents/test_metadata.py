@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel, QPushButton, QToolButton
-from pytestqt.modeltest import ModelTester
 from pytestqt.qtbot import QtBot
 
 from explorer.formats.columns import text_ranks
@@ -280,21 +279,6 @@ def table(document: Document) -> TableModel:
     return model
 
 
-@pytest.mark.parametrize("name", ["demo", "hostile"])
-def test_it_keeps_qts_contract(
-    name: str, request: pytest.FixtureRequest, qtmodeltester: ModelTester
-) -> None:
-    document = request.getfixturevalue(name)
-    model = table(document)
-    qtmodeltester.check(model)
-    for column in range(3):
-        model.sort(column, Qt.SortOrder.DescendingOrder)
-        qtmodeltester.check(model)
-    model.set_filter(metadata_mask(document, "general"))
-    assert model.rowCount() > 0
-    qtmodeltester.check(model)
-
-
 def test_rows_show_key_type_and_value(small: Document) -> None:
     model = table(small)
     rows = model.cells(range(5), range(3))
@@ -355,18 +339,6 @@ def elements_of(document: Document, key: str) -> TableModel:
 
 def column(model: TableModel, role: int = ItemRole.RAW) -> list[object]:
     return [model.index(row, 1).data(role) for row in range(model.rowCount())]
-
-
-@pytest.mark.parametrize(
-    "key",
-    ["a.i32", "a.bool", "a.empty", "a.nested", "tokenizer.ggml.tokens", "tokenizer.ggml.scores"],
-)
-def test_elements_keep_qts_contract(arrays: Document, key: str, qtmodeltester: ModelTester) -> None:
-    model = elements_of(arrays, key)
-    qtmodeltester.check(model)
-    for number in (0, 1):
-        model.sort(number, Qt.SortOrder.DescendingOrder)
-        qtmodeltester.check(model)
 
 
 def test_numbers_are_built_in_and_sorted_by_value(small: Document) -> None:

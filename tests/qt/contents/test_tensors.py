@@ -6,10 +6,8 @@ import json
 
 import pytest
 from PySide6.QtCore import Qt
-from pytestqt.modeltest import ModelTester
 from pytestqt.qtbot import QtBot
 
-from explorer.formats.tensor_filter import parse_filter
 from explorer.present.tables.tensors import tensor_table
 from explorer.qt.contents.tables import tensor_totals
 from explorer.qt.document import Document
@@ -78,16 +76,6 @@ def column_number(model: TableModel, name: str) -> int:
 def values(model: TableModel, name: str) -> list[object]:
     column = column_number(model, name)
     return [model.index(row, column).data(ItemRole.RAW) for row in range(model.rowCount())]
-
-
-def test_it_keeps_qts_contract(qtmodeltester: ModelTester, demo: Document) -> None:
-    model = table(demo)
-    qtmodeltester.check(model)
-    for column in range(model.columnCount()):
-        model.sort(column, DOWN)
-        qtmodeltester.check(model)
-    model.set_filter(parse_filter("attn").mask(demo.arrays))
-    qtmodeltester.check(model)
 
 
 def test_layers_are_in_natural_order(small: Document) -> None:

@@ -9,7 +9,6 @@ from typing import cast
 
 import pytest
 from PySide6.QtCore import Qt
-from pytestqt.modeltest import ModelTester
 from pytestqt.qtbot import QtBot
 
 from explorer.formats import Model
@@ -78,18 +77,6 @@ def table(document: Document) -> TableModel:
     model, rows = TableModel(), range(len(content.texts))
     model.set_content(bound(content.table, rows), len(rows))
     return model
-
-
-@pytest.mark.parametrize("name", ["demo", "hostile"])
-def test_it_keeps_qts_contract(
-    name: str, request: pytest.FixtureRequest, qtmodeltester: ModelTester
-) -> None:
-    model = table(request.getfixturevalue(name))
-    qtmodeltester.check(model)
-    # a check asks for every cell in every role: of the long table, one sorted column will do
-    for column in range(model.columnCount()) if name == "hostile" else (1,):
-        model.sort(column, Qt.SortOrder.DescendingOrder)
-        qtmodeltester.check(model)
 
 
 def test_ids_scores_and_types_are_built_in(demo: Document) -> None:

@@ -268,17 +268,6 @@ def test_tabs_follow_the_choice(panel: Panel) -> None:
     assert panel.view.rounding.isVisible()
 
 
-def test_every_figure_explains_itself(panel: Panel, qtmodeltester: ModelTester) -> None:
-    panel.show(UP, Rounding("Q4_0"))
-    model = panel.view.pictures.table
-    qtmodeltester.check(model)
-    for row in range(model.rowCount()):
-        for role in (Qt.ItemDataRole.ToolTipRole, Qt.ItemDataRole.WhatsThisRole):
-            tip = model.index(row, 1).data(role)
-            assert tip.endswith("."), model.index(row, 0).data()
-            assert "<" not in tip  # or Qt would take it for rich text
-
-
 def test_figures_can_be_copied(qtbot: QtBot, panel: Panel) -> None:
     panel.show(UP, Rounding("Q4_0"))
     table = panel.view.pictures.weights.panel.table
@@ -476,13 +465,6 @@ def test_a_type_without_values_is_explained(
     panel.select("old.weight")
     assert "Q4_0_4_4" in panel.view.state.heading.text()
     panel.settle()
-
-
-def test_names_from_files_are_shown_as_they_are(panel: Panel) -> None:
-    panel.show(ODD, Rounding("BF16"))
-    for label in panel.view.findChildren(QLabel):
-        assert label.textFormat() == Qt.TextFormat.PlainText, label.text()
-    assert panel.view.header.name.text() == ODD
 
 
 def test_it_says_what_weight_errors_do_not_show(panel: Panel) -> None:

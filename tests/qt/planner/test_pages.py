@@ -203,32 +203,6 @@ def test_tables_hold_what_the_charts_show(qtbot: QtBot, panel: Panel) -> None:
     assert text.splitlines()[-1].startswith("131072\t")
 
 
-def test_every_table_keeps_qts_rules(
-    qtbot: QtBot, panel: Panel, qtmodeltester: ModelTester
-) -> None:
-    body = panel.body
-    panel.state.pin()
-    for page, model in (
-        (body.why, body.why.figure_model),
-        (body.why, body.why.input_model),
-        (body.tables, body.tables.model),
-        (body.scenarios, body.scenarios.model),
-        (body.models, body.models.model),
-    ):
-        qtmodeltester.check(model)
-        _open(panel, page)
-        qtmodeltester.check(model)
-        panel.state.set(context=panel.plan().used("context") + 512)
-        panel.settle()
-        page.refresh()
-        panel.state.replace_inputs(devices=TWO if len(panel.state.inputs.devices) == 1 else TWO[:1])
-        panel.settle()
-        page.refresh()
-        model.sort(0)
-        qtmodeltester.check(model)
-    panel.settle()
-
-
 # Scenarios and models
 
 

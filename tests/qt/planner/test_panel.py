@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import QCoreApplication, QEvent, QPoint, QPointF, Qt
 from PySide6.QtGui import QPalette
-from PySide6.QtWidgets import QAbstractButton, QApplication, QLabel, QToolButton, QWidget
+from PySide6.QtWidgets import QAbstractButton, QApplication, QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
 from explorer.errors import ExplorerError
@@ -193,21 +193,6 @@ def test_a_driver_that_fails_is_told(
     qtbot.waitUntil(lambda: bool(app.errors))
     assert view.body is not None  # one can still name devices
     qtbot.waitUntil(lambda: not app.runner.jobs)
-
-
-def test_every_button_has_a_tip(panel: Panel) -> None:
-    panel.state.replace_inputs(devices=(Device("0", "CUDA", 4 * GIB),))
-    for number in range(panel.body.pages.count()):
-        panel.body.pages.setCurrentIndex(number)
-        panel.settle()
-    for button in panel.view.findChildren(QAbstractButton):
-        if button.objectName().startswith("qt_") or type(button).__name__ == "QAbstractButton":
-            continue
-        if button.isHidden() or "LineEdit" in type(button.parent()).__name__:
-            continue
-        assert (button.accessibleName() or button.text()).strip()
-        if isinstance(button, QToolButton) and button.text():
-            assert button.toolTip(), button.text()
 
 
 def test_the_tab_key_goes_as_the_eye_does(qtbot: QtBot, panel: Panel) -> None:

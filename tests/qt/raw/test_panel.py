@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QComboBox, QLineEdit, QToolButton, QWidget
 from pytestqt.qtbot import QtBot
 
 from explorer.formats import open_model
@@ -222,14 +221,6 @@ def test_another_model_drops_what_was_asked_of_the_old(
     qtbot.waitUntil(lambda: not app.runner.jobs)
     go_to(qtbot, view, "30")
     assert "new" in view.status.place.text()
-
-
-def test_every_control_has_a_name(view: RawView) -> None:
-    controls: list[QWidget] = [*view.findChildren(QLineEdit), *view.findChildren(QComboBox)]
-    controls += [b for b in view.findChildren(QToolButton) if b.parent() is view.search]
-    controls += [view.hex, view.status.place, view.status.numbers, view.message]
-    for control in controls:
-        assert control.accessibleName() or getattr(control, "text", str)(), control
 
 
 def test_shows_a_real_file(qtbot: QtBot, view: RawView, shared_data: Path) -> None:

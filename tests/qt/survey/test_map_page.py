@@ -26,7 +26,6 @@ from explorer.qt.survey.map_paint import (
     MetricColouring,
     Scale,
 )
-from explorer.qt.theme import Scheme, apply_scheme
 from explorer.qt.widgets.plot import PlotColours
 from tests.helpers.model_pairs import arrays_of, write_gguf
 from tests.helpers.services import RecordingServices
@@ -278,17 +277,6 @@ def test_saves_the_whole_map_and_the_figures_behind_it(panel: SurveyPanel, tmp_p
     values = ARRAYS["blk.3.ffn_up.weight"].astype(float)
     assert float(one["std"]) == pytest.approx(values.std(), rel=1e-9)
     assert "relative_rmse" not in one
-
-
-@pytest.mark.parametrize("scheme", [Scheme.LIGHT, Scheme.DARK])
-def test_follows_the_scheme(panel: SurveyPanel, scheme: Scheme) -> None:
-    apply_scheme(scheme)
-    try:
-        panel.settle()
-        palette = panel.view.map.map.palette()
-        assert pixel(panel, QPoint(2, 2)) == palette.color(palette.ColorRole.Window)
-    finally:
-        apply_scheme(Scheme.SYSTEM)
 
 
 def test_hostile_names_are_shown_as_they_are(

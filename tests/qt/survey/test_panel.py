@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QPushButton
 from pytestqt.qtbot import QtBot
 
 from explorer.analysis import compare_tensors, tensor_statistics
@@ -345,13 +344,6 @@ def test_a_notice_says_what_has_to_be_read_and_starts_it(both: SurveyPanel) -> N
     both.qtbot.mouseClick(page.notice.button, LEFT)
     both.settle()
     assert not page.notice.isVisible()
-
-
-def test_buttons_are_reached_by_keys(panel: SurveyPanel) -> None:
-    for button in panel.view.findChildren(QPushButton):
-        if button.isVisible():
-            assert button.focusPolicy() & Qt.FocusPolicy.TabFocus
-            assert button.text()
 
 
 def test_a_page_behind_follows_to_another_model(

@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 from PySide6.QtCore import QPoint, Qt
-from PySide6.QtGui import QColor
+from PySide6.QtGui import QColor, QPalette
 from PySide6.QtWidgets import (
     QAbstractButton,
     QAbstractItemView,
@@ -27,8 +27,10 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from explorer.qt.survey.map_page import ModelMap
 from explorer.qt.theme import Space
 from explorer.qt.widgets.labels import ElidedLabel, StatePage, Tile
+from explorer.qt.widgets.plot import ThemedPlot
 from tests.helpers.colour_vision import contrast
 from tests.helpers.everywhere import named, visible
 from tests.qt.walk.walking import Place, area_in_window
@@ -174,6 +176,15 @@ def controls_are_seen(place: Place) -> Iterator[str]:
         text = "" if icon or not hasattr(part, "text") else part.text()
         if text and contrasts.max() < 4.5:
             yield f"{named(part)}: text of {contrasts.max():.2f} : 1"
+
+
+def pictures_follow_the_scheme(place: Place) -> Iterator[str]:
+    """Plots and maps stand on the ground of the page."""
+    for part in place.widgets:
+        if isinstance(part, ThemedPlot | ModelMap):
+            ground = part.palette().color(QPalette.ColorRole.Window)
+            found = part.grab().toImage().pixelColor(2, 2)
+            yield "" if found == ground else f"{named(part)} has the ground {found.name()}"
 
 
 @cache

@@ -48,8 +48,10 @@ _OF_ALL_PAGES: Mapping[Check, int] = {
     access.menus_lead_on: 40,
     access.pictures_are_copied: 15,
     texts.columns_are_even: 40,
+    texts.models_keep_qts_rules: 20,
 }
 _OTHERWISE: Mapping[Check, int] = {
+    sight.pictures_follow_the_scheme: 5,
     sight.controls_are_seen: 400,
     texts.sizes_are_decimal: 60,
     texts.numbers_have_a_comma: 300,
@@ -120,7 +122,7 @@ def test_the_demo_model(
         assert "MiB" in shown_facts(panels.overview.widget)["Size of tensors"]
         apply_scheme(Scheme.CONTRAST)
         QApplication.processEvents()
-        walk(qtbot, window, {sight.controls_are_seen: 400})
+        walk(qtbot, window, {sight.controls_are_seen: 400, sight.pictures_follow_the_scheme: 5})
         window.close()
         assert watch.found() == {}
 

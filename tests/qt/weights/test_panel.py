@@ -13,8 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PySide6.QtCore import QByteArray, Qt
-from PySide6.QtWidgets import QAbstractSpinBox, QApplication, QLabel, QWidget
-from pytestqt.modeltest import ModelTester
+from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from explorer.analysis import block_statistics, tensor_statistics
@@ -27,7 +26,7 @@ from tests.helpers.reading import AT_ONCE, Reading
 from tests.helpers.services import RecordingServices
 from tests.helpers.weight_files import LAYERS, huge_model, layer_weights, weights_model
 from tests.helpers.weight_views import Panel
-from tests.helpers.window import copied, unsafe_characters
+from tests.helpers.window import copied
 
 KEY = Qt.Key
 Load = Callable[[Path], Document]
@@ -86,15 +85,6 @@ def test_statistics_can_be_copied_and_exported(qtbot: QtBot, panel: Panel, tmp_p
     table.export(path)
     qtbot.waitUntil(lambda: panel.app.written == [str(path)])
     assert path.read_text().startswith("statistic,value\ncount,6144\n")
-
-
-def test_the_model_of_the_table_keeps_qts_rules(panel: Panel, qtmodeltester: ModelTester) -> None:
-    panel.show("blk.2.attn_q.weight")
-    qtmodeltester.check(panel.view.histogram.statistics)
-    panel.show("blk.2.attn_q.weight", "blk.3.attn_q.weight")
-    qtmodeltester.check(panel.view.histogram.statistics)
-    panel.show("nothing.weight")
-    qtmodeltester.check(panel.view.histogram.statistics)
 
 
 def test_typing_bins_and_choosing_a_range_change_the_counts(qtbot: QtBot, panel: Panel) -> None:
@@ -478,53 +468,6 @@ def test_a_tensor_that_is_not_quantized_has_no_codes(panel: Panel) -> None:
     panel.show("norm.weight")
     shown = [tabs.isTabVisible(tabs.indexOf(page)) for page in (codes, scales, minima)]
     assert shown == [False, False, False]
-
-
-def test_names_from_strangers_are_shown_as_they_are(
-    qtbot: QtBot, app: RecordingServices, hostile: Document
-) -> None:
-    panel = Panel(qtbot, app, hostile)
-    for row in range(len(hostile.model.tensors.rows)):
-        panel.view.show_tensors([row])
-        panel.settle()
-        for label in panel.view.findChildren(QLabel):
-            assert label.textFormat() == Qt.TextFormat.PlainText, label.objectName()
-            assert not unsafe_characters(label.text())
-    panel.view.show_tensors(range(len(hostile.model.tensors.rows)))
-    panel.settle()
-    table = panel.view.histogram.panel.table.table
-    assert not unsafe_characters("".join(str(table.index(r, 0).data()) for r in range(12)))
-
-
-def test_every_control_has_a_name_and_is_reached_by_tab(panel: Panel) -> None:
-    panel.show("blk.0.attn_q.weight", "norm.weight")
-    view = panel.view
-    reached: list[QWidget] = []
-    panel.view.header.scope.setFocus()
-    for _ in range(60):
-        focused = QApplication.focusWidget()
-        if focused is None or focused in reached:
-            break
-        reached.append(focused)
-        view.focusNextChild()
-    page = panel.view.histogram
-    controls = page.controls
-    for wanted in (
-        controls.bins,
-        controls.range,
-        controls.logarithmic,
-        controls.normal,
-        controls.marks,
-        controls.arrangement,
-        page.plot,
-        page.panel.table,
-        page.panel.save_button,
-    ):
-        assert wanted in reached or wanted.focusProxy() in reached, wanted
-    for widget in reached:
-        text = getattr(widget, "text", lambda: "")()
-        named = widget.accessibleName() or text or isinstance(widget, QAbstractSpinBox)
-        assert named, widget
 
 
 def test_the_window_starts_without_loading_plots_kernels_or_formulas() -> None:

@@ -629,18 +629,6 @@ def test_a_cut_file(qtbot: QtBot, opened: Page, tmp_path: Path, load: Load) -> N
     assert isinstance(opened.runner, JobRunner)
 
 
-def test_names_from_a_file_are_plain_text(
-    qtbot: QtBot, app: RecordingServices, load: Load, tmp_path: Path
-) -> None:
-    name = "<b>x</b>\u202e.weight"
-    array = {name: np.zeros((2, 32), np.float32)}
-    page = Page(qtbot, app, [load(write_gguf(tmp_path / "<i>.gguf", "llama", array))])
-    page.open()
-    assert page.page.note.textFormat() == Qt.TextFormat.PlainText
-    assert page.lines["Q8_0"].figure("rmse") == 0
-    assert page.page.accessibleName() or page.page.panel.table.accessibleName()
-
-
 def test_errors_reach_the_user(opened: Page) -> None:
     opened.page.controls.matrix.open(Path("/nowhere/matrix.gguf"))
     opened.settle()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from pytestqt.modeltest import ModelTester
 
 from explorer.analysis.block_detail import BlockDetail, BlockReader
 from explorer.analysis.block_search import Beside, read_beside
@@ -13,7 +12,6 @@ from explorer.formats import Tensor
 from explorer.present.tables.blocks import field_table, field_value, sub_block_table, weight_table
 from explorer.present.tables.table import Table
 from explorer.qt.weights.block.strip import BlockPart, PartKind, bits_text, links_of
-from explorer.qt.widgets.table_model import TableModel, bound
 from explorer.quantization import TENSOR_TYPES
 from tests.helpers.grouped_tensors import AFFINE_4, grouped_tensor
 from tests.helpers.tensors import random_blocks, tensor_of
@@ -102,23 +100,6 @@ def test_every_type_can_be_looked_at_everywhere(name: str) -> None:
             assert links.text
     for row in range(len(detail.fields)):
         assert field_value(detail, row)
-
-
-@pytest.mark.parametrize("name", ["Q4_0", "Q4_K", "IQ1_M"])
-def test_tables_keep_qts_rules(name: str, qtmodeltester: ModelTester) -> None:
-    detail, beside = rounded(tensor(name), 1, "Q8_0")
-    for table, count in (
-        (field_table(detail), len(detail.fields)),
-        (sub_block_table(detail, beside), detail.scales.size),
-        (weight_table(detail, beside), detail.values.size),
-        (weight_table(detail), detail.values.size),
-    ):
-        model = TableModel()
-        model.set_content(bound(table, range(count)), count)
-        qtmodeltester.check(model)
-        for column in range(len(table.columns)):
-            model.sort(column)
-        qtmodeltester.check(model)
 
 
 def test_tables_hold_exact_values() -> None:

@@ -11,17 +11,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from PySide6.QtCore import QPoint, QPointF, QRectF, Qt
-from PySide6.QtGui import QImage, QPainter, QPalette, QWheelEvent
+from PySide6.QtGui import QImage, QPainter, QWheelEvent
 from PySide6.QtSvg import QSvgRenderer
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from explorer.analysis.tensor_map.draw import Quantity
-from explorer.analysis.tensor_map.map import MOST_CELLS, MOST_SIDE, Reduction
+from explorer.analysis.tensor_map.map import MOST_CELLS, MOST_SIDE
 from explorer.parallel import LruCache
 from explorer.qt.document import Document
 from explorer.qt.references import References, Rounding
-from explorer.qt.theme import Scheme, apply_scheme
 from explorer.qt.weights.curves import SelectedTensor
 from explorer.qt.weights.map.page import MapPage
 from explorer.qt.weights.values import Place
@@ -665,37 +664,6 @@ def test_heads_of_coarse_numbers_say_what_they_cover(view: Map) -> None:
     (_, rows), *columns = view.page.plot.data_columns()
     assert rows[0] == f"0–{grid.cell_rows - 1}"
     assert len(rows) == grid.shape[0] == len(columns[0][1])
-
-
-def test_it_follows_the_colours_of_the_window(view: Map) -> None:
-    view.show(Q)
-    try:
-        for scheme in (Scheme.DARK, Scheme.LIGHT):
-            apply_scheme(scheme)
-            QApplication.processEvents()
-            ground = view.page.palette().color(QPalette.ColorRole.Window)
-            picture = view.page.plot.grab().toImage()
-            assert picture.pixelColor(2, 2) == ground
-    finally:
-        apply_scheme(Scheme.SYSTEM)
-
-
-def test_everything_has_a_name(view: Map) -> None:
-    view.show(Q)
-    controls = view.page.controls
-    for widget in (
-        view.page.plot,
-        view.page.readout.label,
-        controls.quantities,
-        controls.reductions,
-        controls.clipping,
-        controls.edges.low,
-        controls.edges.high,
-        controls.sheets,
-        controls.goto,
-    ):
-        assert widget.accessibleName()
-    assert controls.reduction is Reduction.EXTREME
 
 
 def test_in_the_panel_escape_cancels(
