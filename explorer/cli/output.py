@@ -11,7 +11,7 @@ import shutil
 import sys
 import time
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import takewhile
@@ -127,19 +127,6 @@ def open_target(target: Path) -> Iterator[TextIO]:
         raise ExplorerError(f"cannot be written: {system_reason(error)}", target) from error
 
 
-def save_csv(
-    target: Path | None, columns: Sequence[str], records: Iterable[Mapping[str, Any]]
-) -> None:
-    """Write the table of --csv, if it is asked for; records are those of JSON."""
-    if target is not None:
-        with open_target(target) as stream:
-            write_csv(stream, columns, _flat_rows(columns, records))
-
-
-def _flat_rows(columns: Sequence[str], records: Iterable[Mapping[str, Any]]) -> Iterator[list[Any]]:
-    return ([row.get(name) for name in columns] for row in map(flat_record, records))
-
-
 @dataclass(frozen=True, slots=True)
 class TableFiles:
     """The files of --csv and --parquet; None of what is not asked for."""
@@ -191,19 +178,6 @@ def sums_text(found: Summaries, source: Source) -> str:
         parts.append(heading(title))
         parts.append(table_of(sums_table(source), lines, _LONGEST_SUM, total=count))
     return "".join(parts) + f"\n{wrapped(survey.ABOUT_SUMS)}\n"
-
-
-def flat_record(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record of JSON with a column for each percentile, and lists as text."""
-    flat: dict[str, Any] = {}
-    for key, value in record.items():
-        if key == "percentiles":
-            flat |= {f"percentile_{percent}": number for percent, number in (value or {}).items()}
-        elif isinstance(value, list):
-            flat[key] = ("x" if key == "shape" else "; ").join(map(str, value))
-        else:
-            flat[key] = value
-    return flat
 
 
 def on_terminal() -> bool:

@@ -183,7 +183,8 @@ def plan_command(  # noqa: PLR0913, PLR0917 - one for each option; click passes 
             )
             plans_made = [_planned(path, one, request, question, notes) for one in chosen_engines]
             found += [replace(one, compared=compared, bandwidths=given) for one in plans_made]
-    output.save_csv(csv_path, CSV_HEADER, map(csv_row, found))
+    rows = ([row.get(name) for name in CSV_HEADER] for row in map(csv_row, found))
+    output.TableFiles(csv_path, None).save(CSV_HEADER, rows)
     _print(found, as_json=as_json, explain=explain)
     for failure in dict.fromkeys(one.failure for one in found if one.failure):
         output.write_error(failure)

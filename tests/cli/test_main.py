@@ -206,15 +206,15 @@ def test_a_survey_ends_when_its_reader_goes_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from explorer.analysis import survey
-    from explorer.cli import output, weights
+    from explorer.cli import output
     from explorer.formats import open_model
+    from explorer.present.tables.statistics import PRINTED
 
     monkeypatch.setattr(output, "write", lambda *_: False)
     with open_model(make_demo(tmp_path).model) as model:
         found = list(survey(model))
-        rows = range(len(found))
-        assert list(weights.print_survey(model, found, rows, needed=False)) == []
-        assert list(weights.print_survey(model, found, rows, needed=True)) == found
+        assert list(output.print_rows(PRINTED, found, found, needed=False)) == []
+        assert list(output.print_rows(PRINTED, found, found, needed=True)) == found
 
 
 def test_version_and_errors_load_no_numpy_and_no_qt() -> None:

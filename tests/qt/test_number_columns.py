@@ -19,7 +19,7 @@ import pytest
 
 from explorer.cli.main import main
 from explorer.formats import open_model
-from explorer.qt.widgets.table_model import float_column
+from explorer.present.tables.table import scaled
 from explorer.report.gather import gather
 from explorer.report.sections import report_html
 from tests.qt.walk.texts import numbers_in, uneven
@@ -96,8 +96,8 @@ def test_tables_of_the_report(demo_path: Path) -> None:
 
 def test_numbers_of_one_scale_have_their_decimal_signs_in_a_line() -> None:
     def texts(*values: float) -> list[str]:
-        column = float_column("value", "Value", np.array(values, np.float32), 5, "")
-        return [column.text(row) for row in range(len(values))]
+        array = np.array(values, np.float32)
+        return list(map(scaled(array, 5).write, array.tolist()))
 
     assert texts(0.0052117, -0.02519, 0.0, 1e-9) == ["0.005212", "-0.025190", "0", "0.000000"]
     assert texts(-31, 29, 0) == ["-31", "29", "0"]

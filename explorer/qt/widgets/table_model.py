@@ -8,21 +8,20 @@ a worker.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, QPersistentModelIndex, Qt
 from PySide6.QtGui import QIcon
 
-from explorer.formats.columns import text_ranks
 from explorer.present.tables.table import Column as TableColumn
 from explorer.present.tables.table import Table
 from explorer.qt.widgets.painting import plain_tip, swatch_icon
-from explorer.text import plain_text, scale_writer
+from explorer.text import plain_text
 
 Row = TypeVar("Row")
 
@@ -76,7 +75,6 @@ class Column:
         type_name: The tensor type whose colour stands before the text; None of a row without one.
         bar: How much of a cell a bar behind the text takes, 0 to 1; None of a cell without one.
         stretches: Whether it takes the width that the others leave; else the first of words does.
-        spare: Above 1 if it is hidden at first.
     """
 
     name: str
@@ -90,7 +88,6 @@ class Column:
     type_name: Callable[[int], str | None] | None = None
     bar: Callable[[int], float | None] | None = None
     stretches: bool = False
-    spare: int = 0
 
 
 def bound(table: Table[Row], rows: Sequence[Row]) -> list[Column]:
@@ -126,73 +123,6 @@ def _bound(table: Table[Row], column: TableColumn[Row], rows: Sequence[Row]) -> 
         None if bar is None else lambda row: bar(rows[row]),
         column.stretches,
     )
-
-
-def array_column(
-    name: str, title: str, values: NDArray[Any], text: Callable[[Any], str], tip: str
-) -> Column:
-    """Return a column of numbers, [n]; `text` writes one of them."""
-
-    def raw(row: int) -> Cell:
-        value: Cell = values[row].item()
-        return value
-
-    return Column(name, title, lambda row: text(raw(row)), raw, lambda: values, True, tip)
-
-
-def float_column(name: str, title: str, values: NDArray[Any], digits: int, tip: str) -> Column:
-    """Return a column of numbers of one scale, [n], so that their decimal signs stand in a line.
-
-    Args:
-        digits: Significant digits of the largest; of whole numbers all.
-    """
-    finite = values[np.isfinite(values)]
-    top = float(np.abs(finite).max(initial=0.0))
-    whole = (finite == np.rint(finite)).all()
-    write = scale_writer(0.0 if whole else top, top, digits)
-    return array_column(name, title, values, lambda value: write(value) if value else "0", tip)
-
-
-@dataclass(frozen=True)
-class RowColumns(Generic[Row]):
-    """Makes the columns of a table from objects, one a row; `tips` are by names of columns."""
-
-    rows: Sequence[Row]
-    tips: Mapping[str, str]
-
-    def words(
-        self,
-        name: str,
-        title: str,
-        value: Callable[[Row], str],
-        text: Callable[[str], str] = plain_text,
-        *,
-        meaning: str = "",
-    ) -> Column:
-        """Return a column of texts; its meaning may stand under another name."""
-        rows = self.rows
-        return Column(
-            name,
-            title,
-            lambda row: text(value(rows[row])),
-            lambda row: plain_text(value(rows[row])),
-            lambda: text_ranks([value(row) for row in rows]),
-            tip=self.tips[meaning or name],
-        )
-
-    def number(
-        self, name: str, title: str, value: Callable[[Row], Cell], text: Callable[..., str]
-    ) -> Column:
-        """Return a column of numbers."""
-
-        def raw(row: int) -> Cell:
-            return value(self.rows[row])
-
-        def keys() -> NDArray[Any]:
-            return np.array([value(row) for row in self.rows])
-
-        tip = self.tips[name]
-        return Column(name, title, lambda row: text(raw(row)), raw, keys, True, tip)
 
 
 class TableModel(QAbstractTableModel):

@@ -296,7 +296,7 @@ class TableView(QtWidgets.QTableView):
             return
         header.setSortIndicator(-1, Qt.SortOrder.AscendingOrder)  # new content is unsorted
         for number, column in enumerate(self.table.columns):
-            self.setColumnHidden(number, column.name in hidden or column.spare > 1)
+            self.setColumnHidden(number, column.name in hidden)
         self.column_layout.fit()
 
     def columns_state(self) -> QtCore.QByteArray:
