@@ -6,8 +6,7 @@ from itertools import islice
 from typing import Any, Final
 
 from explorer.analysis.columns import Source, Summaries, Summary
-from explorer.present.tables.survey import OF_SOURCE, SummedUp, sums_of
-from explorer.present.tables.table import Column, Table
+from explorer.present.tables.survey import SummedUp, sums_record_table
 from explorer.text import plain_text
 
 OVER_LAYERS: Final = (
@@ -50,10 +49,8 @@ def summary_count(found: Summaries, *, by_layer: bool) -> int:
 
 def summaries_record(found: Summaries, source: Source) -> dict[str, Any]:
     """Return what `survey --json` and `compare --json` say of roles, layers and the model."""
-    whole = Table[Summary](*sums_of(*OF_SOURCE[source]))
-    stack = Column[Summary]("stack", "Stack", of=lambda one: one.stack or None)
-    by_role = Table(Column[Summary]("role", "Role"), stack, *whole)
-    by_layer = Table(Column[Summary]("layer", "Layer"), stack, *whole)
+    whole = sums_record_table(source)
+    by_role, by_layer = (sums_record_table(source, name) for name in ("role", "layer"))
     return {
         "all": whole.record(found.total),
         "matrices": whole.record(found.matrices),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import date
 from pathlib import Path
@@ -20,20 +20,40 @@ import pytest
 from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
+from explorer.analysis import survey
+from explorer.analysis.columns import Source
+from explorer.analysis.errors.compare import Comparison
+from explorer.analysis.matching.pairing import match_models
+from explorer.analysis.recipes.fits import recipe_types, try_recipes
+from explorer.analysis.recipes.tensors import RecipeModel
+from explorer.analysis.requantization import requantize
+from explorer.analysis.what_if import matrix_rows, own_sets, present_size
+from explorer.cli import output
 from explorer.cli.main import main
 from explorer.formats import open_model
 from explorer.hardware import detect
 from explorer.planner import Device
 from explorer.planner.environment import VARIABLES
-from explorer.present.tables.errors import FIGURES
-from explorer.present.tables.statistics import STATISTICS
+from explorer.present import differences
+from explorer.present.recipes import tried
+from explorer.present.survey import summary_lines
+from explorer.present.tables.differences import KEYS as DIFFERENT_KEYS
+from explorer.present.tables.differences import ROLES, SIZES, TENSORS
+from explorer.present.tables.errors import COMPARED, FIGURES, MISMATCHES, REQUANTIZED
+from explorer.present.tables.problems import PROBLEMS
+from explorer.present.tables.recipes import FITS, MIX, TRIALS
+from explorer.present.tables.recipes import ROLES as RECIPE_ROLES
+from explorer.present.tables.statistics import PRINTED, STATISTICS, figures_of_all
+from explorer.present.tables.survey import ranked_table, sums_table
+from explorer.present.tables.table import Table
 from explorer.qt.contents.overview import OverviewView
 from explorer.qt.document import Document
 from explorer.qt.errors.models import CompareView
 from explorer.qt.references import References
 from explorer.qt.widgets.table_model import ItemRole, TableModel
+from explorer.qt.widgets.table_view import TableView
 from explorer.report.gather import PlanTarget, gather
-from explorer.report.sections import report_html
+from explorer.report.sections import rank, report_html, table_of
 from explorer.text import bytes_text
 from tests.helpers.error_views import ErrorsPanel
 from tests.helpers.model_pairs import write_gguf
@@ -269,6 +289,79 @@ def test_two_models_side_by_side(
     assert sums["matrices"]["relative_rmse"] == pytest.approx(figure, rel=1e-12)
     total = record["errors"]["total"]["b"]["relative_rmse"]
     assert sums["all"]["relative_rmse"] == pytest.approx(total, rel=1e-12)
+
+
+def rows_of_tables(reference: Path, quantized: Path) -> Iterator[tuple[str, Table[Any], Any]]:
+    """Yield tables that front ends share, with rows of two models."""
+    with ExitStack() as stack:
+        one, other = (stack.enter_context(open_model(path)) for path in (reference, quantized))
+        bad = stack.enter_context(open_model(cut_short(quantized)))
+        matching = match_models(one, other)
+        yield "errors of tensors", COMPARED, list(Comparison(matching.matches).rows())
+        yield "not comparable", MISMATCHES, matching.not_comparable
+        yield "statistics", PRINTED, list(survey(other))
+        types = ["Q8_0", "IQ1_S", "int4"]
+        yield "other types", REQUANTIZED, list(requantize(one.tensors[TENSOR], types))
+        data = gather(other, one)
+        yield "figures of a report", figures_of_all(compared=True), data.tensors
+        assert data.sums is not None
+        for by_layer in (False, True):
+            lines = summary_lines(data.sums, by_layer=by_layer)
+            yield "sums", sums_table(Source.ERRORS), lines
+            yield "sums", sums_table(None), lines
+        ranked = rank(data.tensors, lambda tensor: tensor.tensor.parameters)
+        yield "worst tensors", ranked_table("outlier_ratio"), ranked
+        found = differences.Comparison.of(one, other)
+        found = found.with_errors(differences.measure_errors((one, other), None))
+        yield "sizes", SIZES, list(differences.size_rows(found))
+        yield "keys", DIFFERENT_KEYS, differences.key_rows(found)
+        yield "tensors of two models", TENSORS, found.found.tensors
+        yield "roles of two models", ROLES, differences.role_rows(found)
+        yield "problems", PROBLEMS, bad.problems
+        yield "types by role", MIX, data.mix
+        yield "recipes", FITS, data.fits
+        sets, present = own_sets(one, matrix_rows(one)), present_size(one, range(9))
+        seen = RecipeModel.of(one)
+        recipes = [recipe_types(seen, name, None) for name in ("Q4_K_M", "IQ1_S")]
+        trials = list(try_recipes(one, present, sets, recipes, lambda _set: None))
+        yield "tried recipes", TRIALS, tried(one, trials, {})
+        yield "roles of a recipe", RECIPE_ROLES, trials[0].roles
+
+
+def cut_short(path: Path) -> Path:
+    short = path.with_name("short.gguf")
+    short.write_bytes(path.read_bytes()[:-64])
+    return short
+
+
+def test_every_table(
+    qtbot: QtBot, app: RecordingServices, quantized: Path, reference: Path
+) -> None:
+    """The window, the terminal, the report, JSON and files have the same heads and cells."""
+    view = TableView(TableModel(), app)
+    qtbot.addWidget(view)
+    seen = 0
+    for name, table, rows in rows_of_tables(reference, quantized):
+        view.show_rows(table, rows)
+        columns = table.shown(rows)
+        shown = [view.table.columns[place] for place in view.chosen_columns()]
+        assert [one.title for one in shown] == [column.head for column in columns], name
+        window = [[one.text(row) for one in shown] for row in range(len(rows))]
+        written = table_of(table, rows, longest=10_000)
+        on_page = [[getattr(cell, "text", cell) for cell in cells] for cells in written.rows]
+        lines = output.TableLines(table, rows, longest=10_000)
+        for row, cells, page in zip(rows, window, on_page, strict=False):
+            assert cells == page or table.why_blank(row), name
+            printed = " ".join(lines.line(row).split())
+            known = [text for text in cells if text] if not table.why_blank(row) else cells[:1]
+            assert " ".join(" ".join(known).split()) in printed, name
+            record = table.record(row)
+            for column in columns:
+                if column.text is None and not column.flat_only:
+                    assert column.write(record[column.name]) == column.cell(row), name
+            assert len(table.flat(row)) == len(table.names)
+            seen += 1
+    assert seen > 60
 
 
 class CompareWindow:

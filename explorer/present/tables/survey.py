@@ -198,6 +198,13 @@ def sums_table(source: Source | None) -> Table[SummedUp]:
     )
 
 
+def sums_record_table(source: Source, of: str = "") -> Table[Summary]:
+    """Return what JSON says of sums and means: of a ``"role"``, a ``"layer"``, or all."""
+    stack = Column[Summary]("stack", "Stack", of=lambda one: one.stack or None)
+    named = (Column[Summary](of, of.capitalize()), stack) if of else ()
+    return Table(*named, *sums_of(*OF_SOURCE[source]))
+
+
 # The worst tensors.
 
 SHARE: Final = "share"
