@@ -22,6 +22,7 @@ _PROMISED = {
         "lay_out",
         "plan",
     ),
+    "explorer.planner.llama_cpp": ("Settings", "allocate", "fit"),
     "explorer.errors": ("ExplorerError", "FormatError", "SourceError", "PlanError"),
 }
 

@@ -18,11 +18,12 @@ from hypothesis import strategies as st
 
 from explorer.cli import machine as machines
 from explorer.cli.main import main
-from explorer.cli.plan import bar_lengths
+from explorer.cli.plan import bar_lengths, plan_command
 from explorer.formats import open_model
 from explorer.hardware.detect import Machine
 from explorer.planner import Device, Host, Settings, plan
 from explorer.planner.inputs import plan_record
+from explorer.planner.settings import SETTINGS, Bytes, Count, OneOf, Setting, Shares, Switch, Tokens
 from explorer.text import bytes_text
 from tests.helpers.gguf_writer import ARRAY, STRING, U32, Array, GgufFile, TensorSpec
 
@@ -326,6 +327,26 @@ def test_many_models_are_a_table(tmp_path: Path, model: Path, capsys: Capture) -
     assert [name[-12:] for name in names] == [str(path)[-12:] for path in (model, other)]
     assert max(map(len, names)) <= 60
     assert [line.split()[1] for line in lines[1:3]] == ["fits", "fits"]
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
+def test_the_words_of_a_setting_ask_for_its_value(setting: Setting) -> None:
+    """A command that the window shows asks for what the window's fields ask for."""
+    values: dict[type, tuple[Any, ...]] = {
+        Tokens: (4096,),
+        Count: (3, 128),
+        Bytes: (GIB,),
+        OneOf: getattr(setting.kind, "choices", ()),
+        Shares: ((3.0, 1.5),),
+        Switch: (True,) if getattr(setting.kind, "only_on", "") else (True, False),
+    }
+    for value in values[type(setting.kind)]:
+        Settings(**{setting.name: value})
+        words = setting.words(value)
+        assert words
+        given = plan_command.make_context("plan", ["model.gguf", *words]).params
+        assert given[setting.name] == value
+    assert setting.words(None) == []
 
 
 def test_one_bad_model_does_not_stop_the_others(
