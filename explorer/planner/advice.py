@@ -52,6 +52,8 @@ def solve(what: str, request: PlanRequest, engine: Engine, check: Check = never)
         raise PlanError(f"{quoted(what)!r} cannot be solved for; use one of {', '.join(QUESTIONS)}")
     if not request.devices and what != "fewest-gpu-layers":
         return Advice(what, None, "there is no GPU")
+    if _ABOUT[what] not in {setting.name for setting in engine.settings}:
+        return Advice(what, None, f"{engine.short_title} has no such setting")
     return QUESTIONS[what](_Search(request, engine, check))
 
 
@@ -248,6 +250,14 @@ QUESTIONS: Final[Mapping[str, Callable[[_Search], Advice]]] = MappingProxyType(
 )
 """What can be asked for."""
 
+
+_ABOUT: Final = {
+    "context": "context",
+    "parallel": "parallel",
+    "kv-cache-type": "kv_cache_type",
+    "gpu-layers": "num_gpu",
+    "fewest-gpu-layers": "num_gpu",
+}  # the setting that a question is about
 
 _PLACING: Final = ("num_gpu", "tensor_split", "cpu_moe_layers")
 

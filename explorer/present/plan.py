@@ -146,8 +146,8 @@ def sequences_text(plan: Plan) -> str:
 
 
 def attention_text(plan: Plan) -> str:
-    """Return whether flash attention is on."""
-    return "on" if plan.used("flash_attention") else "off"
+    """Return whether flash attention is on; a dash where the engine leaves no choice."""
+    return {True: "on", False: "off"}.get(plan.used("flash_attention"), "–")
 
 
 def setting_text(setting: Setting, value: Any) -> str:

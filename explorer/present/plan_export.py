@@ -80,13 +80,12 @@ def environment_lines(plan: Plan) -> list[str]:
 def modelfile_lines(plan: Plan) -> list[str]:
     """Return the parameters that a Modelfile can hold."""
     layers = plan.request.settings.num_gpu
-    lines = [
-        f"PARAMETER num_ctx {plan.used('context')}",
-        f"PARAMETER num_batch {plan.used('batch')}",
-    ]
-    if layers is not None and layers >= 0:
-        lines.append(f"PARAMETER num_gpu {layers}")
-    return lines
+    values = {
+        "num_ctx": plan.used("context"),
+        "num_batch": plan.used("batch"),
+        "num_gpu": None if layers is None or layers < 0 else layers,
+    }
+    return [f"PARAMETER {name} {value}" for name, value in values.items() if value is not None]
 
 
 def server_command(path: Path, plan: Plan, projector: Path | None = None) -> str:
@@ -112,13 +111,20 @@ def _server_options(plan: Plan) -> Iterator[str]:
     if arguments := plan.details.arguments():
         yield from arguments
         return
-    batch, kind = str(plan.used("batch")), str(plan.used("kv_cache_type"))
-    yield from ("--ctx-size", str(plan.cells))
-    yield from ("--parallel", str(plan.used("parallel")))
-    yield from ("--batch-size", batch, "--ubatch-size", batch)
-    yield from ("--cache-type-k", kind, "--cache-type-v", kind)
-    yield from ("--flash-attn", attention_text(plan))
-    yield from ("--n-gpu-layers", str(plan.gpu_layers))
+    batch, kind, attention = map(plan.used, ("batch", "kv_cache_type", "flash_attention"))
+    options = {
+        "--ctx-size": plan.cells,
+        "--parallel": plan.used("parallel"),
+        "--batch-size": batch,
+        "--ubatch-size": batch,
+        "--cache-type-k": kind,
+        "--cache-type-v": kind,
+        "--flash-attn": None if attention is None else attention_text(plan),
+        "--n-gpu-layers": plan.gpu_layers,
+    }
+    for option, value in options.items():
+        if value is not None:
+            yield from (option, str(value))
     shares = [len(held.layers) for held in plan.gpus]
     if sum(map(bool, shares)) > 1:
         yield from ("--tensor-split", ",".join(map(str, shares)))

@@ -19,6 +19,7 @@ from explorer.hardware import detect
 from explorer.planner import Device, Host
 from explorer.planner.environment import VARIABLES
 from explorer.planner.inputs import PlanInputs
+from explorer.present.tables.what_if import what_if_table
 from explorer.qt.jobs import JobRunner
 from explorer.qt.machine import PlannedMachine
 from explorer.qt.main_window import MainWindow
@@ -88,7 +89,7 @@ def what_if_total(qtbot: QtBot, window: MainWindow) -> tuple[int, str]:
     qtbot.waitUntil(lambda: body.what_if.estimate is not None)
     settle(qtbot, window)
     now = next(line for line in body.what_if.panel.lines if line.type_name == "")
-    return int(now.cell("memory_total") or 0), body.what_if.panel.resting
+    return int(what_if_table()["memory_total"].value(now) or 0), body.what_if.panel.resting
 
 
 def library_fit(qtbot: QtBot, window: MainWindow, path: Path) -> Any:

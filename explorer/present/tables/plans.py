@@ -198,7 +198,7 @@ def _of(figure: Callable[[Plan], Any]) -> Callable[[PlanRow], Any]:
     return lambda row: None if row.plan is None else figure(row.plan)
 
 
-def _planned(name: str, title: str, tip: str, figure: Callable[[Plan], str]) -> Column[PlanRow]:
+def _planned(name: str, title: str, tip: str, figure: Callable[[Plan], Any]) -> Column[PlanRow]:
     return Column(name, title, TEXT, tip, _of(figure), blank=_UNKNOWN)
 
 
@@ -235,12 +235,14 @@ PLANS: Final = Table[PlanRow](
     _planned("context", "Context", _CONTEXT, sequences_text),
     _planned(
         *("kv_cache_type", "KV type", "How keys and values are stored."),
-        lambda plan: str(plan.used("kv_cache_type")),
+        lambda plan: plan.used("kv_cache_type"),
     ),
     *(_figure(name) for name in PLAN if name not in _FIRST),
     _planned("devices", "GPUs", "The GPUs that the plan may use.", devices_text),
-    _planned(
-        "batch", "Batch", "Tokens computed at a time.", lambda p: integer_text(p.used("batch"))
+    Column(
+        *("batch", "Batch", INTEGER, "Tokens computed at a time."),
+        of=_of(lambda plan: plan.used("batch")),
+        blank=_UNKNOWN,
     ),
     _planned("flash_attention", "Flash attention", _FLASH, attention_text),
     _planned(
