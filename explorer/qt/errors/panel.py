@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
-from weakref import WeakKeyDictionary
 
 from PySide6.QtCore import QByteArray, QObject, QRectF, Signal
 from PySide6.QtGui import QPalette
@@ -26,13 +25,13 @@ from explorer.qt.errors.plots import CellReading, DensityPlot, ErrorPlot
 from explorer.qt.errors.work import SelectedPair, known_picture, read_errors
 from explorer.qt.references import OriginalOffer, ReferenceBar, References
 from explorer.qt.services import Services
-from explorer.qt.weights.curves import SelectedTensor, unsupported_reason
-from explorer.qt.weights.tensor_panel import Header, StatisticsTable
+from explorer.qt.weights.curves import SelectedTensor
+from explorer.qt.weights.tensor_panel import StatisticsTable, TensorsPanel
 from explorer.qt.weights.work import blocks_request
 from explorer.qt.widgets.building import LINE, column
 from explorer.qt.widgets.curves import NOTHING, HistogramCurve
 from explorer.qt.widgets.labels import error_caution, plain_label
-from explorer.qt.widgets.lazy import LazyTab, TabbedPanel
+from explorer.qt.widgets.lazy import LazyTab
 from explorer.qt.widgets.pages import TYPED, Phase, PlotPage, Reader, ReadingPage, Refusal, Request
 from explorer.qt.widgets.plot_panel import PicturePanel, PlotPanel, Readings
 from explorer.qt.widgets.progress import ProgressLine
@@ -396,7 +395,7 @@ class RoundingPage(ReadingPage[BlockStatistics]):
 _MOST_RESULTS: Final = 16  # of a model: at most 8 MiB, usually far less
 
 
-class ErrorsView(TabbedPanel):
+class ErrorsView(TensorsPanel):
     """Errors of the tensor that is selected. Reads only while it is visible.
 
     With a reference there are the pages of pictures, without one the page of the rounding error to
@@ -408,14 +407,12 @@ class ErrorsView(TabbedPanel):
         plan_inputs: Returns what the planner plans for, for a model; None for defaults.
     """
 
+    noun, noun_of_one = "errors", "error"
+
     def __init__(
         self, app: Services, references: References, parent: QWidget | None = None
     ) -> None:
-        super().__init__(app, parent)
-        self._references = references
-        self._document: Document | None = None
-        self._rows: tuple[int, ...] = ()
-        self._results: WeakKeyDictionary[Document, LruCache] = WeakKeyDictionary()
+        super().__init__(app, references, parent)
         self.plan_inputs: Callable[[Document], PlanInputs | None] = lambda _document: None
         self.bar = ReferenceBar(references, self)
         self.bar.setContentsMargins(*LINE)
@@ -423,7 +420,6 @@ class ErrorsView(TabbedPanel):
         self.offer = OriginalOffer(app, references, self)
         self.shown.connect(self.offer.look)
         self.frame.insertWidget(1, self.offer)
-        self.header = Header(self)
         self.header.scope.hide()
         self.begin_tabs("Views of the error", self.header)
         self.progress = ProgressLine(self)
@@ -443,7 +439,7 @@ class ErrorsView(TabbedPanel):
         self.tabs.currentChanged.connect(self._show_progress)
         self.rounding.reference_wanted.connect(self._list_references)
         references.changed.connect(self._follow_reference)
-        references.documents_changed.connect(self._results.clear)  # one may be a closed reference
+        references.documents_changed.connect(self._caches.clear)  # one may be a closed reference
         self.refresh()
 
     @property
@@ -489,44 +485,14 @@ class ErrorsView(TabbedPanel):
         if self.isVisible():
             self.offer.look()
         if self._document is not None and self.has_content:
-            self._fill(self._document, self._rows[0])
-
-    def show_document(self, document: Document | None) -> None:
-        """Show a model, of which no tensor is selected yet; None shows nothing."""
-        if document is not self._document:
-            self._document, self._rows = document, ()
-            self.refresh()
-
-    def show_tensors(self, rows: Sequence[int]) -> None:
-        """Show the first of some tensors of the model, given by content row."""
-        if tuple(rows) != self._rows:
-            self._rows = tuple(rows)
-            self.refresh()
-
-    def refresh(self) -> None:
-        document = self._document
-        if document is None:
-            sentence = "Open a model to see its errors."
-            self.say_that_no_model_is_open("Errors", sentence)
-            return
-        if not self._rows:
-            sentence = "Choose one in the tree or in the tensor table to see its error."
-            self.show_message("Select a tensor", sentence)
-            return
-        tensor = document.model.tensors.rows[self._rows[0]]
-        reason = unsupported_reason(tensor)
-        if reason is None:
-            self._fill(document, self._rows[0])
-        else:
-            heading = f"Type {tensor.type.name}"
-            self.show_message(heading, f"{plain_text(tensor.name)}: {reason}")
+            self._fill(self._document, self._rows)
 
     def show_message(self, heading: str, sentence: str, button: str = "") -> None:
         self._show_pair(None, LruCache(0))
         super().show_message(heading, sentence, button)
 
-    def _fill(self, document: Document, row: int) -> None:
-        chosen = self._references.chosen
+    def _fill(self, document: Document, wanted: Sequence[int]) -> None:
+        row, chosen = wanted[0], self._references.chosen
         tensor = document.model.tensors.rows[row]
         # a key that does not keep a closed model
         key: Hashable = id(chosen) if isinstance(chosen, Document) else chosen
@@ -534,7 +500,7 @@ class ErrorsView(TabbedPanel):
         subject = SelectedPair(row, plain_text(tensor.name), tensor, key, partner)
         self._show_header(subject)
         self.show_content()
-        self._show_pair(subject, self._results.setdefault(document, LruCache(_MOST_RESULTS)))
+        self._show_pair(subject, self._caches.setdefault(document, LruCache(_MOST_RESULTS)))
 
     def _show_pair(self, subject: SelectedPair | None, results: LruCache) -> None:
         compared = subject is not None and subject.reference is not None

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from PySide6.QtCore import QByteArray, QEvent, QObject, Signal
@@ -27,10 +26,10 @@ from explorer.qt.references import References
 from explorer.qt.services import Services
 from explorer.qt.weights.curves import HistogramChoices, Scope, SelectedTensor, unsupported_reason
 from explorer.qt.weights.histogram import HistogramPage
-from explorer.qt.weights.tensor_panel import Header, StatisticsTable, TensorPicker
+from explorer.qt.weights.tensor_panel import StatisticsTable, TensorPicker, TensorsPanel
 from explorer.qt.weights.work import blocks_request, same_role, sibling_factors, spread
 from explorer.qt.widgets.curves import NOTHING, HistogramCurve, histogram_of
-from explorer.qt.widgets.lazy import LazyTab, TabbedPanel
+from explorer.qt.widgets.lazy import LazyTab
 from explorer.qt.widgets.pages import Phase, PlotPage, Reader, Refusal, Request
 from explorer.qt.widgets.plot_panel import PlotPanel, Readings
 from explorer.qt.widgets.table_model import TableModel
@@ -155,16 +154,13 @@ class BlockPages(QObject, Reader[BlockStatistics]):
         panel.plot.set_normal(False)
         panel.plot.setAccessibleName("Histogram of codes")
         panel.plot.setWhatsThis(picture_text("codes"))
-        return self._connected(panel)
+        return panel
 
     def _make_spread(self, what: str, many: str) -> PlotPanel:
         panel = PlotPanel(self.app, StatisticsTable(self), self._describe)
         panel.plot.setAccessibleName(f"Histogram of {many.lower()}")
         panel.plot.setWhatsThis(picture_text("spread"))
         panel.plot.set_titles(what, f"{many} in each bin")
-        return self._connected(panel)
-
-    def _connected(self, panel: PlotPanel) -> PlotPanel:
         return panel
 
     def _show_codes(self, subject: SelectedTensor, blocks: BlockStatistics) -> None:
@@ -229,29 +225,25 @@ class BlockPages(QObject, Reader[BlockStatistics]):
         )
 
 
-class WeightsView(TabbedPanel):
+class WeightsView(TensorsPanel):
     """The selected tensors, on pages. Reads only while it is visible.
 
     Attributes:
-        header: What is shown.
         picker: Which of several tensors the pages of one tensor show.
         histogram: The page of the histogram.
         blocks: The pages of codes, scales and minima.
     """
 
+    noun = noun_of_one = "weights"
+
     def __init__(
         self, app: Services, references: References, parent: QWidget | None = None
     ) -> None:
-        super().__init__(app, parent)
-        self._references = references
-        self._document: Document | None = None
-        self._rows: tuple[int, ...] = ()
-        self._caches: WeakKeyDictionary[Document, LruCache] = WeakKeyDictionary()
+        super().__init__(app, references, parent)
         self._cache = LruCache(0)
         self._subject: SelectedTensor | None = None  # of the pages of one tensor
         self._place: Place | None = None  # that was chosen in it
         self._named = False
-        self.header = Header(self)
         self.picker = TensorPicker(self)
         self.header.add_beside_facts(self.picker)
         self.begin_tabs("Views of the tensor", self.header)
@@ -336,41 +328,13 @@ class WeightsView(TabbedPanel):
 
     # What is shown
 
-    def show_document(self, document: Document | None) -> None:
-        """Show a model, of which no tensor is selected yet; None shows nothing."""
-        if document is not self._document:
-            self._document, self._rows = document, ()
-            self.refresh()
-
     def show_tensors(self, rows: Sequence[int]) -> None:
-        """Show tensors of the model, given by content row, the current one first."""
         if tuple(rows) != self._rows:
             if len(rows) > 1:
                 self.header.choose(Scope.SELECTED)
             elif self.header.chosen is Scope.SELECTED:
                 self.header.choose(Scope.ONE)
-            self._rows = tuple(rows)
-            self.refresh()
-
-    def refresh(self) -> None:
-        document = self._document
-        if document is None:
-            sentence = "Open a model to see its weights."
-            self.say_that_no_model_is_open("Weights", sentence)
-            return
-        if not self._rows:
-            sentence = "Choose one in the tree or in the tensor table to see its weights."
-            self.show_message("Select a tensor", sentence)
-            return
-        wanted = self._wanted(document)
-        rows = spread(wanted)
-        first = document.model.tensors.rows[rows[0]]
-        reason = unsupported_reason(first) if len(rows) == 1 else None
-        if reason is None:
-            self._fill(document, wanted)
-        else:
-            heading = f"Type {first.type.name}"
-            self.show_message(heading, f"{plain_text(first.name)}: {reason}")
+        super().show_tensors(rows)
 
     def show_message(self, heading: str, sentence: str, button: str = "") -> None:
         self._show_subjects((), LruCache(0), ())
@@ -406,7 +370,7 @@ class WeightsView(TabbedPanel):
         self.histogram.restore_splitter(splitter)
 
     def _wanted(self, document: Document) -> Sequence[int]:
-        """Return the content rows of all tensors of the chosen scope."""
+        """Return all tensors of the chosen scope."""
         scope = self.header.chosen
         if scope is Scope.SAME_ROLE:
             return same_role(document, self._rows[0])

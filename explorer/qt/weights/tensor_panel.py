@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import ClassVar, Final
+from weakref import WeakKeyDictionary
 
 from PySide6 import QtWidgets
 from PySide6.QtCore import QObject, QSignalBlocker, Qt, Signal
@@ -12,13 +13,18 @@ from PySide6.QtGui import QPalette, QResizeEvent
 from explorer.analysis.moments import Moments
 from explorer.analysis.statistics import TensorStatistics
 from explorer.analysis.surveys import SurveyRow
+from explorer.parallel import LruCache
 from explorer.present.tables.lines import LINES, Line, lines_of
 from explorer.present.tables.statistics import MOMENTS, PERCENTILES, STATISTICS, SURVEYED
 from explorer.present.tables.table import Table
+from explorer.qt.document import Document
+from explorer.qt.references import References
+from explorer.qt.services import Services
 from explorer.qt.theme import Space, TextSize, style_text
-from explorer.qt.weights.curves import Scope, SelectedTensor, SubjectStatistics
+from explorer.qt.weights.curves import Scope, SelectedTensor, SubjectStatistics, unsupported_reason
 from explorer.qt.widgets.building import add_action, column, row
 from explorer.qt.widgets.labels import ElidedLabel, plain_label
+from explorer.qt.widgets.lazy import TabbedPanel
 from explorer.qt.widgets.table_model import Column, TableModel, bound
 from explorer.text import plain_text, shorten
 
@@ -98,6 +104,72 @@ class Header(QtWidgets.QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._elide()
+
+
+class TensorsPanel(TabbedPanel):
+    """Pages of the tensors that are selected in the current model, or why there is nothing.
+
+    A subclass makes its pages, then calls `refresh`.
+
+    Attributes:
+        noun: What is shown of a model's tensors.
+        noun_of_one: What is shown of one tensor.
+        header: What is shown.
+    """
+
+    noun: ClassVar[str]
+    noun_of_one: ClassVar[str]
+
+    def __init__(
+        self, app: Services, references: References, parent: QtWidgets.QWidget | None = None
+    ) -> None:
+        super().__init__(app, parent)
+        self._references = references
+        self._document: Document | None = None
+        self._rows: tuple[int, ...] = ()
+        self._caches: WeakKeyDictionary[Document, LruCache] = WeakKeyDictionary()
+        self.header = Header(self)
+
+    def show_document(self, document: Document | None) -> None:
+        """Show a model, of which no tensor is selected yet; None shows nothing."""
+        if document is not self._document:
+            self._document, self._rows = document, ()
+            self.refresh()
+
+    def show_tensors(self, rows: Sequence[int]) -> None:
+        """Show tensors of the model, given by content row, the current one first."""
+        if tuple(rows) != self._rows:
+            self._rows = tuple(rows)
+            self.refresh()
+
+    def refresh(self) -> None:
+        document = self._document
+        if document is None:
+            self.say_that_no_model_is_open(
+                self.noun.capitalize(), f"Open a model to see its {self.noun}."
+            )
+            return
+        if not self._rows:
+            self.show_message(
+                "Select a tensor",
+                f"Choose one in the tree or in the tensor table to see its {self.noun_of_one}.",
+            )
+            return
+        wanted = self._wanted(document)
+        first = document.model.tensors.rows[wanted[0]]
+        reason = unsupported_reason(first) if len(wanted) == 1 else None
+        if reason is None:
+            self._fill(document, wanted)
+        else:
+            self.show_message(f"Type {first.type.name}", f"{plain_text(first.name)}: {reason}")
+
+    def _wanted(self, document: Document) -> Sequence[int]:
+        """Return the content rows of what is shown of the selected tensors; one at least."""
+        return self._rows[:1]
+
+    def _fill(self, document: Document, wanted: Sequence[int]) -> None:
+        """Show tensors whose weights can be read."""
+        raise NotImplementedError
 
 
 _LONGEST: Final = 200  # letters of a name: more do not fit

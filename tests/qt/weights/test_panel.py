@@ -68,7 +68,7 @@ def test_the_table_shows_the_statistics_of_the_analysis(panel: Panel, document: 
     for name in ("count", "finite", "nan", "zeros", "min", "max", "mean", "std", "rms"):
         assert shown[name] == getattr(expected, name), name
     for percent, value in expected.percentiles.items():
-        assert shown[f"p{percent:g}"] == pytest.approx(value, abs=0.01), percent
+        assert shown[f"percentile_{percent:g}"] == pytest.approx(value, abs=0.01), percent
     header = panel.view.header
     assert header.name.text() == "blk.2.attn_q.weight"
     assert "6,144 weights" in header.facts.text()
@@ -180,7 +180,7 @@ def test_the_histogram_grows_and_shows_its_pace(huge: Panel) -> None:
     assert "B/s" in page.progress.label.text()
     shown = huge.statistics()
     assert isinstance(shown["count"], int)
-    assert shown["p50"] is None  # not known before the end
+    assert shown["percentile_50"] is None  # not known before the end
     huge.view.cancel()
     huge.settle()
 
