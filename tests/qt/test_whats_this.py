@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,9 +17,10 @@ from explorer.planner import Device, Settings, plan
 from explorer.planner.engines.registry import ENGINES
 from explorer.present import explanations
 from explorer.present.tables.survey import METRICS
+from explorer.present.tables.table import PLACE, Column, Table
 from explorer.qt.help.menu import explain_focus
 from explorer.qt.main_window import MainWindow
-from explorer.qt.widgets.table_model import Column, TableModel
+from explorer.qt.widgets.table_model import TableModel
 from tests.helpers.everywhere import settle
 from tests.present.test_tables import tables
 from tests.qt.walk.texts import meaning_of
@@ -129,11 +131,10 @@ def test_the_keyboard_explains_the_current_cell_or_else_the_panel(
 
 
 def test_tool_tips_do_not_cover_tables_whose_columns_explain_themselves() -> None:
-    def column(**more: object) -> Column:
-        return Column("n", "N", str, int, lambda: None, tip="a number", **more)  # type: ignore[arg-type, return-value]
-
+    column = Column[int]("n", "N", PLACE, "a number", int)
     model = TableModel()
-    model.set_content([column(), column(row_tip=lambda row: f"number {row}")], 2)
+    told = replace(column, row_tip=lambda row: f"number {row}")
+    model.set_content(Table(column, told), range(2))
     tip = Qt.ItemDataRole.ToolTipRole
     assert [model.index(1, c).data(tip) for c in range(2)] == [None, "number 1"]
     assert [meaning_of(model.index(1, c)) for c in range(2)] == ["a number", "number 1"]

@@ -55,7 +55,7 @@ class MetadataView(QtWidgets.QWidget):
         self.value.clear()
         self.value.hide()
         if document is None:
-            self.list.model.set_content((), 0)
+            self.list.model.clear()
         else:
             table = metadata_table(document.keys.ranks, value_preview)
             self.list.table.show_rows(table, document.keys.rows, header)
@@ -168,7 +168,7 @@ class ValueView(QtWidgets.QWidget):
         self._message.setText(text)
         self._stack.setCurrentWidget(self._message)
         self.text.clear()
-        self.elements.set_content((), 0)
+        self.elements.clear()
 
     def _show_stopped(self) -> None:
         if self._jobs.stopped:

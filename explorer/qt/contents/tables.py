@@ -49,7 +49,7 @@ class TensorsView(ListPanel):
         """Show a model's tensors; the filter stays."""
         self.document = document
         if document is None:
-            self.model.set_content((), 0)
+            self.model.clear()
         else:
             table = tensor_table(document.model, document.arrays)
             self.table.show_rows(table, range(len(document.arrays)), header)
@@ -181,7 +181,7 @@ class VocabularyView(ListPanel):
         self.document = document
         self._header = header
         self._content = None
-        self.model.set_content((), 0)
+        self.model.clear()
         self.bar.status.clear()
         self.show_empty("Open a model to see its vocabulary." if document is None else "")
         if self.isVisible():

@@ -246,7 +246,7 @@ class DifferencePages(QObject):
         """Show nothing."""
         self._shown = None
         for table in self.tables:
-            table.table.set_content((), 0)
+            table.table.clear()
         self.text.clear()
 
     def show(self, shown: Shown) -> None:

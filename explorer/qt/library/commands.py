@@ -280,7 +280,7 @@ class VersionsDialog(QDialog):
     def _take(self, found: Mapping[int, Version]) -> None:
         for place, version in found.items():
             self.choices[place].version = version
-        self._model.renew(self._model.columns)
+        self._model.renew(choice_table(self.choices), self.choices)
         self.table.column_layout.widen(range(self._model.columnCount()))
         self._show_state()
 

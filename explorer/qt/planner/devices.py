@@ -30,12 +30,11 @@ from explorer.qt.planner.fields import (
     push_button,
 )
 from explorer.qt.planner.state import CurrentPlan, PlannerState
-from explorer.qt.planner.tables import LiveTable
 from explorer.qt.services import Services
 from explorer.qt.theme import Space, scaled
 from explorer.qt.widgets.labels import Tile, plain_label
 from explorer.qt.widgets.painting import plain_tip, stand_on_page
-from explorer.qt.widgets.table_model import RIGHT, Index, ItemRole
+from explorer.qt.widgets.table_model import RIGHT, Index, ItemRole, TableModel
 from explorer.qt.widgets.table_view import FilterBar, PaddedDelegate, PaddedHeader, TableView
 from explorer.text import bytes_text, integer_text, plain_text, shorten
 
@@ -221,8 +220,8 @@ class CatalogueDialog(QtWidgets.QDialog):
         self._catalogue = catalogue
         hint = "Search:  rtx 3090   2x 4090   laptop   rocm   — or a size:  24GiB"
         self.search = FilterBar(hint, hint, self)
-        self.model = LiveTable(self)
-        self.model.show_rows(GPUS, self._gpus)
+        self.model = TableModel(self)
+        self.model.set_content(GPUS, self._gpus)
         self.table = TableView(self.model, app, self)
         self.table.setAccessibleName("GPU catalogue")
         self.table.setSelectionMode(TableView.SelectionMode.SingleSelection)

@@ -31,12 +31,12 @@ from explorer.qt.machine import PlannedMachine
 from explorer.qt.planner.fields import SizeEdit, buddy_label, fill, push_button
 from explorer.qt.planner.pages import PlannerPage, show_in
 from explorer.qt.planner.state import PlannerState
-from explorer.qt.planner.tables import LiveTable
 from explorer.qt.services import Services
 from explorer.qt.theme import Space
 from explorer.qt.widgets.building import LINE, NOTE, Flow
 from explorer.qt.widgets.labels import SELECTABLE, plain_label
 from explorer.qt.widgets.painting import plain_tip
+from explorer.qt.widgets.table_model import TableModel
 from explorer.qt.widgets.table_view import TableView
 from explorer.sources import is_address
 from explorer.text import plain_text, sentence
@@ -197,7 +197,7 @@ class LogPage(PlannerPage):
         self.notes.setWordWrap(True)
         self.notes.setTextInteractionFlags(SELECTABLE)
         self.notes.setAccessibleName("Notes on the log")
-        self.model = LiveTable(self)
+        self.model = TableModel(self)
         self.table = TableView(self.model, app, self)
         self.table.setAccessibleName("Measured beside planned")
         self._lay_out()
@@ -322,7 +322,7 @@ class LogPage(PlannerPage):
             part.setVisible(found is not None)
         self.use_rest.setEnabled(found is not None and bool(_reserves(found.comparison.rests)))
         if found is None:
-            self.model.show([], 0)
+            self.model.clear()
             self.notes.clear()
             self.hint.setText(
                 "Drop a log of llama-server (started with -lv 4), Ollama or LM Studio here, or "

@@ -32,12 +32,12 @@ from explorer.qt.jobs import Job, JobSlot
 from explorer.qt.planner.fields import CalmComboBox, buddy_label, fill, push_button, scrolled
 from explorer.qt.planner.picture import PlannerPicture, SavedPicture
 from explorer.qt.planner.state import CurrentPlan, PlannedModel, PlannerState, single_shot
-from explorer.qt.planner.tables import LiveTable
 from explorer.qt.services import Services
 from explorer.qt.theme import Space, monospace_font
 from explorer.qt.widgets.building import LINE, NOTE
 from explorer.qt.widgets.labels import SELECTABLE, plain_label
 from explorer.qt.widgets.plot_panel import PlotExport
+from explorer.qt.widgets.table_model import TableModel
 from explorer.qt.widgets.table_view import FilterBar, TableView
 from explorer.text import exact_text, plain_text
 
@@ -89,9 +89,7 @@ def show_in(view: TableView, table: Table[Row], rows: Sequence[Row], kind: objec
     Returns:
         Whether the rows are others.
     """
-    model = view.table
-    assert isinstance(model, LiveTable)
-    if model.show_rows(table, rows, kind):
+    if view.table.update(table, rows, kind):
         view.show_columns(QByteArray(), [column.name for column in table if column.extra])
         return True
     view.column_layout.widen(range(len(table.names)))
@@ -107,7 +105,7 @@ class ComparisonPage(PlannerPage):
     def __init__(self, state: PlannerState, app: Services, parent: QtWidgets.QWidget) -> None:
         super().__init__(state, parent)
         self._planning = JobSlot(app.runner, self)
-        self.model = LiveTable(self)
+        self.model = TableModel(self)
         self.table = TableView(self.model, app, self)
         self.table.setSelectionMode(TableView.SelectionMode.SingleSelection)
         self.line = fill(QtWidgets.QHBoxLayout(), spacing=Space.NEAR, margins=LINE)
@@ -163,7 +161,7 @@ class ProgramsPage(PlannerPage):
     def __init__(self, state: PlannerState, app: Services, parent: QtWidgets.QWidget) -> None:
         super().__init__(state, parent)
         self._planning = JobSlot(app.runner, self)
-        self.model = LiveTable(self)
+        self.model = TableModel(self)
         self.table = TableView(self.model, app, self)
         self.table.setAccessibleName("Programs side by side")
         self.table.setSelectionMode(TableView.SelectionMode.SingleSelection)
@@ -397,7 +395,7 @@ class TablesPage(PlannerPage):
         self.choice.addItem("Layers and their devices", _LAYERS)
         self.choice.addItem("Memory against context", _CURVES)
         self.choice.setAccessibleName("Chart to show as a table")
-        self.model = LiveTable(self)
+        self.model = TableModel(self)
         self.table = TableView(self.model, app, self)
         self.table.setAccessibleName("Figures of the chart")
         label, line = buddy_label("&Table of", self.choice), QtWidgets.QHBoxLayout()
@@ -414,7 +412,7 @@ class TablesPage(PlannerPage):
             return
         plan = self.state.current.plan
         if plan is None:
-            self.model.show((), 0)
+            self.model.clear()
             return
         bars = memory_bars(plan, self.state.current.inputs.host)
         if kind == _BARS:
@@ -427,7 +425,7 @@ class TablesPage(PlannerPage):
         curves = self._curves()
         if curves is None:
             self.curves_wanted.emit()
-            self.model.show((), 0)
+            self.model.clear()
             return
         places = range(len(curves.curves[0].contexts))
         show_in(self.table, curves_table(curves), places, _CURVES)
@@ -457,7 +455,7 @@ class WhyPage(PlannerPage):
         self._terms: tuple[Term, ...] = ()
         self._chosen = "total"
         self.search = FilterBar("Filter figures:  devices[0]  graph  blk", "", self)
-        self.figure_model, self.input_model = LiveTable(self), LiveTable(self)
+        self.figure_model, self.input_model = TableModel(self), TableModel(self)
         self.figures = TableView(self.figure_model, app, self)
         self.figures.setAccessibleName("Figures of the plan")
         self.figures.setSelectionMode(TableView.SelectionMode.SingleSelection)
@@ -525,7 +523,7 @@ class WhyPage(PlannerPage):
         if term is None:
             self.title.setText("Choose a figure to see its formula.")
             self.formula.clear()
-            self.input_model.show((), 0)
+            self.input_model.clear()
             return
         value = exact_text(term.value) if isinstance(term.value, int) else value_text(term.value)
         self.title.setText(f"{term.name} = {value}")

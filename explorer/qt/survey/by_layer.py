@@ -35,7 +35,7 @@ from explorer.qt.widgets.chart import Chart
 from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.plot import PlotColours
 from explorer.qt.widgets.plot_panel import PlotExport, RangeFields
-from explorer.qt.widgets.table_model import TableModel, bound
+from explorer.qt.widgets.table_model import TableModel
 from explorer.qt.widgets.table_view import TableView
 from explorer.text import plain_text
 
@@ -379,7 +379,7 @@ class ByLayerPage(QWidget):
         if self._session.content is not self._content:
             self._content, self._grids, self._row = None, [], -1
             self.lines.show_grid(None)
-            self.table.table.set_content((), 0)
+            self.table.table.clear()
             self._renewing.stop()
             self._adding.cancel()
 
@@ -425,11 +425,7 @@ class ByLayerPage(QWidget):
 
     def _show_lines(self, sums: _Sums) -> None:
         lines, unknown = sums
-        columns, table = bound(_SUMS, lines), self.table.table
-        if table.columns and table.content_count == len(lines):
-            table.renew(columns)
-        else:
-            table.set_content(columns, len(lines))
+        if self.table.table.update(_SUMS, lines):
             self._unknown = None
         if unknown != self._unknown:  # what is known from now on is shown from now on
             self._unknown = unknown

@@ -34,7 +34,6 @@ from explorer.qt.widgets.building import LINE, row
 from explorer.qt.widgets.labels import error_caution
 from explorer.qt.widgets.lazy import LazyTab, TabbedPanel
 from explorer.qt.widgets.plot_panel import PlotExport
-from explorer.qt.widgets.table_model import Column, bound
 from explorer.qt.widgets.table_view import BarDelegate, ListPanel
 from explorer.text import integer_text
 
@@ -74,10 +73,6 @@ class HotSpots:
     def table(self) -> Table[int]:
         """Return the table; its rows are the numbers of the tensors."""
         return worst_tensors(self._tensors, self.metric, self._values, self._session.reason)
-
-    def columns(self) -> list[Column]:
-        """Return the columns of the table."""
-        return bound(self.table(), range(self._count))
 
     def known_count(self) -> int:
         """Return for how many tensors the metric is known that they are ranked by."""
@@ -161,7 +156,7 @@ class HotSpotsPage(ListPanel):
         if content.document is not self._document:
             self._document = content.document
             self._spots = HotSpots(content.document, session, self.chosen)
-            self.model.set_content(self._spots.columns(), len(content.document.arrays))
+            self.model.set_content(self._spots.table(), range(len(content.document.arrays)))
             hidden = {column.name for column in self.model.columns} - {*_SHOWN, PERCENTILE}
             self.table.show_columns(QByteArray(), hidden)
             self._with_errors, self._fitted = True, None
@@ -198,7 +193,7 @@ class HotSpotsPage(ListPanel):
     def _clear(self) -> None:
         self._document = self._spots = None
         self._renewing.stop()
-        self.model.set_content((), 0)
+        self.model.clear()
         self.show_empty("")
         self.bar.status.clear()
 
@@ -221,7 +216,7 @@ class HotSpotsPage(ListPanel):
         if self._spots is None or known is None:
             return
         self._spots.update(known, self.chosen)
-        self.model.renew(self._spots.columns())
+        self.model.renew(self._spots.table(), self.model.items)
         last = self.model.columnCount() - 1  # where the reasons are
         self.table.setColumnHidden(last, not bool(self._session.with_reason().any()))
         fits = self.chosen.name, self._spots.known_count(), self._with_errors

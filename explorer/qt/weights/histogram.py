@@ -238,7 +238,7 @@ class HistogramPage(ReadingPage[HistogramResult]):
         self.plot.show_curves(())
         self.plot.forget_zoom()
         self.multiples.show_curves(())
-        self.statistics.set_content((), 0)
+        self.statistics.clear()
         self.show_content()
 
     def choose_row(self, row: int) -> None:

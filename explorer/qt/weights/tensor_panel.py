@@ -7,7 +7,7 @@ from typing import ClassVar, Final
 from weakref import WeakKeyDictionary
 
 from PySide6 import QtWidgets
-from PySide6.QtCore import QObject, QSignalBlocker, Qt, Signal
+from PySide6.QtCore import QSignalBlocker, Qt, Signal
 from PySide6.QtGui import QPalette, QResizeEvent
 
 from explorer.analysis.moments import Moments
@@ -25,7 +25,7 @@ from explorer.qt.weights.curves import Scope, SelectedTensor, SubjectStatistics,
 from explorer.qt.widgets.building import add_action, column, row
 from explorer.qt.widgets.labels import ElidedLabel, plain_label
 from explorer.qt.widgets.lazy import TabbedPanel
-from explorer.qt.widgets.table_model import Column, TableModel, bound
+from explorer.qt.widgets.table_model import TableModel
 from explorer.text import plain_text, shorten
 
 
@@ -300,27 +300,10 @@ def statistic_lines(statistics: SubjectStatistics) -> list[Line]:
 class StatisticsTable(TableModel):
     """Lines of statistics; new ones of the same kind keep selection and scroll position."""
 
-    def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(parent)
-        self._kind: list[str] = []
-
     def show_lines(self, lines: Sequence[Line]) -> None:
         """Show the statistics of one thing."""
-        self._replace([line.name for line in lines], bound(LINES, lines), len(lines))
+        self.update(LINES, lines, [line.name for line in lines])
 
     def show_several(self, several: Sequence[SubjectStatistics]) -> None:
         """Show a row for each of several tensors."""
-        shown = Table(*_SEVERAL.shown(several))
-        self._replace([], bound(shown, several), len(several))
-
-    def _replace(self, kind: list[str], columns: list[Column], row_count: int) -> None:
-        names = [column.name for column in columns]
-        same = [column.name for column in self.columns] == names
-        if not same or row_count != self.content_count or kind != self._kind:
-            self._kind = kind
-            self.set_content(columns, row_count)
-        elif row_count:
-            self.columns = tuple(columns)
-            if self.rowCount() and columns:
-                corners = self.index(0, 0), self.index(self.rowCount() - 1, len(columns) - 1)
-                self.dataChanged.emit(*corners)
+        self.update(Table(*_SEVERAL.shown(several)), several)

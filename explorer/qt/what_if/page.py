@@ -43,7 +43,7 @@ from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.pages import ReadingPage, Refusal, Request
 from explorer.qt.widgets.plot_panel import PicturePanel
 from explorer.qt.widgets.progress import ProgressLine
-from explorer.qt.widgets.table_model import TableModel, bound
+from explorer.qt.widgets.table_model import TableModel
 from explorer.qt.widgets.table_view import TableView
 from explorer.text import bits_text, bytes_text, integer_text, plain_text
 
@@ -194,12 +194,8 @@ class WhatIfPanel(PicturePanel):
 
     def show_roles(self, roles: Sequence[RoleErrors]) -> None:
         """Show the errors of the marked line by role; nothing where there is one role."""
-        columns, table = bound(ROLES, roles), self.roles.table
         self.roles.setVisible(len(roles) > 1)
-        if table.columns and table.content_count == len(roles):
-            table.renew(columns)
-        else:
-            table.set_content(columns, len(roles))
+        if self.roles.table.update(ROLES, roles):
             self.roles.show_columns(QByteArray())
 
     def show_lines(self, lines: Sequence[Line], *, gpus: bool) -> None:
@@ -210,7 +206,7 @@ class WhatIfPanel(PicturePanel):
             (one.type_name, one.size.problem) for one in lines
         ]
         if self.model.columns and same:
-            self.model.renew(bound(table, self.lines))
+            self.model.renew(table, self.lines)
             if _extent(before) != _extent(lines):
                 self.table.fit_columns()  # figures are wider than what stood in their place
         else:

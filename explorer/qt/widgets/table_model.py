@@ -8,18 +8,16 @@ a worker.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
+from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, QPersistentModelIndex, Qt
-from PySide6.QtGui import QIcon
 
-from explorer.present.tables.table import Column as TableColumn
-from explorer.present.tables.table import Table
+from explorer.present.tables.table import Column, Table
 from explorer.qt.widgets.painting import plain_tip, swatch_icon
 from explorer.text import plain_text
 
@@ -59,110 +57,61 @@ _OURS: Final = ItemRole.RAW, ItemRole.ROW, ItemRole.BAR
 _ANSWERED = frozenset(map(int, (_DISPLAY, _DECORATION, _ALIGNMENT, _SPOKEN, *_MEANINGS, *_OURS)))
 
 
-@dataclass(frozen=True)
-class Column:
-    """A column of a table; each function takes a row of the content.
-
-    Attributes:
-        name: Stable name, for settings and exported files.
-        title: Header.
-        text: What the cell shows. Plain text; must come from memory.
-        raw: The value behind it, for copy and export.
-        keys: Returns the sort keys of all rows, [n]; called on first sort.
-        numeric: Whether to align to the right.
-        tip: What the column means: the header's tool tip, and what "What's this?" says.
-        row_tip: What a row means, where that is more than what the column does.
-        type_name: The tensor type whose colour stands before the text; None of a row without one.
-        bar: How much of a cell a bar behind the text takes, 0 to 1; None of a cell without one.
-        stretches: Whether it takes the width that the others leave; else the first of words does.
-    """
-
-    name: str
-    title: str
-    text: Callable[[int], str]
-    raw: Callable[[int], Cell]
-    keys: Callable[[], NDArray[Any]]
-    numeric: bool = False
-    tip: str = ""
-    row_tip: Callable[[int], str] | None = None
-    type_name: Callable[[int], str | None] | None = None
-    bar: Callable[[int], float | None] | None = None
-    stretches: bool = False
-
-
-def bound(table: Table[Row], rows: Sequence[Row]) -> list[Column]:
-    """Return the columns of a table as the model takes them, over its rows."""
-    return [_bound(table, column, rows) for column in table.flat_columns]
-
-
-def _bound(table: Table[Row], column: TableColumn[Row], rows: Sequence[Row]) -> Column:
-    kind, bar, row_tip = column.kind, column.bar, column.row_tip
-
-    def raw(row: int) -> Cell:
-        value = column.flat(rows[row])
-        return plain_text(value) if isinstance(value, str) else value
-
-    def text(row: int) -> str:
-        # what is not known stays empty where the reason is said across the row
-        empty = column.is_blank(rows[row]) and bool(table.why_blank(rows[row]))
-        return "" if empty else column.cell(rows[row])
-
-    def type_name(row: int) -> str | None:
-        return column.value(rows[row]) or None
-
-    return Column(
-        column.name,
-        column.head,
-        (lambda row: column.cell(rows[row])) if table.problem is None else text,
-        raw,
-        column.keys or (lambda: kind.keys([column.value(row) for row in rows])),
-        kind.numeric,
-        column.tip,
-        None if row_tip is None else lambda row: row_tip(rows[row]),
-        type_name if kind.is_type else None,
-        None if bar is None else lambda row: bar(rows[row]),
-        column.stretches,
-    )
+def _raw(items: Sequence[Any], column: Column[Any], row: int) -> Cell:
+    value = column.flat(items[row])
+    return plain_text(value) if isinstance(value, str) else value
 
 
 class TableModel(QAbstractTableModel):
-    """A table over columns.
+    """A table of `present.tables` over its rows, the items.
 
     Attributes:
-        columns: The columns.
+        table: The table.
+        columns: Its columns, but those that only JSON can hold.
+        items: Its rows; the number of one is its content row.
         rows: Content row of every row shown, in the order shown.
+        why_blank: Returns why a content row has no figures, "" for one that has; None if all have.
+            The view says it across the row, and such rows are the last ones in every order.
     """
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self.columns: tuple[Column, ...] = ()
-        self.why_blank: Callable[[int], str] | None = None
+        self.table: Table[Any] = Table()
+        self.columns: list[Column[Any]] = []
+        self.items: Sequence[Any] = ()
         self.rows: NDArray[np.intp] = np.arange(0)
+        self._kind: object = None
         self._order: NDArray[np.intp] = np.arange(0)
         self._mask: NDArray[np.bool_] | None = None
         self._sorted_by: tuple[int, Qt.SortOrder] | None = None
 
-    def set_content(
-        self,
-        columns: Sequence[Column],
-        row_count: int,
-        why_blank: Callable[[int], str] | None = None,
-    ) -> None:
-        """Show other content, in its own order, unfiltered.
-
-        Args:
-            columns: What is shown of each row.
-            row_count: How many rows there are.
-            why_blank: Why a row has no figures; "" for one that has. The view says it across the
-                row, and such rows are the last ones in every order.
-        """
+    def set_content(self, table: Table[Row], items: Sequence[Row]) -> None:
+        """Show other content, in its own order, unfiltered."""
         self.beginResetModel()
-        self.columns, self.why_blank = tuple(columns), why_blank
-        self._order = self._blank_last(np.arange(row_count))
+        self.table, self.columns, self.items = table, table.flat_columns, items
+        self._order = self._blank_last(np.arange(len(items)))
         self._mask = None
         self._sorted_by = None
         self.rows = self._order
         self.endResetModel()
+
+    def clear(self) -> None:
+        """Show nothing."""
+        self.set_content(Table[Any](), ())
+
+    def update(self, table: Table[Row], items: Sequence[Row], kind: object = None) -> bool:
+        """Show other content; like columns over as many items of one kind keep what is selected.
+
+        Returns:
+            Whether the model was reset, so that its columns need widths.
+        """
+        heads = [[(column.name, column.title) for column in one] for one in (self.table, table)]
+        if heads[0] == heads[1] and len(items) == len(self.items) and kind == self._kind:
+            self.renew(table, items)
+            return False
+        self._kind = kind
+        self.set_content(table, items)
+        return True
 
     def set_filter(self, mask: NDArray[np.bool_] | None) -> None:
         """Show only the content rows where `mask` [n] is true; None shows all."""
@@ -171,9 +120,9 @@ class TableModel(QAbstractTableModel):
         self.rows = self._visible()
         self.endResetModel()
 
-    def renew(self, columns: Sequence[Column]) -> None:
-        """Show other cells, in as many columns over the same rows."""
-        self.columns = tuple(columns)
+    def renew(self, table: Table[Row], items: Sequence[Row]) -> None:
+        """Show other cells, in as many columns over as many items."""
+        self.table, self.columns, self.items = table, table.flat_columns, items
         if self._sorted_by is not None:
             by, self._sorted_by = self._sorted_by, None
             self.sort(*by)
@@ -184,9 +133,31 @@ class TableModel(QAbstractTableModel):
                 self.dataChanged.emit(self.index(0, 0), self.index(len(self.rows) - 1, last))
 
     @property
+    def why_blank(self) -> Callable[[int], str] | None:
+        return None if self.table.problem is None else self._why_blank
+
+    def _why_blank(self, row: int) -> str:
+        return self.table.why_blank(self.items[row])
+
+    def text(self, column: Column[Any], row: int) -> str:
+        """Return the text of a column in a content row; "" where it is said across the row."""
+        item = self.items[row]
+        if self.table.problem is not None and column.is_blank(item) and self.table.why_blank(item):
+            return ""
+        return column.cell(item)
+
+    def raw(self, column: Column[Any], row: int) -> Cell:
+        """Return the value of a column in a content row, safe to show."""
+        return _raw(self.items, column, row)
+
+    def raws(self, columns: Iterable[int]) -> list[Callable[[int], Cell]]:
+        """Return what gives the values of columns by content row, also in a worker, later."""
+        return [partial(_raw, self.items, self.columns[column]) for column in columns]
+
+    @property
     def content_count(self) -> int:
         """Rows of the content, shown or not."""
-        return len(self._order)
+        return len(self.items)
 
     def content_row(self, index: Index) -> int:
         """Return the content row of an index."""
@@ -203,13 +174,33 @@ class TableModel(QAbstractTableModel):
 
     def cells(self, view_rows: Sequence[int], columns: Sequence[int]) -> list[list[Cell]]:
         """Return the raw values of cells, a list for each row."""
-        chosen = [self.columns[column].raw for column in columns]
+        chosen = self.raws(columns)
         return [[raw(int(self.rows[row])) for raw in chosen] for row in view_rows]
 
+    def _keys(self, column: Column[Any]) -> NDArray[Any]:
+        if column.keys is not None:
+            return column.keys()
+        return column.kind.keys([column.value(item) for item in self.items])
+
+    def _meaning(self, column: Column[Any], row: int, role: int) -> str | float | None:
+        """Return what a cell means; or its bar, which is asked for as rarely."""
+        item = self.items[row]
+        if role == ItemRole.BAR:
+            return None if column.bar is None else column.bar(item)
+        why = self.table.why_blank(item)
+        if role == _SPOKEN:  # of a row without figures what the view says across it
+            return ", ".join(filter(None, (self.text(column, row), why))) if why else None
+        if why and role == Qt.ItemDataRole.ToolTipRole:
+            return plain_tip(why)
+        if column.row_tip is not None:
+            return column.row_tip(item) or None
+        # a tool tip over each cell would hide its neighbours
+        return column.tip or None if role == Qt.ItemDataRole.WhatsThisRole else None
+
     def _blank_last(self, order: NDArray[np.intp]) -> NDArray[np.intp]:
-        if self.why_blank is None:
+        if self.table.problem is None:
             return order
-        blank = np.array([bool(self.why_blank(int(row))) for row in order], np.bool_)
+        blank = np.array([bool(self._why_blank(int(row))) for row in order], np.bool_)
         return np.concatenate([order[~blank], order[blank]])
 
     def _visible(self) -> NDArray[np.intp]:
@@ -230,26 +221,26 @@ class TableModel(QAbstractTableModel):
         column = self.columns[index.column()]
         row = int(self.rows[index.row()])
         if role == _DISPLAY:
-            return column.text(row)
+            return self.text(column, row)
         if role == _DECORATION:
-            return _swatch(column, row)
+            name = column.value(self.items[row]) if column.kind.is_type else None
+            return swatch_icon(name) if name else None
         if role == _ALIGNMENT:
-            return RIGHT if column.numeric else LEFT
+            return RIGHT if column.kind.numeric else LEFT
         if role in (ItemRole.RAW, ItemRole.ROW):
-            return row if role == ItemRole.ROW else column.raw(row)
-        why = "" if self.why_blank is None else self.why_blank(row)
-        return _meaning(column, row, role, why)
+            return row if role == ItemRole.ROW else self.raw(column, row)
+        return self._meaning(column, row, role)
 
     def headerData(self, section: int, orientation: Qt.Orientation, role: int = _DISPLAY) -> Any:
         if orientation != Qt.Orientation.Horizontal or not 0 <= section < len(self.columns):
             return None
         column = self.columns[section]
         if role == _DISPLAY:
-            return column.title
+            return column.head
         if role in _MEANINGS:
             return column.tip or None
         if role == _ALIGNMENT:
-            return RIGHT if column.numeric else LEFT
+            return RIGHT if column.kind.numeric else LEFT
         return None
 
     def sort(self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder) -> None:
@@ -261,7 +252,7 @@ class TableModel(QAbstractTableModel):
         if column < 0:
             self._order = self._blank_last(np.arange(len(self._order)))
         else:
-            keys = self.columns[column].keys()
+            keys = self._keys(self.columns[column])
             ascending = np.argsort(keys, kind="stable")
             wanted = ascending if order == Qt.SortOrder.AscendingOrder else ascending[::-1]
             if keys.dtype.kind == "f":  # what is not known stands last in either order
@@ -280,29 +271,3 @@ class TableModel(QAbstractTableModel):
             ],
         )
         self.layoutChanged.emit()
-
-
-def _swatch(column: Column, row: int) -> QIcon | None:
-    name = None if column.type_name is None else column.type_name(row)
-    return None if name is None else swatch_icon(name)
-
-
-def _meaning(column: Column, row: int, role: int, why: str) -> str | float | None:
-    """Return what a cell means; or its bar, which is asked for as rarely.
-
-    Args:
-        column: Its column.
-        row: Its content row.
-        role: The role that is asked for.
-        why: Why the row has no figures; "" if it has.
-    """
-    if role == ItemRole.BAR:
-        return None if column.bar is None else column.bar(row)
-    if role == _SPOKEN:  # of a row without figures what the view says across it
-        return ", ".join(filter(None, (column.text(row), why))) if why else None
-    if why and role == Qt.ItemDataRole.ToolTipRole:
-        return plain_tip(why)
-    if column.row_tip is not None:
-        return column.row_tip(row) or None
-    # a tool tip over each cell would hide its neighbours
-    return column.tip or None if role == Qt.ItemDataRole.WhatsThisRole else None

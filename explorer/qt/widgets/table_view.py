@@ -44,7 +44,7 @@ from explorer.qt.widgets.painting import (
     stand_on_page,
 )
 from explorer.qt.widgets.saving import FileSaver
-from explorer.qt.widgets.table_model import Cell, Index, ItemRole, Row, TableModel, bound
+from explorer.qt.widgets.table_model import Cell, Index, ItemRole, Row, TableModel
 from explorer.tabular import to_tsv, write_atomically, write_csv, write_json
 from explorer.text import integer_text, locale_free, plain_text, shorten
 
@@ -277,10 +277,8 @@ class TableView(QtWidgets.QTableView):
         """Show a table of `present.tables`; `state` is a saved one of the header."""
         seen = described.shown(rows)
         hidden = [column.name for column in described.flat_columns if column not in seen]
-        why = described.why_blank
-        blank = None if described.problem is None else lambda row: why(rows[row])
         self.setAccessibleName(described.title)
-        self.table.set_content(bound(described, rows), len(rows), blank)
+        self.table.set_content(described, rows)
         self.show_columns(state, hidden)
 
     def show_columns(self, state: QtCore.QByteArray, hidden: Collection[str] = ()) -> None:
@@ -307,7 +305,7 @@ class TableView(QtWidgets.QTableView):
         """Return who shares the rest: columns that say so, else the first one of words."""
         columns = self.table.columns
         shown = [place for place in self.column_order() if not self.isColumnHidden(place)]
-        words = [place for place in shown if not columns[place].numeric]
+        words = [place for place in shown if not columns[place].kind.numeric]
         return [place for place in shown if columns[place].stretches] or words[:1]
 
     def fit_columns(self) -> None:
@@ -321,21 +319,24 @@ class TableView(QtWidgets.QTableView):
         sample = rows[::step].tolist()
         swatch = self.iconSize().width() + Space.NEAR
         for column in self.table.columns:
-            texts = sorted((column.text(row)[:_WIDEST_CHARACTERS] for row in sample), key=len)
+            cells = (self.table.text(column, row)[:_WIDEST_CHARACTERS] for row in sample)
+            texts = sorted(cells, key=len)
             texts = [f"{text}  " for text in texts[-_MEASURED:]]
-            room = _CELL_ROOM if column.type_name is None else _CELL_ROOM + swatch
-            title = QFontMetrics(header.font()).horizontalAdvance(f"{column.title}  ") + _TITLE_ROOM
+            room = _CELL_ROOM + swatch if column.kind.is_type else _CELL_ROOM
+            title = QFontMetrics(header.font()).horizontalAdvance(f"{column.head}  ") + _TITLE_ROOM
             yield max([title, *(metrics.horizontalAdvance(text) + room for text in texts)])
 
     def _rewrite_numbers(self) -> None:
         """Show numbers in another notation, in columns that they fit into."""
-        self.table.renew(self.table.columns)
+        self.table.renew(self.table.table, self.table.items)
         self.widen_numbers()
 
     def widen_numbers(self) -> None:
         """Give columns of numbers what their texts need now, and none less than it has."""
         columns = self.table.columns
-        self.column_layout.widen(place for place, column in enumerate(columns) if column.numeric)
+        self.column_layout.widen(
+            place for place, column in enumerate(columns) if column.kind.numeric
+        )
 
     def select_row(self, content_row: int) -> bool:
         """Make a content row current and show it; return whether it is in the list."""
@@ -408,7 +409,7 @@ class TableView(QtWidgets.QTableView):
         """Copy the selected rows; many of them are written in the background."""
         rows, columns = self.table.rows[self._selected_rows()], self.chosen_columns()
         names = [self.table.columns[column].name for column in columns]
-        raws = [self.table.columns[column].raw for column in columns]
+        raws = self.table.raws(columns)
         clipboard = QGuiApplication.clipboard()
         if len(rows) * len(raws) <= _COPIED_AT_ONCE:
             clipboard.setText(text_of(names, _lines(rows, raws, never)))
@@ -431,7 +432,7 @@ class TableView(QtWidgets.QTableView):
         """Write the rows shown with all columns, in the background: JSON by the name, else CSV."""
         columns = self.column_order()
         names = [self.table.columns[column].name for column in columns]
-        raws = [self.table.columns[column].raw for column in columns]
+        raws = self.table.raws(columns)
         rows = self.table.rows.copy()
 
         def write(job: Job) -> None:

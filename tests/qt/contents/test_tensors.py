@@ -12,7 +12,7 @@ from explorer.present.tables.tensors import tensor_table
 from explorer.qt.contents.tables import tensor_totals
 from explorer.qt.document import Document
 from explorer.qt.main_window import MainWindow
-from explorer.qt.widgets.table_model import ItemRole, TableModel, bound
+from explorer.qt.widgets.table_model import ItemRole, TableModel
 from tests.helpers.window import unsafe_characters, wait_idle
 
 
@@ -65,7 +65,7 @@ DOWN = Qt.SortOrder.DescendingOrder
 def table(document: Document) -> TableModel:
     model = TableModel()
     rows = range(len(document.arrays))
-    model.set_content(bound(tensor_table(document.model, document.arrays), rows), len(rows))
+    model.set_content(tensor_table(document.model, document.arrays), rows)
     return model
 
 
@@ -98,7 +98,7 @@ def test_cells_are_safe_texts_and_built_in_values(
             index = model.index(row, column)
             assert type(index.data()) is str
             assert not unsafe_characters(index.data())
-            assert type(model.columns[column].raw(row)) in BUILTIN
+            assert type(model.raw(model.columns[column], row)) in BUILTIN
             assert type(index.data(ItemRole.ROW)) is int
             raws.append(index.data(ItemRole.RAW))
     json.dumps(raws)

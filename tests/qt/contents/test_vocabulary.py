@@ -17,7 +17,7 @@ from explorer.present.tables.vocabulary import VocabularyContent, plain_ranks
 from explorer.qt.contents.tables import RecentVocabularies
 from explorer.qt.document import Document
 from explorer.qt.main_window import MainWindow
-from explorer.qt.widgets.table_model import ItemRole, TableModel, bound
+from explorer.qt.widgets.table_model import ItemRole, TableModel
 from tests.helpers.window import HOSTILE, unsafe_characters
 
 
@@ -75,7 +75,7 @@ def table(document: Document) -> TableModel:
     content = VocabularyContent.of(document.model)
     assert content is not None
     model, rows = TableModel(), range(len(content.texts))
-    model.set_content(bound(content.table, rows), len(rows))
+    model.set_content(content.table, rows)
     return model
 
 
@@ -84,7 +84,7 @@ def test_ids_scores_and_types_are_built_in(demo: Document) -> None:
     names = [column.name for column in model.columns]
     assert names == ["id", "token", "text", "type", "score"]
     for row in (0, 1, 500, 1999):
-        kinds = [type(column.raw(row)) for column in model.columns]
+        kinds = [type(model.raw(column, row)) for column in model.columns]
         assert kinds == [int, str, str, str, float]
     ids = [model.index(row, 0).data(ItemRole.RAW) for row in range(model.rowCount())]
     assert ids == list(range(2000))

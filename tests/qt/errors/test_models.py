@@ -113,9 +113,10 @@ def test_errors_are_a_distance_or_a_loss(page: Page, documents: list[Document]) 
     page.settle()
     assert LOSS in view.pages.summary.text()
     columns = {column.name: column for column in view.pages.roles.table.columns}
-    roles = [str(columns["role"].raw(row)) for row in range(view.pages.roles.table.rowCount())]
+    model = view.pages.roles.table
+    roles = [str(model.raw(columns["role"], row)) for row in range(model.rowCount())]
     up = roles.index("ffn_up")
-    errors = [columns[f"relative_rmse_{side}"].raw(up) for side in "ab"]
+    errors = [model.raw(columns[f"relative_rmse_{side}"], up) for side in "ab"]
     assert 0 < float(errors[0] or 0) < float(errors[1] or 0)
 
 

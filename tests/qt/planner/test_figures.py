@@ -24,7 +24,7 @@ from explorer.present.tables.plans import (
     layers_table,
 )
 from explorer.present.tables.table import INTEGER, Column, Table
-from explorer.qt.planner.tables import LiveTable
+from explorer.qt.widgets.table_model import TableModel
 from explorer.text import exact_text
 from tests.planner.models import GIB, random_devices, random_models, random_settings, small_model
 
@@ -101,7 +101,7 @@ def test_runs_of_layers_and_sizes_read_well() -> None:
 
 def test_tables_keep_qts_rules_and_their_selection(qtmodeltester: ModelTester) -> None:
     h, devices = small_model(), (Device("0", "CUDA", 24 * GIB),)
-    table = LiveTable()
+    table = TableModel()
     qtmodeltester.check(table)
     for context in (4096, 8192):
         outcome = plan_result(
@@ -118,7 +118,7 @@ def test_tables_keep_qts_rules_and_their_selection(qtmodeltester: ModelTester) -
         ]
         rows = [PlanRow("now", plan)] * 3
         for columns, shown in (*described, (comparison(rows), rows)):
-            table.show_rows(columns, shown)
+            table.update(columns, shown)
             qtmodeltester.check(table)
             for column in range(len(columns.names)):
                 table.sort(column, Qt.SortOrder.DescendingOrder)
@@ -127,10 +127,10 @@ def test_tables_keep_qts_rules_and_their_selection(qtmodeltester: ModelTester) -
             qtmodeltester.check(table)
     resets: list[None] = []
     table.modelReset.connect(lambda: resets.append(None))
-    assert table.show_rows(NUMBERS, [1, None])
-    assert not table.show_rows(NUMBERS, [2, None])
+    assert table.update(NUMBERS, [1, None])
+    assert not table.update(NUMBERS, [2, None])
     assert [table.index(row, 0).data() for row in (0, 1)] == ["2", "–"]
-    assert table.show_rows(NUMBERS, [2, None], kind="others")
+    assert table.update(NUMBERS, [2, None], kind="others")
     assert len(resets) == 2
 
 

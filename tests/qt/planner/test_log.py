@@ -154,7 +154,7 @@ def test_the_rest_becomes_the_reserve_of_that_gpu_and_is_remembered(
     assert "are used beyond the plan" in page.notes.text()
     page.use_rest.click()
     reserve = panel.state.inputs.devices[0].reserve
-    planned = sum(int(page.model.columns[1].raw(row)) for row in range(3))
+    planned = sum(int(page.model.raw(page.model.columns[1], row)) for row in range(3))
     assert reserve == (12000 - 7800 << 20) - planned
     again = Panel(qtbot, app, document, panel.notes)
     assert again.state.inputs.devices[0].reserve == reserve

@@ -30,7 +30,7 @@ from explorer.qt.what_if.estimate import (
     estimate_of,
     lines_of,
 )
-from explorer.qt.widgets.table_model import TableModel, bound
+from explorer.qt.widgets.table_model import TableModel
 from tests.helpers.model_pairs import write_gguf
 
 Load = Callable[[Path], Document]
@@ -159,15 +159,15 @@ def test_the_table_in_every_state(
     qapp: QApplication, document: Document, qtmodeltester: ModelTester
 ) -> None:
     table, model = what_if_table(), TableModel()
-    model.set_content(bound(table, []), 0)
+    model.set_content(table, [])
     qtmodeltester.check(model)
     estimate = estimate_of(WhatIfRequest(document, (0,), ("Q4_0", "Q8_0")), MACHINE, lambda: None)
-    model.set_content(bound(table, lines_of(estimate, {})), 3)
+    model.set_content(table, lines_of(estimate, {}))
     qtmodeltester.check(model)
     names = [column.name for column in model.columns]
     model.sort(names.index("relative_rmse"))
     known = {"Q8_0": _known(0.01), "Q4_0": _known(0.2)}
-    model.renew(bound(table, lines_of(estimate, known)))
+    model.renew(table, lines_of(estimate, known))
     qtmodeltester.check(model)
     assert model.index(0, 0).data() == "Q8_0"  # sorted again when more is known
     assert model.index(0, names.index("relative_rmse")).data() == "1.000 %"

@@ -9,32 +9,25 @@ import pytest
 from PySide6.QtCore import QPersistentModelIndex, Qt
 from pytestqt.modeltest import ModelTester
 
-from explorer.qt.widgets.table_model import Column, ItemRole, TableModel
+from explorer.present.tables.table import PLACE, TEXT, Column, Table
+from explorer.qt.widgets.table_model import ItemRole, TableModel
 
 UP, DOWN = Qt.SortOrder.AscendingOrder, Qt.SortOrder.DescendingOrder
 NAMES = ["d", "a", "c", "b", "a"]
-NUMBERS = np.array([4, 1, 3, 2, 9])
+NUMBERS = [4, 1, 3, 2, 9]
+ARRAY = np.array(NUMBERS)
 
 
-def columns() -> list[Column]:
-    ranks = np.argsort(np.argsort(NAMES, kind="stable"), kind="stable")
-    return [
-        Column("name", "Name", NAMES.__getitem__, NAMES.__getitem__, lambda: ranks, tip="What"),
-        Column(
-            "number",
-            "Number",
-            lambda row: str(NUMBERS[row]),
-            lambda row: int(NUMBERS[row]),
-            lambda: NUMBERS,
-            numeric=True,
-        ),
-    ]
+NAME = Column[int]("name", "Name", TEXT, "What", NAMES.__getitem__)
+NUMBER = Column[int]("number", "Number", PLACE, of=NUMBERS.__getitem__)
+TABLE = Table(NAME, NUMBER)
+ROWS = range(len(NAMES))
 
 
 @pytest.fixture
 def model(qapp: object) -> TableModel:
     model = TableModel()
-    model.set_content(columns(), len(NAMES))
+    model.set_content(TABLE, ROWS)
     return model
 
 
@@ -45,26 +38,26 @@ def shown(model: TableModel, column: int = 1) -> list[str]:
 def test_it_keeps_qts_contract(qtmodeltester: ModelTester, qapp: object) -> None:
     model = TableModel()
     qtmodeltester.check(model)
-    model.set_content(columns(), len(NAMES))
+    model.set_content(TABLE, ROWS)
     qtmodeltester.check(model)
     for order in (DOWN, UP):
         model.sort(1, order)
         qtmodeltester.check(model)
-    model.set_filter(NUMBERS > 2)
+    model.set_filter(ARRAY > 2)
     qtmodeltester.check(model)
     model.set_filter(np.zeros(len(NAMES), dtype=np.bool_))
     qtmodeltester.check(model)
     model.set_filter(None)
-    model.set_content(columns()[:1], 2)
+    model.set_content(Table(NAME), range(2))
     qtmodeltester.check(model)
-    model.set_content((), 0)
+    model.clear()
     qtmodeltester.check(model)
 
 
 def test_sorting_and_filtering_go_together(model: TableModel) -> None:
     model.sort(1, DOWN)
     assert shown(model) == ["9", "4", "3", "2", "1"]
-    model.set_filter(NUMBERS < 4)
+    model.set_filter(ARRAY < 4)
     assert shown(model) == ["3", "2", "1"]
     model.sort(1, UP)
     assert shown(model) == ["1", "2", "3"]
@@ -76,8 +69,8 @@ def test_sorting_and_filtering_go_together(model: TableModel) -> None:
 
 
 def test_equal_keys_keep_the_order_of_the_content(model: TableModel) -> None:
-    same = Column("same", "Same", str, int, lambda: np.zeros(5))
-    model.set_content([same], 5)
+    same = Column[int]("same", "Same", PLACE, of=int, keys=lambda: np.zeros(5))
+    model.set_content(Table(same), ROWS)
     model.sort(0, UP)
     assert shown(model, 0) == ["0", "1", "2", "3", "4"]
 
@@ -85,7 +78,7 @@ def test_equal_keys_keep_the_order_of_the_content(model: TableModel) -> None:
 @pytest.mark.parametrize("filtered", [False, True])
 def test_persistent_indexes_follow_their_rows(model: TableModel, filtered: bool) -> None:
     if filtered:
-        model.set_filter(NUMBERS != 3)
+        model.set_filter(ARRAY != 3)
     kept = [
         QPersistentModelIndex(model.index(row, column))
         for row in range(model.rowCount())
@@ -104,7 +97,7 @@ def test_content_rows_are_found_unless_filtered_out(model: TableModel) -> None:
     model.sort(1, UP)
     assert model.index_of(0).row() == 3
     assert model.content_row(model.index(3, 0)) == 0
-    model.set_filter(NUMBERS != 4)
+    model.set_filter(ARRAY != 4)
     assert not model.index_of(0).isValid()
     assert model.cells([0, 1], [1, 0]) == [[1, "a"], [2, "b"]]
 

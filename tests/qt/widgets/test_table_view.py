@@ -13,10 +13,11 @@ from PySide6.QtGui import QGuiApplication, QHelpEvent, QImage
 from PySide6.QtWidgets import QFileDialog, QStyleOptionViewItem, QTableWidget, QToolTip, QWidget
 from pytestqt.qtbot import QtBot
 
+from explorer.present.tables.table import BYTES, PLACE, TEXT, Column, Table
 from explorer.qt.main_window import MainWindow
 from explorer.qt.theme import Scheme, apply_scheme
 from explorer.qt.widgets import table_view
-from explorer.qt.widgets.table_model import Column, ItemRole, TableModel
+from explorer.qt.widgets.table_model import ItemRole, TableModel
 from explorer.qt.widgets.table_view import TableView
 from tests.helpers.colour_vision import contrast
 from tests.helpers.services import RecordingServices
@@ -141,10 +142,10 @@ def padded(qtbot: QtBot, app: RecordingServices) -> TableView:
     qtbot.addWidget(view)
     names = ["left", "middle", "right"]
     columns = [
-        Column(name, "HHHH", lambda row: "8888", lambda row: 8888, lambda: np.zeros(3), numeric)
-        for name, numeric in zip(names, (True, False, True), strict=True)
+        Column[int](name, "HHHH", kind, of=lambda _row: 8888, text=lambda _row: "8888")
+        for name, kind in zip(names, (PLACE, TEXT, PLACE), strict=True)
     ]
-    model.set_content(columns, 3)
+    model.set_content(Table(*columns), range(3))
     view.resize(500, 200)
     view.show()
     view.show_columns(QByteArray())
@@ -196,12 +197,10 @@ def test_units_are_quieter_than_their_numbers(
     apply_scheme(scheme)
     try:
         model = TableModel()
-        texts = ["1.03 MiB", "880 KiB"]
-        text, sizes = texts.__getitem__, np.array([1080033, 901120])
-        column = Column("size", "Size", text, text, lambda: sizes, numeric=True)
+        column = Column[int]("size", "Size", BYTES, of=[1080033, 901120].__getitem__)
         table = TableView(model, app)
         qtbot.addWidget(table)
-        model.set_content([column], 2)
+        model.set_content(Table(column), range(2))
         table.setColumnWidth(0, 200)
         table.resize(220, 120)
         cell = table.visualRect(model.index(0, 0))
@@ -226,9 +225,8 @@ def test_what_a_cell_has_no_room_for_is_a_tip_that_is_safe_to_show(
 ) -> None:
     raws = ["<b>all of it</b>\u202e\x1b, from a file", "short"]
     model = TableModel()
-    model.set_content(
-        [Column("a", "A", lambda row: raws[row][:5], raws.__getitem__, lambda: np.arange(2))], 2
-    )
+    column = Column[int]("a", "A", TEXT, of=raws.__getitem__, text=lambda row: raws[row][:5])
+    model.set_content(Table(column), range(2))
     table = TableView(model, app)
     qtbot.addWidget(table)
     table.show()
