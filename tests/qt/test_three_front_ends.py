@@ -21,8 +21,12 @@ from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
 from explorer.analysis import survey
+from explorer.analysis.block_detail import BlockReader
+from explorer.analysis.block_search import read_beside
+from explorer.analysis.blocks import block_statistics
 from explorer.analysis.columns import Source
 from explorer.analysis.errors.compare import Comparison
+from explorer.analysis.errors.pairs import RoundedPair
 from explorer.analysis.matching.pairing import match_models
 from explorer.analysis.recipes.fits import recipe_types, try_recipes
 from explorer.analysis.recipes.tensors import RecipeModel
@@ -31,21 +35,35 @@ from explorer.analysis.what_if import matrix_rows, own_sets, present_size
 from explorer.cli import output
 from explorer.cli.main import main
 from explorer.formats import open_model
+from explorer.formats.columns import tensor_arrays
+from explorer.formats.facts import describe
 from explorer.hardware import detect
 from explorer.planner import Device
 from explorer.planner.environment import VARIABLES
 from explorer.present import differences
+from explorer.present.fits import Target, fit_at, version_at
 from explorer.present.recipes import tried
 from explorer.present.survey import summary_lines
+from explorer.present.tables.blocks import code_table, field_table, sub_block_table, weight_table
 from explorer.present.tables.differences import KEYS as DIFFERENT_KEYS
 from explorer.present.tables.differences import ROLES, SIZES, TENSORS
 from explorer.present.tables.errors import COMPARED, FIGURES, MISMATCHES, REQUANTIZED
+from explorer.present.tables.library import (
+    LIBRARY,
+    DownloadedModel,
+    ModelChoice,
+    StoredFile,
+    choice_table,
+    file_table,
+)
+from explorer.present.tables.metadata import element_table, keys_of, metadata_table
 from explorer.present.tables.problems import PROBLEMS
 from explorer.present.tables.recipes import FITS, MIX, TRIALS
 from explorer.present.tables.recipes import ROLES as RECIPE_ROLES
 from explorer.present.tables.statistics import PRINTED, STATISTICS, figures_of_all
 from explorer.present.tables.survey import ranked_table, sums_table
 from explorer.present.tables.table import Table
+from explorer.present.tables.tensors import TYPES, tensor_table
 from explorer.qt.contents.overview import OverviewView
 from explorer.qt.document import Document
 from explorer.qt.errors.models import CompareView
@@ -54,6 +72,7 @@ from explorer.qt.widgets.table_model import ItemRole, TableModel
 from explorer.qt.widgets.table_view import TableView
 from explorer.report.gather import PlanTarget, gather
 from explorer.report.sections import rank, report_html, table_of
+from explorer.stores import Blob, Place, StoreKind, read_details, read_library
 from explorer.text import bytes_text
 from tests.helpers.error_views import ErrorsPanel
 from tests.helpers.model_pairs import write_gguf
@@ -326,6 +345,40 @@ def rows_of_tables(reference: Path, quantized: Path) -> Iterator[tuple[str, Tabl
         trials = list(try_recipes(one, present, sets, recipes, lambda _set: None))
         yield "tried recipes", TRIALS, tried(one, trials, {})
         yield "roles of a recipe", RECIPE_ROLES, trials[0].roles
+    yield from rows_of_contents(quantized)
+
+
+def rows_of_contents(path: Path) -> Iterator[tuple[str, Table[Any], Any]]:
+    """Yield tables of one model, of its blocks, and of where it lies."""
+    with open_model(path) as other:
+        tensors, arrays = range(len(other.tensors.rows)), tensor_arrays(other.tensors)
+        yield "tensors", tensor_table(other, arrays), tensors
+        yield "types", TYPES, describe(other).types
+        yield "metadata", metadata_table(), list(keys_of(other, 100))
+        yield "elements", element_table("a", [1, 5, 3]), range(3)
+        blocks = block_statistics(other.tensors[TENSOR])
+        assert blocks is not None
+        yield "codes", code_table(blocks), range(len(blocks.code_counts))
+        pair = RoundedPair(other.tensors[TENSOR], "Q4_0")
+        detail = BlockReader(other.tensors[TENSOR]).read(1)
+        run = detail.start, detail.values.size
+        beside = read_beside([pair], other.tensors[TENSOR], run)
+        yield "fields", field_table(detail), range(len(detail.fields))
+        yield "sub-blocks", sub_block_table(detail, beside), range(detail.scales.size)
+        yield "weights", weight_table(detail, beside), range(detail.values.size)
+    folder = Place(StoreKind.FOLDER, path.parent)
+    (store,) = read_library([folder]).stores
+    target = Target((), None)
+    yield (
+        *("models", LIBRARY),
+        [DownloadedModel(e, read_details(e), fit_at(e.path, target)) for e in store.entries],
+    )
+    blob = Blob("sha256-12", path, 7, ("a:latest", "b:latest"))
+    files = [StoredFile.of(blob, store), StoredFile.of(blob, store, finished=False)]
+    yield "files", file_table(files), files
+    choices = [ModelChoice("a", path, 7), ModelChoice("b", path, 0)]
+    choices[1].version = version_at(path, target)
+    yield "choices", choice_table(choices), choices
 
 
 def cut_short(path: Path) -> Path:
@@ -345,8 +398,8 @@ def test_every_table(
         view.show_rows(table, rows)
         columns = table.shown(rows)
         shown = [view.table.columns[place] for place in view.chosen_columns()]
-        assert [one.title for one in shown] == [column.head for column in columns], name
-        window = [[one.text(row) for one in shown] for row in range(len(rows))]
+        assert [one.name for one in shown] == [column.name for column in columns], name
+        window = [[view.table.text(one, row) for one in shown] for row in range(len(rows))]
         written = table_of(table, rows, longest=10_000)
         on_page = [[getattr(cell, "text", cell) for cell in cells] for cells in written.rows]
         lines = output.TableLines(table, rows, longest=10_000)
