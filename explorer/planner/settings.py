@@ -22,7 +22,6 @@ MAX_PARALLEL: Final = 1 << 20
 CACHE_TYPES: Final = ("f32", "f16", "q8_0", "q4_0")
 """Types of the KV cache that every engine can be asked for, the largest first; f32 is a what-if."""
 
-_MOST_BATCH: Final = 1 << 20
 _MOST_LAYERS: Final = 1 << 31  # people write 999 for "all"
 
 
