@@ -210,6 +210,12 @@ class SurveyRow:
         """Why the weights cannot be read; "" if they can."""
         return "" if self.error is None else self.error.what
 
+    @property
+    def damage(self) -> ExplorerError | None:
+        """Why weights that should be there cannot be read; None for types without a decoder."""
+        tensor = self.tensor
+        return self.error if tensor.has_parts or has_decoder(tensor.type.name) else None
+
 
 def survey(
     model: Model,

@@ -24,7 +24,6 @@ from explorer.formats.export import npy_bytes, write_npy
 from explorer.formats.weights import check_decodable
 from explorer.model_files import refuse_model_file
 from explorer.present.quantization import companions_record
-from explorer.present.statistics import damage
 from explorer.present.survey import summaries_record
 from explorer.present.tables.lines import lines_of
 from explorer.present.tables.statistics import PERCENTILES, PRINTED, STATISTICS, SURVEYED
@@ -240,7 +239,7 @@ class _Found:
                 self.records.append(SURVEYED.record(row))
             if self._in_files:
                 self.lines.append(SURVEYED.flat(row))
-            self.damaged = self.damaged or damage(row)
+            self.damaged = self.damaged or row.damage
             self.count += 1
 
     def sums(self) -> Summaries:

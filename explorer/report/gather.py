@@ -36,7 +36,6 @@ from explorer.planner.engines.registry import default_engine
 from explorer.planner.inputs import header_to_plan
 from explorer.planner.plan import Plan
 from explorer.planner.request import PlanRequest
-from explorer.present.statistics import damage
 from explorer.present.tables.attachments import AttachedTable, attached_table
 from explorer.present.tables.statistics import REPORT_ERRORS
 from explorer.quantization.registry import has_decoder
@@ -216,7 +215,7 @@ def _with_statistics(
         for place, row in zip(rows, found, strict=True):
             failure = "" if row.error is None else message(row.error)
             tensors.append(ReportTensor(row.tensor, place, row.statistics, problem=failure))
-            damaged = damaged or damage(row)
+            damaged = damaged or row.damage
     return replace(data, tensors=tensors, damaged=damaged)
 
 

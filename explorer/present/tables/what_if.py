@@ -96,7 +96,7 @@ def _notes(line: Line) -> Iterator[tuple[str, str]]:
     elif line.errors is None:
         yield "not measured", ""
     if line.front:
-        yield ("on the front",) * 2
+        yield ("best trade-off",) * 2
     if line.by_recipe and line.size.types:
         yield (types_text(Counter(kind.name for kind in line.size.types.values())),) * 2
     for name, narrow in line.size.substitutes.items():

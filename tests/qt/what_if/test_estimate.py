@@ -116,7 +116,7 @@ def test_the_front_is_of_types_that_were_measured_to_the_end(document: Document)
     assert lines[0].title == "F32 (as it is)"
     assert lines[3].figure("relative_rmse") is None
     assert note_text(lines[3]) == "10 % measured"
-    assert note_text(lines[1]) == "on the front"
+    assert note_text(lines[1]) == "best trade-off"
 
 
 @pytest.mark.parametrize(
