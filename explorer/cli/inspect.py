@@ -19,9 +19,10 @@ from explorer.errors import ExplorerError
 from explorer.formats import MetadataEntry, Model, Problem, Severity, open_model
 from explorer.formats.facts import describe
 from explorer.present import attachments, recipes
-from explorer.present.model import model_facts, plain_value, type_text
+from explorer.present.model import plain_value, type_text
 from explorer.present.quantization import said_quantization
 from explorer.present.tables.attachments import ENTRIES, UPDATES, adapter_record, matrix_record
+from explorer.present.tables.facts import model_facts
 from explorer.present.tables.metadata import keys_of, metadata_table
 from explorer.present.tables.problems import PROBLEMS
 from explorer.present.tables.quantization import said_record, said_table
@@ -227,7 +228,7 @@ def _measured(described: Table[Row], rows: Sequence[Row]) -> str:
 def _summary(model: Model) -> str:
     facts, said = describe(model), said_quantization(model)
     figures = model_facts(model, facts, said.sentence if said else None)
-    lines = ((one.label, output.name_cell(one.text, 200)) for one in figures)
+    lines = ((one.title, output.name_cell(one.text, 200)) for one in figures)
     parts = [output.style(plain_text(str(model.path)), bold=True) + "\n", output.table(lines)]
     if said is not None:
         parts += [

@@ -2,87 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from explorer.formats.facts import Facts, enum_name
 from explorer.formats.gguf.arrays import first_elements
 from explorer.formats.model import MetadataEntry, Model, Problem, Severity, Value
-from explorer.present import Figure
-from explorer.text import (
-    bits_text,
-    count_text,
-    exact_text,
-    fixed_text,
-    float_text,
-    integer_text,
-    plain_text,
-    shorten,
-)
-
-FACTS: Final = {
-    "name": "Name",
-    "kind": "What it is",
-    "format": "Format",
-    "architecture": "Architecture",
-    "parameters": "Parameters",
-    "file_type": "File type",
-    "quantization": "Quantization",
-    "nbytes": "Size of tensors",
-    "bits_per_weight": "Bits per weight",
-    "context_length": "Context length",
-    "layers": "Layers",
-    "embedding_length": "Embedding length",
-    "feed_forward_length": "Feed-forward length",
-    "heads": "Attention heads",
-    "kv_heads": "KV heads",
-    "key_length": "Key length",
-    "value_length": "Value length",
-    "experts": "Experts",
-    "experts_used": "Experts used per token",
-    "vocabulary": "Vocabulary",
-    "tokenizer": "Tokenizer",
-    "license": "Licence",
-    "tensors": "Tensors",
-    "metadata": "Metadata keys",
-    "alignment": "Alignment",
-    "data_offset": "Data offset",
-}
-"""Labels by name, in order."""
-
-_FORMATS: Final = {"gguf": "GGUF", "safetensors": "safetensors", "ollama": "Ollama"} | {
-    "imatrix": "importance matrix of older llama.cpp"
-}
-_TOKENS: Final = frozenset({"context_length", "vocabulary"})
-_BYTES: Final = frozenset({"alignment", "data_offset"})
-_RANGES: Final = frozenset({"feed_forward_length", "heads", "kv_heads"})  # "8", or "1–8"
-
-
-def model_facts(model: Model, facts: Facts, quantized: str | None = None) -> list[Figure]:
-    """Return what is known of a model. Texts come from the file: they are not escaped.
-
-    Args:
-        model: The model.
-        facts: What its metadata says.
-        quantized: How its weights are quantized, in a sentence, or None if it is not said.
-    """
-    found = []
-    for name, label in FACTS.items():
-        value = quantized if name == "quantization" else _value(model, facts, name)
-        if value is None or value == "":
-            continue
-        number = None if isinstance(value, str) else value
-        text = value if isinstance(value, str) else _number_text(name, value)
-        if name in _RANGES:
-            text = re.sub(r"\d+", lambda digits: integer_text(int(digits[0])), text)
-        if name == "format" and model.version is not None:
-            text = f"{text} version {model.version}"
-        if name == "format" and model.byte_order == "big":
-            text = f"{text}, big-endian"
-        found.append(Figure(name, label, number, text))
-    return found
-
+from explorer.text import fixed_text, float_text, integer_text, plain_text, shorten
 
 _NO_CHAT: Final = {
     "adapter": "An adapter",
@@ -134,36 +60,6 @@ def kind_of(model: Model) -> str | None:
 
 def _is_part(name: str) -> bool:
     return name.endswith((".lora_a", ".in_sum2")) or ".lora_A." in name
-
-
-_OF_MODELS: Final[dict[str, Callable[[Model], str | int | None]]] = {
-    "kind": kind_of,
-    "format": lambda model: _FORMATS[model.format],
-    "tensors": lambda model: len(model.tensors.columns),  # two of one name are two
-    "metadata": lambda model: len(model.metadata.entries),
-    "alignment": lambda model: model.alignment,
-    "data_offset": lambda model: model.data_offset,
-}
-
-
-def _value(model: Model, facts: Facts, name: str) -> str | int | float | None:
-    if name in _OF_MODELS:
-        return _OF_MODELS[name](model)
-    found: str | int | float | None = getattr(facts, name)
-    return found
-
-
-def _number_text(name: str, value: float) -> str:
-    if not isinstance(value, int):
-        return bits_text(value) if name == "bits_per_weight" else float_text(value, 4)
-    if name == "nbytes":
-        return exact_text(value)
-    text = integer_text(value)
-    if name == "parameters":
-        return f"{count_text(value)} ({text})"
-    if name in _TOKENS:
-        return f"{text} tokens"
-    return f"{text} bytes" if name in _BYTES else text
 
 
 _ARRAY_ELEMENTS: Final = 32  # of an array in JSON (docs/interface.md)

@@ -32,8 +32,9 @@ from PySide6.QtWidgets import (
 )
 
 from explorer.formats import Severity
-from explorer.present.explanations import FACT_TEXTS, picture_text
+from explorer.present.explanations import picture_text
 from explorer.present.model import gravest, mark
+from explorer.present.tables.facts import FACTS
 from explorer.qt.actions import Actions, offer_references, offer_to_save
 from explorer.qt.document import Document
 from explorer.qt.machine import PlannedMachine
@@ -483,9 +484,9 @@ def _model_chips(document: Document) -> list[ChipText]:
     facts, found = document.facts, []
     if facts.file_type:
         name = plain_text(facts.file_type)
-        found.append(ChipText(name, FACT_TEXTS["file_type"], name))
+        found.append(ChipText(name, FACTS["file_type"].tip, name))
     if facts.nbytes:
-        found.append(ChipText(bytes_text(facts.nbytes), FACT_TEXTS["nbytes"]))
+        found.append(ChipText(bytes_text(facts.nbytes), FACTS["nbytes"].tip))
     grave = gravest(document.problems)
     if grave is not None:
         text = f"{mark(grave.severity)} {integer_text(len(document.problems))}"

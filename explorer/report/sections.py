@@ -30,10 +30,10 @@ from explorer.present import plan as plan_texts
 from explorer.present import recipes as recipe_texts
 from explorer.present import survey as survey_texts
 from explorer.present.colours import MEMORY_COLOURS, Pattern, type_colour, type_pattern
-from explorer.present.model import model_facts
 from explorer.present.quantization import SaidQuantization, said_quantization
 from explorer.present.tables import table as tables
 from explorer.present.tables.errors import FIGURES, MISMATCHES
+from explorer.present.tables.facts import model_facts
 from explorer.present.tables.metadata import keys_of, metadata_table
 from explorer.present.tables.problems import PROBLEMS
 from explorer.present.tables.quantization import said_table

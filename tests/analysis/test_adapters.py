@@ -18,7 +18,7 @@ from explorer.errors import ExplorerError
 from explorer.formats import open_model
 from explorer.formats.facts import describe
 from explorer.formats.model import Model
-from explorer.present.model import model_facts
+from explorer.present.tables.facts import model_facts
 from tests.helpers.gguf_writer import F32, STRING, GgufFile, TensorSpec
 from tests.helpers.model_pairs import arrays_of, write_gguf, write_safetensors
 from tests.helpers.small_gguf import model_from

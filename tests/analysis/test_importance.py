@@ -22,7 +22,7 @@ from explorer.formats import open_model
 from explorer.formats.facts import describe
 from explorer.formats.imatrix import read_legacy_imatrix
 from explorer.formats.structure import Structure
-from explorer.present.model import model_facts
+from explorer.present.tables.facts import model_facts
 from explorer.sources import MemorySource
 from tests.helpers.gguf_writer import ARRAY, STRING, U32, Array, GgufFile, TensorSpec
 from tests.helpers.small_gguf import model_from

@@ -25,10 +25,11 @@ from PySide6.QtGui import (
 
 from explorer.errors import ExplorerError
 from explorer.formats import Problem
-from explorer.present import Figure
 from explorer.present.colours import LAYER_COLOURS, OTHERS_COLOUR
-from explorer.present.explanations import FACT_TEXTS, picture_text
-from explorer.present.model import FACTS, model_facts, model_sentence, problem_line
+from explorer.present.explanations import picture_text
+from explorer.present.model import model_sentence, problem_line
+from explorer.present.tables.facts import FACTS, model_facts
+from explorer.present.tables.lines import Line
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobSlot
 from explorer.qt.machine import PlannedMachine
@@ -105,7 +106,8 @@ class StartPage(QtWidgets.QWidget):
         from explorer.stores import this_machine  # noqa: PLC0415 - the first paint is sooner
 
         title = "Where the library looks for downloads"
-        places = [Figure("store", p.kind.program, None, str(p.root)) for p in this_machine()]
+        store = "Where this program keeps the models that it downloads."
+        places = [Line("store", p.kind.program, store, None, str(p.root)) for p in this_machine()]
         heading = _text(title, self, TextSize.SECTION)
         layout.addLayout(column(heading, _form(places, self), spacing=Space.NEAR))
 
@@ -247,7 +249,7 @@ class OverviewView(QtWidgets.QScrollArea):
         layout.addWidget(self._details(document, rest, page))
 
     def _tiles(
-        self, document: Document, figures: Sequence[Figure], page: QtWidgets.QWidget
+        self, document: Document, figures: Sequence[Line], page: QtWidgets.QWidget
     ) -> list[FigureTile]:
         facts = document.facts
         known = {one.name: one for one in figures}
@@ -258,16 +260,16 @@ class OverviewView(QtWidgets.QScrollArea):
         context = "" if facts.context_length is None else integer_text(facts.context_length)
         largest = facts.types[0].name if facts.types else ""
         tiles = [
-            FigureTile(FACTS["parameters"], count_text(facts.parameters or 0), exact, page),
+            FigureTile(FACTS["parameters"].title, count_text(facts.parameters or 0), exact, page),
             FigureTile("Type", plain_text(facts.file_type or largest), " · ".join(kind), page),
         ]
         if not document.kind:  # what is no whole model has no context, and is not planned
             trained = "tokens, as trained"
-            tiles.append(FigureTile(FACTS["context_length"], context, trained, page))
+            tiles.append(FigureTile(FACTS["context_length"].title, context, trained, page))
             tiles.append(self._fit_tile(page))
         names = ("parameters", "file_type", "context_length")
         for tile, fact in zip(tiles, names, strict=False):
-            tile.explain(FACT_TEXTS[fact])
+            tile.explain(FACTS[fact].tip)
         return tiles
 
     def _fit_tile(self, page: QtWidgets.QWidget) -> FigureTile:
@@ -331,7 +333,7 @@ class OverviewView(QtWidgets.QScrollArea):
             yield _button(compare, self.app.ask_reference, page)
 
     def _details(
-        self, document: Document, figures: Sequence[Figure], page: QtWidgets.QWidget
+        self, document: Document, figures: Sequence[Line], page: QtWidgets.QWidget
     ) -> QtWidgets.QWidget:
         """Return the other facts, folded until they are asked for."""
         part = QtWidgets.QWidget(page)
@@ -436,7 +438,7 @@ _SHAPE = frozenset(
 _MOST_RECENT = 5
 
 
-def _form(figures: Sequence[Figure], parent: QtWidgets.QWidget) -> QtWidgets.QFormLayout:
+def _form(figures: Sequence[Line], parent: QtWidgets.QWidget) -> QtWidgets.QFormLayout:
     form = QtWidgets.QFormLayout()
     form.setHorizontalSpacing(Space.PAGE)
     form.setVerticalSpacing(Space.NEAR)
@@ -444,12 +446,12 @@ def _form(figures: Sequence[Figure], parent: QtWidgets.QWidget) -> QtWidgets.QFo
     form.setFieldGrowthPolicy(QtWidgets.QFormLayout.FieldGrowthPolicy.AllNonFixedFieldsGrow)
     for fact in figures:
         text = shorten(plain_text(fact.text), _LONGEST_FACT)
-        label, value = _text(fact.label, parent), _text(text, parent)
+        label, value = _text(fact.title, parent), _text(text, parent)
         label.setWordWrap(False)
         label.setForegroundRole(QPalette.ColorRole.PlaceholderText)
-        value.setAccessibleName(f"{fact.label}: {text}")
+        value.setAccessibleName(f"{fact.title}: {text}")
         for part in (label, value):
-            part.setWhatsThis(FACT_TEXTS[fact.name])
+            part.setWhatsThis(fact.tip)
         form.addRow(label, value)
     return form
 
