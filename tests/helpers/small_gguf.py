@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from explorer.formats.gguf.open import assemble, read_shard
 from explorer.formats.model import Model, ProblemLog
 from explorer.sources import ByteSource, MemorySource
+from tests.helpers.gguf_writer import ARRAY, I32, STRING, U32, Array, GgufFile, TensorSpec
 
 
 @dataclass
@@ -32,40 +33,31 @@ class SmallGguf:
     data: bytes = b""
     trailing: bytes = field(default=b"")
 
-    def u32(self, number: int) -> bytes:
-        return struct.pack(">I" if self.big else "<I", number)
-
-    def u64(self, number: int) -> bytes:
-        return struct.pack(">Q" if self.big else "<Q", number)
-
-    def count(self, number: int) -> bytes:
-        return self.u32(number) if self.version == 1 else self.u64(number)
-
-    def text(self, text: str) -> bytes:
-        raw = text.encode("utf-8", "surrogateescape")
-        return self.count(len(raw)) + raw
-
-    def value(self, value: int | str | list[int] | list[str]) -> bytes:
-        if isinstance(value, int):
-            return self.u32(4) + self.u32(value)
-        if isinstance(value, str):
-            return self.u32(8) + self.text(value)
-        kind = 8 if value and isinstance(value[0], str) else 5
-        parts = [self.text(v) if isinstance(v, str) else self.u32(v) for v in value]
-        return self.u32(9) + self.u32(kind) + self.count(len(value)) + b"".join(parts)
-
     def write(self) -> bytes:
         """Return the whole file."""
-        parts = [b"GGUF", self.u32(self.version)]
-        parts += [self.count(len(self.tensors)), self.count(len(self.keys))]
-        parts += [self.text(key) + self.value(value) for key, value in self.keys]
-        for name, dims, kind, offset in self.tensors:
-            parts += [self.text(name), self.u32(len(dims)), *map(self.count, dims)]
-            parts += [self.u32(kind), self.u64(offset)]
-        header = b"".join(parts)
-        if self.tensors:
-            header = header.ljust(-(-len(header) // 32) * 32, b"\0")
-        return header + self.data + self.trailing
+        return GgufFile(
+            version=self.version,
+            order="big" if self.big else "little",
+            keys=[(_raw(key), *_typed(value)) for key, value in self.keys],
+            tensors=[
+                TensorSpec(_raw(tensor[0]), *tensor[1:3], b"", tensor[3]) for tensor in self.tensors
+            ],
+            tail=self.data + self.trailing,
+        ).build()
+
+
+def _raw(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _typed(value: int | str | list[int] | list[str]) -> tuple[int, Any]:
+    if isinstance(value, int):
+        return U32, value
+    if isinstance(value, str):
+        return STRING, _raw(value)
+    if value and isinstance(value[0], str):
+        return ARRAY, Array(STRING, [_raw(str(text)) for text in value])
+    return ARRAY, Array(I32, value)
 
 
 def example(version: int = 3, *, big: bool = False) -> SmallGguf:
