@@ -76,6 +76,9 @@ class ColumnLayout(QObject):
         """Let columns stretch where there is room for it; else a list is scrolled sideways."""
         header, shown, self._awaited = self._header, self._shown, False
         if len(self._needed) != header.count():
+            if self._needed:  # there are other columns now
+                self.fit()
+                return
             self._needed = tuple(self._widths())
         taking = [column for column in self._stretching() if column in shown]
         letter = self._view.fontMetrics().averageCharWidth()
@@ -126,7 +129,7 @@ class ColumnLayout(QObject):
             header.restoreState(before)
             return False
         header.setStretchLastSection(False)  # as older versions left it
-        self._needed = ()
+        self._needed = tuple(self._widths())
         self.fill()
         return True
 
