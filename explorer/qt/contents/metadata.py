@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6 import QtWidgets
-from PySide6.QtCore import QByteArray, Qt, QTimer
+from PySide6.QtCore import QByteArray, QTimer
 
 from explorer.formats import MetadataEntry
 from explorer.formats.model import Value
@@ -16,6 +16,7 @@ from explorer.qt.jobs import JobSlot
 from explorer.qt.selection import Selection
 from explorer.qt.services import Services
 from explorer.qt.widgets.building import NOTE, column
+from explorer.qt.widgets.controls import split
 from explorer.qt.widgets.labels import centred_label, plain_label
 from explorer.qt.widgets.table_model import TableModel
 from explorer.qt.widgets.table_view import ListPanel, TableView
@@ -37,12 +38,7 @@ class MetadataView(QtWidgets.QWidget):
         self._shown_moves = 0
         self.list = ListPanel(app, "Filter metadata by key, type or value", parent=self)
         self.value = ValueView(app, self)
-        self.splitter = QtWidgets.QSplitter(Qt.Orientation.Vertical, self)
-        self.splitter.addWidget(self.list)
-        self.splitter.addWidget(self.value)
-        self.splitter.setStretchFactor(0, 3)
-        self.splitter.setStretchFactor(1, 2)
-        self.splitter.setChildrenCollapsible(False)
+        self.splitter = split((self.list, 300), (self.value, 200), vertical=True)
         column(self.splitter, of=self)
         self.value.hide()  # there is nothing to show before a key is selected
         self.list.bar.changed.connect(self._filter)

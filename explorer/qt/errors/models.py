@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QEvent, QObject, QSignalBlocker
 from PySide6.QtGui import QColor, QPalette, QSyntaxHighlighter, QTextCharFormat
-from PySide6.QtWidgets import QCheckBox, QComboBox, QPlainTextEdit, QPushButton, QSpinBox, QWidget
+from PySide6.QtWidgets import QComboBox, QPlainTextEdit, QPushButton, QSpinBox, QWidget
 
 from explorer.analysis.differences import Differences
 from explorer.present import differences as present
@@ -35,6 +35,7 @@ from explorer.qt.references import ReferenceBar, References, Rounding
 from explorer.qt.services import Services
 from explorer.qt.theme import Space, ink_of
 from explorer.qt.widgets.building import LINE, NOTE, column, row
+from explorer.qt.widgets.controls import check, choice, label_of
 from explorer.qt.widgets.labels import SELECTABLE, ElidedLabel, error_caution, plain_label
 from explorer.qt.widgets.lazy import TabbedPanel
 from explorer.qt.widgets.pages import Phase, Reader, Refusal, Request
@@ -207,14 +208,11 @@ class DifferencePages(QObject):
         self.meaning = error_caution(second)
         column((self.roles, 1), self.meaning, of=second)
         self.keys, self.tensors = _RowList(app, parent), _RowList(app, parent)
-        self.only_differing = QCheckBox("Only &what differs", parent)
-        self.only_differing.setChecked(True)
+        self.only_differing = check(parent, "Only &what differs", on=True)
         self.only_differing.toggled.connect(lambda _: self._hide_equal())
         third = QWidget(parent)
         column(row(self.only_differing, 1, margins=LINE), (self.tensors, 1), of=third)
-        self.text_list = QComboBox(parent)
-        self.text_list.setAccessibleName("Texts that differ")
-        self.text_list.setToolTip("Texts that differ")
+        self.text_list = choice(parent, "Texts that differ", "Texts that differ")
         self.text_list.activated.connect(self._show_text)
         self.text_note = ElidedLabel(parent)
         self.text = TextView(parent)
@@ -343,16 +341,13 @@ class CompareView(TabbedPanel, Reader[Shown]):
 
     def _make_bar(self) -> None:
         self.bar = ReferenceBar(self._references, self)
-        self.original = QComboBox(self)
-        self.original.setAccessibleName("Original")
+        self.original = choice(self, "Original", present.ORIGINAL)
         self.original.setMinimumContentsLength(8)
         self.original.setSizeAdjustPolicy(
             QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
         )
-        self.original.setToolTip(present.ORIGINAL)
         self.original.activated.connect(lambda _: self._choose_original())
-        label = plain_label(self, "&Original")
-        label.setBuddy(self.original)
+        label = label_of(self.original, "&Original")
         self.context = QSpinBox(self)
         self.context.setGroupSeparatorShown(True)
         self.context.setRange(256, _MOST_CONTEXT)

@@ -14,8 +14,9 @@ from explorer.qt.document import Document
 from explorer.qt.jobs import Work
 from explorer.qt.theme import TextSize, style_text
 from explorer.qt.widgets.building import LINE, NOTE, Part
+from explorer.qt.widgets.controls import split
 from explorer.qt.widgets.labels import plain_label
-from explorer.qt.widgets.model_page import ModelPage, below, beside
+from explorer.qt.widgets.model_page import ModelPage, below
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ class TypeMixPage(ModelPage[TypeMix]):
         source.setContentsMargins(*NOTE)
         style_text(source, TextSize.CAPTION)
         right = below((self.recipes, 3), self.caption, (self.deviations, 2))
-        return below((beside((self.roles, 4), (right, 5)), 1), source)
+        return below((split((self.roles, 400), (right, 500)), 1), source)
 
     def work(self, document: Document) -> Work[TypeMix]:
         return lambda _job: TypeMix.of(document.model)

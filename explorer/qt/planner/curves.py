@@ -9,7 +9,7 @@ import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QKeyEvent
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from explorer.parallel import LruCache
 from explorer.planner.plan import Plan
@@ -24,6 +24,7 @@ from explorer.qt.planner.state import CurrentPlan, PlannedModel, PlannerState
 from explorer.qt.services import Services
 from explorer.qt.theme import TextSize, text_font, warning_colour
 from explorer.qt.widgets.building import NOTE
+from explorer.qt.widgets.controls import picture_buttons
 from explorer.qt.widgets.plot import ThemedPlot
 from explorer.qt.widgets.plot_panel import PlotExport
 from explorer.text import byte_unit, bytes_text
@@ -310,16 +311,10 @@ class CurvesPage(PlannerPage):
         self._export = PlotExport(app, self)
         words = "Solid: all layers fit on GPUs. Dotted: they do not. Click to set the context."
         hint = QLabel(words, self, wordWrap=True)
-        copy, save = QToolButton(self), QToolButton(self)
-        copy.setText("Copy picture")
-        copy.setToolTip("Copy the picture (Ctrl+Shift+C in the plot)")
-        copy.clicked.connect(self.plot.copy_requested)
-        save.setText("Save…")
-        save.setToolTip("Save the curves as a picture or as data (Ctrl+S in the plot)")
-        buttons = (*self.plot.zoom_buttons(self), copy, save)
+        saving = picture_buttons(self, self.plot.copy_requested, self.ask_export)
+        buttons = (*self.plot.zoom_buttons(self), *saving)
         line = fill(QHBoxLayout(), (hint, 1), *buttons, margins=NOTE)
         fill(QVBoxLayout(self), (self.plot, 1), line, spacing=0)
-        save.clicked.connect(self.ask_export)
         self.plot.export_requested.connect(self.ask_export)
         self.plot.copy_requested.connect(lambda: self._export.copy(self.plot))
         self.plot.context_chosen.connect(lambda context: state.apply({"context": context}))

@@ -24,6 +24,7 @@ from explorer.qt.selection import Selection
 from explorer.qt.services import Services
 from explorer.qt.theme import Space, monospace_font
 from explorer.qt.widgets.building import LINE, NOTE, column, row
+from explorer.qt.widgets.controls import button, choice
 from explorer.qt.widgets.labels import empty_label, plain_label
 from explorer.qt.widgets.painting import (
     IconButton,
@@ -69,11 +70,8 @@ class RawSearch(QtWidgets.QWidget):
         self.edit.setAccessibleName("Find bytes")
         self.edit.returnPressed.connect(partial(self.wanted.emit, True))
         self.edit.textEdited.connect(self._edited)
-        self.mode = QtWidgets.QComboBox(self)
-        self.mode.addItem("Hex", "hex")
-        self.mode.addItem("Text", "text")
-        self.mode.setAccessibleName("What to find: hex digits or text")
-        self.mode.setToolTip("What to find: hex digits or text")
+        what = "What to find: hex digits or text"
+        self.mode = choice(self, what, what, ("Hex", "hex"), ("Text", "text"))
         self.mode.currentIndexChanged.connect(self._mode_changed)
         self._back = self._button("up", "Find previous (Shift+F3)", forward=False)
         self._next = self._button("down", "Find next (F3)", forward=True)
@@ -81,10 +79,7 @@ class RawSearch(QtWidgets.QWidget):
         self._progress.setRange(0, _PROGRESS_STEPS)
         self._progress.setMaximumWidth(90)
         self._progress.setAccessibleName("Progress of the search")
-        self._stop = QtWidgets.QToolButton(self)
-        self._stop.setText("Stop")
-        self._stop.setToolTip("Stop searching (Escape)")
-        self._stop.clicked.connect(self.escape)
+        self._stop = button(self, "Stop", "Stop searching (Escape)", self.escape)
         buttons = (self._back, self._next)
         row((self.edit, 1), self.mode, *buttons, self._progress, self._stop, of=self)
         self._mode_changed()
@@ -281,12 +276,11 @@ class FieldStatus(QtWidgets.QWidget):
         parts = [f"Byte {offset_text(offset)}"]
         if field is not None:
             label = shorten(plain_text(field.label[: 2 * _LONGEST_LABEL]), _LONGEST_LABEL)
-            size = "1 byte" if field.nbytes == 1 else "{count} bytes"
             parts = [
                 f"{kind_name(field.kind)}: {label}",
                 *parts,
                 f"field at {offset_text(field.offset)}",
-                size.format(count=integer_text(field.nbytes)),
+                "1 byte" if field.nbytes == 1 else f"{integer_text(field.nbytes)} bytes",
             ]
         if selected > 1:
             parts.append(f"{integer_text(selected)} selected")
@@ -352,8 +346,7 @@ class RawView(QtWidgets.QWidget):
         self._shown: tuple[str | None, int | None] = (None, None)  # key and row last shown
         self.hex = HexView(app, self)
         self.hex.setWhatsThis(picture_text("bytes"))
-        self.files = QtWidgets.QComboBox(self)
-        self.files.setAccessibleName("File")
+        self.files = choice(self, "File", "")
         sizes = QtWidgets.QComboBox.SizeAdjustPolicy
         self.files.setSizeAdjustPolicy(sizes.AdjustToMinimumContentsLengthWithIcon)
         self.files.setMinimumContentsLength(18)

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from PySide6 import QtGui
 from PySide6.QtCore import QByteArray, QEvent, QPointF, QSize, Qt, QTimer, Signal
-from PySide6.QtWidgets import QCheckBox, QComboBox, QPushButton, QSplitter, QWidget
+from PySide6.QtWidgets import QPushButton, QWidget
 
 from explorer.analysis.columns import Groups, Known, Source, is_matrix, summaries
 from explorer.analysis.model_grid import ModelGrid
@@ -32,6 +32,7 @@ from explorer.qt.survey.session import SurveyContent, SurveySession
 from explorer.qt.theme import Space
 from explorer.qt.widgets.building import LINE, NOTE, column, row
 from explorer.qt.widgets.chart import Chart
+from explorer.qt.widgets.controls import check, choice, readout, split
 from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.plot import PlotColours
 from explorer.qt.widgets.plot_panel import PlotExport, RangeFields
@@ -232,34 +233,23 @@ class ByLayerPage(QWidget):
         self._grids: list[LayerGrid] = []
         self._row = -1
         self._unknown: set[str] | None = None  # columns of the sums that are hidden
-        self.stack = QComboBox(self)
-        self.stack.setAccessibleName("Stack of layers")
-        self.stack.setToolTip("Which layers the charts show")
-        self.norms = QCheckBox("&Norms and biases too", self)
-        self.norms.setToolTip("They are large, and quantizers leave them as they are")
-        self.range_of = QComboBox(self)
-        self.range_of.setAccessibleName("Range of a chart")
-        self.range_of.setToolTip(
-            "The range of a chart as typed; what lies beyond is drawn at its edge"
+        self.stack = choice(self, "Stack of layers", "Which layers the charts show")
+        why = "They are large, and quantizers leave them as they are"
+        self.norms = check(self, "&Norms and biases too", why)
+        self.range_of = choice(
+            *(self, "Range of a chart"),
+            "The range of a chart as typed; what lies beyond is drawn at its edge",
+            ("Ranges: automatic", ""),
+            *((f"Range: {one.title}", one.name) for one in map(metric_named, OVER_LAYERS)),
         )
-        self.range_of.addItem("Ranges: automatic", "")
-        for metric in map(metric_named, OVER_LAYERS):
-            self.range_of.addItem(f"Range: {metric.title}", metric.name)
         self.edges = RangeFields(self)
         self.edges.hide()
         self._ranges: dict[str, tuple[float, float]] = {}
-        self.sums = QComboBox(self)
-        self.sums.setAccessibleName("Sums by")
-        self.sums.setToolTip("What the table below puts together")
-        self.sums.addItems(["Sums by role", "Sums by layer"])
+        ways = "Sums by role", "Sums by layer"
+        self.sums = choice(self, "Sums by", "What the table below puts together", *ways)
         self.notice = Notice(session, self)
         self.lines = LayerLines(self)
-        self.readout = plain_label(self)
-        self.readout.setWordWrap(True)
-        self.readout.setAlignment(Qt.AlignmentFlag.AlignTop)
-        # two lines, always: the charts must not jump as the mouse moves
-        self.readout.setFixedHeight(2 * self.readout.fontMetrics().lineSpacing() + 4)
-        self.readout.setAccessibleName("Under the cursor")
+        self.readout = readout(self, 2)
         self.save = QPushButton("&Save…", self)
         self.save.setToolTip("Save picture or data (Ctrl+S)")
         self.table = TableView(TableModel(self), app, self)
@@ -280,12 +270,7 @@ class ByLayerPage(QWidget):
         upper = QWidget(self)
         under = row((self.readout, 1), self.save, margins=NOTE)
         column((self.lines, 1), under, of=upper)
-        self.splitter = QSplitter(Qt.Orientation.Vertical, self)
-        for part, size in ((upper, 400), (lower, 220)):
-            self.splitter.addWidget(part)
-            self.splitter.setStretchFactor(self.splitter.count() - 1, size)
-        self.splitter.setSizes([400, 220])
-        self.splitter.setChildrenCollapsible(False)
+        self.splitter = split((upper, 400), (lower, 220), vertical=True)
         typed = self.range_of, self.edges
         bar = row(self.stack, self.norms, 1, *typed, margins=LINE, spacing=Space.NEAR)
         column(bar, self.notice, (self.splitter, 1), of=self)

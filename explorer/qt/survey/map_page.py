@@ -22,7 +22,7 @@ from explorer.qt.survey.layer_paint import LayerGrid, layer_grids
 from explorer.qt.survey.session import ComparisonContent, SurveyContent, SurveySession, SurveyState
 from explorer.qt.widgets import building
 from explorer.qt.widgets.building import LINE, NOTE, column, row
-from explorer.qt.widgets.labels import plain_label
+from explorer.qt.widgets.controls import check, choice, label_of, readout, split
 from explorer.qt.widgets.painting import plain_tip
 from explorer.qt.widgets.plot import PlotColours
 from explorer.qt.widgets.plot_panel import PlotExport
@@ -421,12 +421,10 @@ class MapPage(QtWidgets.QWidget):
         self._row = -1
         self._chose = False  # whether the user chose what to colour by
         self._values: dict[str, Floats] = {}
-        self.colour_by = QtWidgets.QComboBox(self)
-        self.colour_by.setAccessibleName("Colour by")
-        self.colour_by.addItem("Type", "")
+        self.colour_by = choice(self, "Colour by", "", ("Type", ""))
         list_metrics(self.colour_by)
-        self.by_role = QtWidgets.QCheckBox("&Each role by itself", self)
-        self.by_role.setToolTip("Colours go from the minimum to the maximum of each role")
+        how = "Colours go from the minimum to the maximum of each role"
+        self.by_role = check(self, "&Each role by itself", how)
         self.typed = TypedRange(self)
         self.notice = Notice(session, self)
         self.map = ModelMap(self)
@@ -434,16 +432,7 @@ class MapPage(QtWidgets.QWidget):
         self.legend = MapLegend(self.map, self)
         self.by_layer = LayerLines(self)
         self._layers: LayerGrid | None = None
-        self.readout = plain_label(self)
-        self.readout.setContentsMargins(*NOTE)
-        self.readout.setWordWrap(True)
-        self.readout.setAlignment(Qt.AlignmentFlag.AlignTop)
-        # three lines, always: the map must not jump as the mouse moves
-        self.readout.setFixedHeight(3 * self.readout.fontMetrics().lineSpacing() + 8)
-        self.readout.setSizePolicy(
-            QtWidgets.QSizePolicy.Policy.Ignored, QtWidgets.QSizePolicy.Policy.Fixed
-        )
-        self.readout.setAccessibleName("Cell")
+        self.readout = readout(self, 3, "Cell")
         self.save = QtWidgets.QPushButton("&Save…", self)
         self.save.setToolTip("Save picture or data (Ctrl+S)")
         self._lay_out()
@@ -466,16 +455,16 @@ class MapPage(QtWidgets.QWidget):
         self.by_layer.save_requested.connect(self.ask_save)
 
     def _lay_out(self) -> None:
-        label = QtWidgets.QLabel("C&olour by", self)
-        label.setBuddy(self.colour_by)
-        bar = row(label, self.colour_by, self.by_role, self.typed, 1, margins=LINE)
-        self.splitter = QtWidgets.QSplitter(self)
-        self.splitter.addWidget(self.map)
-        self.splitter.addWidget(self.by_layer)
-        self.splitter.setStretchFactor(0, 1)
-        self.splitter.setSizes([_MAP_WIDTH, _LINES_WIDTH])
-        self.splitter.setChildrenCollapsible(False)
-        under = row((self.readout, 1), self.save)
+        bar = row(
+            label_of(self.colour_by, "C&olour by"),
+            self.colour_by,
+            self.by_role,
+            self.typed,
+            1,
+            margins=LINE,
+        )
+        self.splitter = split((self.map, _MAP_WIDTH), (self.by_layer, _LINES_WIDTH), grows=0)
+        under = row((self.readout, 1), self.save, margins=NOTE)
         column(bar, self.notice, self.legend, (self.splitter, 1), under, of=self)
 
     @property

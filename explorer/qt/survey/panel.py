@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from PySide6.QtCore import QByteArray, QEvent, QSignalBlocker, Qt, QTimer
 from PySide6.QtGui import QHideEvent, QShowEvent
-from PySide6.QtWidgets import QBoxLayout, QCheckBox, QComboBox, QLabel, QPushButton, QWidget
+from PySide6.QtWidgets import QBoxLayout, QPushButton, QWidget
 
 from explorer.analysis.columns import Known, Source, percentiles_within, shares
 from explorer.formats.tensor_filter import parse_filter
@@ -31,6 +31,7 @@ from explorer.qt.survey.map_page import MapPage
 from explorer.qt.survey.session import SurveySession, SurveyState
 from explorer.qt.theme import Space
 from explorer.qt.widgets.building import LINE, row
+from explorer.qt.widgets.controls import check, choice, label_of
 from explorer.qt.widgets.labels import error_caution
 from explorer.qt.widgets.lazy import LazyTab, TabbedPanel
 from explorer.qt.widgets.plot_panel import PlotExport
@@ -94,14 +95,11 @@ class HotSpotsPage(ListPanel):
         self._with_errors = True  # whether the columns of errors are shown
         self._fitted: object = None  # what was known when the columns were last made wide enough
         self._chose = False  # whether the user chose what to rank by
-        self.rank_by = QComboBox(self)
-        self.rank_by.setAccessibleName("Rank by")
+        self.rank_by = choice(self, "Rank by", "")
         list_metrics(self.rank_by)
         self._set_metric(_FIRST_METRIC)
-        self.weighted = QCheckBox("&Weighted by parameters", self)
-        self.weighted.setToolTip(
-            "Rank by what a tensor adds to the sum over the model, not by the figure alone"
-        )
+        how = "Rank by what a tensor adds to the sum over the model, not by the figure alone"
+        self.weighted = check(self, "&Weighted by parameters", how)
         self.notice = Notice(session, self)
         self.overlay = QPushButton("&Histograms of the selected", self)
         self.overlay.setToolTip(
@@ -122,8 +120,7 @@ class HotSpotsPage(ListPanel):
         session.replaced.connect(self._drop_previous)
 
     def _lay_out(self) -> None:
-        label = QLabel("&Rank by", self)
-        label.setBuddy(self.rank_by)
+        label = label_of(self.rank_by, "&Rank by")
         line = row(
             label, self.rank_by, self.weighted, 1, self.overlay, margins=LINE, spacing=Space.NEAR
         )

@@ -24,6 +24,7 @@ from explorer.qt.weights.curves import (
 from explorer.qt.weights.tensor_panel import StatisticsTable, statistic_lines
 from explorer.qt.weights.work import known, read_histograms
 from explorer.qt.widgets.building import LINE, NOTE, row, tab_through
+from explorer.qt.widgets.controls import check, choice, label_of
 from explorer.qt.widgets.curves import HistogramCurve, SmallMultiples
 from explorer.qt.widgets.histogram_plot import MOST_SERIES
 from explorer.qt.widgets.labels import plain_label
@@ -53,28 +54,22 @@ class HistogramControls(QtWidgets.QWidget):
         self.bins.setRange(1, MOST_BINS)
         self.bins.setValue(256)
         self.bins.setAccessibleName("Number of bins")
-        self.range = QtWidgets.QComboBox(self)
-        self.range.setAccessibleName("Range of weights")
-        for kind, text, tip in (
-            (RangeKind.ROBUST, "0.1 to 99.9 %", "Leaves outliers out"),
-            (RangeKind.FULL, "All weights", "From minimum to maximum"),
-            (RangeKind.TYPED, "From … to …", "A range of your own"),
-        ):
-            self.range.addItem(text, kind)
-            self.range.setItemData(self.range.count() - 1, tip, Qt.ItemDataRole.ToolTipRole)
+        self.range = choice(
+            *(self, "Range of weights", ""),
+            ("0.1 to 99.9 %", RangeKind.ROBUST, "Leaves outliers out"),
+            ("All weights", RangeKind.FULL, "From minimum to maximum"),
+            ("From … to …", RangeKind.TYPED, "A range of your own"),
+        )
         self.edges = RangeFields(self)
         self.low, self.high = self.edges.low, self.edges.high
-        self.logarithmic = QtWidgets.QCheckBox("&Logarithmic", self)
-        self.normal = QtWidgets.QCheckBox("&Normal curve", self)
-        self.normal.setToolTip("The normal distribution of the same mean and standard deviation")
-        self.normal.setChecked(True)
-        self.marks = QtWidgets.QCheckBox("&Marks", self)
-        self.marks.setToolTip("Mean, standard deviation, minimum and maximum")
-        self.marks.setChecked(True)
-        self.arrangement = QtWidgets.QComboBox(self)
-        self.arrangement.setAccessibleName("Several tensors")
-        self.arrangement.setToolTip("How several tensors are drawn")
-        self.arrangement.addItems(["Overlaid", "Side by side", "Side by side, own ranges"])
+        self.logarithmic = check(self, "&Logarithmic")
+        normal = "The normal distribution of the same mean and standard deviation"
+        self.normal = check(self, "&Normal curve", normal, on=True)
+        self.marks = check(self, "&Marks", "Mean, standard deviation, minimum and maximum", on=True)
+        self.arrangement = choice(
+            *(self, "Several tensors", "How several tensors are drawn"),
+            *("Overlaid", "Side by side", "Side by side, own ranges"),
+        )
         self._typing = QTimer(self, singleShot=True, interval=_TYPING_MS)
         self._typing.timeout.connect(self.request_changed)
         self._lay_out()
@@ -137,11 +132,10 @@ class HistogramControls(QtWidgets.QWidget):
         self.arrangement.setVisible(on)
 
     def _lay_out(self) -> None:
-        bins, shown = plain_label(self, "&Bins"), plain_label(self, "&Range")
-        bins.setBuddy(self.bins)
-        shown.setBuddy(self.range)
+        bins = label_of(self.bins, "&Bins"), self.bins
+        shown = label_of(self.range, "&Range"), self.range, self.edges
         boxes = (self.logarithmic, self.normal, self.marks)
-        parts = (bins, self.bins, shown, self.range, self.edges, *boxes, 1, self.arrangement)
+        parts = (*bins, *shown, *boxes, 1, self.arrangement)
         row(*parts, of=self, margins=LINE, spacing=Space.NEAR)
 
     def _choose_range(self) -> None:

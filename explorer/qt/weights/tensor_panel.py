@@ -23,6 +23,7 @@ from explorer.qt.services import Services
 from explorer.qt.theme import Space, TextSize, style_text
 from explorer.qt.weights.curves import Scope, SelectedTensor, SubjectStatistics, unsupported_reason
 from explorer.qt.widgets.building import add_action, column, row
+from explorer.qt.widgets.controls import choice, label_of
 from explorer.qt.widgets.labels import ElidedLabel, plain_label
 from explorer.qt.widgets.lazy import TabbedPanel
 from explorer.qt.widgets.table_model import TableModel
@@ -52,12 +53,11 @@ class Header(QtWidgets.QWidget):
         self.note = plain_label(self)
         self.note.setWordWrap(True)
         self.note.setAccessibleName("Note about the values")
-        self.scope = QtWidgets.QComboBox(self)
-        self.scope.setAccessibleName("Which tensors")
-        self.scope.setToolTip("Which tensors are shown")
+        self.scope = choice(
+            *(self, "Which tensors", "Which tensors are shown"),
+            *("This tensor", "Same role in every layer", "Selected tensors"),
+        )
         self.scope.setSizeAdjustPolicy(QtWidgets.QComboBox.SizeAdjustPolicy.AdjustToContents)
-        one, role = "This tensor", "Same role in every layer"
-        self.scope.addItems([one, role, "Selected tensors"])
         self.scope.activated.connect(lambda _: self.scope_chosen.emit())
         self._second = row()
         top = row((self.facts, 1), self.scope)
@@ -206,9 +206,7 @@ class TensorPicker(QtWidgets.QWidget):
     def __init__(self, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
         self._subjects: tuple[SelectedTensor, ...] = ()
-        self.list = QtWidgets.QComboBox(self)
-        self.list.setAccessibleName("Tensor")
-        self.list.setToolTip("Which of the tensors the pages of one tensor show")
+        self.list = choice(self, "Tensor", "Which of the tensors the pages of one tensor show")
         sizes = QtWidgets.QComboBox.SizeAdjustPolicy
         self.list.setSizeAdjustPolicy(sizes.AdjustToMinimumContentsLengthWithIcon)
         self.list.setMinimumContentsLength(_LETTERS)
@@ -222,9 +220,7 @@ class TensorPicker(QtWidgets.QWidget):
         back = step_button(self, "◂", before, "Alt+PgUp", lambda: self._step(-1))
         on = step_button(self, "▸", following, "Alt+PgDown", lambda: self._step(1))
         self.back_action, self.on_action = back.defaultAction(), on.defaultAction()
-        label = plain_label(self, "Tensor:")
-        label.setBuddy(self.list)
-        row(label, back, self.list, on, of=self)
+        row(label_of(self.list, "Tensor:"), back, self.list, on, of=self)
         self.setTabOrder(back, self.list)
         self.hide()
 

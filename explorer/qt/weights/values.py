@@ -26,6 +26,7 @@ from explorer.qt.theme import monospace_font
 from explorer.qt.weights.curves import SelectedTensor
 from explorer.qt.widgets import building
 from explorer.qt.widgets.building import LINE, NOTE
+from explorer.qt.widgets.controls import button
 from explorer.qt.widgets.labels import ElidedLabel, plain_label
 from explorer.qt.widgets.pages import Phase, ReadingPage, Request
 from explorer.qt.widgets.painting import stand_on_page
@@ -256,9 +257,8 @@ class PlaceField(QtWidgets.QLineEdit):
         if place is not None:
             self.place_typed.emit(place)
             return
-        sentence = "Type a row below {rows}, a comma, and a column below {columns}."
         rows, columns = map(integer_text, (self.folding.rows, self.folding.columns))
-        self.refused.emit(sentence.format(rows=rows, columns=columns))
+        self.refused.emit(f"Type a row below {rows}, a comma, and a column below {columns}.")
 
 
 class ValuesExport(FileSaver):
@@ -323,10 +323,8 @@ class ValuesPage(ReadingPage[Tiles]):
         self._painted = QtCore.QTimer(self, singleShot=True, interval=0)
         self.title = plain_label(self)
         self.goto = PlaceField(self)
-        self.save_button = QtWidgets.QToolButton(self)
-        self.save_button.setText("Save all…")
-        self.save_button.setToolTip("Save all values of the tensor as a NumPy file or CSV")
-        self.save_button.clicked.connect(self.ask_export)
+        tip = "Save all values of the tensor as a NumPy file or CSV"
+        self.save_button = button(self, "Save all…", tip, self.ask_export)
         self.place = ElidedLabel(self)
         self.place.setAccessibleName("Current value")
         self._set_up_grid()
@@ -514,10 +512,11 @@ class ValuesPage(ReadingPage[Tiles]):
         dimensions = len(tensor.shape)
         if dimensions < 2:
             return f"{columns} values in one row"
-        text = "{size} values"
+        text = f"{rows} × {columns} values"
         if dimensions > 2:
-            text = "{size} values: of {shape}, all dimensions but the last are folded into rows"
-        return text.format(size=f"{rows} × {columns}", shape=shape_text(tensor.shape))
+            shape = shape_text(tensor.shape)
+            text += f": of {shape}, all dimensions but the last are folded into rows"
+        return text
 
     def _show_place(self) -> None:
         index = self.grid.currentIndex()

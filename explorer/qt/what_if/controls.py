@@ -22,6 +22,7 @@ from explorer.qt.weights.work import same_role
 from explorer.qt.what_if.chart import Measure
 from explorer.qt.what_if.estimate import ImportanceMatrix
 from explorer.qt.widgets.building import LINE, Flow, column, row
+from explorer.qt.widgets.controls import choice
 from explorer.quantization import TENSOR_TYPES
 from explorer.quantization.huggingface.schemes import SCHEME_GROUPS, scheme_group
 from explorer.quantization.registry import family
@@ -290,9 +291,7 @@ class WhatIfControls(QtWidgets.QWidget):
     def __init__(self, app: Services, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
         self._rows: dict[Scope, tuple[int, ...] | None] = {}
-        self.scope = QtWidgets.QComboBox(self)
-        self.scope.setAccessibleName("Which tensors")
-        self.scope.setToolTip("Which tensors other types are tried on")
+        self.scope = choice(self, "Which tensors", "Which tensors other types are tried on")
         self.scope.setSizeAdjustPolicy(QtWidgets.QComboBox.SizeAdjustPolicy.AdjustToContents)
         types = TypeList(type_groups(), USUAL_TYPES)
         self.types = TypeChooser(types, _types_text, self)
@@ -300,10 +299,8 @@ class WhatIfControls(QtWidgets.QWidget):
         recipes.list.setAccessibleName("Recipes to try")
         self.recipes = TypeChooser(recipes, _recipes_text, self)
         self.matrix = MatrixChooser(app, self)
-        self.measure = QtWidgets.QComboBox(self)
-        self.measure.setAccessibleName("What is drawn upwards")
-        self.measure.setToolTip("What is drawn upwards")
-        self.measure.addItems(["Relative RMSE", "SQNR"])
+        upwards = "What is drawn upwards"
+        self.measure = choice(self, upwards, upwards, "Relative RMSE", "SQNR")
         self.use = QtWidgets.QPushButton("Compare with this type", self)
         self.use.setToolTip(
             "Show what rounding to the marked type does to the tensor, in all views that "

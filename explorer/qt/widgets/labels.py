@@ -51,7 +51,7 @@ class _PlainLabel(QLabel):
         return super().minimumSizeHint().boundedTo(_LARGEST)
 
 
-def plain_label(parent: QWidget, text: str = "") -> QLabel:
+def plain_label(parent: QWidget | None, text: str = "") -> QLabel:
     """Return a label that shows markup as text."""
     label = _PlainLabel(text, parent)
     label.setTextFormat(Qt.TextFormat.PlainText)

@@ -6,8 +6,7 @@ from collections.abc import Hashable
 from typing import ClassVar, TypeVar
 from weakref import WeakKeyDictionary
 
-from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QSplitter, QWidget
+from PySide6.QtWidgets import QWidget
 
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, Work
@@ -124,16 +123,6 @@ def report_steps(job: Job, done: int, total: int) -> None:
     """Report how many steps of a page's reading are done, to the status bar and to the page."""
     job.report(done, total)
     job.publish(lambda: (done, total))
-
-
-def beside(*parts: tuple[QWidget, int]) -> QSplitter:
-    """Return widgets side by side, with their shares of the width, that the user can move."""
-    splitter = QSplitter(Qt.Orientation.Horizontal)
-    for widget, _ in parts:
-        splitter.addWidget(widget)
-    splitter.setSizes([100 * share for _, share in parts])
-    splitter.setChildrenCollapsible(False)
-    return splitter
 
 
 def below(*parts: Part | tuple[Part, int]) -> QWidget:

@@ -17,6 +17,7 @@ from explorer.qt.addresses import TensorFetch
 from explorer.qt.jobs import Job, JobSlot, Work
 from explorer.qt.services import Services
 from explorer.qt.widgets.building import LINE, column, row
+from explorer.qt.widgets.controls import check, choice
 from explorer.qt.widgets.labels import ElidedLabel, StatePage
 from explorer.qt.widgets.progress import ProgressLine
 
@@ -372,7 +373,7 @@ class PlotPage(ContentPage, Generic[Panel]):
         self._make_panel = make_panel
         self._said = ""
         self.title = ElidedLabel(self)
-        self.logarithmic = QtWidgets.QCheckBox("&Logarithmic", self)
+        self.logarithmic = check(self, "&Logarithmic")
         self.bar = row((self.title, 1), self.logarithmic, margins=LINE)
         self._column = column(self.bar, of=self.content)
 
@@ -402,11 +403,7 @@ class PlotPage(ContentPage, Generic[Panel]):
 
         self.edges = RangeFields(self)
         self.edges.hide()
-        self.range = QtWidgets.QComboBox(self)
-        self.range.setAccessibleName("Range")
-        self.range.setToolTip("Which part is shown")
-        for text, place in (*choices, ("From … to …", TYPED)):
-            self.range.addItem(text, place)
+        self.range = choice(self, "Range", "Which part is shown", *choices, ("From … to …", TYPED))
         self.bar.insertWidget(1, self.range)
         self.bar.insertWidget(2, self.edges)
         self.range.currentIndexChanged.connect(self._change_range)

@@ -37,6 +37,7 @@ from explorer.qt.jobs import Job
 from explorer.qt.services import Services
 from explorer.qt.theme import Space, scaled, widen_with_text
 from explorer.qt.widgets.building import NOTE, column, row
+from explorer.qt.widgets.controls import picture_buttons, split
 from explorer.qt.widgets.curves import BinReading
 from explorer.qt.widgets.histogram_plot import HistogramPlot
 from explorer.qt.widgets.labels import ElidedLabel, plain_label
@@ -382,24 +383,11 @@ class PicturePanel(QtWidgets.QWidget):
         self.readout = ElidedLabel(self)
         self.readout.setAccessibleName("Under the cursor")
         self.export = PlotExport(app, self)
-        self.splitter = QtWidgets.QSplitter(self)
-        self.splitter.addWidget(self.area)
-        self.splitter.addWidget(self.table)
-        self.splitter.setStretchFactor(0, 1)
-        self.splitter.setChildrenCollapsible(False)
-        self.splitter.setSizes([_PLOT_WIDTH, scaled(table_width)])
+        self.splitter = split((self.area, _PLOT_WIDTH), (self.table, scaled(table_width)), grows=0)
         widen_with_text(self.splitter, 1)
-        buttons = plot.zoom_buttons(self)
-        self.save_button = QtWidgets.QToolButton(self)
-        self.save_button.setText("Save…")
-        self.save_button.setToolTip("Save the picture or its data (Ctrl+S in the plot)")
-        self.save_button.clicked.connect(self.ask_export)
-        self.copy_button = QtWidgets.QToolButton(self)
-        self.copy_button.setText("Copy picture")
-        self.copy_button.setToolTip("Copy the picture (Ctrl+Shift+C in the plot)")
-        self.copy_button.clicked.connect(self.copy_picture)
-        saving = self.copy_button, self.save_button
-        self.line = row((self.readout, 1), *buttons, *saving, margins=NOTE)
+        saving = picture_buttons(self, self.copy_picture, self.ask_export)
+        self.copy_button, self.save_button = saving
+        self.line = row((self.readout, 1), *plot.zoom_buttons(self), *saving, margins=NOTE)
         column((self.splitter, 1), self.line, of=self)
         plot.export_requested.connect(self.ask_export)
         plot.copy_requested.connect(self.copy_picture)

@@ -37,6 +37,7 @@ from explorer.qt.weights.curves import SelectedTensor
 from explorer.qt.weights.tensor_panel import step_button
 from explorer.qt.weights.values import Place, PlaceField
 from explorer.qt.widgets.building import LINE, NOTE, column, row
+from explorer.qt.widgets.controls import button, label_of
 from explorer.qt.widgets.labels import ElidedLabel, plain_label
 from explorer.qt.widgets.pages import Phase, ReadingPage, Refusal, Request
 from explorer.qt.widgets.plot_panel import PlotExport
@@ -44,6 +45,13 @@ from explorer.qt.widgets.progress import ProgressLine
 from explorer.text import float_text, integer_text, plain_text
 
 _MOST_STEPS: Final = 100_000  # of the slider: more than there are pixels
+_BUTTONS: Final = (
+    ("Largest scale", "Go to the block with the largest absolute scale"),
+    ("Worst block", "Go to the block with the largest RMS error against the reference"),
+    ("Open in Raw", "Show the bytes of this block in their file"),
+    ("Copy block", "Copy everything about this block as JSON"),
+    ("Save…", "Save the picture or its data (Ctrl+S in the plot)"),
+)
 
 
 class BlockBar(QtWidgets.QWidget):
@@ -163,26 +171,12 @@ class BlockBar(QtWidgets.QWidget):
         self._back = step_button(self, "◂", previous, "Ctrl+PgUp", lambda: self._step(-1))
         self._on = step_button(self, "▸", following, "Ctrl+PgDown", lambda: self._step(1))
         self.back_action, self.on_action = self._back.defaultAction(), self._on.defaultAction()
-        self.largest = self._button(
-            "Largest scale", "Go to the block with the largest absolute scale"
+        self.largest, self.worst, self.raw, self.copy, self.save = (
+            button(self, text, tip) for text, tip in _BUTTONS
         )
-        self.worst = self._button(
-            "Worst block", "Go to the block with the largest RMS error against the reference"
-        )
-        self.raw = self._button("Open in Raw", "Show the bytes of this block in their file")
-        self.copy = self._button("Copy block", "Copy everything about this block as JSON")
-        self.save = self._button("Save…", "Save the picture or its data (Ctrl+S in the plot)")
-
-    def _button(self, text: str, tip: str) -> QtWidgets.QToolButton:
-        button = QtWidgets.QToolButton(self)
-        button.setText(text)
-        button.setToolTip(tip)
-        button.setFocusPolicy(Qt.FocusPolicy.TabFocus)
-        return button
 
     def _lay_out(self) -> None:
-        label = plain_label(self, "&Block")
-        label.setBuddy(self.number)
+        label = label_of(self.number, "&Block")
         chosen = (label, self._back, self.number, self._on, self.total, (self.slider, 1))
         buttons = (self.largest, self.worst, self.raw, self.copy, self.save)
         lines = row(*chosen, self.goto, self.reference), row((self.place, 1), *buttons)
@@ -198,14 +192,14 @@ class Search:
         find: Does it; called in a worker.
         key: Under which the block that is found is cached.
         title: What is done, for the status bar.
-        text: What to show of the block, with ``{block}`` and ``{figure}``.
+        found: What the block has; its number stands before, its figure behind.
     """
 
     tensor: Tensor
     find: Callable[[Check, Progress], FoundBlock | None]
     key: Hashable
     title: str
-    text: str
+    found: str
 
 
 class BlockSearch(QObject):
@@ -234,7 +228,7 @@ class BlockSearch(QObject):
         """Search a tensor, unless the cache has what is searched for."""
         known = cache.get(search.key)
         if isinstance(known, FoundBlock):
-            self._report(search.text, known)
+            self._report(search.found, known)
             return
         tensor = search.tensor
         stored = tensor.nbytes / max(1, tensor.parameters)
@@ -249,7 +243,7 @@ class BlockSearch(QObject):
             self._line.show_progress(done, tensor.parameters, round(done * stored))
 
         job = self._slot.run(
-            search.title, work, partial(self._report, search.text), lambda e: self._end(str(e))
+            search.title, work, partial(self._report, search.found), lambda e: self._end(str(e))
         )
         job.published.connect(grow)
         job.finished.connect(lambda: self._look_for_cancelled(job))
@@ -275,13 +269,12 @@ class BlockSearch(QObject):
         if self._slot.stopped and job.cancelled and self._line.running:
             self._end("The search was cancelled.")
 
-    def _report(self, text: str, block: FoundBlock | None) -> None:
+    def _report(self, what: str, block: FoundBlock | None) -> None:
         if block is None:
             self._end("Nothing was found.")
             return
         self._line.finish()
-        figure = float_text(block.figure, 6)
-        sentence = text.format(block=integer_text(block.index), figure=figure)
+        sentence = f"Block {integer_text(block.index)} has {what}: {float_text(block.figure, 6)}"
         self.found.emit(block.index, sentence)
 
 
@@ -543,7 +536,7 @@ class BlockPage(ReadingPage[ShownBlock]):
                 partial(largest_scale, subject.tensor, worker_count()),
                 ("largest scale", subject.row),
                 "Searching for the largest scale",
-                "Block {block} has the largest scale: {figure}",
+                "the largest scale",
             )
             self._start_search(search, self._cache)
 
@@ -555,7 +548,7 @@ class BlockPage(ReadingPage[ShownBlock]):
                 partial(worst_block, compared.pairs, subject.tensor, worker_count()),
                 "worst block",
                 "Searching for the worst block",
-                "Block {block} has the largest RMS error: {figure}",
+                "the largest RMS error",
             )
             pairs = [pair for pair in compared.pairs if isinstance(pair, MatchedPair)]
             others = [one for pair in pairs for one in pair.reference.tensors]

@@ -30,7 +30,7 @@ from explorer.qt.weights.block.strip import (
     links_of,
 )
 from explorer.qt.widgets.building import column, row
-from explorer.qt.widgets.labels import plain_label
+from explorer.qt.widgets.controls import readout, split
 from explorer.qt.widgets.segments import segmented
 from explorer.qt.widgets.table_model import TableModel
 from explorer.qt.widgets.table_view import PaddedDelegate, TableView
@@ -151,13 +151,7 @@ class BlockPanes(QtWidgets.QWidget):
             PartKind.WEIGHT: self.weights,
             PartKind.SUB_BLOCK: self.sub_blocks,
         }
-        self.readout = plain_label(self)
-        self.readout.setWordWrap(True)
-        self.readout.setAlignment(Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignLeft)
-        self.readout.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        self.readout.setAccessibleName("Under the cursor")
-        # a fixed height for any text: the panes above must not move under the mouse
-        self.readout.setFixedHeight(2 * self.readout.fontMetrics().lineSpacing() + 4)
+        self.readout = readout(self, 2)
         self._lay_out()
         self._connect()
 
@@ -208,11 +202,8 @@ class BlockPanes(QtWidgets.QWidget):
         self.tabs = segmented(QtWidgets.QTabWidget(self), "Tables of the block")
         self.tabs.addTab(self.weights, "Weights")
         self.tabs.addTab(self.sub_blocks, "Sub-blocks")
-        self.splitter = QtWidgets.QSplitter(Qt.Orientation.Vertical, self)
-        self.splitter.addWidget(self.plot)
-        self.splitter.addWidget(self.tabs)
-        self.splitter.setChildrenCollapsible(False)
-        self.splitter.setSizes([_PLOT_HEIGHT, _TABLE_HEIGHT])
+        parts = (self.plot, _PLOT_HEIGHT), (self.tabs, _TABLE_HEIGHT)
+        self.splitter = split(*parts, vertical=True)
         row(left, (self.splitter, 1), of=self, margins=(0, 0, 0, 0), spacing=Space.NEAR)
 
     def _connect(self) -> None:

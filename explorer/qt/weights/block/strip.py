@@ -312,8 +312,7 @@ def bits_text(mask: int) -> str:
     if mask == _ALL_BITS:
         return "all bits"
     bits = [bit for bit in range(8) if mask >> bit & 1]
-    text = "bit {bits}" if len(bits) == 1 else "bits {bits}"
-    return text.format(bits=runs_text(bits))
+    return f"{'bit' if len(bits) == 1 else 'bits'} {runs_text(bits)}"
 
 
 def _scale_bits(detail: BlockDetail, sub: int) -> NDArray[np.uint8]:
@@ -337,21 +336,21 @@ def _byte_text(detail: BlockDetail, byte: int) -> str:
     field = detail.fields[detail.field_at(byte)]
     head = f"Byte {byte} = 0x{detail.stored[byte]:02X}, {field.name}"
     bits, per = detail.bits, detail.weights_per_scale
-    texts = _targets(bits.codes[byte], 1, "weight {n}", "weights {n}")
-    texts += _targets(bits.scales[byte], per, "", "scale of weights {n}")
+    texts = _targets(bits.codes[byte], 1, "")
+    texts += _targets(bits.scales[byte], per, "scale of ")
     if bits.minima.shape[1]:
-        texts += _targets(bits.minima[byte], per, "", "minimum of weights {n}")
+        texts += _targets(bits.minima[byte], per, "minimum of ")
     return f"{head}:   {';  '.join(texts or ['not read for decoding'])}"
 
 
-def _targets(masks: NDArray[np.uint8], per: int, one: str, many: str) -> list[str]:
+def _targets(masks: NDArray[np.uint8], per: int, what: str) -> list[str]:
     """Describe for each set of bits what it acts on: weights, or groups of `per` weights."""
     texts = []
     for mask in sorted({int(mask) for mask in masks if mask}):
         places = np.flatnonzero(masks == mask).tolist()
         weights = [place * per + i for place in places for i in range(per)]
-        text = one if len(weights) == 1 else many
-        texts.append(f"{bits_text(mask)} → {text.format(n=runs_text(weights))}")
+        noun = "weight" if len(weights) == 1 else "weights"
+        texts.append(f"{bits_text(mask)} → {what}{noun} {runs_text(weights)}")
     return texts
 
 
@@ -397,13 +396,11 @@ def _weight_text(detail: BlockDetail, weight: int, beside: Beside | None) -> str
     ]
     rows = detail.rows
     if rows is not None:
-        text = "row {row} of {all} of the grid"
         index = int(rows.indices[weight // rows.group_weights])
-        parts.append(text.format(row=index, all=integer_text(rows.rows_in_grid)))
+        parts.append(f"row {index} of {integer_text(rows.rows_in_grid)} of the grid")
     if beside is not None:
         other = beside.candidate if beside.is_rounding else beside.reference
-        name = "rounded {x}" if beside.is_rounding else "reference {x}"
-        parts.append(name.format(x=float_text(float(other[weight]), _DIGITS)))
-        error = float_text(float(beside.errors[weight]), 6)
-        parts.append(f"error {error}")
+        name = "rounded" if beside.is_rounding else "reference"
+        parts.append(f"{name} {float_text(float(other[weight]), _DIGITS)}")
+        parts.append(f"error {float_text(float(beside.errors[weight]), 6)}")
     return "   ·   ".join(parts)

@@ -342,7 +342,6 @@ class MapPage(ReadingPage[DrawnMap]):
         self.plot.place_chosen.connect(self._choose)
         self.plot.export_requested.connect(self.ask_export)
         self.plot.copy_requested.connect(lambda: self.export.copy(self.plot))
-        self.readout.save_button.clicked.connect(self.ask_export)
         self.hidden.connect(self.cancel)
 
 

@@ -8,9 +8,9 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from PySide6.QtCore import QObject, QSignalBlocker, Qt, QTimer, Signal
+from PySide6.QtCore import QObject, QSignalBlocker, QTimer, Signal
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QComboBox, QLabel, QSpinBox, QToolButton, QWidget
+from PySide6.QtWidgets import QComboBox, QSpinBox, QWidget
 
 from explorer.analysis.blocks import is_quantized
 from explorer.analysis.errors.pairs import RoundedPair, WeightsPair
@@ -40,6 +40,7 @@ from explorer.qt.weights.curves import SelectedTensor
 from explorer.qt.weights.map.plot import MapPlot
 from explorer.qt.weights.values import Place, PlaceField
 from explorer.qt.widgets.building import LINE, NOTE, row
+from explorer.qt.widgets.controls import choice, label_of, picture_buttons
 from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.pages import Refusal
 from explorer.qt.widgets.plot_panel import RangeFields
@@ -143,9 +144,9 @@ def place_text(drawable: Drawable, window: Window) -> str:
     """Return where a cell is: its rows and its columns."""
     first, last = map(drawable.folding.row_name, (window.top, window.bottom - 1))
     left, right = window.left, window.right - 1
-    row = "Row {row}" if window.height == 1 else "Rows {row} to {last}"
-    column = "column {column}" if window.width == 1 else "columns {column} to {last}"
-    return f"{row.format(row=first, last=last)}, {column.format(column=left, last=right)}"
+    rows = f"Row {first}" if window.height == 1 else f"Rows {first} to {last}"
+    columns = f"column {left}" if window.width == 1 else f"columns {left} to {right}"
+    return f"{rows}, {columns}"
 
 
 _ROBUST: Final = 0.999
@@ -183,20 +184,20 @@ class MapControls(QWidget):
             Quantity.SCALE: "What the codes of a block are multiplied by",
             Quantity.MINIMUM: "What is subtracted from the weights of a block",
         }
-        self.quantities = self._box(
-            "What is shown", *((quantity_name(each), each, tips[each]) for each in tips)
+        self.quantities = choice(
+            self, "What is shown", "", *((quantity_name(each), each, tips[each]) for each in tips)
         )
         extreme = "A cell of several weights shows the one farthest from 0, with its sign"
         rms = "A cell of several weights shows the root of their mean square"
-        self.reductions = self._box(
-            "What a cell of several weights shows",
+        self.reductions = choice(
+            *(self, "What a cell of several weights shows", ""),
             ("Largest magnitude", Reduction.EXTREME, extreme),
             ("Root mean square", Reduction.RMS, rms),
         )
         self.reductions.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
         robust = "The largest 0.1 % of the cells share the last colour"
-        self.clipping = self._box(
-            "Range of the colours",
+        self.clipping = choice(
+            *(self, "Range of the colours", ""),
             ("99.9 %", _ROBUST, robust),
             ("All", 1.0, "Each cell has its own colour"),
             ("From … to …", _TYPED, "The first and the last colour as typed"),
@@ -213,7 +214,7 @@ class MapControls(QWidget):
         self.sheets.setSpecialValueText("all")
         self.sheets.setKeyboardTracking(False)
         self.goto = PlaceField(self)
-        self._sheet_label = self._label("&Matrix", self.sheets)
+        self._sheet_label = label_of(self.sheets, "&Matrix")
         self._lay_out()
         self.quantities.currentIndexChanged.connect(lambda _: self.quantity_changed.emit())
         self.reductions.currentIndexChanged.connect(lambda _: self.look_changed.emit())
@@ -271,26 +272,11 @@ class MapControls(QWidget):
         for widget in (self.sheets, self._sheet_label):
             widget.setVisible(count > 1)
 
-    def _box(self, name: str, *choices: tuple[str, object, str]) -> QComboBox:
-        """Return a list of choices: text, data and tool tip of each."""
-        box = QComboBox(self)
-        box.setAccessibleName(name)
-        for text, data, tip in choices:
-            box.addItem(text, data)
-            box.setItemData(box.count() - 1, tip, Qt.ItemDataRole.ToolTipRole)
-        return box
-
-    def _label(self, text: str, buddy: QWidget) -> QLabel:
-        label = plain_label(self, text)
-        label.setBuddy(buddy)
-        return label
-
     def _lay_out(self) -> None:
-        shown, cells = "&Show", "&Cells"
         row(
-            *(self._label(shown, self.quantities), self.quantities),
-            *(self._label(cells, self.reductions), self.reductions),
-            *(self._label("C&olours", self.clipping), self.clipping, self.edges),
+            *(label_of(self.quantities, "&Show"), self.quantities),
+            *(label_of(self.reductions, "&Cells"), self.reductions),
+            *(label_of(self.clipping, "C&olours"), self.clipping, self.edges),
             *(self._sheet_label, self.sheets, 1, self.goto),
             of=self,
             margins=LINE,
@@ -406,8 +392,7 @@ class MapPointer(QObject):
         if drawable.quantity.needs_blocks or not math.isfinite(facts.value):
             texts.append(f"value {float_text(facts.value, 6)}")
         if facts.block is not None:
-            text = "block {block}, weight {n}"
-            texts.append(text.format(block=integer_text(facts.block), n=facts.place))
+            texts.append(f"block {integer_text(facts.block)}, weight {facts.place}")
         if facts.code is not None and facts.level is not None and facts.scale is not None:
             texts.append(f"code {facts.code}, level {float_text(facts.level, 5)}")
             texts.append(f"scale {float_text(facts.scale, 5)}")
@@ -434,16 +419,9 @@ class MapReadout(QWidget):
         self.label.setMinimumWidth(1)  # a long line must not widen the window
         self.pointer = MapPointer(app, self)
         self.pointer.described.connect(self.show_text)
-        buttons = plot.zoom_buttons(self)
-        self.save_button = QToolButton(self)
-        self.save_button.setText("Save…")
-        self.save_button.setToolTip("Save the picture or its numbers (Ctrl+S in the map)")
-        self.copy_button = QToolButton(self)
-        self.copy_button.setText("Copy picture")
-        self.copy_button.setToolTip("Copy the picture (Ctrl+Shift+C in the map)")
-        self.copy_button.clicked.connect(plot.copy_requested)
-        saving = self.copy_button, self.save_button
-        row((self.label, 1), *buttons, *saving, of=self, margins=NOTE)
+        asked = plot.copy_requested, plot.export_requested
+        self.copy_button, self.save_button = saving = picture_buttons(self, *asked, place="map")
+        row((self.label, 1), *plot.zoom_buttons(self), *saving, of=self, margins=NOTE)
         plot.value_wanted.connect(self._copy_value)
         plot.position_wanted.connect(self._copy_position)
 
