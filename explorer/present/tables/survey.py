@@ -6,12 +6,11 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from explorer.analysis.columns import MEASURES, Floats, Groups, Known, Source, Summary
-from explorer.formats.tensors import Tensor
 from explorer.present.tables.errors import FIGURES as ERRORS
 from explorer.present.tables.statistics import MOMENTS
 from explorer.present.tables.table import (
@@ -258,31 +257,11 @@ def worst_tensors(
     )
 
 
-class _Found(Protocol):
-    @property
-    def tensor(self) -> Tensor: ...
-
-
-class RankedTensor(Protocol):
-    """A tensor among those of its role; see `report.sections.rank`."""
-
-    @property
-    def found(self) -> _Found: ...
-    @property
-    def value(self) -> float: ...
-    @property
-    def place(self) -> int: ...
-    @property
-    def peers(self) -> int: ...
-    @property
-    def to_median(self) -> float: ...
-
-
 _RATIO: Final = Kind(lambda value: f"{fixed_text(value, 2)} ×")
 
 
-def ranked_table(name: str) -> Table[RankedTensor]:
-    """Return the table of the first tensors by a metric."""
+def ranked_table(name: str) -> Table[Any]:
+    """Return the table of the first tensors by a metric; its rows are a report's `Ranked`."""
     column = metric_named(name).column
     return Table(
         Column("tensor", "Tensor", TEXT, "Its name.", lambda one: one.found.tensor.name),
