@@ -107,7 +107,9 @@ def test_files_and_json_have_all_columns_with_their_values() -> None:
 
 
 def test_columns_sort_by_their_values() -> None:
-    order = {column.name: column.kind.keys([column.value(row) for row in ROWS]) for column in TABLE}
+    order = {
+        column.name: column.kind.order([column.value(row) for row in ROWS]) for column in TABLE
+    }
     assert order["name"].argsort().tolist() == [0, 1]
     assert order["shape"].tolist() == [2048 * 64, 1]
     assert order["parts"].tolist() == [2, 0]

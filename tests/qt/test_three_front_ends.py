@@ -17,7 +17,9 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 import pytest
+from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel
+from pytestqt.modeltest import ModelTester
 from pytestqt.qtbot import QtBot
 
 from explorer.analysis import survey
@@ -388,7 +390,11 @@ def cut_short(path: Path) -> Path:
 
 
 def test_every_table(
-    qtbot: QtBot, app: RecordingServices, quantized: Path, reference: Path
+    qtbot: QtBot,
+    qtmodeltester: ModelTester,
+    app: RecordingServices,
+    quantized: Path,
+    reference: Path,
 ) -> None:
     """The window, the terminal, the report, JSON and files have the same heads and cells."""
     view = TableView(TableModel(), app)
@@ -414,6 +420,12 @@ def test_every_table(
                     assert column.write(record[column.name]) == column.cell(row), name
             assert len(table.flat(row)) == len(table.names)
             seen += 1
+        for column in range(view.table.columnCount()):
+            view.table.sort(column, Qt.SortOrder.DescendingOrder)
+        qtmodeltester.check(view.table)
+        cells = view.table.cells(range(len(rows)), range(view.table.columnCount()))
+        kinds = {type(cell) for row in cells for cell in row}
+        assert kinds <= {str, int, float, bool, type(None)}, name
     assert seen > 60
 
 

@@ -19,7 +19,7 @@ from explorer.present.tables.table import BITS, BYTES, COUNT, INTEGER, TEXT, Col
 from explorer.stores import Blob, Details, Entry, Store, identify
 from explorer.text import plain_text, shorten
 
-DAY: Final = Kind(str)
+DAY: Final = Kind(str, keys=TEXT.keys)
 _DAY_S: Final = 86_400
 _MONTHS: Final = (
     "Jan",

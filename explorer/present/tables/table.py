@@ -54,20 +54,28 @@ class Kind:
     Attributes:
         write: Returns the text of a value; safe to show, whatever a file says.
         numeric: Whether it is aligned to the right.
-        keys: Returns the sort keys of values, [n].
+        keys: Returns the sort keys of values, [n]; by default numbers, and words by their text.
         is_type: Whether the value names a tensor type, whose colour is shown beside it.
         exact: The same as `write` where there is room for all digits that are sure.
     """
 
     write: Callable[..., str]
     numeric: bool = True
-    keys: Callable[[Sequence[Any]], NDArray[Any]] = _number_keys
+    keys: Callable[[Sequence[Any]], NDArray[Any]] | None = None
     is_type: bool = False
     exact: Callable[..., str] | None = None
 
+    def order(self, values: Sequence[Any]) -> NDArray[Any]:
+        """Return the sort keys of values, [n]."""
+        if self.keys is not None:
+            return self.keys(values)
+        if self.numeric:
+            return _number_keys(values)
+        return _text_keys([None if value is None else self.write(value) for value in values])
+
 
 TEXT: Final = Kind(plain_text, numeric=False, keys=_text_keys)
-TYPE: Final = Kind(plain_text, numeric=False, keys=_text_keys, is_type=True)
+TYPE: Final = replace(TEXT, is_type=True)
 YES_NO: Final = Kind(lambda value: "yes" if value else "no", numeric=False)
 INTEGER: Final = Kind(integer_text)
 PLACE: Final = Kind(str)

@@ -180,7 +180,7 @@ class TableModel(QAbstractTableModel):
     def _keys(self, column: Column[Any]) -> NDArray[Any]:
         if column.keys is not None:
             return column.keys()
-        return column.kind.keys([column.value(item) for item in self.items])
+        return column.kind.order([column.value(item) for item in self.items])
 
     def _meaning(self, column: Column[Any], row: int, role: int) -> str | float | None:
         """Return what a cell means; or its bar, which is asked for as rarely."""
