@@ -167,7 +167,7 @@ _VALUE: Final = "The value of the symbol here."
 INPUTS: Final = Table[NamedInput](
     Column("symbol", "Symbol", tip="A symbol of the formula above.", of=lambda given: given[0]),
     Column("value", "Value", INTEGER, _VALUE, _input_value, text=_input_text),
-    Column("from", "From", tip=_SOURCE, of=_origin),
+    Column("from", "From", tip=_SOURCE, of=_origin, stretches=True),
     title="Symbols of the formula",
 )
 

@@ -64,8 +64,9 @@ class TypeMixPage(ModelPage[TypeMix]):
 
     def show_result(self, result: TypeMix) -> None:
         self.say(result.verdict)
-        self.roles.show_rows(MIX, result.rows)
-        self.recipes.show_rows(FITS, result.fits)
+        self.roles.show_rows(MIX, result.rows, first=("role", "type", "tensors", "bytes"))
+        first = "recipe", "share", "deviations", "bytes"
+        self.recipes.show_rows(FITS, result.fits, first=first)
         declared = next((row for row, fit in enumerate(result.fits) if fit.declared), 0)
         if result.fits:
             self.recipes.select_row(declared)

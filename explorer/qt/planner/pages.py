@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -14,7 +14,7 @@ from PySide6.QtGui import QGuiApplication, QResizeEvent, QShowEvent
 from explorer.planner.inputs import PlanInputs
 from explorer.planner.plan import Plan, Term
 from explorer.present import engines, plan_export
-from explorer.present.plan import memory_bars, value_text
+from explorer.present.plan import Kind, memory_bars, value_text
 from explorer.present.plan_export import Curves
 from explorer.present.tables.plans import (
     ENGINES,
@@ -83,17 +83,34 @@ class PlannerPage(QtWidgets.QWidget):
         self.refresh()
 
 
-def show_in(view: TableView, table: Table[Row], rows: Sequence[Row], kind: object) -> bool:
+def show_in(
+    view: TableView,
+    table: Table[Row],
+    rows: Sequence[Row],
+    kind: object,
+    first: Collection[str] = (),
+) -> bool:
     """Show what a table of few rows says now; no text of it loses its end.
+
+    Args:
+        view: Where it is shown.
+        table: The table.
+        rows: Its rows.
+        kind: What the rows are; the same while only figures change.
+        first: Columns that are seen at first, where there is no room for all.
 
     Returns:
         Whether the rows are others.
     """
     if view.table.update(table, rows, kind):
-        view.show_columns(QByteArray(), [column.name for column in table if column.extra])
+        seen = first or [column.name for column in table.shown(rows)]
+        view.show_columns(QByteArray(), [name for name in table.names if name not in seen])
         return True
     view.column_layout.widen(range(len(table.names)))
     return False
+
+
+_LEAST_CHARACTERS: Final = 16
 
 
 class ComparisonPage(PlannerPage):
@@ -145,7 +162,8 @@ class ComparisonPage(PlannerPage):
 
     def _show(self, rows: list[PlanRow]) -> None:
         kind = tuple(row.name for row in rows)
-        show_in(self.table, comparison(rows) if rows else PLANS, rows, kind)
+        first = "name", "gpu_layers", "total", "context", "kv_cache_type"
+        show_in(self.table, comparison(rows) if rows else PLANS, rows, kind, first)
 
 
 class ProgramsPage(PlannerPage):
@@ -185,7 +203,8 @@ class ProgramsPage(PlannerPage):
         )
 
     def _show(self, rows: list[engines.EngineRow]) -> None:
-        show_in(self.table, ENGINES, rows, tuple(row.engine.name for row in rows))
+        first = "profile", "fits", "total", "kv_cache", "graph"
+        show_in(self.table, ENGINES, rows, tuple(row.engine.name for row in rows), first)
         why = engines.why_engines_differ(rows)
         self.why.setText(f"Why they differ: {why}" if why else "")
 
@@ -416,7 +435,10 @@ class TablesPage(PlannerPage):
             return
         bars = memory_bars(plan, self.state.current.inputs.host)
         if kind == _BARS:
-            show_in(self.table, bars_table(bars), bars, kind)
+            table, over = bars_table(bars), any(bar.over_bytes for bar in bars)
+            rare = {Kind.FREE.value, *([] if over else ["over"])}  # free: what the others leave
+            first = [name for name in table.names if name not in rare]
+            show_in(self.table, table, bars, (kind, over), first)
         else:
             names = [bar.title for bar in bars if bar.device is not None]
             show_in(self.table, layers_table(names), plan.layers, kind)
@@ -461,6 +483,8 @@ class WhyPage(PlannerPage):
         self.figures.setSelectionMode(TableView.SelectionMode.SingleSelection)
         self.inputs = TableView(self.input_model, app, self)
         self.inputs.setAccessibleName("Symbols of the formula")
+        for table in (self.figures, self.inputs):
+            table.column_layout.least = _LEAST_CHARACTERS  # both stand side by side
         self.title = self._label("Figure")
         self.title.setContentsMargins(*LINE)
         self.formula = self._label("Formula")

@@ -273,10 +273,18 @@ class TableView(QtWidgets.QTableView):
         described: Table[Row],
         rows: Sequence[Row],
         state: QtCore.QByteArray = QtCore.QByteArray(),  # noqa: B008 - empty, and never changed
+        first: Collection[str] = (),
     ) -> None:
-        """Show a table of `present.tables`; `state` is a saved one of the header."""
-        seen = described.shown(rows)
-        hidden = [column.name for column in described.flat_columns if column not in seen]
+        """Show a table of `present.tables`.
+
+        Args:
+            described: The table.
+            rows: Its rows.
+            state: A saved state of the header; may be empty.
+            first: Columns that are seen at first, where there is no room for all.
+        """
+        seen = [one.name for one in described.shown(rows) if not first or one.name in first]
+        hidden = [column.name for column in described.flat_columns if column.name not in seen]
         self.setAccessibleName(described.title)
         self.table.set_content(described, rows)
         self.show_columns(state, hidden)
