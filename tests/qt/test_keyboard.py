@@ -47,7 +47,6 @@ pytestmark = [
 
 _KEY, _MOD = Qt.Key, Qt.KeyboardModifier
 _MOST_TABS = 60
-_TAB = Qt.FocusPolicy.TabFocus
 _NUMBER = re.compile(r"-?[0-9][0-9.]*(e[-+]?[0-9]+)?")
 
 

@@ -36,8 +36,6 @@ _MOST_ROWS = 60
 
 # What figures mean
 
-_DIGIT = re.compile(r"\d")
-
 
 def figures_say_what_they_mean(place: Place) -> Iterator[str]:
     """Every figure can be asked what it means: each column, each cell, each picture."""
