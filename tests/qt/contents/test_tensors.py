@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
-import pytest
 from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
@@ -13,7 +10,7 @@ from explorer.qt.contents.tables import tensor_totals
 from explorer.qt.document import Document
 from explorer.qt.main_window import MainWindow
 from explorer.qt.widgets.table_model import ItemRole, TableModel
-from tests.helpers.window import unsafe_characters, wait_idle
+from tests.helpers.window import wait_idle
 
 
 def test_typing_filters_escape_clears_and_down_enters(qtbot: QtBot, window: MainWindow) -> None:
@@ -85,23 +82,6 @@ def test_layers_are_in_natural_order(small: Document) -> None:
     assert values(model, "layer") == list(range(12))
     model.sort(column_number(model, "bytes"), DOWN)
     assert values(model, "bytes") == [4 * size for size in range(12, 0, -1)]
-
-
-@pytest.mark.parametrize("name", ["demo", "hostile"])
-def test_cells_are_safe_texts_and_built_in_values(
-    name: str, request: pytest.FixtureRequest
-) -> None:
-    model = table(request.getfixturevalue(name))
-    raws = []
-    for row in range(model.rowCount()):
-        for column in range(model.columnCount()):
-            index = model.index(row, column)
-            assert type(index.data()) is str
-            assert not unsafe_characters(index.data())
-            assert type(model.raw(model.columns[column], row)) in BUILTIN
-            assert type(index.data(ItemRole.ROW)) is int
-            raws.append(index.data(ItemRole.RAW))
-    json.dumps(raws)
 
 
 def test_hostile_names_are_told_apart(hostile: Document) -> None:

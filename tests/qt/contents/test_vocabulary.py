@@ -18,7 +18,6 @@ from explorer.qt.contents.tables import RecentVocabularies
 from explorer.qt.document import Document
 from explorer.qt.main_window import MainWindow
 from explorer.qt.widgets.table_model import ItemRole, TableModel
-from tests.helpers.window import HOSTILE, unsafe_characters
 
 
 def test_it_is_read_when_looked_at_and_searched(qtbot: QtBot, window: MainWindow) -> None:
@@ -104,14 +103,6 @@ def test_sorting_by_score_and_text(demo: Document) -> None:
     assert values == sorted(values)
     assert values[0] < values[-1]
     assert plain_ranks(["b", "a10", "a9"]).tolist() == [2, 0, 1]  # code points: 1 before 9
-
-
-def test_hostile_tokens_are_safe(hostile: Document) -> None:
-    model = table(hostile)
-    assert model.rowCount() == len(HOSTILE)
-    texts = [model.index(r, c).data() for r in range(len(HOSTILE)) for c in range(4)]
-    assert HOSTILE[0] in texts
-    assert not any(unsafe_characters(text) for text in texts)
 
 
 class Thing:

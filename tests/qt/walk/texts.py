@@ -24,7 +24,7 @@ from PySide6.QtWidgets import (
 from shiboken6 import delete
 
 from explorer.qt.weights.values import ValuesTable
-from explorer.qt.widgets.table_model import TableModel
+from explorer.qt.widgets.table_model import ItemRole, TableModel
 from tests.helpers.everywhere import named, visible
 from tests.helpers.hostile import HOSTILE
 from tests.helpers.seen_texts import Seen, texts_of
@@ -235,6 +235,7 @@ _MANY_LINES = frozenset({"label", "tip", "document", "description"})
 _WITH_MNEMONICS = frozenset({"button", "tab", "command", "title"})
 _MARKUP = re.compile(r"[^<\n]*<(b|img|script|a|td)\b", re.IGNORECASE)
 _TIPS = (Qt.ItemDataRole.ToolTipRole, Qt.ItemDataRole.StatusTipRole, Qt.ItemDataRole.WhatsThisRole)
+_BUILT_IN = frozenset((str, int, float, bool, type(None)))  # what Qt draws and JSON takes
 _SPOKEN = (Qt.ItemDataRole.AccessibleTextRole, Qt.ItemDataRole.AccessibleDescriptionRole)
 
 
@@ -287,6 +288,8 @@ def _faults_of_items(model: QAbstractItemModel, parent: QModelIndex) -> Iterator
             shown = index.data(Qt.ItemDataRole.DisplayRole)
             if isinstance(shown, str) and ACTING.search(shown.replace("\n", "\x0c")):
                 yield f"cell acts: {shown[:80]!r}"
+            if isinstance(model, TableModel) and type(index.data(ItemRole.RAW)) not in _BUILT_IN:
+                yield f"a value of {type(index.data(ItemRole.RAW)).__name__}"
             for role in _TIPS:
                 tip = index.data(role)
                 if isinstance(tip, str) and (acts_as_rich_text(tip) or ACTING.search(tip)):
