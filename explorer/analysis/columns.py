@@ -238,22 +238,22 @@ class Groups:
 class Measure:
     """A figure of tensors, alone and together.
 
-    Where a tensor is weighted by its parameters, its burden counts: what it adds to a sum over the
-    model. Of errors and deviations that is their square, of a ratio the ratio times the number of
-    weights.
+    Where a tensor is weighted by its parameters, its contribution counts: what it adds to a sum
+    over the model. Of errors and deviations that is their square, of a ratio the ratio times the
+    number of weights.
 
     Attributes:
         source: What has to be read for it.
         of_tensors: The figure of each tensor, float64 [n].
         of_groups: The figure of each group of tensors, float64 [groups].
-        burden: What each tensor adds to the sum over the model, float64 [n].
+        contribution: What each tensor adds to the sum over the model, float64 [n].
         means: As `of_groups`, but the mean weighted by parameters where that is a maximum.
     """
 
     source: Source
     of_tensors: Callable[[Known], Floats]
     of_groups: Callable[[Known, Groups], Floats]
-    burden: Callable[[Known], Floats]
+    contribution: Callable[[Known], Floats]
     means: Callable[[Known, Groups], Floats]
 
 
@@ -316,18 +316,18 @@ def _by_weights(column: Callable[[Known], Floats]) -> Callable[[Known], Floats]:
 def _sum(
     of_tensors: Callable[[Known], Floats],
     of_groups: Callable[[Known, Groups], Floats],
-    burden: Callable[[Known], Floats],
+    contribution: Callable[[Known], Floats],
     source: Source = Source.STATISTICS,
 ) -> Measure:
     """Return a figure that tensors together have as one tensor of all their weights has it."""
-    return Measure(source, of_tensors, of_groups, burden, of_groups)
+    return Measure(source, of_tensors, of_groups, contribution, of_groups)
 
 
 def _peak(name: str) -> Measure:
     """Return a figure of which tensors together show the maximum, and the model its mean."""
     column = _statistic(name)
-    most, burden = _most(column), _by_weights(column)
-    return Measure(Source.STATISTICS, column, most, burden, _mean(column))
+    most, contribution = _most(column), _by_weights(column)
+    return Measure(Source.STATISTICS, column, most, contribution, _mean(column))
 
 
 def _error(name: str) -> Measure:
@@ -414,10 +414,14 @@ def percentiles_within(
     return found
 
 
-def shares(burden: Floats) -> Floats:
+def shares(contribution: Floats) -> Floats:
     """Return each tensor's part of the known sum, float64 [n]; NaN is not known."""
-    total = float(np.nansum(burden))
-    return burden / total if total > 0 and np.isfinite(total) else np.full(len(burden), np.nan)
+    total = float(np.nansum(contribution))
+    return (
+        contribution / total
+        if total > 0 and np.isfinite(total)
+        else np.full(len(contribution), np.nan)
+    )
 
 
 # Roles, layers and the model: sums and means, the same for the window, the commands and the report.

@@ -85,17 +85,17 @@ class SurveyCache:
         """The file of the database; raises OSError if the user has no home folder."""
         return self.folder.path / _FILE_NAME
 
-    def open(self, model: Model, *, slim: bool = False) -> KeptSurvey:
+    def open(self, model: Model, *, slim: bool = False) -> CachedSurvey:
         """Return the known statistics of a model; a context manager.
 
         Reads the headers of its files, and the database; histograms, which take most of the memory,
         only unless it is slim.
         """
-        return KeptSurvey(self, model, slim=slim)
+        return CachedSurvey(self, model, slim=slim)
 
     def open_errors(
         self, model: Model, against: Model | str, pairs: Sequence[WeightsPair]
-    ) -> KeptErrors:
+    ) -> CachedErrors:
         """Return the known errors of a model; a context manager.
 
         Args:
@@ -106,8 +106,8 @@ class SurveyCache:
         other = f"rounded to {against}" if isinstance(against, str) else identify(against)
         identity = identify(model)
         if identity is None or other is None:
-            return KeptErrors(None, pairs)
-        return KeptErrors(self, pairs, _digest(f"{identity} {other}".encode()).hex())
+            return CachedErrors(None, pairs)
+        return CachedErrors(self, pairs, _digest(f"{identity} {other}".encode()).hex())
 
     def connect(self) -> sqlite3.Connection:
         """Open the database, which is made if it is not there; raises OSError, sqlite3.Error."""
@@ -148,7 +148,7 @@ class SurveyCache:
                 self.path.unlink()
 
 
-class KeptResults(ABC, Generic[Result]):
+class CachedResults(ABC, Generic[Result]):
     """Results by number, and the rows of the database that more is added to; a context manager.
 
     Attributes:
@@ -219,7 +219,7 @@ class KeptResults(ABC, Generic[Result]):
         self.close()
 
 
-class KeptSurvey(KeptResults[TensorStatistics]):
+class CachedSurvey(CachedResults[TensorStatistics]):
     """Statistics by row of a model's table; without histograms in memory if it is slim."""
 
     def __init__(self, cache: SurveyCache | None, model: Model, *, slim: bool = False) -> None:
@@ -285,7 +285,7 @@ class KeptSurvey(KeptResults[TensorStatistics]):
         )
 
 
-class KeptErrors(KeptResults[ErrorMetrics]):
+class CachedErrors(CachedResults[ErrorMetrics]):
     """Errors by place among the pairs."""
 
     def __init__(

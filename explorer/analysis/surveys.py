@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from explorer.analysis.errors.metrics import ErrorMetrics
 from explorer.analysis.errors.pairs import WeightsPair, measure_pair
 from explorer.analysis.statistics import TensorStatistics, tensor_statistics
-from explorer.analysis.survey_cache import KeptErrors, KeptResults, KeptSurvey
+from explorer.analysis.survey_cache import CachedErrors, CachedResults, CachedSurvey
 from explorer.errors import ExplorerError
 from explorer.formats.model import Model
 from explorer.formats.tensors import Tensor
@@ -233,12 +233,12 @@ def survey(
     """
     control = SurveyControl()
     control.obey(cancel or never)
-    return run_survey(model, KeptSurvey(None, model, slim=True), workers, control, progress)
+    return run_survey(model, CachedSurvey(None, model, slim=True), workers, control, progress)
 
 
 def run_survey(  # noqa: PLR0913 - all but the first two have a default
     model: Model,
-    kept: KeptSurvey,
+    kept: CachedSurvey,
     workers: int = 1,
     control: SurveyControl | None = None,
     progress: Callable[[int], object] | None = None,
@@ -313,7 +313,7 @@ class PairRow:
 
 def run_errors(  # noqa: PLR0913 - all but the first two have a default
     pairs: Sequence[WeightsPair],
-    kept: KeptErrors,
+    kept: CachedErrors,
     workers: int = 1,
     control: SurveyControl | None = None,
     progress: Callable[[int], object] | None = None,
@@ -346,7 +346,7 @@ def run_errors(  # noqa: PLR0913 - all but the first two have a default
 
 def _measure_missing(  # noqa: PLR0913 - the arguments of a survey
     measure: Callable[[int, int, Check, Progress], Result],
-    kept: KeptResults[Result],
+    kept: CachedResults[Result],
     sizes: Mapping[int, int],
     *,
     workers: int,

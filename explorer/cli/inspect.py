@@ -20,12 +20,12 @@ from explorer.formats import MetadataEntry, Model, Problem, Severity, open_model
 from explorer.formats.facts import describe
 from explorer.present import attachments, recipes
 from explorer.present.model import plain_value, type_text
-from explorer.present.quantization import said_quantization
+from explorer.present.quantization import declared_quantization
 from explorer.present.tables.attachments import ENTRIES, UPDATES, adapter_record, matrix_record
 from explorer.present.tables.facts import model_facts
 from explorer.present.tables.metadata import keys_of, metadata_table
 from explorer.present.tables.problems import PROBLEMS
-from explorer.present.tables.quantization import said_record, said_table
+from explorer.present.tables.quantization import declared_record, declared_table
 from explorer.present.tables.recipes import FITS, MIX
 from explorer.present.tables.table import Table
 from explorer.present.tables.tensors import TYPES, tensor_records, tensor_table
@@ -35,7 +35,7 @@ Row = TypeVar("Row")
 
 _MIN_VALUE_WIDTH: Final = 40
 _LONGEST_NAME: Final = 200
-_LONGEST_SAID: Final = 100
+_LONGEST_DECLARED: Final = 100
 _SHOWN_FILES: Final = 200  # of a model of tensor blobs, which may have thousands
 
 
@@ -65,9 +65,9 @@ def model_record(model: Model, *, metadata: bool = False, tensors: bool = False)
         "shards": [str(file.path) for file in model.files],
         "problems": list(map(PROBLEMS.record, problems)),
     }
-    said = said_quantization(model)
-    if said is not None:
-        record["quantization"] = said_record(said)
+    declared = declared_quantization(model)
+    if declared is not None:
+        record["quantization"] = declared_record(declared)
     if metadata:
         record["metadata"] = entries
     if tensors:
@@ -226,14 +226,14 @@ def _measured(described: Table[Row], rows: Sequence[Row]) -> str:
 
 
 def _summary(model: Model) -> str:
-    facts, said = describe(model), said_quantization(model)
-    figures = model_facts(model, facts, said.sentence if said else None)
+    facts, declared = describe(model), declared_quantization(model)
+    figures = model_facts(model, facts, declared.sentence if declared else None)
     lines = ((one.title, output.name_cell(one.text, 200)) for one in figures)
     parts = [output.style(plain_text(str(model.path)), bold=True) + "\n", output.table(lines)]
-    if said is not None:
+    if declared is not None:
         parts += [
             output.heading("Quantization"),
-            output.table_of(said_table(said), said.lines, _LONGEST_SAID),
+            output.table_of(declared_table(declared), declared.lines, _LONGEST_DECLARED),
         ]
     if facts.types:
         parts += [output.heading(TYPES.title), output.table_of(TYPES, facts.types)]

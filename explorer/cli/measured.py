@@ -75,14 +75,14 @@ class Compared:
 
     def text(self) -> str:
         """Return it for people."""
-        said = [words.settings_text(self.comparison.settings)]
-        said += words.comparison_notes(self.comparison, self.log)
-        said += map(words.rest_sentence, self.comparison.rests)
-        said.append(words.reserve_sentence(self.comparison.rests))
+        lines = [words.settings_text(self.comparison.settings)]
+        lines += words.comparison_notes(self.comparison, self.log)
+        lines += map(words.unaccounted_sentence, self.comparison.unaccounted)
+        lines.append(words.reserve_sentence(self.comparison.unaccounted))
         speed = self.comparison.measured.tokens_per_second
         if speed is not None:
-            said.append(words.share_sentence(speed, self.share))
-        sentences = "".join(f"  {line[:1].upper()}{line[1:]}\n" for line in said if line)
+            lines.append(words.share_sentence(speed, self.share))
+        sentences = "".join(f"  {line[:1].upper()}{line[1:]}\n" for line in lines if line)
         title = f"{MEASURED.title}: {plain_text(self.file)}"
         return (
             f"\n{style(title, bold=True)}\n"
@@ -127,7 +127,9 @@ def compare_log(model: Model, file: LogFile, base: Settings, given: Mapping[str,
     comparison = compare(model, file.log.load_of(architecture, name), base)
     measured, share = comparison.measured, None
     if measured.tokens_per_second is not None:
-        gpus = [Device(str(i), "CUDA", 0, name=one.name) for i, one in enumerate(comparison.rests)]
+        gpus = [
+            Device(str(i), "CUDA", 0, name=one.name) for i, one in enumerate(comparison.unaccounted)
+        ]
         settings, depth = comparison.settings, measured.depth
         if depth is None:
             depth = settings.context // (1 if settings.kv_unified else settings.parallel)

@@ -14,7 +14,7 @@ from explorer.analysis import Histogram, SurveyRow, TensorStatistics, tensor_sta
 from explorer.analysis.columns import Known, Source, StatisticsColumns, Summaries, summaries
 from explorer.analysis.histogram import FINE_BINS, MAX_BINS, Binning
 from explorer.analysis.model_grid import model_grid
-from explorer.analysis.survey_cache import KeptSurvey, SurveyCache
+from explorer.analysis.survey_cache import CachedSurvey, SurveyCache
 from explorer.analysis.surveys import run_survey, telling_rows
 from explorer.cli import options, output
 from explorer.errors import ExplorerError
@@ -213,9 +213,9 @@ def survey_command(  # noqa: PLR0913 - options of the command line
     return 0 if found.damaged is None else 1
 
 
-def _kept(model: Model, no_cache: bool) -> KeptSurvey:
+def _kept(model: Model, no_cache: bool) -> CachedSurvey:
     """Return the cached results of a model without histograms, which are not printed."""
-    return KeptSurvey(None, model) if no_cache else SurveyCache().open(model, slim=True)
+    return CachedSurvey(None, model) if no_cache else SurveyCache().open(model, slim=True)
 
 
 class _Found:

@@ -28,7 +28,7 @@ from explorer.formats.model import Model, ProblemLog, Severity
 from explorer.formats.safetensors.open import FIRST_BYTES, SafetensorsFile, build_model, open_file
 from explorer.formats.side_files import (
     CONFIG_NAME,
-    LEADS_OUT,
+    OUTSIDE_FOLDER,
     escapes,
     hub_cache,
     link_escapes,
@@ -174,7 +174,7 @@ def _open_weights(path: Path, folder: Path, names: Sequence[str]) -> Model:
     log = ProblemLog()
     for name in _by_rank([name for name in names if name.endswith(INDEX_SUFFIX)]):
         if link_escapes(folder, name):
-            log.add_error(name, LEADS_OUT)
+            log.add_error(name, OUTSIDE_FOLDER)
             continue
         try:
             index = _read_index(folder / name, log)

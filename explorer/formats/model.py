@@ -306,8 +306,8 @@ class Model:
 
     def _first_text(self, key: str, field_name: str, other_key: str) -> str | None:
         value = self.config.get(field_name)
-        said = value if isinstance(value, str) else None
-        return self.metadata.text(key) or said or self.metadata.text(other_key)
+        text = value if isinstance(value, str) else None
+        return self.metadata.text(key) or text or self.metadata.text(other_key)
 
     def close(self) -> None:
         """Close the files. Metadata and tensors already decoded stay usable."""

@@ -30,7 +30,7 @@ from explorer.sources import Address, open_source
 from explorer.sources.places import exists
 
 CONFIG_NAME: Final = "config.json"
-LEADS_OUT: Final = "is a link out of the model's folder; it is not read"
+OUTSIDE_FOLDER: Final = "is a link out of the model's folder; it is not read"
 ADAPTER_PREFIX: Final = "adapter_config."
 """What keys of a PEFT adapter's `adapter_config.json` begin with."""
 
@@ -74,7 +74,7 @@ def _name_links(folder: Path, log: ProblemLog) -> None:
     names = [name for _, name in _template_files(folder, log)]
     for name in (*names, _MORE_TEMPLATES, _TOKENIZER_CONFIG, _TOKENIZER, _OLD_VOCABULARY):
         if os.path.lexists(folder / name) and link_escapes(folder, name):
-            log.add_error(name, LEADS_OUT)
+            log.add_error(name, OUTSIDE_FOLDER)
 
 
 def _read_side_file(folder: Path, name: str, prefix: str, log: ProblemLog) -> Config:
@@ -87,7 +87,7 @@ def _read_side_file(folder: Path, name: str, prefix: str, log: ProblemLog) -> Co
         log.add_warning(name, f"it cannot be read: {why}")
         return Config()
     if link_escapes(folder, name):
-        log.add_error(name, LEADS_OUT)
+        log.add_error(name, OUTSIDE_FOLDER)
         return Config()
     return read_object(path, name, prefix, log)
 
@@ -265,7 +265,7 @@ def _side_path(folder: Path, name: str, log: ProblemLog) -> Path | None:
     if not exists(folder / name):
         return None
     if link_escapes(folder, name):
-        log.add_error(name, LEADS_OUT)
+        log.add_error(name, OUTSIDE_FOLDER)
         return None
     return folder / name
 

@@ -175,5 +175,5 @@ def _printed(text: str) -> Measured:
 
 def _last_line(output: bytes) -> str:
     lines = [line for line in output.decode("utf-8", "replace").splitlines() if line.strip()]
-    said = shorten(plain_text(lines[-1].strip()), _LONGEST_LINE) if lines else ""
-    return f"its last words: {said}" if said else "it said nothing"
+    last_line = shorten(plain_text(lines[-1].strip()), _LONGEST_LINE) if lines else ""
+    return f"its last words: {last_line}" if last_line else "it said nothing"

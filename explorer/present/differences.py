@@ -351,11 +351,11 @@ def _header_sentence(found: Differences) -> str:
         _counted(found.count("added"), "is", "are") + " only in B",
         _counted(found.count("gone"), "is", "are") + " only in A",
     ]
-    said = [part for part in parts if not part.startswith("0 ")]
-    tensors = ", ".join(said) if said else "All tensors have the same types and shapes"
+    shown = [part for part in parts if not part.startswith("0 ")]
+    tensors = ", ".join(shown) if shown else "All tensors have the same types and shapes"
     if not found.tensors:
         tensors = "Neither model has tensors"
-    if said and not said[0].startswith(parts[0][:3]):
+    if shown and not shown[0].startswith(parts[0][:3]):
         tensors = f"Of the tensors {tensors}"
     keys = _counted(len(found.keys), "metadata key differs", "metadata keys differ")
     return f"{tensors}; {keys}."

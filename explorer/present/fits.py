@@ -235,10 +235,10 @@ def fit_of(
     try:
         plan = engine.plan(request)
     except PlanError as error:
-        said = answer(None, str(error)).sentence
+        sentence = answer(None, str(error)).sentence
         if error.reason is None:
-            return ModelFit(None, said, engine.name, word=_UNPLANNED)
-        return ModelFit(Verdict(Level.NOT, 0, 0), said, engine.name)
+            return ModelFit(None, sentence, engine.name, word=_UNPLANNED)
+        return ModelFit(Verdict(Level.NOT, 0, 0), sentence, engine.name)
     return _fit(plan, check)
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from explorer.planner.engines.llama_cpp import Settings
 from explorer.planner.logs.lines import Log
-from explorer.planner.logs.measured import HOST, Comparison, Residual, Rest
+from explorer.planner.logs.measured import HOST, Comparison, Residual, Unaccounted
 from explorer.planner.speed import SpeedBound
 from explorer.text import (
     bytes_text,
@@ -134,7 +134,7 @@ def _listed(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def rest_sentence(rest: Rest) -> str:
+def unaccounted_sentence(rest: Unaccounted) -> str:
     """Return what a GPU holds beyond the plan, and what to do about it."""
     name = plain_text(rest.name or rest.device)
     place = f"{place_name(rest.device)} ({name})"
@@ -151,9 +151,9 @@ def rest_sentence(rest: Rest) -> str:
     return f"{place}: {bytes_text(rest.nbytes)} are used beyond the plan{others}"
 
 
-def reserve_sentence(rests: Sequence[Rest]) -> str:
+def reserve_sentence(unaccounted: Sequence[Unaccounted]) -> str:
     """Return the option that takes what remains into a plan; nothing if the log does not tell."""
-    known = [rest.reserve for rest in rests if rest.reserve is not None]
+    known = [rest.reserve for rest in unaccounted if rest.reserve is not None]
     if not known:
         return ""
     mib = -(-max(known) >> 20)

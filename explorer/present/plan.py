@@ -409,11 +409,11 @@ class _Suggesting:
         kept, words = dict[str, Any](), ""
         for kind in self._smaller_caches():  # the least lossy cache type that fits
             changes = {"kv_cache_type": kind, "cache_type_k": None, "cache_type_v": None}
-            said = f"with a {kind} cache"
+            title = f"with a {kind} cache"
             if settings.flash_attention is not True and not fits(**changes):
-                changes["flash_attention"], said = True, f"{said} and flash attention"
+                changes["flash_attention"], title = True, f"{title} and flash attention"
             if fits(**changes):
-                yield Suggestion(said, f"Use a {kind} cache", changes | placed)
+                yield Suggestion(title, f"Use a {kind} cache", changes | placed)
                 break
             if settings.flash_attention is not False:
                 changes.pop("flash_attention", None)

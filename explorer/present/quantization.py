@@ -113,7 +113,7 @@ _SHOWN_MODULES: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
-class SaidLine:
+class DeclaredLine:
     """One property of a quantization.
 
     Attributes:
@@ -132,7 +132,7 @@ class SaidLine:
 
 
 @dataclass(frozen=True, slots=True)
-class SaidQuantization:
+class DeclaredQuantization:
     """What the files of a model say about its quantization.
 
     Attributes:
@@ -143,7 +143,7 @@ class SaidQuantization:
     """
 
     origin: str
-    lines: tuple[SaidLine, ...]
+    lines: tuple[DeclaredLine, ...]
     left_alone: Mapping[str, int]
     sentence: str | None = None
 
@@ -172,7 +172,7 @@ class _Found:
         self.orders += count * any(role.endswith("g_idx") for role in alike.roles)
 
 
-def said_quantization(model: Model) -> SaidQuantization | None:
+def declared_quantization(model: Model) -> DeclaredQuantization | None:
     """Return what is declared beside what the keys say; None of a model without either."""
     declared = model.declared
     if declared is None:
@@ -182,7 +182,7 @@ def said_quantization(model: Model) -> SaidQuantization | None:
         return None
     sentence = _sentence(model, declared, found)
     lines = tuple(_lines(declared, found))
-    return SaidQuantization(declared.origin, lines, dict(found.plain), sentence)
+    return DeclaredQuantization(declared.origin, lines, dict(found.plain), sentence)
 
 
 def _look(model: Model) -> _Found:
@@ -252,15 +252,18 @@ _LISTS: Final = (
 """Fields with modules that are left alone."""
 
 
-def _lines(declared: Declaration, found: _Found) -> Iterator[SaidLine]:
+def _lines(declared: Declaration, found: _Found) -> Iterator[DeclaredLine]:
     schemes = Counter({_METHODS.get(name, name): n for name, n in found.schemes.items()})
     order = f"g_idx of {_weights(found.orders)}" if found.orders else "no g_idx"
     plain = [
         f"{role} ({integer_text(count)})" if count > 1 else role
         for role, count in found.plain.items()
     ]
-    said = {name: _written(declared, name) for name in _FIELDS}
-    said["method"], said["left_alone"] = declared.method, _first(_alone(declared), _SHOWN_MODULES)
+    written = {name: _written(declared, name) for name in _FIELDS}
+    written["method"], written["left_alone"] = (
+        declared.method,
+        _first(_alone(declared), _SHOWN_MODULES),
+    )
     optional = {"format": False, "column_order": bool(found.orders)}
     differs = {name for layout, *_ in found.weights for name in differences(declared, layout)}
     for name, label, text in (
@@ -272,8 +275,8 @@ def _lines(declared: Declaration, found: _Found) -> Iterator[SaidLine]:
         ("column_order", "Order of columns", order),
         ("left_alone", "Left alone", _first(plain, _SHOWN_MODULES) or "none"),
     ):
-        if said[name] or optional.get(name, True):
-            yield SaidLine(name, label, said[name] or None, text, name in differs)
+        if written[name] or optional.get(name, True):
+            yield DeclaredLine(name, label, written[name] or None, text, name in differs)
 
 
 def _written(declared: Declaration, name: str) -> str:

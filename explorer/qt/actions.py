@@ -287,7 +287,7 @@ def offer_references(menu: QMenu, panels: Panels, ask_reference: Callable[[], ob
         action.setEnabled(references.document is not None)
 
 
-def offer_leads(
+def add_navigation(
     panels: Panels,
     actions: Actions,
     show_folder: Callable[[Path], object],

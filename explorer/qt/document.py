@@ -28,7 +28,7 @@ from explorer.sources import Address
 from explorer.text import bytes_text, count_text, integer_text, plain_text, shape_text, shorten
 
 if TYPE_CHECKING:
-    from explorer.present.quantization import SaidQuantization
+    from explorer.present.quantization import DeclaredQuantization
 
 _PREVIEW_CHARACTERS = 160
 
@@ -61,7 +61,7 @@ class Document:
         title: What to call it in lists.
         problems: What is wrong with it, here and for llama.cpp.
         kind: What it is if it is no whole model: an adapter, an importance matrix; safe to show.
-        said: What is declared about its quantization, beside what its keys say; None without.
+        declared: What is declared about its quantization, beside what its keys say; None without.
     """
 
     path: Path
@@ -72,7 +72,7 @@ class Document:
     title: str
     problems: tuple[Problem, ...]
     kind: str = ""
-    said: SaidQuantization | None = None
+    declared: DeclaredQuantization | None = None
 
     @cached_property
     def has_damage(self) -> bool:
@@ -119,7 +119,7 @@ def load_document(path: Path, job: Job) -> Document:
     """
     from explorer.formats.gguf.llama_cpp import llama_cpp_problems  # noqa: PLC0415 - as above
     from explorer.formats.open import open_model, several_at  # noqa: PLC0415 - the readers load in the worker
-    from explorer.present.quantization import said_quantization  # noqa: PLC0415 - as above
+    from explorer.present.quantization import declared_quantization  # noqa: PLC0415 - as above
 
     several = several_at(path) if isinstance(path, Address) else None
     if several is not None:
@@ -131,12 +131,12 @@ def load_document(path: Path, job: Job) -> Document:
         arrays = tensor_arrays(model.tensors, job.check)
         keys = _key_columns(model, job)
         problems = *model.problems, *llama_cpp_problems(model, job.check)
-        said = None if model.declared is None else said_quantization(model)
+        declared = None if model.declared is None else declared_quantization(model)
     except BaseException:
         model.close()
         raise
     kind = plain_text(kind_of(model) or "")
-    return Document(path, model, facts, arrays, keys, _title(path), problems, kind, said)
+    return Document(path, model, facts, arrays, keys, _title(path), problems, kind, declared)
 
 
 def _key_columns(model: Model, job: Job) -> KeyColumns:

@@ -16,7 +16,7 @@ from PySide6.QtCore import QSize, Qt
 from explorer.crash_reports import CrashReports
 from explorer.errors import ExplorerError, SeveralModelsError
 from explorer.formats.tensors import Extent
-from explorer.qt.actions import Actions, RecentMenu, fill_menu_bar, offer_appearance, offer_leads
+from explorer.qt.actions import Actions, RecentMenu, add_navigation, fill_menu_bar, offer_appearance
 from explorer.qt.addresses import (
     Addresses,
     TrafficLabel,
@@ -327,8 +327,8 @@ class MainWindow(QtWidgets.QMainWindow):
         self.help = Help(self, self.actions_, self.panels, self.settings)
         self.top.fill_menus(self.actions_, self.panels, self.ask_reference)
         show = partial(show_in_folder, self)
-        self.offer_leads = partial(  # asked for by every context menu
-            offer_leads, self.panels, self.actions_, show
+        self.add_navigation = partial(  # asked for by every context menu
+            add_navigation, self.panels, self.actions_, show
         )
 
     def _connect(self) -> None:

@@ -30,13 +30,13 @@ from explorer.present import plan as plan_texts
 from explorer.present import recipes as recipe_texts
 from explorer.present import survey as survey_texts
 from explorer.present.colours import MEMORY_COLOURS, Pattern, type_colour, type_pattern
-from explorer.present.quantization import SaidQuantization, said_quantization
+from explorer.present.quantization import DeclaredQuantization, declared_quantization
 from explorer.present.tables import table as tables
 from explorer.present.tables.errors import FIGURES, MISMATCHES
 from explorer.present.tables.facts import model_facts
 from explorer.present.tables.metadata import keys_of, metadata_table
 from explorer.present.tables.problems import PROBLEMS
-from explorer.present.tables.quantization import said_table
+from explorer.present.tables.quantization import declared_table
 from explorer.present.tables.recipes import FITS, MIX
 from explorer.present.tables.statistics import SURVEYED, figures_of_all
 from explorer.present.tables.survey import ranked_table, sums_table
@@ -145,10 +145,10 @@ _SHOWN_FILES: Final = 50
 
 def _overview(data: ReportData) -> dict[str, Any]:
     files = [f"{cut(f.path.name)} ({bytes_text(f.source.size)})" for f in data.model.files]
-    said = said_quantization(data.model)
+    declared = declared_quantization(data.model)
     return {
-        "facts": model_facts(data.model, data.facts, said.sentence if said else None),
-        "said": _said(said),
+        "facts": model_facts(data.model, data.facts, declared.sentence if declared else None),
+        "declared": _declared(declared),
         "attached": _attached(data),
         "problems": len(data.model.problems),
         "files": files[:_SHOWN_FILES],
@@ -164,9 +164,9 @@ def _attached(data: ReportData) -> tuple[str, Table | None] | None:
     return data.attached.kind, table_of(described, rows) if rows else None
 
 
-def _said(said: SaidQuantization | None) -> Table | None:
+def _declared(declared: DeclaredQuantization | None) -> Table | None:
     """Return what is declared about the quantization beside what the keys say."""
-    return None if said is None else table_of(said_table(said), said.lines)
+    return None if declared is None else table_of(declared_table(declared), declared.lines)
 
 
 # Tensor types: the type mix by role, and how the recipes agree with it

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from explorer.analysis import SurveyRow, TensorStatistics, tensor_statistics
 from explorer.analysis import surveys as survey_run
-from explorer.analysis.survey_cache import NO_HISTOGRAM, KeptSurvey, SurveyCache, identify
+from explorer.analysis.survey_cache import NO_HISTOGRAM, CachedSurvey, SurveyCache, identify
 from explorer.analysis.surveys import SurveyCancelled, SurveyControl, run_survey
 from explorer.errors import ExplorerError
 from explorer.formats import Model, Tensor, open_model
@@ -408,7 +408,7 @@ def test_slim_statistics_have_no_histogram(model: Model, cache: SurveyCache) -> 
 def test_a_row_keeps_every_bit(values: list[float]) -> None:
     tensor = float_tensor(np.array(values, np.float32))
     found = tensor_statistics(tensor)
-    kept = KeptSurvey.__new__(KeptSurvey)
+    kept = CachedSurvey.__new__(CachedSurvey)
     kept._tensors, kept._slim = [tensor], False
     read = kept._decode(0, json.loads(json.dumps(kept._encode(0, found))))
     _same(found, read)

@@ -19,7 +19,7 @@ import pytest
 
 from explorer.analysis.columns import Groups, Known, StatisticsColumns, is_matrix, summaries
 from explorer.analysis.model_grid import model_grid
-from explorer.analysis.survey_cache import KeptSurvey
+from explorer.analysis.survey_cache import CachedSurvey
 from explorer.analysis.surveys import run_survey
 from explorer.formats import Model, open_model
 from explorer.formats.columns import tensor_arrays
@@ -80,7 +80,7 @@ def _seconds(action: Callable[[], object]) -> float:
 
 
 def _survey(model: Model, workers: int) -> None:
-    rows = run_survey(model, KeptSurvey(None, model), workers)
+    rows = run_survey(model, CachedSurvey(None, model), workers)
     assert all(row.statistics is not None for row in rows)
 
 
@@ -94,7 +94,7 @@ def test_by_layer_adds_nothing_to_a_survey(path: Path, report: Report) -> None:
         groups = Groups(grid.cell_of, len(grid.cells))
 
         def survey() -> None:
-            rows = run_survey(model, KeptSurvey(None, model))
+            rows = run_survey(model, CachedSurvey(None, model))
             for number, row in enumerate(rows):
                 assert row.statistics is not None
                 columns.put(number, row.statistics)

@@ -86,20 +86,20 @@ def _with_free(free: int) -> Comparison:
 
 def test_what_a_gpu_holds_beyond_the_plan_is_its_rest() -> None:
     found = _with_free(free=8400)  # of 9000 before
-    (rest,) = found.rests
+    (rest,) = found.unaccounted
     planned = [one.planned or 0 for one in found.residuals if one.device == "GPU0"]
     assert all(planned)
     assert rest.nbytes == rest.reserve == 600 * MIB - sum(planned)
     assert not rest.others
-    assert "are used beyond the plan" in words.rest_sentence(rest)
-    assert "--reserve" in words.reserve_sentence(found.rests)
+    assert "are used beyond the plan" in words.unaccounted_sentence(rest)
+    assert "--reserve" in words.reserve_sentence(found.unaccounted)
 
 
 def test_unaccounted_memory_may_be_other_programs() -> None:
-    (rest,) = _with_free(free=9500).rests
+    (rest,) = _with_free(free=9500).unaccounted
     assert rest.others
     assert rest.nbytes == pytest.approx(700 * MIB, rel=1e-3)
-    assert "other programs" in words.rest_sentence(rest)
+    assert "other programs" in words.unaccounted_sentence(rest)
 
 
 def test_a_device_that_reports_the_same_free_memory_tells_no_rest() -> None:
@@ -107,7 +107,7 @@ def test_a_device_that_reports_the_same_free_memory_tells_no_rest() -> None:
     settings = Settings()
     allocation = allocate(samples.tiny_model(), settings)
     log = samples.server_log(allocation, settings, extra=text.format(free=9000))
-    (rest,) = compared(log).rests
+    (rest,) = compared(log).unaccounted
     assert rest.nbytes is None
     assert rest.blind
     assert words.reserve_sentence([rest]) == ""

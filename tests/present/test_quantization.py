@@ -11,46 +11,46 @@ import pytest
 
 from explorer.cli.main import main
 from explorer.formats import open_model
-from explorer.present.quantization import SaidLine, SaidQuantization, said_quantization
-from explorer.present.tables.quantization import said_record, said_table
+from explorer.present.quantization import DeclaredLine, DeclaredQuantization, declared_quantization
+from explorer.present.tables.quantization import declared_record, declared_table
 from tests.formats.test_hf_quantized import FOLDER, NAMES
 from tests.formats.test_hf_rules import STEM, Part, write_folder
 
 
-def _fp8(folder: Path, **said: Any) -> SaidQuantization:
+def _fp8(folder: Path, **declared: Any) -> DeclaredQuantization:
     parts: dict[str, Part] = {
         f"{STEM}.weight": ("F8_E4M3", np.zeros((256, 256), np.uint8)),
         f"{STEM}.weight_scale_inv": ("F32", np.ones((2, 2), np.float32)),
         "lm_head.weight": ("BF16", np.zeros((8, 256), np.uint16)),
     }
-    with open_model(write_folder(folder, parts, {"quant_method": "fp8", **said})) as model:
-        found = said_quantization(model)
+    with open_model(write_folder(folder, parts, {"quant_method": "fp8", **declared})) as model:
+        found = declared_quantization(model)
     assert found is not None
     return found
 
 
-def _line(said: SaidQuantization, name: str) -> SaidLine:
-    return next(line for line in said.lines if line.name == name)
+def _line(declared: DeclaredQuantization, name: str) -> DeclaredLine:
+    return next(line for line in declared.lines if line.name == name)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_libraries_made_contradicts_nothing(name: str) -> None:
     with open_model(FOLDER / name) as model:
-        said = said_quantization(model)
-        assert said is not None
-        assert [line.name for line in said.lines if line.differs] == []
-        assert said.origin
-    assert _line(said, "method").declared
-    assert _line(said, "bits").found
+        declared = declared_quantization(model)
+        assert declared is not None
+        assert [line.name for line in declared.lines if line.differs] == []
+        assert declared.origin
+    assert _line(declared, "method").declared
+    assert _line(declared, "bits").found
 
 
 def test_each_side_in_words(tmp_path: Path) -> None:
-    said = _fp8(tmp_path, weight_block_size=[128, 128], fmt="e4m3", ignored_layers=["lm_head"])
-    assert [column.title for column in said_table(said).shown()][1:] == [
+    declared = _fp8(tmp_path, weight_block_size=[128, 128], fmt="e4m3", ignored_layers=["lm_head"])
+    assert [column.title for column in declared_table(declared).shown()][1:] == [
         "Declared in config.json",
         "Keys and shapes",
     ]
-    assert {line.name: (line.declared, line.found) for line in said.lines} == {
+    assert {line.name: (line.declared, line.found) for line in declared.lines} == {
         "method": ("fp8", "FP8"),
         "bits": (None, "8"),
         "sharing": ("weight_block_size [128, 128]", "tiles of 128 × 128"),
@@ -58,8 +58,8 @@ def test_each_side_in_words(tmp_path: Path) -> None:
         "format": ("fmt e4m3", None),
         "left_alone": ("lm_head", "lm_head"),
     }
-    assert said.left_alone == {"lm_head": 1}
-    assert said_record(said)["lines"][1] == {
+    assert declared.left_alone == {"lm_head": 1}
+    assert declared_record(declared)["lines"][1] == {
         "name": "bits",
         "declared": None,
         "found": "8",
@@ -71,11 +71,11 @@ def test_other_numbers_are_marked(tmp_path: Path) -> None:
     assert _line(_fp8(tmp_path, bits=4), "bits").differs
     assert _line(_fp8(tmp_path, group_size=32), "sharing").differs
     with open_model(write_folder(tmp_path, {"a.weight": ("F32", np.zeros((2, 2)))}, {})) as model:
-        assert said_quantization(model) is None
+        assert declared_quantization(model) is None
 
 
 @pytest.mark.parametrize(
-    "said",
+    "declared",
     [
         {"quant_method": 5, "bits": "4", "ignored_layers": [5, None, {}, ""], "dynamic": [1]},
         {"config_groups": {"a": {"weights": 3}, "b": 4}, "ignore": {"a": 1}, "sym": "yes"},
@@ -84,8 +84,8 @@ def test_other_numbers_are_marked(tmp_path: Path) -> None:
         {"group_size": -5, "desc_act": [], "version": {}, "strategy": ["x"], "dynamic": {"-:(": 1}},
     ],
 )
-def test_a_configuration_may_hold_anything(tmp_path: Path, said: dict[str, Any]) -> None:
-    found = _fp8(tmp_path, **said)
+def test_a_configuration_may_hold_anything(tmp_path: Path, declared: dict[str, Any]) -> None:
+    found = _fp8(tmp_path, **declared)
     assert len(found.lines) >= 5
     assert all(len(line.declared or "") < 600 for line in found.lines)
 

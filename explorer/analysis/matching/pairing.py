@@ -411,8 +411,8 @@ def is_original(candidate: Facts, names: Set[str], model: Facts, own: Set[str]) 
         model: The other one.
         own: Its `base_names`.
     """
-    said = [{base_name(facts.name)} if facts.name else set() for facts in (candidate, model)]
-    if not (names & own or names & said[1] or said[0] & own):
+    stated = [{base_name(facts.name)} if facts.name else set() for facts in (candidate, model)]
+    if not (names & own or names & stated[1] or stated[0] & own):
         return False
     if is_quantized(candidate) or not is_quantized(model) or not candidate.layers:
         return False

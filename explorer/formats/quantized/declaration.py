@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from explorer.errors import SourceError
 from explorer.formats.model import ProblemLog
-from explorer.formats.side_files import CONFIG_NAME, LEADS_OUT, link_escapes, read_object
+from explorer.formats.side_files import CONFIG_NAME, OUTSIDE_FOLDER, link_escapes, read_object
 from explorer.sources.places import exists
 from explorer.text import plain_text, shorten
 
@@ -108,7 +108,7 @@ class Declaration:
         some = islice(rules.values(), MAX_RULES) if isinstance(rules, dict) else ()
         return [one for one in some if isinstance(one, dict)]
 
-    def said(self, *keys: str) -> list[Any]:
+    def stated(self, *keys: str) -> list[Any]:
         """Return what each of `rules` says under the first key that it has; None if nothing."""
         whole = (self.fields, self.files.get(GPTQ_FILE, {}))
 
@@ -121,19 +121,19 @@ class Declaration:
     @cached_property
     def bits(self) -> tuple[int | None, ...]:
         """Bits of a code, as each of `rules` says; None where one says nothing that can be."""
-        said = self.said("bits", "w_bit", "num_bits")
-        return tuple(one if _is_count(one) and one <= MAX_BITS else None for one in said)
+        stated = self.stated("bits", "w_bit", "num_bits")
+        return tuple(one if _is_count(one) and one <= MAX_BITS else None for one in stated)
 
     @cached_property
     def groups(self) -> tuple[int | None, ...]:
         """Weights of a group, as each of `rules` says; -1 for whole rows."""
-        said = self.said("group_size", "q_group_size")
-        return tuple(one if one == -1 or _is_count(one) else None for one in said)
+        stated = self.stated("group_size", "q_group_size")
+        return tuple(one if one == -1 or _is_count(one) else None for one in stated)
 
     @cached_property
     def tiles(self) -> tuple[Tile | None, ...]:
         """Tiles of weights, as each of `rules` says."""
-        return tuple(map(sides, self.said("weight_block_size", "block_structure", "group_size")))
+        return tuple(map(sides, self.stated("weight_block_size", "block_structure", "group_size")))
 
     def text(self, key: str) -> str:
         """Return a field in lower case if it is a text, else ""."""
@@ -150,12 +150,12 @@ def integer_of(fields: Mapping[str, Any], key: str) -> int | None:
     return value if _is_count(value) else None
 
 
-def sides(said: object) -> Tile | None:
+def sides(stated: object) -> Tile | None:
     """Return the sides of a tile if they are two integers above 0, or a text such as "128x128"."""
-    if isinstance(said, str) and len(said) < 20:
-        said = [int(part) for part in said.split("x") if part.isascii() and part.isdigit()]
-    if isinstance(said, list) and len(said) == 2 and all(map(_is_count, said)):
-        return said[0], said[1]
+    if isinstance(stated, str) and len(stated) < 20:
+        stated = [int(part) for part in stated.split("x") if part.isascii() and part.isdigit()]
+    if isinstance(stated, list) and len(stated) == 2 and all(map(_is_count, stated)):
+        return stated[0], stated[1]
     return None
 
 
@@ -199,8 +199,8 @@ def _declared(config: Mapping[str, Any], files: Mapping[str, Mapping[str, Any]])
             inner = fields.get("quantization")
             if name == MODELOPT_FILE and isinstance(inner, dict):
                 fields = inner
-            said = text_of(fields, "quant_method") or method
-            return Declaration(said, name, fields, files, widths)
+            stated = text_of(fields, "quant_method") or method
+            return Declaration(stated, name, fields, files, widths)
     return Declaration("quanto" if files else "", QUANTO_FILE if files else "", {}, files, widths)
 
 
@@ -211,14 +211,14 @@ def _widths(config: Mapping[str, Any]) -> Widths:
     inner = config.get("text_config")
     places = [config, inner] if isinstance(inner, dict) else [config]
 
-    def said(key: str) -> int:
+    def stated(key: str) -> int:
         return next((found for one in places if (found := integer_of(one, key))), 0)
 
     return Widths(
-        said("hidden_size"),
-        said("intermediate_size"),
-        said("moe_intermediate_size"),
-        said("num_attention_heads") * said("head_dim"),
+        stated("hidden_size"),
+        stated("intermediate_size"),
+        stated("moe_intermediate_size"),
+        stated("num_attention_heads") * stated("head_dim"),
     )
 
 
@@ -253,6 +253,6 @@ def _read(folder: Path, name: str, log: ProblemLog) -> Mapping[str, Any]:
     ):  # the folder may not be searched, which reading config.json reports
         return {}
     if link_escapes(folder, name):
-        log.add_error(name, LEADS_OUT)
+        log.add_error(name, OUTSIDE_FOLDER)
         return {}
     return read_object(path, name, "", log).fields

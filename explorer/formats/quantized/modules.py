@@ -374,14 +374,14 @@ def differences(declared: Declaration, layout: CompanionLayout) -> dict[str, str
     Only that which no rule of the configuration says differs: any may be that of a module.
     """
     found: dict[str, str] = {}
-    method, said = declared.method, f"{declared.origin} says"
+    method, stated = declared.method, f"{declared.origin} says"
     if method and layout.scheme not in _SCHEMES.get(method, (method,)):
-        found["method"] = f"{said} {method}, keys and shapes say {layout.scheme}"
+        found["method"] = f"{stated} {method}, keys and shapes say {layout.scheme}"
     if None not in declared.bits and layout.bits not in declared.bits:
-        found["bits"] = f"{said} {declared.bits[0]} bits, the shapes say {layout.bits}"
-    wanted, tile = _said_tiles(declared, layout), _tile(layout)
+        found["bits"] = f"{stated} {declared.bits[0]} bits, the shapes say {layout.bits}"
+    wanted, tile = _stated_tiles(declared, layout), _tile(layout)
     if wanted and tile not in wanted:
-        found["sharing"] = f"{said} {_sharing(wanted[0])}, the shapes say {_sharing(tile)}"
+        found["sharing"] = f"{stated} {_sharing(wanted[0])}, the shapes say {_sharing(tile)}"
     return found
 
 
@@ -390,7 +390,7 @@ def _tile(layout: CompanionLayout) -> Tile:
     return _clipped((rows, layout.group_size or layout.run), layout)
 
 
-def _said_tiles(declared: Declaration, layout: CompanionLayout) -> list[Tile]:
+def _stated_tiles(declared: Declaration, layout: CompanionLayout) -> list[Tile]:
     """Return the tiles that the rules of a configuration say; none if one of them says nothing."""
     found: list[Tile] = []
     for tile, group in zip(declared.tiles, declared.groups, strict=True):
@@ -469,12 +469,12 @@ def check_logical(shape: Shape, line: int) -> None:
         raise RuleError(f"rows of {line} weights are longer than {MAX_LINE}")
 
 
-def run_length(length: int, count: int, said: Sequence[int | None]) -> int:
+def run_length(length: int, count: int, stated: Sequence[int | None]) -> int:
     """Return how many weights share a scale, of which a line has `count`; the last may be fewer.
 
     The first size that is said and fits, else equal shares, else a usual size; 0 if none fits.
     """
-    for size in said:
+    for size in stated:
         if size is not None and size > 0 and -(-length // size) == count:
             return size
     if count and length % count == 0:

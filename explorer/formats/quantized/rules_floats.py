@@ -193,8 +193,8 @@ def _grid(weight: Member, scale: Member) -> tuple[int, int] | None:
 
 def missing_zeros(module: Module, zeros: Member | None) -> str | None:
     """Return that zero points are declared and not stored: without them weights are others."""
-    said = module.declared.said("symmetric")
-    if zeros is not None or not all(one is False for one in said):
+    stated = module.declared.stated("symmetric")
+    if zeros is not None or not all(one is False for one in stated):
         return None
     return f"{module.declared.origin} says asymmetric, and its zero points are missing"
 

@@ -46,9 +46,9 @@ def _packed(module: Module, packed: Member) -> Found:
     shape = _shape(module, stored)
     if scales.rows != shape.rows:
         raise RuleError(f"its weight_scale has {scales.rows} rows, its weight {shape.rows}")
-    said = module.declared.groups
+    stated = module.declared.groups
     bits, padded = _bits(module.declared.bits, shape.columns, stored.columns)
-    group = run_length(shape.columns, scales.columns, said)
+    group = run_length(shape.columns, scales.columns, stated)
     if not group:
         raise RuleError(f"{scales.columns} groups of {shape.columns} weights have no known size")
     parts = {"weight_packed": packed, "weight_scale": scale}
@@ -71,7 +71,7 @@ def _packed(module: Module, packed: Member) -> Found:
         name=f"int{bits}",
         bits=bits,
         shape=(shape.rows, shape.columns),
-        group_size=group if scales.columns > 1 or group in said else None,
+        group_size=group if scales.columns > 1 or group in stated else None,
         line=shape.columns,
         run=group,
         levels=Levels.SIGNED,
@@ -94,13 +94,13 @@ def _shape(module: Module, stored: Matrix) -> Matrix:
     return Matrix(rows, columns)
 
 
-def _bits(said: Sequence[int | None], columns: int, words: int) -> tuple[int, bool]:
+def _bits(stated: Sequence[int | None], columns: int, words: int) -> tuple[int, bool]:
     """Return the bits of a code, and whether words are padded, of rows of so many words.
 
     Raises:
         RuleError: No width makes so many words.
     """
-    declared = (bits for bits in said if bits is not None and bits <= 8)
+    declared = (bits for bits in stated if bits is not None and bits <= 8)
     for bits in (*declared, *_USUAL_BITS):
         if -(-columns * bits // _WORD_BITS) == words:
             return bits, False

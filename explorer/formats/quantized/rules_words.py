@@ -52,7 +52,7 @@ def gptq_or_awq(module: Module) -> Found | None:
     if layout.scheme == "awq" and g_idx is not None:
         del parts["g_idx"]
     is_ordered = layout.scheme == "awq" or g_idx is not None or layout.scales_of_line == 1
-    reordered = not is_ordered and all(one is True for one in module.declared.said("desc_act"))
+    reordered = not is_ordered and all(one is True for one in module.declared.stated("desc_act"))
     what = f"{module.declared.origin} says desc_act, and its g_idx is missing"
     return Found(".weight", parts, layout, what if reordered else None)
 
@@ -145,8 +145,8 @@ def _awq_gemm(words: _Words, native: str) -> CompanionLayout:
 
 def _awq_gemv(module: Module, words: _Words, native: str) -> CompanionLayout:
     outputs, inputs, columns = words.weight.rows, 8 * words.weight.columns, words.zeros.columns
-    said = [inputs if size == -1 else size for size in module.declared.groups if size is not None]
-    for group in (*said, 128, 64, 32, inputs):
+    stated = [inputs if size == -1 else size for size in module.declared.groups if size is not None]
+    for group in (*stated, 128, 64, 32, inputs):
         if inputs % group == 0 and _padded_zeros(inputs, group) == columns:
             return _awq_layout("gptq.AwqGemv", (outputs, inputs), group, native)
     raise RuleError(f"{columns} words of zero points for {inputs} inputs fit no group size")

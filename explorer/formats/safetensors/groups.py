@@ -412,14 +412,14 @@ class _Resolver:
         specs = [None if row is None else self._stored.specs[row] for row in weight]
         stored = self._stored.at(weight.weight)
         metadata = stored.metadata
-        said = config_quantization(self._config, stored.name.removesuffix(".weight"))
+        from_config = config_quantization(self._config, stored.name.removesuffix(".weight"))
         quant_type = metadata.get(f"{stored.key}.quant_type", metadata.get("quant_type"))
         group_size = metadata.get(f"{stored.key}.group_size", metadata.get("group_size"))
         # parts of the config, and specs, stay
-        key = (*map(id, specs), quant_type, group_size, id(said))
+        key = (*map(id, specs), quant_type, group_size, id(from_config))
         found = self._known.get(key)
         if found is None:
-            about = resolve(_parts(*specs), quant_type, group_size, said)
+            about = resolve(_parts(*specs), quant_type, group_size, from_config)
             found = self._known[key] = about, _alike(about, specs)
         return found
 

@@ -476,8 +476,8 @@ def build_model(
     declared = read_declaration(files[0].source.path.parent, config.fields, log)
     stored = _stored_tensors(files)
     if declared.method or may_hold_weights(stored.names):
-        said = {key: value for file in reversed(files) for key, value in file.metadata.items()}
-        assembly = join_companions(stored, said, declared, config.fields, log)
+        metadata = {key: value for file in reversed(files) for key, value in file.metadata.items()}
+        assembly = join_companions(stored, metadata, declared, config.fields, log)
     else:
         assembly = Assembly(stored, {}, ())
     return Model(

@@ -66,7 +66,7 @@ class Residual:
 
 
 @dataclass(frozen=True, slots=True)
-class Rest:
+class Unaccounted:
     """What a GPU holds beyond the plan: the driver's context, pools; for the plan's reserve."""
 
     device: str  # "GPU0"
@@ -88,7 +88,7 @@ class Comparison:
     measured: Measured
     settings: llama_cpp.Settings
     residuals: tuple[Residual, ...]
-    rests: tuple[Rest, ...]
+    unaccounted: tuple[Unaccounted, ...]
     inferred: tuple[str, ...] = ()  # settings that were read off the measured weights
     assumed: tuple[str, ...] = ()  # settings that the log does not tell
 
@@ -127,8 +127,8 @@ def compare(model: Model, measured: Measured, base: llama_cpp.Settings) -> Compa
     if measured.source == "llama.cpp":
         planned[HOST, OUTPUT] = (vocabulary * settings.parallel * 4, None)
     residuals = tuple(_residuals(planned, held)) if held else tuple(_sums(planned, measured))
-    rests = tuple(_rests(places, residuals, settings))
-    return Comparison(measured, settings, residuals, rests, inferred, assumed)
+    unaccounted = tuple(_unaccounted(places, residuals, settings))
+    return Comparison(measured, settings, residuals, unaccounted, inferred, assumed)
 
 
 def assumed_settings(asked: Settings, devices: int) -> llama_cpp.Settings:
@@ -352,9 +352,9 @@ def _sums(planned: Planned, measured: Measured) -> Iterator[Residual]:
 # What remains
 
 
-def _rests(
+def _unaccounted(
     places: _Places, residuals: tuple[Residual, ...], settings: llama_cpp.Settings
-) -> Iterator[Rest]:
+) -> Iterator[Unaccounted]:
     """Yield for each GPU what it holds beyond the plan.
 
     Best told by how much less is free than before loading; else by what llama.cpp calls
@@ -377,7 +377,7 @@ def _rests(
                 rest = device.free - device.free_after - known
             elif device.unaccounted is not None and device.unaccounted >= 0:
                 rest, others = device.unaccounted + measured - known, True
-        yield Rest(f"GPU{number}", device.description or device.name, rest, others, blind)
+        yield Unaccounted(f"GPU{number}", device.description or device.name, rest, others, blind)
 
 
 def measured_record(comparison: Comparison, file: str) -> dict[str, Any]:
@@ -397,6 +397,6 @@ def measured_record(comparison: Comparison, file: str) -> dict[str, Any]:
         "tokens_per_second": comparison.measured.tokens_per_second,
         "rests": [
             {"device": one.device, "name": one.name, "bytes": one.nbytes}
-            for one in comparison.rests
+            for one in comparison.unaccounted
         ],  # what remains, for --reserve
     }

@@ -118,6 +118,6 @@ def model_facts(model: Model, facts: Facts, quantized: str | None = None) -> lis
     Args:
         model: The model.
         facts: What its metadata says.
-        quantized: The sentence of `said_quantization`, which looks at all tensors; None without.
+        quantized: The sentence of `declared_quantization`; None without.
     """
     return lines_of(FACTS, ModelFacts(model, facts, quantized))

@@ -6,20 +6,20 @@ from typing import Any, Final
 
 from explorer.formats.model import Severity
 from explorer.present.model import mark
-from explorer.present.quantization import SaidLine, SaidQuantization
+from explorer.present.quantization import DeclaredLine, DeclaredQuantization
 from explorer.present.tables.table import TEXT, YES_NO, Column, Table
 
 _BLANK: Final = "—"
 
 
-def _found(line: SaidLine) -> str:
+def _found(line: DeclaredLine) -> str:
     found = line.found or _BLANK
     return f"{mark(Severity.WARNING)} {found}" if line.differs else found
 
 
-def said_table(said: SaidQuantization) -> Table[SaidLine]:
+def declared_table(found: DeclaredQuantization) -> Table[DeclaredLine]:
     """Return the table of a model's quantization."""
-    declared = f"Declared in {said.origin}" if said.origin else "Declared"
+    declared = f"Declared in {found.origin}" if found.origin else "Declared"
     return Table(
         Column(
             *("name", "Property", TEXT, "What is declared, or found."), text=lambda line: line.label
@@ -38,7 +38,7 @@ def said_table(said: SaidQuantization) -> Table[SaidLine]:
     )
 
 
-def said_record(said: SaidQuantization) -> dict[str, Any]:
+def declared_record(found: DeclaredQuantization) -> dict[str, Any]:
     """Return what JSON says of a model's quantization."""
-    lines = [said_table(said).record(line) for line in said.lines]
-    return {"origin": said.origin or None, "lines": lines, "left_alone": dict(said.left_alone)}
+    lines = [declared_table(found).record(line) for line in found.lines]
+    return {"origin": found.origin or None, "lines": lines, "left_alone": dict(found.left_alone)}

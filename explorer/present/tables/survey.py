@@ -37,12 +37,12 @@ class Metric:
 
     Attributes:
         column: What it is called, what it means, and how it is written.
-        burden_title: Name of a tensor's share of the sum over the model.
+        contribution_title: Name of a tensor's share of the sum over the model.
         low_is_worse: Whether the minimum is the worst.
     """
 
     column: Column[Figures]
-    burden_title: str
+    contribution_title: str
     low_is_worse: bool = False
 
     @property
@@ -78,9 +78,9 @@ class Metric:
         """Return it for each group of tensors, float64 [groups]."""
         return MEASURES[self.name].of_groups(known, groups)
 
-    def burden(self, known: Known) -> Floats:
+    def contribution(self, known: Known) -> Floats:
         """Return what each tensor adds to the sum over the model, float64 [n]."""
-        return MEASURES[self.name].burden(known)
+        return MEASURES[self.name].contribution(known)
 
     def shown(self, value: float) -> str:
         """Return the figure as text, "" of NaN."""
@@ -98,13 +98,13 @@ def _bytes(value: float, digits: int | None = None) -> str:
 
 
 def _metric(
-    column: Column[Any], burden_title: str, tip: str = "", *, low_is_worse: bool = False
+    column: Column[Any], contribution_title: str, tip: str = "", *, low_is_worse: bool = False
 ) -> Metric:
     name = column.name
     made = Column[Figures](
         *(name, column.title, column.kind, tip or column.tip), lambda figures: figures[name]
     )
-    return Metric(made, burden_title, low_is_worse)
+    return Metric(made, contribution_title, low_is_worse)
 
 
 _STEP: Final = (
@@ -248,7 +248,7 @@ def worst_tensors(
 
     return Table(
         *tensors,
-        figure(Column(SHARE, metric.burden_title, RATIO, _SHARE_TIP)),
+        figure(Column(SHARE, metric.contribution_title, RATIO, _SHARE_TIP)),
         figure(Column(PERCENTILE, "Percentile in role", RATIO, _PLACE_TIP)),
         *(figure(one.column) for one in METRICS),
         *(figure(MOMENTS[name]) for name in EXTREMES),

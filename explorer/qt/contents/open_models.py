@@ -47,7 +47,7 @@ from explorer.qt.document import (
 )
 from explorer.qt.selection import Selection
 from explorer.qt.theme import Space, ink_of
-from explorer.qt.widgets.building import add_action, column, offer_leads
+from explorer.qt.widgets.building import add_action, add_navigation, column
 from explorer.qt.widgets.painting import (
     SWATCH_SIZE,
     outline_current,
@@ -486,7 +486,7 @@ class OpenModelsView(QWidget):
             menu.addAction("C&lose model").triggered.connect(
                 lambda: self.close_requested.emit(node.document)
             )
-        offer_leads(self, menu, whole=node.kind is NodeKind.MODEL)
+        add_navigation(self, menu, whole=node.kind is NodeKind.MODEL)
         return menu
 
     def _show_menu(self, place: QPoint) -> None:

@@ -43,7 +43,7 @@ from explorer.text import bytes_text, count_text, integer_text, part_text, plain
 
 if TYPE_CHECKING:
     from explorer.present.fits import ModelFit  # loads the planner
-    from explorer.present.quantization import SaidQuantization
+    from explorer.present.quantization import DeclaredQuantization
 
 _MOST_PROBLEMS = 50
 _LONGEST_TITLE = 200
@@ -226,8 +226,10 @@ class OverviewView(QtWidgets.QScrollArea):
         layout.addLayout(column(heading, about, spacing=Space.TIGHT))
         if document.problems:
             layout.addWidget(_problems(document.problems, page))
-        said = document.said
-        figures = model_facts(document.model, document.facts, said.sentence if said else None)
+        declared = document.declared
+        figures = model_facts(
+            document.model, document.facts, declared.sentence if declared else None
+        )
         tiles = TileRow(self._tiles(document, figures, page), page)
         layout.addWidget(tiles)
         if document.facts.types:
@@ -243,8 +245,8 @@ class OverviewView(QtWidgets.QScrollArea):
             right.addLayout(row(button, 1))
         right.addStretch(1)
         layout.addLayout(row((left, 1), (right, 1), spacing=Space.PAGE))
-        if said is not None:
-            layout.addLayout(_said(said, page))
+        if declared is not None:
+            layout.addLayout(_declared(declared, page))
         rest = [one for one in figures if one.name not in _SHAPE and one.name != "name"]
         layout.addWidget(self._details(document, rest, page))
 
@@ -401,25 +403,25 @@ def _problems(problems: Sequence[Problem], page: QtWidgets.QWidget) -> QtWidgets
     return banner
 
 
-def _said(said: SaidQuantization, page: QtWidgets.QWidget) -> QtWidgets.QLayout:
+def _declared(declared: DeclaredQuantization, page: QtWidgets.QWidget) -> QtWidgets.QLayout:
     """Return what the configuration declares beside what the keys say."""
-    from explorer.present.tables.quantization import said_table  # noqa: PLC0415 - not for first paint
+    from explorer.present.tables.quantization import declared_table  # noqa: PLC0415 - not for first paint
 
     heading = _text("Quantization", page, TextSize.SECTION)
     titles = [heading]
-    if said.sentence is not None:
-        titles.append(_text(shorten(plain_text(said.sentence), _LONGEST_FACT), page))
+    if declared.sentence is not None:
+        titles.append(_text(shorten(plain_text(declared.sentence), _LONGEST_FACT), page))
     grid = QtWidgets.QGridLayout()
     grid.setHorizontalSpacing(Space.PAGE)
     grid.setVerticalSpacing(Space.NEAR)
     grid.setColumnStretch(1, 1)
     grid.setColumnStretch(2, 1)
-    for number, described in enumerate(said_table(said).shown()):
+    for number, described in enumerate(declared_table(declared).shown()):
         if number:
             head = _text(plain_text(described.title), page)
             head.setForegroundRole(QPalette.ColorRole.PlaceholderText)
             grid.addWidget(head, 0, number)
-        for place, line in enumerate(said.lines, start=1):
+        for place, line in enumerate(declared.lines, start=1):
             label = _text(shorten(described.cell(line), _LONGEST_CELL), page)
             if number == 0:
                 label.setWordWrap(False)

@@ -19,7 +19,7 @@ from explorer.planner.devices import CPU
 from explorer.planner.engines import llama_cpp
 from explorer.planner.engines.llama_cpp.engine import server_settings
 from explorer.planner.logs.lines import Log
-from explorer.planner.logs.measured import Comparison, Rest, assumed_settings, compare
+from explorer.planner.logs.measured import Comparison, Unaccounted, assumed_settings, compare
 from explorer.planner.logs.reading import parse_log, read_log
 from explorer.planner.plan import Plan
 from explorer.planner.speed import speed_bounds
@@ -166,7 +166,7 @@ class LogPage(PlannerPage):
         choose: Asks for a log.
         paste: Takes the log in the clipboard.
         check: Asks the user's own llama.cpp, after showing the command.
-        use_rest: Puts what remains into the reserve.
+        reserve_unaccounted: Puts what remains into the reserve.
         speed: The bound of speed.
         table: The terms.
         notes: What has to be said of them.
@@ -185,7 +185,7 @@ class LogPage(PlannerPage):
             "Check with your &build…",
             "Ask your own llama.cpp for its estimate; the command is shown before it runs",
         )
-        self.use_rest = push_button(
+        self.reserve_unaccounted = push_button(
             self,
             "Put the &rest into the reserve",
             "Plan with it from now on, and remember it for this GPU",
@@ -206,14 +206,16 @@ class LogPage(PlannerPage):
         self.choose.clicked.connect(self.ask)
         self.paste.clicked.connect(self._paste)
         self.check.clicked.connect(self.check_build)
-        self.use_rest.clicked.connect(self._use_rest)
+        self.reserve_unaccounted.clicked.connect(self._reserve_unaccounted)
         self._show()
 
     def _lay_out(self) -> None:
         buttons = Flow(self.choose, self.paste, self.check)
         line = fill(QtWidgets.QHBoxLayout(), buttons, margins=NOTE)
-        below = fill(QtWidgets.QHBoxLayout(), (self.notes, 1), self.use_rest, margins=NOTE)
-        below.setAlignment(self.use_rest, Qt.AlignmentFlag.AlignTop)
+        below = fill(
+            QtWidgets.QHBoxLayout(), (self.notes, 1), self.reserve_unaccounted, margins=NOTE
+        )
+        below.setAlignment(self.reserve_unaccounted, Qt.AlignmentFlag.AlignTop)
         hint = fill(QtWidgets.QHBoxLayout(), self.hint, margins=NOTE)
         parts = (self.speed, line, hint, (self.table, 1), below)
         fill(QtWidgets.QVBoxLayout(self), *parts).addStretch(0)  # room that no table takes
@@ -318,9 +320,11 @@ class LogPage(PlannerPage):
     def _show(self) -> None:
         """Show what was found, or how to begin."""
         found = self._found
-        for part in (self.table, self.notes, self.use_rest):
+        for part in (self.table, self.notes, self.reserve_unaccounted):
             part.setVisible(found is not None)
-        self.use_rest.setEnabled(found is not None and bool(_reserves(found.comparison.rests)))
+        self.reserve_unaccounted.setEnabled(
+            found is not None and bool(_reserves(found.comparison.unaccounted))
+        )
         if found is None:
             self.model.clear()
             self.notes.clear()
@@ -332,12 +336,12 @@ class LogPage(PlannerPage):
             return
         show_in(self.table, MEASURED, found.comparison.residuals, found.name)
         self.hint.setText(f"{found.name}: {words.settings_text(found.comparison.settings)}")
-        said = [*words.comparison_notes(found.comparison, found.log)]
-        said += map(words.rest_sentence, found.comparison.rests)
+        lines = [*words.comparison_notes(found.comparison, found.log)]
+        lines += map(words.unaccounted_sentence, found.comparison.unaccounted)
         speed = found.comparison.measured.tokens_per_second
         if speed is not None:
-            said.append(words.share_sentence(speed, None))
-        self.notes.setText("\n".join(f"{line[:1].upper()}{line[1:]}." for line in said))
+            lines.append(words.share_sentence(speed, None))
+        self.notes.setText("\n".join(f"{line[:1].upper()}{line[1:]}." for line in lines))
 
     def _paste(self) -> None:
         text = QtGui.QGuiApplication.clipboard().text()[:_MOST_PASTED]
@@ -346,9 +350,9 @@ class LogPage(PlannerPage):
         else:
             self.app.report(PlanError("the clipboard holds no text; copy a log first"))
 
-    def _use_rest(self) -> None:
+    def _reserve_unaccounted(self) -> None:
         if self._found is not None:
-            self.state.reserve(_reserves(self._found.comparison.rests))
+            self.state.reserve(_reserves(self._found.comparison.unaccounted))
 
 
 def _read(log: Path | str, check: Callable[[], None]) -> Log:
@@ -357,8 +361,8 @@ def _read(log: Path | str, check: Callable[[], None]) -> Log:
     return parse_log([log.encode("utf-8", "replace")])
 
 
-def _reserves(rests: tuple[Rest, ...]) -> Mapping[str, int]:
-    return {rest.name: rest.reserve for rest in rests if rest.reserve is not None}
+def _reserves(unaccounted: tuple[Unaccounted, ...]) -> Mapping[str, int]:
+    return {rest.name: rest.reserve for rest in unaccounted if rest.reserve is not None}
 
 
 def base_settings(state: PlannerState) -> llama_cpp.Settings:

@@ -20,7 +20,7 @@ from explorer.qt.raw import hex_paint
 from explorer.qt.raw.hex_pages import PageCache
 from explorer.qt.services import Services
 from explorer.qt.theme import monospace_font
-from explorer.qt.widgets.building import offer_leads
+from explorer.qt.widgets.building import add_navigation
 from explorer.qt.widgets.painting import kind_name
 from explorer.sources import ByteSource
 from explorer.text import bytes_text, plain_text, shorten
@@ -81,7 +81,7 @@ def build_menu(view: HexView) -> QMenu:
         action.setEnabled(view.size_bytes > 0)
     again = menu.addAction("&Read again", view.retry)
     again.setEnabled(view.has_failures)
-    offer_leads(view, menu)
+    add_navigation(view, menu)
     return menu
 
 

@@ -64,7 +64,7 @@ class HotSpots:
         self.metric = metric
         for each in METRICS:
             self._values[each.name] = each.of_tensors(known)
-        self._values[SHARE] = shares(metric.burden(known))
+        self._values[SHARE] = shares(metric.contribution(known))
         self._values[PERCENTILE] = percentiles_within(
             self._values[metric.name], self._roles, low_is_worse=metric.low_is_worse
         )

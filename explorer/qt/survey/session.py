@@ -24,7 +24,7 @@ from explorer.analysis import surveys
 from explorer.analysis.columns import ErrorColumns, Known, StatisticsColumns, parameter_shares
 from explorer.analysis.errors.pairs import MatchedPair, RoundedPair, WeightsPair
 from explorer.analysis.model_grid import ModelGrid, model_grid
-from explorer.analysis.survey_cache import KeptErrors, KeptSurvey, SurveyCache
+from explorer.analysis.survey_cache import CachedErrors, CachedSurvey, SurveyCache
 from explorer.errors import ExplorerError
 from explorer.formats.model import Model
 from explorer.formats.tensors import Tensor
@@ -128,7 +128,7 @@ def read_content(document: Document, job: Job) -> SurveyContent:
         problem = _problem([tensor])
         if problem is not None:
             statistics.problems[row] = problem
-    with kept_statistics(document.model) as kept:
+    with cached_statistics(document.model) as kept:
         for row, found in kept.rows.items():
             statistics.put(row, found)
     return SurveyContent(document, grid, statistics)
@@ -161,7 +161,7 @@ def read_comparison(
     content = ComparisonContent(
         against, pairs, shares, measured, problems, comparable, errors, nbytes
     )
-    with kept_errors(document.model, content) as kept:
+    with cached_errors(document.model, content) as kept:
         for number, figures in kept.rows.items():
             content.put(surveys.PairRow(number, pairs[number], figures))
     return content
@@ -213,12 +213,12 @@ def _problem(tensors: Iterable[Tensor]) -> str | None:
     return None
 
 
-def kept_statistics(model: Model) -> KeptSurvey:
+def cached_statistics(model: Model) -> CachedSurvey:
     """Return the statistics kept of a model; a context manager."""
     return SurveyCache().open(model, slim=True)
 
 
-def kept_errors(model: Model, content: ComparisonContent) -> KeptErrors:
+def cached_errors(model: Model, content: ComparisonContent) -> CachedErrors:
     """Return the errors kept of a model; a context manager."""
     return SurveyCache().open_errors(model, content.against, content.pairs)
 
@@ -299,7 +299,7 @@ class SurveyWork:
         def report(done: int) -> None:
             self._report(job, done / 2)  # each weight is walked over twice
 
-        with kept_statistics(model) as kept:
+        with cached_statistics(model) as kept:
             found = surveys.run_survey(model, kept, workers, self.control, report, rows=rows)
             self._found.extend(zip(rows, found, strict=True))
 
@@ -310,7 +310,7 @@ class SurveyWork:
         def report(done: int) -> None:
             self._report(job, self._tensors.weights + done)
 
-        with kept_errors(self.content.document.model, comparison) as kept:
+        with cached_errors(self.content.document.model, comparison) as kept:
             found = surveys.run_errors(pairs, kept, workers, control, report, numbers=numbers)
             self._found.extend(found)
 

@@ -204,11 +204,11 @@ def show_menu(owner: QWidget, place: QPoint, *groups: Sequence[QAction]) -> None
     for group in groups:
         menu.addSeparator()  # Qt hides the first
         menu.addActions(group)
-    offer_leads(owner, menu)
+    add_navigation(owner, menu)
     menu.popup(place)
 
 
-def offer_leads(owner: QWidget, menu: QMenu, *, whole: bool = False) -> None:
+def add_navigation(owner: QWidget, menu: QMenu, *, whole: bool = False) -> None:
     """Add where one can go on from what is selected, as the window of a widget knows it.
 
     Args:
@@ -216,6 +216,6 @@ def offer_leads(owner: QWidget, menu: QMenu, *, whole: bool = False) -> None:
         menu: The menu.
         whole: Whether it is of the model, and not of the selected tensor.
     """
-    offer = getattr(owner.window(), "offer_leads", None)  # dialogs lead nowhere
+    offer = getattr(owner.window(), "add_navigation", None)  # dialogs lead nowhere
     if offer is not None:
         offer(menu, whole=whole)

@@ -87,11 +87,11 @@ class LazyTab(QWidget, Generic[View]):
             finally:
                 if self._area.widget() is None:  # which shows it
                     self._area.setWidget(_Room(self.built))
-                    self._lead_focus(self.built)
+                    self._pass_focus(self.built)
                 self.built.show()
         return self.built
 
-    def _lead_focus(self, built: QWidget) -> None:
+    def _pass_focus(self, built: QWidget) -> None:
         """Hand the focus on to the widget, which is no stop of Tab itself.
 
         Else Tab comes back from the tree to the widget that this is for, and never to what is

@@ -371,7 +371,7 @@ class PlotPage(ContentPage, Generic[Panel]):
     def __init__(self, make_panel: Callable[[], Panel]) -> None:
         super().__init__()
         self._make_panel = make_panel
-        self._said = ""
+        self._title = ""
         self.title = ElidedLabel(self)
         self.logarithmic = check(self, "&Logarithmic")
         self.bar = row((self.title, 1), self.logarithmic, margins=LINE)
@@ -393,7 +393,7 @@ class PlotPage(ContentPage, Generic[Panel]):
 
     def show_plot(self, title: str) -> None:
         """Show the plot below a title."""
-        self._said = title
+        self._title = title
         self.title.setText(title)
         self.show_content()
 
@@ -438,7 +438,7 @@ class PlotPage(ContentPage, Generic[Panel]):
             self.edges.begin()
         self.edges.setVisible(typed)
         if self.has_content:
-            self.title.setText(self._said)
+            self.title.setText(self._title)
             self.range_chosen.emit()
             self.panel.plot.forget_zoom()
             self.show_typed()

@@ -167,7 +167,7 @@ class Scheme:
         rows = shape[-2] if len(shape) > 1 else 1
         run = self.run(shape)
         may_be_part = self.rows != 1 or self.in_blocks
-        said = (
+        stated = (
             (not prod(shape), "there are no weights"),
             (
                 not self.in_blocks and columns < self.group,
@@ -186,7 +186,7 @@ class Scheme:
                 f"rows of {columns} weights are too long to be rounded at once",
             ),
         )
-        return next((what for wrong, what in said if wrong), None)
+        return next((what for wrong, what in stated if wrong), None)
 
     def nbytes(self, shape: Shape) -> int:
         """Return the bytes of codes and companions; see `docs/hf_quantization.md`, section 7."""

@@ -384,17 +384,17 @@ class _Exchange:
     ) -> FetchError:
         """Return the error for a status that says no, with the server's reason where it has one."""
         status, scheme = response.status, self._request.address.scheme
-        said = headers.get("x-error-message", "")
+        message = headers.get("x-error-message", "")
         if scheme == HUB:
-            what = _HUB_REFUSALS.get(headers.get("x-error-code") or said)
+            what = _HUB_REFUSALS.get(headers.get("x-error-code") or message)
             if what is not None:
                 return self._error(what, status)
         elif scheme == REGISTRY:
-            said = _said(response.read(_MOST_SAID))
+            message = _message(response.read(_MOST_MESSAGE_BYTES))
         what = _REFUSALS.get(status, f"is answered with status {status}")
         if status in (401, 403):
             what += _LOGINS.get(scheme, "; a link with a signature may have expired")
-        return self._error(f"{what}: {quoted(said[:_MOST_SAID_SHOWN])}" if said else what, status)
+        return self._error(f"{what}: {quoted(message[:_MOST_SHOWN])}" if message else what, status)
 
     def _error(self, what: str, status: int = 0) -> FetchError:
         return FetchError(what, self._request.address, status)
@@ -407,18 +407,18 @@ class _Exchange:
         while isinstance(reason, BaseException) and reason not in reasons:
             reasons.append(reason)
             reason = getattr(reason, "reason", None) or reason.__cause__ or reason.__context__
-        said = str(reasons[-1])[:200]
+        message = str(reasons[-1])[:200]
         proxy = _proxy_of(url)
         if proxy is not None and isinstance(error, urllib3.exceptions.ProxyError):
             place = quoted(urlsplit(proxy).hostname or "")
-            what = f"the proxy {place} of the system failed to reach {host}: {quoted(said)}"
+            what = f"the proxy {place} of the system failed to reach {host}: {quoted(message)}"
         else:
             what = next(filter(None, (_cause(one, host) for one in reasons)), "")
-        if not what and ("header" in said or "line" in said):
-            what = f"{host} sends a head that is no HTTP: {quoted(said)}"
+        if not what and ("header" in message or "line" in message):
+            what = f"{host} sends a head that is no HTTP: {quoted(message)}"
         if what:
             return self._error(what)
-        return _RetryError(f"the connection to {host} failed: {quoted(said)}")
+        return _RetryError(f"the connection to {host} failed: {quoted(message)}")
 
 
 def _cause(reason: BaseException, host: str) -> str:
@@ -456,11 +456,11 @@ _HUB_REFUSALS: Final = {
     ),
     "Access to this resource is disabled.": "was disabled by the hub",
 }
-_MOST_SAID: Final = 4096
-_MOST_SAID_SHOWN: Final = 200
+_MOST_MESSAGE_BYTES: Final = 4096
+_MOST_SHOWN: Final = 200
 
 
-def _said(body: bytes) -> str:
+def _message(body: bytes) -> str:
     """Return the reason in a registry's answer; "" where there is none.
 
     ``{"errors": [{"message": …}]}`` of the OCI specification, or ``{"error": …}`` of the hub's.

@@ -83,7 +83,7 @@ class RemoteSource(ByteSource):
         self._url = self._target.url  # where redirects led, later
         self._public = False
         self._led_at = 0.0
-        self._leads_once = False  # where redirects lead is valid for one range only
+        self._redirects_expire = False  # where redirects lead is valid for one range only
         self.version = ""  # ETag or time of change, as If-Range takes it
         self._mark = ""  # … and as it tells versions apart, be it a weak one
         self._linked = ""  # what a hub says of the content, wherever it is stored
@@ -226,12 +226,12 @@ class RemoteSource(ByteSource):
             elif direct or error.status not in _GONE:
                 raise
             else:
-                self._leads_once = time.monotonic() - self._led_at < _FRESH_S
+                self._redirects_expire = time.monotonic() - self._led_at < _FRESH_S
                 self._url, self._public = self._target.url, False
                 return self._get(first, last, headers)
         if self._linked and _linked(reply) == self._linked:
             self.version, self._mark = _version(reply), _mark(reply)
-        if direct and not self._leads_once and not _names_a_range(reply.url):
+        if direct and not self._redirects_expire and not _names_a_range(reply.url):
             self._url, self._public, self._led_at = reply.url, reply.public, time.monotonic()
         other = self._mark and _mark(reply) != self._mark and _must_have_mark(self._mark, reply)
         if self.size and (other or reply.total != self.size):

@@ -15,7 +15,7 @@ from explorer.analysis import surveys as survey_run
 from explorer.analysis.errors.metrics import ErrorMetrics
 from explorer.analysis.errors.pairs import MatchedPair, RoundedPair, WeightsPair
 from explorer.analysis.matching.pairing import match_models
-from explorer.analysis.survey_cache import KeptErrors, SurveyCache
+from explorer.analysis.survey_cache import CachedErrors, SurveyCache
 from explorer.analysis.surveys import PairRow, SurveyCancelled, SurveyControl, run_errors
 from explorer.formats import Model, open_model
 from explorer.private_folder import PrivateFolder
@@ -114,7 +114,7 @@ def test_another_reference_is_another_survey(
 def test_rounding_is_measured_against_the_tensor_itself(models: tuple[Model, Model]) -> None:
     tensor = models[0].tensors["blk.0.attn_q.weight"]
     pair = RoundedPair(tensor, "Q4_0")
-    (row,) = run_errors([pair], KeptErrors(None, [pair]))
+    (row,) = run_errors([pair], CachedErrors(None, [pair]))
     values = ARRAYS[tensor.name].reshape(-1)
     error = dequantize(quantize(values, "Q4_0"), "Q4_0").astype(np.float64) - values
     assert row.metrics is not None
@@ -164,7 +164,7 @@ def test_a_pair_that_cannot_be_read_does_not_end_the_others(
     with open_model(path) as cut:
         found = match_models(models[0], cut).matches
         pairs = [MatchedPair(match) for match in found]
-        reported = list(run_errors(pairs, KeptErrors(None, pairs)))
+        reported = list(run_errors(pairs, CachedErrors(None, pairs)))
     assert [row.metrics is None for row in reported] == [False, False, True]
     assert reported[2].error is not None
     assert "cut short" in reported[2].error.what

@@ -118,8 +118,8 @@ def test_how_weights_are_quantized_stands_in_words_above_what_is_declared(
         f"{STEM}.weight_scale_inv": ("F32", np.ones((2, 2), np.float32)),
         "lm_head.weight": ("BF16", np.zeros((8, 256), np.uint16)),
     }
-    said = {"quant_method": "fp8", "weight_block_size": [128, 128]}
-    document = load(write_folder(tmp_path / "fp8", parts, said))
+    declared = {"quant_method": "fp8", "weight_block_size": [128, 128]}
+    document = load(write_folder(tmp_path / "fp8", parts, declared))
     # a model may have 100,000 tensors: none is made to say it, as it would hold up the window
     monkeypatch.setattr(document.model.tensors.rows, "_made", {})
     view.show_document(document)
@@ -172,10 +172,10 @@ def test_what_is_no_whole_model_leads_to_what_it_is_for(
     window.bottom.machine.show_machine()
     window.open_paths([path])
     overview = window.panels.overview.widget
-    said = {"adapter": "LoRA adapter of rank 1, for 1 tensor."}.get(
+    declared = {"adapter": "LoRA adapter of rank 1, for 1 tensor."}.get(
         kind, "Importance matrix of 1 tensor."
     )
-    qtbot.waitUntil(lambda: said in texts(overview) and not window.runner.jobs)
+    qtbot.waitUntil(lambda: declared in texts(overview) and not window.runner.jobs)
     shown = " ".join(texts(overview))
     assert "planned" not in shown
     assert "Context length" not in shown

@@ -135,7 +135,7 @@ def test_another_model_forgets_the_log(panel: Panel, page: LogPage) -> None:
     panel.settle()
     page.show_document(None)
     assert not cells(page)
-    assert not page.use_rest.isEnabled()
+    assert not page.reserve_unaccounted.isEnabled()
 
 
 def test_a_cancelled_reading_says_so(panel: Panel, page: LogPage) -> None:
@@ -152,7 +152,7 @@ def test_the_rest_becomes_the_reserve_of_that_gpu_and_is_remembered(
     page.compare(LOG)
     panel.settle()
     assert "are used beyond the plan" in page.notes.text()
-    page.use_rest.click()
+    page.reserve_unaccounted.click()
     reserve = panel.state.inputs.devices[0].reserve
     planned = sum(int(page.model.raw(page.model.columns[1], row)) for row in range(3))
     assert reserve == (12000 - 7800 << 20) - planned

@@ -110,7 +110,7 @@ def test_what_is_not_known_is_nan(document: Document) -> None:
     for metric in METRICS[2:]:
         assert np.isnan(metric.of_tensors(nothing)).all(), metric.name
         assert np.isnan(metric.of_groups(nothing, groups)).all(), metric.name
-        assert np.isnan(shares(metric.burden(nothing))).all(), metric.name
+        assert np.isnan(shares(metric.contribution(nothing))).all(), metric.name
 
 
 def test_figures_of_a_group_are_of_what_is_known(known: Known) -> None:
@@ -126,12 +126,12 @@ def test_figures_of_a_group_are_of_what_is_known(known: Known) -> None:
 
 
 def test_shares_of_squared_error_add_up_to_one(known: Known) -> None:
-    burden = metric_named("relative_rmse").burden(known)
+    contribution = metric_named("relative_rmse").contribution(known)
     squares = [np.sum((OTHERS[name].astype(float) - VALUES[name]) ** 2) for name in VALUES]
-    np.testing.assert_allclose(shares(burden), np.array(squares) / sum(squares), rtol=1e-9)
+    np.testing.assert_allclose(shares(contribution), np.array(squares) / sum(squares), rtol=1e-9)
     for metric in METRICS:
         if metric.name != "step_error":
-            assert np.nansum(shares(metric.burden(known))) == pytest.approx(1)
+            assert np.nansum(shares(metric.contribution(known))) == pytest.approx(1)
 
 
 def test_a_joined_tensor_gives_each_part_its_share(document: Document, known: Known) -> None:
