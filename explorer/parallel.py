@@ -12,6 +12,8 @@ from itertools import repeat, tee
 from typing import Any, Final, TypeAlias, TypeVar
 
 Item = TypeVar("Item")
+Given = TypeVar("Given")
+Kept = TypeVar("Kept")
 Result = TypeVar("Result")
 
 Check: TypeAlias = Callable[[], object]
@@ -179,6 +181,21 @@ class LruCache:
             if found is not None:
                 self._results.move_to_end(key)
             return found
+
+    def find(self, key: Hashable, kind: type[Kept]) -> Kept | None:
+        """Return a result of a kind, or None if it is not kept."""
+        found = self.get(key)
+        return found if isinstance(found, kind) else None
+
+    def keeping(self, key: Hashable, work: Callable[[Given], Kept]) -> Callable[[Given], Kept]:
+        """Return the same work, whose result is kept."""
+
+        def keep(given: Given) -> Kept:
+            result = work(given)
+            self.put(key, result)
+            return result
+
+        return keep
 
     def put(self, key: Hashable, result: object) -> None:
         """Keep a result; those not used for longest go."""

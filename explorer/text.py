@@ -128,6 +128,11 @@ def integer_text(number: int) -> str:
     return f"{minus_sign()}{digits}" if number < 0 else digits
 
 
+def counted(count: int, noun: str, nouns: str = "") -> str:
+    """Return a number of things: ``"1 tensor"``, ``"2 tensors"``; `nouns` if it is no added s."""
+    return f"{integer_text(count)} {noun if count == 1 else nouns or noun + 's'}"
+
+
 def minus_sign() -> str:
     """Return what stands before negative numbers: U+2212 in the window, else what programs read."""
     return MINUS if notation().numbers.typeset else "-"

@@ -41,7 +41,7 @@ from explorer.stores import (
 )
 from explorer.stores.huggingface import is_hub_cache
 from explorer.stores.ollama import digest_fault, is_ollama_store, manifest_blobs
-from explorer.text import bytes_text, integer_text, plain_text
+from explorer.text import bytes_text, counted, integer_text, plain_text
 
 _SHOWN = ("name", "architecture", "parameters", "bytes", "file_type", "modified")
 _SHOWN_FIT = ("fits", "context")
@@ -180,7 +180,7 @@ class _Listing:
     def text(self, blobs: bool) -> str:
         """Return a table of the models below the name of the store."""
         store, count = self.store, len(self.models)
-        models = f"{integer_text(count)} model{'' if count == 1 else 's'}"
+        models = counted(count, "model")
         title = output.style(f"{store.kind}  {plain_text(str(store.root))}", bold=True)
         lines = [
             f"{title}  ({models}, {bytes_text(store.nbytes)})\n",

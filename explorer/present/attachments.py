@@ -26,7 +26,7 @@ from explorer.analysis.what_if import is_importance_matrix
 from explorer.errors import ExplorerError
 from explorer.formats.model import Model
 from explorer.parallel import Check, never
-from explorer.text import float_text, integer_text, shape_text
+from explorer.text import counted, float_text, integer_text, shape_text
 
 
 def kind_text(model: Model) -> str | None:
@@ -49,22 +49,18 @@ def _adapter_text(adapter: Adapter) -> str:
     parts = parts or [kind]
     if adapter.alpha is not None:
         parts.append(f"alpha {float_text(adapter.alpha, 4)}")
-    parts.append(f"for {_counted(len(adapter.updates), 'tensor')}")
+    parts.append(f"for {counted(len(adapter.updates), 'tensor')}")
     return ", ".join(parts)
 
 
 def _matrix_text(matrix: ImportanceMatrix) -> str:
-    parts = [f"Importance matrix of {_counted(len(matrix.entries), 'tensor')}"]
+    parts = [f"Importance matrix of {counted(len(matrix.entries), 'tensor')}"]
     if matrix.chunks:
         size = f" of {integer_text(matrix.chunk_size)} tokens" if matrix.chunk_size else ""
-        parts.append(f"from {_counted(matrix.chunks, 'chunk')}{size}")
+        parts.append(f"from {counted(matrix.chunks, 'chunk')}{size}")
     if matrix.datasets:
         parts.append(f"made of {', '.join(matrix.datasets[:3])}")
     return ", ".join(parts) + (" (the older form)" if matrix.legacy else "")
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{integer_text(count)} {what}{'' if count == 1 else 's'}"
 
 
 # Adapters

@@ -29,7 +29,7 @@ from explorer.present.model import kind_of, plain_value, type_text, value_text
 from explorer.present.tables.differences import METRICS, ROLES, TENSORS, KeyRow, RoleRow, SizeRow
 from explorer.present.tables.errors import FIGURES
 from explorer.present.tables.table import BITS, BYTES, COUNT, INTEGER, Kind
-from explorer.text import bytes_text, count_text, integer_text, percent_text
+from explorer.text import bytes_text, count_text, counted, integer_text, percent_text
 
 CONTEXT: Final = 4096
 """Tokens of the plan that both models get, if no other number is asked for."""
@@ -295,7 +295,7 @@ def vocabulary_sentence(found: VocabularyDifference) -> str:
         (found.moved, "token has another id", "tokens have another id"),
     ):
         if count:
-            parts.append(_counted(count, one, many))
+            parts.append(counted(count, one, many))
     return "; ".join(parts) + "."
 
 
@@ -345,11 +345,11 @@ def summary(comparison: Comparison) -> list[str]:
 def _header_sentence(found: Differences) -> str:
     changed = [one for one in found.tensors if one.kind == "changed"]
     parts = [
-        _counted(sum(one.type_changed for one in changed), "tensor has", "tensors have")
+        counted(sum(one.type_changed for one in changed), "tensor has", "tensors have")
         + " another type",
-        _counted(sum(one.shape_changed for one in changed), "has", "have") + " another shape",
-        _counted(found.count("added"), "is", "are") + " only in B",
-        _counted(found.count("gone"), "is", "are") + " only in A",
+        counted(sum(one.shape_changed for one in changed), "has", "have") + " another shape",
+        counted(found.count("added"), "is", "are") + " only in B",
+        counted(found.count("gone"), "is", "are") + " only in A",
     ]
     shown = [part for part in parts if not part.startswith("0 ")]
     tensors = ", ".join(shown) if shown else "All tensors have the same types and shapes"
@@ -357,7 +357,7 @@ def _header_sentence(found: Differences) -> str:
         tensors = "Neither model has tensors"
     if shown and not shown[0].startswith(parts[0][:3]):
         tensors = f"Of the tensors {tensors}"
-    keys = _counted(len(found.keys), "metadata key differs", "metadata keys differ")
+    keys = counted(len(found.keys), "metadata key differs", "metadata keys differ")
     return f"{tensors}; {keys}."
 
 
@@ -368,13 +368,9 @@ def _text_sentences(found: Differences) -> Iterator[str]:
         if text.key.startswith(CHAT_TEMPLATE) and signs in ({"+"}, {"-"}):
             yield f"Only {'B' if '+' in signs else 'A'} has a chat template ({text.key})."
         elif text.key.startswith(CHAT_TEMPLATE):
-            gone = _counted(text.removed, "line", "lines")
+            gone = counted(text.removed, "line", "lines")
             added = integer_text(text.added)
             yield f"The chat templates differ ({text.key}): {gone} only in A, {added} only in B."
-
-
-def _counted(count: int, one: str, many: str) -> str:
-    return f"{integer_text(count)} {one if count == 1 else many}"
 
 
 def _error_sentences(errors: Errors) -> Iterator[str]:
@@ -398,7 +394,7 @@ def _error_sentences(errors: Errors) -> Iterator[str]:
     yield errors.meaning if measured else NOTHING_COMPARED
     if errors.problems:
         first = next(iter(errors.problems.items()))
-        count = _counted(len(errors.problems), "pair was", "pairs were")
+        count = counted(len(errors.problems), "pair was", "pairs were")
         yield f"{count} not compared; {first[0]}: {first[1]}."
     if measured:
         yield ABOUT_ERRORS

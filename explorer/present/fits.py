@@ -28,7 +28,7 @@ from explorer.present.plan import (
     placed_text,
     short_name,
 )
-from explorer.text import bits_text, bytes_text, integer_text, plain_text, sentence
+from explorer.text import bits_text, bytes_text, counted, integer_text, plain_text, sentence
 
 DAMAGED: Final = "Damaged"
 """The word for a model that cannot be loaded, however much memory there is."""
@@ -278,7 +278,7 @@ HEADER_BYTES: Final = 8 << 20
 
 def headers_text(count: int) -> str:
     """Say what it takes to fetch the headers of so many models: "25 headers, 25 MiB to 200 MiB"."""
-    what = "1 header" if count == 1 else f"{integer_text(count)} headers"
+    what = counted(count, "header")
     return f"{what}, {bytes_text(count << 20)} to {bytes_text(count * HEADER_BYTES)}"
 
 

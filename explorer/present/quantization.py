@@ -20,7 +20,7 @@ from explorer.formats.quantized.modules import Alike, differences
 from explorer.formats.safetensors.groups import Assembly
 from explorer.formats.tensors import Tensor, parse_name
 from explorer.quantization.huggingface.layout import CompanionLayout, Formula, Levels
-from explorer.text import integer_text, shorten
+from explorer.text import counted, integer_text, shorten
 
 _METHODS: Final = {
     **{"gptq": "GPTQ", "awq": "AWQ", "fp8": "FP8", "modelopt": "ModelOpt", "mxfp4": "MXFP4"},
@@ -233,7 +233,7 @@ def _counted(found: Counter[Any]) -> str | None:
 
 
 def _weights(count: int) -> str:
-    return "1 weight" if count == 1 else f"{integer_text(count)} weights"
+    return counted(count, "weight")
 
 
 _FIELDS: Final = {

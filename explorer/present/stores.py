@@ -17,7 +17,7 @@ from explorer.formats.ollama.manifest import OllamaName, parse_name
 from explorer.sources import Address
 from explorer.sources.remote.addresses import HUB, REGISTRY, HubPart, query_of
 from explorer.stores import Entry, Part, Store, StoreKind
-from explorer.text import bytes_text, integer_text, plain_text, shorten
+from explorer.text import bytes_text, counted, plain_text, shorten
 
 LAYER_TITLES: Final = {
     "model": "Model (GGUF)",
@@ -69,7 +69,7 @@ def reclaimable_text(count: int, nbytes: int) -> str:
     """Return "2 files belong to nobody: 5.1 GiB could be freed"; nothing for none."""
     if not count:
         return ""
-    what = "1 file belongs" if count == 1 else f"{integer_text(count)} files belong"
+    what = counted(count, "file belongs", "files belong")
     return f"{what} to nobody: {bytes_text(nbytes)} could be freed"
 
 

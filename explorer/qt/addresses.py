@@ -114,15 +114,14 @@ class Addresses(QObject):
         kept = self._settings.note(_HOSTS).split()
         if self.offline or forbidden_by() or host in kept or host in self._asked:
             return True  # if it is switched off, opening it says so
-        question = (
-            "Read {address} from {host}?\n\n"
+        shown, full = plain_text(host), plain_text(shorten(str(address), _LONGEST))
+        text = (
+            f"Read {full} from {shown}?\n\n"
             "Headers are fetched, usually 1 to 8 MiB a model; of a repository the list of its "
             "files; and of weights only those that you look at. The server, and hosts that it "
             "redirects to, learn this address, which parts of it you look at, and name and "
             "version of this program."
         )
-        shown = plain_text(host)
-        text = question.format(address=plain_text(shorten(str(address), _LONGEST)), host=shown)
         if address.scheme == HUB:
             text += " The hub alone gets your token, if HF_TOKEN or its own file has one."
         box = _question(self._window, "Read from the web", text)

@@ -25,7 +25,15 @@ from explorer.present.model import gravest, kind_of, mark
 from explorer.present.tables.metadata import Key, keys_of
 from explorer.qt.jobs import Job
 from explorer.sources import Address
-from explorer.text import bytes_text, count_text, integer_text, plain_text, shape_text, shorten
+from explorer.text import (
+    bytes_text,
+    count_text,
+    counted,
+    integer_text,
+    plain_text,
+    shape_text,
+    shorten,
+)
 
 if TYPE_CHECKING:
     from explorer.present.quantization import DeclaredQuantization
@@ -309,17 +317,13 @@ def _branches(document: Document, left: Filtered) -> Iterator[Node]:
     shown = left.keys(document)
     count = int(shown.sum())
     if count:
-        text = "1 key" if count == 1 else "{n} keys"
-        keys = text.format(n=integer_text(count))
-        branch = Node(kind.METADATA, "Metadata", keys, document)
+        branch = Node(kind.METADATA, "Metadata", counted(count, "key"), document)
         branch.make, branch.holds = partial(_namespaces, document, shown), _is_key
         yield branch
     shown = left.tensors(document)
     count = int(shown.sum())
     if count:
-        text = "1 tensor" if count == 1 else "{n} tensors"
-        tensors = text.format(n=integer_text(count))
-        branch = Node(kind.TENSORS, "Tensors", tensors, document)
+        branch = Node(kind.TENSORS, "Tensors", counted(count, "tensor"), document)
         branch.make, branch.holds = partial(_layers, document, shown), _is_row
         branch.problems = _damage(document, range(len(model.tensors.rows)))
         yield branch

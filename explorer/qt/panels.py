@@ -173,9 +173,8 @@ def choose_reference(panels: Panels) -> None:
     original = references.original()
     if original is not None:
         references.choose(original)
-        sentence = "{name} is compared with {other}, which seems to be its original."
         one, other = plain_text(document.title), plain_text(original.title)
-        panels.app.say(sentence.format(name=one, other=other))
+        panels.app.say(f"{one} is compared with {other}, which seems to be its original.")
     elif panels.page == "compare" and len(references.documents) == 2:
         references.choose(next(one for one in references.documents if one is not document))
 

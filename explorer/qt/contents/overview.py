@@ -39,7 +39,15 @@ from explorer.qt.widgets.building import column, row
 from explorer.qt.widgets.labels import SELECTABLE, FigureTile, Tile, TileRow, plain_label
 from explorer.qt.widgets.painting import FoldButton, IconLabel, fill_type, plain_tip
 from explorer.qt.widgets.segments import SegmentBar
-from explorer.text import bytes_text, count_text, integer_text, part_text, plain_text, shorten
+from explorer.text import (
+    bytes_text,
+    count_text,
+    counted,
+    integer_text,
+    part_text,
+    plain_text,
+    shorten,
+)
 
 if TYPE_CHECKING:
     from explorer.present.fits import ModelFit  # loads the planner
@@ -488,14 +496,8 @@ class Share:
     @property
     def label(self) -> str:
         """Its figures in a line."""
-        count = "{n} tensor" if self.tensors == 1 else "{n} tensors"
-        return "   ".join(
-            (
-                part_text(self.share),
-                bytes_text(self.nbytes),
-                count.format(n=integer_text(self.tensors)),
-            )
-        )
+        tensors = counted(self.tensors, "tensor")
+        return "   ".join((part_text(self.share), bytes_text(self.nbytes), tensors))
 
 
 _MOST_SHARES = 12

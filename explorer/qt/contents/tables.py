@@ -21,7 +21,7 @@ from explorer.qt.selection import Selection
 from explorer.qt.services import Services
 from explorer.qt.widgets.building import NOTE
 from explorer.qt.widgets.table_view import ListPanel
-from explorer.text import bytes_text, count_text, integer_text, plain_text
+from explorer.text import bytes_text, count_text, counted, plain_text
 
 
 def tensor_totals(arrays: TensorArrays, rows: NDArray[np.intp]) -> tuple[int, int]:
@@ -109,11 +109,8 @@ class TensorsView(ListPanel):
 
     def _total(self, document: Document, rows: NDArray[np.intp]) -> str:
         parameters, nbytes = tensor_totals(document.arrays, rows)
-        tensors = "{n} tensor" if len(rows) == 1 else "{n} tensors"
-        return (
-            f"{tensors.format(n=integer_text(len(rows)))}, {count_text(parameters)} parameters, "
-            f"{bytes_text(nbytes)}"
-        )
+        tensors = counted(len(rows), "tensor")
+        return f"{tensors}, {count_text(parameters)} parameters, {bytes_text(nbytes)}"
 
     # Qt
 

@@ -408,14 +408,14 @@ class CompareView(TabbedPanel, Reader[Shown]):
             return Refusal(title, "Open a model to compare it with another one.")
         subject = self._subject()
         if subject is None:
-            sentence = "Choose above what {name} is compared with: another model."
+            name = plain_text(self._document.title)
+            sentence = f"Choose above what {name} is compared with: another model."
             if isinstance(self._references.chosen, Rounding):
                 sentence = (
-                    "{name} is compared with its own weights in another type, which has no header. "
-                    "Choose another model above."
+                    f"{name} is compared with its own weights in another type, which has no "
+                    "header. Choose another model above."
                 )
-            name = plain_text(self._document.title)
-            return Refusal(title, sentence.format(name=name), "Open another model…")
+            return Refusal(title, sentence, "Open another model…")
         headers = self._known.get(_without_errors(subject))
         return Request(
             key=subject,

@@ -66,11 +66,11 @@ class WeightsPanel(PlotPanel):
     def show_picture(self, picture: ErrorPicture, types: Sequence[str], place: int) -> str:
         """Draw a range of a picture, of two types; return what to say above it."""
         square, total = _square(picture, place), picture.metrics.compared
-        names = "reference, {type}", "candidate, {type}"
+        names = "reference", "candidate"
         histograms = square.reference, square.candidate
         self.plot.show_curves(
             tuple(
-                HistogramCurve(name.format(type=kind), -1, histogram, total, *NOTHING, kind)
+                HistogramCurve(f"{name}, {kind}", -1, histogram, total, *NOTHING, kind)
                 for name, kind, histogram in zip(names, types, histograms, strict=True)
             )
         )
@@ -158,10 +158,11 @@ class DensityPanel(PicturePanel):
             f"{float_text(low, 4)} to {float_text(high, 4)}"
             for low, high in (reading.reference, reading.candidate)
         )
-        text = "reference {reference}   candidate {candidate}   {n} weights   {share}"
         share = percent_text(reading.count / self._total if self._total else 0.0)
-        count = integer_text(reading.count)
-        self.show_text(text.format(reference=reference, candidate=candidate, n=count, share=share))
+        self.show_text(
+            f"reference {reference}   candidate {candidate}   "
+            f"{integer_text(reading.count)} weights   {share}"
+        )
 
 
 def _square(picture: ErrorPicture, place: int) -> PairSquare:

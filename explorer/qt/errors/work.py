@@ -48,8 +48,7 @@ class SelectedPair(SelectedTensor):
 
 def known_picture(subject: SelectedPair, results: LruCache) -> ErrorPicture | None:
     """Return what is known of a tensor; None if it has to be read."""
-    found = results.get(subject.key)
-    return found if isinstance(found, ErrorPicture) else None
+    return results.find(subject.key, ErrorPicture)
 
 
 def read_errors(subject: SelectedPair, results: LruCache, job: Job) -> ErrorPicture:

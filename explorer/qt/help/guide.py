@@ -21,6 +21,7 @@ from explorer.qt.theme import Space
 from explorer.qt.widgets.building import LINE, column, row
 from explorer.qt.widgets.painting import stand_on_page
 from explorer.qt.widgets.table_view import FilterBar, RoomyDelegate
+from explorer.text import counted
 
 ORDER: Final = (
     *("start", "library", "overview", "metadata", "tensors", "weights", "errors", "survey"),
@@ -547,8 +548,7 @@ class HelpWindow(QtWidgets.QDialog):
         found = {page.name for page in pages_with(list(self._pages.values()), text)}
         for place, name in enumerate(self._pages):
             self.topics.setRowHidden(place, name not in found)
-        words = "1 topic" if len(found) == 1 else "{n} topics"
-        self.search.status.setText(words.format(n=len(found)) if text.strip() else "")
+        self.search.status.setText(counted(len(found), "topic") if text.strip() else "")
         self.text.mark(text.split())
         if text.strip() and found and self.page not in found:
             self.open_page(next(name for name in self._pages if name in found))

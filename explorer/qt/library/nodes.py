@@ -231,8 +231,7 @@ class Node:
             return self.row.note
         usage = self.store.row.usage
         shared = 0 if usage is None else usage.shared_bytes(entry.name)
-        text = "{size} shared with other models" if shared else ""
-        return text.format(size=bytes_text(shared))
+        return f"{bytes_text(shared)} shared with other models" if shared else ""
 
     def parts(self, column: int) -> Parts | None:
         """Return how a cell is drawn; None for a text alone."""

@@ -29,7 +29,7 @@ from explorer.qt.library.commands import Commands
 from explorer.qt.library.contents import read_text
 from explorer.qt.library.model import LibraryModel
 from explorer.qt.library.nodes import LibraryColumn, Node, facts_of, heading_of, total_of
-from explorer.qt.library.rows import Listing, Row, counted, title_of
+from explorer.qt.library.rows import Listing, Row, title_of
 from explorer.qt.library.tree import LibraryTree
 from explorer.qt.services import Services
 from explorer.qt.settings import Settings
@@ -40,7 +40,7 @@ from explorer.qt.widgets.segments import SegmentBar
 from explorer.qt.widgets.table_view import FilterBar
 from explorer.qt.widgets.text_view import TextView
 from explorer.stores import Details, Entry, read_details
-from explorer.text import bytes_text, integer_text, plain_text
+from explorer.text import bytes_text, counted, integer_text, plain_text
 
 _TEXT_WIDTH: Final = 620
 _WIDE: Final = 1300  # pixels of the panel in a window of 1,400, beside the rail
@@ -311,15 +311,10 @@ class LibraryWidgets(QtWidgets.QWidget):
         size = bytes_text(total.nbytes)
         if not nodes:
             stores = [row.store for row in rows if row.store is not None]
-            models = counted(entry_count, "1 model", "{n} models")
-            text = f"{models}   ·   {size} on disk"
+            text = f"{counted(entry_count, 'model')}   ·   {size} on disk"
             return "   ·   ".join(filter(None, (text, reclaimable_text(*reclaimable(stores)))))
-        if total.models:
-            one, many = "1 model selected", "{n} models selected"
-        else:
-            one, many = "1 row selected", "{n} rows selected"
-        chosen = counted(total.models or total.others, one, many)
-        text = f"{chosen}: {size} on disk"
+        chosen = counted(total.models or total.others, "model" if total.models else "row")
+        text = f"{chosen} selected: {size} on disk"
         if total.apart > total.nbytes:
             shared = bytes_text(total.apart - total.nbytes)
             text += f" ({shared} that they share counted once)"
@@ -603,8 +598,7 @@ class LibraryView(LibraryWidgets):
             shown = integer_text(self.model.shown_count())
             text = f"{shown} of {integer_text(count)} models"
         else:
-            text = "1 model" if count == 1 else "{n} models"
-            text = text.format(n=integer_text(count))
+            text = counted(count, "model")
         self.bar.status.setText(text)
         if self.shows_blobs:
             self.total.setText(self.blobs.summary())
@@ -617,8 +611,7 @@ class LibraryView(LibraryWidgets):
 
     def _copy_removal(self) -> None:
         count = self.commands.copy_removal()
-        text = counted(count, "1 command copied", "{n} commands copied")
-        self.total.setText(f"{text}. Read before you run.")
+        self.total.setText(f"{counted(count, 'command')} copied. Read before you run.")
 
     # Qt
 

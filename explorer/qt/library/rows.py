@@ -23,7 +23,7 @@ from explorer.present.model import gravest, mark
 from explorer.stores import Blob, Entry, PartialDownload, Place, Store, StoreKind, scan
 from explorer.stores.huggingface import is_hub_cache
 from explorer.stores.ollama import is_ollama_store, models_folder
-from explorer.text import bytes_text, integer_text, plain_text, shorten
+from explorer.text import bytes_text, counted, integer_text, plain_text, shorten
 
 _LONGEST_TITLE = 200  # a name may have 60,000 characters; the tool tip shows more
 
@@ -159,17 +159,12 @@ def problem_note(problems: Sequence[Problem]) -> str:
     return text
 
 
-def counted(count: int, one: str, many: str) -> str:
-    """Return a number of things: `one`, or `many` with ``{n}`` filled in."""
-    return one if count == 1 else many.format(n=integer_text(count))
-
-
 def store_summary(store: Store) -> str:
     """Return how many models a store holds, and what is wrong with it."""
-    parts = [counted(len(store.entries), "1 model", "{n} models")]
+    parts = [counted(len(store.entries), "model")]
     orphans = [blob.nbytes for blob in store.blobs if not blob.used_by]
     if orphans:
-        text = counted(len(orphans), "1 orphaned blob", "{n} orphaned blobs")
+        text = counted(len(orphans), "orphaned blob")
         parts.append(f"⚠ {text} ({bytes_text(sum(orphans))})")
     if store.partials:
         text = f"{integer_text(len(store.partials))} unfinished"
@@ -251,9 +246,9 @@ def _family_row(kind: StoreKind, family: str, members: list[Entry], usage: Usage
     uses = [entry.used for entry in members if entry.used is not None]
     flawed = sum(bool(entry.problems) for entry in members)
     versions = kind in {StoreKind.OLLAMA, StoreKind.HUGGINGFACE}
-    note = "{n} versions" if versions else "{n} models"
+    note = f"{len(members)} {'versions' if versions else 'models'}"
     if flawed:
-        note = "⚠ problems in {n} of {all}"
+        note = f"⚠ problems in {flawed} of {len(members)}"
     return Row(
         RowKind.FAMILY,
         f"family {family}",
@@ -263,7 +258,7 @@ def _family_row(kind: StoreKind, family: str, members: list[Entry], usage: Usage
         nbytes=nbytes,
         modified=max(times, default=None),
         used=max(uses, default=None),
-        note=note.format(n=flawed or len(members), all=len(members)),
+        note=note,
         order=natural_key(short),
         children=tuple(_entry_row(entry, _version(entry, family)) for entry in members),
     )
@@ -316,10 +311,10 @@ def _leftovers(store: Store) -> Iterator[Row]:
     orphans = tuple(_orphan_row(blob) for blob in store.blobs if not blob.used_by)
     partials = tuple(map(_partial_row, store.partials))
     if orphans:
-        note = counted(len(orphans), "1 orphan", "{n} orphans")
+        note = counted(len(orphans), "orphan")
         yield _branch("orphans", "Blobs that no model uses", note, orphans)
     if partials:
-        note = counted(len(partials), "1 file", "{n} files")
+        note = counted(len(partials), "file")
         yield _branch("partials", "Unfinished downloads", note, partials)
 
 

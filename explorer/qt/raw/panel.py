@@ -35,7 +35,7 @@ from explorer.qt.widgets.painting import (
 )
 from explorer.sources import ByteSource
 from explorer.sources.files import ByteSearch, Found
-from explorer.text import integer_text, plain_text, shorten
+from explorer.text import counted, integer_text, plain_text, shorten
 
 _PROGRESS_STEPS: Final = 1000
 _LONGEST_TEXT: Final = 4096
@@ -280,7 +280,7 @@ class FieldStatus(QtWidgets.QWidget):
                 f"{kind_name(field.kind)}: {label}",
                 *parts,
                 f"field at {offset_text(field.offset)}",
-                "1 byte" if field.nbytes == 1 else f"{integer_text(field.nbytes)} bytes",
+                counted(field.nbytes, "byte"),
             ]
         if selected > 1:
             parts.append(f"{integer_text(selected)} selected")

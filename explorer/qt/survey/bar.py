@@ -17,7 +17,7 @@ from explorer.qt.widgets.building import LINE, NOTE, column, row
 from explorer.qt.widgets.labels import ElidedLabel, plain_label
 from explorer.qt.widgets.plot_panel import RangeFields
 from explorer.qt.widgets.progress import Pace
-from explorer.text import bytes_text, integer_text
+from explorer.text import bytes_text, counted, integer_text
 
 _STEPS = 1000
 
@@ -132,8 +132,7 @@ class Notice(QWidget):
         session = self._session
         tensors, pairs = session.missing
         missing = pairs if source is Source.ERRORS else tensors
-        words = "{n} tensor" if missing == 1 else "{n} tensors"
-        count = words.format(n=integer_text(missing))
+        count = counted(missing, "tensor")
         text = ""
         if source is Source.ERRORS and session.references.chosen is None:
             text = "Choose above what to compare with: errors need a reference."
@@ -159,12 +158,10 @@ def list_metrics(choice: QComboBox) -> None:
 def start_text(session: SurveySession) -> str:
     """Return the text of the button that starts a survey."""
     tensors, pairs = session.missing
-    text = "Survey all tensors ({size})"
+    verb = "Survey"
     if pairs:
-        text = "Compare all tensors ({size})"
-        if tensors:
-            text = "Survey and compare all tensors ({size})"
-    return text.format(size=bytes_text(session.missing_bytes))
+        verb = "Survey and compare" if tensors else "Compare"
+    return f"{verb} all tensors ({bytes_text(session.missing_bytes)})"
 
 
 class TypedRange(QWidget):

@@ -75,15 +75,15 @@ def known(
     subjects: Sequence[SelectedTensor], request: HistogramRequest, cache: LruCache
 ) -> HistogramResult | None:
     """Return what `read_histograms` would if all of it is cached; else None. Never reads."""
-    found = [cache.get(_statistics_key(subject)) for subject in subjects]
-    complete = [each for each in found if isinstance(each, TensorStatistics)]
+    found = [cache.find(_statistics_key(subject), TensorStatistics) for subject in subjects]
+    complete = [each for each in found if each is not None]
     if len(complete) < len(subjects):
         return None
     statistics = tuple(map(SubjectStatistics, subjects, complete, complete))
     curves = []
     for each, binning in zip(statistics, binnings_of(complete, request), strict=True):
-        counts = cache.get(_counts_key(each.subject, binning)) if binning else _NO_COUNTS
-        if not isinstance(counts, Histogram):
+        counts = _known_counts(each.subject, binning, cache)
+        if counts is None:
             return None
         curves.append(curve_of(each, counts))
     return HistogramResult(statistics, tuple(curves), exact=True)
@@ -97,21 +97,16 @@ def blocks_request(subject: SelectedTensor, cache: LruCache) -> Request[BlockSta
     def read(job: Job) -> BlockStatistics:
         blocks = block_statistics(subject.tensor, _BLOCK_BINS, worker_count(), job.check)
         assert blocks is not None  # it is quantized
-        cache.put(key, blocks)
         return blocks
-
-    def known_blocks() -> BlockStatistics | None:
-        found = cache.get(key)
-        return found if isinstance(found, BlockStatistics) else None
 
     return Request(
         key=(*key, id(cache)),
         title=f"Reading the blocks of {subject.name}",
         heading="Reading the blocks…",
         failure="The blocks could not be read",
-        work=read,
+        work=cache.keeping(key, read),
         name=subject.name,
-        known=known_blocks,
+        known=lambda: cache.find(key, BlockStatistics),
         tensors=(subject.tensor,),
     )
 
@@ -169,8 +164,8 @@ class _Reading:
     def _describe(self, subject: SelectedTensor) -> None:
         """Read statistics and the fine histogram of a tensor."""
         key = _statistics_key(subject)
-        found = self._cache.get(key)
-        if not isinstance(found, TensorStatistics):
+        found = self._cache.find(key, TensorStatistics)
+        if found is None:
             reading = GrowingStatistics(
                 subject.tensor, _FINE_BINS, None, worker_count(), self._worker.check, rough=True
             )
@@ -190,18 +185,16 @@ class _Reading:
 
     def _count(self, subject: SelectedTensor, binning: Binning | None) -> Histogram:
         """Count the bins that were asked for."""
-        if binning is None:  # no weight is finite
-            return _NO_COUNTS
-        key = _counts_key(subject, binning)
-        found = self._cache.get(key)
-        if not isinstance(found, Histogram):
+        found = _known_counts(subject, binning, self._cache)
+        if found is None:
+            assert binning is not None
             counts = RunningCounts([binning])
             walk = count_weights(subject.tensor, counts, worker_count(), self._worker.check)
             with closing(walk):
                 for done in walk:
                     self._worker.publish(partial(self._so_far, self._statistics, done, subject))
             found = binning.histogram(counts.totals[0])
-            self._cache.put(key, found)
+            self._cache.put(_counts_key(subject, binning), found)
         self._advance(subject, 1)
         return found
 
@@ -231,6 +224,14 @@ def _statistics_key(subject: SelectedTensor) -> tuple[object, ...]:
 def _counts_key(subject: SelectedTensor, binning: Binning) -> tuple[object, ...]:
     edges = binning.edges
     return ("counts", subject.row, binning.bins, float(edges[0]), float(edges[-1]))
+
+
+def _known_counts(
+    subject: SelectedTensor, binning: Binning | None, cache: LruCache
+) -> Histogram | None:
+    if binning is None:  # no weight is finite
+        return _NO_COUNTS
+    return cache.find(_counts_key(subject, binning), Histogram)
 
 
 MOST_TENSORS: Final = 32

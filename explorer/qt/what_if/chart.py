@@ -314,9 +314,9 @@ class WhatIfChart(ThemedPlot):
         paper = QColor(self.colours.background)
         paper.setAlpha(_PAPER_ALPHA)
         for point, name in zip(order, names, strict=True):
-            text = "{type}, no error" if point.exact else "{type}"
+            text = f"{point.line.title}, no error" if point.exact else point.line.title
             name.fill = pg.mkBrush(paper)
-            name.setText(text.format(type=point.line.title), color=self._name_colour(point))
+            name.setText(text, color=self._name_colour(point))
         places = place_labels(
             [self.pixel_of(point) for point in order],
             [name.textItem.boundingRect().size() for name in names],

@@ -367,15 +367,15 @@ class WhatIfControls(QtWidgets.QWidget):
         self._show_chooser()
 
     def _title(self, scope: Scope, rows: tuple[int, ...] | None) -> str:
-        titles = {
+        count = integer_text(len(rows or ()))
+        return {
             Scope.ONE: "This tensor",
-            Scope.SELECTED: "Selected tensors ({n})",
-            Scope.EXPERTS: "Experts of the layer ({n})",
-            Scope.SAME_ROLE: "Same role in every layer ({n})",
+            Scope.SELECTED: f"Selected tensors ({count})",
+            Scope.EXPERTS: f"Experts of the layer ({count})",
+            Scope.SAME_ROLE: f"Same role in every layer ({count})",
             Scope.MODEL: "Whole model",
             Scope.RECIPES: "Whole model, as llama-quantize makes it",
-        }
-        return titles[scope].format(n=integer_text(len(rows or ())))
+        }[scope]
 
 
 def _choices(document: Document, rows: Sequence[int]) -> dict[Scope, tuple[int, ...] | None]:

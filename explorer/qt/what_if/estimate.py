@@ -238,15 +238,13 @@ class WhatIfEstimate:
         """Return the known errors in a type, or by a recipe, by role; in a worker."""
 
         def known(task: what_if.Task) -> what_if.SetErrors | None:
-            found = cache.sets.get(self.request.key(task))
-            return found if isinstance(found, what_if.SetErrors) else None
+            return cache.sets.find(self.request.key(task), what_if.SetErrors)
 
         return errors_by_role(self.request.document.model, self.tasks.get(type_name, ()), known)
 
     def total(self, type_name: str, cache: WhatIfCache) -> what_if.TypeErrors | None:
         """Return the error in a type, if it was measured to the end."""
-        found = cache.totals.get(self.request.total_key(type_name))
-        return found if isinstance(found, what_if.TypeErrors) else None
+        return cache.totals.find(self.request.total_key(type_name), what_if.TypeErrors)
 
 
 def estimate_of(
@@ -418,8 +416,8 @@ class WhatIfWork:
         rounded = task.type_name  # `name`, or what takes its place where rows are too narrow
         if tensors.key in self._failures:
             return None
-        found = self._cache.sets.get(key)
-        if isinstance(found, what_if.SetErrors):
+        found = self._cache.sets.find(key, what_if.SetErrors)
+        if found is not None:
             return found
         rate = task.cost / max(1, tensors.parameters)
 

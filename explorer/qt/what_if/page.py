@@ -55,11 +55,10 @@ def basis_text(estimate: WhatIfEstimate) -> str:
     request, parts = estimate.request, []
     types = request.document.model.tensors.columns.types
     if request.source is not None and estimate.against_source:
-        text = (
-            "The original, {title}, is rounded. The error of this file against it stands "
-            "in the first line."
+        parts.append(
+            f"The original, {request.source.title}, is rounded. The error of this file against it "
+            "stands in the first line."
         )
-        parts.append(text.format(title=request.source.title))
     else:
         if request.source is not None:
             parts.append("The reference has no tensor that matches.")
@@ -71,35 +70,28 @@ def basis_text(estimate: WhatIfEstimate) -> str:
             )
     parts += rounding_notes(request.types)
     if estimate.alone:
-        text = "{n} tensors have no partner in the reference and stay as they are."
-        parts.append(text.format(n=integer_text(estimate.alone)))
+        alone = integer_text(estimate.alone)
+        parts.append(f"{alone} tensors have no partner in the reference and stay as they are.")
     if request.matrix is not None:
-        text = (
-            "The importance matrix knows {n} of {all} tensors; it steers the search, while errors "
-            "count all weights alike."
+        count, total = map(integer_text, (estimate.importance_count, len(estimate.sets)))
+        parts.append(
+            f"The importance matrix knows {count} of {total} tensors; it steers the search, while "
+            "errors count all weights alike."
         )
-        count, total = estimate.importance_count, len(estimate.sets)
-        parts.append(text.format(n=integer_text(count), all=integer_text(total)))
     return " ".join(parts)
 
 
 def offer_text(estimate: WhatIfEstimate, count: int) -> str:
     """Return the text of the button that measures so many types or recipes."""
-    by_recipe = estimate.request.by_recipe
-    words = "Measure {n} recipes" if by_recipe else "Measure {n} types"
-    return words.format(n=count)
+    return f"Measure {count} {'recipes' if estimate.request.by_recipe else 'types'}"
 
 
 def known_text(lines: Sequence[Line]) -> str:
     """Return what is known of types or recipes, once all that can be is measured."""
     by_recipe = any(line.by_recipe for line in lines)
     fit = sum(line.size.problem is None for line in lines)
-    if not fit and by_recipe:
-        return "None of these recipes is possible here."
-    if not fit:
-        return "None of these types is possible here."
-    words = "All {n} recipes are measured." if by_recipe else "All {n} types are measured."
-    return words.format(n=fit)
+    nouns = "recipes" if by_recipe else "types"
+    return f"All {fit} {nouns} are measured." if fit else f"None of these {nouns} is possible here."
 
 
 def planned_text(estimate: WhatIfEstimate) -> str:
@@ -112,8 +104,7 @@ def planned_text(estimate: WhatIfEstimate) -> str:
     tokens = integer_text(plan.context)
     text = f"Memory is planned as in the planner, for {tokens} tokens"
     devices = ", ".join(device.label for device in estimate.planned.devices)
-    words = "{text}, on {devices}." if devices else "{text}; no GPU is known."
-    return words.format(text=text, devices=devices)
+    return f"{text}, on {devices}." if devices else f"{text}; no GPU is known."
 
 
 def line_text(line: Line) -> str:

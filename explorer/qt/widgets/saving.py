@@ -104,9 +104,8 @@ def may_replace(parent: QWidget, path: Path) -> bool:
     box.setIcon(QMessageBox.Icon.Warning)
     box.setWindowTitle("Replace the file?")
     box.setTextFormat(Qt.TextFormat.PlainText)
-    question = "{name} exists already in {folder}. Replacing it removes what it holds."
-    folder = plain_text(str(path.parent))
-    box.setText(question.format(name=plain_text(path.name), folder=folder))
+    name, folder = plain_text(path.name), plain_text(str(path.parent))
+    box.setText(f"{name} exists already in {folder}. Replacing it removes what it holds.")
     replace = box.addButton("Replace", QMessageBox.ButtonRole.DestructiveRole)
     box.setDefaultButton(box.addButton(QMessageBox.StandardButton.Cancel))
     box.exec()

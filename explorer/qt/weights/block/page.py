@@ -226,8 +226,8 @@ class BlockSearch(QObject):
 
     def start(self, search: Search, cache: LruCache) -> None:
         """Search a tensor, unless the cache has what is searched for."""
-        known = cache.get(search.key)
-        if isinstance(known, FoundBlock):
+        known = cache.find(search.key, FoundBlock)
+        if known is not None:
             self._report(search.found, known)
             return
         tensor = search.tensor
@@ -479,22 +479,16 @@ class BlockPage(ReadingPage[ShownBlock]):
         self.bar.worst.setEnabled(bool(compared.pairs))
 
         def read(job: Job) -> ShownBlock:
-            shown = read_block(subject.tensor, index, compared.pairs, compared.note, job.check)
-            blocks.put(index, shown)
-            return shown
-
-        def known() -> ShownBlock | None:
-            found = blocks.get(index)
-            return found if isinstance(found, ShownBlock) else None
+            return read_block(subject.tensor, index, compared.pairs, compared.note, job.check)
 
         return Request(
             key=index,
             title=f"Reading a block of {subject.name}",
             heading="Reading the block…",
             failure="The block could not be read",
-            work=read,
+            work=blocks.keeping(index, read),
             name=subject.name,
-            known=known,
+            known=lambda: blocks.find(index, ShownBlock),
         )
 
     def show_result(self, result: ShownBlock) -> None:

@@ -194,21 +194,17 @@ class MapPage(ReadingPage[DrawnMap]):
             for each in self._maps:
                 if _serves(each, wanted):
                     return DrawnMap(each, self._group_weights)
-            found = kept.get(key)
-            return found if isinstance(found, DrawnMap) else None
+            return kept.find(key, DrawnMap)
 
         def read(job: Job) -> DrawnMap:
-            drawn = draw(drawable, wanted, job)
-            if wanted.window == whole:
-                kept.put(key, drawn)
-            return drawn
+            return draw(drawable, wanted, job)
 
         return Request(
             key=wanted,
             title=f"Drawing {drawable.subject.name}",
             heading="Reading…",
             failure="The map could not be drawn",
-            work=read,
+            work=kept.keeping(key, read) if wanted.window == whole else read,
             known=known,
             tensors=(drawable.subject.tensor,),
         )
