@@ -39,21 +39,21 @@ _READ: Final = sum(getattr(os, f"O_{name}", 0) for name in ("NOFOLLOW", "NONBLOC
 _CREATE: Final = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_BINARY", 0)
 
 _log = logging.getLogger(__name__)
-_said = ""
+_warning = ""
 
 
-def why_nothing_is_kept() -> str:
+def why_unavailable() -> str:
     """Return the warning that was given in this process; "" if there was none."""
-    return _said
+    return _warning
 
 
 def warn(error: OSError) -> None:
     """Say why nothing can be kept, once a process."""
-    global _said  # noqa: PLW0603 - once a process
-    if not _said:
+    global _warning  # noqa: PLW0603 - once a process
+    if not _warning:
         where = "for the next run" if error.filename is None else f"in {error.filename}"
-        _said = f"nothing is kept {where}: {system_reason(error)}"
-        _log.warning(_said)
+        _warning = f"nothing is kept {where}: {system_reason(error)}"
+        _log.warning(_warning)
 
 
 class PrivateFolder:

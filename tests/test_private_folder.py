@@ -18,7 +18,7 @@ from explorer.analysis.survey_cache import SurveyCache
 from explorer.crash_reports import CrashReports
 from explorer.demo import make_demo
 from explorer.errors import SourceError
-from explorer.private_folder import ABANDONED_S, PrivateFolder, seal, why_nothing_is_kept
+from explorer.private_folder import ABANDONED_S, PrivateFolder, seal, why_unavailable
 from explorer.quantization import kernel_cache
 from explorer.sources.remote.addresses import Address
 from explorer.sources.remote.source import HeaderCache, KnownHeader
@@ -31,7 +31,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The user's cache folder, which is not there yet; nothing was said so far."""
     monkeypatch.setenv("NUMBA_CACHE_DIR", "")
     monkeypatch.setenv("GGUF_EXPLORER_CACHE", str(tmp_path / "above" / "user"))
-    monkeypatch.setattr(private_folder, "_said", "")
+    monkeypatch.setattr(private_folder, "_warning", "")
     return tmp_path / "above" / "user"
 
 
@@ -129,7 +129,7 @@ def test_nothing_is_kept_where_others_may_write_and_that_is_said_once(
         assert not KEPT[name]()
     assert sorted(path for path in cache.parent.rglob("*") if path.is_file()) == before
     (said,) = caplog.messages
-    assert said == why_nothing_is_kept()
+    assert said == why_unavailable()
     assert said.startswith(f"nothing is kept in {cache}")
 
 
@@ -167,7 +167,7 @@ def test_a_user_without_a_home_keeps_nothing(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(private_folder, "cache_folder", no_home)
     assert not any(keep() for name, keep in KEPT.items() if name != "demo")
     assert CrashReports().take_crash() is None
-    assert why_nothing_is_kept() == "nothing is kept for the next run: there is no home folder"
+    assert why_unavailable() == "nothing is kept for the next run: there is no home folder"
 
 
 # Files

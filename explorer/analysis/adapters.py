@@ -199,9 +199,9 @@ def _problem(a: Tensor | None, b: Tensor | None, rank: int, flipped: bool) -> st
         return f"the factors are no matrices: {list(a.shape)} and {list(b.shape)}"
     if not 0 < rank <= _MOST_RANK:
         return f"a rank of {rank} is not in sight of real ones"
-    leads = a.shape[:-2], b.shape[:-2]
+    batches = a.shape[:-2], b.shape[:-2]
     fits = flipped or a.shape[-2] == rank
-    if not fits or (leads[0] != leads[1] and math.prod(leads[0]) != 1):
+    if not fits or (batches[0] != batches[1] and math.prod(batches[0]) != 1):
         return f"the factors do not fit: {list(a.shape)} and {list(b.shape)}"
     return ""
 

@@ -23,7 +23,7 @@ Places = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class ComparedBlock:
     """Weights of a reference and of a candidate.
 
     Attributes:
@@ -48,9 +48,9 @@ class Beside:
         return isinstance(self.pair, RoundedPair)
 
 
-def read_beside(
+def read_compared(
     pairs: Sequence[WeightsPair], tensor: Tensor, run: Run, check: Check = never
-) -> Beside:
+) -> ComparedBlock:
     """Read the reference and the candidate of a run of a tensor's weights.
 
     A pair may have the tensor in another order than it is stored in (a permutation, a slice of a
@@ -76,7 +76,7 @@ def read_beside(
                 check()
                 both = reader.read((int(places[first]), stop - first), check)
                 reference[first:stop], candidate[first:stop] = both
-            return Beside(pair, reference, candidate)
+            return ComparedBlock(pair, reference, candidate)
     raise ExplorerError("the reference has no tensor that these weights belong to")
 
 
@@ -204,7 +204,7 @@ def worst_block(
     """Find the block with the greatest RMS error; pairs with a weight that is not finite count 0.
 
     Args:
-        pairs: Pairs that hold weights of the tensor; see `read_beside`.
+        pairs: Pairs that hold weights of the tensor; see `read_compared`.
         tensor: A quantized tensor.
         workers: Threads. The result is the same for any number.
         check: Called before every run, in the thread that reads it; raises to stop.

@@ -125,9 +125,9 @@ def telling_rows(model: Model) -> list[int]:
     columns, left, found = table.columns, _MOST_OTHERS, []
     for row, (kind, parameters) in enumerate(zip(columns.types, columns.parameters, strict=True)):
         decodable = has_decoder(kind.name) or (kind.known and table.rows[row].has_parts)
-        tells = decodable and (parameters or table.damage_of(row) is not None)
-        if tells or left:
-            left -= not tells
+        has_result = decodable and (parameters or table.damage_of(row) is not None)
+        if has_result or left:
+            left -= not has_result
             found.append(row)
     return found
 
@@ -238,7 +238,7 @@ def survey(
 
 def run_survey(  # noqa: PLR0913 - all but the first two have a default
     model: Model,
-    kept: CachedSurvey,
+    cached: CachedSurvey,
     workers: int = 1,
     control: SurveyControl | None = None,
     progress: Callable[[int], object] | None = None,
@@ -248,14 +248,14 @@ def run_survey(  # noqa: PLR0913 - all but the first two have a default
     """Yield a row for each tensor, in the order of the model; known results come at once.
 
     Args:
-        kept: Known results; new ones are added.
+        cached: Known results; new ones are added.
         workers: Threads, which take a tensor each, or share the work on a large one.
         control: Pauses and cancels.
         progress: Called now and then with the weights walked over so far, of twice the tensors'.
         rows: Rows of the model's table, if not all of them.
 
     Raises:
-        SurveyCancelled: It was cancelled. Another run with the same `kept` goes on from there.
+        SurveyCancelled: It was cancelled. Another run with the same `cached` goes on from there.
     """
     tensors, parameters = model.tensors.rows, model.tensors.columns.parameters
     numbers = range(len(tensors)) if rows is None else rows
@@ -284,7 +284,7 @@ def run_survey(  # noqa: PLR0913 - all but the first two have a default
     }
     for number, statistics, error in _measure_missing(
         measure,
-        kept,
+        cached,
         sizes,
         workers=workers,
         control=control,
@@ -313,7 +313,7 @@ class PairRow:
 
 def run_errors(  # noqa: PLR0913 - all but the first two have a default
     pairs: Sequence[WeightsPair],
-    kept: CachedErrors,
+    cached: CachedErrors,
     workers: int = 1,
     control: SurveyControl | None = None,
     progress: Callable[[int], object] | None = None,
@@ -323,14 +323,14 @@ def run_errors(  # noqa: PLR0913 - all but the first two have a default
     """Yield the errors of each pair in order; known results come at once.
 
     Args:
-        kept: Known results; new ones are added.
+        cached: Known results; new ones are added.
         workers: Threads, which take a pair each, or share the work on a large one.
         control: Pauses and cancels.
         progress: Called now and then with the number of pairs of weights done.
         numbers: Places of pairs, if not all of them.
 
     Raises:
-        SurveyCancelled: It was cancelled. Another run with the same `kept` goes on from there.
+        SurveyCancelled: It was cancelled. Another run with the same `cached` goes on from there.
     """
     wanted = range(len(pairs)) if numbers is None else numbers
     sizes = {number: pairs[number].parameters for number in wanted}
@@ -339,14 +339,14 @@ def run_errors(  # noqa: PLR0913 - all but the first two have a default
         return measure_pair(pairs[number], workers, check, progress).metrics()
 
     for number, errors, error in _measure_missing(
-        measure, kept, sizes, workers=workers, control=control, progress=progress
+        measure, cached, sizes, workers=workers, control=control, progress=progress
     ):
         yield PairRow(number, pairs[number], errors, error)
 
 
 def _measure_missing(  # noqa: PLR0913 - the arguments of a survey
     measure: Callable[[int, int, Check, Progress], Result],
-    kept: CachedResults[Result],
+    cached: CachedResults[Result],
     sizes: Mapping[int, int],
     *,
     workers: int,
@@ -362,15 +362,13 @@ def _measure_missing(  # noqa: PLR0913 - the arguments of a survey
         unreadable: Those that `measure` refuses before it reads.
     """
     numbers = list(sizes)
-    quick = {
-        place for place, number in enumerate(numbers) if number in unreadable or number in kept.rows
-    }
+    quick = {place for place, one in enumerate(numbers) if one in unreadable or one in cached.rows}
 
     def work(
         place: int, workers: int, check: Check, progress: Progress
     ) -> tuple[int, Result | None, ExplorerError | None]:
         number = numbers[place]
-        known = kept.rows.get(number)
+        known = cached.rows.get(number)
         if known is not None:
             return number, known, None
         try:
@@ -384,6 +382,6 @@ def _measure_missing(  # noqa: PLR0913 - the arguments of a survey
     for number, result, error in map_tensors(
         weights, work, workers=workers, check=check, walks=walks, progress=progress, quick=quick
     ):
-        if result is not None and number not in kept.rows:
-            kept.add(number, result)
+        if result is not None and number not in cached.rows:
+            cached.add(number, result)
         yield number, result, error

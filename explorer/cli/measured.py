@@ -153,7 +153,7 @@ def with_log(
     if compared is None or len(engines) != 1:
         return chosen
     log = compared.comparison.settings
-    told: dict[str, Any] = {
+    given: dict[str, Any] = {
         "context": log.context,
         "parallel": log.parallel,
         "batch": log.batch,
@@ -166,12 +166,12 @@ def with_log(
         "swa_full": log.swa_full,
     }
     if log.devices == devices:
-        told |= {"num_gpu": log.gpu_layers, "cpu_moe_layers": log.cpu_moe_layers}
-        told["tensor_split"] = None if log.tensor_split is None else tuple(log.tensor_split)
-    if not told.keys() <= {setting.name for setting in engines[0].settings}:
+        given |= {"num_gpu": log.gpu_layers, "cpu_moe_layers": log.cpu_moe_layers}
+        given["tensor_split"] = None if log.tensor_split is None else tuple(log.tensor_split)
+    if not given.keys() <= {setting.name for setting in engines[0].settings}:
         return chosen
-    told = {name: value for name, value in told.items() if getattr(chosen, name) is None}
-    return replace(chosen, **told)
+    given = {name: value for name, value in given.items() if getattr(chosen, name) is None}
+    return replace(chosen, **given)
 
 
 @dataclass(frozen=True, slots=True)

@@ -186,13 +186,14 @@ def survey_command(  # noqa: PLR0913 - options of the command line
         options.agree_to_fetch([model], fetch)
         shown = as_json or not output.on_terminal()
         with (
-            _kept(model, no_cache) as kept,
+            _cached(model, no_cache) as cached,
             output.Progress(2 * model.parameters, shown=shown) as line,
         ):
             all_of_them = as_json or files.wanted
             count = len(model.tensors.columns)
             numbers = range(count) if all_of_them else telling_rows(model)
-            rows = run_survey(model, kept, workers, progress=line.counter("weights"), rows=numbers)
+            count_weights = line.counter("weights")
+            rows = run_survey(model, cached, workers, progress=count_weights, rows=numbers)
             found = _Found(model, as_json=as_json, in_files=files.wanted)
             if not as_json:
                 known = [SurveyRow(model.tensors.rows[number], None) for number in numbers]
@@ -213,7 +214,7 @@ def survey_command(  # noqa: PLR0913 - options of the command line
     return 0 if found.damaged is None else 1
 
 
-def _kept(model: Model, no_cache: bool) -> CachedSurvey:
+def _cached(model: Model, no_cache: bool) -> CachedSurvey:
     """Return the cached results of a model without histograms, which are not printed."""
     return CachedSurvey(None, model) if no_cache else SurveyCache().open(model, slim=True)
 

@@ -223,7 +223,7 @@ class _LineRuns:
         self.unit = self._layout.unit
         self.stride = self._layout.line
         self._lines = self._layout.lines(0)
-        self._kept = range(0)  # lines that are in `_lines`
+        self._cached = range(0)  # lines that are in `_lines`
 
     def read(self, first: int, count: int) -> StoredLines:
         unit, line = self.unit, self._layout.line
@@ -233,13 +233,13 @@ class _LineRuns:
         return StoredLines(lines, self._reader.groups, first * unit - start * line, count * unit)
 
     def _fill(self, start: int, stop: int) -> Lines:
-        if len(self._kept) == stop - start and self._kept.start == start:
+        if len(self._cached) == stop - start and self._cached.start == start:
             return self._lines
-        self._kept = range(0)
+        self._cached = range(0)
         if len(self._lines.codes) != stop - start:
             self._lines = self._layout.lines(stop - start)
         self._reader.fill(start, self._lines)
-        self._kept = range(start, stop)
+        self._cached = range(start, stop)
         return self._lines
 
     def decode(self, stored: Stored, out: Values) -> None:

@@ -334,7 +334,7 @@ _ALTERNATIVES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 )
 """Symbol → keys of config.json, the usual one first."""
 
-_KEPT_METHOD: Final = "mxfp4"
+_MXFP4: Final = "mxfp4"
 """The quantization method whose weights GGUF has a type for."""
 
 
@@ -392,7 +392,7 @@ def _methods(model: Model) -> tuple[str, ...]:
     rows = {kind: row for row, kind in enumerate(types) if kind.quantized}  # one of each type
     weights = (model.tensors.rows[row].companions for row in rows.values())
     found = {one.layout.scheme for one in weights if one is not None}
-    return tuple(sorted(found - {_KEPT_METHOD}))
+    return tuple(sorted(found - {_MXFP4}))
 
 
 class _Config:

@@ -101,7 +101,7 @@ def run(paths: Sequence[str], fresh: bool) -> int:
         for fault in faults:
             window.show_error(fault)
         _open_first(window, files, [path for path in paths if is_name(path)])
-        window.runner.nothing_kept.connect(window.message_bar.show_error)
+        window.runner.cache_unavailable.connect(window.message_bar.show_error)
         window.bottom.machine.show_machine()
         window.runner.load_ahead(PANEL_MODULES)
         window.runner.prepare_cache()

@@ -23,7 +23,7 @@ from PySide6.QtCore import Qt, Signal, Slot
 
 from explorer.errors import ExplorerError, trace
 from explorer.parallel import cancelled_by
-from explorer.private_folder import PrivateFolder, why_nothing_is_kept
+from explorer.private_folder import PrivateFolder, why_unavailable
 from explorer.quantization import kernel_cache
 from explorer.text import sentence
 
@@ -166,13 +166,13 @@ class JobRunner(QtCore.QObject):
         started: A job was started.
         ended: A job finished, failed or was cancelled.
         crashed: A job failed with something else than an `ExplorerError`: a fault of the program.
-        nothing_kept: What would be kept for the next run is lost; says why.
+        cache_unavailable: What would be kept for the next run is lost; says why.
     """
 
     started = Signal(Job)
     ended = Signal(Job)
     crashed = Signal(object)
-    nothing_kept = Signal(str)
+    cache_unavailable = Signal(str)
 
     def __init__(self, parent: QtCore.QObject | None = None) -> None:
         super().__init__(parent)
@@ -211,8 +211,8 @@ class JobRunner(QtCore.QObject):
         def look() -> None:
             PrivateFolder().remove_leftovers()
             kernel_cache.choose_kernel_folder()
-            if why_nothing_is_kept():
-                self.nothing_kept.emit(sentence(why_nothing_is_kept()))
+            if why_unavailable():
+                self.cache_unavailable.emit(sentence(why_unavailable()))
 
         self._pool.start(look)
 

@@ -143,7 +143,7 @@ def show_search(window: MainWindow) -> None:
     reveal = {kind.KEY: window.reveal_key, kind.TENSOR: window.reveal_tensor}
     reveal[kind.MODEL] = lambda document, _: window.reveal_model(document)
     of_tensors = [titles[name] for name in ("weights", "errors", "survey", "raw", "tensors")]
-    beside = quick_open.Beside(
+    context = quick_open.SearchContext(
         window.actions_.menus,
         window.settings.recent,
         downloads(window.panels),
@@ -152,7 +152,7 @@ def show_search(window: MainWindow) -> None:
         window.panels.show_titled,
         window.current,
     )
-    quick_open.show_quick_open(window, window.documents, window.runner, reveal, beside)
+    quick_open.show_quick_open(window, window.documents, window.runner, reveal, context)
 
 
 class SessionKeeper(QtCore.QObject):

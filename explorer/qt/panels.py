@@ -437,7 +437,7 @@ def downloads(panels: Panels) -> Callable[[Check], list[tuple[Entry, str]]]:
     return lambda check: downloaded(library_places(demo), own, check)
 
 
-_MOST_KEPT: Final = 200  # letters of a filter
+_LONGEST_FILTER: Final = 200  # letters of a filter
 
 
 class PanelMemory:
@@ -473,13 +473,13 @@ class PanelMemory:
             self.save_columns(name)
         if library is not None:
             library.save_layout()
-            settings.set_note("library_filter", library.bar.text[:_MOST_KEPT])
+            settings.set_note("library_filter", library.bar.text[:_LONGEST_FILTER])
         if metadata is not None:
             settings.set_layout("metadata_splitter", metadata.splitter.saveState())
-            settings.set_note("metadata_filter", metadata.list.bar.text[:_MOST_KEPT])
+            settings.set_note("metadata_filter", metadata.list.bar.text[:_LONGEST_FILTER])
         for name, tab in (("tensors", panels.tensors), ("vocabulary", panels.vocabulary)):
             if tab.built is not None:
-                settings.set_note(f"{name}_filter", tab.built.bar.text[:_MOST_KEPT])
+                settings.set_note(f"{name}_filter", tab.built.bar.text[:_LONGEST_FILTER])
         if weights is not None:
             settings.set_layout("weights_splitter", weights.histogram.splitter_state())
             settings.histogram = weights.choices.to_text()
@@ -490,8 +490,8 @@ class PanelMemory:
             name = document.model.tensors.columns.names[rows[0]] if rows else ""
             settings.set_model_note(document.path, "tensor", name)
             if panels.references.decided:  # else what was chosen before may be opened again
-                kept = _kept(panels.references.chosen)
-                settings.set_model_note(document.path, "reference", kept)
+                note = _note_of(panels.references.chosen)
+                settings.set_model_note(document.path, "reference", note)
 
     @property
     def front(self) -> Path | None:
@@ -569,7 +569,7 @@ class PanelMemory:
 _NOTHING: Final = "nothing"
 
 
-def _kept(reference: Reference) -> str:
+def _note_of(reference: Reference) -> str:
     """Return what a model is compared with as a text to keep."""
     if reference is None:
         return _NOTHING

@@ -447,7 +447,7 @@ class QuickOpen(QDialog):
 
 
 @dataclass(frozen=True)
-class Beside:
+class SearchContext:
     """What the search finds beside what is in open models.
 
     Attributes:
@@ -474,7 +474,7 @@ def show_quick_open(
     documents: Sequence[Document],
     runner: JobRunner,
     reveal: Mapping[ResultKind, Callable[[Document, int], None]],
-    beside: Beside,
+    context: SearchContext,
 ) -> None:
     """Open the search over models and the commands of the window `parent`; go to what is chosen.
 
@@ -483,30 +483,30 @@ def show_quick_open(
         documents: Its models; the list changes when some are closed.
         runner: Runs the search.
         reveal: Shows a model, a key or a tensor by its position.
-        beside: What else there is.
+        context: What else there is.
     """
     commands = [action for action in parent.actions() if action.text()]
 
     def go(entry: Entry) -> None:
         # once the dialog is gone: what is chosen may open another one
         if entry.path is not None:
-            QTimer.singleShot(0, partial(beside.open_path, entry.path))
+            QTimer.singleShot(0, partial(context.open_path, entry.path))
         elif entry.document is None:
             QTimer.singleShot(0, commands[entry.position].trigger)
         elif entry.document in documents:
             reveal[entry.kind](entry.document, entry.position)
             if entry.page:
-                beside.show_page(entry.page)
+                context.show_page(entry.page)
 
     titles = [plain_title(action) for action in commands]
-    details = command_details(commands, beside.menus)
+    details = command_details(commands, context.menus)
     # of two models that hold the same tensor, the one that is shown is meant
-    ordered = sorted(documents, key=lambda each: each is not beside.current)
-    sources = search_sources(ordered, titles, details, beside.recent, beside.pages)
-    listed = {*beside.recent, *(document.path for document in documents)}
+    ordered = sorted(documents, key=lambda each: each is not context.current)
+    sources = search_sources(ordered, titles, details, context.recent, context.pages)
+    listed = {*context.recent, *(document.path for document in documents)}
 
     def downloads(job: Job) -> list[SearchSource]:
-        found = [(each, name) for each, name in beside.find(job.check) if each.path not in listed]
+        found = [(each, name) for each, name in context.find(job.check) if each.path not in listed]
         names, paths = [each.name for each, _ in found], [each.path for each, _ in found]
         texts = [f"{program} · {bytes_text(each.nbytes)}" for each, program in found]
         return [SearchSource(ResultKind.DOWNLOAD, names, None, texts, paths)]

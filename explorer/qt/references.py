@@ -236,7 +236,7 @@ class References(QObject):
 Find: TypeAlias = Callable[[Check], "Sequence[tuple[Entry, str]]"]
 """Returns the downloaded models, with the program that has each; called in a worker."""
 
-_MOST_BESIDE: Final = 4096  # names in a model's folder
+_MOST_NAMES: Final = 4096  # names in a model's folder
 _MOST_OPENED: Final = 8  # models that are called alike
 
 
@@ -254,7 +254,7 @@ def original_of(document: Document, find: Find, check: Check) -> tuple[Path, str
         return None
     own = document.base_names | {pairing.base_name(document.facts.name or "")}
     alike: dict[Path, tuple[float, str, set[str]]] = {}
-    for path, name, nbytes in (*_beside(document.path), *_downloaded(find, check)):
+    for path, name, nbytes in (*_in_folder(document.path), *_downloaded(find, check)):
         check()
         names = pairing.base_names(path, name)
         if names & own:
@@ -275,7 +275,7 @@ def original_of(document: Document, find: Find, check: Check) -> tuple[Path, str
     return None
 
 
-def _beside(path: Path) -> Iterator[tuple[Path, str, float]]:
+def _in_folder(path: Path) -> Iterator[tuple[Path, str, float]]:
     """Yield path, name and size of what may be a model in a model's folder.
 
     What several files make together is as large as can be.
@@ -284,7 +284,7 @@ def _beside(path: Path) -> Iterator[tuple[Path, str, float]]:
     from explorer.model_files import MODEL_SUFFIXES  # noqa: PLC0415
 
     with suppress(OSError), os.scandir(path.parent) as entries:  # the folder is gone
-        for entry in islice(entries, _MOST_BESIDE):
+        for entry in islice(entries, _MOST_NAMES):
             shard, size = SHARD_NAME.fullmatch(entry.name), math.inf
             if shard is not None and int(shard["number"]) != 1:
                 continue

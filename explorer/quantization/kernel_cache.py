@@ -34,7 +34,7 @@ SOURCES: Final = (
 )
 """Modules that define kernels, or helpers and constants that are compiled into kernels."""
 
-KEPT_S: Final = 30 * 24 * 3600.0
+UNUSED_S: Final = 30 * 24 * 3600.0
 """How long an unused folder is kept."""
 
 SUFFIX: Final = ".nbc"
@@ -44,7 +44,7 @@ MAX_BYTES: Final = 64 << 20
 _VARIABLE: Final = "NUMBA_CACHE_DIR"
 _PREFIX: Final = "kernels-"
 _PACKAGE: Final = Path(__file__).resolve().parents[1]
-_MOST_KEPT: Final = 16  # editing kernels makes many
+_MOST_FOLDERS: Final = 16  # editing kernels makes many
 
 
 def kernel_folder() -> PrivateFolder:
@@ -121,7 +121,7 @@ def _remove_old(current: Path) -> None:
             if is_other and entry.is_dir(follow_symlinks=False):
                 others.append((entry.stat(follow_symlinks=False).st_mtime, entry.path))
     others.sort(reverse=True)
-    oldest = time.time() - KEPT_S
+    oldest = time.time() - UNUSED_S
     for place, (used, path) in enumerate(others):
-        if used < oldest or place >= _MOST_KEPT:
+        if used < oldest or place >= _MOST_FOLDERS:
             shutil.rmtree(path, ignore_errors=True)

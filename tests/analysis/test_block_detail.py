@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from explorer.analysis.block_detail import BlockDetail, BlockReader, place_of
-from explorer.analysis.block_search import places_in_part, read_beside
+from explorer.analysis.block_search import places_in_part, read_compared
 from explorer.analysis.errors.pairs import MatchedPair, RoundedPair
 from explorer.analysis.matching.pairing import Match
 from explorer.analysis.matching.views import TensorPart, TensorView
@@ -316,7 +316,7 @@ def quantized_pair(shape: tuple[int, ...], name: str = "Q8_0") -> tuple[Tensor, 
 def test_a_block_beside_the_same_weights_of_another_model() -> None:
     reference, candidate = quantized_pair((4, 64))
     pair = MatchedPair(Match(TensorView.of(reference), TensorView.of(candidate)))
-    beside = read_beside([pair], candidate, (96, 32))
+    beside = read_compared([pair], candidate, (96, 32))
     np.testing.assert_array_equal(beside.reference, reference.dequantize().reshape(-1)[96:128])
     np.testing.assert_array_equal(beside.candidate, candidate.dequantize().reshape(-1)[96:128])
     assert not beside.is_rounding
@@ -327,7 +327,7 @@ def test_a_block_beside_the_same_weights_of_another_model() -> None:
 
 def test_a_block_beside_what_rounding_leaves_of_it() -> None:
     _, tensor = quantized_pair((4, 64))
-    beside = read_beside([RoundedPair(tensor, "Q4_0")], tensor, (64, 32))
+    beside = read_compared([RoundedPair(tensor, "Q4_0")], tensor, (64, 32))
     own = tensor.dequantize().reshape(-1)[64:96]
     np.testing.assert_array_equal(beside.reference, own)
     np.testing.assert_array_equal(beside.candidate, dequantize(quantize(own, "Q4_0"), "Q4_0"))
@@ -346,11 +346,11 @@ def test_weights_that_the_pair_sees_in_another_order() -> None:
         for first, view in enumerate((even, odd))
     ]
     for row in range(8):
-        beside = read_beside(pairs, tensor, (row * 64 + 32, 32))
+        beside = read_compared(pairs, tensor, (row * 64 + 32, 32))
         np.testing.assert_array_equal(beside.candidate, values[row, 32:])
         np.testing.assert_array_equal(beside.reference, values[row, 32:] + np.float32(1))
     with pytest.raises(ExplorerError, match="no tensor that these weights belong to"):
-        read_beside(pairs[:1], tensor, (64, 32))
+        read_compared(pairs[:1], tensor, (64, 32))
 
 
 def test_weights_that_the_pair_sees_transposed() -> None:
@@ -358,7 +358,7 @@ def test_weights_that_the_pair_sees_transposed() -> None:
     turned = TensorView("turned", (64, 8), (TensorPart.whole(tensor).transposed(1, 0),))
     values = tensor.dequantize()
     pair = MatchedPair(Match(TensorView.of(float_tensor(values.T * 2)), turned))
-    beside = read_beside([pair], tensor, (64, 32))
+    beside = read_compared([pair], tensor, (64, 32))
     np.testing.assert_array_equal(beside.candidate, values[1, :32])
     np.testing.assert_array_equal(beside.reference, 2 * values[1, :32])
 
@@ -369,7 +369,7 @@ def test_a_joined_tensor_is_found_by_its_part() -> None:
     joined = TensorView("both", (4, 64), (TensorPart.whole(first), TensorPart.whole(second)))
     both = np.concatenate([reference.dequantize()] * 2)
     pair = MatchedPair(Match(TensorView.of(float_tensor(both, (4, 64))), joined))
-    beside = read_beside([pair], second, (32, 32))
+    beside = read_compared([pair], second, (32, 32))
     np.testing.assert_array_equal(beside.candidate, second.dequantize().reshape(-1)[32:64])
 
 
@@ -377,7 +377,7 @@ def test_a_block_as_json() -> None:
     reference, candidate = quantized_pair((2, 512), "Q4_K")
     detail = BlockReader(candidate).read(1)
     pair = MatchedPair(Match(TensorView.of(reference), TensorView.of(candidate)))
-    record = block_record(detail, read_beside([pair], candidate, (256, 256)))
+    record = block_record(detail, read_compared([pair], candidate, (256, 256)))
     loaded = json.loads(json.dumps(record, allow_nan=False))
     assert loaded["tensor"] == "made.weight"
     assert (loaded["type"], loaded["block"], loaded["row"]) == ("Q4_K", 1, 0)

@@ -358,8 +358,8 @@ def test_it_is_said_that_nothing_is_kept(
     open_to_all.mkdir()
     open_to_all.chmod(0o777)
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(open_to_all))
-    monkeypatch.setattr("explorer.private_folder._said", "")
-    with qtbot.waitSignal(runner.nothing_kept) as said:
+    monkeypatch.setattr("explorer.private_folder._warning", "")
+    with qtbot.waitSignal(runner.cache_unavailable) as said:
         runner.prepare_cache()
     (sentence,) = said.args
     assert sentence.startswith(f"Nothing is kept in {open_to_all}: ")

@@ -24,7 +24,7 @@ from pytestqt.qtbot import QtBot
 
 from explorer.analysis import survey
 from explorer.analysis.block_detail import BlockReader
-from explorer.analysis.block_search import read_beside
+from explorer.analysis.block_search import read_compared
 from explorer.analysis.blocks import block_statistics
 from explorer.analysis.columns import Source
 from explorer.analysis.errors.compare import Comparison
@@ -364,7 +364,7 @@ def rows_of_contents(path: Path) -> Iterator[tuple[str, Table[Any], Any]]:
         pair = RoundedPair(other.tensors[TENSOR], "Q4_0")
         detail = BlockReader(other.tensors[TENSOR]).read(1)
         run = detail.start, detail.values.size
-        beside = read_beside([pair], other.tensors[TENSOR], run)
+        beside = read_compared([pair], other.tensors[TENSOR], run)
         yield "fields", field_table(detail), range(len(detail.fields))
         yield "sub-blocks", sub_block_table(detail, beside), range(detail.scales.size)
         yield "weights", weight_table(detail, beside), range(detail.values.size)

@@ -18,7 +18,12 @@ import pytest
 import explorer
 from explorer.private_folder import PrivateFolder, seal
 from explorer.quantization import kernel_cache
-from explorer.quantization.kernel_cache import KEPT_S, SOURCES, choose_kernel_folder, source_digest
+from explorer.quantization.kernel_cache import (
+    SOURCES,
+    UNUSED_S,
+    choose_kernel_folder,
+    source_digest,
+)
 
 _PACKAGE = Path(explorer.__file__).parent
 _ROOT = _PACKAGE.parent
@@ -66,7 +71,7 @@ def test_the_users_own_choice_stands_and_is_made_private(
 def test_a_chosen_folder_that_others_may_write_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("explorer.private_folder._said", "")
+    monkeypatch.setattr("explorer.private_folder._warning", "")
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "named"))
     _choose().chmod(0o777)
     assert choose_kernel_folder() is None
@@ -80,7 +85,7 @@ def test_unused_folders_are_removed(cache: Path) -> None:
     old, recent, other = cache / "kernels-old", cache / "kernels-recent", cache / "demo-1"
     for folder in (old, recent, other):
         (folder / "inner").mkdir(parents=True)
-    long_ago = time.time() - KEPT_S - 60
+    long_ago = time.time() - UNUSED_S - 60
     for folder in (old, other):
         os.utime(folder, (long_ago, long_ago))
     _choose()

@@ -90,7 +90,7 @@ class _RoundedReader:
         self._matrix = pair.parameters // len(importance) if importance is not None else 0
         self._buffer = FloatBuffer()
         nothing = np.empty(0, np.float32)
-        self._kept: tuple[range, Values, Values] = range(0), nothing, nothing
+        self._cached: tuple[range, Values, Values] = range(0), nothing, nothing
 
     def read(self, run: Run, check: Check) -> tuple[Values, Values]:
         if self._rounder is None:
@@ -99,17 +99,17 @@ class _RoundedReader:
                 self.codes = CodeCounts(self._rounder.levels)
         start, count = run
         first, stop = self._rounder.edges(start, start + count) if count else (start, start)
-        held, values, rounded = self._kept
+        held, values, rounded = self._cached
         if not (held.start <= first and stop <= held.stop):
             values = self._buffer.of(stop - first)
-            self._kept = range(0), values, values
+            self._cached = range(0), values, values
             self._reader.read_into(first, values, check)
             importance = None
             if self._importance is not None:
                 importance = self._importance[start // self._matrix]
             rounded = self._rounder.round(values, importance, first)
             held = range(first, stop)
-            self._kept = held, values, rounded
+            self._cached = held, values, rounded
             if self.codes is not None:
                 self.codes.add(self._rounder.codes())
         inside = slice(start - held.start, start - held.start + count)

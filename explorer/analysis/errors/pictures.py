@@ -94,7 +94,7 @@ def squares(counts: AllCounts) -> tuple[PairSquare, PairSquare]:
     if level == lowest:  # most are as good as 0: there is nothing to see but the others
         return whole, whole
     most = OUTSIDE * total - beyond
-    kept = _kept(grids[level].sum(axis=0), most), _kept(grids[level].sum(axis=1), most)
+    kept = _dense(grids[level].sum(axis=0), most), _dense(grids[level].sum(axis=1), most)
     robust = _square(grids[level], level, *_span(*kept), total)
     return whole, whole if np.array_equal(robust.edges, whole.edges) else robust
 
@@ -162,7 +162,7 @@ def _span(columns: NDArray[np.bool_], rows: NDArray[np.bool_]) -> tuple[int, int
     return first, max(last, first + _LEAST_CELLS)
 
 
-def _kept(counts: NDArray[np.int64], most: float) -> NDArray[np.bool_]:
+def _dense(counts: NDArray[np.int64], most: float) -> NDArray[np.bool_]:
     """Return which bins are left when up to so many of the outermost are taken off on each side."""
     kept: NDArray[np.bool_] = (np.cumsum(counts) > most) & (np.cumsum(counts[::-1])[::-1] > most)
     return kept & (counts > 0)

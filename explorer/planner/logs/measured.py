@@ -133,11 +133,11 @@ def compare(model: Model, measured: Measured, base: llama_cpp.Settings) -> Compa
 
 def assumed_settings(asked: Settings, devices: int) -> llama_cpp.Settings:
     """Return what a log that does not tell it is taken to mean, by what is asked of a plan."""
-    told: dict[str, Any] = {"context": asked.context, "ubatch": asked.batch}
+    assumed: dict[str, Any] = {"context": asked.context, "ubatch": asked.batch}
     if asked.parallel:  # other engines run more of them
-        told["parallel"] = min(asked.parallel, llama_cpp.MAX_SEQUENCES)
+        assumed["parallel"] = min(asked.parallel, llama_cpp.MAX_SEQUENCES)
     settings = llama_cpp.Settings(devices=devices)
-    return replace(settings, **{name: value for name, value in told.items() if value})
+    return replace(settings, **{name: value for name, value in assumed.items() if value})
 
 
 def _refuse_other(header: llama_cpp.Header, measured: Measured) -> None:

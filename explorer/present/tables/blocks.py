@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from explorer.analysis.block_detail import BlockDetail
-    from explorer.analysis.block_search import Beside
+    from explorer.analysis.block_search import ComparedBlock
     from explorer.analysis.blocks import BlockStatistics
 
 _DIGITS: Final = 5  # in cells; what is copied is exact
@@ -150,7 +150,7 @@ def _plain_numbers(name: str, title: str, values: NDArray[Any], tip: str) -> Col
     return (_array if values.dtype.kind in "iu" else _numbers)(name, title, values, tip)
 
 
-def sub_block_table(detail: BlockDetail, beside: Beside | None = None) -> Table[int]:
+def sub_block_table(detail: BlockDetail, compared: ComparedBlock | None = None) -> Table[int]:
     """Return the table of a block's sub-blocks; its rows are their numbers."""
     per, count = detail.weights_per_scale, detail.scales.size
     codes, stored = detail.codes.reshape(count, per), detail.sub_scales
@@ -178,14 +178,14 @@ def sub_block_table(detail: BlockDetail, beside: Beside | None = None) -> Table[
     of_all = Kind(lambda number: f"{number} of {detail.levels.size}")
     tip = "How many different codes, and how many the type has"
     columns.append(_array("codes_used", "Codes", used, tip, of_all))
-    if beside is not None:
-        squares = (beside.errors**2).reshape(count, per).mean(axis=1)
+    if compared is not None:
+        squares = (compared.errors**2).reshape(count, per).mean(axis=1)
         tip, root = "Root of the mean square error", np.sqrt(squares)
         columns.append(_numbers("rms_error", "RMS error", root, tip, _ERROR_DIGITS, stretches=True))
     return Table(*columns, title="Sub-blocks")
 
 
-def weight_table(detail: BlockDetail, beside: Beside | None = None) -> Table[int]:
+def weight_table(detail: BlockDetail, compared: ComparedBlock | None = None) -> Table[int]:
     """Return the table of a block's weights; its rows are their places."""
     rows = detail.rows
     signed = "Number of the signed level: a whole group is stored as a row of a grid"
@@ -202,21 +202,22 @@ def weight_table(detail: BlockDetail, beside: Beside | None = None) -> Table[int
     columns.append(_numbers("level", "Level", detail.weight_levels, level))
     decoded = "The decoded weight"
     columns.append(_numbers("value", "Value", detail.values, decoded, stretches=True))
-    if beside is not None:
-        rounding, what = beside.is_rounding, f"The weight rounded to {beside.pair.candidate_type}"
+    if compared is not None:
+        rounding = compared.is_rounding
+        what = f"The weight rounded to {compared.pair.candidate_type}"
         same, difference = "The same weight of the reference", "Candidate minus reference"
         columns += [
             replace(one, stretches=True)
             for one in (
-                _numbers("reference", "Reference", beside.reference, same, extra=rounding),
-                _numbers("candidate", "Rounded", beside.candidate, what, extra=not rounding),
-                _numbers("error", "Error", beside.errors, difference, _ERROR_DIGITS),
+                _numbers("reference", "Reference", compared.reference, same, extra=rounding),
+                _numbers("candidate", "Rounded", compared.candidate, what, extra=not rounding),
+                _numbers("error", "Error", compared.errors, difference, _ERROR_DIGITS),
             )
         ]
     return Table(*columns, title="Weights of the block")
 
 
-def block_record(detail: BlockDetail, beside: Beside | None = None) -> dict[str, Any]:
+def block_record(detail: BlockDetail, compared: ComparedBlock | None = None) -> dict[str, Any]:
     """Return a block, and what it is compared with, as a record for JSON.
 
     Numbers are exact, and None where not finite.
@@ -239,11 +240,11 @@ def block_record(detail: BlockDetail, beside: Beside | None = None) -> dict[str,
         ],
         "bytes": detail.stored.hex(),
         "fields": records(field_table(detail), len(detail.fields)),
-        "sub_blocks": records(sub_block_table(detail, beside), detail.scales.size),
-        "weights": records(weight_table(detail, beside), detail.values.size),
+        "sub_blocks": records(sub_block_table(detail, compared), detail.scales.size),
+        "weights": records(weight_table(detail, compared), detail.values.size),
     }
-    if beside is not None:
-        pair = beside.pair
+    if compared is not None:
+        pair = compared.pair
         record["reference"] = {"name": pair.reference_name, "type": pair.reference_type}
         record["candidate"] = {"name": pair.candidate_name, "type": pair.candidate_type}
     return record

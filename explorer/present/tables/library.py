@@ -381,5 +381,5 @@ def choice_table(choices: Sequence[ModelChoice]) -> Table[ModelChoice]:
     named: Column[ModelChoice] = Column(
         "name", "Name", TEXT, "The file, the tag, or the folder of a model."
     )
-    told = (replace(column, row_tip=lambda choice: choice.why) for column in columns)
-    return Table(named, *told, title="Models at the address")
+    explained = (replace(column, row_tip=lambda choice: choice.why) for column in columns)
+    return Table(named, *explained, title="Models at the address")

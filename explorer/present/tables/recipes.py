@@ -148,7 +148,7 @@ _TRIED: Final = "The recipe of llama-quantize; in the first line, what the file 
 _TYPES: Final = "The types that tensors of the role would get, and how many get each."
 _SIZE_BY: Final = "Bytes that all tensors would take."
 _NEEDED: Final = "Memory that a plan of the model would need."
-_KEPT: Final = "Tensors that cannot have their type and stay as they are."
+_STAYING: Final = "Tensors that cannot have their type and stay as they are."
 _NOT_MEASURED: Final = "not measured"
 _REST: Final = {"extra": True, "blank": _NOT_MEASURED}
 
@@ -181,7 +181,7 @@ TRIALS: Final = Table[TriedRecipe](
         *("bits_per_weight", "Bits/weight", BITS, "Stored bits for each weight."),
         lambda row: row.size and row.size.bits_per_weight,
     ),
-    Column("kept", "Stay", INTEGER, _KEPT, lambda row: row.size and row.size.kept, extra=True),
+    Column("kept", "Stay", INTEGER, _STAYING, lambda row: row.size and row.size.kept, extra=True),
     *FIGURES.at(_trial_errors, "relative_rmse", "sqnr_db", blank=_NOT_MEASURED),
     *FIGURES.at(_trial_errors, "rmse", "max_abs_error", **_REST),
     Column("on_front", "Best trade-off", YES_NO, "No recipe is smaller and not worse.", extra=True),

@@ -249,7 +249,7 @@ class OverviewView(QtWidgets.QScrollArea):
             left.addLayout(_form(shape, page))
         left.addStretch(1)
         right = column(_text("Read on", page, TextSize.SECTION), spacing=Space.NEAR)
-        for button in self._leads(document, page):
+        for button in self._links(document, page):
             right.addLayout(row(button, 1))
         right.addStretch(1)
         layout.addLayout(row((left, 1), (right, 1), spacing=Space.PAGE))
@@ -315,7 +315,7 @@ class OverviewView(QtWidgets.QScrollArea):
         column(*parts, of=card, margins=(edge, edge, edge, edge), spacing=Space.WIDE)
         return card
 
-    def _leads(
+    def _links(
         self, document: Document, page: QtWidgets.QWidget
     ) -> Iterator[QtWidgets.QPushButton]:
         """Yield the buttons that lead on."""
@@ -563,8 +563,8 @@ class SharesBar(QtWidgets.QWidget):
         self._shares = shares
         self.labels = [share.label for share in shares]
         self.setAccessibleName(name)
-        told = zip(shares, self.labels, strict=True)
-        self.setAccessibleDescription("; ".join(f"{one.name}: {text}" for one, text in told))
+        pairs = zip(shares, self.labels, strict=True)
+        self.setAccessibleDescription("; ".join(f"{one.name}: {text}" for one, text in pairs))
         self.updateGeometry()
         self.update()
 

@@ -48,7 +48,7 @@ from explorer.tabular import json_document, write_atomically
 from explorer.text import integer_text, plain_text
 
 _MOST_CONTEXT: Final = 1 << 24
-_MOST_KEPT: Final = 4
+_MOST_CACHED: Final = 4
 
 
 @dataclass(frozen=True)
@@ -497,7 +497,7 @@ class CompareView(TabbedPanel, Reader[Shown]):
         assert isinstance(key, _Subject)
         self._known.pop(key, None)
         self._known[key] = result
-        for old in list(self._known)[:-_MOST_KEPT]:
+        for old in list(self._known)[:-_MOST_CACHED]:
             del self._known[old]
         self._show(result)
 

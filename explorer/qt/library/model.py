@@ -100,9 +100,9 @@ class LibraryModel(QtCore.QAbstractItemModel):
         """Show what the headers of models say."""
         pairs = list(found)
         self.details.update(pairs)
-        self.tell_learned(entry for entry, _ in pairs)
+        self.notify_learned(entry for entry, _ in pairs)
 
-    def tell_learned(self, entries: Iterable[Entry]) -> None:
+    def notify_learned(self, entries: Iterable[Entry]) -> None:
         """Show what `details` and `fits` have of models now."""
         changed: dict[int, tuple[Node, set[int]]] = {}  # parent and places of rows below it
 
@@ -121,7 +121,7 @@ class LibraryModel(QtCore.QAbstractItemModel):
                         note(node.parent)
         for parent, places in changed.values():
             if self.is_shown(parent):
-                self._tell_changed(parent, places)
+                self._notify_changed(parent, places)
 
     def _learn(self, node: Node) -> None:
         """Give a node what is known of its model."""
@@ -129,7 +129,7 @@ class LibraryModel(QtCore.QAbstractItemModel):
         node.details = None if entry is None else self.details.get(entry)
         node.fit = None if entry is None else self.fits.get(entry)
 
-    def _tell_changed(self, parent: Node, places: set[int]) -> None:
+    def _notify_changed(self, parent: Node, places: set[int]) -> None:
         """Report rows below a node, a run of them at a time: a view asks about each.
 
         One signal for 5,000 rows of which some changed holds up the window for 300 ms.

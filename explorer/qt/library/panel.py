@@ -503,7 +503,7 @@ class LibraryView(LibraryWidgets):
         self.fits.cancel()
         known = list(self.model.fits)
         self.model.fits.clear()
-        self.model.tell_learned(known)
+        self.model.notify_learned(known)
         if self._rows is not None and not self.scanner.busy and not self.details.busy:
             self._read_fits()
 
@@ -532,7 +532,7 @@ class LibraryView(LibraryWidgets):
 
     def _show_fits(self, found: list[tuple[Entry, ModelFit]]) -> None:
         self.model.fits.update(found)
-        self.model.tell_learned(entry for entry, _ in found)
+        self.model.notify_learned(entry for entry, _ in found)
         self.tree.widen_columns()
         self._refresh_current(found)
 
@@ -551,7 +551,7 @@ class LibraryView(LibraryWidgets):
             self._show_state()
 
     def _show_contents(self, node: Node, rows: tuple[Row, ...]) -> None:
-        with self.tree.place_kept():
+        with self.tree.saved_place():
             self.model.set_contents(node, rows)
 
     def _forget_contents(self, node: Node) -> None:

@@ -75,7 +75,7 @@ class LibraryTree(QTreeView):
     def __init__(self, model: LibraryModel, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.library = model
-        self._kept: tuple[list[Node], Node | None, Node | None, int, int] | None = None
+        self._saved_view: tuple[list[Node], Node | None, Node | None, int, int] | None = None
         self.setHeader(PaddedHeader(self))
         model.modelAboutToBeReset.connect(self._remember)  # before Qt's view forgets its rows
         self.setModel(model)
@@ -183,7 +183,7 @@ class LibraryTree(QTreeView):
     # What is open, and where
 
     @contextmanager
-    def place_kept(self) -> Iterator[None]:
+    def saved_place(self) -> Iterator[None]:
         """Change the model within; the row at the top of the view stays there."""
         top, offset = self._top()
         yield
@@ -205,7 +205,7 @@ class LibraryTree(QTreeView):
         node = self.library.node(index)
         if node is not None:
             node.expanded = expanded
-            if expanded and self._kept is None and not node.every:  # no reset is under way
+            if expanded and self._saved_view is None and not node.every:  # no reset is under way
                 self.library.load(node)
         self._check_sight_soon()
 
@@ -223,11 +223,11 @@ class LibraryTree(QTreeView):
 
     def _remember(self) -> None:
         selected, current = self.selected_nodes(), self.current_node()
-        self._kept = (selected, current, *self._top(), self.verticalScrollBar().value())
+        self._saved_view = (selected, current, *self._top(), self.verticalScrollBar().value())
 
     def _restore(self) -> None:
-        assert self._kept is not None
-        selected, current, top, offset, value = self._kept
+        assert self._saved_view is not None
+        selected, current, top, offset, value = self._saved_view
         self._expand_again(self.library.stores)
         self._span_stores()
         if current is not None and not self.library.is_shown(current):
@@ -240,7 +240,7 @@ class LibraryTree(QTreeView):
             self.selectionModel().setCurrentIndex(self.library.index_of(current), flags.NoUpdate)
         self.verticalScrollBar().setValue(value)
         self._scroll_back(top, offset)
-        was_current, self._kept = self._kept[1], None
+        was_current, self._saved_view = self._saved_view[1], None
         self._report_selection()
         if current is not was_current:
             self.current_moved.emit(current)
@@ -283,11 +283,11 @@ class LibraryTree(QTreeView):
     # Signals
 
     def _report_selection(self) -> None:
-        if self._kept is None:
+        if self._saved_view is None:
             self.selection_moved.emit()
 
     def _report_current(self, current: QModelIndex) -> None:
-        if self._kept is None:
+        if self._saved_view is None:
             self.current_moved.emit(self.library.node(current))
 
     def _activate(self, index: QModelIndex) -> None:

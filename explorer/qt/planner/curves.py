@@ -40,7 +40,7 @@ _COVERS: Final = 215  # of 255
 _SYMBOLS: Final = ("o", "s", "t", "d")
 _FIRST_POWER: Final = 9  # 512 tokens
 _MOST_TICKS: Final = 24
-_MOST_KEPT: Final = 32
+_MOST_CACHED: Final = 32
 
 
 class CurvesPlot(ThemedPlot):
@@ -305,7 +305,7 @@ class CurvesPage(PlannerPage):
         self.app = app
         self.plot = CurvesPlot(self)
         self._model: PlannedModel | None = None
-        self._kept = LruCache(_MOST_KEPT)
+        self._cache = LruCache(_MOST_CACHED)
         self._slot = JobSlot(app.runner, self)
         self._wanted: object = None
         self._export = PlotExport(app, self)
@@ -352,10 +352,10 @@ class CurvesPage(PlannerPage):
         if key == self._wanted:
             return
         self._wanted = key
-        kept = self._kept.get(key)
-        if isinstance(kept, plan_export.Curves):
+        cached = self._cache.get(key)
+        if isinstance(cached, plan_export.Curves):
             self._slot.cancel()
-            self._take(kept)
+            self._take(cached)
             return
 
         environment = self.state.environment
@@ -364,7 +364,7 @@ class CurvesPage(PlannerPage):
             return plan_export.make_curves(model.h, inputs, environment, job.check, end)
 
         def done(curves: plan_export.Curves) -> None:
-            self._kept.put(key, curves)
+            self._cache.put(key, curves)
             self._take(curves)
 
         self._slot.run("Drawing memory curves", make, done, self.app.report)

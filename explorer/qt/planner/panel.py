@@ -426,8 +426,8 @@ class AnswerBar(QtWidgets.QWidget):
 
     def _show_sentence(self) -> None:
         text, searched = self._answer.sentence, self._searched and self._can_search()
-        told_why = self._current.plan is not None and (self._found or self._current.inputs.devices)
-        ways = plan_texts.suggestions_sentence(self._found) if searched and told_why else ""
+        explained = self._current.plan is not None and (self._found or self._current.inputs.devices)
+        ways = plan_texts.suggestions_sentence(self._found) if searched and explained else ""
         told = f"{self._answer.mark}  {text}", ways
         if told == (self.sentence.text(), self.ways.text()):
             return

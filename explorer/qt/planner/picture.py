@@ -151,7 +151,7 @@ class MemoryBars(Chart[Place]):
         blank = metrics.horizontalAdvance(" ")
         names = [(part.kind.label, bytes_text(part.nbytes)) for part in parts]
         widths = [[metrics.horizontalAdvance(text) for text in pair] for pair in names]
-        told = sum(gap + name + blank + size for name, size in widths) - Space.GROUP <= area.width()
+        fits = sum(gap + name + blank + size for name, size in widths) - Space.GROUP <= area.width()
         x, top = area.x(), area.bottom() + Space.TIGHT
         for part, (name, size), (wide, more) in zip(parts, names, widths, strict=True):
             swatch = QRectF(x, top + (self._line - _SWATCH) / 2, _SWATCH, _SWATCH)
@@ -160,7 +160,7 @@ class MemoryBars(Chart[Place]):
             painter.setPen(colours.text)
             painter.drawText(QPointF(x, top + metrics.ascent()), name)
             x += wide
-            if told:
+            if fits:
                 painter.setPen(colours.muted)
                 painter.drawText(QPointF(x + blank, top + metrics.ascent()), size)
                 x += blank + more

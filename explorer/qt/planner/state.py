@@ -180,7 +180,7 @@ def single_shot(parent: QObject, slot: Callable[[], None], interval_ms: int = 0)
     return timer
 
 
-class KeptPlans(QObject):
+class SavedPlans(QObject):
     """What is kept of plans under names, over restarts: scenarios, sets of devices, a program.
 
     Attributes:
@@ -272,7 +272,7 @@ class KeptPlans(QObject):
         self.scenarios, self.sets, self.program = saved.scenarios, saved.sets, saved.program
 
 
-class PlannerState(KeptPlans):
+class PlannerState(SavedPlans):
     """What the planner panel shows; views read `current` and change it by the methods.
 
     A drag sends hundreds of values a second. Each is taken at once, but the plan is made when the
@@ -368,7 +368,7 @@ class PlannerState(KeptPlans):
         history = self.history
         inputs, undo, redo = history.value, history.can_undo, history.can_redo
         self.current = CurrentPlan(self.model, inputs, result, undo, redo, late)
-        self._tell()
+        self._notify()
         self.plan_changed.emit(self.current)
 
     def _is_slow(self, model: PlannedModel, inputs: PlanInputs) -> bool:
@@ -497,10 +497,10 @@ class PlannerState(KeptPlans):
         if inputs == self.inputs:
             return False
         self.history.put(inputs, kind)
-        self._tell()
+        self._notify()
         return True
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         """Let the whole program plan with the inputs."""
         self._telling = True
         self.basis.plan_for(self.inputs, None if self.model is None else self.model.path)

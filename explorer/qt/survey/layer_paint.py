@@ -209,14 +209,14 @@ class LayerPicture:
         self._line = self._metrics.height() + 4
         self._scales = [self._scale(one) for one in values]
         self.keys = self._key_places()
-        beside = size.width() >= _WIDE
-        width = self.keys[0].left() if beside and self.keys else float(size.width())
-        height = self.keys[0].top() if not beside and self.keys else float(size.height())
+        at_side = size.width() >= _WIDE
+        width = self.keys[0].left() if at_side and self.keys else float(size.width())
+        height = self.keys[0].top() if not at_side and self.keys else float(size.height())
         self._columns = max(1, min(_MOST_COLUMNS, len(values), int(width // LEAST_WIDTH)))
         lines = max(1, -(-len(values) // self._columns))
         self._cell = (width / self._columns, height / lines)
-        below = 0.0 if beside else size.height() - height
-        key = len(self.keys) * self._line + 2 * _PAD if beside else 0
+        below = 0.0 if at_side else size.height() - height
+        key = len(self.keys) * self._line + 2 * _PAD if at_side else 0
         self.least_height = max(int(lines * LEAST_HEIGHT + below), key)
         ticks_of = zip(values, self._scales, strict=True)
         texts = [one.metric.tick_text(tick) for one, scale in ticks_of for tick in ticks(scale)]

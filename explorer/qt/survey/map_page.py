@@ -178,7 +178,7 @@ class ModelMap(QtWidgets.QAbstractScrollArea):
         if self.current < 0:
             return 0
         if key in sideways:
-            return layout.beside(self.current, sideways[key])
+            return layout.neighbour(self.current, sideways[key])
         return layout.beyond(self.current, lines[key])
 
     # Qt

@@ -197,7 +197,7 @@ class MapLayout:
 
     # Going from cell to cell
 
-    def beside(self, cell: int, step: int) -> int:
+    def neighbour(self, cell: int, step: int) -> int:
         """Return the next cell to the right (1) or left (-1) in its line; itself at the end."""
         line = self.lines[self.line_of(cell)]
         column = self.grid.cells[cell].column + step

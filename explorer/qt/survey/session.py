@@ -128,8 +128,8 @@ def read_content(document: Document, job: Job) -> SurveyContent:
         problem = _problem([tensor])
         if problem is not None:
             statistics.problems[row] = problem
-    with cached_statistics(document.model) as kept:
-        for row, found in kept.rows.items():
+    with cached_statistics(document.model) as cached:
+        for row, found in cached.rows.items():
             statistics.put(row, found)
     return SurveyContent(document, grid, statistics)
 
@@ -161,8 +161,8 @@ def read_comparison(
     content = ComparisonContent(
         against, pairs, shares, measured, problems, comparable, errors, nbytes
     )
-    with cached_errors(document.model, content) as kept:
-        for number, figures in kept.rows.items():
+    with cached_errors(document.model, content) as cached:
+        for number, figures in cached.rows.items():
             content.put(surveys.PairRow(number, pairs[number], figures))
     return content
 
@@ -299,8 +299,8 @@ class SurveyWork:
         def report(done: int) -> None:
             self._report(job, done / 2)  # each weight is walked over twice
 
-        with cached_statistics(model) as kept:
-            found = surveys.run_survey(model, kept, workers, self.control, report, rows=rows)
+        with cached_statistics(model) as cached:
+            found = surveys.run_survey(model, cached, workers, self.control, report, rows=rows)
             self._found.extend(zip(rows, found, strict=True))
 
     def _compare(self, job: Job, comparison: ComparisonContent) -> None:
@@ -310,8 +310,8 @@ class SurveyWork:
         def report(done: int) -> None:
             self._report(job, self._tensors.weights + done)
 
-        with cached_errors(self.content.document.model, comparison) as kept:
-            found = surveys.run_errors(pairs, kept, workers, control, report, numbers=numbers)
+        with cached_errors(self.content.document.model, comparison) as cached:
+            found = surveys.run_errors(pairs, cached, workers, control, report, numbers=numbers)
             self._found.extend(found)
 
     def _report(self, job: Job, done: float) -> None:

@@ -172,7 +172,7 @@ class HistogramPage(ReadingPage[HistogramResult]):
         self.statistics.setParent(self)
         self._subjects: tuple[SelectedTensor, ...] = ()
         self._cache = LruCache(0)
-        self._beside = QByteArray()  # the splitter while the table stands beside one plot
+        self._splitter_state = QByteArray()  # the splitter while the table stands beside one plot
         self.result: HistogramResult | None = None
         self.chosen_row: int | None = None
         self.controls = HistogramControls(self)
@@ -247,13 +247,13 @@ class HistogramPage(ReadingPage[HistogramResult]):
         """Return how wide plot and table are beside each other."""
         splitter = self.panel.splitter
         beside = splitter.orientation() == Qt.Orientation.Horizontal
-        return splitter.saveState() if beside else self._beside
+        return splitter.saveState() if beside else self._splitter_state
 
     def restore_splitter(self, state: QByteArray) -> None:
         """Make plot and table as wide as they were saved; if nothing was, as wide as built."""
         splitter = self.panel.splitter
         if splitter.orientation() != Qt.Orientation.Horizontal:
-            self._beside = state
+            self._splitter_state = state
         elif state.isEmpty() or not splitter.restoreState(state):
             splitter.setSizes([_PLOT_WIDTH, scaled(TABLE_WIDTH)])
 
@@ -346,7 +346,7 @@ class HistogramPage(ReadingPage[HistogramResult]):
         wanted = Qt.Orientation.Vertical if several else Qt.Orientation.Horizontal
         if splitter.orientation() != wanted:
             if several:
-                self._beside = splitter.saveState()
+                self._splitter_state = splitter.saveState()
             splitter.setOrientation(wanted)
             splitter.setStretchFactor(0, _PLOT_HEIGHT if several else 1)
             splitter.setStretchFactor(1, _TABLE_HEIGHT if several else 0)
@@ -354,7 +354,7 @@ class HistogramPage(ReadingPage[HistogramResult]):
                 [_PLOT_HEIGHT, _TABLE_HEIGHT] if several else [_PLOT_WIDTH, scaled(TABLE_WIDTH)]
             )
             if not several:
-                splitter.restoreState(self._beside)
+                splitter.restoreState(self._splitter_state)
         if self.result is not None:
             self.show_result(self.result)
 

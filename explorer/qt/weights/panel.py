@@ -245,7 +245,7 @@ class WeightsView(TensorsPanel):
         self._place: Place | None = None  # that was chosen in it
         self._named = False
         self.picker = TensorPicker(self)
-        self.header.add_beside_facts(self.picker)
+        self.header.add_to_facts(self.picker)
         self.begin_tabs("Views of the tensor", self.header)
         self.histogram = HistogramPage(app, self)
         self.blocks = BlockPages(app, self)

@@ -66,7 +66,7 @@ class Header(QtWidgets.QWidget):
             self.name, top, self._second, self.note, of=self, margins=margins, spacing=Space.TIGHT
         )
 
-    def add_beside_facts(self, widget: QtWidgets.QWidget) -> None:
+    def add_to_facts(self, widget: QtWidgets.QWidget) -> None:
         """Put something below the choice of others."""
         self._second.addStretch(1)
         self._second.addWidget(widget)

@@ -63,7 +63,7 @@ class FileSaver:
         """Return the path with a suffix; None, and a report, if that file is not ours to write."""
         if path.suffix.lower() in kinds.values():
             return path
-        if _is_lent(path):
+        if _is_portal_file(path):
             what = (
                 "not saved: this desktop lets the program write under the chosen name only, and it "
                 f"needs a suffix; choose a name such as {plain_text(path.name + suffix)}"
@@ -74,7 +74,7 @@ class FileSaver:
 
     def _may_write(self, path: Path, chosen: str) -> bool:
         """Return whether a file is new, or the user lets it be replaced."""
-        asked = _is_lent(path) or (sys.platform == "darwin" and path == Path(chosen))
+        asked = _is_portal_file(path) or (sys.platform == "darwin" and path == Path(chosen))
         # portals and macOS have asked already, whatever we tell them
         return asked or not os.path.lexists(path) or may_replace(self.parent, path)
 
@@ -113,7 +113,7 @@ def may_replace(parent: QWidget, path: Path) -> bool:
     return box.clickedButton() is replace
 
 
-def _is_lent(path: Path) -> bool:
+def _is_portal_file(path: Path) -> bool:
     """Return whether a sandbox was lent that file alone: what it wrote beside it would be lost.
 
     Source: the document portal of XDG, whose folders are ``$XDG_RUNTIME_DIR/doc/ID``.

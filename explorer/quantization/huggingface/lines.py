@@ -75,7 +75,7 @@ class Ahead:
         self._count = count
         self._make = make
         self._start, self._behind = 0, -1  # of what is kept, and of what was read last
-        self._kept: Floats = np.empty(0, np.float32)
+        self._cached: Floats = np.empty(0, np.float32)
 
     @classmethod
     def of(cls, part: Part, as_type: str | None = None) -> Self:
@@ -86,12 +86,12 @@ class Ahead:
     def read(self, first: int, count: int) -> Floats:
         """Return numbers, float32 [count]; not to be written to."""
         start = first - self._start
-        if start < 0 or start + count > self._kept.size:
+        if start < 0 or start + count > self._cached.size:
             more = min(_AHEAD, self._count - first) if first == self._behind else 0
-            self._kept = self._make(first, max(count, more))
+            self._cached = self._make(first, max(count, more))
             self._start, start = first, 0
         self._behind = first + count
-        return self._kept[start : start + count]
+        return self._cached[start : start + count]
 
 
 class Columns:

@@ -24,7 +24,7 @@ from explorer.quantization.types import TENSOR_TYPES
 Codes = NDArray[np.uint8]
 
 _EACH_BYTE: Final = 0x0101010101010101
-_MOST_KEPT: Final = 1 << 20  # scales of a tensor that are kept: 4 MiB
+_MOST_CACHED: Final = 1 << 20  # scales of a tensor that are kept: 4 MiB
 
 
 class _Piece(NamedTuple):
@@ -149,9 +149,9 @@ class StackedColumns(LineReader):
         self._stack = _Stack(layout, parts)
         self._width = int(layout.option("width"))
         self._roles = [str(layout.option(name)) for name in ("scales", "zeros")]
-        self._kept: dict[str, NDArray[Any]] = {}
+        self._cached: dict[str, NDArray[Any]] = {}
         types = {parts[role].dtype for role in self._roles}
-        if self._width <= _MOST_KEPT and types in ({"F16"}, {"BF16"}):
+        if self._width <= _MOST_CACHED and types in ({"F16"}, {"BF16"}):
             (self.raw,) = types
 
     def fill(self, first: int, lines: Lines) -> None:
@@ -184,12 +184,12 @@ class StackedColumns(LineReader):
 
     def _of_columns(self, role: str, column: int, count: int) -> NDArray[Any]:
         part = self.parts[role]
-        if self._width > _MOST_KEPT:
+        if self._width > _MOST_CACHED:
             return elements(part, column, count)
-        if role not in self._kept:
+        if role not in self._cached:
             stored = part.read(0, part.nbytes).view(np.uint16) if self.raw else None
-            self._kept[role] = elements(part, 0, self._width) if stored is None else stored
-        return self._kept[role][column : column + count]
+            self._cached[role] = elements(part, 0, self._width) if stored is None else stored
+        return self._cached[role][column : column + count]
 
     def places(self, first: int, count: int) -> tuple[tuple[str, int, int], ...]:
         found = self._stack.places(first, count)

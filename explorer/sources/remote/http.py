@@ -64,7 +64,7 @@ _POLL_S: Final = 0.05
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _BUSY: Final = frozenset({429, 500, 502, 503, 504})
 _CONTENT_RANGE: Final = re.compile(r"(?i:bytes) (\d{1,19})-(\d{1,19})/(\d{1,19}|\*)")
-_KEPT_HOSTS: Final = 16
+_MOST_HOSTS: Final = 16
 
 
 @dataclass(frozen=True)
@@ -544,7 +544,7 @@ class _SecurePool(HTTPSConnectionPool):
 def _manager(proxy: str | None) -> urllib3.PoolManager:
     timeout = urllib3.Timeout(connect=CONNECT_S, read=STALL_S)
     options: dict[str, Any] = {
-        "num_pools": _KEPT_HOSTS,
+        "num_pools": _MOST_HOSTS,
         "maxsize": 8,
         "timeout": timeout,
         "ssl_context": _context(),

@@ -104,17 +104,17 @@ class RemoteSource(ByteSource):
         if known is not None and (same or reply.status == 304):
             self._header, self.size = known.header, known.size
             self.version = self._mark = known.version
-            self._kept = len(known.header)
+            self._cached_header_bytes = len(known.header)
         else:
-            self._header, self.size, self._kept = reply.body, reply.total, 0
+            self._header, self.size, self._cached_header_bytes = reply.body, reply.total, 0
 
     def end_header(self) -> None:
         """Keep the header for the next time; from now on, only what is asked for is fetched."""
         self._opening = False
         strong = self.version.startswith('"')
-        if strong and len(self._header) > self._kept:
-            kept = KnownHeader(self.version, self.size, self._header)
-            HeaderCache().store(self.path, kept)
+        if strong and len(self._header) > self._cached_header_bytes:
+            known = KnownHeader(self.version, self.size, self._header)
+            HeaderCache().store(self.path, known)
 
     def expect(self, offset: int, length: int) -> None:
         span = (offset, offset + length)
@@ -282,11 +282,11 @@ def _must_have_mark(mark: str, reply: Reply) -> bool:
     return '"' in mark or bool(_mark(reply))
 
 
-_LEAST_KEPT: Final = 256 << 20
-_MOST_KEPT: Final = 1 << 30
+_LEAST_CACHE: Final = 256 << 20
+_MOST_CACHE: Final = 1 << 30
 
 
-def _kept_bytes() -> int:
+def _cache_bytes() -> int:
     """Return how many bytes of blocks are kept: a sixteenth of main memory, within bounds.
 
     Statistics walk over a tensor twice, so one that is larger than this is fetched twice.
@@ -294,11 +294,11 @@ def _kept_bytes() -> int:
     try:
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):  # not on Windows
-        return _LEAST_KEPT
-    return min(max(memory // 16, _LEAST_KEPT), _MOST_KEPT)
+        return _LEAST_CACHE
+    return min(max(memory // 16, _LEAST_CACHE), _MOST_CACHE)
 
 
-_blocks: Final = LruCache(_kept_bytes(), len)  # of all sources, by source and place
+_blocks: Final = LruCache(_cache_bytes(), len)  # of all sources, by source and place
 _numbers: Final = count()
 
 

@@ -15,7 +15,7 @@ from explorer.qt.widgets.saving import FileSaver
 from tests.helpers.services import RecordingServices
 
 _KINDS = {"Pictures": ".png", "Tables": ".csv"}
-_LENT = Path("/run/user/1000/doc/4a5b")
+_PORTAL = Path("/run/user/1000/doc/4a5b")
 
 
 @pytest.fixture
@@ -54,10 +54,10 @@ def test_nobody_wants_to_save(saver: FileSaver, monkeypatch: pytest.MonkeyPatch)
 def test_a_sandbox_is_lent_one_name_and_no_other(
     saver: FileSaver, monkeypatch: pytest.MonkeyPatch, app: RecordingServices
 ) -> None:
-    _choose(monkeypatch, _LENT / "a.csv", "Tables (*.csv)")
-    assert saver.ask_path("Save", "plot", _KINDS) == _LENT / "a.csv"
+    _choose(monkeypatch, _PORTAL / "a.csv", "Tables (*.csv)")
+    assert saver.ask_path("Save", "plot", _KINDS) == _PORTAL / "a.csv"
     assert app.errors == []
-    _choose(monkeypatch, _LENT / "a", "Tables (*.csv)")
+    _choose(monkeypatch, _PORTAL / "a", "Tables (*.csv)")
     assert saver.ask_path("Save", "plot", _KINDS) is None
     assert "choose a name such as a.csv" in str(app.errors[0])
 
@@ -157,8 +157,8 @@ def test_a_portal_has_asked_itself(
     saver: FileSaver, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    lent = tmp_path / "doc" / "4a5b" / "a.csv"
-    lent.parent.mkdir(parents=True)
-    lent.write_text("before")
-    _choose(monkeypatch, lent, "Tables (*.csv)")
-    assert saver.ask_path("Save", "plot", _KINDS) == lent
+    portal = tmp_path / "doc" / "4a5b" / "a.csv"
+    portal.parent.mkdir(parents=True)
+    portal.write_text("before")
+    _choose(monkeypatch, portal, "Tables (*.csv)")
+    assert saver.ask_path("Save", "plot", _KINDS) == portal

@@ -35,7 +35,7 @@ MAX_SEQUENCES: Final = 256
 """Most sequences of a context (`LLAMA_MAX_SEQ`)."""
 
 _CONTEXT_STEP: Final = 256
-_KEPT_AS_ONE: Final = (4, 128)  # positions, in blocks of deepseek4
+_STORED_AS_ONE: Final = (4, 128)  # positions, in blocks of deepseek4
 _EXPERTS: Final = re.compile(r"\.ffn_(up|down|gate|gate_up)_(ch|)exps")
 
 
@@ -380,11 +380,11 @@ def _compressed_parts(
     window = _window_cells(header, separate, n_ctx_seq, ubatch)
     length, kind = header.key_length, settings.type_k
     parts = [_rows("keys", kind, length * header.kv_heads[layer], window * sequences)]
-    if ratio not in _KEPT_AS_ONE:
+    if ratio not in _STORED_AS_ONE:
         return parts
     rows = padded(max(1, -(-n_ctx_seq // ratio)), _CONTEXT_STEP) * sequences
     parts.append(_rows("keys", kind, length * header.kv_heads[layer], rows))
-    overlap = 2 if ratio == _KEPT_AS_ONE[0] else 1
+    overlap = 2 if ratio == _STORED_AS_ONE[0] else 1
     kept = [length]
     if overlap == 2:
         index = header.index_lengths[layer]

@@ -213,9 +213,9 @@ class _Fit:
                 level = middle
             else:
                 low = middle
-        spare = len(group) > 1 and self._takes_all(share, group[1:], level)
-        trace.append((len(group), level, spare))
-        return spare
+        fewer_suffice = len(group) > 1 and self._takes_all(share, group[1:], level)
+        trace.append((len(group), level, fewer_suffice))
+        return fewer_suffice
 
     def _takes_all(self, share: _Share, group: Sequence[int], level: int) -> bool:
         factor = share.high * np.float32(level) / np.float32(_LEVELS)

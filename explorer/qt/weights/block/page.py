@@ -14,11 +14,11 @@ from PySide6.QtGui import QGuiApplication
 
 from explorer.analysis.block_detail import BlockDetail, BlockReader
 from explorer.analysis.block_search import (
-    Beside,
+    ComparedBlock,
     FoundBlock,
     Progress,
     largest_scale,
-    read_beside,
+    read_compared,
     worst_block,
 )
 from explorer.analysis.errors.pairs import MatchedPair, WeightsPair
@@ -284,12 +284,12 @@ class ShownBlock:
 
     Attributes:
         detail: The block.
-        beside: What it is compared with; None for nothing.
+        compared: What it is compared with; None for nothing.
         note: About the comparison.
     """
 
     detail: BlockDetail
-    beside: Beside | None
+    compared: ComparedBlock | None
     note: str
 
 
@@ -335,7 +335,7 @@ def read_block(
         return ShownBlock(detail, None, note)
     try:
         run = detail.start, detail.values.size
-        return ShownBlock(detail, read_beside(pairs, tensor, run, check), note)
+        return ShownBlock(detail, read_compared(pairs, tensor, run, check), note)
     except ExplorerError as error:
         return ShownBlock(detail, None, f"Not compared: {error}")
 
@@ -502,7 +502,7 @@ class BlockPage(ReadingPage[ShownBlock]):
         prefix = f"{self._name}   ·   " if self._name else ""
         self.bar.show_bytes(prefix + f"bytes {places}")
         self.bar.show_note(shown.note)
-        self.panes.show_block(detail, shown.beside)
+        self.panes.show_block(detail, shown.compared)
         if self._looked_for is not None and self._looked_for[0] == detail.index:
             self.panes.look_at(BlockPart(PartKind.WEIGHT, self._looked_for[1]))
             self._looked_for = None
@@ -569,7 +569,7 @@ class BlockPage(ReadingPage[ShownBlock]):
     def copy_block(self) -> None:
         """Copy everything that is known of the block as JSON."""
         if self.block is not None:
-            record = block_record(self.block.detail, self.block.beside)
+            record = block_record(self.block.detail, self.block.compared)
             QGuiApplication.clipboard().setText(json.dumps(record, indent=1))
             self.panes.readout.setText("The block was copied as JSON.")
 

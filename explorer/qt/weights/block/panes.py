@@ -16,7 +16,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QBrush, QColor, QPalette
 
 from explorer.analysis.block_detail import BlockDetail
-from explorer.analysis.block_search import Beside
+from explorer.analysis.block_search import ComparedBlock
 from explorer.present.tables.blocks import field_table, sub_block_table, weight_table
 from explorer.present.tables.table import Table
 from explorer.qt.services import Services
@@ -132,7 +132,7 @@ class BlockPanes(QtWidgets.QWidget):
     def __init__(self, app: Services, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
         self._detail: BlockDetail | None = None
-        self._beside: Beside | None = None
+        self._compared: ComparedBlock | None = None
         self._layout: tuple[object, ...] = ()
         self._marked: NDArray[np.bool_] = np.zeros(0, np.bool_)
         self.looked_at: BlockPart | None = None
@@ -155,24 +155,25 @@ class BlockPanes(QtWidgets.QWidget):
         self._lay_out()
         self._connect()
 
-    def show_block(self, detail: BlockDetail, beside: Beside | None) -> None:
+    def show_block(self, detail: BlockDetail, compared: ComparedBlock | None) -> None:
         """Show another block.
 
         Args:
             detail: The block.
-            beside: What it is compared with; None for nothing.
+            compared: What it is compared with; None for nothing.
         """
-        self._detail, self._beside = detail, beside
+        self._detail, self._compared = detail, compared
         self.strip.show_block(detail)
         self._scroll.setMaximumHeight(self.strip.height() + 2 * self._scroll.frameWidth())
-        self.plot.show_block(detail, beside)
-        layout = (detail.tensor.type.name, beside is None or beside.is_rounding, beside is None)
+        self.plot.show_block(detail, compared)
+        rounded = compared is None or compared.is_rounding
+        layout = (detail.tensor.type.name, rounded, compared is None)
         renewed = layout != self._layout
         self._layout = layout
         for table, described, count in (
             (self.fields, field_table(detail), len(detail.fields)),
-            (self.weights, weight_table(detail, beside), detail.values.size),
-            (self.sub_blocks, sub_block_table(detail, beside), detail.scales.size),
+            (self.weights, weight_table(detail, compared), detail.values.size),
+            (self.sub_blocks, sub_block_table(detail, compared), detail.scales.size),
         ):
             _fill(table, described, range(count), renewed=renewed)
         self._hovered = None
@@ -258,7 +259,7 @@ class BlockPanes(QtWidgets.QWidget):
             text = "Point at a byte, a field, a sub-block or a weight to see what belongs to it."
             masks, cursor = np.zeros(len(detail.stored), np.uint8), -1
         else:
-            links = links_of(detail, look, self._beside)
+            links = links_of(detail, look, self._compared)
             self._marked, masks, text = links.weights, links.masks, links.text
             cursor = int(self._marked.argmax()) if self._marked.any() else -1
         self.strip.show_bits(masks, text)

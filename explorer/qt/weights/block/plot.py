@@ -18,7 +18,7 @@ from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QWidget
 
 from explorer.analysis.block_detail import BlockDetail
-from explorer.analysis.block_search import Beside
+from explorer.analysis.block_search import ComparedBlock
 from explorer.present.explanations import picture_text
 from explorer.qt.theme import series_colour
 from explorer.qt.widgets.plot import NumberAxis, ThemedPlot
@@ -52,7 +52,7 @@ class BlockPlot(ThemedPlot):
         super().__init__(parent)
         self.cursor_weight = -1
         self._detail: BlockDetail | None = None
-        self._beside: Beside | None = None
+        self._compared: ComparedBlock | None = None
         self._marked: NDArray[np.bool_] = np.zeros(0, np.bool_)
         self._levels = pg.PlotDataItem(connect="pairs")
         self._edges = pg.PlotDataItem(connect="pairs")
@@ -81,9 +81,9 @@ class BlockPlot(ThemedPlot):
         self.scene().sigMouseClicked.connect(self._take_click)
         self.restyle()
 
-    def show_block(self, detail: BlockDetail | None, beside: Beside | None = None) -> None:
+    def show_block(self, detail: BlockDetail | None, compared: ComparedBlock | None = None) -> None:
         """Show another block, and what it is compared with."""
-        self._detail, self._beside = detail, beside
+        self._detail, self._compared = detail, compared
         count = 0 if detail is None else detail.values.size
         if count != self._marked.size:
             self.cursor_weight = -1
@@ -103,7 +103,7 @@ class BlockPlot(ThemedPlot):
 
     def data_columns(self) -> list[tuple[str, list[Any]]]:
         """Return the values of all weights."""
-        detail, beside = self._detail, self._beside
+        detail, compared = self._detail, self._compared
         if detail is None:
             return []
         columns: list[tuple[str, list[Any]]] = [
@@ -112,11 +112,11 @@ class BlockPlot(ThemedPlot):
             ("level", detail.weight_levels.tolist()),
             ("value", detail.values.tolist()),
         ]
-        if beside is not None:
+        if compared is not None:
             columns += [
-                ("reference", beside.reference.tolist()),
-                ("candidate", beside.candidate.tolist()),
-                ("error", beside.errors.tolist()),
+                ("reference", compared.reference.tolist()),
+                ("candidate", compared.candidate.tolist()),
+                ("error", compared.errors.tolist()),
             ]
         return columns
 
@@ -177,10 +177,10 @@ class BlockPlot(ThemedPlot):
         )
 
     def _other_values(self) -> NDArray[np.float32] | None:
-        beside = self._beside
-        if beside is None:
+        compared = self._compared
+        if compared is None:
             return None
-        return beside.candidate if beside.is_rounding else beside.reference
+        return compared.candidate if compared.is_rounding else compared.reference
 
     def _draw_edges(self, detail: BlockDetail) -> None:
         """Draw where sub-blocks begin."""
@@ -192,10 +192,10 @@ class BlockPlot(ThemedPlot):
 
     def _draw_legend(self) -> None:
         self.clear_legend(self._legend)
-        beside = self._beside
-        self._legend.setVisible(beside is not None)
-        if beside is not None:
-            name = "rounded" if beside.is_rounding else "reference"
+        compared = self._compared
+        self._legend.setVisible(compared is not None)
+        if compared is not None:
+            name = "rounded" if compared.is_rounding else "reference"
             self._legend.addItem(self._values, "this block")
             self._legend.addItem(self._other, name)
 
@@ -250,7 +250,7 @@ class BlockPlot(ThemedPlot):
         finite = values[np.isfinite(values)]
         low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
         margin = (high - low) * _MARGIN or abs(high) * _MARGIN or 1.0
-        head = margin if self._beside is None else _LEGEND_ROOM * (high - low)
+        head = margin if self._compared is None else _LEGEND_ROOM * (high - low)
         height = high - low + margin + max(margin, head)
         return QRectF(-1, low - margin, detail.values.size + 1, height)
 

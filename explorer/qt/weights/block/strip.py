@@ -17,7 +17,7 @@ from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtWidgets import QWidget
 
 from explorer.analysis.block_detail import BlockDetail, place_of
-from explorer.analysis.block_search import Beside
+from explorer.analysis.block_search import ComparedBlock
 from explorer.formats.structure import FieldKind
 from explorer.present.explanations import picture_text
 from explorer.qt.theme import monospace_font
@@ -278,19 +278,19 @@ class Links:
     text: str
 
 
-def links_of(detail: BlockDetail, look: BlockPart, beside: Beside | None = None) -> Links:
+def links_of(detail: BlockDetail, look: BlockPart, compared: ComparedBlock | None = None) -> Links:
     """Return what belongs to a part of a block.
 
     Args:
         detail: The block.
         look: The part.
-        beside: What the block is compared with, for the text.
+        compared: What the block is compared with, for the text.
     """
     number, per = look.number, detail.weights_per_scale
     if look.part is PartKind.WEIGHT:
         masks = detail.bits.codes[:, number] | _scale_bits(detail, number // per)
         acting = np.arange(detail.values.size) == number
-        return Links(masks, acting, _weight_text(detail, number, beside))
+        return Links(masks, acting, _weight_text(detail, number, compared))
     if look.part is PartKind.SUB_BLOCK:
         acting = np.arange(detail.values.size) // per == number
         return Links(_scale_bits(detail, number), acting, _sub_block_text(detail, number))
@@ -377,7 +377,7 @@ def _product(detail: BlockDetail, sub: int, *, minimum: bool) -> str:
     return f"{float_text(own, _DIGITS)} × {float_text(float(factors[sub]))} = {whole}"
 
 
-def _weight_text(detail: BlockDetail, weight: int, beside: Beside | None) -> str:
+def _weight_text(detail: BlockDetail, weight: int, compared: ComparedBlock | None) -> str:
     """Describe how a weight is computed, and what it is compared with."""
     row, column = place_of(detail)
     sub = weight // detail.weights_per_scale
@@ -398,9 +398,9 @@ def _weight_text(detail: BlockDetail, weight: int, beside: Beside | None) -> str
     if rows is not None:
         index = int(rows.indices[weight // rows.group_weights])
         parts.append(f"row {index} of {integer_text(rows.rows_in_grid)} of the grid")
-    if beside is not None:
-        other = beside.candidate if beside.is_rounding else beside.reference
-        name = "rounded" if beside.is_rounding else "reference"
+    if compared is not None:
+        other = compared.candidate if compared.is_rounding else compared.reference
+        name = "rounded" if compared.is_rounding else "reference"
         parts.append(f"{name} {float_text(float(other[weight]), _DIGITS)}")
-        parts.append(f"error {float_text(float(beside.errors[weight]), 6)}")
+        parts.append(f"error {float_text(float(compared.errors[weight]), 6)}")
     return "   ·   ".join(parts)

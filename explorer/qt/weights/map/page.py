@@ -35,7 +35,7 @@ from explorer.qt.widgets.plot_panel import PlotExport
 from explorer.qt.widgets.progress import ProgressLine
 from explorer.text import integer_text
 
-_MOST_KEPT: Final = 2  # maps of whole tensors, up to 10 MiB each
+_MOST_MAPS: Final = 2  # maps of whole tensors, up to 10 MiB each
 _REDRAW_S: Final = 0.2  # a picture takes longer to paint than what jobs usually publish
 _REST_MS: Final = 120  # the view stays that long before something finer is read
 _AROUND: Final = (32, 64)  # rows and columns that are shown around a place one goes to
@@ -93,7 +93,7 @@ class MapPage(ReadingPage[DrawnMap]):
         self._prefix = ""
         self._drawable: Drawable | None = None
         self._refusal: Refusal | None = None
-        self._kept = LruCache(_MOST_KEPT)
+        self._drawn_maps = LruCache(_MOST_MAPS)
         self._group_weights = 1
         self._maps: list[TensorMap] = []  # of the whole, then of what is in sight
         self.controls = MapControls(self)
@@ -114,7 +114,7 @@ class MapPage(ReadingPage[DrawnMap]):
         It is read when the page is visible. Another `cache` means another model.
         """
         if cache is not self._cache:
-            self._kept = LruCache(_MOST_KEPT)
+            self._drawn_maps = LruCache(_MOST_MAPS)
             self._cache = cache
         self._prefix = f"{subject.name}:   " if named and subject is not None else ""
         if subject is None or self._subject is None or subject.tensor is not self._subject.tensor:
@@ -181,7 +181,7 @@ class MapPage(ReadingPage[DrawnMap]):
         self.show_content()
 
     def request(self) -> Request[DrawnMap] | Refusal | None:
-        drawable, kept = self._drawable, self._kept
+        drawable, maps = self._drawable, self._drawn_maps
         if drawable is None:
             return self._refusal
         wanted = self._wanted(drawable)
@@ -194,7 +194,7 @@ class MapPage(ReadingPage[DrawnMap]):
             for each in self._maps:
                 if _serves(each, wanted):
                     return DrawnMap(each, self._group_weights)
-            return kept.find(key, DrawnMap)
+            return maps.find(key, DrawnMap)
 
         def read(job: Job) -> DrawnMap:
             return draw(drawable, wanted, job)
@@ -204,7 +204,7 @@ class MapPage(ReadingPage[DrawnMap]):
             title=f"Drawing {drawable.subject.name}",
             heading="Reading…",
             failure="The map could not be drawn",
-            work=kept.keeping(key, read) if wanted.window == whole else read,
+            work=maps.keeping(key, read) if wanted.window == whole else read,
             known=known,
             tensors=(drawable.subject.tensor,),
         )
@@ -303,7 +303,7 @@ class MapPage(ReadingPage[DrawnMap]):
         super().show_failed(heading, error)
 
     def _follow_references(self) -> None:
-        self._kept = LruCache(_MOST_KEPT)
+        self._drawn_maps = LruCache(_MOST_MAPS)
         if self.controls.quantity.needs_reference:
             self.restart()
 

@@ -108,10 +108,10 @@ def drawable_of(
         )
     if not quantity.needs_reference:
         return Drawable(subject, quantity, tensor_source(tensor, quantity))
-    return _beside_reference(subject, quantity, references)
+    return _reference_text(subject, quantity, references)
 
 
-def _beside_reference(
+def _reference_text(
     subject: SelectedTensor, quantity: Quantity, references: References
 ) -> Drawable | Refusal:
     partner = references.partner_of(subject.row, subject.tensor)

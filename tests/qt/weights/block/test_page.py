@@ -274,7 +274,7 @@ def test_another_model_beside_the_block(
     reference = load(reference_path)
     references.set_documents([panel.document, reference])
     references.choose(reference)
-    qtbot.waitUntil(lambda: page.block is not None and page.block.beside is not None)
+    qtbot.waitUntil(lambda: page.block is not None and page.block.compared is not None)
     panel.settle()
     expected = VALUES.reshape(8, 256)[3]
     assert column(page.panes.weights, "reference") == expected.tolist()
@@ -291,14 +291,14 @@ def test_another_model_beside_the_block(
     assert text.startswith(f"Block {squares.argmax()} has the largest RMS error: ")
     assert float(text.split(": ")[1]) == pytest.approx(np.sqrt(squares.max()), rel=1e-5)
     references.choose(None)
-    qtbot.waitUntil(lambda: page.block is not None and page.block.beside is None)
+    qtbot.waitUntil(lambda: page.block is not None and page.block.compared is None)
     assert "reference" not in [one.name for one in page.panes.weights.table.columns]
 
 
 def test_a_rounding_beside_the_block(qtbot: QtBot, panel: Panel) -> None:
     page = open_block(panel, index=3)
     panel.view._references.choose(Rounding("Q4_0"))
-    qtbot.waitUntil(lambda: page.block is not None and page.block.beside is not None)
+    qtbot.waitUntil(lambda: page.block is not None and page.block.compared is not None)
     panel.settle()
     rounded = dequantize(quantize(decoded()[3], "Q4_0"), "Q4_0")
     assert column(page.panes.weights, "candidate") == rounded.tolist()
@@ -306,7 +306,7 @@ def test_a_rounding_beside_the_block(qtbot: QtBot, panel: Panel) -> None:
     panel.view._references.choose(Rounding("Q6_K"))  # has blocks of 256
     open_block(panel, SMALL, 1)
     assert page.block is not None
-    assert page.block.beside is None
+    assert page.block.compared is None
     assert "cannot have type Q6_K" in page.bar.note.text()
     assert not page.bar.worst.isEnabled()
 
@@ -449,9 +449,9 @@ def test_reads_only_while_it_is_visible(panel: Panel) -> None:
     panel.settle()
     panel.view._references.choose(Rounding("Q8_0"))
     assert page.block is not None
-    assert page.block.beside is None
+    assert page.block.compared is None
     panel.view.show_page(page)
-    panel.qtbot.waitUntil(lambda: page.block is not None and page.block.beside is not None)
+    panel.qtbot.waitUntil(lambda: page.block is not None and page.block.compared is not None)
     panel.settle()
 
 
@@ -480,12 +480,12 @@ def test_a_cut_reference_does_not_hide_the_block(
     references = panel.view._references
     references.set_documents([panel.document, reference])
     references.choose(reference)
-    qtbot.waitUntil(lambda: page.block is not None and page.block.beside is not None)
+    qtbot.waitUntil(lambda: page.block is not None and page.block.compared is not None)
     os.truncate(reference_path, 200)
     page.show_block(6)
     wait_for(panel, 6)
     assert page.block is not None
-    assert page.block.beside is None
+    assert page.block.compared is None
     assert page.bar.note.text().startswith("Not compared: ")
     assert "reference.gguf" in page.bar.note.text()
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from explorer.analysis.block_detail import BlockDetail, BlockReader
-from explorer.analysis.block_search import Beside, read_beside
+from explorer.analysis.block_search import ComparedBlock, read_compared
 from explorer.analysis.errors.pairs import RoundedPair
 from explorer.formats import Tensor
 from explorer.present.tables.blocks import field_table, field_value, sub_block_table, weight_table
@@ -24,10 +24,10 @@ def tensor(name: str) -> Tensor:
     return tensor_of(name, random_blocks(name, 3).tobytes(), shape)
 
 
-def rounded(one: Tensor, index: int, type_name: str) -> tuple[BlockDetail, Beside]:
+def rounded(one: Tensor, index: int, type_name: str) -> tuple[BlockDetail, ComparedBlock]:
     detail = BlockReader(one).read(index)
     run = detail.start, detail.values.size
-    return detail, read_beside([RoundedPair(one, type_name)], one, run)
+    return detail, read_compared([RoundedPair(one, type_name)], one, run)
 
 
 def cells(table: Table[int], name: str, rows: int) -> list[object]:
@@ -87,7 +87,7 @@ def test_fields_and_sub_blocks() -> None:
 @pytest.mark.parametrize("name", QUANTIZED)
 def test_every_type_can_be_looked_at_everywhere(name: str) -> None:
     type_name = "Q4_0" if TENSOR_TYPES[name].block_weights % 32 == 0 else "F16"
-    detail, beside = rounded(tensor(name), 2, type_name)
+    detail, compared = rounded(tensor(name), 2, type_name)
     for part, count in (
         (PartKind.FIELD, len(detail.fields)),
         (PartKind.SUB_BLOCK, detail.scales.size),
@@ -95,7 +95,7 @@ def test_every_type_can_be_looked_at_everywhere(name: str) -> None:
         (PartKind.WEIGHT, detail.values.size),
     ):
         for number in {0, count // 2, count - 1}:
-            links = links_of(detail, BlockPart(part, number), beside)
+            links = links_of(detail, BlockPart(part, number), compared)
             assert links.masks.shape == (len(detail.stored),)
             assert links.text
     for row in range(len(detail.fields)):
@@ -103,18 +103,17 @@ def test_every_type_can_be_looked_at_everywhere(name: str) -> None:
 
 
 def test_tables_hold_exact_values() -> None:
-    detail, beside = rounded(tensor("Q4_K"), 1, "Q4_0")
-    table = weight_table(detail, beside)
+    detail, compared = rounded(tensor("Q4_K"), 1, "Q4_0")
+    table = weight_table(detail, compared)
     assert [column.name for column in table.shown()] == [
         *("weight", "code", "level", "value", "candidate", "error")
     ]
     assert cells(table, "value", 256) == detail.values.tolist()
-    assert (
-        cells(table, "error", 256) == (beside.candidate.astype(np.float64) - detail.values).tolist()
-    )
-    subs = sub_block_table(detail, beside)
+    error = compared.candidate.astype(np.float64) - detail.values
+    assert cells(table, "error", 256) == error.tolist()
+    subs = sub_block_table(detail, compared)
     assert cells(subs, "scale", 8) == detail.scales.tolist()
-    squares = (beside.errors**2).reshape(8, 32).mean(axis=1)
+    squares = (compared.errors**2).reshape(8, 32).mean(axis=1)
     assert cells(subs, "rms_error", 8) == np.sqrt(squares).tolist()
     used = cells(subs, "codes_used", 8)
     assert used == [len(set(detail.codes[32 * k : 32 * k + 32].tolist())) for k in range(8)]
