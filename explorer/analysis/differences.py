@@ -170,7 +170,6 @@ class RoleSide:
         return 8 * self.nbytes / self.parameters if self.parameters else 0.0
 
     def add(self, side: TensorSide) -> None:
-        """Add a tensor."""
         self.types[side.type_name] = self.types.get(side.type_name, 0) + side.count
         self.parameters += side.parameters
         self.nbytes += side.nbytes

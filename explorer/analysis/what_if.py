@@ -242,7 +242,6 @@ class RunningTotal:
         self._done = 0
 
     def add(self, tensor_set: TensorSet, errors: SetErrors) -> None:
-        """Add a set."""
         self._sums.combine(errors.sums)
         self._done += tensor_set.parameters
         if errors.saturated is not None:
@@ -279,7 +278,6 @@ _MAX_WEIGHTS: Final = 1 << 26  # 1,024 experts of 65,536 columns
 
 
 def is_importance_matrix(model: Model) -> bool:
-    """Return whether a model is an importance matrix."""
     return any(name.endswith(_SUMS) for name in model.tensors.columns.names)
 
 

@@ -74,7 +74,6 @@ class Compared:
         return measured_record(self.comparison, self.file)
 
     def text(self) -> str:
-        """Return it for people."""
         lines = [words.settings_text(self.comparison.settings)]
         lines += words.comparison_notes(self.comparison, self.log)
         lines += map(words.unaccounted_sentence, self.comparison.unaccounted)
@@ -193,7 +192,6 @@ class Speed:
         return speed_record(self.full, self.empty)
 
     def text(self) -> str:
-        """Return it for people."""
         sentence = words.speed_sentence(self.full, self.empty)
         lines = [sentence, *words.speed_details(self.full)]
         shown = "".join(f"  {line[:1].upper()}{line[1:]}\n" for line in lines)

@@ -136,7 +136,6 @@ class TableFiles:
 
     @property
     def wanted(self) -> bool:
-        """Whether there is one."""
         return self.csv is not None or self.parquet is not None
 
     def check(self) -> None:

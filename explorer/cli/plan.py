@@ -69,7 +69,6 @@ def _blocks(text: str) -> int:
 
 
 def _setting_options(command: Callable[..., int]) -> Callable[..., int]:
-    """Give a command an option for each setting."""
     for setting in reversed(SETTINGS):
         keywords: dict[str, Any] = {"help": setting.help, "default": None}
         match setting.kind:

@@ -228,7 +228,6 @@ class ModelFile:
 
     @property
     def path(self) -> Path:
-        """Where the file is."""
         return self.source.path
 
 

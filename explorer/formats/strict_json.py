@@ -77,7 +77,6 @@ class JsonText(NamedTuple):
     offset: int  # offset in the file of the text's first byte
 
     def error(self, what: str, position: int) -> FormatError:
-        """Return the error for something at a position in the text."""
         return FormatError(what, self.path, self.offset + len(self.text[:position].encode()))
 
     def skip_white(self, position: int) -> int:

@@ -273,7 +273,6 @@ class Tensor:
 
     @property
     def file(self) -> Path:
-        """The file that holds the tensor."""
         return self.extents[0].source.path
 
     @property
@@ -516,7 +515,6 @@ class FileTensors:
 
     @property
     def available(self) -> int:
-        """Bytes that the file has for tensors."""
         left = self.source.size - self.data_offset
         return left if left > 0 else 0  # `max` takes as long as all the rest
 

@@ -30,7 +30,6 @@ class Range(NamedTuple):
 
     @classmethod
     def exactly(cls, nbytes: int) -> Range:
-        """Return a range of one figure."""
         return cls(nbytes, nbytes)
 
 
@@ -297,7 +296,6 @@ class Details:
         return ()
 
     def buffers(self) -> Sequence[NamedBuffer]:
-        """Return the buffers as the engine names them."""
         return ()
 
     def reads(self, depth: int) -> Mapping[str, int] | None:
@@ -340,12 +338,10 @@ class Plan:
 
     @property
     def gpus(self) -> tuple[Holding, ...]:
-        """What each GPU holds."""
         return self.holdings[:-1]
 
     @property
     def main(self) -> Holding:
-        """What main memory holds."""
         return self.holdings[-1]
 
     @property
@@ -371,7 +367,6 @@ class Plan:
 
     @property
     def gpu_layers(self) -> int:
-        """Number of layers on GPUs."""
         return self.verdict.gpu_layers
 
     @property

@@ -84,7 +84,6 @@ class UpdateRow:
 
     @property
     def relative(self) -> float:
-        """The one by the other."""
         return self.norm / self.base_norm if self.base_norm else nan
 
 

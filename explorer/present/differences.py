@@ -75,7 +75,6 @@ class Memory:
 
     @property
     def total(self) -> int:
-        """All of them that are known."""
         return self.weights + self.cache + (self.compute or 0)
 
     def figure(self, name: str) -> int | None:
@@ -195,7 +194,6 @@ class Comparison:
         return cls(found, context, (memory_of(one, context), memory_of(other, context)))
 
     def with_errors(self, errors: Errors) -> Comparison:
-        """Return the same with errors."""
         return replace(self, errors=errors)
 
     @property

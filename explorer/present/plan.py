@@ -69,7 +69,6 @@ def plan_figures(plan: Plan) -> list[Figure]:
 
 
 def plan_figure(plan: Plan, name: str) -> Figure:
-    """Return one figure of `PLAN`."""
     value = plan_value(plan, name)
     is_layers = name == "gpu_layers"
     text = f"{value} of {plan.verdict.total_layers}" if is_layers else bytes_text(value)

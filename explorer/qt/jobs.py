@@ -226,7 +226,6 @@ class JobRunner(QtCore.QObject):
         QtCore.QTimer.singleShot(_LOAD_AFTER_MS, self, lambda: self._pool.start(load))
 
     def cancel_all(self) -> None:
-        """Cancel every job."""
         for job in self.jobs:
             job.cancel()
 
@@ -279,7 +278,6 @@ class JobSlot:
         return self._job
 
     def cancel(self) -> None:
-        """Cancel the job, if one runs."""
         if self._job is not None:
             self._job.cancel()
             self._job = None

@@ -428,7 +428,6 @@ class MainWindow(QtWidgets.QMainWindow):
         self.runner.run("Making the demo model", _make_demo, show, self.show_error)
 
     def close_document(self, document: Document) -> None:
-        """Close a model."""
         place = self.documents.index(document)
         del self.documents[place], self._order[place]
         self.open_models.remove(document)

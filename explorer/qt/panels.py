@@ -75,7 +75,6 @@ class Pages(QStackedWidget):
         return self.addWidget(page)
 
     def tabText(self, number: int) -> str:
-        """Return the title of a page."""
         return self._titles[number]
 
     @property
@@ -560,7 +559,6 @@ class PanelMemory:
             table.fit_columns()
 
     def save_columns(self, name: str) -> None:
-        """Save the columns of a table."""
         table = self.tables[name]
         if table.table.columns:
             self._settings.set_layout(name, table.columns_state())

@@ -265,7 +265,6 @@ class FoundList(QAbstractListModel):
         self.entries: Sequence[Entry] = ()
 
     def set_entries(self, entries: Sequence[Entry]) -> None:
-        """Show other entries."""
         self.beginResetModel()
         self.entries = entries
         self.endResetModel()

@@ -105,7 +105,6 @@ class Settings:
 
     @property
     def byte_units(self) -> ByteUnits:
-        """Units of sizes."""
         value = self._text("byte_units")
         return ByteUnits(value) if value in tuple(ByteUnits) else ByteUnits.BINARY
 
@@ -271,12 +270,10 @@ class Settings:
         return QByteArray(state if checksum == _checksum(state) else b"")
 
     def set_layout(self, name: str, state: QByteArray) -> None:
-        """Save a layout."""
         plain = bytes(state.data())
         self._set(f"layout/{name}", QByteArray(_checksum(plain) + plain))
 
     def reset_layout(self) -> None:
-        """Forget all layouts."""
         self._remove("layout")
 
     def _set(self, key: str, value: object) -> None:

@@ -331,7 +331,6 @@ def _with_tint(palette: QPalette, ink: Ink) -> QPalette:
 
 
 def scheme_palette(scheme: Scheme) -> QPalette:
-    """Return the palette of a scheme."""
     return _palette(_ink(scheme, QGuiApplication.styleHints()))
 
 
@@ -494,5 +493,4 @@ def style_text(widget: QWidget, size: TextSize, *, strong: bool = False) -> None
 
 
 def series_colour(index: int) -> QColor:
-    """Return the colour of one of several series."""
     return QColor(SERIES[index % len(SERIES)])

@@ -207,7 +207,6 @@ class HeatMap:
     logarithmic: bool = False
 
     def draw(self) -> Picture:
-        """Return the picture."""
         known = [v for v in self.values.values() if math.isfinite(v)]
         if self.logarithmic:
             known = [v for v in known if v > 0]

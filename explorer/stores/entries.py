@@ -30,7 +30,6 @@ class StoreKind(StrEnum):
 
     @property
     def program(self) -> str:
-        """What the program is called."""
         return _PROGRAMS[self]
 
 

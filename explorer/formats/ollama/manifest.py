@@ -127,7 +127,6 @@ class Manifest:
         return self.layers if self.config is None else (*self.layers, self.config)
 
     def of_kind(self, *kinds: str) -> tuple[Layer, ...]:
-        """Return the layers of these kinds."""
         return tuple(layer for layer in self.layers if layer.kind in kinds)
 
 

@@ -68,7 +68,6 @@ class Member(NamedTuple):
 
     @property
     def called(self) -> str:
-        """What errors call it."""
         return self.suffix.rpartition(".")[2].lstrip("_") or "weight"
 
     @property

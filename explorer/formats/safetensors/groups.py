@@ -197,7 +197,6 @@ class Assembly(Sequence[TensorGroup]):
             yield None if weight is None else weight.alike
 
     def tensor(self, row: int) -> Tensor:
-        """Return a tensor of the model."""
         place = self._places[row]
         weight = self._weights.get(place)
         if weight is None:

@@ -183,7 +183,6 @@ class _Load:
         return not (self.buffers or self.breakdown or "total" in self.facts)
 
     def finished(self) -> Measured:
-        """Return it as it stands."""
         buffers = self.buffers or self.breakdown
         devices = tuple(LoggedDevice(name, **known) for name, known in self.devices.items())
         settings = self.arguments | self.settings

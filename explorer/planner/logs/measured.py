@@ -77,7 +77,6 @@ class Unaccounted:
 
     @property
     def reserve(self) -> int | None:
-        """Return the reserve that covers it."""
         return None if self.nbytes is None else max(0, self.nbytes)
 
 

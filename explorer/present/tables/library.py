@@ -228,12 +228,10 @@ class StoredFile:
 
     @property
     def name(self) -> str:
-        """The name of its file."""
         return self.blob.digest
 
     @property
     def path(self) -> Path:
-        """Where it is."""
         return self.blob.path
 
     @property
@@ -261,7 +259,6 @@ class StoredFile:
 
 
 def digest_text(name: str) -> str:
-    """Return the name of a blob as a digest."""
     return name.replace("sha256-", "sha256:", 1)
 
 
@@ -350,8 +347,6 @@ class ModelChoice:
 
 
 def choice_table(choices: Sequence[ModelChoice]) -> Table[ModelChoice]:
-    """Return the table of models at an address."""
-
     def of(value: Callable[[Version], Any]) -> Callable[[ModelChoice], Any]:
         return lambda choice: None if choice.version is None else value(choice.version)
 

@@ -57,12 +57,10 @@ class Metric:
 
     @property
     def tip(self) -> str:
-        """What it means."""
         return self.column.tip
 
     @property
     def source(self) -> Source:
-        """What has to be read for it."""
         return MEASURES[self.name].source
 
     @property

@@ -74,7 +74,6 @@ def change_text(nbytes: int) -> str:
 
 
 def note_text(line: Line) -> str:
-    """Return what else there is to say of a line."""
     return plain_text("; ".join(whole for whole, _ in _notes(line)))
 
 

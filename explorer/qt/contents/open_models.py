@@ -95,7 +95,6 @@ class TreeModel(QtCore.QAbstractItemModel):
         return self.index_of(node)
 
     def remove(self, document: Document) -> None:
-        """Remove a model."""
         row = next(i for i, node in enumerate(self.roots) if node.document is document)
         self.beginRemoveRows(QModelIndex(), row, row)
         del self.roots[row]
@@ -111,7 +110,6 @@ class TreeModel(QtCore.QAbstractItemModel):
         return index.internalPointer() if index.isValid() else None
 
     def index_of(self, node: Node) -> QModelIndex:
-        """Return the index of a node that is shown."""
         return self.createIndex(node.row, 0, node)
 
     def find(
@@ -410,13 +408,11 @@ class OpenModelsView(QWidget):
         self._unfold([self.model.roots[row]])
 
     def remove(self, document: Document) -> None:
-        """Remove a model."""
         self.model.remove(document)
         if self._selected is not None and self._selected.document is document:
             self._selected = None
 
     def reveal_model(self, document: Document) -> None:
-        """Select a model."""
         self._reveal(document, lambda node: node.kind is NodeKind.MODEL)
 
     def follow(self, selection: Selection) -> None:

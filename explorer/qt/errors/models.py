@@ -166,7 +166,6 @@ class _RowList(ListPanel):
         self._filter()
 
     def hide_rows(self, hidden: NDArray[np.bool_] | None) -> None:
-        """Hide other rows."""
         self._hidden = hidden
         self._filter()
 
@@ -241,14 +240,12 @@ class DifferencePages(QObject):
         return True
 
     def clear(self) -> None:
-        """Show nothing."""
         self._shown = None
         for table in self.tables:
             table.table.clear()
         self.text.clear()
 
     def show(self, shown: Shown) -> None:
-        """Show other differences."""
         self._shown = shown
         comparison = shown.comparison
         lines = present.summary(comparison)

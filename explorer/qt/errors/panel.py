@@ -299,7 +299,6 @@ class PicturePages(QObject, Reader[ErrorPicture]):
         self._fill()
 
     def _fill(self, *, first: bool = False) -> None:
-        """Fill the visible page."""
         picture, subject = self.picture, self._subject
         pair = None if subject is None else subject.partner.pair
         if picture is None or subject is None or pair is None:

@@ -252,7 +252,6 @@ class ErrorPlot(HistogramPlot):
         self.show_curves((curve,))
 
     def errors_of(self, reading: BinReading) -> tuple[float, float]:
-        """Return the edges of a bin that was read."""
         assert self._curve is not None
         edges = self._curve.histogram.edges
         return float(edges[reading.index]), float(edges[reading.index + 1])

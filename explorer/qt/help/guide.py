@@ -45,7 +45,6 @@ class Page:
     text: str  # the whole page, Markdown
 
     def links(self) -> list[str]:
-        """Return the targets of its links."""
         return _LINK.findall(self.text)
 
     def holds(self, words: Iterable[str]) -> bool:

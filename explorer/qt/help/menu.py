@@ -40,13 +40,11 @@ class Help(QObject):
             action.triggered.connect(lambda _=False, slot=slot: slot())
 
     def show_keys(self) -> None:
-        """Show the page of all keys."""
         from explorer.qt.help.guide import KEYS_PAGE  # noqa: PLC0415 - not before the first paint
 
         self.show_guide(KEYS_PAGE)
 
     def show_guide(self, name: str) -> None:
-        """Show a page of the guide."""
         if self.guide is None:
             self.guide = self._make_guide()
         self.guide.open_page(name)

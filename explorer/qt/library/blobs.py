@@ -92,12 +92,10 @@ class BlobsPage(QWidget):
         self.model.set_filter(np.fromiter(found, np.bool_) if words else None)
 
     def selected_files(self) -> list[StoredFile]:
-        """Return the blobs selected."""
         rows = self.table.selected_content_rows().tolist() if self.files else []
         return [self.files[row] for row in rows]
 
     def current_file(self) -> StoredFile | None:
-        """Return the blob of the current row."""
         index = self.table.currentIndex()
         return self.files[self.model.content_row(index)] if index.isValid() else None
 

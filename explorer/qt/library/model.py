@@ -97,7 +97,6 @@ class LibraryModel(QtCore.QAbstractItemModel):
                 self._take(self._root, rows)
 
     def set_details(self, found: Iterable[tuple[Entry, Details]]) -> None:
-        """Show what the headers of models say."""
         pairs = list(found)
         self.details.update(pairs)
         self.notify_learned(entry for entry, _ in pairs)

@@ -100,7 +100,6 @@ class Node:
 
     @property
     def store(self) -> Node:
-        """The store to which it belongs."""
         return next((node for node in self.upwards() if node.row.kind is RowKind.STORE), self)
 
     @property
@@ -275,7 +274,6 @@ class Node:
         return "" if grave is None else mark(grave.severity)
 
     def value(self, column: int) -> Any:
-        """Return the value in a column."""
         return LIBRARY.columns[column].value(self)
 
     @property
@@ -300,7 +298,6 @@ class Node:
 
     @property
     def name(self) -> str:
-        """Its whole name."""
         row = self.row
         return (row.name or row.title) if row.entry is None else row.entry.name
 

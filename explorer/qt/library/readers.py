@@ -34,7 +34,6 @@ Prepare: TypeAlias = Callable[[], Callable[[stores.Entry, Check], Fact]]
 
 
 def machine_places() -> list[stores.Place]:
-    """Return the stores of this machine that are there."""
     return stores.present_places(stores.this_machine())
 
 
@@ -316,7 +315,6 @@ class FolderWatch(QObject):
 
     @property
     def folders(self) -> list[str]:
-        """The folders watched."""
         return self._watcher.directories()
 
     def watch(self, folders: Iterable[Path]) -> None:

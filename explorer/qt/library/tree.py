@@ -150,14 +150,12 @@ class LibraryTree(QTreeView):
             action.triggered.connect(lambda _, by=column, order=then: self.sortByColumn(by, order))
 
     def selected_nodes(self) -> list[Node]:
-        """Return the nodes of the selected rows."""
         found: list[Node] = []
         for part in self.selectionModel().selection().toList():  # quicker than each index
             found += self.library.children_of(part.parent())[part.top() : part.bottom() + 1]
         return found
 
     def current_node(self) -> Node | None:
-        """Return the node of the current row."""
         return self.library.node(self.currentIndex())
 
     def select_node(self, node: Node) -> bool:

@@ -321,7 +321,6 @@ class CurvesPage(PlannerPage):
 
     @property
     def curves(self) -> plan_export.Curves | None:
-        """The curves that are shown."""
         return self.plot.curves
 
     def ask_export(self) -> None:

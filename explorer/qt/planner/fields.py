@@ -271,7 +271,6 @@ def scrolled(widget: QWidget, name: str, most: int = 0) -> ScrolledArea:
 
 
 def buddy_label(text: str, field: QWidget) -> QLabel:
-    """Return the label of a field, with a mnemonic."""
     label = QLabel(text, field.parentWidget())
     label.setBuddy(field)
     return label

@@ -65,7 +65,6 @@ def ask_log(parent: QtWidgets.QWidget) -> Path | None:
 
 
 def may_run(parent: QtWidgets.QWidget, command: Sequence[str]) -> bool:
-    """Show a command and ask whether it may be run."""
     box = QtWidgets.QMessageBox(parent)
     box.setWindowTitle("Run your llama.cpp?")
     box.setTextFormat(Qt.TextFormat.PlainText)
@@ -229,7 +228,6 @@ class LogPage(PlannerPage):
             self._show()
 
     def ask(self) -> None:
-        """Ask for a log and compare it."""
         path = ask_log(self)
         if path is not None:
             self.compare(path)

@@ -59,7 +59,6 @@ class PlannerPage(QtWidgets.QWidget):
         self._delay = single_shot(self, self._refresh_if_visible, _DELAY_MS)
 
     def refresh(self) -> None:
-        """Show the current plan."""
         raise NotImplementedError
 
     def follow(self, current: CurrentPlan) -> None:
@@ -367,7 +366,6 @@ class ModelsPage(ComparisonPage):
         self.line.addWidget(self.hint, 1)
 
     def refresh(self) -> None:
-        """Show the current figures."""
         self.others_wanted.emit()
         super().refresh()
         self.hint.setText(
@@ -424,7 +422,6 @@ class TablesPage(PlannerPage):
         self.table.row_selected.connect(self._emit_layer)
 
     def refresh(self) -> None:
-        """Show the current figures."""
         kind = str(self.choice.currentData())
         if kind == _CURVES:
             self._show_curves()

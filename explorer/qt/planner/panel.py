@@ -637,7 +637,6 @@ class PlannerBody(QtWidgets.QWidget):
             self._fold()  # a device or a sentence more: the page scrolls, not the settings within
 
     def show_figure(self, name: str) -> None:
-        """Show the formula of a figure."""
         self.pages.setCurrentWidget(self.why)
         self.why.show_figure(name)
 

@@ -78,7 +78,6 @@ class MemoryBars(Chart[Place]):
         self.update()
 
     def part(self, place: Place | None) -> plan_texts.MemoryPart | None:
-        """Return a part, or None if there is none."""
         if place is None or not place[0] < len(self.bars):
             return None
         row, number = place
@@ -328,7 +327,6 @@ class LayerStrip(Chart[int]):
         return "CPU" if layer.device is None else self._devices[layer.device]
 
     def layer_area(self, number: int, width: int | None = None) -> QRectF:
-        """Return where a layer is painted."""
         left, right = self._x(number, width), self._x(number + 1, width)
         top = _PAD + self.fontMetrics().height() + Space.TIGHT
         return QRectF(left, top, right - left, _STRIP)
@@ -504,7 +502,6 @@ class PlannerPicture(QWidget):
         return next((f"{one.name} = {one.formula}" for one in terms if one.name == name), "")
 
     def follow(self, current: CurrentPlan) -> None:
-        """Show a plan."""
         self._current = current
         for part in (self.bars, self.strip):
             part.opacity = _LATE if current.is_late else 1.0
@@ -538,7 +535,6 @@ class SavedPicture:
         self._bars, self._strip = picture.bars, picture.strip
 
     def size(self) -> QSize:
-        """Return its size."""
         height = self._bars.sizeHint().height() + self._strip.sizeHint().height()
         return QSize(_PICTURE_WIDTH, height)
 
@@ -555,5 +551,4 @@ class SavedPicture:
         painter.restore()
 
     def data_columns(self) -> list[tuple[str, list[Any]]]:
-        """Return the data behind it."""
         return [*self._bars.data_columns(), *self._strip.data_columns()]

@@ -62,12 +62,10 @@ class History(Generic[Value]):
 
     @property
     def can_undo(self) -> bool:
-        """Whether there is a step to undo."""
         return bool(self._before)
 
     @property
     def can_redo(self) -> bool:
-        """Whether there is a step to redo."""
         return bool(self._after)
 
     def put(self, value: Value, kind: str) -> None:
@@ -169,7 +167,6 @@ class CurrentPlan:
 
     @property
     def plan(self) -> Plan | None:
-        """The plan, if there is one."""
         return None if self.result is None else self.result.plan
 
 
@@ -208,7 +205,6 @@ class SavedPlans(QObject):
         raise NotImplementedError
 
     def flush(self) -> None:
-        """Show what changed."""
         raise NotImplementedError
 
     def name_program(self, path: Path) -> None:
@@ -247,7 +243,6 @@ class SavedPlans(QObject):
         self._keep()
 
     def forget(self, name: str) -> None:
-        """Forget a set of devices."""
         self.sets.pop(name, None)
         self._keep()
 

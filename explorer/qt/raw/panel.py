@@ -87,7 +87,6 @@ class RawSearch(QtWidgets.QWidget):
 
     @property
     def busy(self) -> bool:
-        """Whether a search is under way."""
         return self._slot.busy
 
     def focus(self) -> None:
@@ -198,7 +197,6 @@ class FieldLegend(QtWidgets.QWidget):
         self.setWhatsThis(picture_text("field_legend"))
 
     def set_kinds(self, kinds: Sequence[FieldKind]) -> None:
-        """Show these kinds."""
         self._kinds = tuple(kinds)
         self.setAccessibleDescription(", ".join(map(kind_name, self._kinds)))
         self.updateGeometry()
@@ -294,7 +292,6 @@ class FieldStatus(QtWidgets.QWidget):
         self.numbers.setText(text or "…")
 
     def clear(self) -> None:
-        """Show nothing."""
         self.place.clear()
         self.numbers.clear()
 

@@ -51,7 +51,6 @@ class SurveyBar(QWidget):
         self.follow()
 
     def follow(self) -> None:
-        """Show what the survey does now."""
         session = self._session
         state, missing = session.state, any(session.missing)
         under_way = state in (SurveyState.RUNNING, SurveyState.PAUSED)
@@ -149,14 +148,12 @@ class Notice(QWidget):
 
 
 def list_metrics(choice: QComboBox) -> None:
-    """Add all metrics to a list of choices."""
     for metric in METRICS:
         choice.addItem(metric.title, metric.name)
         choice.setItemData(choice.count() - 1, metric.tip, Qt.ItemDataRole.ToolTipRole)
 
 
 def start_text(session: SurveySession) -> str:
-    """Return the text of the button that starts a survey."""
     tensors, pairs = session.missing
     verb = "Survey"
     if pairs:

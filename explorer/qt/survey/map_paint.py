@@ -146,7 +146,6 @@ class MapLayout:
         return (self.lines[following[0]].top if following else self.height) - _PAD
 
     def place(self, line: Line, column: int) -> QRectF:
-        """Return the place of a column in a line."""
         if self.grid.sections[line.section].kind is Kind.LAYERS:
             x = self.label_width + column * self.cell_width
             return QRectF(x, line.top, self.cell_width, line.height)
@@ -163,7 +162,6 @@ class MapLayout:
         return range(max(first, line.first), min(last, end))
 
     def line_of(self, cell: int) -> int:
-        """Return the number of the line that shows a cell."""
         one = self.grid.cells[cell]
         first = self._first_line[one.section]
         if self.grid.sections[one.section].kind is Kind.LAYERS:
@@ -171,7 +169,6 @@ class MapLayout:
         return first + 1 + one.column // self._per_line
 
     def place_of(self, cell: int) -> QRectF:
-        """Return the place of a cell."""
         return self.place(self.lines[self.line_of(cell)], self.grid.cells[cell].column)
 
     def cell_at(self, x: float, y: float) -> int:
@@ -530,7 +527,6 @@ class MapPainter:
     # The legend
 
     def legend_height(self, metrics: QFontMetricsF, width: float) -> float:
-        """Return the height of the legend in a width."""
         places = self._legend_places(metrics, width)
         return (places[-1].bottom() if places else 0.0) + 4
 

@@ -281,17 +281,14 @@ class WeightsView(TensorsPanel):
 
     @property
     def map(self) -> MapPage:
-        """The page of the map."""
         return self._map.widget
 
     @property
     def block_page(self) -> BlockPage:
-        """The page of one block."""
         return self._block_page.widget
 
     @property
     def values(self) -> ValuesPage:
-        """The page of values."""
         return self._values.widget
 
     def _make_map(self) -> MapPage:

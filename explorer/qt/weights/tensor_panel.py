@@ -297,7 +297,6 @@ class StatisticsTable(TableModel):
     """Lines of statistics; new ones of the same kind keep selection and scroll position."""
 
     def show_lines(self, lines: Sequence[Line]) -> None:
-        """Show the statistics of one thing."""
         self.update(LINES, lines, [line.name for line in lines])
 
     def show_several(self, several: Sequence[SubjectStatistics]) -> None:

@@ -363,7 +363,6 @@ class ValuesPage(ReadingPage[Tiles]):
         self.goto.take_focus()
 
     def go_to(self, place: Place) -> None:
-        """Make a cell current and show it."""
         index = self.model.index_of(place)
         flags = QtCore.QItemSelectionModel.SelectionFlag
         self.grid.selectionModel().setCurrentIndex(index, flags.ClearAndSelect)

@@ -52,7 +52,6 @@ class ChartPoint:
 
     @property
     def present(self) -> bool:
-        """Whether it is what the file has."""
         return self.line.type_name == PRESENT
 
 

@@ -315,7 +315,6 @@ class WhatIfControls(QtWidgets.QWidget):
 
     @property
     def chosen_scope(self) -> Scope:
-        """Which tensors are chosen."""
         found = self.scope.currentData()
         return found if isinstance(found, Scope) else Scope.ONE
 

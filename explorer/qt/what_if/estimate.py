@@ -140,7 +140,6 @@ class WhatIfRequest:
     inputs: PlanInputs | None = None
 
     def key(self, task: what_if.Task) -> Hashable:
-        """Return the cache key of a task."""
         return (*self._basis(self.matrix if uses_importance(task.type_name) else None), task.key)
 
     def total_key(self, type_name: str) -> Hashable:

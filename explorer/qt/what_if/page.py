@@ -108,7 +108,6 @@ def planned_text(estimate: WhatIfEstimate) -> str:
 
 
 def line_text(line: Line) -> str:
-    """Return a line of the table as one text."""
     parts = [line.title]
     if line.size.problem is None:
         bits = bits_text(line.size.bits_per_weight)
@@ -179,7 +178,6 @@ class WhatIfPanel(PicturePanel):
         return self.chart.selected
 
     def show_planned(self, text: str) -> None:
-        """Say what memory is planned for."""
         self._planned = text
         self.show_resting(text)
 
@@ -282,13 +280,11 @@ class WhatIfProgress(ProgressLine):
         self.pause.show()
 
     def set_paused(self, on: bool) -> None:
-        """Show whether it waits."""
         self.pace.forget()  # a pause is no time that anything took
         self.pause.setText("&Resume" if on else "&Pause")
         self.label.setText("Paused" if on else self._text)
 
     def show_state(self, state: WhatIfState) -> None:
-        """Show how far it is."""
         self.show_progress(state.done, state.total)
         self._text = "   ".join(filter(None, (self.label.text(), state.type_name)))
         self.label.setText(self._text)

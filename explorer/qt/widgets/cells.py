@@ -67,7 +67,6 @@ def state_colour(state: State, palette: QPalette) -> QColor:
 
 
 def pill_ground(state: State, palette: QPalette) -> QColor:
-    """Return the colour of a pill."""
     ink = ink_of(palette)
     tints = ink.good_tint, ink.caution_tint, ink.warning_tint
     return QColor(dict(zip(State, tints, strict=True))[state])

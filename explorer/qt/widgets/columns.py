@@ -94,7 +94,6 @@ class ColumnLayout(QObject):
                 header.resizeSection(column, least[column])
 
     def show_column(self, column: int, *, on: bool) -> None:
-        """Show or hide a column."""
         self._header.setSectionHidden(column, not on)
         if on:
             self.widen([column])

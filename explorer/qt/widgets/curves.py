@@ -76,7 +76,6 @@ class SmallMultiples(Chart[int]):
         return curve_columns(self.curves)
 
     def cell(self, number: int) -> QRect:
-        """Return where a histogram is."""
         row, column = divmod(number, self._columns)
         width = self.width() // self._columns
         height = min(max(self.height() // self._rows, _CELL_HEIGHT), _MOST_HEIGHT)

@@ -94,7 +94,6 @@ class ElidedLabel(QLabel):
         self.setTextFormat(Qt.TextFormat.PlainText)
 
     def shown_text(self) -> str:
-        """Return what fits."""
         return self.fontMetrics().elidedText(
             self.text(), Qt.TextElideMode.ElideMiddle, self.contentsRect().width()
         )
@@ -157,7 +156,6 @@ class Chip(QLabel):
         self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
 
     def show_fact(self, chip: ChipText) -> None:
-        """Show a fact."""
         self._chip = chip
         left = Space.NEAR + (self._SWATCH + 6 if chip.type_name else 0)
         self.setContentsMargins(left, _CHIP_PAD, Space.NEAR, _CHIP_PAD)
@@ -345,7 +343,6 @@ class Message(QFrame):
         self.label.setText(self.text.sentence + (f"  ({again})" if again else ""))
 
     def take_colours(self) -> None:
-        """Take the colours of the scheme."""
         palette = QtGui.QGuiApplication.palette()
         if self.text.is_error:
             palette.setColor(QtGui.QPalette.ColorRole.WindowText, warning_colour(palette))
@@ -453,7 +450,6 @@ class MessageBar(QWidget):
         self._add(message_text(sentence, "", is_error=False))
 
     def clear(self) -> None:
-        """Dismiss all messages."""
         self._waiting.clear()
         for message in list(self.messages):
             self._remove(message)
@@ -554,7 +550,6 @@ class Notice(QWidget):
         self.hide()
 
     def show_written(self, path: Path) -> None:
-        """Say that a file was written."""
         self.show_done(f"✓ Saved {plain_text(str(path))}")
         self._path = path
         self.button.show()

@@ -58,13 +58,11 @@ class ContentPage(QtWidgets.QWidget):
         self.stack.setCurrentWidget(self.content)
 
     def show_message(self, heading: str, sentence: str, button: str = "") -> None:
-        """Show a sentence in place of the content."""
         self.state.show_message(heading, sentence, button)
         self.stack.setCurrentWidget(self.state)
 
     @property
     def has_content(self) -> bool:
-        """Whether the content is shown."""
         return self.stack.currentWidget() is self.content
 
     # Qt
@@ -176,7 +174,6 @@ class Reader(Generic[Result]):
         """Show what was published so far."""
 
     def show_result(self, result: Result) -> None:
-        """Show all that was read."""
         raise NotImplementedError
 
     def clear(self) -> None:
@@ -223,7 +220,6 @@ class Reader(Generic[Result]):
 
     @property
     def visible(self) -> bool:
-        """Whether a page is visible."""
         return any(page.isVisible() for page in self._pages)
 
     def restart(self) -> None:
@@ -379,7 +375,6 @@ class PlotPage(ContentPage, Generic[Panel]):
 
     @cached_property
     def panel(self) -> Panel:
-        """The plot and its table."""
         panel = self._make_panel()
         panel.set_logarithmic(self.logarithmic.isChecked())
         self.logarithmic.toggled.connect(panel.set_logarithmic)
@@ -392,7 +387,6 @@ class PlotPage(ContentPage, Generic[Panel]):
             _ = self.panel
 
     def show_plot(self, title: str) -> None:
-        """Show the plot below a title."""
         self._title = title
         self.title.setText(title)
         self.show_content()

@@ -118,7 +118,6 @@ def kind_colour(kind: Kind, base: QColor) -> QColor:
 
 
 def fill_kind(painter: QPainter, area: QRectF, kind: Kind, base: QColor, text: QColor) -> None:
-    """Fill an area as a kind of content."""
     colour = kind_colour(kind, base)
     painter.fillRect(area, colour)
     texture = _TEXTURES[kind]
@@ -295,7 +294,6 @@ def field_line(kind: FieldKind, palette: QPalette) -> QColor:
 
 
 def kind_name(kind: FieldKind) -> str:
-    """Return what a kind is called."""
     return _KIND_NAMES.get(kind, kind.replace("_", " ").capitalize())
 
 
@@ -402,7 +400,6 @@ class IconButton(QToolButton):
         self.setToolButtonStyle(style.ToolButtonTextBesideIcon if on else style.ToolButtonIconOnly)
 
     def show_icon(self, name: str) -> None:
-        """Show another icon."""
         self._name = name
         self._take_colours()
 

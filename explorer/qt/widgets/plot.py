@@ -99,7 +99,6 @@ class ZoomBox(pg.ViewBox):  # type: ignore[misc] # pyqtgraph has no types
 
     @property
     def is_zoomed(self) -> bool:
-        """Whether the user has zoomed."""
         return bool(self._history)
 
     def set_home(self, area: QRectF) -> None:
@@ -138,7 +137,6 @@ class ZoomBox(pg.ViewBox):  # type: ignore[misc] # pyqtgraph has no types
             self.zoomed.emit()
 
     def go_home(self) -> None:
-        """Show everything."""
         if self._history:
             self.forget()
             self.zoomed.emit()
@@ -456,7 +454,6 @@ class Marks:
         plot.box.sigResized.connect(lambda *_: self.place())
 
     def show(self, marks: Sequence[Mark]) -> None:
-        """Show other marks."""
         while len(self._lines) < len(marks):
             self._lines.append(pg.InfiniteLine(angle=90))
             self._names.append(pg.TextItem(anchor=(0, 0)))
@@ -501,7 +498,6 @@ class Marks:
         self.covered = tuple(taken)
 
     def shown_names(self) -> list[str]:
-        """Return the names that are in the picture."""
         return [name.toPlainText() for name in self._names if name.isVisible()]
 
     def _free_spot(self, name: Any, x: float, area: QRectF, taken: list[QRectF]) -> QRectF | None:

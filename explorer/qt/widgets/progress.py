@@ -137,7 +137,6 @@ class ProgressLine(QWidget):
         self.button.setToolTip("")
 
     def finish(self) -> None:
-        """Hide the line."""
         self.running = False
         self._compiling.stop()
         self._set_shown(False)

@@ -96,7 +96,6 @@ class TableModel(QAbstractTableModel):
         self.endResetModel()
 
     def clear(self) -> None:
-        """Show nothing."""
         self.set_content(Table[Any](), ())
 
     def update(self, table: Table[Row], items: Sequence[Row], kind: object = None) -> bool:

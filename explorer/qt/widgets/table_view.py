@@ -575,7 +575,6 @@ class FilterBar(QtWidgets.QWidget):
 
     @property
     def text(self) -> str:
-        """The filter."""
         return self.edit.text()
 
     def focus(self) -> None:
@@ -646,7 +645,6 @@ class ListPanel(QtWidgets.QWidget):
         self._stack.setCurrentWidget(self._empty)
 
     def show_table(self) -> None:
-        """Show the table again."""
         self._stack.setCurrentWidget(self.table)
 
     def show_matches(self, mask: NDArray[np.bool_] | None, no_match: str) -> None:

@@ -396,7 +396,6 @@ class _Search:
         return None if any(trial.taken[one] >= self.target(one) for one in asked) else trial
 
     def tried(self, placement: _Placement) -> _Placement:
-        """Return a placement with what it takes."""
         return replace(placement, taken=self.on_devices(self.allocation(self.settings(placement))))
 
     def held(self, placement: _Placement) -> tuple[int, ...]:
@@ -411,7 +410,6 @@ class _Search:
         return [allocation.buffers[f"GPU{i}"] for i in range(len(self.free))]
 
     def settings(self, placement: _Placement) -> Settings:
-        """Return the arguments of a placement."""
         layers = [share.layers for share in placement.shares]
         split = self.start.tensor_split  # by free memory, as long as there is nothing to split
         if len(layers) > 1 and any(layers):

@@ -72,7 +72,6 @@ class Outcome(Details):
 
     @cached_property
     def gpu_layers(self) -> int:
-        """Layers on GPUs."""
         return sum(place.startswith("GPU") for place in self.allocation.places)
 
     @cached_property
@@ -122,12 +121,10 @@ class Outcome(Details):
 
     @property
     def gpus(self) -> tuple[Holding, ...]:
-        """What each GPU holds."""
         return self.holdings[:-1]
 
     @property
     def main(self) -> Holding:
-        """What main memory holds."""
         return self.holdings[-1]
 
     @cached_property

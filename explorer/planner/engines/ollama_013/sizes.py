@@ -227,7 +227,6 @@ class Row:
 
 
 def row(name: str, full: str, partial: str) -> Callable[[Compute], Row]:
-    """Make a row of the function that computes it."""
     return lambda compute: Row(name, compute, full, partial)
 
 

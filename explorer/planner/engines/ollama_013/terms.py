@@ -189,7 +189,6 @@ class _Symbols:
         }
 
     def term(self, name: str, value: int, formula: str, block: int | None = None) -> Term:
-        """Return a term of a formula in these symbols."""
         words = (word for word in _WORD.findall(formula) if word not in _NOT_SYMBOLS)
         return Term(name, value, formula, {word: self._input(word, block) for word in words})
 

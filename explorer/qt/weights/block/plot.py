@@ -82,7 +82,6 @@ class BlockPlot(ThemedPlot):
         self.restyle()
 
     def show_block(self, detail: BlockDetail | None, compared: ComparedBlock | None = None) -> None:
-        """Show another block, and what it is compared with."""
         self._detail, self._compared = detail, compared
         count = 0 if detail is None else detail.values.size
         if count != self._marked.size:

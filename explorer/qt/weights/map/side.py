@@ -225,7 +225,6 @@ class MapControls(QWidget):
 
     @property
     def quantity(self) -> Quantity:
-        """What is to be drawn."""
         return Quantity(self.quantities.currentData())
 
     @property
