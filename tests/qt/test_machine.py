@@ -116,7 +116,7 @@ def test_machine_and_settings_survive_a_restart(
     qtbot.keyClick(memory, KEY.Key_Return)
     type_in(qtbot, view, "context", "3k")
     type_in(qtbot, view, "parallel", "2")
-    kind = view.body.controls.cache_type_edit
+    kind = view.body.controls.rows["kv_cache_type"].editor
     kind.setCurrentIndex(kind.findData("q8_0"))
     chooser = view.body.controls.rows["profile"].editor
     chooser.setCurrentIndex(chooser.findData("ollama"))  # type: ignore[attr-defined]

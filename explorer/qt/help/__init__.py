@@ -1,1 +1,1 @@
-"""The guide, the tour and the explanations of figures."""
+"""The guide and the explanations of figures."""

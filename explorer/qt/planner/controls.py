@@ -408,16 +408,6 @@ class SettingsControls(SettingRows):
             self.add(self._field(setting))
         self.follow(state.current)
 
-    @property
-    def parallel_edit(self) -> QtWidgets.QWidget:
-        """The field of the number of sequences."""
-        return self.rows["parallel"].editor
-
-    @property
-    def cache_type_edit(self) -> QtWidgets.QWidget:
-        """The field of the type of the KV cache."""
-        return self.rows["kv_cache_type"].editor
-
     def follow(self, current: CurrentPlan) -> None:
         """Show the settings; offer contexts up to what the model was trained for."""
         trained = 0 if current.model is None else current.model.h.trained_context

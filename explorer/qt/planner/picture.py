@@ -360,9 +360,8 @@ class LayerStrip(Chart[int]):
 
     def _title(self) -> str:
         on_cpu = sum(layer.device is None for layer in self.layers)
-        words = "Layers 0 to {last}, by bytes: {gpu} on GPUs, {cpu} on the CPU"
-        last = len(self.layers) - 1
-        return words.format(last=last, gpu=len(self.layers) - on_cpu, cpu=on_cpu)
+        last, on_gpus = len(self.layers) - 1, len(self.layers) - on_cpu
+        return f"Layers 0 to {last}, by bytes: {on_gpus} on GPUs, {on_cpu} on the CPU"
 
     def _paint_run(
         self, painter: QtGui.QPainter, start: int, stop: int, width: int, colours: PlotColours

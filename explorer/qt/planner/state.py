@@ -511,9 +511,9 @@ class PlannerState(SavedPlans):
             found = {devices[0].name: next(iter(found.values()))}
         sizes = {plain_name(name): size for name, size in found.items()}
         if not sizes.keys() & {plain_name(device.name) for device in devices}:
-            words = "No GPU of the plan is called so: {names}. Add it under Devices first."
-            shown = ", ".join(plain_text(name) for name in found)
-            self.refused.emit(PlanError(words.format(names=shown)))
+            names = ", ".join(map(plain_text, found))
+            sentence = f"The plan has no GPU with this name: {names}. Add it under Devices first."
+            self.refused.emit(PlanError(sentence))
             return
         self.replace_inputs(
             devices=tuple(

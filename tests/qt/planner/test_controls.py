@@ -94,7 +94,7 @@ def test_what_is_no_context_is_not_taken(qtbot: QtBot, panel: Panel) -> None:
     edit.selectAll()
     qtbot.keyClicks(edit, "lots")
     qtbot.keyClick(edit, KEY.Key_Return)
-    panel.body.controls.parallel_edit.setFocus()
+    panel.body.controls.rows["parallel"].editor.setFocus()
     assert panel.state.inputs.settings.context is None
     assert edit.value() == 4096
 
@@ -143,10 +143,10 @@ def test_parallel_sequences_by_slider_and_number(qtbot: QtBot, panel: Panel) -> 
     slider = controls.parallel
     drag(qtbot, slider, [slider.x_of(0), slider.x_of(slider.stops.position(8))], y=8)
     assert panel.assert_shown().used("parallel") == 8
-    controls.parallel_edit.setFocus()
-    controls.parallel_edit.selectAll()
-    qtbot.keyClicks(controls.parallel_edit, "3")
-    qtbot.keyClick(controls.parallel_edit, KEY.Key_Return)
+    controls.rows["parallel"].editor.setFocus()
+    controls.rows["parallel"].editor.selectAll()
+    qtbot.keyClicks(controls.rows["parallel"].editor, "3")
+    qtbot.keyClick(controls.rows["parallel"].editor, KEY.Key_Return)
     assert panel.assert_shown().used("parallel") == 3
     assert slider.stops.values[slider.value()] == 3
 
@@ -158,13 +158,13 @@ def test_the_cache_type_by_slider_wheel_keys_and_list(qtbot: QtBot, panel: Panel
     drag(qtbot, slider, [slider.x_of(1), slider.x_of(2)], y=8)
     smaller = panel.assert_shown()
     assert smaller.used("kv_cache_type") == "q8_0"
-    assert controls.cache_type_edit.currentText() == "q8_0"
+    assert controls.rows["kv_cache_type"].editor.currentText() == "q8_0"
     turn_wheel(slider, 1)
     assert panel.assert_shown().used("kv_cache_type") == "q4_0"
     slider.setFocus()
     qtbot.keyClick(slider, KEY.Key_Home)
     assert panel.assert_shown().used("kv_cache_type") == "f32"
-    qtbot.keyClicks(controls.cache_type_edit, "f16")
+    qtbot.keyClicks(controls.rows["kv_cache_type"].editor, "f16")
     assert panel.assert_shown().cache == 2 * smaller.cache
 
 
