@@ -35,15 +35,6 @@ _SHOWN_KINDS: Final = 2
 # In a sentence
 
 
-def quantization_text(model: Model) -> str | None:
-    """Say how the weights of a Hugging Face model are quantized; None where no method is known.
-
-    "AWQ, 4 bits, groups of 128; lm_head left alone". It is what the keys say; where something
-    else is declared, a problem of the model says so.
-    """
-    return None if model.declared is None else _sentence(model, model.declared, _look(model))
-
-
 def _sentence(model: Model, declared: Declaration, found: _Found) -> str | None:
     method = declared.method
     if not found.weights:
@@ -139,7 +130,7 @@ class DeclaredQuantization:
         origin: The file that declares it; "" if none does.
         lines: The properties, in order.
         left_alone: Roles of matrices that are stored plain, each with their number.
-        sentence: How weights are quantized, as `quantization_text` says it.
+        sentence: How weights are quantized, as their keys say: "AWQ, 4 bits, groups of 128".
     """
 
     origin: str

@@ -17,7 +17,7 @@ import pytest
 
 from explorer.errors import ExplorerError
 from explorer.formats import Model, open_model
-from explorer.present.quantization import quantization_text
+from explorer.present.quantization import declared_quantization
 from explorer.quantization import TENSOR_TYPES
 from tests.helpers.limits import bounded
 from tests.helpers.safetensors_writer import safetensors_bytes
@@ -123,7 +123,7 @@ def look(path: Path) -> tuple[str, Model | None]:
         file = (path / "model.safetensors").read_bytes()
         header = json.loads(file[8 : 8 + int.from_bytes(file[:8], "little")])
         assert sorted(listed) == sorted(header)
-        quantization_text(model)
+        declared_quantization(model)
         told += [problem.what for problem in model.problems]
     return "; ".join(told), model
 

@@ -18,7 +18,7 @@ from explorer.formats.columns import tensor_arrays
 from explorer.formats.tensor_filter import parse_filter
 from explorer.formats.tensors import Tensor
 from explorer.formats.weights import WeightReader
-from explorer.present.quantization import quantization_text
+from explorer.present.quantization import declared_quantization
 
 FOLDER = Path(__file__).parents[3] / "shared" / "data" / "hf_quantized"
 NAMES = sorted(path.name for path in FOLDER.glob("*/"))
@@ -79,7 +79,9 @@ def test_a_folder_is_listed_as_logical_tensors(name: str) -> None:
 )
 def test_the_method_in_plain_words(name: str, text: str) -> None:
     with open_model(FOLDER / name) as model:
-        assert (quantization_text(model) or "").startswith(text)
+        found = declared_quantization(model)
+    assert found is not None
+    assert (found.sentence or "").startswith(text)
 
 
 def test_the_filter_knows_methods_and_groups() -> None:

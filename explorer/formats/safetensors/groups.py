@@ -30,7 +30,7 @@ from explorer.formats.tensors import (
     TensorTable,
 )
 from explorer.quantization.grouped.detection import Resolution, config_quantization, resolve
-from explorer.quantization.grouped.layout import GroupedLayout, Part, Parts
+from explorer.quantization.grouped.layout import GroupedLayout, GroupParts, Part
 
 _PACKED: Final = frozenset({"U32", "U8"})
 _MAX_NAME: Final = 512  # a longer name is no name of the field, and a pattern takes its time on it
@@ -423,11 +423,11 @@ class _Resolver:
         return found
 
 
-def _parts(weight: Spec | None, scale: Spec | None, *others: Spec | None) -> Parts:
+def _parts(weight: Spec | None, scale: Spec | None, *others: Spec | None) -> GroupParts:
     assert weight is not None
     assert scale is not None
     bias, global_scale = (spec and Part(spec.type.name, spec.shape) for spec in others)
-    return Parts(
+    return GroupParts(
         Part(weight.type.name, weight.shape), Part(scale.type.name, scale.shape), bias, global_scale
     )
 

@@ -41,7 +41,7 @@ from explorer.qt.services import Services
 from explorer.qt.settings import Settings
 from explorer.qt.theme import Space, TextSize, monospace_font, style_text
 from explorer.qt.widgets.building import add_action, column, row, show_menu
-from explorer.qt.widgets.cells import Parts, RichDelegate
+from explorer.qt.widgets.cells import CellParts, RichDelegate
 from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.table_model import ItemRole, TableModel
 from explorer.qt.widgets.table_view import TableView
@@ -102,7 +102,7 @@ class FolderDialog(QDialog):
         for choice in error.choices:
             name, size = plain_text(choice.name), bytes_text(choice.nbytes)
             item = QListWidgetItem(f"{name}   {size}", self.list)
-            item.setData(ItemRole.PARTS, Parts(name, size, strong=True))
+            item.setData(ItemRole.PARTS, CellParts(name, size, strong=True))
         self.list.setCurrentRow(0)
         self.list.itemActivated.connect(self._open_selected)
         buttons = QDialogButtonBox(self)

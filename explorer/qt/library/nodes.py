@@ -18,7 +18,7 @@ from explorer.present.model import gravest, mark, problem_line
 from explorer.present.stores import removal_of_entry, removal_of_files, run_of_entry
 from explorer.present.tables.library import LIBRARY, digest_text, time_text
 from explorer.qt.library.rows import Row, RowKind, problem_note, store_summary, title_of
-from explorer.qt.widgets.cells import Parts, State
+from explorer.qt.widgets.cells import CellParts, State
 from explorer.qt.widgets.painting import type_swatch
 from explorer.stores import Details, Store
 from explorer.text import bytes_text, count_text, integer_text, plain_text
@@ -232,24 +232,24 @@ class Node:
         shared = 0 if usage is None else usage.shared_bytes(entry.name)
         return f"{bytes_text(shared)} shared with other models" if shared else ""
 
-    def parts(self, column: int) -> Parts | None:
+    def parts(self, column: int) -> CellParts | None:
         """Return how a cell is drawn; None for a text alone."""
         match column:
             case LibraryColumn.NAME:
                 return self._name_parts()
             case LibraryColumn.QUANTIZATION if self.quantization:
                 first = self.quantization.partition(",")[0]
-                return Parts(self.quantization, swatch=type_swatch(first))
+                return CellParts(self.quantization, swatch=type_swatch(first))
             case LibraryColumn.BYTES | LibraryColumn.PARAMETERS:
                 number, _, unit = self.cells[column].rpartition(" ")
-                return Parts(number, unit) if number else None
+                return CellParts(number, unit) if number else None
             case LibraryColumn.FITS if self.cells[column]:
                 return _fit_parts(self.cells[column], self._pill_value())
             case LibraryColumn.MODIFIED | LibraryColumn.USED if self.cells[column]:
-                return Parts("", self.cells[column])
+                return CellParts("", self.cells[column])
         return None
 
-    def _name_parts(self) -> Parts | None:
+    def _name_parts(self) -> CellParts | None:
         row = self.row
         if row.kind is RowKind.NOTE:
             return None
@@ -258,12 +258,12 @@ class Node:
             program, _, root = row.title.partition("   ")
             size = "" if row.nbytes is None else bytes_text(row.nbytes)
             muted = "   ·   ".join(filter(None, (root, self.note, size)))
-            return Parts(program, muted, strong=True, mark=sign, heading=True)
+            return CellParts(program, muted, strong=True, mark=sign, heading=True)
         muted = row.publisher
         if row.kind is not RowKind.ENTRY:
             muted = "   ·   ".join(filter(None, (muted, self.note)))
         model = row.kind in _MODELS
-        return Parts(row.short or row.title, muted, strong=model, mark=sign)
+        return CellParts(row.short or row.title, muted, strong=model, mark=sign)
 
     @property
     def sign(self) -> str:
@@ -332,11 +332,11 @@ class Node:
 _FITS_FULLY: Final = 3.0  # the value that `ModelFit.order` gives
 
 
-def _fit_parts(text: str, order: float | None) -> Parts:
+def _fit_parts(text: str, order: float | None) -> CellParts:
     """Return a pill; muted text where only why it cannot be said is known."""
     if order is None and text != DAMAGED:
-        return Parts("", text)
-    return Parts(text, state=_state_of(order or 0.0))
+        return CellParts("", text)
+    return CellParts(text, state=_state_of(order or 0.0))
 
 
 def _state_of(order: float) -> State:

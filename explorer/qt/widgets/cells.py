@@ -1,6 +1,6 @@
 """Cells that are more than a text: a name with its publisher, a number with its unit, a pill.
 
-What is copied, sorted and read aloud is the cell's text. How it is drawn comes as `Parts`.
+What is copied, sorted and read aloud is the cell's text. How it is drawn comes as `CellParts`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class State(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class CellParts:
     """How a cell is drawn.
 
     Attributes:
@@ -73,7 +73,7 @@ def pill_ground(state: State, palette: QPalette) -> QColor:
 
 
 class RichDelegate(PaddedDelegate):
-    """Draws cells that have `Parts`; others as Qt does."""
+    """Draws cells that have `CellParts`; others as Qt does."""
 
     # Qt
 
@@ -116,7 +116,7 @@ class RichDelegate(PaddedDelegate):
             painter.restore()
 
     def _draw(
-        self, painter: QPainter, option: QStyleOptionViewItem, parts: Parts, *, right: bool
+        self, painter: QPainter, option: QStyleOptionViewItem, parts: CellParts, *, right: bool
     ) -> None:
         area = QRectF(option.rect).adjusted(_EDGE, 0, -_EDGE, -1)
         pieces = list(self._pieces(option, parts, area.width()))
@@ -127,7 +127,9 @@ class RichDelegate(PaddedDelegate):
             piece.draw(painter, QRectF(place, area.top(), piece.width, area.height()))
             place += piece.width
 
-    def _pieces(self, option: QStyleOptionViewItem, parts: Parts, room: float) -> Iterator[_Piece]:
+    def _pieces(
+        self, option: QStyleOptionViewItem, parts: CellParts, room: float
+    ) -> Iterator[_Piece]:
         if parts.state is not None:
             yield _pill(option, parts, room)
             return
@@ -185,7 +187,7 @@ def _swatch(picture: QPixmap) -> _Piece:
     return _Piece(0, size.width(), draw)
 
 
-def _pill(option: QStyleOptionViewItem, parts: Parts, room: float) -> _Piece:
+def _pill(option: QStyleOptionViewItem, parts: CellParts, room: float) -> _Piece:
     state, palette = parts.state, option.palette
     assert state is not None
     font = _fonts(option.font, parts)[1]
@@ -205,12 +207,12 @@ def _pill(option: QStyleOptionViewItem, parts: Parts, room: float) -> _Piece:
     return _Piece(0, metrics.horizontalAdvance(text) + 2 * _PILL_ROOM, draw)
 
 
-def _between(parts: Parts, font: QFont) -> float:
+def _between(parts: CellParts, font: QFont) -> float:
     """Return the room between a text and what is quieter: a word's, or a unit's."""
     return _GAP if parts.strong else QFontMetricsF(font).horizontalAdvance(" ")
 
 
-def parts_width(parts: Parts, font: QFont) -> float:
+def parts_width(parts: CellParts, font: QFont) -> float:
     """Return the pixels that a cell needs, its edges included."""
     fonts = _fonts(font, parts)
     if parts.state is not None:
@@ -226,7 +228,7 @@ def parts_width(parts: Parts, font: QFont) -> float:
     return width
 
 
-def _fonts(font: QFont, parts: Parts) -> tuple[QFont, QFont]:
+def _fonts(font: QFont, parts: CellParts) -> tuple[QFont, QFont]:
     """Return the fonts of the text, and of what is quieter or in a pill."""
     strong, quiet = QFont(font), QFont(font)
     if parts.strong:

@@ -34,7 +34,7 @@ class ItemRole(IntEnum):
     NODE = Qt.ItemDataRole.UserRole + 3
     """The tree's node."""
     PARTS = Qt.ItemDataRole.UserRole + 4
-    """How the cell is drawn where it is more than a text: `cells.Parts`."""
+    """How the cell is drawn where it is more than a text: `cells.CellParts`."""
     BAR = Qt.ItemDataRole.UserRole + 5
     """How much of the cell a bar behind its text takes, 0 to 1; None for no bar."""
 

@@ -15,10 +15,10 @@ from explorer.quantization.grouped.layout import (
     AFFINE_GROUPS,
     FIXED_SIZES,
     GroupedLayout,
+    GroupParts,
     GroupShapes,
     Mode,
     Part,
-    Parts,
     Shape,
     measure,
     quantization_name,
@@ -193,7 +193,7 @@ class Resolution:
 
 
 def resolve(
-    parts: Parts,
+    parts: GroupParts,
     quant_type: str | None = None,
     group_size: str | None = None,
     config: Mapping[str, object] | None = None,

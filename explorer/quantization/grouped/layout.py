@@ -190,7 +190,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class GroupParts:
     """A weight with its companions.
 
     Attributes:
@@ -234,7 +234,7 @@ class GroupShapes:
             return None
 
 
-def measure(parts: Parts) -> GroupShapes | str:
+def measure(parts: GroupParts) -> GroupShapes | str:
     """Hold a weight's tensors against each other; a text says what does not fit together."""
     packed, scale, bias = parts.packed, parts.scale, parts.bias
     fault = _wrong_type(parts)
@@ -259,7 +259,7 @@ def measure(parts: Parts) -> GroupShapes | str:
     return GroupShapes(packed.shape[:-1], groups[0], group_bits, scale.dtype, bias_type)
 
 
-def _wrong_type(parts: Parts) -> str | None:
+def _wrong_type(parts: GroupParts) -> str | None:
     if parts.bias is None:
         if parts.scale.dtype in AFFINE_SCALES:
             return f"scales of type {parts.scale.dtype} need biases, and there are none"

@@ -32,9 +32,9 @@ from explorer.quantization.grouped.layout import (
     AFFINE_SCALES,
     FIXED_SIZES,
     GroupedLayout,
+    GroupParts,
     Mode,
     Part,
-    Parts,
     StoredGroups,
     group_layout,
 )
@@ -168,7 +168,7 @@ def test_golden_values_and_the_bytes_that_mlx_made(
             raw = [e and np.frombuffer(data[slice(*e["data_offsets"])], np.uint8) for e in entries]
             quant_type = metadata.get(f"{name}.quant_type", metadata.get("quant_type"))
             group_size = metadata.get(f"{name}.group_size", metadata.get("group_size"))
-            found = resolve(Parts(*parts), quant_type, group_size)
+            found = resolve(GroupParts(*parts), quant_type, group_size)
             key = f"{model}/{name}"
             assert found.problem is found.guess is None
             assert found.layout is not None

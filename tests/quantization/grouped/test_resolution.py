@@ -16,22 +16,24 @@ from explorer.quantization.grouped.layout import (
     AFFINE_BITS,
     AFFINE_GROUPS,
     FIXED_SIZES,
+    GroupParts,
     Mode,
     Part,
-    Parts,
 )
 from explorer.text import plain_text
 
 
-def _affine_parts(bits: int, size: int, rows: tuple[int, ...] = (8,), groups: int = 4) -> Parts:
+def _affine_parts(
+    bits: int, size: int, rows: tuple[int, ...] = (8,), groups: int = 4
+) -> GroupParts:
     scale = Part("BF16", (*rows, groups))
-    return Parts(Part("U32", (*rows, groups * size * bits // 32)), scale, scale)
+    return GroupParts(Part("U32", (*rows, groups * size * bits // 32)), scale, scale)
 
 
-def _fixed_parts(mode: Mode, rows: tuple[int, ...] = (8,), groups: int = 4) -> Parts:
+def _fixed_parts(mode: Mode, rows: tuple[int, ...] = (8,), groups: int = 4) -> GroupParts:
     bits, size = FIXED_SIZES[mode]
     packed = Part("U32", (*rows, groups * size * bits // 32))
-    return Parts(packed, Part("U8", (*rows, groups)))
+    return GroupParts(packed, Part("U8", (*rows, groups)))
 
 
 def _sizes(found: Resolution) -> tuple[str, int]:
@@ -90,7 +92,7 @@ def test_what_metadata_says_is_taken_if_the_shapes_agree(bits: int, size: int) -
 )
 def test_ratios_with_one_meaning(ratio: int, name: str, size: int) -> None:
     scale = Part("F16", (8, 3))
-    found = resolve(Parts(Part("U32", (8, 3 * ratio)), scale, scale))
+    found = resolve(GroupParts(Part("U32", (8, 3 * ratio)), scale, scale))
     _assert_certain(found, name, size)
 
 
@@ -108,7 +110,7 @@ def test_ambiguous_ratios_are_reported_as_guesses(
     ratio: int, name: str, size: int, others: list[str]
 ) -> None:
     scale = Part("F16", (8, 3))
-    found = resolve(Parts(Part("U32", (8, 3 * ratio)), scale, scale))
+    found = resolve(GroupParts(Part("U32", (8, 3 * ratio)), scale, scale))
     assert _sizes(found) == (name, size)
     assert found.problem is None
     assert found.guess is not None
@@ -210,11 +212,11 @@ def test_an_unknown_quant_type() -> None:
 def test_stacked_experts_and_packed_bytes() -> None:
     found = resolve(_affine_parts(4, 64, (4, 128), 2), "int4", "64")
     assert found.shape == (4, 128, 128)
-    bytes_of_nvfp4 = Parts(Part("U8", (4, 128, 32)), Part("U8", (4, 128, 4)))
+    bytes_of_nvfp4 = GroupParts(Part("U8", (4, 128, 32)), Part("U8", (4, 128, 4)))
     found = resolve(bytes_of_nvfp4, "nvfp4", "16")
     _assert_certain(found, "nvfp4", 16)
     assert found.shape == (4, 128, 64)
-    other_makers = Parts(Part("U8", (128, 32)), Part("F8_E4M3", (128, 4)))
+    other_makers = GroupParts(Part("U8", (128, 32)), Part("F8_E4M3", (128, 4)))
     _assert_certain(resolve(other_makers), "nvfp4", 16)
 
 
@@ -226,7 +228,7 @@ def test_global_scales_of_a_tensor_its_experts_or_its_rows(
     shape: tuple[int, ...], groups: int
 ) -> None:
     parts = _fixed_parts(Mode.NVFP4, (4, 128))
-    found = resolve(Parts(parts.packed, parts.scale, None, Part("F32", shape)), "nvfp4", "16")
+    found = resolve(GroupParts(parts.packed, parts.scale, None, Part("F32", shape)), "nvfp4", "16")
     _assert_certain(found, "nvfp4", 16)
     assert found.groups_per_global_scale == groups
     assert resolve(parts).groups_per_global_scale == 0
@@ -235,7 +237,7 @@ def test_global_scales_of_a_tensor_its_experts_or_its_rows(
 @pytest.mark.parametrize("part", [Part("F32", (3,)), Part("BF16", ()), Part("F32", (0,))])
 def test_a_global_scale_that_fits_nothing(part: Part) -> None:
     parts = _fixed_parts(Mode.NVFP4, (4, 128))
-    found = resolve(Parts(parts.packed, parts.scale, None, part), "nvfp4", "16")
+    found = resolve(GroupParts(parts.packed, parts.scale, None, part), "nvfp4", "16")
     assert (found.layout, found.shape) == (None, None)
     assert found.problem is not None
     assert "global scale" in found.problem
@@ -243,7 +245,7 @@ def test_a_global_scale_that_fits_nothing(part: Part) -> None:
 
 def test_a_global_scale_where_there_is_none() -> None:
     parts = _fixed_parts(Mode.MXFP4)
-    found = resolve(Parts(parts.packed, parts.scale, None, Part("F32", ())))
+    found = resolve(GroupParts(parts.packed, parts.scale, None, Part("F32", ())))
     assert _sizes(found) == ("mxfp4", 32)
     assert found.groups_per_global_scale == 0
     assert found.problem is not None
@@ -252,25 +254,25 @@ def test_a_global_scale_where_there_is_none() -> None:
 @pytest.mark.parametrize(
     ("parts", "what"),
     [
-        (Parts(Part("I32", (8, 8)), Part("U8", (8, 4))), "I32"),
-        (Parts(Part("U32", (8, 8)), Part("BF16", (8, 4))), "need biases"),
-        (Parts(Part("U32", (8, 8)), Part("I8", (8, 4))), "I8"),
-        (Parts(Part("U32", (8, 8)), Part("U8", (8, 4)), Part("BF16", (8, 4))), "scales"),
-        (Parts(Part("U32", (8, 8)), Part("F16", (8, 1)), Part("U8", (8, 1))), "biases"),
-        (Parts(Part("U8", (8, 32)), Part("F16", (8, 1)), Part("F16", (8, 1))), "U8"),
-        (Parts(Part("U32", (8, 8)), Part("U8", (9, 4))), "do not fit together"),
-        (Parts(Part("U32", (8, 8)), Part("U8", (8, 4, 1))), "do not fit together"),
-        (Parts(Part("U32", ()), Part("U8", ())), "do not fit together"),
-        (Parts(Part("U32", (8, 8)), Part("U8", (8, 0))), "do not fit together"),
-        (Parts(Part("U32", (8, 0)), Part("U8", (8, 1))), "do not fit together"),
-        (Parts(Part("U32", (8, 8)), Part("F16", (8, 1)), Part("F16", (8, 2))), "differ"),
-        (Parts(Part("U32", (8, 8)), Part("U8", (8, 3))), "256 bits"),
-        (Parts(Part("U32", (8, 9)), Part("U8", (8, 3))), "no known quantization"),
-        (Parts(Part("U32", (8, 8)), Part("F8_E8M0", (8, 4))), "no known quantization"),
-        (Parts(Part("U32", (8, 7)), Part("F16", (8, 1)), Part("F16", (8, 1))), "no known"),
+        (GroupParts(Part("I32", (8, 8)), Part("U8", (8, 4))), "I32"),
+        (GroupParts(Part("U32", (8, 8)), Part("BF16", (8, 4))), "need biases"),
+        (GroupParts(Part("U32", (8, 8)), Part("I8", (8, 4))), "I8"),
+        (GroupParts(Part("U32", (8, 8)), Part("U8", (8, 4)), Part("BF16", (8, 4))), "scales"),
+        (GroupParts(Part("U32", (8, 8)), Part("F16", (8, 1)), Part("U8", (8, 1))), "biases"),
+        (GroupParts(Part("U8", (8, 32)), Part("F16", (8, 1)), Part("F16", (8, 1))), "U8"),
+        (GroupParts(Part("U32", (8, 8)), Part("U8", (9, 4))), "do not fit together"),
+        (GroupParts(Part("U32", (8, 8)), Part("U8", (8, 4, 1))), "do not fit together"),
+        (GroupParts(Part("U32", ()), Part("U8", ())), "do not fit together"),
+        (GroupParts(Part("U32", (8, 8)), Part("U8", (8, 0))), "do not fit together"),
+        (GroupParts(Part("U32", (8, 0)), Part("U8", (8, 1))), "do not fit together"),
+        (GroupParts(Part("U32", (8, 8)), Part("F16", (8, 1)), Part("F16", (8, 2))), "differ"),
+        (GroupParts(Part("U32", (8, 8)), Part("U8", (8, 3))), "256 bits"),
+        (GroupParts(Part("U32", (8, 9)), Part("U8", (8, 3))), "no known quantization"),
+        (GroupParts(Part("U32", (8, 8)), Part("F8_E8M0", (8, 4))), "no known quantization"),
+        (GroupParts(Part("U32", (8, 7)), Part("F16", (8, 1)), Part("F16", (8, 1))), "no known"),
     ],
 )
-def test_parts_that_do_not_fit_together(parts: Parts, what: str) -> None:
+def test_parts_that_do_not_fit_together(parts: GroupParts, what: str) -> None:
     found = resolve(parts, "int4", "64")
     assert (found.layout, found.shape, found.guess) == (None, None, None)
     assert found.problem is not None
@@ -279,8 +281,8 @@ def test_parts_that_do_not_fit_together(parts: Parts, what: str) -> None:
 
 def test_empty_weights() -> None:
     none = Part("BF16", (8, 0))
-    assert resolve(Parts(Part("U32", (8, 0)), none, none), "int8").shape == (8, 0)
-    found = resolve(Parts(Part("U32", (8, 0)), none, none))
+    assert resolve(GroupParts(Part("U32", (8, 0)), none, none), "int8").shape == (8, 0)
+    found = resolve(GroupParts(Part("U32", (8, 0)), none, none))
     _assert_certain(found, "int4", 64)
     _assert_certain(resolve(_fixed_parts(Mode.MXFP8, groups=0), "mxfp8"), "mxfp8", 32)
     _assert_certain(resolve(_affine_parts(4, 64, (0,)), "int4"), "int4", 64)
@@ -297,7 +299,9 @@ _ANY_VALUE = st.none() | st.booleans() | st.integers() | st.floats() | st.text(m
 _ANY_CONFIG = st.none() | st.dictionaries(
     st.sampled_from(["bits", "group_size", "mode"]), _ANY_VALUE | st.lists(_ANY_VALUE, max_size=2)
 )
-_ANY_PARTS = st.builds(Parts, _ANY_PART, _ANY_PART, st.none() | _ANY_PART, st.none() | _ANY_PART)
+_ANY_PARTS = st.builds(
+    GroupParts, _ANY_PART, _ANY_PART, st.none() | _ANY_PART, st.none() | _ANY_PART
+)
 _FITTING = st.builds(
     _affine_parts, st.sampled_from(AFFINE_BITS), st.sampled_from(AFFINE_GROUPS)
 ) | st.builds(_fixed_parts, st.sampled_from(list(FIXED_SIZES)))
@@ -305,7 +309,7 @@ _FITTING = st.builds(
 
 @given(_ANY_PARTS | _FITTING, _ANY_TEXT, _ANY_TEXT, _ANY_CONFIG)
 def test_anything_resolves_or_says_why_not(
-    parts: Parts, quant_type: str | None, group_size: str | None, config: dict[str, Any] | None
+    parts: GroupParts, quant_type: str | None, group_size: str | None, config: dict[str, Any] | None
 ) -> None:
     found = resolve(parts, quant_type, group_size, config)
     for text in (found.problem, found.guess):
@@ -322,7 +326,7 @@ def test_anything_resolves_or_says_why_not(
 
 
 @given(_FITTING)
-def test_every_layout_that_is_written_resolves_without_metadata(parts: Parts) -> None:
+def test_every_layout_that_is_written_resolves_without_metadata(parts: GroupParts) -> None:
     assert resolve(parts).problem is None
 
 
