@@ -59,7 +59,7 @@ _TOTAL: Final = ("rmse", "relative_rmse", "sqnr_db")
     "--tensor",
     multiple=True,
     metavar="NAME",
-    help="Compare only this tensor, named as in either model; may be given several times.",
+    help="Compare only this tensor, named as in either model. May be given several times.",
 )
 @options.csv_option
 @options.parquet_option
@@ -361,7 +361,7 @@ def _checked_types(
     "--imatrix",
     type=click.Path(),
     metavar="FILE",
-    help="Importance matrix of llama.cpp, in GGUF, that steers the search; some types need one.",
+    help="Importance matrix of llama.cpp, in GGUF, that steers the search. Some types need one.",
 )
 @options.csv_option
 @options.parquet_option

@@ -88,7 +88,7 @@ def _recipe_names(
     "--imatrix",
     type=click.Path(),
     metavar="FILE",
-    help="Importance matrix of llama.cpp, in GGUF; some recipes need one.",
+    help="Importance matrix of llama.cpp, in GGUF. Some recipes need one.",
 )
 @click.option("--errors/--no-errors", default=True, help="Round all weights, or count bytes alone.")
 @gpu_option("Plan memory for this GPU, as in `plan`; once for each. Default: this machine's.")

@@ -42,7 +42,7 @@ _LONGEST_NAME: Final = 120
     type=click.Path(path_type=Path),
     required=True,
     metavar="FILE",
-    help="The HTML file to make; with --each, the folder for them.",
+    help="The HTML file to make. With --each, the folder for them.",
 )
 @click.option(
     "--reference", type=click.Path(), metavar="PATH", help="Compare the weights with this model's."
@@ -58,7 +58,7 @@ _LONGEST_NAME: Final = 120
     multiple=True,
     metavar="N",
     type=options.parsed_by(parse_context),
-    help="Plan for so many tokens; may be given several times.",
+    help="Plan for so many tokens. May be given several times.",
 )
 @click.option(
     "each", "--each", is_flag=True, help="PATH is a folder: a report of each model that it holds."
@@ -68,7 +68,7 @@ _LONGEST_NAME: Final = 120
     "--pictures",
     type=click.Path(path_type=Path),
     metavar="FOLDER",
-    help="Also write every picture as SVG; with --each, into a folder for each model.",
+    help="Also write every picture as SVG. With --each, into a folder for each model.",
 )
 @options.csv_option
 @options.parquet_option

@@ -149,7 +149,7 @@ _LONGEST_NAME: Final = 64
 @click.option(
     "--no-cache",
     is_flag=True,
-    help="Read all weights, also those that an earlier survey has read; keep nothing.",
+    help="Read all weights, also those that an earlier survey has read. Keep nothing.",
 )
 @options.root_option
 @options.fetch_option

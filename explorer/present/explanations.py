@@ -53,7 +53,7 @@ _PICTURE_TEXTS: Final = {
         "byte is marked in the other views."
     ),
     "block_weights": "The weights of the block, in the order in which they are stored.",
-    "values": "The decoded weights, to six digits; copies and exports have all digits.",
+    "values": "The decoded weights, to six digits. Copies and exports have all digits.",
     "pair_histograms": "Weights of the reference and of the candidate, in the same bins.",
     "error_histogram": "Number of weights by error: candidate minus reference.",
     "density": (
@@ -65,7 +65,7 @@ _PICTURE_TEXTS: Final = {
         "line is both larger and worse than another."
     ),
     "model_map": (
-        "A cell for each role of each layer; its colour shows the type, or the figure that is "
+        "A cell for each role of each layer. Its colour shows the type, or the figure that is "
         "chosen above."
     ),
     "map_legend": "What the colours of the map mean.",
@@ -76,7 +76,7 @@ _PICTURE_TEXTS: Final = {
     "answer": "Whether the model fits with these settings, and changes that make it fit.",
     "bars": "The memory of each device, and its use. Click a part to see its formula.",
     "layers": (
-        "A box for each layer, as wide as its bytes; its colour shows the device. Drag the edge to "
+        "A box for each layer, as wide as its bytes. Its colour shows the device. Drag the edge to "
         "move layers."
     ),
     "curves": "Total memory by context for each KV cache type. The dot is the current plan.",
@@ -110,7 +110,7 @@ _PLAN_TEXTS: Final = {
     "llama_cpp.buffers[].cache": "Bytes of the KV cache and of recurrent state in this buffer.",
     "llama_cpp.buffers[].compute": "Bytes of this buffer that a batch is computed with.",
     "llama_cpp.buffers[].reserve": (
-        "Bytes for the driver and what a plan cannot see; they are held back and in no total."
+        "Bytes for the driver and what a plan cannot see. They are held back and in no total."
     ),
     "llama_cpp.buffers[].total": "Bytes that llama.cpp allocates on this GPU.",
     "vram_total": "Bytes of the model on all GPUs together.",

@@ -101,17 +101,17 @@ def _notes(comparison: Comparison, log: Log) -> Iterator[str]:
         which = "the last one of this model" if measured.architecture else "the last one"
         yield f"the log has {integer_text(log.starts)} loads of models; {which} counts"
     if log.cut:
-        yield "the log is too long to be read in full; its rest was left out"
+        yield "the log is too long. Part of it was not read"
     if comparison.assumed:
         names = _listed([_SETTINGS[name] for name in comparison.assumed])
-        yield f"the log does not tell {names}; what is set here was taken"
+        yield f"the log does not give {names}. The plan uses what is set here"
     if comparison.inferred:
         names = _listed([_SETTINGS[name] for name in comparison.inferred])
-        yield f"no line tells {names}; it was read off the measured weights"
+        yield f"the log does not give {names}. The measured weights show it"
     if measured.source == "Ollama's own engine":
         yield (
             "the log is of Ollama's own engine, which writes two digits and allocates in its own "
-            "way; the plan is llama.cpp's"
+            "way. The plan is llama.cpp's"
         )
     if measured.source == "ollama ps":
         yield f"`ollama ps` prints rounded sums only, here of {measured.name}"
@@ -139,14 +139,17 @@ def unaccounted_sentence(rest: Unaccounted) -> str:
     name = plain_text(rest.name or rest.device)
     place = f"{place_name(rest.device)} ({name})"
     if rest.nbytes is None and rest.blind:
-        return f"{place}: it reports the same free memory with the model as without, so no rest"
+        return (
+            f"{place}: it reports the same free memory with the model as without, so what is used "
+            "beyond the plan is unknown"
+        )
     if rest.nbytes is None:
         return (
-            f"{place}: the log does not tell what is used beyond the buffers; llama-server prints "
+            f"{place}: the log does not say what is used beyond the buffers. llama-server prints "
             "it at its end (stop it with Ctrl+C)"
         )
     if rest.nbytes <= 0:
-        return f"{place}: nothing is used beyond the plan; a reserve of 0 is enough"
+        return f"{place}: nothing is used beyond the plan. A reserve of 0 is enough"
     others = ", which may be partly other programs'" if rest.others else ""
     return f"{place}: {bytes_text(rest.nbytes)} are used beyond the plan{others}"
 

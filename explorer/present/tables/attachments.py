@@ -38,7 +38,7 @@ _PROBLEM: Final = "Why there are no figures."
 _SUM: Final = "Shape of the weight that the product of the factors is added to, rows first."
 _NORM: Final = (
     "Frobenius norm of what is added: the root of the sum of its squares. It follows from the two "
-    "factors; the product is never formed."
+    "factors. The product is never formed."
 )
 _BASE: Final = "Frobenius norm of the tensor of the model that the adapter is compared with."
 _RELATIVE: Final = "Norm of what is added by the norm of the weight that it is added to."

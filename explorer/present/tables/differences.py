@@ -115,7 +115,7 @@ KEYS: Final = Table[KeyRow](
 
 # Tensors
 
-_STORED: Final = "Stored bytes; none if it is not there, or was counted with another tensor."
+_STORED: Final = "Stored bytes. None if it is not there, or was counted with another tensor."
 
 TENSOR: Final = Table[TensorSide](
     Column("name", "Tensor", TEXT, "The tensor's name."),

@@ -36,7 +36,7 @@ _RELATIVE: Final = (
     "be compared."
 )
 _SQNR: Final = (
-    "Signal to quantization noise ratio: the relative RMSE in decibels. More is better; 6 dB are "
+    "Signal to quantization noise ratio: the relative RMSE in decibels. More is better. 6 dB are "
     "one bit."
 )
 _MOST: Final = "The largest distance of a weight from its reference."
@@ -50,11 +50,11 @@ _ANGLE: Final = (
 )
 _RMS: Final = "Root mean square of the reference's weights: how large they are."
 _NOT_FINITE: Final = (
-    "Weights that are NaN or infinite; their pairs are left out of all other figures."
+    "Weights that are NaN or infinite. Their pairs are left out of all other figures."
 )
 _FLIPS: Final = "Weights above 0 whose reference is below 0, or the other way round."
 _COUNT: Final = (
-    "Pairs of a weight and its reference. All are read, none is sampled; the other figures are of "
+    "Pairs of a weight and its reference. All are read, none is sampled. The other figures are of "
     "those that are finite."
 )
 _SATURATED: Final = (
@@ -263,7 +263,7 @@ ROUNDING: Final = Table[ExpectedRounding](
     Column("weights_per_scale", "Weights per scale", INTEGER, _SHARING),
     *_moments(
         *("scale", "scale", "Scales", lambda found: found.scales),
-        "Blocks of which nothing but the minimum is left.",
+        "Blocks that keep nothing but their minimum.",
     ),
     *_moments(
         *("minimum", "minimum", "Minima", lambda found: found.minima),

@@ -95,7 +95,7 @@ FACTS: Final = Table[ModelFacts](
     _fact("layers", "Layers", "Blocks of attention and feed-forward, one after the other."),
     _fact("embedding_length", "Embedding length", "Numbers for one token between two layers."),
     _fact("feed_forward_length", "Feed-forward length", "Width of that part of a layer.", _RANGE),
-    _fact("heads", "Attention heads", "Of a layer; a range where layers differ.", _RANGE),
+    _fact("heads", "Attention heads", "Of a layer. A range where layers differ.", _RANGE),
     _fact("kv_heads", "KV heads", "Of keys and values: fewer make a smaller KV cache.", _RANGE),
     _fact("key_length", "Key length", "Numbers in the key of one head for one token."),
     _fact("value_length", "Value length", "Numbers in the value of one head for one token."),

@@ -73,8 +73,8 @@ _FITS: Final = (
 )
 _CONTEXT: Final = "The most tokens of one sequence that fit, with the layers that are on GPUs."
 _USED: Final = (
-    "The day on which a program last read its weights, as the disk notes it. A backup counts too; "
-    "what this program reads does not. Empty where the disk notes nothing."
+    "The day on which a program last read its weights, as the disk notes it. A backup counts too. "
+    "What this program reads does not. Empty where the disk notes nothing."
 )
 
 LIBRARY: Final = Table[Any](

@@ -65,7 +65,7 @@ def metadata_table(
         Column("key", "Key", TEXT, "The name of the value in the file.", keys=keys[0]),
         Column(
             *("type", "Type", TEXT),
-            "How the value is stored; of an array, also how many elements it has.",
+            "How the value is stored, and how many elements an array has.",
             keys=keys[1],
         ),
         Column(

@@ -40,12 +40,12 @@ _SHOWN_VALUES: Final = 6
 
 _KINDS: Final = {
     Kind.WEIGHTS: "Bytes of the model's weights here.",
-    Kind.KV_CACHE: "Bytes of keys and values of the text here; they grow with the context.",
+    Kind.KV_CACHE: "Bytes of keys and values of the text here. They grow with the context.",
     Kind.GRAPH: "Bytes of working memory here, for computing a batch of tokens.",
     Kind.PROJECTOR: "Bytes of the projector here, which turns pictures into tokens.",
     Kind.RESERVED: "Bytes that are held back while layers are placed, as a margin.",
     Kind.FREE: "Free bytes.",
-    Kind.SWAP: "Free bytes of swap; a model that needs them is slow.",
+    Kind.SWAP: "Free bytes of swap. A model that needs them is slow.",
 }
 
 
@@ -77,7 +77,7 @@ def layers_table(devices: Sequence[str]) -> Table[Layer]:
         return "CPU" if layer.device is None else devices[layer.device]
 
     both = "Weights and KV cache of the layer together."
-    number = "Number of the layer, from 0 up; the output layer is the last."
+    number = "Number of the layer, from 0 up. The output layer is the last."
     return Table[Layer](
         Column("index", "Layer", PLACE, number),
         Column("name", "Group", tip="The group of tensors that it is made of."),
@@ -224,7 +224,7 @@ def _figure(name: str) -> Column[PlanRow]:
 
 
 _CONTEXT: Final = "Tokens of each sequence, times the sequences at a time, or shared by them."
-_NAME: Final = "The scenario or the model; the first line is the current plan."
+_NAME: Final = "The scenario or the model. The first line is the current plan."
 _FLASH: Final = "Whether attention is computed without storing its table."
 _FIRST: Final = ("gpu_layers", "total")  # what decides: the table is wider than a small window
 
@@ -302,7 +302,7 @@ def _full_title(row: EngineRow) -> str:
     return row.engine.title
 
 
-_WHETHER: Final = "Whether the model fits; or why this program makes no plan of it."
+_WHETHER: Final = "Whether the model fits, or why this program makes no plan of it."
 
 ENGINES: Final = Table[EngineRow](
     Column(
@@ -344,8 +344,8 @@ BUFFERS: Final = Table[NamedBuffer](
 
 # A log beside the plan
 
-_LOGGED: Final = "Bytes that the log tells; a log rounds, mostly to hundredths of a MiB."
-_MORE: Final = "Measured less planned; none within what the log rounds."
+_LOGGED: Final = "Bytes that the log gives, mostly rounded to hundredths of a MiB."
+_MORE: Final = "Measured less planned. None within what the log rounds."
 _PLANNED: Final = "Bytes of the plan that is made with the log's settings."
 
 MEASURED: Final = Table[Residual](

@@ -144,7 +144,7 @@ def _types_by_name(row: TriedRecipe) -> dict[str, str]:
     return {row.names[place]: kind for place, kind in row.trial.recipe.types.items()}
 
 
-_TRIED: Final = "The recipe of llama-quantize; in the first line, what the file is."
+_TRIED: Final = "The recipe of llama-quantize. The first line says what the file is."
 _TYPES: Final = "The types that tensors of the role would get, and how many get each."
 _SIZE_BY: Final = "Bytes that all tensors would take."
 _NEEDED: Final = "Memory that a plan of the model would need."

@@ -47,7 +47,7 @@ _KURTOSIS: Final = (
     "to quantize, because the largest weight of a block determines its scale."
 )
 _SKEWNESS: Final = "Third standardized moment: 0 if symmetric, above 0 with a longer right tail."
-_FINITE: Final = "Values that are neither NaN nor infinite; the figures below are of these."
+_FINITE: Final = "Values that are neither NaN nor infinite. The figures below are of these."
 _OUTLIER: Final = "Maximum magnitude divided by the root mean square."
 _NO_MINUS: Final = "Values of minus infinity. A healthy model has none."
 

@@ -107,7 +107,7 @@ def _metric(
 
 _STEP: Final = (
     "Rounding error that the block scales imply (step/√12 for even steps), by the root mean square "
-    "of the weights. Needs no reference; only quantized tensors have one."
+    "of the weights. Needs no reference. Only quantized tensors have one."
 )
 _RANGE: Final = "Maximum minus minimum. Of several tensors together, of all their weights."
 _OUTLIER: Final = (

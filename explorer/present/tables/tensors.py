@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 _TIPS: Final = {
     "name": "The tensor's name in the file. Layer 3 is called blk.3 in GGUF.",
     "role": "Its function in its layer",
-    "layer": "Number of its layer, from 0 up; empty for a tensor that is in no layer.",
+    "layer": "Number of its layer, from 0 up. Empty for a tensor that is in no layer.",
     "type": "How weights are stored. All types but F32, F16 and BF16 share scales in blocks.",
-    "shape": "Rows × columns, outermost first; a GGUF file stores the reverse",
+    "shape": "Rows × columns, outermost first. A GGUF file stores the reverse.",
     "parameters": "Number of weights: the dimensions multiplied.",
     "bytes": "Bytes of the weights in the file, scales included.",
     "bits_per_weight": "Stored bits for each weight, scales included",

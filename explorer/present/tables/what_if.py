@@ -112,8 +112,8 @@ def _notes(line: Line) -> Iterator[tuple[str, str]]:
 
 _CHANGE: Final = Kind(change_text)
 _UNKNOWN: Final = "–"
-_RECIPE: Final = "The recipe of llama-quantize; in the first line, what the file is."
-_TYPE: Final = "The type that the chosen tensors would have; in the first line their own."
+_RECIPE: Final = "The recipe of llama-quantize. The first line says what the file is."
+_TYPE: Final = "The type that the chosen tensors would have. The first line has their own."
 _BITS: Final = "Stored bits for each weight of the chosen tensors."
 _BYTES: Final = "Bytes that the tensors above take in this type."
 _MORE: Final = "Difference from the present size."

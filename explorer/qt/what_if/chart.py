@@ -144,7 +144,7 @@ _COLUMNS: Final = ("bits_per_weight", "relative_rmse", "sqnr_db", "rmse", "max_a
 class WhatIfChart(ThemedPlot):
     """A point for each type, the front of those that nothing beats, and the present type.
 
-    Types on the front are filled circles, others crosses, what the file has is a diamond.
+    The best trade-offs are filled circles, others crosses, what the file has is a diamond.
 
     Signals:
         point_read: The mouse stands on a point, its `Line`; None if it stands on none.
