@@ -313,7 +313,7 @@ def test_a_real_model_takes_no_more_than_was_promised(web: Web, real_model: Path
         facts = describe(model)
         assert facts.parameters
         assert facts.vocabulary == 262_144
-        assert fit_of(model, Target((), None)).profile == "llama.cpp"
+        assert fit_of(model, Target((), None)).engine == "llama.cpp"
         assert len(web.asked) <= 3
         assert web.connections + len(web.asked) <= 4  # round trips, each after the other
         assert web.sent <= 8 * MIB
