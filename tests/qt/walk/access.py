@@ -45,7 +45,7 @@ _NAMELESS = (  # a screen reader has nothing else to tell what they are
     *(QAbstractScrollArea, QLineEdit, QComboBox, QPlainTextEdit, QProgressBar, QTabWidget),
 )
 _LISTS = (QTableView, QTreeView, HexView)
-_PICTURES = (ThemedPlot, ModelMap, LayerLines, SmallMultiples, MemoryBars, LayerStrip)
+_PICTURES = (ThemedPlot, ModelMap, LayerLines, SmallMultiples, MemoryBars, LayerStrip, BlockStrip)
 ARROWS = ("Left", "Right", "Up", "Down")
 LEAD = ["Show in", "Compare with", "Show in file manager"]
 
@@ -182,7 +182,7 @@ def menus_lead_on(place: Place) -> Iterator[str]:
     if not place.is_page or place.window.panels.page == "library":
         return  # its models are not open yet: see its own tests
     for part in place.widgets:
-        if isinstance(part, (*_LISTS, *_PICTURES, BlockStrip)):
+        if isinstance(part, (*_LISTS, *_PICTURES)):
             within = part.viewport() if isinstance(part, QAbstractScrollArea) else part
             menu = open_menu(place.qtbot, within)
             leads = [plain(each.text()) for each in menu.actions()][-3:] == LEAD

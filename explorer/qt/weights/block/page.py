@@ -40,7 +40,7 @@ from explorer.qt.widgets.building import LINE, NOTE, column, row
 from explorer.qt.widgets.controls import button, label_of
 from explorer.qt.widgets.labels import ElidedLabel, plain_label
 from explorer.qt.widgets.pages import Phase, ReadingPage, Refusal, Request
-from explorer.qt.widgets.plot_panel import PlotExport
+from explorer.qt.widgets.plot_panel import Picture, PlotExport
 from explorer.qt.widgets.progress import ProgressLine
 from explorer.text import float_text, integer_text, plain_text
 
@@ -433,9 +433,12 @@ class BlockPage(ReadingPage[ShownBlock]):
         bar.worst.clicked.connect(self._find_worst)
         bar.raw.clicked.connect(self._request_bytes)
         bar.copy.clicked.connect(self.copy_block)
-        bar.save.clicked.connect(self.ask_export)
-        self.panes.plot.export_requested.connect(self.ask_export)
-        self.panes.plot.copy_requested.connect(lambda: self._export.copy(self.panes.plot))
+        bar.save.clicked.connect(self.panes.plot.export_requested)
+        plot, strip = self.panes.plot, self.panes.strip
+        plot.export_requested.connect(self.ask_export)
+        plot.copy_requested.connect(lambda: self._export.copy(plot))
+        strip.save_requested.connect(lambda: self.ask_export(strip))
+        strip.copy_requested.connect(lambda: self._export.copy(strip))
         self._search.found.connect(self._show_found)
         self._search.ended.connect(self._end_search)
         self.hidden.connect(self._search.stop)
@@ -573,11 +576,11 @@ class BlockPage(ReadingPage[ShownBlock]):
             QGuiApplication.clipboard().setText(json.dumps(record, indent=1))
             self.panes.readout.setText("The block was copied as JSON.")
 
-    def ask_export(self) -> None:
-        """Ask for a file and save the picture or its data into it."""
+    def ask_export(self, picture: Picture | None = None) -> None:
+        """Ask for a file and save the plot, or another picture of the block, or its data."""
         if self._subject is not None and self.block is not None:
             name = f"{self._subject.name}-block-{self.block.detail.index}"
-            self._export.ask(self.panes.plot, name)
+            self._export.ask(picture or self.panes.plot, name)
 
     def _request_bytes(self) -> None:
         """Show the bytes that are looked at, or the whole block."""

@@ -194,7 +194,7 @@ class BlockPanes(QtWidgets.QWidget):
         self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self._scroll.setFrameShape(QtWidgets.QFrame.Shape.NoFrame)
         self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self._scroll.setBackgroundRole(QPalette.ColorRole.Base)
+        self._scroll.setBackgroundRole(QPalette.ColorRole.Window)
         self._scroll.setAccessibleName("Bytes")
         bar = self._scroll.verticalScrollBar().sizeHint().width()
         left = QtWidgets.QWidget(self)
@@ -208,8 +208,8 @@ class BlockPanes(QtWidgets.QWidget):
         row(left, (self.splitter, 1), of=self, margins=(0, 0, 0, 0), spacing=Space.NEAR)
 
     def _connect(self) -> None:
-        self.strip.byte_hovered.connect(lambda byte: self._hover(PartKind.BYTE, byte))
-        self.strip.byte_chosen.connect(lambda n: self.look_at(BlockPart(PartKind.BYTE, n)))
+        self.strip.read.connect(lambda n: self._hover(PartKind.BYTE, -1 if n is None else n))
+        self.strip.chosen.connect(lambda n: self.look_at(BlockPart(PartKind.BYTE, n)))
         self.plot.weight_hovered.connect(lambda weight: self._hover(PartKind.WEIGHT, weight))
         self.plot.weight_chosen.connect(lambda n: self.look_at(BlockPart(PartKind.WEIGHT, n)))
         for part, table in self._tables.items():

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 from PySide6 import QtGui
-from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt
 from PySide6.QtWidgets import QWidget
 
 from explorer.analysis.block_detail import BlockDetail, place_of
@@ -21,8 +21,10 @@ from explorer.analysis.block_search import ComparedBlock
 from explorer.formats.structure import FieldKind
 from explorer.present.explanations import picture_text
 from explorer.qt.theme import monospace_font
-from explorer.qt.widgets.building import add_action, show_menu
+from explorer.qt.widgets.building import add_action
+from explorer.qt.widgets.chart import Chart
 from explorer.qt.widgets.painting import field_line, field_tint
+from explorer.qt.widgets.plot import PlotColours
 from explorer.text import MINUS, float_text, integer_text, runs_text
 
 # Fields of a block are tinted by their place in it, in the colours of the raw view: those were
@@ -62,41 +64,27 @@ _STEPS: Final = {
 }
 
 
-class BlockStrip(QWidget):
-    """Paints the bytes of one block.
-
-    Attributes:
-        current: The byte that arrow keys move from; -1 for none.
-
-    Signals:
-        byte_hovered: The mouse is over a byte; -1 when it has left.
-        byte_chosen: A byte was clicked, or arrived at by keys.
-    """
+class BlockStrip(Chart[int]):
+    """Paints the bytes of one block; each part is the number of a byte."""
 
     accessible_role = QtGui.QAccessible.Role.Graphic
 
-    byte_hovered = Signal(int)
-    byte_chosen = Signal(int)
-
     def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.current = -1
+        super().__init__("Bytes of the block", picture_text("block_bytes"), parent)
         self._detail: BlockDetail | None = None
         self._masks: NDArray[np.uint8] = np.zeros(0, np.uint8)
         self.setFont(monospace_font())
-        self.setMouseTracking(True)
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.setAccessibleName("Bytes of the block")
-        self.setWhatsThis(picture_text("block_bytes"))
         copy = QtGui.QKeySequence.StandardKey.Copy
-        self.copy_action = add_action(self, "&Copy the bytes", self.copy, copy)
+        self.commands.insert(0, add_action(self, "Copy the &bytes", self.copy, copy))
         self._measure()
 
     def show_block(self, detail: BlockDetail | None) -> None:
         """Show another block."""
         self._detail = detail
         self._masks = np.zeros(self._count, np.uint8)
-        self.current = min(self.current, self._count - 1)
+        self.pointed = None
+        if self.current is not None and self.current >= self._count:
+            self.current = None
         self._resize()
         self.update()
 
@@ -125,14 +113,6 @@ class BlockStrip(QWidget):
         left = self._left + (3 * column + column // _GROUP) * self._char
         return QRectF(left, row * self._height, 3 * self._char, self._height)
 
-    def byte_at(self, place: QPointF) -> int:
-        """Return the byte at a place; -1 where there is none."""
-        row = int(place.y() // self._height)
-        for byte in range(max(0, row) * COLUMNS, min(self._count, (row + 1) * COLUMNS)):
-            if self.place_of(byte).contains(place):
-                return byte
-        return -1
-
     @property
     def _count(self) -> int:
         return 0 if self._detail is None else len(self._detail.stored)
@@ -150,92 +130,90 @@ class BlockStrip(QWidget):
         width = self._left + (3 * COLUMNS + COLUMNS // _GROUP - 1) * self._char + _MARGIN
         self.setFixedSize(QSize(int(width) + 1, rows * self._height + 2))
 
-    def _choose(self, byte: int) -> None:
-        self.current = byte
-        self.byte_chosen.emit(byte)
-
-    def _paint_byte(self, painter: QtGui.QPainter, byte: int, detail: BlockDetail) -> None:
-        place, palette = self.place_of(byte), self.palette()
+    def _paint_byte(
+        self,
+        painter: QtGui.QPainter,
+        byte: int,
+        detail: BlockDetail,
+        colours: PlotColours,
+        palette: QtGui.QPalette,
+    ) -> None:
+        place = self.place_of(byte)
         number = detail.field_at(byte)
         painter.fillRect(place, block_field_tint(number, palette))
         if byte == detail.fields[number].offset:
             edge = QRectF(place.left(), place.top(), 2, place.height())
             painter.fillRect(edge, block_field_line(number, palette))
-        text = palette.color(QtGui.QPalette.ColorRole.Text)
-        painter.setPen(text)
+        painter.setPen(colours.text)
         spot = QPointF(place.left() + self._char / 2, place.top() + 1 + self._ascent)
         painter.drawText(spot, f"{detail.stored[byte]:02x}")
         mask = int(self._masks[byte])
         if mask:
-            self._paint_bits(painter, place, mask)
-        if byte == self.current and self.hasFocus():
-            painter.setPen(QtGui.QPen(text, 2))
-            painter.drawRect(place.adjusted(1, 1, -1, -1))
+            _paint_bits(painter, place, mask, colours)
 
-    def _paint_bits(self, painter: QtGui.QPainter, place: QRectF, mask: int) -> None:
-        """Draw a frame around a byte, and its bits below the digits where not all of them count."""
-        colour = self.palette().color(QtGui.QPalette.ColorRole.Text)
-        painter.setPen(QtGui.QPen(colour, 1))
-        painter.drawRect(place.adjusted(0.5, 0.5, -0.5, -1.5))
-        if mask == _ALL_BITS:
+    def paint(self, painter: QtGui.QPainter, size: QSize, colours: PlotColours) -> None:
+        detail = self._detail
+        if detail is None:
             return
-        step = (place.width() - 4) / 8
-        faint = self.palette().color(QtGui.QPalette.ColorRole.PlaceholderText)
-        top = place.bottom() - _BITS_HEIGHT - 1
-        for bit in range(8):
-            on = mask >> (7 - bit) & 1
-            dash = QRectF(place.left() + 2 + bit * step, top, step - 0.7, 3 if on else 1)
-            painter.fillRect(dash, colour if on else faint)
+        for row in range(-(-self._count // COLUMNS)):
+            painter.setPen(colours.muted)
+            spot = QPointF(_MARGIN, row * self._height + 1 + self._ascent)
+            painter.drawText(spot, f"{row * COLUMNS:3x}")
+        palette = self.palette()
+        palette.setColor(QtGui.QPalette.ColorRole.Window, colours.background)  # that of paper
+        palette.setColor(QtGui.QPalette.ColorRole.Base, colours.background)
+        for byte in range(self._count):
+            self._paint_byte(painter, byte, detail, colours, palette)
+
+    def paint_marks(self, painter: QtGui.QPainter, colours: PlotColours) -> None:
+        if self.current is not None and self.hasFocus():
+            painter.setPen(QtGui.QPen(colours.text, 2))
+            painter.drawRect(self.place_of(self.current).adjusted(1, 1, -1, -1))
+
+    def hit(self, point: QPointF) -> int | None:
+        row = int(point.y() // self._height)
+        for byte in range(max(0, row) * COLUMNS, min(self._count, (row + 1) * COLUMNS)):
+            if self.place_of(byte).contains(point):
+                return byte
+        return None
+
+    def after(self, key: Qt.Key) -> int | None:
+        wanted = {Qt.Key.Key_Home: 0, Qt.Key.Key_End: self._count - 1}.get(key)
+        if key in _STEPS:  # where nothing is current yet, any arrow begins at the first byte
+            wanted = 0 if self.current is None else self.current + _STEPS[key]
+        return wanted if wanted is not None and 0 <= wanted < self._count else None
+
+    def data_columns(self) -> list[tuple[str, list[Any]]]:
+        detail = self._detail
+        if detail is None:
+            return []
+        fields = [detail.fields[detail.field_at(byte)].name for byte in range(self._count)]
+        return [
+            ("offset", list(range(self._count))),
+            ("byte", list(detail.stored)),
+            ("field", fields),
+        ]
 
     # Qt
-
-    def paintEvent(self, event: QtGui.QPaintEvent) -> None:
-        painter = QtGui.QPainter(self)
-        painter.fillRect(event.rect(), self.palette().color(QtGui.QPalette.ColorRole.Base))
-        detail = self._detail
-        if detail is not None:
-            faint = self.palette().color(QtGui.QPalette.ColorRole.PlaceholderText)
-            for row in range(-(-self._count // COLUMNS)):
-                painter.setPen(faint)
-                spot = QPointF(_MARGIN, row * self._height + 1 + self._ascent)
-                painter.drawText(spot, f"{row * COLUMNS:3x}")
-            for byte in range(self._count):
-                self._paint_byte(painter, byte, detail)
-        painter.end()
-
-    def contextMenuEvent(self, event: QtGui.QContextMenuEvent) -> None:
-        show_menu(self, event.globalPos(), [self.copy_action])
-
-    def mouseMoveEvent(self, event: QtGui.QMouseEvent) -> None:
-        self.byte_hovered.emit(self.byte_at(event.position()))
-
-    def leaveEvent(self, event: QEvent) -> None:
-        super().leaveEvent(event)
-        self.byte_hovered.emit(-1)
-
-    def mousePressEvent(self, event: QtGui.QMouseEvent) -> None:
-        byte = self.byte_at(event.position())
-        if event.button() == Qt.MouseButton.LeftButton and byte >= 0:
-            self._choose(byte)
-        else:
-            super().mousePressEvent(event)
-
-    def keyPressEvent(self, event: QtGui.QKeyEvent) -> None:
-        key = Qt.Key(event.key())
-        ends = {Qt.Key.Key_Home: 0, Qt.Key.Key_End: self._count - 1}
-        if not self._count or (key not in _STEPS and key not in ends):
-            super().keyPressEvent(event)
-            return
-        step = _STEPS.get(key, 0)
-        # where nothing is current yet, any arrow begins at the first byte
-        wanted = ends.get(key, self.current + step if self.current >= 0 else 0)
-        if 0 <= wanted < self._count:
-            self._choose(wanted)
 
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
         if event.type() in (QEvent.Type.FontChange, QEvent.Type.StyleChange):
             self._measure()
+
+
+def _paint_bits(painter: QtGui.QPainter, place: QRectF, mask: int, colours: PlotColours) -> None:
+    """Draw a frame around a byte, and its bits below the digits where not all of them count."""
+    painter.setPen(QtGui.QPen(colours.text, 1))
+    painter.drawRect(place.adjusted(0.5, 0.5, -0.5, -1.5))
+    if mask == _ALL_BITS:
+        return
+    step = (place.width() - 4) / 8
+    top = place.bottom() - _BITS_HEIGHT - 1
+    for bit in range(8):
+        on = mask >> (7 - bit) & 1
+        dash = QRectF(place.left() + 2 + bit * step, top, step - 0.7, 3 if on else 1)
+        painter.fillRect(dash, colours.text if on else colours.muted)
 
 
 _DIGITS = 9  # of a float32: all that differ

@@ -177,12 +177,12 @@ def test_pointing_at_a_byte_marks_its_weights(qtbot: QtBot, panel: Panel) -> Non
     qtbot.mouseMove(panes.strip, spot)
     qtbot.waitUntil(lambda: "→ weight 0;" in panes.readout.text())
     assert np.flatnonzero(panes._marked).tolist() == [0, 32]
-    panes.strip.byte_hovered.emit(-1)
+    panes.strip.read.emit(None)
     assert "→" not in panes.readout.text()  # nothing was chosen
     qtbot.mouseClick(panes.strip, LEFT, pos=spot)
     assert panes.looked_at == BlockPart(PartKind.BYTE, 16)
-    panes.strip.byte_hovered.emit(3)
-    panes.strip.byte_hovered.emit(-1)
+    panes.strip.read.emit(3)
+    panes.strip.read.emit(None)
     assert panes.readout.text().startswith("Byte 16 = 0x")
     assert panes.strip.accessibleDescription() == panes.readout.text()
 
