@@ -57,7 +57,7 @@ class TypeMixPage(ModelPage[TypeMix]):
         source.setContentsMargins(*NOTE)
         style_text(source, TextSize.CAPTION)
         right = below((self.recipes, 3), self.caption, (self.deviations, 2))
-        return below((split((self.roles, 400), (right, 500)), 1), source)
+        return below((split(self, (self.roles, 400), (right, 500)), 1), source)
 
     def work(self, document: Document) -> Work[TypeMix]:
         return lambda _job: TypeMix.of(document.model)

@@ -463,7 +463,7 @@ class MapPage(QtWidgets.QWidget):
             1,
             margins=LINE,
         )
-        self.splitter = split((self.map, _MAP_WIDTH), (self.by_layer, _LINES_WIDTH), grows=0)
+        self.splitter = split(self, (self.map, _MAP_WIDTH), (self.by_layer, _LINES_WIDTH), grows=0)
         under = row((self.readout, 1), self.save, margins=NOTE)
         column(bar, self.notice, self.legend, (self.splitter, 1), under, of=self)
 

@@ -88,16 +88,17 @@ def readout(owner: QWidget, lines: int, name: str = "Under the cursor") -> QLabe
 
 
 def split(
-    *parts: tuple[QWidget, int], vertical: bool = False, grows: int | None = None
+    owner: QWidget, *parts: tuple[QWidget, int], vertical: bool = False, grows: int | None = None
 ) -> QSplitter:
     """Return widgets side by side, or above each other, between which the user can move borders.
 
     Args:
+        owner: Where they stand; Tab comes to them in the order in which widgets get it.
         parts: The widgets, with their widths or heights in pixels.
         vertical: Whether they stand above each other.
         grows: The one that a larger window makes larger; None for all.
     """
-    splitter = QSplitter(Qt.Orientation.Vertical if vertical else Qt.Orientation.Horizontal)
+    splitter = QSplitter(Qt.Orientation.Vertical if vertical else Qt.Orientation.Horizontal, owner)
     for widget, _ in parts:
         splitter.addWidget(widget)
     if grows is not None:

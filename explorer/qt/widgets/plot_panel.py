@@ -383,7 +383,9 @@ class PicturePanel(QtWidgets.QWidget):
         self.readout = ElidedLabel(self)
         self.readout.setAccessibleName("Under the cursor")
         self.export = PlotExport(app, self)
-        self.splitter = split((self.area, _PLOT_WIDTH), (self.table, scaled(table_width)), grows=0)
+        self.splitter = split(
+            self, (self.area, _PLOT_WIDTH), (self.table, scaled(table_width)), grows=0
+        )
         widen_with_text(self.splitter, 1)
         saving = picture_buttons(self, self.copy_picture, self.ask_export)
         self.copy_button, self.save_button = saving

@@ -204,7 +204,7 @@ class BlockPanes(QtWidgets.QWidget):
         self.tabs.addTab(self.weights, "Weights")
         self.tabs.addTab(self.sub_blocks, "Sub-blocks")
         parts = (self.plot, _PLOT_HEIGHT), (self.tabs, _TABLE_HEIGHT)
-        self.splitter = split(*parts, vertical=True)
+        self.splitter = split(self, *parts, vertical=True)
         row(left, (self.splitter, 1), of=self, margins=(0, 0, 0, 0), spacing=Space.NEAR)
 
     def _connect(self) -> None:
