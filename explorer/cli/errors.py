@@ -188,9 +188,12 @@ def _summary(matching: Matching, total: TotalErrors, *, whole: bool) -> Iterator
     figures = total.metrics
     shown = [FIGURES[name] for name in _TOTAL]
     totals = ", ".join(f"{column.title} {column.cell(figures)}" for column in shown)
-    yield output.heading("All compared tensors, norms and biases included").removesuffix("\n")
-    bits = bits_text(total.bits_per_weight)
-    yield f"  {integer_text(figures.count)} weights, {totals}, {bits} bits per weight"
+    if not figures.count:
+        yield "\nNothing was compared"
+    else:
+        yield output.heading("All compared tensors, norms and biases included").removesuffix("\n")
+        bits = bits_text(total.bits_per_weight)
+        yield f"  {integer_text(figures.count)} weights, {totals}, {bits} bits per weight"
     if whole:
         pairs = [
             " and ".join(dict.fromkeys(filter(None, (pair.reference_name, pair.candidate_name))))

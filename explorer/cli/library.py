@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,10 @@ from explorer.present.tables.library import (
     DownloadedModel,
     StoredFile,
     model_record,
+    time_text,
 )
 from explorer.present.tables.problems import PROBLEMS
+from explorer.present.tables.table import Table
 from explorer.stores import (
     Details,
     Entry,
@@ -43,6 +45,9 @@ from explorer.stores.huggingface import is_hub_cache
 from explorer.stores.ollama import digest_fault, is_ollama_store, manifest_blobs
 from explorer.text import bytes_text, counted, integer_text, plain_text
 
+# what is printed may be read on another day
+_DAY = replace(LIBRARY["modified"], text=lambda row: time_text(row.modified)[: len("2026-11-27")])
+_LISTED = Table(*(_DAY if one.name == _DAY.name else one for one in LIBRARY), title=LIBRARY.title)
 _SHOWN = ("name", "architecture", "parameters", "bytes", "file_type", "modified")
 _SHOWN_FIT = ("fits", "context")
 _SHOWN_FILE = ("digest", "bytes", "used_by", "part")
@@ -186,7 +191,7 @@ class _Listing:
             f"{title}  ({models}, {bytes_text(store.nbytes)})\n",
             output.problem_lines(store.problems),
         ]
-        shown = LIBRARY.only(*_SHOWN, *(_SHOWN_FIT if self.with_fits else ()))
+        shown = _LISTED.only(*_SHOWN, *(_SHOWN_FIT if self.with_fits else ()))
         if count:
             lines.append(output.table_of(shown, self.models, _LONGEST_NAME))
         for model in self.models:

@@ -146,7 +146,7 @@ def largest_context(search: _Search) -> Advice:
     most = max(1, min(trained or _MOST_TOKENS, _MOST_TOKENS) // step)
     limit = f"{integer_text(trained or most * step)} tokens"
     if trained:
-        limit = f"{h.origins.get('trained context', 'the model')}: trained for {limit}"
+        limit = f"the model was trained for {limit}"
     return replace(search.most("context", most, limit, step), what="context")
 
 

@@ -560,7 +560,7 @@ class PanelMemory:
 
     def save_columns(self, name: str) -> None:
         table = self.tables[name]
-        if table.table.columns:
+        if table.table.content_count:  # widths of an empty list would fit nothing
             self._settings.set_layout(name, table.columns_state())
 
 

@@ -90,7 +90,7 @@ def test_the_answer_names_what_binds() -> None:
     assert f"{context.value + 1:,}: memory of CUDA 0: 2.00 GiB are free" in context.limited_by
     roomy = PlanRequest(small_model(), Settings(), (Device("0", "CUDA", 80 * GIB),))
     assert solve("context", roomy).value == 32768
-    assert "llama.context_length: trained for 32,768 tokens" in solve("context", roomy).limited_by
+    assert "the model was trained for 32,768 tokens" in solve("context", roomy).limited_by
     assert "least lossy" in solve("kv-cache-type", roomy).limited_by
     single = PlanRequest(small_model("mllama"), Settings(), (Device("0", "CUDA", 80 * GIB),))
     assert solve("parallel", single).value == 1

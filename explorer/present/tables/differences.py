@@ -188,7 +188,10 @@ ROLE: Final = Table[RoleSide](
     ),
     Column("parameters", "Parameters", COUNT, "Number of weights of the role."),
     Column("bytes", "Size", BYTES, "Stored bytes of the role.", lambda side: side.nbytes),
-    Column("bits_per_weight", "Bits", BITS, "Stored bits for each weight, scales included."),
+    Column(
+        *("bits_per_weight", "Bits", BITS, "Stored bits for each weight, scales included."),
+        text=lambda side: BITS.write(side.bits_per_weight) if side.parameters else "–",
+    ),
     title="A role of one of two models",
 )
 

@@ -100,7 +100,7 @@ _SHOWN_RUNS: Final = 6
 
 def layer_runs(layers: Sequence[int]) -> str:
     """Return ``"3"`` or ``"0, 3–7"``; very scattered layers are only counted."""
-    return runs_text(layers, _SHOWN_RUNS) or f"{len(layers)} layers"
+    return runs_text(layers, _SHOWN_RUNS) or (f"{len(layers)} layers" if layers else "")
 
 
 LAYERS: Final = Kind(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -158,11 +158,11 @@ class _RowList(ListPanel):
         rows: Sequence[Row],
         words: list[str],
         nothing: str,
-        hidden: NDArray[np.bool_] | None = None,
+        first: Collection[str],
     ) -> None:
-        """Show other rows, with what is searched; those `hidden` [n] need not be seen."""
-        self._searched, self._nothing, self._hidden = words, nothing, hidden
-        self.table.show_rows(described, rows)
+        """Show other rows, with what is searched, and at first only some columns."""
+        self._searched, self._nothing, self._hidden = words, nothing, None
+        self.table.show_rows(described, rows, first=first)
         self._filter()
 
     def hide_rows(self, hidden: NDArray[np.bool_] | None) -> None:
@@ -255,10 +255,13 @@ class DifferencePages(QObject):
         self.sizes.show_rows(SIZES, shown.sizes)
         self.roles.show_rows(ROLES, shown.roles)
         keys, tensors = shown.searched
-        self.keys.show_rows(KEYS, shown.keys, keys, "All keys are the same in both models.")
+        same = "All keys are the same in both models."
+        self.keys.show_rows(KEYS, shown.keys, keys, same, ("key", "change", "a", "b"))
         nothing = "All tensors have the same types and shapes."
         found = shown.found.tensors
-        self.tensors.show_rows(TENSORS, found, tensors, nothing, self._equal_tensors())
+        first = "tensor", "change", "type_a", "type_b", "bytes_a", "bytes_b", "reason"
+        self.tensors.show_rows(TENSORS, found, tensors, nothing, first)
+        self.tensors.hide_rows(self._equal_tensors())
         self._fill_texts()
 
     def _equal_tensors(self) -> NDArray[np.bool_] | None:

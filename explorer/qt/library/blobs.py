@@ -71,7 +71,7 @@ class BlobsPage(QWidget):
         """Show blobs; what is selected stays selected, and the scroll bar where it is."""
         chosen = {file.blob.path for file in self.selected_files()}
         place = self.table.verticalScrollBar().value()
-        state = self.table.columns_state() if self.model.columns else self._state
+        state = self.table.columns_state() if self.files else self._state
         self.files, self._searched = files, [_searched(file) for file in files]
         self.table.show_rows(file_table(files), files, state)
         self.filter(self._text)

@@ -564,7 +564,7 @@ class LibraryView(LibraryWidgets):
         """Remember widths and order of columns, and the splitter."""
         self._settings.set_layout("library", self.tree.header().saveState())
         self._settings.set_layout("downloads_splitter", self.splitter.saveState())
-        if self.blobs.model.columns:
+        if self.blobs.files:  # widths of an empty list would fit nothing
             self._settings.set_layout("downloads_blobs", self.blobs.table.columns_state())
 
     def _filter(self, text: str) -> None:

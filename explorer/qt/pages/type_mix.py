@@ -81,5 +81,6 @@ class TypeMixPage(ModelPage[TypeMix]):
         fit = self.result.fits[row]
         same = f"Nothing is different from {fit.recipe}."
         self.caption.setText(f"Different from {fit.recipe}:" if fit.deviations else same)
-        self.deviations.show_rows(DEVIATIONS, fit.deviations)
+        first = "role", "expected", "present", "layers", "tensors"
+        self.deviations.show_rows(DEVIATIONS, fit.deviations, first=first)
         self.deviations.setVisible(bool(fit.deviations))

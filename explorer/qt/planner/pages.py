@@ -433,7 +433,8 @@ class TablesPage(PlannerPage):
         bars = memory_bars(plan, self.state.current.inputs.host)
         if kind == _BARS:
             table, over = bars_table(bars), any(bar.over_bytes for bar in bars)
-            rare = {Kind.FREE.value, *([] if over else ["over"])}  # free: what the others leave
+            rare = {Kind.FREE.value, Kind.RESERVED.value, *([] if over else ["over"])}
+            rare |= {"capacity"} if plan.gpus else set()  # names of GPUs are long
             first = [name for name in table.names if name not in rare]
             show_in(self.table, table, bars, (kind, over), first)
         else:
