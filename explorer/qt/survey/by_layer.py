@@ -32,13 +32,13 @@ from explorer.qt.survey.session import SurveyContent, SurveySession
 from explorer.qt.theme import Space
 from explorer.qt.widgets.building import LINE, NOTE, column, row
 from explorer.qt.widgets.chart import Chart
-from explorer.qt.widgets.controls import check, choice, readout, split
+from explorer.qt.widgets.controls import LONGEST_READOUT, check, choice, readout, split
 from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.plot import PlotColours
 from explorer.qt.widgets.plot_panel import PlotExport, RangeFields
 from explorer.qt.widgets.table_model import TableModel
 from explorer.qt.widgets.table_view import TableView
-from explorer.text import plain_text
+from explorer.text import plain_text, shorten
 
 _RENEW_MS: Final = 250
 _AT_ONCE: Final = 4096  # tensors that are added up within a frame
@@ -423,7 +423,7 @@ class ByLayerPage(QWidget):
         text = "Point at a line to read it; arrow keys go from layer to layer."
         if picture is not None and place is not None:
             text = "   ·   ".join(self._parts(picture, *place))
-        self.readout.setText(text)
+        self.readout.setText(shorten(text, LONGEST_READOUT))
         self.lines.setAccessibleDescription(text)
 
     def _parts(

@@ -22,12 +22,12 @@ from explorer.qt.survey.layer_paint import LayerGrid, layer_grids
 from explorer.qt.survey.session import ComparisonContent, SurveyContent, SurveySession, SurveyState
 from explorer.qt.widgets import building
 from explorer.qt.widgets.building import LINE, NOTE, column, row
-from explorer.qt.widgets.controls import check, choice, label_of, readout, split
+from explorer.qt.widgets.controls import LONGEST_READOUT, check, choice, label_of, readout, split
 from explorer.qt.widgets.painting import plain_tip
 from explorer.qt.widgets.plot import PlotColours
 from explorer.qt.widgets.plot_panel import PlotExport
 from explorer.tabular import to_tsv
-from explorer.text import bytes_text, integer_text, locale_free, plain_text, shape_text
+from explorer.text import bytes_text, integer_text, locale_free, plain_text, shape_text, shorten
 
 _EMPTY: Final = ModelGrid((), np.zeros((0, 3), np.int64), np.zeros(0, np.int64))
 _LEAST_HEIGHT: Final = 260  # of the map, in pixels
@@ -646,7 +646,7 @@ class MapPage(QtWidgets.QWidget):
         parts = [text for _, text in lines[:4]] + [f"{title} {text}" for title, text in lines[4:]]
         text = "   ·   ".join(parts)
         hint = "Point at a cell to read it; arrow keys go from cell to cell."
-        self.readout.setText(self.typed.problem or text or hint)
+        self.readout.setText(shorten(self.typed.problem or text or hint, LONGEST_READOUT))
         self.map.setAccessibleDescription(text)
         self.by_layer.setAccessibleDescription(text or hint)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from PySide6.QtCore import Qt, SignalInstance
 from PySide6.QtWidgets import (
@@ -73,6 +73,10 @@ def label_of(control: QWidget, text: str) -> QLabel:
     label = plain_label(control.parentWidget(), text)
     label.setBuddy(control)
     return label
+
+
+LONGEST_READOUT: Final = 1024
+"""Characters of a read-out: laying out a name of 65,000 letters takes Qt 50 ms."""
 
 
 def readout(owner: QWidget, lines: int, name: str = "Under the cursor") -> QLabel:
