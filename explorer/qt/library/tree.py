@@ -261,6 +261,16 @@ class LibraryTree(QTreeView):
             selection.select(self.library.index_of(first), self.library.index_of(last))
         return selection
 
+    def _select_open_rows(self, parent: QModelIndex, selection: QtCore.QItemSelection) -> None:
+        """Add the rows below an index, and those below the open ones among them."""
+        last = self.library.rowCount(parent) - 1
+        if last >= 0:
+            index = self.library.index
+            selection.select(index(0, 0, parent), index(last, 0, parent))
+            for row in range(last + 1):
+                if self.isExpanded(child := index(row, 0, parent)):
+                    self._select_open_rows(child, selection)
+
     def _moved(self, node: Node) -> Node | None:
         """Find a model that moved to another branch, as it does when it gets a second tag."""
         same = self.library.nodes_at(node.row.key) if node.row.entry is not None else []
@@ -311,6 +321,12 @@ class LibraryTree(QTreeView):
         self.sight_changed.emit()
 
     # Qt
+
+    def selectAll(self) -> None:
+        # Qt's own makes two ranges of each row where a column between others is hidden
+        selection, flags = QtCore.QItemSelection(), QtCore.QItemSelectionModel.SelectionFlag
+        self._select_open_rows(QModelIndex(), selection)
+        self.selectionModel().select(selection, flags.ClearAndSelect | flags.Rows)
 
     def drawRow(self, painter: QPainter, options: QStyleOptionViewItem, index: Index) -> None:
         super().drawRow(painter, options, index)
