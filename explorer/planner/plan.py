@@ -88,6 +88,11 @@ class Holding:
         return f"{self.place}.{self.terms.get(part, part)}"
 
 
+def tightest_room(holdings: Iterable[Holding]) -> int:
+    """Return the bytes that the tightest memory has left, its reserve taken off; 0 if not known."""
+    return min((room for held in holdings if (room := held.room) is not None), default=0)
+
+
 class Level(StrEnum):
     """How well a model fits: all of it, with a part on the CPU, or not; as JSON says it."""
 
@@ -362,8 +367,7 @@ class Plan:
     @property
     def room(self) -> int:
         """Bytes that the tightest memory has left, its reserve taken off; negative: missing."""
-        rooms = (held.room for held in self.holdings)
-        return min((room for room in rooms if room is not None), default=0)
+        return tightest_room(self.holdings)
 
     @property
     def gpu_layers(self) -> int:

@@ -1,8 +1,8 @@
 """Keys of all shards become logical weights: each is part of one, attached to one, or plain.
 
 Keys decide, the configuration explains. A module whose parts contradict each other stays as it is
-stored, and so does one that lacks a part; what is wrong is reported once for all modules of which
-the same is true, for a model has thousands.
+stored, and so does one that lacks a part; what is wrong is reported once for all modules
+with the same fault, for a model has thousands.
 
 Source: `docs/hf_quantization.md`, sections 1 and 6.
 """

@@ -4,7 +4,7 @@ A rule looks at one module of a model: the stored tensors whose names begin alik
 them are parts of one weight, and how they are stored. It reads headers, and small data where only
 that tells a shape; never weights, scales or indices.
 
-A model has thousands of modules of which the same is true. So a rule learns of a module only by
+A model has thousands of modules that are alike. So a rule learns of a module only by
 questions, and these are noted with their answers: `Memory` asks them of the next module, and where
 all answers are the same the rule need not run again.
 """
@@ -469,7 +469,7 @@ def check_logical(shape: Shape, line: int) -> None:
 
 
 def run_length(length: int, count: int, stated: Sequence[int | None]) -> int:
-    """Return how many weights share a scale, of which a line has `count`; the last may be fewer.
+    """Return how many weights share a scale, if a line has `count` scales; the last may be fewer.
 
     The first size that is said and fits, else equal shares, else a usual size; 0 if none fits.
     """

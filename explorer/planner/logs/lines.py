@@ -591,7 +591,7 @@ _LINES: Final = (
 """The first of these words that a line holds says how it is read: pattern and method."""
 
 WORDS: Final = tuple(word.encode() for word, _, _ in _LINES)
-"""Words of which a line has one if it says anything."""
+"""A line that says anything has one of these words."""
 
 _CODES: Final = re.compile(r"\x1b\[[0-9;?]{0,30}[@-~]|[\x00\r\x1b]")
 

@@ -48,7 +48,7 @@ class ServerEngine(Engine):
     most_parallel = MAX_SEQUENCES
 
     def accepts(self, h: Hyperparameters) -> Refusal | None:
-        """Refuse what is no GGUF file."""
+        """Refuse everything but GGUF files."""
         return Refusal("llama.cpp reads GGUF files") if h.after_conversion else None
 
     def is_slow(self, h: Hyperparameters) -> bool:

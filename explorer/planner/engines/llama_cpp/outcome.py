@@ -26,6 +26,7 @@ from explorer.planner.plan import (
     judge,
     sum_term,
     term,
+    tightest_room,
 )
 
 DEFAULT_RESERVE: Final = 512 * MIB
@@ -76,7 +77,7 @@ class Outcome(Details):
 
     @cached_property
     def expert_layers(self) -> tuple[int, ...]:
-        """Layers on a GPU of which some weights lie elsewhere, such as experts on the CPU."""
+        """Layers on a GPU that keep some weights elsewhere, such as experts on the CPU."""
         layers = zip(self.allocation.places, self.allocation.layer_weights, strict=False)
         return tuple(
             i
@@ -141,8 +142,7 @@ class Outcome(Details):
     @property
     def room(self) -> int:
         """Bytes that the tightest memory has left, its reserve counted; negative: missing."""
-        rooms = (held.room for held in self.holdings)
-        return min((room for room in rooms if room is not None), default=0)
+        return tightest_room(self.holdings)
 
     @property
     def compute(self) -> int:

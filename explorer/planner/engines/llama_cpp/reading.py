@@ -43,7 +43,7 @@ def read_header(model: Model | Header) -> Header:
 
 
 def _reading(tensor: Weights, nbytes: int) -> Weights:
-    """Return a tensor of which so many bytes are read, wherever it lies."""
+    """Return the tensor with the bytes that are read of it, wherever it lies."""
     return replace(tensor, on_gpu=nbytes, on_host=nbytes, row_padding=0)
 
 

@@ -81,7 +81,7 @@ class Ollama013(Engine):
     def trial(self, request: PlanRequest) -> Trial:
         """Return the decisions of the layout.
 
-        A layout of which one pass does not place all layers does not fit: later passes have less
+        If one pass does not place all layers, the layout does not fit: later passes have less
         room, so its decisions end there. (Of gptoss the graph falls where the cache grows from
         nothing to 6 bytes; no context is so small.)
         """
