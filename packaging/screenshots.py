@@ -205,7 +205,7 @@ def show_planner(window) -> None:  # type: ignore[no-untyped-def]
     state.flush()
     plan = state.current.plan
     # room for what llama.cpp leaves free, and for most of the layers
-    free = (1 << 30) + (plan.weights + plan.kv_total) * 3 // 4
+    free = (1 << 30) + (plan.weights + plan.cache) * 3 // 4
     state.replace_inputs(devices=(Device("0", "CUDA", free, name="Small GPU"),))
 
 

@@ -83,8 +83,7 @@ LIBRARY: Final = Table[Any](
         lambda row: row.label,
     ),
     Column(
-        *("architecture", "Architecture", TEXT, "The architecture that the model's header names."),
-        extra=True,
+        *("architecture", "Architecture", TEXT, "The architecture that the model's header names.")
     ),
     Column("parameters", "Parameters", COUNT, "Number of weights, according to the header."),
     Column("file_type", "Type", TEXT, _QUANTIZATION, text=lambda row: row.quantization),
