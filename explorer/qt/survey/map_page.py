@@ -419,6 +419,7 @@ class MapPage(QtWidgets.QWidget):
         self._content: SurveyContent | None = None
         self._comparison: ComparisonContent | None = None
         self._row = -1
+        self._pointed = -1  # the cell that is read: the one under the mouse, here or in the lines
         self._chose = False  # whether the user chose what to colour by
         self._values: dict[str, Floats] = {}
         self.colour_by = choice(self, "Colour by", "", ("Type", ""))
@@ -504,6 +505,7 @@ class MapPage(QtWidgets.QWidget):
         self._comparison = self._session.comparison
         if content is not self._content:
             self._content = content
+            self._pointed = -1
             self.map.show_grid(None if content is None else content.grid)
             self._layers = None
             if content is not None:
@@ -526,12 +528,13 @@ class MapPage(QtWidgets.QWidget):
         self._fold_lines()
         self.legend.follow()
         self.save.setEnabled(colouring is not None)
-        self._read(-1)
+        self._read(self._pointed)
 
     def _drop_previous(self) -> None:
         """Drop models that are not the current ones, also while another page is in front."""
         if self._session.content is not self._content:
             self._content = self._layers = None
+            self._pointed = -1
             self.map.show_grid(None)
             self.by_layer.show_grid(None)
         elif self._session.comparison is not self._comparison:
@@ -642,6 +645,7 @@ class MapPage(QtWidgets.QWidget):
 
     def _read(self, cell: int) -> None:
         """Show the details of a cell; of the selected one if it is -1."""
+        self._pointed = cell
         lines = list(self.lines(self.map.current if cell < 0 else cell))
         parts = [text for _, text in lines[:4]] + [f"{title} {text}" for title, text in lines[4:]]
         text = "   ·   ".join(parts)

@@ -201,6 +201,8 @@ def test_the_mouse_reads_without_choosing(panel: SurveyPanel) -> None:
     panel.qtbot.waitUntil(lambda: "blk.0.attn_q.weight" in page.readout.text())
     assert "Relative RMSE" in page.readout.text()
     assert "SQNR" in page.readout.text()
+    page.refresh()  # as when more was read meanwhile, and the mouse rests
+    assert "blk.0.attn_q.weight" in page.readout.text()
     assert panel.chosen == []
 
 
