@@ -1,8 +1,8 @@
 """Run a plain function in a worker thread and bring its result back to the GUI thread.
 
 The function knows no Qt: it gets a `Job`, checks whether it was cancelled, and reports progress.
-Result and failure arrive by a queued signal, hence on the GUI thread. They are dropped if the job
-was cancelled meanwhile.
+Result and failure arrive in the runner's inbox, hence on the GUI thread. They are dropped if the
+job was cancelled meanwhile.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -42,6 +43,30 @@ class Cancelled(Exception):
     """Raised inside a job's function by `Job.check` once the job was cancelled."""
 
 
+class _Inbox(QtCore.QObject):
+    """Calls on the GUI thread what workers put in.
+
+    No worker emits a signal of its job: the GUI thread deletes the job once it has the result, and
+    Qt still touches a sender after it has queued the last delivery (this crashed under load).
+    """
+
+    _put = Signal()
+
+    def __init__(self, parent: QtCore.QObject) -> None:
+        super().__init__(parent)
+        self._calls: deque[Callable[[], object]] = deque()
+        self._put.connect(self._call_next, Qt.ConnectionType.QueuedConnection)
+
+    def put(self, call: Callable[[], object]) -> None:
+        """Have `call` called in the order of what was put in. Safe in any thread."""
+        self._calls.append(call)
+        self._put.emit()
+
+    @Slot()
+    def _call_next(self) -> None:
+        self._calls.popleft()()
+
+
 class Job(QtCore.QObject):
     """One piece of background work, seen from both sides.
 
@@ -60,22 +85,19 @@ class Job(QtCore.QObject):
     published = Signal(object)
     crashed = Signal(object)
     finished = Signal()
-    _waiting = Signal()
-    _ended = Signal(object, object)
 
     def __init__(
-        self, title: str, on_done: OnDone[Any], on_failed: OnFailed, parent: QtCore.QObject
+        self, title: str, on_done: OnDone[Any], on_failed: OnFailed, runner: JobRunner
     ) -> None:
-        super().__init__(parent)
+        super().__init__(runner)
         self.title = title
+        self._inbox = runner.inbox
         self._on_done = on_done
         self._on_failed = on_failed
         self.cancelled = False
         self._done: deque[tuple[int, int]] = deque(maxlen=1)  # progress that is not delivered yet
         self._latest: deque[object] = deque(maxlen=1)  # published, and not delivered yet
         self._next_publishing = 0.0
-        self._waiting.connect(self._deliver_latest, Qt.ConnectionType.QueuedConnection)
-        self._ended.connect(self._deliver, Qt.ConnectionType.QueuedConnection)
 
     def cancel(self) -> None:
         """Ask the job to stop; its result will be dropped. Safe in any thread."""
@@ -87,13 +109,9 @@ class Job(QtCore.QObject):
             raise Cancelled
 
     def report(self, done: int, total: int) -> None:
-        """Report progress; called by the function.
-
-        A worker emits nothing that others connect to: PySide6 calls a listener that is gone, where
-        it was disconnected between an emission in one thread and the delivery in another.
-        """
+        """Report progress; called by the function."""
         self._done.append((done, total))
-        self._waiting.emit()
+        self._inbox.put(self._deliver_latest)
 
     def publish(self, make: Callable[[], object]) -> None:
         """Show what there is so far; called by the function, as often as it likes.
@@ -108,7 +126,7 @@ class Job(QtCore.QObject):
         if now >= self._next_publishing:
             self._next_publishing = now + _PUBLISH_SECONDS
             self._latest.append(make())
-            self._waiting.emit()
+            self._inbox.put(self._deliver_latest)
 
     def execute(self, op: Work[Any]) -> None:
         """Run the function and send result or error to the GUI thread. Called in the worker."""
@@ -119,11 +137,10 @@ class Job(QtCore.QObject):
         except Exception as error:  # noqa: BLE001 - shown to the user on the GUI thread
             if not isinstance(error, Cancelled):
                 trace(error)
-            self._ended.emit(None, error)
+            self._inbox.put(partial(self._deliver, None, error))
         else:
-            self._ended.emit(result, None)
+            self._inbox.put(partial(self._deliver, result, None))
 
-    @Slot()
     def _deliver_latest(self) -> None:
         if self._done:  # else delivered with the one before
             self.progressed.emit(*self._done.pop())
@@ -132,7 +149,6 @@ class Job(QtCore.QObject):
             if not self.cancelled:
                 self.published.emit(value)
 
-    @Slot(object, object)
     def _deliver(self, result: object, error: Exception | None) -> None:
         self.finished.emit()
         on_done, on_failed = self._on_done, self._on_failed
@@ -161,6 +177,7 @@ class JobRunner(QtCore.QObject):
 
     Attributes:
         jobs: Jobs that have not finished, oldest first.
+        inbox: Where workers put what is to be done on the GUI thread.
 
     Signals:
         started: A job was started.
@@ -178,6 +195,7 @@ class JobRunner(QtCore.QObject):
         super().__init__(parent)
         self.jobs: list[Job] = []
         self._pool = QtCore.QThreadPool(self)
+        self.inbox = _Inbox(self)  # after the pool: destroyed once the pool has ended its workers
         # on a machine of two cores, reading two models must not hold up the visible panel
         self._pool.setMaxThreadCount(max(_LEAST_THREADS, self._pool.maxThreadCount()))
 
@@ -212,7 +230,8 @@ class JobRunner(QtCore.QObject):
             PrivateFolder().remove_leftovers()
             kernel_cache.choose_kernel_folder()
             if why_unavailable():
-                self.cache_unavailable.emit(sentence(why_unavailable()))
+                why = sentence(why_unavailable())
+                self.inbox.put(lambda: self.cache_unavailable.emit(why))
 
         self._pool.start(look)
 
