@@ -32,7 +32,7 @@ PANELS = {
     "Compare": "ctrl+6",
     "Weights": "ctrl+7",
     "Errors": "ctrl+8",
-    "Survey": "ctrl+9",
+    "All tensors": "ctrl+9",
     "Planner": "alt+4",
 }
 GROUPS = ("Library", "Model", "Weights", "Planner")

@@ -17,8 +17,8 @@ ABOUT_ERRORS: Final = (
 """Shown wherever such figures are."""
 
 _NO_CALIBRATION: Final = (
-    "Types of Hugging Face models are rounded to nearest, from the weights alone: what calibration "
-    "with sample texts gains, or HQQ by its search, is not in the figures."
+    "Types of Hugging Face models are rounded to nearest, from the weights alone. What calibration "
+    "with sample texts or HQQ's search would gain is not included."
 )
 
 

@@ -115,7 +115,7 @@ class Actions:
             "compare": make("&Compare two models", "Ctrl+6", "Show two models side by side"),
             "weights": make("&Weights of a tensor", "Ctrl+7", "Show weights of a tensor"),
             "errors": make("&Errors of a tensor", "Ctrl+8", "Show errors of a tensor"),
-            "survey": make("&Survey of all tensors", "Ctrl+9", "Show all tensors at once"),
+            "survey": make("&All tensors", "Ctrl+9", "Show all tensors at once"),
         }
         for kind, places in (("group", self.groups), ("page", self.pages)):
             for name, action in places.items():

@@ -14,6 +14,7 @@ from PySide6.QtWidgets import QLineEdit, QStackedWidget, QWidget
 from explorer.formats.tensors import Extent
 from explorer.parallel import Check
 from explorer.present.explanations import PANEL_TEXTS
+from explorer.present.titles import PANEL_TITLES
 from explorer.qt.contents.overview import OverviewView
 from explorer.qt.document import Document
 from explorer.qt.machine import PlannedMachine
@@ -204,18 +205,18 @@ class Panels(Pages):
         self.setAccessibleName("Panels")
         tab = self._add_tab
         table = self.memory.show_table
-        self.library = tab("library", "Library", self._make_library)
-        self.overview = tab("overview", "Overview", self._make_overview, self._fill_document)
-        self.metadata = tab("metadata", "Metadata", self._make_metadata, partial(table, "metadata"))
-        self.tensors = tab("tensors", "Tensors", self._make_tensors, partial(table, "tensors"))
+        self.library = tab("library", self._make_library)
+        self.overview = tab("overview", self._make_overview, self._fill_document)
+        self.metadata = tab("metadata", self._make_metadata, partial(table, "metadata"))
+        self.tensors = tab("tensors", self._make_tensors, partial(table, "tensors"))
         make, fill = self._make_vocabulary, partial(table, "vocabulary")
-        self.vocabulary = tab("vocabulary", "Vocabulary", make, fill)
-        self.raw = tab("raw", "Raw", self._make_raw, lambda view: view.follow(self.selection))
-        self.compare = tab("compare", "Compare", self._make_compare, self._fill_document)
-        self.weights = tab("weights", "Weights", self._make_weights, self._fill_selected)
-        self.errors = tab("errors", "Errors", self._make_errors, self._fill_selected)
-        self.survey = tab("survey", "Survey", self._make_survey, self._fill_survey)
-        self.planner = tab("planner", "Planner", self._make_planner, self._fill_planner)
+        self.vocabulary = tab("vocabulary", make, fill)
+        self.raw = tab("raw", self._make_raw, lambda view: view.follow(self.selection))
+        self.compare = tab("compare", self._make_compare, self._fill_document)
+        self.weights = tab("weights", self._make_weights, self._fill_selected)
+        self.errors = tab("errors", self._make_errors, self._fill_selected)
+        self.survey = tab("survey", self._make_survey, self._fill_survey)
+        self.planner = tab("planner", self._make_planner, self._fill_planner)
         self.setCurrentWidget(self.overview)
         for change in (self.currentChanged, self.selection.changed):
             change.connect(self._choose)
@@ -231,7 +232,6 @@ class Panels(Pages):
     def _add_tab(
         self,
         name: str,
-        title: str,
         make: Callable[[], View],
         fill: Callable[[View], object] = lambda _view: None,
     ) -> LazyTab[View]:
@@ -240,7 +240,7 @@ class Panels(Pages):
         tab.setObjectName(name)
         tab.setWhatsThis(PANEL_TEXTS[name])
         self._tabs.append(tab)
-        self.addTab(tab, title)
+        self.addTab(tab, PANEL_TITLES[name])
         return tab
 
     def set_documents(self, documents: Sequence[Document]) -> None:

@@ -35,6 +35,7 @@ from explorer.formats import Severity
 from explorer.present.explanations import picture_text
 from explorer.present.model import gravest, mark
 from explorer.present.tables.facts import FACTS
+from explorer.present.titles import GROUP_TITLES, PANEL_TITLES
 from explorer.qt.actions import Actions, offer_references, offer_to_save
 from explorer.qt.document import Document
 from explorer.qt.machine import PlannedMachine
@@ -376,13 +377,7 @@ class Shell(QWidget):
         self.panels, self.tree = panels, tree
         self._with_tree = True
         _EnterKey(self)
-        titles = {
-            "library": "Library",
-            "model": "Model",
-            "weights": "Weights",
-            "planner": "Planner",
-        }
-        self.rail = Rail(titles, self)
+        self.rail = Rail(GROUP_TITLES, self)
         self.head = Head(panels.app, panels.machine, self)
         pages = QWidget(self)
         margins = (Space.PAGE, Space.WIDE, Space.PAGE, Space.NEAR)
@@ -447,7 +442,7 @@ class Shell(QWidget):
         selection, group = self.panels.selection, self.panels.group
         document = selection.document
         if group == "library":
-            self.head.show_place("", "Library", ())
+            self.head.show_place("", PANEL_TITLES["library"], ())
         elif document is None:
             page = self.panels.page
             title = "Start" if page == "overview" else self.panels.titles[page]

@@ -40,6 +40,7 @@ from explorer.present.tables.quantization import declared_table
 from explorer.present.tables.recipes import FITS, MIX
 from explorer.present.tables.statistics import SURVEYED, figures_of_all
 from explorer.present.tables.survey import ranked_table, sums_table
+from explorer.present.titles import WORST_TENSORS
 from explorer.report import svg
 from explorer.report.gather import PlannedCase, ReportData, ReportTensor
 from explorer.report.privacy import (
@@ -256,7 +257,7 @@ def _checks(data: ReportData) -> dict[str, Any]:
     }
 
 
-# Weights: hot spots, maps of the model, histograms, and all figures as a table
+# Weights: the worst tensors, maps of the model, histograms, and all figures as a table
 
 _MAX_STACKS: Final = 2
 _MAX_LAYERS: Final = 128
@@ -327,10 +328,10 @@ def _weights(data: ReportData) -> dict[str, Any]:
     compared = data.comparison is not None
     matrices = [one for one in data.tensors if one.is_matrix]
     if compared:
-        title, name = "Hot spots: largest error against the reference", "relative_rmse"
+        title, name = f"{WORST_TENSORS}: largest error against the reference", "relative_rmse"
         hot = rank(matrices, _relative_rmse)
     else:
-        title = "Hot spots: coarsest rounding, as the block scales imply it"
+        title = f"{WORST_TENSORS}: coarsest rounding, estimated from the block scales"
         hot, name = rank(matrices, relative_step), "step_error"
     outliers = rank(matrices, _of_weights(outlier_ratio))
     return {

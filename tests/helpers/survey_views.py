@@ -99,12 +99,12 @@ class SurveyPanel:
     # The table
 
     def column(self, name: str) -> int:
-        """Return the number of a column of the hot spots."""
+        """Return the number of a column of the worst tensors."""
         names = [column.name for column in self.view.hot_spots.model.columns]
         return names.index(name)
 
     def ranked(self, column: str = "name") -> list[object]:
-        """Return a column of the hot spots as it is shown, from top to bottom."""
+        """Return a column of the worst tensors as it is shown, from top to bottom."""
         model = self.view.hot_spots.model
         number = self.column(column)
         return [model.index(row, number).data(ItemRole.RAW) for row in range(model.rowCount())]

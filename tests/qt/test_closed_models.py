@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from explorer.errors import ExplorerError
+from explorer.present.titles import TYPES, WORST_TENSORS
 from explorer.qt.document import Document
 from explorer.qt.main_window import MainWindow
 from explorer.qt.references import Rounding
@@ -25,7 +26,7 @@ from tests.soak.visiting import settle, visit_pages
 SIZES = {
     f"blk.{layer}.{role}.weight": (64, 256) for layer in (0, 1) for role in ("attn_q", "ffn_down")
 }
-PAGES = ("Map", "Hot spots", "Type mix")
+PAGES = ("Map", WORST_TENSORS, TYPES)
 
 
 @pytest.fixture

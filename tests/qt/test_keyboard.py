@@ -24,6 +24,7 @@ from PySide6.QtWidgets import (
 from pytestqt.qtbot import QtBot
 
 from explorer.planner import Device
+from explorer.present.titles import WORST_TENSORS
 from explorer.qt import main_window
 from explorer.qt.main_window import MainWindow
 from explorer.qt.panels import GROUPS
@@ -308,7 +309,7 @@ def test_survey(hands: Hands) -> None:
     hands.tab_to(body.map.colour_by)
     hands.press(_KEY.Key_Down)
     assert chart.accessibleDescription()
-    hands.page(body.tabs.tabBar(), "Hot spots")
+    hands.page(body.tabs.tabBar(), WORST_TENSORS)
     hands.tab_to(body.hot_spots.table)
     hands.press(_KEY.Key_Down)
     hands.press(_KEY.Key_Return)

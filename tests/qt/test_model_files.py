@@ -27,6 +27,7 @@ from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
 from explorer import model_files
+from explorer.present.titles import PANEL_TITLES
 from explorer.qt.main_window import MainWindow
 from explorer.qt.widgets import saving
 from explorer.sources.remote.addresses import refuse_all
@@ -156,7 +157,9 @@ def test_nothing_that_the_window_saves_replaces_a_file_of_a_model(
                 saving_pages.add(name.split(" / ")[0])
             _close_popups()
         settle(qtbot, window)
-    assert {"Metadata", "Tensors", "Weights", "Errors", "Survey"} <= saving_pages
+    assert {
+        PANEL_TITLES[name] for name in ("metadata", "tensors", "weights", "errors", "survey")
+    } <= saving_pages
     for command in list(_actions(window.top.menus.actions())):
         if isValid(command) and command not in {window.actions_.quit, window.actions_.close_model}:
             saves(command)

@@ -15,6 +15,7 @@ from explorer.present.attachments import measure_updates
 from explorer.present.colours import Pattern
 from explorer.present.errors import ABOUT_ERRORS
 from explorer.present.tables.attachments import UPDATES
+from explorer.present.titles import WORST_TENSORS
 from explorer.report.gather import PlanTarget, ReportData, gather, plan_targets
 from explorer.report.sections import most_interesting, rank, relative_step, report_html
 from tests.helpers.gguf_writer import ARRAY, F32, STRING, U32, Array, GgufFile, TensorSpec
@@ -44,7 +45,7 @@ def test_a_report_of_the_header_alone(quantized: Path, target: PlanTarget) -> No
     assert "4,096 tokens" not in text
     assert "2026-07-25" in text
     assert "llama.attention.head_count_kv" in text
-    assert "Hot spots" not in text
+    assert WORST_TENSORS not in text
 
 
 def test_the_norms_of_an_adapter_are_in_it(tmp_path: Path) -> None:

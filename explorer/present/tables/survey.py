@@ -106,17 +106,17 @@ def _metric(
 
 
 _STEP: Final = (
-    "Rounding error that the block scales imply (step/√12 for even steps), by the root mean square "
-    "of the weights. Needs no reference. Only quantized tensors have one."
+    "Rounding error to expect from the block scales (step/√12 for even steps), divided by the root "
+    "mean square of the weights. It needs no reference. Only quantized tensors have one."
 )
-_RANGE: Final = "Maximum minus minimum. Of several tensors together, of all their weights."
+_RANGE: Final = "Maximum minus minimum. For several tensors together: of all their weights."
 _OUTLIER: Final = (
-    "Maximum absolute value by the root mean square of all weights: how far the largest weight "
-    "stands out. Of several tensors together, the maximum."
+    "Maximum absolute value divided by the root mean square of all weights: how far the largest "
+    "weight stands out. For several tensors together: the maximum."
 )
 _KURTOSIS: Final = (
-    "Fourth standardized moment: 3 for a normal distribution, more where the tails are heavy. Of "
-    "several tensors together, the maximum."
+    "Fourth standardized moment: 3 for a normal distribution, more where the tails are heavy. For "
+    "several tensors together: the maximum."
 )
 _SQUARES: Final = "Share of squared error"
 _OF_WEIGHTS: Final = "Share, by parameters"
@@ -133,7 +133,10 @@ METRICS: Final = (
     _metric(MOMENTS["outlier_ratio"], _OF_WEIGHTS, _OUTLIER),
     _metric(replace(MOMENTS["kurtosis"], kind=_THREE), _OF_WEIGHTS, _KURTOSIS),
     _metric(Column("zero_share", "Zeros", RATIO, _ZEROS), "Share of zeros"),
-    _metric(Column("step_error", "Step error", RATIO, _STEP), "Share of squared step error"),
+    _metric(
+        Column("step_error", "Rounding error per step", RATIO, _STEP),
+        "Share of squared rounding error",
+    ),
     _metric(ERRORS["relative_rmse"], _SQUARES),
     _metric(ERRORS["sqnr_db"], _SQUARES, low_is_worse=True),
     _metric(ERRORS["rmse"], _SQUARES),

@@ -74,12 +74,12 @@ def change_text(nbytes: int) -> str:
 
 
 def note_text(line: Line) -> str:
-    return plain_text("; ".join(whole for whole, _ in _notes(line)))
+    return plain_text(", ".join(whole for whole, _ in _notes(line)))
 
 
 def short_note(line: Line) -> str:
     """Return what the table has room for of a note; the cell's tool tip has all of it."""
-    return plain_text("; ".join(short for _, short in _notes(line) if short))
+    return plain_text(", ".join(short for _, short in _notes(line) if short))
 
 
 def _notes(line: Line) -> Iterator[tuple[str, str]]:
@@ -100,7 +100,7 @@ def _notes(line: Line) -> Iterator[tuple[str, str]]:
         yield (types_text(Counter(kind.name for kind in line.size.types.values())),) * 2
     for name, narrow in line.size.substitutes.items():
         n = integer_text(narrow)
-        yield (f"{n} too narrow for it: {name} there, as llama-quantize does", f"{n} in {name}")
+        yield (f"{n} too narrow: {name} there, as llama-quantize does", f"{n} in {name}")
     if kept := line.size.kept:
         n, whole = integer_text(kept), "1 tensor cannot have it and stays as it is"
         if kept > 1:

@@ -409,7 +409,7 @@ class CompareView(TabbedPanel, Reader[Shown]):
         subject = self._subject()
         if subject is None:
             name = plain_text(self._document.title)
-            sentence = f"Choose above what {name} is compared with: another model."
+            sentence = f"Choose another model above to compare {name} with."
             if isinstance(self._references.chosen, Rounding):
                 sentence = (
                     f"{name} is compared with its own weights in another type, which has no "

@@ -345,9 +345,8 @@ class RoundingPage(ReadingPage[BlockStatistics]):
         self.expected: ExpectedRounding | None = None
         self.hint = plain_label(
             self,
-            "Nothing is chosen to compare with. These figures follow from the tensor's own "
-            "blocks. For true errors choose above: the unquantized model, or a type "
-            "that the weights are rounded to.",
+            "No reference is chosen, so these errors are estimated from the tensor's own block "
+            "scales. For real errors choose the original model above, or a type to round to.",
         )
         self.hint.setWordWrap(True)
         self.hint.setForegroundRole(QPalette.ColorRole.PlaceholderText)
@@ -379,9 +378,8 @@ class RoundingPage(ReadingPage[BlockStatistics]):
         if is_quantized(subject.tensor):
             return blocks_request(subject, self._results)
         sentence = (
-            f"{subject.name} is stored as {subject.tensor.type.name}, without blocks of which "
-            "a rounding error could be expected. Choose what to compare it with: another model, "
-            "or a type that its weights are rounded to."
+            f"{subject.name} is stored as {subject.tensor.type.name}, without block scales to "
+            "estimate an error from. Choose a reference: another model, or a type to round to."
         )
         return Refusal("Not quantized", sentence, "Choose")
 
@@ -537,7 +535,7 @@ class ErrorsView(TensorsPanel):
             if reference != candidate:
                 notes.append(f"Compared: {candidate} with {reference}.")
             if pair.notes:
-                notes.append(f"For the comparison: {'; '.join(pair.notes)}.")
+                notes.append(f"Before the comparison: {', '.join(pair.notes)}.")
         facts.append(f"{integer_text(weights)} weights")
         if len(self._rows) > 1:
             count = integer_text(len(self._rows))

@@ -17,6 +17,7 @@ from PySide6.QtCore import QEvent, Qt, QUrl
 from PySide6.QtGui import QAction, QKeySequence
 
 from explorer.paths import resource
+from explorer.present.titles import WORST_TENSORS
 from explorer.qt.theme import Space
 from explorer.qt.widgets.building import LINE, column, row
 from explorer.qt.widgets.painting import stand_on_page
@@ -187,9 +188,9 @@ PANEL_KEYS: Final[Mapping[str, Mapping[str, str]]] = {
         **_TABLE,
     },
     "survey": {
-        "Cancel the survey; its results so far stay": "Escape",
+        "Stop measuring; the results so far stay": "Escape",
         "Map: go from cell to cell": "arrow keys, PgUp, PgDown, Home, End",
-        "Map and hot spots: show the tensor": "Enter",
+        f"Map, {WORST_TENSORS}: show the tensor": "Enter",
         "Map and charts: copy the picture": "Ctrl+Shift+C",
         "Map: copy the figures of the cell": "Ctrl+C",
         "Map: save picture or data": "Ctrl+S",

@@ -61,7 +61,7 @@ class AttachedPage(ModelPage[AttachedTable]):
         return read
 
     def show_result(self, result: AttachedTable) -> None:
-        hint = "\nChoose above the model that it changes: then its norms stand beside."
+        hint = "\nChoose the model that it changes above to see the norms of its tensors, too."
         self.say(result.kind + (hint if result.table is UPDATES and self._base is None else ""))
         self.rows.show_rows(result.table, result.rows)
         self.show_content()

@@ -79,7 +79,7 @@ def build_menu(view: HexView) -> QMenu:
     menu.addAction("&Select all", keys.SelectAll, view.select_all)
     for action in menu.actions():
         action.setEnabled(view.size_bytes > 0)
-    again = menu.addAction("&Read again", view.retry)
+    again = menu.addAction("&Reload", view.retry)
     again.setEnabled(view.has_failures)
     add_navigation(view, menu)
     return menu

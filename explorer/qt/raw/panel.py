@@ -164,7 +164,7 @@ class RawSearch(QtWidgets.QWidget):
             self.noted.emit("Not found in this file.")
             return
         if found.wrapped:
-            self.noted.emit("Found past the end of the file, from its other end on.")
+            self.noted.emit("Found after the search went past the end of the file.")
         self.found.emit(found)
 
     def _failed(self, error: ExplorerError) -> None:
@@ -572,7 +572,9 @@ class RawView(QtWidgets.QWidget):
         offset = parse_offset(self.goto.text())
         size = self.hex.size_bytes
         if offset is None:
-            self._say(f"“{self.goto.text()}” is no offset. Type a number such as 1024 or 0x400.")
+            self._say(
+                f"“{self.goto.text()}” is not an offset. Type a number such as 1024 or 0x400."
+            )
         elif offset >= size:
             self._say(f"The file has {integer_text(size)} bytes.")
         else:

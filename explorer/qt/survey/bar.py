@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QCheckBox, QComboBox, QProgressBar, QPushButton, Q
 
 from explorer.analysis.columns import Source
 from explorer.present.tables.survey import METRICS, Metric
+from explorer.present.titles import WORST_TENSORS
 from explorer.qt.references import ReferenceBar
 from explorer.qt.survey.map_paint import Scale
 from explorer.qt.survey.session import SurveySession, SurveyState
@@ -35,13 +36,13 @@ class SurveyBar(QWidget):
         self.pause = QPushButton(self)
         self.pause.clicked.connect(self._pause_or_resume)
         self.cancel = QPushButton("Cancel", self)
-        self.cancel.setToolTip("Escape; what is known stays known")
+        self.cancel.setToolTip("Stop; the results so far stay (Escape)")
         self.cancel.clicked.connect(session.cancel)
         self.bar = QProgressBar(self)
         self.bar.setTextVisible(False)
         self.bar.setFixedWidth(160)
         self.bar.setRange(0, _STEPS)
-        self.bar.setAccessibleName("Progress of the survey")
+        self.bar.setAccessibleName("Progress")
         self.label = ElidedLabel(self)
         self.label.setFixedHeight(self.bar.sizeHint().height())  # the pages must not jump
         controls = row(self.reference, 1, self.start, self.pause, self.cancel)
@@ -56,7 +57,7 @@ class SurveyBar(QWidget):
         under_way = state in (SurveyState.RUNNING, SurveyState.PAUSED)
         self.start.setVisible(not under_way)
         self.start.setEnabled(state is SurveyState.READY and missing)
-        self.start.setText(start_text(session) if missing else "All is known")
+        self.start.setText(start_text(session) if missing else "Everything is measured")
         self.pause.setVisible(under_way)
         paused = state is SurveyState.PAUSED
         self.pause.setText("&Resume" if paused else "&Pause")
@@ -90,19 +91,19 @@ class SurveyBar(QWidget):
         if session.document is None:
             return ""
         if session.content is None:
-            return "Reading what is known of the model…"
+            return "Looking up earlier results…"
         text = (
-            f"Statistics of {integer_text(int(session.content.statistics.known.sum()))} of "
-            f"{integer_text(len(session.document.arrays))} tensors are known"
+            f"{integer_text(int(session.content.statistics.known.sum()))} of "
+            f"{integer_text(len(session.document.arrays))} tensors measured"
         )
         if session.comparison is not None:
-            text += f", errors of {integer_text(int(session.comparison.errors.known.sum()))}"
+            text += f", {integer_text(int(session.comparison.errors.known.sum()))} compared"
             without = int((~session.comparison.comparable).sum())
             if without:
-                text += f"; {integer_text(without)} not comparable"
+                text += f", {integer_text(without)} not comparable"
         problems = len(session.content.statistics.problems)
         if problems:
-            text += f"; {integer_text(problems)} cannot be read (see Problem in Hot spots)"
+            text += f". {integer_text(problems)} cannot be read: see {WORST_TENSORS}"
         return text + "."
 
     # Qt
@@ -138,9 +139,9 @@ class Notice(QWidget):
         elif source is Source.ERRORS and session.comparison is None:
             text = "The tensors of both models are being matched."
         elif source is Source.ERRORS and pairs:
-            text = f"Errors of {count} are not known yet."
+            text = f"{count} not compared yet."
         elif source is Source.STATISTICS and tensors:
-            text = f"Statistics of {count} are not known yet."
+            text = f"{count} not measured yet."
         self.label.setText(text)
         self.button.setVisible(bool(missing) and session.state is SurveyState.READY)
         self.button.setText(start_text(session))
@@ -155,9 +156,9 @@ def list_metrics(choice: QComboBox) -> None:
 
 def start_text(session: SurveySession) -> str:
     tensors, pairs = session.missing
-    verb = "Survey"
+    verb = "Measure"
     if pairs:
-        verb = "Survey and compare" if tensors else "Compare"
+        verb = "Measure and compare" if tensors else "Compare"
     return f"{verb} all tensors ({bytes_text(session.missing_bytes)})"
 
 
@@ -178,8 +179,8 @@ class TypedRange(QWidget):
         super().__init__(parent)
         self._metric: Metric | None = None
         self._found: Scale | None = None
-        self.wanted = QCheckBox("&Typed range", self)
-        self.wanted.setToolTip("Type the figures that have the first and the last colour")
+        self.wanted = QCheckBox("&Set range…", self)
+        self.wanted.setToolTip("Set the values of the first and the last colour")
         self.edges = RangeFields(self)
         self.edges.hide()
         row(self.wanted, self.edges, of=self, spacing=Space.NEAR)

@@ -420,7 +420,7 @@ class ByLayerPage(QWidget):
         """Say what the mouse is over; else what is selected."""
         picture = self.lines.picture
         place = at or self.lines.current
-        text = "Point at a line to read it; arrow keys go from layer to layer."
+        text = "Point at a line to read it, or move with the arrow keys."
         if picture is not None and place is not None:
             text = "   ·   ".join(self._parts(picture, *place))
         self.readout.setText(shorten(text, LONGEST_READOUT))

@@ -339,7 +339,7 @@ class LayerPicture:
         cell, plot, metric = self.cell(number), self.plot(number), self.values[number].metric
         scale, font = self._scales[number], painter.font()
         notes = ["logarithmic"] if scale.logarithmic else []
-        notes += ["typed range"] if self.values[number].typed is not None else []
+        notes += ["set range"] if self.values[number].typed is not None else []
         title = metric.title + (f" ({', '.join(notes)})" if notes else "")
         painter.setPen(colours.text)
         painter.setFont(self._bold)
@@ -355,7 +355,7 @@ class LayerPicture:
         if not math.isfinite(scale.low):
             painter.setPen(colours.text)
             errors = metric.source is Source.ERRORS
-            text = "nothing was compared yet" if errors else "not known yet"
+            text = "nothing compared yet" if errors else "not measured yet"
             painter.drawText(plot, int(_CENTRE), text)
         self._paint_numbers(painter, colours, number)
 

@@ -424,8 +424,8 @@ class MapPage(QtWidgets.QWidget):
         self._values: dict[str, Floats] = {}
         self.colour_by = choice(self, "Colour by", "", ("Type", ""))
         list_metrics(self.colour_by)
-        how = "Colours go from the minimum to the maximum of each role"
-        self.by_role = check(self, "&Each role by itself", how)
+        how = "Each role has its own colours, from its minimum to its maximum"
+        self.by_role = check(self, "Scal&e per role", how)
         self.typed = TypedRange(self)
         self.notice = Notice(session, self)
         self.map = ModelMap(self)
@@ -649,7 +649,7 @@ class MapPage(QtWidgets.QWidget):
         lines = list(self.lines(self.map.current if cell < 0 else cell))
         parts = [text for _, text in lines[:4]] + [f"{title} {text}" for title, text in lines[4:]]
         text = "   ·   ".join(parts)
-        hint = "Point at a cell to read it; arrow keys go from cell to cell."
+        hint = "Point at a cell to read it, or move with the arrow keys."
         self.readout.setText(shorten(self.typed.problem or text or hint, LONGEST_READOUT))
         self.map.setAccessibleDescription(text)
         self.by_layer.setAccessibleDescription(text or hint)

@@ -20,6 +20,7 @@ from explorer.present.tables.survey import (
 )
 from explorer.present.tables.table import Table
 from explorer.present.tables.tensors import TENSOR_FILTER, tensor_table
+from explorer.present.titles import PANEL_TITLES, TYPES, WORST_TENSORS
 from explorer.qt.document import Document
 from explorer.qt.pages.attached import AttachedPage
 from explorer.qt.pages.type_mix import TypeMixPage
@@ -303,8 +304,8 @@ class SurveyView(TabbedPanel):
         self._type_mix = LazyTab(lambda: TypeMixPage(app, self), self._fill_page, self)
         self.tabs.addTab(self.map, "Map")
         self.tabs.addTab(self._by_layer, "By layer")
-        self.tabs.addTab(self._hot_spots, "Hot spots")
-        self.tabs.addTab(self._type_mix, "Type mix")
+        self.tabs.addTab(self._hot_spots, WORST_TENSORS)
+        self.tabs.addTab(self._type_mix, TYPES)
         self._attached = LazyTab(lambda: AttachedPage(app, references, self), self._fill_page, self)
         self.tabs.addTab(self._attached, "Adapter")
         self.tabs.currentChanged.connect(lambda _: self._refresh_pages())
@@ -343,9 +344,9 @@ class SurveyView(TabbedPanel):
         document = self._document
         if document is None:
             sentence = "Open a model to see all of its tensors."
-            self.say_that_no_model_is_open("Survey", sentence)
+            self.say_that_no_model_is_open(PANEL_TITLES["survey"], sentence)
         elif not len(document.arrays):
-            self.show_message("Survey", "This file holds no tensors.")
+            self.show_message(PANEL_TITLES["survey"], "This file holds no tensors.")
         else:
             self.show_content()
         self._refresh_pages()
@@ -389,7 +390,7 @@ class SurveyView(TabbedPanel):
         self.offer_page(self._attached, is_one)
         if is_one and document is not None:
             matrix = document.is_importance_matrix
-            title = "Importance" if matrix else "Adapter"
+            title = "Importance matrix" if matrix else "Adapter"
             self.tabs.setTabText(self.place_of(self._attached), title)
             self.show_page(self._attached)
 

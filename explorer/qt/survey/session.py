@@ -473,7 +473,7 @@ class SurveySession(QObject):
         survey = SurveyWork(self.content, self.comparison if self.missing[1] else None)
         self._work = survey
         self.progress = survey.progress()
-        title = "Surveying all tensors"
+        title = "Measuring all tensors"
         job = self._surveying.run(title, survey.run, lambda _none: None, self.app.report)
         job.published.connect(self._grow)
         job.finished.connect(lambda: self._finish(survey))
@@ -543,7 +543,7 @@ class SurveySession(QObject):
         )
 
     def _read(self, read: Callable[[Job], Result], show: Callable[[Result], None]) -> None:
-        title = "Reading what is known of the model"
+        title = "Looking up earlier results"
         self._reading.run(title, read, show, self.app.report)
 
     def _show_content(self, content: SurveyContent) -> None:

@@ -305,13 +305,13 @@ class HistogramPage(ReadingPage[HistogramResult]):
         if result.failures:
             self._show_note(self._failure_text(result))
         elif result.exact and not any(each.moments.finite for each in result.statistics):
-            self._show_note("No weight is finite: there is nothing to draw.")
+            self._show_note("No weight is finite, so there is nothing to draw.")
 
     def _summary(self, curves: Sequence[HistogramCurve]) -> str:
         if len(curves) != 1:
             text = "Select a tensor in the table to bring it to the front"
             if len(curves) > MOST_SERIES and not self.controls.side_by_side:
-                text += "; from dark to bright they are in the table's order; the key names some"
+                text += ". Colours run from dark to bright in the table's order"
             return text
         curve = curves[0]
         bins = curve.histogram.counts.size

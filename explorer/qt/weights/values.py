@@ -498,7 +498,7 @@ class ValuesPage(ReadingPage[Tiles]):
         copy = QKeySequence.StandardKey.Copy
         self.copy_action = building.add_action(grid, "&Copy values", self.copy, copy)
         building.add_action(grid, "&Save all values…", self.ask_export)
-        building.add_action(grid, "&Read again", self.press)
+        building.add_action(grid, "&Reload", self.press)
         grid.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         grid.customContextMenuRequested.connect(
             lambda place: building.show_menu(

@@ -55,8 +55,8 @@ class MatrixChooser(QtWidgets.QPushButton):
         self.setMenu(menu)
         self.setAccessibleName("Importance matrix")
         self.setToolTip(
-            "A file of llama-imatrix in GGUF: where a type is searched for, errors in columns "
-            "that are used more count more."
+            "A GGUF file made by llama-imatrix: columns that matter more weigh more in the search "
+            "for scales."
         )
         self._show_name()
 
@@ -95,7 +95,7 @@ class MatrixChooser(QtWidgets.QPushButton):
         name = "none"
         if self.matrix is not None:
             name = shorten(plain_text(self.matrix.model.path.name), _LONGEST)
-        self.setText(f"Importance: {name.replace('&', '&&')}")
+        self.setText(f"Importance matrix (imatrix): {name.replace('&', '&&')}")
 
 
 USUAL_TYPES: Final = (
@@ -299,12 +299,12 @@ class WhatIfControls(QtWidgets.QWidget):
         recipes.list.setAccessibleName("Recipes to try")
         self.recipes = TypeChooser(recipes, _recipes_text, self)
         self.matrix = MatrixChooser(app, self)
-        upwards = "What is drawn upwards"
+        upwards = "Vertical axis"
         self.measure = choice(self, upwards, upwards, "Relative RMSE", "SQNR")
         self.use = QtWidgets.QPushButton("Compare with this type", self)
         self.use.setToolTip(
-            "Show what rounding to the marked type does to the tensor, in all views that "
-            "compare (Enter in the table); without an importance matrix"
+            "Compare the tensor with itself rounded to this type, without an importance matrix "
+            "(Enter in the table)"
         )
         choices = Flow(self.scope, self.types, self.recipes, self.matrix, self.measure)
         row((choices, 1), self.use, of=self, margins=LINE).setAlignment(

@@ -56,8 +56,8 @@ def basis_text(estimate: WhatIfEstimate) -> str:
     types = request.document.model.tensors.columns.types
     if request.source is not None and estimate.against_source:
         parts.append(
-            f"The original, {request.source.title}, is rounded. The error of this file against it "
-            "stands in the first line."
+            f"The original, {request.source.title}, is rounded. The first line has the "
+            "error of this file against it."
         )
     else:
         if request.source is not None:
@@ -65,8 +65,8 @@ def basis_text(estimate: WhatIfEstimate) -> str:
         parts.append("The file's own weights are rounded.")
         if any(types[row].quantized for one in estimate.sets for row in one.rows):
             parts.append(
-                "They are quantized already: errors come on top of those made "
-                "before. To see all of it, choose the original above."
+                "They are quantized already, so these errors come on top. For the whole error, "
+                "choose the original above."
             )
     parts += rounding_notes(request.types)
     if estimate.alone:
@@ -75,8 +75,8 @@ def basis_text(estimate: WhatIfEstimate) -> str:
     if request.matrix is not None:
         count, total = map(integer_text, (estimate.importance_count, len(estimate.sets)))
         parts.append(
-            f"The importance matrix knows {count} of {total} tensors; it steers the search, while "
-            "errors count all weights alike."
+            f"The importance matrix has {count} of {total} tensors. It guides the search for "
+            "scales. Errors count all weights alike."
         )
     return " ".join(parts)
 
@@ -104,7 +104,7 @@ def planned_text(estimate: WhatIfEstimate) -> str:
     tokens = integer_text(plan.context)
     text = f"Memory is planned as in the planner, for {tokens} tokens"
     devices = ", ".join(device.label for device in estimate.planned.devices)
-    return f"{text}, on {devices}." if devices else f"{text}; no GPU is known."
+    return f"{text}, on {devices}." if devices else f"{text}, without a GPU."
 
 
 def line_text(line: Line) -> str:
@@ -275,7 +275,7 @@ class WhatIfProgress(ProgressLine):
     def start(self) -> None:
         super().start()
         self._text = self.label.text()
-        self.button.setToolTip("Escape; what is known stays known")
+        self.button.setToolTip("Stop; the results so far stay (Escape)")
         self.set_paused(False)
         self.pause.show()
 
@@ -514,7 +514,7 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
             return
         if self.visible or self._asked_for:  # else it begins again when the page is visible
             self._wants_errors = self._asked_for = False
-        self.progress.rest("Cancelled: what was found stays known.", "Measure the rest")
+        self.progress.rest("Cancelled. The results so far stay.", "Measure the rest")
 
     def show_failed(self, heading: str, error: ExplorerError) -> None:
         self.estimate = None

@@ -79,7 +79,7 @@ LONGEST_READOUT: Final = 1024
 """Characters of a read-out: laying out a name of 65,000 letters takes Qt 50 ms."""
 
 
-def readout(owner: QWidget, lines: int, name: str = "Under the cursor") -> QLabel:
+def readout(owner: QWidget, lines: int, name: str = "Under the pointer") -> QLabel:
     """Return the text below a picture, always so many lines high: the picture must not jump."""
     label = plain_label(owner)
     label.setWordWrap(True)

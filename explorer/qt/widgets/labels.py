@@ -26,6 +26,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from explorer.present.errors import ABOUT_ERRORS
 from explorer.qt.theme import TILE_CORNER, Space, TextSize, ink_of, style_text, warning_colour
 from explorer.qt.widgets.building import NOTE, column, row
 from explorer.qt.widgets.painting import type_swatch
@@ -75,11 +76,7 @@ def empty_label(parent: QWidget) -> QLabel:
 
 def error_caution(parent: QWidget) -> QLabel:
     """Return a label that says what weight errors do not predict."""
-    text = (
-        "Weight error ranks tensors of one role. It does not by itself predict the quality of a "
-        "model's answers."
-    )
-    label = plain_label(parent, text)
+    label = plain_label(parent, ABOUT_ERRORS)
     label.setForegroundRole(QtGui.QPalette.ColorRole.PlaceholderText)
     label.setWordWrap(True)
     label.setContentsMargins(*NOTE)

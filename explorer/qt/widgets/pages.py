@@ -204,7 +204,7 @@ class Reader(Generic[Result]):
         """Show that reading was cancelled; what was read so far stays."""
         if self._line is not None:
             self._line.stop()
-        self._fill_empty_pages("Cancelled", "", "Read on")
+        self._fill_empty_pages("Cancelled", "", "Continue")
 
     def show_failed(self, heading: str, error: ExplorerError) -> None:
         """Show why reading failed."""

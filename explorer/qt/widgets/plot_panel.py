@@ -381,7 +381,7 @@ class PicturePanel(QtWidgets.QWidget):
         self.table = TableView(model, app, self)
         self.table.setAccessibleName("Statistics")
         self.readout = ElidedLabel(self)
-        self.readout.setAccessibleName("Under the cursor")
+        self.readout.setAccessibleName("Under the pointer")
         self.export = PlotExport(app, self)
         self.splitter = split(
             self, (self.area, _PLOT_WIDTH), (self.table, scaled(table_width)), grows=0

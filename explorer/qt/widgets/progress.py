@@ -133,7 +133,7 @@ class ProgressLine(QWidget):
         self.bar.setRange(0, _STEPS)
         self.bar.setValue(reached * _STEPS // 100)
         self.label.setText(f"Cancelled at {reached} %: the figures are of the weights read so far.")
-        self.button.setText("Read on")
+        self.button.setText("Continue")
         self.button.setToolTip("")
 
     def finish(self) -> None:

@@ -224,7 +224,7 @@ def test_without_a_reference_the_blocks_tell_what_they_imply(
     assert page.expected.zeros == blocks.code_counts[blocks.levels == 0].sum() / tensor.parameters
     assert page.expected.minima == blocks.minima.moments  # type: ignore[union-attr]
     qtmodeltester.check(page.model)
-    assert "choose above" in page.hint.text()
+    assert "No reference is chosen" in page.hint.text()
     panel.show(ODD)
     assert page.state.heading.text() == "Not quantized"
     assert "<b>odd</b> is stored as F32" in page.state.sentence.text()

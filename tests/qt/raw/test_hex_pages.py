@@ -66,7 +66,7 @@ def test_read_errors_are_reported_once_and_not_tried_again(qtbot: QtBot, view: H
     assert source.attempts == len(view._pages._failures) <= 4
     source.broken_from = source.size
     actions = {a.text(): a for a in build_menu(view).actions()}
-    actions["&Read again"].trigger()
+    actions["&Reload"].trigger()
     qtbot.waitUntil(lambda: view.bytes_at(view.cursor_offset, 1) == b"\0")
 
 

@@ -139,7 +139,7 @@ def test_copies_in_four_forms(qtbot: QtBot, view: HexView) -> None:
     assert "0x47, 0x47, 0x55, 0x46, 0x03, 0xff, 0x1b, 0x21," in array
     view.set_cursor(33)
     assert copied(qtbot, actions["Copy offset"].trigger) == "33"
-    assert not actions["Read again"].isEnabled()
+    assert not actions["Reload"].isEnabled()
     menu.close()
 
 

@@ -120,7 +120,7 @@ def test_reveals_the_record_of_a_tensor_without_bytes(qtbot: QtBot, view: RawVie
     [
         ("0x10", 16, ""),
         ("1,0", 10, ""),
-        ("nonsense", 0, "“nonsense” is no offset. Type a number such as 1024 or 0x400."),
+        ("nonsense", 0, "“nonsense” is not an offset. Type a number such as 1024 or 0x400."),
         ("99999", 0, "The file has 550 bytes."),
     ],
 )

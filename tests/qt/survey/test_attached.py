@@ -56,7 +56,7 @@ def test_an_importance_matrix(
     path = tmp_path / "imatrix.dat"
     path.write_bytes(legacy((Q, 2, np.array([1, 2, 5], np.float32)), chunks=3))
     panel = SurveyPanel(qtbot, app, load(path))
-    assert panel.view.tabs.tabText(panel.view.tabs.currentIndex()) == "Importance"
+    assert panel.view.tabs.tabText(panel.view.tabs.currentIndex()) == "Importance matrix"
     model = panel.view.attached.rows.table
     QAbstractItemModelTester(model)
     assert cells(model, "maximum") == [2.5]

@@ -13,6 +13,7 @@ from PySide6.QtTest import QAbstractItemModelTester
 from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
+from explorer.present.errors import ABOUT_ERRORS
 from explorer.qt.document import Document
 from explorer.qt.references import Rounding
 from explorer.qt.survey.panel import HotSpotsPage
@@ -49,12 +50,8 @@ def page(panel: SurveyPanel) -> HotSpotsPage:
 
 
 def test_says_once_what_weight_error_does_not_show(panel: SurveyPanel) -> None:
-    sentence = (
-        "Weight error ranks tensors of one role. It does not by itself predict the quality of a "
-        "model's answers."
-    )
     texts = [label.text() for label in panel.view.findChildren(QLabel)]
-    assert texts.count(sentence) == 1
+    assert texts.count(ABOUT_ERRORS) == 1
 
 
 def test_the_worst_comes_first_by_any_figure(panel: SurveyPanel) -> None:
@@ -146,7 +143,7 @@ def test_rows_grow_while_the_survey_runs_and_the_selection_stays(
     panel.view.session.start()
     qtbot.waitUntil(lambda: ", 0 known" not in page(panel).bar.status.text())
     assert page(panel).table.selected_content_rows().tolist() == [7]
-    assert "not known yet" in page(panel).notice.label.text()
+    assert "not measured yet" in page(panel).notice.label.text()
     panel.view.session.cancel()
     panel.settle()
     assert panel.chosen == []

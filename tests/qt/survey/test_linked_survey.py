@@ -40,7 +40,7 @@ def click_cell(qtbot: QtBot, window: MainWindow, row: int) -> None:
 
 
 def marked(window: MainWindow) -> tuple[int, list[int]]:
-    """Return the rows of the cell that the map marks, and what the hot spots have selected."""
+    """Return the rows of the cell that the map marks, and what the worst tensors have selected."""
     body, content = survey(window), survey(window).session.content
     assert content is not None
     (row,) = content.grid.cells[body.map.map.current].rows

@@ -85,7 +85,7 @@ def test_nothing_is_read_before_the_panel_is_shown_or_asked(
     content = panel.view.session.content
     assert content is not None
     assert not content.statistics.known.any()
-    assert panel.view.bar.start.text().startswith("Survey all tensors (")
+    assert panel.view.bar.start.text().startswith("Measure all tensors (")
 
 
 def test_a_survey_finds_the_figures_of_statistics(panel: SurveyPanel, document: Document) -> None:
@@ -105,7 +105,7 @@ def test_a_survey_finds_the_figures_of_statistics(panel: SurveyPanel, document: 
         np.testing.assert_equal(content.statistics.std[row], found.std)
         np.testing.assert_equal(content.statistics.kurtosis[row], found.kurtosis)
     assert not bar.start.isEnabled()
-    assert bar.start.text() == "All is known"
+    assert bar.start.text() == "Everything is measured"
     assert "12 of 13" in bar.label.text()
     assert "1 cannot be read" in bar.label.text()
 
@@ -277,13 +277,13 @@ def test_errors_against_another_model(both: SurveyPanel, app: RecordingServices)
     both.choose(reference)  # the second look
     assert session.comparison is not None
     assert session.missing == (0, 0)
-    assert jobs == ["Reading what is known of the model"]
+    assert jobs == ["Looking up earlier results"]
 
 
 def test_errors_of_rounding_to_a_type(both: SurveyPanel) -> None:
     both.choose(Rounding("Q4_K"))
     start = both.view.bar.start.text()
-    assert start.startswith("Survey and compare all tensors (")
+    assert start.startswith("Measure and compare all tensors (")
     both.survey()
     session = both.view.session
     comparison = session.comparison
@@ -340,7 +340,7 @@ def test_a_notice_says_what_has_to_be_read_and_starts_it(both: SurveyPanel) -> N
     assert "Choose above" in page.notice.label.text()
     assert not page.notice.button.isVisible()
     page.colour("std")
-    assert "not known yet" in page.notice.label.text()
+    assert "not measured yet" in page.notice.label.text()
     both.qtbot.mouseClick(page.notice.button, LEFT)
     both.settle()
     assert not page.notice.isVisible()

@@ -409,7 +409,7 @@ def test_a_cancel_from_the_status_bar_leaves_a_button_to_read_the_blocks_again(
         panel.settle()
     for each in panel.view.blocks.pages:
         assert each.state.heading.text() == "Cancelled"
-        assert each.state.button.text() == "Read on"
+        assert each.state.button.text() == "Continue"
     qtbot.mouseClick(page.state.button, Qt.MouseButton.LeftButton)
     panel.settle()
     assert page.has_content

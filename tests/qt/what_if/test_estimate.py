@@ -129,7 +129,7 @@ def test_the_front_is_of_types_that_were_measured_to_the_end(document: Document)
         ),
         (
             Line("Q4_K", "Q4_K", SizeAfter(1, 1, 1, 1, {}, 2, {"Q5_0": 3}), SIZE),
-            "not measured; 3 too narrow for it: Q5_0 there, as llama-quantize does; "
+            "not measured, 3 too narrow: Q5_0 there, as llama-quantize does, "
             "2 tensors cannot have it and stay as they are",
         ),
         (

@@ -227,7 +227,7 @@ def test_the_whole_model_keeps_what_cannot_have_a_type(opened: Page) -> None:
     assert lines["int4"].size.kept == 1
     place = TABLE.names.index("note")
     notes = [opened.page.panel.model.index(row, place).data(ItemRole.RAW) for row in range(4)]
-    assert "1 too narrow for it: Q5_0 there" in notes[2]
+    assert "1 too narrow: Q5_0 there" in notes[2]
     assert "1 tensor cannot have it" in notes[3]
     assert TABLE["file_bytes"].value(lines["Q8_0"]) == lines["Q8_0"].size.model_nbytes + (
         lines[""].size.file_nbytes - opened.model.nbytes
@@ -476,9 +476,9 @@ def test_an_importance_matrix_steers_the_search(opened: Page, tmp_path: Path) ->
     assert row.errors is not None
     assert opened.lines["Q4_0"].figure("rmse") == row.errors.rmse != plain["Q4_0"]
     assert opened.lines["Q8_0"].figure("rmse") == plain["Q8_0"]  # nothing is searched for there
-    assert "knows 1 of 1 tensors" in opened.page.note.text()
+    assert "has 1 of 1 tensors" in opened.page.note.text()
     opened.measure(Scope.SAME_ROLE)
-    assert "knows 1 of 2 tensors" in opened.page.note.text()
+    assert "has 1 of 2 tensors" in opened.page.note.text()
     opened.page.controls.choose(Scope.ONE)
     chooser.clear()
     opened.settle()

@@ -258,7 +258,7 @@ def test_the_keyboard_does_not_stop_at_a_sentence_that_is_empty(qtbot: QtBot) ->
     page = StatePage()
     qtbot.addWidget(page)
     page.show()
-    page.show_message("Cancelled", "", "Read on")
+    page.show_message("Cancelled", "", "Continue")
     assert not page.sentence.isVisible()
     page.show_message("Not quantized", "Choose what to compare with.")
     assert page.sentence.isVisible()

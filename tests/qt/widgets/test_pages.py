@@ -35,7 +35,7 @@ from tests.helpers.weight_files import weights_model
 
 FIRST, SECOND = "blk.0.ffn_up.weight", "blk.0.ffn_down.weight"
 UNQUANTIZED = "blk.0.attn_q.weight"
-READ_AGAIN = {"Read on", "Try again", "Measure the rest"}
+READ_AGAIN = {"Continue", "Try again", "Measure the rest"}
 
 Stop = Literal["page", "status bar"]
 

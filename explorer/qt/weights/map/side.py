@@ -414,7 +414,7 @@ class MapReadout(QWidget):
         self._resting = ""
         self._drawable: Drawable | None = None
         self.label = plain_label(self)
-        self.label.setAccessibleName("Under the cursor")
+        self.label.setAccessibleName("Under the pointer")
         self.label.setMinimumWidth(1)  # a long line must not widen the window
         self.pointer = MapPointer(app, self)
         self.pointer.described.connect(self.show_text)
