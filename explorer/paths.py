@@ -1,4 +1,4 @@
-"""The user's cache folder, and the data files that the program ships."""
+"""The user's folders of this program, and the data files that it ships."""
 
 from __future__ import annotations
 
@@ -25,14 +25,29 @@ def cache_folder() -> Path:
     if chosen:
         return Path(chosen).absolute()
     if sys.platform == "win32":
-        local = os.environ.get("LOCALAPPDATA")
-        base = Path(local) if local else Path.home() / "AppData" / "Local"
-        return base / "gguf-explorer" / "cache"
+        return _base("LOCALAPPDATA", "AppData/Local") / "gguf-explorer" / "cache"
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "gguf-explorer"
-    xdg = os.environ.get("XDG_CACHE_HOME", "")
-    base = Path(xdg) if os.path.isabs(xdg) else Path.home() / ".cache"
-    return base / "gguf-explorer"
+    return _base("XDG_CACHE_HOME", ".cache") / "gguf-explorer"
+
+
+def settings_file() -> Path:
+    """Return the user's settings file, where Qt has it; it need not exist.
+
+    Raises:
+        RuntimeError: The user has no home folder that the system knows of.
+    """
+    if sys.platform == "win32":
+        base = _base("APPDATA", "AppData/Roaming")
+    else:
+        base = _base("XDG_CONFIG_HOME", ".config")
+    return base / "gguf-explorer" / "gguf-explorer.ini"
+
+
+def _base(variable: str, usual: str) -> Path:
+    """Return the folder that a variable names absolutely, else the usual one in the home folder."""
+    named = os.environ.get(variable, "")
+    return Path(named) if os.path.isabs(named) else Path.home() / usual
 
 
 def resource(name: str) -> Traversable:

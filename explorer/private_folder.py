@@ -18,7 +18,7 @@ import secrets
 import stat
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -81,7 +81,8 @@ class PrivateFolder:
             fault = _fault(os.lstat(folder), stat.S_IFDIR)
             if fault:
                 error = PermissionError(errno.EPERM, fault, str(folder))
-                warn(error)
+                if self._root is None:
+                    warn(error)  # of another root, its owner says it
                 raise error
         return folder
 
@@ -148,6 +149,21 @@ class PrivateFolder:
         finally:
             temporary.remove()
 
+    def why_unwritable(self) -> str:
+        """Try to write a few bytes, after somebody else could not, and return the system's reason.
+
+        Where that succeeds, another program had the file, or the disk has room again.
+        """
+        name = secrets.token_hex(8)
+        try:
+            with self.create(name) as file:
+                file.write(bytes(4096))
+        except OSError as error:
+            return system_reason(error)
+        finally:
+            remove(self.path / name)
+        return "another program may be writing it"
+
     def remove_leftovers(self) -> None:
         """Remove what processes that were killed have left unfinished; what resists is left."""
         folder = self._unfinished()
@@ -169,11 +185,50 @@ class PrivateFolder:
             raise FileNotFoundError(errno.ENOENT, "there is no home folder") from error
 
 
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """Make an empty folder, closed to other users, and remove it at the end with all in it.
+
+    It lies in the user's cache folder; where that is not safe, which is said, among the system's
+    temporary files.
+    """
+    with ExitStack() as stack:
+        try:
+            folder = stack.enter_context(PrivateFolder().unfinished())
+            folder.mkdir(mode=0o700)
+        except OSError as error:
+            warn(error)
+            from tempfile import TemporaryDirectory  # noqa: PLC0415 - rarely needed
+
+            name = stack.enter_context(TemporaryDirectory(prefix="gguf-explorer-"))
+            folder = Path(name)
+        yield folder
+
+
 def _make_private(folder: Path) -> None:
-    """Make a folder, and those that it lies in, each closed to other users if it is new."""
+    """Make a folder, and those that it lies in, each closed to other users if it is new.
+
+    A home folder that is not there is not made: its disk may come later.
+    """
     if not folder.parent.exists():
         _make_private(folder.parent)
+    if str(folder) == os.path.expanduser("~") and not folder.exists():
+        raise FileNotFoundError(errno.ENOENT, "the home folder does not exist", str(folder))
     folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def check_replaceable(path: Path) -> None:
+    """Raise PermissionError if a path leads to something else than a file of this user, or nothing.
+
+    Links are seen through. Only such a file is replaced by a new one, which is one, too.
+    """
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return
+    fault = _fault(found, stat.S_IFREG)
+    if fault:
+        raise PermissionError(errno.EPERM, fault, str(path))
 
 
 def seal(path: Path, content: bytes) -> bytes:
@@ -190,7 +245,8 @@ def _fault(found: os.stat_result, kind: int) -> str:
     if os.name != "posix":
         return ""  # a user's own folders are closed to others there
     if stat.S_IFMT(found.st_mode) != kind:
-        return "it is a link or a file, not a folder"
+        folder = kind == stat.S_IFDIR
+        return f"it is {'a link or a file, not a folder' if folder else 'not a regular file'}"
     if found.st_uid != os.geteuid():
         return "it belongs to another user"
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):

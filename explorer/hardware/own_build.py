@@ -10,7 +10,6 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -28,6 +27,7 @@ from explorer.planner.logs.lines import (
     Measured,
 )
 from explorer.planner.logs.reading import parse_log
+from explorer.private_folder import scratch_folder
 from explorer.text import plain_text, shorten
 
 PROGRAMS: Final = ("llama-server", "llama-fit-params")
@@ -108,15 +108,17 @@ def run_estimate(
 def _output(command: Sequence[str], check: Callable[[], None]) -> bytes:
     """Run a program until it has printed its table, or ends; return what it wrote."""
     # a file, not a pipe: nothing waits, and the program is looked at while it writes
-    with tempfile.TemporaryDirectory(prefix="gguf-explorer-") as folder:
-        written = Path(folder, "output")
-        with written.open("wb") as file:
+    with scratch_folder() as ours:
+        written, empty = ours / "output", ours / "empty"
+        empty.mkdir()
+        with written.open("xb") as file:
             try:
                 process = subprocess.Popen(
                     list(command),
                     stdin=subprocess.DEVNULL,
                     stdout=file,
                     stderr=subprocess.STDOUT,
+                    cwd=empty,  # libraries are looked for there, too
                     env=_environment(os.environ),
                 )
             except OSError as error:
@@ -152,9 +154,20 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
+# What a program needs to start and to find its libraries, the user's language, and which GPUs it
+# sees. All else stays here: tokens, and arguments and libraries of llama.cpp (LLAMA_ARG_…).
+_VARIABLES: Final = re.compile(
+    "PATH|HOME|USER|LOGNAME|LANG|LANGUAGE|LC_[A-Z]+|TZ|TMPDIR|XDG_RUNTIME_DIR|LD_LIBRARY_PATH|"
+    "DYLD_[A-Z_]*LIBRARY_PATH|(CUDA|NVIDIA|HIP|ROCR|HSA|GPU|ZE|ONEAPI|SYCL|VK|MTL|METAL)_[A-Z0-9_]+|"
+    "GGML_(CUDA|HIP|VK|SYCL|METAL)_[A-Z0-9_]+|SYSTEMROOT|SYSTEMDRIVE|WINDIR|COMSPEC|PATHEXT|TEMP|TMP|"
+    "USERPROFILE|APPDATA|LOCALAPPDATA|PROGRAMDATA|NUMBER_OF_PROCESSORS|PROCESSOR_[A-Z0-9]+",
+    re.IGNORECASE,  # names on Windows
+)
+
+
 def _environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return variables without those that are arguments of llama.cpp."""
-    return {name: text for name, text in variables.items() if not name.startswith("LLAMA_ARG_")}
+    """Return the variables that the program is started with."""
+    return {name: text for name, text in variables.items() if _VARIABLES.fullmatch(name)}
 
 
 def _printed(text: str) -> Measured:

@@ -158,6 +158,8 @@ def show_search(window: MainWindow) -> None:
 class SessionKeeper(QtCore.QObject):
     """Writes settings and session of a window a few seconds after they change, and at its end."""
 
+    _failed = QtCore.Signal(str)
+
     def __init__(self, window: MainWindow) -> None:
         super().__init__(window)
         self._window = window
@@ -169,6 +171,11 @@ class SessionKeeper(QtCore.QObject):
         self._timer.setSingleShot(True)
         self._timer.setInterval(_WRITE_AFTER_MS)
         self._timer.timeout.connect(self._write_soon)
+        self._failed.connect(self._say, QtCore.Qt.ConnectionType.QueuedConnection)
+
+    @QtCore.Slot(str)
+    def _say(self, fault: str) -> None:
+        self._window.message_bar.show_error(fault)
 
     def _changed(self) -> None:
         if not self._timer.isActive():
@@ -178,7 +185,12 @@ class SessionKeeper(QtCore.QObject):
         try:
             self._note_layout()
         finally:
-            self._writer.start(self._settings.write)
+            self._writer.start(self._write)
+
+    def _write(self) -> None:
+        said = self._settings.write()
+        if said is not None:
+            self._failed.emit(said)
 
     def note(self) -> None:
         """Note what is open; what is not open yet is not forgotten."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import IO, Final
@@ -17,7 +18,9 @@ from typing import IO, Final
 from PySide6.QtCore import QByteArray, QEvent, QSettings
 
 from explorer.ends import mark_as_running
-from explorer.errors import FormatError
+from explorer.errors import FormatError, system_reason
+from explorer.paths import settings_file
+from explorer.private_folder import PrivateFolder, check_replaceable
 from explorer.qt.theme import LEAST_TEXT, MOST_TEXT, Scheme
 from explorer.sources.remote.addresses import as_path
 from explorer.text import ByteUnits, plain_text
@@ -51,7 +54,7 @@ class Settings:
     What is set is in memory until `write`.
 
     Args:
-        file: Another file than the user's, for tests; its folder must exist.
+        file: Another file than the user's, for tests.
         fresh: Start from nothing and write nothing.
 
     Attributes:
@@ -64,12 +67,13 @@ class Settings:
         self._window = f"{time.time_ns()}-{os.getpid()}"
         self._running: IO[bytes] | None = None
         self._replaced: list[str] = []
-        if file is None:
-            user = QSettings.Scope.UserScope
-            self._store = _Store(_INI, user, "gguf-explorer", "gguf-explorer")
-        else:
-            self._store = _Store(str(file), _INI)
-        self._damaged = False
+        self._file, self._fault = file, ""
+        with suppress(RuntimeError):  # a user without a home folder
+            self._file = file or settings_file()
+        self._fault = "" if fresh else self._unsafe()
+        # Qt follows links, waits for pipes and replaces devices: it gets no such place
+        self._store = _Store("" if fresh or self._fault else str(self._file), _INI)
+        self._damaged = self._failed = False
         if fresh:
             return
         self._store.allKeys()  # reads the file
@@ -83,15 +87,34 @@ class Settings:
 
         May write to the disk, to see whether that can be.
         """
-        path = plain_text(self._store.fileName())
+        path = plain_text(str(self._file))
         if self._damaged:
             return (
                 f"The settings file {path} is damaged; defaults are used for what could not be "
                 "read."
             )
-        if not self._fresh and not self._store.isWritable():
-            return f"Settings cannot be saved in {path}. Changes last until the program ends."
+        if self._fault or (not self._fresh and not self._store.isWritable()):
+            reason = f": {self._fault}" if self._fault else ""
+            return (
+                f"Settings cannot be saved in {path}{reason}. Changes last until the program ends."
+            )
         return None
+
+    def _unsafe(self) -> str:
+        """Return why the settings file is not used; "" if only this user can change it."""
+        if self._file is None:
+            return "there is no home folder"
+        try:
+            self._folder.make()
+            check_replaceable(self._file)
+        except OSError as error:
+            return system_reason(error)
+        return ""
+
+    @property
+    def _folder(self) -> PrivateFolder:
+        """The settings' folder, where links lead to if the user has put it elsewhere."""
+        return PrivateFolder(root=Path(os.path.realpath(Path(str(self._file)).parent)))
 
     @property
     def scheme(self) -> Scheme:
@@ -123,10 +146,26 @@ class Settings:
     def text_size(self, percent: int) -> None:
         self._set("text_size", str(min(max(percent, LEAST_TEXT), MOST_TEXT)))
 
-    def write(self) -> None:
-        """Write what has changed. Safe in any thread; takes the time of the disk."""
-        if not self._fresh:
-            QSettings(self._store.fileName(), _INI).sync()  # objects of one file share its content
+    def write(self) -> str | None:
+        """Write what has changed. Safe in any thread; takes the time of the disk.
+
+        Returns:
+            Why that failed, for the user, the first time that it does.
+        """
+        if self._fresh or self._fault:
+            return None
+        fault = self._unsafe()
+        if not fault:
+            with suppress(OSError):  # Qt's own would be open to others; it keeps what it finds
+                os.close(os.open(str(self._file), os.O_CREAT | os.O_WRONLY, 0o600))
+            store = QSettings(str(self._file), _INI)  # objects of one file share its content
+            store.sync()
+            if store.status() is QSettings.Status.AccessError:
+                fault = self._folder.why_unwritable()
+        first = bool(fault) and not self._failed
+        self._failed = bool(fault)
+        where = plain_text(str(self._file))
+        return f"Settings cannot be saved in {where}: {fault}." if first else None
 
     @property
     def recent(self) -> list[Path]:
@@ -163,15 +202,13 @@ class Settings:
         Args:
             anew: Whether models are opened, rather than those of the last session.
         """
-        if self._fresh:
+        if self._fresh or self._fault:
             return
         ended = [each for each in self._keys(_WINDOWS) if not self._is_running(each)]
         alone = len(ended) == len(self._keys(_WINDOWS))
         self._replaced = ended if alone or not anew else []
-        file = self._running_file(self._window)
         try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            self._running = open(file, "wb")  # noqa: SIM115 - until the end
+            self._running = self._folder.create(f"{_RUNNING}{self._window}")
         except OSError:  # then its session counts as left while it runs
             return
         mark_as_running(self._running)
@@ -180,7 +217,7 @@ class Settings:
         """Leave the session to the next start; after this nothing is written any more."""
         if self._running is not None:
             self._running.close()
-            self._running_file(self._window).unlink(missing_ok=True)
+            (self._folder.path / f"{_RUNNING}{self._window}").unlink(missing_ok=True)
             self._running = None
 
     @property
@@ -198,23 +235,22 @@ class Settings:
         for window in self._replaced:
             self._remove(f"{_WINDOWS}/{window}")
 
-    def _running_file(self, window: str) -> Path:
-        return Path(self._store.fileName()).with_name(f"{_RUNNING}{window}")
-
     def _is_running(self, window: str) -> bool:
         """Return whether the program of a session still runs; remove what one that died has left.
 
         Reads the disk, which may be done before the first paint only.
         """
-        file = self._running_file(window)
+        name = f"{_RUNNING}{window}"
         try:
-            with open(file, "rb") as opened:
-                if not mark_as_running(opened):
-                    return True
-            file.unlink()  # Windows refuses it for as long as its program runs
+            file = self._folder.open(name)
+            if file is not None:
+                with file:
+                    if not mark_as_running(file):
+                        return True
+                os.unlink(self._folder.path / name)  # Windows refuses it while its program runs
         except FileNotFoundError:
             return False
-        except OSError:
+        except (OSError, ValueError):  # a zero byte in what a damaged file calls a window
             return True
         return False
 

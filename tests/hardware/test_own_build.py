@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import sys
@@ -99,17 +100,38 @@ def test_what_fit_params_prints_is_read(tmp_path: Path) -> None:
     assert len(found.buffers) == 6
 
 
-def test_variables_do_not_change_the_arguments(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("safe", [True, False])
+def test_it_runs_in_an_empty_folder_of_ours_and_with_few_variables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, safe: bool
 ) -> None:
-    monkeypatch.setenv("LLAMA_ARG_CTX_SIZE", "1")
+    """Else what lies in the current folder could be loaded as a library or a model."""
+    here, seen, cache = tmp_path / "here", tmp_path / "seen", tmp_path / "cache"
+    for folder in (here, cache):
+        folder.mkdir(mode=0o700)
+    (here / "libggml-evil.so").touch()
+    if not safe:
+        cache.chmod(0o777)
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("GGUF_EXPLORER_CACHE", str(cache))
+    strange = ("LLAMA_ARG_CTX_SIZE", "GGML_BACKEND_PATH", "HF_TOKEN", "LD_PRELOAD", "PYTHONPATH")
+    for name in strange:
+        monkeypatch.setenv(name, "")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     asked = program(
         tmp_path,
         "llama-fit-params",
-        "print('A', len([v for v in os.environ if 'LLAMA_ARG' in v]), 1, 2)",
+        "import json, pathlib\n"
+        "about = [os.getcwd(), os.listdir(), os.stat('..').st_mode, dict(os.environ)]\n"
+        f"pathlib.Path({str(seen)!r}).write_text(json.dumps(about))\nprint('A 0 1 2')",
     )
-    found = run_estimate([str(asked)], Settings(), no_check)
-    assert found.buffers[0].nbytes == 0
+    run_estimate([str(asked)], Settings(), no_check)
+    folder, names, mode, variables = json.loads(seen.read_text())
+    assert Path(folder).is_relative_to(cache) is safe
+    assert (names, stat.S_IMODE(mode)) == ([], 0o700)
+    assert not set(strange) & set(variables)
+    assert variables["CUDA_VISIBLE_DEVICES"] == "1"
+    assert variables["PATH"] == os.environ["PATH"]
+    assert not Path(folder).parent.exists()  # afterwards
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QCoreApplication, QEvent, QProcess, QSettings
+from PySide6.QtCore import QCoreApplication, QEvent, QProcess
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
@@ -65,8 +65,8 @@ def patient_close(monkeypatch: pytest.MonkeyPatch) -> None:
 def no_user_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep every test away from the user's settings and cache, whatever it starts."""
     monkeypatch.setenv("GGUF_EXPLORER_CACHE", str(tmp_path / "cache"))
-    ini = QSettings.Format.IniFormat
-    QSettings.setPath(ini, QSettings.Scope.UserScope, str(tmp_path / "user_settings"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "user_settings"))
+    monkeypatch.setenv("APPDATA", str(tmp_path / "user_settings"))
 
 
 @pytest.fixture

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import errno
+import gc
+import os
+import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 from uuid import uuid4
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PySide6.QtCore import QByteArray
+from PySide6.QtCore import QByteArray, QSettings
 
+from explorer.crash_reports import CrashReports
+from explorer.private_folder import PrivateFolder
 from explorer.qt.settings import Settings
 from explorer.qt.theme import Scheme
 from tests.helpers.patience import PATIENCE_S
@@ -99,6 +107,112 @@ def test_a_folder_that_cannot_be_written_is_told_of(tmp_path: Path) -> None:
     problem = settings.problem()
     assert problem is not None
     assert "cannot be saved in" in problem
+
+
+def _a_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _a_linked_pipe(path: Path) -> None:
+    os.mkfifo(path.with_name("pipe"))
+    path.symlink_to(path.with_name("pipe"))
+
+
+def _a_linked_device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def _a_folder(path: Path) -> None:
+    path.mkdir()
+
+
+def _a_file_of_all(path: Path) -> None:
+    path.write_text("[General]\nversion=1\nscheme=light\n")
+    path.chmod(0o666)
+
+
+def _in_a_folder_of_all(path: Path) -> None:
+    path.parent.chmod(0o777)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs pipes and modes of files")
+@pytest.mark.parametrize(
+    "make",
+    [_a_pipe, _a_linked_pipe, _a_linked_device, _a_folder, _a_file_of_all, _in_a_folder_of_all],
+)
+def test_what_is_no_file_of_this_user_alone_is_neither_read_nor_replaced(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    file = tmp_path / "settings" / "settings.ini"
+    file.parent.mkdir(mode=0o700)
+    make(file)
+    before = _seen(file.parent)
+    settings = Settings(file)
+    fill(settings)
+    settings.begin_session(anew=True)
+    assert settings.write() is None  # it was said
+    settings.end_session()
+    problem = settings.problem()
+    assert problem is not None
+    assert f"cannot be saved in {file}: " in problem
+    assert settings.scheme is Scheme.DARK  # until the program ends
+    del settings
+    gc.collect()
+    assert _seen(file.parent) == before
+
+
+def _seen(folder: Path) -> list[tuple[str, int, int]]:
+    return [(path.name, path.lstat().st_mode, path.lstat().st_ino) for path in folder.iterdir()]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs links")
+def test_settings_that_the_user_has_put_elsewhere_stay_there(tmp_path: Path) -> None:
+    real = tmp_path / "dotfiles"
+    real.mkdir(mode=0o700)
+    (tmp_path / "settings").symlink_to(real)
+    (real / "settings.ini").symlink_to(real / "mine.ini")
+    settings = Settings(tmp_path / "settings" / "settings.ini")
+    settings.scheme = Scheme.DARK
+    assert settings.write() is None
+    assert (real / "settings.ini").is_symlink()
+    assert "scheme=dark" in (real / "mine.ini").read_text()
+    assert stat.S_IMODE((real / "mine.ini").stat().st_mode) == 0o600
+
+
+def test_a_home_that_does_not_exist_is_not_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    for name in ("HOME", "USERPROFILE"):
+        monkeypatch.setenv(name, str(home))
+    for name in ("XDG_CONFIG_HOME", "APPDATA", "LOCALAPPDATA", "XDG_CACHE_HOME",
+                 "GGUF_EXPLORER_CACHE"):  # fmt: skip
+        monkeypatch.delenv(name, raising=False)
+    settings = Settings()
+    fill(settings)
+    settings.write()
+    assert CrashReports().write("a report") is None
+    assert "the home folder does not exist" in str(settings.problem())
+    assert not home.exists()
+
+
+def test_a_full_disk_is_said_once(settings_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = Settings(settings_file)
+    status = [QSettings.Status.AccessError]
+    monkeypatch.setattr(QSettings, "status", lambda _: status[0])
+
+    def full(*_: object) -> NoReturn:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(PrivateFolder, "create", full)
+    assert settings.write() == (
+        f"Settings cannot be saved in {settings_file}: no space left on device."
+    )
+    assert settings.write() is None
+    status[0] = QSettings.Status.NoError
+    assert settings.write() is None
+    status[0] = QSettings.Status.AccessError
+    assert settings.write() is not None  # it was well meanwhile
 
 
 def everything(settings: Settings) -> list[object]:
