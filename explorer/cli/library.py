@@ -17,7 +17,7 @@ from explorer.formats import Problem, Severity, open_model
 from explorer.formats.gguf.llama_cpp import llama_cpp_problems
 from explorer.formats.ollama.manifest import is_manifest_path
 from explorer.planner import Device
-from explorer.planner.devices import parse_size
+from explorer.planner.devices import parse_memory
 from explorer.present.fits import NOTHING_TO_FIT, ModelFit, Target, fit_at
 from explorer.present.stores import reclaimable, reclaimable_text, removal_of_files
 from explorer.present.tables.library import (
@@ -80,7 +80,7 @@ def _place(text: str) -> Place:
 @click.option(
     "--memory",
     metavar="SIZE",
-    type=options.parsed_by(parse_size),
+    type=options.parsed_by(parse_memory),
     help="With --fits: free main memory.",
 )
 def library_command(  # noqa: PLR0913, PLR0917 - one for each option; click passes them by name

@@ -17,14 +17,14 @@ from explorer.formats.model import Model
 from explorer.hardware.catalogue import find_bandwidths
 from explorer.planner import Device
 from explorer.planner import Settings as PlanSettings
-from explorer.planner.devices import CPU, parse_size
+from explorer.planner.devices import CPU
 from explorer.planner.engines.llama_cpp import Settings
 from explorer.planner.engines.llama_cpp.reading import read_header, reads
 from explorer.planner.logs.lines import Log
 from explorer.planner.logs.measured import Comparison, compare, measured_record
 from explorer.planner.logs.reading import read_log, read_stream
 from explorer.planner.plan import Engine, Plan
-from explorer.planner.speed import SpeedBound, speed_bound, speed_bounds, speed_record
+from explorer.planner.speed import SpeedBound, parse_rate, speed_bound, speed_bounds, speed_record
 from explorer.present import measured as words
 from explorer.present.tables.plans import MEASURED
 from explorer.text import plain_text
@@ -38,7 +38,7 @@ def _parse_bandwidth(text: str) -> tuple[str, int]:
     name = name.strip().upper()
     if not rate or not (name == CPU or (name.startswith("GPU") and name[3:].isdigit())):
         raise PlanError("write DEVICE=BYTES a second, such as GPU0=504GB or CPU=60GB")
-    nbytes = parse_size(rate.lower().removesuffix("/s"))
+    nbytes = parse_rate(rate)
     if nbytes == 0:
         raise PlanError("a bandwidth is more than nothing")
     return name, nbytes

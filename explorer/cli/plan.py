@@ -18,7 +18,7 @@ from explorer.errors import ExplorerError, PlanError
 from explorer.formats import open_model
 from explorer.planner import Device, Hyperparameters, Settings
 from explorer.planner.advice import QUESTIONS, Advice, solve
-from explorer.planner.devices import parse_context, parse_shares, parse_size, quoted
+from explorer.planner.devices import parse_context, parse_memory, parse_shares, quoted
 from explorer.planner.engines.llama_cpp import Settings as LlamaCppSettings
 from explorer.planner.engines.registry import ENGINES, default_engine, engine_named, engines_for
 from explorer.planner.inputs import header_to_plan, plan_record
@@ -81,7 +81,7 @@ def _setting_options(command: Callable[..., int]) -> Callable[..., int]:
             case Count():
                 keywords |= {"metavar": "N", "type": click.IntRange(min=1)}
             case Bytes():
-                keywords |= {"metavar": "SIZE", "type": options.parsed_by(parse_size)}
+                keywords |= {"metavar": "SIZE", "type": options.parsed_by(parse_memory)}
             case Shares():
                 keywords |= {"metavar": "A,B", "type": options.parsed_by(parse_shares)}
             case OneOf(choices=choices, advice=""):
@@ -105,7 +105,7 @@ def _setting_options(command: Callable[..., int]) -> Callable[..., int]:
 @click.option(
     "--memory",
     metavar="SIZE",
-    type=options.parsed_by(parse_size),
+    type=options.parsed_by(parse_memory),
     help="Free main memory, for layers that stay on the CPU.",
 )
 @click.option(

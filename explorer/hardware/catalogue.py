@@ -177,14 +177,19 @@ class Catalogue:
         ]
 
     def search(self, words: str) -> tuple[Gpu, ...]:
-        """Return the GPUs whose name, vendor, kind or library has every word; all for no word."""
-        wanted = words[:200].casefold().split()
+        """Return the GPUs whose name, vendor, kind or library has every word; all for no word.
+
+        A size, such as ``12GB``, is that of the memory.
+        """
+        text = words[:200].casefold()
+        wanted = [f" {size}gb " for size in _SIZE.findall(text)] + _SIZE.sub("", text).split()
         return tuple(gpu for gpu in self.gpus if all(word in _search_text(gpu) for word in wanted))
 
 
 def _search_text(gpu: Gpu) -> str:
     name = gpu.name.casefold()
-    return f"{name} {name.replace(' ', '')} {gpu.kind} {gpu.library.casefold()}"
+    size = f"{round(gpu.memory_bytes / _GIB)}gb"
+    return f" {size} {name} {name.replace(' ', '')} {gpu.kind} {gpu.library.casefold()}"
 
 
 MAIN_MEMORY_BANDWIDTH: Final = 102_400_000_000

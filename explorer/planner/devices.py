@@ -266,6 +266,31 @@ def parse_size(text: str) -> int:
     return int(bounds.low)
 
 
+MOST_GIGABYTES: Final = 1 << 16
+"""The largest bare number that means gigabytes; nothing has 64 TiB, and scripts write bytes."""
+
+_SOLD: Final = re.compile(r"([kmgt])b$", re.IGNORECASE)
+
+
+def parse_memory(text: str) -> int:
+    """Return the bytes of an amount of memory as people say it: ``32``, ``32 GB``, ``22.5GiB``.
+
+    Memory is sold in powers of 1024: GB means GiB. A number alone means GB, above 65,536 bytes.
+
+    Raises:
+        PlanError: The text is no size, or the size is absurd.
+    """
+    typed = text.strip()
+    try:
+        nbytes = parse_size(_SOLD.sub(r"\1ib", typed))
+    except PlanError as error:
+        shown = quoted(text[:_MAX_TEXT])
+        raise PlanError(f"{shown!r} is no size of memory: write 32 GB or 512 MiB") from error
+    if typed[-1:].isalpha() or nbytes > MOST_GIGABYTES or typed[:2].lower() == "0x":
+        return nbytes
+    return parse_size(f"{typed}GiB")  # again: 1.5 alone is no number of bytes
+
+
 def parse_context(text: str) -> int:
     """Return the tokens of ``32k`` (32,768), ``1m`` (1,048,576) or plain ``32000``.
 
@@ -305,13 +330,13 @@ def parse_gpu(text: str, position: int = 0, look_up: LookUp | None = None) -> De
     fields = _fields(text)
     device = _base(fields, position, look_up)
     readers: dict[str, tuple[str, Callable[[str], Any]]] = {
-        "total": ("total", parse_size),
-        "free": ("free", parse_size),
+        "total": ("total", parse_memory),
+        "free": ("free", parse_memory),
         "library": ("library", lambda name: _LIBRARIES.get(name.lower(), name)),
         "integrated": ("integrated", _yes_no),
         "driver": ("driver_major", _driver),
         "compute": ("compute", compute_capability),
-        "reserve": ("reserve", parse_size),
+        "reserve": ("reserve", parse_memory),
     }
     known = [(*readers[key], value) for key, value in fields.items() if key in readers]
     changes = {name: read(value) for name, read, value in known}
@@ -324,7 +349,7 @@ def _from_word(text: str, position: int, look_up: LookUp | None) -> Device:
     """Return the GPU of that name, or with so much free memory; 4090 is a name, not a size."""
     found = look_up(text) if look_up is not None else None
     if found is None and text[0].isdigit():
-        free = parse_size(text)
+        free = parse_size(text) if text.isdigit() else parse_memory(text)
         if free >= MIB:
             return Device(str(position), "CUDA", free)
     return _base({"name": text}, position, look_up)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from explorer.planner.devices import MOST_GIGABYTES, parse_size
 from explorer.planner.plan import Plan
 
 
@@ -21,6 +22,19 @@ class Bandwidth:
     device: str  # "GPU0" …, or `CPU`
     bytes_per_second: int | None  # None where it is not known
     origin: str  # "catalogue: NVIDIA GeForce RTX 4070", "you", …
+
+
+def parse_rate(text: str) -> int:
+    """Return the bytes a second of ``504``, ``504 GB`` or ``504 GB/s``.
+
+    A number alone means GB, of 1000^3 as makers write it, above 65,536 bytes.
+
+    Raises:
+        PlanError: The text is none.
+    """
+    typed = text.strip().lower().removesuffix("/s")
+    nbytes = parse_size(typed)
+    return nbytes if typed[-1:].isalpha() or nbytes > MOST_GIGABYTES else parse_size(f"{typed}GB")
 
 
 @dataclass(frozen=True, slots=True)

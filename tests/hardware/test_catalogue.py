@@ -204,6 +204,13 @@ def test_search_needs_every_word() -> None:
     assert load_catalogue().search("voodoo") == ()
 
 
+@pytest.mark.parametrize("words", ["12GB", "12 GB", "12 GiB"])
+def test_a_size_finds_the_cards_that_are_sold_with_it(words: str) -> None:
+    found = load_catalogue().search(f"nvidia {words}")
+    assert {round(gpu.memory_bytes / GIB) for gpu in found} == {12}
+    assert "NVIDIA GeForce RTX 4070" in [gpu.name for gpu in found]
+
+
 def test_a_gpu_becomes_a_device_of_a_plan() -> None:
     device = load_catalogue().find("RTX 3090").device("1")
     assert (device.id, device.library, device.free) == ("1", "CUDA", 24 * GIB)

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from explorer.errors import PlanError
 from explorer.planner import Device
-from explorer.planner.devices import parse_context, parse_gpu, parse_size
+from explorer.planner.devices import parse_context, parse_gpu, parse_memory, parse_size
+from explorer.present.plan import size_text
 from explorer.text import plain_text
 from tests.planner.models import GIB
 
@@ -29,10 +30,40 @@ def test_sizes(text: str, nbytes: int) -> None:
     assert parse_size(text) == nbytes
 
 
+@pytest.mark.parametrize(
+    ("text", "nbytes"),
+    [
+        ("32", 32 * GIB),
+        ("22.5", int(22.5 * GIB)),
+        ("32 GB", 32 * GIB),
+        ("24gb", 24 * GIB),
+        ("600 MB", 600 << 20),
+        ("22.5 GiB", int(22.5 * GIB)),
+        ("17179869184", 16 * GIB),  # of scripts
+        ("512 B", 512),
+        ("0", 0),
+    ],
+)
+def test_memory_is_meant_as_it_is_sold(text: str, nbytes: int) -> None:
+    assert parse_memory(text) == nbytes
+
+
+def test_a_card_of_12_gb_has_12_gib() -> None:
+    assert parse_gpu("12 GB").free == parse_gpu("free=12").free == 12 * GIB
+
+
+@given(st.integers(0, 1 << 49))
+def test_memory_is_read_as_it_is_shown(nbytes: int) -> None:
+    shown = size_text(nbytes)
+    assert parse_memory(size_text(parse_memory(shown))) == parse_memory(shown)
+
+
 @pytest.mark.parametrize("text", ["", "-1", "x", "1e9", "GiB", "9" * 30, "16EiB", "1 2x"])
 def test_what_is_no_size(text: str) -> None:
     with pytest.raises(PlanError):
         parse_size(text)
+    with pytest.raises(PlanError, match=r"is no size"):
+        parse_memory(text)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +122,7 @@ def test_what_is_no_gpu(text: str) -> None:
 
 @given(st.text(max_size=60))
 def test_any_text_is_a_gpu_or_one_error(text: str) -> None:
-    for parse in (parse_size, parse_context, parse_gpu):
+    for parse in (parse_size, parse_memory, parse_context, parse_gpu):
         told = ""
         try:
             parse(text)

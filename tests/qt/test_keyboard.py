@@ -348,7 +348,7 @@ def test_planner(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
     hands.press(_KEY.Key_Z, _MOD.ControlModifier | _MOD.ShiftModifier)
     assert view.state.inputs.settings.context < 2048
     assert not view.state.inputs.devices
-    hands.tab_to(body.devices.add_first)  # the button where there is no GPU yet
+    hands.tab_to(body.devices.add)  # the button where there is no GPU yet
     hands.press(_KEY.Key_Space)
     hands.type("rtx 3090")
     hands.press(_KEY.Key_Down)
@@ -366,7 +366,7 @@ def test_planner(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
     hands.press(_KEY.Key_F2)
     hands.type("2 MB")
     hands.press(_KEY.Key_Return)
-    assert view.state.inputs.devices[0].free == 2_000_000
+    assert view.state.inputs.devices[0].free == 2 << 20
 
 
 def test_pictures_of_the_planner(hands: Hands, saved: Path) -> None:

@@ -135,7 +135,7 @@ def test_the_status_bar_names_the_machine_and_a_click_changes_it_on_any_page(
     (dialog,) = window.findChildren(MachineDialog)
     qtbot.waitUntil(dialog.isVisible)
     wait_idle(qtbot, window)
-    qtbot.mouseClick(dialog.devices.add_first, Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(dialog.devices.add, Qt.MouseButton.LeftButton)
     (catalogue,) = dialog.findChildren(CatalogueDialog)
     qtbot.keyClicks(catalogue.search.edit, "2x 4070")
     wait_idle(qtbot, window)

@@ -538,7 +538,6 @@ class SettingsControls(SettingRows):
         edit = SizeEdit(self)
         edit.setPlaceholderText(bytes_text(setting.default) if setting.default else "0")
         edit.size_chosen.connect(lambda nbytes: self._state.set(**{setting.name: nbytes}))
-        edit.refused.connect(self._state.refused)
 
         def show(asked: int | None, _current: CurrentPlan) -> None:
             edit.show_size(asked)

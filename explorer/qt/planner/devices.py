@@ -16,7 +16,7 @@ from PySide6.QtGui import QAction, QFocusEvent, QKeySequence
 from explorer.errors import PlanError
 from explorer.hardware.catalogue import Catalogue, load_catalogue
 from explorer.planner import Device, Host
-from explorer.planner.devices import parse_gpu, parse_size
+from explorer.planner.devices import GIB, parse_gpu, parse_memory
 from explorer.planner.settings import RESERVE as RESERVE_SETTING
 from explorer.present.plan import device_name, device_text, short_name, size_text
 from explorer.present.tables.plans import GPUS
@@ -132,9 +132,9 @@ class DeviceTable(QtCore.QAbstractTableModel):
             return True  # it may be rounded, and was not touched
         try:
             if index.column() == FREE:
-                device = replace(self._devices[row], free=parse_size(text))
+                device = replace(self._devices[row], free=parse_memory(text))
             else:
-                device = replace(self._devices[row], reserve=parse_size(text) if text else None)
+                device = replace(self._devices[row], reserve=parse_memory(text) if text else None)
         except PlanError as error:
             self._state.refused.emit(error)
             return False
@@ -216,9 +216,9 @@ class CatalogueDialog(QtWidgets.QDialog):
         self.setWindowTitle("Add GPUs")
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.resize(760, 480)
-        self._gpus = catalogue.gpus
+        self._gpus = tuple(sorted(catalogue.gpus, key=lambda gpu: -gpu.year))
         self._catalogue = catalogue
-        hint = "Search:  rtx 3090   2x 4090   laptop   rocm   — or a size:  24GiB"
+        hint = "Search:  rtx 3090   2x 4090   laptop   rocm   12 GB"
         self.search = FilterBar(hint, hint, self)
         self.model = TableModel(self)
         self.model.set_content(GPUS, self._gpus)
@@ -263,7 +263,12 @@ class CatalogueDialog(QtWidgets.QDialog):
         self.search.status.setText(f"{shown} of {whole}")
         if self.model.rowCount():
             self.table.selectRow(0)
-        self.add.setEnabled(self.chosen() is not None)
+        device = self.chosen()
+        typed = device is not None and not self.model.rowCount()
+        self.add.setText(
+            f"&Add a card of {device.free / GIB:.4g} GB" if typed and device else "&Add"
+        )
+        self.add.setEnabled(device is not None)
 
     @property
     def _words(self) -> str:
@@ -314,8 +319,7 @@ class DevicesBox(Tile):
         self.catalogue: Catalogue | None = None
         self.model = DeviceTable(state, self)
         self.table = _DeviceView(self.model, self)
-        self.add = push_button(self, "&Add a GPU…", "Add GPUs of the catalogue")
-        self.add_first = push_button(self, "Add &your GPU…", "Choose it from the catalogue")
+        self.add = push_button(self, "", "Choose it from the catalogue")
         self.empty = plain_label(self)
         self.empty.setWordWrap(True)
         self.empty.setText("No GPU was found. Models run on the CPU, in main memory.")
@@ -334,9 +338,8 @@ class DevicesBox(Tile):
         self.notes = plain_label(self)
         self.notes.setWordWrap(True)
         self._lay_out()
-        for button in (self.add, self.add_first):
-            button.clicked.connect(self.show_catalogue)
-            button.setEnabled(False)
+        self.add.clicked.connect(self.show_catalogue)
+        self.add.setEnabled(False)
         self.remove.clicked.connect(self._remove_selected)
         self.table.delete_action.triggered.connect(self._remove_selected)
         self.table.selectionModel().selectionChanged.connect(lambda *_: self._offer_removal())
@@ -361,9 +364,8 @@ class DevicesBox(Tile):
         """Offer the GPUs of a catalogue."""
         self.catalogue = catalogue
         self.add.setEnabled(True)
-        self.add_first.setEnabled(True)
-        if self.sets.hasFocus() and self.add_first.isVisible():  # Qt chose the first that could
-            self.add_first.setFocus()
+        if self.sets.hasFocus() and self.table.isHidden():  # Qt chose the first that could
+            self.add.setFocus()
 
     def add_devices(self, device: Device, count: int = 1) -> None:
         """Plan for some more GPUs."""
@@ -372,10 +374,7 @@ class DevicesBox(Tile):
 
     def tab_chain(self) -> list[QtWidgets.QWidget]:
         """Return what takes the focus, in reading order."""
-        return [
-            *(self.table, self.add_first, self.add, self.remove, self.sets),
-            *(self.ram, self.swap),
-        ]
+        return [*(self.table, self.add, self.remove, self.sets, self.ram, self.swap)]
 
     def _remove_selected(self) -> None:
         self.model.remove(self._removable())
@@ -442,10 +441,11 @@ class DevicesBox(Tile):
         self.model.show_devices(devices)
         self.ram.show_size(None if host is None else host.free)
         self.swap.show_size(None if host is None else host.swap)
-        for part in (self.table, self.add, self.remove):
+        for part in (self.table, self.remove):
             part.setVisible(bool(devices))
         self.empty.setVisible(not devices and machine is not None)
-        self.add_first.setVisible(self.empty.isVisibleTo(self))
+        # one button: after the first GPU was added the focus stays where it was
+        self.add.setText("&Add a GPU…" if devices else "&Add your GPU…")
         self.table.show_rows()
         self._offer_removal()
         text = "" if machine is None or devices else plain_text(" ".join(machine.notes))
@@ -458,7 +458,7 @@ class DevicesBox(Tile):
 
     def _lay_out(self) -> None:
         buttons, memory = QtWidgets.QHBoxLayout(), QtWidgets.QHBoxLayout()
-        fill(buttons, self.add_first, self.add, self.remove, self.sets, None, spacing=Space.TIGHT)
+        fill(buttons, self.add, self.remove, self.sets, None, spacing=Space.TIGHT)
         ram = buddy_label("&Main memory", self.ram)
         swap = buddy_label("S&wap", self.swap)
         fill(memory, ram, self.ram, swap, self.swap, spacing=Space.NEAR)
@@ -472,7 +472,6 @@ class DevicesBox(Tile):
         edit.setToolTip(f"{name}; empty is not checked")
         edit.setPlaceholderText("not checked")
         edit.setMinimumWidth(60)
-        edit.refused.connect(self._state.refused)
         return edit
 
 
@@ -512,6 +511,21 @@ class MachineDialog(QtWidgets.QDialog):
         self.refused.show()
 
 
+class _SizeDelegate(PaddedDelegate):
+    """Lets sizes be typed as in the fields."""
+
+    # Qt
+
+    def createEditor(
+        self, parent: QtWidgets.QWidget, _option: QtWidgets.QStyleOptionViewItem, _index: Index
+    ) -> QtWidgets.QWidget:
+        return SizeEdit(parent)
+
+    def setEditorData(self, editor: QtWidgets.QWidget, index: Index) -> None:
+        assert isinstance(editor, SizeEdit)  # made above
+        editor.show_size(index.data(ItemRole.RAW))
+
+
 class _DeviceView(QtWidgets.QTableView):
     """The table of GPUs.
 
@@ -525,7 +539,7 @@ class _DeviceView(QtWidgets.QTableView):
         stand_on_page(self)
         self.setHorizontalHeader(PaddedHeader(self))
         self.setModel(model)
-        self.setItemDelegate(PaddedDelegate(self))
+        self.setItemDelegate(_SizeDelegate(self))
         self.setAccessibleName("GPUs")
         self.setAccessibleDescription("Drag, or Alt with an arrow key, reorders")
         self.setToolTip("Drag rows to reorder. Double-click a size to change it.")

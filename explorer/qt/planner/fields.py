@@ -5,15 +5,26 @@ A field changes by the wheel only while it has the focus, so that one can scroll
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from PySide6 import QtGui, QtWidgets
-from PySide6.QtCore import QEvent, QMargins, QObject, QRectF, QSignalBlocker, QSize, Qt, Signal
+from PySide6.QtCore import (
+    QEvent,
+    QMargins,
+    QObject,
+    QPoint,
+    QRect,
+    QRectF,
+    QSignalBlocker,
+    QSize,
+    Qt,
+    Signal,
+)
 from PySide6.QtWidgets import QBoxLayout, QLabel, QLayout, QPushButton, QWidget
 
 from explorer.errors import PlanError
-from explorer.planner.devices import parse_context, parse_size
+from explorer.planner.devices import parse_context, parse_memory
 from explorer.planner.plan import Level
 from explorer.present.plan import size_text
 from explorer.present.plan_export import Stops
@@ -29,7 +40,7 @@ from explorer.qt.theme import (
 from explorer.qt.widgets.cells import State, pill_ground, state_colour
 from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.painting import device_colour, plain_tip, text_on
-from explorer.text import integer_text, plain_text, shorten
+from explorer.text import integer_text, plain_text, sentence, shorten
 
 _MOST_TOKENS: Final = 1 << 30
 _WIDEST: Final = 1000
@@ -130,40 +141,62 @@ class TokenSpinBox(CalmSpinBox):
         self.selectAll()
 
 
+_SAID_MS: Final = 60_000
+
+
 class SizeEdit(QtWidgets.QLineEdit):
-    """A size in bytes: takes ``512MiB``, ``2 GiB`` or plain bytes.
+    """An amount of memory: takes ``32``, ``32 GB`` or ``512 MiB``, and says below what it means.
+
+    What is no size changes nothing: the last value comes back. Another `parse` and `write` make it
+    a field of something else, such as a bandwidth.
 
     Signals:
         size_chosen: The user typed a size in bytes, or emptied the field (None).
-        refused: The text is no size; a `PlanError`.
     """
 
     size_chosen = Signal(object)
-    refused = Signal(object)
 
-    def __init__(self, parent: QWidget) -> None:
+    def __init__(
+        self,
+        parent: QWidget,
+        parse: Callable[[str], int] = parse_memory,
+        write: Callable[[int], str] = size_text,
+    ) -> None:
         super().__init__(parent)
+        self._parse, self._write = parse, write
         self._shown = ""
         self.editingFinished.connect(self._take)
+        self.textEdited.connect(self._explain)
 
     def show_size(self, nbytes: int | None) -> None:
         """Show a size, or nothing."""
-        self._shown = "" if nbytes is None else size_text(nbytes)
+        self._shown = "" if nbytes is None else self._write(nbytes)
         if not (self.hasFocus() and self.isModified()):
             self.setText(self._shown)
 
+    def _explain(self, text: str) -> None:
+        """Say what is meant so far, in a tip, so that nothing moves."""
+        try:
+            self._say(f"= {self._write(self._parse(text))}" if text.strip() else "")
+        except PlanError as error:
+            kept = f"{self._shown} stays" if self._shown else "nothing changes"
+            self._say(f"{sentence(str(error))}. Until then {kept}.")
+
+    def _say(self, words: str) -> None:
+        place = self.mapToGlobal(QPoint(0, self.height()))
+        QtWidgets.QToolTip.showText(place, plain_tip(words), self, QRect(), _SAID_MS)
+        self.setAccessibleDescription(words)
+
     def _take(self) -> None:
-        if self.text() == self._shown:
-            return
-        if not self.text().strip():
-            self.size_chosen.emit(None)
+        text, shown = self.text(), self._shown
+        if text == shown:
             return
         try:
-            nbytes = parse_size(self.text())
-        except PlanError as error:
-            self.setText(self._shown)
-            self.refused.emit(error)
+            nbytes = self._parse(text) if text.strip() else None
+        except PlanError:
+            self.setText(shown)  # the tip says why, and stays
             return
+        self._say("")
         self.setModified(False)
         self.size_chosen.emit(nbytes)
 

@@ -22,7 +22,7 @@ from explorer.planner.logs.lines import Log
 from explorer.planner.logs.measured import Comparison, Unaccounted, assumed_settings, compare
 from explorer.planner.logs.reading import parse_log, read_log
 from explorer.planner.plan import Plan
-from explorer.planner.speed import speed_bounds
+from explorer.planner.speed import parse_rate, speed_bounds
 from explorer.present import measured as words
 from explorer.present.tables.plans import MEASURED
 from explorer.qt.document import Document
@@ -103,8 +103,8 @@ class SpeedLine(QtWidgets.QWidget):
         self.sentence.setWordWrap(True)
         self.sentence.setTextInteractionFlags(SELECTABLE)
         self.sentence.setAccessibleName("Bound of speed")
-        self.gpu, self.main = SizeEdit(self), SizeEdit(self)
-        tip = "Bytes a second, such as 504 GB; empty: as the catalogue says"
+        self.gpu, self.main = (SizeEdit(self, parse_rate, words.rate_text) for _ in range(2))
+        tip = "GB a second, such as 504. Empty: as the catalogue says"
         labels = []
         for field, text in ((self.gpu, "GPU bandw&idth"), (self.main, "&Memory")):
             field.setToolTip(tip)
@@ -200,8 +200,6 @@ class LogPage(PlannerPage):
         self.table = TableView(self.model, app, self)
         self.table.setAccessibleName("Measured beside planned")
         self._lay_out()
-        for field in (self.speed.gpu, self.speed.main):
-            field.refused.connect(app.report)
         self.choose.clicked.connect(self.ask)
         self.paste.clicked.connect(self._paste)
         self.check.clicked.connect(self.check_build)

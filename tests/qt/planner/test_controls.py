@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QCheckBox, QComboBox, QLineEdit, QSpinBox
+from PySide6.QtWidgets import QCheckBox, QComboBox, QLineEdit, QSpinBox, QToolTip
 from pytestqt.qtbot import QtBot
 
 from explorer.planner import Device
@@ -221,8 +221,29 @@ def test_a_size_that_is_none_is_refused_with_a_sentence(qtbot: QtBot, panel: Pan
     overhead.setFocus()
     qtbot.keyClicks(overhead, "much")
     qtbot.keyClick(overhead, KEY.Key_Return)
-    assert "is no size" in str(panel.failures[-1])
+    assert not panel.failures  # it is said beside the field
+    assert "is no size" in QToolTip.text()
     assert overhead.text() == ""
+
+
+def test_32_in_a_field_of_memory_is_32_gb_and_says_so_while_it_is_typed(
+    qtbot: QtBot, panel: Panel
+) -> None:
+    ram = panel.body.devices.ram
+    ram.setFocus()
+    ram.selectAll()
+    qtbot.keyClicks(ram, "32")
+    assert "= 32 GiB" in QToolTip.text()
+    assert ram.accessibleDescription() == "= 32 GiB"
+    qtbot.keyClick(ram, KEY.Key_Return)
+    assert panel.state.inputs.host.free == 32 << 30
+    ram.selectAll()
+    qtbot.keyClicks(ram, "48 pears")
+    assert "32 GiB stays" in QToolTip.text()
+    qtbot.keyClick(ram, KEY.Key_Return)
+    assert ram.text() == "32 GiB"
+    assert panel.state.inputs.host.free == 32 << 30
+    QToolTip.hideText()
 
 
 def test_a_profile_is_that_of_where_the_model_comes_from_until_one_is_chosen(

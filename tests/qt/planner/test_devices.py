@@ -60,6 +60,20 @@ def test_a_size_in_the_search_line_is_a_gpu_too(qtbot: QtBot, panel: Panel) -> N
     assert panel.state.inputs.devices[-1].free == 17 * GIB + GIB // 2
 
 
+def test_a_size_finds_cards_newest_first_or_adds_one_of_no_name(qtbot: QtBot, panel: Panel) -> None:
+    dialog = _open_catalogue(qtbot, panel)
+    qtbot.keyClicks(dialog.search.edit, "12GB")
+    rows = range(dialog.model.rowCount())
+    years = [int(dialog.model.index(row, 5).data()) for row in rows]
+    assert len(years) > 5
+    assert years == sorted(years, reverse=True)
+    dialog.search.edit.setText("17 GB")
+    assert dialog.model.rowCount() == 0
+    assert dialog.add.text() == "&Add a card of 17 GB"
+    dialog.add.click()
+    assert panel.state.inputs.devices[-1].free == 17 * GIB
+
+
 def test_how_many_is_typed_before_the_name(qtbot: QtBot, panel: Panel) -> None:
     dialog = _open_catalogue(qtbot, panel)
     qtbot.keyClicks(dialog.search.edit, "rtx 4090")
@@ -223,23 +237,23 @@ def test_each_gpu_has_a_reserve_that_is_edited_in_place(panel: Panel) -> None:
 
 
 def test_without_a_gpu_one_is_asked_for_and_nothing_is_alarming(panel: Panel) -> None:
-    box = panel.body.devices
+    box, qtbot = panel.body.devices, panel.qtbot
     panel.state.replace_inputs(devices=())
     panel.settle()
-    assert box.add_first.isVisible()
+    assert box.add.text() == "&Add your GPU…"
     assert not box.table.isVisible()
     assert panel.body.answer.sentence.text().startswith("✔  Runs on the CPU")
-    qtbot = panel.qtbot
-    qtbot.waitUntil(box.add_first.isEnabled)
-    qtbot.mouseClick(box.add_first, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(box.add.isEnabled)
+    box.add.setFocus()
+    qtbot.keyClick(box.add, KEY.Key_Space)
     dialog = box.findChild(CatalogueDialog)
     assert dialog is not None
     dialog.search.edit.setText("rtx 4070 ti super")
-    dialog.add.click()
-    dialog.reject()
+    qtbot.keyClick(dialog.search.edit, KEY.Key_Return)
     assert len(panel.state.inputs.devices) == 1
     panel.settle()
-    assert not box.add_first.isVisible()
+    # not on Remove, which stands where it stood
+    qtbot.waitUntil(lambda: box.window().focusWidget() is box.add)
 
 
 def test_a_split_is_dragged_typed_and_moved_by_keys(panel: Panel) -> None:
