@@ -318,7 +318,11 @@ ENGINES: Final = Table[EngineRow](
     _size("total", "In all", "total"),
     _size("weights", "Weights", "weights"),
     _size("kv_cache", "KV cache", "kv_cache"),
-    _size("graph", "Compute", "graph_total"),
+    Column(
+        *("compute", "Compute", BYTES, "Bytes that a batch is computed with, on all devices."),
+        of=_by(lambda plan: sum(held.compute.high for held in plan.holdings)),
+        blank=_UNKNOWN,
+    ),
     Column(
         *("gpu_layers", "Layers on GPUs", TEXT, _FIGURES["gpu_layers"]),
         of=_by(lambda plan: plan_figure(plan, "gpu_layers").text),

@@ -379,10 +379,12 @@ def test_programs_stand_side_by_side_with_the_figures_of_each(
         plan = panel.state.result_of(model, inputs).plan
         assert _raw(page.model, place, "profile") == ENGINES[name].title
         for column, figure in (
-            *(("weights", "weights"), ("kv_cache", "kv_cache"), ("graph", "graph_total")),
+            *(("weights", "weights"), ("kv_cache", "kv_cache")),
             *(("vram_total", "vram_total"), ("total", "total")),
         ):
             assert _raw(page.model, place, column) == plan_value(plan, figure)
+        parts = [_raw(page.model, place, name) for name in ("weights", "kv_cache", "compute")]
+        assert sum(parts) == plan.total  # type: ignore[arg-type]
     assert page.model.rowCount() == len(ENGINES)
     assert "attention matrix" in page.why.text()
     qtmodeltester.check(page.model)
