@@ -19,11 +19,11 @@ from explorer.errors import ExplorerError
 from explorer.formats import MetadataEntry, Model, Problem, Severity, open_model
 from explorer.formats.facts import describe
 from explorer.present import attachments, recipes
-from explorer.present.model import plain_value, type_text
+from explorer.present.model import type_text
 from explorer.present.quantization import declared_quantization
 from explorer.present.tables.attachments import ENTRIES, UPDATES, adapter_record, matrix_record
 from explorer.present.tables.facts import model_facts
-from explorer.present.tables.metadata import keys_of, metadata_table
+from explorer.present.tables.metadata import entry_record, keys_of, metadata_table
 from explorer.present.tables.problems import PROBLEMS
 from explorer.present.tables.quantization import declared_record, declared_table
 from explorer.present.tables.recipes import FITS, MIX
@@ -77,14 +77,11 @@ def model_record(model: Model, *, metadata: bool = False, tensors: bool = False)
 
 
 def _entry_record(model: Model, entry: MetadataEntry, problems: list[Problem]) -> dict[str, Any]:
-    value: Any = None
-    try:
-        value = plain_value(model, entry)
-    except ExplorerError as error:
+    def failed(error: ExplorerError) -> None:
         what = f"the value cannot be shown: {error.without_path}"
         problems.append(Problem(Severity.WARNING, entry.key, what))
-    key, kind = entry.key, entry.type_name
-    return {"key": key, "type": kind, "value": value, "length": entry.length}
+
+    return {"key": entry.key} | entry_record(model, entry, failed)
 
 
 def _plain(value: Any) -> Any:

@@ -39,9 +39,8 @@ from explorer.planner.settings import (
 from explorer.present import engines
 from explorer.present import plan as plans
 from explorer.present.plan import Kind
-from explorer.present.tables.plans import BUFFERS, PLANS, PlanRow
+from explorer.present.tables.plans import BUFFERS, PLAN_FILE, PLANS, PlanRow
 from explorer.present.tables.plans import ENGINES as SIDE_BY_SIDE
-from explorer.tabular import Cell
 from explorer.text import bytes_text, exact_text, integer_text, plain_text
 
 _ALL: Final = "all"
@@ -182,8 +181,8 @@ def plan_command(  # noqa: PLR0913, PLR0917 - one for each option; click passes 
             )
             plans_made = [_planned(path, one, request, question, notes) for one in chosen_engines]
             found += [replace(one, compared=compared, bandwidths=given) for one in plans_made]
-    rows = ([row.get(name) for name in CSV_HEADER] for row in map(csv_row, found))
-    output.TableFiles(csv_path, None).save(CSV_HEADER, rows)
+    rows = (PLAN_FILE.flat(one.row()) for one in found)
+    output.TableFiles(csv_path, None).save(PLAN_FILE.names, rows)
     _print(found, as_json=as_json, explain=explain)
     for failure in dict.fromkeys(one.failure for one in found if one.failure):
         output.write_error(failure)
@@ -318,6 +317,10 @@ class PlannedModel:
     notes: tuple[str, ...] = ()  # notes on the machine
     compared: measured.Compared | None = None  # the log of --log beside the plan
     bandwidths: Mapping[str, int] = field(default_factory=dict)  # those that the user gave
+
+    def row(self) -> PlanRow:
+        """Return it as a row of tables."""
+        return PlanRow(self.path, self.plan, self.failure, self.profile, self.advice)
 
 
 # A block character, one for terminals without them, and a colour of `click.style`: parts differ by
@@ -514,13 +517,6 @@ _LEFT_OUT: Final = ("devices", "batch", "flash_attention", "answer")
 _SHOWN: Final = PLANS.only(*(name for name in PLANS.names if name not in _LEFT_OUT))
 _LONGEST_ROW_NAME: Final = 60
 
-CSV_HEADER: Final = (
-    *("model", "profile", "architecture", "context", "parallel", "batch", "kv_cache_type"),
-    *("flash_attention", "weights", "kv_cache", "graph", "gpu_layers", "total_layers"),
-    *("fully_offloaded", "gpu_ratio", "quick_estimate_ratio", "vram_total", "cpu_total", "total"),
-    *("solved_what", "solved_value", "solved_limited_by", "error"),
-)
-
 
 def plans_table(found: Sequence[PlannedModel]) -> str:
     """Return a line for each plan, and for each warning."""
@@ -537,28 +533,3 @@ def _name(path: str) -> str:
     """Return the end of a path, which distinguishes models."""
     text = plain_text(path)
     return text if len(text) <= _LONGEST_ROW_NAME else "…" + text[1 - _LONGEST_ROW_NAME :]
-
-
-def csv_row(found: PlannedModel) -> dict[str, Cell]:
-    """Return the cells of a plan by `CSV_HEADER`; figures without a claim are empty."""
-    row: dict[str, Cell] = {"model": found.path, "profile": found.profile}
-    plan, advice = found.plan, found.advice
-    if plan is None:
-        return row | {"error": found.failure}
-    record = plan_record(plan, advice)
-    effective = record["effective"]
-    named = ("gpu_layers", "total_layers", "fully_offloaded", "gpu_ratio", "quick_estimate_ratio")
-    row |= {"architecture": plan.request.h.architecture} | effective
-    row |= {name: record[name] for name in (*named, "weights", "vram_total", "total")}
-    row |= {
-        "kv_cache": plan.cache,
-        "graph": plans.plan_value(plan, "graph_each"),
-        "cpu_total": plan.main.total,
-    }
-    if advice is not None:
-        row |= {
-            "solved_what": advice.what,
-            "solved_value": advice.value,
-            "solved_limited_by": advice.limited_by,
-        }
-    return row

@@ -25,9 +25,10 @@ from explorer.formats.side_files import CHAT_TEMPLATE
 from explorer.parallel import Check, never
 from explorer.planner.engines.llama_cpp import Settings, allocate
 from explorer.present.errors import ABOUT_ERRORS
-from explorer.present.model import kind_of, plain_value, type_text, value_text
+from explorer.present.model import kind_of, type_text, value_text
 from explorer.present.tables.differences import METRICS, ROLES, TENSORS, KeyRow, RoleRow, SizeRow
 from explorer.present.tables.errors import FIGURES
+from explorer.present.tables.metadata import entry_record
 from explorer.present.tables.table import BITS, BYTES, COUNT, INTEGER, Kind
 from explorer.text import bytes_text, count_text, counted, integer_text, percent_text
 
@@ -448,21 +449,13 @@ def _memory_record(memory: Memory) -> dict[str, Any]:
 
 
 def _key_record(key: KeyDifference, one: Model, other: Model) -> dict[str, Any]:
-    return {
+    return {  # a value that cannot be decoded is null, and the problem says why
         "key": key.key,
-        "a": None if key.before is None else _entry_record(key.before, one),
-        "b": None if key.after is None else _entry_record(key.after, other),
+        "a": None if key.before is None else entry_record(one, key.before),
+        "b": None if key.after is None else entry_record(other, key.after),
         "elements": None if key.elements is None else _elements_record(key.elements),
         "problem": key.problem or None,
     }
-
-
-def _entry_record(entry: MetadataEntry, model: Model) -> dict[str, Any]:
-    try:
-        value = plain_value(model, entry)
-    except ExplorerError:  # `problem` of the key says so, or there is nothing to compare with
-        value = None
-    return {"type": entry.type_name, "value": value, "length": entry.length}
 
 
 def _elements_record(elements: ElementChanges) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from explorer.analysis.recipes.fits import RecipeFit
 from explorer.analysis.recipes.rules import RULES_SOURCE
 from explorer.errors import ExplorerError
 from explorer.formats.model import MetadataEntry
-from explorer.planner.plan import Level, Plan
+from explorer.planner.plan import Plan
 from explorer.present import errors
 from explorer.present import plan as plan_texts
 from explorer.present import recipes as recipe_texts
@@ -35,11 +35,12 @@ from explorer.present.tables import table as tables
 from explorer.present.tables.errors import FIGURES, MISMATCHES
 from explorer.present.tables.facts import model_facts
 from explorer.present.tables.metadata import keys_of, metadata_table
+from explorer.present.tables.plans import BY_CONTEXT, PlanRow
 from explorer.present.tables.problems import PROBLEMS
 from explorer.present.tables.quantization import declared_table
 from explorer.present.tables.recipes import FITS, MIX
-from explorer.present.tables.statistics import SURVEYED, figures_of_all
-from explorer.present.tables.survey import ranked_table, sums_table
+from explorer.present.tables.statistics import SURVEYED, bin_table, figures_of_all
+from explorer.present.tables.survey import map_table, ranked_table, sums_table
 from explorer.present.titles import WORST_TENSORS
 from explorer.report import svg
 from explorer.report.gather import PlannedCase, ReportData, ReportTensor
@@ -52,7 +53,7 @@ from explorer.report.privacy import (
     shown_name,
     without_paths,
 )
-from explorer.text import bits_text, bytes_text, digits_text, integer_text, scale_writer
+from explorer.text import bits_text, bytes_text, digits_text, integer_text
 
 MAX_ROWS: Final = 2000
 """Most rows of a table; what is left out is counted below it."""
@@ -81,22 +82,6 @@ class Table:
     left_out: int  # number of rows that are left out
 
 
-def table(  # noqa: PLR0913 - all but head and rows have a default
-    head: Sequence[str],
-    rows: Iterable[Sequence[Cell]],
-    *,
-    total: int = 0,
-    numbers: Collection[int] = (),
-    names: Collection[int] = (),
-    marked: Collection[int] = (),
-) -> Table:
-    """Return a table of at most `MAX_ROWS` of `total` rows, with columns of numbers and names."""
-    kinds = {**dict.fromkeys(numbers, "number"), **dict.fromkeys(names, "name")}
-    shown = list(islice(rows, MAX_ROWS))
-    left_out = max(0, total - len(shown))
-    return Table(head, shown, [kinds.get(i, "") for i in range(len(head))], marked, left_out)
-
-
 def table_of(
     described: tables.Table[_Row],
     rows: Sequence[_Row],
@@ -108,7 +93,7 @@ def table_of(
     """Return a table of `present.tables`, with at most `MAX_ROWS` rows.
 
     Args:
-        described: Its columns.
+        described: Its columns; the first names the row, unless it is a number.
         rows: Its rows.
         marked: Rows that are set off.
         total: How many rows there are, if `rows` are not all.
@@ -120,11 +105,11 @@ def table_of(
         text, tone = cut(column.cell(row), longest), column.tone and column.tone(row)
         return Marked(tone, text) if tone else text
 
-    cells = ([cell(column, row) for column in columns] for row in rows)
-    numbers = [place for place, column in enumerate(columns) if column.kind.numeric]
+    cells = [[cell(column, row) for column in columns] for row in rows[:MAX_ROWS]]
+    kinds = ["number" if column.kind.numeric else "" for column in columns]
+    kinds[0] = kinds[0] or "name"
     titles = [column.head for column in columns]
-    total = total or len(rows)
-    return table(titles, cells, total=total, numbers=numbers, names=(0,), marked=marked)
+    return Table(titles, cells, kinds, marked, max(0, (total or len(rows)) - len(cells)))
 
 
 def sections(data: ReportData) -> dict[str, dict[str, Any]]:
@@ -448,21 +433,15 @@ def _map(
     all_layers = sorted({layer for _, layer in values})
     roles, layers = all_roles[:_MAX_ROLES], all_layers[:_MAX_LAYERS]
     names = {role: cut(role, 60) for role in roles}
+    shown = {(names[r], layer): v for (r, layer), v in values.items() if r in names}
     picture = svg.HeatMap(
         title=metric.title,
         roles=[names[role] for role in roles],
         layers=layers,
-        values={(names[r], layer): v for (r, layer), v in values.items() if r in names},
+        values=shown,
         text_of=metric.text_of,
         logarithmic=metric.logarithmic,
     ).draw()
-    rows = [
-        (
-            names[role],
-            *(metric.text_of(values[role, i]) if (role, i) in values else "" for i in layers),
-        )
-        for role in roles
-    ]
     caption = f"{metric.title}, by role and layer. Norms and biases are left out."
     if stack:
         caption += f" Stack {cut(stack, 60)}."
@@ -470,8 +449,8 @@ def _map(
     if more_roles or more_layers:
         left = f"{integer_text(more_roles)} roles and {integer_text(more_layers)} layers"
         caption += f" Left out: {left}."
-    head = ["role", *(f"layer {layer}" for layer in layers)]
-    yield picture, caption, table(head, rows, numbers=range(1, len(head)), names=(0,))
+    data = map_table(layers, shown, metric.text_of)
+    yield picture, caption, table_of(data, list(names.values()))
 
 
 def _histograms(tensors: Sequence[ReportTensor]) -> Iterator[tuple[str, svg.Picture, Table]]:
@@ -479,15 +458,9 @@ def _histograms(tensors: Sequence[ReportTensor]) -> Iterator[tuple[str, svg.Pict
         if one.statistics is None:
             continue
         histogram = one.statistics.histogram
-        edges, counts = histogram.edges.tolist(), histogram.counts.tolist()
-        write = scale_writer(edges[1] - edges[0], max(abs(edges[0]), abs(edges[-1])))
-        rows = [
-            (write(low), write(high), integer_text(count))
-            for low, high, count in zip(edges[:-1], edges[1:], counts, strict=True)
-        ]
         name = cut(one.tensor.name)
         picture = svg.draw_histogram(f"Weights of {name}", histogram)
-        data = table(("from", "to", "weights"), rows, numbers=range(3))
+        data = table_of(bin_table(histogram), range(histogram.counts.size))
         yield f"{name}, {cut(one.tensor.type.name)}", picture, data
 
 
@@ -507,7 +480,7 @@ _ON_GPUS: Final = (
     *(plan_texts.Kind.WEIGHTS, plan_texts.Kind.KV_CACHE, plan_texts.Kind.GRAPH),
     plan_texts.Kind.PROJECTOR,
 )
-_KINDS: Final = {Level.FITS: "good", Level.PARTLY: "warn", Level.NOT: "bad"}
+_LONGEST_FAILURE: Final = 300
 
 
 def _plan(data: ReportData) -> dict[str, Any]:
@@ -516,14 +489,16 @@ def _plan(data: ReportData) -> dict[str, Any]:
         cases = list(group)
         free = sum(device.free for device in cases[0].target.devices)
         bars = list(_memory_bars(cases, free))
-        head = ("Context", "Fits", *plan_texts.PLAN.values(), "Layers", "Settings")
-        numbers = (0, *range(2, 2 + len(plan_texts.PLAN)))
+        rows = [
+            PlanRow(str(one.context), one.plan, without_paths(cut(one.failure, _LONGEST_FAILURE)))
+            for one in cases
+        ]
         machines.append(
             {
                 "name": name,
                 "free": bytes_text(free),
                 "picture": svg.draw_bars(f"Memory on {cut(name)}", bars) if bars else None,
-                "data": table(head, map(_plan_row, cases), numbers=numbers),
+                "data": table_of(BY_CONTEXT, rows, longest=_LONGEST),
             }
         )
     made = [case.plan for case in data.plans if case.plan is not None]
@@ -552,25 +527,6 @@ def _memory_bars(cases: Sequence[PlannedCase], free: int) -> Iterator[svg.Bar]:
         ]
         label = f"{integer_text(case.context)} tokens"
         yield svg.Bar(label, parts, bytes_text(case.plan.total), limit=free)
-
-
-def _plan_row(case: PlannedCase) -> tuple[Cell, ...]:
-    made = case.plan
-    found = plan_texts.answer(made, without_paths(cut(case.failure, 300)))
-    answer = Marked(_KINDS[found.shown], f"{found.mark} {found.sentence}")
-    start = (integer_text(case.context), answer)
-    if made is None:
-        return (*start, *[""] * (len(plan_texts.PLAN) + 2))
-    places = [
-        f"{bar.title}, {bar.layers}"
-        for bar in plan_texts.memory_bars(made, None)
-        if bar.device is not None or bar.held_bytes
-    ]
-    context, kind = integer_text(made.used("context")), cut(made.used("kv_cache_type"), 20)
-    attention = plan_texts.attention_text(made)
-    settings = f"context {context}, KV cache {kind}, flash attention {attention}"
-    figures = (figure.text for figure in plan_texts.plan_figures(made))
-    return (*start, *figures, "; ".join(places), settings)
 
 
 def _plan_notes(made: Sequence[Plan]) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from explorer.cli.plan import PlannedModel, csv_row, plan_text
+from explorer.cli.plan import PlannedModel, plan_text
 from explorer.planner import Device, Host, Settings
 from explorer.planner.advice import QUESTIONS, context_as_placed, solve
 from explorer.planner.inputs import plan_record
@@ -34,7 +34,7 @@ from explorer.planner.speed import speed_bounds
 from explorer.present import engines as words
 from explorer.present.plan import answer, memory_bars, plan_figures, suggestions
 from explorer.present.plan_export import environment_lines, modelfile_lines, server_command
-from explorer.present.tables.plans import ENGINES, PLANS, PlanRow
+from explorer.present.tables.plans import ENGINES, PLAN_FILE, PLANS, PlanRow
 from tests.planner.models import GIB, MIB, small_model
 
 
@@ -110,7 +110,7 @@ def test_its_plan_is_said_drawn_and_exported(request_: PlanRequest) -> None:
     assert record["devices"][0]["reserved"] == 200 * MIB
     found = PlannedModel("model", "other", plan)
     assert "Another engine, as of today" in plan_text(found, plan)
-    assert csv_row(found)["total"] == plan.total
+    assert PLAN_FILE["total"].value(found.row()) == plan.total
     assert server_command(Path("m.gguf"), plan).startswith("llama-server --model m.gguf")
     assert "OLLAMA_CONTEXT_LENGTH=4096" in environment_lines(plan)
     assert modelfile_lines(plan) == ["PARAMETER num_ctx 4096"]

@@ -7,11 +7,15 @@ screen: labels, figures and sentences, as they are shown.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import date
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
@@ -22,30 +26,43 @@ from PySide6.QtWidgets import QLabel
 from pytestqt.modeltest import ModelTester
 from pytestqt.qtbot import QtBot
 
-from explorer.analysis import survey
+from explorer.analysis import survey, tensor_statistics
+from explorer.analysis.adapters import Update
 from explorer.analysis.block_detail import BlockReader
 from explorer.analysis.block_search import read_compared
 from explorer.analysis.blocks import block_statistics
 from explorer.analysis.columns import Source
 from explorer.analysis.errors.compare import Comparison
 from explorer.analysis.errors.pairs import RoundedPair
+from explorer.analysis.importance import EntryStatistics, MatrixEntry
 from explorer.analysis.matching.pairing import match_models
-from explorer.analysis.recipes.fits import recipe_types, try_recipes
+from explorer.analysis.recipes.fits import Deviation, recipe_types, try_recipes
 from explorer.analysis.recipes.tensors import RecipeModel
 from explorer.analysis.requantization import requantize
-from explorer.analysis.what_if import matrix_rows, own_sets, present_size
+from explorer.analysis.what_if import PRESENT, SizeAfter, matrix_rows, own_sets, present_size
 from explorer.cli import output
 from explorer.cli.main import main
 from explorer.formats import open_model
 from explorer.formats.columns import tensor_arrays
 from explorer.formats.facts import describe
 from explorer.hardware import detect
-from explorer.planner import Device
+from explorer.hardware.catalogue import load_catalogue
+from explorer.planner import Device, Settings
+from explorer.planner.advice import Advice
+from explorer.planner.engines.ollama_013.engine import OLLAMA_013
 from explorer.planner.environment import VARIABLES
-from explorer.present import differences
+from explorer.planner.inputs import PlanInputs, header_to_plan, plan_result
+from explorer.planner.logs.measured import Residual
+from explorer.present import differences, tables
+from explorer.present.attachments import EntryRow, UpdateRow
+from explorer.present.engines import EngineRow
 from explorer.present.fits import Target, fit_at, version_at
+from explorer.present.plan import memory_bars
+from explorer.present.plan_export import make_curves
+from explorer.present.quantization import DeclaredLine, DeclaredQuantization
 from explorer.present.recipes import tried
 from explorer.present.survey import summary_lines
+from explorer.present.tables.attachments import ENTRIES, UPDATES
 from explorer.present.tables.blocks import code_table, field_table, sub_block_table, weight_table
 from explorer.present.tables.differences import KEYS as DIFFERENT_KEYS
 from explorer.present.tables.differences import ROLES, SIZES, TENSORS
@@ -58,14 +75,33 @@ from explorer.present.tables.library import (
     choice_table,
     file_table,
 )
+from explorer.present.tables.lines import LINES, lines_of
 from explorer.present.tables.metadata import element_table, keys_of, metadata_table
+from explorer.present.tables.plans import (
+    BUFFERS,
+    BY_CONTEXT,
+    ENGINES,
+    GPUS,
+    INPUTS,
+    MEASURED,
+    PLAN_FILE,
+    PLANS,
+    TERMS,
+    PlanRow,
+    bars_table,
+    comparison,
+    curves_table,
+    layers_table,
+)
 from explorer.present.tables.problems import PROBLEMS
-from explorer.present.tables.recipes import FITS, MIX, TRIALS
+from explorer.present.tables.quantization import declared_table
+from explorer.present.tables.recipes import DEVIATIONS, FITS, MIX, TRIALS
 from explorer.present.tables.recipes import ROLES as RECIPE_ROLES
-from explorer.present.tables.statistics import PRINTED, STATISTICS, figures_of_all
-from explorer.present.tables.survey import ranked_table, sums_table
+from explorer.present.tables.statistics import PRINTED, STATISTICS, bin_table, figures_of_all
+from explorer.present.tables.survey import map_table, ranked_table, sums_table
 from explorer.present.tables.table import Table
 from explorer.present.tables.tensors import TYPES, tensor_table
+from explorer.present.tables.what_if import Line, what_if_table
 from explorer.qt.contents.overview import OverviewView
 from explorer.qt.document import Document
 from explorer.qt.errors.models import CompareView
@@ -91,7 +127,15 @@ Load = Callable[[Path], Document]
 Words = dict[str, str]
 
 TENSOR = "blk.1.ffn_down.weight"
-GPUS = tuple(Device(str(i), "CUDA", 3 * GIB, name=f"GPU {name}") for i, name in enumerate("AB"))
+PREFIX = f"{tables.__name__}."
+PARTS = {
+    *("A role of one of two models", "A tensor of one of two models", "Errors", "Facts"),
+    *("Percentiles", "Rounding to expect", "Statistics", "Errors of a tensor", "Sums"),
+}
+"""Tables whose columns stand in other tables, or are listed of one thing."""
+GPUS_OF_TEST = tuple(
+    Device(str(i), "CUDA", 3 * GIB, name=f"GPU {name}") for i, name in enumerate("AB")
+)
 
 
 @pytest.fixture(autouse=True)
@@ -348,6 +392,8 @@ def rows_of_tables(reference: Path, quantized: Path) -> Iterator[tuple[str, Tabl
         yield "tried recipes", TRIALS, tried(one, trials, {})
         yield "roles of a recipe", RECIPE_ROLES, trials[0].roles
     yield from rows_of_contents(quantized)
+    yield from rows_of_plans(quantized)
+    yield from rows_of_pictures(quantized)
 
 
 def rows_of_contents(path: Path) -> Iterator[tuple[str, Table[Any], Any]]:
@@ -381,6 +427,65 @@ def rows_of_contents(path: Path) -> Iterator[tuple[str, Table[Any], Any]]:
     choices = [ModelChoice("a", path, 7), ModelChoice("b", path, 0)]
     choices[1].version = version_at(path, target)
     yield "choices", choice_table(choices), choices
+    yield "GPUs", GPUS, load_catalogue().gpus
+
+
+def rows_of_plans(path: Path) -> Iterator[tuple[str, Table[Any], Any]]:
+    """Yield tables of plans of a model, one of which could not be made."""
+    inputs = PlanInputs(Settings(context=4096), GPUS_OF_TEST, profile=OLLAMA_013.name)
+    with open_model(path) as model:
+        h = header_to_plan(model)
+    plan = plan_result(h, inputs, {}).plan
+    by_llama = plan_result(h, replace(inputs, profile="llama.cpp"), {}).plan
+    assert plan is not None
+    assert by_llama is not None
+    bars = memory_bars(by_llama, None)
+    yield "devices", bars_table(bars), bars
+    yield "layers", layers_table(["A", "B"]), plan.layers
+    yield "terms", TERMS, plan.terms
+    yield "inputs", INPUTS, list(plan.terms[0].inputs.items())
+    yield "buffers", BUFFERS, by_llama.details.buffers()
+    curves = make_curves(h, inputs, {}, lambda: None, 2048)
+    yield "curves", curves_table(curves), range(curves.curves[0].contexts.size)
+    advice = Advice("context", 4096, "the context that it was trained with")
+    rows = [
+        PlanRow("1024", plan, profile=OLLAMA_013.name, advice=advice),
+        PlanRow("2048", by_llama, profile="llama.cpp"),
+        PlanRow("4096", None, "it has no blocks", "ollama"),
+    ]
+    yield "plans", PLANS, rows
+    yield "plans beside the first", comparison(rows), rows
+    yield "plans in a file", PLAN_FILE, rows
+    yield "plans by context", BY_CONTEXT, rows
+    engines = [EngineRow(plan.engine, plan), EngineRow(by_llama.engine, None, "refused")]
+    yield "engines", ENGINES, engines
+    logged = [Residual("GPU0", "weights", 7, 9, 1), Residual("host", "compute", None, 5, 0)]
+    yield "a log", MEASURED, logged
+
+
+def rows_of_pictures(path: Path) -> Iterator[tuple[str, Table[Any], Any]]:
+    """Yield tables of a tensor's figures, of pictures, and of files that are no whole models."""
+    with open_model(path) as model:
+        found = tensor_statistics(model.tensors[TENSOR])
+    yield "bins", bin_table(found.histogram), range(found.histogram.counts.size)
+    yield "figures of a tensor", LINES, lines_of(STATISTICS, found)
+    values = {("ffn_down", 0): 0.5, ("attn_q", 1): 1.25}
+    yield "a map", map_table([0, 1], values, str), ["ffn_down", "attn_q"]
+    update = Update("a.weight", None, None, 4, 0.5, flipped=False)
+    updates = [UpdateRow(update, 2.5, math.nan), UpdateRow(update, math.nan, math.nan, "no B")]
+    yield "updates", UPDATES, updates
+    entry = MatrixEntry("a.weight", 64, 2)
+    numbers = EntryStatistics(entry, 1, 2, 1, 0.0, 4.0, 0.5, 0.25, 0.75, 0.125, ())
+    yield "importance", ENTRIES, [EntryRow(entry, numbers), EntryRow(entry, None, "cut short")]
+    said = (DeclaredLine("bits", "Bits", "4", "8", differs=True),)
+    declared = DeclaredQuantization("config.json", said, {})
+    yield "declared", declared_table(declared), said
+    deviation = Deviation("ffn_down", "Q4_K", "Q6_K", (0, 1), 2, 1000)
+    yield "deviations", DEVIATIONS, [deviation]
+    size = SizeAfter(1000, 700, 800, 900)
+    lines = [Line("Q4_0", "Q4_0", size, size), Line(PRESENT, "As it is", size, size)]
+    yield "what if", what_if_table(), lines
+    yield "what if by recipe", what_if_table(by_recipe=True), lines
 
 
 def cut_short(path: Path) -> Path:
@@ -399,8 +504,9 @@ def test_every_table(
     """The window, the terminal, the report, JSON and files have the same heads and cells."""
     view = TableView(TableModel(), app)
     qtbot.addWidget(view)
-    seen = 0
+    seen, titles = 0, set()
     for name, table, rows in rows_of_tables(reference, quantized):
+        titles.add(table.title)
         view.show_rows(table, rows)
         columns = table.shown(rows)
         shown = [view.table.columns[place] for place in view.chosen_columns()]
@@ -427,6 +533,9 @@ def test_every_table(
         kinds = {type(cell) for row in cells for cell in row}
         assert kinds <= {str, int, float, bool, type(None)}, name
     assert seen > 60
+    defined = (vars(import_module(one.name)) for one in iter_modules(tables.__path__, PREFIX))
+    whole = {t.title for module in defined for t in module.values() if isinstance(t, Table)}
+    assert whole - titles == PARTS
 
 
 class CompareWindow:
@@ -465,7 +574,7 @@ def test_a_plan_on_two_gpus(
     make_panel: Callable[..., Any], tmp_path: Path, capsys: Capture, free: int
 ) -> None:
     path = write_model(tmp_path / "model.gguf", blocks=48)
-    gpus = [Device(one.id, one.library, free * GIB // 2, name=one.name) for one in GPUS]
+    gpus = [Device(one.id, one.library, free * GIB // 2, name=one.name) for one in GPUS_OF_TEST]
     specs = [f"--gpu=name={one.name},free={one.free},library=CUDA" for one in gpus]
     lines = command_line(capsys, "plan", path, "--context", 8192, *specs)
     printed = pairs_of(lines)

@@ -10,9 +10,9 @@ import numpy as np
 
 from explorer.errors import ExplorerError
 from explorer.formats import NumberArray
-from explorer.formats.model import Model, Value
+from explorer.formats.model import MetadataEntry, Model, Value
 from explorer.parallel import Check, never
-from explorer.present.model import scalar_text, type_text, value_text
+from explorer.present.model import plain_value, scalar_text, type_text, value_text
 from explorer.present.tables.table import INTEGER, TEXT, Column, Kind, Table
 from explorer.text import plain_text, shorten
 
@@ -41,6 +41,21 @@ def keys_of(model: Model, longest: int, check: Check = never) -> Iterator[Key]:
         except ExplorerError as error:
             value = plain_text(f"(cannot be shown: {error.what})")
         yield Key(plain_text(entry.key), type_text(entry), value)
+
+
+def entry_record(
+    model: Model, entry: MetadataEntry, failed: Callable[[ExplorerError], object] = str
+) -> dict[str, Any]:
+    """Return an entry without its key as JSON has it: no text, but the value itself.
+
+    `failed` is told why a value cannot be decoded, which is null then.
+    """
+    value = None
+    try:
+        value = plain_value(model, entry)
+    except ExplorerError as error:
+        failed(error)
+    return {"type": entry.type_name, "value": value, "length": entry.length}
 
 
 def value_preview(text: str) -> str:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from explorer.hardware.catalogue import Gpu
+from explorer.planner.advice import Advice
 from explorer.planner.logs.measured import Residual
-from explorer.planner.plan import Input, Layer, NamedBuffer, Plan, Term
+from explorer.planner.plan import Input, Layer, Level, NamedBuffer, Plan, Term
 from explorer.present.engines import EngineRow, range_text
 from explorer.present.explanations import plan_text
 from explorer.present.measured import difference_text, planned_text, term_text
@@ -20,13 +21,24 @@ from explorer.present.plan import (
     attention_text,
     devices_text,
     kinds_in,
+    memory_bars,
     plan_figure,
     plan_value,
     sequences_text,
     value_text,
 )
 from explorer.present.plan_export import Curves
-from explorer.present.tables.table import BYTES, INTEGER, PLACE, TEXT, Column, Table, digits
+from explorer.present.tables.table import (
+    BYTES,
+    INTEGER,
+    PLACE,
+    RATIO,
+    TEXT,
+    YES_NO,
+    Column,
+    Table,
+    digits,
+)
 from explorer.present.tables.table import Kind as ColumnKind
 from explorer.text import bytes_text, float_text, integer_text, plain_text, shorten, signed_text
 
@@ -177,11 +189,13 @@ INPUTS: Final = Table[NamedInput](
 
 @dataclass(frozen=True, slots=True)
 class PlanRow:
-    """A plan beside others: of a scenario, or of a model."""
+    """A plan beside others: of a scenario, a model or a context; None where there is none."""
 
     name: str
     plan: Plan | None
     refusal: str = ""
+    profile: str = ""
+    advice: Advice | None = None
 
     @property
     def fits(self) -> str:
@@ -194,12 +208,15 @@ class PlanRow:
         return answer(self.plan, self.refusal).sentence
 
 
-def _of(figure: Callable[[Plan], Any]) -> Callable[[PlanRow], Any]:
+def _of(figure: Callable[[Plan], Any]) -> Callable[[Any], Any]:
+    """Return a figure of the plan of a row; None where it has none."""
     return lambda row: None if row.plan is None else figure(row.plan)
 
 
-def _planned(name: str, title: str, tip: str, figure: Callable[[Plan], Any]) -> Column[PlanRow]:
-    return Column(name, title, TEXT, tip, _of(figure), blank=_UNKNOWN)
+def _planned(
+    name: str, title: str, tip: str, figure: Callable[[Plan], Any], kind: ColumnKind = TEXT
+) -> Column[PlanRow]:
+    return Column(name, title, kind, tip, _of(figure), blank=_UNKNOWN)
 
 
 _FIGURES: Final = {
@@ -226,6 +243,7 @@ def _figure(name: str) -> Column[PlanRow]:
 _CONTEXT: Final = "Tokens of each sequence, times the sequences at a time, or shared by them."
 _NAME: Final = "The scenario or the model. The first line is the current plan."
 _FLASH: Final = "Whether attention is computed without storing its table."
+_PROGRAM: Final = "The program whose rules the plan follows."
 _FIRST: Final = ("gpu_layers", "total")  # what decides: the table is wider than a small window
 
 PLANS: Final = Table[PlanRow](
@@ -245,10 +263,7 @@ PLANS: Final = Table[PlanRow](
         blank=_UNKNOWN,
     ),
     _planned("flash_attention", "Flash attention", _FLASH, attention_text),
-    _planned(
-        *("profile", "Program", "The program whose rules the plan follows."),
-        lambda plan: plan.engine.name,
-    ),
+    _planned(*("profile", "Program", _PROGRAM), lambda plan: plan.engine.name),
     Column("answer", "Answer", tip="Whether the model fits, in one sentence."),
     title="Plans side by side",
 )
@@ -281,16 +296,110 @@ def _all_on_gpus(row: PlanRow) -> bool:
     return row.plan is not None and row.plan.fully_offloaded
 
 
+# Plans in a file: figures alone
+
+
+def _used(name: str, **changes: Any) -> Column[PlanRow]:
+    """Return the column of a setting that holds."""
+    return replace(PLANS[name], of=_of(lambda plan: plan.used(name)), **changes)
+
+
+def _solved(name: str, title: str, tip: str) -> Column[PlanRow]:
+    return Column(
+        *(f"solved_{name}", title, ColumnKind(str, numeric=False), tip),
+        lambda row: None if row.advice is None else row.advice.record()[name],
+    )
+
+
+def _gpu_ratio(plan: Plan) -> float:
+    return plan.gpu_layers / plan.verdict.total_layers
+
+
+def _quick_estimate(plan: Plan) -> float | None:
+    return plan.details.record().get("quick_estimate_ratio")
+
+
+_PARALLEL: Final = "Sequences at a time."
+_QUICK: Final = "The part of the layers that Ollama guesses to fit on GPUs, by the weights alone."
+
+PLAN_FILE: Final = Table[PlanRow](
+    Column("model", "Model", TEXT, "The model as it was named.", lambda row: row.name),
+    Column("profile", "Program", TEXT, _PROGRAM),
+    _planned("architecture", "Architecture", "Kind.", lambda plan: plan.request.h.architecture),
+    _used("context", kind=INTEGER),
+    _planned("parallel", "Sequences", _PARALLEL, lambda plan: plan.used("parallel"), INTEGER),
+    _used("batch"),
+    _used("kv_cache_type"),
+    _used("flash_attention", kind=YES_NO),
+    _figure("weights"),
+    _figure("kv_cache"),
+    replace(_figure("graph_each"), name="graph"),
+    replace(_figure("gpu_layers"), of=_of(lambda plan: plan.gpu_layers), kind=INTEGER),
+    _planned(
+        "total_layers", "Layers", "All layers.", lambda plan: plan.request.h.total_layers, INTEGER
+    ),
+    _planned(
+        "fully_offloaded", "All", "Whether all are on GPUs.", lambda p: p.fully_offloaded, YES_NO
+    ),
+    _planned("gpu_ratio", "Part on GPUs", "Layers on GPUs, of all layers.", _gpu_ratio, RATIO),
+    _planned("quick_estimate_ratio", "Quick estimate", _QUICK, _quick_estimate, RATIO),
+    _figure("vram_total"),
+    _figure("cpu_total"),
+    _figure("total"),
+    _solved("what", "Question", "What was asked for."),
+    _solved("value", "Solution", "The most that fits."),
+    _solved("limited_by", "Limited by", "What keeps it from being more."),
+    Column("error", "Error", tip="Why there is no plan.", of=lambda row: row.refusal or None),
+    title="Plans",
+)
+
+
+# Plans by context, in the report
+
+
+_TONES: Final = {Level.FITS: "good", Level.PARTLY: "warn", Level.NOT: "bad"}
+
+
+def _marked_answer(row: PlanRow) -> str:
+    found = answer(row.plan, row.refusal)
+    return f"{found.mark} {found.sentence}"
+
+
+def _places(plan: Plan) -> str:
+    bars = memory_bars(plan, None)
+    used = (bar for bar in bars if bar.device is not None or bar.held_bytes)
+    return "; ".join(f"{bar.title}, {bar.layers}" for bar in used)
+
+
+def _settings(plan: Plan) -> str:
+    context, kind = integer_text(plan.used("context")), plan.used("kv_cache_type")
+    return f"context {context}, KV cache {kind}, flash attention {attention_text(plan)}"
+
+
+_RIGHT: Final = replace(TEXT, numeric=True)
+
+BY_CONTEXT: Final = Table[PlanRow](
+    Column("context", "Context", INTEGER, "Tokens that are asked for.", lambda row: int(row.name)),
+    Column(
+        *("fits", "Fits", TEXT, "Whether the model fits, in one sentence.", _marked_answer),
+        tone=lambda row: _TONES[answer(row.plan, row.refusal).shown],
+    ),
+    *(
+        replace(_figure(name), blank="", kind=_RIGHT if name == "gpu_layers" else BYTES)
+        for name in PLAN
+    ),
+    replace(_planned("layers", "Layers", "Where layers are computed.", _places), blank=""),
+    replace(_planned("settings", "Settings", "The settings that hold.", _settings), blank=""),
+    title="Memory by context",
+)
+
+
 # Engines side by side
-
-
-def _by(figure: Callable[[Plan], Any]) -> Callable[[EngineRow], Any]:
-    return lambda row: None if row.plan is None else figure(row.plan)
 
 
 def _size(name: str, title: str, key: str) -> Column[EngineRow]:
     return Column(
-        *(name, title, BYTES, _FIGURES[key]), _by(lambda plan: plan_value(plan, key)), _UNKNOWN
+        *(name, title, BYTES, _FIGURES[key]), _of(lambda plan: plan_value(plan, key)), _UNKNOWN
     )
 
 
@@ -320,16 +429,16 @@ ENGINES: Final = Table[EngineRow](
     _size("kv_cache", "KV cache", "kv_cache"),
     Column(
         *("compute", "Compute", BYTES, "Bytes that a batch is computed with, on all devices."),
-        of=_by(lambda plan: sum(held.compute.high for held in plan.holdings)),
+        of=_of(lambda plan: sum(held.compute.high for held in plan.holdings)),
         blank=_UNKNOWN,
     ),
     Column(
         *("gpu_layers", "Layers on GPUs", TEXT, _FIGURES["gpu_layers"]),
-        of=_by(lambda plan: plan_figure(plan, "gpu_layers").text),
+        of=_of(lambda plan: plan_figure(plan, "gpu_layers").text),
         blank=_UNKNOWN,
     ),
     _size("vram_total", "On GPUs", "vram_total"),
-    Column("context", "Context", TEXT, _CONTEXT, _by(sequences_text), _UNKNOWN),
+    Column("context", "Context", TEXT, _CONTEXT, _of(sequences_text), _UNKNOWN),
     title="Programs side by side",
 )
 
@@ -339,6 +448,7 @@ BUFFERS: Final = Table[NamedBuffer](
     Column("cache", "Cache and state", BYTES, "Bytes of the KV cache and of recurrent state."),
     Column(
         *("compute", "Compute", INTEGER, "Bytes that a batch is computed with."),
+        of=lambda one: None if one.compute is None else one.compute.high,
         text=lambda one: range_text(one.compute),
     ),
     Column("reserve", "Reserve", BYTES, "Bytes that are held back on the GPU."),

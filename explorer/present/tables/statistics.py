@@ -7,6 +7,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from explorer.analysis.columns import outlier_ratio
+from explorer.analysis.histogram import Histogram
 from explorer.analysis.moments import PERCENTS, Moments
 from explorer.analysis.statistics import TensorStatistics
 from explorer.formats.tensors import Tensor
@@ -23,7 +24,7 @@ from explorer.present.tables.table import (
     Kind,
     Table,
 )
-from explorer.text import digits_text
+from explorer.text import digits_text, scale_writer
 
 _EXACT: Final = partial(digits_text, digits=7)  # of a float32, all that are sure
 
@@ -197,3 +198,18 @@ REPORTED: Final = Table[Compared](
     title="Statistics of all tensors",
 )
 """What the files beside a report have of each tensor."""
+
+
+def bin_table(histogram: Histogram) -> Table[int]:
+    """Return the table of a histogram's bins, its rows their places."""
+    edges = histogram.edges.tolist()
+    value = Kind(scale_writer(edges[1] - edges[0], max(abs(edges[0]), abs(edges[-1]))))
+    return Table(
+        Column("from", "from", value, "The least weight of the bin.", edges.__getitem__),
+        Column("to", "to", value, "The weight where the bin ends.", edges[1:].__getitem__),
+        Column(
+            *("weights", "weights", INTEGER, "Weights of the bin."),
+            histogram.counts.tolist().__getitem__,
+        ),
+        title="Bins of the histogram",
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, TypeAlias
@@ -167,6 +167,7 @@ COUNTS: Final = Table[Summary](
     Column("tensors", "Tensors", INTEGER, "Number of tensors that are taken together."),
     Column("parameters", "Parameters", COUNT, "Number of their weights."),
     Column("bytes", "Size", BYTES, "Their stored bytes.", lambda one: one.nbytes),
+    title="Sums",
 )
 
 
@@ -279,3 +280,19 @@ def ranked_table(name: str) -> Table[Any]:
         ),
         title=column.title,
     )
+
+
+def map_table(
+    layers: Sequence[int], values: Mapping[tuple[str, int], float], write: Callable[[float], str]
+) -> Table[str]:
+    """Return the data of a map of the model: a row for each role, a column for each layer."""
+
+    def layer(number: int) -> Column[str]:
+        tip = f"The figure of layer {number}."
+        title = f"layer {number}"
+        return Column(
+            *(f"layer_{number}", title, Kind(write), tip), lambda role: values.get((role, number))
+        )
+
+    role = Column[str]("role", "role", TEXT, "What the tensors do in their layers.", str)
+    return Table(role, *map(layer, layers), title="Data of the map")
