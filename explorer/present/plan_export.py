@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from explorer.planner import Device, Hyperparameters
 from explorer.planner import environment as env
+from explorer.planner.devices import MOST_GIGABYTES
 from explorer.planner.inputs import PlanInputs, plan_result
 from explorer.planner.plan import Plan
 from explorer.planner.settings import CACHE_TYPES, SETTINGS
@@ -37,7 +38,7 @@ def plan_command(path: Path, inputs: PlanInputs) -> str:
     for device in inputs.devices:
         words += ["--gpu", device_spec(device)]
     if inputs.host is not None:
-        words += ["--memory", str(inputs.host.free + inputs.host.swap)]  # both are checked
+        words += ["--memory", _exactly(inputs.host.free + inputs.host.swap)]  # both are checked
     words += [] if inputs.profile is None else ["--profile", inputs.profile]
     return shlex.join(words)
 
@@ -47,15 +48,20 @@ def device_spec(device: Device) -> str:
     fields = {
         "id": _field(device.id),
         "name": _field(device.name) if device.name.strip() else None,
-        "free": device.free,
+        "free": _exactly(device.free),
         "library": _field(device.library),
-        "total": device.total,
+        "total": None if device.total is None else _exactly(device.total),
         "integrated": "yes" if device.integrated else "no",
         "driver": device.driver_major,
         "compute": None if device.compute is None else ".".join(map(str, device.compute)),
-        "reserve": device.reserve,
+        "reserve": None if device.reserve is None else _exactly(device.reserve),
     }
     return ",".join(f"{key}={value}" for key, value in fields.items() if value is not None)
+
+
+def _exactly(nbytes: int) -> str:
+    """Return bytes so that `parse_memory` does not take a small number for gigabytes."""
+    return str(nbytes) if nbytes > MOST_GIGABYTES else f"{nbytes}B"
 
 
 def _field(text: str) -> str:
