@@ -335,7 +335,7 @@ def digits_text(number: float, digits: int, *, scientific: bool = False) -> str:
     return fixed_text(number, places) if places > 0 else integer_text(round(number))
 
 
-_LEAST_PLAIN_POWER: Final = -6  # of ten: longer rows of zeros are not counted by eye
+_LEAST_PLAIN_POWER: Final = -4  # of ten, as of `float_text`: nobody counts longer rows of zeros
 _MOST_PLAIN_POWER: Final = 7
 
 

@@ -29,7 +29,10 @@ from explorer.text import digits_text, scale_writer
 _EXACT: Final = partial(digits_text, digits=7)  # of a float32, all that are sure
 
 WEIGHT: Final = Kind(partial(digits_text, digits=5), exact=_EXACT)
-OF_ANY_SIZE: Final = Kind(partial(digits_text, digits=5, scientific=True), exact=_EXACT)
+OF_ANY_SIZE: Final = Kind(
+    partial(digits_text, digits=5, scientific=True),
+    exact=partial(digits_text, digits=7, scientific=True),
+)
 """Figures that differ by powers of ten from row to row."""
 
 
