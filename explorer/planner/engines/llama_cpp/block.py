@@ -5,7 +5,7 @@ Read in `llama-graph.cpp` and `llama-kv-cache.cpp` of build 11434.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -80,6 +80,12 @@ class Placement:
     def of_cache(self, block: int) -> int:
         """Return the device of a block's cache and state."""
         return self.of_block(block) if self.offload_kv else self.gpus
+
+    @property
+    def key(self) -> Hashable:
+        """What makes two placements equal."""
+        places, moved = tuple(self.of_layer), tuple(self.moved.items())
+        return self.gpus, places, moved, self.offload_kv, self.pipelined
 
     @cached_property
     def _devices(self) -> dict[str, int]:

@@ -8,8 +8,8 @@ Blocks are alike, so only a few of them are built: `blocks_to_build`.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Hashable, Sequence
+from typing import Final, NamedTuple, TypeVar
 
 from explorer.parallel import collector_paused
 from explorer.planner.engines.llama_cpp.block import Batch, Block, Placement
@@ -32,6 +32,9 @@ _COPIES: Final = 4  # of what crosses, where devices work in a pipeline
 _REPEATED: Final = 4  # after so many like blocks memory is as after any number
 _SWINGS: Final = 2  # in some models only every second block leaves it so: those with Mamba 2
 _LONGEST_PERIOD: Final = 12  # blocks after which their kinds repeat
+
+
+Kept = TypeVar("Kept")
 
 
 class Compute(NamedTuple):
@@ -65,16 +68,22 @@ def _remembered(header: Header, batch: Batch, placement: Placement) -> list[int]
     """Return the sizes of a batch; a slider or `fit` asks for the same graph again and again."""
     if header.rules.accuracy == "unknown architecture" and any(header.index_lengths):
         raise UnknownGraphError("positions are chosen")
-    kinds, ends = _kinds(header, placement)
-    blocks = blocks_to_build(kinds)
-    fixed = batch, placement.gpus, placement.offload_kv, placement.pipelined
-    key = (fixed, ends, tuple(kinds[block] for block in blocks))
-    known = header.computed
-    if key not in known:
+    blocks, kind = _kept(header.built, placement.key, lambda: _to_build(header, placement))
+
+    def sizes() -> list[int]:
         with collector_paused():  # a graph has no cycles
-            known[key] = _sizes(header, batch, placement, blocks)
+            return _sizes(header, batch, placement, blocks)
+
+    return _kept(header.computed, (batch, kind), sizes)
+
+
+def _kept(known: dict[Hashable, Kept], key: Hashable, make: Callable[[], Kept]) -> Kept:
+    """Return what is known by a key, made where it is not; the oldest is forgotten."""
+    if key not in known:
+        made = known[key] = make()
         for oldest in list(known)[: max(0, len(known) - _REMEMBERED)]:
             known.pop(oldest, None)
+        return made
     return known[key]
 
 
@@ -91,6 +100,14 @@ def _most(header: Header, batch: Batch) -> int:
 
 
 # Blocks that are alike
+
+
+def _to_build(header: Header, placement: Placement) -> tuple[list[int], Hashable]:
+    """Return the blocks that are built, and all that their graph follows from but the batch."""
+    kinds, ends = _kinds(header, placement)
+    blocks = blocks_to_build(kinds)
+    fixed = placement.gpus, placement.offload_kv, placement.pipelined
+    return blocks, (fixed, ends, tuple(kinds[block] for block in blocks))
 
 
 def _kinds(header: Header, placement: Placement) -> tuple[list[Hashable], Hashable]:
@@ -129,7 +146,10 @@ def blocks_to_build(kinds: Sequence[Hashable]) -> list[int]:
     block = 0
     while block < len(kinds):
         most, built = 0, 1
-        for period in range(1, _LONGEST_PERIOD + 1):
+        longest = (len(numbers) - block) // (_REPEATED + _SWINGS)  # to drop some of the groups
+        for period in range(1, min(longest, _LONGEST_PERIOD) + 1):
+            if numbers[block] != numbers[block + period]:
+                continue
             times = _times(numbers, block, period)
             dropped = max(0, times - _REPEATED) // _SWINGS * _SWINGS
             if dropped * period > most:

@@ -218,6 +218,11 @@ class Header:
         return {}
 
     @cached_property
+    def built(self) -> dict[Hashable, tuple[list[int], Hashable]]:
+        """For each placement the blocks whose graph is built, and their kinds (`compute`)."""
+        return {}
+
+    @cached_property
     def first_alike(self) -> list[int]:
         """For each block the first one with a cache and a state of the same sizes."""
         known: dict[Hashable, int] = {}
