@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from explorer.analysis.errors.metrics import ErrorMetrics
 from explorer.analysis.recipes.fits import Deviation, MixRow, RecipeFit, RecipeTrial, RoleErrors
 from explorer.analysis.recipes.rules import CURRENT
 from explorer.analysis.what_if import SizeAfter
-from explorer.planner.inputs import PlannedMemory
 from explorer.present.tables.errors import FIGURES
 from explorer.present.tables.table import (
     BITS,
@@ -29,6 +28,9 @@ from explorer.present.tables.table import (
     Table,
 )
 from explorer.text import integer_text
+
+if TYPE_CHECKING:  # to show a type mix loads no planner
+    from explorer.planner.inputs import PlannedMemory
 
 _ROLE: Final = "The function of the tensors, in any layer."
 _STORED: Final = "How they are stored in this file."
