@@ -74,7 +74,7 @@ def _place(text: str) -> Place:
     help=f"List this store, not those found. KIND: {', '.join(StoreKind)}.",
 )
 @options.json_option
-@click.option("--blobs", is_flag=True, help="Also list each blob with the models that use it.")
+@click.option("--blobs", is_flag=True, help="Also list each file with the models that use it.")
 @click.option("fits", "--fits", is_flag=True, help="Also say which models fit this machine.")
 @machine.gpu_option("With --fits: a GPU as in plan. Once for each. Default: this machine's.")
 @click.option(
@@ -217,7 +217,7 @@ def _blob_lines(store: Store) -> Iterator[str]:
         yield "\n" + output.table_of(FILES.only(*_SHOWN_FILE), files, _LONGEST_USERS)
         orphans = [file.blob.nbytes for file in files if not file.blob.used_by]
         if orphans:
-            yield f"  {integer_text(len(orphans))} used by nothing: {bytes_text(sum(orphans))}\n"
+            yield f"  {integer_text(len(orphans))} unused: {bytes_text(sum(orphans))}\n"
     if store.partials:
         nbytes = sum(one.nbytes for one in store.partials)
         yield f"  {integer_text(len(store.partials))} unfinished: {bytes_text(nbytes)}\n"

@@ -101,7 +101,7 @@ class Hyperparameters:
         kind = model.metadata.text("general.type")
         if kind in _NO_MODELS:
             raise PlanError(
-                f"it is {_NO_MODELS[kind]}, no whole model; plan the model that it belongs to"
+                f"it is {_NO_MODELS[kind]}, not a whole model; plan the model that it belongs to"
             )
         if model.format == "gguf":
             file_bytes = sum(file.source.size for file in model.files)

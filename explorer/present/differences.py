@@ -55,7 +55,7 @@ MEMORY: Final = "What llama.cpp allocates for each model under the same settings
 
 _SIDES: Final = ("a", "b")
 _VALUE_CHARACTERS: Final = 160
-_NO_MODEL: Final = "it is no whole model"
+_NO_MODEL: Final = "it is not a whole model"
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,9 @@ from explorer.planner.inputs import NO_WEIGHTS, PlanInputs, completed, header_to
 from explorer.planner.plan import Level, Plan, Verdict
 from explorer.present.model import kind_of
 from explorer.present.plan import (
+    LEVEL_WORDS,
     answer,
     device_name,
-    fit_brief,
     fit_state,
     fit_text,
     placed_text,
@@ -53,14 +53,14 @@ class Target:
 
     @property
     def text(self) -> str:
-        """ "Planned for: NVIDIA L4, 22.5 GiB free; 61.2 GiB of main memory free"."""
+        """ "Planned for: NVIDIA L4, 22.5 GiB free, 61.2 GiB of main memory free"."""
         gpus = (f"{device_name(one)}, {bytes_text(one.free)} free" for one in self.devices)
         parts = list(gpus) or ["no GPU"]
         if self.host is None:
             parts.append("main memory is not checked")
         else:
             parts.append(f"{bytes_text(self.host.free)} of main memory free")
-        return f"Planned for: {'; '.join(parts)}"
+        return f"Planned for: {', '.join(parts)}"
 
     @property
     def brief(self) -> str:
@@ -116,12 +116,12 @@ class ModelFit:
 
     @property
     def brief(self) -> str:
-        """The same in a word or three: "Fits", "In part", "Does not fit"."""
-        return self.word if self.verdict is None else fit_brief(self.verdict)
+        """The same in a word or three: "Fits", "Fits partly", "Does not fit"."""
+        return self.word if self.verdict is None else LEVEL_WORDS[self.verdict.level]
 
     @property
     def part(self) -> str:
-        """Of a model that fits in part, what is on GPUs: "28 of 49 layers"; else empty."""
+        """Of a model that fits partly, what is on GPUs: "28 of 49 layers"; else empty."""
         return placed_text(self.verdict) if self.verdict and self.level is Level.PARTLY else ""
 
     @property
@@ -131,7 +131,7 @@ class ModelFit:
 
     @property
     def state(self) -> str:
-        """The same beside a heading that says for what: "Fits", "28 of 49 layers"."""
+        """The same in a narrow column: "Fits", "28 of 49 layers"."""
         return self.word if self.verdict is None else fit_state(self.verdict)
 
     @property
@@ -176,10 +176,10 @@ def fit_statement(fit: ModelFit, target: Target) -> str:
     names = " and ".join(dict.fromkeys(short_name(one) for one in target.devices))
     tokens = f", with up to {fit.context_text} tokens" if fit.context_text else ""
     if found.on_cpu:
-        return f"It fits main memory{tokens}; there is no GPU."
+        return f"It fits main memory{tokens}. There is no GPU."
     if found.level is Level.FITS:
         return f"It fits {names}{tokens}."
-    return f"It fits in part: {fit.part} on {names}{tokens}."
+    return f"It fits partly: {fit.part} on {names}{tokens}."
 
 
 NOTHING_TO_FIT: Final = ModelFit(None, "There is nothing that can be opened.", word="No model")
@@ -227,8 +227,8 @@ def fit_of(
     except PlanError as error:
         return ModelFit(None, answer(None, str(error)).sentence, word=_UNPLANNED)
     if not h.block_count:
-        why = "It states no number of layers, so it cannot be planned."
-        return ModelFit(None, why, word="No layer count")
+        why = "Not a language model: there is nothing to plan."
+        return ModelFit(None, why, word="Not a language model")
     inputs = replace(asked or PlanInputs(), devices=target.devices, host=target.host)
     request = completed(inputs, model).request(h, env.used(target.environment))
     engine = inputs.engine_for(h)
@@ -254,7 +254,7 @@ def _not_to_plan(model: Model) -> ModelFit | None:
         from explorer.analysis.what_if import is_importance_matrix  # noqa: PLC0415 - few files need it
 
         word = "Importance matrix" if is_importance_matrix(model) else "Adapter"
-        return ModelFit(None, f"{plain_text(kind)}. It is no whole model.", word=word)
+        return ModelFit(None, f"{plain_text(kind)}. It is not a whole model.", word=word)
     if not len(model.tensors):
         return ModelFit(None, f"{sentence(NO_WEIGHTS)}.", word="No weights")
     return None

@@ -183,8 +183,8 @@ def value_text(value: int | float) -> str:
 
 
 _MARKS: Final = {Level.FITS: "✔", Level.PARTLY: "⚠", Level.NOT: "✘"}
-_BRIEF: Final = {Level.FITS: "Fits", Level.PARTLY: "In part", Level.NOT: "Does not fit"}
-_WORDS: Final = {Level.FITS: "fits", Level.PARTLY: "partly", Level.NOT: "does not fit"}
+LEVEL_WORDS: Final = {Level.FITS: "Fits", Level.PARTLY: "Fits partly", Level.NOT: "Does not fit"}
+"""How well a model fits, in a word or three."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +208,7 @@ class Answer:
     @property
     def word(self) -> str:
         """The level in a word or three."""
-        return _WORDS[self.level]
+        return LEVEL_WORDS[self.level]
 
 
 def answer(plan: Plan | None, refusal: str = "") -> Answer:
@@ -281,17 +281,12 @@ def fit_text(found: Verdict) -> str:
     return f"{found.level}, on the CPU" if on_cpu else found.level.value
 
 
-def fit_brief(found: Verdict) -> str:
-    """Return "Fits", "In part" or "Does not fit"."""
-    return _BRIEF[found.level]
-
-
 def fit_state(found: Verdict) -> str:
-    """Return the same beside a heading that says for what: "Fits", "28 of 49 layers"."""
+    """Return the same in a narrow column: "Fits", "28 of 49 layers", "Does not fit"."""
     if found.level is Level.PARTLY:
         return placed_text(found, brief=True)
-    brief, on_cpu = fit_brief(found), found.level is Level.FITS and found.on_cpu
-    return f"{brief}, on the CPU" if on_cpu else brief
+    word, on_cpu = LEVEL_WORDS[found.level], found.level is Level.FITS and found.on_cpu
+    return f"{word}, on the CPU" if on_cpu else word
 
 
 def _names(devices: Sequence[Device], most: int, between: str) -> str:

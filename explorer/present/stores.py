@@ -57,7 +57,7 @@ def part_text(part: Part | None) -> str:
 
 
 def reclaimable(stores: Iterable[Store]) -> tuple[int, int]:
-    """Return how many blobs and unfinished downloads belong to nobody, and their bytes."""
+    """Return how many files no model uses, unfinished downloads included, and their bytes."""
     sizes: list[int] = []
     for store in stores:
         sizes += [blob.nbytes for blob in store.blobs if not blob.used_by]
@@ -66,11 +66,11 @@ def reclaimable(stores: Iterable[Store]) -> tuple[int, int]:
 
 
 def reclaimable_text(count: int, nbytes: int) -> str:
-    """Return "2 files belong to nobody: 5.1 GiB could be freed"; nothing for none."""
+    """Return "2 unused files: removing them frees 5.1 GiB"; nothing for none."""
     if not count:
         return ""
-    what = counted(count, "file belongs", "files belong")
-    return f"{what} to nobody: {bytes_text(nbytes)} could be freed"
+    them = "it" if count == 1 else "them"
+    return f"{counted(count, 'unused file')}: removing {them} frees {bytes_text(nbytes)}"
 
 
 def removal_of_entry(kind: StoreKind, root: Path, entry: Entry) -> str:

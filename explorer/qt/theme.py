@@ -103,7 +103,7 @@ class Ink:
     on_tint: str  # text there
     link: str
     good: str  # it fits
-    caution: str  # it fits in part
+    caution: str  # it fits partly
     warning: str  # it does not, or something is wrong
     good_tint: str  # behind such words
     caution_tint: str

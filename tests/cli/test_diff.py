@@ -124,7 +124,7 @@ def test_adapters_are_not_planned(tmp_path: Path, capsys: Capture) -> None:
     found = run_json(capsys, str(path), str(path))
     names = "weights", "cache", "compute", "total"
     assert {found["memory"]["a"][name] for name in names} == {None}
-    assert found["memory"]["a"]["problem"] == "it is no whole model"
+    assert found["memory"]["a"]["problem"] == "it is not a whole model"
     assert not any("memory" in sentence for sentence in found["summary"])
     assert main(["diff", str(path), str(path)]) == 0
     out = capsys.readouterr().out

@@ -73,7 +73,7 @@ def test_blobs_and_what_uses_them(store: OllamaStore, capsys: Capture) -> None:
     assert record["removal"] == [f"rm -- {store.blobs / orphan}"]
     assert main(["library", "--blobs", "--root", root]) == 0
     out = capsys.readouterr().out
-    assert "1 used by nothing: 6 B" in out
+    assert "1 unused: 6 B" in out
     assert "2 models" in out
 
 
@@ -261,7 +261,7 @@ def test_which_models_fit_a_named_gpu(sized: str, capsys: Capture) -> None:
     assert found["largest_context"] % 256 == 0
     assert main(["library", "--root", sized, "--fits", *gpu]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("Planned for: NVIDIA L4, 3.50 GiB free; 64.0 GiB of main memory free")
+    assert out.startswith("Planned for: NVIDIA L4, 3.50 GiB free, 64.0 GiB of main memory free")
     assert f"  {layers} of 33 layers" in out
     assert f"{found['largest_context']:,}" in out
 

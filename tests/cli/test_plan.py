@@ -326,7 +326,7 @@ def test_many_models_are_a_table(tmp_path: Path, model: Path, capsys: Capture) -
     names = [line.split()[0] for line in lines[1:3]]
     assert [name[-12:] for name in names] == [str(path)[-12:] for path in (model, other)]
     assert max(map(len, names)) <= 60
-    assert [line.split()[1] for line in lines[1:3]] == ["fits", "fits"]
+    assert [line.split()[1] for line in lines[1:3]] == ["Fits", "Fits"]
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)

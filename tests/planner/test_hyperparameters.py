@@ -48,7 +48,7 @@ def test_every_key_is_read() -> None:
 @pytest.mark.parametrize(("kind", "what"), [("adapter", "adapter"), ("imatrix", "importance")])
 def test_what_is_no_whole_model_is_not_planned(kind: str, what: str) -> None:
     file = w.GgufFile(keys=[("general.type", w.STRING, kind), ("llama.context_length", w.U32, 8)])
-    with pytest.raises(PlanError, match=f"{what}.* no whole model"):
+    with pytest.raises(PlanError, match=f"{what}.* not a whole model"):
         Hyperparameters.from_model(model_from(file.build()))
 
 

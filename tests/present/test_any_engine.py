@@ -119,7 +119,7 @@ def test_its_plan_is_said_drawn_and_exported(request_: PlanRequest) -> None:
     assert words.left_to_engine(request_, plan.engine) is None
     assert speed_bounds(plan, {}) is None
     row = words.EngineRow(plan.engine, plan)
-    assert [column.cell(row) for column in ENGINES][:2] == ["Another engine", "fits"]
+    assert [column.cell(row) for column in ENGINES][:2] == ["Another engine", "Fits"]
     assert all(isinstance(column.cell(PlanRow("m", plan)), str) for column in PLANS)
 
 

@@ -84,7 +84,7 @@ def test_engines_side_by_side_show_dashes_where_there_is_no_plan(h: Hyperparamet
     rows.append(words.EngineRow(engine_named("ollama"), None, "refused"))
     layers, fits = ([ENGINES[name].cell(row) for row in rows] for name in ("gpu_layers", "fits"))
     assert layers == ["3 of 3", "3 of 3", "–"]
-    assert fits == ["fits", "fits", "refused"]
+    assert fits == ["Fits", "Fits", "Refused"]
     why = words.why_engines_differ(rows)
     assert why.startswith("llama.cpp allocates")
     assert "Ollama starts the same program" not in why  # it is not shown

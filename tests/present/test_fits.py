@@ -157,14 +157,14 @@ def test_what_cannot_be_planned_says_why(tmp_path: Path) -> None:
     for path, word in (
         (junk, "Cannot be read"),
         (tokens, "No weights"),
-        (odd, "No layer count"),
+        (odd, "Not a language model"),
         (tmp_path / "none.gguf", "Cannot be read"),
     ):
         found = fit_at(path, target)
         assert found.level is found.order is found.largest_context is None
         assert (found.state, found.text) == (word, word.lower())
         assert found.sentence
-    assert "number of layers" in fit_at(odd, target).sentence
+    assert "nothing to plan" in fit_at(odd, target).sentence
 
 
 def test_a_damaged_model_does_not_fit_however_much_memory_there_is(

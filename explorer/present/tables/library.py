@@ -67,11 +67,11 @@ def _iso(seconds: float | None) -> str | None:
         return None
 
 
-_QUANTIZATION: Final = "The file type that the header names, such as Q4_K_M; else of most bytes."
-_FITS: Final = (
-    "Whether its layers fit the GPUs of the planner, or of this machine. Filter: fits:yes"
+_QUANTIZATION: Final = (
+    "The file type that the header names, such as Q4_K_M, or the type of most bytes."
 )
-_CONTEXT: Final = "The most tokens of one sequence that fit, with the layers that are on GPUs."
+_FITS: Final = "Whether it fits the machine that plans are for. Filter: fits:yes"
+_CONTEXT: Final = "Largest context for one request that keeps these layers on the GPU."
 _USED: Final = (
     "The day on which a program last read its weights, as the disk notes it. A backup counts too. "
     "What this program reads does not. Empty where the disk notes nothing."
@@ -244,7 +244,7 @@ class StoredFile:
         if not self.finished:
             return "⚠ unfinished download"
         if not self.blob.used_by:
-            return "⚠ orphan: used by no model"
+            return "⚠ unused"
         return "shared" if len(self.blob.used_by) > 1 else "used"
 
     @property
@@ -262,7 +262,7 @@ def digest_text(name: str) -> str:
 
 
 def stored_files(stores: Iterable[Store], check: Check = never) -> list[StoredFile]:
-    """Return the files, those that belong to nobody first, then the largest. For a worker.
+    """Return the files, unused ones first, then the largest. For a worker.
 
     Args:
         stores: The stores, read to their end.
@@ -278,7 +278,7 @@ def stored_files(stores: Iterable[Store], check: Check = never) -> list[StoredFi
     return sorted(found, key=lambda file: (bool(file.blob.used_by), -file.blob.nbytes))
 
 
-_PART: Final = "What it is: weights, a template, a licence …; of an orphan, what its content says."
+_PART: Final = "What the file is: weights, a template, a licence …"
 
 FILES: Final = Table[StoredFile](
     Column("part", "What it is", TEXT, _PART, stretches=True),
@@ -291,17 +291,17 @@ FILES: Final = Table[StoredFile](
     Column("bytes", "Size", BYTES, "Bytes of the file on disk.", lambda file: file.blob.nbytes),
     Column("state", "State", TEXT, "Used by models, unused, or not completely downloaded."),
     Column(
-        *("models", "Models", INTEGER, "How many models and tags use it"),
+        *("models", "Models", INTEGER, "Number of models and tags that use it."),
         lambda file: len(file.blob.used_by),
         extra=True,
     ),
     Column("store", "Store", TEXT, "The program that keeps it."),
     Column(
-        *("digest", "Blob", TEXT, "The file's name: the digest of its content"),
+        *("digest", "File", TEXT, "The file's name: the digest of its content."),
         lambda file: file.blob.digest,
         text=lambda file: shorten(plain_text(file.blob.digest), _SHOWN_DIGEST),
     ),
-    title="Blobs",
+    title="Files",
 )
 
 
@@ -355,7 +355,7 @@ def choice_table(choices: Sequence[ModelChoice]) -> Table[ModelChoice]:
 
     bits = "Stored bits for each weight, over all tensors, by the model's header."
     size = "Bytes of the model's files, as its server says."
-    fits = "Whether its layers fit the machine that the planner plans for, by its header."
+    fits = "Whether it fits the machine that plans are for."
     columns: list[Column[ModelChoice]] = [
         Column(
             *("bytes", "Size", BYTES, size),
@@ -368,7 +368,7 @@ def choice_table(choices: Sequence[ModelChoice]) -> Table[ModelChoice]:
         Column("fits", "On this machine", TEXT, fits, keys=order),
         Column(
             *("context", "Largest context", INTEGER),
-            "The most tokens of one sequence that fit that machine.",
+            "Largest context for one request that fits that machine.",
             of(lambda version: version.fit.largest_context),
         ),
     ]

@@ -404,7 +404,7 @@ def _size(name: str, title: str, key: str) -> Column[EngineRow]:
 
 
 def _fits(row: EngineRow) -> str:
-    return "refused" if row.plan is None else answer(row.plan).word
+    return "Refused" if row.plan is None else answer(row.plan).word
 
 
 def _full_title(row: EngineRow) -> str:

@@ -36,6 +36,7 @@ from explorer.qt.machine import PlannedMachine
 from explorer.qt.services import Services
 from explorer.qt.theme import CORNER, SERIES, Space, TextSize, ink_of, style_text, warning_colour
 from explorer.qt.widgets.building import column, row
+from explorer.qt.widgets.cells import State, state_colour
 from explorer.qt.widgets.labels import SELECTABLE, FigureTile, Tile, TileRow, plain_label
 from explorer.qt.widgets.painting import FoldButton, IconLabel, fill_type, plain_tip
 from explorer.qt.widgets.segments import SegmentBar
@@ -134,7 +135,7 @@ def _button(
 
 
 class OverviewView(QtWidgets.QScrollArea):
-    """A model in a sentence, four tiles and a bar; its problems; where to read on; all facts.
+    """A model in a sentence, four tiles and a bar; its problems; what to do next; all facts.
 
     Without a model, how to begin.
 
@@ -248,7 +249,7 @@ class OverviewView(QtWidgets.QScrollArea):
             left.addWidget(_text("Shape", page, TextSize.SECTION))
             left.addLayout(_form(shape, page))
         left.addStretch(1)
-        right = column(_text("Read on", page, TextSize.SECTION), spacing=Space.NEAR)
+        right = column(_text("Next", page, TextSize.SECTION), spacing=Space.NEAR)
         for button in self._links(document, page):
             right.addLayout(row(button, 1))
         right.addStretch(1)
@@ -288,10 +289,10 @@ class OverviewView(QtWidgets.QScrollArea):
             tile = FigureTile(title, "…", "Looking at this computer", page)
         else:
             fit = self._fit[0]
-            colours = {"yes": ink.good, "partly": ink.caution, "no": ink.warning}
             colour = ink.warning if fit.damaged else ink.muted
-            colour = colour if fit.level is None else colours[fit.level]
-            detail = "the problems above say how" if fit.damaged else fit.sentence
+            if fit.level is not None:
+                colour = state_colour(State(fit.level), self.palette()).name()
+            detail = "the problems above say why" if fit.damaged else fit.sentence
             if fit.largest_context:
                 detail = f"with up to {fit.context_text} tokens"
             detail = fit.part or detail
@@ -331,7 +332,7 @@ class OverviewView(QtWidgets.QScrollArea):
         if document.model.tensors.rows:
             pages = [("&Weights of the largest tensor", "weights")]
             if not document.kind:
-                pages.append(("&All tensors on one map", "survey"))
+                pages.append(("&All tensors", "survey"))
                 pages.append(("&Plan its memory", "planner"))
             elif document.is_importance_matrix:
                 pages.insert(0, ("Which columns &matter most", "survey"))

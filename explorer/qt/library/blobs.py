@@ -26,8 +26,8 @@ def blob_facts(file: StoredFile) -> str:
         lines.append("Download the model again to complete it, or remove the file.")
     elif not file.blob.used_by:
         lines.append(
-            "No model in this store uses this blob: a removed model may have left it, or a "
-            "manifest cannot be read. Ollama deletes such blobs when it starts."
+            "No model in this store uses this file. A removed model may have left it, or a "
+            "manifest cannot be read. Ollama deletes such files when it starts."
         )
     if file.removal:
         lines += ["", "The command that removes it:", file.removal]
@@ -109,18 +109,18 @@ class BlobsPage(QWidget):
         chosen, shown = self.selected_files(), [self.files[row] for row in self.model.rows.tolist()]
         if chosen:
             return (
-                f"{integer_text(len(chosen))} of {integer_text(len(shown))} blobs selected: "
+                f"{integer_text(len(chosen))} of {integer_text(len(shown))} files selected: "
                 f"{_size(chosen)}"
             )
         text = (
-            f"{integer_text(len(shown))} of {integer_text(len(self.files))} blobs, {_size(shown)}"
+            f"{integer_text(len(shown))} of {integer_text(len(self.files))} files, {_size(shown)}"
         )
         free = [file for file in shown if file.removal]
         more = reclaimable_text(len(free), sum(file.blob.nbytes for file in free))
         return f"{text}   ·   {more}" if more else text
 
     def removals(self) -> list[str]:
-        """Return the commands that remove what belongs to nobody: what is selected, or else all."""
+        """Return the commands that remove unused files: what is selected, or else all."""
         chosen = [file.removal for file in self.selected_files() if file.removal]
         return chosen or [file.removal for file in self.files if file.removal]
 

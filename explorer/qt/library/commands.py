@@ -400,7 +400,7 @@ class Commands(QObject):
         self.compare = self._action("&Compare these two", self._compare)
         self.reveal = self._action("Show in &file manager", self._reveal, "Ctrl+Shift+E")
         self.remove = self._action("Remo&ve folder from this list", self._remove_folders)
-        self.rescan = self._action("Read &again", self.rescan_requested, "F5")
+        self.rescan = self._action("Re&scan", self.rescan_requested, "F5")
         # of the tree alone: the table of blobs copies whole rows
         copy_name, key = self._copy_of("name"), QKeySequence.StandardKey.Copy
         self.copy_name = add_action(tree, "Copy &name", copy_name, key)
@@ -433,7 +433,7 @@ class Commands(QObject):
         return copy
 
     def copy_removal(self) -> int:
-        """Copy the commands that remove what belongs to nobody; return how many there are."""
+        """Copy the commands that remove unused files; return how many there are."""
         lines = self._blobs.removals()
         if lines:
             QGuiApplication.clipboard().setText("\n".join(lines))

@@ -13,7 +13,8 @@ from typing import Any, Final, TypeVar
 
 from explorer.formats import Problem
 from explorer.formats.tensor_filter import Bounds, parse_bounds
-from explorer.present.fits import DAMAGED, FITS_WORD, ModelFit
+from explorer.planner.plan import Level
+from explorer.present.fits import FITS_WORD, ModelFit
 from explorer.present.model import gravest, mark, problem_line
 from explorer.present.stores import removal_of_entry, removal_of_files, run_of_entry
 from explorer.present.tables.library import LIBRARY, digest_text, time_text
@@ -208,17 +209,16 @@ class Node:
         known = [value(node.fit) for node in members if node.fit is not None]
         return max((one for one in known if one is not None), default=None)
 
-    def _pill_value(self) -> float | None:
+    def _shared_fit(self) -> ModelFit | None:
         """Return what a pill is coloured by; None for a family whose members have their own."""
         if self.row.kind is not RowKind.FAMILY:
-            return self.fit_order
+            return self.fit
         column, first = LibraryColumn.FITS, self.every[0]  # asked at each paint: it may be large
-        return first.fit_order if first.cells[column] == self.cells[column] else None
+        return first.fit if first.cells[column] == self.cells[column] else None
 
     def _how_many_fit(self) -> str:
-        orders = [node.fit_order or 0.0 for node in self.every]
-        fit = sum(order >= _FITS_FULLY for order in orders)
-        return f"{fit} of {len(orders)} fit"
+        levels = [node.fit.level if node.fit is not None else None for node in self.every]
+        return f"{levels.count(Level.FITS)} of {len(levels)} fit"
 
     @property
     def note(self) -> str:
@@ -244,7 +244,7 @@ class Node:
                 number, _, unit = self.cells[column].rpartition(" ")
                 return CellParts(number, unit) if number else None
             case LibraryColumn.FITS if self.cells[column]:
-                return _fit_parts(self.cells[column], self._pill_value())
+                return _fit_parts(self.cells[column], self._shared_fit())
             case LibraryColumn.MODIFIED | LibraryColumn.USED if self.cells[column]:
                 return CellParts("", self.cells[column])
         return None
@@ -329,20 +329,11 @@ class Node:
         return removal_of_files([row.path]) if unused and row.path is not None else ""
 
 
-_FITS_FULLY: Final = 3.0  # the value that `ModelFit.order` gives
-
-
-def _fit_parts(text: str, order: float | None) -> CellParts:
+def _fit_parts(text: str, fit: ModelFit | None) -> CellParts:
     """Return a pill; muted text where only why it cannot be said is known."""
-    if order is None and text != DAMAGED:
+    if fit is None or (fit.level is None and not fit.damaged):
         return CellParts("", text)
-    return CellParts(text, state=_state_of(order or 0.0))
-
-
-def _state_of(order: float) -> State:
-    if order >= _FITS_FULLY:
-        return State.GOOD
-    return State.CAUTION if order else State.WARNING
+    return CellParts(text, state=State.WARNING if fit.level is None else State(fit.level))
 
 
 def ordered(nodes: Sequence[Node], column: int, descending: bool) -> list[Node]:
@@ -606,7 +597,7 @@ def _sharing_lines(store: Store, name: str) -> Iterator[str]:
     shared.pop(name, None)
     if shared:
         yield ""
-        yield "Shares blobs with:"
+        yield "Shares files with:"
         order = sorted(shared, key=lambda other: (-shared[other], other))
         yield from _name_lines([f"{other}   ({bytes_text(shared[other])})" for other in order])
 

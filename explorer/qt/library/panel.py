@@ -190,7 +190,7 @@ class LibraryWidgets(QtWidgets.QWidget):
         # it was the bar, and Tab ended there, in the list
         self.lists.setFocusProxy(None)  # type: ignore[arg-type]
         self.lists.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        for listed, title in ((self.tree, "Models"), (self.blobs, "Blobs")):
+        for listed, title in ((self.tree, "Models"), (self.blobs, "Files")):
             self.lists.addTab(listed, title)
             self.choice.addTab(title)
         self.choice.currentChanged.connect(self.lists.setCurrentIndex)
@@ -228,7 +228,7 @@ class LibraryWidgets(QtWidgets.QWidget):
     def _show_hint(self) -> None:
         """Say what can be filtered in the list that is shown."""
         if self.shows_blobs:
-            hint = "Filter:  orphan  license  llama3  sha256:…"
+            hint = "Filter:  unused  license  llama3  sha256:…"
             tip = (
                 "Every word must be found: in what it is, its state, the store, the digest, or the "
                 "models that use it."
@@ -305,7 +305,7 @@ class LibraryWidgets(QtWidgets.QWidget):
         self.splitter.setSizes([3 * room // 4, room // 4])
 
     def summary(self, entry_count: int, rows: Sequence[Row]) -> str:
-        """Return the sum of the selected rows, or else of all, with what belongs to nobody."""
+        """Return the sum of the selected rows, or else of all, with what no model uses."""
         nodes = self.tree.selected_nodes()
         total = total_of(nodes or self.model.stores)
         size = bytes_text(total.nbytes)
@@ -321,16 +321,16 @@ class LibraryWidgets(QtWidgets.QWidget):
         return text
 
     def offer_removal(self) -> None:
-        """Offer the commands that remove what belongs to nobody, if there is any."""
+        """Offer the commands that remove unused files, if there are any."""
         removals = self.blobs.removals()
         chosen = not self.shows_blobs and self.tree.selected_nodes()  # the line speaks of these
         self.copy_button.setVisible(bool(removals) and not chosen)
-        self.copy_button.setText(
-            "&Copy the command" if len(removals) == 1 else "&Copy the commands"
-        )
+        if removals:
+            more = f" ({integer_text(len(removals))} commands)" if len(removals) > 1 else ""
+            self.copy_button.setText(f"&Copy “{removals[0].split()[0]} …”{more}")
         self.copy_button.setToolTip(
-            "Copy what removes the files that belong to nobody. This program removes nothing: "
-            "read the commands, then run them in a terminal."
+            "Copy the commands that remove unused files. This program removes nothing itself: read "
+            "them, then run them in a terminal."
         )
 
     def show_sentence(self, sentence: str) -> None:
@@ -576,14 +576,14 @@ class LibraryView(LibraryWidgets):
 
     def _show_state(self) -> None:
         busy = self.scanner.busy
-        self.scan_button.setText("Stop" if busy else "Read again")
-        self.scan_button.setToolTip("Stop reading" if busy else "Read all stores anew (F5)")
+        self.scan_button.setText("Stop" if busy else "Rescan")
+        self.scan_button.setToolTip("Stop reading" if busy else "Read all stores again (F5)")
         if any(row.children or row.problems or row.store is None for row in self._rows or ()):
             self.show_page(self.splitter)
         elif busy or not self._asked:
             self.show_sentence("Looking for downloaded models…")
         elif self._rows is None:
-            self.show_sentence("Reading was stopped. Press F5 to read again.")
+            self.show_sentence("Reading was stopped. Press F5 to rescan.")
         else:
             self.show_page(self.empty)
         self._show_total()

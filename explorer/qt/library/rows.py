@@ -23,7 +23,7 @@ from explorer.present.model import gravest, mark
 from explorer.stores import Blob, Entry, PartialDownload, Place, Store, StoreKind, scan
 from explorer.stores.huggingface import is_hub_cache
 from explorer.stores.ollama import is_ollama_store, models_folder
-from explorer.text import bytes_text, counted, integer_text, plain_text, shorten
+from explorer.text import bytes_text, counted, plain_text, shorten
 
 _LONGEST_TITLE = 200  # a name may have 60,000 characters; the tool tip shows more
 
@@ -164,10 +164,10 @@ def store_summary(store: Store) -> str:
     parts = [counted(len(store.entries), "model")]
     orphans = [blob.nbytes for blob in store.blobs if not blob.used_by]
     if orphans:
-        text = counted(len(orphans), "orphaned blob")
+        text = counted(len(orphans), "unused file")
         parts.append(f"⚠ {text} ({bytes_text(sum(orphans))})")
     if store.partials:
-        text = f"{integer_text(len(store.partials))} unfinished"
+        text = counted(len(store.partials), "unfinished download")
         nbytes = sum(partial.nbytes for partial in store.partials)
         parts.append(f"⚠ {text} ({bytes_text(nbytes)})")
     return ", ".join(parts)
@@ -311,8 +311,8 @@ def _leftovers(store: Store) -> Iterator[Row]:
     orphans = tuple(_orphan_row(blob) for blob in store.blobs if not blob.used_by)
     partials = tuple(map(_partial_row, store.partials))
     if orphans:
-        note = counted(len(orphans), "orphan")
-        yield _branch("orphans", "Blobs that no model uses", note, orphans)
+        note = counted(len(orphans), "file")
+        yield _branch("orphans", "Unused files", note, orphans)
     if partials:
         note = counted(len(partials), "file")
         yield _branch("partials", "Unfinished downloads", note, partials)
@@ -329,7 +329,7 @@ def _orphan_row(blob: Blob) -> Row:
         f"blob {blob.path}",
         title_of(blob.digest),
         nbytes=blob.nbytes,
-        note="⚠ used by no model",
+        note="⚠ unused",
         path=blob.path,
         digest=blob.digest,
     )
@@ -341,7 +341,7 @@ def _partial_row(partial: PartialDownload) -> Row:
         str(partial.path),
         title_of(partial.path.name),
         nbytes=partial.nbytes,
-        note="⚠ unfinished; download the model again to complete it",
+        note="⚠ unfinished. Download the model again to complete it",
         path=partial.path,
     )
 

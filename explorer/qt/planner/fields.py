@@ -358,7 +358,7 @@ class AnswerPill(QLabel):
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
         self.setTextFormat(Qt.TextFormat.PlainText)
-        self._level = Level.FITS
+        self._state = State.GOOD
         style_text(self, TextSize.BODY)
         self.setWordWrap(True)
         policy = QtWidgets.QSizePolicy.Policy
@@ -367,19 +367,13 @@ class AnswerPill(QLabel):
 
     def show_level(self, level: Level) -> None:
         """Take the colour of a level; its sign stands before the sentence, too."""
-        self._level = level
+        self._state = State(level)
         palette = QtGui.QGuiApplication.palette()
         palette.setColor(QtGui.QPalette.ColorRole.WindowText, self._colour(palette))
         self.setPalette(palette)
 
     def _colour(self, palette: QtGui.QPalette) -> QtGui.QColor:
         return state_colour(self._state, palette)
-
-    @property
-    def _state(self) -> State:
-        level, state = Level, State
-        found = {level.FITS: state.GOOD, level.PARTLY: state.CAUTION, level.NOT: state.WARNING}
-        return found[self._level]
 
     # Qt
 

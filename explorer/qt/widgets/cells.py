@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from enum import Enum, auto
+from enum import StrEnum
 from typing import Final
 
 from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRectF, QSize, Qt
@@ -28,12 +28,12 @@ _ROW_PADDING: Final = 13
 _HEADING_PADDING: Final = 20
 
 
-class State(Enum):
-    """What a pill says, in colour; its word says it, too."""
+class State(StrEnum):
+    """What a pill says, in colour; its word says it, too. Values are those of a plan's `Level`."""
 
-    GOOD = auto()
-    CAUTION = auto()
-    WARNING = auto()
+    GOOD = "yes"
+    CAUTION = "partly"
+    WARNING = "no"
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,7 +149,7 @@ def test_the_overview_leads_on(qtbot: QtBot, window: MainWindow) -> None:
     leads = {
         "Licence": "metadata",
         "largest tensor": "weights",
-        "map": "survey",
+        "All tensors": "survey",
         "memory": "planner",
     }
     for words, page in leads.items():

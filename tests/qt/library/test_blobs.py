@@ -34,14 +34,14 @@ def test_each_blob_is_there_once_with_all_its_models(panel: Panel, store: Ollama
         assert rows[blob.digest][1] == ", ".join(blob.used_by)
         assert rows[blob.digest][4] == str(len(blob.used_by))
     states = [row[3] for row in rows.values()]
-    assert states.count("⚠ orphan: used by no model") == 1
+    assert states.count("⚠ unused") == 1
     assert states.count("⚠ unfinished download") == 1
-    assert "2 files belong to nobody: 1016 B could be freed" in panel.view.total.text()
+    assert "2 unused files: removing them frees 1016 B" in panel.view.total.text()
 
 
 def test_the_filter_finds_orphans_and_users(panel: Panel) -> None:
     _show(panel)
-    panel.type("orphan")
+    panel.type("unused")
     assert [row[2] for row in _cells(panel)] == ["16 B"]
     panel.type("beta")
     assert all("beta:latest" in row[1] for row in _cells(panel))
@@ -54,9 +54,9 @@ def test_the_filter_says_what_it_finds_in_the_list_that_is_shown(panel: Panel) -
     assert "fits:yes" in bar.edit.placeholderText()
     assert bar.status.text() == "3 models"
     _show(panel)
-    assert "orphan" in bar.edit.placeholderText()
+    assert "unused" in bar.edit.placeholderText()
     assert "fits:" not in bar.edit.placeholderText() + bar.edit.toolTip()
-    panel.type("orphan")
+    panel.type("unused")
     assert bar.status.text() == f"1 of {len(panel.view.blobs.files)}"
     panel.view.lists.setCurrentWidget(panel.tree)
     assert "fits:yes" in bar.edit.placeholderText()
@@ -72,7 +72,7 @@ def test_enter_goes_to_the_model_of_a_blob_and_opens_an_orphan(panel: Panel) -> 
     assert panel.view.lists.currentWidget() is panel.tree
     assert panel.tree.currentIndex().data() == "latest"  # of alpha, which the filter hid
     _show(panel)
-    panel.type("orphan")
+    panel.type("unused")
     table.setCurrentIndex(panel.view.blobs.model.index(0, 0))
     panel.press(Qt.Key.Key_Return)
     assert panel.opened[0].read_bytes() == b"nobody uses this"

@@ -38,13 +38,8 @@ CTRL_SHIFT = CTRL | Qt.KeyboardModifier.ShiftModifier
 
 def test_stores_models_and_tags_are_listed_with_what_they_are(panel: Panel) -> None:
     store = panel.find("Ollama")
-    assert panel.titles(store) == [
-        "alpha",
-        "beta:latest",
-        "Blobs that no model uses",
-        "Unfinished downloads",
-    ]
-    assert panel.cell(store, COLUMN.NOTE).startswith("3 models, ⚠ 1 orphaned blob (16 B)")
+    assert panel.titles(store) == ["alpha", "beta:latest", "Unused files", "Unfinished downloads"]
+    assert panel.cell(store, COLUMN.NOTE).startswith("3 models, ⚠ 1 unused file (16 B)")
     beta = panel.find("Ollama", "beta")
     texts = [panel.cell(beta, column) for column in COLUMN][:4]
     assert texts == ["beta:latest", "qwen2", "20", "Q8_0"]
@@ -267,15 +262,15 @@ def test_the_menu_offers_what_applies(panel: Panel) -> None:
     panel.click(panel.find("Ollama", "beta"))
     assert texts() == [
         *("Open", "Show in file manager", "Copy name", "Copy path", "Copy “ollama run …”"),
-        *("Copy the command that removes it", "Read again", "Sort by"),
+        *("Copy the command that removes it", "Rescan", "Sort by"),
     ]
-    panel.click(panel.find("Ollama", "Blobs", "sha256"))
+    panel.click(panel.find("Ollama", "Unused", "sha256"))
     assert texts() == [
         *("Open", "Show in file manager", "Copy name", "Copy path", "Copy digest"),
-        *("Copy the command that removes it", "Read again", "Sort by"),
+        *("Copy the command that removes it", "Rescan", "Sort by"),
     ]
     panel.click(panel.find("Ollama"))
-    assert texts() == ["Show in file manager", "Copy name", "Copy path", "Read again", "Sort by"]
+    assert texts() == ["Show in file manager", "Copy name", "Copy path", "Rescan", "Sort by"]
 
 
 def test_no_letter_of_the_menu_stands_for_two(panel: Panel) -> None:
@@ -313,7 +308,7 @@ def test_a_file_is_shown_in_the_file_manager(panel: Panel, store: OllamaStore, m
         "explorer.qt.library.commands.reveal",
         lambda path, folder: shown.append((path, folder)) or len(shown) == 1,
     )
-    panel.click(panel.find("Ollama", "Blobs", "sha256"))
+    panel.click(panel.find("Ollama", "Unused", "sha256"))
     panel.press(KEY.Key_E, CTRL_SHIFT)
     ((path, folder),) = shown
     assert path.read_bytes() == b"nobody uses this"
@@ -323,8 +318,8 @@ def test_a_file_is_shown_in_the_file_manager(panel: Panel, store: OllamaStore, m
 
 
 def test_an_orphan_opens_by_itself_and_is_explained(panel: Panel) -> None:
-    orphan = panel.find("Ollama", "Blobs", "sha256")
-    assert panel.cell(orphan, COLUMN.NOTE) == "⚠ used by no model"
+    orphan = panel.find("Ollama", "Unused", "sha256")
+    assert panel.cell(orphan, COLUMN.NOTE) == "⚠ unused"
     panel.click(orphan)
     panel.press(KEY.Key_Return)
     assert panel.opened[0].read_bytes() == b"nobody uses this"
@@ -339,7 +334,7 @@ def test_a_scan_that_is_stopped_leaves_what_it_found(
     panel = make_panel(Place(StoreKind.OLLAMA, store.models), wait=False)
     panel.qtbot.mouseClick(panel.view.scan_button, Qt.MouseButton.LeftButton)
     assert not panel.view.scanner.busy
-    assert panel.view.scan_button.text() == "Read again"
+    assert panel.view.scan_button.text() == "Rescan"
     panel.settle()
     assert panel.titles() == []
     panel.press(KEY.Key_F5)
@@ -349,7 +344,7 @@ def test_a_scan_that_is_stopped_leaves_what_it_found(
         job.cancel()
     panel.settle()
     assert len(panel.titles(panel.find("Ollama"))) == 4
-    assert panel.view.scan_button.text() == "Read again"
+    assert panel.view.scan_button.text() == "Rescan"
 
 
 def test_reading_inside_a_model_can_be_stopped_and_begun_again(
@@ -556,7 +551,7 @@ def test_models_say_how_they_fit_the_machine_that_is_planned_for(
     assert texts == {
         "eight": [expected["eight"].state, expected["eight"].context_text],
         "four": ["Fits", "131,072"],
-        "other": ["No layer count", ""],
+        "other": ["Not a language model", ""],
     }
     assert texts["eight"][0].endswith(" of 33 layers")
     index = panel.find("Folder", "eight").siblingAtColumn(COLUMN.FITS)
@@ -695,7 +690,7 @@ def test_numbers_filter_models(make_panel: Callable[..., Panel], sized: Place) -
 def test_the_commands_that_remove_what_is_nobodys_are_copied(
     panel: Panel, store: OllamaStore
 ) -> None:
-    assert "2 files belong to nobody: 1016 B could be freed" in panel.view.total.text()
+    assert "2 unused files: removing them frees 1016 B" in panel.view.total.text()
     assert panel.view.copy_button.isVisible()  # as soon as it is said
     before = sorted(store.blobs.iterdir())
     click = partial(panel.qtbot.mouseClick, panel.view.copy_button, Qt.MouseButton.LeftButton)
