@@ -64,6 +64,20 @@ class SourceError(ExplorerError):
     """Bytes that could not be read: missing, unreadable, not a regular file, cut short, gone."""
 
 
+class ManyRequestsError(SourceError):
+    """An address whose opening takes more requests than are made without a question.
+
+    Attributes:
+        needs: How many it takes, and to which hosts: a sentence without its subject.
+        number: How many, as far as is known.
+    """
+
+    def __init__(self, what: str, path: Path, needs: str, number: int) -> None:
+        super().__init__(what, path)
+        self.needs = needs
+        self.number = number
+
+
 class FormatError(ExplorerError, ValueError):
     """A file that is not what it claims to be."""
 

@@ -47,6 +47,8 @@ EXIT_CODES = {
 ENVIRONMENT = {
     "GGUF_EXPLORER_CACHE": "Folder for compiled kernels and other things that can be made again.",
     "GGUF_EXPLORER_DEBUG": "If it is 1, the traceback of every error is printed to standard error.",
+    "GGUF_EXPLORER_OFFLINE": "If it is 1, no address is read.",
+    "GGUF_EXPLORER_REQUESTS": "How many requests may open one address; 200 if it is not set.",
     "XDG_CACHE_HOME, XDG_CONFIG_HOME": "Where caches and settings lie, if not in ~/.cache and "
     "~/.config.",
     "NUMBA_CACHE_DIR": "Another folder for compiled kernels alone.",

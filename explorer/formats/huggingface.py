@@ -34,8 +34,9 @@ from explorer.formats.side_files import (
     link_escapes,
     read_config,
 )
-from explorer.formats.strict_json import RepeatedKeys, read_json_file
+from explorer.formats.strict_json import read_json_file
 from explorer.formats.tensors import natural_key
+from explorer.json_text import RepeatedKeys
 from explorer.sources import Address
 from explorer.sources.places import list_names, names_below, opening_ahead, size_of
 from explorer.text import bytes_text, listed, quoted

@@ -72,9 +72,6 @@ MAX_MEMBER_BYTES: Final = 16 << 20
 MAX_VOCABULARY: Final = 1 << 20
 """Most tokens of a vocabulary that are decoded; the largest real ones have a quarter of it."""
 
-MAX_JSON_DEPTH: Final = 127
-"""Deepest nesting of JSON, as serde_json's default recursion limit."""
-
 MAX_JSON_VALUES: Final = 300_000
 """Most values of a side file in JSON; the largest real index, of 280,000 tensors, has as many."""
 

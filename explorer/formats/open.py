@@ -20,6 +20,7 @@ from explorer.parallel import collector_paused
 from explorer.sources import Address, FileSource, is_address, parse_address
 from explorer.sources.places import tags_of
 from explorer.sources.remote.addresses import HUB, REGISTRY, HubPart, check_allowed
+from explorer.sources.remote.requests import opening
 
 
 def open_model(path: Path | str) -> Model:
@@ -37,6 +38,7 @@ def open_model(path: Path | str) -> Model:
     Raises:
         FormatError: The file is not what it claims to be.
         SourceError: It is missing, unreadable or not a regular file.
+        ManyRequestsError: An address takes more than 200 requests, and nobody has allowed them.
     """
     if is_address(path):
         return _open_address(parse_address(str(path)))
@@ -57,7 +59,8 @@ def several_at(address: Address) -> SeveralModelsError | None:
         return None
     name = parse_name(address.rest)
     place = Address(f"{REGISTRY}://{name.host}/{name.namespace}/{name.model}")
-    tags = sorted(tags_of(place), key=natural_key)
+    with opening(address):
+        tags = sorted(tags_of(place), key=natural_key)
     if len(tags) < 2:
         return None
     choices = [Choice(Address(f"{address}:{tag}"), f"{address.name}:{tag}", 0) for tag in tags]
@@ -86,6 +89,11 @@ def _is_gguf(path: Path) -> bool:
 def _open_address(address: Address) -> Model:
     """Open what lies at an address; all files of a repository are of one commit."""
     check_allowed(address)
+    with opening(address):
+        return _open_counted(address)
+
+
+def _open_counted(address: Address) -> Model:
     if address.scheme == REGISTRY:
         model = open_registry(address)
     elif address.scheme == HUB and not _is_alone(address):

@@ -22,7 +22,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from explorer.errors import ExplorerError, FormatError
+from explorer.errors import ExplorerError, FormatError, ManyRequestsError
 from explorer.formats import Model
 from explorer.qt.jobs import JobRunner
 from explorer.qt.settings import Settings
@@ -31,6 +31,7 @@ from explorer.qt.widgets.building import column
 from explorer.qt.widgets.labels import plain_label
 from explorer.sources import Address, is_address, parse_address
 from explorer.sources.remote.addresses import HUB, as_path, forbidden_by, host_of, refuse_all
+from explorer.sources.remote.requests import allow
 from explorer.text import bytes_text, integer_text, plain_text, shorten
 
 if TYPE_CHECKING:
@@ -182,6 +183,20 @@ def agrees_to_weights(models: Sequence[Model], parent: QWidget | None) -> bool:
     nbytes = sum(model.nbytes for model in remote)
     hosts = ", ".join(sorted({host_of(model.path) for model in remote}))
     return nbytes <= MUCH or _agrees_to(nbytes, hosts, parent)
+
+
+def agrees_to_requests(error: ManyRequestsError, parent: QWidget | None) -> bool:
+    """Ask before the opening of an address takes many requests; what is agreed to is remembered."""
+    assert isinstance(error.path, Address)
+    name = plain_text(shorten(str(error.path), _LONGEST))
+    text = f"Opening {name} {plain_text(error.needs)}. Go on?"
+    box = _question(parent, "Many requests", text)
+    ask = box.addButton("Make them", _ACCEPT)
+    box.exec()
+    if box.clickedButton() is not ask:
+        return False
+    allow(error.path, error.number)
+    return True
 
 
 _searched: set[Path] = set()  # files that the user wants to be searched

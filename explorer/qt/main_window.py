@@ -14,13 +14,14 @@ from PySide6 import QtCore, QtGui, QtWidgets
 from PySide6.QtCore import QSize, Qt
 
 from explorer.crash_reports import CrashReports
-from explorer.errors import ExplorerError, SeveralModelsError
+from explorer.errors import ExplorerError, ManyRequestsError, SeveralModelsError
 from explorer.formats.tensors import Extent
 from explorer.qt.actions import Actions, RecentMenu, add_navigation, fill_menu_bar, offer_appearance
 from explorer.qt.addresses import (
     Addresses,
     TrafficLabel,
     addresses_in,
+    agrees_to_requests,
     ask_address,
     copied_places,
     copy_download,
@@ -90,15 +91,20 @@ def show_in_folder(window: MainWindow, path: Path) -> None:
 def show_refusal(
     window: MainWindow, error: ExplorerError, on_open: Callable[[Document, bool], None]
 ) -> None:
-    """Say why a model cannot be opened; of a folder with several, ask which shall be.
+    """Say why a model cannot be opened; ask which of several shall be, or whether it may take much.
 
     Args:
         window: The window.
         error: What opening it raised.
         on_open: See `MainWindow.open_one`.
     """
+    if isinstance(error, ManyRequestsError) and agrees_to_requests(error, window):
+        assert error.path is not None
+        window.open_one(error.path, on_open)
+        return
     if not isinstance(error, SeveralModelsError):
-        window.show_error(error)
+        if not isinstance(error, ManyRequestsError):  # it was asked about
+            window.show_error(error)
         return
     from explorer.qt.library.commands import FolderDialog, VersionsDialog  # noqa: PLC0415 - late
 

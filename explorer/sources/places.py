@@ -16,6 +16,7 @@ from explorer.errors import ExplorerError, SourceError
 from explorer.parallel import Check, current_check, map_in_order
 from explorer.sources.files import ByteSource, FileSource
 from explorer.sources.remote.addresses import HUB, Address, HubPart, check_allowed
+from explorer.sources.remote.requests import counting, current_opening
 
 
 def open_source(path: Path, first_bytes: int | None = None, *, whole: bool = False) -> ByteSource:
@@ -60,10 +61,14 @@ def opening_ahead(paths: Iterable[Path], first_bytes: int | None = None) -> Iter
         yield
         return
     outcomes: dict[Address, ByteSource | ExplorerError] = {}
+    opening = current_opening()
+    if opening is not None:
+        opening.expect(len(wanted))
 
     def open_one(path: Address, _: Check) -> ByteSource | ExplorerError:
         try:
-            return open_source(path, first_bytes)
+            with counting(opening):
+                return open_source(path, first_bytes)
         except ExplorerError as error:
             return error
 

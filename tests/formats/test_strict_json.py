@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from explorer.errors import ExplorerError, FormatError
 from explorer.formats.limits import MAX_JSON_FILE_BYTES
-from explorer.formats.strict_json import RepeatedKeys, json_depth, read_json_file
+from explorer.formats.strict_json import read_json_file
+from explorer.json_text import RepeatedKeys, json_depth
 from tests.helpers.rewriting import rewrite
 
 VALUES = st.recursive(

@@ -130,6 +130,24 @@ def test_one_may_be_asked_each_time(qtbot: QtBot, window: MainWindow, web: Web) 
     assert window.settings.note("address_hosts") == ""
 
 
+def test_many_requests_are_asked_for(
+    qtbot: QtBot, window: MainWindow, web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    window.settings.set_note("address_hosts", web.url.partition("://")[2])
+    monkeypatch.setenv("GGUF_EXPLORER_REQUESTS", "0")
+    address, asked = parse_address(web.url + "/demo.gguf"), list[str]()
+    answer(press_cancel, asked)
+    window.open_paths([address])
+    qtbot.waitUntil(lambda: not window.loading)
+    qtbot.waitUntil(lambda: len(asked) == 1)
+    assert asked[0].startswith(f"Opening {address} takes at least 1 request to '127.0.0.1:")
+    assert web.asked == []
+    answer(press_read, asked)
+    window.open_paths([address])
+    qtbot.waitUntil(lambda: len(window.documents) == 1)
+    assert not window.message_bar.messages
+
+
 def test_the_dialog_takes_a_copied_address_and_says_what_is_wrong(qtbot: QtBot) -> None:
     QGuiApplication.clipboard().setText(" hf://owner/name ")
     dialog = AddressDialog()

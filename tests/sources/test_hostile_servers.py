@@ -16,8 +16,10 @@ pytest.importorskip("urllib3", reason="the extra [remote] is not installed")
 
 from explorer.errors import ExplorerError
 from explorer.formats import open_model
+from explorer.formats.open import several_at
 from explorer.sources import parse_address
 from explorer.sources.remote import http, source
+from explorer.sources.remote.hub import MAX_LISTING_BYTES
 from tests.helpers.web import DATA, Content, Handler, Route, Web, serving
 
 MIB = 1 << 20
@@ -269,6 +271,40 @@ def test_a_repository_that_lists_nonsense(web: Web) -> None:
         web.put("/api/models/o/n/revision/main", body)
         with pytest.raises(ExplorerError, match=told):
             open_model("hf://o/n")
+
+
+_FULL = MAX_LISTING_BYTES - 64
+
+
+def _repeated(piece: bytes, last: bytes) -> bytes:
+    return b'{"x": [' + piece * (_FULL // len(piece)) + last + b"]}"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        _repeated(b"[],", b"0"),  # 50 times as much memory in a parser without bounds
+        _repeated(b'{"a":0},', b"0"),
+        _repeated(b'"",', b"0"),
+        _repeated(b"0,", b"0"),
+        b'{"x": "' + "\U0001f600".encode() * (_FULL // 4) + b'"}',
+        b'{"x": "' + rb"\ud83d\ude00" * (_FULL // 100) + b'"}',
+        b'{"x": ' + b"[" * _FULL,
+    ],
+    ids=["lists", "objects", "texts", "numbers", "wide", "escaped", "deep"],
+)
+@pytest.mark.parametrize("address", ["hf://o/n", "ollama://{}/o/n"])
+def test_an_answer_takes_a_few_times_its_own_bytes(web: Web, body: bytes, address: str) -> None:
+    for path in ("/api/models/o/n/revision/main", "/v2/o/n/tags/list"):
+        web.put(path, body)
+    name = parse_address(address.format(web.url.partition("://")[2]))
+    tracemalloc.start()
+    try:
+        with pytest.raises(ExplorerError, match="form that is not known"):
+            open_model(name) if name.scheme == "hf" else several_at(name)
+        assert tracemalloc.get_traced_memory()[1] < 8 * MAX_LISTING_BYTES  # it was 50 times
+    finally:
+        tracemalloc.stop()
 
 
 def test_names_that_leave_the_repository_are_left_out(web: Web) -> None:

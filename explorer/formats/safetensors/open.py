@@ -27,16 +27,16 @@ from explorer.formats.quantized.declaration import read_declaration
 from explorer.formats.quantized.grouping import may_hold_weights
 from explorer.formats.safetensors.groups import Assembly, Stored, StoredTensors, join_companions
 from explorer.formats.side_files import Config, read_config
-from explorer.formats.strict_json import (
+from explorer.formats.strict_json import read_text
+from explorer.formats.tensors import FileTensors, Spec, Tensor, places_in
+from explorer.json_text import (
     JsonLimits,
     JsonText,
     RepeatedKeys,
     check_bounds,
     decode_value,
-    read_text,
     scan_integers,
 )
-from explorer.formats.tensors import FileTensors, Spec, Tensor, places_in
 from explorer.model_files import GGUF_MAGIC
 from explorer.quantization import TENSOR_TYPES
 from explorer.sources import ByteSource, open_source

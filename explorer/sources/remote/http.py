@@ -44,6 +44,7 @@ from explorer.sources.remote.addresses import (
     is_public,
     is_this_machine,
 )
+from explorer.sources.remote.requests import current_opening
 from explorer.text import quoted
 
 CONNECT_S: Final = 10.0
@@ -166,6 +167,9 @@ def fetch(request: Request) -> Reply:
     check_allowed(request.address)
     wait_s = 0.5
     for attempt in range(1, MAX_TRIES + 1):
+        opening = current_opening()
+        if opening is not None:
+            opening.count()
         try:
             return _Exchange(request).run()
         except _RetryError as error:
@@ -194,6 +198,7 @@ class _Exchange:
         self._progress = self._start = time.monotonic()
         self._abandoned = False
         self._public = request.public
+        self._opening = current_opening()
         self._peer = ""  # the number that the last connection led to; "" behind a proxy
         self.socket: socket.socket | None = None
 
@@ -310,6 +315,8 @@ class _Exchange:
         inside = is_this_machine(host) or (as_number(host) is not None and not is_public(host))
         if self._public and inside:
             raise self._error(f"redirects into a private network ({quoted(host)}): refused")
+        if self._opening is not None:
+            self._opening.led_to(host)
         return target
 
     def _read(  # noqa: C901 - one check after the other of what the head says

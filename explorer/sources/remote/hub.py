@@ -7,7 +7,6 @@ The Hugging Face hub: huggingface.co/docs/hub/api, ``/api/models/OWNER/REPO/revi
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -17,6 +16,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urljoin, urlsplit
 
 from explorer.errors import FormatError
+from explorer.json_text import JsonLimits, decoded, parse_json
 from explorer.parallel import LruCache
 from explorer.sources.remote.addresses import (
     ENDPOINT_VARIABLE,
@@ -34,6 +34,9 @@ from explorer.text import quoted
 MAX_LISTING_BYTES: Final = 16 << 20
 MAX_LISTED: Final = 20_000
 MAX_TAGS: Final = 2_000
+
+_LISTED: Final = JsonLimits(3 * MAX_LISTED, 10 * MAX_LISTED, 15 * MAX_LISTED)
+# of a file: itself and `lfs`, 7 members, 12 keys and texts
 
 _COMMIT: Final = re.compile(r"[0-9a-f]{40}")
 _TOKEN: Final = re.compile(r"[\x21-\x7e]{1,512}")
@@ -143,10 +146,10 @@ def _ask(endpoint: str, part: HubPart) -> Listing:
     url = f"{endpoint}/api/models/{part.repository}/revision/{revision}?blobs=true"
     reply = fetch(Request(url, address, most=MAX_LISTING_BYTES, secret=_authorization()))
     try:
-        answer: Any = json.loads(reply.body)
+        answer = parse_json(decoded(reply.body, address, 0), _LISTED)
         commit, files = answer["sha"], answer["siblings"]
         sizes = {str(one["rfilename"]): _size(one) for one in files[: MAX_LISTED + 1]}
-    except (ValueError, LookupError, TypeError, RecursionError) as error:
+    except (ValueError, LookupError, TypeError) as error:
         raise FormatError("is listed by its hub in a form that is not known", address) from error
     if not isinstance(commit, str) or not _COMMIT.fullmatch(commit):
         raise FormatError(f"has the commit {quoted(str(commit))} by its hub; that is none", address)
@@ -177,8 +180,9 @@ def tags(name: Address) -> list[str]:
                 return []
             raise
         try:
-            found += [str(tag) for tag in json.loads(reply.body)["tags"] or ()]
-        except (ValueError, LookupError, TypeError, RecursionError) as error:
+            answer = parse_json(decoded(reply.body, name, 0), _LISTED)
+            found += [str(tag) for tag in answer["tags"] or ()]
+        except (ValueError, LookupError, TypeError) as error:
             what = "has tags that its registry lists in a form that is not known"
             raise FormatError(what, name) from error
         if len(found) > MAX_TAGS:
