@@ -1,13 +1,14 @@
 """Inverse questions: what is the most that still fits, and what stands in the way of more.
 
 Each is a search over `Engine.plan`, the same for every engine. "Fits" means that all layers are on
-GPUs, and no memory is too small with its reserve.
+GPUs, and no memory is too small with its reserve. Only the largest context has an answer where that
+is impossible, too: with the layers that the program puts on GPUs by itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -23,6 +24,7 @@ from explorer.text import bytes_text, integer_text
 _CACHE_TYPES: Final = ("f16", "q8_0", "q4_0")  # the least lossy first
 _MOST_TOKENS: Final = 1 << 30  # where neither the model nor the memory sets a limit
 _SHOWN_NAMES: Final = 3
+_NO_GPU: Final = "there is no GPU"
 _BETTER: Final = (Level.NOT, Level.PARTLY, Level.FITS)
 
 
@@ -34,6 +36,7 @@ class Advice:
     value: int | str | None  # the answer, or None if nothing fits
     limited_by: str  # what keeps it from being more (or, of the fewest, less)
     exact: bool = True  # whether no larger value can fit, see `Found`
+    also: Mapping[str, Any] = field(default_factory=dict)  # settings that the answer needs besides
 
     def record(self) -> dict[str, Any]:
         """Return what JSON shows of it."""
@@ -50,8 +53,8 @@ def solve(what: str, request: PlanRequest, engine: Engine, check: Check = never)
     """
     if what not in QUESTIONS:
         raise PlanError(f"{quoted(what)!r} cannot be solved for; use one of {', '.join(QUESTIONS)}")
-    if not request.devices and what != "fewest-gpu-layers":
-        return Advice(what, None, "there is no GPU")
+    if not request.devices and what not in ("context", "fewest-gpu-layers"):
+        return Advice(what, None, _NO_GPU)
     if _ABOUT[what] not in {setting.name for setting in engine.settings}:
         return Advice(what, None, f"{engine.short_title} has no such setting")
     return QUESTIONS[what](_Search(request, engine, check))
@@ -74,6 +77,15 @@ class _Search:
     def plan(self, **changes: Any) -> Plan:
         self.check()
         return self.engine.plan(self.asking(**changes))
+
+    def needed(self, **changes: Any) -> dict[str, Any]:
+        """Return what must be asked besides some changes for all layers to go to GPUs."""
+        try:
+            plan = self.engine.plan(self.request.asking(**changes))
+        except PlanError:
+            return self.engine.all_on_gpus(self.request)
+        fits = plan.fully_offloaded and not plan.verdict.short
+        return {} if fits else self.engine.all_on_gpus(self.request)
 
     def without_host(self) -> _Search:
         return replace(self, request=replace(self.request, host=None))
@@ -119,7 +131,10 @@ class _Search:
 
     def most(self, name: str, most: int, limit: str, step: int = 1) -> Advice:
         """Return the largest multiple of a step at which all layers fit; `limit` limits `most`."""
-        found = self._largest(name, most, step)
+        return self.answer(name, self.largest(name, most, step), most, limit, step)
+
+    def answer(self, name: str, found: Found, most: int, limit: str, step: int) -> Advice:
+        """Say what keeps a value from being more; see `most`."""
         value = (found.value or 0) * step
         if not value or value < most * step:
             limit = self.obstacle(**{name: value + step})
@@ -128,9 +143,10 @@ class _Search:
             limit = limit if value or step == 1 else f"even at {limit}"
         if not found.exact:
             limit += "; a still larger value might fit again, the search was cut short"
-        return Advice("", value or None, limit, found.exact)
+        also = self.needed(**{name: value}) if value else {}
+        return Advice("", value or None, limit, found.exact, also)
 
-    def _largest(self, name: str, most: int, step: int) -> Found:
+    def largest(self, name: str, most: int, step: int) -> Found:
         if self.engine.grows:
             return Found(
                 largest_held(lambda value: self.room(**{name: value * step}), most) or None
@@ -138,16 +154,69 @@ class _Search:
         trials = MOST_TRIALS // max(1, len(self.request.devices))
         return largest(lambda value: self.trial(**{name: value * step}), 1, most, trials)
 
+    @property
+    def most_steps(self) -> int:
+        """The longest context in steps of the engine's."""
+        trained = self.request.h.trained_context or _MOST_TOKENS
+        return max(1, min(trained, _MOST_TOKENS) // self.engine.context_step)
+
+    def context(self, plan: Plan | None) -> tuple[Found, bool]:
+        """Return the largest context in steps, and whether all layers are on GPUs with it.
+
+        `plan` leaves the context open; it is None where the program refuses that.
+        """
+        engine, step = self.engine, self.engine.context_step
+        whole = plan is not None and plan.fully_offloaded
+        placed = None
+        if plan is not None and _keeps_its_layers(plan):
+            placed = engine.context_as_placed(plan, self.check)
+        if placed and whole and engine.grows and len(self.request.devices) == 1:
+            return Found(placed // step), True
+        found = Found(None)
+        if self.request.devices:  # other shares of several GPUs may hold more
+            found = self.largest("context", self.most_steps, step)
+        if found.value is None and placed:
+            return Found(placed // step), whole
+        return found, True
+
+    def left_open(self) -> Plan | None:
+        """Return the plan with the context that the program takes by itself."""
+        self.check()
+        try:
+            return self.engine.plan(self.request.asking(context=None))
+        except PlanError:
+            return None
+
+
+def _keeps_its_layers(plan: Plan) -> bool:
+    """Return whether layers have a place at which they could stay with a longer context."""
+    found = plan.verdict
+    return found.on_cpu or (found.gpu_layers > 0 and len(plan.holdings) - 1 not in found.short)
+
 
 def largest_context(search: _Search) -> Advice:
-    """Return the largest context at which all layers are on GPUs."""
-    h, step = search.request.h, search.engine.context_step
-    trained = h.trained_context
-    most = max(1, min(trained or _MOST_TOKENS, _MOST_TOKENS) // step)
+    """Return the largest context with all layers on GPUs; where none is, with those that go there.
+
+    The context that is asked for now changes nothing.
+    """
+    plan = search.left_open()
+    found, whole = search.context(plan)
+    step, most = search.engine.context_step, search.most_steps
+    trained = search.request.h.trained_context
     limit = f"{integer_text(trained or most * step)} tokens"
     if trained:
         limit = f"the model was trained for {limit}"
-    return replace(search.most("context", most, limit, step), what="context")
+    if whole and search.request.devices:
+        return replace(search.answer("context", found, most, limit, step), what="context")
+    if plan is None or not found.value:
+        return Advice("context", None, _NO_GPU if not search.request.devices else "memory")
+    if found.value < most:
+        verdict = plan.verdict
+        limit = f"what is free with {verdict.gpu_layers} of {verdict.total_layers} layers on GPUs"
+        if verdict.expert_layers:
+            limit += f" and the experts of {verdict.expert_layers} on the CPU"
+        limit = "main memory" if verdict.on_cpu else limit
+    return Advice("context", found.value * step, limit)
 
 
 def most_parallel(search: _Search) -> Advice:
@@ -175,7 +244,8 @@ def best_cache_type(search: _Search) -> Advice:
             return Advice(what, None, f"{limit}; {name}: {held.reason}")
         obstacle = search.obstacle(**asked)
         if not obstacle:
-            return Advice(what, name, limit)
+            also = dict.fromkeys(("cache_type_k", "cache_type_v")) | search.needed(**asked)
+            return Advice(what, name, limit, also=also)
         limit = f"{name} does not fit: {obstacle}"
     return Advice(what, None, f"even {limit}")
 
@@ -292,14 +362,10 @@ def left_alone(request: PlanRequest, engine: Engine) -> Plan:
     return engine.plan(request.asking(**dict.fromkeys(engine.chooses)))
 
 
-def context_as_placed(plan: Plan, check: Check = never) -> int | None:
-    """Return the largest context at which nothing is short; layers stay as planned.
+def context_of(plan: Plan, check: Check = never) -> int | None:
+    """Return the answer to the question ``"context"`` for a plan that leaves the context open.
 
-    Where the plan has all layers on GPUs, that is the answer to the question ``"context"``. `check`
-    is called before each plan; it raises to stop.
+    `check` is called before each plan; it raises to stop.
     """
-    if plan.fully_offloaded and (len(plan.gpus) > 1 or not plan.engine.grows):
-        answer = solve("context", plan.request, plan.engine, check).value
-        if isinstance(answer, int):  # other shares of the GPUs may hold more
-            return answer
-    return plan.engine.context_as_placed(plan, check)
+    found, _whole = _Search(plan.request, plan.engine, check).context(plan)
+    return (found.value or 0) * plan.engine.context_step or None

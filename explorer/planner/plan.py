@@ -137,19 +137,21 @@ def judge(  # noqa: PLR0913 - what is particular about a plan, by name
     expert_layers: int = 0,
     cache_on_cpu: bool = False,
     is_exact: bool = True,
-    counts_short: bool = True,
+    counts_reserve: bool = True,
 ) -> Verdict:
     """Return the verdict of holdings, of which the last is main memory.
 
-    Without `counts_short` it is enough that layers are placed: of an engine that decides by that
-    alone whether a model fits.
+    Without `counts_reserve` a memory with layers is too small only where more is held than is free:
+    of an engine that keeps its reserve only while it looks for a layout.
     """
     gpus = holdings[:-1]
     placed = sum(len(held.layers) for held in gpus)
     whole = placed == total_layers and not expert_layers and not cache_on_cpu
-    short: dict[int, int] = {}
-    if counts_short:
-        short = {i: held.short for i, held in enumerate(holdings) if held.short}
+    short = {
+        i: held.short
+        for i, held in enumerate(holdings)
+        if held.short and (counts_reserve or (held.layers and held.total > (held.free or 0)))
+    }
     if short:
         level = Level.NOT
     elif not gpus or whole:
@@ -230,6 +232,7 @@ class Layer:
     weights: int  # bytes of its weights
     kv_cache: int  # bytes of its cache
     device: int | None  # number of the holding, or None for the CPU
+    is_split: bool = False  # whether some of its weights, such as experts, are on the CPU
 
     @property
     def nbytes(self) -> int:

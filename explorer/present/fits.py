@@ -15,7 +15,7 @@ from explorer.formats.model import Model
 from explorer.parallel import Check, never
 from explorer.planner import Device, Host
 from explorer.planner import environment as env
-from explorer.planner.advice import context_as_placed
+from explorer.planner.advice import context_of
 from explorer.planner.inputs import NO_WEIGHTS, PlanInputs, completed, header_to_plan
 from explorer.planner.plan import Level, Plan, Verdict
 from explorer.present.model import kind_of
@@ -93,7 +93,7 @@ class ModelFit:
         verdict: Whether it fits; None where that cannot be said.
         sentence: Why.
         engine: Name of the engine that it was planned by; empty without one.
-        largest_context: The most tokens of one sequence with these layers on GPUs; None if not
+        largest_context: The most tokens of one sequence, see `advice.largest_context`; None if not
             known, or if it does not fit.
         word: Where it cannot be said, why, in two or three words.
     """
@@ -261,9 +261,7 @@ def _not_to_plan(model: Model) -> ModelFit | None:
 
 
 def _fit(plan: Plan, check: Check) -> ModelFit:
-    found, why, context = plan.verdict, answer(plan).sentence, None
-    if found.on_cpu or (found.gpu_layers and len(plan.holdings) - 1 not in found.short):
-        context = context_as_placed(plan, check)
+    found, why, context = plan.verdict, answer(plan).sentence, context_of(plan, check)
     if found.level is Level.NOT and context is not None:  # the program's own choice is too long
         whole = found.all_on_gpus or found.on_cpu
         found = replace(found, level=Level.FITS if whole else Level.PARTLY, short={})

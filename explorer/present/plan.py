@@ -12,10 +12,10 @@ from typing import Any, Final, NamedTuple
 
 from explorer.errors import PlanError
 from explorer.planner import Device, Host
-from explorer.planner.advice import Advice, automatic_placement, context_as_placed, solve
+from explorer.planner.advice import Advice, automatic_placement, solve
 from explorer.planner.plan import Engine, Holding, Level, Plan, Verdict
 from explorer.planner.request import PlanRequest
-from explorer.planner.settings import CACHE_TYPES, Bytes, OneOf, Setting, Shares, Switch
+from explorer.planner.settings import CACHE_TYPES, SETTINGS, Bytes, OneOf, Setting, Shares, Switch
 from explorer.present import Figure
 from explorer.text import (
     byte_unit,
@@ -378,9 +378,10 @@ class _Suggesting:
 
     def without_gpu(self) -> Iterator[Suggestion]:
         """Yield the longest context that main memory holds, where the planned one is too long."""
-        plan = self.engine.plan(self.request)
-        tokens = context_as_placed(plan, self.check) if plan.verdict.short else None
-        if tokens is not None and tokens >= _LEAST_SUGGESTED:
+        if not self.engine.plan(self.request).verdict.short:
+            return
+        tokens = solve("context", self.request, self.engine, self.check).value
+        if isinstance(tokens, int) and tokens >= _LEAST_SUGGESTED:
             text = f"{integer_text(tokens)} tokens"
             yield Suggestion(f"at {text}", f"Use {text}", {"context": tokens})
 
@@ -412,19 +413,26 @@ class _Suggesting:
             if settings.flash_attention is not False:
                 changes.pop("flash_attention", None)
                 kept, words = changes, f" with a {kind} cache"
-        tokens = solve("context", request, engine, self.check).value
-        if not tokens and kept:  # not by itself
-            tokens = solve("context", request.asking(**kept), engine, self.check).value
-        else:
-            kept, words = {}, ""
-        if isinstance(tokens, int) and tokens >= _LEAST_SUGGESTED:
-            text = f"{integer_text(tokens)} tokens{words}"
-            yield Suggestion(f"at {text}", f"Use {text}", {"context": tokens, **kept, **placed})
+        yield from self._shorter(placed, ({}, ""), (kept, words))
         if (settings.parallel or 1) > 1:
             count = solve("parallel", request, engine, self.check).value
             if isinstance(count, int):
                 text = "one sequence" if count == 1 else f"{integer_text(count)} sequences"
                 yield Suggestion(f"with {text}", f"Use {text}", {"parallel": count, **placed})
+
+    def _shorter(
+        self, placed: Mapping[str, Any], *caches: tuple[Mapping[str, Any], str]
+    ) -> Iterator[Suggestion]:
+        """Yield the largest context that fits, with the first of some caches that lets it."""
+        for kept, words in caches:
+            asked = self.request.asking(**kept)
+            tokens = solve("context", asked, self.engine, self.check).value
+            changes = {"context": tokens, **kept, **placed}
+            if isinstance(tokens, int) and self.fits(**changes):  # with all layers on GPUs
+                if tokens >= _LEAST_SUGGESTED:
+                    text = f"{integer_text(tokens)} tokens{words}"
+                    yield Suggestion(f"at {text}", f"Use {text}", changes)
+                return
 
     def _smaller_caches(self) -> Sequence[str]:
         """Return the types that take less than what holds now, the least lossy first."""
@@ -446,12 +454,20 @@ def advice_text(advice: Advice) -> str:
     if advice.value is None:
         return f"{name}: none. {sentence(limit)}."
     value = integer_text(advice.value) if isinstance(advice.value, int) else advice.value
-    return f"{name}: {value}. Limited by {limit}."
+    also = [
+        f"{setting.title.replace('&', '')} to {advice.also[setting.name]}"
+        for setting in SETTINGS
+        if advice.also.get(setting.name) is not None
+    ]
+    needs = f" Apply also sets, under Advanced, {' and '.join(also)}." if also else ""
+    return f"{name}: {value}. Limited by {limit}.{needs}"
 
 
 def advice_changes(advice: Advice) -> dict[str, Any]:
     """Return the settings that apply an answer; nothing where there is none."""
-    return {} if advice.value is None else {QUESTIONS[advice.what].setting: advice.value}
+    if advice.value is None:
+        return {}
+    return {QUESTIONS[advice.what].setting: advice.value, **advice.also}
 
 
 # A plan as bars and layers

@@ -261,6 +261,10 @@ def curves_key(h: Hyperparameters, inputs: PlanInputs, end: int) -> tuple[Any, .
     return id(h), inputs.with_settings(context=None, kv_cache_type=None), end
 
 
+def _is_whole(plan: Plan | None) -> bool:
+    return plan is not None and plan.fully_offloaded and not plan.verdict.short
+
+
 def make_curves(
     h: Hyperparameters,
     inputs: PlanInputs,
@@ -275,15 +279,22 @@ def make_curves(
     contexts = curve_contexts(h.trained_context, end)
     curves = []
     for name in CACHE_TYPES:
-        totals, fits, effective = [], [], name
+        totals, fits, effective, is_hopeful = [], [], name, True
         for context in contexts:
             check()
             asked = inputs.with_settings(context=context, kv_cache_type=name)
             plan = plan_result(h, asked, environment).plan
             totals.append(-1 if plan is None else plan.total)
-            fits.append(plan is not None and plan.fully_offloaded and not plan.verdict.short)
             if plan is not None:
                 effective = str(plan.used("kv_cache_type"))
+            whole = _is_whole(plan)
+            if plan is not None and is_hopeful and not whole:
+                # as the largest context is found, with all layers asked onto GPUs
+                forced = plan.engine.all_on_gpus(plan.request)
+                asked = asked.with_settings(**forced)
+                whole = bool(forced) and _is_whole(plan_result(h, asked, environment).plan)
+                is_hopeful = whole
+            fits.append(whole)
         bytes_, fitting = np.array(totals, np.int64), np.array(fits, np.bool_)
         curves.append(Curve(name, effective, np.array(contexts, np.int64), bytes_, fitting))
     return Curves(tuple(curves), sum(device.free for device in inputs.devices))

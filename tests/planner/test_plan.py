@@ -16,7 +16,9 @@ from explorer.errors import PlanError
 from explorer.planner import Device, Host, Settings, plan
 from explorer.planner.advice import solve
 from explorer.planner.inputs import PlanInputs, devices_of, plan_record
+from explorer.planner.plan import Level
 from explorer.planner.tensor_groups import group_list
+from explorer.present.plan import answer
 from tests.helpers.small_gguf import SmallGguf, model_from
 from tests.planner.models import GIB, MIB, random_devices, random_settings, small_model
 
@@ -200,3 +202,15 @@ def test_a_saved_switch_that_is_no_boolean_is_left_alone() -> None:
     record["host"]["macos"] = "no"
     read = PlanInputs.from_record(json.loads(json.dumps(record)))
     assert read == PlanInputs(Settings(), (GPU,), Host(GIB))
+
+
+def test_layers_that_are_forced_onto_a_small_card_do_not_fit() -> None:
+    """Ollama's old estimate places what is asked for; that does not make room for it."""
+    h, small = small_model(blocks=80), Device("0", "CUDA", 2 * GIB, name="Small GPU")
+    forced = plan(h, Settings(num_gpu=999), [small])
+    assert forced.fully_offloaded
+    assert forced.vram_total > small.free
+    assert forced.verdict.level is Level.NOT
+    assert answer(forced).sentence.startswith("Does not fit: Small GPU is ")
+    roomy = plan(h, Settings(num_gpu=999), [Device("0", "CUDA", 16 * GIB)])
+    assert roomy.verdict.level is Level.FITS

@@ -13,7 +13,7 @@ import pytest
 
 from explorer.cli.plan import PlannedModel, plan_text
 from explorer.planner import Device, Host, Settings
-from explorer.planner.advice import QUESTIONS, context_as_placed, solve
+from explorer.planner.advice import QUESTIONS, solve
 from explorer.planner.inputs import plan_record
 from explorer.planner.plan import (
     Details,
@@ -134,7 +134,7 @@ def test_its_questions_are_answered(request_: PlanRequest) -> None:
     assert more.verdict.level is Level.NOT
     assert answer(more).sentence.startswith("Does not fit: GPU is about ")
     assert answers["kv-cache-type"].value == "f16"
-    assert context_as_placed(more) is None  # its layers cannot be told to stay
+    assert engine.context_as_placed(more, lambda: None) is None  # its layers cannot be told to stay
     tight = replace(request_, settings=Settings(context=context + engine.context_step))
     buttons = [one.button for one in suggestions(tight, engine, lambda: None)]
     assert buttons == [f"Use {context:,} tokens"]

@@ -7,16 +7,19 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from explorer.formats import open_model
 from explorer.planner import Device, Host, Hyperparameters, Settings
 from explorer.planner.advice import automatic_placement, largest_held, solve
 from explorer.planner.engines.llama_cpp.engine import LLAMA_CPP
+from explorer.planner.engines.ollama import OLLAMA
+from explorer.planner.inputs import PlanInputs
 from explorer.planner.plan import Level, Verdict
 from explorer.planner.request import PlanRequest
 from explorer.present.fits import ModelFit, Target, fit_at, fit_statement
-from explorer.present.plan import suggestions
+from explorer.present.plan import advice_changes, suggestions
 from tests.helpers.ollama_store import OllamaStore
 from tests.helpers.small_gguf import SmallGguf
 from tests.helpers.sparse_models import Shape
@@ -53,6 +56,56 @@ def test_the_largest_context_is_the_answer_of_the_planner(
     assert found.text == "yes"
     assert found.largest_context == solve("context", request, LLAMA_CPP).value
     assert 4096 < (found.largest_context or 0) < 131072
+
+
+@pytest.fixture(scope="module")
+def some_models(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Models with and without experts, of 0.7 to 14 GiB."""
+    folder = tmp_path_factory.mktemp("some")
+    shapes = (
+        Shape(blocks=6, vocabulary=200),
+        Shape(blocks=20, kv_heads=32, context=8192, vocabulary=200),
+        Shape(blocks=12, experts=8, feed_forward=2048, vocabulary=200),
+        Shape(blocks=12, experts=8, context=5000, vocabulary=200),
+    )
+    return [shape.write(folder / f"{i}.gguf") for i, shape in enumerate(shapes)]
+
+
+@given(data=st.data())
+@hypothesis_settings(max_examples=40, deadline=None)
+def test_there_is_one_largest_context_whoever_is_asked_and_whatever_is_set(
+    some_models: list[Path], data: st.DataObject
+) -> None:
+    sizes = data.draw(st.lists(st.integers(1, 15), max_size=2))
+    devices = tuple(gpu(size, number) for number, size in enumerate(sizes))
+    path = data.draw(st.sampled_from(some_models))
+    engine = data.draw(st.sampled_from([LLAMA_CPP, OLLAMA]))
+    cache = data.draw(st.sampled_from([None, "q8_0"]))
+    context = data.draw(st.sampled_from([None, 512, 4096, 100_000]))
+    inputs = PlanInputs(Settings(kv_cache_type=cache), profile=engine.name)
+    shown = fit_at(path, Target(devices, HOST), asked=inputs)
+    with open_model(path) as opened:
+        asked = Settings(context=context, kv_cache_type=cache)
+        request = PlanRequest(Hyperparameters.from_model(opened), asked, devices, HOST, {})
+    answer = solve("context", request, engine)
+    assert shown.largest_context == answer.value  # the library, and the planner's question
+    if answer.value is None:
+        return
+    held = engine.plan(request.asking(**advice_changes(answer)))
+    assert not held.verdict.short
+    strip = [layer.device is not None for layer in held.layers]
+    assert sum(strip) == held.verdict.gpu_layers  # the picture, and the sentence
+    assert sum(layer.is_split for layer in held.layers) == held.verdict.expert_layers
+
+
+def test_experts_on_the_cpu_do_not_hide_the_largest_context(some_models: list[Path]) -> None:
+    with open_model(some_models[3]) as opened:
+        h = Hyperparameters.from_model(opened)
+    request = PlanRequest(h, Settings(), (gpu(8),), HOST, {})
+    answer = solve("context", request, LLAMA_CPP)
+    assert answer.value == fit_at(some_models[3], Target((gpu(8),), HOST)).largest_context
+    assert isinstance(answer.value, int)
+    assert not answer.also  # nothing is placed that the answer does not name
 
 
 def test_a_part_of_it_with_the_largest_context_for_these_layers(model: Path) -> None:

@@ -12,8 +12,11 @@ from hypothesis import strategies as st
 
 from explorer.formats import open_model
 from explorer.planner import Device, Hyperparameters, Settings
+from explorer.planner.advice import solve
 from explorer.planner.devices import parse_gpu
+from explorer.planner.engines.llama_cpp.engine import LLAMA_CPP
 from explorer.planner.inputs import PlanInputs
+from explorer.planner.request import PlanRequest
 from explorer.present.plan_export import (
     Stops,
     context_stops,
@@ -87,6 +90,19 @@ def test_a_curve_fits_only_where_there_is_room(tmp_path: Path) -> None:
     assert f16.fits[0]
     assert not f16.fits[-1]
     assert f16.totals[-1] > device.free
+
+
+@pytest.mark.parametrize("free", [5, 6.3, 8])
+def test_a_curve_is_solid_up_to_the_largest_context(tmp_path: Path, free: float) -> None:
+    with open_model(Shape().write(tmp_path / "eight.gguf")) as model:
+        h = Hyperparameters.from_model(model)
+    device = Device("0", "CUDA", int(free * (1 << 30)))
+    inputs = PlanInputs(devices=(device,))
+    answer = solve("context", PlanRequest(h, inputs.settings, (device,), None, {}), LLAMA_CPP)
+    assert isinstance(answer.value, int)
+    curves = make_curves(h, inputs, {}, lambda: None, 131_072)
+    f16 = next(curve for curve in curves.curves if curve.cache_type == "f16")
+    assert f16.fits.tolist() == (f16.contexts <= answer.value).tolist()
 
 
 def test_curves_can_be_stopped() -> None:

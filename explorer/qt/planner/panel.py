@@ -508,11 +508,8 @@ class AnswerBar(QtWidgets.QWidget):
             self.apply.hide()
 
     def _apply_advice(self) -> None:
-        if self._advice is None or self._current.model is None:
-            return
-        request, engine = self._state.request, self._current.engine
-        asked = {} if request is None or engine is None else engine.all_on_gpus(request)
-        self._state.apply(asked | plan_texts.advice_changes(self._advice))
+        if self._advice is not None:
+            self._state.apply(plan_texts.advice_changes(self._advice))
 
     # Qt
 

@@ -319,6 +319,7 @@ class LayerStrip(Chart[int]):
             return self._title()
         layer = self.layers[hit]
         where = f"Layer {hit} ({layer.name}) on {self._place(layer)}"
+        where += ", experts on the CPU" if layer.is_split else ""
         weights = f"Weights {exact_text(layer.weights)}"
         cache = f"KV cache {exact_text(layer.kv_cache)}"
         return f"{where}\n{weights}\n{cache}"
@@ -354,14 +355,18 @@ class LayerStrip(Chart[int]):
         """Paint title and strip into a width."""
         painter.setPen(colours.muted)
         painter.drawText(QPointF(0, _PAD + painter.fontMetrics().ascent()), self._title())
-        for _, run in groupby(range(len(self.layers)), lambda n: self.layers[n].device):
+        places = [(layer.device, layer.is_split) for layer in self.layers]
+        for _, run in groupby(range(len(self.layers)), places.__getitem__):
             numbers = list(run)
             self._paint_run(painter, numbers[0], numbers[-1] + 1, size.width(), colours)
 
     def _title(self) -> str:
         on_cpu = sum(layer.device is None for layer in self.layers)
         last, on_gpus = len(self.layers) - 1, len(self.layers) - on_cpu
-        return f"Layers 0 to {last}, by bytes: {on_gpus} on GPUs, {on_cpu} on the CPU"
+        text = f"Layers 0 to {last}, by bytes: {on_gpus} on GPUs"
+        if split := sum(layer.is_split for layer in self.layers):
+            text += f" (experts of {split} on the CPU)"
+        return f"{text}, {on_cpu} on the CPU"
 
     def _paint_run(
         self, painter: QtGui.QPainter, start: int, stop: int, width: int, colours: PlotColours
@@ -371,7 +376,7 @@ class LayerStrip(Chart[int]):
         device = self.layers[start].device
         ground = device_colour(device)
         painter.fillRect(area, ground)
-        if device is None:  # what spills has a texture too
+        if device is None or self.layers[start].is_split:  # what spills has a texture too
             line = QtGui.QColor("black")
             line.setAlpha(70)
             painter.fillRect(area, QtGui.QBrush(line, Qt.BrushStyle.BDiagPattern))

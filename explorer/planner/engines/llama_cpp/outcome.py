@@ -168,7 +168,8 @@ class Outcome(Details):
         for i, (place, cache) in enumerate(zip(allocation.places, caches, strict=True)):
             name = "output" if i == last else f"blk.{i}"
             device = int(place[3:]) if place.startswith("GPU") else None
-            yield Layer(i, name, sum(allocation.layer_weights[i].values()), cache, device)
+            nbytes = sum(allocation.layer_weights[i].values())
+            yield Layer(i, name, nbytes, cache, device, i in self.expert_layers)
 
     def terms(self) -> Iterator[Term]:
         """Yield what llama.cpp allocates: each buffer, each layer's part of it, and the sums."""

@@ -58,8 +58,7 @@ class Ollama013(Engine):
         effective = effective_for(request)
         layout = layout_for(request, effective)
         holdings = tuple(_holdings(layout))
-        # what is placed fits: Ollama keeps its reserve only while it looks for a layout
-        verdict = judge(holdings, layout.total_layers, counts_short=False)
+        verdict = judge(holdings, layout.total_layers, counts_reserve=False)
         in_effect = _effective(effective, layout)
         return Plan(
             engine=self,
