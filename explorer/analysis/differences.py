@@ -19,6 +19,7 @@ import numpy as np
 from explorer.analysis.errors.compare import Comparison
 from explorer.analysis.errors.metrics import ErrorMetrics, RunningErrors
 from explorer.analysis.matching.pairing import Match, Matching, is_gguf, match_models
+from explorer.analysis.matching.rules import TIED
 from explorer.analysis.matching.views import TensorView
 from explorer.errors import ExplorerError
 from explorer.formats.limits import MAX_VOCABULARY
@@ -324,10 +325,12 @@ def _tensors(one: Model, other: Model, matching: Matching) -> Iterator[TensorDif
 
     for match in matching.matches:
         views = match.reference, match.candidate
-        sides = [_side(view, known) for view, known in zip(views, seen, strict=True)]
-        name = (views[0] if first else views[1]).tensors[0].name
-        names = views[0].tensors[0].name, views[1].tensors[0].name
-        take(names, TensorDifference(parse_name(name).role, sides[0], sides[1]))
+        before, after = (
+            None if _is_lent(view) else _side(view, known)
+            for view, known in zip(views, seen, strict=True)
+        )
+        own, its = (None if _is_lent(view) else view.tensors[0].name for view in views)
+        take((own, its), TensorDifference(_role(match, first=first), before, after))
     for pair in matching.not_comparable:
         known = pair.reference_name, pair.candidate_name
         parts = [
@@ -341,6 +344,18 @@ def _tensors(one: Model, other: Model, matching: Matching) -> Iterator[TensorDif
     for name in matching.unmatched_candidate:
         take((None, name), TensorDifference(parse_name(name).role, None, _alone(other, name)))
     yield from (tensor for _, tensor in sorted(found, key=lambda item: item[0]))
+
+
+def _is_lent(view: TensorView) -> bool:
+    """Return whether a view is the token embedding of a model that has no output of its own."""
+    return TIED in view.notes
+
+
+def _role(match: Match, *, first: bool) -> str:
+    """Return the role of a pair, by the name in the first model or in the second."""
+    views = (match.reference, match.candidate) if first else (match.candidate, match.reference)
+    view = views[1] if _is_lent(views[0]) else views[0]
+    return parse_name(view.tensors[0].name).role
 
 
 def _side(view: TensorView, seen: set[str]) -> TensorSide:
@@ -637,9 +652,8 @@ class RoleComparison(Comparison):
         first = is_gguf(reference) or not is_gguf(candidate)
 
         def role_of(match: Match) -> str:
-            view = match.reference if first else match.candidate
             matrix = sum(length > 1 for length in match.candidate.shape) > 1
-            return (_MATRIX if matrix else _OTHER) + parse_name(view.tensors[0].name).role
+            return (_MATRIX if matrix else _OTHER) + _role(match, first=first)
 
         super().__init__(match_models(reference, candidate).matches, role_of)
         self.problems: dict[str, str] = {}

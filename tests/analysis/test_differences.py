@@ -400,6 +400,31 @@ def test_errors_by_role_are_those_of_their_weights(formats: tuple[Path, Path]) -
     assert comparison.total().metrics.count == 2 * 32 * 64
 
 
+@pytest.mark.parametrize("kind", ["added", "gone"])
+def test_an_output_of_its_own_is_no_second_token_embedding(tmp_path: Path, kind: str) -> None:
+    """Of the other model the token embedding is the output too; it is counted once."""
+    tied = arrays_of({"token_embd.weight": (64, 32), "blk.0.attn_q.weight": (32, 32)})
+    untied = tied | {"output.weight": tied["token_embd.weight"]}
+    pair = [("one", tied), ("other", untied)][:: 1 if kind == "added" else -1]
+    paths = [write_gguf(tmp_path / f"{name}.gguf", "llama", arrays) for name, arrays in pair]
+    with open_model(paths[0]) as one, open_model(paths[1]) as other:
+        found = compare_headers(one, other)
+        errors = RoleComparison(one, other)
+        errors.run()
+    assert not found.equal
+    (output,) = (tensor for tensor in found.tensors if tensor.kind != "same")
+    assert (output.role, output.kind) == ("output", kind)
+    for side, (_, arrays) in enumerate(pair):
+        sides = {role: sides[side] for role, sides in found.roles.items()}
+        counted = {role: part.parameters for role, part in sides.items() if part.parameters}
+        assert counted == {name.split(".")[-2]: array.size for name, array in arrays.items()}
+    assert {role: one.count for role, one in errors.roles.items()} == {
+        "token_embd": 64 * 32,
+        "output": 64 * 32,
+        "attn_q": 32 * 32,
+    }
+
+
 def test_an_empty_model_is_no_fault() -> None:
     empty = model_from(SmallGguf().write())
     assert compare_headers(empty, empty).equal

@@ -127,10 +127,13 @@ def vocabulary(target: TargetTensor, sources: Sequence[Tensor]) -> Made:
     return Made((part.sliced(0, 0, rows),), (note,))
 
 
+TIED: Final = "the token embedding is the output too"
+
+
 def tied(target: TargetTensor, sources: Sequence[Tensor]) -> Made:
     """Take the token embedding for the output, where a model has one matrix for both."""
     made = vocabulary(target, sources)
-    return Made(made.parts, ("the token embedding is the output too", *made.notes))
+    return Made(made.parts, (TIED, *made.notes))
 
 
 def query(target: TargetTensor, sources: Sequence[Tensor]) -> Made:
