@@ -438,7 +438,7 @@ def _facts(plan: Plan) -> Iterator[tuple[str, str]]:
         yield "Decided", decided
     if accuracy := engines.accuracy_sentence(plan):
         yield "Accuracy", accuracy
-    sequences = " sequences" if plan.used("parallel", 1) > 1 else " tokens"
+    sequences = " requests" if plan.used("parallel", 1) > 1 else " tokens"
     yield "Context", plans.sequences_text(plan) + sequences
     if (batch := plan.used("batch")) is not None:
         yield "Batch", integer_text(batch)

@@ -165,17 +165,17 @@ CONTEXT: Final = Setting(
     "&Context",
     Tokens(),
     ("--context",),
-    "Tokens, such as 32768 or 32k: of each sequence; of llama.cpp in all, 0 leaves it open.",
-    tip="Tokens of each sequence, with llama.cpp of all together: 32k or 1M",
+    "Tokens, such as 32768 or 32k, of each request (llama.cpp: of all together). 0: automatic.",
+    tip="Tokens of each request (llama.cpp: of all together), such as 32k or 1M",
     default=4096,
 )
 PARALLEL: Final = Setting(
     "parallel",
-    "&Parallel",
+    "Re&quests at once (slots)",
     Count(1, MAX_PARALLEL, zero=True),
     ("--parallel",),
-    "Sequences at a time.",
-    tip="Sequences at a time; each has its own context",
+    "Requests at once (slots).",
+    tip="Requests that run at the same time, each with a context of its own",
     default=1,
 )
 KV_CACHE_TYPE: Final = Setting(
@@ -183,7 +183,7 @@ KV_CACHE_TYPE: Final = Setting(
     "&KV cache type",
     OneOf(CACHE_TYPES),
     ("--kv-cache-type",),
-    "Type of the KV cache; f32 is a what-if.",
+    "Type of the KV cache. f32 is a what-if.",
     tip="Type of the KV cache. f32 is a what-if: no server accepts it.",
     default="f16",
     noun="KV cache type",
@@ -193,8 +193,8 @@ BATCH: Final = Setting(
     "&Batch",
     Count(1, MAX_COUNT, step=128, zero=True),
     ("--batch",),
-    "Tokens computed at a time.",
-    tip="Tokens computed at a time",
+    "Tokens of a prompt that are read at once.",
+    tip="Tokens of a prompt that are read at once",
     default=512,
     advanced=True,
 )
@@ -203,7 +203,7 @@ FLASH_ATTENTION: Final = Setting(
     "&Flash attention",
     Switch(),
     ("--flash-attention/--no-flash-attention",),
-    "Ask for it or not.",
+    "Turn flash attention on or off.",
     tip="Auto uses it where the model and the devices allow it",
     advanced=True,
 )
@@ -212,48 +212,48 @@ NUM_GPU: Final = Setting(
     "&GPU layers",
     Count(AUTOMATIC, _MOST_LAYERS, auto=AUTOMATIC, layers=True),
     ("--num-gpu", "--gpu-layers"),
-    "Layers to put on GPUs; auto leaves it to the program.",
-    tip="Layers to put on GPUs; auto places as many as fit",
+    "Layers to put on GPUs. auto: the program decides.",
+    tip="Layers to put on GPUs. Auto places as many as fit",
     advanced=True,
     noun="number of GPU layers",
 )
 OVERHEAD: Final = Setting(
     "overhead",
-    "&Overhead",
+    "Extra memory per GP&U",
     Bytes(),
     ("--overhead",),
-    "Memory to hold back on each GPU.",
-    tip="Memory to hold back on each GPU: 512MiB, 1 GiB",
+    "Extra memory to keep free on each GPU.",
+    tip="Extra memory to keep free on each GPU, such as 512MiB or 1 GiB",
     default=0,
     advanced=True,
 )
 SPREAD: Final = Setting(
     "spread",
-    "&Spread",
+    "S&plit over GPUs",
     Switch(only_on="all GPUs"),
     ("--spread",),
-    "Use all GPUs, not as few as possible.",
-    tip="Use every GPU instead of as few as possible",
+    "Split the model over all GPUs, not as few as possible.",
+    tip="Split the model over all GPUs, not as few as possible",
     default=False,
     advanced=True,
 )
 UBATCH: Final = Setting(
     "ubatch",
-    "&Ubatch",
+    "Micr&o-batch",
     Count(1, MAX_COUNT, step=128),
     ("--ubatch",),
-    "Tokens of one step.",
-    tip="Tokens of one computation, at most the batch; the compute buffers follow it",
+    "Tokens computed at once (micro-batch).",
+    tip="Tokens computed at once, at most a batch. A larger one needs larger compute buffers",
     default=512,
     advanced=True,
 )
 KV_UNIFIED: Final = Setting(
     "kv_unified",
-    "U&nified cache",
+    "O&ne cache for all requests",
     Switch(),
     ("--kv-unified/--no-kv-unified",),
-    "One cache for all sequences.",
-    tip="Whether all sequences share one cache of the context",
+    "One cache for all requests.",
+    tip="Whether all requests share one KV cache",
     advanced=True,
 )
 CACHE_TYPE_K: Final = Setting(
@@ -261,7 +261,7 @@ CACHE_TYPE_K: Final = Setting(
     "",
     OneOf(PART_CACHE_TYPES),
     ("--cache-type-k",),
-    "Type of the cached keys.",
+    "Type of cached keys.",
     noun="KV cache type",
 )
 CACHE_TYPE_V: Final = Setting(
@@ -277,8 +277,8 @@ TENSOR_SPLIT: Final = Setting(
     "Tensor sp&lit",
     Shares(),
     ("--tensor-split",),
-    "Shares of the GPUs. Default: by free memory.",
-    tip="Layers of each GPU, such as 12,20; drag the bar to share them otherwise",
+    "Shares of the layers for each GPU. Default: by free memory.",
+    tip="Layers of each GPU, such as 12,20. Or drag the bar",
     advanced=True,
     noun="shares of the GPUs",
 )
@@ -287,36 +287,40 @@ CPU_MOE_LAYERS: Final = Setting(
     "E&xperts on CPU",
     Count(0, MAX_COUNT, auto=0, layers=True),
     ("--cpu-moe",),
-    "Keep the experts of the first N blocks on the CPU.",
-    tip="Blocks whose experts stay on the CPU, from the first; auto leaves it open",
+    "Keep the experts of the first N layers on the CPU.",
+    tip="Layers whose experts stay on the CPU, counted from the first. Auto: the program decides",
     advanced=True,
-    noun="number of blocks with experts on the CPU",
+    noun="number of layers with experts on the CPU",
 )
 SPLIT_MODE: Final = Setting(
     "split_mode",
     "",
     OneOf(
         ("layer", "none"),
-        advice="use layer or none; CUDA refuses row (no split buffers), and what tensor allocates "
-        "is not known",
+        advice="use layer or none: CUDA has no split buffers for row, and what tensor allocates is "
+        "unknown",
     ),
     ("--split-mode",),
-    "none: the first GPU alone.",
+    "How layers are split over GPUs. none: the first GPU alone.",
     noun="split mode",
 )
 OFFLOAD_KV: Final = Setting(
-    "offload_kv", "", Switch(), ("--kv-offload/--no-kv-offload",), "Cache on GPUs."
+    "offload_kv", "", Switch(), ("--kv-offload/--no-kv-offload",), "Keep the KV cache on GPUs."
 )
 SWA_FULL: Final = Setting(
-    "swa_full", "", Switch(only_on="whole"), ("--swa-full",), "Whole cache for sliding windows."
+    "swa_full",
+    "",
+    Switch(only_on="whole"),
+    ("--swa-full",),
+    "Cache the full context for sliding windows, too.",
 )
 RESERVE: Final = Setting(
     "reserve",
     "Reser&ve",
     Bytes(),
     ("--reserve",),
-    "Memory of each GPU for the driver and what a plan cannot see. Default: 512MiB.",
-    tip="Memory of each GPU for the driver and what a plan cannot see: 512MiB, 1 GiB",
+    "Memory of each GPU kept for the driver and other programs. Default: 512MiB.",
+    tip="Memory of each GPU kept for the driver and other programs, such as 512MiB",
     default=512 << 20,
     advanced=True,
 )
@@ -325,7 +329,7 @@ MARGIN: Final = Setting(
     "",
     Bytes(),
     ("--margin",),
-    "Memory that llama.cpp leaves free on each GPU when it decides. Default: 1GiB.",
+    "Memory that llama.cpp leaves free on each GPU when it places layers. Default: 1GiB.",
 )
 
 SETTINGS: Final = (

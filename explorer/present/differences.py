@@ -206,7 +206,7 @@ class Comparison:
     def plan(self) -> str:
         """Under which settings they are planned."""
         tokens = f"{integer_text(self.context)} tokens"
-        return f"llama.cpp, one GPU with room for all, {tokens}, one sequence, KV cache in f16"
+        return f"llama.cpp, one GPU with room for all, {tokens}, one request, KV cache in f16"
 
 
 # Rows of tables

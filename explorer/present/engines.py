@@ -11,7 +11,7 @@ from explorer.planner.advice import left_alone
 from explorer.planner.engines.registry import engines_for
 from explorer.planner.plan import Accuracy, Engine, Plan, Range
 from explorer.planner.request import PlanRequest
-from explorer.text import bytes_text, integer_text
+from explorer.text import bytes_text, integer_text, sentence
 
 _ACCURACY: Final = {
     Accuracy.EXACT: "weights and cache to the byte; compute buffers by the architecture's graph",
@@ -137,6 +137,5 @@ def left_to_engine(request: PlanRequest, engine: Engine) -> Plan | None:
 
 
 def why_engines_differ(rows: Sequence[EngineRow]) -> str:
-    """Return one sentence about the engines that are shown."""
-    parts = [row.engine.rule for row in rows if row.plan is not None]
-    return f"{'; '.join(parts)}." if parts else ""
+    """Return a sentence about each engine that is shown."""
+    return " ".join(f"{sentence(row.engine.rule)}." for row in rows if row.plan is not None)

@@ -100,7 +100,7 @@ _PLAN_TEXTS: Final = {
     "devices[].weights": "Bytes of weights on this GPU.",
     "devices[].kv_cache": "Bytes of the KV cache on this GPU.",
     "devices[].graph": "Bytes of the compute graph on this GPU.",
-    "devices[].reserved": "Bytes of this GPU that are held back while layers are placed.",
+    "devices[].reserved": "Bytes of this GPU that are kept free while layers are placed.",
     "devices[].total": "Bytes of the model on this GPU.",
     "cpu.weights": "Bytes of weights that stay in main memory.",
     "cpu.kv_cache": "Bytes of the KV cache that stays in main memory.",
@@ -110,12 +110,12 @@ _PLAN_TEXTS: Final = {
     "llama_cpp.buffers[].cache": "Bytes of the KV cache and of recurrent state in this buffer.",
     "llama_cpp.buffers[].compute": "Bytes of this buffer that a batch is computed with.",
     "llama_cpp.buffers[].reserve": (
-        "Bytes for the driver and what a plan cannot see. They are held back and in no total."
+        "Bytes kept for the driver and other programs. No total includes them."
     ),
     "llama_cpp.buffers[].total": "Bytes that llama.cpp allocates on this GPU.",
     "vram_total": "Bytes of the model on all GPUs together.",
     "total": "Bytes of the model on GPUs and in main memory together.",
-    "gpu_ratio": "Part of the layers that are on GPUs: 1 is all.",
+    "gpu_ratio": "Share of the layers on GPUs. 1 means all.",
     "quick_estimate_ratio": (
         "Memory of the GPUs for weights, divided by the size of the weights: the part of the model "
         "that fits, before layers are counted."

@@ -29,7 +29,7 @@ _KINDS: Final = {
 }
 _SETTINGS: Final = {
     "context": "context",
-    "parallel": "sequences",
+    "parallel": "requests at once",
     "ubatch": "micro-batch",
     "tensor_split": "the split of layers over the GPUs",
     "cpu_moe_layers": "the blocks whose experts are on the CPU",
@@ -72,7 +72,7 @@ def difference_text(one: Residual) -> str:
 
 def settings_text(settings: Settings) -> str:
     """Return the settings that the plan was made with, in a line."""
-    sequences = "1 sequence" if settings.parallel == 1 else f"{settings.parallel} sequences"
+    sequences = "1 request" if settings.parallel == 1 else f"{settings.parallel} requests"
     shared = " sharing one cache" if settings.kv_unified and settings.parallel > 1 else ""
     types = {settings.type_k, settings.type_v}
     cache = types.pop() if len(types) == 1 else f"{settings.type_k}/{settings.type_v}"

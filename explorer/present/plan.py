@@ -135,7 +135,7 @@ def context_text(tokens: int) -> str:
 
 
 def sequences_text(plan: Plan) -> str:
-    """Return the context in full, times the number of sequences: ``"8,192 × 2"``."""
+    """Return the context in full, times the number of requests: ``"8,192 × 2"``."""
     context, parallel = integer_text(plan.used("context")), int(plan.used("parallel", 1))
     if parallel == 1:
         return context
@@ -223,31 +223,30 @@ def answer(plan: Plan | None, refusal: str = "") -> Answer:
         level, words = Level.NOT, f"Ollama would refuse to load it: {plain_text(refusal)}."
     if not plan.request.h.damage:
         return Answer(level, words)
-    return Answer(level, f"Damaged; planned from its header. {words}", damaged=True)
+    return Answer(level, f"Damaged. Planned from its header. {words}", damaged=True)
 
 
 def _fit_sentence(plan: Plan) -> str:
     found, main = plan.verdict, len(plan.holdings) - 1
     total, about = found.total_layers, "" if found.is_exact else "about "
     if main in found.short:
-        return f"Does not fit: main memory is {about}{bytes_text(found.short[main])} short."
+        return f"Does not fit: {about}{bytes_text(found.short[main])} too much for main memory."
     if found.on_cpu:
         size = bytes_text(plan.total)
-        return f"Runs on the CPU: there is no GPU, and the model takes {about}{size}."
+        return f"Runs on the CPU: there is no GPU. The model takes {about}{size}."
     if found.short:
         titles = device_titles(plan)
         names = " and ".join(titles[i] for i in found.short)
         names = names if len(found.short) <= _SHOWN_NAMES else f"{len(found.short)} GPUs"
         missing = bytes_text(sum(found.short.values()))
-        verb = "is" if len(found.short) == 1 else "are"
-        return f"Does not fit: {names} {verb} {about}{missing} short, the reserve counted."
+        return f"Does not fit: {about}{missing} too much for {names}."
     if not found.gpu_layers:
         return f"Does not fit: all {total} layers stay on the CPU."
     used = [held.device for held in plan.gpus if held.layers and held.device is not None]
     names, free = _names(used, _SHOWN_NAMES, " and "), about + bytes_text(found.free)
     if found.level is Level.FITS:
-        return f"Fits: {total} of {total} layers on {names}; {free} free."
-    return f"Fits partly: {_left_to_cpu(found)}; {free} of {names} free."
+        return f"Fits: {total} of {total} layers on {names}, {free} free."
+    return f"Fits partly: {_left_to_cpu(found)}, {free} of {names} free."
 
 
 def _left_to_cpu(found: Verdict) -> str:
@@ -310,9 +309,13 @@ class Question(NamedTuple):
 
 QUESTIONS: Final = {
     "context": Question("context", "Largest context", "Largest context with all layers on GPUs"),
-    "parallel": Question("parallel", "Most parallel", "Most sequences with all layers on GPUs"),
+    "parallel": Question(
+        "parallel", "Most requests at once", "Most requests with all layers on GPUs"
+    ),
     "kv-cache-type": Question(
-        "kv_cache_type", "Least lossy KV type", "Least lossy KV cache with all layers on GPUs"
+        "kv_cache_type",
+        "Best KV cache type that fits",
+        "Best KV cache type with all layers on GPUs",
     ),
     "gpu-layers": Question("num_gpu", "Most layers", "Most layers that the GPUs can hold"),
     "fewest-gpu-layers": Question(
@@ -325,7 +328,7 @@ QUESTIONS: Final = {
 class Suggestion:
     """A change of settings that makes all layers fit."""
 
-    words: str  # how it continues "It would fit …": ``"at 18,432 tokens"``
+    words: str  # how it continues "It fits …": ``"at 18,432 tokens"``
     button: str  # text of the button that applies it
     changes: Mapping[str, Any]  # settings to change
 
@@ -417,7 +420,7 @@ class _Suggesting:
         if (settings.parallel or 1) > 1:
             count = solve("parallel", request, engine, self.check).value
             if isinstance(count, int):
-                text = "one sequence" if count == 1 else f"{integer_text(count)} sequences"
+                text = "one request" if count == 1 else f"{integer_text(count)} requests"
                 yield Suggestion(f"with {text}", f"Use {text}", {"parallel": count, **placed})
 
     def _shorter(
@@ -442,10 +445,10 @@ class _Suggesting:
 
 
 def suggestions_sentence(found: tuple[Suggestion, ...]) -> str:
-    """Return "It would fit at 18,432 tokens, or with a q8_0 cache."; or that nothing helps."""
+    """Return "It fits at 18,432 tokens, or with a q8_0 cache."; or that nothing helps."""
     if not found:
-        return "No other context, cache type or number of sequences alone makes it fit."
-    return f"It would fit {', or '.join(one.words for one in found)}."
+        return "No other context, cache type or number of requests alone makes it fit."
+    return f"It fits {', or '.join(one.words for one in found)}."
 
 
 def advice_text(advice: Advice) -> str:

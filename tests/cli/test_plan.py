@@ -131,7 +131,7 @@ def test_text_distinguishes_every_figure(model: Path, capsys: Capture) -> None:
     text = run(capsys, model, "--context", "8k", "--gpu", "RTX 3090")
     assert "\x1b" not in text
     lines = text.splitlines()
-    assert lines[0] == f"{model}: Fits: 5 of 5 layers on RTX 3090; 23.4 GiB free."
+    assert lines[0] == f"{model}: Fits: 5 of 5 layers on RTX 3090, 23.4 GiB free."
     assert "  Context              8,192 tokens" in lines
     assert "  Weights              20.0 MiB (20,971,520 bytes)" in lines
     heading = "RTX 3090 (CUDA 0), 24.0 GiB free, 5 layers: 0–4"
@@ -146,7 +146,7 @@ def test_what_stays_on_the_cpu_is_listed(model: Path, capsys: Capture) -> None:
     assert "CPU, 5 layers: 0–4" in text
     assert "--memory" in text
     partly = run(capsys, model, "--num-gpu", 2, "--gpu", "24GiB", "--memory", "1GiB")
-    assert "Fits partly: 3 of 5 layers stay on the CPU; " in partly
+    assert "Fits partly: 3 of 5 layers stay on the CPU, " in partly
     assert "CPU, 3 layers: 0–1, 4, with the output layer" in partly
     assert "--memory" not in partly
 
@@ -601,7 +601,7 @@ def test_every_option_of_llama_cpp_has_its_effect(model: Path, capsys: Capture) 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--split-mode", "row"), "CUDA refuses row"),
+        (("--split-mode", "row"), "no split buffers for row"),
         (("--tensor-split", "a,b"), "no list of shares"),
         (("--tensor-split", "0,0"), "not all of them 0"),
         (("--gpu-layers", "many"), "number, all or auto"),
@@ -638,7 +638,7 @@ def test_profiles_side_by_side_say_why_they_differ(model: Path, capsys: Capture)
 
 def test_a_plan_in_words_names_the_reserve(model: Path, capsys: Capture) -> None:
     text = run(capsys, model, "--profile", "llama.cpp", "--gpu", "8GiB", "--reserve", "300MiB")
-    assert "Reserve for the driver and what a plan cannot see, 300 MiB" in text
+    assert "300 MiB of each GPU is kept for the driver and other programs" in text
     assert "llama.cpp chooses 65,536 tokens, 5 of 5 layers on GPUs" in text
     assert "Arguments of llama-server\n  --ctx-size 65536 --parallel 4 --kv-unified" in text
 

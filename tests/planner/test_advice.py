@@ -94,7 +94,7 @@ def test_the_answer_names_what_binds() -> None:
     assert "least lossy" in solve("kv-cache-type", roomy).limited_by
     single = PlanRequest(small_model("mllama"), Settings(), (Device("0", "CUDA", 80 * GIB),))
     assert solve("parallel", single).value == 1
-    assert "one sequence" in solve("parallel", single).limited_by
+    assert "one request" in solve("parallel", single).limited_by
     nothing = PlanRequest(small_model(), Settings(), ())
     assert solve("context", nothing).record() == {
         "what": "context",

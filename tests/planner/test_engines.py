@@ -169,7 +169,7 @@ def test_the_formula_of_every_cache_gives_its_figure(
         ({"num_gpu": 2, "context": 512}, 8 * GIB, Level.PARTLY, "1 of 3 layers stays on the CPU"),
         ({"cpu_moe_layers": 2, "context": 512}, 8 * GIB, Level.PARTLY, "experts of 1 of 3 layers"),
         ({"offload_kv": False}, 8 * GIB, Level.PARTLY, "the KV cache stays on the CPU"),
-        ({"num_gpu": 3, "context": 512}, 512 * MIB, Level.NOT, "short, the reserve counted"),
+        ({"num_gpu": 3, "context": 512}, 512 * MIB, Level.NOT, "too much for L4"),
         ({"num_gpu": 0, "context": 512}, 8 * GIB, Level.NOT, "all 3 layers stay on the CPU"),
     ],
 )
@@ -187,7 +187,7 @@ def test_without_a_gpu_all_is_in_main_memory(h: Hyperparameters) -> None:
     assert made.vram_total == 0
     assert "Runs on the CPU" in answer(made).sentence
     small = plan(h, Settings(context=512), (), host=Host(1), profile="llama.cpp")
-    assert "main memory is" in answer(small).sentence
+    assert "too much for main memory" in answer(small).sentence
 
 
 def test_what_llama_cpp_refuses_is_one_sentence(h: Hyperparameters) -> None:

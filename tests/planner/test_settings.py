@@ -100,7 +100,7 @@ def test_parallel_sequences() -> None:
     for one in (small_model(pooling_type=1), small_model("mllama"), small_model("qwen3vl")):
         e = effective_settings(one, Settings(parallel=4), server_rules=True)
         assert e.parallel == 1
-        assert "one sequence" in reason(e, "parallel")
+        assert "one request" in reason(e, "parallel")
 
 
 @pytest.mark.parametrize(
@@ -236,4 +236,4 @@ def test_what_the_golden_cases_leave_out_are_the_rules_of_the_server(subset: Any
         if whole.context != loader.context:
             assert "at least" in whole.origins["context"]
         if whole.parallel != loader.parallel:
-            assert "one sequence" in whole.origins["parallel"]
+            assert "one request" in whole.origins["parallel"]

@@ -101,7 +101,7 @@ def request_() -> PlanRequest:
 
 def test_its_plan_is_said_drawn_and_exported(request_: PlanRequest) -> None:
     plan = Other().plan(request_)
-    assert answer(plan).sentence == "Fits: 5 of 5 layers on GPU; about 992 MiB free."
+    assert answer(plan).sentence == "Fits: 5 of 5 layers on GPU, about 992 MiB free."
     assert sum(bar.held_bytes for bar in memory_bars(plan, request_.host)) == plan.total
     assert all(figure.text for figure in plan_figures(plan))
     record = json.loads(json.dumps(plan_record(plan)))
@@ -132,7 +132,7 @@ def test_its_questions_are_answered(request_: PlanRequest) -> None:
     assert engine.plan(request_.asking(context=context)).verdict.level is Level.FITS
     more = engine.plan(request_.asking(context=context + engine.context_step))
     assert more.verdict.level is Level.NOT
-    assert answer(more).sentence.startswith("Does not fit: GPU is about ")
+    assert answer(more).sentence.endswith(" too much for GPU.")
     assert answers["kv-cache-type"].value == "f16"
     assert engine.context_as_placed(more, lambda: None) is None  # its layers cannot be told to stay
     tight = replace(request_, settings=Settings(context=context + engine.context_step))

@@ -151,7 +151,7 @@ def test_main_memory_that_is_short_of_the_program_s_own_context_may_hold_a_short
     assert (found.level, found.state) == (Level.FITS, "Fits, on the CPU")
     assert 16_384 < (found.largest_context or 0) < 65_536
     most = f"Fits with at most {found.context_text} tokens. What the program takes by itself does "
-    assert found.sentence.startswith(f"{most}not fit: main memory is ")
+    assert found.sentence.startswith(f"{most}not fit: ")
     smaller = fit_at(model, Target((), Host(3 * GIB, total=3 * GIB)))  # weights alone are more
     assert (smaller.level, smaller.largest_context) == (Level.NOT, None)
 

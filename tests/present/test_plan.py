@@ -53,12 +53,12 @@ def test_sizes_in_full() -> None:
 def test_the_verdict_has_one_wording() -> None:
     fits = answer(planned(24 * GIB))
     assert fits.level is Level.FITS
-    assert fits.sentence.startswith("Fits: 11 of 11 layers on GPU; ")
+    assert fits.sentence.startswith("Fits: 11 of 11 layers on GPU, ")
     four = planned(24 * GIB, num_gpu=4)
     partly, room = answer(four), four.gpus[0].room or 0
     assert (partly.level, partly.sentence) == (
         Level.PARTLY,
-        f"Fits partly: 7 of 11 layers stay on the CPU; {bytes_text(room)} of GPU free.",
+        f"Fits partly: 7 of 11 layers stay on the CPU, {bytes_text(room)} of GPU free.",
     )
     assert answer(planned(24 * GIB, num_gpu=0)).level is Level.NOT
     assert answer(planned()).sentence.startswith("Runs on the CPU: there is no GPU")
@@ -66,7 +66,7 @@ def test_the_verdict_has_one_wording() -> None:
     assert "would refuse" in answer(planned(GIB), "too large").sentence
     assert (fits.shown, fits.mark) == (Level.FITS, "✔")
     both = answer(planned(24 * GIB, 24 * GIB)).sentence
-    assert "11 of 11 layers on 2 × GPU; " in both
+    assert "11 of 11 layers on 2 × GPU, " in both
 
 
 def test_what_is_left_of_a_gpu_is_reserved_or_free() -> None:
@@ -88,7 +88,7 @@ def test_a_damaged_model_is_planned_with_caution() -> None:
     found = answer(replace(plan, request=replace(plan.request, h=h)))
     assert found.level is Level.FITS  # nothing has to change for it to fit
     assert (found.shown, found.mark) == (Level.PARTLY, "⚠")
-    assert found.sentence == f"Damaged; planned from its header. {answer(plan).sentence}"
+    assert found.sentence == f"Damaged. Planned from its header. {answer(plan).sentence}"
 
 
 def test_runs_of_layers_have_one_wording() -> None:

@@ -44,7 +44,7 @@ _EMBEDDING_BATCH: Final = 2048
 _OWN: Final = MappingProxyType(
     {
         "ubatch": "Ollama gives llama.cpp the batch for both",
-        "kv_unified": "Ollama gives each sequence a cache of its own",
+        "kv_unified": "Ollama gives each request a cache of its own",
     }
 )
 
@@ -55,7 +55,7 @@ class Ollama(ServerEngine):
     name = "ollama"
     title = "Ollama 0.30 and later: llama.cpp as Ollama starts it"
     short_title = "Ollama 0.30 and later"
-    rule = "Ollama starts the same program with a context, a batch and sequences of its own"
+    rule = "Ollama starts the same program with its own context, batch and number of requests"
     settings = tuple(one for one in SETTINGS if one.name not in _OWN)
     ignored = MappingProxyType({**IGNORED, **_OWN})
     chooses = PLACING  # Ollama always states a context
@@ -137,7 +137,7 @@ def _parallel(request: PlanRequest) -> _Choice:
     architecture = request.h.architecture
     if value == 1 or architecture not in _ONE_SEQUENCE:
         return _Choice(value, asked.origin)
-    return asked.instead("parallel", 1, f"{architecture} runs one sequence at a time")
+    return asked.instead("parallel", 1, f"{architecture} runs one request at a time")
 
 
 def _flash_attention(request: PlanRequest) -> bool:

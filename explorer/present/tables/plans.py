@@ -55,7 +55,7 @@ _KINDS: Final = {
     Kind.KV_CACHE: "Bytes of keys and values of the text here. They grow with the context.",
     Kind.GRAPH: "Bytes of working memory here, for computing a batch of tokens.",
     Kind.PROJECTOR: "Bytes of the projector here, which turns pictures into tokens.",
-    Kind.RESERVED: "Bytes that are held back while layers are placed, as a margin.",
+    Kind.RESERVED: "Bytes that are kept free while layers are placed.",
     Kind.FREE: "Free bytes.",
     Kind.SWAP: "Free bytes of swap. A model that needs them is slow.",
 }
@@ -105,7 +105,7 @@ def curves_table(curves: Curves) -> Table[int]:
     """Return the table of curves; its rows are the places of their contexts."""
     contexts = curves.curves[0].contexts.tolist()
     columns: list[Column[int]] = [
-        Column("context", "Context", INTEGER, "Tokens of each sequence.", contexts.__getitem__)
+        Column("context", "Context", INTEGER, "Tokens of each request.", contexts.__getitem__)
     ]
     for curve in curves.curves:
         name, totals, fits = curve.cache_type, curve.totals.tolist(), curve.fits.tolist()
@@ -240,7 +240,7 @@ def _figure(name: str) -> Column[PlanRow]:
     return Column(key, PLAN[name], BYTES, _FIGURES[name], value, blank=_UNKNOWN)
 
 
-_CONTEXT: Final = "Tokens of each sequence, times the sequences at a time, or shared by them."
+_CONTEXT: Final = "Tokens of each request, times the requests at once, or shared by them."
 _NAME: Final = "The scenario or the model. The first line is the current plan."
 _FLASH: Final = "Whether attention is computed without storing its table."
 _PROGRAM: Final = "The program whose rules the plan follows."
@@ -451,7 +451,7 @@ BUFFERS: Final = Table[NamedBuffer](
         of=lambda one: None if one.compute is None else one.compute.high,
         text=lambda one: range_text(one.compute),
     ),
-    Column("reserve", "Reserve", BYTES, "Bytes that are held back on the GPU."),
+    Column("reserve", "Reserve", BYTES, "Bytes that are kept free on the GPU."),
     title="Buffers",
 )
 

@@ -254,7 +254,7 @@ class SettingRows(QtWidgets.QWidget):
         self._grid.setHorizontalSpacing(Space.NEAR)
         self._grid.setVerticalSpacing(Space.TIGHT)
         self._grid.setColumnStretch(1, 1)
-        for column, text in ((1, "You asked"), (2, "In effect")):
+        for column, text in ((1, "Setting"), (2, "Used")):
             label = QtWidgets.QLabel(text, self)
             label.setForegroundRole(QtGui.QPalette.ColorRole.PlaceholderText)
             self._grid.addWidget(label, 0, column)
@@ -479,7 +479,7 @@ class SettingsControls(SettingRows):
     def _parallel_slider(self) -> StopSlider:
         stops = plan_export.parallel_stops()
         self.parallel.set_stops(stops, [StopMark(n, str(n)) for n in stops.snaps], 4)
-        self.parallel.name("Parallel sequences slider")
+        self.parallel.name("Requests at once slider")
         return self.parallel
 
     def _number_or_auto(self, setting: Setting, kind: Count) -> SettingField:

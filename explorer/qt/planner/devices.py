@@ -41,8 +41,8 @@ from explorer.text import bytes_text, integer_text, plain_text, shorten
 NAME, FREE, RESERVE = 0, 1, 2
 _MEANINGS: Final = {
     NAME: "The GPU, by its maker's name.",
-    FREE: "Free memory to plan with; double-click to change it.",
-    RESERVE: "Held back for the driver and what a plan cannot see; double-click to change it.",
+    FREE: "Free memory to plan with. Double-click to change it.",
+    RESERVE: "Kept for the driver and other programs. Double-click to change it.",
 }
 _MIME: Final = "application/x-gguf-explorer-gpu"
 _LONGEST_NAME: Final = 60
@@ -326,8 +326,8 @@ class DevicesBox(Tile):
         tip = "Remove the selected GPU (Delete)"
         self.remove = push_button(self, "Remo&ve", tip)
         self.sets = QtWidgets.QToolButton(self)
-        self.sets.setText("Sets")
-        self.sets.setToolTip("This machine, or devices that you remembered")
+        self.sets.setText("Saved machines")
+        self.sets.setToolTip("This machine, or one that you saved")
         self.sets.setPopupMode(QtWidgets.QToolButton.ToolButtonPopupMode.InstantPopup)
         menu = QtWidgets.QMenu(self.sets)
         menu.aboutToShow.connect(self._fill_sets)
@@ -402,7 +402,7 @@ class DevicesBox(Tile):
             text = plain_text(name).replace("&", "&&")  # an ampersand would be a mnemonic
             menu.addAction(text, partial(self._use, devices))
             self.forget.addAction(text, partial(state.forget, name))
-        menu.addAction("Remember these devices…", self._ask_name)
+        menu.addAction("Save this machine…", self._ask_name)
         menu.addMenu(self.forget)
 
     def _look_again(self) -> None:
@@ -418,7 +418,7 @@ class DevicesBox(Tile):
         self._state.replace_inputs(devices=self._state.basis.with_reserves(devices), **others)
 
     def _ask_name(self) -> None:
-        title, label = "Remember devices", "Name of this set:"
+        title, label = "Save machine", "Name of this machine:"
         name, accepted = QtWidgets.QInputDialog.getText(self, title, label)
         if accepted and name.strip():
             self._state.remember(shorten(plain_text(name.strip()), _LONGEST_NAME))
@@ -469,7 +469,7 @@ class DevicesBox(Tile):
     def _memory(self, name: str) -> SizeEdit:
         edit = SizeEdit(self)
         edit.setAccessibleName(name)
-        edit.setToolTip(f"{name}; empty is not checked")
+        edit.setToolTip(f"{name}. Empty: not checked")
         edit.setPlaceholderText("not checked")
         edit.setMinimumWidth(60)
         return edit

@@ -197,7 +197,7 @@ def test_sets_are_remembered_chosen_and_forgotten(
 
     panel.state.replace_inputs(devices=TWO)
     monkeypatch.setattr(QInputDialog, "getText", lambda *_: ("2 × small & odd", True))
-    choose("Remember")
+    choose("Save")
     choose("This machine")
     assert panel.state.inputs.devices == MACHINE.devices
     choose("2 × small && odd")

@@ -28,7 +28,7 @@ from explorer.planner.settings import Settings
 from explorer.text import bytes_text, integer_text
 
 _SERVER_BATCH, _SERVER_UBATCH, _SERVER_SLOTS = 2048, 512, 4
-_RESERVE = "llama.cpp has no such setting: a reserve on each GPU stands for it"
+_RESERVE = "llama.cpp has no such setting. Its reserve on each GPU does the same"
 _ALL_GPUS = "llama.cpp always uses all GPUs"
 
 IGNORED: Final = MappingProxyType({"overhead": _RESERVE, "spread": _ALL_GPUS})
@@ -85,9 +85,7 @@ class LlamaCpp(ServerEngine):
         if parallel is None:
             parallel, origins["parallel"] = _SERVER_SLOTS, "llama-server's choice, with one cache"
             if unified is False:
-                reason = (
-                    "llama-server unifies the cache where the number of sequences is left to it"
-                )
+                reason = "llama-server uses one cache where the number of requests is left to it"
                 differences["kv_unified"] = Effective(True, False, reason)
             unified = True
         if not context:
@@ -163,14 +161,14 @@ def allocated(engine: Engine, request: PlanRequest, wanted: Wanted) -> Plan:
 def _effective(
     engine: Engine, asked: Settings, wanted: Wanted, outcome: Outcome
 ) -> dict[str, Effective]:
-    """Return what holds of each setting, in the order in which differences are told."""
+    """Return what holds of each setting, in the order in which differences are listed."""
     settings, allocation = outcome.settings, outcome.allocation
     origins, differences = dict(wanted.origins), dict(wanted.differences)
     if engine.shares_context and asked.context:
         given, held = asked.context, allocation.n_ctx_seq
         if held < given:
             count = settings.parallel
-            reason = f"llama.cpp divides it among {count} sequences; a unified cache is shared"
+            reason = f"llama.cpp divides it among {count} requests, unless they share one cache"
             differences["context"] = Effective(held, given, reason)
         elif held > given:
             origins["context"] = "rounded up to what llama.cpp counts in"
@@ -254,23 +252,23 @@ def _notes(outcome: Outcome, effective: Mapping[str, Effective], asked: Settings
     """Yield notes on a plan by llama.cpp's rules."""
     yield from difference_notes(effective)
     if asked.overhead is not None or asked.spread is not None:
-        yield "overhead and spread belong to Ollama's old estimate and change nothing; see margin"
+        yield "overhead and spread are settings of Ollama up to 0.13 and change nothing. See margin"
     if outcome.reserves:
         sizes = dict.fromkeys(map(bytes_text, outcome.reserves))
-        yield f"reserve {RESERVE_ORIGIN}, {' and '.join(sizes)}, is kept on each GPU; in no total"
+        yield f"{' and '.join(sizes)} of each GPU is kept {RESERVE_ORIGIN}. No total includes it"
     trained = outcome.header.trained_context
     if 0 < trained < outcome.allocation.n_ctx_seq:
         tokens = integer_text(trained)
         yield f"the context is longer than the {tokens} tokens that the model was trained for"
     if outcome.projector:
         yield (
-            f"the projector ({bytes_text(outcome.projector)}) is counted with its weights; what it "
-            "computes with is not"
+            f"the projector ({bytes_text(outcome.projector)}) is counted with its weights, but not "
+            "with its compute buffer"
         )
     if not outcome.verdict.all_on_gpus:
         yield (
-            "weights that stay in main memory are mapped from the file: where other programs need "
-            "that memory, they are read again and again"
+            "weights in main memory are mapped from the file: if other programs need that memory, "
+            "they are read from disk again and again"
         )
 
 
@@ -278,13 +276,13 @@ def _warnings(outcome: Outcome) -> Iterator[str]:
     """Yield what makes the figures of a plan by llama.cpp's rules doubtful."""
     if outcome.accuracy is not Accuracy.EXACT:
         name = quoted(outcome.header.architecture)
-        yield f"compute buffers of {name} are not known; they are those of a similar graph"
+        yield f"the compute buffers of {name} are not known. Those of a similar model are used"
     for held in outcome.gpus:
         if held.short and held.device is not None:
             name, missing = quoted(held.device.label), bytes_text(held.short)
-            yield f"{name} is {missing} short, its reserve counted; loading may fail"
+            yield f"the model needs {missing} more than is free on {name}. Loading may fail"
     if outcome.decision is not None and not outcome.decision.fits:
-        yield "llama.cpp finds nothing that keeps its margin free, and loads the model all the same"
+        yield "llama.cpp finds no placement that keeps its margin free, and loads the model anyway"
 
 
 def server_settings(plan: Plan) -> ServerSettings | None:

@@ -32,7 +32,7 @@ from explorer.planner.plan import (
 DEFAULT_RESERVE: Final = 512 * MIB
 """Bytes on each GPU for what a plan cannot see: the driver's context, workspaces, pools, graphs."""
 
-RESERVE_ORIGIN: Final = "for the driver and what a plan cannot see"
+RESERVE_ORIGIN: Final = "for the driver and other programs"
 
 HOST_BUFFERS: Final = ("host", "CPU", "CPU_REPACK")
 """Buffers in main memory; the first one is the GPU's own, which it copies from fast."""

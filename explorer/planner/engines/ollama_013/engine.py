@@ -45,7 +45,7 @@ class Ollama013(Engine):
     name = "ollama-graphsize"
     title = "Ollama up to 0.13: its own estimate and layout of layers"
     short_title = "Ollama up to 0.13"
-    rule = "the old estimate charges a whole attention matrix for each GPU"
+    rule = "the old estimate counts a whole attention matrix for each GPU"
     settings = (
         *(known.CONTEXT, known.PARALLEL, known.KV_CACHE_TYPE, known.BATCH, known.FLASH_ATTENTION),
         *(known.NUM_GPU, known.OVERHEAD, known.SPREAD),
@@ -264,7 +264,7 @@ def _notes(request: PlanRequest, effective: EffectiveSettings, layout: Layout) -
         )
     elif h.after_conversion:
         yield (
-            "the model is no GGUF file: the figures are what it would need after conversion, "
+            "the model is not a GGUF file: the figures are what it would need after conversion, "
             "with its tensors at their present size"
         )
     if h.architecture in MEASURED:
@@ -275,7 +275,7 @@ def _notes(request: PlanRequest, effective: EffectiveSettings, layout: Layout) -
     elif env.boolean(request.environment, env.NEW_ENGINE):
         yield f"{env.NEW_ENGINE} is set: models that the other engine supports are measured instead"
     if effective.what_if:
-        yield "a KV cache of f32 is a what-if: a running server does not accept it"
+        yield "a KV cache of f32 is a what-if: no server accepts it"
     if layout.batch != effective.batch:
         batch = integer_text(layout.batch)
         yield f"an embedding model computes its whole context at once: batch {batch}"
@@ -287,7 +287,7 @@ def _notes(request: PlanRequest, effective: EffectiveSettings, layout: Layout) -
             f"the projector ({bytes_text(effective.projector_bytes)}) is counted on the GPU that "
             "holds it; Ollama means to, but leaves it out"
         )
-    yield "Ollama from 0.30 on lets the server place the layers; see profile ollama"
+    yield "Ollama 0.30 and later let the server place the layers. See profile ollama"
 
 
 def _warnings(request: PlanRequest, layout: Layout) -> Iterator[str]:
@@ -299,9 +299,9 @@ def _warnings(request: PlanRequest, layout: Layout) -> Iterator[str]:
         free, name = held.device.free, held.device.label
         if held.total > free:
             over = bytes_text(held.total - free)
-            yield f"{quoted(name)} would hold {over} more than is free; loading may fail"
+            yield f"{quoted(name)} would hold {over} more than is free. Loading may fail"
         elif held.listed and held.total + held.reserved > free:
-            yield f"{quoted(name)} would hold more than Ollama leaves room for; loading may fail"
+            yield f"{quoted(name)} would hold more than Ollama leaves room for. Loading may fail"
         elif held.listed and held.layers is None:
             yield f"{quoted(name)} holds no layer, but a compute graph is charged to it"
 

@@ -234,14 +234,14 @@ def _parallel(h: Hyperparameters, settings: Settings, log: _Log, server_rules: b
     )
     value = min(max(asked, 1), MAX_PARALLEL)
     if value != asked:
-        reason = f"Ollama runs 1 to {integer_text(MAX_PARALLEL)} sequences"
+        reason = f"Ollama runs 1 to {integer_text(MAX_PARALLEL)} requests"
         log.differ("parallel", asked, value, reason)
     if value == 1 or not (server_rules or settings.parallel is None):
         return value
     if not h.embedding_model and h.architecture not in _ONE_SEQUENCE_FAMILIES:
         return value
     which = "an embedding model" if h.embedding_model else h.architecture
-    log.differ("parallel", asked, 1, f"{which} runs one sequence at a time")
+    log.differ("parallel", asked, 1, f"{which} runs one request at a time")
     return 1
 
 
@@ -271,7 +271,7 @@ def _cache_type(settings: Settings, flash_attention: bool, log: _Log) -> str:
     if not asked:
         origin, asked = env.KV_CACHE_TYPE, env.text(log.environment, env.KV_CACHE_TYPE).lower()
     elif asked == _WHAT_IF_TYPE:
-        log.origins["kv_cache_type"] = f"{origin}, a what-if: a running server does not accept it"
+        log.origins["kv_cache_type"] = f"{origin}, a what-if: no server accepts it"
         return asked
     log.origins["kv_cache_type"] = origin if asked else "default f16"
     if asked in ("", "f16"):
