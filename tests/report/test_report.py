@@ -69,7 +69,7 @@ def test_the_norms_of_an_adapter_are_in_it(tmp_path: Path) -> None:
     assert "LoRA adapter of rank 4, alpha 8, for 1 tensor" in page.texts
     assert {name, norm, UPDATES["base_norm"].cell(row)} <= set(page.texts)
     assert "LoRA adapter of rank 4, alpha 8, for 1 tensor" in unread.texts
-    assert any("memory is planned for the model that it belongs to" in text for text in page.texts)
+    assert any("Memory is planned for the model that it belongs to" in text for text in page.texts)
     assert not any("Fits" in text for text in page.texts)
     assert norm not in unread.texts
 
