@@ -41,7 +41,7 @@ from explorer.present import plan as plans
 from explorer.present.plan import Kind
 from explorer.present.tables.plans import BUFFERS, PLAN_FILE, PLANS, PlanRow
 from explorer.present.tables.plans import ENGINES as SIDE_BY_SIDE
-from explorer.text import bytes_text, exact_text, integer_text, plain_text
+from explorer.text import bytes_text, exact_text, integer_text, plain_text, sentence
 
 _ALL: Final = "all"
 _UNCHECKED: Final = (
@@ -426,7 +426,7 @@ def _advice(advice: Advice) -> str:
     value = advice.value
     text = integer_text(value) if isinstance(value, int) else value or "nothing fits"
     answer = style(f"{plans.QUESTIONS[advice.what].full_title}: {text}", bold=True)
-    return f"{_INDENT}{answer}\n{_INDENT}limited by: {plain_text(advice.limited_by)}\n\n"
+    return f"{_INDENT}{answer}\n{_INDENT}{sentence(plain_text(advice.limited_by))}.\n\n"
 
 
 def _facts(plan: Plan) -> Iterator[tuple[str, str]]:

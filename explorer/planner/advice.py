@@ -15,16 +15,18 @@ from typing import Any, Final
 from explorer.errors import PlanError
 from explorer.parallel import Check, never
 from explorer.planner.devices import quoted
-from explorer.planner.plan import Engine, Level, Plan, Trial
+from explorer.planner.plan import Engine, Holding, Level, Plan, Trial
 from explorer.planner.request import PlanRequest
 from explorer.planner.searching import MOST_TRIALS, Found, largest, largest_held
 from explorer.planner.settings import AUTOMATIC
-from explorer.text import bytes_text, integer_text
+from explorer.text import bytes_text, counted, integer_text
 
-_CACHE_TYPES: Final = ("f16", "q8_0", "q4_0")  # the least lossy first
+_CACHE_TYPES: Final = ("f16", "q8_0", "q4_0")  # the best first
 _MOST_TOKENS: Final = 1 << 30  # where neither the model nor the memory sets a limit
 _SHOWN_NAMES: Final = 3
 _NO_GPU: Final = "there is no GPU"
+_TOO_LITTLE: Final = "there is too little memory"
+_COUNTED: Final = {"context": "token", "parallel": "request"}
 _BETTER: Final = (Level.NOT, Level.PARTLY, Level.FITS)
 
 
@@ -34,7 +36,7 @@ class Advice:
 
     what: str  # the question, one of `QUESTIONS`
     value: int | str | None  # the answer, or None if nothing fits
-    limited_by: str  # what keeps it from being more (or, of the fewest, less)
+    limited_by: str  # what keeps it from being more (or, of the fewest, less): a clause
     exact: bool = True  # whether no larger value can fit, see `Found`
     also: Mapping[str, Any] = field(default_factory=dict)  # settings that the answer needs besides
 
@@ -101,33 +103,33 @@ class _Search:
         self.check()
         return self.engine.trial(self.asking(**changes))
 
-    def obstacle(self, **changes: Any) -> str:
-        """Say why it does not fit; empty if it does."""
+    def obstacle(self, subject: str, **changes: Any) -> str:
+        """Say why a subject, such as ``"q8_0"``, does not fit; empty if it does."""
         try:
             plan = self.plan(**changes)
         except PlanError as error:
             if error.reason is None and not self.engine.grows:
                 raise
-            return str(error)
+            return f"{subject} does not fit: {error}"
         for number in plan.verdict.short:
-            held = plan.holdings[number]
-            if held.device is None:
-                return f"system memory is {bytes_text(held.short)} short"
-            name = quoted(held.device.label)
-            return f"{name} is {bytes_text(held.short)} short, its reserve counted"
-        return self._left(plan) if plan.gpu_layers < plan.verdict.total_layers else ""
+            return _too_much(subject, plan.holdings[number])
+        if plan.gpu_layers == plan.verdict.total_layers:
+            return ""
+        return f"{subject} does not fit: {self._left(plan)}"
 
     def _left(self, plan: Plan) -> str:
         """Say why layers are left to the CPU."""
         wanted, total = self.request.settings.num_gpu, plan.verdict.total_layers
         if wanted is not None and 0 <= wanted < total:
-            return f"setting num_gpu allows {wanted} of {total} layers"
+            return f"the setting of GPU layers allows {wanted} of {total} layers"
         used = [held for held in plan.gpus if held.is_used] or list(plan.gpus)
         labels = [quoted(held.device.label) for held in used if held.device is not None]
         names = ", ".join(labels[:_SHOWN_NAMES])
         names += f" and {len(labels) - _SHOWN_NAMES} more" if len(labels) > _SHOWN_NAMES else ""
         free = bytes_text(sum(held.free or 0 for held in used))
-        return f"memory of {names}: {free} are free, and {plan.gpu_layers} of {total} layers fit"
+        return (
+            f"only {plan.gpu_layers} of {total} layers fit into the {free} that are free on {names}"
+        )
 
     def most(self, name: str, most: int, limit: str, step: int = 1) -> Advice:
         """Return the largest multiple of a step at which all layers fit; `limit` limits `most`."""
@@ -137,12 +139,11 @@ class _Search:
         """Say what keeps a value from being more; see `most`."""
         value = (found.value or 0) * step
         if not value or value < most * step:
-            limit = self.obstacle(**{name: value + step})
-            if value or step > 1:
-                limit = f"{integer_text(value + step)}: {limit}"
-            limit = limit if value or step == 1 else f"even at {limit}"
+            step_text = counted(value + step, _COUNTED[name])
+            subject = f"the next step, {step_text}," if value else f"even the least, {step_text},"
+            limit = self.obstacle(subject, **{name: value + step})
         if not found.exact:
-            limit += "; a still larger value might fit again, the search was cut short"
+            limit += ". The search was cut short, so a larger value might fit"
         also = self.needed(**{name: value}) if value else {}
         return Advice("", value or None, limit, found.exact, also)
 
@@ -203,27 +204,29 @@ def largest_context(search: _Search) -> Advice:
     found, whole = search.context(plan)
     step, most = search.engine.context_step, search.most_steps
     trained = search.request.h.trained_context
-    limit = f"{integer_text(trained or most * step)} tokens"
-    if trained:
-        limit = f"the model was trained for {limit}"
+    limit = f"the model was trained for {integer_text(trained or 0)} tokens"
+    if not trained:
+        limit = f"more than {integer_text(most * step)} tokens are not tried"
     if whole and search.request.devices:
         return replace(search.answer("context", found, most, limit, step), what="context")
     if plan is None or not found.value:
-        return Advice("context", None, _NO_GPU if not search.request.devices else "memory")
+        return Advice("context", None, _NO_GPU if not search.request.devices else _TOO_LITTLE)
     if found.value < most:
         verdict = plan.verdict
-        limit = f"what is free with {verdict.gpu_layers} of {verdict.total_layers} layers on GPUs"
+        limit = (
+            f"more does not fit with {verdict.gpu_layers} of {verdict.total_layers} layers on GPUs"
+        )
         if verdict.expert_layers:
             limit += f" and the experts of {verdict.expert_layers} on the CPU"
-        limit = "main memory" if verdict.on_cpu else limit
+        limit = "main memory holds no more" if verdict.on_cpu else limit
     return Advice("context", found.value * step, limit)
 
 
 def most_parallel(search: _Search) -> Advice:
-    """Return the largest number of sequences at which all layers are on GPUs."""
+    """Return the largest number of requests at once at which all layers are on GPUs."""
     engine = search.engine
     most = engine.most_parallel
-    limit = f"{engine.short_title} runs at most {integer_text(most)} sequences"
+    limit = f"{engine.short_title} runs at most {integer_text(most)} requests"
     two = search.without_host().plan(parallel=2).effective["parallel"]
     if two.value == 1:
         most, limit = 1, two.reason
@@ -231,8 +234,8 @@ def most_parallel(search: _Search) -> Advice:
 
 
 def best_cache_type(search: _Search) -> Advice:
-    """Return the least lossy type of the KV cache at which all layers are on GPUs."""
-    what, limit = "kv-cache-type", "nothing: it is the least lossy of them"
+    """Return the KV cache type with the smallest error at which all layers are on GPUs."""
+    what, limit = "kv-cache-type", "there is no better one"
     for name in _CACHE_TYPES:
         asked = {"kv_cache_type": name, "cache_type_k": None, "cache_type_v": None}
         try:
@@ -241,12 +244,12 @@ def best_cache_type(search: _Search) -> Advice:
             limit = f"{name} does not fit: {error}"
             continue
         if held.reason:
-            return Advice(what, None, f"{limit}; {name}: {held.reason}")
-        obstacle = search.obstacle(**asked)
+            return Advice(what, None, f"{limit}, and {name} cannot be used: {held.reason}")
+        obstacle = search.obstacle(name, **asked)
         if not obstacle:
             also = dict.fromkeys(("cache_type_k", "cache_type_v")) | search.needed(**asked)
             return Advice(what, name, limit, also=also)
-        limit = f"{name} does not fit: {obstacle}"
+        limit = obstacle
     return Advice(what, None, f"even {limit}")
 
 
@@ -257,27 +260,27 @@ def most_gpu_layers(search: _Search) -> Advice:
     count, so it is asked last.
     """
     what, total = "gpu-layers", search.request.h.total_layers
-    gpus, limit = search.without_host(), "nothing: the model has no more layers"
+    gpus, limit = search.without_host(), "the model has no more layers"
     if search.engine.grows:
         count = largest_held(lambda count: gpus.room(num_gpu=count), total)
     else:
         counts = range(total, -1, -1)
         count = next((count for count in counts if not _overfull(gpus, count)), 0)
     if count < total:
-        limit = f"{count + 1} layers: {_overfull(gpus, count + 1)}"
+        limit = f"with {counted(count + 1, 'layer')} on GPUs, {_overfull(gpus, count + 1)}"
     if obstacle := _overfull(search, count) or _main_obstacle(search, count):
-        return Advice(what, None, f"{count} layers: {obstacle}")
+        return Advice(what, None, f"with {counted(count, 'layer')} on GPUs, {obstacle}")
     return Advice(what, count, limit)
 
 
 def fewest_gpu_layers(search: _Search) -> Advice:
-    """Return the fewest layers that must go to GPUs for the rest to fit into system memory."""
-    limit = "nothing: system memory holds the whole model"
+    """Return the fewest layers that must go to GPUs for the rest to fit into main memory."""
+    limit = "main memory holds the whole model"
     for count in range(search.request.h.total_layers + 1):
         obstacle = _main_obstacle(search, count) or _overfull(search, count)
         if not obstacle:
             return Advice("fewest-gpu-layers", count, limit)
-        limit = f"{count} layers: {obstacle}"
+        limit = f"with {counted(count, 'layer')} on GPUs, {obstacle}"
     return Advice("fewest-gpu-layers", None, limit)
 
 
@@ -290,12 +293,19 @@ def _overfull(search: _Search, count: int) -> str:
             raise
         return str(error)
     if plan.gpu_layers != count:
-        return f"only {plan.gpu_layers} can be placed"
+        return f"only {plan.gpu_layers} of them can be placed"
     for held in plan.gpus:
         if held.device is not None and held.layers and held.short:
-            name = quoted(held.device.label)
-            return f"{name} is {bytes_text(held.short)} short, its reserve counted"
+            return _too_much("the model", held)
     return ""
+
+
+def _too_much(subject: str, held: Holding) -> str:
+    """Say by how much a subject exceeds what is free of a memory, its reserve counted."""
+    missing = bytes_text(held.short)
+    if held.device is None:
+        return f"{subject} needs {missing} more main memory than is free"
+    return f"{subject} needs {missing} more than is free on {quoted(held.device.label)}"
 
 
 def _main_obstacle(search: _Search, count: int) -> str:
@@ -306,7 +316,7 @@ def _main_obstacle(search: _Search, count: int) -> str:
     rest = search.without_host().plan(num_gpu=count).main.total
     if rest <= host.free + host.swap:
         return ""
-    return f"{bytes_text(rest)} are left for the CPU, more than is free of system memory"
+    return f"{bytes_text(rest)} stay on the CPU, more than is free of main memory"
 
 
 QUESTIONS: Final[Mapping[str, Callable[[_Search], Advice]]] = MappingProxyType(

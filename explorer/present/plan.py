@@ -405,7 +405,7 @@ class _Suggesting:
             changes = {"flash_attention": True, **placed}
             yield Suggestion("with flash attention", "Turn flash attention on", changes)
         kept, words = dict[str, Any](), ""
-        for kind in self._smaller_caches():  # the least lossy cache type that fits
+        for kind in self._smaller_caches():  # the best cache type that fits
             changes = {"kv_cache_type": kind, "cache_type_k": None, "cache_type_v": None}
             title = f"with a {kind} cache"
             if settings.flash_attention is not True and not fits(**changes):
@@ -438,7 +438,7 @@ class _Suggesting:
                 return
 
     def _smaller_caches(self) -> Sequence[str]:
-        """Return the types that take less than what holds now, the least lossy first."""
+        """Return the types that take less than what holds now, the best first."""
         plan = self.plan()
         held = self.request.settings.kv_cache_type if plan is None else plan.used("kv_cache_type")
         return CACHE_TYPES[CACHE_TYPES.index(held if held in CACHE_TYPES else "f16") + 1 :]
@@ -463,7 +463,7 @@ def advice_text(advice: Advice) -> str:
         if advice.also.get(setting.name) is not None
     ]
     needs = f" Apply also sets, under Advanced, {' and '.join(also)}." if also else ""
-    return f"{name}: {value}. Limited by {limit}.{needs}"
+    return f"{name}: {value}. {sentence(limit)}.{needs}"
 
 
 def advice_changes(advice: Advice) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from explorer.hardware.detect import Machine
 from explorer.planner import Device, Host, Settings, plan
 from explorer.planner.inputs import plan_record
 from explorer.planner.settings import SETTINGS, Bytes, Count, OneOf, Setting, Shares, Switch, Tokens
-from explorer.text import bytes_text
+from explorer.text import bytes_text, sentence
 from tests.helpers.gguf_writer import ARRAY, STRING, U32, Array, GgufFile, TensorSpec
 
 Capture = pytest.CaptureFixture[str]
@@ -413,8 +413,9 @@ def test_every_question_has_an_answer(model: Path, capsys: Capture, question: st
     record = run_json(capsys, model, "--gpu", "1GiB", "--context", 512, "--solve", question)
     assert record["solved"]["what"] == question
     assert question != "parallel" or record["solved"]["value"] >= 1
-    nothing = run(capsys, model, "--gpu", "458MiB", "--context", 512, "--solve", question)
-    assert "limited by: " in nothing
+    asked = "--gpu", "458MiB", "--context", 512, "--solve", question
+    limit = run_json(capsys, model, *asked)["solved"]["limited_by"]
+    assert f"{sentence(limit)}." in run(capsys, model, *asked)
 
 
 def test_where_the_plan_is_refused_the_answer_still_stands(model: Path, capsys: Capture) -> None:

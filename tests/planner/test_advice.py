@@ -87,11 +87,12 @@ def test_the_answer_names_what_binds() -> None:
     request = PlanRequest(small_model(), Settings(context=4096), GPU)
     context = solve("context", request)
     assert isinstance(context.value, int)
-    assert f"{context.value + 1:,}: memory of CUDA 0: 2.00 GiB are free" in context.limited_by
+    assert context.limited_by.startswith(f"the next step, {context.value + 1:,} tokens, ")
+    assert "the 2.00 GiB that are free on CUDA 0" in context.limited_by
     roomy = PlanRequest(small_model(), Settings(), (Device("0", "CUDA", 80 * GIB),))
     assert solve("context", roomy).value == 32768
     assert "the model was trained for 32,768 tokens" in solve("context", roomy).limited_by
-    assert "least lossy" in solve("kv-cache-type", roomy).limited_by
+    assert "no better one" in solve("kv-cache-type", roomy).limited_by
     single = PlanRequest(small_model("mllama"), Settings(), (Device("0", "CUDA", 80 * GIB),))
     assert solve("parallel", single).value == 1
     assert "one request" in solve("parallel", single).limited_by
@@ -120,12 +121,12 @@ def test_layers() -> None:
     found = plan(request.h, replace(request.settings, num_gpu=most.value), request.devices)
     assert found.gpu_layers == most.value
     assert not found.gpus[0].short
-    assert f"{most.value + 1} layers: " in most.limited_by
+    assert f"with {most.value + 1} layers on GPUs, " in most.limited_by
 
     poor = replace(request, host=Host(found.main.total))
     fewest = solve("fewest-gpu-layers", poor)
     assert fewest.value == most.value
-    assert "is free of system memory" in fewest.limited_by
+    assert "is free of main memory" in fewest.limited_by
     assert solve("fewest-gpu-layers", replace(request, host=Host(64 * GIB))).value == 0
 
 

@@ -211,6 +211,6 @@ def test_layers_that_are_forced_onto_a_small_card_do_not_fit() -> None:
     assert forced.fully_offloaded
     assert forced.vram_total > small.free
     assert forced.verdict.level is Level.NOT
-    assert answer(forced).sentence.startswith("Does not fit: Small GPU is ")
+    assert answer(forced).sentence.endswith(" too much for Small GPU.")
     roomy = plan(h, Settings(num_gpu=999), [Device("0", "CUDA", 16 * GIB)])
     assert roomy.verdict.level is Level.FITS

@@ -180,7 +180,7 @@ def test_the_most_layers_are_those_with_which_main_memory_holds_the_rest(model: 
     poor = replace(request, host=Host(GIB >> 2))
     none = solve("gpu-layers", poor, LLAMA_CPP)
     assert none.value is None
-    assert none.limited_by.startswith(f"{answer.value} layers: ")
+    assert none.limited_by.startswith(f"with {answer.value} layers on GPUs, ")
 
 
 def test_a_placement_that_was_asked_for_is_taken_back_where_that_helps(model: Path) -> None:

@@ -102,7 +102,7 @@ def test_runs_of_layers_have_one_wording() -> None:
 @pytest.mark.parametrize("what", planner_advice.QUESTIONS)
 def test_each_answer_has_a_title_and_a_setting(what: str) -> None:
     answer = Advice(what, 3, "memory")
-    assert advice_text(answer) == f"{QUESTIONS[what].title}: 3. Limited by memory."
+    assert advice_text(answer) == f"{QUESTIONS[what].title}: 3. Memory."
     assert advice_changes(answer).keys() <= {part.name for part in fields(Settings)}
     assert advice_text(Advice(what, None, "memory")) == f"{QUESTIONS[what].title}: none. Memory."
     assert not advice_changes(Advice(what, None, "memory"))
