@@ -11,6 +11,7 @@ import faulthandler
 import os
 import platform
 import re
+import sysconfig
 import time
 import traceback
 from contextlib import suppress
@@ -21,10 +22,14 @@ from explorer import __version__
 from explorer.ends import mark_as_running
 from explorer.private_folder import PrivateFolder
 from explorer.quantization import kernel_cache
-from explorer.text import plain_text
+from explorer.text import plain_text, shorten
 
 MOST_REPORTS: Final = 20
-MOST_CHARACTERS: Final = 64_000
+MOST_BYTES: Final = 16 << 10
+"""Longest report."""
+
+_MOST_READ: Final = 1 << 20  # of what a process that died has left
+_LONGEST_MESSAGE: Final = 300
 
 _DIED_IN_MACHINE_CODE: Final = re.compile(
     "Fatal Python error: (Segmentation fault|Bus error|Illegal instruction|Floating point)"
@@ -48,8 +53,9 @@ class CrashReports:
 
     def write(self, text: str) -> Path | None:
         """Write a report; return its file, or None where it cannot be written."""
-        moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
-        name = f"{_REPORT}{moment}-{time.time_ns() % 10**9:09}-{os.getpid()}.txt"
+        seconds, fraction = divmod(time.time_ns(), 10**9)  # at once: names are in order of time
+        moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime(seconds))
+        name = f"{_REPORT}{moment}-{fraction:09}-{os.getpid()}.txt"
         try:
             with self._folder.create(name) as file:
                 file.write(text.encode())
@@ -104,7 +110,7 @@ class CrashReports:
         with file:
             if not mark_as_running(file):
                 return None
-            left = file.read(MOST_CHARACTERS).decode(errors="replace")
+            left = file.read(_MOST_READ).decode(errors="replace")
             path.unlink()  # while it is marked: of two programs that start now, one takes it
         if not left:
             return None
@@ -115,7 +121,7 @@ class CrashReports:
 
 
 def error_report(error: BaseException, surroundings: str = "") -> str:
-    """Return an error with its traceback, safe to show, without the name of the home folder."""
+    """Return an error with its traceback, safe to show: no path, and nothing of a model."""
     details = "".join(traceback.format_exception(error))
     return _headed("met an error inside itself", details, surroundings)
 
@@ -127,15 +133,66 @@ def _headed(what: str, details: str, surroundings: str) -> str:
         f"Python {platform.python_version()}{surroundings}, {platform.platform()}",
         "",
     )
-    return "\n".join(facts) + _safe(details)
+    return _bounded(plain_text("\n".join(facts), lines=True) + _safe(details))
+
+
+def _bounded(text: str) -> str:
+    """Return the beginning and the end of a text that is longer than `MOST_BYTES`."""
+    whole, half = text.encode(), MOST_BYTES // 2 - 8
+    if len(whole) <= MOST_BYTES:
+        return text
+    return f"{whole[:half].decode(errors='ignore')}\n…\n{whole[-half:].decode(errors='ignore')}"
+
+
+# A line of a traceback, of Python and of faulthandler.
+_FRAME: Final = re.compile(r'(\s*File ")([^"\n]*)(", line \d+.*)')
+_SOURCE: Final = "    "  # begins the lines below it, which are the program's own
+# What may be a path: from the first part with a slash, or with a drive or server of Windows, to the
+# last one of a line, and its name, which may have spaces, to its ending.
+_PATH: Final = re.compile(
+    r"""(?:[^\s'"(\[{<=,]*/|\b[A-Za-z]:\\|\\\\\w)(?:[^\n]*[/\\])?"""
+    r"""(?:[^\n'"/\\]*?\.[A-Za-z]\w{0,11}\b|[^\s'"\])}>,:]*)"""
+)
+# What begins the description of an object: a model's holds its path and names.
+_OBJECT: Final = re.compile(r"\b[A-Za-z_]\w*\((?:\w+=|\[).*", re.DOTALL)
 
 
 def _safe(text: str) -> str:
-    """Return text from anywhere, bounded, plain, and without the user's name in paths."""
-    half = MOST_CHARACTERS // 2
-    if len(text) > 2 * half:
-        text = f"{text[:half]}\n…\n{text[-half:]}"
-    home = os.path.expanduser("~").rstrip(os.sep)
-    if len(home) > 1:
-        text = text.replace(home + os.sep, "~" + os.sep)
-    return plain_text(text, lines=True)
+    """Return a traceback or a message from anywhere, plain, with neither paths nor objects."""
+    found, message, below_frame = list[str](), list[str](), False
+
+    def end_message() -> None:
+        whole = shorten("\n".join(message), _LONGEST_MESSAGE)
+        whole = _OBJECT.sub(lambda match: f"{match[0].partition('(')[0]}(…)", whole)
+        found.extend(_PATH.sub("<path>", whole).split("\n") if message else [])
+        message.clear()
+
+    for line in text.splitlines():
+        frame = _FRAME.fullmatch(line)
+        if frame is not None:
+            end_message()
+            found.append(f"{frame[1]}{_placed(frame[2])}{frame[3]}")
+        elif below_frame and line.startswith(_SOURCE):
+            found.append(line)
+            continue
+        else:
+            message.append(line)
+        below_frame = frame is not None
+    end_message()
+    return plain_text("\n".join(found), lines=True)
+
+
+def _placed(path: str) -> str:
+    """Return where a module lies, with a placeholder for the folder that it is installed in."""
+    if path.startswith("<"):  # "<string>", "<frozen importlib>"
+        return path
+    folders = {
+        str(Path(__file__).parent): "explorer",
+        sysconfig.get_path("purelib"): "<packages>",
+        sysconfig.get_path("platlib"): "<packages>",
+        sysconfig.get_path("stdlib"): "<python>",
+    }
+    for folder, name in folders.items():
+        if path.startswith(folder + os.sep):
+            return f"{name}/{path[len(folder) + 1 :].replace(os.sep, '/')}"
+    return "<path>"

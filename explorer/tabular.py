@@ -2,14 +2,15 @@
 
 Texts are written row by row, so that a table of a million rows is never in memory as text.
 
-The texts come from untrusted files. A spreadsheet runs a cell that begins with ``=``; a lone
-surrogate (how Python keeps a byte that was no UTF-8) cannot be written at all. Both are escaped
-here; `csv.writer` does neither.
+The texts come from untrusted files. A spreadsheet runs a cell that begins with ``=``, a terminal
+obeys an escape code, and a lone surrogate (how Python keeps a byte that was no UTF-8) cannot be
+written at all. All are escaped here; `csv.writer` does none of it.
 """
 
 from __future__ import annotations
 
 import csv
+import errno
 import json
 import math
 import os
@@ -25,20 +26,16 @@ from typing import Any, BinaryIO, Final, Protocol, TextIO, TypeAlias
 from explorer.ends import Temporary, mark_as_running
 from explorer.errors import ExplorerError
 from explorer.model_files import refuse_model_file
-from explorer.text import escaped, safe_json
+from explorer.text import escaped, plain_text, safe_json
 
 Cell: TypeAlias = str | int | float | bool | None
 
-# OWASP, "CSV Injection": = + - @ TAB CR (and LF) begin a formula; programs skip blanks before it,
-# and some read the full-width forms alike.
-_FORMULA: Final = re.compile(
-    "[\\s\x00-\x20\ufeff\u200b]*[=+\\-@\uff1d\uff0b\uff0d\uff20]|\\s*[\t\r\n]"
-)
+# OWASP, "CSV Injection": = + - @ TAB (and LF) begin a formula; programs skip blanks before it, and
+# some read the full-width forms alike. Other controls are escaped before.
+_FORMULA: Final = re.compile("\\s*(?:[=+\\-@\uff1d\uff0b\uff0d\uff20]|[\t\n])")
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
-_TSV_SPECIAL: Final = re.compile("[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029\ud800-\udfff]")
 _PREFIX: Final = ".gguf-explorer-"
 _TEMPORARY: Final = re.compile(r"\.gguf-explorer-[0-9a-f]{16}\.tmp")
-_NAMED: Final = {"\v": "\\v", "\f": "\\f"}
 
 
 class TextSink(Protocol):
@@ -48,33 +45,20 @@ class TextSink(Protocol):
         """Take a piece of text."""
 
 
-class _LineFeeds:
-    """Ends the rows of `csv.writer` with a line feed.
-
-    The writer itself is left at CR LF, because up to Python 3.12 it quotes a cell with a carriage
-    return only if its own line end has one.
-    """
-
-    def __init__(self, stream: TextSink) -> None:
-        self._stream = stream
-
-    def write(self, row: str, /) -> object:
-        return self._stream.write(row[:-2] + "\n")
-
-
 def write_csv(stream: TextSink, header: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
     r"""Write a table as comma-separated values (RFC 4180, but with lines that end in a line feed).
 
     Numbers are written in full, truth values as ``true`` and ``false``, None as nothing, and a
     float without a value as ``nan``, ``inf`` or ``-inf``. Text that a spreadsheet would take for a
-    formula gets an apostrophe in front. A lone surrogate becomes ``\xNN``.
+    formula gets an apostrophe in front. Controls other than tab and newline, and what is invisible,
+    are escaped as in the window: ``\x1b``.
 
     Args:
         stream: Where to write. A file must be opened with ``newline=""`` and UTF-8.
         header: Names of the columns.
         rows: The rows, taken one by one.
     """
-    writer = csv.writer(_LineFeeds(stream), lineterminator="\r\n")
+    writer = csv.writer(stream, lineterminator="\n")
     writer.writerow([_csv_text(name) for name in header])
     for row in rows:
         writer.writerow([_csv_cell(cell) for cell in row])
@@ -89,7 +73,7 @@ def _csv_cell(cell: Cell) -> str | int | float | None:
 
 
 def _csv_text(text: str) -> str:
-    clean = _encodable(text)
+    clean = plain_text(text, lines=True)
     return f"'{clean}" if _FORMULA.match(clean) else clean
 
 
@@ -150,8 +134,8 @@ def to_tsv(header: Sequence[str] | None, rows: Iterable[Sequence[Cell]]) -> str:
     r"""Return a table as tab-separated text, for the clipboard; the last line has no end.
 
     Cells have no quotes, since the program that one pastes into may show them. What would start
-    another cell or line is written as an escape (``\t``, ``\n``). Text stays as it is otherwise,
-    formulas too: here a person chooses the cells and the place.
+    another cell or line is written as an escape (``\t``, ``\n``), as is what is invisible. Formulas
+    stay as they are: here a person chooses the cells and the place.
 
     Args:
         header: Names of the columns, or None for the rows alone.
@@ -166,7 +150,7 @@ def _tsv_cell(cell: Cell) -> str:
         return ""
     if isinstance(cell, bool):
         return "true" if cell else "false"
-    return _TSV_SPECIAL.sub(_escape, str(cell))
+    return plain_text(str(cell))
 
 
 _INT64: Final = range(-(1 << 63), 1 << 63)
@@ -189,7 +173,7 @@ def write_parquet(stream: BinaryIO, header: Sequence[str], rows: Iterable[Sequen
     r"""Write a table as Apache Parquet: numbers keep their type and all their digits.
 
     A column has one type: that of its values, or text where they have several or do not fit into
-    64 bits. None is null; NaN and infinities stay. A lone surrogate becomes the text ``\xNN``.
+    64 bits. None is null; NaN and infinities stay. Texts are escaped as in CSV; formulas stay.
 
     Args:
         stream: An open file.
@@ -203,7 +187,7 @@ def write_parquet(stream: BinaryIO, header: Sequence[str], rows: Iterable[Sequen
     import pyarrow  # noqa: PLC0415 - 100 ms, which only this needs
     import pyarrow.parquet  # noqa: PLC0415
 
-    names = [_encodable(name) for name in header]
+    names = [plain_text(name, lines=True) for name in header]
     lines = list(rows)
     columns = [pyarrow.array(_one_type([line[i] for line in lines])) for i in range(len(names))]
     pyarrow.parquet.write_table(pyarrow.Table.from_arrays(columns, names), stream)
@@ -217,16 +201,12 @@ def _one_type(cells: list[Cell]) -> list[Cell]:
     fits = all(cell in _INT64 for cell in cells if isinstance(cell, int))
     if kinds <= {bool} or kinds <= {float} or (kinds <= {int} and fits):
         return cells
-    return [None if cell is None else _encodable(str(cell)) for cell in cells]
+    return [None if cell is None else plain_text(str(cell), lines=True) for cell in cells]
 
 
 def _encodable(text: str) -> str:
     """Return the text with lone surrogates as escapes, so that writing it as UTF-8 cannot fail."""
-    return text if text.isascii() else _SURROGATE.sub(_escape, text)
-
-
-def _escape(match: re.Match[str]) -> str:
-    return _NAMED.get(match[0]) or escaped(match)
+    return text if text.isascii() else _SURROGATE.sub(escaped, text)
 
 
 @contextmanager
@@ -237,8 +217,8 @@ def write_atomically(path: Path | str) -> Iterator[TextIO]:
     is killed: where the system can, the file has no name until it is complete; else it is written
     beside its place, under a name by which the next save to that folder knows and removes it. A
     link is followed.
-    What is there and no regular file (a pipe, ``/dev/stdout``) is written to directly, since it
-    cannot be replaced.
+    A pipe that somebody reads, ``/dev/stdout`` and ``/dev/null`` are written to directly; no other
+    device is, nor a pipe that would have to be waited for.
 
     Args:
         path: The file to make or replace.
@@ -247,13 +227,15 @@ def write_atomically(path: Path | str) -> Iterator[TextIO]:
         The file, UTF-8, with line ends left as they are written.
 
     Raises:
-        ExplorerError: It would replace a file of a model.
+        ExplorerError: It would replace a file of a model, a device or another user's file.
         OSError: The file cannot be written; its `filename` is `path`.
     """
     refuse_model_file(Path(path))
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file() and not target.is_dir():
-        with open(path, "w", encoding="utf-8", newline="") as stream:
+        _refuse_device(target)
+        with open(path, "w", encoding="utf-8", newline="", opener=_no_waiting) as stream:
+            os.set_blocking(stream.fileno(), True)
             yield stream
         return
     temporary = target.with_name(f"{_PREFIX}{secrets.token_hex(8)}.tmp")
@@ -262,10 +244,12 @@ def write_atomically(path: Path | str) -> Iterator[TextIO]:
         with _naming(path):
             new = _open_new(temporary)
         with new:
+            _refuse_other_s(target, new)
             mark_as_running(new)
             yield new
             new.flush()
             os.fsync(new.fileno())
+            _refuse_other_s(target, new)  # minutes may have gone by
             with _naming(path):
                 if not temporary.exists():
                     _give_name(new.fileno(), temporary)
@@ -275,6 +259,39 @@ def write_atomically(path: Path | str) -> Iterator[TextIO]:
             temporary.replace(target)
     finally:
         kept.remove()
+
+
+def _refuse_device(target: Path) -> None:
+    """Raise if a device is not one that a shell has opened for us, nor the null device."""
+    found = os.stat(target)
+    if stat.S_ISFIFO(found.st_mode):
+        return
+    for known in (os.devnull, 1, 2):
+        with suppress(OSError):
+            if os.path.samestat(found, os.stat(known)):
+                return
+    raise ExplorerError("is a device; choose the name of a file", target)
+
+
+def _no_waiting(path: str, flags: int) -> int:
+    try:
+        return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    except OSError as error:
+        if error.errno != errno.ENXIO:
+            raise
+        raise ExplorerError("is a pipe that nobody reads; choose another name", path) from error
+
+
+def _refuse_other_s(target: Path, new: TextIO) -> None:
+    """Raise if a new file would replace something else than a file of the same user."""
+    try:
+        there = os.stat(target)
+    except OSError:  # nothing is there; whatever else is wrong is told by the system
+        return
+    if not stat.S_ISREG(there.st_mode) and not stat.S_ISDIR(there.st_mode):
+        raise ExplorerError("is no regular file; choose another name", target)
+    if there.st_uid != os.fstat(new.fileno()).st_uid:
+        raise ExplorerError("belongs to another user; choose another name", target)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import math
 import os
 import stat
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from explorer.errors import ExplorerError
 from explorer.tabular import Cell, to_tsv, write_atomically, write_csv, write_json, write_parquet
+from explorer.text import plain_text
 
 _ANY_TEXT = st.text(alphabet=st.characters(exclude_categories=()))
 _CELLS = st.one_of(_ANY_TEXT, st.integers(), st.floats(), st.booleans(), st.none())
@@ -50,15 +53,15 @@ def test_csv() -> None:
         "text,n,f,b,none\n"
         '"a,b",1,1.5,true,\n'
         '"say ""x""",-2,nan,false,\n'
-        f'"two\nlines",{2**70},-inf,true,"\'\r"\n'
+        f'"two\nlines",{2**70},-inf,true,\\r\n'
     )
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        *("=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n1", " =1", "  \t x", "\u00a0=1"),
-        *("\ufeff=1", "\uff1d1", "=cmd|' /C calc'!A0", "\x00=1"),
+        *("=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\n1", " =1", "  \t x", "\u00a0=1"),
+        *("\uff1d1", "=cmd|' /C calc'!A0"),
     ],
 )
 def test_formulas_are_made_harmless(text: str) -> None:
@@ -83,8 +86,33 @@ def test_csv_comes_back(rows: list[tuple[str, str]]) -> None:
         for cell, text in zip(cells, read, strict=True):
             assert not text.lstrip().startswith(("=", "+", "-", "@"))
             assert not text.startswith(("\t", "\r", "\n"))
-            if not any("\ud800" <= character <= "\udfff" for character in cell):
-                assert text in (cell, "'" + cell)
+            clean = plain_text(cell, lines=True)  # as in the window
+            assert text in (clean, "'" + clean)
+
+
+def _in_csv(text: str) -> list[str]:
+    return [_csv([text], [[text]])]
+
+
+def _in_tsv(text: str) -> list[str]:
+    return to_tsv([text], [[text]]).split("\n")
+
+
+def _in_parquet(text: str) -> list[str]:
+    parquet = pytest.importorskip("pyarrow.parquet", reason="the extra parquet is not installed")
+    sink = io.BytesIO()
+    write_parquet(sink, [text], [[text]])
+    table = parquet.read_table(sink)
+    return [*table.column_names, *table.column(0).to_pylist()]
+
+
+@pytest.mark.parametrize("write", [_in_csv, _in_tsv, _in_parquet])
+@given(text=st.one_of(_ANY_TEXT, _TRICKY))
+def test_no_control_is_exported_but_tab_and_newline(
+    write: Callable[[str], list[str]], text: str
+) -> None:
+    for written in write(text + "\x1b[31m\x9b\u202e\x7f\r\0"):
+        assert plain_text(written, lines=True) == written
 
 
 @given(st.lists(st.lists(_CELLS, min_size=2, max_size=2), max_size=5))
@@ -221,6 +249,62 @@ def test_a_device_is_written_to_and_stays() -> None:
     with write_atomically("/dev/null") as stream:
         stream.write("x")
     assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no named pipes on Windows")
+def test_a_pipe_is_written_to_if_somebody_reads_it(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    with pytest.raises(ExplorerError, match="a pipe that nobody reads"), write_atomically(path):
+        pass
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    with write_atomically(path) as stream:
+        stream.write("x")
+    assert os.read(reader, 9) == b"x"
+    os.close(reader)
+    assert stat.S_ISFIFO(path.stat().st_mode)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no /dev on Windows")
+@pytest.mark.parametrize("name", ["/dev/zero", "/dev/full"])
+def test_a_device_is_not_written_to(tmp_path: Path, name: str) -> None:
+    if not os.path.exists(name):
+        pytest.skip(f"there is no {name} here")
+    (tmp_path / "link.csv").symlink_to(name)
+    for path in (name, tmp_path / "link.csv"):
+        with pytest.raises(ExplorerError, match="is a device"), write_atomically(path):
+            pass
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="files have no owner of this kind there")
+def test_another_user_s_file_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor what became something else while the file was written."""
+    path = tmp_path / "a.csv"
+    path.write_text("theirs")
+    look = os.stat
+    theirs = look(path)
+
+    def found(place: Any, **named: Any) -> os.stat_result:
+        status = look(place, **named)
+        is_theirs = (status.st_ino, status.st_dev) == (theirs.st_ino, theirs.st_dev)
+        return os.stat_result([*status[:4], status.st_uid + is_theirs, *status[5:]])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "stat", found)
+        with pytest.raises(ExplorerError, match="belongs to another user"), write_atomically(path):
+            pass
+    assert path.read_text() == "theirs"
+
+    def change_it_meanwhile() -> None:
+        with write_atomically(path):
+            path.unlink()
+            os.mkfifo(path)
+
+    with pytest.raises(ExplorerError, match="is no regular file"):
+        change_it_meanwhile()
+    assert os.listdir(tmp_path) == ["a.csv"]
 
 
 def test_a_long_name(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ shell completion load no NumPy.
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import signal
@@ -27,7 +28,7 @@ from explorer.cli.options import offline_option, units_option
 from explorer.cli.output import output_error, write, write_error, write_warning
 from explorer.ends import exit_code
 from explorer.errors import ExplorerError, system_reason, trace
-from explorer.text import ByteUnits, Notation, writing
+from explorer.text import ByteUnits, Notation, bytes_text, writing
 
 PROGRAM: Final = "gguf-explorer"
 EXIT_UNUSABLE: Final = 1
@@ -226,11 +227,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         code = _fail(_system_fault(error))
     except MemoryError:
-        code = _fail("there is not enough memory for this; close other programs and try again")
+        code = _fail(_limit() or "there is not enough memory; close other programs and try again")
     except SystemExit as stop:  # click's completion, and its answer to a closed pipe
         code = stop.code
     except Exception as error:  # noqa: BLE001 - the promise is: never a traceback
-        code = _fail(_own_fault(error))
+        loads = isinstance(error, ImportError)
+        code = _fail((_limit() if loads else "") or _own_fault(error))
     return code if isinstance(code, int) else 0
 
 
@@ -258,8 +260,23 @@ def _system_fault(error: OSError) -> str:
     frames = [frame for frame, _ in walk_tb(error.__traceback__)]
     if any(frame.f_code is click.echo.__code__ for frame in frames):  # it prints `--help`
         return str(output_error(error))
+    if error.errno in (None, errno.ENOMEM) and _limit():  # without a number: of a library's loader
+        return _limit()
     place = "" if error.filename is None else f"{error.filename}: "
     return f"{place}{system_reason(error)}"
+
+
+def _limit() -> str:
+    """Return what to say where memory is lacking because the process may use little; else ""."""
+    if find_spec("resource") is None:
+        return ""  # on Windows
+    import resource  # noqa: PLC0415 - rarely needed
+
+    granted = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if granted == resource.RLIM_INFINITY:
+        return ""
+    space = bytes_text(granted)
+    return f"there is too little address space: {space} are granted; raise the limit (ulimit -v)"
 
 
 def _fail(message: str) -> int:

@@ -244,3 +244,28 @@ def test_units_are_no_option_of_the_window(capsys: Capture) -> None:
     assert main(["--units", "decimal", "a.gguf"]) == 2
     assert main(["--units", "decimal"]) == 2
     assert "View" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not bound address space so")
+def test_too_little_address_space_is_said_as_such(tmp_path: Path) -> None:
+    """A library that cannot be loaded for it is no mistake of the program."""
+    code = (
+        "import resource, sys\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[1]), int(sys.argv[1])))\n"
+        "from explorer.cli.main import main\n"
+        "sys.exit(main(sys.argv[2:]))"
+    )
+    model = str(make_demo(tmp_path).model)
+    for granted, command in (
+        (60 << 20, ["check", model]),
+        (260 << 20, ["stats", model, "output_norm.weight"]),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(granted), *command],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 1
+        assert done.stderr.startswith("error: there is too little address space: ")
+        assert "mistake" not in done.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import faulthandler
 import os
 import re
+import stat
 import subprocess
 import sys
 import threading
@@ -18,7 +19,7 @@ from PySide6.QtCore import QTimer, qCritical
 from PySide6.QtGui import QGuiApplication
 from pytestqt.qtbot import QtBot
 
-from explorer.crash_reports import MOST_CHARACTERS, MOST_REPORTS, CrashReports, error_report
+from explorer.crash_reports import MOST_BYTES, MOST_REPORTS, CrashReports, error_report
 from explorer.private_folder import PrivateFolder
 from explorer.qt.crashes import catching
 from explorer.qt.main_window import MainWindow
@@ -191,16 +192,72 @@ def test_few_reports_are_kept(folder: Path) -> None:
     assert sorted(folder.iterdir()) == sorted(path for path in paths[5:] if path is not None)
 
 
-def test_a_report_is_short_plain_and_does_not_name_the_user(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("HOME", "/home/ada")
-    text = "/home/ada/models/x.gguf \x1b[31m\u202e" + "n" * 10_000_000
-    report = error_report(ValueError(text), ", PySide6 6.10")
-    assert len(report) < MOST_CHARACTERS + 1000
-    assert "~/models/x.gguf \\x1b[31m\\u202e" in report
-    assert "ada" not in report
+def _report_of(error: BaseException) -> str:
+    try:
+        raise error
+    except type(error) as caught:
+        return error_report(caught, ", PySide6 6.10")
+
+
+def test_a_report_is_short_and_plain() -> None:
+    report = _report_of(ValueError("\x1b[31m\u202e" + "n" * 10_000_000))
+    assert "\\x1b[31m\\u202ennn" in report
     assert re.search(r"GGUF Explorer \d.*\nPython 3\..*PySide6 6\.", report)
+    assert 'File "<path>", line' in report  # of this test
+    error: BaseException = ValueError("the first")
+    for _ in range(400):  # more links than anybody reads
+        error = _linked(error)
+    report = error_report(error)
+    assert len(report.encode()) <= MOST_BYTES
+    assert "\n…\n" in report
+
+
+def _link(cause: BaseException) -> None:
+    raise ValueError("\U0001f600 what came of it") from cause
+
+
+def _linked(cause: BaseException) -> BaseException:
+    try:
+        _link(cause)
+    except ValueError as error:
+        return error
+    return cause
+
+
+_PLACES = (
+    "/home/ada/{}/{}.gguf",
+    "/home/ada/{}/{} and more.gguf",
+    r"C:\Users\ada\{}\{}.gguf",
+    r"\\ada\{}\{}.gguf",
+    "~/{}/{}.safetensors",
+    "hf://ada/{}/{}.gguf",
+    "../{}/{}",
+)
+_MESSAGES = (
+    "{}: is damaged (at byte 3)",
+    "[Errno 2] No such file or directory: '{}'",
+    'line one\n    {}\n  File "{}", line 1, in f',
+    "Document(path=PosixPath('{}'), model=Model(format='gguf', title='{}'))",
+    "[Tensor(name='{}', shape=(1, 2))] is not in list",
+)
+
+
+@pytest.mark.parametrize("place", _PLACES)
+@pytest.mark.parametrize("message", _MESSAGES)
+def test_a_report_has_no_path_and_nothing_of_a_model(place: str, message: str) -> None:
+    path = place.format("secret", "model")
+    report = _report_of(ValueError(message.format(path, path)))
+    assert "ValueError: " in report
+    for word in ("secret", "model", "ada"):
+        assert word not in report
+    assert str(ROOT) not in report
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs modes of files")
+def test_a_report_is_for_its_user_alone(folder: Path) -> None:
+    path = CrashReports().write("a report")
+    assert path is not None
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 # The program as `gguf-explorer` starts it, and something that goes wrong in it.
