@@ -111,6 +111,12 @@ def _setting_options(command: Callable[..., int]) -> Callable[..., int]:
     "--projector", type=click.Path(), metavar="FILE", help="A separate file with the projector."
 )
 @click.option(
+    "--draft",
+    type=click.Path(),
+    metavar="FILE",
+    help="A draft model that llama.cpp loads beside it (speculative decoding).",
+)
+@click.option(
     "--profile",
     type=click.Choice([*ENGINES, _ALL]),
     help="Whose rules to follow; all: side by side. Default: llama.cpp, in Ollama's store ollama.",
@@ -135,6 +141,7 @@ def plan_command(  # noqa: PLR0913, PLR0917 - one for each option; click passes 
     gpus: Sequence[Device],
     memory: int | None,
     projector: str | None,
+    draft: str | None,
     profile: str | None,
     question: str | None,
     explain: bool,
@@ -166,6 +173,7 @@ def plan_command(  # noqa: PLR0913, PLR0917 - one for each option; click passes 
     devices, host, notes = machine.find_machine(gpus, memory)
     log_file, given = measured.read_log_option(log_path), dict(bandwidths)
     base = assumed_settings(chosen, len(devices))
+    drafting = None if draft is None else _read(draft, root, None)[0]
     found: list[PlannedModel] = []
     for path in paths:  # a model that cannot be planned does not stop the others
         try:
@@ -177,7 +185,7 @@ def plan_command(  # noqa: PLR0913, PLR0917 - one for each option; click passes 
             chosen_engines = _engines_for(h, profile)
             asked = measured.with_log(chosen, compared, chosen_engines, len(devices))
             request = PlanRequest(
-                h, replace(asked, projector_bytes=nbytes), devices, host, os.environ
+                h, replace(asked, projector_bytes=nbytes), devices, host, os.environ, drafting
             )
             plans_made = [_planned(path, one, request, question, notes) for one in chosen_engines]
             found += [replace(one, compared=compared, bandwidths=given) for one in plans_made]
@@ -330,6 +338,7 @@ _LOOKS: Final = {
     Kind.KV_CACHE: ("▓", "=", "green"),
     Kind.GRAPH: ("▒", "+", "yellow"),
     Kind.PROJECTOR: ("◆", "@", "cyan"),
+    Kind.DRAFT: ("◇", "%", "bright_cyan"),
     Kind.RESERVED: ("░", "-", "magenta"),
     Kind.FREE: ("·", ".", "bright_black"),
 }
@@ -366,7 +375,7 @@ def _mark(kind: Kind, length: int = 1) -> str:
 def _has_blocks() -> bool:
     encoding = getattr(sys.stdout, "encoding", None) or "ascii"
     try:
-        "█▓▒░·◆".encode(encoding)
+        "█▓▒░·◆◇".encode(encoding)
     except (UnicodeEncodeError, LookupError):
         return False
     return True

@@ -357,7 +357,7 @@ def _held(held: Holding) -> dict[str, Any]:
         "reserved": held.reserve.high,
         "total": held.total,
         "listed": held.is_used,
-    }
+    } | ({"draft": held.draft} if held.draft else {})
 
 
 def _term(term: Term) -> dict[str, Any]:

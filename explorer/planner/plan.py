@@ -401,6 +401,11 @@ class Plan:
         return default if found is None else found.value
 
     @property
+    def drafted(self) -> int:
+        """Tokens that are drafted for each one (speculative decoding)."""
+        return max(self.used("mtp", 0) or 0, self.used("draft_max", 0) or 0)
+
+    @property
     def context_asked(self) -> int:
         """The context as one asks the engine for it: of a sequence, or of all together."""
         return self.cells if self.engine.shares_context else int(self.used("context"))

@@ -21,6 +21,7 @@ class PlanRequest:
     devices: tuple[Device, ...] = ()
     host: Host | None = None
     environment: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    draft: Hyperparameters | None = None  # of a model that drafts tokens for this one
 
     def __post_init__(self) -> None:
         check_devices(self.devices)

@@ -332,10 +332,60 @@ MARGIN: Final = Setting(
     "Memory that llama.cpp leaves free on each GPU when it places layers. Default: 1GiB.",
 )
 
+PROGRAM: Final = Setting(
+    "program",
+    "P&rogram",
+    OneOf(("llama-server", "LM Studio", "KoboldCpp", "llama-cpp-python", "other")),
+    ("--program",),
+    "What loads the model: sets what it asks for by itself.",
+    tip="What loads the model: it decides slots, batch and logits where you leave them alone",
+    default="llama-server",
+    advanced=True,
+)
+MTP: Final = Setting(
+    "mtp",
+    "&MTP tokens",
+    Count(0, 1024, auto=0),
+    ("--mtp",),
+    "Tokens that the model's own MTP layers draft (speculative decoding).",
+    tip="Speculative decoding: tokens that the model's own MTP layers draft; auto is off",
+    default=0,
+    advanced=True,
+    noun="number of drafted tokens",
+)
+DRAFT_MAX: Final = Setting(
+    "draft_max",
+    "",
+    Count(1, 1024),
+    ("--draft-max",),
+    "Tokens that the model of --draft drafts. Default: 3.",
+    noun="number of drafted tokens",
+)
+ALL_LOGITS: Final = Setting(
+    "all_logits",
+    "&All logits",
+    Switch(only_on="reserve"),
+    ("--all-logits",),
+    "Reserve logits of the whole micro-batch, as KoboldCpp and llama-cpp-python do.",
+    tip="Reserve logits of the whole micro-batch, as programs do that are not llama-server",
+    default=False,
+    advanced=True,
+)
+BUILD: Final = Setting(
+    "build",
+    "Bu&ild",
+    Count(1, 1 << 20),
+    ("--build",),
+    "Follow the rules of this build of llama.cpp, such as 9849. Default: the newest known.",
+    tip="Number of the build of llama.cpp, such as 9849; the newest known if left alone",
+    default=11434,
+    advanced=True,
+)
+
 SETTINGS: Final = (
     *(CONTEXT, PARALLEL, KV_CACHE_TYPE, BATCH, FLASH_ATTENTION, NUM_GPU, OVERHEAD, SPREAD),
     *(UBATCH, KV_UNIFIED, CACHE_TYPE_K, CACHE_TYPE_V, TENSOR_SPLIT, CPU_MOE_LAYERS, SPLIT_MODE),
-    *(OFFLOAD_KV, SWA_FULL, RESERVE, MARGIN),
+    *(OFFLOAD_KV, SWA_FULL, RESERVE, MARGIN, PROGRAM, MTP, DRAFT_MAX, ALL_LOGITS, BUILD),
 )
 """The settings of all engines, in the order of fields and options."""
 
@@ -380,6 +430,11 @@ class Settings:
     swa_full: bool | None = None
     reserve: int | None = None
     margin: int | None = None
+    program: str | None = None
+    mtp: int | None = None
+    draft_max: int | None = None
+    all_logits: bool | None = None
+    build: int | None = None
 
     def __post_init__(self) -> None:
         for name, noun, check in _CHECKS:

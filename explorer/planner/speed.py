@@ -1,7 +1,8 @@
 """How fast a model can generate at most: what a token reads, by the bandwidth it is read with.
 
 No program can be faster, since every generated token reads the weights that take part in it and the
-cache of all tokens before it, and devices that hold different layers work one after the other.
+cache of all tokens before it, and devices that hold different layers work one after the other. With
+speculation one such pass may give all drafted tokens and one more.
 Real programs reach 0.4 to 0.8 of it (docs/planner.md). It is a bound, never a promise.
 """
 
@@ -44,6 +45,7 @@ class SpeedBound:
     depth: int  # tokens in the cache
     reads: Mapping[str, int]  # device → bytes that a token reads there
     bandwidths: tuple[Bandwidth, ...]  # of those devices
+    drafted: int = 0  # tokens that are drafted for each one, all of which may be accepted
 
     @property
     def bytes_per_token(self) -> int:
@@ -58,7 +60,7 @@ class SpeedBound:
             if not one.bytes_per_second:
                 return None
             seconds += self.reads[one.device] / one.bytes_per_second
-        return 1 / seconds if seconds else None
+        return (1 + self.drafted) / seconds if seconds else None
 
 
 def speed_bound(
@@ -85,11 +87,14 @@ def speed_bounds(
     Raises:
         PlanError: The program would refuse so short a context.
     """
-    depth = int(plan.used("context"))
+    depth, drafted = int(plan.used("context")), plan.drafted
     full, empty = plan.details.reads(depth), plan.details.reads(0)
     if full is None or empty is None:
         return None
-    return speed_bound(full, bandwidths, depth), speed_bound(empty, bandwidths, 0)
+    return (
+        replace(speed_bound(full, bandwidths, depth), drafted=drafted),
+        replace(speed_bound(empty, bandwidths, 0), drafted=drafted),
+    )
 
 
 def speed_record(bound: SpeedBound, empty: SpeedBound) -> dict[str, Any]:
@@ -112,6 +117,7 @@ def speed_record(bound: SpeedBound, empty: SpeedBound) -> dict[str, Any]:
             for one in bound.bandwidths
         ],
         "depth": bound.depth,
+        "drafted": bound.drafted,
         "empty": {
             "tokens_per_second": empty.tokens_per_second,
             "bytes_per_token": empty.bytes_per_token,

@@ -48,6 +48,7 @@ MEMORY_COLOURS: Final[Mapping[str, str]] = MappingProxyType(
         "kv_cache": "#e58a3c",
         "graph": "#6a63be",
         "projector": "#3e9c9c",
+        "draft": "#b4557f",
         "reserved": "#8a94a0",
     }
 )

@@ -178,6 +178,8 @@ def speed_sentence(bound: SpeedBound, empty: SpeedBound) -> str:
         names = [place_name(one.device) for one in bound.bandwidths]
         rates = [f"{name}: {rate}" for name, rate in zip(names, rates, strict=True)]
     text = f"at most {_speed(most)} tokens/s ({', '.join(rates)})"
+    if bound.drafted:
+        text += f" if all {bound.drafted} drafted tokens are accepted"
     if bound.depth and _speed(least) != _speed(most):
         text += f", {_speed(least)} once {integer_text(bound.depth)} tokens are in the cache"
     return text

@@ -483,6 +483,7 @@ class Kind(StrEnum):
     KV_CACHE = "kv_cache"
     GRAPH = "graph"
     PROJECTOR = "projector"
+    DRAFT = "draft"
     RESERVED = "reserved"
     FREE = "free"
     SWAP = "free swap"
@@ -495,7 +496,7 @@ class Kind(StrEnum):
 
 _KIND_LABELS: Final = {
     **{Kind.WEIGHTS: "Weights", Kind.KV_CACHE: "KV cache", Kind.GRAPH: "Compute"},
-    **{Kind.PROJECTOR: "Projector", Kind.RESERVED: "Reserved"},
+    **{Kind.PROJECTOR: "Projector", Kind.DRAFT: "Draft", Kind.RESERVED: "Reserved"},
     **{Kind.FREE: "Free", Kind.SWAP: "Free swap"},
 }
 
@@ -562,6 +563,7 @@ _PARTS: Final[Sequence[tuple[Kind, str, Callable[[Holding], int]]]] = (
     (Kind.KV_CACHE, "cache", lambda held: held.cache),
     (Kind.GRAPH, "compute", lambda held: held.compute.high),
     (Kind.PROJECTOR, "total", lambda held: held.projector),
+    (Kind.DRAFT, "total", lambda held: held.draft),
 )
 _ALWAYS: Final = (Kind.WEIGHTS, Kind.KV_CACHE)  # other parts without bytes are left out
 

@@ -48,10 +48,13 @@ def test_the_server_s_own_choices(h: Hyperparameters) -> None:
     assert found["arguments"] == [
         *("--ctx-size", "4096", "--parallel", "4", "--kv-unified", "--batch-size", "2048"),
         *("--ubatch-size", "512", "--cache-type-k", "f16", "--cache-type-v", "f16"),
-        *("--flash-attn", "on", "--n-gpu-layers", "all"),
+        *("--flash-attn", "auto", "--n-gpu-layers", "all"),
     ]
     assert found["buffers"]["GPU0"]["reserve"] == 512 * MIB
-    keys = {"weights", "cache", "compute", "compute_low", "compute_high", "reserve"}
+    keys = {
+        *("weights", "cache", "compute", "compute_low", "compute_high", "reserve"),
+        *("draft", "draft_parts", "projector"),
+    }
     assert all(set(buffer) == keys for buffer in found["buffers"].values())
 
 

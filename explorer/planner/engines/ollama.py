@@ -80,7 +80,7 @@ class Ollama(ServerEngine):
             ubatch=max(batch, 1),
             type_k=asked.cache_type_k or kind or "f16",
             type_v=asked.cache_type_v or kind or "f16",
-            flash_attention=flash_attention,
+            flash_attention=_asked_flash_attention(request) if flash_attention else False,
             offload_kv=asked.offload_kv is not False,
             swa_full=bool(asked.swa_full),
         )
@@ -140,12 +140,17 @@ def _parallel(request: PlanRequest) -> _Choice:
     return asked.instead("parallel", 1, f"{architecture} runs one request at a time")
 
 
+def _asked_flash_attention(request: PlanRequest) -> bool | None:
+    """Return whether it is asked for; None leaves it to llama.cpp."""
+    asked = request.settings.flash_attention
+    return env.boolean(request.environment, env.FLASH_ATTENTION) if asked is None else asked
+
+
 def _flash_attention(request: PlanRequest) -> bool:
     """Return whether it is on: newer releases leave it on unless it is turned off or impossible."""
-    asked = request.settings.flash_attention
-    if asked is None:
-        asked = env.boolean(request.environment, env.FLASH_ATTENTION)
-    return asked is not False and not flash_attention_obstacle(request.devices)
+    return _asked_flash_attention(request) is not False and not flash_attention_obstacle(
+        request.devices
+    )
 
 
 def _batch(request: PlanRequest, cells: int, *, flash_attention: bool) -> int:

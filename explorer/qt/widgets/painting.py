@@ -71,6 +71,7 @@ _TEXTURES: Final[Mapping[str, Qt.BrushStyle]] = MappingProxyType(
         "kv_cache": Qt.BrushStyle.BDiagPattern,
         "graph": Qt.BrushStyle.Dense6Pattern,
         "projector": Qt.BrushStyle.VerPattern,
+        "draft": Qt.BrushStyle.DiagCrossPattern,
         "reserved": Qt.BrushStyle.FDiagPattern,
         "free": Qt.BrushStyle.NoBrush,
         "free swap": Qt.BrushStyle.HorPattern,

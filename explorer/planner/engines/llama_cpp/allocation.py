@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -20,6 +20,7 @@ from explorer.errors import PlanError
 from explorer.formats.model import Model
 from explorer.planner.devices import quoted, sized, whole
 from explorer.planner.engines.llama_cpp.block import Batch, Placement
+from explorer.planner.engines.llama_cpp.builds import NEWEST, revision
 from explorer.planner.engines.llama_cpp.compute import compute_buffers
 from explorer.planner.engines.llama_cpp.graph import (
     GPU_ALIGNMENT,
@@ -28,6 +29,7 @@ from explorer.planner.engines.llama_cpp.graph import (
     row_padding,
 )
 from explorer.planner.engines.llama_cpp.header import Header, LayerSum, Weights
+from explorer.planner.engines.llama_cpp.kernels import lacks_kernel
 from explorer.planner.settings import PART_CACHE_TYPES
 from explorer.quantization import TENSOR_TYPES
 
@@ -35,6 +37,7 @@ MAX_SEQUENCES: Final = 256
 """Most sequences of a context (`LLAMA_MAX_SEQ`)."""
 
 _CONTEXT_STEP: Final = 256
+_MOST_DRAFTED: Final = 1024
 _STORED_AS_ONE: Final = (4, 128)  # positions, in blocks of deepseek4
 _EXPERTS: Final = re.compile(r"\.ffn_(up|down|gate|gate_up)_(ch|)exps")
 
@@ -48,7 +51,7 @@ class Settings:
     batch: int = 2048
     ubatch: int = 512
     gpu_layers: int = 999  # the output counts as one; negative: all
-    flash_attention: bool = True
+    flash_attention: bool | None = True  # None: where the device of each layer has a kernel for it
     kv_unified: bool = False
     type_k: str = "f16"
     type_v: str = "f16"
@@ -58,12 +61,20 @@ class Settings:
     offload_kv: bool = True
     swa_full: bool = False
     overrides: Sequence[tuple[str, str]] = ()  # (regular expression, "CPU"), the first that fits
+    all_logits: bool = False  # of the whole micro-batch, not of few tokens
+    mtp: int = 0  # tokens that the model's own blocks guess ahead
+    draft: Header | None = field(default=None, compare=False, repr=False)  # of a draft model
+    draft_max: int = 0  # tokens that it drafts
+    build: int = NEWEST  # of llama.cpp
+    library: str = "CUDA"  # of the devices: whose kernels there are
 
     def __post_init__(self) -> None:
         whole(self.context, "context")
         whole(self.parallel, "parallel", MAX_SEQUENCES, 1)
         whole(self.batch, "batch", least=1)
         whole(self.ubatch, "ubatch", least=1)
+        whole(self.mtp, "tokens that are guessed ahead", _MOST_DRAFTED)
+        whole(self.draft_max, "tokens that are drafted", _MOST_DRAFTED)
         for name in (self.type_k, self.type_v):
             if name not in PART_CACHE_TYPES:
                 known = ", ".join(PART_CACHE_TYPES)
@@ -80,6 +91,24 @@ class Buffer:
     compute_low: int | None = None
     compute_high: int | None = None
 
+    @property
+    def total(self) -> int:
+        """Bytes in all; of a compute buffer that is not known, the upper end."""
+        return self.weights + self.cache + (self.compute or self.compute_high or 0)
+
+    def with_other(self, other: Buffer) -> Buffer:
+        """Return the sums of both; a compute buffer is not known where one of them is not."""
+        unknown = None in (self.compute, other.compute) and bool(
+            self.compute_high or other.compute_high
+        )
+        return Buffer(
+            self.weights + other.weights,
+            self.cache + other.cache,
+            None if unknown else (self.compute or 0) + (other.compute or 0),
+            (self.compute_low or 0) + (other.compute_low or 0),
+            (self.compute_high or 0) + (other.compute_high or 0),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
@@ -93,6 +122,13 @@ class Allocation:
     # bytes of weights by buffer: of each layer, and last of the input
     layer_weights: tuple[dict[str, int], ...] = ()
     layer_cache: tuple[int, ...] = ()  # bytes of cache and state of each block
+    flash_attention: bool = True  # whether it is used
+    draft: Allocation | None = None  # the context that drafts tokens; its weights if it has any
+
+    def without_weights(self) -> Allocation:
+        """Return the same of a context whose weights are another's."""
+        buffers = {name: replace(one, weights=0) for name, one in self.buffers.items()}
+        return replace(self, buffers=buffers)
 
     def with_compute_of(self, other: Allocation) -> Allocation:
         """Return this one with the compute buffers of another, which has the same buffers."""
@@ -100,7 +136,14 @@ class Allocation:
             name: replace(other.buffers[name], weights=own.weights, cache=own.cache)
             for name, own in self.buffers.items()
         }
-        return replace(self, buffers=buffers)
+        draft = self.draft
+        if draft is not None and other.draft is not None:
+            draft = draft.with_compute_of(other.draft)
+        return replace(self, buffers=buffers, draft=draft)
+
+    def drafted(self, name: str) -> Buffer:
+        """Return what the context that drafts tokens has in a buffer."""
+        return Buffer() if self.draft is None else self.draft.buffers.get(name, Buffer())
 
 
 def allocate(model: Model | Header, settings: Settings, *, with_compute: bool = True) -> Allocation:
@@ -112,9 +155,36 @@ def allocate(model: Model | Header, settings: Settings, *, with_compute: bool = 
         PlanError: The header is damaged, or llama.cpp refuses these settings.
     """
     header = model if isinstance(model, Header) else Header.from_model(model)
+    if settings.mtp:
+        if not header.guesses_ahead:
+            raise PlanError("llama.cpp runs no layers of this model that guess tokens ahead (MTP)")
+        header = header.with_ahead
+    found = _allocate(header, settings, with_compute=with_compute)
+    if settings.mtp:
+        asked = _drafting(settings, found.n_ctx)
+        own = _allocate(header.drafting, asked, with_compute=with_compute)
+        return replace(found, draft=own.without_weights())
+    if settings.draft is not None:
+        asked = replace(
+            _drafting(settings, found.n_ctx), gpu_layers=-1, cpu_moe_layers=0, overrides=()
+        )
+        return replace(found, draft=_allocate(settings.draft, asked, with_compute=with_compute))
+    return found
+
+
+def _drafting(settings: Settings, n_ctx: int) -> Settings:
+    """Return the settings of the context that drafts (`common_base_params_to_speculative`)."""
+    return replace(
+        settings, context=n_ctx, type_k="f16", type_v="f16", mtp=0, draft=None, draft_max=0
+    )
+
+
+def _allocate(header: Header, settings: Settings, *, with_compute: bool) -> Allocation:
+    """Return what one context allocates, and the weights that it uses."""
     if not header.rules.flash_attention:
         settings = replace(settings, flash_attention=False)
-    _refuse(header, settings)
+    flash_attention = _has_flash_attention(header, settings)
+    _refuse(header, settings, flash_attention=flash_attention)
     n_ctx, n_ctx_seq = _context(header, settings)
     ubatch = _ubatch(header, settings)
     places = _Places(header.blocks, settings)
@@ -143,7 +213,7 @@ def allocate(model: Model | Header, settings: Settings, *, with_compute: bool = 
     }
     accuracy = "exact"
     if with_compute:
-        batch = _batch(header, settings, n_ctx, n_ctx_seq, ubatch)
+        batch = _batch(header, settings, n_ctx, n_ctx_seq, ubatch, flash_attention=flash_attention)
         placement = _placement(header, settings, places)
         accuracy, computes = compute_buffers(header, batch, placement)
         for name, found in zip((*places.gpus, places.host), computes, strict=True):
@@ -152,24 +222,72 @@ def allocate(model: Model | Header, settings: Settings, *, with_compute: bool = 
                 buffers[name], compute=size, compute_low=found.low, compute_high=found.high
             )
     return Allocation(
-        n_ctx, n_ctx_seq, buffers, accuracy, tuple(places.of_layer), by_layer, tuple(caches)
+        n_ctx,
+        n_ctx_seq,
+        buffers,
+        accuracy,
+        tuple(places.of_layer),
+        by_layer,
+        tuple(caches),
+        flash_attention,
     )
 
 
-def _batch(header: Header, settings: Settings, n_ctx: int, n_ctx_seq: int, ubatch: int) -> Batch:
-    """Return the largest batch: a full one, with the logits of one token of each sequence."""
+def _batch(  # noqa: PLR0913 - what is known of a context
+    header: Header,
+    settings: Settings,
+    n_ctx: int,
+    n_ctx_seq: int,
+    ubatch: int,
+    *,
+    flash_attention: bool,
+) -> Batch:
+    """Return the largest batch: a full one, with the logits that are asked for.
+
+    Those of one token of each sequence, and of the tokens that are drafted for it
+    (`common_speculative_get_output_limits`).
+    """
     sequences, tokens = settings.parallel, min(n_ctx, ubatch)
+    rules = revision(settings.build)
+    outputs = tokens
+    if rules.few_logits and not settings.all_logits:
+        drafted = max(settings.mtp, settings.draft_max)
+        outputs = min(tokens, settings.batch, sequences * (1 + drafted))
     return Batch(
         tokens=padded(tokens, sequences),
         sequences=sequences,
-        outputs=min(tokens, sequences),
+        outputs=outputs,
         streams=1 if settings.kv_unified else sequences,
         cells=n_ctx_seq,
         window_cells=_window_cells(header, settings, n_ctx_seq, ubatch),
-        flash_attention=settings.flash_attention,
+        flash_attention=flash_attention,
         type_k=TENSOR_TYPES[settings.type_k.upper()],
         type_v=TENSOR_TYPES[settings.type_v.upper()],
+        turned_values=settings.flash_attention is False,
+        rollback=_rollback(header, settings),
+        revision=rules,
     )
+
+
+def _rollback(header: Header, settings: Settings) -> int:
+    """Return how many states are kept of each sequence, beside the last one."""
+    return settings.mtp if header.rules.rolls_back else 0
+
+
+def _has_flash_attention(header: Header, settings: Settings) -> bool:
+    """Return whether flash attention is used (`llama-context.cpp`, `resolve_fused_ops`).
+
+    Left alone, it is, unless the device of a layer lacks a kernel for it.
+    """
+    if settings.flash_attention is not None:
+        return settings.flash_attention
+    if TENSOR_TYPES[settings.type_v.upper()].quantized:
+        return True  # they need it
+    if not settings.devices or not settings.gpu_layers:
+        return True  # the CPU has a kernel for everything
+    if not settings.offload_kv:
+        return False  # attention is computed where the cache is, not on the device of the layer
+    return not lacks_kernel(header, settings.library, (settings.type_k, settings.type_v))
 
 
 def _placement(header: Header, settings: Settings, places: _Places) -> Placement:
@@ -188,7 +306,7 @@ def _placement(header: Header, settings: Settings, places: _Places) -> Placement
     )
 
 
-def _refuse(header: Header, settings: Settings) -> None:
+def _refuse(header: Header, settings: Settings, *, flash_attention: bool) -> None:
     """Raise where llama.cpp makes no context."""
     windowed = header.windowed_lengths if any(header.windowed) else (0, 0)
     for name, *lengths in (
@@ -203,7 +321,7 @@ def _refuse(header: Header, settings: Settings) -> None:
                 )
     if (header.mla or header.compression) and settings.type_k != settings.type_v:
         raise PlanError("keys hold the values here, so both need the same type of the cache")
-    if TENSOR_TYPES[settings.type_v.upper()].quantized and not settings.flash_attention:
+    if TENSOR_TYPES[settings.type_v.upper()].quantized and not flash_attention:
         raise PlanError("without flash attention values cannot be quantized")
 
 
@@ -343,8 +461,9 @@ def _cache_parts(
     parts = []
     sequences = settings.parallel
     if header.recurrent[layer]:
-        parts.append(CachePart("convolution", 4 * header.conv_state, sequences, 0))
-        parts.append(CachePart("state", 4 * header.ssm_state, sequences, 0))
+        states = sequences * (1 + _rollback(header, settings))
+        parts.append(CachePart("convolution", 4 * header.conv_state, states, 0))
+        parts.append(CachePart("state", 4 * header.ssm_state, states, 0))
     if header.history[layer]:
         parts.append(CachePart("words before", 4 * header.history[layer], sequences, 0))
     if header.compression:
@@ -357,8 +476,9 @@ def _cache_parts(
     if header.cached[layer]:
         parts.append(_rows("keys", settings.type_k, lengths[0] * heads, cells * streams))
         if not header.mla:
-            # stored transposed without flash attention, as wide as the widest block
-            width = lengths[1] * heads if settings.flash_attention else header.widest_values
+            # stored transposed where flash attention is turned off, as wide as the widest block
+            turned = settings.flash_attention is False
+            width = header.widest_values if turned else lengths[1] * heads
             parts.append(_rows("values", settings.type_v, width, cells * streams))
     if index:
         parts.append(_rows("index keys", settings.type_k, index, n_ctx_seq * streams))

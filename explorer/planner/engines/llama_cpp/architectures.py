@@ -107,6 +107,10 @@ class Architecture:
     divided_gate: bool = False  # of the shared expert, by its logits
     # Where the rows are chosen whose logits are asked for
     outputs: Literal["last block", "before norm", "behind norm"] = "last block"
+    # The same in the graph of the block that guesses ahead (MTP); "none": llama.cpp runs none
+    ahead: Literal["none", "last block", "before norm", "behind norm"] = "none"
+    rolls_back: bool = False  # states of tokens that may be refused are kept
+    mixed: bool = True  # a batch may mix tokens and embeddings
 
 
 def _alike(names: str, row: Architecture) -> dict[str, Architecture]:
@@ -133,6 +137,8 @@ _QWEN3NEXT: Final = replace(
     recurrence=delta_network,
     state_first=False,
     outputs="behind norm",
+    ahead="behind norm",
+    rolls_back=True,
 )
 _LFM2: Final = replace(
     _EXACT,
@@ -185,6 +191,7 @@ ARCHITECTURES: Final[dict[str, Architecture]] = {
         _BIASED,
         loaded_ahead=(*_AHEAD, "ffn_gate", "ffn_up", "ffn_down", "exp_probs_b"),
         outputs="behind norm",
+        ahead="behind norm",
     ),
     "gpt-oss": replace(
         _BIASED, windows=2, gate="late", summed_experts=False, outputs="before norm"
@@ -192,9 +199,9 @@ ARCHITECTURES: Final[dict[str, Architecture]] = {
     # experts whose weights are as they are
     **_alike("bailingmoe deepseek dots1", _EXPERTS),
     "qwen2moe": replace(_EXPERTS, divided_gate=True),
-    "glm4moe": replace(_EXPERTS, positions="by sections"),
+    "glm4moe": replace(_EXPERTS, positions="by sections", ahead="behind norm"),
     "olmoe": replace(_EXPERTS, normed_before_heads=True),
-    "deepseek2": replace(_EXPERTS, latent=True, attention=latent_attention),
+    "deepseek2": replace(_EXPERTS, latent=True, attention=latent_attention, ahead="behind norm"),
     "llama4": replace(
         _EXPERTS,
         windows=4,
@@ -262,7 +269,7 @@ ARCHITECTURES: Final[dict[str, Architecture]] = {
     **_alike("lfm2moe", _LFM2),
     "lfm2": replace(_LFM2, windows="attention"),
     **_alike("nemotron_h nemotron_h_moe", _NEMOTRON_H),
-    "qwen3next": replace(_QWEN3NEXT, repeated_heads=True),
+    "qwen3next": replace(_QWEN3NEXT, repeated_heads=True, ahead="last block", rolls_back=False),
     **_alike("qwen35 qwen35moe", replace(_QWEN3NEXT, positions="four")),
     # The same, but not within 1 % in every circumstance
     **_alike("ernie4_5-moe grovemoe openelm", _BAND),

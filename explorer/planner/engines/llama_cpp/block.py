@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from explorer.planner.engines.llama_cpp.builds import Revision
 from explorer.planner.engines.llama_cpp.graph import (
     GPU_ALIGNMENT,
     Extent,
@@ -53,6 +54,9 @@ class Batch(NamedTuple):
     flash_attention: bool
     type_k: TensorType
     type_v: TensorType
+    turned_values: bool  # the cache holds values transposed
+    rollback: int  # states that are kept beside the last one, of tokens that may be refused
+    revision: Revision
 
 
 @dataclass(frozen=True)
@@ -140,6 +144,18 @@ class Block:
         key = f"{count} of {name}"
         if key not in self._inputs:
             self._inputs[key] = view(self._inputs[name], count)
+        return self._inputs[key]
+
+    def mask(self, side: str, cells: int, tokens: int, streams: int) -> Tensor:
+        """Return which positions each token sees; older builds make 16 bits of it in the graph."""
+        flash, narrow = self.batch.flash_attention, self.batch.revision.narrow_masks
+        width = 2 if flash and narrow else 4
+        mask = self.input(f"mask{side}", cells, tokens, 1, streams, width=width)
+        if not flash or narrow:
+            return mask
+        key = f"narrow mask{side}"
+        if key not in self._inputs:
+            self._inputs[key] = made("cast", mask.extent, mask, width=2)
         return self._inputs[key]
 
     @property
@@ -320,8 +336,7 @@ def attention(
         values = _stored_values(block, v, cells, side, is_own=is_own)
     per_stream = batch.tokens // batch.streams
     q = permute(view(q, q.extent[0], q.extent[1], per_stream, batch.streams))
-    width = 2 if batch.flash_attention else 4
-    mask = block.input(f"mask{side}", cells, per_stream, 1, batch.streams, width=width)
+    mask = block.mask(side, cells, per_stream, batch.streams)
     sinks = block.weight("attn_sinks.weight")
     masks = [mask] if sinks is None else [mask, sinks]
     if batch.flash_attention:
@@ -329,9 +344,12 @@ def attention(
         # copies of a cache on the host: the values are not those in the keys any more
         copied = block.placement.of_cache(block.index) == block.placement.gpus
         is_one = decompress is not None and not copied
-        found = _in_one_kernel((q, keys, values), masks, decompress, types, is_one=is_one)
+        found = _in_one_kernel(block, (q, keys, values), masks, decompress, types, is_one=is_one)
     else:
-        found = _by_scores(block, (q, keys, permute(values)), masks, decompress)
+        values = permute(values)
+        if decompress is None and not batch.turned_values:
+            values = _turned(values, batch.type_v)
+        found = _by_scores(block, (q, keys, values), masks, decompress)
     block.graph.expand(found)
     return found if rotation_v is None else _hadamard(found, rotation_v)
 
@@ -369,18 +387,18 @@ def _attention_at_once(block: Block, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     for tensor in (q, k, v):
         block.graph.expand(tensor)
     side = " of windows" if block.header.windowed[block.index] else ""
-    width = 2 if batch.flash_attention else 4
-    mask = block.input(f"mask{side}", batch.tokens, batch.tokens, width=width)
+    mask = block.mask(side, batch.tokens, batch.tokens, 1)
     q = permute(view(q, q.extent[0], q.extent[1], batch.tokens))
     if batch.flash_attention:
-        found = _in_one_kernel((q, k, v), [mask], None, ("F32", "F32"))
+        found = _in_one_kernel(block, (q, k, v), [mask], None, ("F32", "F32"))
     else:
         turned = transpose(permute(v))
         found = _by_scores(block, (q, k, made("cont", turned.extent, turned)), [mask], None)
     return block.graph.expand(found)
 
 
-def _in_one_kernel(
+def _in_one_kernel(  # noqa: PLR0913 - what a kernel is given
+    block: Block,
     qkv: tuple[Tensor, Tensor, Tensor],
     masks: list[Tensor],
     decompress: Tensor | None,
@@ -400,10 +418,10 @@ def _in_one_kernel(
             types[index] = "F16"
     found = made("flash_attention", extent, q, *turned, *masks)
     # a kernel makes f16 copies of other types (`fattn.cu`)
-    end = found.nbytes
-    if types[0] != "F16":
+    end, copies = found.nbytes, block.batch.revision.kernel_copies
+    if copies and types[0] != "F16":
         end = padded(end, GPU_ALIGNMENT) + 2 * elements(keys.extent)
-    if types[1] != "F16" and not is_one:
+    if copies and types[1] != "F16" and not is_one:
         end = padded(end, GPU_ALIGNMENT) + 2 * elements(values.extent)
     found.scratch = end - found.nbytes
     if decompress is not None:
@@ -423,9 +441,7 @@ def _by_scores(
         scores = like("scale", like("unary", like("scale", scores)))
     scores = like("soft_max", scores, *masks)
     if decompress is not None:
-        turned = transpose(values)
-        values = made("cont", turned.extent, turned)
-        values.nbytes = block.batch.type_k.nbytes(elements(turned.extent)) or 0
+        values = _turned(values, block.batch.type_k)
     found = mul_mat(values, scores)
     if decompress is not None:
         found = mul_mat(decompress, found)
@@ -434,12 +450,19 @@ def _by_scores(
     return made("cont", (a * b, c * d), found)
 
 
+def _turned(values: Tensor, kind: TensorType) -> Tensor:
+    turned = transpose(values)
+    values = made("cont", turned.extent, turned)
+    values.nbytes = kind.nbytes(elements(turned.extent)) or 0
+    return values
+
+
 def _stored_values(block: Block, v: Tensor, cells: int, side: str, *, is_own: bool) -> Tensor:
-    """Write values into their cache, which is transposed without flash attention."""
+    """Write values into their cache, which may hold them transposed."""
     batch = block.batch
     length, heads = v.extent[:2]
     width = length * heads
-    if batch.flash_attention:
+    if not batch.turned_values:
         cache = block.cache("v", batch.type_v, v, cells)
         if is_own:
             index = block.input(f"value cells{side}", batch.tokens, width=_I64)

@@ -38,7 +38,7 @@ def build_graph(block: Block, numbers: Sequence[int]) -> None:
     Raises:
         UnknownGraphError: The model lacks what every model of its architecture has.
     """
-    current = _embedded(block)
+    current = _guessed_from(block) if block.header.is_drafting else _embedded(block)
     for number in numbers:
         block.early_state = begin_with_state(block, number)
         block.graph.expand(current)
@@ -106,15 +106,20 @@ def _embedded(block: Block) -> Tensor:
     tokens, width = block.batch.tokens, block.header.embedding
     table = block.stored("token_embd.weight", -1)
     current = block.graph.expand(get_rows(table, block.input("tokens", tokens)))
-    block.graph.expand(block.input("embeddings", width, tokens))
-    mixed = like("dup", block.input("mixed embeddings", width, tokens))
-    rows = get_rows(table, block.input("mixed tokens", tokens))
-    slots = block.input("slots", tokens, width=8)
-    block.graph.expand(Tensor("write", mixed.extent, [rows, slots, mixed], 4, mixed))
-    if block.rules.scaled_input == "rows":
+    revision = block.batch.revision
+    if revision.given:
+        block.graph.expand(block.input("embeddings", width, tokens))
+    if revision.mixed and block.rules.mixed:
+        mixed = like("dup", block.input("mixed embeddings", width, tokens))
+        rows = get_rows(table, block.input("mixed tokens", tokens))
+        slots = block.input("slots", tokens, width=8)
+        block.graph.expand(Tensor("write", mixed.extent, [rows, slots, mixed], 4, mixed))
+    if block.rules.scaled_input == "rows" and revision.mixed:
         current = like("mul", current, block.input("scales", 1, tokens))
     block.graph.expand(current)
     match block.rules.scaled_input:
+        case "rows" if not revision.mixed:
+            current = like("scale", current)
         case "all":
             return like("scale", current)
         case "if set":
@@ -122,6 +127,17 @@ def _embedded(block: Block) -> Tensor:
     if "per_layer_model_proj.weight" in block.header.weights_by_name:
         block.of_layers = _of_layers(block, current)
     return _placed(block, current)
+
+
+def _guessed_from(block: Block) -> Tensor:
+    """Return what a block that guesses ahead reads: the last token, and what was found for it."""
+    tokens, width = block.batch.tokens, block.header.embedding
+    block.index = block.header.first
+    own = block.weight("nextn.embed_tokens.weight")
+    table = block.stored("token_embd.weight", -1) if own is None else own
+    words = block.norm(get_rows(table, block.input("tokens", tokens)), "nextn.enorm")
+    found = block.norm(block.input("hidden", width, tokens), "nextn.hnorm")
+    return mul_mat(block.need("nextn.eh_proj.weight"), concat(words, found))
 
 
 def _of_layers(block: Block, current: Tensor) -> Tensor:
@@ -163,16 +179,17 @@ def _logits(block: Block, current: Tensor) -> Tensor:
     if rules.outputs == "before norm":
         current.is_output = True
         current = get_rows(current, block.chosen_outputs)
-    norm = "output_norm"
-    if norm + ".weight" not in block.header.weights_by_name:
-        norm = "token_embd_norm"
-    blocks = block.header.blocks
+    names, blocks = block.header.weights_by_name, block.header.blocks
+    own = f"blk.{block.header.first}.nextn.shared_head_" if block.header.is_drafting else ""
+    norm = "output_norm" if "output_norm.weight" in names else "token_embd_norm"
+    norm = f"{own}norm" if own and f"{own}norm.weight" in names else norm
     current = block.normed(current, f"{norm}.", blocks)
     if rules.outputs == "behind norm":
         current.is_output = True
         current = get_rows(current, block.chosen_outputs)
     current.is_output = True
     output = "output.weight" if block.header.has_output else "token_embd.weight"
+    output = f"{own}head.weight" if own and f"{own}head.weight" in names else output
     current = mul_mat(block.stored(output, blocks), current)
     if "output.bias" in block.header.weights_by_name:
         current = like("add", current, block.stored("output.bias", blocks))

@@ -105,9 +105,10 @@ def _most(header: Header, batch: Batch) -> int:
 def _to_build(header: Header, placement: Placement) -> tuple[list[int], Hashable]:
     """Return the blocks that are built, and all that their graph follows from but the batch."""
     kinds, ends = _kinds(header, placement)
-    blocks = blocks_to_build(kinds)
+    built = blocks_to_build(kinds)
     fixed = placement.gpus, placement.offload_kv, placement.pipelined
-    return blocks, (fixed, ends, tuple(kinds[block] for block in blocks))
+    key = fixed, ends, tuple(kinds[block] for block in built)
+    return [header.first + block for block in built], key
 
 
 def _kinds(header: Header, placement: Placement) -> tuple[list[Hashable], Hashable]:
@@ -125,6 +126,8 @@ def _kinds(header: Header, placement: Placement) -> tuple[list[Hashable], Hashab
     last = header.loaded - 1
     kinds: list[Hashable] = []
     for block, place in enumerate(placement.of_layer[: header.loaded]):
+        if block < header.first:
+            continue
         # a recurrent block's state is read before its input is made
         is_read = block < last and header.recurrent[block + 1]
         kinds.append((

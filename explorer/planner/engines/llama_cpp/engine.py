@@ -14,12 +14,15 @@ from typing import Any, Final
 from explorer.errors import PlanError
 from explorer.parallel import Check
 from explorer.planner import settings as known
-from explorer.planner.devices import Device, flash_attention_obstacle, quoted
+from explorer.planner.devices import Device, quoted
 from explorer.planner.engines.llama_cpp.allocation import MAX_SEQUENCES, allocate
 from explorer.planner.engines.llama_cpp.allocation import Settings as ServerSettings
+from explorer.planner.engines.llama_cpp.builds import NEWEST, changes_since
 from explorer.planner.engines.llama_cpp.fitting import DEFAULT_MARGIN, Decision, fit
 from explorer.planner.engines.llama_cpp.header import Header
+from explorer.planner.engines.llama_cpp.kernels import lacks_kernel
 from explorer.planner.engines.llama_cpp.outcome import DEFAULT_RESERVE, RESERVE_ORIGIN, Outcome
+from explorer.planner.engines.llama_cpp.programs import PROGRAMS, SERVER
 from explorer.planner.hyperparameters import Hyperparameters
 from explorer.planner.plan import Accuracy, Effective, Engine, Plan, Refusal, difference_notes
 from explorer.planner.request import PlanRequest
@@ -27,7 +30,8 @@ from explorer.planner.searching import largest_held
 from explorer.planner.settings import Settings
 from explorer.text import bytes_text, integer_text
 
-_SERVER_BATCH, _SERVER_UBATCH, _SERVER_SLOTS = 2048, 512, 4
+_UBATCH: Final = 512
+_DRAFTED: Final = 3  # tokens, where a draft model is given and no number (`common_params`)
 _RESERVE = "llama.cpp has no such setting. Its reserve on each GPU does the same"
 _ALL_GPUS = "llama.cpp always uses all GPUs"
 
@@ -82,29 +86,30 @@ class LlamaCpp(ServerEngine):
         origins: dict[str, str] = {}
         differences: dict[str, Effective] = {}
         context, parallel, unified = asked.context or 0, asked.parallel, asked.kv_unified
+        name = asked.program or SERVER
+        program = PROGRAMS[name]
         if parallel is None:
-            parallel, origins["parallel"] = _SERVER_SLOTS, "llama-server's choice, with one cache"
-            if unified is False:
-                reason = "llama-server uses one cache where the number of requests is left to it"
+            parallel, origins["parallel"] = program.slots, f"{name}'s choice"
+            if program.unified and unified is False:
+                reason = f"{name} uses one cache where the number of requests is left to it"
                 differences["kv_unified"] = Effective(True, False, reason)
-            unified = True
+            unified = program.unified or unified
         if not context:
             origins["context"] = "left to llama.cpp"
-        flash_attention = asked.flash_attention
-        if flash_attention is None:
-            flash_attention = not flash_attention_obstacle(_devices(request))
-            origins["flash_attention"] = "on where all GPUs support it"
+        elif program.more:
+            context += program.more
         settings = ServerSettings(
             context=context,
             parallel=parallel,
             kv_unified=bool(unified),
-            batch=asked.batch or _SERVER_BATCH,
-            ubatch=asked.ubatch or _SERVER_UBATCH,
+            batch=asked.batch or program.batch,
+            ubatch=asked.ubatch or _UBATCH,
             type_k=asked.cache_type_k or asked.kv_cache_type or "f16",
             type_v=asked.cache_type_v or asked.kv_cache_type or "f16",
-            flash_attention=flash_attention,
+            flash_attention=asked.flash_attention,
             offload_kv=asked.offload_kv is not False,
             swa_full=bool(asked.swa_full),
+            all_logits=bool(asked.all_logits) or program.all_logits,
         )
         margins = [asked.projector_bytes]  # llama-server adds the projector's device
         return allocated(self, request, Wanted(settings, origins, differences, margins))
@@ -127,6 +132,7 @@ def allocated(engine: Engine, request: PlanRequest, wanted: Wanted) -> Plan:
     """Return the plan of a server with these arguments."""
     asked, header = request.settings, _header(request)
     devices = _devices(request)
+    wanted = replace(wanted, settings=_speculating(request, wanted.settings, devices))
     settings, decision = _placed(request, header, wanted, devices)
     allocation = allocate(header, settings)
     default = DEFAULT_RESERVE if asked.reserve is None else asked.reserve
@@ -158,6 +164,24 @@ def allocated(engine: Engine, request: PlanRequest, wanted: Wanted) -> Plan:
     )
 
 
+def _speculating(
+    request: PlanRequest, settings: ServerSettings, devices: Sequence[Device]
+) -> ServerSettings:
+    """Return the arguments with what all programs have in common: speculation, build, devices."""
+    asked, draft = request.settings, request.draft
+    drafting = None if draft is None else _header_of(draft)
+    if drafting is not None and asked.mtp:
+        raise PlanError("tokens are drafted by the model itself or by a draft model, not by both")
+    return replace(
+        settings,
+        mtp=asked.mtp or 0,
+        draft=drafting,
+        draft_max=0 if drafting is None else asked.draft_max or _DRAFTED,
+        build=asked.build or NEWEST,
+        library=devices[0].library if devices else "CPU",
+    )
+
+
 def _effective(
     engine: Engine, asked: Settings, wanted: Wanted, outcome: Outcome
 ) -> dict[str, Effective]:
@@ -178,7 +202,7 @@ def _effective(
         "parallel": settings.parallel,
         "batch": settings.batch,
         "kv_cache_type": "/".join(dict.fromkeys((settings.type_k, settings.type_v))),
-        "flash_attention": settings.flash_attention,
+        "flash_attention": allocation.flash_attention,
         "num_gpu": outcome.gpu_layers,
         "ubatch": settings.ubatch,
         "cache_type_k": settings.type_k,
@@ -189,7 +213,14 @@ def _effective(
         "offload_kv": settings.offload_kv,
         "swa_full": settings.swa_full,
         "reserve": max(outcome.reserves, default=0),
+        "program": asked.program or SERVER,
+        "mtp": settings.mtp,
+        "draft_max": settings.draft_max,
+        "all_logits": settings.all_logits,
+        "build": settings.build,
     }
+    if settings.flash_attention is None:
+        origins["flash_attention"] = _why_flash_attention(outcome)
     effective = {name: Effective(value) for name, value in values.items()}
     for name, origin in origins.items():
         effective[name] = Effective(values[name], origin=origin)
@@ -198,8 +229,22 @@ def _effective(
     return effective
 
 
+def _why_flash_attention(outcome: Outcome) -> str:
+    """Say why flash attention is on or off where it is left to llama.cpp."""
+    if outcome.allocation.flash_attention:
+        return "on: the device of each layer has a kernel for it"
+    if not outcome.settings.offload_kv:
+        return "off: the cache is not where the layers are"
+    types = (outcome.settings.type_k, outcome.settings.type_v)
+    return f"off: {lacks_kernel(outcome.header, outcome.settings.library, types)}"
+
+
 def _header(request: PlanRequest) -> Header:
-    header = request.h.llama_cpp
+    return _header_of(request.h)
+
+
+def _header_of(h: Hyperparameters) -> Header:
+    header = h.llama_cpp
     if isinstance(header, str):
         raise PlanError(header)
     return header
@@ -260,6 +305,15 @@ def _notes(outcome: Outcome, effective: Mapping[str, Effective], asked: Settings
     if 0 < trained < outcome.allocation.n_ctx_seq:
         tokens = integer_text(trained)
         yield f"the context is longer than the {tokens} tokens that the model was trained for"
+    settings = outcome.settings
+    if settings.flash_attention is None and not outcome.allocation.flash_attention:
+        yield f"flash attention is {_why_flash_attention(outcome)}"
+    if unknown := PROGRAMS[asked.program or SERVER].unknown:
+        yield unknown
+    for change in changes_since(settings.build):
+        yield f"build {settings.build} is older than {change.build}, which {change.what}"
+    if not settings.mtp and settings.draft is None and outcome.header.guesses_ahead:
+        yield "the model has MTP layers, which are not used; --mtp 3 plans with them"
     if outcome.projector:
         yield (
             f"the projector ({bytes_text(outcome.projector)}) is counted with its weights, but not "

@@ -168,11 +168,13 @@ class _Search:
     measure: Allocate
     bare: Allocate  # the same without compute buffers
     exact: bool = True
+    blocks: int = 0  # that llama.cpp counts: those that guess ahead only where they are used
     trials: int = 0
     computes: list[int] = field(default_factory=list)  # of each GPU, as last seen
 
     def __post_init__(self) -> None:
         self.computes = [0] * len(self.free)
+        self.blocks = self.header.blocks if self.start.mtp else self.header.loaded
 
     @property
     def last(self) -> int:
@@ -194,15 +196,15 @@ class _Search:
                 return True
         full = self.allocation(self.start)
         used = self.on_devices(full)
-        self.computes = [buffer.compute or 0 for buffer in self.gpu_buffers(full)]
+        self.computes = self.computes_of(full)
         if all(margin <= free for margin, free in zip(self.margins, self.left(used), strict=True)):
             return False
         most, target = self.start.context, sum(self.rooms()) - sum(self.margins)
         if sum(used) <= target or not is_open or most <= least:
             return True
         if len(self.free) > 1:  # only whole layers move, or whole tensors: about a third of one
-            weights = sum(full.buffers[f"GPU{i}"].weights for i in range(len(self.free)))
-            layer = weights // max(1, min(self.start.gpu_layers, self.header.blocks))
+            weights = sum(buffer.weights for buffer in self.gpu_buffers(full))
+            layer = weights // max(1, min(self.start.gpu_layers, self.blocks))
             parts = 6 if self.header.experts_used else 2
             target -= (len(self.free) + 1) * layer // parts
         self.start = replace(self.start, context=least)
@@ -231,8 +233,17 @@ class _Search:
         """Return the bytes on each GPU; without one, those of main memory."""
         if self.free:
             return tuple(map(self.bytes_of, self.gpu_buffers(allocation)))
-        rest = (one for name, one in allocation.buffers.items() if name != "CPU_REPACK")
+        contexts = (allocation, *([allocation.draft] if allocation.draft else ()))
+        rest = (
+            one
+            for context in contexts
+            for name, one in context.buffers.items()
+            if name != "CPU_REPACK"
+        )
         return (sum(map(self.bytes_of, rest)),)
+
+    def computes_of(self, allocation: Allocation) -> list[int]:
+        return [buffer.compute or 0 for buffer in self.gpu_buffers(allocation)]
 
     def bytes_of(self, buffer: Buffer) -> int:
         compute = buffer.compute
@@ -254,7 +265,7 @@ class _Search:
                 computes = self.allocation(moved)
                 used = self.on_devices(computes)
                 surplus = sum(self.free) - sum(used) - sum(self.margins)
-                self.computes = [one.compute or 0 for one in self.gpu_buffers(computes)]
+                self.computes = self.computes_of(computes)
         count = len(self.free)
         best = _Placement((_Share(),) * count, ("CPU",) * count)
         for device in reversed(range(count)):
@@ -269,7 +280,7 @@ class _Search:
     def filled(self, low: _Placement, device: int) -> _Placement:
         """Return a placement with as many of the layers that are left as a GPU holds."""
         others = sum(share.layers for share in low.shares[device + 1 :])
-        layers, experts = self.header.blocks + 1 - others, self.header.experts_used > 0
+        layers, experts = self.blocks + 1 - others, self.header.experts_used > 0
 
         def with_layers(count: int) -> _Placement:
             # the output, which is the last GPU's first layer, is always whole
@@ -407,7 +418,14 @@ class _Search:
         return tuple(one.weights + one.cache for one in self.gpu_buffers(allocation))
 
     def gpu_buffers(self, allocation: Allocation) -> list[Buffer]:
-        return [allocation.buffers[f"GPU{i}"] for i in range(len(self.free))]
+        """Return what each GPU holds, with the context that drafts tokens."""
+        names = [f"GPU{i}" for i in range(len(self.free))]
+        held = [allocation.buffers[name] for name in names]
+        if allocation.draft is None:
+            return held
+        return [
+            one.with_other(allocation.drafted(name)) for name, one in zip(names, held, strict=True)
+        ]
 
     def settings(self, placement: _Placement) -> Settings:
         layers = [share.layers for share in placement.shares]
@@ -422,7 +440,7 @@ class _Search:
         )
 
     def overrides(self, placement: _Placement) -> list[tuple[str, str]]:
-        layer = self.header.blocks + 1 - sum(share.layers for share in placement.shares)
+        layer = self.blocks + 1 - sum(share.layers for share in placement.shares)
         found = []
         for share, place in zip(placement.shares, placement.places, strict=True):
             # The count from the whole layers on is the source's: on the last GPU, whose output is

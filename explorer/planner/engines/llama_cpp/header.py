@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -96,7 +96,9 @@ class Header:
     index_lengths: tuple[int, ...]  # of each block's key by which others are chosen; 0: none
     compression: tuple[int, ...] = ()  # of deepseek4: positions that each block keeps as one
     history: tuple[int, ...]  # of qwen4exp: elements of each block's convolution of words
-    loaded: int  # blocks but those that only guess tokens ahead, which are not loaded
+    loaded: int  # blocks but those that only guess tokens ahead (MTP)
+    first: int = 0  # the first block that is computed
+    is_drafting: bool = False  # whether only the blocks that guess ahead are computed
     position_numbers: int = 1  # that say where a token stands
     causal: bool = True  # whether no token sees those behind it
     conv_state: int  # elements of a recurrent block's convolution
@@ -117,6 +119,7 @@ class Header:
     experts_scaled: bool = False
     trained_context: int
     tensors: tuple[Weights, ...] = field(repr=False)
+    ahead: tuple[Weights, ...] = field(default=(), repr=False)  # loaded only to guess ahead
 
     @classmethod
     def from_model(cls, model: Model, others: Mapping[int, TensorType] = _NO_OTHERS) -> Header:
@@ -139,6 +142,14 @@ class Header:
         each = _Blocks(keys, heads, kv_heads)
         key_length, value_length = each.lengths(embedding)
         conv, state = each.state_sizes(embedding)
+        weights = [*_weights(model, blocks, each.rules, others)]
+        ahead = [
+            one
+            for one in weights
+            if each.loaded <= one.layer < blocks
+            and not one.name.split(".", 2)[-1].startswith(each.rules.loaded_ahead)
+        ]
+        names = {one.name for one in ahead}
         return cls(
             architecture=keys.architecture,
             blocks=blocks,
@@ -168,18 +179,46 @@ class Header:
             rotated=each.rules.rotated != "file"
             or keys.truth("rope.scaling.finetuned", default=True),
             **_numbers(keys, key_length),
-            tensors=tuple(
-                one
-                for one in _weights(model, blocks, each.rules, others)
-                if not each.loaded <= one.layer < blocks
-                or one.name.split(".", 2)[-1].startswith(each.rules.loaded_ahead)
-            ),
+            tensors=tuple(one for one in weights if one.name not in names),
+            ahead=tuple(ahead),
         )
 
     @cached_property
     def rules(self) -> Architecture:
         """What is special about its architecture."""
-        return architecture(self.architecture)
+        rules = architecture(self.architecture)
+        if self.is_drafting and rules.ahead != "none":
+            return replace(rules, outputs=rules.ahead)
+        return rules
+
+    @property
+    def guesses_ahead(self) -> bool:
+        """Whether it has blocks that guess tokens ahead (MTP), and llama.cpp runs them."""
+        return self.loaded < self.blocks and self.rules.ahead != "none"
+
+    @cached_property
+    def with_ahead(self) -> Header:
+        """The same with the weights of the blocks that guess ahead."""
+        return replace(self, tensors=(*self.tensors, *self.ahead), ahead=())
+
+    @cached_property
+    def drafting(self) -> Header:
+        """What the context that guesses ahead sees: the weights of all, the blocks behind."""
+        behind = tuple(i >= self.loaded for i in range(self.blocks))
+        nothing = (0,) * self.blocks
+        return replace(
+            self.with_ahead,
+            first=self.loaded,
+            loaded=self.loaded + 1,
+            is_drafting=True,
+            cached=behind,
+            attention=behind,
+            recurrent=(False,) * self.blocks,
+            history=nothing,
+            index_lengths=tuple(
+                length if own else 0 for length, own in zip(self.index_lengths, behind, strict=True)
+            ),
+        )
 
     @cached_property
     def has_output(self) -> bool:
@@ -263,6 +302,15 @@ class Header:
         if self.windowed[block]:
             return self.windowed_lengths
         return self.key_length, self.value_length
+
+    @cached_property
+    def attention_shapes(self) -> frozenset[tuple[int, int, int]]:
+        """Lengths of keys and values, and queries of a key, of the blocks with attention."""
+        return frozenset(
+            (*self.lengths_of(i), self.heads[i] // self.kv_heads[i])
+            for i in range(self.first, self.loaded)
+            if self.attention[i] and self.heads[i] and self.kv_heads[i]
+        )
 
     def cache_block(self, block: int) -> int:
         """Return the block whose keys and values a block reads: its own, if it keeps any."""

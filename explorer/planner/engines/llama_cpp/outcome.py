@@ -37,6 +37,7 @@ RESERVE_ORIGIN: Final = "for the driver and other programs"
 HOST_BUFFERS: Final = ("host", "CPU", "CPU_REPACK")
 """Buffers in main memory; the first one is the GPU's own, which it copies from fast."""
 
+_LEAST_SURE_FIRST: Final = (Accuracy.UNKNOWN, Accuracy.BAND, Accuracy.EXACT)
 _GPU_TERMS: Final = {"cache": "cache"}
 _MAIN_TERMS: Final = {"cache": "kv_cache"}
 
@@ -104,8 +105,8 @@ class Outcome(Details):
     ) -> Holding:
         buffers = self.allocation.buffers
         held = [buffers[one] for one in names if one in buffers]
+        draft = sum(self.allocation.drafted(one).total for one in names)
         layers = tuple(i for i, place in enumerate(self.allocation.places) if place in names)
-        first = "GPU0" if self.devices else "CPU"
         return Holding(
             device=device,
             place=place,
@@ -113,12 +114,18 @@ class Outcome(Details):
             weights=sum(one.weights for one in held),
             cache=sum(one.cache for one in held),
             compute=Range(sum(map(compute_least, held)), sum(map(compute_most, held))),
-            projector=self.projector if first in names else 0,
+            projector=self.projector if self._first in names else 0,
+            draft=draft,
             reserve=Range.exactly(reserve),
             layers=layers,
             is_used=bool(layers),
             terms=_MAIN_TERMS if device is None else _GPU_TERMS,
         )
+
+    @property
+    def _first(self) -> str:
+        """The buffer that a projector is in."""
+        return "GPU0" if self.devices else "CPU"
 
     @property
     def gpus(self) -> tuple[Holding, ...]:
@@ -154,7 +161,9 @@ class Outcome(Details):
     @cached_property
     def accuracy(self) -> Accuracy:
         """How sure the compute buffers are; all else is exact."""
-        return Accuracy(self.allocation.accuracy)
+        draft = self.allocation.draft
+        both = (self.allocation.accuracy, "exact" if draft is None else draft.accuracy)
+        return next(one for one in _LEAST_SURE_FIRST if one in both)
 
     @property
     def choice(self) -> Choice:
@@ -233,7 +242,12 @@ class Outcome(Details):
         yield "--ubatch-size", str(settings.ubatch)
         yield "--cache-type-k", settings.type_k
         yield "--cache-type-v", settings.type_v
-        yield "--flash-attn", "on" if settings.flash_attention else "off"
+        flash = {None: "auto", True: "on", False: "off"}
+        yield "--flash-attn", flash[settings.flash_attention]
+        if settings.mtp:
+            yield "--spec-type", "draft-mtp", "--spec-draft-n-max", str(settings.mtp)
+        elif settings.draft is not None:
+            yield "--spec-draft-n-max", str(settings.draft_max)
         if self.devices:
             yield from self._placement()
         if not settings.offload_kv:
@@ -287,10 +301,15 @@ class Outcome(Details):
                     "compute_low": buffer.compute_low,
                     "compute_high": buffer.compute_high,
                     "reserve": self._reserve(name),
+                    "draft": self.allocation.drafted(name).total,
+                    "draft_parts": _parts(self.allocation.drafted(name)),
+                    "projector": self.projector if name == self._first else 0,
                 }
                 for name, buffer in sorted(self.allocation.buffers.items(), key=_order)
             },
-            "accuracy": self.allocation.accuracy,
+            "accuracy": self.accuracy.value,
+            "build": self.settings.build,
+            "flash_attention": self.allocation.flash_attention,
             "arguments": self.arguments(),
         }
         graph = {"partial": None, "full": self.compute, "used": "full"}
@@ -309,6 +328,10 @@ def compute_least(buffer: Buffer) -> int:
     """Return the bytes that a compute buffer takes at least."""
     most = compute_most(buffer)
     return most if buffer.compute_low is None else min(buffer.compute_low, most)
+
+
+def _parts(buffer: Buffer) -> dict[str, int | None]:
+    return {"weights": buffer.weights, "cache": buffer.cache, "compute": buffer.compute}
 
 
 def _order(item: tuple[str, Buffer]) -> tuple[bool, int, str]:
@@ -336,6 +359,8 @@ def _terms(outcome: Outcome) -> Iterator[Term]:
         )
         compute = compute_most(buffer), outcome.compute_origin(name)
         yield term(f"{place}.compute", compute[0], "peak", peak=compute)
+        if allocation.draft is not None:
+            yield _draft_term(f"{place}.draft", allocation.drafted(name))
     for gpu in outcome.gpus:
         yield from _gpu_terms(gpu.place, gpu)
     yield from _main_terms(outcome)
@@ -348,11 +373,30 @@ def _gpu_terms(place: str, held: Holding) -> Iterator[Term]:
     """Yield the sum of a GPU, and its reserve."""
     parts = {"weights": held.weights, "cache": held.cache, "compute": held.compute.high}
     inputs = {name: (nbytes, f"{place}.{name}") for name, nbytes in parts.items()}
-    if held.projector:
-        inputs["projector"] = held.projector, "tensors of the projector's file"
+    inputs |= _others(held, f"{place}.draft")
     yield term(f"{place}.total", held.total, " + ".join(inputs), **inputs)
     reserve = held.reserve.high, RESERVE_ORIGIN
     yield term(f"{place}.reserve", held.reserve.high, "reserve", reserve=reserve)
+
+
+def _others(held: Holding, draft: str) -> dict[str, tuple[int, str]]:
+    """Return what is there beside the model: a projector, and what drafts tokens."""
+    found: dict[str, tuple[int, str]] = {}
+    if held.projector:
+        found["projector"] = held.projector, "tensors of the projector's file"
+    if held.draft:
+        found["draft"] = held.draft, draft
+    return found
+
+
+def _draft_term(name: str, buffer: Buffer) -> Term:
+    """Return the sum of what the context that drafts tokens has in a buffer."""
+    parts = {
+        "weights": (buffer.weights, "tensors of the draft model"),
+        "cache": (buffer.cache, "keys and values of the layers that draft"),
+        "compute": (compute_most(buffer), "most memory that its graph takes at once"),
+    }
+    return term(name, buffer.total, " + ".join(parts), **parts)
 
 
 def _main_terms(outcome: Outcome) -> Iterator[Term]:
@@ -365,8 +409,7 @@ def _main_terms(outcome: Outcome) -> Iterator[Term]:
     yield sum_term("cpu.compute", [compute_most(buffers[name]) for name in names], where)
     parts = {"weights": held.weights, "kv_cache": held.cache, "compute": held.compute.high}
     inputs = {name: (nbytes, f"cpu.{name}") for name, nbytes in parts.items()}
-    if held.projector:
-        inputs["projector"] = held.projector, "tensors of the projector's file"
+    inputs |= _others(held, "llama_cpp.buffers.*.draft")
     yield term("cpu.total", held.total, " + ".join(inputs), **inputs)
 
 

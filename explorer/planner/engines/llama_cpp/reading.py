@@ -59,7 +59,14 @@ def reads(read: Header, settings: Settings, depth: int) -> Mapping[str, int]:
         PlanError: llama.cpp would refuse these settings.
     """
     alone = replace(
-        settings, context=max(depth, 1), parallel=1, batch=1, ubatch=1, kv_unified=False
+        settings,
+        context=max(depth, 1),
+        parallel=1,
+        batch=1,
+        ubatch=1,
+        kv_unified=False,
+        mtp=0,
+        draft=None,  # what drafting reads is left out, which keeps this a bound
     )
     if depth == 0:  # recurrent states are read all the same
         read = replace(read, cached=(False,) * read.blocks, index_lengths=(0,) * read.blocks)

@@ -73,6 +73,12 @@ def begin_with_state(block: Block, index: int) -> Tensor | None:
     return recurrent_state(block, (size - 1) * channels)[1]
 
 
+def keep_states(block: Block, cache: Tensor, row: Tensor, size: int, channels: int) -> None:
+    """Write back the end of a row, and those before it that may be rolled back to."""
+    for _ in range(1 + block.batch.rollback):
+        keep_state(block, cache, view(row, size, channels, block.batch.sequences))
+
+
 def keep_state(block: Block, cache: Tensor, state: Tensor) -> None:
     """Write a state back."""
     block.graph.expand(Tensor("write", state.extent, [state, view(cache, 1)], 4, cache))
@@ -86,7 +92,7 @@ def convolved(block: Block, current: Tensor, channels: int, kernel: str) -> Tens
     cache, seen = recurrent_state(block, (size - 1) * channels)
     before = reshape(seen, size - 1, channels, sequences)
     joined = concat(before, transpose(current))
-    keep_state(block, cache, view(joined, size - 1, channels, sequences))
+    keep_states(block, cache, joined, size - 1, channels)
     return made("ssm_conv", (channels, tokens, sequences), joined, weights)
 
 
@@ -147,7 +153,7 @@ def mamba2(block: Block, current: Tensor) -> Tensor:
     dt = view(joined, heads, tokens, sequences)
     before = reshape(seen, size - 1, channels, sequences)
     row = concat(before, transpose(view(joined, channels, tokens, sequences)))
-    keep_state(block, cache, view(row, size - 1, channels, sequences))
+    keep_states(block, cache, row, size - 1, channels)
     xbc = made("ssm_conv", (channels, tokens, sequences), row, block.need("ssm_conv1d.weight"))
     xbc = like("unary", like("add", xbc, block.need("ssm_conv1d.bias")))
     x = view(xbc, length, heads, tokens, sequences)
@@ -155,7 +161,7 @@ def mamba2(block: Block, current: Tensor) -> Tensor:
     dt = like("add", made("cont", dt.extent, dt), block.need("ssm_dt.bias"))
 
     def scan(states: Tensor, chosen: Tensor) -> Tensor:
-        total = elements(x.extent) + state * inner * sequences
+        total = elements(x.extent) + state * inner * sequences * (1 + block.batch.rollback)
         held = view(states, state, length, heads, sequences, plain=True)
         return made("ssm_scan", (total,), held, x, dt, block.need("ssm_a"), b, c, chosen)
 
@@ -199,7 +205,7 @@ def delta_network(block: Block, current: Tensor) -> Tensor:
     cache, seen = recurrent_state(block, (size - 1) * channels)
     before = reshape(seen, size - 1, channels, sequences)
     row = concat(before, transpose(mixed))
-    keep_state(block, cache, view(row, size - 1, channels, sequences))
+    keep_states(block, cache, row, size - 1, channels)
     cache, seen = recurrent_state(block, value * value * heads)
     before = reshape(seen, value, value, heads, sequences)
     mixed = made("ssm_conv", (channels, tokens, sequences), row, block.need("ssm_conv1d.weight"))
@@ -209,7 +215,7 @@ def delta_network(block: Block, current: Tensor) -> Tensor:
     share = heads // key_heads
     if share > 1 and block.rules.repeated_heads:
         q, k = (_repeated_heads(block, tensor, share) for tensor in (q, k))
-    rows = tokens * sequences + value * sequences
+    rows = tokens * sequences + value * sequences * (1 + block.batch.rollback)
     found = made("delta", (value * heads, rows), q, k, v, gate, beta, before)
     keep_state(block, cache, view(found, value, value, heads, sequences, plain=True))
     y = block.norm(view(found, value, heads, tokens, sequences, plain=True), "ssm_norm")

@@ -1,0 +1,50 @@
+"""Builds of llama.cpp: what changed from which one on, where that changes memory.
+
+Read in the source distributions of builds 9093 to 11434. A change is dated by the first build that
+was seen with it, so up to 50 builds before it may have it too.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+NEWEST: Final = 11434
+"""The build whose rules are followed if no other is asked for."""
+
+
+class Revision(NamedTuple):
+    """What a build does. The fields are those of `CHANGES`."""
+
+    given: bool
+    narrow_masks: bool
+    few_logits: bool
+    kernel_copies: bool
+    mixed: bool
+
+
+class Change(NamedTuple):
+    """One change."""
+
+    build: int  # the first build that has it
+    field: str  # what it is called in `Revision`
+    what: str  # what the build does since
+
+
+CHANGES: Final = (
+    Change(7820, "given", "reserves room for given embeddings beside those of tokens"),  # PR 18898
+    Change(9415, "narrow_masks", "keeps masks of flash attention in 16 bits"),
+    Change(9464, "few_logits", "the server reserves logits of few tokens"),  # PR 23861
+    Change(9489, "kernel_copies", "reserves the 16-bit copies of a quantized cache"),
+    Change(11401, "mixed", "reserves room for tokens and embeddings in one batch"),
+)
+"""The changes, from the oldest to the newest."""
+
+
+def revision(build: int) -> Revision:
+    """Return what a build does."""
+    return Revision(**{one.field: build >= one.build for one in CHANGES})
+
+
+def changes_since(build: int) -> list[Change]:
+    """Return the changes that a build does not have yet."""
+    return [one for one in CHANGES if build < one.build]

@@ -1,0 +1,90 @@
+"""For which heads each kind of device has a kernel of flash attention.
+
+Read in build 11434: `ggml-cuda/fattn.cu` (`ggml_cuda_get_best_fattn_kernel`), `ggml-vulkan.cpp` and
+`ggml-metal-device.m` (`supports_op`). llama.cpp left alone turns it off for all layers if the
+device of one has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from explorer.planner.engines.llama_cpp.header import Header
+
+
+class _Kernels(NamedTuple):
+    lengths: Mapping[tuple[int, int], int]  # (key, value) → the queries of a key are a multiple
+    shared: Mapping[tuple[int, int], int]  # the same, and there are so many at least
+    types: frozenset[str]  # of the cache
+    step: int = 0  # lengths that are a multiple of it are supported, too
+    shorter_values: bool = False  # values may be shorter than keys
+    one_type: bool = False  # keys and values must have the same
+
+
+_TYPES: Final = frozenset(("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"))
+_NONE: Final[Mapping[tuple[int, int], int]] = MappingProxyType({})
+
+
+def _equal(*lengths: int) -> dict[tuple[int, int], int]:
+    return {(length, length): 1 for length in lengths}
+
+
+_CUDA: Final = _Kernels(
+    lengths=MappingProxyType(
+        _equal(40, 64, 72, 80, 96, 112, 128, 256) | {(192, 128): 8, (320, 256): 32}
+    ),
+    shared=MappingProxyType({(512, 512): 2, (576, 512): 2}),
+    types=_TYPES,
+)
+_KERNELS: Final[Mapping[str, _Kernels]] = MappingProxyType(
+    {
+        "CUDA": _CUDA,
+        "ROCm": _CUDA,  # compiled from the same sources
+        "Vulkan": _Kernels(_NONE, _NONE, _TYPES | {"iq4_nl"}, step=8),
+        "Metal": _Kernels(
+            MappingProxyType(_equal(32, 40, 48, 64, 72, 80, 96, 112, 128, 192, 256, 320, 512, 576)),
+            _NONE,
+            _TYPES,
+            shorter_values=True,
+            one_type=True,
+        ),
+    }
+)
+_ALONE_72: Final = 72  # of Metal: the one length whose values are not shorter
+
+
+def lacks_kernel(header: Header, library: str, types: tuple[str, str]) -> str:
+    """Return why devices of a library have no kernel for a model; "" if they have, or if unknown.
+
+    Args:
+        header: The model.
+        library: The library of the devices.
+        types: Types of keys and of values in the cache.
+    """
+    kernels = _KERNELS.get(library)
+    if kernels is None:
+        return ""
+    held = ("f16", "f16") if header.reads_at_once else types
+    for kind in held:
+        if kind not in kernels.types:
+            return f"{library} has no kernel for a cache of {kind}"
+    if kernels.one_type and held[0] != held[1]:
+        return f"{library} needs the same type for keys and values"
+    for key, value, queries in sorted(header.attention_shapes):
+        if not _is_known(kernels, key, value, queries):
+            many = f"{queries} queries" if queries > 1 else "one query"
+            return f"{library} has no kernel for keys of {key}, values of {value}, {many} for a key"
+    return ""
+
+
+def _is_known(kernels: _Kernels, key: int, value: int, queries: int) -> bool:
+    if kernels.step:
+        return not (key % kernels.step or value % kernels.step)
+    if (key, value) in kernels.shared:
+        return queries >= kernels.shared[key, value]
+    if kernels.shorter_values and value < key and key != _ALONE_72:
+        value = key
+    multiple = kernels.lengths.get((key, value))
+    return multiple is not None and queries % multiple == 0

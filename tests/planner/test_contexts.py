@@ -1,0 +1,88 @@
+"""Speculation, logits and flash attention left alone: equal to the byte with llama.cpp's own code.
+
+The cases are what build 11434 allocated for models of these shapes on a device that answers like
+CUDA's and holds nothing, as those of docs/planner.md, section 13.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from explorer.errors import PlanError
+from explorer.planner.engines.llama_cpp import Allocation, Header, Settings, allocate, fit
+from tests.planner.test_llama_cpp import _model
+
+_PATH = Path(__file__).parents[1] / "data" / "planner" / "llama_cpp_contexts.json.gz"
+_CONTENT: dict[str, Any] = json.loads(gzip.decompress(_PATH.read_bytes()))
+_CASES: list[dict[str, Any]] = _CONTENT["cases"]
+_GIB = 1 << 30
+
+
+@cache
+def _header(name: str) -> Header:
+    described = _CONTENT["models"][name]
+    return Header.from_model(_model(described["metadata"], described["tensors"]))
+
+
+def _settings(case: dict[str, Any]) -> Settings:
+    values = dict(case["settings"])
+    if "draft" in values:
+        values["draft"] = _header(values["draft"])
+    return Settings(**values)
+
+
+def _sizes(allocation: Allocation | None) -> dict[str, list[int]]:
+    buffers = {} if allocation is None else allocation.buffers
+    found = {name: [one.weights, one.cache, one.compute or 0] for name, one in buffers.items()}
+    return {name: sizes for name, sizes in found.items() if any(sizes)}
+
+
+@pytest.mark.parametrize("model", _CONTENT["models"])
+def test_every_context_is_as_large_as_llama_cpp_s(model: str) -> None:
+    cases = [case for case in _CASES if case["model"] == model]
+    for case in cases:
+        if case.get("error"):
+            with pytest.raises(PlanError):
+                allocate(_header(model), _settings(case))
+            continue
+        allocation = allocate(_header(model), _settings(case))
+        expected = {
+            what: {name.replace("CUDA_Host", "host"): sizes for name, sizes in buffers.items()}
+            for what, buffers in case["memory"].items()
+        }
+        assert {"main": _sizes(allocation), "draft": _sizes(allocation.draft)} == expected
+    assert cases or model in {case["settings"].get("draft") for case in _CASES}
+
+
+def test_flash_attention_is_off_where_a_device_has_no_kernel() -> None:
+    heads = {"heads-512": True, "heads-512-g1": False, "heads-160": False, "heads-80": True}
+    settings = Settings(flash_attention=None)
+    found = {name: allocate(_header(name), settings).flash_attention for name in heads}
+    assert found == heads
+    vulkan = Settings(flash_attention=None, library="Vulkan")
+    assert allocate(_header("heads-160"), vulkan).flash_attention
+    assert allocate(_header("heads-160"), Settings(flash_attention=None, devices=0)).flash_attention
+
+
+def test_a_model_that_guesses_nothing_ahead_is_refused() -> None:
+    with pytest.raises(PlanError, match="MTP"):
+        allocate(_header("heads-80"), Settings(mtp=2))
+
+
+def test_a_decision_counts_what_drafts_tokens() -> None:
+    header, settings = _header("qwen35-mtp"), Settings(context=32768)
+    plain = allocate(header, settings).buffers["GPU0"].total
+    both = allocate(header, Settings(context=32768, mtp=3))
+    drafting = both.buffers["GPU0"].total + both.drafted("GPU0").total
+    assert plain < drafting
+    enough = [drafting + _GIB]
+    assert fit(header, Settings(context=32768, mtp=3), enough).gpu_layers == -1
+    short = [drafting + _GIB - 1]
+    assert fit(header, Settings(context=32768, mtp=3), short).gpu_layers != -1
+    assert fit(header, settings, short).gpu_layers == -1
