@@ -8,8 +8,8 @@
 
 The first start makes .venv in the checkout and installs the project into it, with the versions
 that packaging/lock/ lists. On Debian and Ubuntu it also installs the system libraries that Qt
-needs, and asks first on a terminal. Later starts only check. --newest ignores the lock; the next
-start without it installs the locked versions again. To start afresh, delete .venv.
+needs, once you agree on a terminal, or with --yes. Later starts only check. --newest ignores the
+lock; the next start without it installs the locked versions again. To start afresh, delete .venv.
 
 A bare machine has only the standard library, so this file uses nothing else. Tools such as uv
 are faster, but do not install system libraries. The lock lists files for Linux; other systems
@@ -118,9 +118,9 @@ def missing_from_system(task: Task, root: Path) -> dict[str, str]:
 
 
 def agreed(question: str) -> bool:
-    """Ask on the terminal; without one, as in CI, there is nobody to ask."""
+    """Ask on the terminal; without one nobody agrees."""
     if not (sys.stdin and sys.stdin.isatty()):
-        return True
+        return False
     print(f"run.py: {question} [Y/n] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in {"", "y", "yes"}
 
@@ -134,7 +134,7 @@ def install_packages(missing: dict[str, str], *, yes: bool = False) -> None:
         fail(f"please install these and start again; on Debian, as root: {' '.join(install)}")
     command = " ".join([*sudo, *install])
     if not yes and not agreed(f"run {command}?"):
-        fail("nothing was installed; install these packages yourself, and start again")
+        fail(f"nothing was installed; run {command}, or start again with --yes")
     say(f"running {command}")
     # One dead source fails the update; the others may still have the packages.
     succeeds([*sudo, "apt-get", "update", "-q"])

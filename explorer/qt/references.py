@@ -145,9 +145,10 @@ class References(QObject):
             self._renew()
 
     def choose(self, reference: Reference) -> None:
-        """Compare the current model with something else, or with nothing."""
+        """Compare the current model with something else, or with nothing; a closed one is none."""
         document = self.document
-        if document is None or reference is document:
+        closed = isinstance(reference, Document) and reference not in self.documents
+        if document is None or reference is document or closed:
             return
         self._choices[document] = reference
         if reference is not self.chosen:

@@ -111,9 +111,12 @@ def test_what_is_missing_is_named_where_there_is_no_apt_get(
 
 
 @needs_sh
-@pytest.mark.parametrize(("answer", "runs"), [("n", False), ("", True), ("y", True)])
+@pytest.mark.parametrize(
+    ("answer", "runs"),
+    [("n", False), ("", True), ("y", True), (None, False), ("no terminal", False)],
+)
 def test_packages_of_the_system_are_installed_once_the_user_agrees(
-    run: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, runs: bool
+    run: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str | None, runs: bool
 ) -> None:
     log = tmp_path / "log"
     for name in ("apt-get", "sudo"):
@@ -122,13 +125,14 @@ def test_packages_of_the_system_are_installed_once_the_user_agrees(
         program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
     terminal = io.StringIO(f"{answer}\n")
-    monkeypatch.setattr(terminal, "isatty", lambda: True)
-    monkeypatch.setattr(sys, "stdin", terminal)
+    monkeypatch.setattr(terminal, "isatty", lambda: answer != "no terminal")
+    monkeypatch.setattr(sys, "stdin", None if answer is None else terminal)
     if runs:
         run.install_packages(ABSENT)
         assert "install -y --no-install-recommends libno-such-library9" in log.read_text()
     else:
-        with pytest.raises(SystemExit, match=r"^run\.py: nothing was installed"):
+        told = r"^run\.py: nothing was installed; run .*apt-get install .* libno-such-library9,"
+        with pytest.raises(SystemExit, match=told):
             run.install_packages(ABSENT)
         assert not log.exists()
         run.install_packages(ABSENT, yes=True)

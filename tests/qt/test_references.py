@@ -22,7 +22,7 @@ from explorer.parallel import never
 from explorer.qt.document import Document, load_document
 from explorer.qt.jobs import JobRunner
 from explorer.qt.main_window import MainWindow
-from explorer.qt.references import Partner, References, Rounding, original_of
+from explorer.qt.references import Partner, ReferenceBar, References, Rounding, original_of
 from explorer.quantization import dequantize, quantize
 from explorer.stores import Entry
 from tests.helpers.model_pairs import arrays_of, write_gguf
@@ -53,6 +53,22 @@ def partner(references: References, row: int) -> Partner:
 def _both(pair: WeightsPair, run: Run) -> tuple[np.ndarray, np.ndarray]:
     one, other = pair.reader().read(run, never)
     return one.copy(), other.copy()
+
+
+def test_a_closed_model_is_no_reference(qtbot: QtBot, documents: list[Document]) -> None:
+    """A menu or a job that was begun before may still choose it."""
+    references = References(RecordingServices(JobRunner()))
+    bar = ReferenceBar(references)
+    qtbot.addWidget(bar)
+    references.set_documents(documents)
+    references.show_document(documents[1])
+    for before in (None, Rounding("Q4_K")):
+        references.choose(before)
+        references.set_documents(documents[1:])
+        references.choose(documents[0])
+        assert references.chosen == before
+        assert bar.list.currentText() == ("nothing" if before is None else "Rounded to Q4_K")
+        references.set_documents(documents)
 
 
 def test_another_model_is_matched_and_read_beside_the_current_one(

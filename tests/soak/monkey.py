@@ -41,6 +41,7 @@ from shiboken6 import isValid
 
 from explorer.qt import addresses
 from explorer.qt.main_window import MainWindow
+from explorer.qt.settings import Settings
 from explorer.qt.widgets import saving
 from tests.helpers.descendants import descendants
 
@@ -86,6 +87,7 @@ class Monkey:
         self.done: list[str] = []
         self._chance = Random(seed)
         self._models = models
+        self._remembered: list[QAction] = []
         self._rescue = QTimer(window)  # a button's menu has an event loop of its own
         self._rescue.setInterval(_RESCUE_MS)
         self._rescue.timeout.connect(_close_popups)
@@ -105,6 +107,8 @@ class Monkey:
             (self._drag, 12),
             (self._wheel, 6),
             (self._open_menu, 6),
+            (self._hidden_menu, 3),
+            (self._other_program, 1),
             (self._press_keys, 12),
             (self._command, 5),
             (self._quick_open, 3),
@@ -369,6 +373,46 @@ class Monkey:
         menu.close()
         return text
 
+    def _hidden_menu(self) -> str:
+        """Choose from a menu that is not shown, maybe what it held long ago."""
+        menus = [one for one in descendants(self.window, QMenu) if not one.isVisible()]
+        if menus and self._chance.random() < 0.5:
+            menu = self._chance.choice(menus)
+            menu.aboutToShow.emit()  # most are filled then
+            self._remembered = list(menu.actions())
+        ends = _ENDS_THE_PROGRAM
+        found = [
+            one
+            for one in self._remembered
+            if isValid(one)
+            and one.isEnabled()
+            and one.menu() is None
+            and one.objectName() not in ends
+        ]
+        if not found:
+            return ""
+        action = self._chance.choice(found)
+        text = action.text()
+        action.trigger()
+        return text
+
+    def _other_program(self) -> str:
+        """Change the settings as another program does that runs at the same time."""
+        other = Settings(self.window.settings._file)
+        other.begin_session(anew=self._chance.random() < 0.5)
+        path = self._chance.choice(self._models)
+        other.add_recent(path)
+        other.session = [path]
+        other.write()
+        if self._chance.random() < 0.5:
+            other.end_session()
+        return path.name[:40]
+
+    def close_meanwhile(self) -> None:
+        """Close a model now and then while a dialog asks for something."""
+        if self._chance.random() < 0.3:
+            self._close()
+
     def _press_keys(self) -> str:
         pressed = []
         for _ in range(self._chance.randint(1, 6)):
@@ -445,11 +489,20 @@ def _run(dialog: QDialog, answer: Callable[[], object]) -> int:
 
 
 @contextmanager
-def harmless_surroundings(folder: Path, chance: Random) -> Iterator[None]:
-    """Answer the dialogs of the system from a folder of the test's own; start no program."""
+def harmless_surroundings(
+    folder: Path, chance: Random, meanwhile: Callable[[], object]
+) -> Iterator[None]:
+    """Answer the dialogs of the system from a folder of the test's own; start no program.
+
+    Args:
+        folder: Where files are saved.
+        chance: Decides the answers.
+        meanwhile: Called while a dialog waits for its answer.
+    """
     folder.mkdir(exist_ok=True)
 
     def save(*arguments: object, **_: object) -> tuple[str, str]:
+        meanwhile()
         name = str(arguments[2]) if len(arguments) > 2 else "file.csv"
         if chance.random() < 0.3:
             return "", ""
@@ -457,6 +510,7 @@ def harmless_surroundings(folder: Path, chance: Random) -> Iterator[None]:
 
     def answer_address(dialog: addresses.AddressDialog) -> int:
         """Type an address, of a server that this computer does not have, or what is none."""
+        meanwhile()
         dialog.edit.setText(chance.choice((*_TEXTS, *_ADDRESSES)))
         button = dialog.open_button
         if not button.isEnabled() or chance.random() < 0.3:
@@ -465,7 +519,16 @@ def harmless_surroundings(folder: Path, chance: Random) -> Iterator[None]:
 
     class Answered(QMessageBox):  # of addresses only: others would start programs
         def exec(self) -> int:
+            meanwhile()
             return _run(self, chance.choice(self.buttons()).click)
+
+    def may_replace(*_: object) -> bool:
+        meanwhile()
+        return chance.random() < 0.5
+
+    def name_it(*_: object, **__: object) -> tuple[str, bool]:
+        meanwhile()
+        return "a name", chance.random() < 0.5
 
     with ExitStack() as stack:
         for owner, name, answer in (
@@ -473,10 +536,10 @@ def harmless_surroundings(folder: Path, chance: Random) -> Iterator[None]:
             (QFileDialog, "getOpenFileName", lambda *_, **__: ("", "")),
             (QFileDialog, "getOpenFileNames", lambda *_, **__: ([], "")),
             (QFileDialog, "getExistingDirectory", lambda *_, **__: ""),
-            (saving, "may_replace", lambda *_: chance.random() < 0.5),
+            (saving, "may_replace", may_replace),
             (addresses.AddressDialog, "exec", answer_address),
             (addresses, "QMessageBox", Answered),
-            (QInputDialog, "getText", lambda *_, **__: ("a name", chance.random() < 0.5)),
+            (QInputDialog, "getText", name_it),
             (QDesktopServices, "openUrl", lambda *_: True),
         ):
             stack.enter_context(patch.object(owner, name, answer))

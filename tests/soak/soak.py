@@ -258,7 +258,7 @@ def soak(
         if watch:
             _say(f"at rest after {report.actions:,} actions: {report.rests[-1]}")
 
-    surroundings = harmless_surroundings(folder / "saved", Random(seed))
+    surroundings = harmless_surroundings(folder / "saved", Random(seed), monkey.close_meanwhile)
     started = time.monotonic()
     with listening(report, monkey), surroundings:
         visit_everything(
