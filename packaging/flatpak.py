@@ -46,7 +46,7 @@ def fetch_wheels() -> Path:
         [
             *[sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet"],
             *["--only-binary=:all:", f"--python-version={PYTHON}", *platforms],
-            *["--dest", new_folder(WHEELS), f"{python_package.WHEEL}[gui,nvidia]"],
+            *("--dest", new_folder(WHEELS), f"{python_package.WHEEL}[gui,nvidia]"),
         ]
     )
     return WHEELS

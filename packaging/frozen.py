@@ -66,7 +66,7 @@ def build_frozen(dist: Path = DIST, build: Path = BUILD) -> Path:
     run(
         [
             *[sys.executable, "-P", "-m", "PyInstaller", "--noconfirm", "--log-level", "WARN"],
-            *["--distpath", dist, "--workpath", build / "pyinstaller", SPEC],
+            *("--distpath", dist, "--workpath", build / "pyinstaller", SPEC),
         ]
     )
     folder = dist / NAME

@@ -33,7 +33,7 @@ def render(sizes: tuple[int, ...] = SIZES) -> dict[int, bytes]:
 
     application = QGuiApplication.instance() or QGuiApplication(sys.argv[:1])
     drawing = QIcon(str(ICON))
-    pictures = {}
+    pictures: dict[int, bytes] = {}
     for size in sizes:
         data = QByteArray()
         buffer = QBuffer(data)
@@ -41,7 +41,7 @@ def render(sizes: tuple[int, ...] = SIZES) -> dict[int, bytes]:
         pixmap = drawing.pixmap(QSize(size, size), 1.0)
         if pixmap.width() != size or not pixmap.save(buffer, "PNG"):
             raise PackagingError(f"{ICON} cannot be drawn at {size} pixels")
-        pictures[size] = data.data()
+        pictures[size] = bytes(data.data())
     del application
     return pictures
 

@@ -52,7 +52,7 @@ def make_folders(model_path: Path, folder: Path) -> dict[str, Path]:
     found = {"original": folder / title}
     write(found["original"], {f"{name}.weight": stored(one) for name, one in weights.items()}, {})
     for kind in ("gptq", "awq"):
-        parts = {}
+        parts: dict[str, tuple[str, Any]] = {}
         for name, values in weights.items():
             made = Made(f"w4a16/{GROUP}/asym", values)
             own = words_of(kind, made.codes.T, made.zeros.T.astype("u1"))
@@ -117,10 +117,10 @@ def main(arguments: list[str]) -> int:
     window.resize(*SIZE)
 
     def rest() -> None:
-        settle(app, lambda: not window.runner.jobs)
+        settle(lambda: not window.runner.jobs)
 
     window.open_paths(list(models.values()))
-    settle(app, lambda: len(window.documents) == len(models) and not window.runner.jobs)
+    settle(lambda: len(window.documents) == len(models) and not window.runner.jobs)
     documents = dict(zip(models, window.documents, strict=True))
     panels = window.panels
     for name, kind, reference, panel, page in (
@@ -141,7 +141,7 @@ def main(arguments: list[str]) -> int:
         tree = window.open_models.tree
         tree.expand(tree.currentIndex())  # its stored parts
         rest()
-        shrink(window.grab()).save(str(FOLDER / f"{name}-light.png"), "PNG", 0)
+        shrink(window.grab()).save(str(FOLDER / f"{name}-light.png"), quality=0)
     window.close()
     shutil.rmtree(folder)
     return 0

@@ -16,6 +16,15 @@ import time
 from collections.abc import Callable
 from operator import attrgetter
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # the path is set first, and what starts the sheets needs no Qt
+    from PySide6.QtGui import QImage, QPixmap
+    from PySide6.QtWidgets import QDialog
+
+    from explorer.qt.document import Document
+    from explorer.qt.library.nodes import Node
+    from explorer.qt.main_window import MainWindow
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "resources" / "screenshots"
@@ -67,6 +76,7 @@ def take_sheet(scheme: str, scale: str, views: list[str], models: list[Path]) ->
 
     from explorer.demo import make_demo  # noqa: PLC0415
     from explorer.qt.main_window import MainWindow  # noqa: PLC0415
+    from explorer.qt.quick_open import QuickOpen  # noqa: PLC0415
     from explorer.qt.settings import Settings  # noqa: PLC0415
     from explorer.qt.theme import Scheme, apply_scheme  # noqa: PLC0415
 
@@ -79,8 +89,8 @@ def take_sheet(scheme: str, scale: str, views: list[str], models: list[Path]) ->
     models = models or [make_demo().model]
     window.bottom.machine.show_machine()  # as the program does at its start
     window.open_paths(models)
-    settle(app, lambda: len(window.documents) == len(models) and not window.runner.jobs)
-    settle(app, lambda: window.panels.machine.known)
+    settle(lambda: len(window.documents) == len(models) and not window.runner.jobs)
+    settle(lambda: window.panels.machine.known)
     document = window.documents[0]
     window.show_document(None)
     # pictures show no private folders
@@ -91,23 +101,24 @@ def take_sheet(scheme: str, scale: str, views: list[str], models: list[Path]) ->
         if view == "quick-open":
             window.show_quick_open()
             dialog = app.activeModalWidget()
+            assert isinstance(dialog, QuickOpen)
             dialog.edit.setText("attn 0")
         else:
-            show_view(window, view)
-        settle(app, lambda: not window.runner.jobs)
+            show_view(window, document, view)
+        settle(lambda: not window.runner.jobs)
         picture = window.grab()
         if view == "quick-open":
+            assert isinstance(dialog, QuickOpen)
             paint_over(picture, window, dialog)
             dialog.close()
         name = f"{view}-{scheme}{'' if scale == '1' else f'-{scale}x'}.png"
-        shrink(picture).save(str(FOLDER / name), "PNG", 0)
+        shrink(picture).save(str(FOLDER / name), quality=0)
         print(f"{name}: {(FOLDER / name).stat().st_size // 1024} KiB")
     window.close()
 
 
-def show_view(window, view: str) -> None:  # type: ignore[no-untyped-def]
+def show_view(window: MainWindow, document: Document, view: str) -> None:
     """Bring a panel to the state that its picture shows."""
-    document = window.current
     if view == "metadata":
         keys = [entry.key for entry in document.model.metadata.entries]
         window.reveal_key(document, keys.index(TEMPLATE_KEY) if TEMPLATE_KEY in keys else 0)
@@ -120,7 +131,7 @@ def show_view(window, view: str) -> None:  # type: ignore[no-untyped-def]
     elif view == "weights":
         window.reveal_tensor(document, the_largest(document))
     elif view in PAGES:
-        show_page(window, view)
+        show_page(window, document, view)
         return
     elif view == "planner":
         show_planner(window)
@@ -132,32 +143,30 @@ def show_view(window, view: str) -> None:  # type: ignore[no-untyped-def]
     window.panels.setCurrentWidget(getattr(window.panels, view))
 
 
-def show_page(window, view: str) -> None:  # type: ignore[no-untyped-def]
+def show_page(window: MainWindow, document: Document, view: str) -> None:
     """Bring a page of a panel to the state that its picture shows."""
-    from PySide6.QtWidgets import QApplication  # noqa: PLC0415
 
     from explorer.qt.references import Rounding  # noqa: PLC0415
 
     panel_name, page_name = PAGES[view]
     panels = window.panels
     panels.references.choose(None if view in ("what-if", "map") else Rounding(ROUNDED_TO))
-    window.reveal_tensor(window.current, the_largest(window.current))
+    window.reveal_tensor(document, the_largest(document))
     holder = getattr(panels, panel_name)
     panels.setCurrentWidget(holder)
     body = holder.widget
     page = attrgetter(page_name)(body)
     body.show_page(page)
     if panel_name == "survey":
-        settle(QApplication.instance(), lambda: not window.runner.jobs)  # it looks at its cache
+        settle(lambda: not window.runner.jobs)  # it looks at its cache
         body.bar.start.click()
-        settle(QApplication.instance(), lambda: not window.runner.jobs)
+        settle(lambda: not window.runner.jobs)
     if view == "survey":
         page.colour("relative_rmse")
 
 
-def show_library(window) -> None:  # type: ignore[no-untyped-def]
+def show_library(window: MainWindow) -> None:
     """List a small store, and open one of its models as far as its tensors."""
-    from PySide6.QtWidgets import QApplication  # noqa: PLC0415
 
     from explorer.demo import make_demo  # noqa: PLC0415
     from explorer.stores import Place, StoreKind  # noqa: PLC0415
@@ -172,22 +181,21 @@ def show_library(window) -> None:  # type: ignore[no-untyped-def]
     def idle() -> bool:
         return not window.runner.jobs
 
-    settle(QApplication.instance(), idle)
+    settle(idle)
     model = list(view.model.entries())[-1]  # of the sample: experts in three layouts
-    branch = model
+    branch: Node | None = model
     while branch is not None:
         view.show_model(branch)
         view.tree.expand(view.model.index_of(branch))
-        settle(QApplication.instance(), idle)
+        settle(idle)
         branch = next((node for node in branch.children if "experts" in node.row.title), None)
     view.show_model(model)
     view.watch.watch(())
     shutil.rmtree(folder.parent)
 
 
-def show_planner(window) -> None:  # type: ignore[no-untyped-def]
+def show_planner(window: MainWindow) -> None:
     """Plan for a GPU that does not quite hold the model, and not for this machine."""
-    from PySide6.QtWidgets import QApplication  # noqa: PLC0415
 
     from explorer.planner import Device, Host  # noqa: PLC0415
 
@@ -198,29 +206,32 @@ def show_planner(window) -> None:  # type: ignore[no-untyped-def]
     def ready() -> bool:
         return view.body is not None and state.machine is not None
 
-    settle(QApplication.instance(), ready)
+    settle(ready)
     state.set(context=16384)
     state.replace_inputs(host=Host(32 << 30, 8 << 30))
     state.replace_inputs(devices=())
     state.flush()
     plan = state.current.plan
+    assert plan is not None
     # room for what llama.cpp leaves free, and for most of the layers
     free = (1 << 30) + (plan.weights + plan.cache) * 3 // 4
     state.replace_inputs(devices=(Device("0", "CUDA", free, name="Small GPU"),))
 
 
-def the_largest(document) -> int:  # type: ignore[no-untyped-def]
+def the_largest(document: Document) -> int:
     """Return the row of the tensor of most weights that lies in a layer."""
     arrays = document.arrays
     return int((arrays.parameters * (arrays.layers >= 0)).argmax())
 
 
-def settle(app, condition: Callable[[], bool]) -> None:  # type: ignore[no-untyped-def]
+def settle(condition: Callable[[], bool]) -> None:
     """Let events run until a condition holds, and then until nothing moves any more."""
+    from PySide6.QtWidgets import QApplication  # noqa: PLC0415
+
     end = time.monotonic() + LIMIT_S
     quiet_since = None
     while time.monotonic() < end:
-        app.processEvents()
+        QApplication.processEvents()
         now = time.monotonic()
         quiet_since = (quiet_since or now) if condition() else None
         if quiet_since is not None and now - quiet_since > 0.3:
@@ -229,7 +240,7 @@ def settle(app, condition: Callable[[], bool]) -> None:  # type: ignore[no-untyp
     sys.exit("the window did not come to rest")
 
 
-def paint_over(picture, window, dialog) -> None:  # type: ignore[no-untyped-def]
+def paint_over(picture: QPixmap, window: MainWindow, dialog: QDialog) -> None:
     """Paint a dialog into the picture of its window, where it lies on a screen."""
     from PySide6.QtCore import QPoint  # noqa: PLC0415
     from PySide6.QtGui import QPainter  # noqa: PLC0415
@@ -242,7 +253,7 @@ def paint_over(picture, window, dialog) -> None:  # type: ignore[no-untyped-def]
     painter.end()
 
 
-def shrink(picture):  # type: ignore[no-untyped-def]
+def shrink(picture: QPixmap) -> QImage:
     """Return a picture as an image of 256 of its colours: a file a third of the size.
 
     They are the commonest, and the commonest of those that none of them is near: the few pixels of

@@ -136,7 +136,13 @@ def install_appimage(root: Path, _inside: list[str | Path]) -> Path:
     if not IMAGE.exists():
         raise PackagingError(f"{IMAGE.name} is not here; build.py appimage makes it")
     place = Path("/opt", "GGUF_Explorer.AppDir")
-    unpack = ["-no-progress", "-quiet", "-dest", root / str(place).lstrip("/"), IMAGE]
+    unpack: list[str | Path] = [
+        "-no-progress",
+        "-quiet",
+        "-dest",
+        root / str(place).lstrip("/"),
+        IMAGE,
+    ]
     (root / "opt").mkdir(exist_ok=True)
     run([tool("unsquashfs", "squashfs-tools"), *unpack])
     return place / "AppRun"
