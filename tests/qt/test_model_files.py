@@ -28,6 +28,7 @@ from shiboken6 import isValid
 
 from explorer import model_files
 from explorer.present.titles import PANEL_TITLES
+from explorer.qt import actions
 from explorer.qt.main_window import MainWindow
 from explorer.qt.widgets import saving
 from explorer.sources.remote.addresses import refuse_all
@@ -55,6 +56,8 @@ class Dialog:
         patch.setattr(QDialog, "exec", lambda _: 0)
         patch.setattr(QMenu, "exec", lambda *_: None)
         patch.setattr(QDesktopServices, "openUrl", lambda _: True)
+        for restyle in ("apply_scheme", "apply_text_size"):  # a second each, and nothing is saved
+            patch.setattr(actions, restyle, lambda _: None)
 
     def _save(self, _parent: object, _title: str, _name: str, filters: str, *_: Any) -> Any:
         asked_again, self.kinds = self.kinds is not None, _suffixes(filters)
@@ -137,6 +140,7 @@ def test_nothing_that_the_window_saves_replaces_a_file_of_a_model(
         if not dialog.asked_by(command):
             return False
         kinds = dialog.kinds or []
+        window.setUpdatesEnabled(False)  # nobody looks
         for target, is_link in _targets(list(before), kinds, tmp_path / "links"):
             window.message_bar.clear()
             assert dialog.asked_by(command, target)
@@ -145,6 +149,7 @@ def test_nothing_that_the_window_saves_replaces_a_file_of_a_model(
             assert {path: now.get(path) for path in before} == before, (command, target)
             told = [message.text for message in window.message_bar.messages]
             assert not is_link or any(text.is_error for text in told), (command, target)
+        window.setUpdatesEnabled(True)
         return True
 
     saving_pages: set[str] = set()
