@@ -1,6 +1,6 @@
 """A soak of a window that leaks on purpose, so that one sees that the soak finds it.
 
-    QT_QPA_PLATFORM=offscreen python -m tests.soak.leaking --warm-up 10 --actions 40
+    QT_QPA_PLATFORM=offscreen python -m tests.soak.leaking --visited 1 --warm-up 10 --actions 40
 
 With each action it keeps memory and makes objects of Qt that nobody frees, and it keeps each model
 that is closed. The options are those of `tests.soak.soak`.

@@ -61,7 +61,7 @@ REST_EVERY = 500
 MORE_RESTS = 3
 
 _OF_THE_PLATFORM = "This plugin does not support"  # the offscreen one says so of many things
-_MOST_VISITED = 8  # models: one of each kind
+VISITED = 8  # models: one of each kind
 _LONGEST_S = 120.0  # of one action: behind it the process ends, and tells where it was
 _SHAPES = {
     "token_embd.weight": (64, 256),
@@ -209,6 +209,7 @@ def soak(
     folder: Path,
     *,
     warm_up: int = WARM_UP,
+    visited: int = VISITED,
     watch: bool = False,
 ) -> Report:
     """Let a monkey at a window.
@@ -219,7 +220,8 @@ def soak(
         actions: How many things are done after the warm-up.
         folder: An empty folder for models and for files that are saved.
         warm_up: How many things are done before, when all pages have been shown. Growth means
-            little after a shorter warm-up.
+            little after less than 500, or where fewer models were visited.
+        visited: For how many of the models every page is shown first.
         watch: Whether to tell now and then how far it is, and to end the process if it hangs.
     """
     report = Report()
@@ -262,7 +264,7 @@ def soak(
     started = time.monotonic()
     with listening(report, monkey), surroundings:
         visit_everything(
-            monkey, models[:_MOST_VISITED], lambda name, act: do(lambda: monkey.do(name, act))
+            monkey, models[:visited], lambda name, act: do(lambda: monkey.do(name, act))
         )
         act_on(warm_up)
         report.warm = len(report.rests) - 1
@@ -296,6 +298,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--actions", type=int, default=2000)
     parser.add_argument("--warm-up", type=int, default=WARM_UP, help="actions before these")
+    parser.add_argument("--visited", type=int, default=VISITED, help="models shown before all")
     given = parser.parse_args()
     faulthandler.enable()
     # all of them, so that what is held does not depend on which were used before: a kernel that is
@@ -313,7 +316,13 @@ def main() -> int:
         window.show()
         window.runner.prepare_cache()  # as the program does
         report = soak(
-            window, given.seed, given.actions, folder / "models", warm_up=given.warm_up, watch=True
+            window,
+            given.seed,
+            given.actions,
+            folder / "models",
+            warm_up=given.warm_up,
+            visited=given.visited,
+            watch=True,
         )
         window.close()
     growth = ", ".join(f"{what} {share:+.1%}" for what, share in report.growth.items())
