@@ -44,6 +44,32 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+@pytest.hookimpl(trylast=True)  # when tests that were not asked for are out
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let each process begin with its share of the slow tests, those of a module together.
+
+    The others are short, and whoever is done takes some of another's: all end together. The shares
+    are those of pytest-xdist (`WorkStealingScheduling.check_schedule`).
+    """
+    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if processes == 1:
+        return
+    slow: dict[Path, list[pytest.Item]] = {}
+    rest = []
+    for item in items:
+        group = slow.setdefault(item.path, []) if item.get_closest_marker("slow") else rest
+        group.append(item)
+    dealt = list(slow.values())
+    left = len(items)
+    items.clear()
+    for number in range(processes):
+        begin = [item for module in dealt[number::processes] for item in module]
+        room = max(0, left // (processes - number) - len(begin))
+        items += begin + rest[:room]
+        del rest[:room]
+        left -= len(begin) + room
+
+
 @pytest.fixture
 def qtbot(qapp: object, request: pytest.FixtureRequest) -> PatientBot:
     """pytest-qt's bot, which waits longer here before it gives up."""

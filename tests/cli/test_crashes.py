@@ -45,6 +45,7 @@ def run(tmp_path: Path) -> Run:
     return run_once
 
 
+@pytest.mark.slow
 def test_after_a_death_in_machine_code_a_command_removes_kernels_and_says_so_once(
     run: Run, tmp_path: Path
 ) -> None:

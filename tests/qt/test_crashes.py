@@ -341,6 +341,7 @@ def test_a_view_that_fails_at_every_frame_is_told_of_once(
     assert len(reports(folder)) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="crashes by signals")
 def test_a_crash_of_the_process_is_told_at_the_next_start_once(
     run: Callable[[str], subprocess.CompletedProcess[str]], folder: Path

@@ -145,6 +145,7 @@ def test_what_is_open_is_on_the_disk_some_seconds_later(
     assert shown(process) == "twelve.gguf"
 
 
+@pytest.mark.slow
 def test_windows_that_ran_together_come_back_together(
     start: Start, small_path: Path, tmp_path: Path
 ) -> None:

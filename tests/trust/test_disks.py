@@ -94,6 +94,7 @@ def model(tmp_path: Path) -> Path:
     return write_gguf(tmp_path / "model.gguf", "llama", arrays_of(_SHAPES), **_KEYS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", [nowhere, full, read_only_disk])
 def test_no_room_for_cache_settings_and_files(
     tmp_path: Path, model: Path, place: Callable[[Path], AbstractContextManager[Path]]

@@ -84,6 +84,7 @@ def usual(make_window: Callable[..., MainWindow]) -> Callable[..., MainWindow]:
     return make
 
 
+@pytest.mark.slow
 def test_the_demo_model(
     qtbot: QtBot, usual: Callable[..., MainWindow], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
