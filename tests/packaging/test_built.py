@@ -51,7 +51,9 @@ def model(tmp_path: Path) -> Path:
 @pytest.fixture
 def home(tmp_path: Path) -> dict[str, str]:
     """The environment of a user who has nothing but an empty home folder."""
-    return {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path / "home"), "LANG": "C.UTF-8"}
+    folder = tmp_path / "home"
+    folder.mkdir()
+    return {"PATH": "/usr/bin:/bin", "HOME": str(folder), "LANG": "C.UTF-8"}
 
 
 def test_a_wheel_works_without_qt(tmp_path: Path, model: Path, home: dict[str, str]) -> None:
