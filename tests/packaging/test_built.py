@@ -48,12 +48,15 @@ def model(tmp_path: Path) -> Path:
     return make_demo(tmp_path / "demo").model
 
 
+def of_a_user(home: Path) -> dict[str, str]:
+    """Return the environment of a user who has nothing but an empty home folder."""
+    home.mkdir()
+    return {"PATH": "/usr/bin:/bin", "HOME": str(home), "LANG": "C.UTF-8"}
+
+
 @pytest.fixture
 def home(tmp_path: Path) -> dict[str, str]:
-    """The environment of a user who has nothing but an empty home folder."""
-    folder = tmp_path / "home"
-    folder.mkdir()
-    return {"PATH": "/usr/bin:/bin", "HOME": str(folder), "LANG": "C.UTF-8"}
+    return of_a_user(tmp_path / "home")
 
 
 def test_a_wheel_works_without_qt(tmp_path: Path, model: Path, home: dict[str, str]) -> None:
@@ -126,8 +129,8 @@ def test_a_frozen_program_works(
     see_that_kernels_are_kept(
         program, model, proof.smallest_quantized_tensor(started, model)["name"], home
     )
-    see_that_the_window_opens(program, model, {**home, "HOME": str(tmp_path / "2")})
-    see_that_addresses_are_read(program, model, {**home, "HOME": str(tmp_path / "3")})
+    see_that_the_window_opens(program, model, of_a_user(tmp_path / "2"))
+    see_that_addresses_are_read(program, model, of_a_user(tmp_path / "3"))
     see_the_terms_of_its_parts(program)
     shutil.rmtree(tmp_path)  # 800 MB, of which pytest would keep the last three
 
