@@ -23,7 +23,7 @@ from explorer.formats.columns import SizeArrays
 from explorer.formats.tensors import Tensor
 
 if TYPE_CHECKING:
-    from explorer.analysis.errors.metrics import ErrorMetrics
+    from explorer.analysis.errors.metrics import ErrorMetrics, WeightedErrors
     from explorer.analysis.moments import Moments
     from explorer.analysis.statistics import TensorStatistics
 
@@ -121,6 +121,8 @@ class ErrorColumns:
         squares: Sum of their squared errors.
         signal: Sum of the reference's squares.
         errors: Sum of the errors.
+        weighted_squares: Sum of the squared errors by importance; 0 where no matrix has a tensor.
+        weighted_signal: Sum of the reference's squares by importance.
         max_abs_error: Maximum |error|.
     """
 
@@ -128,9 +130,15 @@ class ErrorColumns:
         self.known = np.zeros(count, np.bool_)
         self.problems: dict[int, str] = {}
         self.compared, self.squares, self.signal, self.errors = (np.zeros(count) for _ in range(4))
+        self.weighted_squares, self.weighted_signal = np.zeros(count), np.zeros(count)
         self.max_abs_error = _unknown(count)
 
-    def put(self, shares: Mapping[int, float], found: ErrorMetrics) -> None:
+    def put(
+        self,
+        shares: Mapping[int, float],
+        found: ErrorMetrics,
+        weighted: WeightedErrors | None = None,
+    ) -> None:
         """Add the errors of a pair; `shares` are those of the candidate's tensors in it, by row."""
         if not found.compared:
             return
@@ -141,6 +149,9 @@ class ErrorColumns:
             self.signal[row] += found.reference_rms**2 * count
             self.errors[row] += found.mean_error * count
             self.max_abs_error[row] = np.fmax(self.max_abs_error[row], found.max_abs_error)
+            if weighted is not None:
+                self.weighted_squares[row] += weighted.squares * share
+                self.weighted_signal[row] += weighted.signal * share
             self.known[row] = True
 
     @property
@@ -158,6 +169,17 @@ class ErrorColumns:
         """Signal to quantization noise in dB; inf without error."""
         with np.errstate(divide="ignore"):
             return -10 * np.log10(self._noise(self.squares, self.signal))
+
+    @property
+    def weighted_relative_rmse(self) -> Floats:
+        """RMSE by the RMS of the reference, weighted by importance; NaN where that is not known."""
+        return np.sqrt(quotients(self.weighted_squares, self.weighted_signal))
+
+    @property
+    def weighted_sqnr_db(self) -> Floats:
+        """Signal to quantization noise in dB, weighted likewise."""
+        with np.errstate(divide="ignore"):
+            return -20 * np.log10(self.weighted_relative_rmse)
 
     def total_relative_rmse(self, chosen: Sequence[bool] | NDArray[np.bool_]) -> float:
         """Return the relative RMSE of all weights of the chosen tensors; NaN if none is known."""
@@ -177,6 +199,9 @@ class ErrorColumns:
         found[(squares == 0) & (self.compared > 0)] = 0.0
         found[self.compared == 0] = np.nan
         return found
+
+
+_ADDED: Final = ("compared", "squares", "signal", "errors", "weighted_squares", "weighted_signal")
 
 
 def _unknown(count: int) -> Floats:
@@ -341,7 +366,7 @@ def _error(name: str) -> Measure:
         if known.errors is None:
             return _unknown(groups.count)
         together = ErrorColumns(groups.count)
-        for column in ("compared", "squares", "signal", "errors"):
+        for column in _ADDED:
             setattr(together, column, groups.sums(getattr(known.errors, column)))
         together.max_abs_error = groups.maxima(known.errors.max_abs_error)
         found: Floats = getattr(together, name)
@@ -382,6 +407,7 @@ MEASURES: Final[Mapping[str, Measure]] = MappingProxyType(
             _step_squares,
         ),
         **{name: _error(name) for name in ("relative_rmse", "sqnr_db", "rmse", "max_abs_error")},
+        **{name: _error(name) for name in ("weighted_relative_rmse", "weighted_sqnr_db")},
     }
 )
 """All figures by their stable names, those of the header first."""

@@ -10,22 +10,118 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
+from pathlib import Path
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from explorer.analysis.what_if import importance_of
+from explorer.analysis.matching.views import Weights, view_of
+from explorer.errors import ExplorerError
 from explorer.formats.model import Model
-from explorer.formats.tensors import Tensor
+from explorer.formats.open import open_model
+from explorer.formats.tensors import Folding, Tensor
+from explorer.formats.weights import Values
 from explorer.parallel import Check, never
 
 SUMS: Final = ".in_sum2"
 COUNTS: Final = ".counts"
+MAX_ROW: Final = 1 << 20
+"""Most weights of a row that importance can be given for: a row is rounded at once then."""
+_MOST_NUMBERS: Final = 1 << 26  # 1,024 experts of 65,536 columns
 MOST_COLUMNS: Final = 16
 """Columns of a tensor that are listed."""
 
 _TOP_SHARE: Final = 100  # one of so many columns: the top per cent
 _MOST_DATASETS: Final = 64
+
+
+def is_importance_matrix(model: Model) -> bool:
+    return any(name.endswith(SUMS) for name in model.tensors.columns.names)
+
+
+def open_matrix(path: Path) -> Model:
+    """Open an importance matrix.
+
+    Raises:
+        ExplorerError: It cannot be opened, or is something else.
+    """
+    model = open_model(path)
+    if not is_importance_matrix(model):
+        model.close()
+        raise ExplorerError("is no importance matrix, as llama-imatrix writes it", model.path)
+    return model
+
+
+def known_names(matrix: Model) -> frozenset[str]:
+    """Return the names of the tensors that an importance matrix knows."""
+    names = matrix.tensors.columns.names
+    return frozenset(name.removesuffix(SUMS) for name in names if name.endswith(SUMS))
+
+
+def importance_of(matrix: Model, name: str) -> NDArray[np.float32] | None:
+    """Return the importance of a tensor's columns, float32 [matrices, columns]; None if unknown.
+
+    Columns of a matrix that was never used, such as an expert's, count 1; in the older form what
+    stands there. Counts are rounded. Both as `load_imatrix` does.
+
+    Raises:
+        ExplorerError: The importance matrix is damaged, or of another model.
+    """
+    if name + SUMS not in matrix.tensors or name + COUNTS not in matrix.tensors:
+        return None
+    sums, counts = matrix.tensors[name + SUMS], matrix.tensors[name + COUNTS]
+    columns = sums.shape[-1] if sums.shape else 1
+    fit = sums.parameters == counts.parameters * columns
+    if not (fit and 0 < sums.parameters <= _MOST_NUMBERS):
+        what = f"{sums.parameters} sums of {name!r} do not fit {counts.parameters} counts"
+        raise ExplorerError(what, matrix.path)
+    squares = sums.dequantize().reshape(-1, columns)
+    used = np.floor(counts.dequantize().reshape(-1, 1) + np.float32(0.5))
+    unused = squares if matrix.format == "imatrix" else np.float32(1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        importance = np.where(used > 0, squares / used, unused).astype(np.float32)
+    finite = np.isfinite(squares).all() and np.isfinite(used).all()
+    if not (finite and (squares >= 0).all()):
+        raise ExplorerError(f"importance of {name!r} is not finite, or negative", matrix.path)
+    return importance
+
+
+def checked_importance(importance: NDArray[np.float32], weights: Weights) -> Values:
+    """Return importance of the columns of weights as float32 [matrices, columns].
+
+    Raises:
+        ExplorerError: It does not fit the weights, or is not finite, or negative.
+    """
+    tensor = view_of(weights)
+    columns = Folding(tensor.shape).columns
+    matrices = prod(tensor.shape[:-2])
+    rows = np.ascontiguousarray(importance, np.float32).reshape(-1, importance.shape[-1])
+    if rows.size == matrices * columns:  # the older form has the columns of all experts in one row
+        rows = rows.reshape(matrices, columns)
+    if rows.shape[1] != columns or len(rows) not in {1, matrices}:
+        raise ExplorerError(
+            f"importance of {len(rows)} x {rows.shape[1]} columns does not fit tensor "
+            f"{tensor.name!r}, {matrices} x {columns}"
+        )
+    if columns > MAX_ROW:
+        raise ExplorerError(f"rows of {columns} weights are too long to be weighed by importance")
+    if not (np.isfinite(rows).all() and (rows >= 0).all()):
+        raise ExplorerError(f"importance of tensor {tensor.name!r} must be finite, not negative")
+    return rows
+
+
+def importance_for(matrix: Model, name: str, weights: Weights) -> Values | None:
+    """Return the importance of the columns of weights that a matrix knows by a name.
+
+    It is float32 [matrices, columns]; None if the matrix does not have the name.
+
+    Raises:
+        ExplorerError: The importance matrix is damaged, or of another model.
+    """
+    found = importance_of(matrix, name)
+    return None if found is None else checked_importance(found, weights)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,23 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from math import prod
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from explorer.analysis.errors.metrics import ErrorMetrics
 from explorer.analysis.errors.pairs import RoundedPair, measure_pair, saturated_share
-from explorer.analysis.matching.views import Weights, view_of
+from explorer.analysis.importance import checked_importance
 from explorer.analysis.rounding import rounded_type, rounding_problem, shape_problem
-from explorer.errors import ExplorerError
-from explorer.formats.tensors import Folding, Tensor
-from explorer.formats.weights import Values, check_decodable
+from explorer.formats.tensors import Tensor
+from explorer.formats.weights import check_decodable
 from explorer.parallel import Check, never
-
-MAX_ROW: Final = 1 << 20
-"""Most weights of a row that importance can be given for: a row is rounded at once then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,27 +94,3 @@ def requantize(  # noqa: PLR0913 - all but the first two have a default
             report(tensor.parameters)
 
     return each()
-
-
-def checked_importance(importance: NDArray[np.float32], weights: Weights) -> Values:
-    """Return importance of the columns of weights as float32 [matrices, columns].
-
-    Raises:
-        ExplorerError: It does not fit the weights, or is not finite, or negative.
-    """
-    tensor = view_of(weights)
-    columns = Folding(tensor.shape).columns
-    matrices = prod(tensor.shape[:-2])
-    rows = np.ascontiguousarray(importance, np.float32).reshape(-1, importance.shape[-1])
-    if rows.size == matrices * columns:  # the older form has the columns of all experts in one row
-        rows = rows.reshape(matrices, columns)
-    if rows.shape[1] != columns or len(rows) not in {1, matrices}:
-        raise ExplorerError(
-            f"importance of {len(rows)} x {rows.shape[1]} columns does not fit tensor "
-            f"{tensor.name!r}, {matrices} x {columns}"
-        )
-    if columns > MAX_ROW:
-        raise ExplorerError(f"rows of {columns} weights are too long to be weighed by importance")
-    if not (np.isfinite(rows).all() and (rows >= 0).all()):
-        raise ExplorerError(f"importance of tensor {tensor.name!r} must be finite, not negative")
-    return rows

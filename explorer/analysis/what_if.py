@@ -13,9 +13,6 @@ from dataclasses import dataclass, field, replace
 from math import isnan
 from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from explorer.analysis.errors.metrics import ErrorMetrics, RunningErrors
 from explorer.analysis.errors.pairs import (
     MatchedPair,
@@ -29,7 +26,6 @@ from explorer.analysis.matching.views import TensorView
 from explorer.analysis.recipes.rules import CURRENT
 from explorer.analysis.recipes.tensors import RecipeModel
 from explorer.analysis.rounding import rounded_type, rounding_problem, shape_problem
-from explorer.errors import ExplorerError
 from explorer.formats.model import Model
 from explorer.formats.tensors import Shape, rows_by_name
 from explorer.formats.weights import Values
@@ -267,58 +263,10 @@ def missing_tasks(tasks: Sequence[Task], known: Callable[[Task], bool]) -> Itera
             yield task
 
 
-# A GGUF file of `llama-imatrix` holds for each weight tensor the sums of the squares of what its
-# columns were multiplied with, and counts. Their ratio weighs the errors of a column. Source:
-# llama.cpp, `save_imatrix` in tools/imatrix/imatrix.cpp, `load_imatrix` in
-# tools/quantize/quantize.cpp.
-
-_SUMS: Final = ".in_sum2"
-_COUNTS: Final = ".counts"
-_MAX_WEIGHTS: Final = 1 << 26  # 1,024 experts of 65,536 columns
-
-
-def is_importance_matrix(model: Model) -> bool:
-    return any(name.endswith(_SUMS) for name in model.tensors.columns.names)
-
-
-def known_names(matrix: Model) -> frozenset[str]:
-    """Return the names of the tensors that an importance matrix knows."""
-    names = matrix.tensors.columns.names
-    return frozenset(name.removesuffix(_SUMS) for name in names if name.endswith(_SUMS))
-
-
 def weighed(model: Model, sets: Sequence[TensorSet], known: Collection[str]) -> list[TensorSet]:
     """Return sets that say whether an importance matrix knows them, by the names it knows."""
     names = model.tensors.columns.names
     return [replace(one, weighed=names[one.rows[0]] in known) for one in sets]
-
-
-def importance_of(matrix: Model, name: str) -> NDArray[np.float32] | None:
-    """Return the importance of a tensor's columns, float32 [matrices, columns]; None if unknown.
-
-    Columns of a matrix that was never used, such as an expert's, count 1; in the older form what
-    stands there. Counts are rounded. Both as `load_imatrix` does.
-
-    Raises:
-        ExplorerError: The importance matrix is damaged, or of another model.
-    """
-    if name + _SUMS not in matrix.tensors or name + _COUNTS not in matrix.tensors:
-        return None
-    sums, counts = matrix.tensors[name + _SUMS], matrix.tensors[name + _COUNTS]
-    columns = sums.shape[-1] if sums.shape else 1
-    fit = sums.parameters == counts.parameters * columns
-    if not (fit and 0 < sums.parameters <= _MAX_WEIGHTS):
-        what = f"{sums.parameters} sums of {name!r} do not fit {counts.parameters} counts"
-        raise ExplorerError(what, matrix.path)
-    squares = sums.dequantize().reshape(-1, columns)
-    used = np.floor(counts.dequantize().reshape(-1, 1) + np.float32(0.5))
-    unused = squares if matrix.format == "imatrix" else np.float32(1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        importance = np.where(used > 0, squares / used, unused).astype(np.float32)
-    finite = np.isfinite(squares).all() and np.isfinite(used).all()
-    if not (finite and (squares >= 0).all()):
-        raise ExplorerError(f"importance of {name!r} is not finite, or negative", matrix.path)
-    return importance
 
 
 def pareto_front(points: Sequence[tuple[float, float]]) -> list[bool]:

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 import click
-import numpy as np
-from numpy.typing import NDArray
 
 from explorer.analysis.columns import (
     ErrorColumns,
@@ -22,21 +20,22 @@ from explorer.analysis.columns import (
     summaries,
 )
 from explorer.analysis.errors.compare import ComparedRow, Comparison, TotalErrors
+from explorer.analysis.importance import importance_for, open_matrix
 from explorer.analysis.matching.pairing import Match, Matching, match_models
 from explorer.analysis.model_grid import model_grid
 from explorer.analysis.requantization import Requantized, requantize
 from explorer.analysis.rounding import rounded_type, rounding_types
-from explorer.analysis.what_if import importance_of, is_importance_matrix
 from explorer.cli import options, output
 from explorer.errors import ExplorerError
 from explorer.formats import Model, Tensor, open_model
 from explorer.formats.columns import size_arrays
 from explorer.formats.ollama.manifest import is_name
 from explorer.formats.tensors import rows_by_name
+from explorer.formats.weights import Values
 from explorer.present import differences, errors
 from explorer.present.survey import summaries_record
 from explorer.present.tables.differences import KEYS, ROLES, SIZES, TENSORS
-from explorer.present.tables.errors import COMPARED, FIGURES, REQUANTIZED
+from explorer.present.tables.errors import FIGURES, REQUANTIZED, WEIGHTED, compared_table
 from explorer.present.tables.table import Table
 from explorer.text import bits_text, bytes_text, integer_text, plain_text, shape_text
 
@@ -61,6 +60,13 @@ _TOTAL: Final = ("rmse", "relative_rmse", "sqnr_db")
     metavar="NAME",
     help="Compare only this tensor, named as in either model. May be given several times.",
 )
+@click.option(
+    "matrix_path",
+    "--imatrix",
+    type=click.Path(),
+    metavar="FILE",
+    help="Importance matrix of llama.cpp: errors are weighted by it, too.",
+)
 @options.csv_option
 @options.parquet_option
 @options.workers_option
@@ -73,6 +79,7 @@ def compare_command(  # noqa: PLR0913 - one for each argument and option
     candidate: str,
     *,
     names: tuple[str, ...],
+    matrix_path: str | None,
     csv_path: Path | None,
     parquet_path: Path | None,
     workers: int,
@@ -86,6 +93,9 @@ def compare_command(  # noqa: PLR0913 - one for each argument and option
     converter did to the weights (rows of llama's q and k permuted, 1 added to Gemma's norms,
     experts stacked) is undone. What cannot be compared is listed with the reason.
 
+    With --imatrix each squared error also counts by the importance of its column, as llama-quantize
+    weighs it. Without a matrix all weights count alike.
+
     Weight error ranks tensors of one role (all ffn_down, say) and types of one tensor. It does not
     by itself predict the quality of a model's answers.
 
@@ -93,33 +103,39 @@ def compare_command(  # noqa: PLR0913 - one for each argument and option
     Examples:
       gguf-explorer compare model-bf16.gguf model-Q4_K_M.gguf
       gguf-explorer compare Llama-3-8B/ llama-3-8b-Q4_K_M.gguf --csv errors.csv
+      gguf-explorer compare model-bf16.gguf model-IQ2_M.gguf --imatrix imatrix.gguf
       gguf-explorer compare a.gguf b.gguf --json | jq '.tensors | max_by(.relative_rmse)'
     """
     paths = list(_paths((reference, candidate), root))
+    described = compared_table(weighted=matrix_path is not None)
     files = output.TableFiles(csv_path, parquet_path)
     with ExitStack() as stack:
         one, two = (stack.enter_context(open_model(path)) for path in paths)
         files.check()
         options.agree_to_fetch((one, two), fetch or bool(names))
+        matrix = None
+        if matrix_path is not None:
+            matrix = stack.enter_context(open_matrix(options.model_path(matrix_path)))
         matching = match_models(one, two)
-        comparison = Comparison(_chosen(matching, names, (one, two)))
+        comparison = Comparison(_chosen(matching, names, (one, two)), importance=matrix)
         shown = as_json or not output.on_terminal()
         with output.Progress(comparison.parameters, shown=shown) as line:
             rows = comparison.rows(workers, progress=line.counter("weights"))
             if not as_json:
                 known = [ComparedRow(match, None) for match in comparison.matches]
                 rows = output.print_rows(
-                    COMPARED, known, rows, needed=files.wanted, longest=_LONGEST_NAME
+                    described, known, rows, needed=files.wanted, longest=_LONGEST_NAME
                 )
             found = list(rows)
         total, sums = comparison.total(), _sums(two, found)
-    files.save(COMPARED.names, map(COMPARED.flat, found))
+    files.save(described.names, map(described.flat, found))
+    more = [] if matrix_path is None else WEIGHTED.names
     if as_json:
-        document = errors.document((reference, candidate), found, matching, total)
-        output.write_json(document | {"sums": summaries_record(sums, Source.ERRORS)})
+        document = errors.document((reference, candidate), found, matching, total, matrix_path)
+        output.write_json(document | {"sums": summaries_record(sums, Source.ERRORS, *more)})
     else:
         if not names and len(found) == len(comparison.matches):
-            output.write(output.sums_text(sums, Source.ERRORS))
+            output.write(output.sums_text(sums, Source.ERRORS, *more))
         output.write("\n".join([*_summary(matching, total, whole=not names), ""]))
     damaged = [row.problem for row in found if row.problem is not None]
     if damaged:
@@ -136,7 +152,7 @@ def _sums(candidate: Model, rows: Iterable[ComparedRow]) -> Summaries:
         if row.errors is not None:
             parts = row.match.candidate.tensors
             places = [row_of[part.name] for part in parts]
-            columns.put(parameter_shares(places, parts), row.errors)
+            columns.put(parameter_shares(places, parts), row.errors, row.weighted)
     known = Known(size_arrays(header), StatisticsColumns(len(header)), columns)
     return summaries(known, model_grid(header.names))
 
@@ -188,6 +204,8 @@ def _summary(matching: Matching, total: TotalErrors, *, whole: bool) -> Iterator
     figures = total.metrics
     shown = [FIGURES[name] for name in _TOTAL]
     totals = ", ".join(f"{column.title} {column.cell(figures)}" for column in shown)
+    if total.weighted.signal:
+        totals += "".join(f", {c.title} {c.cell(total.weighted)}" for c in WEIGHTED)
     if not figures.count:
         yield "\nNothing was compared"
     else:
@@ -402,7 +420,7 @@ def requantize_command(  # noqa: PLR0913 - one for each argument and option
         files.check()
         tensor = options.find_tensor(model, name)
         notes = [*options.notes_on(model, tensor), *errors.rounding_notes(types)]
-        importance = None if matrix_path is None else _importance(matrix_path, name)
+        importance = None if matrix_path is None else _importance(matrix_path, tensor)
         shown = as_json or not output.on_terminal()
         with output.Progress(len(types) * tensor.parameters, shown=shown) as line:
             count = line.counter(tensor.name)
@@ -435,13 +453,11 @@ def requantize_command(  # noqa: PLR0913 - one for each argument and option
     return 0
 
 
-def _importance(path: str, name: str) -> NDArray[np.float32]:
-    with open_model(options.model_path(path)) as matrix:
-        if not is_importance_matrix(matrix):
-            raise ExplorerError("is no importance matrix in GGUF", matrix.path)
-        found = importance_of(matrix, name)
+def _importance(path: str, tensor: Tensor) -> Values:
+    with open_matrix(options.model_path(path)) as matrix:
+        found = importance_for(matrix, tensor.name, tensor)
     if found is None:
-        raise ExplorerError(f"the importance matrix has no tensor {name!r}", path)
+        raise ExplorerError(f"the importance matrix has no tensor {tensor.name!r}", path)
     return found
 
 

@@ -11,9 +11,9 @@ from typing import Any, Final, TypeVar
 import click
 
 from explorer.analysis.adapters import is_adapter
+from explorer.analysis.importance import is_importance_matrix
 from explorer.analysis.recipes.fits import compare_with_recipes, type_mix, why_no_recipe
 from explorer.analysis.recipes.rules import RULES_SOURCE, declared_recipe
-from explorer.analysis.what_if import is_importance_matrix
 from explorer.cli import options, output
 from explorer.errors import ExplorerError
 from explorer.formats import MetadataEntry, Model, Problem, Severity, open_model

@@ -160,10 +160,13 @@ class TableFiles:
                 write_parquet(stream.buffer, names, kept)
 
 
-def sums_text(found: Summaries, source: Source) -> str:
+def sums_text(found: Summaries, source: Source, *more: str) -> str:
     """Return the tables of sums and means by role and by layer, the totals first.
 
     A hostile file has as many roles as tensors.
+
+    Args:
+        more: Names of metrics beside those of the source.
     """
     from explorer.present import survey  # noqa: PLC0415 - `--version` needs no NumPy
     from explorer.present.tables.survey import sums_table  # noqa: PLC0415 - likewise
@@ -175,7 +178,7 @@ def sums_text(found: Summaries, source: Source) -> str:
         lines = survey.summary_lines(found, by_layer=by_layer, most=_MOST_SUMS)
         count = survey.summary_count(found, by_layer=by_layer)
         parts.append(heading(title))
-        parts.append(table_of(sums_table(source), lines, _LONGEST_SUM, total=count))
+        parts.append(table_of(sums_table(source, *more), lines, _LONGEST_SUM, total=count))
     return "".join(parts) + f"\n{wrapped(survey.ABOUT_SUMS)}\n"
 
 

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 import click
 
+from explorer.analysis.importance import importance_for, known_names, open_matrix
 from explorer.analysis.matching.pairing import match_models
 from explorer.analysis.recipes.fits import (
     RecipeTrial,
@@ -22,14 +23,10 @@ from explorer.analysis.recipes.fits import (
 )
 from explorer.analysis.recipes.rules import RECIPES
 from explorer.analysis.recipes.tensors import RecipeModel
-from explorer.analysis.requantization import checked_importance
 from explorer.analysis.what_if import (
     PRESENT,
     SizeAfter,
     TensorSet,
-    importance_of,
-    is_importance_matrix,
-    known_names,
     matrix_rows,
     original_sets,
     own_sets,
@@ -143,7 +140,9 @@ def recipes_command(  # noqa: PLR0913 - one for each option
         reason = why_no_recipe(model)
         if reason is not None:
             raise ExplorerError(reason, model.path)
-        matrix = None if matrix_path is None else _matrix(stack, matrix_path)
+        matrix = None
+        if matrix_path is not None:
+            matrix = stack.enter_context(open_matrix(options.model_path(matrix_path)))
         original = _original(stack, original_path)
         files.check()
         options.agree_to_fetch((model if original is None else original,), fetch or not errors)
@@ -212,13 +211,6 @@ def _original(stack: ExitStack, path: str | None) -> Model | None:
     return None if path is None else stack.enter_context(open_model(options.model_path(path)))
 
 
-def _matrix(stack: ExitStack, path: str) -> Model:
-    matrix = stack.enter_context(open_model(options.model_path(path)))
-    if not is_importance_matrix(matrix):
-        raise ExplorerError("is no importance matrix in GGUF", matrix.path)
-    return matrix
-
-
 def _sets(model: Model, original: Model | None, matrix: Model | None) -> list[TensorSet]:
     rows = matrix_rows(model)
     sets = own_sets(model, rows)
@@ -232,8 +224,7 @@ def _sets(model: Model, original: Model | None, matrix: Model | None) -> list[Te
 def _importance(model: Model, matrix: Model | None, one: TensorSet) -> Values | None:
     if matrix is None:
         return None
-    found = importance_of(matrix, model.tensors.columns.names[one.rows[0]])
-    return None if found is None else checked_importance(found, one.original)
+    return importance_for(matrix, model.tensors.columns.names[one.rows[0]], one.original)
 
 
 def _inputs(model: Model, gpus: Sequence[Device], context: int | None) -> PlanInputs:

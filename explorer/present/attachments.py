@@ -20,9 +20,9 @@ from explorer.analysis.importance import (
     ImportanceMatrix,
     MatrixEntry,
     entry_statistics,
+    is_importance_matrix,
     read_matrix,
 )
-from explorer.analysis.what_if import is_importance_matrix
 from explorer.errors import ExplorerError
 from explorer.formats.model import Model
 from explorer.parallel import Check, never

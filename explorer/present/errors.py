@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from explorer.analysis.errors.compare import ComparedRow, TotalErrors
 from explorer.analysis.matching.pairing import Matching
-from explorer.present.tables.errors import COMPARED, MISMATCHES
+from explorer.present.tables.errors import MISMATCHES, WEIGHTED, compared_table
 from explorer.quantization.huggingface.schemes import scheme
 
 ABOUT_ERRORS: Final = (
@@ -28,14 +28,23 @@ def rounding_notes(type_names: Iterable[str]) -> list[str]:
 
 
 def document(
-    paths: tuple[str, str], rows: Sequence[ComparedRow], matching: Matching, total: TotalErrors
+    paths: tuple[str, str],
+    rows: Sequence[ComparedRow],
+    matching: Matching,
+    total: TotalErrors,
+    matrix: str | None = None,
 ) -> dict[str, Any]:
-    """Return the whole object of `compare --json`."""
-    figures = total.metrics
+    """Return the whole object of `compare --json`.
+
+    Args:
+        matrix: Path of the importance matrix; without one nothing is said of weighted errors.
+    """
+    figures, table = total.metrics, compared_table(weighted=matrix is not None)
     return {
         "reference": paths[0],
         "candidate": paths[1],
-        "tensors": [COMPARED.record(row) for row in rows],
+        **({} if matrix is None else {"imatrix": matrix}),
+        "tensors": [table.record(row) for row in rows],
         "unmatched": {
             "reference": list(matching.unmatched_reference),
             "candidate": list(matching.unmatched_candidate),
@@ -47,6 +56,7 @@ def document(
             "sqnr_db": figures.sqnr_db,
             "bits_per_weight": total.bits_per_weight,
             "count": figures.count,
+            **({} if matrix is None else WEIGHTED.record(total.weighted)),
         },
         "notes": [ABOUT_ERRORS],
     }

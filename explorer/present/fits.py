@@ -251,7 +251,7 @@ def _not_to_plan(model: Model) -> ModelFit | None:
     if damage is not None:
         return ModelFit(None, f"{DAMAGED}: {plain_text(damage.what)}.", word=DAMAGED)
     if kind is not None:
-        from explorer.analysis.what_if import is_importance_matrix  # noqa: PLC0415 - few files need it
+        from explorer.analysis.importance import is_importance_matrix  # noqa: PLC0415 - few files need it
 
         word = "Importance matrix" if is_importance_matrix(model) else "Adapter"
         return ModelFit(None, f"{plain_text(kind)}. It is not a whole model.", word=word)

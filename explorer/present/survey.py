@@ -47,10 +47,15 @@ def summary_count(found: Summaries, *, by_layer: bool) -> int:
     return 2 + len(found.layers if by_layer else found.roles)
 
 
-def summaries_record(found: Summaries, source: Source) -> dict[str, Any]:
-    """Return what `survey --json` and `compare --json` say of roles, layers and the model."""
-    whole = sums_record_table(source)
-    by_role, by_layer = (sums_record_table(source, name) for name in ("role", "layer"))
+def summaries_record(found: Summaries, source: Source, *more: str) -> dict[str, Any]:
+    """Return what `survey --json` and `compare --json` say of roles, layers and the model.
+
+    Args:
+        more: Names of metrics beside those of the source.
+    """
+    whole, by_role, by_layer = (
+        sums_record_table(source, name, *more) for name in ("", "role", "layer")
+    )
     return {
         "all": whole.record(found.total),
         "matrices": whole.record(found.matrices),

@@ -13,9 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from explorer.analysis.importance import entry_statistics, read_matrix
-from explorer.analysis.requantization import checked_importance
-from explorer.analysis.what_if import importance_of
+from explorer.analysis.importance import (
+    checked_importance,
+    entry_statistics,
+    importance_of,
+    read_matrix,
+)
 from explorer.cli.main import main
 from explorer.errors import ExplorerError
 from explorer.formats import open_model

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from explorer.analysis import requantize
 from explorer.analysis.errors.pairs import RUN_WEIGHTS
+from explorer.analysis.importance import importance_of, is_importance_matrix
 from explorer.analysis.requantization import Requantized
 from explorer.analysis.rounding import rounded_type, rounding_types
-from explorer.analysis.what_if import importance_of, is_importance_matrix
 from explorer.errors import ExplorerError, FormatError
 from explorer.formats import Tensor, open_model
 from explorer.formats.weights import SPAN_WEIGHTS

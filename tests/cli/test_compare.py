@@ -10,8 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from explorer.cli.main import main
+from explorer.formats import open_model
+from tests.helpers.gguf_writer import STRING, GgufFile, TensorSpec
 from tests.helpers.model_pairs import arrays_of, write_gguf, write_safetensors
 
 Capture = pytest.CaptureFixture[str]
@@ -191,3 +194,57 @@ def test_help_says_what_errors_are_good_for(capsys: Capture) -> None:
         assert main([command, "--help"]) == 0
         text = " ".join(capsys.readouterr().out.split())
         assert "does not by itself predict the quality of a model's answers" in text
+
+
+def test_errors_count_by_importance_where_a_matrix_is_given(
+    paths: tuple[str, str], tmp_path: Path, capsys: Capture
+) -> None:
+    name, importance = "blk.0.ffn_up.weight", np.linspace(0, 8, 64, dtype="<f4")
+    matrix = _matrix(tmp_path, name, importance)
+    assert main(["compare", *paths, "--json"]) == 0
+    plain = json.loads(capsys.readouterr().out)
+    table = tmp_path / "errors.csv"
+    asked = ["compare", *paths, "--imatrix", matrix, "--csv", str(table), "--json"]
+    assert main(asked) == 0
+    record = json.loads(capsys.readouterr().out)
+    rows = {row["candidate_name"]: row for row in record["tensors"]}
+    reference, candidate = (
+        open_model(Path(path)).tensors[tensor].dequantize().reshape(32, 64).astype(np.float64)
+        for path, tensor in zip(paths, (rows[name]["reference_name"], name), strict=True)
+    )
+    squares = (importance / 2 * (candidate - reference) ** 2).sum()  # of two tokens
+    relative = math.sqrt(squares / (importance / 2 * reference**2).sum())
+    assert rows[name]["weighted_relative_rmse"] == pytest.approx(relative, rel=1e-12)
+    assert rows[name]["weighted_sqnr_db"] == pytest.approx(-20 * math.log10(relative), abs=1e-9)
+    assert rows["blk.0.attn_q.weight"]["weighted_relative_rmse"] is None  # not in the matrix
+    assert record["imatrix"] == matrix
+    assert record["total"]["weighted_relative_rmse"] == pytest.approx(relative, rel=1e-12)
+    layer = record["sums"]["layers"][0]
+    assert layer["weighted_relative_rmse"] == pytest.approx(relative, rel=1e-12)
+    with table.open() as lines:
+        found = float(list(csv.DictReader(lines))[1]["weighted_relative_rmse"])
+    assert found == rows[name]["weighted_relative_rmse"]
+    assert main(["compare", *paths, "--imatrix", matrix]) == 0
+    assert "Weighted SQNR" in capsys.readouterr().out
+    for row in record["tensors"]:
+        del row["weighted_relative_rmse"], row["weighted_sqnr_db"]
+    assert record["tensors"] == plain["tensors"]  # and without one nothing is said of it
+
+
+def test_a_matrix_of_another_model_is_refused(
+    paths: tuple[str, str], tmp_path: Path, capsys: Capture
+) -> None:
+    other = _matrix(tmp_path, "blk.0.ffn_up.weight", np.ones(32, "<f4"))
+    for path, reason in ((paths[1], "is no importance matrix"), (other, "does not fit tensor")):
+        assert main(["compare", *paths, "--imatrix", path]) == 1
+        assert reason in capsys.readouterr().err
+
+
+def _matrix(folder: Path, name: str, sums: NDArray[np.float32]) -> str:
+    """Return an importance matrix of one tensor, made of two tokens."""
+    tensors = [
+        TensorSpec(f"{name}.in_sum2", (sums.size, 1), 0, sums.tobytes()),
+        TensorSpec(f"{name}.counts", (1, 1), 0, np.full(1, 2, "<f4").tobytes()),
+    ]
+    keys = [("general.type", STRING, "imatrix")]
+    return str(GgufFile(keys=keys, tensors=tensors).write(folder / "imatrix.gguf"))

@@ -33,6 +33,7 @@ from explorer.analysis.block_search import read_compared
 from explorer.analysis.blocks import block_statistics
 from explorer.analysis.columns import Source
 from explorer.analysis.errors.compare import Comparison
+from explorer.analysis.errors.metrics import WeightedErrors
 from explorer.analysis.errors.pairs import RoundedPair
 from explorer.analysis.importance import EntryStatistics, MatrixEntry
 from explorer.analysis.matching.pairing import match_models
@@ -66,7 +67,13 @@ from explorer.present.tables.attachments import ENTRIES, UPDATES
 from explorer.present.tables.blocks import code_table, field_table, sub_block_table, weight_table
 from explorer.present.tables.differences import KEYS as DIFFERENT_KEYS
 from explorer.present.tables.differences import ROLES, SIZES, TENSORS
-from explorer.present.tables.errors import COMPARED, FIGURES, MISMATCHES, REQUANTIZED
+from explorer.present.tables.errors import (
+    COMPARED,
+    FIGURES,
+    MISMATCHES,
+    REQUANTIZED,
+    compared_table,
+)
 from explorer.present.tables.library import (
     LIBRARY,
     DownloadedModel,
@@ -131,6 +138,7 @@ PREFIX = f"{tables.__name__}."
 PARTS = {
     *("A role of one of two models", "A tensor of one of two models", "Errors", "Facts"),
     *("Percentiles", "Rounding to expect", "Statistics", "Errors of a tensor", "Sums"),
+    "Errors by importance",
 }
 """Tables whose columns stand in other tables, or are listed of one thing."""
 GPUS_OF_TEST = tuple(
@@ -362,7 +370,10 @@ def rows_of_tables(reference: Path, quantized: Path) -> Iterator[tuple[str, Tabl
         one, other = (stack.enter_context(open_model(path)) for path in (reference, quantized))
         bad = stack.enter_context(open_model(cut_short(quantized)))
         matching = match_models(one, other)
-        yield "errors of tensors", COMPARED, list(Comparison(matching.matches).rows())
+        rows = list(Comparison(matching.matches).rows())
+        yield "errors of tensors", COMPARED, rows
+        weighted = [replace(rows[0], weighted=WeightedErrors(1.0, 8.0)), *rows[1:]]
+        yield "errors by importance", compared_table(weighted=True), weighted
         yield "not comparable", MISMATCHES, matching.not_comparable
         yield "statistics", PRINTED, list(survey(other))
         types = ["Q8_0", "IQ1_S", "int4"]

@@ -16,7 +16,7 @@ from pathlib import Path
 from random import Random
 
 from explorer.analysis.block_detail import BlockReader
-from explorer.analysis.what_if import importance_of, is_importance_matrix
+from explorer.analysis.importance import importance_of, is_importance_matrix
 from explorer.errors import ExplorerError
 from explorer.formats import Model, open_model
 from explorer.formats.facts import describe

@@ -7,14 +7,17 @@ from dataclasses import asdict, dataclass
 from math import nan
 
 from explorer.analysis.blocks import BlockStatistics, level_error, saturated_codes
-from explorer.analysis.errors.metrics import ErrorMetrics, RunningErrors
+from explorer.analysis.errors.metrics import ErrorMetrics, RunningErrors, WeightedErrors
 from explorer.analysis.errors.pairs import MatchedPair, WeightsPair, measure_pair, saturated_share
+from explorer.analysis.importance import importance_for
 from explorer.analysis.matching.pairing import Match
 from explorer.analysis.matching.views import Weights, view_of
 from explorer.analysis.moments import Moments
 from explorer.analysis.surveys import Progress, map_tensors
 from explorer.errors import ExplorerError
+from explorer.formats.model import Model
 from explorer.formats.tensors import Shape, Tensor
+from explorer.formats.weights import Values
 from explorer.parallel import Check, never
 
 
@@ -70,10 +73,10 @@ def compare_tensors(
 
 
 def _compare(
-    pair: WeightsPair, workers: int, check: Check, progress: Progress
+    pair: WeightsPair, workers: int, check: Check, progress: Progress, *, by_column: bool = False
 ) -> tuple[TensorErrors, RunningErrors]:
     pair.check()
-    errors = measure_pair(pair, workers, check, progress)
+    errors = measure_pair(pair, workers, check, progress, by_column=by_column)
     found = TensorErrors(
         **asdict(errors.metrics()),
         reference_name=pair.reference_name,
@@ -94,11 +97,13 @@ class ComparedRow:
     Attributes:
         errors: None if the weights cannot be read.
         problem: Why they cannot, or None.
+        weighted: The errors by importance; None if no matrix has these weights.
     """
 
     match: Match
     errors: TensorErrors | None
     problem: ExplorerError | None = None
+    weighted: WeightedErrors | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +113,12 @@ class TotalErrors:
     Attributes:
         metrics: As if all weights were those of one tensor.
         bits_per_weight: Stored bits of the candidate's tensors, for each of their weights.
+        weighted: The errors by importance, of the pairs that a matrix has.
     """
 
     metrics: ErrorMetrics
     bits_per_weight: float
+    weighted: WeightedErrors
 
 
 class Comparison:
@@ -119,18 +126,24 @@ class Comparison:
 
     Attributes:
         matches: The pairs.
+        importance: The importance matrix that errors are weighted by, too; None for none.
         parameters: Weights of all of them.
         groups: Sums of the pairs that `group_of` gives one name, of the rows so far.
     """
 
     def __init__(
-        self, matches: Sequence[Match], group_of: Callable[[Match], str] | None = None
+        self,
+        matches: Sequence[Match],
+        group_of: Callable[[Match], str] | None = None,
+        importance: Model | None = None,
     ) -> None:
         self.matches = matches
+        self.importance = importance
         self.parameters = sum(match.candidate.parameters for match in matches)
         self.groups: dict[str, RunningErrors] = {}
         self._group_of = group_of
         self._sums = RunningErrors()
+        self._weighted = WeightedErrors(0.0, 0.0)
         self._tensors: dict[int, Tensor] = {}
 
     def rows(
@@ -145,17 +158,27 @@ class Comparison:
             workers: Threads, which take a pair each, or share the work on a large one.
             cancel: Called before every chunk; what it raises is passed on.
             progress: Called now and then with the number of weights done.
+
+        Raises:
+            ExplorerError: The importance matrix is damaged, or of another model.
         """
 
         def row_of(
             place: int, workers: int, check: Check, progress: Progress
         ) -> tuple[ComparedRow, RunningErrors | None]:
             match = self.matches[place]
+            importance = self._importance_of(match)
+            weighted = None
             try:
-                errors, sums = _compare(MatchedPair(match), workers, check, progress)
+                errors, sums = _compare(
+                    *(MatchedPair(match), workers, check, progress),
+                    by_column=importance is not None,
+                )
             except ExplorerError as error:
                 return ComparedRow(match, None, error), None
-            return ComparedRow(match, errors), sums
+            if importance is not None and sums.columns is not None:
+                weighted, sums.columns = sums.columns.weighted(importance), None
+            return ComparedRow(match, errors, None, weighted), sums
 
         sizes = [match.candidate.parameters for match in self.matches]
         for row, sums in map_tensors(
@@ -167,6 +190,8 @@ class Comparison:
                     group = self._group_of(row.match)
                     self.groups.setdefault(group, RunningErrors()).combine(sums)
                 self._tensors |= {id(tensor): tensor for tensor in row.match.candidate.tensors}
+            if row.weighted is not None:
+                self._weighted += row.weighted
             yield row
 
     def total(self) -> TotalErrors:
@@ -174,7 +199,18 @@ class Comparison:
         tensors = self._tensors.values()
         weights = sum(tensor.parameters for tensor in tensors)
         bits = 8 * sum(tensor.nbytes for tensor in tensors)
-        return TotalErrors(self._sums.metrics(), bits / weights if weights else nan)
+        bits_per_weight = bits / weights if weights else nan
+        return TotalErrors(self._sums.metrics(), bits_per_weight, self._weighted)
+
+    def _importance_of(self, match: Match) -> Values | None:
+        """Return the importance of a pair's columns, by either name of it; None if unknown."""
+        if self.importance is None:
+            return None
+        for view in (match.candidate, match.reference):
+            found = importance_for(self.importance, view.name, view)
+            if found is not None:
+                return found
+        return None
 
 
 @dataclass(frozen=True, slots=True)

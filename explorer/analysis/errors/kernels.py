@@ -118,6 +118,33 @@ def _sum_piece(r: Any, c: Any, lanes: Any, part: Any) -> Any:
     return greatest
 
 
+@kernel
+def sum_columns(reference: Any, candidate: Any, first: Any, sums: Any) -> None:
+    """Add the squares of pairs to the sums of their columns; only pairs of finite weights enter.
+
+    Args:
+        reference: float32 [n].
+        candidate: float32 [n].
+        first: Column of the first weight.
+        sums: float64 [2, columns]: squares of errors, and of the reference.
+    """
+    columns = sums.shape[1]
+    done, column = 0, first
+    while done < reference.size:
+        length, rest = columns - column, reference.size - done
+        length = length if length < rest else rest
+        r, c = reference[done : done + length], candidate[done : done + length]
+        squares, signal = sums[0, column : column + length], sums[1, column : column + length]
+        for j in range(length):
+            x = np.float64(r[j])
+            e = np.float64(c[j]) - x
+            known = e - e == 0  # if both are finite
+            squares[j] += e * e if known else 0.0
+            signal[j] += x * x if known else 0.0
+        done += length
+        column = 0
+
+
 @routine
 def _keep_finite(r: Any, c: Any, clean_r: Any, clean_c: Any, counts: Any) -> Any:
     """Copy the pairs that are finite, count the others; return how many were copied."""

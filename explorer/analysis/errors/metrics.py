@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -82,6 +82,80 @@ class ErrorMetrics:
     percentiles: dict[float, float]
 
 
+@dataclass(frozen=True, slots=True)
+class WeightedErrors:
+    """Squares that count by the importance of their columns, as llama-quantize weighs an error.
+
+    Attributes:
+        squares: Sum of a e² over all pairs of finite weights, of errors e and importance a.
+        signal: Sum of a r², of the reference r.
+    """
+
+    squares: float
+    signal: float
+
+    def __add__(self, other: WeightedErrors) -> WeightedErrors:
+        return WeightedErrors(self.squares + other.squares, self.signal + other.signal)
+
+    @property
+    def relative_rmse(self) -> float:
+        """The relative RMSE of the metrics, weighted; NaN of nothing."""
+        return _noise(self.squares, self.signal)[0]
+
+    @property
+    def sqnr_db(self) -> float:
+        """Signal to quantization noise, weighted; inf without error."""
+        return _noise(self.squares, self.signal)[1]
+
+
+class ColumnErrors:
+    """Squares of errors and of the reference, summed up by column, of each matrix so far.
+
+    From these follow the weighted errors for any importance, without reading a weight again.
+
+    Args:
+        shape: Of the weights, row-major: any number of matrices of rows and columns.
+    """
+
+    def __init__(self, shape: Sequence[int]) -> None:
+        self._columns = shape[-1] if shape else 1
+        self._matrix = math.prod(shape[-2:])  # weights of one
+        self._sums: dict[int, NDArray[np.float64]] = {}  # [2, columns] of each
+
+    def add(self, reference: Values, candidate: Values, start: int) -> None:
+        """Add pairs of weights, float32 [n] each, from flat index `start` on."""
+        done = 0
+        while done < reference.size:
+            matrix, place = divmod(start + done, self._matrix)
+            run = slice(done, done + self._matrix - place)
+            kernels().sum_columns(
+                reference[run], candidate[run], place % self._columns, self._of(matrix)
+            )
+            done = run.stop
+
+    def combine(self, other: ColumnErrors) -> None:
+        """Add the sums of other pairs."""
+        for matrix, sums in other._sums.items():
+            np.add(self._of(matrix), sums, out=self._of(matrix))
+
+    def weighted(self, importance: Values) -> WeightedErrors:
+        """Return the errors weighted by importance, float32 [1 or matrices, columns].
+
+        Both sums are float64, to some 10^-14.
+        """
+        squares = signal = 0.0
+        for matrix, sums in self._sums.items():
+            of_matrix = importance[min(matrix, len(importance) - 1)].astype(np.float64)
+            squares += float(of_matrix @ sums[0])
+            signal += float(of_matrix @ sums[1])
+        return WeightedErrors(squares, signal)
+
+    def _of(self, matrix: int) -> NDArray[np.float64]:
+        if matrix not in self._sums:
+            self._sums[matrix] = np.zeros((2, self._columns))
+        return self._sums[matrix]
+
+
 @cache
 def kernels() -> Any:
     """Return the module of the loop over pairs; the first call loads Numba."""
@@ -96,9 +170,11 @@ class RunningErrors:
         keys: Counts of |e|, int64 [KEYS]; None until they are set in the end. They are large, and
             a thread needs one set of them for all its runs.
         codes: Counted codes of what was rounded, set in the end; None where they are not counted.
+        columns: The sums by column; None where they are not asked for.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, columns: ColumnErrors | None = None) -> None:
+        self.columns = columns
         self._counts = np.zeros(at.COUNTS, np.int64)
         self._sums = np.zeros((3, at.SUMS), np.float64)
         self.count = 0
@@ -112,6 +188,8 @@ class RunningErrors:
 
     def combine(self, other: RunningErrors) -> None:
         """Add the sums of other pairs; their counts of |e| are left out."""
+        if self.columns is not None and other.columns is not None:
+            self.columns.combine(other.columns)
         self.count += other.count
         self._counts += other._counts
         first, second = self._sums[0], other._sums[0]

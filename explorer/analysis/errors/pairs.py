@@ -16,7 +16,7 @@ import numpy as np
 
 from explorer.analysis.blocks import CodeCounts, code_shares
 from explorer.analysis.errors.kernel_api import KEYS, Work, new_work
-from explorer.analysis.errors.metrics import AllCounts, RunningErrors
+from explorer.analysis.errors.metrics import AllCounts, ColumnErrors, RunningErrors
 from explorer.analysis.matching.pairing import Match
 from explorer.analysis.matching.views import TensorView, ViewReader, Weights, view_of, without_ones
 from explorer.analysis.rounding import (
@@ -254,13 +254,14 @@ def _runs_within(total: int, part: int, length: int) -> Iterator[Run]:
             yield place, min(length, start + part - place)
 
 
-def walk_pairs(
+def walk_pairs(  # noqa: PLR0913 - all but the pair have a default
     pair: WeightsPair,
     workers: int = 1,
     check: Check = never,
     *,
     counts: AllCounts | None = None,
     count_codes: bool = False,
+    by_column: bool = False,
 ) -> Generator[RunningErrors, None, None]:
     """Yield the errors of the weights so far, now and then, and those of all weights in the end.
 
@@ -272,25 +273,32 @@ def walk_pairs(
         check: Called before every run, in the thread that reads it; raises to stop.
         counts: Where to count pairs for pictures.
         count_codes: Whether to count the codes of what is rounded.
+        by_column: Whether to sum up squares by column, for weighted errors.
 
     Raises:
         FormatError: A file is damaged there, or a type's weights cannot be decoded.
         SourceError: A file changed since it was opened.
     """
+
+    def none_yet() -> RunningErrors:
+        return RunningErrors(ColumnErrors(pair.shape) if by_column else None)
+
     made: list[tuple[PairReader, Work]] = []
     own = _ThreadTools(pair, counts, made, count_codes=count_codes)
 
     def work(span: Sequence[Run], check: Check) -> RunningErrors:
-        errors = RunningErrors()
+        errors = none_yet()
         for run in span:
             check()
             both = own.reader.read(run, check)
             errors.add(*both, own.room)
+            if errors.columns is not None:
+                errors.columns.add(*both, run[0])
             if own.counts is not None:
                 own.counts.add(*both)
         return errors
 
-    total = RunningErrors()
+    total = none_yet()
     with map_in_order(pair.spans(), work, workers=workers, check=check) as results:
         for _span, errors in results:
             total.combine(errors)
@@ -321,20 +329,22 @@ class _ThreadTools(threading.local):
         made.append((self.reader, self.room))
 
 
-def measure_pair(
+def measure_pair(  # noqa: PLR0913 - all but the pair have a default
     pair: WeightsPair,
     workers: int = 1,
     check: Check = never,
     progress: Callable[[int], object] | None = None,
     *,
     count_codes: bool = False,
+    by_column: bool = False,
 ) -> RunningErrors:
     """Return the errors of all weights; arguments and errors as of `walk_pairs`.
 
     Args:
         progress: Called in the caller's thread with the number of weights done.
     """
-    with closing(walk_pairs(pair, workers, check, count_codes=count_codes)) as walk:
+    pairs = walk_pairs(pair, workers, check, count_codes=count_codes, by_column=by_column)
+    with closing(pairs) as walk:
         for errors in walk:
             if progress is not None and errors.keys is None:
                 progress(errors.count)

@@ -6,10 +6,11 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from typing import Any, Final
 
 from explorer.analysis.errors.compare import ComparedRow, ExpectedRounding
-from explorer.analysis.errors.metrics import ERROR_PERCENTS, ErrorMetrics
+from explorer.analysis.errors.metrics import ERROR_PERCENTS, ErrorMetrics, WeightedErrors
 from explorer.analysis.errors.pictures import ErrorPicture
 from explorer.analysis.matching.pairing import Mismatch
 from explorer.analysis.moments import Moments
@@ -170,6 +171,28 @@ def _errors(row: ComparedRow | Requantized) -> ErrorMetrics | None:
     return row.errors
 
 
+_WEIGHTED: Final = (
+    "Each squared error counts by the importance of its column, as llama-quantize weighs it. Only "
+    "tensors that the importance matrix has."
+)
+
+
+def _weighted(row: ComparedRow) -> WeightedErrors | None:
+    return row.weighted
+
+
+WEIGHTED: Final = Table[WeightedErrors](
+    *(
+        Column[WeightedErrors](
+            *(f"weighted_{name}", f"Weighted {title}", FIGURES[name].kind, _WEIGHTED),
+            attrgetter(name),
+        )
+        for name, title in (("relative_rmse", "relative RMSE"), ("sqnr_db", "SQNR"))
+    ),
+    title="Errors by importance",
+)
+"""Errors by importance, beside the plain ones where a matrix is given."""
+
 COMPARED: Final = Table[ComparedRow](
     Column(*("reference_name", "Reference"), of=lambda row: row.match.reference.name, extra=True),
     Column(
@@ -204,6 +227,13 @@ COMPARED: Final = Table[ComparedRow](
     title="Errors of tensors",
     problem=lambda row: "" if row.problem is None else row.problem.what,
 )
+
+
+def compared_table(*, weighted: bool) -> Table[ComparedRow]:
+    """Return `COMPARED`; with the errors by importance where a matrix is given."""
+    more = WEIGHTED.at(_weighted) if weighted else []
+    return Table(*COMPARED, *more, title=COMPARED.title, problem=COMPARED.problem)
+
 
 REQUANTIZED: Final = Table[Requantized](
     Column("type", "Type", TYPE, "The type that the tensor is rounded to."),

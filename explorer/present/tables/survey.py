@@ -12,6 +12,7 @@ import numpy as np
 
 from explorer.analysis.columns import MEASURES, Floats, Groups, Known, Source, Summary
 from explorer.present.tables.errors import FIGURES as ERRORS
+from explorer.present.tables.errors import WEIGHTED
 from explorer.present.tables.statistics import MOMENTS
 from explorer.present.tables.table import (
     BITS,
@@ -144,10 +145,16 @@ METRICS: Final = (
 )
 """All metrics, those of the header first."""
 
+WEIGHTED_METRICS: Final = (
+    _metric(WEIGHTED["weighted_relative_rmse"], _SQUARES),
+    _metric(WEIGHTED["weighted_sqnr_db"], _SQUARES, low_is_worse=True),
+)
+"""The errors by importance, where a matrix is given."""
+
 
 def metric_named(name: str) -> Metric:
     """Return a metric by its stable name."""
-    return next(metric for metric in METRICS if metric.name == name)
+    return next(one for one in (*METRICS, *WEIGHTED_METRICS) if one.name == name)
 
 
 # Sums and means of roles, layers and the model.
@@ -188,10 +195,15 @@ def _summary(line: SummedUp) -> Summary:
     return line[1]
 
 
-def sums_table(source: Source | None) -> Table[SummedUp]:
-    """Return the table of sums and means, of the figures of one source; of None as known."""
+def sums_table(source: Source | None, *more: str) -> Table[SummedUp]:
+    """Return the table of sums and means, of the figures of one source; of None as known.
+
+    Args:
+        more: Names of further metrics.
+    """
     names = [*OF_SOURCE[Source.ERRORS], *OF_SOURCE[Source.STATISTICS]]
-    columns = sums_of(*(names if source is None else OF_SOURCE[source]), sparse=source is None)
+    shown = names if source is None else OF_SOURCE[source]
+    columns = sums_of(*shown, *more, sparse=source is None)
     return Table(
         Column("summed", "Summed up", TEXT, _SUMMED, lambda line: line[0]),
         *Table(*columns).at(_summary),
@@ -199,11 +211,15 @@ def sums_table(source: Source | None) -> Table[SummedUp]:
     )
 
 
-def sums_record_table(source: Source, of: str = "") -> Table[Summary]:
-    """Return what JSON says of sums and means: of a ``"role"``, a ``"layer"``, or all."""
+def sums_record_table(source: Source, of: str = "", *more: str) -> Table[Summary]:
+    """Return what JSON says of sums and means: of a ``"role"``, a ``"layer"``, or all.
+
+    Args:
+        more: Names of further metrics.
+    """
     stack = Column[Summary]("stack", "Stack", of=lambda one: one.stack or None)
     named = (Column[Summary](of, of.capitalize()), stack) if of else ()
-    return Table(*named, *sums_of(*OF_SOURCE[source]))
+    return Table(*named, *sums_of(*OF_SOURCE[source], *more))
 
 
 # The worst tensors.

@@ -15,6 +15,7 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 from explorer.analysis import what_if
+from explorer.analysis.importance import importance_for, known_names, open_matrix
 from explorer.analysis.matching.pairing import Matching
 from explorer.analysis.recipes.fits import (
     RoleErrors,
@@ -24,11 +25,10 @@ from explorer.analysis.recipes.fits import (
     recipe_types,
 )
 from explorer.analysis.recipes.tensors import RecipeModel
-from explorer.analysis.requantization import checked_importance
 from explorer.analysis.surveys import SurveyControl
 from explorer.analysis.what_if import PRESENT, SizeAfter, TypeErrors, pareto_front
 from explorer.errors import ExplorerError
-from explorer.formats import Tensor, open_model
+from explorer.formats import Tensor
 from explorer.formats.model import Model
 from explorer.formats.weights import Values
 from explorer.hardware.detect import Machine
@@ -65,11 +65,8 @@ class ImportanceMatrix:
         Raises:
             ExplorerError: It cannot be opened, or is something else.
         """
-        model = open_model(path)
-        if not what_if.is_importance_matrix(model):
-            model.close()
-            raise ExplorerError("is no importance matrix in GGUF, as llama-imatrix writes it", path)
-        return cls(model, what_if.known_names(model))
+        model = open_matrix(path)
+        return cls(model, known_names(model))
 
     def importance(self, piece: what_if.TensorSet, name: str) -> Values | None:
         """Return the importance of columns, float32 [matrices, columns]; None if it has none.
@@ -81,8 +78,7 @@ class ImportanceMatrix:
         Raises:
             ExplorerError: The matrix is damaged, or is that of another model.
         """
-        found = what_if.importance_of(self.model, name) if name in self.names else None
-        return None if found is None else checked_importance(found, piece.original)
+        return importance_for(self.model, name, piece.original)
 
 
 _MOST_SETS: Final = 1 << 14

@@ -13,7 +13,12 @@ from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
 from explorer.analysis.errors.kernel_api import new_work
-from explorer.analysis.errors.metrics import ERROR_PERCENTS, ErrorMetrics, RunningErrors
+from explorer.analysis.errors.metrics import (
+    ERROR_PERCENTS,
+    ColumnErrors,
+    ErrorMetrics,
+    RunningErrors,
+)
 
 Weights = NDArray[np.float32]
 
@@ -197,3 +202,36 @@ def test_many_runs_lose_nothing() -> None:
     for _ in range(30_000):
         total.combine(part)
     assert total.metrics().mean_error == float(np.float32(0.1))
+
+
+@given(
+    shape=st.tuples(st.integers(1, 3), st.integers(1, 5), st.integers(1, 40)),
+    length=st.integers(1, 150),
+    shared=st.booleans(),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_errors_by_importance_are_those_of_numpy(
+    shape: tuple[int, int, int], length: int, shared: bool, seed: int
+) -> None:
+    random = np.random.default_rng(seed)
+    reference = random.standard_normal(shape).astype(np.float32)
+    candidate = (reference + random.standard_normal(shape) / 8).astype(np.float32)
+    for weights in (reference, candidate):
+        weights.flat[random.integers(weights.size)] = random.choice([np.nan, np.inf, 0, 1])
+    importance = random.random((1 if shared else shape[0], shape[2]), np.float32)
+    found = ColumnErrors(shape)
+    for start in range(0, reference.size, length):  # runs begin and end anywhere in a row
+        run, part = slice(start, start + length), ColumnErrors(shape)
+        part.add(reference.reshape(-1)[run], candidate.reshape(-1)[run], start)
+        found.combine(part)
+    r, c = reference.astype(np.float64), candidate.astype(np.float64)
+    finite = np.isfinite(r) & np.isfinite(c)
+    r, c = np.where(finite, r, 0), np.where(finite, c, 0)
+    a = np.broadcast_to(importance[:, None].astype(np.float64), shape)
+    squares, signal = (a * (c - r) ** 2).sum(), (a * r * r).sum()
+    weighted = found.weighted(importance)
+    assert weighted.squares == pytest.approx(squares, rel=1e-12)
+    assert weighted.signal == pytest.approx(signal, rel=1e-12)
+    if squares and signal:
+        assert weighted.relative_rmse == pytest.approx(math.sqrt(squares / signal), rel=1e-12)
+        assert weighted.sqnr_db == pytest.approx(-10 * math.log10(squares / signal), abs=1e-9)

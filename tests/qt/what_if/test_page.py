@@ -16,7 +16,8 @@ from pytestqt.modeltest import ModelTester
 from pytestqt.qtbot import QtBot
 
 from explorer.analysis import compare_tensors, requantize, what_if
-from explorer.analysis.what_if import SetErrors, TensorSet, importance_of
+from explorer.analysis.importance import importance_of
+from explorer.analysis.what_if import SetErrors, TensorSet
 from explorer.formats.model import Model
 from explorer.planner import Device, Host, Settings
 from explorer.planner.inputs import PlanInputs
