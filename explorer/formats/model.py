@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar, overlo
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.formats.tensors import TensorGroup, TensorTable
+from explorer.formats.tensors import Spec, TensorGroup, TensorTable
 from explorer.sources import ByteSource
 
 if TYPE_CHECKING:
@@ -252,6 +252,8 @@ class Model:
         alignment: Alignment of tensor data in bytes (GGUF), or None.
         declared: What a folder of safetensors says about its quantization; None of another model.
         projector: The file of its vision or audio projector, where an Ollama manifest names one.
+        stored: Names and types of the tensors of safetensors as their files have them; None of
+            another model.
     """
 
     format: Literal["gguf", "safetensors", "ollama", "imatrix"]
@@ -267,6 +269,7 @@ class Model:
     alignment: int | None = None
     projector: Path | None = None
     declared: Declaration | None = None
+    stored: tuple[Sequence[str], Sequence[Spec]] | None = None
 
     @property
     def data_offset(self) -> int | None:

@@ -22,6 +22,7 @@ from explorer.formats.facts import range_text
 from explorer.formats.model import Metadata, MetadataEntry, Model, loaded_entry
 from explorer.planner.devices import MAX_BLOCKS, MAX_COUNT, MAX_MEMORY, whole, whole_or_none
 from explorer.planner.engines.llama_cpp.header import Header
+from explorer.planner.folder import Folder
 from explorer.planner.header_keys import TOKENS, HeaderKeys
 from explorer.planner.tensor_groups import TensorGroups, group_config, group_list, group_table
 from explorer.quantization import TensorType
@@ -70,6 +71,8 @@ class Hyperparameters:
     in_ollama_store: bool = False  # whether it was opened where Ollama keeps its models
     # what llama.cpp's rules read of it, or why they cannot
     llama_cpp: Header | str = field(default="llama.cpp reads files only", compare=False)
+    # a folder of safetensors with a config.json as it is; None of another model
+    folder: Folder | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         for part in fields(self):
@@ -110,7 +113,8 @@ class Hyperparameters:
         else:
             h = read_config(model)
         kept = _is_in_ollama_store(model)
-        return replace(h, in_ollama_store=kept, llama_cpp=llama_cpp_header(model))
+        folder = Folder(model.config, *model.stored) if model.stored and model.config else None
+        return replace(h, in_ollama_store=kept, llama_cpp=llama_cpp_header(model), folder=folder)
 
     @classmethod
     def from_parts(

@@ -494,6 +494,7 @@ def build_model(
         problems=log.problems(),
         config=config.fields,
         declared=declared,
+        stored=(stored.names, stored.specs),
     )
 
 

@@ -1,0 +1,164 @@
+"""A folder of safetensors as its headers have it: config.json, and each tensor as it is stored.
+
+Programs that load such folders as they are (vLLM, mlx-lm, transformers) plan from this; what it
+would be after conversion to GGUF is in `explorer.planner.hyperparameters`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+from explorer.errors import PlanError
+from explorer.formats.tensors import Shape, Spec
+from explorer.planner.devices import MAX_BLOCKS, MAX_COUNT, quoted, whole
+
+_LAYERS: Final = "layers"
+_EXPERTS: Final = "experts"
+_ANY: Final = "*"
+_STACKS: Final = frozenset({"model", "backbone", "language_model", "transformer"})
+
+
+class StoredKind(NamedTuple):
+    """Tensors of one layer that differ in nothing but the number of their expert."""
+
+    layer: int | None  # the layer's number; None outside of the layers
+    role: str  # "self_attn.q_proj.weight", "mlp.experts.*.up_proj.weight", "lm_head.weight"
+    shape: Shape  # as stored, outermost first
+    type: str  # as stored: "BF16", "I32", "F8_E4M3" …
+    nbytes: int  # of one of them
+
+
+class Folder:
+    """What the headers of a folder say.
+
+    Attributes:
+        config: config.json.
+        text: Its part about the language model: ``text_config`` where there is one.
+    """
+
+    def __init__(
+        self, config: Mapping[str, Any], names: Sequence[str], specs: Sequence[Spec]
+    ) -> None:
+        self.config = config
+        inner = config.get("text_config")
+        self.text: Mapping[str, Any] = inner if isinstance(inner, Mapping) else config
+        self._names, self._specs = names, specs
+
+    @cached_property
+    def kinds(self) -> Mapping[StoredKind, int]:
+        """How many tensors there are of each kind."""
+        return Counter(
+            StoredKind(*_placed(name), spec.shape, spec.type.name, spec.nbytes)
+            for name, spec in zip(self._names, self._specs, strict=True)
+        )
+
+    @property
+    def model_type(self) -> str:
+        """The architecture of the language model, as config.json calls it; "" if it does not."""
+        kind = self.text.get("model_type") or self.config.get("model_type")
+        return kind if isinstance(kind, str) else ""
+
+    @property
+    def has_towers(self) -> bool:
+        """Whether the model also has a vision or an audio encoder."""
+        return any(
+            isinstance(self.config.get(f"{one}_config"), Mapping) for one in ("vision", "audio")
+        )
+
+    @cached_property
+    def layers(self) -> int:
+        """Number of layers."""
+        return self.number("num_hidden_layers", "n_layer", "num_layers", most=MAX_BLOCKS, least=1)
+
+    @cached_property
+    def quantization(self) -> Mapping[str, Any]:
+        """The quantization_config; empty where there is none."""
+        for part in (self.config, self.text):
+            found = part.get("quantization_config")
+            if isinstance(found, Mapping):
+                return found
+        return {}
+
+    def number(
+        self, *keys: str, default: int | None = None, most: int = MAX_COUNT, least: int = 0
+    ) -> int:
+        """Return the first of some integers that the config has.
+
+        Raises:
+            PlanError: It has none and there is no default, or the value is none or absurd.
+        """
+        for key in keys:
+            value = self.text.get(key)
+            if value is not None and value is not False:
+                return whole(value, f"config.json {key}", most, least)
+        if default is None:
+            raise PlanError(f"config.json has no {keys[0]}, so the layers cannot be worked out")
+        return default
+
+    def share(self, *keys: str, default: float = 1.0) -> float:
+        """Return the first of some numbers from 0 to 2^40, such as a factor; else `PlanError`."""
+        for part in (self.rope, self.text):
+            for key in keys:
+                value = part.get(key)
+                if value is not None:
+                    return _factor(value, key)
+        return default
+
+    @cached_property
+    def rope(self) -> Mapping[str, Any]:
+        """The settings of rotary positions of full attention; empty where there are none."""
+        for key in ("rope_parameters", "rope_scaling"):
+            found = self.text.get(key)
+            if isinstance(found, Mapping):
+                inner = found.get("full_attention")
+                return inner if isinstance(inner, Mapping) else found
+        return {}
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """Return a list of texts; empty where there is none."""
+        found = self.text.get(key)
+        if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+            return ()
+        if len(found) > MAX_BLOCKS:
+            raise PlanError(f"config.json {key} has more than {MAX_BLOCKS} entries; it is damaged")
+        return tuple(found)
+
+    @cached_property
+    def heads(self) -> int:
+        """Attention heads."""
+        return self.number("num_attention_heads", "n_head", least=1)
+
+    @cached_property
+    def kv_heads(self) -> int:
+        """Key and value heads."""
+        return self.number("num_key_value_heads", "n_head_kv", default=self.heads, least=1)
+
+    @cached_property
+    def head(self) -> int:
+        """Length of a head's key."""
+        width = self.number("hidden_size", "n_embd", default=0)
+        return self.number("head_dim", "attention_head_dim", default=width // self.heads)
+
+
+def _placed(name: str) -> tuple[int | None, str]:
+    """Return the layer of a tensor, or None, and its role."""
+    parts = name.split(".")
+    while len(parts) > 1 and parts[0] in _STACKS:
+        del parts[0]
+    layer = None
+    if len(parts) > 2 and parts[0] == _LAYERS and parts[1].isdecimal() and len(parts[1]) < 6:
+        layer = int(parts[1])
+        del parts[:2]
+    for place, part in enumerate(parts[:-1]):
+        if part == _EXPERTS and parts[place + 1].isdecimal():
+            parts[place + 1] = _ANY
+    return layer, ".".join(parts)
+
+
+def _factor(value: object, key: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < MAX_COUNT:
+        raise PlanError(f"config.json {quoted(key)} is no number from 0 to 2^40; it is damaged")
+    return float(value)
