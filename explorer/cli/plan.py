@@ -32,6 +32,7 @@ from explorer.planner.settings import (
     Bytes,
     Count,
     OneOf,
+    Ratio,
     Shares,
     Switch,
     Tokens,
@@ -44,6 +45,7 @@ from explorer.present.tables.plans import ENGINES as SIDE_BY_SIDE
 from explorer.text import bytes_text, exact_text, integer_text, plain_text, sentence
 
 _ALL: Final = "all"
+_MOST_CHOICES: Final = 9  # that help lists
 _UNCHECKED: Final = (
     "whether main memory holds what is left to the CPU was not checked: the GPUs are named, so "
     "they may be another machine's; say --memory SIZE to check it"
@@ -81,10 +83,14 @@ def _setting_options(command: Callable[..., int]) -> Callable[..., int]:
                 keywords |= {"metavar": "N", "type": click.IntRange(min=1)}
             case Bytes():
                 keywords |= {"metavar": "SIZE", "type": options.parsed_by(parse_memory)}
+            case Ratio():
+                keywords |= {"metavar": "F", "type": click.FloatRange(0, 1, min_open=True)}
             case Shares():
                 keywords |= {"metavar": "A,B", "type": options.parsed_by(parse_shares)}
             case OneOf(choices=choices, advice=""):
                 keywords |= {"type": click.Choice(choices)}
+                if len(choices) > _MOST_CHOICES:
+                    keywords["metavar"] = "TYPE"
             case OneOf(choices=choices):  # another text is explained
                 keywords |= {"metavar": "|".join(choices)}
             case Switch(only_on=only_on):
@@ -119,7 +125,7 @@ def _setting_options(command: Callable[..., int]) -> Callable[..., int]:
 @click.option(
     "--profile",
     type=click.Choice([*ENGINES, _ALL]),
-    help="Whose rules to follow; all: side by side. Default: llama.cpp, in Ollama's store ollama.",
+    help="Whose rules to follow; all: side by side. Default: by where the model lies.",
 )
 @click.option(
     "question", "--solve", type=click.Choice(list(QUESTIONS)), help="Also find the most that fits."
@@ -153,8 +159,8 @@ def plan_command(  # noqa: PLR0913, PLR0917 - one for each option; click passes 
 ) -> int:
     """Show how much memory each model at PATH needs, and which layers each GPU gets.
 
-    Follows llama.cpp's own rules, or the arithmetic of Ollama 0.13.3 to the byte. Reads headers
-    only, never the weights. What is left out is what llama-server or Ollama would take; of Ollama's
+    Follows llama.cpp's own rules, vLLM's, or the arithmetic of Ollama 0.13.3 to the byte. Reads
+    headers only, never the weights. What is left out is what the program would take; of Ollama's
     profiles its environment variables count.
 
     A SPEC is 24GiB (free memory), "RTX 3090" (a name of the catalogue), or
@@ -168,6 +174,7 @@ def plan_command(  # noqa: PLR0913, PLR0917 - one for each option; click passes 
       gguf-explorer plan *.gguf --context 16k --parallel 4 --csv plans.csv
       gguf-explorer plan ollama:llama3 --context 8k --profile all --json
       gguf-explorer plan model.gguf --log server.log
+      gguf-explorer plan Llama-3.1-8B --gpu "RTX 4090" --gpu "RTX 4090" --tensor-parallel 2
     """
     chosen = _chosen(settings)
     devices, host, notes = machine.find_machine(gpus, memory)
@@ -399,7 +406,8 @@ def plan_text(found: PlannedModel, plan: Plan) -> str:
         blocks.append(f"\n{table_of(BUFFERS, buffers)}")
     if arguments := plan.details.arguments():
         words = shlex.join(arguments)
-        blocks.append(f"\n{style('Arguments of llama-server', bold=True)}\n{_INDENT}{words}\n")
+        title = style(f"Arguments of {' '.join(plan.engine.serve)}", bold=True)
+        blocks.append(f"\n{title}\n{_INDENT}{words}\n")
     blocks.append(_sentences("Warnings", plan.warnings, "yellow"))
     blocks.append(_sentences("Notes", (*plan.notes, *found.notes), None))
     return "".join(blocks)

@@ -49,8 +49,13 @@ class PlanInputs:
         return replace(self, settings=replace(self.settings, **changes))
 
     def engine_for(self, h: Hyperparameters) -> Engine:
-        """Return the engine that a model is planned by; raise `PlanError` if there is none."""
-        return default_engine(h) if self.profile is None else engine_named(self.profile)
+        """Return the engine that a model is planned by: the chosen one if it can load it.
+
+        Raises:
+            PlanError: There is none of that name.
+        """
+        chosen = None if self.profile is None else engine_named(self.profile)
+        return default_engine(h) if chosen is None or chosen.accepts(h) else chosen
 
     def left_open(self, engine: Engine) -> PlanInputs:
         """Return the same without what does not change `advice.left_alone`."""

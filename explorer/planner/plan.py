@@ -116,6 +116,8 @@ class Verdict:
         short: Holdings that are too small, by their place in the plan, and bytes that they lack.
         free: Bytes that are left on the GPUs that hold layers; without a GPU, none.
         is_exact: Whether these figures are exact, not the ends of bands.
+        depends_on: What decides whether it fits, where one end of a band fits and the other does
+            not; empty where nothing does.
     """
 
     level: Level
@@ -128,6 +130,7 @@ class Verdict:
     short: Mapping[int, int] = field(default_factory=dict)
     free: int = 0
     is_exact: bool = True
+    depends_on: str = ""
 
 
 def judge(  # noqa: PLR0913 - what is particular about a plan, by name
@@ -446,6 +449,7 @@ class Engine(ABC):
         most_parallel: Most sequences at a time.
         grows: Whether what a plan takes never falls as the context or the number of sequences
             grows, so that `Plan.room` says which values fit. If not, `trial` is asked.
+        serve: The words that start its server, before model and arguments.
     """
 
     name: str
@@ -459,6 +463,7 @@ class Engine(ABC):
     context_step: int = 1
     most_parallel: int = MAX_PARALLEL
     grows: bool = True
+    serve: Sequence[str] = ("llama-server",)
 
     @abstractmethod
     def plan(self, request: PlanRequest) -> Plan:

@@ -114,7 +114,18 @@ class Shares:
             raise PlanError(f"{noun} are numbers, such as 3,1, and not all of them 0")
 
 
-Kind: TypeAlias = Tokens | Count | Bytes | OneOf | Switch | Shares
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """A part of a whole, above 0 and up to 1."""
+
+    def check(self, value: Any, noun: str) -> None:
+        """Raise `PlanError` if a value is none."""
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not number or not 0 < value <= 1:
+            raise PlanError(f"{noun} is a number above 0 and up to 1, such as 0.9")
+
+
+Kind: TypeAlias = Tokens | Count | Bytes | OneOf | Switch | Shares | Ratio
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +170,12 @@ PART_CACHE_TYPES: Final = (
     "f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1",
 )  # fmt: skip
 """Types that llama.cpp stores keys, or values, as."""
+
+VLLM_CACHE_TYPES: Final = (
+    *("auto", "bfloat16", "float16", "fp8", "fp8_e4m3", "fp8_e5m2"),
+    *("int8_per_token_head", "fp8_per_token_head", "turboquant_4bit_nc", "nvfp4"),
+)
+"""Types of vLLM's KV cache; auto is the type of the weights, or what the model asks for."""
 
 CONTEXT: Final = Setting(
     "context",
@@ -259,9 +276,9 @@ KV_UNIFIED: Final = Setting(
 CACHE_TYPE_K: Final = Setting(
     "cache_type_k",
     "",
-    OneOf(PART_CACHE_TYPES),
+    OneOf((*PART_CACHE_TYPES, *VLLM_CACHE_TYPES)),
     ("--cache-type-k",),
-    "Type of cached keys.",
+    "Type of cached keys: f16, q8_0, q4_0 … With vLLM of the whole cache: auto, fp8 …",
     noun="KV cache type",
 )
 CACHE_TYPE_V: Final = Setting(
@@ -382,11 +399,110 @@ BUILD: Final = Setting(
     advanced=True,
 )
 
-SETTINGS: Final = (
+KV_DTYPE: Final = Setting(
+    "kv_dtype",
+    "KV &data type",
+    OneOf(VLLM_CACHE_TYPES),
+    ("--kv-cache-dtype",),
+    "Type of vLLM's KV cache: auto, fp8, fp8_e5m2, int8_per_token_head …",
+    tip="How keys and values are stored; auto is the type of the weights",
+    default="auto",
+    noun="KV cache type",
+)
+TENSOR_PARALLEL: Final = Setting(
+    "tensor_parallel",
+    "&Tensor parallel",
+    Count(1, MAX_BLOCKS),
+    ("--tensor-parallel",),
+    "GPUs that share each layer. Default: 1.",
+    tip="GPUs that share each layer",
+    default=1,
+)
+UTILIZATION: Final = Setting(
+    "utilization",
+    "Ut&ilization",
+    Ratio(),
+    ("--utilization",),
+    "Part of each GPU's memory that vLLM takes. Default: 0.92.",
+    tip="Part of each GPU's memory that vLLM takes; what weights leave of it is the cache",
+    default=0.92,
+)
+PIPELINE_PARALLEL: Final = Setting(
+    "pipeline_parallel",
+    "Pipeline par&allel",
+    Count(1, MAX_BLOCKS),
+    ("--pipeline-parallel",),
+    "Stages of layers, each on GPUs of its own. Default: 1.",
+    tip="Stages of layers, each on GPUs of its own",
+    default=1,
+    advanced=True,
+)
+MAX_BATCHED_TOKENS: Final = Setting(
+    "max_batched_tokens",
+    "Tok&ens of a step",
+    Count(1, MAX_COUNT, step=512),
+    ("--max-batched-tokens",),
+    "Most tokens that vLLM computes in one step. Default: by the GPU.",
+    tip="Most tokens of one step; what vLLM measures before it starts follows it",
+    default=2048,
+    advanced=True,
+)
+ENFORCE_EAGER: Final = Setting(
+    "enforce_eager",
+    "CUDA grap&hs",
+    Switch(only_on="none"),
+    ("--enforce-eager",),
+    "Capture no CUDA graphs.",
+    tip="Capture no CUDA graphs, which leaves some hundred MiB more for the cache",
+    default=False,
+    advanced=True,
+)
+KV_CACHE_MEMORY: Final = Setting(
+    "kv_cache_memory",
+    "",
+    Bytes(),
+    ("--kv-cache-memory",),
+    "Bytes of vLLM's KV cache on each GPU; the utilization then says nothing.",
+)
+BLOCK_SIZE: Final = Setting(
+    "block_size", "", Count(1, MAX_COUNT), ("--block-size",), "Tokens of a block of vLLM's cache."
+)
+PREFIX_CACHING: Final = Setting(
+    "prefix_caching",
+    "",
+    Switch(),
+    ("--prefix-caching/--no-prefix-caching",),
+    "Keep the cache of prompts for others that begin alike. Default: on.",
+)
+ASYNC_SCHEDULING: Final = Setting(
+    "async_scheduling",
+    "",
+    Switch(),
+    ("--async-scheduling/--no-async-scheduling",),
+    "Prepare the next step while one runs. Default: on.",
+)
+HYBRID_CACHE: Final = Setting(
+    "hybrid_cache",
+    "",
+    Switch(),
+    ("--hybrid-kv-cache/--no-hybrid-kv-cache",),
+    "Keep windows apart from full attention. Default: on.",
+)
+
+SERVER_SETTINGS: Final = (
     *(CONTEXT, PARALLEL, KV_CACHE_TYPE, BATCH, FLASH_ATTENTION, NUM_GPU, OVERHEAD, SPREAD),
     *(UBATCH, KV_UNIFIED, CACHE_TYPE_K, CACHE_TYPE_V, TENSOR_SPLIT, CPU_MOE_LAYERS, SPLIT_MODE),
     *(OFFLOAD_KV, SWA_FULL, RESERVE, MARGIN, PROGRAM, MTP, DRAFT_MAX, ALL_LOGITS, BUILD),
 )
+"""The settings of llama.cpp's server and of what starts it."""
+
+VLLM_SETTINGS: Final = (
+    *(KV_DTYPE, TENSOR_PARALLEL, UTILIZATION, PIPELINE_PARALLEL, MAX_BATCHED_TOKENS),
+    *(ENFORCE_EAGER, KV_CACHE_MEMORY, BLOCK_SIZE, PREFIX_CACHING, ASYNC_SCHEDULING, HYBRID_CACHE),
+)
+"""The settings of vLLM alone."""
+
+SETTINGS: Final = (*SERVER_SETTINGS, *VLLM_SETTINGS)
 """The settings of all engines, in the order of fields and options."""
 
 
@@ -435,6 +551,17 @@ class Settings:
     draft_max: int | None = None
     all_logits: bool | None = None
     build: int | None = None
+    kv_dtype: str | None = None
+    tensor_parallel: int | None = None
+    utilization: float | None = None
+    pipeline_parallel: int | None = None
+    max_batched_tokens: int | None = None
+    enforce_eager: bool | None = None
+    kv_cache_memory: int | None = None
+    block_size: int | None = None
+    prefix_caching: bool | None = None
+    async_scheduling: bool | None = None
+    hybrid_cache: bool | None = None
 
     def __post_init__(self) -> None:
         for name, noun, check in _CHECKS:

@@ -36,7 +36,7 @@ def decision_sentence(plan: Plan) -> str:
     if found.expert_layers:
         layers += f", the experts of {found.expert_layers} of them on the CPU"
     tokens = f"{integer_text(plan.cells)} tokens"
-    if not choice.placement:
+    if not choice.placement and not choice.context:
         return f"you chose {tokens}, {layers}"
     return (
         f"{choice.by} chooses {tokens}, {layers}"

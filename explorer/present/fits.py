@@ -20,13 +20,13 @@ from explorer.planner.inputs import NO_WEIGHTS, PlanInputs, completed, header_to
 from explorer.planner.plan import Level, Plan, Verdict
 from explorer.present.model import kind_of
 from explorer.present.plan import (
-    LEVEL_WORDS,
     answer,
     device_name,
     fit_state,
     fit_text,
     placed_text,
     short_name,
+    verdict_word,
 )
 from explorer.text import bits_text, bytes_text, counted, integer_text, plain_text, sentence
 
@@ -117,12 +117,14 @@ class ModelFit:
     @property
     def brief(self) -> str:
         """The same in a word or three: "Fits", "Fits partly", "Does not fit"."""
-        return self.word if self.verdict is None else LEVEL_WORDS[self.verdict.level]
+        return self.word if self.verdict is None else verdict_word(self.verdict)
 
     @property
     def part(self) -> str:
         """Of a model that fits partly, what is on GPUs: "28 of 49 layers"; else empty."""
-        return placed_text(self.verdict) if self.verdict and self.level is Level.PARTLY else ""
+        found = self.verdict
+        partly = found is not None and self.level is Level.PARTLY and not found.depends_on
+        return placed_text(found) if found is not None and partly else ""
 
     @property
     def damaged(self) -> bool:

@@ -15,7 +15,16 @@ from explorer.planner import Device, Host
 from explorer.planner.advice import Advice, automatic_placement, solve
 from explorer.planner.plan import Engine, Holding, Level, Plan, Verdict
 from explorer.planner.request import PlanRequest
-from explorer.planner.settings import CACHE_TYPES, SETTINGS, Bytes, OneOf, Setting, Shares, Switch
+from explorer.planner.settings import (
+    CACHE_TYPES,
+    SETTINGS,
+    Bytes,
+    OneOf,
+    Ratio,
+    Setting,
+    Shares,
+    Switch,
+)
 from explorer.present import Figure
 from explorer.text import (
     byte_unit,
@@ -156,6 +165,8 @@ def setting_text(setting: Setting, value: Any) -> str:
             return bytes_text(value)
         case Switch(only_on=only_on):
             return ("yes" if value else "no") if only_on else ("on" if value else "off")
+        case Ratio():
+            return f"{value:g}"
         case Shares():
             return ",".join(map(str, value)) or "–"
         case OneOf():
@@ -218,12 +229,19 @@ def answer(plan: Plan | None, refusal: str = "") -> Answer:
     """
     if plan is None:
         return Answer(Level.NOT, f"No plan: {plain_text(refusal)}.")
-    level, words = plan.verdict.level, _fit_sentence(plan)
+    level = plan.verdict.level
+    words = _open_sentence(plan) if plan.verdict.depends_on else _fit_sentence(plan)
     if refusal:
         level, words = Level.NOT, f"Ollama would refuse to load it: {plain_text(refusal)}."
     if not plan.request.h.damage:
         return Answer(level, words)
     return Answer(level, f"Damaged. Planned from its header. {words}", damaged=True)
+
+
+def _open_sentence(plan: Plan) -> str:
+    """Say what decides whether a model fits."""
+    needed = bytes_text(max(held.compute.high - held.compute.low for held in plan.gpus))
+    return f"May fit: it depends on {plan.verdict.depends_on}, known to within {needed}."
 
 
 def _fit_sentence(plan: Plan) -> str:
@@ -273,18 +291,25 @@ def placed_text(found: Verdict, *, brief: bool = False) -> str:
 
 
 def fit_text(found: Verdict) -> str:
-    """Return "yes", "partly, 28 of 49 layers" or "no"."""
+    """Return "yes", "partly, 28 of 49 layers", "depends" or "no"."""
+    if found.depends_on:
+        return "depends"
     if found.level is Level.PARTLY:
         return f"{found.level}, {placed_text(found)}"
     on_cpu = found.level is Level.FITS and found.on_cpu
     return f"{found.level}, on the CPU" if on_cpu else found.level.value
 
 
+def verdict_word(found: Verdict) -> str:
+    """Return "Fits", "Fits partly", "May fit" or "Does not fit"."""
+    return "May fit" if found.depends_on else LEVEL_WORDS[found.level]
+
+
 def fit_state(found: Verdict) -> str:
     """Return the same in a narrow column: "Fits", "28 of 49 layers", "Does not fit"."""
-    if found.level is Level.PARTLY:
+    if found.level is Level.PARTLY and not found.depends_on:
         return placed_text(found, brief=True)
-    word, on_cpu = LEVEL_WORDS[found.level], found.level is Level.FITS and found.on_cpu
+    word, on_cpu = verdict_word(found), found.level is Level.FITS and found.on_cpu
     return f"{word}, on the CPU" if on_cpu else word
 
 

@@ -95,11 +95,24 @@ def modelfile_lines(plan: Plan) -> list[str]:
 
 
 def server_command(path: Path, plan: Plan, projector: Path | None = None) -> str:
-    """Return a command line of llama.cpp's server that loads the model alike."""
-    words = ["llama-server", *_server_model(path), *_server_options(plan)]
+    """Return a command line of the program's server that loads the model alike."""
+    serve = plan.engine.serve
+    if serve[0] != _LLAMA_SERVER:
+        return shlex.join([*serve, _folder(path), *plan.details.arguments()])
+    words = [*serve, *_server_model(path), *_server_options(plan)]
     if projector is not None:
         words += ["--mmproj", str(projector)]
     return shlex.join(words)
+
+
+_LLAMA_SERVER: Final = "llama-server"
+
+
+def _folder(path: Path) -> str:
+    """Return what other servers take for a model: a folder, or a repository of the hub."""
+    if isinstance(path, Address):
+        return HubPart.of(path).repository if path.scheme == HUB else str(path)
+    return str(path if path.is_dir() else path.parent)
 
 
 def _server_model(path: Path) -> list[str]:

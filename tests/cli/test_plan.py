@@ -23,7 +23,17 @@ from explorer.formats import open_model
 from explorer.hardware.detect import Machine
 from explorer.planner import Device, Host, Settings, plan
 from explorer.planner.inputs import plan_record
-from explorer.planner.settings import SETTINGS, Bytes, Count, OneOf, Setting, Shares, Switch, Tokens
+from explorer.planner.settings import (
+    SETTINGS,
+    Bytes,
+    Count,
+    OneOf,
+    Ratio,
+    Setting,
+    Shares,
+    Switch,
+    Tokens,
+)
 from explorer.text import bytes_text, sentence
 from tests.helpers.gguf_writer import ARRAY, STRING, U32, Array, GgufFile, TensorSpec
 
@@ -338,6 +348,7 @@ def test_the_words_of_a_setting_ask_for_its_value(setting: Setting) -> None:
         Bytes: (GIB,),
         OneOf: getattr(setting.kind, "choices", ()),
         Shares: ((3.0, 1.5),),
+        Ratio: (0.9,),
         Switch: (True,) if getattr(setting.kind, "only_on", "") else (True, False),
     }
     for value in values[type(setting.kind)]:

@@ -11,7 +11,7 @@ from PySide6.QtCore import QEvent, QRect, QSignalBlocker, QSize, Qt, Signal
 
 from explorer.errors import PlanError
 from explorer.planner.devices import parse_shares
-from explorer.planner.engines.registry import ENGINES
+from explorer.planner.engines.registry import ENGINES, engines_for
 from explorer.planner.plan import Engine
 from explorer.planner.settings import (
     KV_CACHE_TYPE,
@@ -20,6 +20,7 @@ from explorer.planner.settings import (
     Bytes,
     Count,
     OneOf,
+    Ratio,
     Setting,
     Shares,
     Switch,
@@ -230,6 +231,7 @@ class SettingField:
     slider: QtWidgets.QWidget | None = None  # where it is dragged, or None
     holds: QtWidgets.QLabel = field(init=False)  # the label of what holds
     reset: QtWidgets.QToolButton = field(init=False)  # the button that asks for nothing again
+    parts: list[QtWidgets.QWidget] = field(init=False)  # all that its line shows
 
 
 class SettingRows(QtWidgets.QWidget):
@@ -246,8 +248,8 @@ class SettingRows(QtWidgets.QWidget):
         self.rows: dict[str, SettingField] = {}
         tip = "Settings that most people leave alone"
         self.advanced = FoldButton("", tip, self)
-        self.advanced.toggled.connect(self._unfold)
-        self._folded: list[QtWidgets.QWidget] | None = None  # what it shows; None until it is there
+        self.advanced.toggled.connect(lambda _: self._unfold())
+        self._folded: list[str] | None = None  # settings that it shows; None until it is there
         self._engine: Engine | None = None  # by which rows are greyed
         self._grid = QtWidgets.QGridLayout(self)
         self._grid.setContentsMargins(0, 0, 0, 0)
@@ -263,7 +265,7 @@ class SettingRows(QtWidgets.QWidget):
         """Return what takes the focus, from top to bottom."""
         found: list[QtWidgets.QWidget] = []
         for row in self.rows.values():
-            if self._folded and row.editor in self._folded and self.advanced not in found:
+            if self._folded and row.name in self._folded and self.advanced not in found:
                 found.append(self.advanced)
             found += [part for part in (row.editor, row.reset, row.slider) if part is not None]
         return found
@@ -274,15 +276,20 @@ class SettingRows(QtWidgets.QWidget):
         self._grid.addWidget(self.advanced, self._grid.rowCount(), 0, 1, 4, start)
         self._folded = []
 
-    def _unfold(self, on: bool) -> None:
-        for part in self._folded or ():
-            part.setVisible(on)
+    def _unfold(self) -> None:
+        """Show the rows that the engine knows or has words about; the folded ones if unfolded."""
+        engine, folded = self._engine, self._folded or ()
+        known = set() if engine is None else {one.name for one in engine.settings}
+        for name, row in self.rows.items():
+            told = row.setting is None or engine is None or name in known or name in engine.ignored
+            for part in row.parts:
+                part.setVisible(told and (name not in folded or self.advanced.isChecked()))
         self._name_fold()
 
     def _name_fold(self) -> None:
         """Say how many of the folded settings are asked for."""
         folded = self._folded or ()
-        count = sum(row.reset.isEnabled() for row in self.rows.values() if row.editor in folded)
+        count = sum(self.rows[name].reset.isEnabled() for name in folded if name in self.rows)
         text = "Advanced: batch, layers, split, experts…"
         if count:
             text = f"Advanced: {count} changed"
@@ -322,11 +329,13 @@ class SettingRows(QtWidgets.QWidget):
             holds.hide()
         if slider is not None:
             self._grid.addWidget(slider, line + 1, 0, 1, 4)
-        if self._folded is not None:
-            parts = (label, editor, holds, reset, slider)
-            self._folded += [part for part in parts if part is not None]
-            self._unfold(self.advanced.isChecked())
+        own = holds if setting.setting is not None else None
+        parts = (label, editor, own, reset, slider)
+        setting.parts = [part for part in parts if part is not None]
         self.rows[setting.name] = setting
+        if self._folded is not None:
+            self._folded.append(setting.name)
+            self._unfold()
 
     def _reset(self, name: str) -> None:
         if name == "profile":
@@ -340,6 +349,7 @@ class SettingRows(QtWidgets.QWidget):
         if current.engine is not self._engine:
             self._engine = current.engine
             self._grey({} if self._engine is None else self._engine.ignored)
+            self._unfold()
         for name, row in self.rows.items():
             if row.setting is None:
                 row.show(inputs.profile, current)
@@ -450,6 +460,8 @@ class SettingsControls(SettingRows):
                 return self._size(setting)
             case Shares():
                 return self._shares(setting)
+            case Ratio():
+                return self._fraction(setting)
 
     def _made(
         self,
@@ -574,17 +586,41 @@ class SettingsControls(SettingRows):
 
         return self._made(setting, edit, show, bar)
 
+    def _fraction(self, setting: Setting) -> SettingField:
+        """Let a part of a whole be typed in per cent."""
+        edit = CalmSpinBox(self, 1, 100)
+        edit.setSuffix(" %")
+        edit.valueChanged.connect(
+            lambda value: self._state.set(**{setting.name: value / edit.maximum()})
+        )
+
+        def show(asked: float | None, current: CurrentPlan) -> None:
+            edit.show_value(round(edit.maximum() * _either(asked, current, setting)))
+
+        return self._made(setting, edit, show)
+
     def _add_engine(self) -> None:
         edit = CalmComboBox(self)
-        for name, engine in ENGINES.items():
-            edit.addItem(engine.title, name)
-            edit.setItemData(edit.count() - 1, engine.title, Qt.ItemDataRole.ToolTipRole)
+
+        def offer(engines: Sequence[Engine]) -> None:
+            if [edit.itemData(row) for row in range(edit.count())] == [one.name for one in engines]:
+                return
+            with QSignalBlocker(edit):
+                edit.clear()
+                for engine in engines:
+                    edit.addItem(engine.title, engine.name)
+                    edit.setItemData(edit.count() - 1, engine.title, Qt.ItemDataRole.ToolTipRole)
+
+        offer(list(ENGINES.values()))
         edit.currentIndexChanged.connect(
             lambda _: self._state.replace_inputs(profile=str(edit.currentData()))
         )
 
-        def show(asked: str | None, current: CurrentPlan) -> None:
-            shown = asked or ("" if current.engine is None else current.engine.name)
+        def show(_asked: str | None, current: CurrentPlan) -> None:
+            if current.model is not None:  # only those that can load it, and the one in use
+                able = engines_for(current.model.h)
+                offer([one for one in ENGINES.values() if one in able or one is current.engine])
+            shown = "" if current.engine is None else current.engine.name
             edit.show_value(shown or None)
             if shown:
                 edit.setToolTip(ENGINES[shown].title)

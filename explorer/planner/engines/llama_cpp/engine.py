@@ -38,7 +38,7 @@ _ALL_GPUS = "llama.cpp always uses all GPUs"
 IGNORED: Final = MappingProxyType({"overhead": _RESERVE, "spread": _ALL_GPUS})
 """Settings that llama.cpp does not know, and why they change nothing."""
 
-SETTINGS: Final = tuple(one for one in known.SETTINGS if one.name not in IGNORED)
+SETTINGS: Final = tuple(one for one in known.SERVER_SETTINGS if one.name not in IGNORED)
 """The settings that llama.cpp knows."""
 
 PLACING: Final = ("num_gpu", "tensor_split", "cpu_moe_layers")

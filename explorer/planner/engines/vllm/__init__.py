@@ -1,1 +1,1 @@
-"""vLLM: what it allocates on each GPU (docs/planner.md, section 15)."""
+"""vLLM: what it allocates on each GPU (docs/planner.md, section 17)."""

@@ -1,6 +1,6 @@
 """vLLM's KV cache: pages, blocks, groups of layers, and what a request needs of them.
 
-docs/planner.md, section 15. Sources: vLLM 0.33.0, `v1/core/kv_cache_planning.py`,
+docs/planner.md, section 17. Sources: vLLM 0.33.0, `v1/core/kv_cache_planning.py`,
 `v1/kv_cache_interface.py`, `platforms/interface.py`. All bytes are those of one GPU.
 """
 
@@ -435,7 +435,7 @@ def _block_size(folder: Folder, run: Run, caches: Sequence[LayerCache | None]) -
 
 
 def _groups(caches: Sequence[LayerCache | None], block: int) -> Iterator[Group]:
-    """Yield the groups of layers, by the rules of docs/planner.md, section 15."""
+    """Yield the groups of layers, by the rules of docs/planner.md, section 17."""
     layers: dict[LayerCache, list[int]] = {}
     for number, one in enumerate(caches):
         if one is not None:

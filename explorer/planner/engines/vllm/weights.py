@@ -1,6 +1,6 @@
 """What vLLM holds of a model's weights on each GPU, from the headers of its files.
 
-docs/planner.md, section 15. Sources: vLLM 0.33.0, `model_executor/layers` (linear,
+docs/planner.md, section 17. Sources: vLLM 0.33.0, `model_executor/layers` (linear,
 vocab_parallel_embedding, fused_moe, rotary_embedding, mla) and `quantization`.
 
 Each tensor is divided along its outputs, its inputs, or not at all; which axis that is follows from

@@ -1,0 +1,133 @@
+"""What vLLM takes of a GPU beside weights and cache, and its defaults: docs/planner.md, section 17.
+
+The peak of its profile run, CUDA graphs and what torch does not count are measured by vLLM itself.
+They are ranges here, of logs that users posted (`vllm.md`, sections 5 and 6).
+"""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import Final, NamedTuple
+
+from explorer.errors import PlanError
+from explorer.planner.devices import GIB, MIB, Device
+from explorer.planner.folder import Folder
+from explorer.planner.plan import Range
+from explorer.text import integer_text
+
+DEFAULT_UTILIZATION: Final = 0.92
+"""Part of a GPU that vLLM 0.33 takes; older versions took 0.9."""
+
+ASSUMED_COMPUTE: Final = (8, 9)
+"""Compute capability of a GPU that nothing is known of: that of Ada Lovelace."""
+
+_NO_BF16: Final = (8, 0)  # the first that computes with it
+_SAMPLER_BYTES: Final = Range(32, 42)  # of a token of the vocabulary, for each sequence
+_SAMPLER_PART: Final = 4
+_INNER: Final = (2, 3)  # of a network's width, at both ends
+_HIDDEN: Final = (4, 8)
+_WIDE: Final = 2  # bytes of an activation
+_NON_TORCH: Final = Range(50 * MIB, 600 * MIB)  # CUDA's context and workspaces
+_NCCL: Final = Range(200 * MIB, 1536 * MIB)  # with several GPUs
+_GRAPHS: Final = Range(100 * MIB, 800 * MIB)
+
+
+class Tier(NamedTuple):
+    """The defaults of `vllm serve` on GPUs with so much memory."""
+
+    least: int  # bytes of the GPU
+    batched_tokens: int  # of a step
+    sequences: int  # at once
+
+
+_TIERS: Final = (Tier(160 * GIB, 16_384, 1024), Tier(70 * GIB, 8192, 1024), Tier(0, 2048, 256))
+_SPARK: Final = (12, 1)  # compute capability of a GB10, whose memory is the machine's
+
+
+def tier_of(device: Device) -> Tier:
+    """Return the defaults on a GPU."""
+    if "a100" in device.name.lower() or device.compute == _SPARK:
+        return _TIERS[-1]
+    return next(tier for tier in _TIERS if device.capacity_bytes >= tier.least)
+
+
+def compute_of(device: Device) -> tuple[int, int]:
+    """Return the compute capability of a GPU, an assumed one where it is not known."""
+    return device.compute or ASSUMED_COMPUTE
+
+
+def requested(device: Device, utilization: float) -> int:
+    """Return the bytes of a GPU that vLLM takes in all."""
+    return ceil(device.capacity_bytes * utilization)
+
+
+def check_type(folder: Folder, device: Device) -> None:
+    """Raise `PlanError` if a GPU cannot compute in the type of the weights."""
+    kind = folder.text.get("dtype", folder.text.get("torch_dtype"))
+    if kind == "bfloat16" and compute_of(device) < _NO_BF16:
+        shown = ".".join(map(str, compute_of(device)))
+        raise PlanError(
+            f"vLLM computes in bfloat16 from compute capability 8.0 on, and {device.label} has "
+            f"{shown}; start it with --dtype half"
+        )
+
+
+_LONG_ROPES: Final = frozenset({"su", "longrope", "llama3", "mrope", "default", "proportional"})
+
+
+def longest_context(folder: Folder) -> int:
+    """Return the longest max_model_len that vLLM takes for a model."""
+    most = folder.number("max_position_embeddings", "n_positions", "max_seq_len", least=1)
+    kind = folder.rope.get("rope_type", folder.rope.get("type", "default"))
+    if kind in _LONG_ROPES or folder.model_type.startswith("gemma3"):
+        return most
+    if kind == "yarn" and "original_max_position_embeddings" in folder.rope:
+        most = int(folder.share("original_max_position_embeddings"))
+    return max(1, int(most * folder.share("factor")))
+
+
+def check_context(folder: Folder, asked: int) -> int:
+    """Return a context; raise `PlanError` if vLLM does not take it."""
+    most = longest_context(folder)
+    if asked > most:
+        raise PlanError(
+            f"max_model_len ({integer_text(asked)}) is greater than the {integer_text(most)} "
+            "tokens that config.json allows; VLLM_ALLOW_LONG_MAX_MODEL_LEN=1 overrides that"
+        )
+    return asked
+
+
+def inner_width(folder: Folder) -> int:
+    """Return the width of the feed-forward part that a token passes, all its experts counted."""
+    dense = folder.number("intermediate_size", "ffn_hidden_size", "n_inner", default=0)
+    used = folder.number("num_experts_per_tok", "experts_per_token", default=0)
+    width = folder.number("moe_intermediate_size", default=dense)
+    shared = folder.number("shared_expert_intermediate_size", "shared_intermediate_size", default=0)
+    shared += folder.number("n_shared_experts", default=0) * width
+    return max(dense, used * width + shared)
+
+
+def activation(folder: Folder, sequences: int, batched_tokens: int, tensor_parallel: int) -> Range:
+    """Return the peak of the profile run on each GPU, beside weights and cache.
+
+    The sampler of all sequences and the network of a full step do not peak together, but how far
+    they overlap is not known.
+    """
+    rows = min(sequences, batched_tokens) * folder.number("vocab_size", default=0)
+    hidden, inner = folder.number("hidden_size", default=0), inner_width(folder)
+    low, high = (
+        batched_tokens * _WIDE * (wide * inner // tensor_parallel + narrow * hidden)
+        for wide, narrow in zip(_INNER, _HIDDEN, strict=True)
+    )
+    least = max(rows * _SAMPLER_BYTES.low // _SAMPLER_PART, low)
+    return Range(least, rows * _SAMPLER_BYTES.high + high)
+
+
+def other(gpus: int, *, eager: bool) -> Range:
+    """Return what CUDA, NCCL and captured graphs take on each GPU."""
+    parts = [_NON_TORCH]
+    if gpus > 1:
+        parts.append(_NCCL)
+    if not eager:
+        parts.append(_GRAPHS)
+    return Range(sum(one.low for one in parts), sum(one.high for one in parts))

@@ -1,0 +1,506 @@
+"""vLLM 0.33: whether it starts, with which context, and how much cache it makes.
+
+docs/planner.md, section 17. It takes a share of each GPU: what weights and a measured peak leave of
+that is cache. So a plan shows the least cache that lets it start, and says what the rest holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from types import MappingProxyType
+from typing import Any, Final
+
+from explorer.errors import PlanError
+from explorer.parallel import Check
+from explorer.planner import settings as known
+from explorer.planner.devices import Device
+from explorer.planner.engines.vllm import budget
+from explorer.planner.engines.vllm.cache import (
+    CachePlan,
+    Run,
+    architecture_of,
+    cache_type_of,
+    plan_cache,
+    stages,
+)
+from explorer.planner.engines.vllm.weights import WeightsPlan, format_of, plan_weights
+from explorer.planner.folder import Folder
+from explorer.planner.hyperparameters import Hyperparameters
+from explorer.planner.plan import (
+    Accuracy,
+    Choice,
+    Details,
+    Effective,
+    Engine,
+    Holding,
+    Layer,
+    Level,
+    NamedBuffer,
+    Plan,
+    Range,
+    Refusal,
+    Term,
+    Verdict,
+    sum_term,
+    term,
+)
+from explorer.planner.request import PlanRequest
+from explorer.text import bytes_text, integer_text
+
+_NONE: Final = "vLLM has no such setting"
+_FEW: Final = 4096  # tokens of a plan where no context starts
+_PEAK: Final = "the peak that vLLM measures before it starts"
+
+
+class Vllm(Engine):
+    """`vllm serve`."""
+
+    name = "vllm"
+    title = "vLLM 0.33"
+    short_title = "vLLM"
+    rule = "vLLM takes a share of each GPU and makes cache of what its weights leave"
+    settings = (known.CONTEXT, known.PARALLEL, known.CACHE_TYPE_K, *known.VLLM_SETTINGS)
+    ignored = MappingProxyType({})
+    chooses = ("context",)
+    serve = ("vllm", "serve")
+
+    def accepts(self, h: Hyperparameters) -> Refusal | None:
+        """Refuse what is no folder, and what vLLM makes of is not known."""
+        if h.folder is None:
+            return Refusal("vLLM loads folders of safetensors with their config.json")
+        if h.folder.has_towers:
+            return Refusal(
+                "vLLM also measures the model's vision or audio encoder, which is not known here"
+            )
+        try:
+            architecture_of(h.folder)
+            format_of(h.folder)
+        except PlanError as error:
+            return Refusal(error.what)
+        return None
+
+    def plan(self, request: PlanRequest) -> Plan:
+        """Divide weights and cache as vLLM does, and compare both ends of the rest."""
+        outcome = _outcome(request)
+        return Plan(
+            engine=self,
+            request=request,
+            effective=outcome.effective,
+            holdings=outcome.holdings,
+            verdict=outcome.verdict,
+            cache=sum(held.cache for held in outcome.holdings),
+            cells=outcome.context,
+            details=outcome,
+            notes=tuple(outcome.notes()),
+            warnings=(*request.h.warnings, *outcome.warnings()),
+        )
+
+    def context_as_placed(self, plan: Plan, check: Check) -> int | None:
+        """Return the largest context that starts for certain."""
+        check()
+        asked = plan.request.asking(context=None)
+        return _outcome(asked).largest.low or None
+
+
+VLLM: Final = Vllm()
+
+
+def _outcome(request: PlanRequest) -> _Outcome:
+    """Return what vLLM does with a request; raise `PlanError` where it refuses."""
+    asked, folder = request.settings, request.h.folder
+    refusal = VLLM.accepts(request.h)
+    if refusal is not None or folder is None:
+        raise PlanError("" if refusal is None else refusal.why)
+    tp, pp = asked.tensor_parallel or 1, asked.pipeline_parallel or 1
+    devices = _devices(request.devices, tp, pp)
+    for device in devices:
+        budget.check_type(folder, device)
+    tier = min((budget.tier_of(device) for device in devices), key=lambda one: one.least)
+    run = Run(
+        tensor_parallel=tp,
+        pipeline_parallel=pp,
+        cache_type=cache_type_of(folder, asked.cache_type_k or asked.kv_dtype or "auto"),
+        compute=min(map(budget.compute_of, devices)),
+        batched_tokens=asked.max_batched_tokens or tier.batched_tokens,
+        block_size=asked.block_size,
+        prefix_caching=asked.prefix_caching is not False,
+        async_scheduling=asked.async_scheduling is not False,
+        hybrid=asked.hybrid_cache is not False,
+    )
+    sequences = asked.parallel or tier.sequences
+    return _Outcome(
+        request=request,
+        folder=folder,
+        run=run,
+        devices=devices,
+        weights=_weights(folder, run),
+        division=_division(folder, run),
+        sequences=sequences,
+        activation=budget.activation(folder, sequences, run.batched_tokens, tp),
+        other=budget.other(tp * pp, eager=bool(asked.enforce_eager)),
+        utilization=asked.utilization or budget.DEFAULT_UTILIZATION,
+    )
+
+
+_weights = lru_cache(32)(plan_weights)  # the same for every context
+_division = lru_cache(32)(plan_cache)
+
+
+def _devices(devices: Sequence[Device], tp: int, pp: int) -> tuple[Device, ...]:
+    """Return the GPUs that vLLM uses."""
+    found = [device for device in devices if device.library == "CUDA"]
+    if not found:
+        raise PlanError("vLLM is planned for NVIDIA GPUs, and there is none; name one to plan for")
+    if tp * pp > len(found):
+        wanted = f"{tp} × {pp}" if tp > 1 < pp else f"{tp * pp}"
+        raise PlanError(f"vLLM needs {wanted} GPUs for this, and there are {len(found)}")
+    return tuple(found[: tp * pp])
+
+
+@dataclass(frozen=True)
+class _Outcome(Details):
+    """What vLLM allocates, and whether that lets it start."""
+
+    request: PlanRequest
+    folder: Folder
+    run: Run
+    devices: tuple[Device, ...]  # stage after stage
+    weights: WeightsPlan
+    division: CachePlan
+    sequences: int
+    activation: Range
+    other: Range
+    utilization: float
+
+    @cached_property
+    def available(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Bytes for the cache on a GPU of each stage, at the low and the high end."""
+        given = self.request.settings.kv_cache_memory
+        if given is not None:
+            return (given,) * len(self.stages), (given,) * len(self.stages)
+        sizes = [self._requested(stage) - held for stage, held in enumerate(self.weights.stages)]
+        least = self.activation.low + self.other.low
+        most = self.activation.high + self.other.high
+        return tuple(size - most for size in sizes), tuple(size - least for size in sizes)
+
+    @cached_property
+    def stages(self) -> list[range]:
+        return stages(self.folder.layers, self.run.pipeline_parallel)
+
+    def _requested(self, stage: int) -> int:
+        return min(
+            budget.requested(device, self.utilization)
+            for number, device in enumerate(self.devices)
+            if self._stage(number) == stage
+        )
+
+    def _stage(self, gpu: int) -> int:
+        return gpu // self.run.tensor_parallel
+
+    @cached_property
+    def largest(self) -> Range:
+        """The largest contexts that start, at the low and the high end."""
+        most = budget.longest_context(self.folder)
+        low, high = (self.division.largest_context(most, size) for size in self.available)
+        return Range(low, high)
+
+    @cached_property
+    def context(self) -> int:
+        """The max_model_len that holds."""
+        asked = self.request.settings.context
+        if asked:
+            return budget.check_context(self.folder, asked)
+        few = min(_FEW, budget.longest_context(self.folder))
+        return self.largest.low or self.largest.high or few
+
+    @cached_property
+    def starts(self) -> tuple[bool, bool]:
+        """Whether it starts, at the low and the high end."""
+        low, high = (self.division.starts(self.context, size) for size in self.available)
+        fits = self._has_budget
+        return low and fits, high and fits
+
+    @property
+    def _has_budget(self) -> bool:
+        """Whether each GPU has free what vLLM takes of it."""
+        if self.request.settings.kv_cache_memory is not None:
+            return True
+        return all(
+            device.free >= budget.requested(device, self.utilization) for device in self.devices
+        )
+
+    # The shape of all plans
+
+    @cached_property
+    def effective(self) -> dict[str, Effective]:
+        asked = self.request.settings
+        by_card = "vLLM's default on this GPU"
+        context = "chosen: the largest that starts" if not asked.context else "setting context"
+        return {
+            "context": Effective(self.context, origin=context),
+            "parallel": Effective(self.sequences, origin="" if asked.parallel else by_card),
+            "kv_unified": Effective(True),  # all requests draw from one pool of blocks
+            "kv_cache_type": Effective(self.run.cache_type),
+            "kv_dtype": Effective(self.run.cache_type),
+            "tensor_parallel": Effective(self.run.tensor_parallel),
+            "pipeline_parallel": Effective(self.run.pipeline_parallel),
+            "utilization": Effective(self.utilization),
+            "max_batched_tokens": Effective(
+                self.run.batched_tokens, origin="" if asked.max_batched_tokens else by_card
+            ),
+            "enforce_eager": Effective(bool(asked.enforce_eager)),
+            "block_size": Effective(self.division.block),
+            "prefix_caching": Effective(self.run.prefix_caching),
+        }
+
+    @cached_property
+    def holdings(self) -> tuple[Holding, ...]:
+        """What each GPU holds where vLLM just starts, and main memory, which holds nothing."""
+        least = self.division.least(self.context)
+        given = self.request.settings.kv_cache_memory
+        found: list[Holding] = []
+        for number, device in enumerate(self.devices):
+            stage = self._stage(number)
+            layers = tuple(self.stages[stage])
+            if stage == len(self.stages) - 1:
+                layers += (self.folder.layers,)
+            compute = Range(
+                self.activation.low + self.other.low, self.activation.high + self.other.high
+            )
+            cache = least[stage] if given is None else given
+            taken = self.weights.stages[stage] + cache + compute.high
+            beyond = device.free - budget.requested(device, self.utilization)
+            if given is not None:
+                beyond = 0
+            elif beyond < 0:  # it refuses to start, whatever it would take
+                beyond = max(0, budget.requested(device, self.utilization) - taken)
+            found.append(
+                Holding(
+                    device=device,
+                    place=f"devices[{number}]",
+                    free=device.free,
+                    weights=self.weights.stages[stage],
+                    cache=cache,
+                    compute=compute,
+                    reserve=Range.exactly(beyond),
+                    layers=layers,
+                    terms=_TERMS,
+                )
+            )
+        unused = [one for one in self.request.devices if one not in self.devices]
+        found += [
+            Holding(device, f"devices[{len(found) + i}]", device.free, is_used=False, terms=_TERMS)
+            for i, device in enumerate(unused)
+        ]
+        host = self.request.host
+        return (*found, Holding(None, "cpu", None if host is None else host.free, terms=_TERMS))
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        low, high = self.starts
+        total = self.folder.layers + 1
+        used = self.holdings[: len(self.devices)]
+        short = {} if high else {i: held.short for i, held in enumerate(used) if held.short}
+        return Verdict(
+            level=Level.FITS if low else Level.PARTLY if high else Level.NOT,
+            gpu_layers=total,
+            total_layers=total,
+            all_on_gpus=True,
+            short=short,
+            free=sum(max(0, held.room or 0) for held in used),
+            is_exact=False,
+            depends_on="" if low or not high else _PEAK,
+        )
+
+    # Details
+
+    @property
+    def accuracy(self) -> Accuracy:
+        """Weights and cache are exact; what vLLM measures is a range."""
+        return Accuracy.BAND
+
+    @property
+    def choice(self) -> Choice:
+        """It takes the largest context that starts where none is given."""
+        return Choice("vLLM", not self.request.settings.context, placement=False)
+
+    def layers(self) -> Iterator[Layer]:
+        """Yield every layer with what all GPUs of its stage hold of it, the output last."""
+        copies, caches = self.run.tensor_parallel, self.layer_caches()
+        for stage, layers in enumerate(self.stages):
+            device = stage * copies
+            for i in layers:
+                weights = self.weights.layers[i] * copies
+                yield Layer(i, f"blk.{i}", weights, caches[i], device)
+        last = len(self.devices) - copies
+        yield Layer(self.folder.layers, "output", self.weights.last * copies, 0, last)
+
+    def layer_caches(self) -> Sequence[int]:
+        """Return the bytes of the least cache in each layer, of all GPUs that share it."""
+        found = [0] * self.folder.layers
+        count = self.division.blocks_needed(self.context) + 1
+        for group in self.division.groups:
+            for layer, page in zip(group.layers, group.pages, strict=True):
+                found[layer] += count * page * self.run.tensor_parallel
+        return found
+
+    def buffers(self) -> list[NamedBuffer]:
+        """Return what each GPU holds."""
+        return [
+            NamedBuffer(f"GPU{i}", held.weights, held.cache, held.compute, held.reserve.high)
+            for i, held in enumerate(self.holdings[: len(self.devices)])
+        ]
+
+    def arguments(self) -> list[str]:
+        """Return the arguments of `vllm serve` that start it alike."""
+        asked, run = self.request.settings, self.run
+        words = [
+            *("--max-model-len", str(self.context)),
+            *("--max-num-seqs", str(self.sequences)),
+            *("--max-num-batched-tokens", str(run.batched_tokens)),
+            *("--kv-cache-dtype", run.cache_type),
+            *("--tensor-parallel-size", str(run.tensor_parallel)),
+            *("--pipeline-parallel-size", str(run.pipeline_parallel)),
+        ]
+        if asked.kv_cache_memory is not None:
+            words += ["--kv-cache-memory-bytes", str(asked.kv_cache_memory)]
+        else:
+            words += ["--gpu-memory-utilization", f"{self.utilization:g}"]
+        if asked.enforce_eager:
+            words.append("--enforce-eager")
+        if asked.block_size is not None:
+            words += ["--block-size", str(asked.block_size)]
+        if not run.prefix_caching:
+            words.append("--no-enable-prefix-caching")
+        if not run.async_scheduling:
+            words.append("--no-async-scheduling")
+        if not run.hybrid:
+            words.append("--disable-hybrid-kv-cache-manager")
+        return words
+
+    def record(self) -> dict[str, Any]:
+        """Return the object `vllm` of docs/interface.md."""
+        low, high = self.starts
+        compute = max((held.compute.high for held in self.holdings), default=0)
+        division, context = self.division, self.context
+        copies = self.run.tensor_parallel
+        figures: dict[str, Any] = {
+            "available": [min(size) for size in self.available],
+            "blocks": [division.blocks(size) for size in self.available],
+            "tokens": [division.tokens(context, size) for size in self.available],
+            "concurrency": [division.concurrency(context, size) for size in self.available],
+            "largest_context": list(self.largest),
+        }
+        if self.request.settings.kv_cache_memory is not None:
+            figures |= {name: both[0] for name, both in figures.items() if name != "available"}
+        kv = {
+            **figures,
+            "block_tokens": division.block,
+            "bytes_per_block": [size for size in division.bytes_per_block for _ in range(copies)],
+            "least_bytes_for_one": max(division.least(context)),
+        }
+        found = {
+            "weights_per_gpu": [size for size in self.weights.stages for _ in range(copies)],
+            "activation": list(self.activation),
+            "other": list(self.other),
+            "kv": kv,
+            "starts": "yes" if low else "depends" if high else "no",
+            "arguments": self.arguments(),
+        }
+        graph = {"partial": None, "full": compute, "used": "full"}
+        return {"graph": graph, "vllm": found}
+
+    def terms(self) -> Iterator[Term]:
+        """Yield the figures of each GPU with their formulas, and the sums."""
+        for number, held in enumerate(self.holdings[:-1]):
+            if number < len(self.devices):
+                yield from self._gpu_terms(number, held)
+        for name in ("weights", "kv_cache", "graph", "reserved", "total"):
+            yield term(f"cpu.{name}", 0, "0")
+        totals = [held.total for held in self.holdings[:-1]]
+        yield sum_term("vram_total", totals, "devices[*].total")
+        yield sum_term("total", totals, "devices[*].total")
+
+    def _gpu_terms(self, number: int, held: Holding) -> Iterator[Term]:
+        stage, place, plan = self._stage(number), held.place, self.weights
+        layers = [plan.layers[i] for i in self.stages[stage]]
+        rest = held.weights - sum(layers) - plan.tables[stage]
+        yield term(
+            f"{place}.weights",
+            held.weights,
+            "layers + outside + tables",
+            layers=(sum(layers), "tensors of the layers, as this GPU has them"),
+            outside=(rest, "embedding, output and its norm, as this GPU has them"),
+            tables=(plan.tables[stage], "rotary tables, scales and constants"),
+        )
+        if self.request.settings.kv_cache_memory is not None:
+            yield term(
+                f"{place}.kv_cache",
+                held.cache,
+                "given",
+                given=(held.cache, "setting kv_cache_memory"),
+            )
+        else:
+            blocks = self.division.blocks_needed(self.context)
+            size = self.division.bytes_per_block[stage]
+            yield term(
+                f"{place}.kv_cache",
+                held.cache,
+                "(blocks + 1) * bytes_per_block",
+                blocks=(blocks, f"blocks of one request of {integer_text(self.context)} tokens"),
+                bytes_per_block=(size, "a block of all layers of the largest group"),
+            )
+        yield term(
+            f"{place}.graph",
+            held.compute.high,
+            "activation + other",
+            activation=(self.activation.high, "upper end of the peak that vLLM measures"),
+            other=(self.other.high, "upper end of CUDA's context, NCCL and captured graphs"),
+        )
+        beyond = held.reserve.high
+        yield term(f"{place}.reserved", beyond, "beyond", beyond=(beyond, "free, but not vLLM's"))
+        parts = {"weights": held.weights, "kv_cache": held.cache, "graph": held.compute.high}
+        inputs = {name: (size, f"{place}.{name}") for name, size in parts.items()}
+        yield term(f"{place}.total", held.total, " + ".join(inputs), **inputs)
+
+    def notes(self) -> Iterator[str]:
+        """Yield what a reader should know."""
+        if all(device.compute is None for device in self.devices):
+            shown = ".".join(map(str, budget.ASSUMED_COMPUTE))
+            yield f"the GPU's compute capability is not known: planned as {shown}"
+        if any(self.starts):
+            low, high = (self.division.tokens(self.context, size) for size in self.available)
+            times = [self.division.concurrency(self.context, size) for size in self.available]
+            low, high = max(0, low), max(0, high)
+            yield (
+                f"all that is left of the budget becomes cache: {integer_text(low)} to "
+                f"{integer_text(high)} tokens, {times[0]:.1f} to {times[1]:.1f} requests of "
+                f"{integer_text(self.context)} tokens at once"
+            )
+            yield (
+                f"the largest context that starts is {integer_text(self.largest.low)} to "
+                f"{integer_text(self.largest.high)} tokens, by the peak that vLLM measures"
+            )
+
+    def warnings(self) -> Iterator[str]:
+        """Yield why it would not start, in vLLM's own sense."""
+        for device in self.devices:
+            wanted = budget.requested(device, self.utilization)
+            if device.free < wanted and self.request.settings.kv_cache_memory is None:
+                yield (
+                    f"it refuses to start: {bytes_text(device.free)} of {device.label} are free, "
+                    f"and vLLM takes {self.utilization:g} of all, {bytes_text(wanted)}"
+                )
+        if not any(min(size) > 0 for size in self.available):
+            yield "it does not start: no available memory for the cache blocks"
+        elif not self.starts[1] and self._has_budget:
+            needed = bytes_text(max(self.division.least(self.context)))
+            yield (
+                "it does not start: to serve at least one request with the model's max seq len "
+                f"({integer_text(self.context)}), {needed} of KV cache are needed"
+            )
+
+
+_TERMS: Final = {"cache": "kv_cache", "compute": "graph", "reserve": "reserved"}

@@ -1,0 +1,210 @@
+"""Plans by vLLM: both ends of what it measures, its refusals, and what scripts read."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from explorer.errors import PlanError
+from explorer.hardware.catalogue import load_catalogue
+from explorer.planner import Device, Hyperparameters, Settings, plan
+from explorer.planner.advice import solve
+from explorer.planner.engines.registry import ENGINES, default_engine
+from explorer.planner.engines.vllm import budget
+from explorer.planner.engines.vllm.cache import stages
+from explorer.planner.folder import Folder
+from explorer.planner.inputs import plan_record
+from explorer.planner.plan import Level, Plan
+from explorer.present.plan import answer, fit_state, memory_bars
+from explorer.present.plan_export import server_command
+from tests.planner.test_result import evaluate
+from tests.planner.vllm_cases import cases, folder_of, golden, name_of, run_of
+
+GIB = 1 << 30
+MIB = 1 << 20
+LLAMA = "llama-3.1-8b|none"
+
+
+def gpu(name: str = "rtx4090", number: int = 0) -> Device:
+    """Return a card as the golden cases describe it."""
+    compute, total = golden()["gpus"][name]
+    return Device(
+        str(number), "CUDA", total, name=name.replace("a100", "A100"), total=total, compute=compute
+    )
+
+
+def header(key: str = LLAMA, **changes: Any) -> Hyperparameters:
+    folder = folder_of(key)
+    if changes:
+        folder = Folder({**folder.config, **changes}, (), ())
+    return Hyperparameters(after_conversion=True, folder=folder, block_count=folder.layers)
+
+
+def planned(key: str = LLAMA, *devices: Device, **settings: Any) -> Plan:
+    return plan(header(key), Settings(**settings), devices or (gpu(),), profile="vllm")
+
+
+def record(made: Plan) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(json.dumps(plan_record(made)))["vllm"]
+    return found
+
+
+@pytest.mark.parametrize("case", cases(built=True), ids=name_of)
+def test_defaults_are_those_of_the_card(case: dict[str, Any]) -> None:
+    job, resolved = case["job"], case["resolved"]
+    tier = budget.tier_of(gpu(job["gpu"]))
+    assert resolved["max_num_seqs"] == tier.sequences
+    batched = job.get("batched", tier.batched_tokens)
+    assert resolved["max_num_batched_tokens"] == batched
+    folder = folder_of(f"{job['model']}|{job['quant']}")
+    if "max_model_len" not in job:
+        assert budget.longest_context(folder) == resolved["max_model_len"]
+    assert run_of(case, golden()["gpus"]).tokens_in_flight == resolved["max_in_flight_tokens"]
+
+
+def test_an_open_context_is_the_largest_that_starts_at_the_high_end() -> None:
+    made = planned()
+    found = record(made)
+    low, high = found["kv"]["largest_context"]
+    assert made.used("context") == low < high <= 131_072
+    assert found["starts"] == "yes"
+    assert made.verdict.level is Level.FITS
+    assert f"--max-model-len {low}" in " ".join(found["arguments"])
+    assert found["weights_per_gpu"] == [16_094_077_440]  # 14.9888 GiB, as vLLM logs it
+    assert found["kv"]["block_tokens"] == 16
+    assert found["kv"]["bytes_per_block"] == [2_097_152]
+    assert made.room >= 0 > planned(context=low + 16).room
+
+
+@pytest.mark.parametrize(
+    ("context", "starts", "level", "brief"),
+    [
+        (4096, "yes", Level.FITS, "Fits"),
+        (48_000, "depends", Level.PARTLY, "May fit"),
+        (131_072, "no", Level.NOT, "Does not fit"),
+    ],
+)
+def test_the_verdict_of_both_ends(context: int, starts: str, level: Level, brief: str) -> None:
+    made = planned(context=context)
+    assert record(made)["starts"] == starts
+    assert made.verdict.level is level
+    assert fit_state(made.verdict) == brief
+    assert ("depends on the peak" in answer(made).sentence) is (starts == "depends")
+    assert bool(made.verdict.short) is (starts == "no")
+    assert any("max seq len (131,072)" in one for one in made.warnings) is (starts == "no")
+
+
+def test_the_cache_is_exact_where_its_bytes_are_given() -> None:
+    case = next(one for one in cases(built=True) if one["job"]["model"] == "gemma-3-27b-text")
+    for wanted in case["plans"]:
+        made = planned(
+            "gemma-3-27b-text|none",
+            gpu("rtxpro6000"),
+            context=wanted["max_model_len"],
+            kv_cache_memory=wanted["available"],
+            max_batched_tokens=2048,
+        )
+        found = record(made)["kv"]
+        assert found["available"] == [wanted["available"]] * 2
+        assert found["least_bytes_for_one"] == wanted["need_min_available"][0]
+        if "tokens" in wanted:
+            keys = ("blocks", "tokens", "concurrency")
+            assert [found[one] for one in keys] == [
+                wanted[one] for one in ("num_blocks", "tokens", "concurrency")
+            ]
+
+
+def test_several_gpus_share_layers_or_have_stages_of_them() -> None:
+    two = gpu(), gpu(number=1)
+    shared = planned(LLAMA, *two, tensor_parallel=2, context=8192)
+    assert record(shared)["weights_per_gpu"] == [8_064_082_432] * 2
+    assert [len(held.layers) for held in shared.gpus] == [33, 33]
+    staged = planned(LLAMA, *two, pipeline_parallel=2, context=8192)
+    assert [tuple(held.layers) for held in staged.gpus] == [tuple(range(16)), tuple(range(16, 33))]
+    assert record(staged)["weights_per_gpu"] == [8_063_811_840, 8_063_820_032]
+    assert "--pipeline-parallel-size 2" in " ".join(record(staged)["arguments"])
+    alone = planned(LLAMA, *two, context=8192)
+    assert [held.is_used for held in alone.gpus] == [True, False]
+    assert len(stages(10, 4)[1]) == 3  # a rest goes to the stages before the last
+
+
+def test_a_gpu_without_the_free_memory_that_vllm_takes_is_refused() -> None:
+    busy = Device("0", "CUDA", 20 * GIB, name="RTX 4090", total=24 * GIB, compute=(8, 9))
+    made = planned(LLAMA, busy, context=4096)
+    assert made.verdict.level is Level.NOT
+    assert any("refuses to start: 20.0 GiB" in one for one in made.warnings)
+    assert planned(LLAMA, busy, context=4096, utilization=0.8).verdict.level is Level.FITS
+
+
+@pytest.mark.parametrize(
+    ("key", "devices", "settings", "why"),
+    [
+        (LLAMA, 1, {"tensor_parallel": 3}, "needs 3 GPUs"),
+        (LLAMA, 3, {"tensor_parallel": 3}, r"attention heads \(32\) must be divisible"),
+        (LLAMA, 0, {}, "there is none"),
+        ("qwen3-8b|none", 1, {"context": 200_000}, r"\(200,000\) is greater than the 40,960"),
+        (LLAMA, 1, {"kv_dtype": "nvfp4"}, "no attention backend"),
+        (LLAMA, 1, {"cache_type_k": "q8_0"}, "is not known of vLLM"),
+    ],
+)
+def test_refusals_are_one_clear_sentence(
+    key: str, devices: int, settings: dict[str, Any], why: str
+) -> None:
+    cards = [gpu(number=i) for i in range(devices)]
+    with pytest.raises(PlanError, match=why):
+        plan(header(key), Settings(**settings), cards, profile="vllm")
+
+
+def test_what_is_not_known_is_refused_and_left_to_another_engine() -> None:
+    engine = ENGINES["vllm"]
+    for changes, why in (
+        ({"model_type": "unheard-of"}, "unheard-of is not known"),
+        ({"quantization_config": {"quant_method": "hqq"}}, "quantized by hqq"),
+        ({"quantization": {"bits": 4, "group_size": 64}}, "quantized for MLX"),
+        ({"vision_config": {}}, "vision or audio encoder"),
+    ):
+        refused = header(**changes)
+        refusal = engine.accepts(refused)
+        assert refusal is not None
+        assert why in refusal.why
+        assert default_engine(refused).name == "ollama-graphsize"
+    assert default_engine(header()).name == "vllm"
+    assert engine.accepts(Hyperparameters()) is not None
+    old = Device("0", "CUDA", 16 * GIB, name="T4", compute=(7, 5))
+    with pytest.raises(PlanError, match="--dtype half"):
+        planned(LLAMA, old)
+
+
+def test_every_formula_gives_its_figure() -> None:
+    two = gpu(), gpu(number=1)
+    for key in (LLAMA, "granite-4.0-h-tiny|none", "gpt-oss-20b|none"):
+        for settings in ({}, {"tensor_parallel": 2}, {"kv_cache_memory": GIB}):
+            made = planned(key, *two, context=4096, **settings)
+            for term in made.terms:
+                assert evaluate(term) == term.value, term
+                assert all(given.origin for given in term.inputs.values()), term
+            values = {term.name: term.value for term in made.terms}
+            assert values["total"] == made.total == plan_record(made)["total"]
+            for bar in memory_bars(made, None)[:1]:
+                assert all(not part.term or part.term in values for part in bar.parts)
+            assert len(made.layers) == made.request.h.total_layers
+
+
+def test_questions_and_the_command(tmp_path: Path) -> None:
+    made = planned()
+    h = replace(made.request.h, trained_context=131_072)
+    request = replace(made.request, h=h).asking(context=4096)
+    assert solve("context", request, ENGINES["vllm"]).value == made.used("context")
+    words = server_command(tmp_path, made).split()
+    assert words[:3] == ["vllm", "serve", str(tmp_path)]
+    assert words[3:] == record(made)["arguments"]
+    assert words[-2:] == ["--gpu-memory-utilization", "0.92"]
+
+
+def test_cards_of_the_catalogue_know_their_compute_capability() -> None:
+    for row in load_catalogue().gpus:
+        assert row.library != "CUDA" or row.compute is not None, row.name
