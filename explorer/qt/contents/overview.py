@@ -36,7 +36,7 @@ from explorer.qt.machine import PlannedMachine
 from explorer.qt.services import Services
 from explorer.qt.theme import CORNER, SERIES, Space, TextSize, ink_of, style_text, warning_colour
 from explorer.qt.widgets.building import column, row
-from explorer.qt.widgets.cells import State, state_colour
+from explorer.qt.widgets.cells import level_colours
 from explorer.qt.widgets.labels import SELECTABLE, FigureTile, Tile, TileRow, plain_label
 from explorer.qt.widgets.painting import FoldButton, IconLabel, fill_type, plain_tip
 from explorer.qt.widgets.segments import SegmentBar
@@ -291,7 +291,7 @@ class OverviewView(QtWidgets.QScrollArea):
             fit = self._fit[0]
             colour = ink.warning if fit.damaged else ink.muted
             if fit.level is not None:
-                colour = state_colour(State(fit.level), self.palette()).name()
+                colour = level_colours(fit.level, self.palette())[0].name()
             detail = "the problems above say why" if fit.damaged else fit.sentence
             if fit.largest_context:
                 detail = f"with up to {fit.context_text} tokens"

@@ -19,7 +19,7 @@ from explorer.present.model import gravest, mark, problem_line
 from explorer.present.stores import removal_of_entry, removal_of_files, run_of_entry
 from explorer.present.tables.library import LIBRARY, digest_text, time_text
 from explorer.qt.library.rows import Row, RowKind, problem_note, store_summary, title_of
-from explorer.qt.widgets.cells import CellParts, State
+from explorer.qt.widgets.cells import CellParts
 from explorer.qt.widgets.painting import type_swatch
 from explorer.stores import Details, Store
 from explorer.text import bytes_text, count_text, integer_text, plain_text
@@ -333,7 +333,7 @@ def _fit_parts(text: str, fit: ModelFit | None) -> CellParts:
     """Return a pill; muted text where only why it cannot be said is known."""
     if fit is None or (fit.level is None and not fit.damaged):
         return CellParts("", text)
-    return CellParts(text, state=State.WARNING if fit.level is None else State(fit.level))
+    return CellParts(text, level=fit.level or Level.NOT)
 
 
 def ordered(nodes: Sequence[Node], column: int, descending: bool) -> list[Node]:

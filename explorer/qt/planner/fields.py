@@ -37,7 +37,7 @@ from explorer.qt.theme import (
     style_text,
     warning_colour,
 )
-from explorer.qt.widgets.cells import State, pill_ground, state_colour
+from explorer.qt.widgets.cells import level_colours
 from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.painting import device_colour, plain_tip, text_on
 from explorer.text import integer_text, plain_text, sentence, shorten
@@ -358,7 +358,7 @@ class AnswerPill(QLabel):
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
         self.setTextFormat(Qt.TextFormat.PlainText)
-        self._state = State.GOOD
+        self._level = Level.FITS
         style_text(self, TextSize.BODY)
         self.setWordWrap(True)
         policy = QtWidgets.QSizePolicy.Policy
@@ -367,13 +367,10 @@ class AnswerPill(QLabel):
 
     def show_level(self, level: Level) -> None:
         """Take the colour of a level; its sign stands before the sentence, too."""
-        self._state = State(level)
+        self._level = level
         palette = QtGui.QGuiApplication.palette()
-        palette.setColor(QtGui.QPalette.ColorRole.WindowText, self._colour(palette))
+        palette.setColor(QtGui.QPalette.ColorRole.WindowText, level_colours(level, palette)[0])
         self.setPalette(palette)
-
-    def _colour(self, palette: QtGui.QPalette) -> QtGui.QColor:
-        return state_colour(self._state, palette)
 
     # Qt
 
@@ -389,7 +386,7 @@ class AnswerPill(QLabel):
         painter = QtGui.QPainter(self)
         painter.setRenderHint(QtGui.QPainter.RenderHint.Antialiasing)
         painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(pill_ground(self._state, self.palette()))
+        painter.setBrush(level_colours(self._level, self.palette())[1])
         painter.drawRoundedRect(QRectF(self.rect()), TILE_CORNER, TILE_CORNER)
         painter.end()
         super().paintEvent(event)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
 from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPalette, QPixmap
 from PySide6.QtWidgets import QStyle, QStyleOptionViewItem
 
+from explorer.planner.plan import Level
 from explorer.qt.theme import ink_of, warning_colour
 from explorer.qt.widgets.painting import inks_of
 from explorer.qt.widgets.table_model import ItemRole
@@ -28,14 +28,6 @@ _ROW_PADDING: Final = 13
 _HEADING_PADDING: Final = 20
 
 
-class State(StrEnum):
-    """What a pill says, in colour; its word says it, too. Values are those of a plan's `Level`."""
-
-    GOOD = "yes"
-    CAUTION = "partly"
-    WARNING = "no"
-
-
 @dataclass(frozen=True, slots=True)
 class CellParts:
     """How a cell is drawn.
@@ -44,7 +36,7 @@ class CellParts:
         text: What is drawn in the colour of texts; it loses its middle where there is no room.
         muted: What follows it, quieter; it loses its end before the text loses anything.
         strong: Whether the text is semi-bold.
-        state: What a pill around the text says; None for no pill.
+        level: What a pill around the text says in colour, as its word does; None for no pill.
         mark: A sign in front, in the colour of problems.
         swatch: A picture in front.
         heading: Whether the row is a heading above others.
@@ -53,23 +45,21 @@ class CellParts:
     text: str
     muted: str = ""
     strong: bool = False
-    state: State | None = None
+    level: Level | None = None
     mark: str = ""
     swatch: QPixmap | None = None
     heading: bool = False
 
 
-def state_colour(state: State, palette: QPalette) -> QColor:
-    """Return the colour of a pill's word."""
+def level_colours(level: Level, palette: QPalette) -> tuple[QColor, QColor]:
+    """Return the colours of a level's word, and of the pill around it."""
     ink = ink_of(palette)
-    colours = {State.GOOD: ink.good, State.CAUTION: ink.caution, State.WARNING: ink.warning}
-    return QColor(colours[state])
-
-
-def pill_ground(state: State, palette: QPalette) -> QColor:
-    ink = ink_of(palette)
-    tints = ink.good_tint, ink.caution_tint, ink.warning_tint
-    return QColor(dict(zip(State, tints, strict=True))[state])
+    word, pill = {
+        Level.FITS: (ink.good, ink.good_tint),
+        Level.PARTLY: (ink.caution, ink.caution_tint),
+        Level.NOT: (ink.warning, ink.warning_tint),
+    }[level]
+    return QColor(word), QColor(pill)
 
 
 class RichDelegate(PaddedDelegate):
@@ -130,7 +120,7 @@ class RichDelegate(PaddedDelegate):
     def _pieces(
         self, option: QStyleOptionViewItem, parts: CellParts, room: float
     ) -> Iterator[_Piece]:
-        if parts.state is not None:
+        if parts.level is not None:
             yield _pill(option, parts, room)
             return
         palette, selected = option.palette, bool(option.state & QStyle.StateFlag.State_Selected)
@@ -188,8 +178,8 @@ def _swatch(picture: QPixmap) -> _Piece:
 
 
 def _pill(option: QStyleOptionViewItem, parts: CellParts, room: float) -> _Piece:
-    state, palette = parts.state, option.palette
-    assert state is not None
+    assert parts.level is not None
+    word, ground = level_colours(parts.level, option.palette)
     font = _fonts(option.font, parts)[1]
     metrics = QFontMetricsF(font)
     text = metrics.elidedText(parts.text, Qt.TextElideMode.ElideRight, room - 2 * _PILL_ROOM + 1)
@@ -198,10 +188,10 @@ def _pill(option: QStyleOptionViewItem, parts: CellParts, room: float) -> _Piece
     def draw(painter: QPainter, area: QRectF) -> None:
         pill = QRectF(area.left(), area.center().y() - height / 2, area.width(), height)
         painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(pill_ground(state, palette))
+        painter.setBrush(ground)
         painter.drawRoundedRect(pill, height / 2, height / 2)
         painter.setFont(font)
-        painter.setPen(state_colour(state, palette))
+        painter.setPen(word)
         painter.drawText(pill, int(Qt.AlignmentFlag.AlignCenter), text)
 
     return _Piece(0, metrics.horizontalAdvance(text) + 2 * _PILL_ROOM, draw)
@@ -215,7 +205,7 @@ def _between(parts: CellParts, font: QFont) -> float:
 def parts_width(parts: CellParts, font: QFont) -> float:
     """Return the pixels that a cell needs, its edges included."""
     fonts = _fonts(font, parts)
-    if parts.state is not None:
+    if parts.level is not None:
         return QFontMetricsF(fonts[1]).horizontalAdvance(parts.text) + 2 * (_PILL_ROOM + _EDGE)
     strong, quiet = QFontMetricsF(fonts[0]), QFontMetricsF(fonts[1])
     width = 2.0 * _EDGE + strong.horizontalAdvance(parts.text)
@@ -233,6 +223,6 @@ def _fonts(font: QFont, parts: CellParts) -> tuple[QFont, QFont]:
     strong, quiet = QFont(font), QFont(font)
     if parts.strong:
         strong.setWeight(QFont.Weight.DemiBold)
-    if parts.state is not None:
+    if parts.level is not None:
         quiet.setPointSizeF(_CAPTION * font.pointSizeF())
     return strong, quiet

@@ -9,7 +9,7 @@ from explorer.planner.plan import Level, Verdict
 from explorer.present.fits import DAMAGED, ModelFit
 from explorer.qt.library.nodes import LibraryColumn, Node, time_text
 from explorer.qt.library.rows import Usage, family_of, problem_note, store_row
-from explorer.qt.widgets.cells import CellParts, State
+from explorer.qt.widgets.cells import CellParts
 from explorer.stores import Blob, Entry, PartialDownload, Place, Store, StoreKind
 
 HUB = Path("/hub/models--org--name/snapshots/abc")
@@ -48,9 +48,9 @@ def test_a_family_says_what_its_versions_share_or_how_many_fit() -> None:
     yes, no = ModelFit(Verdict(Level.FITS, 9, 9), ""), ModelFit(Verdict(Level.NOT, 0, 9), "")
     damaged, unknown = ModelFit(None, "", word=DAMAGED), ModelFit(None, "", word="No weights")
     for fits, shown in (
-        ((yes, yes), CellParts("Fits", state=State.GOOD)),
+        ((yes, yes), CellParts("Fits", level=Level.FITS)),
         ((yes, no), CellParts("", "1 of 2 fit")),
-        ((damaged, damaged), CellParts("Damaged", state=State.WARNING)),
+        ((damaged, damaged), CellParts("Damaged", level=Level.NOT)),
         ((unknown, unknown), CellParts("", "No weights")),
         ((yes, None), None),  # until all are known
     ):
