@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Protocol, runtime_checkable
 
-from PySide6.QtCore import QCoreApplication, QEvent, QLocale
+from PySide6.QtCore import QLocale
 from PySide6.QtWidgets import QApplication, QWidget
 from shiboken6 import isValid
 
@@ -60,15 +61,23 @@ def use_locale(locale: QLocale, units: ByteUnits) -> None:
         QLocale.setDefault(QLocale.c())
 
 
+@runtime_checkable
+class KeepsSizes(Protocol):
+    """A widget that keeps texts with sizes."""
+
+    def take_units(self) -> None:
+        """Make them again, in the units that are used now."""
+
+
 def use_units(units: ByteUnits) -> None:
     """Show sizes in other units, and update everything that shows them.
 
-    Every widget gets a `LocaleChange`; those that keep texts with sizes make them again in their
-    `changeEvent`.
+    Widgets that keep texts with sizes make them again in `take_units`.
     """
     set_notation(replace(notation(), units=units))
     for widget in own_widgets():
         if isValid(widget):  # an update may delete later widgets
-            QCoreApplication.sendEvent(widget, QEvent(QEvent.Type.LocaleChange))
+            if isinstance(widget, KeepsSizes):
+                widget.take_units()
             if isValid(widget):
                 widget.update()

@@ -173,12 +173,8 @@ class MachineButton(IconButton):
         self.setAccessibleName(f"Plans are for: {text}")
         self.setText(self._pattern.replace("{machine}", text.replace("&", "&&")))
 
-    # Qt
-
-    def changeEvent(self, event: QEvent) -> None:
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.LocaleChange:
-            self.show_machine()
+    def take_units(self) -> None:
+        self.show_machine()
 
 
 _LEAST_MODEL: Final = 90  # pixels of its name before a tensor's

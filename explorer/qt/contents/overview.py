@@ -372,13 +372,14 @@ class OverviewView(QtWidgets.QScrollArea):
         column(row(fold, 1), inner, of=part, spacing=Space.NEAR)
         return part
 
+    def take_units(self) -> None:
+        self._build()
+
     # Qt
 
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
-        if event.type() == QEvent.Type.LocaleChange:
-            self._build()
-        elif event.type() == QEvent.Type.PaletteChange and not self._stale:
+        if event.type() == QEvent.Type.PaletteChange and not self._stale:
             self._stale = True
             # not now: Qt tells all widgets, in a list that it made before, and this deletes some
             QTimer.singleShot(0, self, self._build)

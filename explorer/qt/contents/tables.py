@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
-from PySide6.QtCore import QByteArray, QEvent
+from PySide6.QtCore import QByteArray
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QLabel, QWidget
 
@@ -112,12 +112,8 @@ class TensorsView(ListPanel):
         tensors = counted(len(rows), "tensor")
         return f"{tensors}, {count_text(parameters)} parameters, {bytes_text(nbytes)}"
 
-    # Qt
-
-    def changeEvent(self, event: QEvent) -> None:
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.LocaleChange:
-            self._show_totals()
+    def take_units(self) -> None:
+        self._show_totals()
 
 
 MOST_TOKENS: Final = 600_000

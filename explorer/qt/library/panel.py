@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from PySide6 import QtWidgets
-from PySide6.QtCore import QEvent, Qt, QTimer, Signal
+from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QAccessible, QResizeEvent, QShowEvent
 
 from explorer.errors import ExplorerError
@@ -613,14 +613,12 @@ class LibraryView(LibraryWidgets):
         count = self.commands.copy_removal()
         self.total.setText(f"{counted(count, 'command')} copied. Read before you run.")
 
-    # Qt
+    def take_units(self) -> None:
+        self.model.forget_texts()
+        self.refresh_pane()
+        self._show_total()
 
-    def changeEvent(self, event: QEvent) -> None:
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.LocaleChange:
-            self.model.forget_texts()
-            self.refresh_pane()
-            self._show_total()
+    # Qt
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyqtgraph as pg
-from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, Signal
+from PySide6.QtCore import QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QKeyEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
@@ -273,12 +273,10 @@ class CurvesPlot(ThemedPlot):
         if 0 <= x < 40:  # which NaN is not
             self.context_chosen.emit(self.stops.values[self.stops.position(round(2**x))])
 
-    # Qt
+    def take_units(self) -> None:
+        self._draw()
 
-    def changeEvent(self, event: QEvent) -> None:
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.LocaleChange and hasattr(self, "_dot"):
-            self._draw()
+    # Qt
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         step = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}.get(Qt.Key(event.key()), 0)

@@ -282,15 +282,13 @@ class PlannerView(QtWidgets.QWidget):
         action.triggered.connect(slot)
         self.addAction(action)
 
+    def take_units(self) -> None:
+        self.state.replan()  # sizes are in other units
+
     # Qt
 
     def minimumSizeHint(self) -> QSize:
         return self._stack.currentWidget().minimumSizeHint()
-
-    def changeEvent(self, event: QEvent) -> None:
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.LocaleChange:
-            self.state.replan()  # sizes are in other units
 
     def dragEnterEvent(self, event: QtGui.QDragEnterEvent) -> None:
         if dropped_log(event.mimeData()) is None:

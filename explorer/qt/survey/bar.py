@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import isfinite
 
-from PySide6.QtCore import QEvent, QSignalBlocker, Qt, Signal
+from PySide6.QtCore import QSignalBlocker, Qt, Signal
 from PySide6.QtWidgets import QCheckBox, QComboBox, QProgressBar, QPushButton, QWidget
 
 from explorer.analysis.columns import Source
@@ -106,12 +106,8 @@ class SurveyBar(QWidget):
             text += f". {integer_text(problems)} cannot be read: see {WORST_TENSORS}"
         return text + "."
 
-    # Qt
-
-    def changeEvent(self, event: QEvent) -> None:
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.LocaleChange:
-            self.follow()
+    def take_units(self) -> None:
+        self.follow()
 
 
 class Notice(QWidget):

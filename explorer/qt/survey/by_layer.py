@@ -455,9 +455,5 @@ class ByLayerPage(QWidget):
         self._show_reading(None)
         self.app.selection.select_tensors([self._row])
 
-    # Qt
-
-    def changeEvent(self, event: QEvent) -> None:
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.LocaleChange:
-            self.refresh()
+    def take_units(self) -> None:
+        self.refresh()

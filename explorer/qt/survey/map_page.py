@@ -664,13 +664,11 @@ class MapPage(QtWidgets.QWidget):
         if lines:
             QtGui.QGuiApplication.clipboard().setText(to_tsv(None, lines))
 
+    def take_units(self) -> None:
+        self.refresh()
+
     # Qt
 
     def resizeEvent(self, event: QtGui.QResizeEvent) -> None:
         super().resizeEvent(event)
         self._fold_lines()
-
-    def changeEvent(self, event: QEvent) -> None:
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.LocaleChange:
-            self.refresh()

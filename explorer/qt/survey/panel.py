@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from PySide6.QtCore import QByteArray, QEvent, QSignalBlocker, Qt, QTimer
+from PySide6.QtCore import QByteArray, QSignalBlocker, Qt, QTimer
 from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QBoxLayout, QPushButton, QWidget
 
@@ -275,12 +275,8 @@ class HotSpotsPage(ListPanel):
             self._row = row
             self.app.selection.select_tensors([row])
 
-    # Qt
-
-    def changeEvent(self, event: QEvent) -> None:
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.LocaleChange:
-            self.notice.show_missing(self.chosen.source)
+    def take_units(self) -> None:
+        self.notice.show_missing(self.chosen.source)
 
 
 class SurveyView(TabbedPanel):

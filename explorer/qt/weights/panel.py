@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from PySide6.QtCore import QByteArray, QEvent, QObject, Signal
+from PySide6.QtCore import QByteArray, QObject, Signal
 from PySide6.QtWidgets import QWidget
 
 from explorer.analysis import BlockStatistics, Distribution
@@ -450,12 +450,8 @@ class WeightsView(TensorsPanel):
             f"The figures are of the stored weights: the factor in {names} is not applied to them."
         )
 
-    # Qt
-
-    def changeEvent(self, event: QEvent) -> None:
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.LocaleChange:
-            self.refresh()
+    def take_units(self) -> None:
+        self.refresh()
 
 
 def _subjects(document: Document, rows: Sequence[int]) -> list[SelectedTensor]:

@@ -8,7 +8,7 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 from PySide6 import QtWidgets
-from PySide6.QtCore import QByteArray, QEvent, QSignalBlocker, Qt, Signal
+from PySide6.QtCore import QByteArray, QSignalBlocker, Qt, Signal
 
 from explorer.analysis.recipes.fits import RoleErrors
 from explorer.analysis.rounding import rounding_problem
@@ -234,12 +234,8 @@ class WhatIfPanel(PicturePanel):
             line = next((one for one in self.lines if one.type_name == self.selected_type), None)
         self.show_text("" if line is None else line_text(line))
 
-    # Qt
-
-    def changeEvent(self, event: QEvent) -> None:
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.LocaleChange:
-            self._read_out(None)
+    def take_units(self) -> None:
+        self._read_out(None)
 
 
 def _extent(lines: Sequence[Line]) -> object:

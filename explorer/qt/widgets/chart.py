@@ -171,7 +171,7 @@ class Chart(QWidget, Generic[Hit]):
 
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
-        if event.type() in (QEvent.Type.PaletteChange, QEvent.Type.LocaleChange):
+        if event.type() == QEvent.Type.PaletteChange:
             self.update()
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:

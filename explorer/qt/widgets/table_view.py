@@ -485,10 +485,8 @@ class TableView(QtWidgets.QTableView):
                 _paint_why(self, painter, place)
         painter.end()
 
-    def changeEvent(self, event: QtCore.QEvent) -> None:
-        super().changeEvent(event)
-        if event.type() == QtCore.QEvent.Type.LocaleChange:
-            self._rewrite_numbers()
+    def take_units(self) -> None:
+        self._rewrite_numbers()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         super().keyPressEvent(event)

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PySide6.QtCore import QEvent, QPoint, QSize, Qt
+from PySide6.QtCore import QPoint, QSize, Qt
 from PySide6.QtTest import QAbstractItemModelTester
-from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from explorer.analysis.columns import summaries
@@ -254,5 +253,5 @@ def test_a_page_out_of_sight_forgets_the_tensor_of_a_model_that_is_gone(
     small = {name: ARRAYS[name] for name in NAMES[:3]}
     view.show_document(load(write_gguf(tmp_path / "small.gguf", "llama", small)))
     qtbot.waitUntil(lambda: view.session.content is not None)
-    QApplication.sendEvent(page, QEvent(QEvent.Type.LocaleChange))  # as other units do
+    page.take_units()
     assert page.grid is not None
