@@ -18,7 +18,7 @@ from explorer.hardware.catalogue import find_bandwidths
 from explorer.planner import Device
 from explorer.planner import Settings as PlanSettings
 from explorer.planner.devices import CPU
-from explorer.planner.engines.llama_cpp import Settings
+from explorer.planner.engines.llama_cpp import NEWEST, Settings
 from explorer.planner.engines.llama_cpp.reading import read_header, reads
 from explorer.planner.logs.lines import Log
 from explorer.planner.logs.measured import Comparison, compare, measured_record
@@ -163,6 +163,9 @@ def with_log(
         "flash_attention": log.flash_attention,
         "offload_kv": log.offload_kv,
         "swa_full": log.swa_full,
+        "mtp": log.mtp or None,
+        "all_logits": log.all_logits or None,
+        "build": None if log.build == NEWEST else log.build,
     }
     if log.devices == devices:
         given |= {"num_gpu": log.gpu_layers, "cpu_moe_layers": log.cpu_moe_layers}

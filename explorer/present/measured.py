@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from explorer.planner.engines.llama_cpp import Settings
+from explorer.planner.engines.llama_cpp import NEWEST, Settings
 from explorer.planner.logs.lines import Log
 from explorer.planner.logs.measured import HOST, Comparison, Residual, Unaccounted
 from explorer.planner.speed import SpeedBound
@@ -26,6 +26,12 @@ _KINDS: Final = {
     "compute": "compute buffer",
     "output": "output buffer",
     "total": "in all",
+    "draft weights": "draft model's weights",
+    "draft cache": "draft's KV cache",
+    "draft compute": "draft's compute buffer",
+    "draft output": "draft's output buffer",
+    "projector": "projector's weights",
+    "projector compute": "projector's compute buffer",
 }
 _SETTINGS: Final = {
     "context": "context",
@@ -33,7 +39,10 @@ _SETTINGS: Final = {
     "ubatch": "micro-batch",
     "tensor_split": "the split of layers over the GPUs",
     "cpu_moe_layers": "the blocks whose experts are on the CPU",
+    "build": "the build of llama.cpp",
+    "all_logits": "which logits the program reserves",
 }
+_OF_OTHERS: Final = ("draft ", "projector")  # rows of another file, or a context of its own
 _CUDA_LIKE: Final = ("CUDA", "ROCm", "MUSA")
 _MOST_SHARE: Final = 100
 
@@ -61,7 +70,7 @@ def planned_text(one: Residual) -> str:
 def difference_text(one: Residual) -> str:
     """Return how much more was measured than planned."""
     if one.difference is None:
-        return "no law is known"
+        return "not planned" if one.kind.startswith(_OF_OTHERS) else "no law is known"
     if one.agrees:
         return "none" if one.planned_low is None else "within the band"
     text = signed_text(one.difference, bytes_text)
@@ -87,6 +96,12 @@ def settings_text(settings: Settings) -> str:
     ]
     if settings.cpu_moe_layers and settings.devices:
         parts.append(f"experts of {settings.cpu_moe_layers} blocks on the CPU")
+    if settings.mtp:
+        parts.append(f"{settings.mtp} tokens drafted by MTP")
+    if settings.all_logits:
+        parts.append("logits of the whole micro-batch")
+    if settings.build != NEWEST:
+        parts.append(f"rules of build {settings.build}")
     return ", ".join(parts)
 
 
@@ -107,7 +122,7 @@ def _notes(comparison: Comparison, log: Log) -> Iterator[str]:
         yield f"the log does not give {names}. The plan uses what is set here"
     if comparison.inferred:
         names = _listed([_SETTINGS[name] for name in comparison.inferred])
-        yield f"the log does not give {names}. The measured weights show it"
+        yield f"the log does not give {names}. The measured buffers show it"
     if measured.source == "Ollama's own engine":
         yield (
             "the log is of Ollama's own engine, which writes two digits and allocates in its own "

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from explorer.errors import PlanError
+from explorer.formats.model import Model
 from explorer.planner.engines.llama_cpp import Allocation, Header, Settings, allocate, fit
 from tests.planner.test_llama_cpp import _model
 
@@ -24,10 +25,15 @@ _CASES: list[dict[str, Any]] = _CONTENT["cases"]
 _GIB = 1 << 30
 
 
+def model_of(name: str) -> Model:
+    """Return a model of the cases; a header and nothing else."""
+    described = _CONTENT["models"][name]
+    return _model(described["metadata"], described["tensors"])
+
+
 @cache
 def _header(name: str) -> Header:
-    described = _CONTENT["models"][name]
-    return Header.from_model(_model(described["metadata"], described["tensors"]))
+    return Header.from_model(model_of(name))
 
 
 def _settings(case: dict[str, Any]) -> Settings:

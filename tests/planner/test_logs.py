@@ -17,8 +17,10 @@ from explorer.planner.logs import reading
 from explorer.planner.logs.lines import (
     CACHE,
     COMPUTE,
+    DRAFTED,
     OUTPUT,
     PROJECTOR,
+    PROJECTOR_COMPUTE,
     WEIGHTS,
     LogError,
     Measured,
@@ -53,7 +55,7 @@ def test_llama_server() -> None:
     }
     assert dict(found.settings) == {
         **{"context": 4096, "batch": 2048, "ubatch": 512, "gpu_layers": 41},
-        **{"flash_attention": False, "type_k": "q8_0", "type_v": "f16"},
+        **{"flash_attention": False, "type_k": "q8_0", "type_v": "f16", "parallel": 1},
     }
     assert (found.architecture, found.name, found.blocks) == ("llama", "Small", 40)
     assert [device.free for device in found.devices] == [15035 * MIB, 11035 * MIB]
@@ -79,7 +81,7 @@ def test_ollama_that_starts_llama_server() -> None:
         ("CUDA0", WEIGHTS): 199.34,
         ("CUDA0", CACHE): 18.0,  # with the recurrent state
         ("CUDA0", COMPUTE): 42.0,  # the last one
-        ("CUDA0", PROJECTOR): 101.57,
+        ("CUDA0", PROJECTOR_COMPUTE): 101.57,
     }
     wanted = {"ubatch": 1024, "type_k": "q8_0", "tensor_split": (3.0, 1.0), "cpu_moe_layers": 4}
     assert wanted.items() <= dict(found.settings).items()
@@ -289,3 +291,91 @@ def test_a_missing_log_is_one_error(tmp_path: Path) -> None:
         read_log(tmp_path / "none.log")
     with pytest.raises(SourceError):
         read_log(tmp_path)
+
+
+_REAL: dict[str, tuple[dict[str, object], dict[tuple[str, str], float]]] = {
+    "draft_named.log": (
+        {"context": 9792, "parallel": 1, "ubatch": 512, "gpu_layers": 65},
+        {
+            ("CUDA0", WEIGHTS): 18423.65,
+            ("CPU_Mapped", WEIGHTS): 417.3,
+            ("CUDA0", CACHE): 2448.0,
+            ("CUDA0", COMPUTE): 194.01,
+            ("CUDA0", DRAFTED[WEIGHTS]): 500.84,
+            ("CUDA0", DRAFTED[CACHE]): 114.77,
+            ("CUDA0", DRAFTED[COMPUTE]): 25.91,
+        },
+    ),
+    "qwen38_27b_mtp_3090.log": (
+        {"context": 8192, "parallel": 4, "kv_unified": True, "mtp": 2, "gpu_layers": 66},
+        {
+            ("CPU_Mapped", WEIGHTS): 682.03,
+            ("Vulkan0", WEIGHTS): 15009.2,
+            ("Vulkan_Host", OUTPUT): 3.79,
+            ("Vulkan0", CACHE): 2307.5,
+            ("Vulkan0", COMPUTE): 568.53,
+            ("Vulkan_Host", COMPUTE): 112.07,
+            ("Vulkan_Host", DRAFTED[OUTPUT]): 3.79,
+            ("Vulkan0", DRAFTED[CACHE]): 32.0,
+            ("Vulkan0", DRAFTED[COMPUTE]): 520.06,
+            ("Vulkan_Host", DRAFTED[COMPUTE]): 112.07,
+        },
+    ),
+    "qwen35_9b_1070ti_np4.log": (
+        {
+            **{"context": 8192, "parallel": 4, "batch": 2048, "ubatch": 2048},
+            **{"kv_unified": True, "gpu_layers": 31},
+        },
+        {
+            ("CPU_Mapped", WEIGHTS): 824.31,
+            ("Vulkan0", WEIGHTS): 4854.94,
+            ("Vulkan_Host", OUTPUT): 3.79,
+            ("Vulkan0", CACHE): 440.25,
+            ("CPU", CACHE): 16.75,
+            ("Vulkan0", COMPUTE): 447.38,
+            ("Vulkan_Host", COMPUTE): 128.44,
+        },
+    ),
+    "mmproj_only.log": (
+        {"context": 8192, "parallel": 1, "batch": 2048, "ubatch": 512, "gpu_layers": 37},
+        {
+            ("CPU_Mapped", WEIGHTS): 304.28,
+            ("CUDA0", WEIGHTS): 2375.91,
+            ("CUDA0", CACHE): 1152.0,
+            ("CUDA0", COMPUTE): 85.01,
+            ("CUDA_Host", COMPUTE): 28.02,
+            ("CUDA0", PROJECTOR): 887.99,
+            ("CUDA0", PROJECTOR_COMPUTE): 248.1,
+            ("CPU", PROJECTOR_COMPUTE): 24.93,
+        },
+    ),
+}
+"""Settings, and MiB by device and kind, of logs that people published."""
+
+
+@pytest.mark.parametrize("name", _REAL)
+def test_every_context_of_a_published_log_is_read(name: str, shared_data: Path) -> None:
+    log = read_log(shared_data / "real_logs" / name)
+    assert len(log.loads) == 1
+    settings, buffers = _REAL[name]
+    assert dict(log.loads[0].settings) == settings
+    assert held(log.loads[0]) == buffers
+
+
+def test_the_build_and_what_it_drafts_are_read() -> None:
+    log = """build_info: b8946-1a2b3c4d5
+# argv: C:\\llama\\llama-server.exe --model m.gguf --spec-draft-n-max 4 --ubatch-size 1024
+llama_context: n_ctx                 = 4096
+llama_context: n_rs_seq              = 0
+llama_kv_cache: size =  512.00 MiB (  4096 cells,  16 layers,  4/1 seqs), K (f16):  256.00 MiB
+llama_kv_cache:      CUDA0 KV buffer size =   512.00 MiB
+srv    load_model: creating MTP draft context against the target model 'm.gguf'
+llama_context: n_ctx                 = 256
+llama_kv_cache:      CUDA0 KV buffer size =    32.00 MiB
+"""
+    found = one(log)
+    assert dict(found.settings) == {
+        **{"build": 8946, "context": 4096, "ubatch": 1024, "parallel": 4, "kv_unified": True},
+        **{"mtp": 4, "type_k": "f16"},
+    }
+    assert held(found) == {("CUDA0", CACHE): 512.0, ("CUDA0", DRAFTED[CACHE]): 32.0}

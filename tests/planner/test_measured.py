@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,6 +17,7 @@ from explorer.planner.logs.measured import Comparison, Residual, compare, measur
 from explorer.planner.logs.reading import parse_log, read_log
 from explorer.present import measured as words
 from tests.planner import log_samples as samples
+from tests.planner.test_contexts import model_of
 
 GIB, MIB = 1 << 30, 1 << 20
 
@@ -53,6 +55,28 @@ def test_experts_on_the_cpu_and_a_split_are_read_off_the_weights() -> None:
     assert set(found.inferred) >= {"cpu_moe_layers"}
     weights = [one for one in found.residuals if one.kind == "weights"]
     assert all(one.agrees for one in weights)
+
+
+@pytest.mark.parametrize(
+    ("asked", "inferred"),
+    [
+        ({"all_logits": True}, {"all_logits"}),
+        ({"build": 11300}, {"build"}),
+        ({"build": 9400}, {"build"}),
+        ({}, set()),
+    ],
+)
+def test_which_build_and_which_logits_are_read_off_the_compute_buffers(
+    asked: dict[str, Any], inferred: set[str]
+) -> None:
+    settings, model = Settings(context=8192, **asked), model_of("heads-80")
+    text = samples.server_log(allocate(model, settings), settings)
+    text = "\n".join(line for line in text.splitlines() if "block_count" not in line)
+    found = compare(model, parse_log([text.encode()]).load_of("llama"), Settings())
+    assert set(found.inferred) == inferred
+    buffers = [one for one in found.residuals if one.kind == "compute" and one.device != "host"]
+    assert buffers
+    assert all(one.agrees for one in buffers)
 
 
 def test_what_the_log_tells_is_not_read_off_the_weights() -> None:

@@ -43,6 +43,7 @@ _EMBEDDING_BATCH: Final = 2048
 
 _OWN: Final = MappingProxyType(
     {
+        "program": "Ollama is the program",
         "ubatch": "Ollama gives llama.cpp the batch for both",
         "kv_unified": "Ollama gives each request a cache of its own",
     }

@@ -24,12 +24,19 @@ from explorer.text import plain_text, shorten
 _MOST_LOADS: Final = 16
 _MOST_BUFFERS: Final = 4 * MAX_DEVICES
 _LONGEST_NAME: Final = 80
+_MOST_BUILDS: Final = 1 << 20
+_USUALLY_DRAFTED: Final = 3  # tokens, where nothing says how many
 
-WEIGHTS, CACHE, COMPUTE, OUTPUT, ADAPTER, PROJECTOR = (
+WEIGHTS, CACHE, COMPUTE, OUTPUT, ADAPTER, PROJECTOR, PROJECTOR_COMPUTE = (
     *("weights", "cache", "compute", "output"),
-    *("adapter", "projector"),
+    *("adapter", "projector", "projector compute"),
 )
 """What a buffer holds."""
+
+DRAFTED: Final = MappingProxyType(
+    {kind: f"draft {kind}" for kind in (WEIGHTS, CACHE, COMPUTE, OUTPUT)}
+)
+"""The same of the context that drafts tokens (speculative decoding)."""
 
 
 class LogError(ExplorerError):
@@ -157,6 +164,8 @@ class _Load:
     devices: dict[str, dict[str, Any]] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)  # further fields of Measured
     header: bool = False  # whether the model's header was read
+    drafting: bool = False  # whether the lines are of what drafts tokens
+    projector_device: str = "CPU"
     generated: int = 0
 
     def device(self, name: str) -> dict[str, Any]:
@@ -186,6 +195,7 @@ class _Load:
         buffers = self.buffers or self.breakdown
         devices = tuple(LoggedDevice(name, **known) for name, known in self.devices.items())
         settings = self.arguments | self.settings
+        settings.pop("drafted", None)
         offloaded = self.facts.get("offloaded")
         if offloaded is not None:
             settings["gpu_layers"] = offloaded[0]
@@ -215,6 +225,7 @@ _COUNTS: Final = {
     "n_batch": "batch",
     "n_ubatch": "ubatch",
     "n_seq_max": "parallel",
+    "n_rs_seq": "mtp",
 }
 _SWITCHES: Final = {"flash_attn": "flash_attention", "kv_unified": "kv_unified"}
 _ON: Final = dict.fromkeys(("1", "true", "enabled", "auto", "on"), True)
@@ -230,6 +241,7 @@ _FLAGS: Final = {
     **dict.fromkeys(("-ctv", "--cache-type-v"), "type_v"),
     **dict.fromkeys(("-ts", "--tensor-split"), "tensor_split"),
     **dict.fromkeys(("-fa", "--flash-attn"), "flash_attention"),
+    "--spec-draft-n-max": "drafted",
 }
 _BARE_FLAGS: Final[Mapping[str, tuple[str, Any]]] = {
     **dict.fromkeys(("-nkvo", "--no-kv-offload"), ("offload_kv", False)),
@@ -246,6 +258,7 @@ class LogParser:
         self._now = _Load()
         self._done: deque[Measured] = deque(maxlen=_MOST_LOADS)
         self._verbosity: int | None = None
+        self._build_number: int | None = None
         self._starts = 0
         self._in_table = False  # of `ollama ps`
         self._gpus: dict[str, str] = {}  # of Ollama: name → what people call it
@@ -297,6 +310,8 @@ class LogParser:
             for device in dict.fromkeys(device for device, _ in now.buffers):
                 if device in self._gpus:
                     now.device(device).setdefault("description", self._gpus[device])
+            if self._build_number is not None:
+                now.settings["build"] = self._build_number
             self._done.append(now.finished())
             self._starts += 1
         self._now = _Load()
@@ -320,6 +335,8 @@ class LogParser:
     def _model(self, _match: re.Match[str]) -> None:
         """A model's header was read."""
         before = self._now
+        if before.drafting:
+            return
         if before.buffers or "total" in before.facts:
             self._end()
         elif before.header:  # only its vocabulary was read, as Ollama does first
@@ -340,6 +357,8 @@ class LogParser:
 
     def _metadata(self, match: re.Match[str]) -> None:
         key, value = match[1], _named(match[2])
+        if self._now.drafting:
+            return
         if key in _FACTS:
             self._now.facts[_FACTS[key]] = value
         elif key.endswith(".block_count"):
@@ -351,22 +370,68 @@ class LogParser:
         if not colon or not 2 <= len(words) <= 6:
             return
         device, kind = _named(words[0]), _KINDS.get(words[1])
-        if "clip" in function[0] or "alloc_compute" in function[0]:
-            kind = PROJECTOR
+        if "clip" in function[0] or "compute_meta" in function[0]:
+            kind = PROJECTOR_COMPUTE
         if kind is None:
             return
+        if self._now.drafting:
+            kind = DRAFTED.get(kind, kind)
         if kind == WEIGHTS and any(held == COMPUTE for _, held in self._now.buffers):
             self._model(match)  # another model, of an excerpt without its header
         if device.endswith("_Mapped"):
             self._now.facts["mapped"] = True
-        self._now.add(device, kind, _sized(match), sums=kind != COMPUTE)
+        is_last = kind in {COMPUTE, DRAFTED[COMPUTE], PROJECTOR_COMPUTE}  # it is made anew
+        self._now.add(device, kind, _sized(match), sums=not is_last)
 
     def _offload(self, match: re.Match[str]) -> None:
-        self._now.facts["offloaded"] = (int(match[1]), int(match[2]))
+        if not self._now.drafting:
+            self._now.facts["offloaded"] = (int(match[1]), int(match[2]))
+
+    def _draft(self, match: re.Match[str]) -> None:
+        """What follows is of a second context: a draft model's, or that of the model's own MTP."""
+        now = self._now
+        now.drafting = True
+        for key in [key for key in now.buffers if key[1] in DRAFTED.values()]:
+            del now.buffers[key]
+        if match[0] == "creating MTP" and not now.settings.get("mtp"):
+            now.settings["mtp"] = now.arguments.get("drafted", _USUALLY_DRAFTED)
+
+    def _projector_device(self, match: re.Match[str]) -> None:
+        self._now.projector_device = _named(match[1])
+
+    def _projector(self, match: re.Match[str]) -> None:
+        self._now.add(self._now.projector_device, PROJECTOR, _sized(match), sums=False)
+
+    def _build(self, match: re.Match[str]) -> None:
+        number = _count(match[1], _MOST_BUILDS)
+        if number:
+            self._build_number = number
+
+    def _slots(self, match: re.Match[str]) -> None:
+        """Take what the server says of its sequences, at its start or once a model is loaded."""
+        now = self._now
+        target = now.arguments if now.is_empty else now.settings
+        target.setdefault("parallel", int(match[1]))
+        target.setdefault("kv_unified", match[2] == "true")
+
+    def _sequences(self, match: re.Match[str]) -> None:
+        """Take sequences and states that are kept for each from the summary of a cache."""
+        settings = self._now.settings
+        if self._now.drafting:
+            return
+        sequences = int(match["seqs"])
+        settings.setdefault("parallel", sequences)
+        if match["streams"] and sequences > 1:
+            settings.setdefault("kv_unified", int(match["streams"]) == 1)
+        if match["states"] and int(match["states"]):
+            settings["mtp"] = int(match["states"])
+        self._cache_types(match)
 
     def _context(self, _match: re.Match[str]) -> None:
         """A context is made; what an earlier one of this model held is gone."""
         now = self._now
+        if now.drafting:
+            return
         for key in [key for key in now.buffers if key[1] in {CACHE, COMPUTE, OUTPUT}]:
             del now.buffers[key]
         now.settings.clear()
@@ -377,6 +442,8 @@ class LogParser:
         if not colon or entry is None or not head.endswith("llama_context"):
             return
         name, value, now = entry[1], entry[2], self._now
+        if now.drafting:
+            return  # it follows the main one
         if name in _COUNTS:
             setting, number = _COUNTS[name], _count(value)
             if name == "n_ctx" and setting in now.settings and not now.is_empty:
@@ -387,12 +454,15 @@ class LogParser:
             now.settings[_SWITCHES[name]] = _ON_OR_OFF[value]
 
     def _flash_attention(self, match: re.Match[str]) -> None:
-        self._now.settings["flash_attention"] = match[1] == "enabled"
+        if not self._now.drafting:
+            self._now.settings["flash_attention"] = match[1] == "enabled"
 
     def _full_windows(self, _match: re.Match[str]) -> None:
         self._now.settings["swa_full"] = True
 
     def _cache_types(self, match: re.Match[str]) -> None:
+        if self._now.drafting:
+            return
         for which, name in _TYPE.findall(match.string):
             if name in PART_CACHE_TYPES:
                 self._now.settings[f"type_{which.lower()}"] = name
@@ -543,6 +613,26 @@ _PS_ROW: Final = (
 )
 
 _LINES: Final = (
+    *_lines(
+        ["using n_parallel = ", "n_slots = "],
+        LogParser._slots,
+        r"(?:n_parallel|n_slots) = ([0-9]{1,6})\b.{0,80}kv_unified = '?(true|false)",
+    ),
+    *_lines(["build_info: "], LogParser._build, r"build_info: b?([0-9]{3,7})\b"),
+    *_lines(["build: "], LogParser._build, r"^\W{0,40}build: ([0-9]{3,7}) \("),
+    *_lines(
+        ["loading draft model", "creating MTP"],
+        LogParser._draft,
+        "loading draft model|creating MTP",
+    ),
+    *_lines(["CLIP using "], LogParser._projector_device, r"CLIP using (\S{1,40}) backend"),
+    *_lines(["load_hparams: model size"], LogParser._projector, r"model size: {0,20}" + _SIZE),
+    *_lines(
+        [" seqs"],
+        LogParser._sequences,
+        r"\b(?P<seqs>[0-9]{1,6})(?:/ {0,4}(?P<streams>[0-9]{1,6}))? seqs"
+        r"(?: {1,4}(?P<states>[0-9]{1,4}) rs_seq)?",
+    ),
     *_lines(["memory breakdown ["], LogParser._breakdown),
     *_lines(
         ["memory_breakdown"],
@@ -561,7 +651,10 @@ _LINES: Final = (
     *_lines(["Flash Attention"], LogParser._flash_attention, r"(enabled|disabled)\s*$"),
     *_lines(['msg="starting '], LogParser._start, "cmd="),
     *_lines(["llama_server: initializing"], LogParser._start),
-    *_lines(["llama-server -", "llama-cli -"], LogParser._command),
+    *_lines(
+        ["llama-server -", "llama-cli -", "llama-server.exe -", "llama-cli.exe -"],
+        LogParser._command,
+    ),
     *_lines([*_COUNTS, *_SWITCHES], LogParser._context_entry),
     *_lines(["full-size SWA cache"], LogParser._full_windows),
     *_lines([" K ("], LogParser._cache_types),

@@ -20,7 +20,10 @@ from explorer.planner.engines import llama_cpp
 from explorer.planner.logs.lines import (
     CACHE,
     COMPUTE,
+    DRAFTED,
     OUTPUT,
+    PROJECTOR,
+    PROJECTOR_COMPUTE,
     WEIGHTS,
     LoggedBuffer,
     LoggedDevice,
@@ -30,10 +33,20 @@ from explorer.planner.settings import Settings
 
 HOST: Final = "host"
 
+_KINDS: Final = (
+    *(WEIGHTS, CACHE, COMPUTE, OUTPUT),
+    *DRAFTED.values(),
+    *(PROJECTOR, PROJECTOR_COMPUTE),
+)
+"""What a log tells of, in the order of rows."""
+
+_OTHERS: Final = (*DRAFTED.values(), PROJECTOR, PROJECTOR_COMPUTE)
+
 _ON_HOST: Final = re.compile(r"CPU|.*_Host\b|Host\b|BLAS|AMX|HBM|.*\bHost$")
 _SUFFIX: Final = re.compile(r"_(Mapped|Split|Private|Shared)$")
 _NUMBER: Final = re.compile(r"[0-9]{1,4}")
 _CLOSE: Final = 100  # a hundredth: what was read off the weights must meet them so well
+_CLOSE_BUFFER: Final = 1000  # the same of compute buffers
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +132,18 @@ def compare(model: Model, measured: Measured, base: llama_cpp.Settings) -> Compa
     held = places.sums()
     if held:
         settings, inferred = _inferred(header, settings, held, measured)
+        settings, more = _inferred_rules(header, settings, held, measured)
+        inferred += more
     allocation = llama_cpp.allocate(header, settings)
     tokens = model.metadata.entry("tokenizer.ggml.tokens")
     vocabulary = 0 if tokens is None else tokens.length or 0
     planned = _planned(allocation, mapped=measured.mapped)
     if measured.source == "llama.cpp":
         planned[HOST, OUTPUT] = (vocabulary * settings.parallel * 4, None)
+    if allocation.draft is not None:
+        drafted = _planned(allocation.draft, mapped=measured.mapped)
+        drafted[HOST, OUTPUT] = planned.get((HOST, OUTPUT), (None, None))
+        planned |= {(place, DRAFTED[kind]): both for (place, kind), both in drafted.items()}
     residuals = tuple(_residuals(planned, held)) if held else tuple(_sums(planned, measured))
     unaccounted = tuple(_unaccounted(places, residuals, settings))
     return Comparison(measured, settings, residuals, unaccounted, inferred, assumed)
@@ -132,7 +151,7 @@ def compare(model: Model, measured: Measured, base: llama_cpp.Settings) -> Compa
 
 def assumed_settings(asked: Settings, devices: int) -> llama_cpp.Settings:
     """Return what a log that does not tell it is taken to mean, by what is asked of a plan."""
-    assumed: dict[str, Any] = {"context": asked.context, "ubatch": asked.batch}
+    assumed: dict[str, Any] = {"context": asked.context, "ubatch": asked.ubatch or asked.batch}
     if asked.parallel:  # other engines run more of them
         assumed["parallel"] = min(asked.parallel, llama_cpp.MAX_SEQUENCES)
     settings = llama_cpp.Settings(devices=devices)
@@ -193,6 +212,10 @@ class _Places:
             nbytes, within = found.get(key, (0, 0))
             found[key] = (nbytes + buffer.nbytes, within + buffer.within)
         return found
+
+
+def _is_mapped(buffer: LoggedBuffer) -> bool:
+    return buffer.device.endswith("_Mapped") and not _is_host(buffer.device)
 
 
 def _is_host(name: str) -> bool:
@@ -260,7 +283,9 @@ def _inferred(
     def is_close(differences: Iterable[int]) -> bool:
         return all(abs(one) * _CLOSE <= most for one, most in zip(differences, wanted, strict=True))
 
-    if not any(wanted) or is_close(off(settings)):
+    # of a mapped buffer the log tells the range of the file, which holds more
+    is_mapped = any(_is_mapped(one) for one in measured.buffers)
+    if is_mapped or not any(wanted) or is_close(off(settings)):
         return settings, ()
     if "cpu_moe_layers" not in measured.settings and sum(off(settings)) * _CLOSE > sum(wanted):
         blocks = range(1, header.blocks + 1) if header.experts_used else ()
@@ -275,6 +300,50 @@ def _inferred(
             settings = shares
             found.append("tensor_split")
     return settings, tuple(found)
+
+
+def _inferred_rules(
+    header: llama_cpp.Header,
+    settings: llama_cpp.Settings,
+    held: dict[tuple[str, str], tuple[int, int]],
+    measured: Measured,
+) -> tuple[llama_cpp.Settings, tuple[str, ...]]:
+    """Read off the compute buffers of GPUs what no line tells: the build, and which logits.
+
+    They are taken only if the usual ones do not meet the buffers, and others do.
+    """
+    wanted = {
+        place: sizes
+        for (place, kind), sizes in held.items()
+        if kind == COMPUTE and place.startswith("GPU")
+    }
+
+    def meets(candidate: llama_cpp.Settings) -> bool:
+        buffers = llama_cpp.allocate(header, candidate).buffers
+        planned = {place: buffers[place].compute or 0 for place in wanted if place in buffers}
+        return all(
+            abs(planned.get(place, 0) - nbytes) <= max(within, nbytes // _CLOSE_BUFFER)
+            for place, (nbytes, within) in wanted.items()
+        )
+
+    if not wanted or meets(settings):
+        return settings, ()
+    older = [one.build - 1 for one in reversed(llama_cpp.CHANGES)]
+    builds = [settings.build] if "build" in measured.settings else [settings.build, *older]
+    candidates: list[dict[str, Any]] = [
+        {"build": build, "all_logits": all_logits}
+        for all_logits in dict.fromkeys((settings.all_logits, True))
+        for build in builds
+    ]
+
+    def changed(candidate: dict[str, Any]) -> tuple[str, ...]:
+        return tuple(name for name in candidate if candidate[name] != getattr(settings, name))
+
+    for candidate in sorted(candidates, key=lambda one: len(changed(one))):
+        other = replace(settings, **candidate)
+        if changed(candidate) and meets(other):
+            return other, changed(candidate)
+    return settings, ()
 
 
 def _layers_by_weights(
@@ -327,7 +396,7 @@ def _residuals(
     devices = sorted({place for place, _ in held}, key=lambda one: (one == HOST, _natural(one)))
     kinds = {kind for _, kind in held} - {OUTPUT}
     for device in devices:
-        for kind in (WEIGHTS, CACHE, COMPUTE, OUTPUT):
+        for kind in _KINDS:
             nbytes, within = held.get((device, kind), (0, 0))
             most, low = planned.get((device, kind), (None, None))
             if nbytes or (most and kind in kinds):
@@ -362,7 +431,8 @@ def _unaccounted(
     """
     for number, device in enumerate(places.devices[: settings.devices]):
         terms = [one for one in residuals if one.device == f"GPU{number}"]
-        planned = [one.planned for one in terms]
+        # what another file holds is as it was measured
+        planned = [one.measured if one.kind in _OTHERS else one.planned for one in terms]
         known = None if None in planned else sum(one or 0 for one in planned)
         measured = sum(one.measured for one in terms)
         rest, others = None, False

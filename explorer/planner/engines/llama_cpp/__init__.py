@@ -10,11 +10,14 @@ from explorer.planner.engines.llama_cpp.allocation import (
     Settings,
     allocate,
 )
+from explorer.planner.engines.llama_cpp.builds import CHANGES, NEWEST
 from explorer.planner.engines.llama_cpp.fitting import Decision, fit
 from explorer.planner.engines.llama_cpp.header import Header
 
 __all__ = [
+    "CHANGES",
     "MAX_SEQUENCES",
+    "NEWEST",
     "Allocation",
     "Buffer",
     "Decision",
