@@ -179,7 +179,6 @@ def _write_blob(blobs: Path, media_type: str, content: bytes) -> dict[str, Any]:
 
 
 def _remove_others(target: Path) -> None:
-    """Remove demos of other recipe versions."""
     for path in target.parent.iterdir():
         if path.name.startswith(_PREFIX) and path != target:
             shutil.rmtree(path, ignore_errors=True)

@@ -39,7 +39,6 @@ class ByteUnits(StrEnum):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The units, from the byte up."""
         if self is ByteUnits.BINARY:
             return ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
         return ("B", "kB", "MB", "GB", "TB", "PB", "EB")

@@ -286,7 +286,6 @@ class BlockDetail:
         return self.levels[self.codes]
 
     def field_at(self, byte: int) -> int:
-        """Return the number of the field that a byte is in."""
         ends = [field.offset + field.nbytes for field in self.fields]
         return int(np.searchsorted(ends, byte, side="right"))
 

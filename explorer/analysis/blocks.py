@@ -144,7 +144,6 @@ class RunningScales:
         self._count += int(sums[1])
 
     def combine(self, other: RunningScales) -> None:
-        """Add other scales."""
         self._squares += other._squares
         self._count += other._count
 
@@ -243,7 +242,6 @@ class CodeCounts:
         self._counts += other._counts
 
     def shares(self) -> CodeShares:
-        """Return what was counted."""
         saturated, zeros = (int(self._counts[one].sum()) for one in (self._ends, self._zeros))
         return CodeShares(self._seen, saturated, zeros)
 

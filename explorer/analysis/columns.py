@@ -105,7 +105,6 @@ class StatisticsColumns:
 
 
 def parameter_shares(rows: Sequence[int], tensors: Sequence[Tensor]) -> dict[int, float]:
-    """Return the share of each tensor in the weights of all, by its row."""
     total = sum(tensor.parameters for tensor in tensors)
     shares = (tensor.parameters / total if total else 0.0 for tensor in tensors)
     return dict(zip(rows, shares, strict=True))
@@ -161,7 +160,6 @@ class ErrorColumns:
 
     @property
     def relative_rmse(self) -> Floats:
-        """RMSE by the RMS of the reference."""
         return np.sqrt(self._noise(self.squares, self.signal))
 
     @property
@@ -189,7 +187,6 @@ class ErrorColumns:
 
     @property
     def mean_error(self) -> Floats:
-        """Bias."""
         return quotients(self.errors, self.compared)
 
     def _noise(self, squares: Floats, signal: Floats) -> Floats:
@@ -306,7 +303,6 @@ def _error_squares(known: Known) -> Floats:
 
 
 def _most(column: Callable[[Known], Floats]) -> Callable[[Known, Groups], Floats]:
-    """Return the maximum of each group."""
     return lambda known, groups: groups.maxima(column(known))
 
 

@@ -215,7 +215,6 @@ class GridSection:
 
     @property
     def row_count(self) -> int:
-        """Number of rows."""
         return len(self.layers) or 1
 
     @cached_property
@@ -340,7 +339,6 @@ def _placed(
 def _section_columns(
     kind: Kind, roles: Mapping[_Key, int], check: Callable[[], object]
 ) -> tuple[tuple[GridColumn, ...], list[int]]:
-    """Return the columns of a section, and the number of the role of each."""
     known: dict[_Key, Column] = {}
     for position, key in enumerate(roles):
         if position % _CHECK_EVERY == 0:

@@ -155,7 +155,6 @@ class SurveyControl:
 
     @property
     def paused(self) -> bool:
-        """Whether the survey waits."""
         return not self._going.is_set()
 
     @property

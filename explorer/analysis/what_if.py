@@ -316,7 +316,6 @@ class SizeAfter:
 
 
 def present_size(model: Model, rows: Collection[int]) -> SizeAfter:
-    """Return the present sizes of the tensors in some rows, and of the model."""
     columns = model.tensors.columns
     return SizeAfter(
         parameters=sum(columns.parameters[row] for row in rows),

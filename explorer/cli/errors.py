@@ -225,7 +225,6 @@ def _summary(matching: Matching, total: TotalErrors, *, whole: bool) -> Iterator
 
 
 def _named(title: str, names: Sequence[str]) -> Iterator[str]:
-    """Yield a heading and the first of some names, if there are any."""
     if names:
         yield output.heading(title).removesuffix("\n")
     yield from (f"  {plain_text(name)}" for name in names[:_SHOWN_NAMES])
@@ -314,7 +313,6 @@ def diff_command(  # noqa: PLR0913 - one for each argument and option
 
 
 def _diff_text(found: differences.Comparison, paths: tuple[str, str]) -> Iterator[str]:
-    """Yield the sections of `diff` for people."""
     for name, path in zip("AB", paths, strict=True):
         yield output.style(f"{name}  {plain_text(path)}", bold=True) + "\n"
     yield "".join(f"\n{output.wrapped(plain_text(line))}" for line in differences.summary(found))

@@ -191,7 +191,6 @@ def _watched() -> Iterator[None]:
 @_fresh_option
 @click.pass_context
 def _open(context: click.Context, paths: tuple[str, ...], fresh: bool) -> int:
-    """Open the window on PATHS."""
     if not context.meta.get(_ONLY_PATHS):
         _refuse_mistyped(paths[0] if paths else "")
     return open_window(paths, fresh=fresh or bool(context.obj))

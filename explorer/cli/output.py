@@ -183,7 +183,6 @@ def sums_text(found: Summaries, source: Source, *more: str) -> str:
 
 
 def on_terminal() -> bool:
-    """Return whether standard output is a terminal."""
     return sys.stdout is not None and sys.stdout.isatty()
 
 

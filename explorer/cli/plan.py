@@ -276,7 +276,6 @@ def _compared(
     base: LlamaCppSettings,
     given: Mapping[str, int],
 ) -> measured.Compared:
-    """Return a log beside the plan of a model with its settings."""
     with open_model(options.model_path(path, root)) as model:
         return measured.compare_log(model, log_file, base, given)
 
@@ -334,7 +333,6 @@ class PlannedModel:
     bandwidths: Mapping[str, int] = field(default_factory=dict)  # those that the user gave
 
     def row(self) -> PlanRow:
-        """Return it as a row of tables."""
         return PlanRow(self.path, self.plan, self.failure, self.profile, self.advice)
 
 
@@ -439,7 +437,6 @@ def _number(value: int | float | tuple[int, ...]) -> str:
 
 
 def _advice(advice: Advice) -> str:
-    """Return an answer and what limits it."""
     value = advice.value
     text = integer_text(value) if isinstance(value, int) else value or "nothing fits"
     answer = style(f"{plans.QUESTIONS[advice.what].full_title}: {text}", bold=True)

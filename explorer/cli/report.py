@@ -219,7 +219,6 @@ def _write_report(
 
 
 def _pictures(data: ReportData) -> Iterator[tuple[str, str]]:
-    """Yield the pictures of a report as SVG, each with a name for its file."""
     models = [one for one in (data.model, data.reference) if one is not None]
     template = environment(Privacy.of(*models)).get_template("picture.svg")
     for number, picture in enumerate(pictures_in(sections(data)), start=1):

@@ -98,7 +98,6 @@ def _switch(plan: Plan, name: str) -> str:
 
 
 def lm_studio_lines(plan: Plan) -> list[str]:
-    """Return the fields of `lm_studio_fields`, one a line."""
     return [f"{name}: {value}" for name, value in lm_studio_fields(plan)]
 
 

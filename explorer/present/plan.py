@@ -57,7 +57,6 @@ _LEAST_SUGGESTED: Final = 2048  # tokens with which one can do something
 
 
 def plan_value(plan: Plan, name: str) -> int:
-    """Return a figure of `PLAN`."""
     graphs = [held.compute.high for held in plan.gpus]
     values = {
         "weights": plan.weights,
@@ -73,7 +72,6 @@ def plan_value(plan: Plan, name: str) -> int:
 
 
 def plan_figures(plan: Plan) -> list[Figure]:
-    """Return the figures of the plan as a whole."""
     return [plan_figure(plan, name) for name in PLAN]
 
 
@@ -159,7 +157,6 @@ def attention_text(plan: Plan) -> str:
 
 
 def setting_text(setting: Setting, value: Any) -> str:
-    """Return the value of a setting that holds."""
     match setting.kind:
         case Bytes():
             return bytes_text(value)
@@ -515,7 +512,6 @@ class Kind(StrEnum):
 
     @property
     def label(self) -> str:
-        """Its name for people."""
         return _KIND_LABELS[self]
 
 
@@ -565,7 +561,6 @@ class Bar:
         return max(self.capacity or 0, self.held_bytes, 1)
 
     def nbytes(self, kind: Kind) -> int:
-        """Return the bytes of a kind."""
         return sum(part.nbytes for part in self.parts if part.kind is kind)
 
 

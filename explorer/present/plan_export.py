@@ -173,7 +173,6 @@ class Stops:
 
     @property
     def last(self) -> int:
-        """The last position."""
         return len(self.values) - 1
 
     def position(self, value: int) -> int:

@@ -197,7 +197,6 @@ def _look(model: Model) -> _Found:
 
 
 def _sharing(layout: CompanionLayout) -> str:
-    """Return which weights share a scale."""
     columns = layout.shape[-1]
     if layout.reader.startswith("stacked") and not layout.option("one_scale"):
         return f"groups of {layout.group_size or layout.line}"

@@ -143,7 +143,6 @@ class Actions:
                 group.addAction(action)
 
     def all(self) -> list[QAction]:
-        """Return every command."""
         own = [value for value in vars(self).values() if isinstance(value, QAction)]
         tables = (self.groups, self.pages, self.schemes, self.units)
         return [*own, *(action for table in tables for action in table.values())]

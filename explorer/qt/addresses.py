@@ -322,7 +322,6 @@ def copy_download(model: Model) -> None:
 
 
 def places_of(texts: Sequence[str]) -> tuple[list[Path], list[ExplorerError]]:
-    """Return the paths and addresses that texts name, and the errors of those that name none."""
     found: list[Path] = []
     errors: list[ExplorerError] = []
     for text in texts:

@@ -525,7 +525,6 @@ def _by_name(document: Document, rows: list[int]) -> list[int]:
 
 
 def _ordered(places: list[int], ranks: NDArray[np.int64]) -> list[int]:
-    """Return places in the order of their ranks."""
     chosen = np.array(places, np.intp)
     ordered: list[int] = chosen[np.argsort(ranks[chosen], kind="stable")].tolist()
     return ordered

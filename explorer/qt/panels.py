@@ -80,7 +80,6 @@ class Pages(QStackedWidget):
 
     @property
     def page(self) -> str:
-        """Name of the page in front."""
         return str(self.currentWidget().objectName())
 
     @property

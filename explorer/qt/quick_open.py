@@ -270,7 +270,6 @@ class FoundList(QAbstractListModel):
         self.endResetModel()
 
     def place_text(self, entry: Entry) -> str:
-        """Return what an entry is, and of what or where it is."""
         where = entry.detail
         if entry.document is not None and entry.kind is not ResultKind.MODEL:
             where = plain_text(entry.document.title)

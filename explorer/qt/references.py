@@ -298,7 +298,6 @@ def _in_folder(path: Path) -> Iterator[tuple[Path, str, float]]:
 
 
 def _downloaded(find: Find, check: Check) -> Iterator[tuple[Path, str, float]]:
-    """Yield path, name and size of the models that were downloaded."""
     for entry, _ in find(check):
         yield entry.path, entry.name, float(entry.nbytes)
 

@@ -323,7 +323,6 @@ class Settings:
             self.changed()
 
     def _keys(self, group: str) -> list[str]:
-        """Return the names directly below a group."""
         self._store.beginGroup(group)
         found = [*self._store.childKeys(), *self._store.childGroups()]
         self._store.endGroup()

@@ -204,7 +204,6 @@ def _type_parts(by_type: Sequence[tuple[str, int]], shown: Sequence[str]) -> lis
 
 
 def _type_fill(name: str) -> tuple[str, str]:
-    """Return the colour and the pattern of a type."""
     if name == _OTHERS:
         return svg.OTHER, ""
     pattern = type_pattern(name)

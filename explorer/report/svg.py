@@ -113,7 +113,6 @@ def ink_class(colour: str) -> str:
 
 
 def _fitted(label: str, width: float) -> str:
-    """Return as much of a text as fits into a width."""
     return shorten(label, max(3, int(width / _CHARACTER)))
 
 

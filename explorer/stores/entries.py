@@ -183,7 +183,6 @@ def ollama_roots(environment: Mapping[str, str], home: Path, platform: str) -> l
 
 
 def _hub_cache(environment: Mapping[str, str], cache: Path) -> Path:
-    """Return the cache of huggingface_hub."""
     chosen = environment.get("HF_HUB_CACHE") or environment.get("HUGGINGFACE_HUB_CACHE")
     if chosen:
         return Path(chosen)

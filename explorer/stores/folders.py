@@ -193,7 +193,6 @@ class Scan:
 
 
 def folder_models(scan: Scan, *, deep: bool = True) -> Iterator[Entry]:
-    """Yield the models in a folder and, if `deep`, in those in it."""
     failures: list[Entry] = []
 
     def unreadable(folder: Path, error: OSError) -> None:

@@ -225,7 +225,6 @@ class RunningErrors:
 
 
 def _metrics(totals: list[float], pairs: int) -> dict[str, float]:
-    """Return the metrics that are computed from sums."""
     if pairs == 0:
         names = ("rmse", "relative_rmse", "sqnr_db", "mean_error", "mean_abs_error", "cosine")
         more = ("one_minus_cosine", "reference_rms", "candidate_rms")
@@ -310,7 +309,6 @@ def _percentiles(keys: NDArray[np.int64] | None, equal: int, most: float) -> dic
 
 
 def _least_of(key: int) -> float:
-    """Return the least number of a key."""
     return float(np.uint32(key << (31 - at.KEY_BITS)).view(np.float32))
 
 

@@ -61,12 +61,10 @@ class PairSquare:
 
     @cached_property
     def reference(self) -> Histogram:
-        """The references of the pairs that are counted."""
         return _histogram(self.edges, self.counts.sum(axis=0, dtype=np.int64))
 
     @cached_property
     def candidate(self) -> Histogram:
-        """The candidates of the same pairs."""
         return _histogram(self.edges, self.counts.sum(axis=1, dtype=np.int64))
 
 
@@ -177,7 +175,6 @@ def _square(grid: NDArray[np.int64], level: int, first: int, last: int, total: i
 
 
 def _sizes(keys: NDArray[Any]) -> NDArray[np.float64]:
-    """Return the least number of each key."""
     return (keys.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
 
 

@@ -74,7 +74,6 @@ class Names:
         return name in self._rows
 
     def tensor(self, name: str) -> Tensor:
-        """Return the first tensor of that name."""
         return self.model.tensors.rows[self._rows[name]]
 
     def role(self, name: str) -> Role:
@@ -292,7 +291,6 @@ class _Pairing:
             raise NotComparable(reason) from error
 
     def _called(self, names: Sequence[str]) -> str:
-        """Return what to call some tensors together."""
         first = self.source.tensor(names[0]).name
         if len(names) == 1:
             return first

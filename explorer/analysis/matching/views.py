@@ -282,7 +282,6 @@ class _Windows:
         return found
 
     def _read(self, width: int) -> None:
-        """Read the window of this width that begins at `_at`."""
         part = self._part
         start = part.flat_index(self._at)
         shape = (width, *part.shape[self._axis + 1 :])

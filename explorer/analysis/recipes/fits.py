@@ -69,7 +69,6 @@ def expected_types(
 
 
 def agrees(tensor: RecipeTensor, expected: str | None) -> bool:
-    """Return whether a tensor has its expected type."""
     return not tensor.type.quantized if expected is None else tensor.type.name == expected
 
 

@@ -78,7 +78,6 @@ class Source:
 
     @property
     def rows(self) -> int:
-        """Number of its rows."""
         return Folding(self.shape).rows
 
 

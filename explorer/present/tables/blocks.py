@@ -39,7 +39,6 @@ _RANGE: Final = Kind(str)
 def _array(
     name: str, title: str, values: NDArray[Any], tip: str, kind: Kind = PLACE, **more: Any
 ) -> Column[int]:
-    """Return a column of numbers, [n]."""
 
     def value(row: int) -> Any:
         return values[row].item()
@@ -146,7 +145,6 @@ def _joined(numbers: NDArray[np.float32]) -> str:
 
 
 def _plain_numbers(name: str, title: str, values: NDArray[Any], tip: str) -> Column[int]:
-    """Return a column of numbers, whole ones in full."""
     return (_array if values.dtype.kind in "iu" else _numbers)(name, title, values, tip)
 
 

@@ -301,7 +301,6 @@ def _all_on_gpus(row: PlanRow) -> bool:
 
 
 def _used(name: str, **changes: Any) -> Column[PlanRow]:
-    """Return the column of a setting that holds."""
     return replace(PLANS[name], of=_of(lambda plan: plan.used(name)), **changes)
 
 

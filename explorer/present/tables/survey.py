@@ -53,7 +53,6 @@ class Metric:
 
     @property
     def title(self) -> str:
-        """Its name for the user."""
         return self.column.title
 
     @property
@@ -153,7 +152,6 @@ WEIGHTED_METRICS: Final = (
 
 
 def metric_named(name: str) -> Metric:
-    """Return a metric by its stable name."""
     return next(one for one in (*METRICS, *WEIGHTED_METRICS) if one.name == name)
 
 

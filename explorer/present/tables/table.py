@@ -206,7 +206,6 @@ class Column(Generic[RowT_contra]):
         return self.blank if is_unknown(value) else self.kind.write(value)
 
     def is_blank(self, row: RowT_contra) -> bool:
-        """Return whether a row has no value here."""
         return is_unknown(self.value(row))
 
     def at(self, part: Callable[[Outer], RowT_contra | None], **changes: Any) -> Column[Outer]:

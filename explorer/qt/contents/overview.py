@@ -319,7 +319,6 @@ class OverviewView(QtWidgets.QScrollArea):
     def _links(
         self, document: Document, page: QtWidgets.QWidget
     ) -> Iterator[QtWidgets.QPushButton]:
-        """Yield the buttons that lead on."""
         entries = document.model.metadata.entries
         places = {entry.key: place for place, entry in enumerate(entries)}
         for text, keys in (
@@ -561,7 +560,6 @@ class SharesBar(QtWidgets.QWidget):
         self.setSizePolicy(policy)
 
     def show_shares(self, shares: Sequence[Share], name: str) -> None:
-        """Show other parts."""
         self._shares = shares
         self.labels = [share.label for share in shares]
         self.setAccessibleName(name)

@@ -448,7 +448,6 @@ class CompareView(TabbedPanel, Reader[Shown]):
         return key.one if isinstance(key, _Subject) else None
 
     def _follow_documents(self) -> None:
-        """Forget models that were closed."""
         opened = set(self._references.documents)
         self._known = {key: one for key, one in self._known.items() if key.documents <= opened}
         key = self.request_key

@@ -232,7 +232,6 @@ def plain_title(action: QAction) -> str:
 
 
 def command_keys(actions: Iterable[QAction]) -> dict[str, str]:
-    """Return the keys of each command that has some, by its title."""
     native = QKeySequence.SequenceFormat.NativeText
     return {
         plain_title(action): action.shortcut().toString(native)
@@ -257,7 +256,6 @@ def keys_page(commands: Mapping[str, str], titles: Mapping[str, str]) -> Page:
 
 
 def _tables(parts: Mapping[str, Mapping[str, str]]) -> str:
-    """Return a heading and a table for each part that has keys."""
     blocks = []
     for heading, lines in parts.items():
         if lines:
@@ -348,7 +346,6 @@ class GuideText(QtWidgets.QTextBrowser):
             self.show_place(place)
 
     def _style(self) -> None:
-        """Style a page that was loaded."""
         palette = self.palette()
         line = palette.color(QtGui.QPalette.ColorRole.Text)
         line.setAlphaF(_LINE_SHARE)  # visible in every scheme
@@ -470,7 +467,6 @@ class HelpWindow(QtWidgets.QDialog):
 
     @property
     def page(self) -> str:
-        """Name of the page that is shown."""
         return self.text.place.page
 
     def open_page(self, name: str, anchor: str = "") -> None:

@@ -62,7 +62,6 @@ class PageCache:
         self._reported.clear()
 
     def get(self, offset: int, nbytes: int) -> bytes | None:
-        """Return bytes if all of them are in memory."""
         parts = []
         end = offset + nbytes
         while offset < end:

@@ -114,7 +114,6 @@ def hex_text(raw: bytes) -> str:
 
 
 def c_array_text(raw: bytes) -> str:
-    """Return the bytes as an array of C."""
     lines = [
         "    " + ", ".join(f"0x{b:02x}" for b in raw[at : at + _C_ARRAY_COLUMNS]) + ","
         for at in range(0, len(raw), _C_ARRAY_COLUMNS)

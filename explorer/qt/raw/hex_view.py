@@ -256,7 +256,6 @@ class HexView(QAbstractScrollArea):
         QtGui.QGuiApplication.clipboard().setText(str(self.cursor_offset))
 
     def select_all(self) -> None:
-        """Select every byte."""
         self._place(self.size_bytes - 1, 0)
 
     def retry(self) -> None:

@@ -90,7 +90,6 @@ class LayerLines(Chart[Point]):
 
     @property
     def shown_roles(self) -> list[str]:
-        """The names of the roles that have a line."""
         return [] if self._grid is None else [self._grid.roles[role] for role in self._shown]
 
     def show_ranges(self, ranges: dict[str, tuple[float, float]]) -> None:

@@ -360,7 +360,6 @@ class LayerPicture:
         self._paint_numbers(painter, colours, number)
 
     def _paint_numbers(self, painter: QtGui.QPainter, colours: PlotColours, number: int) -> None:
-        """Paint the numbers of the layers, as many as have room."""
         plot, layers = self.plot(number), self.grid.layers
         widest = max(self._metrics.horizontalAdvance(str(layers[-1])), 1) + 2 * _PAD
         every = max(1, math.ceil(widest * len(layers) / max(plot.width(), 1.0)))

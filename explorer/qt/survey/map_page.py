@@ -101,7 +101,6 @@ class ModelMap(QtWidgets.QAbstractScrollArea):
             self._scroll_to(self.layout_.place_of(self.current))
 
     def cell_place(self, cell: int) -> QRectF:
-        """Return where a cell is in the viewport."""
         return self.layout_.place_of(cell).translated(-self._origin())
 
     def painter_for(

@@ -244,7 +244,6 @@ class _Walk:
         return float(self._weights[-1])
 
     def bytes_at(self, weights: float) -> float:
-        """Return the bytes of so many weights."""
         return float(np.interp(weights, self._weights, self._nbytes))
 
 
@@ -383,7 +382,6 @@ class SurveySession(QObject):
 
     @property
     def state(self) -> SurveyState:
-        """What the survey does."""
         if self.document is None:
             return SurveyState.NOTHING
         if self._work is not None:

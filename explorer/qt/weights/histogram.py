@@ -89,7 +89,6 @@ class HistogramControls(QtWidgets.QWidget):
         return self.arrangement.currentIndex() == 2
 
     def choices(self) -> HistogramChoices:
-        """Return what is to be saved."""
         kind = RangeKind(self.range.currentData())
         return HistogramChoices(
             bins=self.bins.value(),

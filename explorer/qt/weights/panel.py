@@ -389,7 +389,6 @@ class WeightsView(TensorsPanel):
     def _show_subjects(
         self, subjects: Sequence[SelectedTensor], cache: LruCache, offered: Sequence[SelectedTensor]
     ) -> None:
-        """Show `subjects` together, and one of those `offered` on the pages of one tensor."""
         self._cache = cache
         in_front = self.histogram.chosen_row
         kept = self.picker.offer(offered, self._rows[0] if self._rows else None)

@@ -73,11 +73,9 @@ class Header(QtWidgets.QWidget):
 
     @property
     def chosen(self) -> Scope:
-        """Which tensors are to be shown."""
         return Scope(self.scope.currentIndex())
 
     def choose(self, scope: Scope) -> None:
-        """Choose which tensors are to be shown."""
         self.scope.setCurrentIndex(scope)
 
     def show_texts(self, name: str, facts: str, note: str, *, several: bool = False) -> None:
@@ -300,5 +298,4 @@ class StatisticsTable(TableModel):
         self.update(LINES, lines, [line.name for line in lines])
 
     def show_several(self, several: Sequence[SubjectStatistics]) -> None:
-        """Show a row for each of several tensors."""
         self.update(Table(*_SEVERAL.shown(several)), several)

@@ -184,7 +184,6 @@ class _Reading:
         return self._so_far(statistics, reading.done, subject, reading.rough_histogram())
 
     def _count(self, subject: SelectedTensor, binning: Binning | None) -> Histogram:
-        """Count the bins that were asked for."""
         found = _known_counts(subject, binning, self._cache)
         if found is None:
             assert binning is not None

@@ -391,7 +391,6 @@ def _choices(document: Document, rows: Sequence[int]) -> dict[Scope, tuple[int, 
 
 
 def _experts(document: Document, row: int) -> tuple[int, ...]:
-    """Return the experts that a tensor is one of, where each is a tensor of its own."""
     tensors = document.model.tensors
     name = tensors.rows[row].group
     for group in document.model.groups:

@@ -95,7 +95,6 @@ def known_text(lines: Sequence[Line]) -> str:
 
 
 def planned_text(estimate: WhatIfEstimate) -> str:
-    """Return what memory is planned for."""
     if estimate.plan_problem:
         return f"There is no memory plan: {estimate.plan_problem}."
     plan = estimate.plans.get(PRESENT)

@@ -22,7 +22,6 @@ Slot: TypeAlias = Callable[[], object] | SignalInstance
 
 
 def button(owner: QWidget, text: str, tip: str, slot: Slot | None = None) -> QToolButton:
-    """Return a button that does something."""
     made = QToolButton(owner)
     made.setText(text)
     made.setToolTip(tip)

@@ -54,7 +54,6 @@ class SmallMultiples(Chart[int]):
         self.logarithmic = False
 
     def show_curves(self, curves: tuple[HistogramCurve, ...]) -> None:
-        """Draw other histograms."""
         self.curves = curves
         if self.current is not None and self.current >= len(curves):
             self.current = None
@@ -216,7 +215,6 @@ class HistogramCurve:
     def of_moments(
         cls, name: str, histogram: Histogram, moments: Moments, row: int = -1, type_name: str = ""
     ) -> HistogramCurve:
-        """Return the curve of a histogram of what the moments were taken of."""
         m = moments
         return cls(name, row, histogram, m.count, m.mean, m.std, m.min, m.max, type_name)
 

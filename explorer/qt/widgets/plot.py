@@ -323,7 +323,6 @@ class ThemedPlot(pg.PlotWidget):  # type: ignore[misc] # pyqtgraph has no types
             axis.setStyle(tickFont=font, maxTickLevel=0, tickAlpha=255 if ruled else None)
 
     def use_colours(self, colours: PlotColours) -> None:
-        """Draw in other colours."""
         self.colours = colours
         self.restyle()
 

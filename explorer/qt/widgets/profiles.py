@@ -85,7 +85,6 @@ class Profiles:
             axis.setTicks([[]])
 
     def restyle(self, colours: PlotColours) -> None:
-        """Draw in other colours."""
         for curve in self._curves:
             curve.setPen(pg.mkPen(colours.muted, width=1))
         for axis in (self._column_axis, self._row_axis):
@@ -124,7 +123,6 @@ class ColourBar:
         self.show((0.0, 1.0), pg.colormap.get("viridis"))
 
     def show(self, levels: tuple[float, float], colours: pg.ColorMap) -> None:
-        """Show the colours of other numbers."""
         low, high = levels
         self._image.setColorMap(colours)
         self._image.setRect(0, low, 1, high - low)

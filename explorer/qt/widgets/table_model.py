@@ -159,7 +159,6 @@ class TableModel(QAbstractTableModel):
         return len(self.items)
 
     def content_row(self, index: Index) -> int:
-        """Return the content row of an index."""
         return int(self.rows[index.row()])
 
     def is_blank(self, index: Index) -> bool:

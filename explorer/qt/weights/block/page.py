@@ -466,7 +466,6 @@ class BlockPage(ReadingPage[ShownBlock]):
         self.load()
 
     def _compared(self) -> Comparison:
-        """Return what the blocks of the tensor are compared with."""
         subject = self._subject
         if self._comparison is None and subject is not None:
             self._comparison = Comparison.of(self._references, subject.row, subject.tensor)

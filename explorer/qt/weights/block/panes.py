@@ -80,7 +80,6 @@ class MarkedTable(TableView):
         self.viewport().update()
 
     def bring(self, content_row: int) -> None:
-        """Scroll to a row."""
         index = self.table.index_of(content_row)
         self.scrollTo(index, QtWidgets.QAbstractItemView.ScrollHint.EnsureVisible)
 
@@ -250,7 +249,6 @@ class BlockPanes(QtWidgets.QWidget):
             self.weights.bring(int(marked[0]))
 
     def _mark(self, look: BlockPart | None) -> None:
-        """Mark something and what belongs to it."""
         detail = self._detail
         if detail is None:
             return

@@ -182,7 +182,6 @@ class BlockPlot(ThemedPlot):
         return compared.candidate if compared.is_rounding else compared.reference
 
     def _draw_edges(self, detail: BlockDetail) -> None:
-        """Draw where sub-blocks begin."""
         edges = np.arange(1, detail.scales.size) * detail.weights_per_scale - 0.5
         area = self._whole(detail)
         heights = np.tile([area.top(), area.bottom()], edges.size)

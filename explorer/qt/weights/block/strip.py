@@ -79,7 +79,6 @@ class BlockStrip(Chart[int]):
         self._measure()
 
     def show_block(self, detail: BlockDetail | None) -> None:
-        """Show another block."""
         self._detail = detail
         self._masks = np.zeros(self._count, np.uint8)
         self.pointed = None

@@ -290,7 +290,6 @@ class MapPlot(ThemedPlot):
         return self.chosen if self._pointed is None else self._pointed
 
     def seen(self) -> Window:
-        """Return what is in sight."""
         home, area = self.box.home, QRectF(self.box.viewRect())
         whole = Window(*map(int, (home.top(), home.left(), home.height(), home.width())))
         top, left = math.floor(area.top()), math.floor(area.left())
