@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.analysis.model_grid import Kind, ModelGrid
-from explorer.formats.columns import SizeArrays
-from explorer.formats.tensors import Tensor
+from explorer.analysis.model_grid import Kind, ModelGrid, model_grid
+from explorer.formats.columns import SizeArrays, size_arrays
+from explorer.formats.model import Model
+from explorer.formats.tensors import Tensor, is_matrix_shape
 
 if TYPE_CHECKING:
     from explorer.analysis.errors.metrics import ErrorMetrics, WeightedErrors
@@ -541,9 +542,17 @@ class _SummedUp(NamedTuple):
 
 
 def is_matrix(arrays: SizeArrays) -> NDArray[np.bool_]:
-    """Return which tensors have rows and columns, bool [n]; norms and biases have not."""
-    found = [sum(length > 1 for length in shape) > 1 for shape in arrays.shapes]
-    return np.array(found, np.bool_)[arrays.shape_codes]
+    """Return which tensors have rows and columns, bool [n]."""
+    return np.array([*map(is_matrix_shape, arrays.shapes)], np.bool_)[arrays.shape_codes]
+
+
+def model_summaries(
+    model: Model, statistics: StatisticsColumns | None, errors: ErrorColumns | None
+) -> Summaries:
+    """Return the sums of a model's figures as far as they are known; None of which nothing is."""
+    header = model.tensors.columns
+    known = Known(size_arrays(header), statistics or StatisticsColumns(len(header)), errors)
+    return summaries(known, model_grid(header.names))
 
 
 def summaries(known: Known, grid: ModelGrid) -> Summaries:

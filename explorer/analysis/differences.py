@@ -33,7 +33,7 @@ from explorer.formats.model import (
     Value,
 )
 from explorer.formats.side_files import chat_templates, side_tokens
-from explorer.formats.tensors import Shape, parse_name, rows_by_name
+from explorer.formats.tensors import Shape, is_matrix_shape, parse_name, rows_by_name
 from explorer.parallel import Check, never
 
 Kind: TypeAlias = Literal["same", "changed", "added", "gone"]
@@ -652,8 +652,8 @@ class RoleComparison(Comparison):
         first = is_gguf(reference) or not is_gguf(candidate)
 
         def role_of(match: Match) -> str:
-            matrix = sum(length > 1 for length in match.candidate.shape) > 1
-            return (_MATRIX if matrix else _OTHER) + _role(match, first=first)
+            kind = _MATRIX if is_matrix_shape(match.candidate.shape) else _OTHER
+            return kind + _role(match, first=first)
 
         super().__init__(match_models(reference, candidate).matches, role_of)
         self.problems: dict[str, str] = {}

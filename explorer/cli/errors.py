@@ -12,23 +12,19 @@ import click
 
 from explorer.analysis.columns import (
     ErrorColumns,
-    Known,
     Source,
-    StatisticsColumns,
     Summaries,
+    model_summaries,
     parameter_shares,
-    summaries,
 )
 from explorer.analysis.errors.compare import ComparedRow, Comparison, TotalErrors
 from explorer.analysis.importance import importance_for, open_matrix
 from explorer.analysis.matching.pairing import Match, Matching, match_models
-from explorer.analysis.model_grid import model_grid
 from explorer.analysis.requantization import Requantized, requantize
 from explorer.analysis.rounding import rounded_type, rounding_types
 from explorer.cli import options, output
 from explorer.errors import ExplorerError
 from explorer.formats import Model, Tensor, open_model
-from explorer.formats.columns import size_arrays
 from explorer.formats.ollama.manifest import is_name
 from explorer.formats.tensors import rows_by_name
 from explorer.formats.weights import Values
@@ -153,8 +149,7 @@ def _sums(candidate: Model, rows: Iterable[ComparedRow]) -> Summaries:
             parts = row.match.candidate.tensors
             places = [row_of[part.name] for part in parts]
             columns.put(parameter_shares(places, parts), row.errors, row.weighted)
-    known = Known(size_arrays(header), StatisticsColumns(len(header)), columns)
-    return summaries(known, model_grid(header.names))
+    return model_summaries(candidate, None, columns)
 
 
 def _paths(given: Sequence[str], root: str | None) -> Iterator[Path]:

@@ -11,15 +11,13 @@ from typing import Any, Final
 import click
 
 from explorer.analysis import Histogram, SurveyRow, TensorStatistics, tensor_statistics
-from explorer.analysis.columns import Known, Source, StatisticsColumns, Summaries, summaries
+from explorer.analysis.columns import Source, StatisticsColumns, Summaries, model_summaries
 from explorer.analysis.histogram import FINE_BINS, MAX_BINS, Binning
-from explorer.analysis.model_grid import model_grid
 from explorer.analysis.survey_cache import CachedSurvey, SurveyCache
 from explorer.analysis.surveys import run_survey, telling_rows
 from explorer.cli import options, output
 from explorer.errors import ExplorerError
 from explorer.formats import Model, Tensor, open_model
-from explorer.formats.columns import size_arrays
 from explorer.formats.export import npy_bytes, write_npy
 from explorer.formats.weights import check_decodable
 from explorer.model_files import refuse_model_file
@@ -245,9 +243,7 @@ class _Found:
 
     def sums(self) -> Summaries:
         """Return sums and means by role, by layer and of the model, as far as they are known."""
-        header = self._model.tensors.columns
-        known = Known(size_arrays(header), self._columns, None)
-        return summaries(known, model_grid(header.names))
+        return model_summaries(self._model, self._columns, None)
 
 
 def _left_out_text(count: int) -> str:

@@ -116,6 +116,11 @@ class TensorName:
 
 
 @lru_cache(maxsize=32_768)
+def is_matrix_shape(shape: Shape) -> bool:
+    """Return whether a tensor has rows and columns; norms and biases have not."""
+    return sum(length > 1 for length in shape) > 1
+
+
 def parse_name(name: str) -> TensorName:
     """Parse a tensor's name; any text is accepted."""
     if len(name) > _MAX_NAME:

@@ -10,16 +10,14 @@ from typing import Final
 from explorer.analysis import TensorStatistics
 from explorer.analysis.columns import (
     ErrorColumns,
-    Known,
     StatisticsColumns,
     Summaries,
     is_matrix,
+    model_summaries,
     parameter_shares,
-    summaries,
 )
 from explorer.analysis.errors.pairs import MatchedPair
 from explorer.analysis.matching.pairing import Matching, match_models
-from explorer.analysis.model_grid import model_grid
 from explorer.analysis.recipes.fits import MixRow, RecipeFit, compare_with_recipes, type_mix
 from explorer.analysis.survey_cache import SurveyCache
 from explorer.analysis.surveys import run_errors, run_survey, telling_rows
@@ -28,7 +26,7 @@ from explorer.formats import open_model
 from explorer.formats.columns import size_arrays
 from explorer.formats.facts import Facts, describe
 from explorer.formats.model import Model
-from explorer.formats.tensors import Tensor, rows_by_name
+from explorer.formats.tensors import Tensor, is_matrix_shape, rows_by_name
 from explorer.hardware.catalogue import load_catalogue
 from explorer.hardware.detect import Machine
 from explorer.planner import Device, Host, Settings
@@ -88,8 +86,7 @@ class ReportTensor:
 
     @property
     def is_matrix(self) -> bool:
-        """Whether it has rows and columns; norms and biases have not."""
-        return sum(length > 1 for length in self.tensor.shape) > 1
+        return is_matrix_shape(self.tensor.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,13 +194,12 @@ def gather(  # noqa: PLR0913 - all but the model have a default
 
 
 def _sums(data: ReportData) -> Summaries:
-    header = data.model.tensors.columns
-    columns = StatisticsColumns(len(header))
+    columns = StatisticsColumns(len(data.model.tensors.columns))
     for one in data.tensors:
         if one.statistics is not None:
             columns.put(one.row, one.statistics)
     errors = None if data.comparison is None else data.comparison.columns
-    return summaries(Known(size_arrays(header), columns, errors), model_grid(header.names))
+    return model_summaries(data.model, columns, errors)
 
 
 def _with_statistics(

@@ -27,7 +27,7 @@ from explorer.analysis.model_grid import ModelGrid, model_grid
 from explorer.analysis.survey_cache import CachedErrors, CachedSurvey, SurveyCache
 from explorer.errors import ExplorerError
 from explorer.formats.model import Model
-from explorer.formats.tensors import Tensor
+from explorer.formats.tensors import Tensor, is_matrix_shape
 from explorer.formats.weights import check_decodable
 from explorer.qt.addresses import agrees_to_weights
 from explorer.qt.document import Document
@@ -188,7 +188,7 @@ def is_left_alone(tensor: Tensor) -> bool:
 
     They would be the worst of all tensors, and hide those for which a type makes a difference.
     """
-    return sum(length > 1 for length in tensor.shape) < 2
+    return not is_matrix_shape(tensor.shape)
 
 
 def _matched(
