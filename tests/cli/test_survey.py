@@ -72,7 +72,7 @@ def test_csv(path: Path, tmp_path: Path, capsys: Capture) -> None:
     assert main(["survey", str(path), "--csv", str(target)]) == 0
     assert len(capsys.readouterr().out.split("By role")[0].splitlines()) == 6
     rows = list(csv.DictReader(target.read_text("utf-8").splitlines()))
-    assert [row["tensor"] for row in rows] == ["'=evil\x1b[0m", "newer", "none", "norm"]
+    assert [row["tensor"] for row in rows] == ["'=evil\\x1b[0m", "newer", "none", "norm"]
     assert rows[0]["shape"] == "2x256"
     assert float(rows[3]["mean"]) == pytest.approx(7 / 3)
     assert float(rows[3]["percentile_50"]) == pytest.approx(2, abs=1e-4)
