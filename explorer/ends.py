@@ -78,7 +78,10 @@ def mark_as_running(file: IO[Any]) -> bool:
     """Lock a file for as long as it is open; return False if another process has locked it."""
     if sys.platform == "win32":
         return True  # an open file cannot be removed there, which shows the same
-    import fcntl  # noqa: PLC0415 - not on every system
+    try:
+        import fcntl  # noqa: PLC0415 - not on every system
+    except ImportError:
+        return True
 
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

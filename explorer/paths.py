@@ -44,6 +44,13 @@ def settings_file() -> Path:
     return base / "gguf-explorer" / "gguf-explorer.ini"
 
 
+def user_id() -> int | None:
+    """Return this user's number, as `os.stat` gives owners; None on Windows, which has none."""
+    if sys.platform == "win32" or not hasattr(os, "geteuid"):
+        return None
+    return os.geteuid()
+
+
 def _base(variable: str, usual: str) -> Path:
     """Return the folder that a variable names absolutely, else the usual one in the home folder."""
     named = os.environ.get(variable, "")

@@ -25,7 +25,7 @@ from typing import BinaryIO, Final
 
 from explorer.ends import Temporary, remove
 from explorer.errors import system_reason
-from explorer.paths import cache_folder
+from explorer.paths import cache_folder, user_id
 
 ABANDONED_S: Final = 3600.0
 """How long what is unfinished is left alone: another process may be at work on it."""
@@ -102,7 +102,8 @@ class PrivateFolder:
                 raise
             remove(path)
             return None
-        if _fault(os.fstat(descriptor), stat.S_IFREG):
+        # the look at a link is for systems that cannot refuse to open one
+        if os.path.islink(path) or _fault(os.fstat(descriptor), stat.S_IFREG):
             os.close(descriptor)
             remove(path)
             return None
@@ -247,7 +248,7 @@ def _fault(found: os.stat_result, kind: int) -> str:
     if stat.S_IFMT(found.st_mode) != kind:
         folder = kind == stat.S_IFDIR
         return f"it is {'a link or a file, not a folder' if folder else 'not a regular file'}"
-    if found.st_uid != os.geteuid():
+    if user_id() not in {None, found.st_uid}:
         return "it belongs to another user"
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         return "other users can write to it; `chmod go-w` mends that"

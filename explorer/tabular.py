@@ -17,6 +17,7 @@ import os
 import re
 import secrets
 import stat
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
@@ -26,6 +27,7 @@ from typing import Any, BinaryIO, Final, Protocol, TextIO, TypeAlias
 from explorer.ends import Temporary, mark_as_running
 from explorer.errors import ExplorerError
 from explorer.model_files import refuse_model_file
+from explorer.paths import user_id
 from explorer.text import escaped, plain_text, safe_json
 
 Cell: TypeAlias = str | int | float | bool | None
@@ -33,6 +35,7 @@ Cell: TypeAlias = str | int | float | bool | None
 # OWASP, "CSV Injection": = + - @ TAB (and LF) begin a formula; programs skip blanks before it, and
 # some read the full-width forms alike. Other controls are escaped before.
 _FORMULA: Final = re.compile("\\s*(?:[=+\\-@\uff1d\uff0b\uff0d\uff20]|[\t\n])")
+_UNNAMED: Final[int] = getattr(os, "O_TMPFILE", 0)  # opens a file without a name, on Linux
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _PREFIX: Final = ".gguf-explorer-"
 _TEMPORARY: Final = re.compile(r"\.gguf-explorer-[0-9a-f]{16}\.tmp")
@@ -235,7 +238,8 @@ def write_atomically(path: Path | str) -> Iterator[TextIO]:
     if target.exists() and not target.is_file() and not target.is_dir():
         _refuse_device(target)
         with open(path, "w", encoding="utf-8", newline="", opener=_no_waiting) as stream:
-            os.set_blocking(stream.fileno(), True)
+            if sys.platform != "win32":
+                os.set_blocking(stream.fileno(), True)
             yield stream
         return
     temporary = target.with_name(f"{_PREFIX}{secrets.token_hex(8)}.tmp")
@@ -316,7 +320,7 @@ def _open_new(temporary: Path) -> TextIO:
 
 def _remove_abandoned(folder: Path) -> None:
     """Remove files of this user's processes that were killed while they wrote to a folder."""
-    user = os.geteuid() if hasattr(os, "geteuid") else 0  # as in `st_uid` on Windows
+    user = user_id()
     try:
         found_there = [each for each in os.scandir(folder) if _TEMPORARY.fullmatch(each.name)]
     except OSError:  # one that can be written and not be listed
@@ -324,7 +328,7 @@ def _remove_abandoned(folder: Path) -> None:
     for entry in found_there:
         with suppress(OSError):
             found = entry.stat(follow_symlinks=False)
-            if stat.S_ISREG(found.st_mode) and found.st_uid == user:
+            if stat.S_ISREG(found.st_mode) and user in {None, found.st_uid}:
                 with open(entry, "rb", opener=_no_link) as file:
                     over = mark_as_running(file)
                 if over:
@@ -337,7 +341,7 @@ def _no_link(path: str, flags: int) -> int:
 
 def _can_be_named_later(name: Path) -> bool:
     """Try it with an empty file: not every file system can, nor every sandbox."""
-    if not hasattr(os, "O_TMPFILE"):
+    if not _UNNAMED:
         return False
     try:
         descriptor = _open_unnamed(name.parent)
@@ -352,7 +356,7 @@ def _can_be_named_later(name: Path) -> bool:
 
 
 def _open_unnamed(folder: Path) -> int:
-    return os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o666)
+    return os.open(folder, _UNNAMED | os.O_RDWR, 0o666)
 
 
 def _give_name(descriptor: int, name: Path) -> None:

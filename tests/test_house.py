@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,15 +40,23 @@ def _run(*command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def _types_of(platform: str) -> Any:
+    """Look for what Python has not there; a cache of its own, or each would spoil the other's."""
+    cache = f"--cache-dir=.mypy_cache/{platform}"
+    return pytest.param(("-m", "mypy", "--platform", platform, cache), marks=pytest.mark.slow)
+
+
 @pytest.mark.parametrize(
     "command",
     [
         ("-m", "ruff", "check", "--no-cache", "."),
         ("-m", "ruff", "format", "--no-cache", "--check", "."),
         ("-m", "mypy"),
+        _types_of("win32"),
+        _types_of("darwin"),
         ("-c", "import sys; from importlinter.cli import lint_imports_command as c; sys.exit(c())"),
     ],
-    ids=["lint", "format", "types", "layers"],
+    ids=["lint", "format", "types", "types-windows", "types-macos", "layers"],
 )
 def test_the_tools_agree(command: tuple[str, ...]) -> None:
     result = _run(*command)

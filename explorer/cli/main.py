@@ -267,8 +267,8 @@ def _system_fault(error: OSError) -> str:
 
 def _limit() -> str:
     """Return what to say where memory is lacking because the process may use little; else ""."""
-    if find_spec("resource") is None:
-        return ""  # on Windows
+    if sys.platform == "win32":
+        return ""
     import resource  # noqa: PLC0415 - rarely needed
 
     granted = resource.getrlimit(resource.RLIMIT_AS)[0]

@@ -184,7 +184,7 @@ class FileSource(ByteSource):
     def _read_some(self, position: int, view: memoryview) -> int:
         number = self._descriptor.borrow()
         try:
-            if hasattr(os, "preadv"):
+            if sys.platform != "win32" and hasattr(os, "preadv"):
                 return os.preadv(number, [view], position)
             with self._seeking:  # Windows and old macOS have no positioned read into a buffer
                 os.lseek(number, position, os.SEEK_SET)

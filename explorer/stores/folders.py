@@ -27,6 +27,7 @@ from explorer.formats.model import ProblemLog
 from explorer.formats.side_files import CONFIG_NAME, escapes
 from explorer.formats.tensors import natural_key
 from explorer.parallel import Check
+from explorer.paths import user_id
 from explorer.stores.entries import Blob, Entry, PartialDownload, Store, StoreKind, name_problems
 from explorer.text import listed
 
@@ -73,14 +74,15 @@ class Scan:
         Only where this program reads without being noted itself: what it has listed would else
         seem to be used (see `FileDescriptor`).
         """
-        own = sys.platform == "linux" and os.geteuid() in {0, status.st_uid}
-        if own and status.st_dev not in self._noting:
+        if sys.platform != "linux" or user_id() not in {None, 0, status.st_uid}:
+            return None
+        if status.st_dev not in self._noting:
             try:
                 flags = os.statvfs(path).f_flag
             except OSError:
                 return None
             self._noting[status.st_dev] = not flags & os.ST_NOATIME
-        return status.st_atime if own and self._noting[status.st_dev] else None
+        return status.st_atime if self._noting[status.st_dev] else None
 
     def run(self, models: Callable[[Scan], Iterator[Entry]]) -> Iterator[Entry | Store]:
         """Yield the models that a function finds, and then the store.

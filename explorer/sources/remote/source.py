@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 import threading
 import time
 from collections import deque
@@ -291,9 +292,11 @@ def _cache_bytes() -> int:
 
     Statistics walk over a tensor twice, so one that is larger than this is fetched twice.
     """
+    if sys.platform == "win32":
+        return _LEAST_CACHE
     try:
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):  # not on Windows
+    except (ValueError, OSError):
         return _LEAST_CACHE
     return min(max(memory // 16, _LEAST_CACHE), _MOST_CACHE)
 
