@@ -43,7 +43,9 @@ def _run(*command: str) -> subprocess.CompletedProcess[str]:
 def _types_of(platform: str) -> Any:
     """Look for what Python has not there; a cache of its own, or each would spoil the other's."""
     cache = f"--cache-dir=.mypy_cache/{platform}"
-    return pytest.param(("-m", "mypy", "--platform", platform, cache), marks=pytest.mark.slow)
+    return pytest.param(
+        ("-m", "mypy", "-p", "explorer", "--platform", platform, cache), marks=pytest.mark.slow
+    )
 
 
 @pytest.mark.parametrize(
