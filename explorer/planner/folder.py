@@ -62,6 +62,11 @@ class Folder:
         return kind if isinstance(kind, str) else ""
 
     @property
+    def is_mlx(self) -> bool:
+        """Whether its weights are quantized for MLX."""
+        return isinstance(self.config.get("quantization"), Mapping)
+
+    @property
     def has_towers(self) -> bool:
         """Whether the model also has a vision or an audio encoder."""
         return any(

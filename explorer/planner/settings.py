@@ -489,6 +489,41 @@ HYBRID_CACHE: Final = Setting(
     "Keep windows apart from full attention. Default: on.",
 )
 
+KV_BITS: Final = Setting(
+    "kv_bits",
+    "KV &bits",
+    Count(0, 1024, auto=0),
+    ("--kv-bits",),
+    "Bits of mlx-lm's quantized cache: 2, 3, 4, 5, 6 or 8. Default: not quantized.",
+    tip="Bits of a quantized cache: 2, 3, 4, 5, 6 or 8; auto is not quantized",
+)
+WIRED_LIMIT: Final = Setting(
+    "wired_limit",
+    "&Wired limit",
+    Bytes(),
+    ("--wired-limit",),
+    "Memory that a Mac's GPU may have (iogpu.wired_limit_mb). Default: by macOS.",
+    tip="Memory that the GPU may have, as iogpu.wired_limit_mb sets it: 24GiB",
+    advanced=True,
+)
+KV_GROUP_SIZE: Final = Setting(
+    "kv_group_size",
+    "",
+    Count(1, MAX_COUNT),
+    ("--kv-group-size",),
+    "Values of mlx-lm's quantized cache that share a scale. Default: 64.",
+)
+QUANTIZED_KV_START: Final = Setting(
+    "quantized_kv_start",
+    "",
+    Tokens(),
+    ("--quantized-kv-start",),
+    "Tokens from which mlx-lm quantizes the cache. Default: 5000.",
+)
+MAX_KV_SIZE: Final = Setting(
+    "max_kv_size", "", Count(1, MAX_COUNT), ("--max-kv-size",), "Most tokens of mlx-lm's cache."
+)
+
 SERVER_SETTINGS: Final = (
     *(CONTEXT, PARALLEL, KV_CACHE_TYPE, BATCH, FLASH_ATTENTION, NUM_GPU, OVERHEAD, SPREAD),
     *(UBATCH, KV_UNIFIED, CACHE_TYPE_K, CACHE_TYPE_V, TENSOR_SPLIT, CPU_MOE_LAYERS, SPLIT_MODE),
@@ -502,7 +537,10 @@ VLLM_SETTINGS: Final = (
 )
 """The settings of vLLM alone."""
 
-SETTINGS: Final = (*SERVER_SETTINGS, *VLLM_SETTINGS)
+MLX_SETTINGS: Final = (KV_BITS, WIRED_LIMIT, KV_GROUP_SIZE, QUANTIZED_KV_START, MAX_KV_SIZE)
+"""The settings of mlx-lm alone."""
+
+SETTINGS: Final = (*SERVER_SETTINGS, *VLLM_SETTINGS, *MLX_SETTINGS)
 """The settings of all engines, in the order of fields and options."""
 
 
@@ -562,6 +600,11 @@ class Settings:
     prefix_caching: bool | None = None
     async_scheduling: bool | None = None
     hybrid_cache: bool | None = None
+    kv_bits: int | None = None
+    wired_limit: int | None = None
+    kv_group_size: int | None = None
+    quantized_kv_start: int | None = None
+    max_kv_size: int | None = None
 
     def __post_init__(self) -> None:
         for name, noun, check in _CHECKS:

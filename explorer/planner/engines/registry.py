@@ -13,6 +13,7 @@ from typing import Final
 from explorer.errors import PlanError
 from explorer.planner.devices import quoted
 from explorer.planner.engines.llama_cpp.engine import LLAMA_CPP
+from explorer.planner.engines.mlx.engine import MLX
 from explorer.planner.engines.ollama import OLLAMA
 from explorer.planner.engines.ollama_013.engine import OLLAMA_013
 from explorer.planner.engines.vllm.engine import VLLM
@@ -20,7 +21,7 @@ from explorer.planner.hyperparameters import Hyperparameters
 from explorer.planner.plan import Engine
 
 ENGINES: Final[Mapping[str, Engine]] = MappingProxyType(
-    {engine.name: engine for engine in (LLAMA_CPP, OLLAMA, VLLM, OLLAMA_013)}
+    {engine.name: engine for engine in (LLAMA_CPP, OLLAMA, VLLM, MLX, OLLAMA_013)}
 )
 """The engines by name, in the order in which they are offered; the default: `default_engine`."""
 
@@ -42,9 +43,12 @@ def saved_engine(name: str) -> Engine:
 def default_engine(h: Hyperparameters) -> Engine:
     """Return what runs a model, by where it was found.
 
-    llama.cpp reads GGUF alone, vLLM folders of safetensors. Of other formats, and where vLLM's
-    rules are not known, Ollama's estimate says what they would need after conversion.
+    llama.cpp reads GGUF alone, vLLM folders of safetensors, mlx-lm those that were made for it. Of
+    other formats, and where no rules are known, Ollama's estimate says what they would need after
+    conversion.
     """
+    if h.folder is not None and h.folder.is_mlx and MLX.accepts(h) is None:
+        return MLX
     if h.after_conversion:
         return OLLAMA_013 if VLLM.accepts(h) else VLLM
     return OLLAMA if h.in_ollama_store else LLAMA_CPP

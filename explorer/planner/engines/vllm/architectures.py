@@ -12,13 +12,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-
-class State(StrEnum):
-    """What layers without attention keep of a request."""
-
-    MAMBA2 = "Mamba-2"
-    GATED_DELTA = "gated delta net"
-    SHORT_CONV = "short convolution"
+from explorer.planner.layers import State
 
 
 class Rope(StrEnum):

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from explorer.errors import PlanError
 from explorer.planner.devices import GIB, MIB, Device
 from explorer.planner.folder import Folder
+from explorer.planner.layers import inner_width
 from explorer.planner.plan import Range
 from explorer.text import integer_text
 
@@ -95,16 +96,6 @@ def check_context(folder: Folder, asked: int) -> int:
             "tokens that config.json allows; VLLM_ALLOW_LONG_MAX_MODEL_LEN=1 overrides that"
         )
     return asked
-
-
-def inner_width(folder: Folder) -> int:
-    """Return the width of the feed-forward part that a token passes, all its experts counted."""
-    dense = folder.number("intermediate_size", "ffn_hidden_size", "n_inner", default=0)
-    used = folder.number("num_experts_per_tok", "experts_per_token", default=0)
-    width = folder.number("moe_intermediate_size", default=dense)
-    shared = folder.number("shared_expert_intermediate_size", "shared_intermediate_size", default=0)
-    shared += folder.number("n_shared_experts", default=0) * width
-    return max(dense, used * width + shared)
 
 
 def activation(folder: Folder, sequences: int, batched_tokens: int, tensor_parallel: int) -> Range:

@@ -16,8 +16,9 @@ from typing import Final, NamedTuple
 
 from explorer.errors import PlanError
 from explorer.planner.devices import quoted
-from explorer.planner.engines.vllm.architectures import ARCHITECTURES, Architecture, State
+from explorer.planner.engines.vllm.architectures import ARCHITECTURES, Architecture
 from explorer.planner.folder import Folder
+from explorer.planner.layers import State, delta_key, layer_kinds, state_elements
 
 _BLOCK: Final = 16
 _LATENT_FP8_BLOCK: Final = 64  # FlashMLA on Hopper
@@ -167,32 +168,10 @@ def cache_type_of(folder: Folder, asked: str) -> str:
     return asked
 
 
-def layer_kinds(folder: Folder, architecture: Architecture) -> list[str]:
-    """Return what each layer is: "full", "local", "state", or "" without any cache."""
-    count = folder.layers
-    pattern = folder.text.get("hybrid_override_pattern")
-    if isinstance(pattern, str):
-        signs = {"*": "full", "M": "state"}
-        return [signs.get(sign, "") for sign in pattern[:count]]
-    listed = folder.texts("layer_types") or folder.texts("layers_block_type")
-    if listed and len(listed) == count:
-        return [_KINDS.get(one, "full") for one in listed]
-    every = folder.number("full_attention_interval", default=0)
-    if architecture.state is not None and every:
-        return ["full" if (i + 1) % every == 0 else "state" for i in range(count)]
-    every = folder.number("sliding_window_pattern", default=architecture.full_every)
-    if architecture.full_every and every:
-        return ["full" if (i + 1) % every == 0 else "local" for i in range(count)]
-    return ["full"] * count
-
-
-_KINDS: Final = {
-    "sliding_attention": "local",
-    "chunked_attention": "local",
-    "mamba": "state",
-    "linear_attention": "state",
-    "conv": "state",
-}
+def kinds_of(folder: Folder, architecture: Architecture) -> list[str]:
+    """Return what each layer is, see `layer_kinds`."""
+    has_state = architecture.state is not None
+    return layer_kinds(folder, architecture.full_every, has_state=has_state)
 
 
 def layer_caches(folder: Folder, run: Run) -> list[LayerCache | None]:
@@ -202,7 +181,7 @@ def layer_caches(folder: Folder, run: Run) -> list[LayerCache | None]:
         PlanError: The architecture is not known, or the config lacks a size.
     """
     architecture = architecture_of(folder)
-    kinds, stored = layer_kinds(folder, architecture), CACHE_TYPES[run.cache_type]
+    kinds, stored = kinds_of(folder, architecture), CACHE_TYPES[run.cache_type]
     window = 0
     if folder.text.get("use_sliding_window") is not False:
         window = folder.number(architecture.window, default=0)
@@ -244,49 +223,19 @@ def token_bytes(folder: Folder, architecture: Architecture, stored: CacheType, r
 
 def _state(folder: Folder, architecture: Architecture, run: Run) -> LayerCache:
     """Return the state of a layer without attention; its bytes follow from its shapes."""
-    tp, kind = run.tensor_parallel, architecture.state
+    kind = architecture.state
+    if kind is None:
+        raise PlanError(f"config.json names layers that {folder.model_type} does not have")
     wide = _WIDE
     for key in ("mamba_ssm_dtype", "mamba_ssm_cache_dtype"):
         if folder.text.get(key) == "float32":
             wide = 2 * _WIDE
-    if kind is State.SHORT_CONV:
-        size = (folder.number("conv_L_cache", least=1) - 1) * (folder.number("hidden_size") // tp)
-        nbytes = size * _WIDE
-    elif kind is State.GATED_DELTA:
-        heads, length = folder.number("linear_num_value_heads"), delta_key(folder)
-        value = folder.number("linear_value_head_dim")
-        width = 2 * folder.number("linear_num_key_heads") * length + heads * value
-        steps = folder.number("linear_conv_kernel_dim", least=1) - 1
-        nbytes = steps * (width // tp) * _WIDE + heads // tp * value * length * wide
-    else:
-        heads, length, size, groups = mamba_sizes(folder)
-        width = heads * length // tp + 2 * mamba_groups(groups, tp) * size
-        steps = folder.number("mamba_d_conv", "conv_kernel", least=1) - 1
-        nbytes = steps * width * _WIDE + heads // tp * length * size * wide
+    convolved, held = state_elements(folder, kind, run.tensor_parallel)
+    nbytes = convolved * _WIDE + held * wide
     blocks = 1
-    if run.prefix_caching and kind is not None:
+    if run.prefix_caching:
         blocks = 3 if uses_flash_delta(folder, architecture, run) else _BLOCKS_ON[kind]
     return LayerCache(Kind.STATE, state_bytes=nbytes, blocks=blocks)
-
-
-def mamba_sizes(folder: Folder) -> tuple[int, int, int, int]:
-    """Return heads, length of a head, size of the state, and groups of Mamba-2."""
-    return (
-        folder.number("mamba_n_heads", "mamba_num_heads"),
-        folder.number("mamba_d_head", "mamba_head_dim"),
-        folder.number("mamba_d_state", "ssm_state_size"),
-        folder.number("mamba_n_groups", "n_groups", least=1),
-    )
-
-
-def mamba_groups(groups: int, tensor_parallel: int) -> int:
-    """Return the groups of one GPU; groups that cannot be divided are repeated."""
-    return groups // tensor_parallel if groups % tensor_parallel == 0 else 1
-
-
-def delta_key(folder: Folder) -> int:
-    """Return the length of a key of a gated delta net."""
-    return folder.number("linear_key_head_dim")
 
 
 def uses_flash_delta(folder: Folder, architecture: Architecture, run: Run) -> bool:

@@ -18,16 +18,10 @@ from typing import Final, NamedTuple
 
 from explorer.errors import PlanError
 from explorer.planner.devices import quoted
-from explorer.planner.engines.vllm.architectures import Architecture, Rope, State
-from explorer.planner.engines.vllm.cache import (
-    Run,
-    architecture_of,
-    layer_kinds,
-    mamba_groups,
-    mamba_sizes,
-    stages,
-)
+from explorer.planner.engines.vllm.architectures import Architecture, Rope
+from explorer.planner.engines.vllm.cache import Run, architecture_of, kinds_of, stages
 from explorer.planner.folder import Folder, StoredKind
+from explorer.planner.layers import State, mamba_groups, mamba_sizes
 
 
 class Split(Enum):
@@ -131,9 +125,9 @@ def format_of(folder: Folder) -> Format:
         PlanError: What vLLM makes of that is not known, or vLLM refuses it.
     """
     config = folder.quantization
+    if folder.is_mlx:
+        raise PlanError("it is quantized for MLX, which vLLM does not load")
     if not config:
-        if isinstance(folder.config.get("quantization"), Mapping):
-            raise PlanError("it is quantized for MLX, which vLLM does not load")
         return Format.NONE
     method = config.get("quant_method")
     if method == "gptq" and config.get("desc_act") and config.get("group_size", -1) != -1:
@@ -382,7 +376,7 @@ class _Division:
     def _tables(self, part: range) -> int:
         """Return the bytes of buffers on a stage."""
         folder, architecture = self.folder, self.architecture
-        kinds = layer_kinds(folder, architecture)
+        kinds = kinds_of(folder, architecture)
         attention = sum(kinds[layer] in {"full", "local"} for layer in part)
         nbytes = attention * _SCALES + rotary_bytes(folder, architecture)
         if architecture.normalizer:
@@ -442,7 +436,7 @@ def rotary_bytes(folder: Folder, architecture: Architecture) -> int:
         length = folder.number("qk_rope_head_dim")
     rotary = int(length * folder.share("partial_rotary_factor"))
     if architecture.rope is Rope.FREQUENCIES:
-        local = "local" in layer_kinds(folder, architecture)
+        local = "local" in kinds_of(folder, architecture)
         return (1 + local) * 2 * (rotary // 2) * _FREQUENCY_BYTES
     size = 2 * _WIDE if architecture.rope is Rope.FLOAT32 else _WIDE
     positions = folder.number("max_position_embeddings")
@@ -471,4 +465,4 @@ def _has_local_rope(folder: Folder, architecture: Architecture) -> bool:
     parameters = folder.text.get("rope_parameters")
     nested = isinstance(parameters, Mapping) and "sliding_attention" in parameters
     differs = folder.text.get("rope_local_base_freq") is not None or nested
-    return differs and "local" in layer_kinds(folder, architecture)
+    return differs and "local" in kinds_of(folder, architecture)

@@ -1,0 +1,410 @@
+"""mlx-lm: what a model takes of a Mac's memory, and what macOS lets the GPU have of it.
+
+docs/planner.md, section 18. Weights and caches are exact. What a prompt takes while it is read, and
+the working set that Metal recommends, are ranges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, Final
+
+from explorer.errors import PlanError
+from explorer.parallel import Check
+from explorer.planner import settings as known
+from explorer.planner.devices import GIB, Device
+from explorer.planner.engines.mlx.cache import (
+    BITS,
+    PIECE,
+    LayerCache,
+    Moments,
+    Quantized,
+    architecture_of,
+    layer_caches,
+    run_caches,
+)
+from explorer.planner.folder import Folder
+from explorer.planner.hyperparameters import Hyperparameters
+from explorer.planner.layers import inner_width
+from explorer.planner.plan import (
+    Accuracy,
+    Choice,
+    Details,
+    Effective,
+    Engine,
+    Holding,
+    Layer,
+    Level,
+    NamedBuffer,
+    Plan,
+    Range,
+    Refusal,
+    Term,
+    Verdict,
+    sum_term,
+    term,
+)
+from explorer.planner.request import PlanRequest
+from explorer.planner.searching import largest_held
+from explorer.text import bytes_text, integer_text
+
+_FEW: Final = 4096  # tokens of a plan where no context is good
+_GOOD: Final = 10  # one part of so many of the working set stays free where all is good
+_FUSED: Final = frozenset({64, 80, 128})  # lengths of heads whose attention Metal computes at once
+_WIDE: Final = 2
+_LOGIT: Final = 6  # bytes of a token of the vocabulary in the last step
+_SMALL, _MEDIUM, _LARGE = 8 * GIB, 32 * GIB, 128 * GIB
+_MIDDLING: Final = 24 * GIB
+_METHODS: Final = frozenset({"mxfp4"})
+
+
+def working_set(memory: int) -> Range:
+    """Return the bytes that Metal recommends on a Mac, by older and newer versions of macOS."""
+    older = memory * 2 // 3 if memory <= _MEDIUM else memory * 3 // 4
+    newer = older
+    if _SMALL < memory <= _MIDDLING:
+        newer = memory * 74 // 100
+    elif memory >= _LARGE:
+        newer = memory * 84 // 100
+    return Range(older, newer)
+
+
+class Mlx(Engine):
+    """`mlx_lm.generate` and `mlx_lm.server`."""
+
+    name = "mlx"
+    title = "MLX: mlx-lm 0.32 on a Mac"
+    short_title = "mlx-lm"
+    rule = "mlx-lm lets caches grow as tokens come, within what macOS lets the GPU have"
+    settings = (known.CONTEXT, *known.MLX_SETTINGS)
+    ignored = MappingProxyType({})
+    chooses = ("context",)
+    serve = ("mlx_lm.server", "--model")
+    most_parallel = 1
+
+    def accepts(self, h: Hyperparameters) -> Refusal | None:
+        """Refuse what is no folder, and what mlx-lm makes of is not known."""
+        folder = h.folder
+        if folder is None:
+            return Refusal("mlx-lm loads folders of safetensors with their config.json")
+        if folder.has_towers:
+            return Refusal("models that see or hear are loaded by mlx-vlm, which is not known here")
+        method = folder.quantization.get("quant_method")
+        if method is not None and not folder.is_mlx and method not in _METHODS:
+            return Refusal(
+                "what mlx-lm makes of weights that are not quantized for MLX is not known"
+            )
+        try:
+            architecture_of(folder)
+        except PlanError as error:
+            return Refusal(error.what)
+        return None
+
+    def plan(self, request: PlanRequest) -> Plan:
+        """Run the caches through a prompt, and compare with the Mac's working set."""
+        outcome = _outcome(request)
+        return Plan(
+            engine=self,
+            request=request,
+            effective=outcome.effective,
+            holdings=outcome.holdings,
+            verdict=outcome.verdict,
+            cache=outcome.moments.held,
+            cells=outcome.context,
+            details=outcome,
+            notes=tuple(outcome.notes()),
+            warnings=(*request.h.warnings, *outcome.warnings()),
+        )
+
+    def context_as_placed(self, plan: Plan, check: Check) -> int | None:
+        """Return the largest context at which all is good."""
+        check()
+        return _largest(plan.request) or None
+
+
+MLX: Final = Mlx()
+
+
+def _largest(request: PlanRequest) -> int:
+    """Return the largest context at which all is good; 0 where none is."""
+    folder = request.h.folder
+    if folder is None:
+        return 0
+    most = folder.number("max_position_embeddings", default=1 << 20, least=1)
+
+    def room(context: int) -> int | None:
+        try:
+            return _at(request, context).holdings[0].room
+        except PlanError:  # a quantized cache that fails from so many tokens on
+            return None
+
+    return largest_held(room, most)
+
+
+def _outcome(request: PlanRequest) -> _Outcome:
+    refusal = MLX.accepts(request.h)
+    if refusal is not None:
+        raise PlanError(refusal.why)
+    context = request.settings.context
+    return _at(request, context or _largest(request) or _FEW)
+
+
+def _at(request: PlanRequest, context: int) -> _Outcome:
+    """Return what happens at a context."""
+    asked, folder = request.settings, request.h.folder
+    if folder is None:
+        raise PlanError("mlx-lm loads folders of safetensors with their config.json")
+    quantized = None
+    if asked.kv_bits is not None:
+        if asked.kv_bits not in BITS:
+            raise PlanError(f"mlx-lm has caches of {', '.join(map(str, BITS))} bits")
+        group, start = asked.kv_group_size or 64, asked.quantized_kv_start
+        start = 5000 if start is None else start
+        quantized = Quantized(asked.kv_bits, group, start, architecture_of(folder).unquantized)
+    device, memory = _mac(request)
+    caches = layer_caches(folder, asked.max_kv_size or 0)
+    moments = run_caches(caches, context, quantized=quantized)
+    return _Outcome(
+        request=request,
+        folder=folder,
+        context=context,
+        caches=caches,
+        moments=moments,
+        quantized=quantized,
+        device=device,
+        memory=memory,
+    )
+
+
+def _mac(request: PlanRequest) -> tuple[Device, int]:
+    """Return the GPU of the Mac, and its memory."""
+    for device in request.devices:
+        if device.library == "Metal":
+            return device, device.capacity_bytes
+    host = request.host
+    if host is None:
+        raise PlanError("mlx-lm is planned for Macs; name one, or say how much memory it has")
+    memory = host.free  # what --memory says
+    return Device("0", "Metal", memory, integrated=True, name="Mac", total=memory), memory
+
+
+@dataclass(frozen=True)
+class _Outcome(Details):
+    """What mlx-lm holds with one prompt of the context."""
+
+    request: PlanRequest
+    folder: Folder
+    context: int
+    caches: Mapping[LayerCache, int]
+    moments: Moments
+    quantized: Quantized | None
+    device: Device
+    memory: int
+
+    @cached_property
+    def weights(self) -> int:
+        """Bytes of the weights as the files have them, without what is dropped on load."""
+        tied = self.folder.text.get("tie_word_embeddings")
+        return sum(
+            kind.nbytes * count
+            for kind, count in self.folder.kinds.items()
+            if not kind.role.startswith("mtp.") and not (tied and kind.role.startswith("lm_head"))
+        )
+
+    @cached_property
+    def limits(self) -> Range:
+        """The working set that macOS recommends, or the limit that was set."""
+        wired = self.request.settings.wired_limit
+        return working_set(self.memory) if wired is None else Range.exactly(wired)
+
+    @cached_property
+    def peak(self) -> Range:
+        """What reading a prompt takes beside weights and caches."""
+        folder, step = self.folder, min(PIECE, self.context)
+        wide, inner = folder.number("hidden_size", default=0), inner_width(folder)
+        low = step * _WIDE * (3 * inner + 4 * wide)
+        high = 2 * low
+        if folder.head not in _FUSED:
+            window = folder.number("sliding_window", default=0)
+            seen = min(self.context, window) if all(one.window for one in self.caches) else 0
+            high += folder.heads * step * (seen or self.context) * _WIDE
+        layers = max(1, sum(self.caches.values()))
+        high += 2 * (self.moments.largest // layers)
+        last = folder.number("vocab_size", default=0) * _LOGIT
+        return Range(low + last, high + last)
+
+    @cached_property
+    def holdings(self) -> tuple[Holding, ...]:
+        """What the GPU holds at the largest moment, and main memory, which is the same memory."""
+        gpu = Holding(
+            device=self.device,
+            place="devices[0]",
+            free=self.limits.low,
+            weights=self.weights,
+            cache=self.moments.largest,
+            compute=self.peak,
+            reserve=Range.exactly(self.limits.low // _GOOD),
+            layers=tuple(range(self.folder.layers + 1)),
+            terms=_TERMS,
+        )
+        return gpu, Holding(None, "cpu", None, terms=_TERMS)
+
+    @cached_property
+    def level(self) -> str:
+        """ "good", "tight" or "does not fit"."""
+        held = self.weights + self.moments.largest
+        if held + self.peak.high <= self.limits.low - self.limits.low // _GOOD:
+            return "good"
+        return "tight" if held + self.peak.low <= self.limits.high else "does not fit"
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        total, gpu = self.folder.layers + 1, self.holdings[0]
+        levels = {"good": Level.FITS, "tight": Level.PARTLY, "does not fit": Level.NOT}
+        return Verdict(
+            level=levels[self.level],
+            gpu_layers=total,
+            total_layers=total,
+            all_on_gpus=True,
+            short={0: gpu.short} if self.level == "does not fit" else {},
+            free=max(0, gpu.room or 0),
+            is_exact=False,
+            depends_on="what macOS lets the GPU have and the prompt takes"
+            if self.level == "tight"
+            else "",
+        )
+
+    @cached_property
+    def effective(self) -> dict[str, Effective]:
+        asked = self.request.settings
+        origin = "setting context" if asked.context else "chosen: the largest that is good"
+        found = {
+            "context": Effective(self.context, origin=origin),
+            "parallel": Effective(1),
+            "kv_cache_type": Effective("bf16" if self.quantized is None else self._cache_name),
+            "wired_limit": Effective(self.limits.low),
+        }
+        if self.quantized is not None:
+            found["kv_bits"] = Effective(self.quantized.bits)
+        return found
+
+    @property
+    def _cache_name(self) -> str:
+        return "" if self.quantized is None else f"{self.quantized.bits} bits"
+
+    # Details
+
+    @property
+    def accuracy(self) -> Accuracy:
+        """Weights and caches are exact; the prompt and the working set are ranges."""
+        return Accuracy.BAND
+
+    @property
+    def choice(self) -> Choice:
+        """The context is the largest that is good where none is given."""
+        return Choice("the planner", not self.request.settings.context, placement=False)
+
+    def layers(self) -> Iterator[Layer]:
+        """Yield every layer with its weights, the output last."""
+        count = self.folder.layers
+        held = [0] * (count + 1)
+        for kind, times in self.folder.kinds.items():
+            inside = kind.layer is not None and kind.layer < count
+            held[kind.layer if inside and kind.layer is not None else count] += kind.nbytes * times
+        caches = self.layer_caches()
+        for i in range(count):
+            yield Layer(i, f"blk.{i}", held[i], caches[i], 0)
+        yield Layer(count, "output", held[count], 0, 0)
+
+    def layer_caches(self) -> Sequence[int]:
+        """Return an equal part of the cache for each layer: mlx-lm numbers them by kinds."""
+        share, rest = divmod(self.moments.held, self.folder.layers)
+        return [share + (i < rest) for i in range(self.folder.layers)]
+
+    def buffers(self) -> list[NamedBuffer]:
+        """Return what the GPU holds at the largest moment."""
+        gpu = self.holdings[0]
+        return [NamedBuffer("GPU0", gpu.weights, gpu.cache, gpu.compute, gpu.reserve.high)]
+
+    def record(self) -> dict[str, Any]:
+        """Return the object `mlx` of docs/interface.md."""
+        found = {
+            "weights": self.weights,
+            "cache_bytes": self.moments.held,
+            "cache_largest_bytes": self.moments.largest,
+            "prompt_peak": list(self.peak),
+            "working_set": list(self.limits),
+            "verdict": self.level,
+        }
+        graph = {"partial": None, "full": self.peak.high, "used": "full"}
+        return {"graph": graph, "mlx": found}
+
+    def terms(self) -> Iterator[Term]:
+        """Yield the figures with their formulas."""
+        gpu = self.holdings[0]
+        yield term(
+            "devices[0].weights",
+            gpu.weights,
+            "tensors",
+            tensors=(
+                gpu.weights,
+                "tensors of the files, without drafting layers and a tied output",
+            ),
+        )
+        tokens = integer_text(self.context)
+        yield term(
+            "devices[0].kv_cache",
+            gpu.cache,
+            "largest",
+            largest=(gpu.cache, f"most that all caches have while a prompt of {tokens} is read"),
+        )
+        yield term(
+            "devices[0].graph",
+            gpu.compute.high,
+            "peak",
+            peak=(gpu.compute.high, "upper end of what a piece of the prompt takes"),
+        )
+        reserve = gpu.reserve.high
+        yield term(
+            "devices[0].reserved",
+            reserve,
+            "limit // 10",
+            limit=(self.limits.low, "lower end of the working set that macOS recommends"),
+        )
+        for name in ("weights", "kv_cache", "graph", "reserved", "total"):
+            yield term(f"cpu.{name}", 0, "0")
+        parts = {"weights": gpu.weights, "kv_cache": gpu.cache, "graph": gpu.compute.high}
+        inputs = {name: (size, f"devices[0].{name}") for name, size in parts.items()}
+        yield term("devices[0].total", gpu.total, " + ".join(inputs), **inputs)
+        yield sum_term("vram_total", [gpu.total], "devices[0].total")
+        yield sum_term("total", [gpu.total], "devices[0].total")
+
+    def notes(self) -> Iterator[str]:
+        """Yield what a reader should know."""
+        if not any(device.library == "Metal" for device in self.request.devices):
+            yield f"planned for a Mac with {bytes_text(self.memory)} of memory"
+        low, high = self.limits
+        if self.request.settings.wired_limit is None:
+            yield (
+                f"the GPU may have {bytes_text(low)} to {bytes_text(high)} of it, by macOS's "
+                "version; sudo sysctl iogpu.wired_limit_mb=N changes that"
+            )
+        yield (
+            f"after the prompt the caches hold {bytes_text(self.moments.held)}, while it is read "
+            f"at most {bytes_text(self.moments.largest)}"
+        )
+        if self.quantized is not None:
+            yield "mlx_lm.generate quantizes the cache, mlx_lm.server has no such option"
+
+    def warnings(self) -> Iterator[str]:
+        """Yield what mlx-lm warns of."""
+        if self.weights > self.limits.low - self.limits.low // _GOOD:
+            yield "mlx-lm warns of slow generation: the weights take over 90 % of the working set"
+        if self.level == "does not fit":
+            yield "it would page, or fail: mlx-lm itself refuses nothing"
+
+
+_TERMS: Final = {"cache": "kv_cache", "compute": "graph", "reserve": "reserved"}

@@ -1,0 +1,107 @@
+"""Which layers of a folder's model attend, over a window or to all, and which keep a state.
+
+Facts of config.json, the same for every program that loads such a folder.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+from explorer.planner.folder import Folder
+
+
+class State(StrEnum):
+    """What layers without attention keep of a request."""
+
+    MAMBA2 = "Mamba-2"
+    GATED_DELTA = "gated delta net"
+    SHORT_CONV = "short convolution"
+
+
+_KINDS: Final = {
+    "sliding_attention": "local",
+    "chunked_attention": "local",
+    "mamba": "state",
+    "linear_attention": "state",
+    "conv": "state",
+}
+
+
+def layer_kinds(
+    folder: Folder, full_every: int = 0, *, has_state: bool = False, by_pattern: bool = False
+) -> list[str]:
+    """Return what each layer is: "full", "local", "state", or "" without any cache.
+
+    Args:
+        folder: The model.
+        full_every: One of so many layers has full attention, where the config does not say; 0: all.
+        has_state: Whether layers without attention keep a state.
+        by_pattern: Whether `layer_types` of the config is not looked at.
+    """
+    count = folder.layers
+    pattern = folder.text.get("hybrid_override_pattern")
+    if isinstance(pattern, str):
+        signs = {"*": "full", "M": "state"}
+        return [signs.get(sign, "") for sign in pattern[:count]]
+    listed = folder.texts("layer_types") or folder.texts("layers_block_type")
+    if listed and len(listed) == count and not by_pattern:
+        return [_KINDS.get(one, "full") for one in listed]
+    every = folder.number("full_attention_interval", default=0)
+    if has_state and every:
+        return ["full" if (i + 1) % every == 0 else "state" for i in range(count)]
+    every = folder.number("sliding_window_pattern", default=full_every)
+    if full_every and every:
+        return ["full" if (i + 1) % every == 0 else "local" for i in range(count)]
+    return ["full"] * count
+
+
+def state_elements(folder: Folder, state: State, gpus: int = 1) -> tuple[int, int]:
+    """Return the elements of the convolution and of the state of one layer, on each of some GPUs.
+
+    Raises:
+        PlanError: The config lacks a size.
+    """
+    if state is State.SHORT_CONV:
+        steps = folder.number("conv_L_cache", least=1) - 1
+        return steps * (folder.number("hidden_size") // gpus), 0
+    if state is State.GATED_DELTA:
+        heads, length = folder.number("linear_num_value_heads"), delta_key(folder)
+        value = folder.number("linear_value_head_dim")
+        width = 2 * folder.number("linear_num_key_heads") * length + heads * value
+        steps = folder.number("linear_conv_kernel_dim", least=1) - 1
+        return steps * (width // gpus), heads // gpus * value * length
+    heads, length, size, groups = mamba_sizes(folder)
+    width = heads * length // gpus + 2 * mamba_groups(groups, gpus) * size
+    steps = folder.number("mamba_d_conv", "conv_kernel", least=1) - 1
+    return steps * width, heads // gpus * length * size
+
+
+def mamba_sizes(folder: Folder) -> tuple[int, int, int, int]:
+    """Return heads, length of a head, size of the state, and groups of Mamba-2."""
+    return (
+        folder.number("mamba_n_heads", "mamba_num_heads"),
+        folder.number("mamba_d_head", "mamba_head_dim"),
+        folder.number("mamba_d_state", "ssm_state_size"),
+        folder.number("mamba_n_groups", "n_groups", least=1),
+    )
+
+
+def mamba_groups(groups: int, gpus: int) -> int:
+    """Return the groups of one GPU; groups that cannot be divided are repeated."""
+    return groups // gpus if groups % gpus == 0 else 1
+
+
+def delta_key(folder: Folder) -> int:
+    """Return the length of a key of a gated delta net."""
+    return folder.number("linear_key_head_dim")
+
+
+def inner_width(folder: Folder) -> int:
+    """Return the width of the feed-forward part that a token passes, all its experts counted."""
+    dense = folder.number("intermediate_size", "ffn_hidden_size", "n_inner", default=0)
+    used = folder.number("num_experts_per_tok", "experts_per_token", default=0)
+    width = folder.number("moe_intermediate_size", default=dense)
+    shared = folder.number("shared_expert_intermediate_size", "shared_intermediate_size", default=0)
+    shared += folder.number("n_shared_experts", default=0) * width
+    return max(dense, used * width + shared)
