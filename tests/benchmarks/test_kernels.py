@@ -35,11 +35,9 @@ _DECODED = {
     for name, kind in TENSOR_TYPES.items()
     if (kind.quantized or name in ("F16", "BF16")) and name not in ("Q8_1", "Q8_K", "Q1_0", "Q2_0")
 } | {"Q4_K": 12, "Q5_K": 12, "Q4_0": 7, "Q6_K": 7, "Q2_K": 7, "Q3_K": 7, "Q8_0": 6, "MXFP4": 6}
-_QUANTIZED = {
-    **{"BF16": 8.0, "Q4_0": 10, "Q4_1": 10, "Q5_0": 10, "Q5_1": 10, "Q8_0": 10, "MXFP4": 10},
-    **{"TQ1_0": 10, "TQ2_0": 10},
-    # no peer in Python searches for these: its Q4_0, which does not search, is the measure
-    **dict.fromkeys(("Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS"), 0.2),
+_QUANTIZED = {  # no peer in Python searches, as K types do: its Q4_0 is the measure of these
+    **{"Q4_0": 10, "Q8_0": 10, "MXFP4": 10},
+    **{"Q4_K": 0.2, "Q6_K": 0.2, "IQ4_XS": 0.2},
 }
 _FORMULA = 5
 

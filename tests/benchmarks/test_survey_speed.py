@@ -10,23 +10,16 @@ import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from explorer.analysis.columns import Groups, Known, StatisticsColumns, is_matrix, summaries
-from explorer.analysis.model_grid import model_grid
 from explorer.analysis.survey_cache import CachedSurvey
 from explorer.analysis.surveys import run_survey
 from explorer.formats import Model, open_model
-from explorer.formats.columns import tensor_arrays
-from explorer.present.survey import OVER_LAYERS
-from explorer.present.tables.survey import metric_named
-from explorer.qt.survey.layer_paint import layer_grids
 from tests.benchmarks.report import Report, Row, milliseconds
+from tests.benchmarks.timing import seconds
 from tests.benchmarks.two_cores import work_on_one_and_two
 from tests.helpers.gguf_writer import STRING, GgufFile, TensorSpec
 from tests.helpers.tensors import random_blocks
@@ -37,7 +30,6 @@ _RUNS = 24
 _LAYERS = 8
 _TARGET = 1.5
 _LONGEST_PAUSE = 0.05
-_BY_LAYER = 0.02  # of the processor time of a survey
 _IDS = {"Q4_K": 12, "Q6_K": 14, "Q8_0": 8, "F32": 0}
 _BLOCKS = {"Q4_K": 256, "Q6_K": 256, "Q8_0": 32, "F32": 1}
 _SHAPES = {  # of each layer: type, rows and columns
@@ -73,57 +65,9 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_model(tmp_path_factory.mktemp("survey") / "model.gguf")
 
 
-def _seconds(action: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    action()
-    return time.perf_counter() - started
-
-
 def _survey(model: Model, workers: int) -> None:
     rows = run_survey(model, CachedSurvey(None, model), workers)
     assert all(row.statistics is not None for row in rows)
-
-
-def test_by_layer_adds_nothing_to_a_survey(path: Path, report: Report) -> None:
-    """All sums, and all lines, of what a survey found: processor time, the best of several."""
-    with open_model(path) as model:
-        arrays = tensor_arrays(model.tensors)
-        columns, grid = StatisticsColumns(len(arrays)), model_grid(model.tensors.columns.names)
-        known = Known(arrays, columns, None)
-        layers = layer_grids(grid, is_matrix(arrays))[0]
-        groups = Groups(grid.cell_of, len(grid.cells))
-
-        def survey() -> None:
-            rows = run_survey(model, CachedSurvey(None, model))
-            for number, row in enumerate(rows):
-                assert row.statistics is not None
-                columns.put(number, row.statistics)
-
-        def add_up() -> None:
-            summaries(known, grid)
-            for name in OVER_LAYERS:
-                metric = metric_named(name)
-                layers.values(metric, known, metric.of_groups(known, groups))
-
-        survey()  # loads and compiles
-        best = [float("inf")] * 2
-        for _ in range(5):
-            for place, action in enumerate((survey, add_up)):
-                started = time.process_time()
-                action()
-                best[place] = min(best[place], time.process_time() - started)
-    share = best[1] / best[0]
-    report.add(
-        Row(
-            "by layer: all sums and lines of 65 tensors, processor time",
-            milliseconds(best[1]),
-            f"the survey before it {milliseconds(best[0])}",
-            f"{share:.1%}",
-            f"≤ {_BY_LAYER:.0%}",
-            share <= _BY_LAYER,
-        )
-    )
-    assert share <= _BY_LAYER
 
 
 def test_survey_at_least_1_5_times_faster_on_two_cores(path: Path, report: Report) -> None:
@@ -136,7 +80,7 @@ def test_survey_at_least_1_5_times_faster_on_two_cores(path: Path, report: Repor
         actions = (lambda: _survey(model, 1), lambda: _survey(model, 2), *work_on_one_and_two())
         best = [float("inf")] * len(actions)
         for _ in range(_RUNS):
-            best = [min(b, _seconds(action)) for b, action in zip(best, actions, strict=True)]
+            best = [min(b, seconds(action)) for b, action in zip(best, actions, strict=True)]
     one, two, alone, together = best
     ratio, free = one / two, 2 * alone / together
     report.add(

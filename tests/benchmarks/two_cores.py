@@ -8,16 +8,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Final
 
 import numpy as np
 
 from explorer.analysis.histogram import Binning, RunningCounts
 from explorer.analysis.moments import RunningMoments
 from explorer.formats.weights import CHUNK_WEIGHTS
-
-FREE: Final = 1.9
-"""What they gain at least where both cores are there for them."""
 
 
 def work_on_one_and_two() -> tuple[Callable[[], None], Callable[[], None]]:

@@ -25,30 +25,25 @@ MAX_BYTES = 100 << 20
 
 _ROOT = Path(__file__).resolve().parents[2]
 
-# VmHWM is the most memory that the process ever had; resetting it first leaves start-up out.
 _OPEN_AND_MEASURE = """
 import json, sys, time
 from pathlib import Path
 from explorer.errors import ExplorerError
 from explorer.formats.gguf.open import open_gguf
-from tests.helpers.stopwatch import in_time
+from tests.helpers.memory import most_memory
 
-def status(name):
-    with open("/proc/self/status") as file:
-        return next(int(line.split()[1]) << 10 for line in file if line.startswith(name))
+def look():
+    global error, model
+    try:
+        model = open_gguf(Path(sys.argv[1]))
+    except ExplorerError as caught:
+        error = str(caught)
 
-open_gguf(Path(sys.argv[2])).close()  # imports and first uses
-before = status("VmRSS")
-with open("/proc/self/clear_refs", "w") as file:
-    file.write("5")
-started = time.process_time()
 error = None
-try:
-    model = open_gguf(Path(sys.argv[1]))
-except ExplorerError as caught:
-    error = str(caught)
-seconds = time.process_time() - started
-print(json.dumps([seconds, status("VmHWM") - before, error]))
+open_gguf(Path(sys.argv[2])).close()  # imports and first uses
+started = time.process_time()
+nbytes = most_memory(look)
+print(json.dumps([time.process_time() - started, nbytes, error]))
 """
 
 
