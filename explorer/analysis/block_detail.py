@@ -12,9 +12,10 @@ grid's row), so this is done for many contents.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import pairwise
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -42,6 +43,7 @@ from explorer.quantization.registry import (
     Scales,
     block_layout,
     decoder,
+    row_places,
 )
 from explorer.quantization.types import TENSOR_TYPES, TensorType
 
@@ -117,7 +119,7 @@ def _turn_bits(
             of them acts on the row, and so on all of them, though two rows may agree in some.
         sizes: uint8 [codes]: a number for each absolute level, if there are such groups.
     """
-    nbytes, scale_count = kind.block_bytes, kind.block_weights // parts.weights_per_scale
+    nbytes, scale_count = kind.whole_bytes, kind.block_weights // parts.weights_per_scale
     bits = np.uint8(1) << np.arange(8, dtype=np.uint8)
     places = np.arange(8 * nbytes)
     blocks = np.empty((1 + 8 * nbytes, nbytes), np.uint8)
@@ -186,7 +188,7 @@ def sub_scales(type_name: str, block: NDArray[np.uint8]) -> SubScales | None:
 
     Args:
         type_name: A quantized tensor type.
-        block: uint8 [block_bytes], little-endian.
+        block: uint8 [bytes of a whole block], little-endian.
     """
     parts, kind = block_layout(type_name), TENSOR_TYPES[type_name]
     count = kind.block_weights // parts.weights_per_scale
@@ -405,10 +407,7 @@ def _parts(tensor: Tensor, index: int) -> tuple[BlockPart, ...]:
     """Return where the bytes of a block lie."""
     grouped = tensor.grouped
     if grouped is None:
-        size = tensor.type.block_bytes
-        extent = tensor.extents[0]
-        place = Extent(extent.source, extent.offset + index * size, size)
-        return (BlockPart("block", 0, place),)
+        return tuple(_block_parts(tensor, index))
     runs: list[tuple[str, Extent, int, int]] = [
         (field.name, getattr(grouped, field.name).extent, field.nbytes, index)
         for field in group_fields(grouped.layout)
@@ -424,6 +423,32 @@ def _parts(tensor: Tensor, index: int) -> tuple[BlockPart, ...]:
         parts.append(BlockPart(name, first, extent))
         first += size
     return tuple(parts)
+
+
+def _block_parts(tensor: Tensor, index: int) -> Iterator[BlockPart]:
+    """Yield the runs of a block's bytes, and of what it shares with others of its row or tensor."""
+    kind, extent = tensor.type, tensor.extents[0]
+    shared = kind.row_header + kind.trailer
+    if kind.lone or kind.trailer:
+        if kind.trailer:
+            end = extent.offset + extent.nbytes - kind.trailer
+            yield BlockPart("trailer", 0, Extent(extent.source, end, kind.trailer))
+        start = extent.offset + index * kind.block_bytes
+        yield BlockPart("block", shared, Extent(extent.source, start, kind.block_bytes))
+        return
+    row_blocks = tensor.shape[-1] // kind.block_weights
+    row, block = divmod(index, row_blocks)
+    number, row = divmod(row, kind.rows)
+    first = extent.offset + number * kind.rows * (shared + row_blocks * kind.block_bytes)
+    if kind.rows == 1:
+        places = np.r_[: kind.row_header, : kind.block_bytes]
+    else:
+        places = row_places(kind.name)[row].copy()
+    places[shared:] += kind.rows * (shared + block * kind.block_bytes)
+    breaks = np.flatnonzero(np.diff(places) != 1) + 1
+    for begin, end in pairwise((0, *breaks.tolist(), kind.whole_bytes)):
+        name = "row" if begin < shared else "block"
+        yield BlockPart(name, begin, Extent(extent.source, first + int(places[begin]), end - begin))
 
 
 # A weight with companions: its bytes come from several places in each of several stored tensors,

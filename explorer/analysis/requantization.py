@@ -88,7 +88,7 @@ def requantize(  # noqa: PLR0913 - all but the first two have a default
             else:
                 pair = RoundedPair(tensor, name, weighing)
                 errors = measure_pair(pair, workers, cancel or never, report, count_codes=True)
-                nbytes, bits = kind.nbytes(tensor.parameters), kind.bits_per_weight
+                nbytes, bits = kind.nbytes_of(tensor.shape), kind.bits_per_weight
                 share = saturated_share(pair, errors)
                 yield Requantized(name, nbytes, bits, errors.metrics(), share)
             report(tensor.parameters)

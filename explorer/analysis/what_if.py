@@ -344,7 +344,7 @@ def size_after(
     types: dict[int, TensorType] = {}
     more = more_in_model = 0
     for row, (_, kind) in chosen.items():
-        nbytes = None if kind is None else kind.nbytes(columns.parameters[row])
+        nbytes = None if kind is None else kind.nbytes_of(columns.shapes[row])
         if kind is not None and nbytes is not None:
             types[row] = kind
             more += nbytes - columns.nbytes[row]

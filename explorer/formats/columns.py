@@ -42,17 +42,20 @@ class SizeArrays:
     shapes: Sequence[Shape]  # the shapes that occur, outermost dimension first
     shape_codes: NDArray[np.int64]  # index into `shapes`, int64 [n]
     parameters: NDArray[np.int64]  # weights, int64 [n]
-    nbytes: NDArray[np.int64]  # stored bytes, 0 where the type's size is unknown, int64 [n]
+    nbytes: NDArray[np.int64]  # stored bytes, see `Tensor.nbytes`, int64 [n]
+    sized: NDArray[np.bool_]  # whether the type's size is known, bool [n]
 
     def __len__(self) -> int:
         return len(self.parameters)
 
     @cached_property
     def bits_per_weight(self) -> NDArray[np.float64]:
-        """Stored bits for each weight, 0.0 for an empty tensor, float64 [n]."""
+        """Stored bits for each weight, 0.0 for an empty tensor or if not known, float64 [n]."""
         parameters = self.parameters.astype(np.float64)
         bits = 8.0 * self.nbytes.astype(np.float64)
-        return np.divide(bits, parameters, out=np.zeros_like(bits), where=parameters > 0)
+        return np.divide(
+            bits, parameters, out=np.zeros_like(bits), where=(parameters > 0) & self.sized
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,6 +114,7 @@ def size_arrays(columns: TensorColumns) -> SizeArrays:
         shape_codes=shape_codes,
         parameters=_int64(columns.parameters),
         nbytes=_int64(columns.nbytes),
+        sized=np.array([kind.known for kind in columns.types], dtype=np.bool_),
     )
 
 

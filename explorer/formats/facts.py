@@ -36,7 +36,28 @@ FILE_TYPES: Final[Mapping[int, str]] = dict(
         *("TQ1_0", "TQ2_0", "MXFP4_MOE", "NVFP4", "Q1_0", "Q2_0"),
     ))
 )  # fmt: skip
-"""`general.file_type`: what most tensors are. Not the ids of the tensor types."""
+"""`general.file_type` as llama.cpp numbers it: what most tensors are. Not the tensor types' ids."""
+
+_FILE_TYPES_OF_IK: Final = {
+    **dict(enumerate((
+        *("Q6_0", "IQ1_BN", "IQ2_BN", "IQ2_K", "IQ3_K", "IQ4_K", "IQ5_K", "IQ6_K"),
+    ), 135)),
+    **dict(enumerate((
+        *("IQ4_KS", "IQ3_KL", "IQ2_KS", "IQ4_KSS", "Q8_KV", "IQ5_KS", "IQ2_KT", "IQ3_KT"),
+        *("IQ4_KT", "IQ3_KS", "IQ2_KL", "IQ1_KT"),
+    ), 145)),
+    **{202: "Q4_0_R8", 207: "Q8_0_R8", 208: "Q5_0_R4", 210: "Q2_K_R4", 211: "Q3_K_R4"},
+    **{214: "Q4_K_R4", 216: "Q5_K_R4", 218: "Q6_K_R4", 219: "IQ2_XXS_R4", 220: "IQ2_XS_R4"},
+    **{223: "IQ3_XXS_R4", 224: "IQ1_S_R4", 225: "IQ4_NL_R4", 226: "IQ3_S_R4", 229: "IQ2_M_R4"},
+    **{230: "IQ4_XS_R8", 231: "IQ1_M_R4", 232: "BF16_R16", 335: "Q6_0_R4", 337: "IQ2_BN_R4"},
+    **{338: "IQ2_K_R4", 339: "IQ3_K_R4", 340: "IQ4_K_R4", 341: "IQ5_K_R4", 345: "IQ4_KS_R4"},
+    **{350: "IQ5_KS_R4", 351: "MXFP4_R8", 398: "Q8_KV_R8", 399: "Q8_K_R8"},
+}  # fmt: skip
+"""The numbers that ik_llama.cpp adds (docs/gguf.md, section 12)."""
+
+_OTHER_FILE_TYPES: Final = {38: ("TL1",), 39: ("TL2",), 40: ("I2_S",), 41: ("Q1_0",)}
+"""What numbers mean in files of BitNet's and ik_llama.cpp's forks, which hold tensors of the type.
+"""
 
 TOKEN_TYPES: Final[Mapping[int, str]] = dict(
     enumerate(("undefined", "normal", "unknown", "control", "user-defined", "unused", "byte"))
@@ -77,11 +98,10 @@ def enum_name(key: str, value: object) -> str | None:
 
 
 def _file_type_name(value: int) -> str:
-    name = FILE_TYPES.get(value)
-    if name is None and value >= 0 and value & _GUESSED:
-        base = value & ~_GUESSED
-        return f"{FILE_TYPES.get(base, base)} (guessed)"
-    return name or str(value)
+    guessed = value >= 0 and value & _GUESSED
+    base = value & ~_GUESSED if guessed else value
+    name = FILE_TYPES.get(base) or _FILE_TYPES_OF_IK.get(base) or str(base)
+    return f"{name} (guessed)" if guessed else name
 
 
 _MAX_LAYERS = 65_536  # a longer array of head counts is not one
@@ -228,7 +248,12 @@ def _all_counts(values: object) -> list[int] | None:
 def _file_type(model: Model, fields: _Fields) -> str | None:
     value = model.metadata.integer(FILE_TYPE_KEY)
     if value is not None:
-        return enum_name(FILE_TYPE_KEY, value)
+        others = _OTHER_FILE_TYPES.get(value & ~_GUESSED, ())
+        name, types = enum_name(FILE_TYPE_KEY, value), model.tensors.totals_by_type
+        return next((other for other in others if other in types and name not in types), name)
+    text = model.metadata.text(FILE_TYPE_KEY)  # of programs that make audio models
+    if text:
+        return text
     quantization = next(
         (v for v in fields.config("quantization_config") if isinstance(v, dict)), {}
     )

@@ -288,8 +288,8 @@ class Model:
 
     @property
     def bits_per_weight(self) -> float:
-        """Stored bits for each weight, over the whole model; 0.0 if it has none."""
-        return 8 * self.nbytes / self.parameters if self.parameters else 0.0
+        """Stored bits for each weight, over the whole model; 0.0 if it has none, or not known."""
+        return 8 * self.nbytes / self.parameters if self.parameters and self.tensors.sized else 0.0
 
     @property
     def damage(self) -> Problem | None:

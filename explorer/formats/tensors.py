@@ -168,7 +168,7 @@ class Spec(NamedTuple):
     type: TensorType
     shape: Shape  # row-major, outermost first
     parameters: int  # product of the shape; 0 if it overflows
-    nbytes: int  # stored bytes; 0 if there is a fault
+    nbytes: int  # stored bytes; 0 if no file can hold it
     fault: str | None = None  # why no file can hold it, or its size is not known; else None
 
 
@@ -258,7 +258,7 @@ class Tensor:
 
     @property
     def nbytes(self) -> int:
-        """Stored bytes, scales included; 0 where the type's size is unknown."""
+        """Stored bytes, scales included; those up to the next tensor if the type has no size."""
         return sum(extent.nbytes for extent in self.extents)
 
     @property
@@ -268,8 +268,8 @@ class Tensor:
 
     @property
     def bits_per_weight(self) -> float:
-        """Stored bits for each weight; 0.0 for an empty tensor."""
-        return 8 * self.nbytes / self.parameters if self.parameters else 0.0
+        """Stored bits for each weight; 0.0 for an empty tensor, or if the size is not known."""
+        return 8 * self.nbytes / self.parameters if self.parameters and self.type.known else 0.0
 
     @property
     def offset(self) -> int:
@@ -378,7 +378,7 @@ class TensorColumns:
     shapes: list[Shape] = field(default_factory=list)  # outermost dimension first
     types: list[TensorType] = field(default_factory=list)
     parameters: list[int] = field(default_factory=list)  # weights of each tensor
-    nbytes: list[int] = field(default_factory=list)  # stored bytes; 0 where unknown
+    nbytes: list[int] = field(default_factory=list)  # stored bytes; see `Tensor.nbytes`
 
     @classmethod
     def of(cls, names: list[str], tensors: Sequence[Spec | Tensor]) -> Self:
@@ -448,6 +448,11 @@ class TensorTable(Mapping[str, Tensor]):
     def nbytes(self) -> int:
         """Stored bytes of all tensors together, a draft model's left out."""
         return sum(self.columns.nbytes[: self.main_rows])
+
+    @cached_property
+    def sized(self) -> bool:
+        """Whether the bytes of all types are known; else some are those up to the next tensor."""
+        return all(kind.known for kind in islice(self.columns.types, self.main_rows))
 
     @cached_property
     def totals_by_type(self) -> dict[str, TypeShare]:

@@ -31,6 +31,7 @@ from explorer.quantization.registry import (
     Blocks,
     QuantizationError,
     decoder,
+    gather_rows,
     has_decoder,
 )
 
@@ -59,7 +60,7 @@ def check_decodable(tensor: Tensor) -> None:
         FormatError: The file is damaged there, or the tensor's type is not known or has no values.
     """
     kind, grouped = tensor.type, tensor.grouped
-    needed, found = kind.nbytes(tensor.parameters), tensor.nbytes
+    needed, found = kind.nbytes_of(tensor.shape), tensor.nbytes
     if grouped is not None and grouped.global_scale is not None:
         found -= grouped.global_scale.extent.nbytes
     if kind.known and tensor.damage is not None:
@@ -133,6 +134,96 @@ class _BlockRuns:
     def block(self, index: int) -> bytes:
         """Return one block's bytes as stored."""
         return self._blocks.item(index)
+
+
+class _RowRuns:
+    """Reads and decodes blocks that share something: a header of their row, or of the tensor a
+    trailer; or of which those of several rows lie together. They become whole ones.
+
+    Methods as of `_BlockRuns`.
+    """
+
+    def __init__(self, tensor: Tensor) -> None:
+        kind = self._type = tensor.type
+        self.unit = kind.block_weights
+        columns = tensor.shape[-1] if tensor.shape else 1
+        together = kind.rows * columns
+        self.stride = together if 0 < together <= CHUNK_WEIGHTS else self.unit
+        self._row_blocks = columns // self.unit
+        self._rows_bytes = kind.rows * (kind.row_header + self._row_blocks * kind.block_bytes)
+        self._extent = extent = tensor.extents[0]
+        extent.source.expect(extent.offset, extent.nbytes)
+        self._trailer = np.empty(kind.trailer, np.uint8)
+        self._read_into(extent.nbytes - kind.trailer, self._trailer)
+        self._decode = decoder(kind.name)
+        self._swapped = tensor.byte_order == "big"
+        self._raw = self._out = np.empty(0, np.uint8)
+
+    def read(self, first: int, count: int) -> Blocks:
+        size = count * self._type.whole_bytes
+        if size > self._out.size:
+            self._out = np.empty(size, np.uint8)
+        out = self._out[:size].reshape(count, self._type.whole_bytes)
+        together, done = self._row_blocks * self._type.rows, 0
+        while done < count:
+            number, place = divmod(first + done, together)
+            rows = 0 if place else (count - done) // together
+            if rows:
+                taken = rows * together
+                self._fill_rows(number, rows, out[done : done + taken])
+            else:
+                row, block = divmod(place, self._row_blocks)
+                taken = min(self._row_blocks - block, count - done)
+                out[done : done + taken] = self._part(number, block, taken)[row]
+            done += taken
+        if self._swapped:
+            swap_byte_order(self._type.name, out)
+        return out
+
+    def _take(self, first: int, size: int) -> Blocks:
+        if size > self._raw.size:
+            self._raw = np.empty(size, np.uint8)
+        raw = self._raw[:size]
+        self._read_into(first, raw)
+        return raw
+
+    def _read_into(self, first: int, out: Blocks) -> None:
+        self._extent.source.read_into(self._extent.offset + first, out.data)
+
+    def _fill_rows(self, first: int, count: int, out: Blocks) -> None:
+        """Fill `out` with the blocks of so many times the rows that lie together."""
+        raw = self._take(first * self._rows_bytes, count * self._rows_bytes)
+        out = out.reshape(count, self._type.rows, self._row_blocks, -1)
+        for own, target in zip(raw.reshape(count, -1), out, strict=True):
+            self._join(own, target)
+
+    def _part(self, number: int, block: int, count: int) -> Blocks:
+        """Return blocks of all rows that lie together, uint8 [rows, count, whole bytes]."""
+        kind = self._type
+        start, headers = number * self._rows_bytes, kind.rows * kind.row_header
+        size = kind.rows * kind.block_bytes
+        raw = np.empty(headers + count * size, np.uint8)
+        self._read_into(start, raw[:headers])
+        self._read_into(start + headers + block * size, raw[headers:])
+        out = np.empty((kind.rows, count, kind.whole_bytes), np.uint8)
+        self._join(raw, out)
+        return out
+
+    def _join(self, raw: Blocks, out: Blocks) -> None:
+        kind = self._type
+        if kind.rows > 1:
+            gather_rows(kind.name, raw, out)
+            return
+        shared = raw[: kind.row_header] if kind.row_header else self._trailer
+        out[0, :, : shared.size] = shared
+        out[0, :, shared.size :] = raw[kind.row_header :].reshape(out.shape[1], -1)
+
+    def decode(self, stored: Stored, out: Values) -> None:
+        assert isinstance(stored, np.ndarray)
+        self._decode(stored, out.reshape(len(stored), self.unit))
+
+    def block(self, index: int) -> bytes:
+        return self.read(index, 1).tobytes()
 
 
 class _GroupRuns:
@@ -285,7 +376,7 @@ class Chunk:
     stored: Stored
 
 
-def _runs_of(tensor: Tensor) -> _BlockRuns | _GroupRuns | _LineRuns:
+def _runs_of(tensor: Tensor) -> _BlockRuns | _RowRuns | _GroupRuns | _LineRuns:
     """Return what reads a tensor's blocks, whichever way they are stored."""
     if tensor.companions is not None:
         try:
@@ -293,7 +384,9 @@ def _runs_of(tensor: Tensor) -> _BlockRuns | _GroupRuns | _LineRuns:
         except QuantizationError as error:
             what = f"tensor {tensor.name!r}: {error.what}"
             raise FormatError(what, tensor.file, tensor.offset) from error
-    return _BlockRuns(tensor) if tensor.grouped is None else _GroupRuns(tensor.grouped)
+    if tensor.grouped is not None:
+        return _GroupRuns(tensor.grouped)
+    return _BlockRuns(tensor) if tensor.type.lone else _RowRuns(tensor)
 
 
 class WeightReader:

@@ -228,7 +228,7 @@ def with_types(
     group = group_table if model.format == "gguf" else group_config
     columns = model.tensors.columns
     more = sum(
-        (kind.nbytes(columns.parameters[row]) or 0) - columns.nbytes[row]
+        (kind.nbytes_of(columns.shapes[row]) or 0) - columns.nbytes[row]
         for row, kind in types.items()
     )
     return replace(

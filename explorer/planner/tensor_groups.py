@@ -14,7 +14,7 @@ from typing import Final
 
 from explorer.formats.tensors import TensorTable, parse_name
 from explorer.planner.devices import quoted
-from explorer.quantization import GGML_TYPES, TENSOR_TYPES, TensorType
+from explorer.quantization.types import OTHER_MEANINGS, TENSOR_TYPES, TensorType
 
 _JOINED: Final = frozenset({"blk", "mm"})
 _OLD_SLOT: Final = 4  # Ollama reads this type id as MXFP4
@@ -73,7 +73,8 @@ def group_table(table: TensorTable, others: Mapping[int, TensorType] = _NO_OTHER
     columns, rows = table.columns, table.main_rows
     types = [others.get(row, kind) for row, kind in enumerate(columns.types[:rows])]
     shapes, counts = columns.shapes, columns.parameters[:rows]
-    return _group(columns.names[:rows], types, counts, lambda row: shapes[row][::-1])
+    sizes = columns.nbytes
+    return _group(columns.names[:rows], types, counts, lambda row: shapes[row][::-1], sizes)
 
 
 def group_list(tensors: Iterable[tuple[str, str, Sequence[int]]]) -> TensorGroups:
@@ -85,7 +86,7 @@ def group_list(tensors: Iterable[tuple[str, str, Sequence[int]]]) -> TensorGroup
     rows = list(tensors)
     counts = [math.prod(shape) for _, _, shape in rows]
     types = [TENSOR_TYPES[kind] for _, kind, _ in rows]
-    return _group([row[0] for row in rows], types, counts, lambda row: tuple(rows[row][2]))
+    return _group([row[0] for row in rows], types, counts, lambda row: tuple(rows[row][2]), counts)
 
 
 def _group(
@@ -93,16 +94,25 @@ def _group(
     types: Sequence[TensorType],
     counts: Sequence[int],
     dims: Callable[[int], tuple[int, ...]],
+    least: Sequence[int],
 ) -> TensorGroups:
-    """Sum the tensors up; of two with one name the last counts, as in Ollama's map."""
+    """Sum the tensors up; of two with one name the last counts, as in Ollama's map.
+
+    Args:
+        least: Bytes of tensors whose type has no known size.
+    """
     rows = {split_group(name): row for row, name in enumerate(names)}
+    kinds = [OTHER_MEANINGS[_OLD_SLOT] if kind.id == _OLD_SLOT else kind for kind in types]
+    sizes = {
+        row: _tensor_bytes(kinds[row], counts[row], dims(row)) if kinds[row].known else least[row]
+        for row in rows.values()
+    }
     nbytes: dict[str, int] = {}
     for (group, _), row in rows.items():
-        size = _tensor_bytes(types[row], counts[row])
-        nbytes[group] = nbytes.get(group, 0) + size
+        nbytes[group] = nbytes.get(group, 0) + sizes[row]
     stacked, split = rows.get(_STACKED_EXPERTS), rows.get(_SPLIT_EXPERT)
     bias, rope = rows.get(_FUSED_BIAS), rows.get(_ROPE_WEIGHTS)
-    gates = None if stacked is None else _tensor_bytes(types[stacked], counts[stacked])
+    gates = None if stacked is None else sizes[stacked]
     return TensorGroups(
         nbytes=MappingProxyType(nbytes),
         gate_experts_bytes=gates,
@@ -118,18 +128,19 @@ def _extent(dims: tuple[int, ...], axis: int) -> int:
     return dims[axis] if axis < len(dims) else 1
 
 
-def _tensor_bytes(kind: TensorType, count: int) -> int:
+def _tensor_bytes(kind: TensorType, count: int, dims: tuple[int, ...]) -> int:
     """Return the size as Ollama works it out, over the whole tensor and rounded down."""
-    kind = TENSOR_TYPES["MXFP4"] if kind is GGML_TYPES[_OLD_SLOT] else kind
-    return count * kind.block_bytes // kind.block_weights if kind.known else 0
+    rows = count // dims[0] if dims and dims[0] else 1
+    blocks = count * kind.block_bytes // kind.block_weights
+    return blocks + rows * kind.row_header + kind.trailer
 
 
 def _type_warnings(types: Sequence[TensorType]) -> Iterable[str]:
     for name, kind in sorted({kind.name: kind for kind in types}.items()):
-        if kind is GGML_TYPES[_OLD_SLOT]:
+        if kind.id == _OLD_SLOT:
             yield "tensor type 4 is counted as MXFP4, as Ollama reads it"
         elif not kind.known:
-            yield f"tensor type {quoted(name)} has no known size and is counted as 0 bytes"
+            yield f"tensor type {quoted(name)} has no known size: bytes are counted at least"
         elif kind.id is not None and name not in _UPSTREAM:
             yield (
                 f"Ollama's estimator counts tensors of type {quoted(name)} as 0 bytes; "
@@ -143,7 +154,7 @@ def group_config(table: TensorTable, others: Mapping[int, TensorType] = _NO_OTHE
     sizes = list(columns.nbytes[:rows])
     for row, kind in others.items():
         if row < rows:
-            sizes[row] = kind.nbytes(columns.parameters[row]) or 0
+            sizes[row] = kind.nbytes_of(columns.shapes[row]) or 0
     nbytes: dict[str, int] = {}
     gates: list[int] = []
     for name, size in zip(columns.names[:rows], sizes, strict=True):

@@ -6,6 +6,7 @@ Bit-exact with ggml's reference code, but for the sign and payload of a NaN.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -19,8 +20,11 @@ from explorer.quantization.registry import (
     Blocks,
     QuantizationError,
     Weights,
+    block_layout,
     decoder,
     encoder,
+    family,
+    has_block_layout,
     uses_importance,
 )
 from explorer.quantization.types import TENSOR_TYPES, TensorType
@@ -34,7 +38,8 @@ def dequantize(
     The first call for a type compiles its kernel or loads it from disk, in 0.1 to 0.5 s.
 
     Args:
-        raw: uint8 [blocks * block_bytes]: bytes or any other contiguous buffer of bytes.
+        raw: uint8 [blocks * bytes of a whole block]: bytes or any other contiguous buffer of bytes.
+            Blocks of a type with headers of rows each have that of their row in front.
         type_name: A tensor type, such as ``"Q4_K"``.
         out: float32 [blocks * block_weights] to fill, apart from `raw`; made if not given.
 
@@ -47,12 +52,12 @@ def dequantize(
     """
     kind = _type(type_name, WITHOUT_DECODER, f"of type {type_name} cannot be decoded")
     data = _bytes_of(raw)
-    if data.size % kind.block_bytes:
+    if data.size % kind.whole_bytes:
         raise QuantizationError(
             f"{data.size} bytes are no whole number of {type_name} blocks "
-            f"of {kind.block_bytes} bytes"
+            f"of {kind.whole_bytes} bytes"
         )
-    count = data.size // kind.block_bytes
+    count = data.size // kind.whole_bytes
     if out is None:
         out = np.empty(count * kind.block_weights, np.float32)
     else:
@@ -60,7 +65,7 @@ def dequantize(
         if np.may_share_memory(data, out):
             raise QuantizationError("the weights would overwrite the blocks that they come from")
     decoder(type_name)(
-        data.reshape(count, kind.block_bytes), out.reshape(count, kind.block_weights)
+        data.reshape(count, kind.whole_bytes), out.reshape(count, kind.block_weights)
     )
     return out
 
@@ -139,7 +144,7 @@ def quantize(
             f"of {kind.block_weights} weights"
         )
     rows = np.ascontiguousarray(values).reshape(-1, kind.block_weights)
-    blocks = np.empty((len(rows), kind.block_bytes), np.uint8)
+    blocks = np.empty((len(rows), kind.whole_bytes), np.uint8)
     weights = _importance(importance, kind, values.size)
     encoder(type_name)(rows, weights if uses_importance(type_name) else None, blocks)
     return blocks.reshape(-1)
@@ -193,17 +198,32 @@ NUMBERS: Final[Mapping[str, tuple[tuple[int, int, int], ...]]] = MappingProxyTyp
         "IQ4_XS": ((0, 2, 2),),
         "TQ1_0": ((52, 2, 1),),
         "TQ2_0": ((64, 2, 1),),
+        "BF16_R16": ((0, 2, 2),),
     }
 )
 """By type name: offset of the first number of a run, bytes of each, how many.
 
-Types that are not here have no number of several bytes.
+Types that are neither here nor of ik_llama.cpp have no number of several bytes.
 """
+
+_WIDTHS: Final = {"f16": 2, "u16": 2, "f32": 4, "u32": 4}
+
+
+@cache
+def numbers_of(type_name: str) -> tuple[tuple[int, int, int], ...]:
+    """Return the numbers of several bytes of a type; of ik_llama.cpp's its fields tell them."""
+    if type_name in NUMBERS or not has_block_layout(type_name) or family(type_name) != "ik":
+        return NUMBERS.get(type_name, ())
+    return tuple(
+        (field.offset, width, field.nbytes // width)
+        for field in block_layout(type_name).fields
+        if (width := _WIDTHS.get(field.dtype, 0))
+    )
 
 
 def swap_byte_order(type_name: str, blocks: Blocks) -> None:
     """Turn round every number of several bytes, in place; blocks: uint8 [n, block_bytes]."""
-    for offset, width, count in NUMBERS.get(type_name, ()):
+    for offset, width, count in numbers_of(type_name):
         for place in range(offset, offset + count * width, width):
             number = blocks[:, place : place + width]
             number[...] = number[:, ::-1].copy()

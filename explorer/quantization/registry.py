@@ -4,7 +4,7 @@ Each family of types has one module with its layout, decoder and unpacking of co
 long encoder has a module beside it. A module is imported when one of its types is first used:
 opening and listing a model must not load Numba.
 
-To add a type: a row in `types.py`, a kernel in its family's module, its name in `_FAMILIES`; if
+To add a type: a row in `types.py`, a kernel in its family's module, its name in `FAMILIES`; if
 it is quantized, its layout in the same module; and an encoder, or in `WITHOUT_ENCODER` a reason
 for having none.
 """
@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.errors import ExplorerError
-from explorer.quantization.types import TENSOR_TYPES, TensorType
+from explorer.quantization.types import GGML_TYPES, TENSOR_TYPES, TensorType
 
 # The arrays that kernels take and give, and the check that keeps kernels inside them.
 
@@ -75,12 +75,12 @@ def read_only(array: NDArray[Element]) -> NDArray[Element]:
 
 
 Decoder: TypeAlias = Callable[[Blocks, Weights], None]
-"""decode(blocks: uint8 [n, block_bytes], out: float32 [n, block_weights]) fills `out`.
+"""decode(blocks: uint8 [n, whole_bytes], out: float32 [n, block_weights]) fills `out`.
 
 Both C-contiguous and apart in memory; `out` writable.
 """
 
-_FAMILIES: Final[Mapping[str, tuple[str, ...]]] = {
+FAMILIES: Final[Mapping[str, tuple[str, ...]]] = {
     "plain": (
         *("F32", "F16", "BF16", "F64", "I8", "I16", "I32", "I64"),
         *("BOOL", "U8", "U16", "U32", "U64"),
@@ -93,17 +93,37 @@ _FAMILIES: Final[Mapping[str, tuple[str, ...]]] = {
     "iq4": ("IQ4_NL", "IQ4_XS"),
     "ternary": ("TQ1_0", "TQ2_0"),
     "microscaling": ("MXFP4", "NVFP4"),
+    "ik": (
+        *("IQ2_K", "IQ3_K", "IQ4_K", "IQ5_K", "IQ6_K"),
+        *("IQ2_KS", "IQ3_KS", "IQ4_KS", "IQ4_KSS", "IQ5_KS", "IQ2_KL"),
+        *("IQ1_KT", "IQ2_KT", "IQ3_KT", "IQ4_KT"),
+        *("Q6_0", "Q8_KV", "IQ1_BN", "IQ2_BN", "I2_S", "MXFP4 (old)"),
+        *("Q4_0_R8", "Q5_0_R4", "Q6_0_R4", "Q8_0_R8", "IQ4_NL_R4", "MXFP4_R8"),
+        *("Q2_K_R4", "Q3_K_R4", "Q4_K_R4", "Q5_K_R4", "Q6_K_R4", "IQ4_XS_R8"),
+        *("IQ2_K_R4", "IQ3_K_R4", "IQ4_K_R4", "IQ5_K_R4", "IQ4_KS_R4", "IQ5_KS_R4"),
+        *("IQ2_BN_R4", "Q8_KV_R8", "Q8_K_R8", "Q8_K_R16", "BF16_R16"),
+        *("IQ2_XXS_R4", "IQ2_XS_R4", "IQ2_S_R4", "IQ3_XXS_R4", "IQ3_S_R4"),
+        *("IQ1_S_R4", "IQ1_M_R4"),
+    ),
 }
-_FAMILY_OF: Final = {name: module for module, names in _FAMILIES.items() for name in names}
+_FAMILY_OF: Final = {name: module for module, names in FAMILIES.items() for name in names}
 _ENCODER_MODULES: Final = {
-    **dict.fromkeys(_FAMILIES["k_quants"], "k_quants_encode"),
-    **dict.fromkeys(_FAMILIES["iq"], "iq_encode"),
+    **dict.fromkeys(FAMILIES["k_quants"], "k_quants_encode"),
+    **dict.fromkeys(FAMILIES["iq"], "iq_encode"),
     **dict.fromkeys(("IQ1_S", "IQ1_M"), "iq1_encode"),
 }
 """Of types whose encoder is not in the module of their family."""
 
+_AT_RUN_TIME: Final = "ggml makes it of activations while a model runs; no file has it"
+_REPACKED: Final = "its rows are Q4_0's or IQ4_NL's in an order that no program writes any more"
+
 WITHOUT_DECODER: Final[Mapping[str, str]] = MappingProxyType(
     {"C64": "complex numbers have no order, so no histogram"}
+    | {
+        kind.name: _REPACKED if kind.name.startswith("removed") else _AT_RUN_TIME
+        for kind in GGML_TYPES.values()
+        if kind.known and kind.name not in _FAMILY_OF
+    }
 )
 """Types whose size is known and that are not decoded, with the reason."""
 
@@ -141,11 +161,39 @@ def decoder(type_name: str) -> Decoder:
 
     def decode(blocks: Blocks, out: Weights) -> None:
         count = len(blocks)
-        check_array("blocks", blocks, UINT8, (count, kind.block_bytes))
+        check_array("blocks", blocks, UINT8, (count, kind.whole_bytes))
         check_array("out", out, FLOAT32, (count, kind.block_weights), filled=True)
         kernel(read_only(blocks), out)
 
     return decode
+
+
+def gather_rows(type_name: str, stored: NDArray[np.uint8], out: NDArray[np.uint8]) -> None:
+    """Take apart the blocks of rows that are stored together, so that each is a whole one.
+
+    Args:
+        type_name: A tensor type of which several rows lie together.
+        stored: uint8 [bytes]: the headers of the rows, then their blocks by turns.
+        out: uint8 [rows, blocks, whole bytes].
+    """
+    kind = TENSOR_TYPES[type_name]
+    size, blocks = kind.rows * kind.block_bytes, out.shape[1]
+    headers = kind.rows * kind.row_header
+    check_array("stored", stored, UINT8, (headers + blocks * size,))
+    check_array("out", out, UINT8, (kind.rows, blocks, kind.whole_bytes), filled=True)
+    sizes = np.array([headers, size, kind.row_header])
+    places = row_places(type_name)
+    _module("ik_kernels").gather_rows(read_only(stored), places, sizes, out)
+
+
+def row_places(type_name: str) -> NDArray[np.int64]:
+    """Return where the bytes of a row's block are among rows that are stored together.
+
+    int64 [rows, whole bytes]: of a header's byte the place among the headers, of a block's byte the
+    place among the blocks that lie together.
+    """
+    found: NDArray[np.int64] = _module(family(type_name)).row_places(type_name)
+    return found
 
 
 # What every encoder is given: weights, their importance, and arrays to work in.
@@ -192,7 +240,7 @@ def new_work() -> Work:
 
 
 Encode: TypeAlias = Callable[[Any, Any, Any, Work], None]
-"""encode(values, importance, blocks, work) fills `blocks`, uint8 [n, block_bytes].
+"""encode(values, importance, blocks, work) fills `blocks`, uint8 [n, whole_bytes].
 
 values: float32 [n, block_weights]. importance: float32 [blocks of a row, block_weights], or None; a
 kernel is compiled once for each of the two. All C-contiguous and apart in memory.
@@ -212,12 +260,13 @@ _WEIGHTED: Final = frozenset(
         *("IQ4_NL", "IQ4_XS"),
     }
 )
-_AT_RUN_TIME: Final = "ggml makes it of activations while a model runs; no file has it"
+_OF_IK: Final = "ik_llama.cpp's quantizers are not rebuilt here"
 _NO_SCALE: Final = "it has no scales, so weights would have to be scaled before"
 
 WITHOUT_ENCODER: Final[Mapping[str, str]] = MappingProxyType(
     {
         **dict.fromkeys(("Q8_1", "Q8_K"), _AT_RUN_TIME),
+        **dict.fromkeys(FAMILIES["ik"], _OF_IK),
         **{
             name: _NO_SCALE
             for name, kind in TENSOR_TYPES.items()
@@ -262,7 +311,7 @@ def encoder(type_name: str) -> Encoder:
     def encode(values: Weights, importance: Weights | None, blocks: Blocks) -> None:
         count = len(values)
         check_array("values", values, FLOAT32, (count, kind.block_weights))
-        check_array("blocks", blocks, UINT8, (count, kind.block_bytes), filled=True)
+        check_array("blocks", blocks, UINT8, (count, kind.whole_bytes), filled=True)
         if importance is not None:
             check_array("importance", importance, FLOAT32, (len(importance), kind.block_weights))
             importance = read_only(importance)
@@ -374,12 +423,12 @@ def _checked(parts: BlockLayout, kind: TensorType) -> BlockLayout:
     scale_count = kind.block_weights // parts.weights_per_scale
 
     def unpack_codes(blocks: Blocks, codes: Codes) -> None:
-        check_array("blocks", blocks, UINT8, (len(blocks), kind.block_bytes))
+        check_array("blocks", blocks, UINT8, (len(blocks), kind.whole_bytes))
         check_array("codes", codes, UINT8, (len(blocks), kind.block_weights), filled=True)
         parts.unpack_codes(read_only(blocks), codes)
 
     def unpack_scales(blocks: Blocks, scales: Scales, minima: Scales) -> None:
-        check_array("blocks", blocks, UINT8, (len(blocks), kind.block_bytes))
+        check_array("blocks", blocks, UINT8, (len(blocks), kind.whole_bytes))
         check_array("scales", scales, FLOAT32, (len(blocks), scale_count), filled=True)
         if parts.has_minimum:
             check_array("minima", minima, FLOAT32, (len(blocks), scale_count), filled=True)

@@ -11,8 +11,8 @@ from explorer.quantization.grouped.layout import group_fields
 from explorer.quantization.iq import grid_rows, group_weights
 from explorer.quantization.registry import block_layout
 from tests.helpers.grouped_tensors import AFFINE_4, LAYOUTS
+from tests.helpers.tensors import QUANTIZED
 
-QUANTIZED = [name for name, kind in TENSOR_TYPES.items() if kind.quantized]
 UNREAD = {"Q8_1": range(2, 4), "Q8_K": range(260, 292)}  # for dot products only
 GRIDS = [name for name in QUANTIZED if group_weights(name) > 1]
 

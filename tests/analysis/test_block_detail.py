@@ -27,10 +27,8 @@ from explorer.quantization.grouped.layout import GroupedLayout, Mode
 from tests.formats.test_hf_rules import Part, packed_words
 from tests.formats.test_hf_rules import write_folder as write_parts
 from tests.helpers.grouped_tensors import AFFINE_4, LAYOUTS, grouped_tensor
-from tests.helpers.tensors import float_tensor, random_blocks, tensor_of
+from tests.helpers.tensors import QUANTIZED, float_tensor, random_blocks, tensor_of
 from tests.soak.quantized import MODELS, quantized_seeds, write_folder
-
-QUANTIZED = [name for name, kind in TENSOR_TYPES.items() if kind.quantized]
 
 
 def example(name: str, blocks: int = 6) -> Tensor:

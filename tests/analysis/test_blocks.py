@@ -12,7 +12,7 @@ from explorer.analysis import block_statistics, tensor_statistics
 from explorer.analysis.blocks import RunningScales, level_error
 from explorer.formats import open_model
 from explorer.quantization import TENSOR_TYPES
-from tests.helpers.tensors import float_tensor, random_blocks, tensor_of
+from tests.helpers.tensors import QUANTIZED, float_tensor, random_blocks, tensor_of
 
 
 def test_codes_and_scales_of_q8_0() -> None:
@@ -44,7 +44,7 @@ def test_minima_of_q4_1() -> None:
     assert found.code_counts.size == 16
 
 
-@pytest.mark.parametrize("name", [n for n, kind in TENSOR_TYPES.items() if kind.quantized])
+@pytest.mark.parametrize("name", QUANTIZED)
 def test_every_quantized_type(name: str) -> None:
     kind = TENSOR_TYPES[name]
     tensor = tensor_of(name, random_blocks(name, 40).tobytes(), (40 * kind.block_weights,))

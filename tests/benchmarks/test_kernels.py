@@ -24,6 +24,7 @@ from explorer.quantization.types import E4M3
 from tests.benchmarks.report import Report, Row
 from tests.benchmarks.timing import seconds
 from tests.formats.test_hf_rules import STEM, Part, write_folder
+from tests.helpers.tensors import QUANTIZED
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(600)]
 
@@ -33,7 +34,7 @@ _RANDOM = np.random.default_rng(20)
 _DECODED = {
     name: 4
     for name, kind in TENSOR_TYPES.items()
-    if (kind.quantized or name in ("F16", "BF16")) and name not in ("Q8_1", "Q8_K", "Q1_0", "Q2_0")
+    if name in (*QUANTIZED, "F16", "BF16") and name not in ("Q8_1", "Q8_K", "Q1_0", "Q2_0")
 } | {"Q4_K": 12, "Q5_K": 12, "Q4_0": 7, "Q6_K": 7, "Q2_K": 7, "Q3_K": 7, "Q8_0": 6, "MXFP4": 6}
 _QUANTIZED = {  # no peer in Python searches, as K types do: its Q4_0 is the measure of these
     **{"Q4_0": 10, "Q8_0": 10, "MXFP4": 10},

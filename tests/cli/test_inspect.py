@@ -139,7 +139,7 @@ def test_hostile_strings_in_json(hostile: Path, capsys: Capture) -> None:
     record = json.loads(out.encode("utf-8"))
     expected = "\x1b[31m\x1b]0;owned\x07\u202e\\xff\r\n\x9b2J"
     assert record["architecture"] == expected
-    assert record["file_type"] is None
+    assert record["file_type"] == "fifteen"
     values = {entry["key"]: entry["value"] for entry in record["metadata"]}
     assert values["k\x1b[0m\u202e"] == [expected, expected]
     assert values["nan"] is None

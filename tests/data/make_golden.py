@@ -31,6 +31,7 @@ import numpy as np
 
 from explorer.quantization import TENSOR_TYPES
 from explorer.quantization.registry import has_encoder
+from explorer.quantization.types import OF_LLAMA_CPP
 
 HERE = Path(__file__).resolve().parent
 SHARED = HERE.parents[2] / "shared" / "reference"
@@ -39,7 +40,11 @@ COUNTS = {"quant": 512, "rand": 1024, "edge": 1536}
 COLUMNS = 256
 BY_ROW = ("Q4_0", "Q4_1", "Q5_0", "Q5_1")
 WHOLE_ROWS = 3
-TYPES = [kind for kind in TENSOR_TYPES.values() if kind.quantized or kind.name in ("F16", "BF16")]
+TYPES = [
+    kind
+    for name, kind in TENSOR_TYPES.items()
+    if (kind.quantized and kind.id in OF_LLAMA_CPP) or name in ("F16", "BF16")
+]
 
 
 def blocks_to_decode(golden: np.lib.npyio.NpzFile) -> dict[str, np.ndarray]:

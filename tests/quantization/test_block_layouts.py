@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from explorer.quantization import TENSOR_TYPES, QuantizationError, dequantize
 from explorer.quantization.registry import BlockLayout, block_layout, has_block_layout
+from tests.helpers.tensors import QUANTIZED
 
-QUANTIZED = [name for name, kind in TENSOR_TYPES.items() if kind.quantized]
 _UNTOUCHED = 7.5
 
 Codes = NDArray[np.uint8]
@@ -33,8 +33,8 @@ def _random_blocks(name: str) -> NDArray[np.uint8]:
 
 @pytest.mark.parametrize("name", TENSOR_TYPES)
 def test_quantized_types_have_a_block_layout_and_others_none(name: str) -> None:
-    assert has_block_layout(name) == (name in QUANTIZED)
-    if name not in QUANTIZED:
+    assert has_block_layout(name) == TENSOR_TYPES[name].quantized
+    if not TENSOR_TYPES[name].quantized:
         with pytest.raises(KeyError):
             block_layout(name)
 

@@ -27,9 +27,9 @@ from explorer.quantization.registry import (
     has_block_layout,
     has_decoder,
 )
-from tests.helpers.tensors import assert_same_bits
+from tests.helpers.tensors import QUANTIZED, assert_same_bits
 
-OF_GGML = [name for name, kind in TENSOR_TYPES.items() if kind.quantized or name.endswith("F16")]
+OF_GGML = [*QUANTIZED, "F16", "BF16"]
 # all but those that the gguf package (0.17) sizes and does not dequantize
 WITH_PEER = [name for name in OF_GGML if name not in ("Q8_1", "Q8_K", "Q1_0", "Q2_0")]
 _ROOT = Path(__file__).parents[2]

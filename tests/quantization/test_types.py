@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from explorer.quantization import GGML_TYPES, TENSOR_TYPES, ggml_type
+from explorer.quantization import TENSOR_TYPES, ggml_type
+from explorer.quantization.registry import has_decoder
+from explorer.quantization.types import OF_LLAMA_CPP
 
 # docs/gguf.md, section 7: id name block bytes bits-per-weight, as printed there
 _TABLE = """
@@ -22,7 +24,7 @@ _ROWS = [row.split() for line in _TABLE.split("\n") if line for row in line.spli
 
 def test_all_35_live_types_are_there() -> None:
     assert len(_ROWS) == 35
-    assert {i for i, kind in GGML_TYPES.items() if kind.known} == {int(row[0]) for row in _ROWS}
+    assert {int(row[0]) for row in _ROWS} == OF_LLAMA_CPP
 
 
 @pytest.mark.parametrize("row", _ROWS, ids=lambda row: row[1])
@@ -53,12 +55,15 @@ def test_sizes_against_the_gguf_package() -> None:
         *((36, "IQ4_NL_4_4"), (37, "IQ4_NL_4_8"), (38, "IQ4_NL_8_8")),
     ],
 )
-def test_removed_types_list_without_a_size(number: int, name: str) -> None:
+def test_removed_types_list_with_the_size_of_the_type_that_they_repack(
+    number: int, name: str
+) -> None:
     kind = ggml_type(number)
     assert kind.name == f"removed ({name})"
-    assert not kind.known
-    assert kind.nbytes(32) is None
-    assert kind.bits_per_weight == 0.0
+    assert kind.nbytes(32) == (18 if number > 5 else None)
+    assert kind.bits_per_weight == (4.5 if number > 5 else 0.0)
+    assert kind.id not in OF_LLAMA_CPP
+    assert not has_decoder(kind.name)
 
 
 @pytest.mark.parametrize("number", [43, 77, 1 << 31, (1 << 32) - 1])

@@ -334,7 +334,7 @@ def recipe_size(
     chosen = {row: _type_of(one, recipe) for one in sets for row in one.rows}
     types = {row: TENSOR_TYPES[name] for row, name in chosen.items() if name != PRESENT}
     more = {
-        row: (kind.nbytes(columns.parameters[row]) or 0) - columns.nbytes[row]
+        row: (kind.nbytes_of(columns.shapes[row]) or 0) - columns.nbytes[row]
         for row, kind in types.items()
     }
     in_model = sum(count for row, count in more.items() if row < model.tensors.main_rows)

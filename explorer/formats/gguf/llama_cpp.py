@@ -16,7 +16,7 @@ from explorer.formats.gguf.open import DEFAULT_ALIGNMENT
 from explorer.formats.model import MetadataEntry, Model, ModelFile, Problem, Severity
 from explorer.formats.tensors import Tensor
 from explorer.parallel import Check, never
-from explorer.quantization.types import TensorType
+from explorer.quantization.types import OF_LLAMA_CPP, TensorType
 from explorer.text import quoted
 
 WHERE: Final = "llama.cpp"
@@ -26,7 +26,6 @@ _CHECK_EVERY: Final = 64
 _VERSIONS: Final = (2, 3)
 _NAME_BYTES: Final = 64  # with the zero at its end
 _DIMENSIONS: Final = 4
-_TYPES: Final = range(43)
 _INT64_MAX: Final = (1 << 63) - 1
 _SIZE_MAX: Final = (1 << 64) - 1
 
@@ -126,7 +125,7 @@ def _form_faults(tensor: Tensor) -> Iterator[str]:
     if not _is_countable(tensor.shape):
         yield "has too many weights"
     kind = tensor.type
-    if kind.id not in _TYPES or not kind.known:
+    if kind.id not in OF_LLAMA_CPP:
         yield f"is of type {kind.name}"
     elif (tensor.shape[-1] if tensor.shape else 1) % kind.block_weights:
         yield f"has rows that are no whole blocks of {kind.name}"

@@ -15,7 +15,7 @@ import math
 import re
 import struct
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import accumulate
@@ -26,6 +26,7 @@ from explorer.errors import ExplorerError, FormatError, SourceError, system_reas
 from explorer.formats import limits
 from explorer.formats.gguf import arrays
 from explorer.formats.gguf.arrays import Layout
+from explorer.formats.gguf.type_ids import settle_types
 from explorer.formats.limits import MAX_DIMENSIONS, MAX_INNER_ARRAYS, MAX_KEY_BYTES
 from explorer.formats.model import (
     Metadata,
@@ -38,7 +39,7 @@ from explorer.formats.model import (
     decode_text,
 )
 from explorer.formats.side_files import escapes, hub_cache
-from explorer.formats.tensors import FileTensors, Spec, table_of
+from explorer.formats.tensors import FileTensors, Shape, Spec, table_of
 from explorer.model_files import GGUF_MAGIC
 from explorer.quantization import TensorType, ggml_type
 from explorer.sources import BufferedSource, ByteSource, open_source
@@ -233,6 +234,8 @@ def read_shard(source: ByteSource, file_index: int = 0) -> Shard:
     shard.alignment = _alignment(shard)
     if tensor_count:
         shard.data_offset = -(-shard.table_end // shard.alignment) * shard.alignment
+    architecture = shard.metadata.text("general.architecture")
+    settle_types(shard, shard.alignment, architecture, _spec)
     return shard
 
 
@@ -405,20 +408,26 @@ def _read_spec(fields: bytes, layout: Layout, types: dict[int, TensorType]) -> S
     kind = types.get(number)
     if kind is None:
         kind = types[number] = ggml_type(number)
-    shape = tuple(reversed(dims))
-    parameters = math.prod(dims)
+    return _spec(kind, tuple(reversed(dims)))
+
+
+def _spec(kind: TensorType, shape: Shape) -> Spec:
+    parameters = math.prod(shape)
     if not 0 < parameters <= _INT64_MAX:  # a product with 0 may overflow on the way
         parameters = 1
-        for length in dims:
+        for length in reversed(shape):
             parameters *= length
             if length > _INT64_MAX or parameters > _INT64_MAX:
-                return Spec(kind, shape, 0, 0, f"dimensions {dims} overflow 63 bits")
+                fault = f"dimensions {list(reversed(shape))} overflow 63 bits"
+                return Spec(kind, shape, 0, 0, fault)
     if not kind.known:
         return Spec(kind, shape, parameters, 0, f"type {kind.name}: its size is not known")
-    row = dims[0] if dims else 1
-    nbytes = kind.nbytes(parameters)
-    if row % kind.block_weights or nbytes is None:
-        fault = f"rows of {row} weights do not fill blocks of {kind.block_weights} ({kind.name})"
+    nbytes, row, name = kind.nbytes_of(shape), shape[-1] if shape else 1, kind.name
+    if nbytes is None or row % kind.block_weights:
+        fault = f"rows of {row} weights do not fill blocks of {kind.block_weights} ({name})"
+        if row % kind.block_weights == 0:
+            rows = shape[-2] if len(shape) > 1 else 1
+            fault = f"{rows} rows are no whole number of {kind.rows}, which {name} stores together"
         return Spec(kind, shape, parameters, 0, fault)
     if nbytes > _INT64_MAX:
         return Spec(kind, shape, parameters, 0, f"{nbytes} bytes overflow 63 bits")
@@ -465,9 +474,11 @@ def _check_tensors(shard: Shard, log: ProblemLog) -> None:
     """
     names, specs, offsets = shard.names, shard.specs, shard.begins
     rows = range(len(names))
-    for row in log.first([row for row in rows if specs[row].fault is not None]):
-        report = log.add_error if specs[row].type.known else log.add_warning
-        report(names[row], specs[row].fault or "")
+    faulty = [row for row in rows if specs[row].fault is not None and specs[row].type.known]
+    for row in log.first(faulty):
+        log.add_error(names[row], specs[row].fault or "")
+    for where, what in _unsized(shard):
+        log.add_warning(where, what)
     alignment = shard.alignment
     for row in log.first([row for row in rows if offsets[row] % alignment]):
         what = f"offset {offsets[row]} is not a multiple of the alignment {alignment}"
@@ -478,6 +489,19 @@ def _check_tensors(shard: Shard, log: ProblemLog) -> None:
         log.add_error(shard.file_name, _cut_short(shard, cut))
     for row, owner in log.first(_overlaps(specs, offsets)):
         log.add_warning(names[row], f"shares bytes with tensor {quoted(names[owner])}")
+
+
+def _unsized(shard: Shard) -> Iterator[tuple[str, str]]:
+    """Yield a warning for each type whose size is not known, whose tensors are many."""
+    found: dict[str, tuple[int, int, int]] = {}  # how many, bytes, the first
+    for row, spec in enumerate(shard.specs):
+        if spec.fault is not None and not spec.type.known:
+            count, nbytes, first = found.get(spec.type.name, (0, 0, row))
+            found[spec.type.name] = count + 1, nbytes + spec.nbytes, first
+    for kind, (count, nbytes, first) in found.items():
+        tensors = f"and {count - 1:,} more are" if count > 1 else "is"
+        what = f"of type {kind}, whose size is not known: counted are {nbytes:,} bytes"
+        yield shard.names[first], f"{tensors} {what}, up to where the next tensors begin"
 
 
 def _cut_short(shard: Shard, rows: list[int]) -> str:

@@ -49,7 +49,9 @@ _TO_VALUE: Final = (":{", ": {")  # the library's way of writing, and Python's
 _TO_NAME: Final = (',"', ', "')
 U64: Final = 1 << 64
 
-SAFETENSORS_TYPES: Final = {name: kind for name, kind in TENSOR_TYPES.items() if not kind.quantized}
+SAFETENSORS_TYPES: Final = {
+    name: kind for name, kind in TENSOR_TYPES.items() if not kind.quantized and kind.lone
+}
 """The 22 types of the format, by name."""
 
 

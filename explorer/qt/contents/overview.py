@@ -27,7 +27,7 @@ from explorer.errors import ExplorerError
 from explorer.formats import Problem
 from explorer.present.colours import LAYER_COLOURS, OTHERS_COLOUR
 from explorer.present.explanations import picture_text
-from explorer.present.model import model_sentence, problem_line
+from explorer.present.model import model_sentence, problem_line, size_text
 from explorer.present.tables.facts import FACTS, model_facts
 from explorer.present.tables.lines import Line
 from explorer.qt.document import Document
@@ -267,7 +267,8 @@ class OverviewView(QtWidgets.QScrollArea):
         exact = integer_text(facts.parameters) if facts.parameters else ""
         bits = known.get("bits_per_weight")
         kind = [f"{bits.text} bits per weight"] if bits else []
-        kind += [bytes_text(facts.nbytes)] if facts.nbytes else []
+        size = bytes_text(facts.nbytes or 0)
+        kind += [size_text(document.model, size)] if facts.nbytes else []
         context = "" if facts.context_length is None else integer_text(facts.context_length)
         largest = facts.types[0].name if facts.types else ""
         tiles = [

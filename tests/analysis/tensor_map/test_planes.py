@@ -23,7 +23,7 @@ from explorer.formats.tensors import Tensor
 from explorer.parallel import never
 from explorer.quantization import TENSOR_TYPES, dequantize, quantize
 from tests.helpers.model_pairs import write_gguf
-from tests.helpers.tensors import float_tensor, random_blocks, tensor_of
+from tests.helpers.tensors import QUANTIZED, float_tensor, random_blocks, tensor_of
 
 
 def all_of(source: Source) -> NDArray[np.float32]:
@@ -35,7 +35,7 @@ def pair_of(reference: NDArray[np.float32], candidate: NDArray[np.float32]) -> M
     return MatchedPair(Match(*sides))
 
 
-@pytest.mark.parametrize("name", [n for n, kind in TENSOR_TYPES.items() if kind.quantized])
+@pytest.mark.parametrize("name", QUANTIZED)
 def test_weights_are_made_of_what_the_maps_of_blocks_show(name: str) -> None:
     kind = TENSOR_TYPES[name]
     tensor = tensor_of(name, random_blocks(name, 6).tobytes(), (2, 3 * kind.block_weights))

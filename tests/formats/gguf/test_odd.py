@@ -9,6 +9,7 @@ import pytest
 
 from explorer.errors import ExplorerError, FormatError
 from explorer.formats import Severity
+from explorer.present.model import size_text
 from tests.helpers.gguf_files import Accept, Refuse, problem_texts
 from tests.helpers.gguf_writer import (
     ARRAY,
@@ -32,7 +33,6 @@ from tests.helpers.gguf_writer import (
     ("kind", "name"),
     [
         (5, "removed (Q4_3)"),
-        (33, "removed (Q4_0_8_8)"),
         (43, "unknown (43)"),
         (77, "unknown (77)"),
         (0xFFFFFFFF, "unknown (4294967295)"),
@@ -42,13 +42,53 @@ def test_types_without_a_size(accept: Accept, kind: int, name: str) -> None:
     file = GgufFile(tensors=[TensorSpec("odd", (32,), kind, bytes(32)), TensorSpec("good")])
     model = accept(file)
     tensor = model.tensors["odd"]
-    assert (tensor.type.name, tensor.shape, tensor.nbytes) == (name, (32,), 0)
+    assert (tensor.type.name, tensor.shape, tensor.nbytes) == (name, (32,), 32)  # to the next
+    assert (tensor.bits_per_weight, model.bits_per_weight) == (0.0, 0.0)
     assert tensor.damage is not None
     assert name in problem_texts(model)
     assert "odd" in problem_texts(model)
     with pytest.raises(FormatError, match="odd"):
         tensor.read()
     assert model.tensors["good"].read() == bytes(16)
+
+
+def test_a_type_without_a_size_is_one_warning_however_many_tensors_have_it(accept: Accept) -> None:
+    odd = [TensorSpec(f"odd.{i}", (32,), 77, bytes(64)) for i in range(9)]
+    model = accept(GgufFile(tensors=[*odd, TensorSpec("good")]))
+    (problem,) = model.problems
+    assert "and 8 more are of type unknown (77)" in problem.what
+    assert "576 bytes" in problem.what
+    assert model.nbytes == 9 * 64 + 16
+    assert size_text(model, "592 B") == "at least 592 B"
+
+
+@pytest.mark.parametrize(
+    ("kind", "architecture", "nbytes", "name"),
+    [
+        (36, "bitnet-b1.58", 256 * 64 // 4 + 32, "I2_S"),
+        (36, None, 256 * 64 // 4 + 32, "I2_S"),  # as another shard, which has no architecture
+        (36, None, 256 * 64 // 32 * 18, "removed (IQ4_NL_4_4)"),
+        (39, "bitnet", 256 * 64 // 32 * 17, "MXFP4"),
+        (39, "bitnet", 5088, "TL2"),
+        (38, "bitnet", 5088, "TL1"),
+        (4, "gptoss", 256 * 64 // 32 * 17, "MXFP4 (old)"),
+        (4, None, 256 * 64 // 32 * 17, "MXFP4 (old)"),
+        (4, None, 256 * 64 // 16 * 10, "removed (Q4_2)"),
+        (144, "llama", 64 * (4 + 136), "IQ4_KS"),
+    ],
+)
+def test_an_id_means_what_the_file_s_size_and_architecture_say(
+    accept: Accept, kind: int, architecture: str | None, nbytes: int, name: str
+) -> None:
+    keys = [] if architecture is None else [("general.architecture", STRING, architecture)]
+    tensors = [TensorSpec("odd", (256, 64), kind, bytes(nbytes)), TensorSpec("good")]
+    model = accept(GgufFile(keys=keys, tensors=tensors))
+    assert (model.tensors["odd"].type.name, model.tensors["odd"].nbytes) == (name, nbytes)
+
+
+def test_rows_that_are_stored_together_must_be_whole(accept: Accept) -> None:
+    model = accept(GgufFile(tensors=[TensorSpec("odd", (256, 6), 212, bytes(864))]))
+    assert "6 rows are no whole number of 4, which Q4_K_R4 stores together" in problem_texts(model)
 
 
 # Row 14

@@ -588,7 +588,7 @@ def _weights(
         layer, of_experts = _layer_of(name, blocks, rules), "exps" in name
         key = kind.name, shape, of_experts
         if key not in known:
-            stored = kind.nbytes(math.prod(shape))
+            stored = kind.nbytes_of(shape)
             if stored is None:
                 raise PlanError(f"the size of tensor {quoted(name)} is not known")
             padding = row_padding(kind, shape[-1] if shape else 1)

@@ -14,9 +14,7 @@ from explorer.present.tables.table import Table
 from explorer.qt.weights.block.strip import BlockPart, PartKind, bits_text, links_of
 from explorer.quantization import TENSOR_TYPES
 from tests.helpers.grouped_tensors import AFFINE_4, grouped_tensor
-from tests.helpers.tensors import random_blocks, tensor_of
-
-QUANTIZED = [name for name, kind in TENSOR_TYPES.items() if kind.quantized]
+from tests.helpers.tensors import QUANTIZED, random_blocks, tensor_of
 
 
 def tensor(name: str) -> Tensor:
