@@ -86,11 +86,6 @@ def write_json(stream: TextSink, header: Sequence[str], rows: Iterable[Sequence[
     A float without a value (NaN, infinities) becomes null, for JSON has none. A lone surrogate
     becomes the text ``\xNN``.
 
-    Args:
-        stream: Where to write.
-        header: Names of the columns, the keys of each object.
-        rows: The rows, taken one by one.
-
     Raises:
         ValueError: Two columns have one name, or a row has not one cell for each column.
     """

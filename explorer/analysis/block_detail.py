@@ -309,9 +309,6 @@ class BlockDetail:
 class BlockReader:
     """Unpacks blocks of one tensor. Owns buffers: one thread, one reader.
 
-    Attributes:
-        count: Number of blocks.
-
     Raises:
         ExplorerError: The tensor is not quantized, cannot be decoded, or its file is damaged there.
     """

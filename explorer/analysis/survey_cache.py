@@ -149,11 +149,7 @@ class SurveyCache:
 
 
 class CachedResults(ABC, Generic[Result]):
-    """Results by number, and the rows of the database that more is added to; a context manager.
-
-    Attributes:
-        rows: What is known.
-    """
+    """Results by number, and the rows of the database that more is added to; a context manager."""
 
     def __init__(self, cache: SurveyCache | None, survey: str | None) -> None:
         """Read what is known of a survey; without a cache or a key all is kept in memory alone."""

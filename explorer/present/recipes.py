@@ -45,11 +45,7 @@ def differences(fits: Sequence[RecipeFit], count: int) -> Differences:
 
 
 def verdict(model: Model, fits: Sequence[RecipeFit]) -> str:
-    """Return a sentence: what the file says it is, and what is in it. Safe to show.
-
-    Args:
-        fits: The result of `compare_with_recipes`.
-    """
+    """Return a sentence: what the file says it is, and what is in it. Safe to show."""
     reason = why_no_recipe(model)
     if reason is not None:
         return f"{reason[0].upper()}{reason[1:]}."

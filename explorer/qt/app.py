@@ -121,11 +121,7 @@ def run(paths: Sequence[str], fresh: bool) -> int:
 
 
 class _Ending(QObject):
-    """Saves the session where something else than the user ends the program.
-
-    Attributes:
-        signal: The signal that ended it, or 0.
-    """
+    """Saves the session where something else than the user ends the program."""
 
     def __init__(self, app: QApplication, window: MainWindow) -> None:
         super().__init__(app)

@@ -91,13 +91,7 @@ def show_in_folder(window: MainWindow, path: Path) -> None:
 def show_refusal(
     window: MainWindow, error: ExplorerError, on_open: Callable[[Document, bool], None]
 ) -> None:
-    """Say why a model cannot be opened; ask which of several shall be, or whether it may take much.
-
-    Args:
-        window: The window.
-        error: What opening it raised.
-        on_open: See `MainWindow.open_one`.
-    """
+    """Say why a model cannot be opened; ask which of several to open, or whether to go on."""
     if isinstance(error, ManyRequestsError) and agrees_to_requests(error, window):
         assert error.path is not None
         window.open_one(error.path, on_open)

@@ -439,11 +439,7 @@ _LONGEST_FILTER: Final = 200  # letters of a filter
 
 
 class PanelMemory:
-    """What the panels show and how they are laid out, kept over restarts.
-
-    Attributes:
-        tables: The tables that were made, by the name of their panel.
-    """
+    """What the panels show and how they are laid out, kept over restarts."""
 
     def __init__(self, panels: Panels, settings: Settings) -> None:
         self._panels, self._settings = panels, settings

@@ -356,15 +356,7 @@ class _EnterKey(QObject):
 
 
 class Shell(QWidget):
-    """Rail, tree, head and pages side by side; what is chosen in one, the others follow.
-
-    Attributes:
-        rail: The groups.
-        head: Where one is.
-        splitter: Tree, and the pages.
-        panels: The pages.
-        tree: What is open.
-    """
+    """Rail, tree, head and pages side by side; what is chosen in one, the others follow."""
 
     def __init__(
         self, panels: Panels, tree: QWidget, above: QWidget, parent: QWidget | None = None

@@ -154,11 +154,7 @@ class WeightsPair:
             check_decodable(tensor)
 
     def reader(self, *, count_codes: bool = False) -> PairReader:
-        """Return a reader of both; each thread takes its own.
-
-        Args:
-            count_codes: Whether to count the codes of what is rounded.
-        """
+        """Return a reader of both; each thread takes its own."""
         raise NotImplementedError
 
     def spans(self) -> Iterator[Sequence[Run]]:

@@ -84,13 +84,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A window cut into equal cells; those at its lower and right edge may be smaller.
-
-    Attributes:
-        window: What is cut.
-        cell_rows: Rows of a cell.
-        cell_columns: Columns of a cell.
-    """
+    """A window cut into equal cells; those at its lower and right edge may be smaller."""
 
     window: Window
     cell_rows: int

@@ -179,11 +179,7 @@ class _RowList(ListPanel):
 
 
 class DifferencePages(QObject):
-    """The pages of two models, and what they show.
-
-    Attributes:
-        titles: The pages with their titles.
-    """
+    """The pages of two models, and what they show."""
 
     def __init__(self, app: Services, parent: QWidget) -> None:
         super().__init__(parent)

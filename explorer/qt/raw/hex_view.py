@@ -95,9 +95,6 @@ _LONGEST_LABEL: Final = 120
 class HexView(QAbstractScrollArea):
     """Shows bytes; the user moves a cursor over them and selects.
 
-    Attributes:
-        cursor_offset: The byte under the cursor.
-
     Signals:
         cursor_changed: The cursor is at another byte (its offset).
         cursor_moved: The user moved the cursor (its offset).

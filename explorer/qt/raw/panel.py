@@ -264,13 +264,7 @@ class FieldStatus(QtWidgets.QWidget):
         column(self.place, self.numbers, of=self, margins=NOTE, spacing=Space.TIGHT)
 
     def show_place(self, offset: int, field: Field | None, selected: int) -> None:
-        """Describe a byte.
-
-        Args:
-            offset: The byte.
-            field: What it belongs to, if known.
-            selected: Number of selected bytes.
-        """
+        """Describe a byte."""
         parts = [f"Byte {offset_text(offset)}"]
         if field is not None:
             label = shorten(plain_text(field.label[: 2 * _LONGEST_LABEL]), _LONGEST_LABEL)
@@ -442,12 +436,7 @@ class RawView(QtWidgets.QWidget):
             return
 
     def reveal_bytes(self, row: int, extent: Extent) -> None:
-        """Show and select bytes of a tensor. Emits nothing.
-
-        Args:
-            row: The tensor.
-            extent: Its bytes, or some of them.
-        """
+        """Show and select bytes of a tensor. Emits nothing."""
         model = self._model
         for index, file in enumerate(model.files if model is not None else ()):
             if file.source is extent.source:

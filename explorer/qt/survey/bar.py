@@ -161,10 +161,6 @@ def start_text(session: SurveySession) -> str:
 class TypedRange(QWidget):
     """A range that the user may type, in the unit in which a metric is shown.
 
-    Attributes:
-        wanted: Whether it is to be used.
-        edges: From and to.
-
     Signals:
         changed: Another range is to be used, or none.
     """

@@ -53,13 +53,7 @@ class LayerGrid:
     left_out: tuple[int, int]
 
     def values(self, metric: Metric, known: Known, of_cells: Floats) -> LayerValues:
-        """Return a metric over the layers.
-
-        Args:
-            metric: The metric.
-            known: What is known by now.
-            of_cells: The metric of each cell of the model's grid.
-        """
+        """Return a metric over the layers."""
         lines = np.where(self.cells >= 0, of_cells[self.cells], np.nan)
         groups = Groups(self.layer_of, len(self.layers) + 1)
         return LayerValues(metric, lines, MEASURES[metric.name].means(known, groups)[:-1])

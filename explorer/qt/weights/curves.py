@@ -139,13 +139,7 @@ class HistogramRequest:
 
 @dataclass(frozen=True, slots=True)
 class SelectedTensor:
-    """A tensor to show.
-
-    Attributes:
-        row: Its content row.
-        name: Its name, plain text.
-        tensor: The tensor.
-    """
+    """A tensor to show."""
 
     row: int
     name: str

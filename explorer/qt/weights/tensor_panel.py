@@ -108,11 +108,6 @@ class TensorsPanel(TabbedPanel):
     """Pages of the tensors that are selected in the current model, or why there is nothing.
 
     A subclass makes its pages, then calls `refresh`.
-
-    Attributes:
-        noun: What is shown of a model's tensors.
-        noun_of_one: What is shown of one tensor.
-        header: What is shown.
     """
 
     noun: ClassVar[str]
@@ -189,11 +184,6 @@ def step_button(
 
 class TensorPicker(QtWidgets.QWidget):
     """A list of tensors, and steps to the one before and the next. Hidden if there is no choice.
-
-    Attributes:
-        list: The tensors.
-        back_action: Goes to the one before.
-        on_action: Goes to the next one.
 
     Signals:
         picked: The user chose another tensor.

@@ -301,14 +301,7 @@ Tiles: TypeAlias = dict[Place, Tile]
 
 
 class ValuesPage(ReadingPage[Tiles]):
-    """A table of values, and a line to go to a row and column; reads the tiles that are painted.
-
-    Attributes:
-        model: The values.
-        grid: The table.
-        goto: Where one types a place.
-        save_button: Saves all values of the tensor.
-    """
+    """A table of values, and a line to go to a row and column; reads the tiles that are painted."""
 
     def __init__(self, app: Services, parent: QtWidgets.QWidget | None = None) -> None:
         self.grid = QtWidgets.QTableView()

@@ -241,10 +241,6 @@ def same_role(document: Document, row: int) -> list[int]:
     """Return the tensors that do in other layers what one does in its own, by layer.
 
     A tensor outside the layers stands for itself.
-
-    Args:
-        document: The model.
-        row: Content row of a tensor.
     """
     arrays = document.arrays
     names = document.model.tensors.columns.names

@@ -34,9 +34,6 @@ _LONGEST: Final = 24  # letters of a file's name on the button
 class MatrixChooser(QtWidgets.QPushButton):
     """A button with a menu: open an importance matrix, or do without.
 
-    Attributes:
-        matrix: What was opened, or None.
-
     Signals:
         changed: Another matrix, or none.
     """

@@ -39,9 +39,6 @@ _MOST_STEPS: Final = 128  # more do not fit into the width of a cell
 class SmallMultiples(Chart[int]):
     """A grid of histograms, which are its parts by number.
 
-    Attributes:
-        curves: What is drawn.
-
     Signals:
         bins_read: The mouse moved over a bin; a tuple of one `BinReading`, or of none.
     """

@@ -348,9 +348,6 @@ TYPED: Final = -1
 class PlotPage(ContentPage, Generic[Panel]):
     """One picture, or a sentence in its place. Its plot is created soon after it is first shown.
 
-    Args:
-        make_panel: Creates plot and table.
-
     Attributes:
         bar: The line above the plot.
         title: What the line says.

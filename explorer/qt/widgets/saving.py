@@ -20,11 +20,7 @@ from explorer.text import plain_text
 
 
 class FileSaver:
-    """Saves files, and says what was written, or why nothing was.
-
-    Attributes:
-        kind: The kind of file that was chosen last.
-    """
+    """Saves files, and says what was written, or why nothing was."""
 
     def __init__(self, app: Services, parent: QWidget) -> None:
         self.app = app

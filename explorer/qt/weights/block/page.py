@@ -105,13 +105,7 @@ class BlockBar(QtWidgets.QWidget):
         self._lay_out()
 
     def set_tensor(self, shape: Shape, block_weights: int, count: int) -> None:
-        """Take another tensor; its first block is shown.
-
-        Args:
-            shape: Its shape.
-            block_weights: Weights of a block.
-            count: Number of blocks.
-        """
+        """Take another tensor; its first block is shown."""
         self._block_weights, self._count = block_weights, count
         self.goto.folding = Folding(shape)
         self.goto.clear()
@@ -280,13 +274,7 @@ class BlockSearch(QObject):
 
 @dataclass(frozen=True, slots=True)
 class ShownBlock:
-    """A block, and what it is compared with.
-
-    Attributes:
-        detail: The block.
-        compared: What it is compared with; None for nothing.
-        note: About the comparison.
-    """
+    """A block, and what it is compared with."""
 
     detail: BlockDetail
     compared: ComparedBlock | None

@@ -42,11 +42,6 @@ BrushOf: TypeAlias = Callable[[int, int], QBrush | None]
 class MarkedTable(TableView):
     """A table whose cells may have a brush behind them.
 
-    Args:
-        model: The table.
-        app: Runs exports.
-        brush_of: What is behind a cell.
-
     Signals:
         row_hovered: The mouse is over a row, its content row; -1 when it has left.
     """
@@ -116,17 +111,7 @@ _MARK_ALPHA = 60
 
 
 class BlockPanes(QtWidgets.QWidget):
-    """Shows one block.
-
-    Attributes:
-        strip: Its bytes.
-        fields: The table of its fields.
-        plot: The picture of its weights.
-        weights: The table of its weights.
-        sub_blocks: The table of its sub-blocks.
-        readout: What is under the cursor, in words.
-        looked_at: What was chosen last; None for nothing.
-    """
+    """Shows one block."""
 
     def __init__(self, app: Services, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
@@ -155,12 +140,7 @@ class BlockPanes(QtWidgets.QWidget):
         self._connect()
 
     def show_block(self, detail: BlockDetail, compared: ComparedBlock | None) -> None:
-        """Show another block.
-
-        Args:
-            detail: The block.
-            compared: What it is compared with; None for nothing.
-        """
+        """Show another block."""
         self._detail, self._compared = detail, compared
         self.strip.show_block(detail)
         self._scroll.setMaximumHeight(self.strip.height() + 2 * self._scroll.frameWidth())

@@ -229,12 +229,7 @@ class PartKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class BlockPart:
-    """What is looked at.
-
-    Attributes:
-        part: What it is.
-        number: Which one.
-    """
+    """What is looked at."""
 
     part: PartKind
     number: int
@@ -256,13 +251,7 @@ class Links:
 
 
 def links_of(detail: BlockDetail, look: BlockPart, compared: ComparedBlock | None = None) -> Links:
-    """Return what belongs to a part of a block.
-
-    Args:
-        detail: The block.
-        look: The part.
-        compared: What the block is compared with, for the text.
-    """
+    """Return what belongs to a part of a block."""
     number, per = look.number, detail.weights_per_scale
     if look.part is PartKind.WEIGHT:
         masks = detail.bits.codes[:, number] | _scale_bits(detail, number // per)

@@ -24,11 +24,7 @@ from explorer.qt.widgets.profiles import ColourBar, Profiles
 
 
 class IndexAxis(pg.AxisItem):  # type: ignore[misc] # pyqtgraph has no types
-    """Names rows or columns, each at its middle.
-
-    Attributes:
-        name_of: Makes a name of a number.
-    """
+    """Names rows or columns, each at its middle."""
 
     def __init__(self, side: str) -> None:
         super().__init__(side)

@@ -401,12 +401,7 @@ class MapPointer(QObject):
 
 
 class MapReadout(QWidget):
-    """The line below a map: the place under the cursor or else the whole picture, and buttons.
-
-    Attributes:
-        label: The line.
-        pointer: What looks places up.
-    """
+    """The line below a map: the place under the cursor or else the whole picture, and buttons."""
 
     def __init__(self, app: Services, plot: MapPlot, parent: QWidget) -> None:
         super().__init__(parent)
