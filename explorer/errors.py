@@ -98,11 +98,7 @@ class Choice:
 
 
 class SeveralModelsError(FormatError):
-    """A folder or an address that holds more than one model, so that one has to be chosen.
-
-    Attributes:
-        choices: The models, in the order of their names.
-    """
+    """A folder or an address that holds more than one model, so that one has to be chosen."""
 
     def __init__(self, what: str, path: Path, choices: Sequence[Choice]) -> None:
         super().__init__(what, path)

@@ -74,11 +74,6 @@ class RepeatedKeys(dict[str, Any]):
 def decoded(raw: bytes, path: Path, start: int) -> JsonText:
     """Return bytes as a JSON text; `check_bounds` must follow before it is decoded.
 
-    Args:
-        raw: The bytes.
-        path: Their file or address, for messages.
-        start: Their offset in it.
-
     Raises:
         FormatError: They are not UTF-8, or have half of a surrogate pair.
     """

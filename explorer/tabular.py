@@ -218,9 +218,6 @@ def write_atomically(path: Path | str) -> Iterator[TextIO]:
     A pipe that somebody reads, ``/dev/stdout`` and ``/dev/null`` are written to directly; no other
     device is, nor a pipe that would have to be waited for.
 
-    Args:
-        path: The file to make or replace.
-
     Yields:
         The file, UTF-8, with line ends left as they are written.
 

@@ -126,13 +126,7 @@ def importance_for(matrix: Model, name: str, weights: Weights) -> Values | None:
 
 @dataclass(frozen=True, slots=True)
 class MatrixEntry:
-    """What the matrix has of one tensor.
-
-    Attributes:
-        name: The weight tensor.
-        columns: Its columns.
-        matrices: Matrices that are stacked in it, such as experts.
-    """
+    """What the matrix has of one tensor."""
 
     name: str
     columns: int

@@ -226,14 +226,7 @@ class GridSection:
 
 @dataclass(frozen=True, slots=True)
 class GridCell:
-    """One role in one layer.
-
-    Attributes:
-        section: Number of its section.
-        row: Its row in there.
-        column: Its column in there.
-        rows: Rows of its tensors in the model's table.
-    """
+    """One role in one layer."""
 
     section: int
     row: int

@@ -112,12 +112,6 @@ def read_log_option(path: str | None) -> LogFile | None:
 def compare_log(model: Model, file: LogFile, base: Settings, given: Mapping[str, int]) -> Compared:
     """Return a log beside the plan with its settings.
 
-    Args:
-        model: The model that was loaded.
-        file: What `read_log_option` gave.
-        base: Settings for what the log does not tell.
-        given: Bandwidths that the user gave.
-
     Raises:
         ExplorerError: The log says nothing of memory, or is another model's.
     """

@@ -144,10 +144,6 @@ def model_path(path: str, root: str | None = None) -> Path:
 def agree_to_fetch(models: Sequence[Model | None], agreed: bool) -> None:
     """Ask before all weights of a model on the web are fetched; weights of this machine are free.
 
-    Args:
-        models: The models whose weights will be read.
-        agreed: Whether --fetch was given.
-
     Raises:
         ExplorerError: It takes more than `_MUCH` bytes, and there is no terminal to ask at.
     """

@@ -80,9 +80,6 @@ def group_files(names: Sequence[str]) -> list[FileGroup]:
     """Return the models that the files of a folder make, by their names alone.
 
     Safetensors are one model where an index, a config.json or the numbers in their names say so.
-
-    Args:
-        names: The names of the folder's files.
     """
     gguf = [name for name in names if name.lower().endswith(_GGUF)]
     weights = [name for name in names if name.lower().endswith(_SUFFIX)]

@@ -54,12 +54,7 @@ class Config:
 
 
 def read_config(folder: Path, log: ProblemLog) -> Config:
-    """Read the config.json of a folder, if it has one; of an adapter, its own configuration too.
-
-    Args:
-        folder: Where to look.
-        log: Where the warning goes if it cannot be used.
-    """
+    """Read the config.json of a folder, if it has one; of an adapter, its own configuration too."""
     config = _read_side_file(folder, CONFIG_NAME, _PREFIX, log)
     if config.fields and not isinstance(folder, Path):  # each look costs a request
         return config

@@ -120,12 +120,7 @@ class _Part(NamedTuple):
 
 
 class Structure:
-    """The fields of one file of a model.
-
-    Attributes:
-        file_index: Which of its files this is about.
-        size_bytes: Size of the file.
-    """
+    """The fields of one file of a model."""
 
     def __init__(self, model: Model, file_index: int = 0) -> None:
         self.model = model

@@ -116,11 +116,7 @@ class Gpu:
 
 
 class Catalogue:
-    """GPUs by name.
-
-    Attributes:
-        gpus: All of them, in the order of the file.
-    """
+    """GPUs by name."""
 
     def __init__(self, gpus: Iterable[Gpu]) -> None:
         self.gpus = tuple(gpus)

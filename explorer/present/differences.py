@@ -172,14 +172,7 @@ def measure_errors(  # noqa: PLR0913 - all but the first two have a default
 
 @dataclass(frozen=True)
 class Comparison:
-    """All that is said of two models.
-
-    Attributes:
-        found: What their headers differ in.
-        context: Tokens of the plan.
-        memory: The plan of each.
-        errors: Errors of the weights; None where they were not read.
-    """
+    """All that is said of two models."""
 
     found: Differences
     context: int

@@ -78,11 +78,6 @@ def removal_of_entry(kind: StoreKind, root: Path, entry: Entry) -> str:
 
     Only a name that its program accepts comes near a shell. What others use stays: Ollama and the
     hub's cache remove files that no other model has.
-
-    Args:
-        kind: The store's.
-        root: The store's folder.
-        entry: The model.
     """
     if kind is StoreKind.OLLAMA:
         return _of_ollama("rm", entry)

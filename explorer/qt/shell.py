@@ -506,14 +506,7 @@ class _Menus(QMenuBar):
 
 
 class TopBar(QWidget):
-    """The menus, and the commands used most.
-
-    Attributes:
-        menus: The menus.
-        compare: Opens the menu of what to compare with.
-        save: Opens the menu of what can be saved.
-        more: Opens a menu of all menus, below which every command is.
-    """
+    """The menus, and the commands used most."""
 
     def __init__(self, actions: Actions, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -573,12 +566,7 @@ class TopBar(QWidget):
 
 
 class BottomBar(QStatusBar):
-    """The status bar: the machine, what was done, what runs, what this program never does.
-
-    Attributes:
-        notice: Says that something was done.
-        machine: The machine that plans are for.
-    """
+    """The status bar: the machine, what was done, what runs, what this program never does."""
 
     def __init__(
         self, jobs: QWidget, machine: PlannedMachine, parent: QWidget | None = None

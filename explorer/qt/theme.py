@@ -429,12 +429,7 @@ def apply_text_size(percent: int) -> None:
 
 @dataclass
 class _Side:
-    """A pane whose width follows the size of text.
-
-    Attributes:
-        place: Which of two.
-        size: The size of text that its width is for.
-    """
+    """A pane whose width follows the size of text."""
 
     place: int
     size: float

@@ -260,10 +260,6 @@ class _Identity(NamedTuple):
 class FileDescriptor:
     """A regular file that is open while it is read, and often in between.
 
-    Attributes:
-        nbytes: Size of the file.
-        reader_count: Reads under way.
-
     Raises:
         SourceError: The path is missing, unreadable, or not a regular file.
     """

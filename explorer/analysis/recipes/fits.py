@@ -221,15 +221,7 @@ def _deviations(pairs: Iterator[tuple[RecipeTensor, str | None]]) -> tuple[Devia
 
 @dataclass(frozen=True, slots=True)
 class MixRow:
-    """Tensors of one role and one type.
-
-    Attributes:
-        role: Their role by name: ``"ffn_down"``.
-        type: Their type's name.
-        tensors: How many there are.
-        parameters: Number of weights.
-        nbytes: Stored bytes.
-    """
+    """Tensors of one role and one type."""
 
     role: str
     type: str
@@ -376,13 +368,7 @@ class RoleErrors:
 def errors_by_role(
     model: Model, tasks: Sequence[Task], found: Callable[[Task], SetErrors | None]
 ) -> list[RoleErrors]:
-    """Return the errors of a recipe, or of a type, by role; the role of most bytes first.
-
-    Args:
-        model: The model whose rows the sets have.
-        tasks: What is rounded to what.
-        found: Returns the errors of a task; None if they are not known.
-    """
+    """Return the errors of a recipe, or of a type, by role; the role of most bytes first."""
     columns = model.tensors.columns
     by_role: dict[str, list[Task]] = {}
     for task in tasks:

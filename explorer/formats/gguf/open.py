@@ -666,14 +666,7 @@ def _check_split(shards: list[Shard], log: ProblemLog) -> None:
 
 
 def assemble(path: Path, opened: Shard, shards: Sequence[Shard], log: ProblemLog) -> Model:
-    """Make one model of files whose headers were read.
-
-    Args:
-        path: What was opened.
-        opened: The file that was opened.
-        shards: All files, in order.
-        log: All problems found.
-    """
+    """Make one model of files whose headers were read."""
     for shard in shards:
         for where, what in log.first(shard.warnings):
             log.add_warning(where, what)

@@ -153,10 +153,6 @@ def _absolute(path: Path) -> Path:
 def read_manifest(path: Path, name: OllamaName | None = None) -> Manifest:
     """Read a manifest that lies where `is_manifest_path` says, or at an address of a registry.
 
-    Args:
-        path: Where it is.
-        name: Its name, where the place does not say it.
-
     Raises:
         FormatError: It is no manifest.
         SourceError: It cannot be read.

@@ -297,11 +297,7 @@ class _Asked:
 
 
 class Memory:
-    """Outcomes of rules by the answers that they got.
-
-    Args:
-        keys: The model's.
-    """
+    """Outcomes of rules by the answers that they got."""
 
     def __init__(self, keys: Keys) -> None:
         self._keys = keys

@@ -137,12 +137,6 @@ def _tile_of(
 ) -> Tile:
     """Return the tile of a scale; all rows of all matrices where there is one scale.
 
-    Args:
-        weight: The codes.
-        scale: The scales.
-        tiles: Tiles that are said.
-        groups: Groups of a row that are said.
-
     Raises:
         RuleError: Scales of this shape do not belong to the weight.
         LeftAloneError: They belong to it in a way that is not decoded.

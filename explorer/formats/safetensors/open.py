@@ -466,14 +466,7 @@ def open_file(path: Path, log: ProblemLog, first_bytes: int = FIRST_BYTES) -> Sa
 def build_model(
     path: Path, files: Sequence[SafetensorsFile], config: Config, log: ProblemLog
 ) -> Model:
-    """Make one model of files.
-
-    Args:
-        path: What was opened.
-        files: At least one file, in the order of shards.
-        config: What its config.json says.
-        log: All problems found.
-    """
+    """Make one model of files."""
     entries: dict[str, MetadataEntry] = {}
     for index, file in enumerate(files):
         for key, value in file.metadata.items():

@@ -115,11 +115,6 @@ class Comparison:
 def compare(model: Model, measured: Measured, base: llama_cpp.Settings) -> Comparison:
     """Return the plan for a log's settings beside what the log measured.
 
-    Args:
-        model: The model that was loaded.
-        measured: A load of it.
-        base: Settings for what the log does not tell.
-
     Raises:
         PlanError: The header is damaged, llama.cpp would refuse these settings, or the log is of a
             model with another architecture or another number of blocks.

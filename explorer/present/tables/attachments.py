@@ -148,13 +148,7 @@ ENTRIES: Final = Table[EntryRow](
 
 @dataclass(frozen=True, slots=True)
 class AttachedTable:
-    """An adapter or an importance matrix as a table.
-
-    Attributes:
-        kind: What it is, in a line.
-        table: Its columns.
-        rows: A row for each tensor; none if nothing was measured.
-    """
+    """An adapter or an importance matrix as a table."""
 
     kind: str
     table: Table[Any]

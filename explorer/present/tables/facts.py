@@ -118,11 +118,5 @@ FACTS: Final = Table[ModelFacts](
 
 
 def model_facts(model: Model, facts: Facts, quantized: str | None = None) -> list[Line]:
-    """Return what is known of a model, safe to show.
-
-    Args:
-        model: The model.
-        facts: What its metadata says.
-        quantized: The sentence of `declared_quantization`; None without.
-    """
+    """Return what is known of a model, safe to show."""
     return lines_of(FACTS, ModelFacts(model, facts, quantized))

@@ -262,12 +262,7 @@ def digest_text(name: str) -> str:
 
 
 def stored_files(stores: Iterable[Store], check: Check = never) -> list[StoredFile]:
-    """Return the files, unused ones first, then the largest. For a worker.
-
-    Args:
-        stores: The stores, read to their end.
-        check: Called for every file; raises to give up.
-    """
+    """Return the files, unused ones first, then the largest. For a worker."""
     found = []
     for store in stores:
         partials = (Blob(part.path.name, part.path, part.nbytes, ()) for part in store.partials)

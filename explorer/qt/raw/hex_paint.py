@@ -362,10 +362,6 @@ class RowScroller:
 
     Qt's scroll bar counts in 32 bits; a file of 1 TB has 2^36 rows. The row at the top is kept
     exactly, and the bar shows it divided by a power of two.
-
-    Attributes:
-        top: First visible row.
-        visible: Rows that are wholly visible, at least 1.
     """
 
     def __init__(self, bar: QScrollBar) -> None:

@@ -311,14 +311,6 @@ _GGUF_KINDS: Final = tuple(kind for kind in FieldKind if kind is not FieldKind.H
 class RawView(QtWidgets.QWidget):
     """Shows the bytes of a model's files, coloured by what they are.
 
-    Attributes:
-        hex: The bytes.
-        files: Chooses the file.
-        goto: Where to go.
-        search: Finds bytes.
-        status: What is under the cursor.
-        message: Sentences about the search, wrong offsets and unreadable bytes.
-
     Signals:
         key_activated: The user has moved the cursor into a metadata key.
         tensor_activated: The user has moved the cursor into a tensor (its row).

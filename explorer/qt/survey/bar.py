@@ -185,12 +185,7 @@ class TypedRange(QWidget):
         return self.edges.problem() if self.wanted.isChecked() else ""
 
     def value(self, metric: Metric, found: Scale | None) -> tuple[float, float] | None:
-        """Return the range of a metric; None if it has its own, as every other metric at first.
-
-        Args:
-            metric: The metric.
-            found: Its own scale, from which typing begins; None if it has none.
-        """
+        """Return the range of a metric; None if it has its own, as every other metric at first."""
         if metric is not self._metric:
             with QSignalBlocker(self.wanted):
                 self.wanted.setChecked(False)

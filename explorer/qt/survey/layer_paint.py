@@ -177,13 +177,7 @@ Place: TypeAlias = tuple[int, int]
 
 
 class LayerPicture:
-    """Where charts, lines and key are in an area, and how they are painted; lengths in pixels.
-
-    Attributes:
-        values: A metric for each chart.
-        shown: Places of the roles that have a line.
-        least_height: The height that it needs.
-    """
+    """Where charts, lines and key are in an area, and how they are painted; lengths in pixels."""
 
     def __init__(
         self,

@@ -59,15 +59,7 @@ class Line:
 
 
 class MapLayout:
-    """The places of a grid's cells.
-
-    Attributes:
-        lines: All lines from top to bottom.
-        label_width: Width of the column of layer numbers.
-        cell_width: Width of a role.
-        width: Of everything.
-        height: Of everything.
-    """
+    """The places of a grid's cells."""
 
     def __init__(
         self, grid: ModelGrid, width: float, line_height: float, advance: Callable[[str], float]

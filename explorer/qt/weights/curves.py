@@ -31,14 +31,7 @@ class Scope(IntEnum):
 
 
 def resampled(histogram: Histogram, low: float, high: float, bins: int) -> Histogram:
-    """Return about what a histogram of other bins would hold, as if each bin were spread evenly.
-
-    Args:
-        histogram: A fine histogram.
-        low: First edge.
-        high: Last edge, not below `low`.
-        bins: Number of bins.
-    """
+    """Return about what a histogram of other bins would hold, as if each bin were spread evenly."""
     if not low < high:
         low, high = low - 0.5, high + 0.5
     edges = np.linspace(low, high, bins + 1)

@@ -74,11 +74,6 @@ def code_ticks(blocks: BlockStatistics) -> list[tuple[float, str]] | None:
 class BlockPages(QObject, Reader[BlockStatistics]):
     """The pages of codes, scales and minima, which one walk over the blocks fills.
 
-    Attributes:
-        codes: How often each code is used.
-        scales: Distribution of the blocks' scales.
-        minima: Distribution of their minima.
-
     Signals:
         minima_known: Whether the tensor has minima, as far as that is known of its type.
     """

@@ -71,10 +71,6 @@ class ImportanceMatrix:
     def importance(self, piece: what_if.TensorSet, name: str) -> Values | None:
         """Return the importance of columns, float32 [matrices, columns]; None if it has none.
 
-        Args:
-            piece: The tensors that have the columns.
-            name: The model's name for them.
-
         Raises:
             ExplorerError: The matrix is damaged, or is that of another model.
         """

@@ -186,13 +186,7 @@ class PlotExport(FileSaver):
             self.save(picture, path, chosen)
 
     def save(self, picture: Picture, path: Path, kind: Kind | None = None) -> Job:
-        """Save in the background, in the format that the name's suffix says, or as PNG.
-
-        Args:
-            picture: What to save.
-            path: The file.
-            kind: Gives the size, if its suffix is that of the name.
-        """
+        """Save in the background, in the format that the name's suffix says, or as PNG."""
         suffix = path.suffix.lower()
         if kind is None or kind.suffix != suffix:
             kind = Kind("", suffix)

@@ -225,12 +225,7 @@ class Whole:
 
 
 class RunningWhole:
-    """Finds a `Whole`, given all weights in order, in runs of whole units.
-
-    Args:
-        scheme: What weights are to be rounded to.
-        shape: Their shape.
-    """
+    """Finds a `Whole`, given all weights in order, in runs of whole units."""
 
     def __init__(self, scheme: Scheme, shape: Shape) -> None:
         self._scheme = scheme

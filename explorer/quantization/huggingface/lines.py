@@ -98,9 +98,6 @@ class Columns:
     """Columns of a stored matrix, read in slabs: what is stored transposed is needed column-wise.
 
     A slab of some megabytes is kept, so that a row of the file is read in long pieces.
-
-    Args:
-        part: A part of two dimensions.
     """
 
     def __init__(self, part: Part) -> None:

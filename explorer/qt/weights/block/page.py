@@ -57,18 +57,6 @@ _BUTTONS: Final = (
 class BlockBar(QtWidgets.QWidget):
     """Chooses a block by its number, by a place in the tensor, or by what is special about it.
 
-    Attributes:
-        number: The number of the block.
-        goto: Where one types a row and a column.
-        reference: What the block is compared with.
-        place: Where the block is.
-        note: About the comparison.
-        largest: Button that goes to the block with the largest scale.
-        worst: Button that goes to the block with the largest error.
-        raw: Button that shows the block's bytes in the file.
-        copy: Button that copies everything about the block.
-        save: Button that saves the picture or its data.
-
     Signals:
         block_chosen: Another block is wanted; its number.
     """
@@ -332,13 +320,7 @@ _MOST_BLOCKS = 64  # that are kept: 20 KiB each
 
 
 class BlockPage(ReadingPage[ShownBlock]):
-    """The block inspector: shows a block, and the ways to others.
-
-    Attributes:
-        bar: Chooses the block.
-        panes: Shows it.
-        block: The block that is shown; None until it is read.
-    """
+    """The block inspector: shows a block, and the ways to others."""
 
     def __init__(
         self, app: Services, references: References, parent: QtWidgets.QWidget | None = None

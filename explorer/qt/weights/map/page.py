@@ -68,14 +68,6 @@ def draw(drawable: Drawable, grid: Grid, job: Job) -> DrawnMap:
 class MapPage(ReadingPage[DrawnMap]):
     """Controls, picture, read-out and progress.
 
-    Attributes:
-        controls: What is shown and how.
-        references: What errors are measured against.
-        plot: The picture.
-        readout: What is under the cursor.
-        progress: How far the reading is.
-        export: What saves it.
-
     Signals:
         place_chosen: A weight of the tensor was chosen; a `Place`.
     """
