@@ -68,8 +68,16 @@ def _field(text: str) -> str:
     return " ".join(plain_text(text).replace(",", " ").replace("=", " ").split()) or "GPU"
 
 
+_LLAMA_SERVER: Final = "llama-server"
+
+
 def environment_lines(plan: Plan) -> list[str]:
-    """Return Ollama's variables with their values; no server accepts a cache of f32."""
+    """Return Ollama's variables with their values; no server accepts a cache of f32.
+
+    Nothing where the program loads other files than Ollama does.
+    """
+    if plan.engine.serve[0] != _LLAMA_SERVER:
+        return []
     asked, kind = plan.request.settings, plan.used("kv_cache_type")
     accepted = kind in _SERVER_TYPES and asked.kv_cache_type is not None
     values = {
@@ -84,7 +92,9 @@ def environment_lines(plan: Plan) -> list[str]:
 
 
 def modelfile_lines(plan: Plan) -> list[str]:
-    """Return the parameters that a Modelfile can hold."""
+    """Return the parameters that a Modelfile can hold; nothing where Ollama loads no such file."""
+    if plan.engine.serve[0] != _LLAMA_SERVER:
+        return []
     layers = plan.request.settings.num_gpu
     values = {
         "num_ctx": plan.used("context"),
@@ -103,9 +113,6 @@ def server_command(path: Path, plan: Plan, projector: Path | None = None) -> str
     if projector is not None:
         words += ["--mmproj", str(projector)]
     return shlex.join(words)
-
-
-_LLAMA_SERVER: Final = "llama-server"
 
 
 def _folder(path: Path) -> str:

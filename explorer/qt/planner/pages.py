@@ -601,6 +601,7 @@ class ExportPage(PlannerPage):
     ) -> None:
         super().__init__(state, parent)
         self._edits: dict[str, QtWidgets.QPlainTextEdit] = {}
+        self._labels: dict[str, QtWidgets.QLabel] = {}
         self.copy_buttons: dict[str, QtWidgets.QPushButton] = {}
         inner = QtWidgets.QWidget(self)
         self._grid = QtWidgets.QGridLayout()
@@ -652,11 +653,16 @@ class ExportPage(PlannerPage):
         self._export.save(self._picture, path)
 
     def refresh(self) -> None:
-        """Show the texts of the current plan."""
+        """Show the texts of the current plan; a program that cannot load the model has none."""
+        plan = self.state.current.plan
         for name, edit in self._edits.items():
             shown = plain_text(self.text(name), lines=True)
             if shown != edit.toPlainText():
                 edit.setPlainText(shown)
+            for part in (self._labels[name], edit, self.copy_buttons[name]):
+                part.setVisible(bool(shown) or plan is None)
+        if plan is not None:
+            self._labels["server"].setText(plan.engine.serve[0])
 
     def _add(self, name: str, title: str) -> None:
         row = self._grid.rowCount()
@@ -672,3 +678,4 @@ class ExportPage(PlannerPage):
             if widget is not edit:
                 self._grid.setAlignment(widget, Qt.AlignmentFlag.AlignTop)
         self._edits[name], self.copy_buttons[name] = edit, button
+        self._labels[name] = label

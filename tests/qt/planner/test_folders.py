@@ -1,0 +1,126 @@
+"""Folders of safetensors in the planner: the programs that load them, and their settings."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QComboBox, QSpinBox
+from pytestqt.qtbot import QtBot
+
+from explorer.hardware import detect
+from explorer.hardware.detect import Machine
+from explorer.planner import Device, Host
+from explorer.qt.document import Document
+from tests.helpers.services import RecordingServices
+from tests.qt.planner.plan_models import GIB, Panel
+
+CONFIG = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "num_hidden_layers": 2,
+    "hidden_size": 4096,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 32_000,
+    "intermediate_size": 14_336,
+    "max_position_embeddings": 32_768,
+    "torch_dtype": "bfloat16",
+}
+CARD = Device("0", "CUDA", 24 * GIB, name="NVIDIA L4", compute=(8, 9))
+TWO = Machine((CARD, Device("1", "CUDA", 24 * GIB, name="NVIDIA L4", compute=(8, 9))), Host(GIB))
+
+
+def write_folder(folder: Path) -> Path:
+    """Write the headers of a llama model of two layers; its weights are a hole in the file."""
+    shapes = {"model.embed_tokens.weight": [32_000, 4096], "lm_head.weight": [32_000, 4096]}
+    for layer in range(2):
+        place = f"model.layers.{layer}"
+        for name, rows in (("q_proj", 4096), ("k_proj", 1024), ("v_proj", 1024)):
+            shapes[f"{place}.self_attn.{name}.weight"] = [rows, 4096]
+        shapes[f"{place}.mlp.up_proj.weight"] = [14_336, 4096]
+    header, end = {}, 0
+    for name, shape in shapes.items():
+        size = 2 * shape[0] * shape[1]
+        header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [end, end + size]}
+        end += size
+    text = json.dumps(header).encode()
+    folder.mkdir()
+    with (folder / "model.safetensors").open("wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        file.truncate(8 + len(text) + end)
+    (folder / "config.json").write_text(json.dumps(CONFIG))
+    return folder
+
+
+@pytest.fixture
+def panel(
+    qtbot: QtBot,
+    app: RecordingServices,
+    load: Callable[[Path], Document],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Panel:
+    """The planner with such a folder, on a machine with two GPUs."""
+    monkeypatch.setattr(detect, "detect", lambda: TWO)
+    return Panel(qtbot, app, load(write_folder(tmp_path / "Llama")), profile=None)
+
+
+def _shown(panel: Panel) -> set[str]:
+    rows = panel.body.controls.rows.items()
+    return {name for name, row in rows if row.editor.isVisible()}
+
+
+def test_only_programs_that_load_folders_are_offered_with_their_own_settings(
+    qtbot: QtBot, panel: Panel
+) -> None:
+    chooser = panel.body.controls.findChild(QComboBox, "planner_profile")
+    offered = [chooser.itemData(row) for row in range(chooser.count())]
+    assert offered[:2] == ["vllm", "mlx"]
+    assert "llama.cpp" not in offered
+    assert panel.plan().engine.name == chooser.currentData() == "vllm"
+    usual = {"context", "parallel", "kv_dtype", "tensor_parallel", "utilization", "profile"}
+    assert _shown(panel) == usual
+    panel.body.controls.advanced.click()
+    assert _shown(panel) - usual == {"pipeline_parallel", "max_batched_tokens", "enforce_eager"}
+    panel.body.controls.advanced.click()
+
+    chooser.setCurrentIndex(chooser.findData("mlx"))
+    panel.settle()
+    assert panel.plan().engine.name == "mlx"
+    assert _shown(panel) == {"context", "kv_bits", "profile"}
+
+
+def test_layers_are_shared_by_typing_and_the_command_says_so(qtbot: QtBot, panel: Panel) -> None:
+    alone = panel.plan().gpus[0].weights
+    assert [held.is_used for held in panel.plan().gpus] == [True, False]
+    edit = panel.body.controls.rows["tensor_parallel"].editor
+    assert isinstance(edit, QSpinBox)
+    edit.setFocus()
+    edit.selectAll()
+    qtbot.keyClicks(edit, "2")
+    qtbot.keyClick(edit, Qt.Key.Key_Return)
+    panel.settle()
+    both = panel.plan().gpus
+    assert [held.is_used for held in both] == [True, True]
+    assert both[0].weights == both[1].weights < alone
+    share = panel.body.controls.rows["utilization"].editor
+    assert isinstance(share, QSpinBox)
+    share.setFocus()
+    share.selectAll()
+    qtbot.keyClicks(share, "80")
+    qtbot.keyClick(share, Qt.Key.Key_Return)
+    panel.settle()
+    words = panel.body.export.text("server")
+    assert words.startswith("vllm serve ")
+    assert "--tensor-parallel-size 2" in words
+    assert "--gpu-memory-utilization 0.8" in words
+    buttons = panel.body.export.copy_buttons
+    assert {name for name, one in buttons.items() if one.isVisibleTo(panel.body)} == {
+        "command",
+        "server",
+    }
