@@ -175,11 +175,12 @@ class Catalogue:
     def search(self, words: str) -> tuple[Gpu, ...]:
         """Return the GPUs whose name, vendor, kind or library has every word; all for no word.
 
-        A size, such as ``12GB``, is that of the memory.
+        A size, such as ``12GB``, is that of the memory; of one size the newest come first.
         """
         text = words[:200].casefold()
         wanted = [f" {size}gb " for size in _SIZE.findall(text)] + _SIZE.sub("", text).split()
-        return tuple(gpu for gpu in self.gpus if all(word in _search_text(gpu) for word in wanted))
+        found = [gpu for gpu in self.gpus if all(word in _search_text(gpu) for word in wanted)]
+        return tuple(sorted(found, key=lambda gpu: -gpu.year) if _SIZE.search(text) else found)
 
 
 def _search_text(gpu: Gpu) -> str:
@@ -217,6 +218,14 @@ def find_bandwidths(
         if name in found:
             found[name] = Bandwidth(name, rate, "you")
     return found
+
+
+def named_bandwidths(devices: Iterable[Device], by_name: Mapping[str, int]) -> dict[str, Bandwidth]:
+    """Return the same, where what the user gave is kept by the names of GPUs."""
+    found = tuple(devices)
+    names = {f"GPU{number}": gpu.name or gpu.key for number, gpu in enumerate(found)}
+    given = {place: by_name.get(name, 0) for place, name in {**names, CPU: CPU}.items()}
+    return find_bandwidths(found, {place: rate for place, rate in given.items() if rate})
 
 
 def _bandwidth(name: str, device: Device) -> Bandwidth:

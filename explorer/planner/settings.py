@@ -194,6 +194,7 @@ PARALLEL: Final = Setting(
     "Requests at once (slots).",
     tip="Requests that run at the same time, each with a context of its own",
     default=1,
+    advanced=True,
 )
 KV_CACHE_TYPE: Final = Setting(
     "kv_cache_type",

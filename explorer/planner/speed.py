@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from explorer.planner.devices import MOST_GIGABYTES, parse_size
 from explorer.planner.plan import Plan
@@ -23,6 +23,10 @@ class Bandwidth:
     device: str  # "GPU0" …, or `CPU`
     bytes_per_second: int | None  # None where it is not known
     origin: str  # "catalogue: NVIDIA GeForce RTX 4070", "you", …
+
+
+REACHED: Final = (0.4, 0.8)
+"""The part of the bound that real programs reach (docs/planner.md, section 15)."""
 
 
 def parse_rate(text: str) -> int:

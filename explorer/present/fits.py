@@ -45,11 +45,13 @@ class Target:
         devices: Its GPUs; without any, main memory holds the whole model.
         host: Its main memory, or None to check nothing against it.
         environment: Ollama's environment variables.
+        bandwidths: Bytes a second that the user gave, by the name of a GPU or ``"CPU"``.
     """
 
     devices: tuple[Device, ...]
     host: Host | None
     environment: Mapping[str, str] = field(default_factory=dict)
+    bandwidths: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def text(self) -> str:

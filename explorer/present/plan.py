@@ -488,6 +488,21 @@ def advice_text(advice: Advice) -> str:
     return f"{name}: {value}. {sentence(limit)}.{needs}"
 
 
+def apply_text(advice: Advice) -> str:
+    """Return the button that applies an answer: "Use 18,432 tokens"."""
+    value = integer_text(advice.value) if isinstance(advice.value, int) else advice.value
+    return f"Use {value} {_APPLIED[advice.what]}"
+
+
+_APPLIED: Final = {
+    "context": "tokens",
+    "parallel": "requests",
+    "kv-cache-type": "cache",
+    "gpu-layers": "layers",
+    "fewest-gpu-layers": "layers",
+}
+
+
 def advice_changes(advice: Advice) -> dict[str, Any]:
     """Return the settings that apply an answer; nothing where there is none."""
     if advice.value is None:

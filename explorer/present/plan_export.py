@@ -219,14 +219,6 @@ def context_stops(trained: int) -> Stops:
     return Stops(values, snaps)
 
 
-def parallel_stops() -> Stops:
-    """Return the numbers of sequences of a slider; it snaps to powers of two."""
-    few = range(1, 9)
-    more = [step << power for power in range(4) for step in (8, 10, 12, 14)]
-    powers = [1 << power for power in range(7)]
-    return Stops([*few, *(n for n in more if n <= _MOST_PARALLEL), _MOST_PARALLEL], powers)
-
-
 def _round(value: float) -> int:
     """Return a value with seven significant bits, which is short to read."""
     power = max(0, math.floor(math.log2(value)) - 6)

@@ -116,7 +116,7 @@ class PlannedMachine(QObject):
         """Return it as downloaded models shall fit it; loads the planner."""
         from explorer.present.fits import Target  # noqa: PLC0415 - not before the first paint
 
-        return Target(self.devices, self.host, os.environ)
+        return Target(self.devices, self.host, os.environ, self.bandwidths)
 
     @property
     def text(self) -> str:

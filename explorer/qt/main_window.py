@@ -591,6 +591,7 @@ def _connect_commands(window: MainWindow) -> None:
         button.clicked.connect(actions.change_machine.trigger)
     actions.show_tree.setChecked(True)
     actions.show_tree.toggled.connect(window.shell.show_tree)
+    window.shell.tree_wanted.connect(actions.show_tree.setChecked)
     for name, action in actions.groups.items():
         action.triggered.connect(partial(window.panels.show_group, name))
     for name, action in actions.pages.items():

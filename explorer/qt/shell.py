@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from PySide6.QtCore import QByteArray, QEvent, QObject, QRectF, QSize, Qt
+from PySide6.QtCore import QByteArray, QEvent, QObject, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
     QColor,
     QCursor,
@@ -356,14 +356,20 @@ class _EnterKey(QObject):
 
 
 class Shell(QWidget):
-    """Rail, tree, head and pages side by side; what is chosen in one, the others follow."""
+    """Rail, tree, head and pages side by side; what is chosen in one, the others follow.
+
+    Signals:
+        tree_wanted: Whether the tree is shown at this width; below 1,100 pixels it hides at first.
+    """
+
+    tree_wanted = Signal(bool)
 
     def __init__(
         self, panels: Panels, tree: QWidget, above: QWidget, parent: QWidget | None = None
     ) -> None:
         super().__init__(parent)
         self.panels, self.tree = panels, tree
-        self._with_tree = True
+        self._with_tree = {False: True, True: False}  # narrow → shown
         _EnterKey(self)
         self.rail = Rail(GROUP_TITLES, self)
         self.head = Head(panels.app, panels.machine, self)
@@ -386,9 +392,13 @@ class Shell(QWidget):
         self.follow()
 
     def show_tree(self, on: bool) -> None:
-        """Show the tree of models beside every page but the library, or on none."""
-        self._with_tree = on
+        """Show the tree of models beside every page but the library, or on none, at this width."""
+        self._with_tree[self._is_narrow] = on
         self.follow()
+
+    @property
+    def _is_narrow(self) -> bool:
+        return self.width() < FOLDS_BELOW
 
     def restore(self, state: QByteArray) -> None:
         """Give the tree the width that was saved, or its first one."""
@@ -405,7 +415,7 @@ class Shell(QWidget):
         self.rail.setCurrentIndex(list(GROUPS).index(group))
         self.rail.blockSignals(False)
         useful = group != "library" and self.panels.selection.document is not None
-        self.tree.setVisible(self._with_tree and useful)
+        self.tree.setVisible(self._with_tree[self._is_narrow] and useful)
         fit_side(self.splitter)
         self.head.show_pages(self.panels.pages_of(group), self.panels.page)
         self.head.show_machine(group == "library")
@@ -446,7 +456,11 @@ class Shell(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self.rail.fold(event.size().width() < FOLDS_BELOW)
+        self.rail.fold(self._is_narrow)
+        before = event.oldSize()
+        if not before.isValid() or (before.width() < FOLDS_BELOW) is not self._is_narrow:
+            self.tree_wanted.emit(self._with_tree[self._is_narrow])
+            self.follow()
 
 
 def _tensor_place(document: Document, rows: Sequence[int]) -> tuple[str, list[ChipText]]:

@@ -18,13 +18,11 @@ from explorer.planner.engines.llama_cpp.engine import LLAMA_CPP
 from explorer.planner.inputs import PlanInputs
 from explorer.planner.request import PlanRequest
 from explorer.present.plan_export import (
-    Stops,
     context_stops,
     curve_contexts,
     curve_end,
     device_spec,
     make_curves,
-    parallel_stops,
 )
 from tests.helpers.sparse_models import Shape
 from tests.planner.models import random_devices, small_model
@@ -58,13 +56,6 @@ def test_steps_go_the_right_way_from_any_value(value: int, steps: int) -> None:
     if steps < 0 and value > stops.values[0]:
         assert stepped < value
     assert stepped in stops.values
-
-
-def test_stops_of_sequences_hold_all_small_numbers() -> None:
-    stops = parallel_stops()
-    assert set(range(1, 9)) <= set(stops.values)
-    assert stops.values[-1] == 64
-    assert Stops([3], []).position(7) == 0
 
 
 def test_curves_end_at_the_trained_context_or_reach_a_longer_one() -> None:

@@ -61,6 +61,8 @@ def tree_text(window: MainWindow) -> str:
 
 
 def test_numbers_choose_groups_and_pages(qtbot: QtBot, window: MainWindow) -> None:
+    window.resize(1280, 800)  # in a narrow window the tree hides itself
+    qtbot.waitUntil(window.open_models.isVisible)
     pages = [page for group in ("model", "weights") for page in GROUPS[group]]
     for number, page in enumerate(pages, 1):
         qtbot.keyClick(window, Qt.Key(Qt.Key.Key_0 + number), CONTROL)
@@ -155,6 +157,8 @@ def test_the_status_bar_names_the_machine_and_a_click_changes_it_on_any_page(
 
 
 def test_the_tree_is_hidden_and_shown(qtbot: QtBot, window: MainWindow) -> None:
+    window.resize(1280, 800)
+    qtbot.waitUntil(window.open_models.isVisible)
     qtbot.keyClick(window, Qt.Key.Key_B, CONTROL)
     assert not window.open_models.isVisible()
     window.panels.show_page("tensors")
@@ -200,6 +204,7 @@ def test_no_panel_makes_the_window_large_and_names_stay(qtbot: QtBot, window: Ma
         assert least.width() <= 960
         assert least.height() <= 500
     window.resize(640, 420)
+    window.actions_.show_tree.setChecked(True)
     window.splitter.setSizes([1, 639])
     header = window.open_models.tree.header()
     assert header.sectionSize(0) >= 100

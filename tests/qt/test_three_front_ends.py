@@ -600,7 +600,7 @@ def test_a_plan_on_two_gpus(
     panel.state.replace_inputs(devices=tuple(gpus), profile="llama.cpp")
     panel.state.replace_inputs(host=None)
     panel.state.set(context=8192)
-    page = panel.body.scenarios
+    page = panel.body.compare
     panel.body.pages.setCurrentWidget(page)
     panel.settle()
     model = page.model

@@ -208,7 +208,7 @@ PANEL_KEYS: Final[Mapping[str, Mapping[str, str]]] = {
         "Layers: choose one": "Left, Right",
         "Layers: move the edge": "Ctrl+Left, Ctrl+Right",
         "Curves: choose the context": "Left, Right",
-        "Scenarios: use the selected one": "Enter",
+        "Compare plans: use the selected settings": "Enter",
         **_PLOT,
         **_TABLE,
     },

@@ -12,10 +12,8 @@ from PySide6.QtCore import QEvent, QRect, QSignalBlocker, QSize, Qt, Signal
 from explorer.errors import PlanError
 from explorer.planner.devices import parse_shares
 from explorer.planner.engines.registry import ENGINES, engines_for
-from explorer.planner.plan import Engine
+from explorer.planner.plan import Effective, Engine
 from explorer.planner.settings import (
-    KV_CACHE_TYPE,
-    PARALLEL,
     SETTINGS,
     Bytes,
     Count,
@@ -229,9 +227,10 @@ class SettingField:
     # the row that it is made of; None of the engine, which always holds
     setting: Setting | None = None
     slider: QtWidgets.QWidget | None = None  # where it is dragged, or None
-    holds: QtWidgets.QLabel = field(init=False)  # the label of what holds
+    is_asked: bool = False  # whether a value is asked for
+    holds: QtWidgets.QLabel = field(init=False)  # the label of what holds instead
     reset: QtWidgets.QToolButton = field(init=False)  # the button that asks for nothing again
-    parts: list[QtWidgets.QWidget] = field(init=False)  # all that its line shows
+    parts: list[QtWidgets.QWidget] = field(init=False)  # what its line shows but the reset
 
 
 class SettingRows(QtWidgets.QWidget):
@@ -256,10 +255,6 @@ class SettingRows(QtWidgets.QWidget):
         self._grid.setHorizontalSpacing(Space.NEAR)
         self._grid.setVerticalSpacing(Space.TIGHT)
         self._grid.setColumnStretch(1, 1)
-        for column, text in ((1, "Setting"), (2, "Used")):
-            label = QtWidgets.QLabel(text, self)
-            label.setForegroundRole(QtGui.QPalette.ColorRole.PlaceholderText)
-            self._grid.addWidget(label, 0, column)
 
     def tab_chain(self) -> list[QtWidgets.QWidget]:
         """Return what takes the focus, from top to bottom."""
@@ -289,8 +284,10 @@ class SettingRows(QtWidgets.QWidget):
     def _name_fold(self) -> None:
         """Say how many of the folded settings are asked for."""
         folded = self._folded or ()
-        count = sum(self.rows[name].reset.isEnabled() for name in folded if name in self.rows)
-        text = "Advanced: batch, layers, split, experts…"
+        for row in self.rows.values():
+            row.reset.setVisible(row.is_asked and not row.editor.isHidden())
+        count = sum(self.rows[name].is_asked for name in folded if name in self.rows)
+        text = "Advanced: program, layers, …"
         if count:
             text = f"Advanced: {count} changed"
         self.advanced.setText(text)
@@ -313,12 +310,15 @@ class SettingRows(QtWidgets.QWidget):
         labelled = isinstance(editor, QtWidgets.QAbstractButton)
         least = self.fontMetrics().horizontalAdvance(_WIDEST_ASKED) + _ARROWS
         editor.setMinimumWidth(editor.sizeHint().width() if labelled else least)
-        setting.holds = holds = plain_label(self)
+        setting.holds = holds = plain_label(self)  # empty unless another value holds
         holds.setFixedWidth(self.fontMetrics().horizontalAdvance(_WIDEST_HOLDING))
         name = f"Reset {plain}"
         tip = f"Reset {plain} to its default"
         setting.reset = reset = IconButton("reset", name, tip, self, words=False)
         reset.setIconSize(QSize(14, 14))
+        policy = reset.sizePolicy()
+        policy.setRetainSizeWhenHidden(True)
+        reset.setSizePolicy(policy)
         reset.clicked.connect(lambda: self._reset(setting.name))
         line = self._grid.rowCount()
         for column, widget in enumerate((label, editor, holds, reset)):
@@ -330,7 +330,7 @@ class SettingRows(QtWidgets.QWidget):
         if slider is not None:
             self._grid.addWidget(slider, line + 1, 0, 1, 4)
         own = holds if setting.setting is not None else None
-        parts = (label, editor, own, reset, slider)
+        parts = (label, editor, own, slider)
         setting.parts = [part for part in parts if part is not None]
         self.rows[setting.name] = setting
         if self._folded is not None:
@@ -353,16 +353,17 @@ class SettingRows(QtWidgets.QWidget):
         for name, row in self.rows.items():
             if row.setting is None:
                 row.show(inputs.profile, current)
-                row.reset.setEnabled(inputs.profile is not None)
+                row.is_asked = inputs.profile is not None
                 continue
             asked = getattr(inputs.settings, name)
             row.show(asked, current)
-            row.reset.setEnabled(asked is not None)
+            row.is_asked = asked is not None
             held = None
             if plan is not None and row.editor.isEnabled():
                 held = plan.effective.get(name)
-            text = "–" if held is None else setting_text(row.setting, held.value)
-            text = f"{_DIFFERS} {text}" if held is not None and held.reason else text
+            text = "" if row.editor.isEnabled() else "–"
+            if held is not None:
+                text = _used_text(row.setting, asked, held)
             if text != row.holds.text():
                 row.holds.setText(text)
             tip = "" if held is None else plain_text(held.reason or held.origin)
@@ -396,24 +397,42 @@ class SettingRows(QtWidgets.QWidget):
                 self._take_colours(row)
 
 
+def _used_text(setting: Setting, asked: Any, held: Effective) -> str:
+    """Return the value that holds where the field does not show it; marked if it was refused."""
+    text = setting_text(setting, held.value)
+    if held.reason:
+        return f"{_DIFFERS} {text}"
+    match setting.kind:
+        case Shares():
+            return text
+        case Count(auto=None) | Tokens() | OneOf() | Bytes():
+            is_shown = asked is None
+        case Switch(only_on=only_on):
+            is_shown = asked is None and bool(only_on)
+        case _:
+            is_shown = False
+    return "" if is_shown or held.value == asked else text
+
+
 class SettingsControls(SettingRows):
     """All settings of a plan: a line for each row of `planner.settings.SETTINGS` with a title.
 
-    `context`, `parallel` and `cache_type` are sliders; `context_edit` and so on are their fields.
+    `context` is the slider of `context_edit`. In sight is what a person sets who chats alone.
     """
 
     def __init__(self, state: PlannerState, parent: QtWidgets.QWidget) -> None:
         super().__init__(state, parent)
         self._trained = -1
-        self.context, self.parallel, self.cache_type = (self._slider() for _ in range(3))
+        self.context = StopSlider(plan_export.context_stops(0), self)
+        self.context.held.connect(state.hold)
         self.context_edit = TokenSpinBox(plan_export.context_stops(0), self)
         self.context.name("Context slider", lambda value: f"{integer_text(value)} tokens")
         self.split = SplitBar(self)
         shown = [one for one in SETTINGS if one.title]
         for setting in (one for one in shown if not one.advanced):
             self.add(self._field(setting))
-        self._add_engine()
         self.fold()
+        self._add_engine()
         for setting in (one for one in shown if one.advanced):
             self.add(self._field(setting))
         self.follow(state.current)
@@ -446,8 +465,7 @@ class SettingsControls(SettingRows):
             case Count(auto=None) as kind:
                 edit = CalmSpinBox(self, kind.least, min(kind.most, _MOST_NUMBER))
                 edit.setSingleStep(kind.step)
-                slider = self._parallel_slider() if setting is PARALLEL else None
-                return self._number(setting, edit, slider)
+                return self._number(setting, edit)
             case Count() as kind:
                 return self._number_or_auto(setting, kind)
             case OneOf() as kind:
@@ -474,7 +492,7 @@ class SettingsControls(SettingRows):
         return SettingField(name, title, editor, show, tip, setting, slider)
 
     def _number(
-        self, setting: Setting, edit: CalmSpinBox, slider: StopSlider | None
+        self, setting: Setting, edit: CalmSpinBox, slider: StopSlider | None = None
     ) -> SettingField:
         """Let a number be typed, and dragged."""
         for signal in [edit.valueChanged] + ([] if slider is None else [slider.value_chosen]):
@@ -487,12 +505,6 @@ class SettingsControls(SettingRows):
                 slider.show_value(value)
 
         return self._made(setting, edit, show, slider)
-
-    def _parallel_slider(self) -> StopSlider:
-        stops = plan_export.parallel_stops()
-        self.parallel.set_stops(stops, [StopMark(n, str(n)) for n in stops.snaps], 4)
-        self.parallel.name("Requests at once slider")
-        return self.parallel
 
     def _number_or_auto(self, setting: Setting, kind: Count) -> SettingField:
         edit = CalmSpinBox(self, kind.least, min(kind.most, _MOST_NUMBER))
@@ -508,25 +520,16 @@ class SettingsControls(SettingRows):
         return self._made(setting, edit, show)
 
     def _one_of(self, setting: Setting, kind: OneOf) -> SettingField:
-        """Let one of some texts be chosen; that of the KV cache be dragged."""
+        """Let one of some texts be chosen."""
         choices = kind.choices
         edit = self._choice([(name, name) for name in choices], setting.name)
-        slider = self.cache_type if setting is KV_CACHE_TYPE else None
-        if slider is not None:
-            stops = plan_export.Stops(range(len(choices)), range(len(choices)))
-            slider.set_stops(stops, [StopMark(i, name) for i, name in enumerate(choices)])
-            slider.name("KV cache type slider", choices.__getitem__)
-            slider.value_chosen.connect(lambda n: self._state.set(**{setting.name: choices[n]}))
 
         def show(asked: str | None, current: CurrentPlan) -> None:
             value = (asked or "").strip().lower()
             value = value if value in choices else _either(None, current, setting)
-            place = choices.index(value if value in choices else setting.default)
-            edit.show_value(choices[place])
-            if slider is not None:
-                slider.show_value(place)
+            edit.show_value(value if value in choices else setting.default)
 
-        return self._made(setting, edit, show, slider)
+        return self._made(setting, edit, show)
 
     def _switch(self, setting: Setting) -> SettingField:
         edit = self._choice([("auto", None), ("on", True), ("off", False)], setting.name)
@@ -625,12 +628,7 @@ class SettingsControls(SettingRows):
             if shown:
                 edit.setToolTip(ENGINES[shown].title)
 
-        self.add(SettingField("profile", "P&rogram", edit, show))
-
-    def _slider(self) -> StopSlider:
-        slider = StopSlider(plan_export.context_stops(0), self)
-        slider.held.connect(self._state.hold)
-        return slider
+        self.add(SettingField("profile", "&Engine", edit, show))
 
     def _choice(self, choices: Sequence[tuple[str, object]], name: str) -> CalmComboBox:
         edit = CalmComboBox(self)

@@ -27,7 +27,7 @@ from explorer.qt.widgets.building import NOTE
 from explorer.qt.widgets.controls import picture_buttons
 from explorer.qt.widgets.plot import ThemedPlot
 from explorer.qt.widgets.plot_panel import PlotExport
-from explorer.text import byte_unit, bytes_text
+from explorer.text import byte_unit, bytes_text, integer_text
 
 _GIGABYTE: Final = 3  # its power
 _MARGIN: Final = 0.05
@@ -47,9 +47,11 @@ class CurvesPlot(ThemedPlot):
     """Curves on a logarithmic axis of tokens; solid where all layers fit on GPUs, else dotted.
 
     Signals:
-        context_chosen: A place was clicked; the context of the nearest stop.
+        previewed: A place was clicked; the context of the nearest stop.
+        context_chosen: It was clicked once more, or a key asked for another context.
     """
 
+    previewed = Signal(int)
     context_chosen = Signal(int)
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -57,6 +59,7 @@ class CurvesPlot(ThemedPlot):
         self.curves: plan_export.Curves | None = None
         self.stops: plan_export.Stops = plan_export.context_stops(0)
         self._point: tuple[int, int] | None = None
+        self._preview = 0
         self._usable_bytes = 0
         self._unit_bytes = byte_unit(_GIGABYTE)[1]
         self._items: list[Any] = []
@@ -113,6 +116,7 @@ class CurvesPlot(ThemedPlot):
         usable = sum((held.free or 0) - held.reserve.high for held in plan.gpus)
         context, size = plan.context_asked, bytes_text(plan.total)
         self._point, self._usable_bytes = (max(context, 1), plan.total), usable
+        self._preview = 0
         self._place_point()
         words = f"{bytes_text(usable)} less what is reserved"
         self._usable_name.setText(words)
@@ -270,8 +274,27 @@ class CurvesPlot(ThemedPlot):
         if event.button() != Qt.MouseButton.LeftButton or self.curves is None:
             return
         x = self.box.mapSceneToView(event.scenePos()).x()
-        if 0 <= x < 40:  # which NaN is not
-            self.context_chosen.emit(self.stops.values[self.stops.position(round(2**x))])
+        if not 0 <= x < 40:  # which NaN is not
+            return
+        context = self.stops.values[self.stops.position(round(2**x))]
+        if context == self._preview:
+            self.context_chosen.emit(context)
+            return
+        self._preview = context
+        self._line.setPos(math.log2(context))
+        self.previewed.emit(context)
+
+    def preview_text(self, context: int) -> str:
+        """Say what a context takes by each cache type, and how to set it."""
+        if self.curves is None:
+            return ""
+        parts = []
+        for curve in self.curves.curves:
+            place = int(np.searchsorted(curve.contexts, context).clip(0, len(curve.contexts) - 1))
+            if curve.totals[place] >= 0:
+                exact = "" if curve.contexts[place] == context else "up to "
+                parts.append(f"{curve.cache_type} {exact}{bytes_text(int(curve.totals[place]))}")
+        return f"{integer_text(context)} tokens: {', '.join(parts)}. Click again to set it."
 
     def take_units(self) -> None:
         self._draw()
@@ -286,11 +309,17 @@ class CurvesPlot(ThemedPlot):
             super().keyPressEvent(event)
 
 
+_HINT: Final = (
+    "Solid: all layers fit on GPUs. Dotted: they do not. Click to see what a context takes."
+)
+
+
 class CurvesPage(PlannerPage):
     """Memory against context.
 
     Attributes:
         plot: The curves.
+        hint: What its lines mean, or what was clicked.
 
     Signals:
         curves_changed: Other curves are shown.
@@ -307,8 +336,8 @@ class CurvesPage(PlannerPage):
         self._slot = JobSlot(app.runner, self)
         self._wanted: object = None
         self._export = PlotExport(app, self)
-        words = "Solid: all layers fit on GPUs. Dotted: they do not. Click to set the context."
-        hint = QLabel(words, self, wordWrap=True)
+        hint = self.hint = QLabel(_HINT, self, wordWrap=True)
+        hint.setMinimumHeight(2 * self.fontMetrics().lineSpacing())  # a preview has two lines
         saving = picture_buttons(self, self.plot.copy_requested, self.ask_export)
         buttons = (*self.plot.zoom_buttons(self), *saving)
         line = fill(QHBoxLayout(), (hint, 1), *buttons, margins=NOTE)
@@ -316,6 +345,7 @@ class CurvesPage(PlannerPage):
         self.plot.export_requested.connect(self.ask_export)
         self.plot.copy_requested.connect(lambda: self._export.copy(self.plot))
         self.plot.context_chosen.connect(lambda context: state.apply({"context": context}))
+        self.plot.previewed.connect(lambda at: self.hint.setText(self.plot.preview_text(at)))
 
     @property
     def curves(self) -> plan_export.Curves | None:
@@ -329,6 +359,7 @@ class CurvesPage(PlannerPage):
         """Move the mark in every frame; the curves follow later."""
         if self.isVisible():
             self.plot.show_plan(current.plan)
+            self.hint.setText(_HINT)
         super().follow(current)
 
     def refresh(self) -> None:

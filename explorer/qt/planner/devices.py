@@ -32,6 +32,7 @@ from explorer.qt.planner.fields import (
 from explorer.qt.planner.state import CurrentPlan, PlannerState
 from explorer.qt.services import Services
 from explorer.qt.theme import Space, scaled
+from explorer.qt.widgets.building import Flow
 from explorer.qt.widgets.labels import Tile, plain_label
 from explorer.qt.widgets.painting import plain_tip, stand_on_page
 from explorer.qt.widgets.table_model import RIGHT, Index, ItemRole, TableModel
@@ -216,7 +217,7 @@ class CatalogueDialog(QtWidgets.QDialog):
         self.setWindowTitle("Add GPUs")
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.resize(760, 480)
-        self._gpus = tuple(sorted(catalogue.gpus, key=lambda gpu: -gpu.year))
+        self._gpus = catalogue.gpus
         self._catalogue = catalogue
         hint = "Search:  rtx 3090   2x 4090   laptop   rocm   12 GB"
         self.search = FilterBar(hint, hint, self)
@@ -256,9 +257,11 @@ class CatalogueDialog(QtWidgets.QDialog):
         several, words = _SEVERAL.fullmatch(text), self._words
         if several is not None:
             self.count.setValue(int(several[1]))
-        found = {gpu.name for gpu in self._catalogue.search(words)}
-        mask = np.array([gpu.name in found for gpu in self._gpus], np.bool_)
-        self.model.set_filter(mask)
+        found = self._catalogue.search(words)
+        rest = [gpu for gpu in self._catalogue.gpus if gpu not in found]
+        self._gpus = (*found, *rest)
+        self.model.set_content(GPUS, self._gpus)
+        self.model.set_filter(np.arange(len(self._gpus)) < len(found))
         shown, whole = integer_text(self.model.rowCount()), integer_text(len(self._gpus))
         self.search.status.setText(f"{shown} of {whole}")
         if self.model.rowCount():
@@ -457,8 +460,7 @@ class DevicesBox(Tile):
     # Parts
 
     def _lay_out(self) -> None:
-        buttons, memory = QtWidgets.QHBoxLayout(), QtWidgets.QHBoxLayout()
-        fill(buttons, self.add, self.remove, self.sets, None, spacing=Space.TIGHT)
+        buttons, memory = Flow(self.add, self.remove, self.sets), QtWidgets.QHBoxLayout()
         ram = buddy_label("&Main memory", self.ram)
         swap = buddy_label("S&wap", self.swap)
         fill(memory, ram, self.ram, swap, self.swap, spacing=Space.NEAR)

@@ -1,4 +1,4 @@
-"""The page "Measured": a log beside the plan, and the bound of speed with its bandwidths."""
+"""A log beside the plan."""
 
 from __future__ import annotations
 
@@ -12,34 +12,26 @@ from PySide6 import QtGui, QtWidgets
 from PySide6.QtCore import QMimeData, Qt
 
 from explorer.errors import ExplorerError, PlanError
-from explorer.hardware.catalogue import find_bandwidths
 from explorer.hardware.own_build import estimate_command, find_program, run_estimate
-from explorer.planner import Device
-from explorer.planner.devices import CPU
 from explorer.planner.engines import llama_cpp
 from explorer.planner.engines.llama_cpp.engine import server_settings
 from explorer.planner.logs.lines import Log
 from explorer.planner.logs.measured import Comparison, Unaccounted, assumed_settings, compare
 from explorer.planner.logs.reading import parse_log, read_log
-from explorer.planner.plan import Plan
-from explorer.planner.speed import parse_rate, speed_bounds
 from explorer.present import measured as words
 from explorer.present.tables.plans import MEASURED
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobSlot
-from explorer.qt.machine import PlannedMachine
-from explorer.qt.planner.fields import SizeEdit, buddy_label, fill, push_button
+from explorer.qt.planner.fields import fill, push_button
 from explorer.qt.planner.pages import PlannerPage, show_in
 from explorer.qt.planner.state import PlannerState
 from explorer.qt.services import Services
-from explorer.qt.theme import Space
-from explorer.qt.widgets.building import LINE, NOTE, Flow
+from explorer.qt.widgets.building import NOTE, Flow
 from explorer.qt.widgets.labels import SELECTABLE, plain_label
-from explorer.qt.widgets.painting import plain_tip
 from explorer.qt.widgets.table_model import TableModel
 from explorer.qt.widgets.table_view import TableView
 from explorer.sources import is_address
-from explorer.text import plain_text, sentence
+from explorer.text import plain_text
 
 _MODEL_SUFFIXES: Final = frozenset({".gguf", ".safetensors", ".json", ".bin", ""})
 _MOST_PASTED: Final = 1 << 24
@@ -86,78 +78,6 @@ class _Found:
     comparison: Comparison
 
 
-class SpeedLine(QtWidgets.QWidget):
-    """The bound of speed of the current plan, and the bandwidths that it believes.
-
-    Attributes:
-        sentence: The bound, or why there is none.
-        gpu: Bandwidth of each GPU; empty for the catalogue's.
-        main: Bandwidth of main memory; empty for what is assumed.
-    """
-
-    def __init__(self, machine: PlannedMachine, parent: QtWidgets.QWidget) -> None:
-        super().__init__(parent)
-        self._machine = machine
-        self._plan: Plan | None = None
-        self.sentence = plain_label(self)
-        self.sentence.setWordWrap(True)
-        self.sentence.setTextInteractionFlags(SELECTABLE)
-        self.sentence.setAccessibleName("Bound of speed")
-        self.gpu, self.main = (SizeEdit(self, parse_rate, words.rate_text) for _ in range(2))
-        tip = "GB a second, such as 504. Empty: as the catalogue says"
-        labels = []
-        for field, text in ((self.gpu, "GPU bandw&idth"), (self.main, "&Memory")):
-            field.setToolTip(tip)
-            field.setAccessibleName(text.replace("&", ""))
-            field.setMaximumWidth(90)
-            labels.append(buddy_label(text, field))
-        self.gpu.size_chosen.connect(lambda rate: self._give(main=False, rate=rate))
-        self.main.size_chosen.connect(lambda rate: self._give(main=True, rate=rate))
-        fields = Flow(labels[0], self.gpu, labels[1], self.main)
-        fill(QtWidgets.QVBoxLayout(self), self.sentence, fields, spacing=Space.TIGHT, margins=LINE)
-
-    def show_plan(self, plan: Plan | None) -> None:
-        """Show the bound of a plan, where it is known."""
-        self._plan = plan
-        devices = [] if plan is None else _devices(plan)
-        kept, names = self._machine.bandwidths, _names_by_buffer(devices)
-        given = {buffer: kept[name] for buffer, name in names.items() if name in kept}
-        rates = find_bandwidths(devices, given)
-        bounds = None if plan is None else speed_bounds(plan, rates)
-        self.setEnabled(bounds is not None)
-        if bounds is None:
-            self.sentence.setText("No bound of speed is known for this program.")
-            return
-        self.main.show_size(kept.get(CPU))
-        own = {kept.get(name) for buffer, name in names.items() if buffer != CPU}
-        self.gpu.show_size(own.pop() if len(own) == 1 else None)
-        found = {one.bytes_per_second for buffer, one in rates.items() if buffer != CPU}
-        shared = found.pop() if len(found) == 1 else None
-        for field, rate in ((self.gpu, shared), (self.main, rates[CPU].bytes_per_second)):
-            field.setPlaceholderText("" if rate is None else words.rate_text(rate))
-        self.sentence.setText(f"{sentence(words.speed_sentence(*bounds))}.")
-        self.sentence.setToolTip(plain_tip("\n".join(words.speed_details(bounds[0]))))
-
-    def _give(self, *, main: bool, rate: int | None) -> None:
-        """Take a bandwidth for main memory, or for all GPUs of the plan; it is remembered."""
-        if self._plan is None:
-            return
-        for buffer, name in _names_by_buffer(_devices(self._plan)).items():
-            if (buffer == CPU) is main:
-                self._machine.set_bandwidth(name, rate)
-        self.show_plan(self._plan)
-
-
-def _devices(plan: Plan) -> list[Device]:
-    return [held.device for held in plan.gpus if held.device is not None]
-
-
-def _names_by_buffer(devices: Sequence[Device]) -> dict[str, str]:
-    """Return the names under which bandwidths are remembered."""
-    gpus = {f"GPU{number}": gpu.name or gpu.key for number, gpu in enumerate(devices)}
-    return {**gpus, CPU: CPU}
-
-
 class LogPage(PlannerPage):
     """A log's figures beside those of the plan with the log's settings.
 
@@ -189,7 +109,6 @@ class LogPage(PlannerPage):
             "Put the &rest into the reserve",
             "Plan with it from now on, and remember it for this GPU",
         )
-        self.speed = SpeedLine(state.basis, self)
         self.hint = plain_label(self)
         self.hint.setWordWrap(True)
         self.notes = plain_label(self)
@@ -214,7 +133,7 @@ class LogPage(PlannerPage):
         )
         below.setAlignment(self.reserve_unaccounted, Qt.AlignmentFlag.AlignTop)
         hint = fill(QtWidgets.QHBoxLayout(), self.hint, margins=NOTE)
-        parts = (self.speed, line, hint, (self.table, 1), below)
+        parts = (line, hint, (self.table, 1), below)
         fill(QtWidgets.QVBoxLayout(self), *parts).addStretch(0)  # room that no table takes
 
     def show_document(self, document: Document | None) -> None:
@@ -297,8 +216,7 @@ class LogPage(PlannerPage):
         job.finished.connect(self._ended)
 
     def refresh(self) -> None:
-        """Show the bound of speed of the current plan; what a log told stays."""
-        self.speed.show_plan(self.state.current.plan)
+        """Do nothing: what a log told stays."""
 
     def _take(self, found: _Found) -> None:
         self._found = found

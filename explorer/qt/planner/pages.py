@@ -1,4 +1,4 @@
-"""The pages below the picture: programs, reasons, tables, scenarios, other models and export."""
+"""The pages below the picture: details, programs, texts to use a plan, and plans side by side."""
 
 from __future__ import annotations
 
@@ -11,9 +11,13 @@ from PySide6 import QtWidgets
 from PySide6.QtCore import QByteArray, QSignalBlocker, Qt, QTimer, Signal
 from PySide6.QtGui import QGuiApplication, QResizeEvent, QShowEvent
 
-from explorer.planner.inputs import PlanInputs
+from explorer.hardware.catalogue import find_bandwidths
+from explorer.planner import Device
+from explorer.planner.devices import CPU
 from explorer.planner.plan import Plan, Term
+from explorer.planner.speed import parse_rate
 from explorer.present import engines, plan_export
+from explorer.present.measured import rate_text
 from explorer.present.plan import Kind, memory_bars, value_text
 from explorer.present.plan_export import Curves
 from explorer.present.tables.plans import (
@@ -29,12 +33,19 @@ from explorer.present.tables.plans import (
 )
 from explorer.present.tables.table import Table
 from explorer.qt.jobs import Job, JobSlot
-from explorer.qt.planner.fields import CalmComboBox, buddy_label, fill, push_button, scrolled
+from explorer.qt.planner.fields import (
+    CalmComboBox,
+    SizeEdit,
+    buddy_label,
+    fill,
+    push_button,
+    scrolled,
+)
 from explorer.qt.planner.picture import PlannerPicture, SavedPicture
-from explorer.qt.planner.state import CurrentPlan, PlannedModel, PlannerState, single_shot
+from explorer.qt.planner.state import CurrentPlan, PlannerState, single_shot
 from explorer.qt.services import Services
 from explorer.qt.theme import Space, monospace_font
-from explorer.qt.widgets.building import LINE, NOTE
+from explorer.qt.widgets.building import LINE, NOTE, Flow
 from explorer.qt.widgets.labels import SELECTABLE, plain_label
 from explorer.qt.widgets.plot_panel import PlotExport
 from explorer.qt.widgets.table_model import TableModel
@@ -43,7 +54,7 @@ from explorer.text import exact_text, plain_text
 
 _DELAY_MS: Final = 80
 Row = TypeVar("Row")
-_BARS, _LAYERS, _CURVES = "bars", "layers", "curves"
+_WHY, _BARS, _LAYERS, _CURVES = "why", "bars", "layers", "curves"
 
 
 class PlannerPage(QtWidgets.QWidget):
@@ -112,11 +123,36 @@ def show_in(
 _LEAST_CHARACTERS: Final = 16
 
 
-class ComparisonPage(PlannerPage):
-    """A table of candidates; the first row is the current plan, from which the others differ.
+class Parts(PlannerPage):
+    """Several pages below one another, or one in front of others, in one tab."""
 
-    The plans of the others are made in the background: those of many experts take some frames.
+    def __init__(self, state: PlannerState, parent: QtWidgets.QWidget, *parts: PlannerPage) -> None:
+        super().__init__(state, parent)
+        self.parts = parts
+
+    def refresh(self) -> None:
+        """Do nothing: each part does so when it is shown."""
+
+    def follow(self, current: CurrentPlan) -> None:
+        for part in self.parts:
+            if part.isVisible():
+                part.follow(current)
+
+
+class ComparePage(PlannerPage):
+    """The current plan beside pinned settings and other open models, from which it differs.
+
+    The plans are made in the background: those of many experts take some frames.
+
+    Attributes:
+        pin: Pins the current settings.
+        use: Makes pinned settings the current ones.
+
+    Signals:
+        others_wanted: The page is shown and needs the other models.
     """
+
+    others_wanted = Signal()
 
     def __init__(self, state: PlannerState, app: Services, parent: QtWidgets.QWidget) -> None:
         super().__init__(state, parent)
@@ -124,25 +160,36 @@ class ComparisonPage(PlannerPage):
         self.model = TableModel(self)
         self.table = TableView(self.model, app, self)
         self.table.setSelectionMode(TableView.SelectionMode.SingleSelection)
-        self.line = fill(QtWidgets.QHBoxLayout(), spacing=Space.NEAR, margins=LINE)
-        fill(QtWidgets.QVBoxLayout(self), self.line, (self.table, 1))
-
-    def others(self) -> list[tuple[str, PlannedModel, PlanInputs]]:
-        """Return what to plan for the rows below the current plan: name, model and inputs."""
-        raise NotImplementedError
-
-    def title(self) -> str:
-        """Return what the current plan is called."""
-        raise NotImplementedError
+        self.table.setAccessibleName("Plans side by side")
+        self.pin = push_button(self, "&Pin these settings", "Keep them to compare with")
+        self.use = push_button(self, "&Use", "Go back to the selected settings")
+        self.rename = push_button(self, "Re&name…", "Name the selected settings")
+        self.unpin = push_button(self, "Re&move", "Forget the selected settings")
+        words = "Pinned settings, and the other open models with the settings of now."
+        hint = QtWidgets.QLabel(words, self, wordWrap=True)
+        buttons = Flow(self.pin, self.use, self.rename, self.unpin)
+        line = fill(QtWidgets.QHBoxLayout(), buttons, margins=LINE)
+        fill(QtWidgets.QVBoxLayout(self), line, (self.table, 1), hint, spacing=Space.TIGHT)
+        self.pin.clicked.connect(lambda _: state.pin())
+        self.use.clicked.connect(self._use)
+        self.rename.clicked.connect(self._rename)
+        self.unpin.clicked.connect(self._unpin)
+        self.table.selection_moved.connect(self._enable)
+        self.table.row_opened.connect(lambda _: self._use())
+        self._enable()
 
     def refresh(self) -> None:
         """Plan what is compared, and show it when it is there."""
-        model, result = self.state.current.model, self.state.current.result
+        self.others_wanted.emit()
+        state, result = self.state, self.state.current.result
+        model = state.current.model
         if model is None or result is None:
             self._planning.cancel()
             self._show([])
             return
-        now, others = PlanRow(self.title(), result.plan, result.refusal), self.others()
+        now = PlanRow(f"Now: {model.title}" if state.others else "Now", result.plan, result.refusal)
+        others = [(one.name, model, one.inputs) for one in state.scenarios]
+        others += [(other.title, other, state.inputs) for other in state.others]
         if not others:
             self._planning.cancel()
             self._show([now])
@@ -152,17 +199,47 @@ class ComparisonPage(PlannerPage):
             rows = [now]
             for name, other, inputs in others:
                 job.check()
-                made = self.state.result_of(other, inputs)
+                made = state.result_of(other, inputs)
                 rows.append(PlanRow(name, made.plan, made.refusal))
             return rows
 
         title = "Planning what is compared"
-        self._planning.run(title, work, self._show, self.state.refused.emit)
+        self._planning.run(title, work, self._show, state.refused.emit)
 
     def _show(self, rows: list[PlanRow]) -> None:
         kind = tuple(row.name for row in rows)
         first = "name", "gpu_layers", "total", "context", "kv_cache_type"
         show_in(self.table, comparison(rows) if rows else PLANS, rows, kind, first)
+
+    def chosen(self) -> int | None:
+        """Return the place of the selected settings, or None."""
+        rows = self.table.selected_content_rows()
+        place = int(rows[0]) - 1 if len(rows) else -1
+        return place if 0 <= place < len(self.state.scenarios) else None
+
+    def _use(self) -> None:
+        place = self.chosen()
+        if place is not None:
+            self.state.use_scenario(place)
+
+    def _rename(self) -> None:
+        place = self.chosen()
+        if place is None:
+            return
+        title, old = "Rename settings", self.state.scenarios[place].name
+        name, accepted = QtWidgets.QInputDialog.getText(self, title, "Name:", text=old)
+        if accepted:
+            self.state.rename(place, name)
+
+    def _unpin(self) -> None:
+        place = self.chosen()
+        if place is not None:
+            self.state.unpin(place)
+
+    def _enable(self) -> None:
+        on = self.chosen() is not None
+        for button in (self.use, self.rename, self.unpin):
+            button.setEnabled(on)
 
 
 class ProgramsPage(PlannerPage):
@@ -275,120 +352,61 @@ class ChoiceLine(QtWidgets.QWidget):
         )
 
 
-class ScenariosPage(ComparisonPage):
-    """Pinned inputs.
+class Bandwidths(QtWidgets.QWidget):
+    """The bandwidths that speeds follow from, to be corrected.
 
     Attributes:
-        pin: Pins the current inputs.
-        use: Makes a scenario the current one.
+        gpu: Bandwidth of each GPU; empty for the catalogue's.
+        main: Bandwidth of main memory; empty for what is assumed.
     """
 
-    def __init__(self, state: PlannerState, app: Services, parent: QtWidgets.QWidget) -> None:
-        super().__init__(state, app, parent)
-        self.table.setAccessibleName("Scenarios")
-        self.pin = self._button("&Pin these settings", "Keep them as a scenario")
-        self.use = self._button("&Use", "Go back to the selected scenario")
-        self.rename = self._button("Re&name…", "Name the selected scenario")
-        self.unpin = self._button("Re&move", "Forget the selected scenario")
-        words = "Differences are from the current settings."
-        self.line.addWidget(QtWidgets.QLabel(words, self, wordWrap=True), 1)
-        layout, chosen = self.layout(), (self.use, self.rename, self.unpin, None)
-        assert isinstance(layout, QtWidgets.QVBoxLayout)
-        layout.insertLayout(
-            1, fill(QtWidgets.QHBoxLayout(), *chosen, spacing=Space.NEAR, margins=NOTE)
-        )
-        self.pin.clicked.connect(lambda _: state.pin())
-        self.use.clicked.connect(self._use)
-        self.rename.clicked.connect(self._rename)
-        self.unpin.clicked.connect(self._unpin)
-        self.table.selection_moved.connect(self._enable)
-        self.table.row_opened.connect(lambda _: self._use())
-        self._enable()
+    def __init__(self, state: PlannerState, parent: QtWidgets.QWidget) -> None:
+        super().__init__(parent)
+        self._state = state
+        self.gpu, self.main = (SizeEdit(self, parse_rate, rate_text) for _ in range(2))
+        parts: list[QtWidgets.QWidget] = []
+        for field, text in ((self.gpu, "GPU bandw&idth"), (self.main, "&Memory bandwidth")):
+            field.setToolTip("GB a second, such as 504. Empty: as the catalogue says")
+            field.setAccessibleName(text.replace("&", ""))
+            field.setMaximumWidth(90)
+            parts += [buddy_label(text, field), field]
+        self.gpu.size_chosen.connect(lambda rate: self._give(main=False, rate=rate))
+        self.main.size_chosen.connect(lambda rate: self._give(main=True, rate=rate))
+        fill(QtWidgets.QHBoxLayout(self), Flow(*parts))
 
-    def title(self) -> str:
-        return "Now"
+    def _devices(self) -> list[Device]:
+        plan = self._state.current.plan
+        gpus = () if plan is None else plan.gpus
+        return [held.device for held in gpus if held.device is not None]
 
-    def others(self) -> list[tuple[str, PlannedModel, PlanInputs]]:
-        """Return each scenario, for the current model."""
-        model = self.state.current.model
-        assert model is not None  # `refresh` asks only then
-        return [(one.name, model, one.inputs) for one in self.state.scenarios]
+    def show_plan(self) -> None:
+        """Show what is given for the current plan, and what is believed without it."""
+        devices, kept = self._devices(), self._state.basis.bandwidths
+        given = {kept.get(one.name or one.key) for one in devices}
+        self.gpu.show_size(given.pop() if len(given) == 1 else None)
+        self.main.show_size(kept.get(CPU))
+        rates = find_bandwidths(devices)
+        found = {rates[name].bytes_per_second for name in rates if name != CPU}
+        shared = found.pop() if len(found) == 1 else None
+        for field, rate in ((self.gpu, shared), (self.main, rates[CPU].bytes_per_second)):
+            field.setPlaceholderText("" if rate is None else rate_text(rate))
+        self.gpu.setEnabled(bool(devices))
 
-    def chosen(self) -> int | None:
-        """Return the place of the selected scenario, or None."""
-        rows = self.table.selected_content_rows()
-        place = int(rows[0]) - 1 if len(rows) else -1
-        return place if 0 <= place < len(self.state.scenarios) else None
-
-    def _use(self) -> None:
-        place = self.chosen()
-        if place is not None:
-            self.state.use_scenario(place)
-
-    def _rename(self) -> None:
-        place = self.chosen()
-        if place is None:
-            return
-        title, old = "Rename scenario", self.state.scenarios[place].name
-        name, accepted = QtWidgets.QInputDialog.getText(self, title, "Name:", text=old)
-        if accepted:
-            self.state.rename(place, name)
-
-    def _unpin(self) -> None:
-        place = self.chosen()
-        if place is not None:
-            self.state.unpin(place)
-
-    def _enable(self) -> None:
-        on = self.chosen() is not None
-        for button in (self.use, self.rename, self.unpin):
-            button.setEnabled(on)
-
-    def _button(self, text: str, tip: str) -> QtWidgets.QPushButton:
-        button = push_button(self, text, tip)
-        self.line.addWidget(button)
-        return button
+    def _give(self, *, main: bool, rate: int | None) -> None:
+        """Take a bandwidth for main memory, or for all GPUs of the plan; it is remembered."""
+        names = [CPU] if main else [one.name or one.key for one in self._devices()]
+        for name in names:
+            self._state.basis.set_bandwidth(name, rate)
+        self._state.replan()
 
 
-class ModelsPage(ComparisonPage):
-    """Other open models under the current settings.
-
-    Signals:
-        others_wanted: The page is shown and needs the other models.
-    """
-
-    others_wanted = Signal()
-
-    def __init__(self, state: PlannerState, app: Services, parent: QtWidgets.QWidget) -> None:
-        super().__init__(state, app, parent)
-        self.table.setAccessibleName("Models under the same settings")
-        self.hint = QtWidgets.QLabel(self, wordWrap=True)
-        self.line.addWidget(self.hint, 1)
-
-    def refresh(self) -> None:
-        self.others_wanted.emit()
-        super().refresh()
-        self.hint.setText(
-            "All open models under these settings. Differences are from the first one."
-            if self.state.others
-            else "Open another model to compare it under the same settings."
-        )
-
-    def title(self) -> str:
-        model = self.state.current.model
-        return "" if model is None else model.title
-
-    def others(self) -> list[tuple[str, PlannedModel, PlanInputs]]:
-        """Return the other models, with the current inputs."""
-        return [(other.title, other, self.state.inputs) for other in self.state.others]
-
-
-class TablesPage(PlannerPage):
-    """The figures of one of three charts as a table, to read aloud, copy and export.
+class DetailsPage(PlannerPage):
+    """Every figure with its formula, or those of one of three charts as a table.
 
     Attributes:
-        choice: Which chart.
-        table: Its figures.
+        choice: What is listed.
+        why: The figures with their formulas.
+        table: The figures of a chart.
 
     Signals:
         layer_chosen: A layer's row was selected; its number.
@@ -407,22 +425,43 @@ class TablesPage(PlannerPage):
     ) -> None:
         super().__init__(state, parent)
         self._curves = curves
+        self.why = WhyPage(state, app, self)
         self.choice = CalmComboBox(self)
+        self.choice.addItem("All figures and formulas", _WHY)
         self.choice.addItem("Memory of each device", _BARS)
         self.choice.addItem("Layers and their devices", _LAYERS)
         self.choice.addItem("Memory against context", _CURVES)
-        self.choice.setAccessibleName("Chart to show as a table")
+        self.choice.setAccessibleName("What to list")
         self.model = TableModel(self)
         self.table = TableView(self.model, app, self)
         self.table.setAccessibleName("Figures of the chart")
-        label, line = buddy_label("&Table of", self.choice), QtWidgets.QHBoxLayout()
-        fill(line, label, self.choice, None, margins=LINE)
-        fill(QtWidgets.QVBoxLayout(self), line, (self.table, 1))
+        label, line = buddy_label("&Show", self.choice), QtWidgets.QHBoxLayout()
+        self._front = QtWidgets.QStackedWidget(self)
+        self._front.addWidget(self.why)
+        self._front.addWidget(self.table)
+        self.chosen_alone = ChoiceLine(state, app, self)
+        self.bandwidths = Bandwidths(state, self)
+        fill(line, label, self.choice, None, self.bandwidths, margins=LINE)
+        fill(QtWidgets.QVBoxLayout(self), line, (self._front, 1), self.chosen_alone)
         self.choice.currentIndexChanged.connect(lambda _: self.refresh())
         self.table.row_selected.connect(self._emit_layer)
 
+    def show_figure(self, name: str) -> None:
+        """Show the formula of a figure, by its place in the plan's JSON."""
+        self.choice.setCurrentIndex(self.choice.findData(_WHY))
+        self.why.show_figure(name)
+
+    def follow(self, current: CurrentPlan) -> None:
+        self.chosen_alone.follow(current)
+        self.why.follow(current)
+        super().follow(current)
+
     def refresh(self) -> None:
         kind = str(self.choice.currentData())
+        self.bandwidths.show_plan()
+        self._front.setCurrentWidget(self.why if kind == _WHY else self.table)
+        if kind == _WHY:
+            return
         if kind == _CURVES:
             self._show_curves()
             return

@@ -6,7 +6,7 @@ What draws is created when the panel is first shown with a model; no model is re
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
@@ -16,10 +16,12 @@ from PySide6 import QtGui, QtWidgets
 from PySide6.QtCore import QEvent, QSize, Qt, Signal
 
 from explorer.errors import ExplorerError, PlanError
+from explorer.hardware.catalogue import named_bandwidths
 from explorer.planner.advice import Advice, solve
-from explorer.planner.plan import Engine, Level
+from explorer.planner.plan import Engine, Level, Plan
 from explorer.planner.request import PlanRequest
 from explorer.present import plan as plan_texts
+from explorer.present.speed import Speed, speed_of
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobSlot, drop_frames
 from explorer.qt.machine import Notes, PlannedMachine
@@ -36,14 +38,12 @@ from explorer.qt.planner.fields import (
 )
 from explorer.qt.planner.log import LogPage, ask_log, dropped_log
 from explorer.qt.planner.pages import (
-    ChoiceLine,
+    ComparePage,
+    DetailsPage,
     ExportPage,
-    ModelsPage,
+    Parts,
     PlannerPage,
     ProgramsPage,
-    ScenariosPage,
-    TablesPage,
-    WhyPage,
 )
 from explorer.qt.planner.picture import PlannerPicture
 from explorer.qt.planner.state import (
@@ -56,7 +56,7 @@ from explorer.qt.planner.state import (
 from explorer.qt.services import Services
 from explorer.qt.theme import Space, scaled, widen_with_text
 from explorer.qt.widgets.building import Flow
-from explorer.qt.widgets.labels import StatePage, plain_label
+from explorer.qt.widgets.labels import StatePage
 from explorer.qt.widgets.painting import IconButton, plain_tip
 from explorer.qt.widgets.segments import LowTabs, segmented
 from explorer.text import sentence
@@ -65,7 +65,8 @@ NOTE_NAME: Final = "planner"
 """Name under which scenarios and device sets are remembered."""
 
 _ASKED: Final = ("context", "parallel", "kv-cache-type", "gpu-layers")
-_MOST_SUGGESTED: Final = 4
+_MOST_SUGGESTED: Final = 3
+_WIDE: Final = 640  # from which on the usual texts need a line less
 _SEARCH_DELAY_MS: Final = 250
 _ANNOUNCE_DELAY_MS: Final = 400
 _SIDE_WIDTH: Final = 312
@@ -137,16 +138,8 @@ class PlannerView(QtWidgets.QWidget):
     def set_other_documents(self, documents: Sequence[Document]) -> None:
         """Compare with these models; the current one may be among them."""
         self._others = tuple(documents)
-        if self.body is not None and self.body.models.isVisible():
+        if self.body is not None and self.body.compare.isVisible():
             self._read_others()
-        self._offer_models()
-
-    def _offer_models(self) -> None:
-        """Show the page of models where there is another one."""
-        if self.body is not None:
-            pages = self.body.pages
-            others = [one for one in self._others if one is not self._document]
-            pages.setTabVisible(pages.indexOf(self.body.models), bool(others))
 
     def select_layer(self, layer: int) -> None:
         """Mark a layer that was selected elsewhere; -1 marks none. Emits nothing."""
@@ -156,6 +149,8 @@ class PlannerView(QtWidgets.QWidget):
 
     def ask_log(self) -> None:
         """Ask for a log and show it beside the plan."""
+        if self.body is not None and self._stack.currentWidget() is self.body:
+            self.body.show_log()  # it can be pasted, too
         path = ask_log(self)
         if path is not None:
             self.compare_log(path)
@@ -165,15 +160,15 @@ class PlannerView(QtWidgets.QWidget):
         if self.body is None or self._stack.currentWidget() is not self.body:
             self._log = log
             return
-        self.body.pages.setCurrentWidget(self.body.log)
+        self.body.show_log()
         self.body.log.compare(log)
 
     def focus_search(self) -> None:
         """Focus the filter of the figures, if it is visible, else the field of the context."""
         if self.body is None:
             return
-        if self.body.why.isVisible():
-            self.body.why.search.focus()
+        if self.body.details.why.isVisible():
+            self.body.details.why.search.focus()
         else:
             self.body.controls.context_edit.setFocus()
 
@@ -223,10 +218,9 @@ class PlannerView(QtWidgets.QWidget):
     def _body(self) -> PlannerBody:
         if self.body is None:
             body = PlannerBody(self.state, self.app, self)
-            body.models.others_wanted.connect(self._read_others)
+            body.compare.others_wanted.connect(self._read_others)
             self._stack.addWidget(body)
             self.body = body
-            self._offer_models()
         return self.body
 
     def _read_models(
@@ -312,13 +306,19 @@ class PlannerView(QtWidgets.QWidget):
 
 
 class AnswerBar(QtWidgets.QWidget):
-    """The verdict, buttons for changes that would make the model fit, questions and answers.
+    """The verdict, the speed, what would make the model fit, the largest context, other questions.
+
+    Lines that come and go keep their height: nothing below moves under the pointer.
 
     Attributes:
         sentence: The verdict.
+        speed: How fast it can be, and what slows it.
+        ways: What would make it fit; else an answer: the largest context, until another is asked.
+        apply: Takes the answer.
+        ask: Opens the menu of questions.
+        questions: Its entries, by the question.
         undo: The button that undoes a change.
         redo: The button that redoes it.
-        questions: The buttons that ask a question, by the question.
 
     Signals:
         announced: The verdict was announced to screen readers.
@@ -335,24 +335,24 @@ class AnswerBar(QtWidgets.QWidget):
         self._answer = plan_texts.Answer(Level.FITS, "")
         self._coloured: Level | None = None
         self._announced = ""
-        self._search = JobSlot(app.runner, self)
-        self._asking = JobSlot(app.runner, self)
+        self._search, self._asking = JobSlot(app.runner, self), JobSlot(app.runner, self)
+        self._timing = JobSlot(app.runner, self)
         self._search_delay = single_shot(self, self._start_search, _SEARCH_DELAY_MS)
         self._announce_delay = single_shot(self, self._announce, _ANNOUNCE_DELAY_MS)
         self.sentence = AnswerPill(self)
         name_text(self.sentence, "Answer")
-        self.ways = wrapped_label(self, "What would make it fit")
+        self.speed = wrapped_label(self, "Speed")
+        self.ways = wrapped_label(self, "What would make it fit, or the largest context")
         self.ways.setForegroundRole(QtGui.QPalette.ColorRole.PlaceholderText)
         tip = "Undo a change (Ctrl+Z)"
         self.undo = IconButton("undo", "Undo", tip, self, words=False)
         tip = "Redo a change (Ctrl+Shift+Z)"
         self.redo = IconButton("redo", "Redo", tip, self, words=False)
-        self.reply = wrapped_label(self, "Answer to the question")
-        self.apply = push_button(self, "Apply", "Use this value")
-        for part in (self.apply, self.reply, self.ways):
-            part.hide()
+        self.apply = push_button(self, "", "Use this value")
+        self.ask = QtWidgets.QToolButton(self)
         self._advice: Advice | None = None
         self._suggested: list[QtWidgets.QPushButton] = []
+        self.questions: dict[str, QtGui.QAction] = {}
         self._lay_out()
         self.undo.clicked.connect(state.undo)
         self.redo.clicked.connect(state.redo)
@@ -366,30 +366,29 @@ class AnswerBar(QtWidgets.QWidget):
 
     def tab_chain(self) -> list[QtWidgets.QWidget]:
         """Return what takes the focus, in reading order."""
-        return [*self._suggested, self.apply, *self.questions.values(), self.undo, self.redo]
+        return [self.undo, self.redo, *self._suggested, self.apply, self.ask]
 
     def _lay_out(self) -> None:
-        self.questions: dict[str, QtWidgets.QPushButton] = {}
-        tip = "Find the best value that fits; other settings stay"
+        self.ask.setText("What fits?")
+        self.ask.setToolTip("Find the best value that fits; other settings stay")
+        self.ask.setPopupMode(QtWidgets.QToolButton.ToolButtonPopupMode.InstantPopup)
+        menu = QtWidgets.QMenu(self.ask)
         for what in _ASKED:
-            title = plan_texts.QUESTIONS[what].title
-            self.questions[what] = push_button(self, f"{title[0].lower()}{title[1:]}?", tip)
-            self.questions[what].setAccessibleName(f"{title}?")
-            self.questions[what].clicked.connect(lambda _=False, what=what: self._ask(what))
+            ask = partial(self._ask, what)
+            self.questions[what] = menu.addAction(f"{plan_texts.QUESTIONS[what].title}?", ask)
+        self.ask.setMenu(menu)
         for number in range(_MOST_SUGGESTED):
             suggested = push_button(self, "", "Change this; Undo takes it back")
             suggested.hide()
             suggested.clicked.connect(lambda _=False, number=number: self._apply(number))
             self._suggested.append(suggested)
-        changes = Flow(*self._suggested)
-        asking = plain_label(self, "What is the")
-        asking.setForegroundRole(QtGui.QPalette.ColorRole.PlaceholderText)
-        questions = Flow(asking, *self.questions.values(), spacing=Space.TIGHT)
-        replied = fill(QtWidgets.QHBoxLayout(), (self.reply, 1), self.apply)
+        self.apply.hide()
         told = (self.sentence, None, self.undo, self.redo)
-        answer = fill(QtWidgets.QHBoxLayout(), *told, spacing=Space.TIGHT)
-        parts = (answer, self.ways, changes, questions, replied)
+        answer = self._line = fill(QtWidgets.QHBoxLayout(), *told, spacing=Space.TIGHT)
+        parts = (answer, self.speed, self.ways, Flow(*self._suggested, self.apply, self.ask))
         fill(QtWidgets.QVBoxLayout(self), *parts, spacing=Space.NEAR)
+        self._strut = QtWidgets.QSpacerItem(0, 0)
+        self._line.insertSpacerItem(0, self._strut)
 
     def follow(self, current: CurrentPlan) -> None:
         """Show the verdict of a plan; forget answers to other settings."""
@@ -397,7 +396,9 @@ class AnswerBar(QtWidgets.QWidget):
         self.undo.setEnabled(current.can_undo)
         self.redo.setEnabled(current.can_redo)
         if (current.model, current.inputs) != (before.model, before.inputs):
-            self._forget_advice()
+            self._asking.cancel()
+            self._advice = None
+            self.apply.setEnabled(False)
         if current.result is None:
             return
         self._answer = plan_texts.answer(current.result.plan, current.result.refusal)
@@ -406,15 +407,13 @@ class AnswerBar(QtWidgets.QWidget):
             return
         if not self._searched:
             self._search.cancel()
-        for button in self._suggested:
-            button.setEnabled(False)  # until it is known whether they still help
+        for part in (*self._suggested, self.speed):
+            part.setEnabled(False)  # until it is known whether they still hold
         self._found, self._searched = (), False
-        if self._can_search():
-            self._search_delay.start()
-            self._show_sentence()
-        else:
-            self._search_delay.stop()
-            self._show_suggestions(())
+        self._search_delay.start()
+        if not self._can_search():
+            self._show_suggestions((), searched=False)
+        self._show_sentence()
 
     def _can_search(self) -> bool:
         """Return whether there may be settings with which the model fits, or can be planned."""
@@ -422,17 +421,23 @@ class AnswerBar(QtWidgets.QWidget):
             return self._current.inputs.settings.flash_attention is False
         return self._answer.level is not Level.FITS
 
-    def _show_sentence(self) -> None:
-        text, searched = self._answer.sentence, self._searched and self._can_search()
+    @property
+    def _ways(self) -> str:
+        """What would make it fit, once that was searched."""
+        searched = self._searched and self._can_search()
         explained = self._current.plan is not None and (self._found or self._current.inputs.devices)
-        ways = plan_texts.suggestions_sentence(self._found) if searched and explained else ""
-        told = f"{self._answer.mark}  {text}", ways
+        return plan_texts.suggestions_sentence(self._found) if searched and explained else ""
+
+    def _show_sentence(self) -> None:
+        ways, advice = self._ways, self._advice
+        if advice is not None and not (ways and advice.value is None):
+            ways = plan_texts.advice_text(advice)
+        told = f"{self._answer.mark}  {self._answer.sentence}", ways
         if told == (self.sentence.text(), self.ways.text()):
             return
         for label, shown in zip((self.sentence, self.ways), told, strict=True):
             label.setText(shown)
             label.setToolTip(plain_tip(shown))
-        self.ways.setVisible(bool(ways))
         if self._coloured is not self._answer.shown:
             self._take_colours()
         self._announce_delay.start()
@@ -443,7 +448,7 @@ class AnswerBar(QtWidgets.QWidget):
 
     def _announce(self) -> None:
         """Announce the answer to screen readers once it no longer changes."""
-        text = " ".join(filter(None, (self.sentence.text(), self.ways.text())))
+        text = " ".join(filter(None, (self.sentence.text(), self._ways)))
         if text == self._announced or not self.isVisible():
             return
         self._announced = text
@@ -452,9 +457,22 @@ class AnswerBar(QtWidgets.QWidget):
         self.announced.emit(text)
 
     def _start_search(self) -> None:
-        if self.isVisible():
+        if not self.isVisible():
+            return
+        if self._can_search():
             title = "Looking for settings that fit"
             self._run(self._search, title, plan_texts.suggestions, self._show_suggestions)
+        elif self._advice is None and self._current.plan is not None:
+            self._run(self._search, "Looking for the largest context", _ASK_CONTEXT, self._offer)
+        plan, kept = self._current.plan, self._state.basis.bandwidths
+        if plan is not None:
+            title, refused = "Estimating the speed", self._state.refused.emit
+            self._timing.run(title, lambda _: _speed(plan, kept), self._show_speed, refused)
+
+    def _show_speed(self, found: Speed | str) -> None:
+        self.speed.setText(found if isinstance(found, str) else found.sentence)
+        self.speed.setToolTip(plain_tip(_SPEED_TIP if found else ""))
+        self.speed.setEnabled(True)
 
     def _run(
         self,
@@ -469,41 +487,42 @@ class AnswerBar(QtWidgets.QWidget):
             refused = self._state.refused.emit
             slot.run(title, lambda job: search(request, engine, job.check), on_done, refused)
 
-    def _show_suggestions(self, found: tuple[plan_texts.Suggestion, ...]) -> None:
-        self._found, self._searched = found, True
+    def _show_suggestions(
+        self, found: tuple[plan_texts.Suggestion, ...], *, searched: bool = True
+    ) -> None:
+        self._found, self._searched = found, searched
         for number, button in enumerate(self._suggested):
             button.setVisible(number < len(found))
             button.setEnabled(True)
             if number < len(found):
                 button.setText(found[number].button)
+        self.apply.setVisible(False)
         self._show_sentence()
+        if searched and not found and self._current.plan is not None:
+            self._run(self._search, "Looking for the largest context", _ASK_CONTEXT, self._offer)
 
     def _apply(self, number: int) -> None:
         if number < len(self._found):
             self._state.apply(self._found[number].changes)
 
     def _ask(self, what: str) -> None:
-        self.reply.setText("Searching…")
-        self.reply.show()
+        self.ways.setText("Searching…")
         title = f"Searching: {plan_texts.QUESTIONS[what].title}"
         self._run(self._asking, title, partial(solve, what), self._show_advice)
 
     def _show_advice(self, advice: Advice) -> None:
-        self._advice = advice
-        text = plan_texts.advice_text(advice)
-        self.reply.setText(text)
-        self.reply.setToolTip(plain_tip(text))
-        self.apply.setVisible(bool(plan_texts.advice_changes(advice)))
-        QtGui.QAccessible.updateAccessibility(QtGui.QAccessibleAnnouncementEvent(self.reply, text))
+        self._offer(advice)
+        text = self.ways.text()
+        QtGui.QAccessible.updateAccessibility(QtGui.QAccessibleAnnouncementEvent(self.ways, text))
 
-    def _forget_advice(self) -> None:
-        """Clear an answer to other settings."""
-        if self.reply.text():
-            self._asking.cancel()
-            self._advice = None
-            self.reply.clear()
-            self.reply.hide()
-            self.apply.hide()
+    def _offer(self, advice: Advice) -> None:
+        """Show an answer, and take it by a button where it would change something."""
+        self._advice, self._searched = advice, True
+        changes, asked = plan_texts.advice_changes(advice), self._state.inputs.settings
+        self.apply.setText(plan_texts.apply_text(advice))
+        self.apply.setVisible(bool(changes))
+        self.apply.setEnabled(any(getattr(asked, name) != one for name, one in changes.items()))
+        self._show_sentence()
 
     def _apply_advice(self) -> None:
         if self._advice is not None:
@@ -511,10 +530,31 @@ class AnswerBar(QtWidgets.QWidget):
 
     # Qt
 
+    def resizeEvent(self, event: QtGui.QResizeEvent) -> None:
+        """Keep the height that the usual texts have at this width."""
+        super().resizeEvent(event)
+        line, narrow = self.fontMetrics().lineSpacing(), self.width() < scaled(_WIDE)
+        self._line.invalidate()
+        self._strut.changeSize(0, (1 + narrow) * line + 2 * Space.NEAR + 2)
+        self.speed.setMinimumHeight((1 + narrow) * line)
+        self.ways.setMinimumHeight((2 + narrow) * line)
+
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
         if event.type() == QEvent.Type.PaletteChange:  # dark has become light
             self._take_colours()
+
+
+_ASK_CONTEXT: Final = partial(solve, "context")
+_SPEED_TIP: Final = (
+    "At most: what a token reads, by the bandwidth of each memory. Real programs reach 40 to 80 % "
+    "of that. Bandwidths are under Details."
+)
+
+
+def _speed(plan: Plan, kept: Mapping[str, int]) -> Speed | str:
+    devices = [held.device for held in plan.gpus if held.device is not None]
+    return speed_of(plan, named_bandwidths(devices, kept))
 
 
 class PlannerBody(QtWidgets.QWidget):
@@ -528,24 +568,21 @@ class PlannerBody(QtWidgets.QWidget):
         self.devices = DevicesBox(state, app, self)
         self.picture = PlannerPicture(state, self)
         self.curves = CurvesPage(state, app, self)
+        self.details = DetailsPage(state, app, lambda: self.curves.curves, self)
         self.programs = ProgramsPage(state, app, self)
-        self.why = WhyPage(state, app, self)
-        self.tables = TablesPage(state, app, lambda: self.curves.curves, self)
-        self.scenarios = ScenariosPage(state, app, self)
-        self.models = ModelsPage(state, app, self)
-        self.log = LogPage(state, app, self)
         self.export = ExportPage(state, app, self.picture, self)
+        self.use = Parts(state, self, self.export, self.programs)
+        fill(QtWidgets.QVBoxLayout(self.use), (self.export, 3), (self.programs, 2))
+        self.compare = ComparePage(state, app, self)
+        self.log = LogPage(state, app, self)
         name, pages = "Pages of the planner", LowTabs(self)
-        self.pages = segmented(pages, name, Space.NEAR)  # all eight are seen at 1280
-        self.pages.addTab(self.curves, "Curves")
-        self.pages.addTab(self.why, "Why")
-        self.pages.addTab(self.programs, "Programs")
-        self.pages.addTab(self.scenarios, "Scenarios")
-        self.pages.addTab(self.models, "Models")
-        self.pages.addTab(self.log, "Log")
-        self.pages.addTab(self.export, "Export")
-        self.pages.addTab(self.tables, "Tables")
-        self.choice = ChoiceLine(state, app, self)  # last: Tab leads here from the page in front
+        self.pages = segmented(pages, name, Space.NEAR)
+        for page, title in (
+            *((self.curves, "Curves"), (self.details, "Details"), (self.use, "Use it")),
+            *((self.compare, "Compare plans"), (self.log, "Log")),
+        ):
+            self.pages.addTab(page, title)
+        self.pages.setTabVisible(self.pages.indexOf(self.log), False)  # until there is one
         self._lay_out()
         self._connect(state)
 
@@ -556,7 +593,7 @@ class PlannerBody(QtWidgets.QWidget):
         self.side = scrolled(side, "Settings and devices", _FOLDED)
         self._settings_side, self._right = side, right
         self.controls.advanced.toggled.connect(lambda _: self._fold())
-        shown = (self.answer, self.picture, (self.pages, 1), self.choice)
+        shown = (self.answer, self.picture, (self.pages, 1))
         above = (0, Space.NEAR, 0, 0)
         fill(QtWidgets.QVBoxLayout(right), *shown, spacing=Space.GROUP, margins=above)
         self.splitter = QtWidgets.QSplitter(self)
@@ -615,15 +652,15 @@ class PlannerBody(QtWidgets.QWidget):
         self.picture.bars.figure_chosen.connect(self.show_figure)
         self.picture.strip.chosen.connect(self._choose_layer)
         self.picture.strip.opened.connect(lambda _layer: self.app.go("tensors"))
-        self.tables.layer_chosen.connect(self._choose_layer)
-        self.tables.curves_wanted.connect(self.curves.refresh)
-        self.curves.curves_changed.connect(self.tables.invalidate)
+        self.details.layer_chosen.connect(self._choose_layer)
+        self.details.curves_wanted.connect(self.curves.refresh)
+        self.curves.curves_changed.connect(self.details.invalidate)
         state.refused.connect(self.app.report)
         state.plan_changed.connect(self._follow)
 
     def _follow(self, current: CurrentPlan) -> None:
         """Hand a plan to what is visible; a hidden page takes it when it is shown."""
-        for part in (self.answer, self.controls, self.picture, self.choice):
+        for part in (self.answer, self.controls, self.picture):
             part.follow(current)
         page = self.pages.currentWidget()
         if isinstance(page, PlannerPage):
@@ -632,13 +669,18 @@ class PlannerBody(QtWidgets.QWidget):
             self._fold()  # a device or a sentence more: the page scrolls, not the settings within
 
     def show_figure(self, name: str) -> None:
-        self.pages.setCurrentWidget(self.why)
-        self.why.show_figure(name)
+        self.pages.setCurrentWidget(self.details)
+        self.details.show_figure(name)
+
+    def show_log(self) -> None:
+        """Show the page that compares with a log; there is no tab for it before."""
+        self.pages.setTabVisible(self.pages.indexOf(self.log), True)
+        self.pages.setCurrentWidget(self.log)
 
     def select_layer(self, layer: int) -> None:
         """Mark a layer everywhere; emit nothing."""
         self.picture.strip.select(layer)
-        self.tables.select_layer(layer)
+        self.details.select_layer(layer)
 
     def _choose_layer(self, layer: int) -> None:
         self.select_layer(layer)

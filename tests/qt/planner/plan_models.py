@@ -105,7 +105,7 @@ class Panel:
         self.show(document, profile)
         qtbot.waitUntil(lambda: self.view.body is not None and self.state.machine is not None)
         # not the curves, whose 150 plans every test would wait for
-        self.body.pages.setCurrentWidget(self.body.export)
+        self.body.pages.setCurrentWidget(self.body.compare)
         self.settle()
 
     @property
@@ -132,7 +132,7 @@ class Panel:
                 not self.state._frame.isActive()
                 and not self.runner.jobs
                 and not any(page._delay.isActive() for page in pages)
-                and not self.body.choice._delay.isActive()
+                and not self.body.details.chosen_alone._delay.isActive()
             )
         )
 
@@ -170,9 +170,12 @@ class Panel:
         assert bars[-1].nbytes(Kind.KV_CACHE) == plan.main.cache
         assert self.body.picture.strip.layers == plan.layers
         rows = self.body.controls.rows
-        assert rows["context"].holds.text().endswith(f"{plan.used('context'):,}")
-        assert rows["kv_cache_type"].holds.text().endswith(plan.used("kv_cache_type"))
-        assert rows["parallel"].holds.text().endswith(f"{plan.used('parallel'):,}")
+        for name in ("context", "parallel"):  # what holds is said where it is not in the field
+            shown = rows[name].holds.text() or rows[name].editor.text()
+            assert shown.endswith(f"{plan.used(name):,}")
+        kind = rows["kv_cache_type"]
+        shown = kind.holds.text() or kind.editor.currentText()
+        assert shown.endswith(plan.used("kv_cache_type"))
         return plan
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QAccessible
 from pytestqt.qtbot import QtBot
 
@@ -14,7 +14,7 @@ from explorer.planner.advice import solve
 from explorer.planner.engines.llama_cpp.engine import LLAMA_CPP
 from explorer.planner.engines.ollama_013.engine import OLLAMA_013
 from explorer.planner.request import PlanRequest
-from explorer.present.plan import Kind, suggestions
+from explorer.present.plan import QUESTIONS, Kind, suggestions
 from explorer.qt.document import Document
 from explorer.text import bytes_text
 from tests.helpers.services import RecordingServices
@@ -29,8 +29,7 @@ def _sentence(panel: Panel) -> str:
 
 def _ways(panel: Panel) -> str:
     """Return what is said below the answer: what would make the model fit."""
-    ways = panel.body.answer.ways
-    return ways.text() if ways.isVisible() else ""
+    return panel.body.answer.ways.text()
 
 
 def test_says_that_it_fits_and_what_stays_free(panel: Panel) -> None:
@@ -105,26 +104,72 @@ def test_questions_are_answered_and_applied(qtbot: QtBot, panel: Panel, what: st
     panel.state.set(flash_attention=True)
     panel.settle()
     answer = panel.body.answer
-    qtbot.mouseClick(answer.questions[what], Qt.MouseButton.LeftButton)
-    qtbot.waitUntil(answer.apply.isVisible)
+    answer.questions[what].trigger()
+    title = QUESTIONS[what].title
+    qtbot.waitUntil(lambda: answer.ways.text().startswith(f"{title}: "))
     request = panel.state.inputs.request(panel.state.model.h, {})
     advice = solve(what, request, OLLAMA_013)
     shown = f"{advice.value:,}" if isinstance(advice.value, int) else str(advice.value)
-    assert f": {shown}." in answer.reply.text()
+    panel.settle()
+    assert f": {shown}." in answer.ways.text()
     answer.apply.click()
     name = {"kv-cache-type": "kv_cache_type", "gpu-layers": "num_gpu"}.get(what, what)
     assert getattr(panel.state.inputs.settings, name) == advice.value
     panel.assert_shown()
-    assert answer.reply.text() == ""  # it was an answer to other settings
+    if what != "context":
+        assert not answer.ways.text().startswith(title)  # it was an answer to other settings
 
 
 def test_a_question_is_dropped_when_the_settings_change(panel: Panel) -> None:
     answer = panel.body.answer
-    answer.questions["context"].click()
+    answer.questions["parallel"].trigger()
     panel.state.set(context=8192)
     panel.settle()
-    assert answer.reply.text() == ""
-    assert answer.apply.isHidden()
+    assert not answer.ways.text().startswith(QUESTIONS["parallel"].title)
+
+
+def test_the_largest_context_is_said_without_a_question(qtbot: QtBot, panel: Panel) -> None:
+    answer = panel.body.answer
+    request = panel.state.inputs.request(panel.state.model.h, {})
+    value = solve("context", request, OLLAMA_013).value
+    qtbot.waitUntil(lambda: f": {value:,}." in answer.ways.text())
+    assert answer.apply.text() == f"Use {value:,} tokens"
+    answer.apply.click()
+    assert panel.state.inputs.settings.context == value
+
+
+def test_nothing_below_the_answer_moves_as_lines_come_and_go(qtbot: QtBot, panel: Panel) -> None:
+    answer, picture = panel.body.answer, panel.body.picture
+    qtbot.waitUntil(lambda: bool(answer.ways.text()))
+    panel.settle()
+    places = {picture.mapTo(panel.view, QPoint(0, 0)).y()}
+    panel.state.set(context=65_536)
+    panel.state.replace_inputs(devices=SMALL)
+    panel.settle()
+    places.add(picture.mapTo(panel.view, QPoint(0, 0)).y())  # the answer is still looked for
+    qtbot.waitUntil(lambda: bool(answer.suggestion_buttons))
+    panel.settle()
+    places.add(picture.mapTo(panel.view, QPoint(0, 0)).y())
+    answer.suggestion_buttons[0].click()
+    panel.settle()
+    places.add(picture.mapTo(panel.view, QPoint(0, 0)).y())
+    assert len(places) == 1
+
+
+def test_the_speed_stands_under_the_verdict_with_what_slows_it(
+    qtbot: QtBot, app: RecordingServices, document: Document
+) -> None:
+    panel = Panel(qtbot, app, document, profile="llama.cpp")
+    answer, name = panel.body.answer, "NVIDIA GeForce RTX 4070"
+    panel.state.replace_inputs(devices=(Device("0", "CUDA", 12 * GIB, name=name),))
+    panel.state.set(context=4096)
+    qtbot.waitUntil(lambda: "tokens/s, at most" in answer.speed.text())
+    assert "on the CPU" not in answer.speed.text()
+    panel.state.apply({"num_gpu": 20})
+    qtbot.waitUntil(lambda: "13 layers on the CPU cost " in answer.speed.text())
+    panel.state.replace_inputs(devices=(Device("0", "CUDA", 12 * GIB, name="No such card"),))
+    wanted = "Speed unknown: the bandwidth of No such card is not known."
+    qtbot.waitUntil(lambda: answer.speed.text() == wanted)
 
 
 def test_the_answer_is_announced_once_it_comes_to_rest(

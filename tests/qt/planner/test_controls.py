@@ -94,7 +94,7 @@ def test_what_is_no_context_is_not_taken(qtbot: QtBot, panel: Panel) -> None:
     edit.selectAll()
     qtbot.keyClicks(edit, "lots")
     qtbot.keyClick(edit, KEY.Key_Return)
-    panel.body.controls.rows["parallel"].editor.setFocus()
+    panel.body.controls.rows["kv_cache_type"].editor.setFocus()
     assert panel.state.inputs.settings.context is None
     assert edit.value() == 4096
 
@@ -110,8 +110,9 @@ def test_says_what_holds_where_it_is_not_what_was_asked_for(panel: Panel) -> Non
     controls.rows["context"].reset.click()
     assert panel.state.inputs.settings.context is None
     panel.settle()
-    assert controls.rows["context"].holds.text() == "4,096"
-    assert not controls.rows["context"].reset.isEnabled()
+    assert controls.rows["context"].holds.text() == ""  # the field says it
+    assert controls.context_edit.text() == "4,096"
+    assert controls.rows["context"].reset.isHidden()
 
 
 def test_the_trained_context_is_marked_and_reached(
@@ -126,46 +127,30 @@ def test_the_trained_context_is_marked_and_reached(
 
 
 def test_names_of_stops_never_overlap_and_stay_inside(panel: Panel) -> None:
-    for slider in (
-        panel.body.controls.context,
-        panel.body.controls.parallel,
-        panel.body.controls.cache_type,
-    ):
-        boxes = [box for _, box in slider._label_boxes()]
-        assert len(boxes) >= 4
-        assert all(slider.rect().contains(box) for box in boxes)
-        pairs = [(a, b) for i, a in enumerate(boxes) for b in boxes[i + 1 :]]
-        assert not any(a.intersects(b) for a, b in pairs)
+    slider = panel.body.controls.context
+    boxes = [box for _, box in slider._label_boxes()]
+    assert len(boxes) >= 4
+    assert all(slider.rect().contains(box) for box in boxes)
+    pairs = [(a, b) for i, a in enumerate(boxes) for b in boxes[i + 1 :]]
+    assert not any(a.intersects(b) for a, b in pairs)
 
 
-def test_parallel_sequences_by_slider_and_number(qtbot: QtBot, panel: Panel) -> None:
-    controls = panel.body.controls
-    slider = controls.parallel
-    drag(qtbot, slider, [slider.x_of(0), slider.x_of(slider.stops.position(8))], y=8)
-    assert panel.assert_shown().used("parallel") == 8
-    controls.rows["parallel"].editor.setFocus()
-    controls.rows["parallel"].editor.selectAll()
-    qtbot.keyClicks(controls.rows["parallel"].editor, "3")
-    qtbot.keyClick(controls.rows["parallel"].editor, KEY.Key_Return)
-    assert panel.assert_shown().used("parallel") == 3
-    assert slider.stops.values[slider.value()] == 3
-
-
-def test_the_cache_type_by_slider_wheel_keys_and_list(qtbot: QtBot, panel: Panel) -> None:
+def test_requests_and_the_cache_type_are_typed_and_chosen(qtbot: QtBot, panel: Panel) -> None:
     panel.state.set(flash_attention=True)
     controls = panel.body.controls
-    slider = controls.cache_type
-    drag(qtbot, slider, [slider.x_of(1), slider.x_of(2)], y=8)
+    assert controls.rows["parallel"].editor.isHidden()  # one request is what most people run
+    controls.advanced.setChecked(True)
+    requests, kind = controls.rows["parallel"].editor, controls.rows["kv_cache_type"].editor
+    requests.setFocus()
+    requests.selectAll()
+    qtbot.keyClicks(requests, "3")
+    qtbot.keyClick(requests, KEY.Key_Return)
+    assert panel.assert_shown().used("parallel") == 3
+    full = panel.assert_shown().cache
+    qtbot.keyClicks(kind, "q8_0")
     smaller = panel.assert_shown()
     assert smaller.used("kv_cache_type") == "q8_0"
-    assert controls.rows["kv_cache_type"].editor.currentText() == "q8_0"
-    turn_wheel(slider, 1)
-    assert panel.assert_shown().used("kv_cache_type") == "q4_0"
-    slider.setFocus()
-    qtbot.keyClick(slider, KEY.Key_Home)
-    assert panel.assert_shown().used("kv_cache_type") == "f32"
-    qtbot.keyClicks(controls.rows["kv_cache_type"].editor, "f16")
-    assert panel.assert_shown().cache == 2 * smaller.cache
+    assert smaller.cache < full
 
 
 def test_a_quantized_cache_without_flash_attention_says_that_it_does_not_hold(panel: Panel) -> None:
@@ -259,7 +244,7 @@ def test_a_profile_is_that_of_where_the_model_comes_from_until_one_is_chosen(
     able = [ENGINES[name] for name in _OF_GGUF]  # no program is offered that cannot load the file
     assert shown == [profile.title for profile in able]
     assert chooser.currentData() == panel.plan().engine.name == "llama.cpp"
-    assert not panel.body.controls.rows["profile"].reset.isEnabled()
+    assert panel.body.controls.rows["profile"].reset.isHidden()
     assert all(button.isEnabled() for button in panel.body.answer.questions.values())
 
     store = tmp_path / "models" / "blobs"
@@ -294,7 +279,7 @@ def test_an_answer_by_llama_cpp_puts_all_layers_on_the_gpus(
     panel = Panel(qtbot, app, document, profile=None)
     panel.state.replace_inputs(devices=(Device("0", "CUDA", 6 * GIB, name="Test GPU"),))
     panel.settle()
-    panel.body.answer.questions["context"].click()
+    panel.body.answer.questions["context"].trigger()
     qtbot.waitUntil(lambda: not panel.body.answer.apply.isHidden())
     panel.body.answer.apply.click()
     panel.settle()
@@ -364,7 +349,8 @@ def test_settings_of_llama_cpp_are_made_shown_and_undone(
     assert ubatch.value() == 512
     ubatch.setValue(128)
     panel.settle()
-    assert rows["ubatch"].holds.text() == "128"
+    assert rows["ubatch"].holds.text() == ""  # the field says it
+    assert panel.state.current.plan.used("ubatch") == 128
     assert panel.state.current.plan.gpus[0].compute < before
     panel.state.undo()
     panel.settle()
@@ -377,7 +363,7 @@ def test_settings_of_llama_cpp_are_made_shown_and_undone(
     unified.setCurrentIndex(unified.findData(True))
     panel.settle()
     assert panel.state.current.plan.used("kv_unified")
-    assert rows["kv_unified"].holds.text() == "on"
+    assert rows["kv_unified"].holds.text() == ""
 
     reserve = rows["reserve"].editor
     assert isinstance(reserve, QLineEdit)
@@ -403,7 +389,7 @@ def test_what_a_profile_ignores_is_grey_says_why_and_changes_nothing(
     usual = panel.state.current.plan
     values = {"overhead": GIB, "spread": True, "ubatch": 64, "kv_unified": True, "num_gpu": 3}
     values |= {"cpu_moe_layers": 2, "reserve": GIB, "kv_cache_type": "q4_0"}
-    values |= {"tensor_split": (1.0,)}
+    values |= {"tensor_split": (1.0,), "program": "KoboldCpp"}
     grey = {
         name: row for name, row in panel.body.controls.rows.items() if not row.editor.isEnabled()
     }

@@ -112,7 +112,7 @@ def test_a_dropped_log_is_compared_and_a_model_left_to_the_window(
         event = QDragEnterEvent(QPointF(5, 5).toPoint(), copy, data, buttons, keys)
         panel.view.dragEnterEvent(event)
         assert event.isAccepted() is taken
-    panel.body.pages.setCurrentWidget(panel.body.why)
+    panel.body.pages.setCurrentWidget(panel.body.details)
     panel.view.dropEvent(QDropEvent(QPointF(5, 5), copy, log, buttons, keys))
     panel.settle()
     assert panel.body.pages.currentWidget() is page
@@ -177,27 +177,29 @@ def test_damaged_reserves_are_not_taken(panel: Panel, saved: str) -> None:
     assert panel.notes.note("machine") == ""
 
 
-def test_the_bound_of_speed_follows_plan_and_bandwidth(panel: Panel, page: LogPage) -> None:
+def test_the_speed_follows_the_bandwidth_that_is_given(panel: Panel) -> None:
     gpu = Device("0", "CUDA", 12 << 30, name="NVIDIA GeForce RTX 4070")
     panel.state.replace_inputs(devices=(gpu,), profile="llama.cpp")
+    panel.body.pages.setCurrentWidget(panel.body.details)
     panel.settle()
-    assert "(504 GB/s)" in page.speed.sentence.text()
-    first = page.speed.sentence.text()
-    page.speed.gpu.setText("252 GB")
-    page.speed.gpu.editingFinished.emit()
-    assert "(252 GB/s)" in page.speed.sentence.text()
+    shown, fields = panel.body.answer.speed, panel.body.details.bandwidths
+    assert fields.gpu.placeholderText() == "504 GB/s"
+    panel.qtbot.waitUntil(lambda: "tokens/s" in shown.text())
+    first = shown.text()
+    fields.gpu.setText("252")
+    fields.gpu.editingFinished.emit()
+    panel.qtbot.waitUntil(lambda: shown.text() != first)
     kept = PlannedMachine(panel.app, panel.notes)  # of the next run
     assert kept.devices == (gpu,)
     assert kept.bandwidths == {gpu.name: 252_000_000_000}
-    page.speed.gpu.setText("fast")
-    page.speed.gpu.editingFinished.emit()
-    assert page.speed.gpu.text() == "252 GB/s"  # the last value
-    page.speed.gpu.setText("")
-    page.speed.gpu.editingFinished.emit()
-    assert page.speed.sentence.text() == first
+    fields.gpu.setText("fast")
+    fields.gpu.editingFinished.emit()
+    assert fields.gpu.text() == "252 GB/s"  # the last value
+    fields.gpu.setText("")
+    fields.gpu.editingFinished.emit()
+    panel.qtbot.waitUntil(lambda: shown.text() == first)
     panel.state.replace_inputs(profile="ollama-graphsize")
-    panel.settle()
-    assert "No bound of speed is known" in page.speed.sentence.text()
+    panel.qtbot.waitUntil(lambda: shown.text() == "")  # it has no such figures
 
 
 def test_the_own_build_is_asked_only_after_the_command_was_shown(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QImage
-from PySide6.QtWidgets import QInputDialog
+from PySide6.QtWidgets import QInputDialog, QWidget
 from pytestqt.modeltest import ModelTester
 from pytestqt.qtbot import QtBot
 
@@ -39,7 +39,11 @@ TWO = (
 
 
 def _open(panel: Panel, page: PlannerPage) -> None:
-    panel.body.pages.setCurrentWidget(page)
+    """Show a page, or the one that it is a part of."""
+    front: QWidget = page
+    while panel.body.pages.indexOf(front) < 0:
+        front = front.parentWidget()
+    panel.body.pages.setCurrentWidget(front)
     panel.settle()
 
 
@@ -71,11 +75,17 @@ def test_curves_are_plans(qtbot: QtBot, panel: Panel) -> None:
             assert curve.fits[place] == plan.fully_offloaded
 
 
-def test_a_click_in_the_curves_sets_the_context(qtbot: QtBot, panel: Panel) -> None:
+def test_a_click_in_the_curves_previews_a_context_and_a_second_sets_it(
+    qtbot: QtBot, panel: Panel
+) -> None:
     page = panel.body.curves
     _open(panel, page)
     qtbot.waitUntil(lambda: page.curves is not None)
     panel.settle()
+    place = page.plot.place_of(16_384, 6 * GIB).toPoint()
+    qtbot.mouseClick(page.plot.viewport(), Qt.MouseButton.LeftButton, pos=QPoint(place))
+    assert panel.state.inputs.settings.context is None  # the first click only shows
+    assert page.hint.text().startswith("16,384 tokens: f32 ")
     place = page.plot.place_of(16_384, 6 * GIB).toPoint()
     qtbot.mouseClick(page.plot.viewport(), Qt.MouseButton.LeftButton, pos=QPoint(place))
     assert panel.state.inputs.settings.context == 16_384
@@ -154,7 +164,7 @@ def test_curves_are_kept_and_not_drawn_anew_for_another_context(
 
 
 def test_every_figure_has_its_reasons(qtbot: QtBot, panel: Panel) -> None:
-    why = panel.body.why
+    why = panel.body.details.why
     panel.body.show_figure("kv_cache.per_layer[3]")
     panel.settle()
     term = next(t for t in panel.plan().terms if t.name == "kv_cache.per_layer[3]")
@@ -170,23 +180,24 @@ def test_every_figure_has_its_reasons(qtbot: QtBot, panel: Panel) -> None:
 
 def test_the_reasons_follow_the_settings(panel: Panel) -> None:
     panel.body.show_figure("kv_cache.total")
-    before = panel.body.why.title.text()
+    before = panel.body.details.why.title.text()
     panel.state.set(context=16_384)
-    panel.qtbot.waitUntil(lambda: panel.body.why.title.text() != before)
-    assert f"{panel.plan().cache:,} bytes" in panel.body.why.title.text()
-    assert panel.body.why.figures.currentIndex().isValid()  # the selection stays
+    panel.qtbot.waitUntil(lambda: panel.body.details.why.title.text() != before)
+    assert f"{panel.plan().cache:,} bytes" in panel.body.details.why.title.text()
+    assert panel.body.details.why.figures.currentIndex().isValid()  # the selection stays
 
 
 def test_tables_hold_what_the_charts_show(qtbot: QtBot, panel: Panel) -> None:
     panel.state.replace_inputs(devices=TWO)
-    page = panel.body.tables
+    page = panel.body.details
     _open(panel, page)
+    page.choice.setCurrentIndex(1)
     plan = panel.assert_shown()
     for row, held in enumerate(plan.gpus):
         assert _raw(page.model, row, Kind.WEIGHTS) == held.weights
         assert _raw(page.model, row, Kind.GRAPH) == held.compute.high
         assert _raw(page.model, row, "capacity") == held.free
-    page.choice.setCurrentIndex(1)
+    page.choice.setCurrentIndex(2)
     assert page.model.rowCount() == plan.verdict.total_layers
     assert [_raw(page.model, row, "weights") for row in range(33)] == [
         layer.weights for layer in plan.layers
@@ -196,7 +207,7 @@ def test_tables_hold_what_the_charts_show(qtbot: QtBot, panel: Panel) -> None:
     panel.view.select_layer(8)
     assert panel.app.selection.layer == 5  # no answer to an answer
     assert page.table.selected_content_rows().tolist() == [8]
-    page.choice.setCurrentIndex(2)
+    page.choice.setCurrentIndex(3)
     qtbot.waitUntil(lambda: page.model.rowCount() > 10)
     panel.settle()
     text = copied(qtbot, lambda: (page.table.selectAll(), page.table.copy_rows()))
@@ -209,7 +220,7 @@ def test_tables_hold_what_the_charts_show(qtbot: QtBot, panel: Panel) -> None:
 def test_scenarios_are_pinned_compared_used_renamed_and_removed(
     panel: Panel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = panel.body.scenarios
+    page = panel.body.compare
     _open(panel, page)
     page.pin.click()
     before = panel.plan()
@@ -262,15 +273,15 @@ def test_other_models_are_compared_under_the_same_settings(
 ) -> None:
     small = load(write_model(tmp_path / "small.gguf", blocks=4))
     panel.view.set_other_documents([small])
-    _open(panel, panel.body.models)
+    _open(panel, panel.body.compare)
     qtbot.waitUntil(lambda: len(panel.state.others) == 1)
-    page = panel.body.models
+    page = panel.body.compare
     page.refresh()
     panel.settle()
     h = panel.state.others[0].h
     inputs = panel.state.inputs
     theirs = make_plan(h, inputs.settings, inputs.devices, host=inputs.host)
-    assert [_raw(page.model, row, "name") for row in (0, 1)] == ["test.gguf", "small.gguf"]
+    assert [_raw(page.model, row, "name") for row in (0, 1)] == ["Now: test.gguf", "small.gguf"]
     assert _raw(page.model, 0, "total") == panel.plan().total
     assert _raw(page.model, 1, "total") == theirs.total
     panel.view.set_other_documents([])
@@ -400,7 +411,8 @@ def test_the_choice_of_llama_cpp_is_taken_and_undone(
     qtbot: QtBot, app: RecordingServices, document: Document
 ) -> None:
     panel = Panel(qtbot, app, document, profile=None)
-    choice = panel.body.choice
+    choice = panel.body.details.chosen_alone
+    _open(panel, panel.body.details)
     gpu = Device("0", "CUDA", 3 * GIB, name="Test GPU")
     panel.state.replace_inputs(devices=(gpu,))
     panel.state.set(context=65_536, num_gpu=3, parallel=1)
@@ -424,5 +436,5 @@ def test_the_choice_of_llama_cpp_is_taken_and_undone(
 
 
 def test_the_old_estimate_leaves_no_choice_to_llama_cpp(panel: Panel) -> None:
-    panel.settle()
-    assert not panel.body.choice.isVisible()
+    _open(panel, panel.body.details)
+    assert not panel.body.details.chosen_alone.isVisible()

@@ -163,7 +163,7 @@ def test_closing_in_the_middle_of_a_search_leaves_nothing_behind(
     qtbot.waitUntil(lambda: view.body is not None)
     assert view.body is not None
     view.state.replace_inputs(devices=(Device("0", "CUDA", 4 * GIB),))
-    view.body.answer.questions["context"].click()
+    view.body.answer.questions["context"].trigger()
     view.close()
     view.deleteLater()
     QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
@@ -226,18 +226,16 @@ def test_the_keyboard_alone_gets_from_a_question_to_a_saved_scenario(
     qtbot: QtBot, panel: Panel
 ) -> None:
     key = Qt.Key
-    panel.body.answer.questions["context"].setFocus()
-    qtbot.keyClick(panel.body.answer.questions["context"], key.Key_Space)
-    qtbot.waitUntil(panel.body.answer.apply.isVisible)
+    qtbot.waitUntil(
+        lambda: panel.body.answer.apply.isVisible() and panel.body.answer.apply.isEnabled()
+    )
     panel.settle()
     panel.body.answer.apply.setFocus()
     qtbot.keyClick(panel.body.answer.apply, key.Key_Space)
     assert panel.state.inputs.settings.context
     bar = panel.body.pages.tabBar()
     bar.setFocus()
-    for _ in range(2):
-        qtbot.keyClick(bar, key.Key_Left)
-    page = panel.body.scenarios
+    page = panel.body.compare
     assert page.isVisible()
     page.pin.setFocus()
     qtbot.keyClick(page.pin, key.Key_Space)

@@ -39,10 +39,10 @@ def test_hovering_a_part_shows_bytes_and_formula(panel: Panel) -> None:
 
 def test_clicking_a_part_shows_why(qtbot: QtBot, panel: Panel) -> None:
     panel.assert_shown()
-    bars, why = panel.body.picture.bars, panel.body.why
+    bars, why = panel.body.picture.bars, panel.body.details.why
     place = bars.part_area((0, 2)).center().toPoint()
     qtbot.mouseClick(bars, Qt.MouseButton.LeftButton, pos=place)
-    assert panel.body.pages.currentWidget() is why
+    assert panel.body.pages.currentWidget() is panel.body.details
     term = next(term for term in panel.plan().terms if term.name == "devices[0].graph")
     assert f"{term.value:,} bytes" in why.title.text()
     assert why.formula.text() == f"= {term.formula}"
@@ -58,7 +58,7 @@ def test_the_keyboard_reads_the_bars(qtbot: QtBot, panel: Panel) -> None:
     qtbot.keyClick(bars, KEY.Key_Down)
     assert "Second: KV cache" in bars.accessibleDescription()
     qtbot.keyClick(bars, KEY.Key_Return)
-    assert panel.body.why.title.text().startswith("devices[1].kv_cache")
+    assert panel.body.details.why.title.text().startswith("devices[1].kv_cache")
 
 
 def test_what_is_too_much_has_a_pattern_and_words(panel: Panel) -> None:
