@@ -128,19 +128,14 @@ def _finite(value: Any) -> Any:
     return value
 
 
-def to_tsv(header: Sequence[str] | None, rows: Iterable[Sequence[Cell]]) -> str:
+def to_tsv(rows: Iterable[Sequence[Cell]]) -> str:
     r"""Return a table as tab-separated text, for the clipboard; the last line has no end.
 
     Cells have no quotes, since the program that one pastes into may show them. What would start
     another cell or line is written as an escape (``\t``, ``\n``), as is what is invisible. Formulas
     stay as they are: here a person chooses the cells and the place.
-
-    Args:
-        header: Names of the columns, or None for the rows alone.
     """
-    lines = [] if header is None else ["\t".join(map(_tsv_cell, header))]
-    lines += ["\t".join(map(_tsv_cell, row)) for row in rows]
-    return "\n".join(lines)
+    return "\n".join("\t".join(map(_tsv_cell, row)) for row in rows)
 
 
 def _tsv_cell(cell: Cell) -> str:

@@ -336,21 +336,19 @@ def digits_text(number: float, digits: int, *, scientific: bool = False) -> str:
 
 _LEAST_PLAIN_POWER: Final = -4  # of ten, as of `float_text`: nobody counts longer rows of zeros
 _MOST_PLAIN_POWER: Final = 7
+_LEAST_SCALED: Final = 100_000  # from which on an axis counts in K, M or B
 
 
-def axis_texts(
-    values: Sequence[float], least_scaled: float = 100_000, most: float | None = None
-) -> list[str]:
+def axis_texts(values: Sequence[float], most: float | None = None) -> list[str]:
     """Return the labels of an axis: one unit and as many places for all of them.
 
     Args:
         values: What the ticks stand for.
-        least_scaled: From this value on, in K, M or B.
         most: The largest value of the axis, where these are only some of its ticks.
     """
     top = max(map(abs, values), default=0.0) if most is None else most
     power = 0
-    while top >= least_scaled and power < len(_COUNT_UNITS) - 1 and top >= 1000 ** (power + 1):
+    while top >= _LEAST_SCALED and power < len(_COUNT_UNITS) - 1 and top >= 1000 ** (power + 1):
         power += 1
     if power and len(values) == 1 and most is None:  # no step says how many places it needs
         return [count_text(round(values[0]))]

@@ -95,7 +95,7 @@ def _in_csv(text: str) -> list[str]:
 
 
 def _in_tsv(text: str) -> list[str]:
-    return to_tsv([text], [[text]]).split("\n")
+    return to_tsv([[text], [text]]).split("\n")
 
 
 def _in_parquet(text: str) -> list[str]:
@@ -128,7 +128,7 @@ def test_any_cells_can_be_written(rows: list[list[Cell]]) -> None:
             elif not isinstance(cell, str):
                 assert value == cell
                 assert type(value) is type(cell)
-    lines = to_tsv(header, rows)
+    lines = to_tsv([header, *rows])
     lines.encode("utf-8")
     assert len(lines.splitlines()) == len(rows) + 1
     assert all(line.count("\t") == 1 for line in lines.splitlines())
@@ -137,7 +137,7 @@ def test_any_cells_can_be_written(rows: list[list[Cell]]) -> None:
 def test_surrogates_become_escapes() -> None:
     assert _csv(["h"], [["\udcff\ud800"]]) == "h\n\\xff\\ud800\n"
     assert _json(["h"], [["\udcff\ud800"]]) == [{"h": "\\xff\\ud800"}]
-    assert to_tsv(None, [["\udcff\ud800"]]) == "\\xff\\ud800"
+    assert to_tsv([["\udcff\ud800"]]) == "\\xff\\ud800"
 
 
 def test_json() -> None:
@@ -157,8 +157,8 @@ def test_json_needs_a_name_for_each_cell(header: list[str], row: list[Cell]) -> 
 
 def test_tsv() -> None:
     rows: list[list[Cell]] = [["a\tb\nc\rd", 1, None], ["=x", 1.5, True]]
-    assert to_tsv(["x", "y", "z"], rows) == "x\ty\tz\na\\tb\\nc\\rd\t1\t\n=x\t1.5\ttrue"
-    assert to_tsv(None, []) == ""
+    assert to_tsv([["x", "y", "z"], *rows]) == "x\ty\tz\na\\tb\\nc\\rd\t1\t\n=x\t1.5\ttrue"
+    assert to_tsv([]) == ""
 
 
 def test_rows_are_taken_one_by_one() -> None:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:  # `--version` needs no NumPy
 _LONGEST_SUM: Final = 48  # characters of a role
 _MOST_SUMS: Final = 2000  # lines of a table of sums
 _WIDEST_COLUMN: Final = 64  # a longer cell sticks out, rather than padding every other line
+_INDENT: Final = "  "
 _FIGURE_WIDTH: Final = 12  # of a table that is printed while its figures come in
 _TEXT_WIDTH: Final = 120  # of a line of text where there is no terminal
 _Row = TypeVar("_Row")
@@ -216,7 +217,7 @@ def cell_width(text: str) -> int:
     return len(text) + wide - sum(unicodedata.combining(c) > 0 for c in text)
 
 
-def table(rows: Iterable[Sequence[str]], right: Sequence[int] = (), indent: str = "  ") -> str:
+def table(rows: Iterable[Sequence[str]], right: Sequence[int] = ()) -> str:
     """Return lines with aligned columns, those of `right` to the right; cells are safe to print."""
     cells = [list(row) for row in rows]
     if not cells:
@@ -230,7 +231,7 @@ def table(rows: Iterable[Sequence[str]], right: Sequence[int] = (), indent: str 
         for column, (text, width) in enumerate(zip(row, widths, strict=True)):
             gap = " " * (width - cell_width(text))
             padded.append(gap + text if column in right else text + gap)
-        lines.append((indent + "  ".join(padded)).rstrip())
+        lines.append((_INDENT + "  ".join(padded)).rstrip())
     return "\n".join(lines) + "\n"
 
 
@@ -242,7 +243,6 @@ class TableLines(Generic[_Row]):
         rows: What decides the widths of the columns: all rows, without their figures if need be.
         longest: Characters of a cell with words.
         figures: Least characters of a figure, where they are not known yet.
-        indent: Stands before each line.
     """
 
     def __init__(
@@ -251,9 +251,8 @@ class TableLines(Generic[_Row]):
         rows: Sequence[_Row],
         longest: int = _WIDEST_COLUMN,
         figures: int = 0,
-        indent: str = "  ",
     ) -> None:
-        self._described, self._longest, self._indent = described, longest, indent
+        self._described, self._longest = described, longest
         self._columns = described.shown(rows)
         titles = [column.head for column in self._columns]
         self._widths = [
@@ -282,7 +281,7 @@ class TableLines(Generic[_Row]):
         for column, text, width in zip(self._columns, cells, self._widths, strict=False):
             gap = " " * (width - cell_width(text))
             padded.append(gap + text if column.kind.numeric else text + gap)
-        return (self._indent + "  ".join(padded)).rstrip() + "\n"
+        return (_INDENT + "  ".join(padded)).rstrip() + "\n"
 
 
 def table_of(

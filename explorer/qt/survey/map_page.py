@@ -661,7 +661,7 @@ class MapPage(QtWidgets.QWidget):
         with locale_free():
             lines = list(self.lines(self.map.current))
         if lines:
-            QtGui.QGuiApplication.clipboard().setText(to_tsv(None, lines))
+            QtGui.QGuiApplication.clipboard().setText(to_tsv(lines))
 
     def take_units(self) -> None:
         self.refresh()

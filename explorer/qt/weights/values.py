@@ -388,7 +388,7 @@ class ValuesPage(ReadingPage[Tiles]):
             values = np.empty((height, width), np.float32)
             for row in range(height):
                 reader.read_into((first + row) * columns + left, values[row], job.check)
-            return to_tsv(None, ([float_text(x, 9) for x in row] for row in values.tolist()))
+            return to_tsv([float_text(x, 9) for x in row] for row in values.tolist())
 
         def take(text: str) -> None:
             QGuiApplication.clipboard().setText(text)

@@ -394,7 +394,7 @@ class TableView(QtWidgets.QTableView):
     def copy_rows(self) -> None:
         """Copy the selected rows as tab-separated text."""
         if self.selectionModel().hasSelection():
-            self._copy(lambda _, lines: to_tsv(None, lines))
+            self._copy(lambda _, lines: to_tsv(lines))
 
     def copy_cell(self) -> None:
         """Copy the current cell as it is shown, a number as every country writes it."""
