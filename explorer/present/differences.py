@@ -28,6 +28,7 @@ from explorer.present.errors import ABOUT_ERRORS
 from explorer.present.model import kind_of, type_text, value_text
 from explorer.present.tables.differences import METRICS, ROLES, TENSORS, KeyRow, RoleRow, SizeRow
 from explorer.present.tables.errors import FIGURES
+from explorer.present.tables.facts import FACTS
 from explorer.present.tables.metadata import entry_record
 from explorer.present.tables.table import BITS, BYTES, COUNT, INTEGER, Kind
 from explorer.text import bytes_text, count_text, counted, integer_text, percent_text
@@ -208,15 +209,17 @@ class Comparison:
 def size_rows(comparison: Comparison) -> Iterator[SizeRow]:
     """Yield sizes and memory of both models."""
     one, other = comparison.found.models
-    rows: list[tuple[str, str, Kind, Callable[[Model], float | None]]] = [
-        ("parameters", "Parameters", COUNT, lambda m: m.parameters),
-        ("bytes", "Size of tensors", BYTES, lambda m: m.nbytes),
-        ("file_bytes", "Size of files", BYTES, lambda m: sum(f.source.size for f in m.files)),
-        ("bits_per_weight", "Bits per weight", BITS, lambda m: m.bits_per_weight or None),
-        ("tensors", "Tensors", INTEGER, lambda m: len(m.tensors.rows)),
-        ("keys", "Metadata keys", INTEGER, lambda m: len(m.metadata.entries)),
+    facts = {"bytes": "nbytes", "keys": "metadata"}  # what they are called there
+    rows: list[tuple[str, Kind, Callable[[Model], float | None]]] = [
+        ("parameters", COUNT, lambda m: m.parameters),
+        ("bytes", BYTES, lambda m: m.nbytes),
+        ("file_bytes", BYTES, lambda m: sum(f.source.size for f in m.files)),
+        ("bits_per_weight", BITS, lambda m: m.bits_per_weight or None),
+        ("tensors", INTEGER, lambda m: len(m.tensors.rows)),
+        ("keys", INTEGER, lambda m: len(m.metadata.entries)),
     ]
-    for name, label, kind, value in rows:
+    for name, kind, value in rows:
+        label = "Size of files" if name == "file_bytes" else FACTS[facts.get(name, name)].title
         yield SizeRow(name, label, kind, (value(one), value(other)))
     if not comparison.is_planned:
         return

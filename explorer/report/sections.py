@@ -33,7 +33,7 @@ from explorer.present.colours import MEMORY_COLOURS, Pattern, type_colour, type_
 from explorer.present.quantization import DeclaredQuantization, declared_quantization
 from explorer.present.tables import table as tables
 from explorer.present.tables.errors import FIGURES, MISMATCHES
-from explorer.present.tables.facts import model_facts
+from explorer.present.tables.facts import FACTS, model_facts
 from explorer.present.tables.metadata import keys_of, metadata_table
 from explorer.present.tables.plans import BY_CONTEXT, PlanRow
 from explorer.present.tables.problems import PROBLEMS
@@ -385,7 +385,7 @@ class _Metric(NamedTuple):
 
 def _maps(data: ReportData) -> Iterator[tuple[svg.Picture, str, Table]]:
     """Yield picture, caption and data of a map of each known metric, of each stack of layers."""
-    metrics = [_Metric("Bits per weight", _bits_per_weight, bits_text)]
+    metrics = [_Metric(FACTS["bits_per_weight"].title, _bits_per_weight, bits_text)]
     if data.read:
         std = "Standard deviation of the weights"
         metrics.append(_Metric(std, _of_weights(lambda found: found.std), _short, True))

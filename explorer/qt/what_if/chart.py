@@ -208,7 +208,7 @@ class WhatIfChart(ThemedPlot):
         super().restyle()
         item, colour = self.getPlotItem(), self.colours.text.name()
         sqnr = self.measure is Measure.SQNR
-        left = "SQNR, dB: more is better" if sqnr else "Relative RMSE"
+        left = "SQNR, dB: more is better" if sqnr else _TABLE["relative_rmse"].title
         item.setLabel("bottom", "Bits per weight", color=colour)
         item.setLabel("left", left, color=colour)
         self._draw()

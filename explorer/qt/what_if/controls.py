@@ -14,6 +14,7 @@ from PySide6.QtGui import QHideEvent, QKeyEvent
 from explorer.analysis.recipes.fits import why_no_recipe
 from explorer.analysis.recipes.rules import RECIPES
 from explorer.analysis.rounding import rounding_types
+from explorer.present.tables.errors import FIGURES
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobSlot
 from explorer.qt.services import Services
@@ -297,7 +298,9 @@ class WhatIfControls(QtWidgets.QWidget):
         self.recipes = TypeChooser(recipes, _recipes_text, self)
         self.matrix = MatrixChooser(app, self)
         upwards = "Vertical axis"
-        self.measure = choice(self, upwards, upwards, "Relative RMSE", "SQNR")
+        self.measure = choice(
+            self, upwards, upwards, *(FIGURES[name].title for name in ("relative_rmse", "sqnr_db"))
+        )
         self.use = QtWidgets.QPushButton("Compare with this type", self)
         self.use.setToolTip(
             "Compare the tensor with itself rounded to this type, without an importance matrix "
