@@ -249,6 +249,17 @@ class Node:
     row: int = 0
     problems: Sequence[Problem] = ()
 
+    def take_apart(self) -> None:
+        """Let a branch that is shown no more be freed at once: its nodes hold one another.
+
+        Python's collector would free it at some time, and with it a model of many megabytes.
+        """
+        left = [self]
+        while left:
+            node = left.pop()
+            left += node.children
+            node.children, node.parent, node.make, node.rest = [], None, None, None
+
     @property
     def shown_title(self) -> str:
         """Its title, behind the sign of its gravest problem."""

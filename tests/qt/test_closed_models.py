@@ -71,6 +71,25 @@ def look_at_everything(window: MainWindow, number: int, against: int) -> None:
     visit_pages(monkey, lambda _name: None)
 
 
+def test_a_closed_model_is_freed_at_once_and_not_when_the_collector_looks(
+    qtbot: QtBot, window: MainWindow
+) -> None:
+    """A model of 60,000 keys is 54 MB, and so is each that waits for the collector."""
+    document = window.documents[0]
+    window.open_models.tree.expandAll()  # nodes of its branch know one another
+    window.reveal_model(window.documents[1])
+    held = watch(document)
+    wait_idle(qtbot, window)
+    gc.collect()
+    gc.disable()
+    try:
+        window.close_document(document)
+        del document
+        qtbot.waitUntil(lambda: [one() for one in held] == [None, None])
+    finally:
+        gc.enable()
+
+
 @pytest.mark.slow  # every page for each of two models
 @pytest.mark.parametrize("first", [0, 1])
 def test_closed_models_are_freed(qtbot: QtBot, window: MainWindow, first: int) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from PySide6 import QtCore
-from PySide6.QtCore import QModelIndex, QPoint, QRect, Qt, Signal
+from PySide6.QtCore import QModelIndex, QPoint, QRect, Qt, QTimer, Signal
 from PySide6.QtGui import (
     QColor,
     QGuiApplication,
@@ -80,10 +80,11 @@ class TreeModel(QtCore.QAbstractItemModel):
     def filter(self, text: str) -> None:
         """Show only what every word of a text is found in."""
         self.beginResetModel()
-        self._left = Filtered(text)
-        self.roots = [model_node(root.document, self._left) for root in self.roots]
+        self._left, before = Filtered(text), self.roots
+        self.roots = [model_node(root.document, self._left) for root in before]
         self._number_roots(0)
         self.endResetModel()
+        self._take_apart(before)
 
     def add(self, document: Document, row: int) -> QModelIndex:
         """Show a model as the branch at `row`; return its index."""
@@ -97,9 +98,19 @@ class TreeModel(QtCore.QAbstractItemModel):
     def remove(self, document: Document) -> None:
         row = next(i for i, node in enumerate(self.roots) if node.document is document)
         self.beginRemoveRows(QModelIndex(), row, row)
-        del self.roots[row]
+        removed = self.roots.pop(row)
         self._number_roots(row)
         self.endRemoveRows()
+        self._take_apart([removed])
+
+    def _take_apart(self, nodes: Sequence[Node]) -> None:
+        """Free nodes once Qt has seen that they are gone: it holds their addresses."""
+
+        def act() -> None:
+            for node in nodes:
+                node.take_apart()
+
+        QTimer.singleShot(0, self, act)
 
     def _number_roots(self, first: int) -> None:
         for row, node in enumerate(self.roots[first:], first):
