@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partialmethod
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pytestqt.qtbot import QtBot
+
+if TYPE_CHECKING:  # most who wait know nothing of Qt
+    from PySide6.QtCore import QPoint
+    from PySide6.QtWidgets import QWidget
 
 PATIENCE_S: Final = 120.0
 PATIENCE_MS: Final = int(PATIENCE_S * 1000)
@@ -22,6 +26,19 @@ class PatientBot(QtBot):
 
     waitSignal = partialmethod(QtBot.waitSignal, timeout=PATIENCE_MS)
     waitSignals = partialmethod(QtBot.waitSignals, timeout=PATIENCE_MS)
+
+    def mouseMove(self, widget: QWidget, pos: QPoint) -> None:
+        """Move the mouse to a place, from beside it if it is there already.
+
+        Another test may have left it there, and Qt tells nobody of a mouse that does not move.
+        """
+        from PySide6.QtCore import QPoint
+        from PySide6.QtGui import QCursor
+        from PySide6.QtTest import QTest
+
+        if QCursor.pos() == widget.mapToGlobal(pos):
+            QTest.mouseMove(widget, pos + QPoint(1, 1))
+        QTest.mouseMove(widget, pos)
 
     def waitUntil(self, callback: Callable[[], bool | None], *, timeout: int = PATIENCE_MS) -> None:
         """Wait until a callback returns true, or returns nothing and raises no `AssertionError`.

@@ -254,9 +254,9 @@ def _many(line: bytes, total: int) -> Iterator[bytes]:
     ],
 )
 def test_hostile_logs_take_bounded_memory_and_time(line: bytes) -> None:
-    begin = time.perf_counter()
+    begin = time.process_time()
     log = parse_log(_many(line, 2 * MIB))
-    seconds = time.perf_counter() - begin
+    seconds = time.process_time() - begin
     assert seconds < 5, "no line takes more than its length"
     assert len(log.loads) <= 16
     tracemalloc.start()
