@@ -16,6 +16,7 @@ from PySide6.QtCore import QSize, Qt
 from explorer.crash_reports import CrashReports
 from explorer.errors import ExplorerError, ManyRequestsError, SeveralModelsError
 from explorer.formats.tensors import Extent
+from explorer.present.questions import MACHINE
 from explorer.qt.actions import Actions, RecentMenu, add_navigation, fill_menu_bar, offer_appearance
 from explorer.qt.addresses import (
     Addresses,
@@ -139,6 +140,12 @@ def show_search(window: MainWindow) -> None:
     """Open the search over what is open and downloaded, and over pages and commands."""
     from explorer.qt import quick_open  # noqa: PLC0415 - not needed for the first paint
 
+    def answer(page: str) -> None:
+        if page == MACHINE:
+            window.actions_.change_machine.trigger()
+        else:
+            window.panels.show_page(page)
+
     kind, titles = quick_open.ResultKind, window.panels.titles
     reveal = {kind.KEY: window.reveal_key, kind.TENSOR: window.reveal_tensor}
     reveal[kind.MODEL] = lambda document, _: window.reveal_model(document)
@@ -150,6 +157,7 @@ def show_search(window: MainWindow) -> None:
         lambda path: window.open_paths([path]),
         {kind.TENSOR: of_tensors, kind.MODEL: [*titles.values()][1:]},
         window.panels.show_titled,
+        answer,
         window.current,
     )
     quick_open.show_quick_open(window, window.documents, window.runner, reveal, context)

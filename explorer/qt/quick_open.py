@@ -22,6 +22,7 @@ from PySide6.QtWidgets import QDialog, QListView, QStyle, QStyleOptionViewItem, 
 from explorer.errors import FormatError
 from explorer.formats.tensors import natural_key
 from explorer.parallel import Check, checked, never
+from explorer.present.questions import QUESTIONS
 from explorer.qt.document import Document
 from explorer.qt.help.guide import plain_title
 from explorer.qt.jobs import Job, JobRunner, JobSlot
@@ -43,6 +44,7 @@ _NO_WORD: Final = re.compile(r"[\W_]")
 class ResultKind(Enum):
     """What a result leads to, in words."""
 
+    ANSWER = "answer"
     MODEL = "model"
     KEY = "key"
     TENSOR = "tensor"
@@ -104,8 +106,8 @@ class SearchSource:
 
     @property
     def searched(self) -> Sequence[str]:
-        """What is searched: the names; of commands, also their menus and keys."""
-        if self.kind is not ResultKind.ACTION or not self.details:
+        """What is searched: the names; also menus and keys of commands, other words of answers."""
+        if self.kind not in (ResultKind.ACTION, ResultKind.ANSWER) or not self.details:
             return self.names
         return [" ".join(pair) for pair in zip(self.names, self.details, strict=True)]
 
@@ -179,6 +181,12 @@ def search_sources(
     return [*models, commanded, files, *keys, *tensors]
 
 
+def answers() -> SearchSource:
+    """Return the pages that answer questions; of equal results they come first."""
+    texts, words = [one.text for one in QUESTIONS], [one.words for one in QUESTIONS]
+    return SearchSource(ResultKind.ANSWER, texts, None, words)
+
+
 def command_details(commands: Sequence[QAction], menus: Mapping[QAction, str]) -> list[str]:
     """Return menu and keys of each command, such as ``File · Ctrl+O``."""
     native = QKeySequence.SequenceFormat.NativeText
@@ -213,11 +221,13 @@ def search(sources: Sequence[SearchSource], query: str, check: Check = never) ->
         every = ((source, place) for source in sources for place in range(len(source.names)))
         first = [_entry(source, place) for source, place in islice(every, MOST_FOUND)]
         return Found(first, sum(len(source.names) for source in sources))
-    ranked = [
-        (*_badness(source.names[place], rest), number, place, page)
-        for number, source in enumerate(sources)
-        for place, page, rest in _matches(source, words, check)
-    ]
+    ranked = []
+    for number, source in enumerate(sources):
+        asked = source.kind is ResultKind.ANSWER
+        for place, page, rest in _matches(source, words, check):
+            # people ask in other words than ours, and the words of a question stand in no order
+            name = " ".join((*rest[:1], source.searched[place])) if asked else source.names[place]
+            ranked.append((*_badness(name, rest), number, place, page))
     best = nsmallest(
         MOST_FOUND,
         checked(ranked, check),
@@ -251,7 +261,9 @@ def _badness(name: str, words: Sequence[str]) -> tuple[int, bool]:
 
 def _entry(source: SearchSource, position: int, page: str = "") -> Entry:
     text = plain_text(source.names[position][: 2 * _LONGEST_TEXT])
-    detail = plain_text(source.details[position][:_LONGEST_TEXT]) if source.details else ""
+    detail = ""
+    if source.details and source.kind is not ResultKind.ANSWER:
+        detail = plain_text(source.details[position][:_LONGEST_TEXT])
     path = source.paths[position] if source.paths else None
     title = shorten(text, _LONGEST_TEXT)
     return Entry(source.kind, title, source.document, position, detail, path, page)
@@ -348,7 +360,7 @@ class QuickOpen(QDialog):
         self._choose_when_found = False
         self.edit = SearchEdit(self)
         self.edit.setPlaceholderText(
-            "Model, metadata key, tensor or command; also with a page: 7.ffn_down errors"
+            "A question (fit, slow, free space), a model, key, tensor or command"
         )
         self.edit.setAccessibleName("Go to")
         self.edit.installEventFilter(self)
@@ -464,6 +476,7 @@ class SearchContext:
     open_path: Callable[[Path], object]
     pages: Mapping[ResultKind, Sequence[str]]
     show_page: Callable[[str], object]
+    answer: Callable[[str], object]
     current: Document | None = None
 
 
@@ -487,7 +500,9 @@ def show_quick_open(
 
     def go(entry: Entry) -> None:
         # once the dialog is gone: what is chosen may open another one
-        if entry.path is not None:
+        if entry.kind is ResultKind.ANSWER:
+            QTimer.singleShot(0, partial(context.answer, QUESTIONS[entry.position].page))
+        elif entry.path is not None:
             QTimer.singleShot(0, partial(context.open_path, entry.path))
         elif entry.document is None:
             QTimer.singleShot(0, commands[entry.position].trigger)
@@ -500,7 +515,9 @@ def show_quick_open(
     details = command_details(commands, context.menus)
     # of two models that hold the same tensor, the one that is shown is meant
     ordered = sorted(documents, key=lambda each: each is not context.current)
-    sources = search_sources(ordered, titles, details, context.recent, context.pages)
+    named = search_sources(ordered, titles, details, context.recent, context.pages)
+    models = [source for source in named if source.kind is ResultKind.MODEL]
+    sources = [*models, answers(), *named[len(models) :]]
     listed = {*context.recent, *(document.path for document in documents)}
 
     def downloads(job: Job) -> list[SearchSource]:

@@ -16,8 +16,10 @@ from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
 from explorer.formats.tensors import natural_key
+from explorer.present.questions import MACHINE, QUESTIONS
 from explorer.qt.document import Document
 from explorer.qt.jobs import Cancelled, JobRunner
+from explorer.qt.panels import GROUPS
 from explorer.qt.quick_open import (
     MOST_FOUND,
     Entry,
@@ -25,6 +27,7 @@ from explorer.qt.quick_open import (
     QuickOpen,
     ResultKind,
     SearchSource,
+    answers,
     search,
     search_sources,
 )
@@ -66,6 +69,36 @@ class WaitingNames(list[str]):
     def __iter__(self) -> Iterator[str]:
         assert self.go_on.acquire(timeout=PATIENCE_S)
         return super().__iter__()
+
+
+@pytest.mark.parametrize(
+    ("asked", "page"),
+    [
+        ("fit", "planner"),
+        ("speed", "planner"),
+        ("why slow", "planner"),
+        ("vram", "planner"),
+        ("gpu", MACHINE),
+        ("free space", "library"),
+        ("delete", "library"),
+        ("imatrix", "errors"),
+        ("what changed", "compare"),
+        ("what is in this file", "overview"),
+    ],
+)
+def test_a_question_in_peoples_words_is_answered_first(
+    demo: Document, asked: str, page: str
+) -> None:
+    sources = [answers(), *search_sources([demo], ["Save what is shown", "What's this?"])]
+    found = search(sources, asked)
+    best = found.entries[0]
+    assert best.kind is ResultKind.ANSWER
+    assert QUESTIONS[best.position].page == page
+
+
+def test_every_question_leads_to_a_page() -> None:
+    pages = {page for group in GROUPS.values() for page in group}
+    assert {one.page for one in QUESTIONS} <= {*pages, MACHINE}
 
 
 def type_text(qtbot: QtBot, dialog: QuickOpen, text: str, count: int) -> None:

@@ -35,10 +35,10 @@ _ALWAYS: Mapping[Check, int] = {
     sight.titles_are_whole: 20,
     sight.pages_have_one_left_edge: 100,
     sight.tables_have_no_boxes: 10,
-    access.everything_has_a_name: 300,
+    access.everything_has_a_name: 250,
     access.buttons_say_what_they_do: 100,
     access.keys_are_listed: 100,
-    texts.figures_say_what_they_mean: 100,
+    texts.figures_say_what_they_mean: 80,
     texts.sizes_are_binary: 60,
 }
 _OF_ALL_PAGES: Mapping[Check, int] = {

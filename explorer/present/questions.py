@@ -1,0 +1,43 @@
+"""What people ask, in their words, and the page that answers: Ctrl+K finds these rows first."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+MACHINE: Final = "machine"
+"""Stands for the dialog of GPUs and memory, where a page's name stands otherwise."""
+
+
+class Question(NamedTuple):
+    """A question, the name of the page that answers it, and other words for it."""
+
+    text: str
+    page: str
+    words: str
+
+
+QUESTIONS: Final = (
+    Question(
+        "Does this model fit? Largest context, memory",
+        "planner",
+        "fit fits run vram ram memory context tokens offload layers command server",
+    ),
+    Question("How fast is it, and why is it slow?", "planner", "speed slow fast tokens/s second"),
+    Question("Which of my models fit?", "library", "fit fits downloaded list quant"),
+    Question("Which GPU, how much memory?", MACHINE, "gpu vram card graphics ram machine add"),
+    Question(
+        "Free space: unused files, the largest models",
+        "library",
+        "free space delete remove disk full clean duplicates unused ollama rm",
+    ),
+    Question("What is in this file?", "overview", "what file inside architecture type quant size"),
+    Question("What changed between two models?", "compare", "changed diff difference compare two"),
+    Question(
+        "What does quantization lose? Errors, importance matrix",
+        "errors",
+        "error quality loss lossy imatrix importance rmse quant quants better",
+    ),
+    Question("Which layer or tensor is worst?", "survey", "layer worst outlier tensors map types"),
+    Question("Chat template and other metadata", "metadata", "chat template prompt rope license"),
+    Question("Tokens of the vocabulary", "vocabulary", "token tokens tokenizer special bos eos"),
+)
