@@ -229,6 +229,8 @@ def _print(found: Sequence[PlannedModel], *, as_json: bool, explain: bool) -> No
         output.write(plans_table(found))
     elif one.plan is not None and as_json:
         output.write_json(_record(one))
+    elif one.refused and as_json:
+        output.write_json({"refused": one.refused})
     elif one.plan is not None:
         speed = measured.Speed.of(one.plan, one.bandwidths)
         more = "" if speed is None else speed.text()
@@ -247,7 +249,8 @@ def _record(found: PlannedModel) -> dict[str, Any]:
     """Return the JSON object of a plan; without a plan, what went wrong."""
     if found.plan is None:
         failure = {"what": found.failure, "reason": found.reason}
-        return {"path": found.path, "profile": found.profile, "error": failure}
+        refused = {"refused": found.refused} if found.refused else {}
+        return {"path": found.path, "profile": found.profile, "error": failure} | refused
     record = plan_record(found.plan, found.advice)
     record["notes"] = [*record["notes"], *found.notes]
     speed = measured.Speed.of(found.plan, found.bandwidths)
@@ -289,7 +292,9 @@ def _planned(
             advice = solve(question, request, engine)
         plan = _plan(engine, request, advice)
     except PlanError as error:
-        return PlannedModel(path, name, failure=_failure(path, error), reason=error.reason)
+        refused = error.what if error.what == request.h.llama_cpp else ""
+        failure = _failure(path, error)
+        return PlannedModel(path, name, failure=failure, reason=error.reason, refused=refused)
     if request.host is None and not plan.fully_offloaded:
         notes += (_UNCHECKED,)
     return PlannedModel(path, name, plan, advice, notes=notes)
@@ -327,6 +332,7 @@ class PlannedModel:
     plan: Plan | None = None
     advice: Advice | None = None  # the answer to --solve, or None
     failure: str = ""  # why there is no plan
+    refused: str = ""  # why the program does not load the model, whatever the settings
     reason: str | None = None  # "requires full" or "system memory" where Ollama would refuse
     notes: tuple[str, ...] = ()  # notes on the machine
     compared: measured.Compared | None = None  # the log of --log beside the plan

@@ -60,7 +60,8 @@ def nothing_around(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def write_model(path: Path, name: str = "llama", width: int = 1 << 20, blocks: int = 4) -> Path:
-    """Write a model of `blocks` blocks with `width` weights of 4 bytes each."""
+    """Write a model whose blocks, input and output have `width` weights of 4 bytes each."""
+    rows = width // 256
     file = GgufFile(
         keys=[
             ("general.architecture", STRING, name),
@@ -69,14 +70,16 @@ def write_model(path: Path, name: str = "llama", width: int = 1 << 20, blocks: i
             (f"{name}.context_length", U32, 65536),
             (f"{name}.attention.head_count", U32, 4),
             (f"{name}.attention.head_count_kv", U32, 2),
-            ("tokenizer.ggml.tokens", ARRAY, Array(STRING, ["a"] * 100)),
+            ("tokenizer.ggml.tokens", ARRAY, Array(STRING, ["a"] * rows)),
         ],
         tensors=[
+            TensorSpec("token_embd.weight", (256, rows), 0, bytes(4 * width)),
             *(
                 TensorSpec(f"blk.{i}.attn_q.weight", (width,), 0, bytes(4 * width))
                 for i in range(blocks)
             ),
-            TensorSpec("output.weight", (width,), 0, bytes(4 * width)),
+            TensorSpec("output_norm.weight", (256,), 0, bytes(1024)),
+            TensorSpec("output.weight", (256, rows), 0, bytes(4 * width)),
         ],
     )
     return file.write(path)
@@ -143,7 +146,7 @@ def test_text_distinguishes_every_figure(model: Path, capsys: Capture) -> None:
     lines = text.splitlines()
     assert lines[0] == f"{model}: Fits: 5 of 5 layers on RTX 3090, 23.4 GiB free."
     assert "  Context              8,192 tokens" in lines
-    assert "  Weights              20.0 MiB (20,971,520 bytes)" in lines
+    assert "  Weights              20.0 MiB (20,972,544 bytes)" in lines
     heading = "RTX 3090 (CUDA 0), 24.0 GiB free, 5 layers: 0–4"
     below = lines[lines.index(heading) + 1 :]
     parts = [line.split("  ")[1] for line in below[:5]]
@@ -167,7 +170,7 @@ def test_a_terminal_gets_a_bar(model: Path, encoding: str, blocks: str) -> None:
     import pty
 
     reader, writer = pty.openpty()
-    command = [sys.executable, "-m", "explorer", "plan", str(model), "--gpu", "550MiB"]
+    command = [sys.executable, "-m", "explorer", "plan", str(model), "--gpu", "580MiB"]
     variables = {"PYTHONIOENCODING": encoding, "TERM": "xterm", "COLUMNS": "80", "NO_COLOR": ""}
     done = subprocess.run(command, stdout=writer, env=os.environ | variables, check=False)
     os.close(writer)
@@ -706,3 +709,11 @@ def test_the_bound_of_speed_is_bytes_by_bandwidth(tmp_path: Path, capsys: Captur
     assert "No bound of speed" in capsys.readouterr().out
     assert main([*command, "--profile", "ollama-graphsize"]) == 0
     assert "speed_bound" not in json.loads(capsys.readouterr().out)
+
+
+def test_a_model_that_llama_cpp_does_not_load_is_refused(tmp_path: Path, capsys: Capture) -> None:
+    path = write_model(tmp_path / "m.gguf", "zzz", 1 << 10)
+    assert main(["plan", str(path), "--profile", "llama.cpp", "--json"]) == 1
+    out, err = capsys.readouterr()
+    assert "'zzz'" in json.loads(out)["refused"]
+    assert err.count("\n") == 1

@@ -21,13 +21,14 @@ from tests.planner.test_llama_cpp import _model
 
 _PATH = Path(__file__).parents[1] / "data" / "planner" / "llama_cpp_contexts.json.gz"
 _CONTENT: dict[str, Any] = json.loads(gzip.decompress(_PATH.read_bytes()))
+MODELS: dict[str, Any] = _CONTENT["models"]
 _CASES: list[dict[str, Any]] = _CONTENT["cases"]
 _GIB = 1 << 30
 
 
 def model_of(name: str) -> Model:
     """Return a model of the cases; a header and nothing else."""
-    described = _CONTENT["models"][name]
+    described = MODELS[name]
     return _model(described["metadata"], described["tensors"])
 
 
@@ -49,7 +50,7 @@ def _sizes(allocation: Allocation | None) -> dict[str, list[int]]:
     return {name: sizes for name, sizes in found.items() if any(sizes)}
 
 
-@pytest.mark.parametrize("model", _CONTENT["models"])
+@pytest.mark.parametrize("model", MODELS)
 def test_every_context_is_as_large_as_llama_cpp_s(model: str) -> None:
     cases = [case for case in _CASES if case["model"] == model]
     for case in cases:

@@ -112,7 +112,7 @@ class LlamaCpp(ServerEngine):
             all_logits=bool(asked.all_logits) or program.all_logits,
         )
         margins = [asked.projector_bytes]  # llama-server adds the projector's device
-        return allocated(self, request, Wanted(settings, origins, differences, margins))
+        return allocated(self, request, Wanted(settings, origins, differences, margins, name))
 
 
 LLAMA_CPP: Final = LlamaCpp()
@@ -126,6 +126,7 @@ class Wanted:
     origins: Mapping[str, str]
     differences: Mapping[str, Effective]
     margins: Sequence[int]  # bytes that are added to those that are left free on each GPU
+    program: str = ""  # of `PROGRAMS`; "" where the engine is one itself
 
 
 def allocated(engine: Engine, request: PlanRequest, wanted: Wanted) -> Plan:
@@ -213,7 +214,7 @@ def _effective(
         "offload_kv": settings.offload_kv,
         "swa_full": settings.swa_full,
         "reserve": max(outcome.reserves, default=0),
-        "program": asked.program or SERVER,
+        **({"program": wanted.program} if wanted.program else {}),
         "mtp": settings.mtp,
         "draft_max": settings.draft_max,
         "all_logits": settings.all_logits,
@@ -308,7 +309,7 @@ def _notes(outcome: Outcome, effective: Mapping[str, Effective], asked: Settings
     settings = outcome.settings
     if settings.flash_attention is None and not outcome.allocation.flash_attention:
         yield f"flash attention is {_why_flash_attention(outcome)}"
-    if unknown := PROGRAMS[asked.program or SERVER].unknown:
+    if "program" in effective and (unknown := PROGRAMS[effective["program"].value].unknown):
         yield unknown
     for change in changes_since(settings.build):
         yield f"build {settings.build} is older than {change.build}, which {change.what}"

@@ -1,0 +1,165 @@
+"""What llama.cpp will not load: an unknown architecture, or tensors that are missing or misshapen.
+
+Read in `llama-model.cpp` and `llama-model-loader.cpp` of build 11434, and tried with its compiled
+reader: each tensor of 151 small models was left out in turn (docs/planner.md, section 13). What is
+not sure to be refused is not refused here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from explorer.planner.devices import quoted
+from explorer.planner.engines.llama_cpp.architectures import ARCHITECTURES
+from explorer.planner.engines.llama_cpp.header import Header, Weights
+
+OTHERS: Final = frozenset(
+    (
+        *("apertus", "arctic", "bitnet", "chameleon", "clef", "dflash"),
+        *("eagle3", "gemma4-assistant", "gptj", "hrm_text", "minicpm3", "plamo"),
+        *("plm", "t5", "t5encoder", "talkie"),
+    )
+)
+"""Architectures that llama.cpp loads and `ARCHITECTURES` has no row of."""
+
+_COMPONENTS: Final = {
+    "clip": "a projector (mmproj), which is loaded beside its language model with --mmproj",
+    "controlvector": "a control vector, which is loaded beside its model with --control-vector",
+    "imatrix": "an importance matrix, which llama-quantize reads",
+}
+_PARTS: Final = {  # matrices in one → those that it stands for
+    "attn_qkv.weight": ("attn_q.weight", "attn_k.weight", "attn_v.weight"),
+    "ffn_gate_up_exps.weight": ("ffn_up_exps.weight",),
+}
+_NEEDED: Final = frozenset(
+    f"{name}.weight"
+    for name in (
+        *("attn_norm", "attn_q", "attn_k", "attn_v", "attn_qkv", "attn_output", "ffn_norm"),
+        *("ffn_up", "ffn_down", "ffn_gate", "ffn_gate_inp"),
+        *("ffn_up_exps", "ffn_down_exps"),
+        *("attn_q_a", "attn_q_b", "attn_kv_a_mqa", "attn_kv_b", "attn_k_b", "attn_v_b"),
+        *("ssm_in", "ssm_conv1d", "ssm_out", "shortconv.in_proj", "shortconv.out_proj"),
+    )
+)
+"""What no block may lack that others of its kind have."""
+
+_LAST_NORMS: Final = frozenset(
+    ("output_norm.weight", "token_embd_norm.weight", "enc.output_norm.weight")
+)
+_LOOSE: Final = frozenset(
+    (
+        *("arwkv7", "deci", "gemma3n", "gemma4", "grok", "hy_v3"),
+        *("mimo2", "modern-bert", "nemotron_h", "nemotron_h_moe", "openelm", "plamo2"),
+        *("qwen3next", "rwkv6", "rwkv6qwen2", "rwkv7", "stablelm"),
+    )
+)
+"""Architectures whose blocks differ by more than their kind."""
+
+
+def refusal(header: Header, tokens: int) -> str:
+    """Return why llama.cpp will not load a model; "" if nothing is known that stops it.
+
+    Args:
+        header: What was read of the model.
+        tokens: Entries of its vocabulary; 0 where it says nothing of one.
+    """
+    name = header.architecture
+    if name in _COMPONENTS:
+        return f"llama.cpp does not load it alone: it is {_COMPONENTS[name]}"
+    if name not in ARCHITECTURES and name not in OTHERS:
+        shown = quoted(name)
+        return f"llama.cpp refuses the model: it does not know the architecture {shown!r}"
+    if name in OTHERS:
+        return ""
+    problem = next(_problems(header, tokens), "")
+    if not problem:
+        return ""
+    return f"llama.cpp refuses the model: {problem}. Download it again, or convert it anew"
+
+
+def _problems(header: Header, tokens: int) -> Iterator[str]:
+    for key, value in (
+        ("context_length", header.trained_context),
+        ("embedding_length", header.embedding),
+        ("block_count", header.blocks),
+    ):
+        if not value:
+            yield f"the key {quoted(header.architecture)}.{key} is missing or 0"
+    blocks = range(header.loaded)
+    has_attention = any(header.attention[i] for i in blocks)
+    if has_attention and header.rules.recurrent == "none" and not any(header.heads):
+        yield f"the key {quoted(header.architecture)}.attention.head_count is missing or 0"
+    if header.architecture == "wavtokenizer-dec":
+        return
+    known = header.weights_by_name
+    if "token_embd.weight" not in known and header.architecture != "codeshell":
+        yield "the tensor token_embd.weight is missing"
+    is_known = header.rules.accuracy != "unknown architecture" and not header.rules.always_normed
+    if is_known and header.rules.makes_words and not known.keys() & _LAST_NORMS:
+        yield "the tensor output_norm.weight is missing"
+    if header.architecture in _LOOSE:
+        return
+    yield from _missing(header)
+    yield from _misshapen(header, tokens)
+
+
+def _missing(header: Header) -> Iterator[str]:
+    """Yield tensors that a block lacks, though most blocks of its kind have them."""
+    held = [_whole(header.block_weights[i]) for i in range(header.loaded)]
+    kinds = [
+        (header.recurrent[i], header.attention[i], "ffn_gate_inp.weight" in names)
+        for i, names in enumerate(held)
+    ]
+    for i, names in enumerate(held):
+        if not names:
+            yield f"the tensors of block {i} are missing"
+        alike = [one for one, kind in zip(held, kinds, strict=True) if kind == kinds[i]]
+        counts = Counter(name for one in alike for name in one)
+        most = [name for name, count in counts.items() if 2 * count >= len(alike)]
+        needed = _NEEDED - names
+        if header.loaded < header.blocks:
+            needed -= {"attn_norm.weight"}  # without it only the blocks that guess ahead are loaded
+        for name in sorted(set(most) & needed):
+            yield f"the tensor blk.{i}.{name} is missing"
+
+
+def _whole(weights: dict[str, Weights]) -> set[str]:
+    """Return the names of a block's weights; of joined matrices those that they stand for."""
+    names = set(weights)
+    for joined, parts in _PARTS.items():
+        if joined in names:
+            names |= set(parts)
+    return names
+
+
+def _misshapen(header: Header, tokens: int) -> Iterator[str]:
+    """Yield tensors whose shape contradicts the header."""
+    e, known = header.embedding, header.weights_by_name
+    for name in ("token_embd.weight", "output.weight"):
+        if name in known and tokens and known[name].extent[1] != tokens:
+            rows = known[name].extent[1]
+            yield f"{name} has {rows} rows, but the vocabulary has {tokens} entries"
+    wide = [one for name in ("token_embd.weight", "output_norm.weight") if (one := known.get(name))]
+    for i in range(header.loaded):
+        block = header.block_weights[i]
+        wide += [block[name] for name in ("attn_norm.weight", "ffn_norm.weight") if name in block]
+    for one in wide:
+        if one.extent[0] != e:
+            yield f"{quoted(one.name)} is {one.extent[0]} wide, but the model has {e}"
+    for i in range(header.loaded):
+        yield from _network(header.block_weights[i])
+
+
+def _network(block: dict[str, Weights]) -> Iterator[str]:
+    """Yield matrices of a block's network that do not go together."""
+    up, gate, down = (block.get(f"ffn_{name}.weight") for name in ("up", "gate", "down"))
+    if up is None or down is None:
+        return
+    hidden = down.extent[0]
+    sizes = (hidden,) if gate is not None else (hidden, 2 * hidden)  # both in one
+    for one in (up, gate):
+        if one is not None and one.extent[1] not in sizes:
+            rows = one.extent[1]
+            yield f"{quoted(one.name)} has {rows} rows, where {quoted(down.name)} reads {hidden}"

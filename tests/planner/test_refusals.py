@@ -1,0 +1,104 @@
+"""What llama.cpp refuses is refused; what it loads is not. Verdicts are its compiled reader's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from explorer.formats.model import Model
+from explorer.planner.engines.llama_cpp import Header
+from explorer.planner.engines.llama_cpp.refusals import refusal
+from explorer.planner.inputs import header_to_plan
+from tests.planner.test_contexts import MODELS
+from tests.planner.test_llama_cpp import _model
+
+_HEADER: dict[str, Any] = {
+    "general.architecture": "llama",
+    "llama.block_count": 3,
+    "llama.embedding_length": 64,
+    "llama.context_length": 4096,
+    "llama.attention.head_count": 4,
+}
+_BLOCK = {
+    "attn_norm.weight": [64],
+    "attn_q.weight": [64, 64],
+    "attn_k.weight": [64, 64],
+    "attn_v.weight": [64, 64],
+    "attn_output.weight": [64, 64],
+    "ffn_norm.weight": [64],
+    "ffn_gate.weight": [64, 128],
+    "ffn_up.weight": [64, 128],
+    "ffn_down.weight": [128, 64],
+}
+_TENSORS: dict[str, list[int]] = {
+    "token_embd.weight": [64, 50],
+    "output_norm.weight": [64],
+    **{f"blk.{i}.{name}": shape for i in range(3) for name, shape in _BLOCK.items()},
+}
+
+
+def _small(header: dict[str, Any], tensors: dict[str, list[int]]) -> Model:
+    kept = {key: value for key, value in header.items() if value is not None}
+    return _model(kept, [(name, "F16", shape) for name, shape in tensors.items()])
+
+
+def _why(header: dict[str, Any], tensors: dict[str, list[int]]) -> str:
+    found = header_to_plan(_small(header, tensors)).llama_cpp
+    return found if isinstance(found, str) else ""
+
+
+def _without(name: str) -> dict[str, list[int]]:
+    return {key: shape for key, shape in _TENSORS.items() if key != name}
+
+
+def test_a_whole_model_is_not_refused() -> None:
+    assert _why(_HEADER, _TENSORS) == ""
+    words = {"tokenizer.ggml.tokens": range(50)}
+    assert _why(_HEADER | words, _TENSORS) == ""
+
+
+@pytest.mark.parametrize("name", ["token_embd.weight", "output_norm.weight"])
+def test_a_model_without_its_input_or_last_norm_is_refused(name: str) -> None:
+    assert f"{name} is missing" in _why(_HEADER, _without(name))
+
+
+@pytest.mark.parametrize("name", _BLOCK)
+def test_a_block_that_lacks_a_tensor_is_refused(name: str) -> None:
+    assert f"blk.1.{name} is missing" in _why(_HEADER, _without(f"blk.1.{name}"))
+
+
+@pytest.mark.parametrize(
+    "key", ["block_count", "embedding_length", "context_length", "attention.head_count"]
+)
+def test_a_model_that_does_not_say_its_lengths_is_refused(key: str) -> None:
+    for value in (None, 0):
+        assert f"llama.{key} is missing" in _why(_HEADER | {f"llama.{key}": value}, _TENSORS)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda h, t: (h | {"llama.block_count": 5}, t), "block 3 are missing"),
+        (lambda h, t: (h | {"llama.embedding_length": 128}, t), "64 wide, but the model has 128"),
+        (lambda h, t: (h | {"tokenizer.ggml.tokens": range(40)}, t), "50 rows"),
+        (lambda h, t: (h, t | {"blk.1.ffn_up.weight": [64, 96]}), "96 rows"),
+        (lambda h, t: (h | {"general.architecture": "clip"}, t), "a projector"),
+        (lambda h, t: (h | {"general.architecture": "controlvector"}, t), "a control vector"),
+        (lambda h, t: (h | {"general.architecture": "flux"}, t), "the architecture 'flux'"),
+    ],
+)
+def test_what_contradicts_itself_or_is_no_language_model_is_refused(
+    change: Callable[[Any, Any], tuple[Any, Any]], said: str
+) -> None:
+    assert said in _why(*change(_HEADER, _TENSORS))
+
+
+def test_no_model_that_llama_cpp_loaded_is_refused(families: dict[str, Any]) -> None:
+    """The models of the golden cases, which its own code has loaded."""
+    described = [*families["models"].values(), *MODELS.values()]
+    models = [_model(one["metadata"], one["tensors"]) for one in described]
+    headers = [Header.from_model(model) for model in models]
+    assert len(headers) > 150
+    assert {header.architecture: why for header in headers if (why := refusal(header, 0))} == {}
