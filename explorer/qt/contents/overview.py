@@ -628,7 +628,7 @@ class SharesBar(QtWidgets.QWidget):
                 painter.fillRect(QRectF(area.right() - 1, 0, 1, _BAR_PIXELS), ground)
         painter.restore()
         ink = ink_of(self.palette())
-        flag = Qt.AlignmentFlag  # the key follows the bar, whatever side a language begins at
+        flag = Qt.AlignmentFlag
         middle = int(flag.AlignVCenter | flag.AlignLeft)
         for share, area in self._keys(self.width()):
             _fill(painter, QRectF(area.left(), area.center().y() - 5, 10, 10), share)

@@ -443,11 +443,7 @@ class ByLayerPage(QWidget):
             yield f"Layer {grid.layers[layer]} together: {together or 'not known'}"
 
     def _row_of(self, cell: int) -> int:
-        """Return the tensor that stands for a cell: the selected one, else the first."""
-        if self._content is None:
-            return -1
-        rows = self._content.grid.cells[cell].rows
-        return self._row if self._row in rows else rows[0]
+        return -1 if self._content is None else self._content.row_of(cell, self._row)
 
     def _choose(self, cell: int) -> None:
         self._row = self._row_of(cell)

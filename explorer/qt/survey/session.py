@@ -46,6 +46,11 @@ class SurveyContent:
     grid: ModelGrid
     statistics: StatisticsColumns
 
+    def row_of(self, cell: int, preferred: int) -> int:
+        """Return the tensor that stands for a cell: the preferred one if it is there."""
+        rows = self.grid.cells[cell].rows
+        return preferred if preferred in rows else rows[0]
+
     @property
     def missing(self) -> NDArray[np.bool_]:
         """Whether statistics of a tensor are not known though they could be, bool [n]."""

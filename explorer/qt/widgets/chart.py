@@ -169,10 +169,5 @@ class Chart(QWidget, Generic[Hit]):
         else:
             super().keyPressEvent(event)
 
-    def changeEvent(self, event: QEvent) -> None:
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.PaletteChange:
-            self.update()
-
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         show_menu(self, event.globalPos(), self.commands)
