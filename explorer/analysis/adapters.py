@@ -32,7 +32,11 @@ from explorer.parallel import Check, never
 _PEFT_PART: Final = re.compile(
     r"\.(?P<part>lora_(?:embedding_)?[AB])(?:\.[^.]{1,200})?(?:\.weight)?\Z"
 )
-_GGUF_ENDS: Final = {".lora_a": 0, ".lora_b": 1}
+_OWN_ENDS: Final = {
+    **{".lora_a": ("", 0), ".lora_b": ("", 1)},  # of GGUF
+    **{".lora_down.weight": (".weight", 0), ".lora_up.weight": (".weight", 1)},  # of kohya's
+}
+_ALPHA: Final = ".alpha"
 _PEFT_START: Final = "base_model.model."
 _MOST_RANK: Final = 1 << 13  # two such matrices of float64 take 1 GiB; real ranks end at some 512
 _MOST_NAME: Final = 512
@@ -115,9 +119,9 @@ def is_adapter(model: Model) -> bool:
 
 def _part(name: str) -> tuple[str, int] | None:
     """Return the tensor that a factor changes, and 0 for A or 1 for B; None of another tensor."""
-    for end, place in _GGUF_ENDS.items():
+    for end, (ending, place) in _OWN_ENDS.items():
         if name.endswith(end):
-            return name.removesuffix(end), place
+            return name.removesuffix(end) + ending, place
     found = _PEFT_PART.search(name[-_MOST_NAME:]) if "lora_" in name else None
     if found is None:
         return None
@@ -128,10 +132,12 @@ def _part(name: str) -> tuple[str, int] | None:
 def read_adapter(model: Model) -> Adapter:
     """Return what an adapter's header says; reads no weights."""
     factors: dict[str, list[Tensor | None]] = {}
-    others = []
+    others, alphas = [], {}
     for tensor in model.tensors.rows:
         part = _part(tensor.name)
-        if part is None:
+        if part is None and tensor.name.endswith(_ALPHA) and tensor.parameters == 1:
+            alphas[f"{tensor.name.removesuffix(_ALPHA)}.weight"] = _stored_number(tensor)
+        elif part is None:
             others.append(tensor.name)
         else:
             factors.setdefault(part[0], [None, None])[part[1]] = tensor
@@ -144,9 +150,12 @@ def read_adapter(model: Model) -> Adapter:
     for name, (a, b) in factors.items():
         rank = b.shape[-1] if b is not None and len(b.shape) > 1 else 0
         this = next((value for end, value in own.items() if _ends(name, end)), alpha)
+        this = alphas.get(name, this)
         scale = _scale(this, rank, rooted=rooted)
         flipped = bool(a is not None and rank and _is_flipped(name, a, rank))
         updates.append(Update(name, a, b, rank, scale, flipped, _problem(a, b, rank, flipped)))
+    if alpha is None and len(set(alphas.values())) == 1:
+        alpha = next(iter(alphas.values()))
     kind = model.metadata.text("adapter.type") or model.metadata.text(f"{ADAPTER_PREFIX}peft_type")
     return Adapter(
         (kind or "lora").casefold(), alpha, tuple(updates), tuple(others), _base_name(model)
@@ -160,6 +169,21 @@ def _number(model: Model, key: str) -> float | None:
     value = entry.value
     finite = isinstance(value, int | float) and math.isfinite(value)
     return float(value) if finite and isinstance(value, int | float) else None
+
+
+_NUMBERS: Final = {"F16": "<f2", "F32": "<f4", "F64": "<f8"}
+
+
+def _stored_number(tensor: Tensor) -> float | None:
+    """Return the one number of a tensor; None if it is none, or of a type that has none."""
+    raw = tensor.read()
+    if tensor.type.name == "BF16":
+        found = float(np.frombuffer(b"\0\0" + raw, "<f4")[0])
+    elif tensor.type.name in _NUMBERS:
+        found = float(np.frombuffer(raw, _NUMBERS[tensor.type.name])[0])
+    else:
+        return None
+    return found if math.isfinite(found) else None
 
 
 def _own_alphas(model: Model) -> dict[str, float]:
@@ -207,7 +231,10 @@ def _problem(a: Tensor | None, b: Tensor | None, rank: int, flipped: bool) -> st
 
 
 def _base_name(model: Model) -> str:
-    keys = ("general.base_model.0.name", f"{ADAPTER_PREFIX}base_model_name_or_path")
+    keys = (
+        *("general.base_model.0.name", f"{ADAPTER_PREFIX}base_model_name_or_path"),
+        *("ss_sd_model_name", "ss_base_model_version", "modelspec.architecture"),
+    )
     return next(filter(None, map(model.metadata.text, keys)), "")
 
 

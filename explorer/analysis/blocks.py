@@ -99,7 +99,7 @@ class BlockUnpacker:
 
 def is_quantized(tensor: Tensor) -> bool:
     """Return whether a tensor's blocks have codes and scales; loads nothing."""
-    return tensor.has_parts or has_block_layout(tensor.type.name)
+    return tensor.has_readable_parts or has_block_layout(tensor.type.name)
 
 
 class ThreadUnpacker(threading.local):

@@ -124,7 +124,7 @@ def telling_rows(model: Model) -> list[int]:
     table = model.tensors
     columns, left, found = table.columns, _MOST_OTHERS, []
     for row, (kind, parameters) in enumerate(zip(columns.types, columns.parameters, strict=True)):
-        decodable = has_decoder(kind.name) or (kind.known and table.rows[row].has_parts)
+        decodable = has_decoder(kind.name) or (kind.known and table.rows[row].has_readable_parts)
         has_result = decodable and (parameters or table.damage_of(row) is not None)
         if has_result or left:
             left -= not has_result

@@ -42,6 +42,7 @@ from explorer.sources.places import list_names, names_below, opening_ahead, size
 from explorer.text import bytes_text, listed, quoted
 
 INDEX_SUFFIX: Final = ".safetensors.index.json"
+_SECOND_COPY: Final = "consolidated"  # how files of Mistral begin that repeat the others
 _SUFFIX: Final = ".safetensors"
 _GGUF: Final = ".gguf"
 _INDEX_RANKS: Final = {"model" + INDEX_SUFFIX: 0, "diffusion_pytorch_model" + INDEX_SUFFIX: 1}
@@ -179,11 +180,26 @@ def _open_weights(path: Path, folder: Path, names: Sequence[str]) -> Model:
         except ExplorerError as error:
             log.add_error(name, f"the index is left out: {error.without_path}")
         else:
-            return _open_indexed(path, folder, index, log)
+            return _open_indexed(path, folder, index, log, names)
     weights = [name for name in names if name.lower().endswith(_SUFFIX)]
     if not weights:
         raise _none_opens(path, log)
     return _open_all(path, folder, _without_second_copy(weights, log), log)
+
+
+def _report_beside(index: _Index, names: Sequence[str], log: ProblemLog) -> None:
+    """Report safetensors that the index does not name: some programs load them, most do not."""
+    beside = [
+        name
+        for name in names
+        if name.lower().endswith(_SUFFIX)
+        and name not in index.shards
+        and not name.lower().startswith(_SECOND_COPY)
+    ]
+    if beside:
+        what = "the index does not name it; it is not read as a part of the model"
+        more = f" ({listed(map(quoted, beside[1:]), 3)} neither)" if beside[1:] else ""
+        log.add_warning(beside[0], f"{what}{more}")
 
 
 def _listed(folder: Path) -> list[str]:
@@ -249,7 +265,7 @@ def open_index(path: Path) -> Model:
 
 def _without_second_copy(names: list[str], log: ProblemLog) -> list[str]:
     """Leave out ``consolidated*.safetensors``, which repeats the weights that other files hold."""
-    kept = [name for name in names if not name.lower().startswith("consolidated")]
+    kept = [name for name in names if not name.lower().startswith(_SECOND_COPY)]
     if not kept:
         return names
     for name in names:
@@ -294,7 +310,9 @@ def _leaves_folder(name: str) -> bool:
     return any(kind.anchor or ".." in kind.parts for kind in kinds) or not kinds[0].name
 
 
-def _open_indexed(path: Path, folder: Path, index: _Index, log: ProblemLog) -> Model:
+def _open_indexed(
+    path: Path, folder: Path, index: _Index, log: ProblemLog, names: Sequence[str] = ()
+) -> Model:
     files: dict[str, SafetensorsFile] = {}
     remote = index.shards if isinstance(folder, Address) else ()
     ahead = (folder / name for name in remote if not _leaves_folder(name))
@@ -313,6 +331,7 @@ def _open_indexed(path: Path, folder: Path, index: _Index, log: ProblemLog) -> M
         if not files:
             raise _none_opens(path, log)
         _compare_with_index(files, index, log)
+        _report_beside(index, names, log)
         return build_model(path, list(files.values()), read_config(folder, log), log)
     except ExplorerError:
         _close(files)

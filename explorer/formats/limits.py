@@ -34,8 +34,8 @@ MAX_KEYS: Final = 1 << 16
 MAX_TENSORS: Final = 1 << 17
 """Most tensors of one file; the largest real model has about 20,000 over all its shards."""
 
-MAX_DIMENSIONS: Final = 4
-"""Most dimensions of a tensor, ggml's GGML_MAX_DIMS."""
+MAX_DIMENSIONS: Final = 8
+"""Most dimensions of a tensor that is read; ggml has 4 (GGML_MAX_DIMS)."""
 
 MAX_NAMES_BYTES: Final = 32 << 20
 """Most bytes of all keys, or of all tensor names, of one file together."""

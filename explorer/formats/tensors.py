@@ -267,6 +267,11 @@ class Tensor:
         return self.grouped is not None or self.companions is not None
 
     @property
+    def has_readable_parts(self) -> bool:
+        """Whether it has parts, and what reads them."""
+        return self.grouped is not None or bool(self.companions and self.companions.layout.reader)
+
+    @property
     def bits_per_weight(self) -> float:
         """Stored bits for each weight; 0.0 for an empty tensor, or if the size is not known."""
         return 8 * self.nbytes / self.parameters if self.parameters and self.type.known else 0.0

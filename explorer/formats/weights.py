@@ -65,6 +65,8 @@ def check_decodable(tensor: Tensor) -> None:
         found -= grouped.global_scale.extent.nbytes
     if kind.known and tensor.damage is not None:
         what = tensor.damage
+    elif tensor.companions is not None and not tensor.companions.layout.reader:
+        what = f"weights of type {kind.name} are not read: how they are packed was not verified"
     elif tensor.companions is not None:
         return  # what the parts hold was checked when they were joined
     elif grouped is None and not has_decoder(kind.name):

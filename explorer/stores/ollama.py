@@ -114,6 +114,9 @@ class _Blobs:
                 scan.check()
             match = _BLOB_NAME.fullmatch(file.name)
             if match is None:
+                if file.name.startswith("sha256"):
+                    what = "has a name that Ollama gives no blob; nothing reads it"
+                    scan.log.add_warning(file.path, what)
                 continue
             if match["partial"]:
                 scan.add_partial(file)

@@ -211,3 +211,20 @@ def test_a_model_is_no_adapter(tmp_path: Path) -> None:
         assert not is_adapter(model)
         facts = {fact.name for fact in model_facts(model, describe(model))}
         assert "kind" not in facts
+
+
+def test_kohya_s_factors_and_alphas(tmp_path: Path) -> None:
+    """Names of ComfyUI's and kohya's trainers; each module says its own alpha."""
+    arrays = arrays_of(
+        {"x.lora_down.weight": (8, 64), "x.lora_up.weight": (32, 8), "x.alpha": ()}, 3
+    )
+    arrays["x.alpha"][()] = 4
+    path = tmp_path / "adapter.safetensors"
+    write_safetensors(path, arrays)
+    with open_model(path) as model:
+        adapter = read_adapter(model)
+        (update,) = adapter.updates
+        assert (adapter.ranks, adapter.alpha, adapter.others) == ((8,), 4.0, ())
+        assert (update.name, update.scale, update.shape) == ("x.weight", 0.5, (32, 64))
+        product = arrays["x.lora_up.weight"].astype(np.float64) @ arrays["x.lora_down.weight"]
+        assert update_norm(update) == pytest.approx(np.linalg.norm(product) / 2, rel=1e-6)

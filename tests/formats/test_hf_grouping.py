@@ -160,11 +160,9 @@ FP4_EXPERTS: dict[str, tuple[str, tuple[int, ...]]] = {
 @pytest.mark.parametrize(
     ("method", "fields", "parts"),
     [
-        ("exl3", {}, {"trellis": ("I16", (4, 4, 64)), "suh": ("F16", (64,))}),
         ("eetq", {}, {"weight": ("I8", (64, 64)), "weight_scales": ("F16", (64,))}),
         ("", {}, {"weight": ("I8", (64, 64)), "weight_scales": ("F16", (64,))}),
         ("quark", {}, {"weight": ("F8_E4M3", (64, 64)), "weight_scale": ("F32", ())}),
-        ("gptq", {"checkpoint_format": "marlin"}, {"B": ("I32", (4, 128)), "s": ("F16", (1, 64))}),
         ("gptq", {"checkpoint_format": "gptq_p"}, {**GPTQ, "qzeros": ("I32", (2, 10))}),
         ("awq", {"version": "gemv_fast"}, {**GPTQ, "qweight": ("I16", (16, 64))}),
         (
@@ -303,7 +301,39 @@ def test_codes_without_scales_are_told(
     found, problems = grouped_of([member(name, dtype, shape)], Declaration(method, "config.json"))
     assert found == Grouped()
     assert [problem.severity for problem in problems] == [severity] * bool(severity)
-    assert grouped_of([member(name, dtype, shape)])[1] == ()
+    bare = [one.what for one in grouped_of([member(name, dtype, shape)])[1]]
+    said = "is FP8 without a scale: its values are the bare codes"
+    assert bare == [said] * dtype.startswith("F8")
+
+
+@pytest.mark.parametrize("scale", ["a.scale_weight", "a.weight.scale", "a.weight_scale"])
+def test_scales_of_other_programs_are_joined(scale: str) -> None:
+    members = [member("a.weight", "F8_E4M3", (8, 64)), member(scale, "F32", (1,))]
+    found, problems = grouped_of([*members, member("scaled_fp8", "F8_E4M3", (2,))])
+    assert [one.alike.layout.name for one in found.weights.values()] == ["fp8"]
+    assert problems == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "parts", "shape"),
+    [
+        ("exl3", {"trellis": ("I16", (16, 32, 64)), "suh": ("F16", (256,))}, (512, 256)),
+        ("exl2", {"q_weight": ("I32", (32, 512)), "q_invperm": ("I16", (256,))}, (512, 256)),
+        ("marlin", {"B": ("I32", (16, 1024)), "s": ("F16", (2, 512))}, (512, 256)),
+        ("svdquant", {"qweight": ("I8", (512, 128)), "wscales": ("BF16", (4, 512))}, (512, 256)),
+        ("aqlm", {"codes": ("I8", (512, 32, 1)), "codebooks": ("F16", (1, 256, 1, 8))}, (512, 256)),
+    ],
+)
+def test_weights_that_are_not_read_are_counted(
+    name: str, parts: dict[str, tuple[str, tuple[int, ...]]], shape: tuple[int, int]
+) -> None:
+    members = [member(f"a.{part}", dtype, size) for part, (dtype, size) in parts.items()]
+    for method in ("", name):
+        found, problems = grouped_of(members, Declaration(method, "config.json"))
+        (weight,) = found.weights.values()
+        assert (weight.name, weight.alike.spec.shape) == ("a.weight", shape)
+        assert weight.alike.spec.type.name == name
+        assert any("not read" in one.what for one in problems)
 
 
 def test_floats_beside_a_scale_are_told_unless_they_are_not_compressed_yet() -> None:

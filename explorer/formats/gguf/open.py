@@ -50,6 +50,7 @@ DEFAULT_ALIGNMENT: Final = 32
 SHARD_NAME: Final = re.compile(r"(?P<prefix>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf")
 
 _INT64_MAX: Final = (1 << 63) - 1
+_GGML_DIMENSIONS: Final = 4
 _WINDOW_BYTES: Final = 1 << 14
 _RECORDS_BYTES: Final = 1 << 18  # longer than any record
 # Other files found under a model's name, by their first bytes.
@@ -57,7 +58,7 @@ _LOOKS_LIKE: Final = (
     (b"lmgg", "an old GGML file (before GGUF); convert it with llama.cpp"),
     (b"tjgg", "an old GGJT file (before GGUF); convert it with llama.cpp"),
     (b"fmgg", "an old GGMF file (before GGUF); convert it with llama.cpp"),
-    (b"FUGG", "a GGUF file with swapped bytes; download it again"),
+    (b"FUGG", "a GGUF file with swapped bytes, written on a big-endian machine; get one for yours"),
     (b"PK\x03\x04", "a zip archive (a PyTorch checkpoint?); convert it first"),
     (b"\x7fELF", "a program (ELF)"),
     (b"\x89HDF", "an HDF5 file"),
@@ -429,6 +430,9 @@ def _spec(kind: TensorType, shape: Shape) -> Spec:
             rows = shape[-2] if len(shape) > 1 else 1
             fault = f"{rows} rows are no whole number of {kind.rows}, which {name} stores together"
         return Spec(kind, shape, parameters, 0, fault)
+    if len(shape) > _GGML_DIMENSIONS:
+        fault = f"it has {len(shape)} dimensions, where ggml has {_GGML_DIMENSIONS}"
+        return Spec(kind, shape, parameters, nbytes if nbytes <= _INT64_MAX else 0, fault)
     if nbytes > _INT64_MAX:
         return Spec(kind, shape, parameters, 0, f"{nbytes} bytes overflow 63 bits")
     return Spec(kind, shape, parameters, nbytes)

@@ -33,6 +33,8 @@ RULES: Final = (
     (".blocks", "rules_floats.gpt_oss_original"),
     (".weight_scale_inv", "rules_floats.inverse_scaled_weight"),
     (".qscale_weight", "rules_floats.mistral_weight"),
+    (".scale_weight", "rules_floats.comfy_weight"),
+    (".weight.scale", "rules_floats.weight_with_its_scale"),
     (".weight_scale", "rules_floats.scaled_weight"),
     (".scale", "rules_floats.shortly_scaled_weight"),
     ("_scale_inv", "rules_floats.fused_experts"),
@@ -42,7 +44,17 @@ RULES: Final = (
 A module is loaded when one of its keys occurs. Of several keys of a weight, the first here counts.
 """
 
+UNREAD: Final = (
+    (".trellis", "rules_unread.exl3"),
+    (".q_weight", "rules_unread.exl2"),
+    (".codebooks", "rules_unread.aqlm"),
+    (".B", "rules_unread.marlin"),
+    (".wscales", "rules_unread.svdquant"),
+)
+"""The same of weights that are counted and not read."""
+
 MARKS: Final = (
+    *(".trellis", ".q_weight", ".codebooks", ".B"),
     *("scale", "qweight", "qzeros", ".quant_", ".absmax", ".SCB", ".W_q", ".packing", "qdata"),
     *("weight_packed", "weight_format", "_zero_point", "_blocks", ".blocks", "._data"),
 )
@@ -51,7 +63,7 @@ MARKS: Final = (
 ATTACHED: Final = (
     *(".input_scale", ".input_global_scale", ".input_zero_point", ".output_scale"),
     *(".activation_scale", ".pre_quant_scale", ".weight_format"),
-    *(".k_scale", ".v_scale", ".q_scale"),
+    *(".k_scale", ".v_scale", ".q_scale", ".scale_input", ".comfy_quant"),
 )
 """Suffixes of what belongs to a quantized module, but is no part of its weight."""
 
@@ -61,7 +73,7 @@ ORPHANS: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         (".absmax", ".quant_map", ".nested_absmax", ".nested_quant_map"), "quant_state"
     ),
-    **dict.fromkeys((".SCB", ".weight_format", ".weight_scale_inv"), "weight"),
+    **dict.fromkeys((".SCB", ".weight_format", ".weight_scale_inv", ".scale_weight"), "weight"),
     "_scale_inv": "tensor of experts",
     ".weight_scale": "weight or weight_packed",
     **dict.fromkeys((".weight_packed", ".weight_scale_2", ".weight_zero_point"), "weight_scale"),
@@ -106,10 +118,12 @@ class Grouped:
     used: set[int] = field(default_factory=set)
 
 
-def may_hold_weights(names: Sequence[str]) -> bool:
-    """Return quickly whether some weights may have separate scales; mostly none have."""
+def may_hold_weights(names: Sequence[str], specs: Sequence[Spec]) -> bool:
+    """Return quickly whether some weights have or lack separate scales; mostly none do."""
     joined = "\n".join(names)
-    return any(mark in joined for mark in MARKS)
+    if any(mark in joined for mark in MARKS):
+        return True
+    return not FP8.isdisjoint({spec.type.name for spec in specs})
 
 
 def group_members(keys: Keys, log: ProblemLog) -> Grouped:
@@ -119,9 +133,8 @@ def group_members(keys: Keys, log: ProblemLog) -> Grouped:
         keys: All stored tensors of the model, of all shards, and what is said of them.
         log: Where contradictions go.
     """
-    if keys.declared.is_list_only:
-        return Grouped()
-    return _Grouping(keys).run(log)
+    grouping = _Grouping(keys)
+    return grouping.unread(log) if keys.declared.is_list_only else grouping.run(log)
 
 
 class _Grouping:
@@ -140,8 +153,23 @@ class _Grouping:
         for stem, name in self._with(ATTACHED):
             self._attached.setdefault(stem, []).append(keys.rows[name])
 
+    def unread(self, log: ProblemLog) -> Grouped:
+        """Find the weights that are counted and not read, and say that they are not."""
+        aside, self._left_alone = self._left_alone, set()
+        for suffix, place in UNREAD:
+            if self._occurs(suffix):
+                self._apply(suffix, _rule(place))
+        self._left_alone |= aside
+        schemes = {one.alike.layout.name for one in self._found.weights.values()}
+        for name in sorted(schemes):
+            own = [w.name for w in self._found.weights.values() if w.alike.layout.name == name]
+            what = f"{len(own)} weights of {name} are counted, but their values are not read"
+            log.add_warning(own[0], what)
+        return self._found
+
     def run(self, log: ProblemLog) -> Grouped:
         """Find all weights; report what is wrong."""
+        self.unread(log)
         for suffix, place in RULES:
             if self._occurs(suffix):
                 self._apply(suffix, _rule(place))
@@ -214,11 +242,11 @@ class _Grouping:
             if stem.removesuffix(".weight") not in known:
                 known.add(stem)
                 self._problems.add_error(name, f"its {orphans[name[len(stem) :]]} is missing")
-        if self._method in WHOLE or self._method.startswith(("modelopt", "nvfp4", "bitnet")):
-            self._report_unscaled(known)
+        said = self._method in WHOLE or self._method.startswith(("modelopt", "nvfp4", "bitnet"))
+        self._report_unscaled(known, said=said)
 
-    def _report_unscaled(self, known: set[str]) -> None:
-        """Report codes without any companion."""
+    def _report_unscaled(self, known: set[str], *, said: bool) -> None:
+        """Report codes without any companion; where a method is `said`, scales are missing."""
         for name, row in self._rows.items():
             if row in self._found.used or name in known:
                 continue
@@ -226,8 +254,10 @@ class _Grouping:
             if stem in known or (stem == name and not self._may_be_experts(name, spec)):
                 continue
             if len(spec.shape) >= _MATRIX and spec.type.name in FP8:
-                self._problems.add_warning(name, "its scales are missing; it is shown without them")
-            elif len(spec.shape) >= _MATRIX and spec.type.name in CODES and stem != name:
+                missing = "its scales are missing; it is shown without them"
+                bare = "is FP8 without a scale: its values are the bare codes"
+                self._problems.add_warning(name, missing if said else bare)
+            elif said and len(spec.shape) >= _MATRIX and spec.type.name in CODES and stem != name:
                 self._problems.add_error(name, "its scales are missing")
 
     def _may_be_experts(self, name: str, spec: Spec) -> bool:

@@ -99,6 +99,16 @@ def mistral_weight(module: Module) -> Found | None:
     return _named_scale(module, "qscale_weight")
 
 
+def comfy_weight(module: Module) -> Found | None:
+    """Return an FP8 weight with `scale_weight`, as ComfyUI's scaled checkpoints have it."""
+    return _named_scale(module, "scale_weight")
+
+
+def weight_with_its_scale(module: Module) -> Found | None:
+    """Return an FP8 weight whose scale has the weight's name and an end of its own."""
+    return _named_scale(module, "weight.scale")
+
+
 def _named_scale(module: Module, role: str) -> Found | None:
     weight, scale = module.get(".weight"), module.need(f".{role}")
     if weight is None or weight.dtype not in FP8_TYPES:

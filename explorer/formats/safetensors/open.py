@@ -474,7 +474,7 @@ def build_model(
                 entries[key] = loaded_entry(key, "string", value, index)
     declared = read_declaration(files[0].source.path.parent, config.fields, log)
     stored = _stored_tensors(files)
-    if declared.method or may_hold_weights(stored.names):
+    if declared.method or may_hold_weights(stored.names, stored.specs):
         metadata = {key: value for file in reversed(files) for key, value in file.metadata.items()}
         assembly = join_companions(stored, metadata, declared, config.fields, log)
     else:

@@ -1,6 +1,7 @@
 """What metadata and `config.json` say about the quantization of a weight; either may be wrong.
 
-Source: `docs/safetensors_and_blobs.md`, section 3; mlx-lm, `load_model` (entries of modules).
+Source: `docs/safetensors_and_blobs.md`, section 3; mlx-lm, `load_model` (entries of modules);
+Ollama, x/quant (types that it does not know).
 """
 
 from __future__ import annotations
@@ -104,7 +105,9 @@ def claim_of_metadata(quant_type: str | None, group_size: str | None) -> Claim:
     if quant_type is not None:
         mode, bits = _TYPES.get(quant_type.strip().lower(), (None, None))
         if mode is None:
-            faults.append(f"{origin} has an unknown quant_type, {_quoted(quant_type)}")
+            mode, bits, size = Mode.AFFINE, 8, size or 32  # as Ollama's own reader takes it
+            what = f"{origin} has an unknown quant_type, {_quoted(quant_type)}"
+            faults.append(f"{what}, which Ollama takes for int8 in groups of 32")
     return Claim(origin, mode, bits, size, "; ".join(faults))
 
 
@@ -275,6 +278,7 @@ def _guess_affine(shapes: GroupShapes, claims: list[Claim]) -> Resolution:
     sizes = _GUESSED_GROUPS_OF_128_BITS if group_bits == 128 else _GUESSED_GROUPS
     fitting = [shapes.layout(Mode.AFFINE, group_bits // size, size) for size in sizes]
     layouts = [layout for layout in fitting if layout is not None]
+    layouts.sort(key=lambda layout: layout.bits == 1)  # the rarest
     if not layouts:
         what = f"{group_bits} bits for each scale and bias"
         return Resolution(None, problem=f"no known quantization has {what}")

@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from explorer.quantization.registry import BlockField, BlockLayout, integers
 from explorer.quantization.types import E2M1, E4M3, TENSOR_TYPES, TensorType
 
-AFFINE_BITS: Final = (2, 3, 4, 5, 6, 8)
+AFFINE_BITS: Final = (1, 2, 3, 4, 5, 6, 8)
 """Widths of an affine code that MLX writes."""
 
 AFFINE_GROUPS: Final = (32, 64, 128)

@@ -30,7 +30,7 @@ from typing import Any, Final, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.quantization.registry import BlockLayout
+from explorer.quantization.registry import BlockLayout, QuantizationError
 from explorer.quantization.types import E2M1, E4M3, E4M3_FNUZ, E5M2, E5M2_FNUZ, TensorType
 
 Shape: TypeAlias = tuple[int, ...]
@@ -73,7 +73,8 @@ class CompanionLayout:
     """How one weight with companions is stored; thousands of tensors share one.
 
     Attributes:
-        reader: Which `LineReader` reads it: ``"gptq.Gptq"`` is class `Gptq` of module `gptq`.
+        reader: Which `LineReader` reads it: ``"gptq.Gptq"`` is class `Gptq` of module `gptq`; ""
+            where values are not read.
         scheme: The quantization method: ``"gptq"``, ``"awq"``, ``"compressed-tensors"`` …
         name: Public name of the type: ``"gptq4"``, ``"nf4"``, ``"fp8"``.
         bits: Bits of a code.
@@ -280,7 +281,13 @@ class LineReader(ABC):
 
 
 def line_reader(layout: CompanionLayout, parts: Parts) -> LineReader:
-    """Return a reader; the first call for a family loads its module, and Numba with it."""
+    """Return a reader; the first call for a family loads its module, and Numba with it.
+
+    Raises:
+        QuantizationError: The values of such weights are not read.
+    """
+    if not layout.reader:
+        raise QuantizationError(f"weights of type {layout.name} are not read")
     module, _, name = layout.reader.partition(".")
     found = getattr(import_module(f"explorer.quantization.huggingface.{module}"), name)
     reader: LineReader = found(layout, parts)

@@ -121,7 +121,15 @@ def test_impossible_dimensions(accept: Accept, dims: tuple[int, ...], kind: int)
     assert model.tensors["good"].damage is None
 
 
-@pytest.mark.parametrize("count", [5, 9, 1 << 20, 0xFFFFFFFF])
+def test_five_dimensions_damage_one_tensor(accept: Accept) -> None:
+    """llama.cpp refuses the file; the rest of it is as it is."""
+    model = accept(GgufFile(tensors=[TensorSpec("odd", (2, 1, 1, 1, 2), 0), TensorSpec("good")]))
+    assert "5 dimensions" in problem_texts(model)
+    assert model.tensors["odd"].damage is not None
+    assert model.tensors["good"].read() == bytes(16)
+
+
+@pytest.mark.parametrize("count", [9, 1 << 20, 0xFFFFFFFF])
 def test_too_many_dimensions(refuse: Refuse, count: int) -> None:
     odd = TensorSpec("some.tensor", (1,) * min(count, 9), 0, dims_count=count)
     error = refuse(GgufFile(tensors=[TensorSpec("first"), odd], tail=bytes(200)))

@@ -119,8 +119,8 @@ def test_one_guess_is_reported_for_all(tmp_path: Path) -> None:
 def test_scales_of_other_makers_stay_tensors(tmp_path: Path) -> None:
     path = write_tensors(
         tmp_path / "m.safetensors",
-        ("a.weight", "F8_E4M3", [4, 4]),
-        ("a.weight.scale", "F32", [4]),
+        ("a.weight", "U8", [4, 4]),
+        ("a.other.scale", "F32", [4]),
         ("b.weight", "BF16", [4, 4]),
         ("b.scales", "BF16", [4]),
         ("c.scales", "BF16", [4]),

@@ -346,7 +346,7 @@ def test_a_layout_as_a_tensor_type() -> None:
     assert (kind.bits_per_weight, kind.quantized, kind.known, kind.id) == (4.5, True, True, None)
     assert _affine(8, 32, "F32").type.nbytes(64) == 64 + 2 * 8
     names = [_affine(bits, 32).name for bits in AFFINE_BITS]
-    assert names == ["affine2", "affine3", "int4", "affine5", "affine6", "int8"]
+    assert names == ["affine1", "affine2", "affine3", "int4", "affine5", "affine6", "int8"]
     assert [(one.name, one.type.bits_per_weight) for one in _FIXED] == [
         ("nvfp4", 4.5),
         ("mxfp4", 4.25),

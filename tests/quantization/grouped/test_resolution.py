@@ -206,7 +206,22 @@ def test_a_group_size_that_is_none(group_size: str) -> None:
 def test_an_unknown_quant_type() -> None:
     found = resolve(_affine_parts(5, 64), "int\x1b5", "64")
     assert _sizes(found) == ("affine5", 64)
-    assert found.problem == r"the metadata has an unknown quant_type, “int\x1b5”"
+    assert found.problem is not None
+    assert r"an unknown quant_type, “int\x1b5”, which Ollama takes" in found.problem
+
+
+def test_an_unknown_quant_type_is_int8_in_groups_of_32_to_ollama() -> None:
+    """Where shapes leave it open; without a type it would be int4 in groups of 64."""
+    found = resolve(_affine_parts(8, 32), "q5_k")
+    assert _sizes(found) == ("int8", 32)
+    assert _sizes(resolve(_affine_parts(8, 32))) == ("int4", 64)
+    assert found.problem is not None
+
+
+def test_one_bit_is_taken_where_it_is_said() -> None:
+    said = {"bits": 1, "group_size": 128}
+    assert _sizes(resolve(_affine_parts(1, 128), config=said)) == ("affine1", 128)
+    assert _sizes(resolve(_affine_parts(2, 32))) == ("affine2", 32)
 
 
 def test_stacked_experts_and_packed_bytes() -> None:

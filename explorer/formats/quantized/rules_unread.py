@@ -1,0 +1,101 @@
+"""Rules for weights whose values are not read: which parts they have, and how many weights.
+
+Without them packed words and codebooks would count as weights. How codes become weights was not
+verified against the methods' own libraries, so that no value is shown.
+
+Source: exllamav2, ext.py (`q_weight`, `q_invperm`); exllamav3, modules/quant/exl3.py (`trellis`);
+AQLM, inference.py; gptq's Marlin, `Layer.pack`; nunchaku, models/linear.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from explorer.formats.quantized.modules import (
+    Found,
+    Member,
+    Module,
+    RuleError,
+    check_logical,
+    check_type,
+)
+from explorer.quantization.huggingface.layout import CompanionLayout, Formula, Levels
+
+_TILE = 16
+
+
+def exl3(module: Module) -> Found | None:
+    """Return a weight of EXL3: tiles of 16 x 16 weights, `trellis`, with signs of both sides."""
+    codes = module.need(".trellis")
+    if codes.dtype != "I16" or len(codes.shape) != 3 or codes.shape[2] % _TILE:
+        raise RuleError(f"its trellis is of shape {list(codes.shape)}")
+    inputs, outputs = (_TILE * side for side in codes.shape[:2])
+    names = ("suh", "svh", "su", "sv", "mcg", "mul1")
+    return _found(module, "exl3", codes, names, (outputs, inputs))
+
+
+def exl2(module: Module) -> Found | None:
+    """Return a weight of EXL2: words of each output, in an order of inputs of their own."""
+    codes = module.need(".q_weight")
+    order = module.get(".q_invperm") or module.need(".q_perm")
+    check_type(codes, "I32")
+    if len(codes.shape) != 2 or len(order.shape) != 1:
+        raise RuleError(f"its q_weight is of shape {list(codes.shape)}")
+    names = ("q_scale", "q_scale_max", "q_groups", "q_group_map", "q_invperm", "q_perm")
+    return _found(module, "exl2", codes, names, (codes.shape[1], order.shape[0]))
+
+
+def aqlm(module: Module) -> Found | None:
+    """Return a weight of AQLM: sums of rows of codebooks."""
+    codes, books = module.need(".codes"), module.need(".codebooks")
+    if len(codes.shape) != 3 or len(books.shape) != 4:
+        raise RuleError(f"its codes are of shape {list(codes.shape)}")
+    shape = (codes.shape[0] * books.shape[2], codes.shape[1] * books.shape[3])
+    return _found(module, "aqlm", codes, ("codebooks", "scales"), shape)
+
+
+def marlin(module: Module) -> Found | None:
+    """Return a weight of Marlin: 4-bit codes of tiles, `B`, and scales, `s`."""
+    codes, scales = module.need(".B"), module.need(".s")
+    check_type(codes, "I32")
+    if len(codes.shape) != 2 or len(scales.shape) != 2:
+        raise RuleError(f"its B is of shape {list(codes.shape)}")
+    return _found(module, "marlin", codes, ("s",), (scales.shape[1], _TILE * codes.shape[0]))
+
+
+def svdquant(module: Module) -> Found | None:
+    """Return a weight of SVDQuant, 4-bit codes in bytes; its low-rank part counts as weights."""
+    codes = module.get(".qweight")
+    if codes is None or len(codes.shape) != 2:
+        return None
+    check_type(codes, "I8")
+    names = ("wscales", "smooth", "smooth_orig", "smooth_factor", "smooth_factor_orig", "wtscale")
+    return _found(module, "svdquant", codes, names, (codes.shape[0], 2 * codes.shape[1]))
+
+
+def _found(
+    module: Module, scheme: str, codes: Member, others: Sequence[str], shape: tuple[int, int]
+) -> Found:
+    if 0 in shape:
+        raise RuleError(f"its {codes.called} is of shape {list(codes.shape)}")
+    check_logical(shape, shape[1])
+    parts = {codes.called: codes}
+    for name in others:
+        part = module.get(f".{name}")
+        if part is not None:
+            parts[name] = part
+    bits = 8 * codes.spec.nbytes / (shape[0] * shape[1])
+    layout = CompanionLayout(
+        reader="",
+        scheme=scheme,
+        name=scheme,
+        bits=max(1, min(8, round(bits))),
+        shape=shape,
+        group_size=None,
+        line=shape[1],
+        run=shape[1],
+        levels=Levels.UNSIGNED,
+        formula=Formula.SCALED,
+        native="F16",
+    )
+    return Found(".weight", parts, layout)
