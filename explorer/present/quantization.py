@@ -59,6 +59,8 @@ def _sentence(model: Model, declared: Declaration, found: _Found) -> str | None:
 
 
 def _codes(layout: CompanionLayout) -> str:
+    if not layout.reader:
+        return "not read"
     if layout.levels not in _INTEGERS:
         return layout.name.upper()
     return f"{layout.bits} bits" if layout.name[-1].isdigit() else ""
@@ -157,6 +159,8 @@ class _Found:
         assert isinstance(layout, CompanionLayout)
         self.weights.append((layout, alike.spec.nbytes, count))  # bytes of each
         self.schemes[layout.scheme] += count
+        if not layout.reader:  # of which only names and sizes of parts are known
+            return
         self.bits[layout.bits] += count
         self.sharing[_sharing(layout)] += count
         self.zeros[_zeros(layout)] += count

@@ -163,7 +163,8 @@ class _Grouping:
         schemes = {one.alike.layout.name for one in self._found.weights.values()}
         for name in sorted(schemes):
             own = [w.name for w in self._found.weights.values() if w.alike.layout.name == name]
-            what = f"{len(own)} weights of {name} are counted, but their values are not read"
+            weights = "1 weight is" if len(own) == 1 else f"{len(own)} weights are"
+            what = f"{weights} of {name}: counted by their shapes, but values are not read"
             log.add_warning(own[0], what)
         return self._found
 

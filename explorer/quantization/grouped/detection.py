@@ -6,7 +6,7 @@ Ollama, x/quant (types that it does not know).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Final
@@ -36,6 +36,13 @@ _TYPES: Final[Mapping[str, tuple[Mode, int]]] = {
     **{mode.value: (mode, bits) for mode, (bits, _) in FIXED_SIZES.items()},
 }
 """Mode and bits of each `quant_type`, in lower case."""
+
+_WORDS_BEFORE: Final = ("model.", "language_model.", "text_model.", "thinker.")
+_BEFORE: Final = (
+    *("", "model.", "language_model.", "language_model.model.", "model.language_model."),
+    *("model.language_model.model.", "thinker.model.", "thinker.language_model.model."),
+)
+"""What configurations of MLX put before the name of a module (mlx-vlm and mlx-lm differ)."""
 
 _MODES: Final = {mode.value: mode for mode in Mode}
 
@@ -140,9 +147,18 @@ def config_quantization(config: Mapping[str, object], module: str) -> Mapping[st
         for key in ("quantization", "quantization_config"):
             general = place.get(key)
             if isinstance(general, Mapping):
-                own = general.get(module)
-                return own if isinstance(own, Mapping) else general
+                found = (general.get(name) for name in _spellings(module))
+                return next((own for own in found if isinstance(own, Mapping)), general)
     return None
+
+
+def _spellings(module: str) -> Iterator[str]:
+    """Yield what a configuration may call a module: programs put other words before the layers."""
+    yield module
+    bare = module
+    while bare.startswith(_WORDS_BEFORE):
+        bare = bare.partition(".")[2]
+    yield from (f"{words}{bare}" for words in _BEFORE)
 
 
 def _count(value: object) -> int | None:

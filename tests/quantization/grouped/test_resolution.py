@@ -353,6 +353,9 @@ def test_the_place_of_the_quantization_in_config_json() -> None:
     assert config_quantization({"quantization_config": general}, module) == general
     assert config_quantization({"text_config": {"quantization": general}}, module) == general
     assert config_quantization({"quantization": {**general, module: own}}, module) == own
+    for other in ("language_model.", "model.language_model.", "language_model.model."):
+        said = {"quantization": {**general, module.replace("model.", other, 1): own}}
+        assert config_quantization(said, module) == own
     switched_on = {**general, module: True}
     assert config_quantization({"quantization": switched_on}, module) == switched_on
     assert config_quantization({"quantization": 4, "text_config": []}, module) is None
