@@ -5,7 +5,9 @@ Facts of config.json, the same for every program that loads such a folder.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Final
 
 from explorer.planner.folder import Folder
@@ -19,6 +21,14 @@ class State(StrEnum):
     SHORT_CONV = "short convolution"
 
 
+FULL_EVERY: Final[Mapping[str, int]] = MappingProxyType(
+    {"cohere2": 4, "olmo3": 4, "gemma2": 2, "gemma3_text": 6, "gpt_oss": 2, "llama4_text": 4}
+)
+"""`model_type` → one of how many layers has full attention, where a config does not say.
+
+Source: transformers 5.20, the configuration of each model.
+"""
+
 _KINDS: Final = {
     "sliding_attention": "local",
     "chunked_attention": "local",
@@ -28,14 +38,11 @@ _KINDS: Final = {
 }
 
 
-def layer_kinds(
-    folder: Folder, full_every: int = 0, *, has_state: bool = False, by_pattern: bool = False
-) -> list[str]:
+def layer_kinds(folder: Folder, *, has_state: bool = False, by_pattern: bool = False) -> list[str]:
     """Return what each layer is: "full", "local", "state", or "" without any cache.
 
     Args:
         folder: The model.
-        full_every: One of so many layers has full attention, where the config does not say; 0: all.
         has_state: Whether layers without attention keep a state.
         by_pattern: Whether `layer_types` of the config is not looked at.
     """
@@ -50,6 +57,7 @@ def layer_kinds(
     every = folder.number("full_attention_interval", default=0)
     if has_state and every:
         return ["full" if (i + 1) % every == 0 else "state" for i in range(count)]
+    full_every = FULL_EVERY.get(folder.model_type, 0)
     every = folder.number("sliding_window_pattern", default=full_every)
     if full_every and every:
         return ["full" if (i + 1) % every == 0 else "local" for i in range(count)]

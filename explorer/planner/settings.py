@@ -525,6 +525,27 @@ MAX_KV_SIZE: Final = Setting(
     "max_kv_size", "", Count(1, MAX_COUNT), ("--max-kv-size",), "Most tokens of mlx-lm's cache."
 )
 
+DTYPE: Final = Setting(
+    "dtype",
+    "&Data type",
+    OneOf(("auto", "float32", "bfloat16", "float16")),
+    ("--dtype",),
+    "Type of weights and cache in transformers. Default: the model's own.",
+    tip="Type of weights and cache; auto is the model's own",
+    default="auto",
+    noun="data type",
+)
+STATIC_CACHE: Final = Setting(
+    "static_cache",
+    "&Static cache",
+    Switch(only_on="whole context at once"),
+    ("--static-cache",),
+    "A cache that transformers allocates as a whole.",
+    tip="Allocate the cache of the whole context at once",
+    default=False,
+    advanced=True,
+)
+
 SERVER_SETTINGS: Final = (
     *(CONTEXT, PARALLEL, KV_CACHE_TYPE, BATCH, FLASH_ATTENTION, NUM_GPU, OVERHEAD, SPREAD),
     *(UBATCH, KV_UNIFIED, CACHE_TYPE_K, CACHE_TYPE_V, TENSOR_SPLIT, CPU_MOE_LAYERS, SPLIT_MODE),
@@ -541,7 +562,10 @@ VLLM_SETTINGS: Final = (
 MLX_SETTINGS: Final = (KV_BITS, WIRED_LIMIT, KV_GROUP_SIZE, QUANTIZED_KV_START, MAX_KV_SIZE)
 """The settings of mlx-lm alone."""
 
-SETTINGS: Final = (*SERVER_SETTINGS, *VLLM_SETTINGS, *MLX_SETTINGS)
+TRANSFORMERS_SETTINGS: Final = (DTYPE, STATIC_CACHE)
+"""The settings of transformers alone."""
+
+SETTINGS: Final = (*SERVER_SETTINGS, *VLLM_SETTINGS, *MLX_SETTINGS, *TRANSFORMERS_SETTINGS)
 """The settings of all engines, in the order of fields and options."""
 
 
@@ -606,6 +630,8 @@ class Settings:
     kv_group_size: int | None = None
     quantized_kv_start: int | None = None
     max_kv_size: int | None = None
+    dtype: str | None = None
+    static_cache: bool | None = None
 
     def __post_init__(self) -> None:
         for name, noun, check in _CHECKS:

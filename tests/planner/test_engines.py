@@ -203,7 +203,14 @@ def test_what_llama_cpp_refuses_is_one_sentence(h: Hyperparameters) -> None:
 
 
 def test_engines_are_found_by_name() -> None:
-    assert list(ENGINES) == ["llama.cpp", "ollama", "vllm", "mlx", "ollama-graphsize"]
+    assert list(ENGINES) == [
+        "llama.cpp",
+        "ollama",
+        "vllm",
+        "mlx",
+        "transformers",
+        "ollama-graphsize",
+    ]
     with pytest.raises(PlanError, match="ollama-graphsize"):
         plan(Hyperparameters(), profile="ollama-0.30")
     known = {setting.name for setting in SETTINGS}

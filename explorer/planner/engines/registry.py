@@ -16,12 +16,13 @@ from explorer.planner.engines.llama_cpp.engine import LLAMA_CPP
 from explorer.planner.engines.mlx.engine import MLX
 from explorer.planner.engines.ollama import OLLAMA
 from explorer.planner.engines.ollama_013.engine import OLLAMA_013
+from explorer.planner.engines.transformers import TRANSFORMERS
 from explorer.planner.engines.vllm.engine import VLLM
 from explorer.planner.hyperparameters import Hyperparameters
 from explorer.planner.plan import Engine
 
 ENGINES: Final[Mapping[str, Engine]] = MappingProxyType(
-    {engine.name: engine for engine in (LLAMA_CPP, OLLAMA, VLLM, MLX, OLLAMA_013)}
+    {engine.name: engine for engine in (LLAMA_CPP, OLLAMA, VLLM, MLX, TRANSFORMERS, OLLAMA_013)}
 )
 """The engines by name, in the order in which they are offered; the default: `default_engine`."""
 

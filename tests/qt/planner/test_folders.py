@@ -80,19 +80,23 @@ def test_only_programs_that_load_folders_are_offered_with_their_own_settings(
 ) -> None:
     chooser = panel.body.controls.findChild(QComboBox, "planner_profile")
     offered = [chooser.itemData(row) for row in range(chooser.count())]
-    assert offered[:2] == ["vllm", "mlx"]
+    assert offered[:3] == ["vllm", "mlx", "transformers"]
     assert "llama.cpp" not in offered
     assert panel.plan().engine.name == chooser.currentData() == "vllm"
-    usual = {"context", "parallel", "kv_dtype", "tensor_parallel", "utilization", "profile"}
-    assert _shown(panel) == usual
     panel.body.controls.advanced.click()
-    assert _shown(panel) - usual == {"pipeline_parallel", "max_batched_tokens", "enforce_eager"}
+    own = {"kv_dtype", "tensor_parallel", "utilization", "pipeline_parallel"}
+    own |= {"max_batched_tokens", "enforce_eager"}
+    assert _shown(panel) == {"context", "parallel", "profile"} | own
+    for name, settings in (
+        ("mlx", {"kv_bits", "wired_limit"}),
+        ("transformers", {"dtype", "static_cache"}),
+    ):
+        chooser.setCurrentIndex(chooser.findData(name))
+        panel.settle()
+        assert panel.plan().engine.name == name
+        assert _shown(panel) == {"context", "profile"} | settings
     panel.body.controls.advanced.click()
-
-    chooser.setCurrentIndex(chooser.findData("mlx"))
-    panel.settle()
-    assert panel.plan().engine.name == "mlx"
-    assert _shown(panel) == {"context", "kv_bits", "profile"}
+    assert "profile" not in _shown(panel)
 
 
 def test_layers_are_shared_by_typing_and_the_command_says_so(qtbot: QtBot, panel: Panel) -> None:
@@ -119,8 +123,11 @@ def test_layers_are_shared_by_typing_and_the_command_says_so(qtbot: QtBot, panel
     assert words.startswith("vllm serve ")
     assert "--tensor-parallel-size 2" in words
     assert "--gpu-memory-utilization 0.8" in words
+    panel.body.pages.setCurrentWidget(panel.body.use)
+    panel.settle()
     buttons = panel.body.export.copy_buttons
-    assert {name for name, one in buttons.items() if one.isVisibleTo(panel.body)} == {
+    shown = {name for name, one in buttons.items() if one.isVisible()}
+    assert shown == {
         "command",
         "server",
-    }
+    }  # of Ollama and LM Studio, which load no such folder, none

@@ -36,7 +36,6 @@ class Architecture:
 
     Attributes:
         own: Whether the model makes its caches itself, and so ignores a limited size.
-        full_every: One of so many layers has full attention, where the config does not list them.
         windows: Whether layers with a window keep no more than that.
         by_pattern: Whether the config's list of layers is not looked at.
         state: What layers without attention keep, or None.
@@ -45,7 +44,6 @@ class Architecture:
     """
 
     own: bool = False
-    full_every: int = 0
     windows: bool = False
     by_pattern: bool = False
     state: State | None = None
@@ -65,10 +63,10 @@ ARCHITECTURES: Final[Mapping[str, Architecture]] = MappingProxyType(
         **dict.fromkeys(("qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "mixtral", "phi3"), _PLAIN),
         **dict.fromkeys(("granite", "granitemoe", "olmo2", "glm4", "glm4_moe", "gemma"), _PLAIN),
         "gemma2": replace(_PLAIN, unquantized="its soft cap of attention takes no such cache"),
-        "gemma3_text": replace(_OWN, full_every=6, by_pattern=True),
-        "gpt_oss": replace(_OWN, full_every=2),
-        "olmo3": replace(_OWN, full_every=4),
-        "cohere2": replace(_OWN, full_every=4, by_pattern=True),
+        "gemma3_text": replace(_OWN, by_pattern=True),
+        "gpt_oss": _OWN,
+        "olmo3": _OWN,
+        "cohere2": replace(_OWN, by_pattern=True),
         "deepseek_v2": _PLAIN,
         "deepseek_v3": Architecture(latent=True, unquantized="its attention takes no such cache"),
         "lfm2": Architecture(own=True, state=State.SHORT_CONV),
@@ -130,9 +128,7 @@ def layer_caches(folder: Folder, limit: int = 0) -> Mapping[LayerCache, int]:
     """
     architecture, found = architecture_of(folder), dict[LayerCache, int]()
     has_state = architecture.state is not None
-    kinds = layer_kinds(
-        folder, architecture.full_every, has_state=has_state, by_pattern=architecture.by_pattern
-    )
+    kinds = layer_kinds(folder, has_state=has_state, by_pattern=architecture.by_pattern)
     heads, lengths = _sizes(folder, architecture)
     window = folder.number("sliding_window", default=0) if architecture.windows else 0
     for kind in kinds:

@@ -7,7 +7,7 @@ what a config leaves out. Sizes, heads, experts and norms are in config.json and
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
@@ -28,8 +28,6 @@ class Architecture:
     """How vLLM builds the layers of an architecture.
 
     Attributes:
-        full_every: One of so many layers has full attention, where the config does not list the
-            kinds of its layers; 0: all.
         window: Key of the tokens that the other layers see.
         chunked: Whether these see a chunk, not a sliding window.
         latent: Whether keys and values are one latent (MLA).
@@ -41,7 +39,6 @@ class Architecture:
         everywhere: Whether each pipeline stage holds embedding, last norm and output.
     """
 
-    full_every: int = 0
     window: str = "sliding_window"
     chunked: bool = False
     latent: bool = False
@@ -77,15 +74,13 @@ ARCHITECTURES: Final[Mapping[str, Architecture]] = MappingProxyType(
         "olmo2": _PLAIN,
         "smollm3": _PLAIN,
         "starcoder2": _PLAIN,
-        "cohere2": Architecture(full_every=4),
-        "olmo3": Architecture(full_every=4, rope=Rope.FREQUENCIES),
+        "cohere2": _PLAIN,
+        "olmo3": Architecture(rope=Rope.FREQUENCIES),
         "gemma": _GEMMA,
-        "gemma2": replace(_GEMMA, full_every=2),
-        "gemma3_text": replace(_GEMMA, full_every=6),
-        "gpt_oss": Architecture(full_every=2, rope=Rope.FLOAT32, everywhere=True),
-        "llama4_text": Architecture(
-            full_every=4, window="attention_chunk_size", chunked=True, inputs_first=True
-        ),
+        "gemma2": _GEMMA,
+        "gemma3_text": _GEMMA,
+        "gpt_oss": Architecture(rope=Rope.FLOAT32, everywhere=True),
+        "llama4_text": Architecture(window="attention_chunk_size", chunked=True, inputs_first=True),
         "glm4_moe": Architecture(float32=("mlp.gate.weight", *_BIAS)),
         "deepseek_v2": Architecture(latent=True),
         "deepseek_v3": Architecture(latent=True, float32=_BIAS),

@@ -171,7 +171,7 @@ def cache_type_of(folder: Folder, asked: str) -> str:
 def kinds_of(folder: Folder, architecture: Architecture) -> list[str]:
     """Return what each layer is, see `layer_kinds`."""
     has_state = architecture.state is not None
-    return layer_kinds(folder, architecture.full_every, has_state=has_state)
+    return layer_kinds(folder, has_state=has_state)
 
 
 def layer_caches(folder: Folder, run: Run) -> list[LayerCache | None]:
