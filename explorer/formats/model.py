@@ -254,6 +254,7 @@ class Model:
         projector: The file of its vision or audio projector, where an Ollama manifest names one.
         stored: Names and types of the tensors of safetensors as their files have them; None of
             another model.
+        layer_bytes: Bytes of the tensor layers of an Ollama manifest; one named twice counts twice.
     """
 
     format: Literal["gguf", "safetensors", "ollama", "imatrix"]
@@ -270,6 +271,7 @@ class Model:
     projector: Path | None = None
     declared: Declaration | None = None
     stored: tuple[Sequence[str], Sequence[Spec]] | None = None
+    layer_bytes: int = 0
 
     @property
     def data_offset(self) -> int | None:

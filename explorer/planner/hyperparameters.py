@@ -71,6 +71,9 @@ class Hyperparameters:
     in_ollama_store: bool = False  # whether it was opened where Ollama keeps its models
     # what llama.cpp's rules read of it, or why they cannot
     llama_cpp: Header | str = field(default="llama.cpp reads files only", compare=False)
+    layer_bytes: int = 0  # bytes of the tensor layers of an Ollama manifest
+    # the same as `folder`, of tensor layers of Ollama's store; None of another model
+    blobs: Folder | None = field(default=None, compare=False)
     # a folder of safetensors with a config.json as it is; None of another model
     folder: Folder | None = field(default=None, compare=False)
 
@@ -85,7 +88,7 @@ class Hyperparameters:
                 for count in value:
                     whole(count, part.name)
             elif part.type == "int":
-                most = MAX_MEMORY if part.name == "file_bytes" else MAX_COUNT
+                most = MAX_MEMORY if part.name.endswith("_bytes") else MAX_COUNT
                 whole(value, part.name, MAX_BLOCKS if part.name == "block_count" else most)
             elif part.type == "int | None":
                 whole_or_none(value, part.name)
@@ -114,7 +117,15 @@ class Hyperparameters:
             h = read_config(model)
         kept = _is_in_ollama_store(model)
         folder = Folder(model.config, *model.stored) if model.stored and model.config else None
-        return replace(h, in_ollama_store=kept, llama_cpp=llama_cpp_header(model), folder=folder)
+        is_folder = model.format == "safetensors"
+        return replace(
+            h,
+            in_ollama_store=kept,
+            llama_cpp=llama_cpp_header(model),
+            folder=folder if is_folder else None,
+            blobs=None if is_folder else folder,
+            layer_bytes=model.layer_bytes,
+        )
 
     @classmethod
     def from_parts(

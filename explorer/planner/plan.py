@@ -449,7 +449,7 @@ class Engine(ABC):
         most_parallel: Most sequences at a time.
         grows: Whether what a plan takes never falls as the context or the number of sequences
             grows, so that `Plan.room` says which values fit. If not, `trial` is asked.
-        serve: The words that start its server, before model and arguments.
+        serve: The words that start its server, before model and arguments; empty without one.
     """
 
     name: str

@@ -76,7 +76,7 @@ def environment_lines(plan: Plan) -> list[str]:
 
     Nothing where the program loads other files than Ollama does.
     """
-    if plan.engine.serve[0] != _LLAMA_SERVER:
+    if _LLAMA_SERVER not in plan.engine.serve:
         return []
     asked, kind = plan.request.settings, plan.used("kv_cache_type")
     accepted = kind in _SERVER_TYPES and asked.kv_cache_type is not None
@@ -93,7 +93,7 @@ def environment_lines(plan: Plan) -> list[str]:
 
 def modelfile_lines(plan: Plan) -> list[str]:
     """Return the parameters that a Modelfile can hold; nothing where Ollama loads no such file."""
-    if plan.engine.serve[0] != _LLAMA_SERVER:
+    if _LLAMA_SERVER not in plan.engine.serve:
         return []
     layers = plan.request.settings.num_gpu
     values = {
@@ -107,6 +107,8 @@ def modelfile_lines(plan: Plan) -> list[str]:
 def server_command(path: Path, plan: Plan, projector: Path | None = None) -> str:
     """Return a command line of the program's server that loads the model alike."""
     serve = plan.engine.serve
+    if not serve:
+        return ""
     if serve[0] != _LLAMA_SERVER:
         return shlex.join([*serve, _folder(path), *plan.details.arguments()])
     words = [*serve, *_server_model(path), *_server_options(plan)]

@@ -203,14 +203,8 @@ def test_what_llama_cpp_refuses_is_one_sentence(h: Hyperparameters) -> None:
 
 
 def test_engines_are_found_by_name() -> None:
-    assert list(ENGINES) == [
-        "llama.cpp",
-        "ollama",
-        "vllm",
-        "mlx",
-        "transformers",
-        "ollama-graphsize",
-    ]
+    folders = ["vllm", "mlx", "transformers"]
+    assert list(ENGINES) == ["llama.cpp", "ollama", "ollama-mlx", *folders, "ollama-graphsize"]
     with pytest.raises(PlanError, match="ollama-graphsize"):
         plan(Hyperparameters(), profile="ollama-0.30")
     known = {setting.name for setting in SETTINGS}

@@ -344,6 +344,8 @@ class _TensorBlobs:
             problems=log.problems(),
             config=config.fields,
             projector=_projector(manifest),
+            stored=(tensors.names, tensors.specs),
+            layer_bytes=sum(layer.nbytes or 0 for layer in manifest.of_kind("tensor")),
         )
 
     def _addresses(self) -> Iterator[Path]:

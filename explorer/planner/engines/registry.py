@@ -14,6 +14,7 @@ from explorer.errors import PlanError
 from explorer.planner.devices import quoted
 from explorer.planner.engines.llama_cpp.engine import LLAMA_CPP
 from explorer.planner.engines.mlx.engine import MLX
+from explorer.planner.engines.mlx.ollama import OLLAMA_MLX
 from explorer.planner.engines.ollama import OLLAMA
 from explorer.planner.engines.ollama_013.engine import OLLAMA_013
 from explorer.planner.engines.transformers import TRANSFORMERS
@@ -22,7 +23,10 @@ from explorer.planner.hyperparameters import Hyperparameters
 from explorer.planner.plan import Engine
 
 ENGINES: Final[Mapping[str, Engine]] = MappingProxyType(
-    {engine.name: engine for engine in (LLAMA_CPP, OLLAMA, VLLM, MLX, TRANSFORMERS, OLLAMA_013)}
+    {
+        engine.name: engine
+        for engine in (LLAMA_CPP, OLLAMA, OLLAMA_MLX, VLLM, MLX, TRANSFORMERS, OLLAMA_013)
+    }
 )
 """The engines by name, in the order in which they are offered; the default: `default_engine`."""
 
@@ -44,12 +48,15 @@ def saved_engine(name: str) -> Engine:
 def default_engine(h: Hyperparameters) -> Engine:
     """Return what runs a model, by where it was found.
 
-    llama.cpp reads GGUF alone, vLLM folders of safetensors, mlx-lm those that were made for it. Of
+    llama.cpp reads GGUF alone, vLLM folders of safetensors, mlx-lm those that were made for it,
+    Ollama's own engine the safetensors of its store. Of
     other formats, and where no rules are known, Ollama's estimate says what they would need after
     conversion.
     """
     if h.folder is not None and h.folder.is_mlx and MLX.accepts(h) is None:
         return MLX
+    if OLLAMA_MLX.accepts(h) is None:
+        return OLLAMA_MLX
     if h.after_conversion:
         return OLLAMA_013 if VLLM.accepts(h) else VLLM
     return OLLAMA if h.in_ollama_store else LLAMA_CPP

@@ -701,7 +701,7 @@ class ExportPage(PlannerPage):
             for part in (self._labels[name], edit, self.copy_buttons[name]):
                 part.setVisible(bool(shown) or plan is None)
         if plan is not None:
-            self._labels["server"].setText(plan.engine.serve[0])
+            self._labels["server"].setText("".join(plan.engine.serve[:1]))
 
     def _add(self, name: str, title: str) -> None:
         row = self._grid.rowCount()

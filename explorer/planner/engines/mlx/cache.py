@@ -121,12 +121,15 @@ class LayerCache(NamedTuple):
     fixed: int = 0
 
 
-def layer_caches(folder: Folder, limit: int = 0) -> Mapping[LayerCache, int]:
+def layer_caches(
+    folder: Folder, limit: int = 0, architecture: Architecture | None = None
+) -> Mapping[LayerCache, int]:
     """Return the caches of a model, and how many layers have each.
 
     `limit` is `--max-kv-size`, 0 for none; it counts where a model makes no caches of its own.
+    `architecture` is how they are made, None as mlx-lm makes them.
     """
-    architecture, found = architecture_of(folder), dict[LayerCache, int]()
+    architecture, found = architecture or architecture_of(folder), dict[LayerCache, int]()
     has_state = architecture.state is not None
     kinds = layer_kinds(folder, has_state=has_state, by_pattern=architecture.by_pattern)
     heads, lengths = _sizes(folder, architecture)

@@ -144,7 +144,7 @@ def _largest(request: PlanRequest) -> int:
     return largest_held(room, most)
 
 
-def _outcome(request: PlanRequest) -> _Outcome:
+def _outcome(request: PlanRequest) -> Outcome:
     refusal = MLX.accepts(request.h)
     if refusal is not None:
         raise PlanError(refusal.why)
@@ -152,7 +152,7 @@ def _outcome(request: PlanRequest) -> _Outcome:
     return _at(request, context or _largest(request) or _FEW)
 
 
-def _at(request: PlanRequest, context: int) -> _Outcome:
+def _at(request: PlanRequest, context: int) -> Outcome:
     """Return what happens at a context."""
     asked, folder = request.settings, request.h.folder
     if folder is None:
@@ -167,7 +167,7 @@ def _at(request: PlanRequest, context: int) -> _Outcome:
     device, memory = _mac(request)
     caches = layer_caches(folder, asked.max_kv_size or 0)
     moments = run_caches(caches, context, quantized=quantized)
-    return _Outcome(
+    return Outcome(
         request=request,
         folder=folder,
         context=context,
@@ -192,7 +192,7 @@ def _mac(request: PlanRequest) -> tuple[Device, int]:
 
 
 @dataclass(frozen=True)
-class _Outcome(Details):
+class Outcome(Details):
     """What mlx-lm holds with one prompt of the context."""
 
     request: PlanRequest
@@ -248,9 +248,9 @@ class _Outcome(Details):
             compute=self.peak,
             reserve=Range.exactly(self.limits.low // _GOOD),
             layers=tuple(range(self.folder.layers + 1)),
-            terms=_TERMS,
+            terms=TERM_NAMES,
         )
-        return gpu, Holding(None, "cpu", None, terms=_TERMS)
+        return gpu, Holding(None, "cpu", None, terms=TERM_NAMES)
 
     @cached_property
     def level(self) -> str:
@@ -303,7 +303,7 @@ class _Outcome(Details):
         return Accuracy.BAND
 
     @property
-    def choice(self) -> Choice:
+    def choice(self) -> Choice | None:
         """The context is the largest that is good where none is given."""
         return Choice("the planner", not self.request.settings.context, placement=False)
 
@@ -367,13 +367,7 @@ class _Outcome(Details):
             "peak",
             peak=(gpu.compute.high, "upper end of what a piece of the prompt takes"),
         )
-        reserve = gpu.reserve.high
-        yield term(
-            "devices[0].reserved",
-            reserve,
-            "limit // 10",
-            limit=(self.limits.low, "lower end of the working set that macOS recommends"),
-        )
+        yield self.reserve_term()
         for name in ("weights", "kv_cache", "graph", "reserved", "total"):
             yield term(f"cpu.{name}", 0, "0")
         parts = {"weights": gpu.weights, "kv_cache": gpu.cache, "graph": gpu.compute.high}
@@ -381,6 +375,14 @@ class _Outcome(Details):
         yield term("devices[0].total", gpu.total, " + ".join(inputs), **inputs)
         yield sum_term("vram_total", [gpu.total], "devices[0].total")
         yield sum_term("total", [gpu.total], "devices[0].total")
+
+    def reserve_term(self) -> Term:
+        """Return what is held back on the GPU."""
+        origin = "lower end of the working set that macOS recommends"
+        reserve = self.holdings[0].reserve.high
+        return term(
+            "devices[0].reserved", reserve, f"limit // {_GOOD}", limit=(self.limits.low, origin)
+        )
 
     def notes(self) -> Iterator[str]:
         """Yield what a reader should know."""
@@ -407,4 +409,4 @@ class _Outcome(Details):
             yield "it would page, or fail: mlx-lm itself refuses nothing"
 
 
-_TERMS: Final = {"cache": "kv_cache", "compute": "graph", "reserve": "reserved"}
+TERM_NAMES: Final = {"cache": "kv_cache", "compute": "graph", "reserve": "reserved"}

@@ -1,0 +1,239 @@
+"""Ollama's own engine for safetensors: its check before loading, and what it then comes to need.
+
+docs/planner.md, section 20. Source: Ollama v0.33.0-rc2, `x/mlxrunner` (read, not run). The check is
+exact: file sizes against the free memory of the first GPU. Nothing else enters it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, Final
+
+from explorer.errors import PlanError
+from explorer.planner import environment as env
+from explorer.planner import settings as known
+from explorer.planner.devices import GIB, Device
+from explorer.planner.engines.mlx.cache import ARCHITECTURES, Architecture, layer_caches, run_caches
+from explorer.planner.engines.mlx.engine import TERM_NAMES, Outcome, working_set
+from explorer.planner.hyperparameters import Hyperparameters
+from explorer.planner.plan import (
+    Effective,
+    Engine,
+    Holding,
+    Level,
+    Plan,
+    Range,
+    Refusal,
+    Term,
+    Verdict,
+    term,
+)
+from explorer.planner.request import PlanRequest
+from explorer.text import bytes_text
+
+_CONTEXTS: Final = ((47 * GIB, 262_144), (23 * GIB, 32_768), (0, 4_096))
+_PREFIXES: Final = 8 * GIB  # of other conversations and snapshots, at most
+_KNOWN: Final = ("llama", "qwen3", "gemma3_text", "nemotron_h", "qwen3_5_text", "qwen3_5_moe_text")
+
+_ARCHITECTURES: Final = MappingProxyType(
+    {name: ARCHITECTURES[name] for name in _KNOWN} | {"glm4_moe_lite": Architecture(latent=True)}
+)
+"""`model_type` → its caches, which follow the laws of mlx-lm's."""
+
+_NOT_READ: Final = MappingProxyType(
+    {
+        "kv_cache_type": "this engine of Ollama does not read OLLAMA_KV_CACHE_TYPE",
+        "parallel": "this engine of Ollama answers one request at a time",
+    }
+)
+
+
+class OllamaMlx(Engine):
+    """Ollama with models whose layers are safetensors."""
+
+    name = "ollama-mlx"
+    title = "Ollama 0.33: its MLX engine, for safetensors"
+    short_title = "Ollama (MLX)"
+    rule = "Ollama's MLX engine compares the files with the free memory of the first GPU"
+    settings = (known.CONTEXT, known.OVERHEAD)
+    ignored = _NOT_READ
+    serve = ()
+    most_parallel = 1
+
+    def accepts(self, h: Hyperparameters) -> Refusal | None:
+        """Refuse what has no tensor layers, and architectures that this engine does not run."""
+        if h.blobs is None:
+            return Refusal("Ollama's MLX engine loads models of its store in safetensors")
+        if h.blobs.model_type not in _ARCHITECTURES:
+            return Refusal("what Ollama's MLX engine caches of this architecture is not known here")
+        try:
+            layer_caches(h.blobs, architecture=_ARCHITECTURES[h.blobs.model_type])
+        except PlanError as error:
+            return Refusal(error.what)
+        return None
+
+    def plan(self, request: PlanRequest) -> Plan:
+        """Apply the check, and run the caches through a prompt of the context."""
+        refusal, folder = self.accepts(request.h), request.h.blobs
+        if refusal is not None or folder is None:
+            raise PlanError("" if refusal is None else refusal.why)
+        if not request.devices:
+            raise PlanError("Ollama's MLX engine is planned for a GPU; name one to plan for")
+        device = request.devices[0]
+        vram = sum(one.capacity_bytes for one in request.devices)
+        own = request.settings.context or env.integer(request.environment, env.CONTEXT_LENGTH)
+        most = folder.number("max_position_embeddings", default=1 << 20, least=1)
+        tokens = own or next(value for least, value in _CONTEXTS if vram >= least)
+        context = min(tokens, most)
+        caches = layer_caches(folder, architecture=_ARCHITECTURES[folder.model_type])
+        outcome = _Check(
+            request=request,
+            folder=folder,
+            context=context,
+            caches=caches,
+            moments=run_caches(caches, context),
+            quantized=None,
+            device=device,
+            memory=device.capacity_bytes,
+        )
+        return Plan(
+            engine=self,
+            request=request,
+            effective=outcome.effective,
+            holdings=outcome.holdings,
+            verdict=outcome.verdict,
+            cache=outcome.moments.held,
+            cells=context,
+            details=outcome,
+            notes=tuple(outcome.notes()),
+            warnings=(*request.h.warnings, *outcome.warnings()),
+        )
+
+
+OLLAMA_MLX: Final = OllamaMlx()
+
+
+@dataclass(frozen=True)
+class _Check(Outcome):
+    """What Ollama checks before it loads, and what its engine then comes to hold."""
+
+    @cached_property
+    def kept_free(self) -> int:
+        """Bytes that Ollama leaves free on the GPU."""
+        overhead = self.request.settings.overhead
+        if overhead is None:
+            overhead = env.integer(self.request.environment, env.GPU_OVERHEAD) or 0
+        return self.device.minimum_bytes + overhead
+
+    @property
+    def loads(self) -> bool:
+        """Whether Ollama loads it: by its files alone, whatever the context."""
+        return self.request.h.layer_bytes <= max(0, self.device.free - self.kept_free)
+
+    @property
+    def needed(self) -> int:
+        """Bytes that it comes to need at least, as the context fills."""
+        return self.weights + self.moments.largest + self.peak.low
+
+    @cached_property
+    def limits(self) -> Range:
+        """What the GPU may have: of a Mac what macOS recommends, else its free memory."""
+        if self.device.library == "Metal":
+            return working_set(self.memory)
+        return Range.exactly(self.device.free)
+
+    @cached_property
+    def holdings(self) -> tuple[Holding, ...]:
+        """What the first GPU comes to hold; others are not used."""
+        first = Holding(
+            device=self.device,
+            place="devices[0]",
+            free=self.device.free,
+            weights=self.weights,
+            cache=self.moments.largest,
+            compute=self.peak,
+            reserve=Range.exactly(self.kept_free),
+            layers=tuple(range(self.folder.layers + 1)),
+            terms=TERM_NAMES,
+        )
+        rest: list[Device] = list(self.request.devices[1:])
+        others = [
+            Holding(one, f"devices[{i}]", one.free, is_used=False, terms=TERM_NAMES)
+            for i, one in enumerate(rest, 1)
+        ]
+        return (first, *others, Holding(None, "cpu", None, terms=TERM_NAMES))
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        total, first = self.folder.layers + 1, self.holdings[0]
+        missing = self.request.h.layer_bytes + self.kept_free - self.device.free
+        later = self.loads and self.needed > self.limits.high
+        return Verdict(
+            level=Level.NOT if not self.loads else Level.PARTLY if later else Level.FITS,
+            gpu_layers=total,
+            total_layers=total,
+            all_on_gpus=True,
+            short={} if self.loads else {0: max(1, missing)},
+            free=max(0, first.room or 0),
+            is_exact=False,
+            depends_on="how much of the context is used, since it loads" if later else "",
+        )
+
+    @cached_property
+    def effective(self) -> dict[str, Effective]:
+        return {
+            "context": Effective(self.context),
+            "parallel": Effective(1),
+            "kv_cache_type": Effective("bf16"),
+            "overhead": Effective(self.kept_free - self.device.minimum_bytes),
+        }
+
+    @property
+    def choice(self) -> None:
+        """It chooses nothing: the context is a soft limit."""
+        return
+
+    def record(self) -> dict[str, Any]:
+        """Return the object `ollama_mlx` of docs/interface.md."""
+        found = {
+            "file_bytes": self.request.h.layer_bytes,
+            "available": max(0, self.device.free - self.kept_free),
+            "loads": self.loads,
+            "weights": self.weights,
+            "cache_bytes": self.moments.held,
+            "cache_largest_bytes": self.moments.largest,
+            "prompt_peak": list(self.peak),
+            "prefix_cache": [0, _PREFIXES],
+            "working_set": list(self.limits),
+        }
+        graph = {"partial": None, "full": self.peak.high, "used": "full"}
+        return {"graph": graph, "ollama_mlx": found}
+
+    def reserve_term(self) -> Term:
+        """Return what Ollama leaves free on the GPU."""
+        given = self.kept_free, "what Ollama leaves free on a GPU, with the overhead"
+        return term("devices[0].reserved", self.kept_free, "kept", kept=given)
+
+    def notes(self) -> Iterator[str]:
+        """Yield what a reader should know."""
+        size, room = self.request.h.layer_bytes, max(0, self.device.free - self.kept_free)
+        word = "loads" if self.loads else "refuses"
+        yield (
+            f"Ollama {word} it by its files alone: {bytes_text(size)} against {bytes_text(room)} "
+            "of the first GPU, whatever the context"
+        )
+        yield (
+            f"other conversations and snapshots may keep up to {bytes_text(_PREFIXES)} more, on "
+            "every machine"
+        )
+
+    def warnings(self) -> Iterator[str]:
+        """Yield what the check does not see."""
+        if self.loads and self.needed > self.limits.high:
+            yield (
+                f"it loads, but comes to need {bytes_text(self.needed)} as the context fills, and "
+                f"the GPU may have {bytes_text(self.limits.high)}"
+            )

@@ -1,0 +1,97 @@
+"""Ollama's MLX engine: the check before loading by file sizes, and what it then comes to need."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from explorer.errors import PlanError
+from explorer.formats import open_model
+from explorer.planner import Device, Hyperparameters, Settings, plan
+from explorer.planner.engines.registry import ENGINES, default_engine
+from explorer.planner.inputs import plan_record
+from explorer.planner.plan import Level, Plan
+from explorer.present.plan_export import server_command
+from tests.planner.test_result import evaluate
+from tests.planner.vllm_cases import folder_of
+
+GIB = 1 << 30
+MIB = 1 << 20
+FILES = 16_100_000_000  # the files are larger than their tensors, by their headers
+
+
+def planned(
+    free: int, library: str = "CUDA", files: int = FILES, total: int | None = None, **settings: Any
+) -> Plan:
+    folder = folder_of("llama-3.1-8b|none")
+    h = Hyperparameters(
+        after_conversion=True, blobs=folder, block_count=folder.layers, layer_bytes=files
+    )
+    device = Device("0", library, free, total=total)
+    return plan(h, Settings(**settings), (device,), profile="ollama-mlx")
+
+
+def record(made: Plan) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(json.dumps(plan_record(made)))["ollama_mlx"]
+    return found
+
+
+@pytest.mark.parametrize(("library", "least"), [("CUDA", 457 * MIB), ("Metal", 512 * MIB)])
+def test_a_model_loads_by_its_files_alone(library: str, least: int) -> None:
+    enough = FILES + least
+    assert record(planned(enough, library))["loads"]
+    refused = planned(enough - 1, library)
+    assert not record(refused)["loads"]
+    assert refused.verdict.level is Level.NOT
+    assert refused.verdict.short == {0: 1}
+    assert not record(planned(enough, library, overhead=1))["loads"]
+    longer = record(planned(enough, library, context=100_000))  # the context does not matter
+    assert longer["loads"]
+    assert longer["cache_bytes"] > record(planned(enough, library, context=4096))["cache_bytes"]
+
+
+def test_a_model_that_loads_may_outgrow_the_gpu() -> None:
+    small = planned(FILES + 600 * MIB, context=4096)
+    assert small.verdict.level is Level.PARTLY
+    assert any("comes to need" in one for one in small.warnings)
+    large = planned(64 * GIB, context=4096)
+    assert large.verdict.level is Level.FITS
+    assert not large.warnings
+    assert record(large)["prefix_cache"] == [0, 8 * GIB]
+
+
+def test_every_formula_gives_its_figure() -> None:
+    made = planned(64 * GIB, context=9000)
+    for term in made.terms:
+        assert evaluate(term) == term.value, term
+    values = {term.name: term.value for term in made.terms}
+    assert values["total"] == made.total == plan_record(made)["total"]
+    assert server_command(Path("manifest"), made) == ""
+
+
+def test_what_it_does_not_load_is_refused() -> None:
+    engine = ENGINES["ollama-mlx"]
+    folder = folder_of("llama-3.1-8b|none")
+    assert engine.accepts(Hyperparameters(after_conversion=True, folder=folder)) is not None
+    other = Hyperparameters(after_conversion=True, blobs=folder_of("phi-4|none"))
+    assert engine.accepts(other) is not None
+    with pytest.raises(PlanError, match="name one"):
+        plan(Hyperparameters(after_conversion=True, blobs=folder), profile="ollama-mlx")
+
+
+def test_a_model_of_ollama_s_store_has_the_bytes_of_its_layers(shared_data: Path) -> None:
+    library = shared_data / "ollama_store/models/manifests/registry.ollama.ai/library"
+    with open_model(library / "tinymoe/latest") as model:
+        h = Hyperparameters.from_model(model)
+        files = sum(file.source.size for file in model.files)
+    assert h.folder is None
+    assert h.layer_bytes == files
+    refusal = ENGINES["ollama-mlx"].accepts(h)
+    assert refusal is not None
+    assert "kv_lora_rank" in refusal.why  # the tiny model has no latent
+    assert default_engine(h).name == "ollama-graphsize"
+    known = Hyperparameters(after_conversion=True, blobs=folder_of("llama-3.1-8b|none"))
+    assert default_engine(known).name == "ollama-mlx"
