@@ -1,8 +1,13 @@
-"""The system's own account of what is called: no socket, unless an address was given."""
+"""The system's own account of what is called.
+
+No socket, unless an address was given; and nothing written but where the user says, in the cache
+folder and in that of the settings.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -39,8 +44,35 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+_WRITES = re.compile(
+    r"(?:openat\(AT_FDCWD|open\(|creat\(|mkdir\w*\(|rename\w*\(|unlink\w*\(|rmdir\(|symlink\w*\("
+    r'|linkat?\(|truncate\(|f?chmod\w*\(|f?chown\w*\(|mknod\w*\()[^"]*"([^"]*)"(.*)'
+)
+_OPENS_TO_WRITE = ("O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC")
+_NOT_FILES = ("/dev/null", "/dev/tty", "/dev/shm/", "/proc/self/")
+
+
+def written(line: str) -> str:
+    """Return the path that a call writes to, removes or changes; "" if it does none of that."""
+    match = _WRITES.search(line)
+    if match is None or match[1].startswith(_NOT_FILES):
+        return ""
+    opens = "open(" in line or "openat(" in line
+    return match[1] if not opens or any(flag in match[2] for flag in _OPENS_TO_WRITE) else ""
+
+
+_SOCKET = re.compile(
+    r"\b(?:socket|socketpair|connect|bind|listen|accept4?|send\w*|recv\w*|[gs]etsockopt|shutdown"
+    r"|getpeername|getsockname)\("
+)
+
+
 def traced(tmp_path: Path, code: str, *arguments: Path | str) -> tuple[int, list[str]]:
-    """Run Python under strace; return the exit code and all calls that have to do with sockets."""
+    """Run Python under strace; return the exit code, and all calls that must not be.
+
+    These are all that have to do with sockets, and those that write outside of cache, settings and
+    the folder ``out``.
+    """
     strace = shutil.which("strace")
     if strace is None:
         pytest.skip("strace is not installed")
@@ -55,7 +87,7 @@ def traced(tmp_path: Path, code: str, *arguments: Path | str) -> tuple[int, list
     }
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "DBUS_SESSION_BUS_ADDRESS"):
         environment.pop(name, None)
-    command = [strace, "-f", "-qq", "-e", "trace=network", "-o", str(log), sys.executable]
+    command = [strace, "-f", "-qq", "-e", "trace=%network,%file", "-o", str(log), sys.executable]
     done = subprocess.run(
         [*command, "-c", code, *map(str, arguments)],
         cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
@@ -63,7 +95,11 @@ def traced(tmp_path: Path, code: str, *arguments: Path | str) -> tuple[int, list
     if "PTRACE" in done.stderr:
         pytest.skip("strace may not look at processes here")
     lines = [line for line in log.read_text().splitlines() if "(" in line and "SIG" not in line]
-    return done.returncode, lines
+    kernels = os.environ.get("NUMBA_CACHE_DIR") or "/none"  # of all tests, guarded likewise
+    ours = (*(f"{tmp_path}/{name}" for name in ("cache", "config", "out")), kernels)
+    elsewhere = [line for line in lines if written(line) and not written(line).startswith(ours)]
+    sockets = [line for line in lines if _SOCKET.search(line)]
+    return done.returncode, [*sockets, *elsewhere]
 
 
 def test_strace_sees_an_address_that_is_read(tmp_path: Path) -> None:
@@ -77,6 +113,13 @@ def test_strace_sees_an_address_that_is_read(tmp_path: Path) -> None:
         status, calls = traced(tmp_path, code, "check", web.url + "/m.gguf", "--offline")
     assert status == 1
     assert calls == []
+
+
+def test_strace_sees_what_is_written_elsewhere(tmp_path: Path) -> None:
+    code = "import sys; open(sys.argv[1], 'w'); open(sys.argv[1])"
+    status, (call,) = traced(tmp_path, code, tmp_path / "elsewhere")
+    assert status == 0
+    assert written(call) == str(tmp_path / "elsewhere")
 
 
 @pytest.mark.slow
