@@ -181,6 +181,21 @@ def test_a_public_server_leads_to_no_private_one(
     assert [one.path for one in web.asked] == ["/m.gguf"]
 
 
+def test_a_name_that_was_public_is_not_read_where_it_became_private(
+    web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DNS rebinding: the first part came from a public host, the next one would not."""
+    address = parse_address(web.put("/m.bin", bytes(8 * MIB)))
+    with monkeypatch.context() as patch:
+        patch.setattr(http, "is_public", lambda _: True)
+        remote = source.RemoteSource(address)
+        remote.read(0, 10)
+    asked = len(web.asked)
+    with remote, pytest.raises(ExplorerError, match="into a private network"):
+        remote.read(6 * MIB, 10)
+    assert len(web.asked) == asked
+
+
 @pytest.mark.parametrize(
     ("peer", "host", "public"),
     [

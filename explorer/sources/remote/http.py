@@ -79,7 +79,7 @@ class Reply:
         total: Bytes of the whole file, where a range of it was asked for.
         url: Where the answer came from, redirects followed.
         hops: Headers of the redirects on the way, in order.
-        public: Whether a public host was on the way.
+        public: Whether a public host was on the way, or answered.
     """
 
     status: int
@@ -142,7 +142,7 @@ class Request:
         most: Most bytes of a text.
         headers: Sent wherever redirects lead.
         secret: Headers sent to the first host only.
-        public: Only public hosts may be reached, as behind a redirect of one.
+        public: Only public hosts may be reached, as where one has answered before.
     """
 
     url: str
@@ -267,7 +267,7 @@ class _Exchange:
                 headers = {name.lower(): value for name, value in response.headers.items()}
                 if response.status not in _REDIRECTS:
                     body, total = self._read(response, headers)
-                    status, public = response.status, self._public
+                    status, public = response.status, self._public or self._was_public(url)
                     return Reply(status, headers, body, total, url, tuple(hops), public)
                 hops.append(headers)
                 if headers.get("content-length", "") in _SHORT:  # the connection can be used again
@@ -431,7 +431,7 @@ class _Exchange:
 def _cause(reason: BaseException, host: str) -> str:
     """Return what a failure means that another try would not mend; "" for any other."""
     if isinstance(reason, PrivateHostError):
-        return f"redirects into a private network ({host}): refused"
+        return f"leads into a private network ({host}): refused"
     if isinstance(reason, ssl.SSLCertVerificationError):
         return f"{host} has no valid certificate: {reason.verify_message}"
     if isinstance(reason, socket.gaierror):
@@ -510,7 +510,7 @@ _current: Final = threading.local()  # the exchange of this thread, which has on
 
 
 class PrivateHostError(OSError):
-    """A redirect of a public server led to a host of a private network."""
+    """A public server, or its redirect, leads to a host of a private network now."""
 
 
 class _Noted:

@@ -228,12 +228,13 @@ class RemoteSource(ByteSource):
                 raise
             else:
                 self._redirects_expire = time.monotonic() - self._led_at < _FRESH_S
-                self._url, self._public = self._target.url, False
+                self._url = self._target.url
                 return self._get(first, last, headers)
         if self._linked and _linked(reply) == self._linked:
             self.version, self._mark = _version(reply), _mark(reply)
+        self._public = self._public or reply.public  # whatever its name means later
         if direct and not self._redirects_expire and not _names_a_range(reply.url):
-            self._url, self._public, self._led_at = reply.url, reply.public, time.monotonic()
+            self._url, self._led_at = reply.url, time.monotonic()
         other = self._mark and _mark(reply) != self._mark and _must_have_mark(self._mark, reply)
         if self.size and (other or reply.total != self.size):
             raise SourceError("was changed on its server; open it again", self.path, first)
