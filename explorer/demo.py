@@ -119,6 +119,8 @@ def _fill(folder: Path) -> None:
     files = (path for path in folder.rglob("*") if path.is_file())
     sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}
     (folder / _RECORD).write_text(json.dumps(sizes, indent=1), "utf-8")
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o700 if path.is_dir() else 0o600)  # as all that is kept
 
 
 def _make_store(paths: DemoPaths) -> None:

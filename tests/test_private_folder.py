@@ -40,15 +40,16 @@ def test_folders_and_files_are_closed_to_others(cache: Path) -> None:
     try:
         PrivateFolder("inner").write("sealed", b"content")
         PrivateFolder("inner").create("new").close()
+        assert sorted(path.name for path in cache.rglob("*")) == [
+            *("inner", "new", "sealed", "unfinished")
+        ]
+        assert all(keep() for keep in KEPT.values())
     finally:
         os.umask(old)
     made = [cache.parent, cache, *cache.rglob("*")]
     assert os.name != "posix" or {stat.S_IMODE(path.stat().st_mode) for path in made} == {
         *(0o700, 0o600)
     }
-    assert sorted(path.name for path in cache.rglob("*")) == [
-        *("inner", "new", "sealed", "unfinished")
-    ]
 
 
 # Folders
