@@ -93,3 +93,10 @@ def test_a_decision_counts_what_drafts_tokens() -> None:
     short = [drafting + _GIB - 1]
     assert fit(header, Settings(context=32768, mtp=3), short).gpu_layers != -1
     assert fit(header, settings, short).gpu_layers == -1
+
+
+@pytest.mark.parametrize(
+    ("library", "accuracy"), [("CUDA", "exact"), ("ROCm", "exact"), ("Vulkan", "band")]
+)
+def test_only_what_was_compared_is_exact(library: str, accuracy: str) -> None:
+    assert allocate(_header("heads-80"), Settings(library=library)).accuracy == accuracy

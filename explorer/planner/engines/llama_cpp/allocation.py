@@ -38,6 +38,7 @@ MAX_SEQUENCES: Final = 256
 
 _CONTEXT_STEP: Final = 256
 _MOST_DRAFTED: Final = 1024
+_COMPARED: Final = ("CUDA", "ROCm")  # libraries whose compute buffers are known to be these
 _STORED_AS_ONE: Final = (4, 128)  # positions, in blocks of deepseek4
 _EXPERTS: Final = re.compile(r"\.ffn_(up|down|gate|gate_up)_(ch|)exps")
 
@@ -215,7 +216,8 @@ def _allocate(header: Header, settings: Settings, *, with_compute: bool) -> Allo
     if with_compute:
         batch = _batch(header, settings, n_ctx, n_ctx_seq, ubatch, flash_attention=flash_attention)
         placement = _placement(header, settings, places)
-        accuracy, computes = compute_buffers(header, batch, placement)
+        was_compared = not settings.devices or settings.library in _COMPARED
+        accuracy, computes = compute_buffers(header, batch, placement, was_compared=was_compared)
         for name, found in zip((*places.gpus, places.host), computes, strict=True):
             size = None if found.size is None else sized(found.size, name)
             buffers[name] = replace(

@@ -46,14 +46,17 @@ class Compute(NamedTuple):
 
 
 def compute_buffers(
-    header: Header, batch: Batch, placement: Placement
+    header: Header, batch: Batch, placement: Placement, *, was_compared: bool = True
 ) -> tuple[str, list[Compute]]:
     """Return the compute buffer of each GPU, and last that of the host.
 
     With them how well they are known: "exact" where the graph of the architecture was within 1 %
-    of llama.cpp's in all cases, "band" where it was not in some, else "unknown architecture".
+    of llama.cpp's in all cases, "band" where it was not in some, else "unknown architecture". On
+    devices of a kind that was not compared nothing is exact.
     """
     accuracy = header.rules.accuracy
+    if accuracy == "exact" and not was_compared:
+        accuracy = "band"
     low, high = _LIMITS[accuracy]
     try:
         sizes = _remembered(header, batch, placement)

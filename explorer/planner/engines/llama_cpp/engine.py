@@ -330,8 +330,11 @@ def _notes(outcome: Outcome, effective: Mapping[str, Effective], asked: Settings
 def _warnings(outcome: Outcome) -> Iterator[str]:
     """Yield what makes the figures of a plan by llama.cpp's rules doubtful."""
     if outcome.accuracy is not Accuracy.EXACT:
-        name = quoted(outcome.header.architecture)
-        yield f"the compute buffers of {name} are not known. Those of a similar model are used"
+        name, library = quoted(outcome.header.architecture), quoted(outcome.settings.library)
+        if outcome.header.rules.accuracy == "exact":
+            yield f"compute buffers on {library} are up to 10 % larger or smaller than planned"
+        else:
+            yield f"the compute buffers of {name} are not known. Those of a similar model are used"
     for held in outcome.gpus:
         if held.short and held.device is not None:
             name, missing = quoted(held.device.label), bytes_text(held.short)
