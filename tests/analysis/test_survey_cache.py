@@ -33,7 +33,7 @@ from tests.helpers.tensors import float_tensor, random_blocks
 def _write(path: Path, seed: int = 0) -> Path:
     specs = [
         TensorSpec("blocks", (256, 40), 12, random_blocks("Q4_K", 40, seed).tobytes()),
-        TensorSpec("unknown", (4,), 99, b""),
+        TensorSpec("unknown", (4,), 999, b""),
         TensorSpec("nothing", (2,), 0, np.full(2, np.nan, "<f4").tobytes()),
         TensorSpec("none", (0,), 0, b""),
         TensorSpec("last", (3,), 0, np.array([1, 2, 4], "<f4").tobytes()),

@@ -28,7 +28,7 @@ def path(tmp_path: Path) -> Path:
         TensorSpec("empty", (0,), 0, b""),
         TensorSpec("fp4.weight", (64,), 40, bytes(36)),
         TensorSpec("fp4.scale", (1,), 0, bytes(4)),
-        TensorSpec("newer", (4,), 99, b""),
+        TensorSpec("newer", (4,), 999, b""),
         TensorSpec("evil\x1b[31m\n", (2,), 0, bytes(8)),
     ]
     return GgufFile(tensors=specs).write(tmp_path / "model.gguf")
@@ -115,7 +115,7 @@ def test_errors_are_one_line(path: Path, capsys: Capture) -> None:
     assert (out, err.count("\n")) == ("", 1)
     assert err.startswith(f"error: {path}: it has no tensor 'blk.0.attn_k.weight'; did you mean")
     assert main(["stats", str(path), "newer"]) == 1
-    assert "type unknown (99) cannot be decoded" in capsys.readouterr().err
+    assert "type unknown (999) cannot be decoded" in capsys.readouterr().err
 
 
 def test_a_cut_file_names_tensor_and_byte(path: Path, capsys: Capture) -> None:

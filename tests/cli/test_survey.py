@@ -26,7 +26,7 @@ Capture = pytest.CaptureFixture[str]
 def path(tmp_path: Path) -> Path:
     specs = [
         TensorSpec("=evil\x1b[0m", (256, 2), 12, random_blocks("Q4_K", 2).tobytes()),
-        TensorSpec("newer", (4,), 99, b""),
+        TensorSpec("newer", (4,), 999, b""),
         TensorSpec("none", (0,), 0, b""),
         TensorSpec("norm", (3,), 0, np.array([1, 2, 4], "<f4").tobytes()),
     ]

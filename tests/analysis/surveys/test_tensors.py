@@ -18,7 +18,7 @@ from tests.helpers.tensors import random_blocks
 def model(tmp_path: Path) -> Model:
     specs = [
         TensorSpec("first", (256, 4), 12, random_blocks("Q4_K", 4).tobytes()),
-        TensorSpec("unknown", (4,), 99, b""),
+        TensorSpec("unknown", (4,), 999, b""),
         TensorSpec("last", (3,), 0, np.array([1, 2, 4], "<f4").tobytes()),
     ]
     return open_model(GgufFile(tensors=specs).write(tmp_path / "three.gguf"))
@@ -35,7 +35,7 @@ def test_a_row_for_each_tensor(model: Model) -> None:
         assert first.statistics.mean == tensor_statistics(model.tensors["first"]).mean
         assert unknown.statistics is None
         assert isinstance(unknown.error, FormatError)
-        assert "unknown (99)" in str(unknown.error)
+        assert "unknown (999)" in str(unknown.error)
         assert last.statistics is not None
         assert last.statistics.mean == pytest.approx(7 / 3)
         assert reported == sorted(reported)
