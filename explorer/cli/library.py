@@ -49,7 +49,7 @@ from explorer.text import bytes_text, counted, integer_text, plain_text
 _DAY = replace(LIBRARY["modified"], text=lambda row: time_text(row.modified)[: len("2026-11-27")])
 _LISTED = Table(*(_DAY if one.name == _DAY.name else one for one in LIBRARY), title=LIBRARY.title)
 _SHOWN = ("name", "architecture", "parameters", "bytes", "file_type", "modified")
-_SHOWN_FIT = ("fits", "context")
+_SHOWN_FIT = ("fits", "context", "speed")
 _SHOWN_FILE = ("digest", "bytes", "used_by", "part")
 _LONGEST_NAME = 80
 _LONGEST_USERS = 1000

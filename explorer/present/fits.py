@@ -12,6 +12,7 @@ from explorer.errors import ExplorerError, PlanError
 from explorer.formats import open_model
 from explorer.formats.facts import describe
 from explorer.formats.model import Model
+from explorer.hardware.catalogue import named_bandwidths
 from explorer.parallel import Check, never
 from explorer.planner import Device, Host
 from explorer.planner import environment as env
@@ -28,6 +29,7 @@ from explorer.present.plan import (
     short_name,
     verdict_word,
 )
+from explorer.present.speed import Speed, speed_of
 from explorer.text import bits_text, bytes_text, counted, integer_text, plain_text, sentence
 
 DAMAGED: Final = "Damaged"
@@ -98,6 +100,7 @@ class ModelFit:
         largest_context: The most tokens of one sequence, see `advice.largest_context`; None if not
             known, or if it does not fit.
         word: Where it cannot be said, why, in two or three words.
+        speed: How fast it can be; None if that is not known, or if it does not fit.
     """
 
     verdict: Verdict | None
@@ -105,6 +108,7 @@ class ModelFit:
     engine: str = ""
     largest_context: int | None = None
     word: str = ""
+    speed: Speed | None = None
 
     @property
     def level(self) -> Level | None:
@@ -243,7 +247,7 @@ def fit_of(
         if error.reason is None:
             return ModelFit(None, sentence, engine.name, word=_UNPLANNED)
         return ModelFit(Verdict(Level.NOT, 0, 0), sentence, engine.name)
-    return _fit(plan, check)
+    return _fit(plan, target, check)
 
 
 _UNPLANNED: Final = "Cannot be planned"
@@ -264,14 +268,17 @@ def _not_to_plan(model: Model) -> ModelFit | None:
     return None
 
 
-def _fit(plan: Plan, check: Check) -> ModelFit:
+def _fit(plan: Plan, target: Target, check: Check) -> ModelFit:
     found, why, context = plan.verdict, answer(plan).sentence, context_of(plan, check)
     if found.level is Level.NOT and context is not None:  # the program's own choice is too long
         whole = found.all_on_gpus or found.on_cpu
         found = replace(found, level=Level.FITS if whole else Level.PARTLY, short={})
         tokens, own = f"{integer_text(context)} tokens", f"{why[:1].lower()}{why[1:]}"
         why = f"Fits with at most {tokens}. What the program takes by itself {own}"
-    return ModelFit(found, why, plan.engine.name, context)
+    devices = [held.device for held in plan.gpus if held.device is not None]
+    speed = speed_of(plan, named_bandwidths(devices, target.bandwidths))
+    known = None if isinstance(speed, str) else speed
+    return ModelFit(found, why, plan.engine.name, context, speed=known)
 
 
 HEADER_BYTES: Final = 8 << 20

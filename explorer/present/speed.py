@@ -33,13 +33,13 @@ class Speed:
 
     @property
     def brief(self) -> str:
-        """ "15 to 30": what real programs reach, for a column that names the unit."""
-        return _reached(self.most)
+        """ "15–30": what real programs reach, for a column that names the unit."""
+        return _reached(self.most, "–")
 
     @property
     def sentence(self) -> str:
         """ "About 15 to 30 tokens/s, at most 38. 12 layers on the CPU cost 61 of 99." """
-        text = f"About {self.brief} tokens/s, at most {_rate(self.most)}"
+        text = f"About {_reached(self.most)} tokens/s, at most {_rate(self.most)}"
         if self.depth and _rate(self.least) != _rate(self.most):
             text += f". With {integer_text(self.depth)} tokens in the cache {_reached(self.least)}"
         return f"{text}. {self.reason}".rstrip()
@@ -97,9 +97,8 @@ def _reason(plan: Plan, bound: SpeedBound, rates: Mapping[str, Bandwidth], most:
     return f"{what} on the CPU {verb} {cost} of {integer_text(round(without))}."
 
 
-def _reached(bound: float) -> str:
-    low, high = (share * bound for share in REACHED)
-    return f"{_rate(low)} to {_rate(high)}"
+def _reached(bound: float, between: str = " to ") -> str:
+    return between.join(_rate(share * bound) for share in REACHED)
 
 
 def _rate(tokens: float) -> str:

@@ -292,3 +292,19 @@ def test_the_largest_value_is_that_of_trying_all(
     known = max(1, expected // 2)
     if expected and (at := left(known)) is not None:
         assert largest_held(room, most, (known, at)) == expected
+
+
+def test_speed_is_a_range_with_what_slows_it(model: Path) -> None:
+    card = replace(gpu(8), name="NVIDIA GeForce RTX 4070")
+    whole = fit_at(model, Target((card,), HOST)).speed
+    part = fit_at(model, Target((replace(card, free=int(3.5 * GIB)),), HOST)).speed
+    assert whole is not None
+    assert part is not None
+    assert part.most < whole.most
+    assert whole.reason == ""
+    assert part.reason.split(" cost ")[0].endswith("layers on the CPU")
+    slower = Target((card,), HOST, bandwidths={card.name: 252_000_000_000})
+    halved = fit_at(model, slower).speed
+    assert halved is not None
+    assert halved.most < 0.6 * whole.most
+    assert fit_at(model, Target((), Host(2 * GIB))).speed is None  # it does not fit

@@ -13,6 +13,7 @@ import numpy as np
 
 from explorer.parallel import Check, never
 from explorer.present.fits import ModelFit, Version
+from explorer.present.speed import Speed
 from explorer.present.stores import part_text, removal_of_files
 from explorer.present.tables.problems import PROBLEMS
 from explorer.present.tables.table import BITS, BYTES, COUNT, INTEGER, TEXT, Column, Kind, Table
@@ -72,6 +73,9 @@ _QUANTIZATION: Final = (
 )
 _FITS: Final = "Whether it fits the machine that plans are for. Filter: fits:yes"
 _CONTEXT: Final = "Largest context for one request that keeps these layers on the GPU."
+_SPEED: Final = (
+    "Tokens a second that real programs reach with this plan: 40 to 80 % of the bound by bandwidth."
+)
 _USED: Final = (
     "The day on which a program last read its weights, as the disk notes it. A backup counts too. "
     "What this program reads does not. Empty where the disk notes nothing."
@@ -99,6 +103,11 @@ LIBRARY: Final = Table[Any](
         *("context", "Largest context", INTEGER, _CONTEXT),
         lambda row: row.largest_context,
         text=lambda row: row.fit_texts[1],
+    ),
+    Column(
+        *("speed", "Tokens/s", INTEGER, _SPEED),
+        lambda row: None if row.speed is None else round(row.speed.most),
+        text=lambda row: "" if row.speed is None else row.speed.brief,
     ),
     Column(
         *("modified", "Changed", DAY, "When it was written or downloaded."),
@@ -165,6 +174,10 @@ class DownloadedModel:
     @property
     def largest_context(self) -> int | None:
         return None if self.fit is None else self.fit.largest_context
+
+    @property
+    def speed(self) -> Speed | None:
+        return None if self.fit is None else self.fit.speed
 
     @property
     def modified(self) -> float | None:

@@ -16,6 +16,7 @@ from explorer.formats.tensor_filter import Bounds, parse_bounds
 from explorer.planner.plan import Level
 from explorer.present.fits import FITS_WORD, ModelFit
 from explorer.present.model import gravest, mark, problem_line
+from explorer.present.speed import Speed
 from explorer.present.stores import removal_of_entry, removal_of_files, run_of_entry
 from explorer.present.tables.library import LIBRARY, digest_text, time_text
 from explorer.qt.library.rows import Row, RowKind, problem_note, store_summary, title_of
@@ -38,9 +39,10 @@ class LibraryColumn(IntEnum):
     BYTES = 4
     FITS = 5
     CONTEXT = 6
-    MODIFIED = 7
-    USED = 8
-    NOTE = 9
+    SPEED = 7
+    MODIFIED = 8
+    USED = 9
+    NOTE = 10
 
 
 class Node:
@@ -198,6 +200,11 @@ class Node:
     def largest_context(self) -> int | None:
         """The largest context of the model, or of the members of a family."""
         return self._best(lambda fit: fit.largest_context)
+
+    @property
+    def speed(self) -> Speed | None:
+        """How fast the model can be; of a family each member says it."""
+        return None if self.row.kind is RowKind.FAMILY or self.fit is None else self.fit.speed
 
     @property
     def remark(self) -> str:
