@@ -24,9 +24,6 @@ _BY_BITS: Final = (  # least bits of a code, the colour
     (3, "#e58a3c"),
     (0, "#f2c14e"),
 )
-TYPE_COLOURS: Final = tuple(colour for _, colour in reversed(_BY_BITS))
-"""The colours of types, from few bits to many."""
-
 _BITS: Final = re.compile(r"\d+")
 _NAMED: Final[Mapping[str, int]] = MappingProxyType({"BOOL": 8, "bitnet": 2})  # no digit, the bits
 _UNKNOWN: Final = 32

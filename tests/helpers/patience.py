@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # most who wait know nothing of Qt
 
 PATIENCE_S: Final = 120.0
 PATIENCE_MS: Final = int(PATIENCE_S * 1000)
-SOON_S: Final = 5.0  # what waits for a server that is silent ends without waiting for a timeout
+SOON_S: Final = 10.0  # what waits for a silent server ends before its timeout of 15
 PROGRAM_S: Final = 300.0  # for a program of its own, which may have to compile kernels first
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+
 import pytest
 
-from explorer.present.colours import TYPE_COLOURS, Pattern, type_bits, type_colour, type_pattern
+from explorer.present.colours import Pattern, type_bits, type_colour, type_pattern
 from explorer.quantization.types import TENSOR_TYPES
 
 
@@ -20,11 +22,10 @@ def test_bits_are_in_the_name(name: str, bits: int) -> None:
     assert type_bits(name) == bits
 
 
-def test_more_bits_are_never_warmer() -> None:
-    by_bits = sorted(TENSOR_TYPES, key=type_bits)
-    places = [TYPE_COLOURS.index(type_colour(name)) for name in by_bits]
-    assert places == sorted(places)
-    assert set(places) == set(range(len(TYPE_COLOURS)))
+def test_a_colour_is_of_neighbouring_widths() -> None:
+    by_bits = [type_colour(name) for name in sorted(TENSOR_TYPES, key=type_bits)]
+    runs = [colour for colour, _ in groupby(by_bits)]
+    assert len(runs) == len(set(runs)) == 8
 
 
 def test_families_of_one_width_have_patterns_of_their_own() -> None:

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from explorer.analysis import Histogram
-from explorer.present.colours import TYPE_COLOURS
+from explorer.present.colours import type_colour
+from explorer.quantization import TENSOR_TYPES
 from explorer.report.svg import (
     OTHER,
     SCALE,
@@ -111,7 +112,9 @@ def test_an_empty_histogram_is_a_frame() -> None:
 def test_colours_can_be_written_upon() -> None:
     assert ink_class("#00224e") == "on-dark"
     assert ink_class("#fee838") == "on-light"
-    assert all(_contrast(colour) >= 4.5 for colour in (*TYPE_COLOURS, *SCALE, OTHER))
+    assert all(
+        _contrast(colour) >= 4.5 for colour in (*map(type_colour, TENSOR_TYPES), *SCALE, OTHER)
+    )
 
 
 def _contrast(colour: str) -> float:

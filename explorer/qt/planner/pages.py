@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -686,10 +685,6 @@ class ExportPage(PlannerPage):
 
     def _ask_save(self) -> None:
         self._export.ask(self._picture, "memory-plan")
-
-    def save_picture(self, path: Path) -> None:
-        """Save the picture, or its data, in the format that the suffix says."""
-        self._export.save(self._picture, path)
 
     def refresh(self) -> None:
         """Show the texts of the current plan; a program that cannot load the model has none."""

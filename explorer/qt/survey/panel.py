@@ -136,11 +136,6 @@ class HotSpotsPage(ListPanel):
         """The metric that tensors are ranked by."""
         return metric_named(self.rank_by.currentData())
 
-    def choose_metric(self, name: str) -> None:
-        """Rank by a metric of that name, as if the user had chosen it."""
-        self._set_metric(name)
-        self._choose_metric()
-
     def refresh(self) -> None:
         """Show what is known now; the model or the reference may be another one."""
         content, session = self._session.content, self._session

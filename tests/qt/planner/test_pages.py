@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QImage
-from PySide6.QtWidgets import QInputDialog, QWidget
+from PySide6.QtWidgets import QFileDialog, QInputDialog, QWidget
 from pytestqt.modeltest import ModelTester
 from pytestqt.qtbot import QtBot
 
@@ -348,13 +348,16 @@ def test_settings_are_written_for_other_programs(qtbot: QtBot, panel: Panel) -> 
     assert fields[:2] == ["Context Length: 20480", "GPU Offload: 9 layers"]
 
 
-def test_the_picture_is_saved_with_every_bar(qtbot: QtBot, panel: Panel, tmp_path: Path) -> None:
+def test_the_picture_is_saved_with_every_bar(
+    qtbot: QtBot, panel: Panel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     panel.state.replace_inputs(devices=TWO)
     panel.assert_shown()
     page = panel.body.export
     for suffix in ("png", "svg", "csv"):
         path = tmp_path / f"plan.{suffix}"
-        page.save_picture(path)
+        monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_, at=path: (str(at), ""))
+        page.save.click()
         qtbot.waitUntil(lambda path=path: panel.app.written[-1:] == [str(path)])
     image = QImage(str(tmp_path / "plan.png"))
     size = SavedPicture(panel.body.picture).size()
@@ -367,9 +370,11 @@ def test_the_picture_is_saved_with_every_bar(qtbot: QtBot, panel: Panel, tmp_pat
 
 
 def test_a_picture_that_cannot_be_written_says_so(
-    qtbot: QtBot, panel: Panel, tmp_path: Path
+    panel: Panel, qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    panel.body.export.save_picture(tmp_path / "nowhere" / "plan.png")
+    path = tmp_path / "nowhere" / "plan.png"
+    monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(path), ""))
+    panel.body.export.save.click()
     qtbot.waitUntil(lambda: bool(panel.failures))
     assert "cannot be written" in str(panel.failures[-1])
 

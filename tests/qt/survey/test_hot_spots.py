@@ -49,6 +49,13 @@ def page(panel: SurveyPanel) -> HotSpotsPage:
     return panel.view.hot_spots
 
 
+def rank_by(panel: SurveyPanel, metric: str) -> None:
+    """Choose a metric, as a person does."""
+    box = page(panel).rank_by
+    box.setCurrentIndex(box.findData(metric))
+    box.activated.emit(box.currentIndex())
+
+
 def test_says_once_what_weight_error_does_not_show(panel: SurveyPanel) -> None:
     texts = [label.text() for label in panel.view.findChildren(QLabel)]
     assert texts.count(ABOUT_ERRORS) == 1
@@ -60,7 +67,7 @@ def test_the_worst_comes_first_by_any_figure(panel: SurveyPanel) -> None:
     assert panel.ranked()[0] == "blk.0.attn_q.weight"
     ratios = panel.ranked("outlier_ratio")
     assert ratios == sorted(ratios, reverse=True)  # type: ignore[type-var]
-    page(panel).choose_metric("bytes")
+    rank_by(panel, "bytes")
     assert panel.ranked()[0] == "blk.1.attn_q.weight"
     assert not page(panel).table.isColumnHidden(panel.column("bytes"))
 
@@ -70,7 +77,7 @@ def test_the_least_sqnr_is_the_worst(panel: SurveyPanel) -> None:
     panel.survey()
     assert page(panel).chosen.name == "relative_rmse"  # no other one was chosen
     by_error = panel.ranked()
-    page(panel).choose_metric("sqnr_db")
+    rank_by(panel, "sqnr_db")
     assert panel.ranked()[:3] == by_error[:3]
     assert panel.ranked("sqnr_db")[-1] is None  # of what is not comparable
     assert "no whole number of blocks" in str(panel.ranked("problem")[-1])
@@ -79,7 +86,7 @@ def test_the_least_sqnr_is_the_worst(panel: SurveyPanel) -> None:
 def test_weighted_by_parameters_large_tensors_count(panel: SurveyPanel) -> None:
     panel.choose(Rounding("Q4_0"))
     panel.survey()
-    page(panel).choose_metric("rmse")
+    rank_by(panel, "rmse")
     assert panel.ranked()[0] == "blk.0.attn_q.weight"
     page(panel).weighted.setChecked(True)
     shares = panel.ranked("share")
@@ -129,7 +136,7 @@ def test_a_selection_from_elsewhere_answers_nothing(panel: SurveyPanel) -> None:
         panel.view.select_tensor(row)
         selected = page(panel).table.selected_content_rows().tolist()
         assert selected == ([] if row < 0 else [row])
-    page(panel).choose_metric("std")
+    rank_by(panel, "std")
     assert panel.chosen == []
 
 
@@ -139,7 +146,7 @@ def test_rows_grow_while_the_survey_runs_and_the_selection_stays(
     panel = SurveyPanel(qtbot, app, load(huge_model(tmp_path / "huge.gguf", 1 << 24, 40)))
     panel.view.show_page(page(panel))
     panel.view.select_tensor(7)
-    page(panel).choose_metric("std")
+    rank_by(panel, "std")
     panel.view.session.start()
     qtbot.waitUntil(lambda: ", 0 known" not in page(panel).bar.status.text())
     assert page(panel).table.selected_content_rows().tolist() == [7]
