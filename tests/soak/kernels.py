@@ -80,8 +80,10 @@ def zero_tensors() -> Iterator[Tensor]:
     """Yield a tensor of `PIECE` zeros, or one group of them, for each type that can be decoded."""
     for kind in TENSOR_TYPES.values():
         if has_decoder(kind.name):
-            stored = PIECE // kind.block_weights * kind.block_bytes
-            yield Tensor("zeros", (PIECE,), kind, (_zero_bytes(stored),), PIECE)
+            shape = kind.rows, max(PIECE // kind.rows, kind.block_weights)
+            stored = kind.nbytes_of(shape)
+            assert stored is not None  # its rows are whole
+            yield Tensor("zeros", shape, kind, (_zero_bytes(stored),), shape[0] * shape[1])
     for bits in grouped.AFFINE_BITS:
         layout = grouped.GroupedLayout(grouped.Mode.AFFINE, bits, 64, "BF16", "BF16")
         yield grouped_zeros(layout)
