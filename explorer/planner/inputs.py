@@ -16,7 +16,7 @@ from explorer.formats import open_model
 from explorer.formats.model import Model
 from explorer.planner.advice import Advice
 from explorer.planner.devices import MAX_MEMORY, Device, Host, check_devices, whole
-from explorer.planner.engines.llama_cpp.refusals import refusal
+from explorer.planner.engines.llama_cpp.refusals import foreign_type, refusal
 from explorer.planner.engines.registry import default_engine, engine_named, saved_engine
 from explorer.planner.environment import used
 from explorer.planner.hyperparameters import Hyperparameters, llama_cpp_header
@@ -175,7 +175,8 @@ def header_to_plan(model: Model) -> Hyperparameters:
     h = Hyperparameters.from_model(model)
     if not isinstance(h.llama_cpp, str):
         entry = model.metadata.entry("tokenizer.ggml.tokens")
-        problem = refusal(h.llama_cpp, 0 if entry is None else entry.length or 0)
+        problem = foreign_type(model.tensors.columns.types)
+        problem = problem or refusal(h.llama_cpp, 0 if entry is None else entry.length or 0)
         h = replace(h, llama_cpp=problem) if problem else h
     if model.damage is None:
         return h

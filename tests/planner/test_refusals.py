@@ -11,6 +11,7 @@ from explorer.formats.model import Model
 from explorer.planner.engines.llama_cpp import Header
 from explorer.planner.engines.llama_cpp.refusals import refusal
 from explorer.planner.inputs import header_to_plan
+from explorer.quantization import TENSOR_TYPES
 from tests.planner.test_contexts import MODELS
 from tests.planner.test_llama_cpp import _model
 
@@ -57,6 +58,14 @@ def test_a_whole_model_is_not_refused() -> None:
     assert _why(_HEADER, _TENSORS) == ""
     words = {"tokenizer.ggml.tokens": range(50)}
     assert _why(_HEADER | words, _TENSORS) == ""
+
+
+def test_types_of_other_programs_are_refused() -> None:
+    model = _small(_HEADER, {**_TENSORS, "blk.1.ffn_up.weight": [512, 128]})
+    columns = model.tensors.columns
+    columns.types[columns.names.index("blk.1.ffn_up.weight")] = TENSOR_TYPES["IQ4_KS"]
+    found = header_to_plan(model).llama_cpp
+    assert found == "llama.cpp does not load tensors of type IQ4_KS; ik_llama.cpp does"
 
 
 @pytest.mark.parametrize("name", ["token_embd.weight", "output_norm.weight"])

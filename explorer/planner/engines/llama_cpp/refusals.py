@@ -8,12 +8,14 @@ not sure to be refused is not refused here.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from explorer.planner.devices import quoted
 from explorer.planner.engines.llama_cpp.architectures import ARCHITECTURES
 from explorer.planner.engines.llama_cpp.header import Header, Weights
+from explorer.quantization.registry import has_decoder
+from explorer.quantization.types import OF_LLAMA_CPP, TensorType
 
 OTHERS: Final = frozenset(
     (
@@ -56,6 +58,18 @@ _LOOSE: Final = frozenset(
     )
 )
 """Architectures whose blocks differ by more than their kind."""
+
+
+_OF_OLLAMA: Final = 4  # MXFP4 in the first files of gpt-oss, which Ollama loads
+
+
+def foreign_type(types: Iterable[TensorType]) -> str:
+    """Return why llama.cpp will not load tensors of some types; "" if it knows them all."""
+    for kind in types:
+        if kind.id is not None and kind.id not in {*OF_LLAMA_CPP, _OF_OLLAMA}:
+            known = "; ik_llama.cpp does" if has_decoder(kind.name) else ""
+            return f"llama.cpp does not load tensors of type {quoted(kind.name)}{known}"
+    return ""
 
 
 def refusal(header: Header, tokens: int) -> str:
