@@ -7,7 +7,7 @@ would be after conversion to GGUF is in `explorer.planner.hyperparameters`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -19,6 +19,13 @@ _LAYERS: Final = "layers"
 _EXPERTS: Final = "experts"
 _ANY: Final = "*"
 _STACKS: Final = frozenset({"model", "backbone", "language_model", "transformer"})
+
+
+_CONFIRMED: Final = frozenset((
+    "deepseek_v2", "gemma2", "gemma3_text", "gpt_oss", "granitemoehybrid", "llama", "mistral",
+    "mixtral", "olmo3", "phi3", "qwen2", "qwen3", "qwen3_5_text", "qwen3_moe", "qwen3_next",
+))  # fmt: skip
+"""The `model_type`s of which the programs themselves were asked (docs/planner.md)."""
 
 
 class StoredKind(NamedTuple):
@@ -60,6 +67,17 @@ class Folder:
         """The architecture of the language model, as config.json calls it; "" if it does not."""
         kind = self.text.get("model_type") or self.config.get("model_type")
         return kind if isinstance(kind, str) else ""
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether plans of its architecture were compared with those of the programs."""
+        return self.model_type in _CONFIRMED
+
+    def doubts(self) -> Iterator[str]:
+        """Yield a note where a plan follows what is known of a program alone."""
+        if not self.is_confirmed:
+            name = quoted(self.model_type)
+            yield f"an estimate: no plan of {name} was compared with what the program itself takes"
 
     @property
     def is_mlx(self) -> bool:

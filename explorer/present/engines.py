@@ -15,7 +15,7 @@ from explorer.text import bytes_text, integer_text, sentence
 
 _ACCURACY: Final = {
     Accuracy.EXACT: "weights and cache to the byte; compute buffers by the architecture's graph",
-    Accuracy.BAND: "weights and cache to the byte; compute buffers with their ends",
+    Accuracy.BAND: "weights and cache to the byte, the rest as a range",
     Accuracy.UNKNOWN: (
         "weights and cache to the byte; compute buffers by a similar graph, with their ends"
     ),

@@ -18,7 +18,7 @@ from explorer.planner.engines.vllm import budget
 from explorer.planner.engines.vllm.cache import stages
 from explorer.planner.folder import Folder
 from explorer.planner.inputs import plan_record
-from explorer.planner.plan import Level, Plan
+from explorer.planner.plan import Accuracy, Level, Plan
 from explorer.present.plan import answer, fit_state, memory_bars
 from explorer.present.plan_export import server_command
 from tests.planner.test_result import evaluate
@@ -51,6 +51,17 @@ def planned(key: str = LLAMA, *devices: Device, **settings: Any) -> Plan:
 def record(made: Plan) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(json.dumps(plan_record(made)))["vllm"]
     return found
+
+
+def test_an_architecture_that_no_case_confirms_is_an_estimate_and_says_so() -> None:
+    known, like = planned(), header()
+    assert like.folder is not None
+    config = {**like.folder.config, "model_type": "smollm3"}  # built as llama is
+    folder = Folder(config, like.folder._names, like.folder._specs)
+    other = plan(replace(like, folder=folder), Settings(), (gpu(),), profile="vllm")
+    assert other.weights == known.weights
+    assert [one.details.accuracy for one in (known, other)] == [Accuracy.BAND, Accuracy.ESTIMATE]
+    assert [any("smollm3" in note for note in one.notes) for one in (known, other)] == [False, True]
 
 
 @pytest.mark.parametrize("case", cases(built=True), ids=name_of)

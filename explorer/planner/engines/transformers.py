@@ -287,7 +287,7 @@ class _Outcome(Details):
     @property
     def accuracy(self) -> Accuracy:
         """Weights and cache are exact; the prompt is a range."""
-        return Accuracy.BAND
+        return Accuracy.BAND if self.folder.is_confirmed else Accuracy.ESTIMATE
 
     def layers(self) -> Iterator[Layer]:
         """Yield every layer with its weights, the output last, with all that is in no layer."""
@@ -342,6 +342,7 @@ class _Outcome(Details):
 
     def notes(self) -> Iterator[str]:
         """Yield what a reader should know."""
+        yield from self.folder.doubts()
         heads, tokens = self.folder.heads, self.context
         yield (
             "eager attention, where it is asked for, takes "

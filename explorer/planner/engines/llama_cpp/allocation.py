@@ -158,7 +158,8 @@ def allocate(model: Model | Header, settings: Settings, *, with_compute: bool = 
     header = model if isinstance(model, Header) else Header.from_model(model)
     if settings.mtp:
         if not header.guesses_ahead:
-            raise PlanError("llama.cpp runs no layers of this model that guess tokens ahead (MTP)")
+            name = quoted(header.architecture)
+            raise PlanError(f"what llama.cpp takes for the MTP layers of {name} is not known here")
         header = header.with_ahead
     found = _allocate(header, settings, with_compute=with_compute)
     if settings.mtp:

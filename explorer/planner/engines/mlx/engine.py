@@ -300,7 +300,7 @@ class Outcome(Details):
     @property
     def accuracy(self) -> Accuracy:
         """Weights and caches are exact; the prompt and the working set are ranges."""
-        return Accuracy.BAND
+        return Accuracy.BAND if self.folder.is_confirmed else Accuracy.ESTIMATE
 
     @property
     def choice(self) -> Choice | None:
@@ -386,6 +386,7 @@ class Outcome(Details):
 
     def notes(self) -> Iterator[str]:
         """Yield what a reader should know."""
+        yield from self.folder.doubts()
         if not any(device.library == "Metal" for device in self.request.devices):
             yield f"planned for a Mac with {bytes_text(self.memory)} of memory"
         low, high = self.limits

@@ -319,7 +319,7 @@ class _Outcome(Details):
     @property
     def accuracy(self) -> Accuracy:
         """Weights and cache are exact; what vLLM measures is a range."""
-        return Accuracy.BAND
+        return Accuracy.BAND if self.folder.is_confirmed else Accuracy.ESTIMATE
 
     @property
     def choice(self) -> Choice:
@@ -467,6 +467,7 @@ class _Outcome(Details):
 
     def notes(self) -> Iterator[str]:
         """Yield what a reader should know."""
+        yield from self.folder.doubts()
         if all(device.compute is None for device in self.devices):
             shown = ".".join(map(str, budget.ASSUMED_COMPUTE))
             yield f"the GPU's compute capability is not known: planned as {shown}"
