@@ -250,7 +250,7 @@ def fit_of(
     return _fit(plan, target, check)
 
 
-_UNPLANNED: Final = "Cannot be planned"
+_UNPLANNED: Final = "No plan"
 
 
 def _not_to_plan(model: Model) -> ModelFit | None:

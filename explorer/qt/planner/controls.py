@@ -277,8 +277,12 @@ class SettingRows(QtWidgets.QWidget):
         known = set() if engine is None else {one.name for one in engine.settings}
         for name, row in self.rows.items():
             told = row.setting is None or engine is None or name in known or name in engine.ignored
+            shown = told and (name not in folded or self.advanced.isChecked())
             for part in row.parts:
-                part.setVisible(told and (name not in folded or self.advanced.isChecked()))
+                part.setVisible(shown)
+            policy = row.reset.sizePolicy()  # a line that is not there takes no room either
+            policy.setRetainSizeWhenHidden(shown)
+            row.reset.setSizePolicy(policy)
         self._name_fold()
 
     def _name_fold(self) -> None:
@@ -316,9 +320,6 @@ class SettingRows(QtWidgets.QWidget):
         tip = f"Reset {plain} to its default"
         setting.reset = reset = IconButton("reset", name, tip, self, words=False)
         reset.setIconSize(QSize(14, 14))
-        policy = reset.sizePolicy()
-        policy.setRetainSizeWhenHidden(True)
-        reset.setSizePolicy(policy)
         reset.clicked.connect(lambda: self._reset(setting.name))
         line = self._grid.rowCount()
         for column, widget in enumerate((label, editor, holds, reset)):

@@ -312,6 +312,7 @@ class CurvesPlot(ThemedPlot):
 _HINT: Final = (
     "Solid: all layers fit on GPUs. Dotted: they do not. Click to see what a context takes."
 )
+_NO_CURVES: Final = "Without a plan there are no curves."
 
 
 class CurvesPage(PlannerPage):
@@ -369,7 +370,12 @@ class CurvesPage(PlannerPage):
         if model is not self._model:
             self._model = model
             self.plot.forget_zoom()
-        if model is None:
+        refused = current.result is not None and current.plan is None
+        self.plot.setVisible(not refused)
+        self.hint.setText(_NO_CURVES if refused else _HINT)
+        if model is None or refused:
+            self._wanted = None
+            self._slot.cancel()
             self._take(None)
             return
         inputs = model.complete(current.inputs)

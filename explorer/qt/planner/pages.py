@@ -263,7 +263,7 @@ class ProgramsPage(PlannerPage):
         self.why.setContentsMargins(*NOTE)
         self.why.setTextInteractionFlags(SELECTABLE)
         self.why.setAccessibleName("Why programs differ")
-        fill(QtWidgets.QVBoxLayout(self), (self.table, 1), self.why, spacing=0)
+        fill(QtWidgets.QVBoxLayout(self), self.table, self.why, spacing=0)
 
     def refresh(self) -> None:
         """Plan by all engines, and show them when they are there."""
@@ -278,8 +278,10 @@ class ProgramsPage(PlannerPage):
         )
 
     def _show(self, rows: list[engines.EngineRow]) -> None:
-        first = "profile", "fits", "total", "kv_cache", "graph"
+        first = "profile", "fits", "total", "kv_cache", "compute"
         show_in(self.table, ENGINES, rows, tuple(row.engine.name for row in rows), first)
+        lines, head = self.table.verticalHeader(), self.table.horizontalHeader()
+        self.table.setFixedHeight(head.height() + (len(rows) + 1) * lines.defaultSectionSize())
         why = engines.why_engines_differ(rows)
         self.why.setText(f"Why they differ: {why}" if why else "")
 
@@ -694,7 +696,7 @@ class ExportPage(PlannerPage):
             if shown != edit.toPlainText():
                 edit.setPlainText(shown)
             for part in (self._labels[name], edit, self.copy_buttons[name]):
-                part.setVisible(bool(shown) or plan is None)
+                part.setVisible(bool(shown))
         if plan is not None:
             self._labels["server"].setText("".join(plan.engine.serve[:1]))
 

@@ -572,7 +572,7 @@ class PlannerBody(QtWidgets.QWidget):
         self.programs = ProgramsPage(state, app, self)
         self.export = ExportPage(state, app, self.picture, self)
         self.use = Parts(state, self, self.export, self.programs)
-        fill(QtWidgets.QVBoxLayout(self.use), (self.export, 3), (self.programs, 2))
+        fill(QtWidgets.QVBoxLayout(self.use), (self.export, 1), self.programs)
         self.compare = ComparePage(state, app, self)
         self.log = LogPage(state, app, self)
         name, pages = "Pages of the planner", LowTabs(self)
