@@ -68,8 +68,8 @@ def make_demo(folder: Path | None = None) -> DemoPaths:
             _remove_others(target)
     except OSError as error:
         raise SourceError(
-            f"the demo model cannot be made here: {system_reason(error)}; "
-            "name another folder with GGUF_EXPLORER_CACHE",
+            f"the demo model cannot be made here: {system_reason(error)}. "
+            "Name another folder with GGUF_EXPLORER_CACHE",
             error.filename,
         ) from error
     return _paths(target)

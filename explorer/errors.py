@@ -126,5 +126,5 @@ def system_reason(error: OSError | ValueError) -> str:
 def unreadable_reason(error: OSError | ValueError) -> str:
     """Return why something cannot be read, and what to do where that is known."""
     if isinstance(error, PermissionError):
-        return "permission denied; ask its owner for read access"
+        return "permission denied. Ask its owner for read access"
     return system_reason(error)

@@ -56,7 +56,7 @@ class JsonText(NamedTuple):
         return FormatError(what, self.path, self.offset + len(self.text[:position].encode()))
 
     def skip_white(self, position: int) -> int:
-        """Return the position of the next character that is no white space."""
+        """Return the position of the next character that is not white space."""
         match = _WHITE_RUN.match(self.text, position)
         return match.end() if match else position
 
@@ -80,12 +80,12 @@ def decoded(raw: bytes, path: Path, start: int) -> JsonText:
     try:
         text = JsonText(str(raw, "utf-8"), path, start)
     except UnicodeDecodeError as error:
-        what = "has JSON that is not valid UTF-8; it is damaged"
+        what = "has JSON that is not valid UTF-8. It is damaged"
         raise FormatError(what, path, start + error.start) from error
     if _SURROGATE.search(text.text) is not None:
         for match in _ESCAPE.finditer(text.text):
             if match[1]:
-                what = "has half a surrogate pair in its JSON; it is damaged"
+                what = "has half a surrogate pair in its JSON. It is damaged"
                 raise text.error(what, match.start())
     return text
 
@@ -104,9 +104,9 @@ def check_bounds(text: JsonText, limits: JsonLimits) -> None:
         values += whole.count(",", at, end)
         quotes += whole.count('"', at, end)
         if containers > limits.containers or values > limits.values or quotes > 2 * limits.strings:
-            raise text.error("has more JSON values than any model needs; it is damaged", at)
+            raise text.error("has more JSON values than any model needs. It is damaged", at)
     if json_depth(_structure(whole)) > MAX_JSON_DEPTH:
-        raise text.error(f"has JSON nested more than {MAX_JSON_DEPTH} deep; it is damaged", 0)
+        raise text.error(f"has JSON nested more than {MAX_JSON_DEPTH} deep. It is damaged", 0)
 
 
 def _structure(text: str) -> bytes:
@@ -131,7 +131,7 @@ def json_depth(raw: bytes) -> int:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _refuse_float(token: str) -> NoReturn:
@@ -166,7 +166,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 scan_integers: Final[Callable[[str, int], tuple[Any, int]]] = json.JSONDecoder(
     parse_constant=_refuse_constant, parse_float=_refuse_float
 ).scan_once  # type: ignore[attr-defined]  # what `raw_decode` calls; half the time for small values
-"""Decode the value at a position, fast; a number that is no integer is a ValueError.
+"""Decode the value at a position, fast; a number that is not an integer is a ValueError.
 
 Takes true for 1, -0 for 0, and the last of repeated keys. Broken JSON is a ValueError or a
 StopIteration.
@@ -192,7 +192,7 @@ def decode_value(text: JsonText, position: int) -> tuple[Any, int]:
         The value and the position behind it.
 
     Raises:
-        FormatError: It is no JSON.
+        FormatError: It is not JSON.
     """
     try:
         return CAREFUL.raw_decode(text.text, position)
@@ -218,5 +218,5 @@ def parse_json(text: JsonText, limits: JsonLimits) -> Any:
     value, position = decode_value(text, text.skip_white(0))
     position = text.skip_white(position)
     if position != len(text.text):
-        raise text.error("has text behind its JSON; it is damaged", position)
+        raise text.error("has text behind its JSON. It is damaged", position)
     return value

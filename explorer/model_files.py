@@ -58,7 +58,7 @@ def refuse_model_file(target: Path | None) -> None:
     except OSError as error:  # as above
         fault = f"cannot be looked at: {system_reason(error)}"
     if fault:
-        raise ExplorerError(f"{fault}; choose another name", target)
+        raise ExplorerError(f"{fault}. Choose another name", target)
 
 
 def refuse_folder_in_store(folder: Path | None) -> None:
@@ -68,7 +68,7 @@ def refuse_folder_in_store(folder: Path | None) -> None:
         ExplorerError: It does.
     """
     if folder is not None and _is_in_store(Path(os.path.realpath(folder)) / "file"):
-        raise ExplorerError(f"{_IN_STORE}; choose another folder", folder)
+        raise ExplorerError(f"{_IN_STORE}. Choose another folder", folder)
 
 
 def hub_name(folder: str) -> str:

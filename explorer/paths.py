@@ -76,5 +76,5 @@ def resource(name: str) -> Traversable:
     for part in name.split("/"):
         place = place / part
     if not (place.is_file() or place.is_dir()):
-        raise FileNotFoundError(f"the installation lacks its file {name!r}; install it again")
+        raise FileNotFoundError(f"the installation lacks its file {name!r}. Install it again")
     return place

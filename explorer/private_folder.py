@@ -89,8 +89,8 @@ class PrivateFolder:
     def open(self, name: str) -> BinaryIO | None:
         """Open a file for reading; None if there is none.
 
-        What is no file of this user alone is removed: a link, a folder, a pipe, a file that others
-        own or may write.
+        What is not a file of this user alone is removed: a link, a folder, a pipe, a file that
+        others own or may write.
         """
         path = self.make() / name
         try:

@@ -157,7 +157,7 @@ def check_parquet() -> None:
     """
     if find_spec("pyarrow") is None:
         raise ExplorerError(
-            "a Parquet file needs pyarrow, which is not installed; install it with: "
+            "a Parquet file needs pyarrow, which is not installed. Install it with: "
             "pip install 'gguf-explorer[parquet]', or write CSV"
         )
 

@@ -128,7 +128,7 @@ def integer_text(number: int) -> str:
 
 
 def counted(count: int, noun: str, nouns: str = "") -> str:
-    """Return a number of things: ``"1 tensor"``, ``"2 tensors"``; `nouns` if it is no added s."""
+    """Return a number of things: ``"1 tensor"``, ``"2 tensors"``; `nouns` if s is not enough."""
     return f"{integer_text(count)} {noun if count == 1 else nouns or noun + 's'}"
 
 

@@ -220,7 +220,7 @@ def _problem(a: Tensor | None, b: Tensor | None, rank: int, flipped: bool) -> st
     if a is None or b is None:
         return f"the factor {'A' if a is None else 'B'} is missing"
     if len(a.shape) < 2 or len(b.shape) < 2:
-        return f"the factors are no matrices: {list(a.shape)} and {list(b.shape)}"
+        return f"the factors are not matrices: {list(a.shape)} and {list(b.shape)}"
     if not 0 < rank <= _MOST_RANK:
         return f"a rank of {rank} is not in sight of real ones"
     batches = a.shape[:-2], b.shape[:-2]

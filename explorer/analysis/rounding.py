@@ -155,7 +155,7 @@ def _wanted(type_name: str, scale_type: str) -> str | GroupedLayout | Scheme:
     if name in WITHOUT_ENCODER:
         raise ExplorerError(f"weights cannot be rounded to type {name}: {WITHOUT_ENCODER[name]}")
     known = ", ".join(rounding_types())
-    raise ExplorerError(f"unknown type {type_name!r}; known are {known}")
+    raise ExplorerError(f"unknown type {type_name!r}. Known are {known}")
 
 
 def rounding_types(*, weighed: bool = True) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ All results are rows of one SQLite database in the user's cache folder. A row is
 result is known, so that a survey that was stopped goes on where it was. Rows are keyed by the
 identity of the model's files: path, size, time of change and header. They hold JSON and a digest of
 it; pickles would run whatever another program had put there. A cache that cannot be read or written
-is no error; the survey then takes as long as the first one.
+is not an error; the survey then takes as long as the first one.
 """
 
 from __future__ import annotations
@@ -308,7 +308,7 @@ class CachedErrors(CachedResults[ErrorMetrics]):
             or any(numbers[name] > compared for name in of_compared)
             or (compared and math.isnan(numbers["rmse"]))
         ):
-            raise ValueError("these are no errors of this pair")
+            raise ValueError("these are not errors of this pair")
         return ErrorMetrics(**numbers, percentiles=percentiles)
 
 
@@ -327,7 +327,7 @@ def _number_fields(kind: type) -> dict[str, type[int] | type[float]]:
 def _numbers(kind: type, fields: dict[str, Any]) -> dict[str, Any]:
     """Return the numbers of a result; a ValueError, if one is of another type, or a count below 0.
 
-    What `int` and `float` would make of a text or a Boolean is no number that was written.
+    What `int` and `float` would make of a text or a Boolean is not a number that was written.
     """
     return {
         name: _count(fields[name]) if number is int else _real(fields[name])
@@ -337,13 +337,13 @@ def _numbers(kind: type, fields: dict[str, Any]) -> dict[str, Any]:
 
 def _count(value: object) -> int:
     if type(value) is not int or not 0 <= value <= _INT64_MAX:
-        raise ValueError("this is no count")
+        raise ValueError("this is not a count")
     return value
 
 
 def _real(value: object) -> float:
     if type(value) not in (int, float):
-        raise ValueError("this is no number")
+        raise ValueError("this is not a number")
     return float(value)  # type: ignore[arg-type]
 
 
@@ -354,7 +354,7 @@ def _percentiles(percents: Sequence[float], fields: dict[str, Any]) -> dict[floa
 def _counts(values: object, total: int) -> list[int]:
     counts = list(map(_count, values)) if type(values) is list else []
     if len(counts) != DEFAULT_BINS or sum(counts) != total:
-        raise ValueError("this is no histogram of the tensor")
+        raise ValueError("this is not a histogram of the tensor")
     return counts
 
 
@@ -363,7 +363,7 @@ def _histogram(low: float, high: float, counts: list[int]) -> Histogram:
     if math.isnan(low):
         low, high = math.inf, -math.inf
     elif not -_FLOAT32_MAX <= low <= high <= _FLOAT32_MAX:
-        raise ValueError("this is no range of weights")
+        raise ValueError("this is not a range of weights")
     edges = Binning.of_weights(low, high, DEFAULT_BINS).edges.astype(np.float64)
     return Histogram(float(edges[0]), float(edges[-1]), edges, np.array(counts, np.int64))
 

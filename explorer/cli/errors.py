@@ -190,8 +190,8 @@ def _why_not(matching: Matching, name: str, known: Sequence[str]) -> str:
     if name in {*matching.unmatched_reference, *matching.unmatched_candidate}:
         return f"tensor {name!r} is only in one of the two models"
     similar = get_close_matches(name, known, n=1)
-    hint = f"did you mean {similar[0]!r}?" if similar else "compare without --tensor lists them"
-    return f"neither model has a tensor {name!r}; {hint}"
+    hint = f"Did you mean {similar[0]!r}?" if similar else "`compare` without --tensor lists them"
+    return f"neither model has a tensor {name!r}. {hint}"
 
 
 def _summary(matching: Matching, total: TotalErrors, *, whole: bool) -> Iterator[str]:

@@ -196,7 +196,7 @@ class _Attached:
                 found = attachments.measure_matrix(model, progress=progress)
                 return cls(entries=list(found))
             if not is_adapter(model):
-                what = "is neither an adapter nor an importance matrix; survey measures a model"
+                what = "is neither an adapter nor an importance matrix. `survey` measures models"
                 raise ExplorerError(what, model.path)
             other = None
             if base is not None:

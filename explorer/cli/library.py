@@ -104,7 +104,7 @@ def library_command(  # noqa: PLR0913, PLR0917 - one for each option; click pass
       gguf-explorer library --blobs --root ollama=/usr/share/ollama/.ollama/models
     """
     if not fits and (gpus or memory is not None):
-        raise click.UsageError("--gpu and --memory say what --fits plans for; add --fits")
+        raise click.UsageError("--gpu and --memory say what --fits plans for. Add --fits")
     for place in roots:
         _refuse_missing(place.root)
     library = read_library(roots or present_places(this_machine()))
@@ -121,7 +121,7 @@ def library_command(  # noqa: PLR0913, PLR0917 - one for each option; click pass
             record["machine"] = target.record() | {"notes": list(notes)}
         output.write_json(record)
     elif not listings:
-        output.write("No store of downloaded models was found; name one with --root KIND=DIR.\n")
+        output.write("No store of downloaded models was found. Name one with --root KIND=DIR.\n")
     else:
         head = "" if target is None else f"{plain_text(target.text)}\n\n"
         output.write(head + "\n".join(one.text(blobs) for one in listings))
@@ -134,7 +134,7 @@ def _refuse_missing(root: Path) -> None:
             return
     except OSError:  # no permission: the store's problems say so
         return
-    raise SourceError("there is no such folder; check the path", root)
+    raise SourceError("there is no such folder. Check the path", root)
 
 
 def _details(store: Store, progress: output.Progress) -> Iterator[Details]:
@@ -263,8 +263,8 @@ def check_command(path: str, root: str | None, as_json: bool, digests: bool) -> 
         problems = _check_store(Place(StoreKind(kind), target), digests)
     elif digests and not is_manifest_path(target):
         raise click.UsageError(
-            "--digests compares blobs of a store with their names; "
-            f"{path} is no store and carries no digests to compare with"
+            "--digests compares blobs of a store with their names. "
+            f"{path} is not a store and carries no digests to compare with"
         )
     else:
         try:

@@ -46,7 +46,7 @@ def named_gpu(text: str, position: int) -> Device:
         position: Number of the GPU among those named.
 
     Raises:
-        ExplorerError: It is no SPEC, or the name fits no GPU or several.
+        ExplorerError: It is not a SPEC, or the name fits no GPU or several.
     """
     if _is_size(text.strip()):  # no name, though a dozen GPUs have "24 GB" in theirs
         return parse_gpu(text, position)

@@ -138,7 +138,7 @@ def program(context: click.Context, fresh: bool, units: str | None) -> int:
     context.obj = fresh
     if units is not None:
         if context.invoked_subcommand in (None, _open.name):
-            raise click.UsageError("--units belongs to a command; the window has it in View")
+            raise click.UsageError("--units belongs to a command. The window has it in View")
         context.with_resource(writing(Notation(units=ByteUnits(units))))
     if context.invoked_subcommand is None:
         return open_window([], fresh=fresh)
@@ -172,7 +172,7 @@ def _watched() -> Iterator[None]:
     crash = reports.take_crash()
     if crash is not None:
         _, path = crash
-        where = "" if path is None else f"; the report is {path}"
+        where = "" if path is None else f". The report is {path}"
         write_warning(f"the program crashed the last time{where}")
     if not faulthandler.is_enabled():  # else Python was asked to print crashes
         reports.watch()
@@ -201,7 +201,7 @@ def _refuse_mistyped(word: str) -> None:
     if not word.replace("-", "").replace("_", "").isalnum() or Path(word).exists():
         return
     similar = get_close_matches(word, COMMANDS, n=1)
-    hint = f"; did you mean {similar[0]!r}?" if similar else ""
+    hint = f". Did you mean {similar[0]!r}?" if similar else ""
     raise click.UsageError(f"there is no command and no file named {word!r}{hint}")
 
 
@@ -226,7 +226,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         code = _fail(_system_fault(error))
     except MemoryError:
-        code = _fail(_limit() or "there is not enough memory; close other programs and try again")
+        code = _fail(_limit() or "there is not enough memory. Close other programs and try again")
     except SystemExit as stop:  # click's completion, and its answer to a closed pipe
         code = stop.code
     except Exception as error:  # noqa: BLE001 - the promise is: never a traceback
@@ -249,7 +249,7 @@ def _own_fault(error: Exception) -> str:
     from explorer.crash_reports import CrashReports, error_report  # noqa: PLC0415 - rarely needed
 
     path = CrashReports().write(error_report(error))
-    where = "" if path is None else f"; the details are in {path}"
+    where = "" if path is None else f". The details are in {path}"
     what = f"{type(error).__name__}: {error}"
     return f"this is a mistake of the program, please report it: {what}{where}"
 
@@ -313,7 +313,7 @@ def completion_command(context: click.Context, shell: str) -> int:
 
 
 _DISPLAY_VARIABLES = ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM")
-_INSTALL = "install it with: pip install 'gguf-explorer[gui]'"
+_INSTALL = "Install it with: pip install 'gguf-explorer[gui]'"
 
 
 class WindowError(ExplorerError):
@@ -329,13 +329,13 @@ def open_window(paths: Sequence[str], *, fresh: bool) -> int:
     missing = [name for name in ("PySide6", "pyqtgraph") if find_spec(name) is None]
     if missing:
         raise WindowError(
-            f"the window needs {' and '.join(missing)}, which is not installed; {_INSTALL} "
-            "(the commands work without; see --help)"
+            f"the window needs {' and '.join(missing)}, which is not installed. {_INSTALL} "
+            "(the commands work without it: see --help)"
         )
     if sys.platform.startswith("linux") and not any(map(os.environ.get, _DISPLAY_VARIABLES)):
         raise WindowError(
-            "there is no screen to open the window on (DISPLAY and WAYLAND_DISPLAY are not set); "
-            "start it in a desktop session, or use a command: gguf-explorer inspect PATH"
+            "there is no screen to open the window on (DISPLAY and WAYLAND_DISPLAY are not set). "
+            "Start it in a desktop session, or use a command: gguf-explorer inspect PATH"
         )
     gc.disable()  # modules make objects that stay: to look at them took 25 ms of the first paint
     try:
@@ -343,7 +343,7 @@ def open_window(paths: Sequence[str], *, fresh: bool) -> int:
     except ImportError as error:
         if (error.name or "").startswith("explorer"):
             raise
-        raise WindowError(f"Qt cannot be loaded: {error}; {_INSTALL}") from error
+        raise WindowError(f"Qt cannot be loaded: {error}. {_INSTALL}") from error
     finally:
         gc.enable()
     return run(list(paths), fresh)

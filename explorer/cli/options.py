@@ -116,7 +116,7 @@ parquet_option = click.option(
     "--parquet",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="The same as Apache Parquet, for data frames; needs the extra `parquet`.",
+    help="The same as Apache Parquet, for data frames. Needs the extra `parquet`.",
 )
 
 
@@ -153,7 +153,7 @@ def agree_to_fetch(models: Sequence[Model | None], agreed: bool) -> None:
         return
     what = f"reads all weights, which fetches {bytes_text(nbytes)}"
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise ExplorerError(f"{what}; add --fetch to do so", remote[0].path)
+        raise ExplorerError(f"{what}. Add --fetch to do so", remote[0].path)
     if not click.confirm(f"This {what}. Go on?", err=True):
         raise click.Abort
 
@@ -167,8 +167,8 @@ def find_tensor(model: Model, name: str) -> Tensor:
     if name in model.tensors:
         return model.tensors[name]
     similar = get_close_matches(name, model.tensors, n=1)
-    hint = f"did you mean {similar[0]!r}?" if similar else "inspect --tensors lists them"
-    raise ExplorerError(f"it has no tensor {name!r}; {hint}", model.path)
+    hint = f"Did you mean {similar[0]!r}?" if similar else "`inspect --tensors` lists them"
+    raise ExplorerError(f"it has no tensor {name!r}. {hint}", model.path)
 
 
 def notes_on(model: Model, tensor: Tensor) -> list[str]:

@@ -48,7 +48,7 @@ _ALL: Final = "all"
 _MOST_CHOICES: Final = 9  # that help lists
 _UNCHECKED: Final = (
     "whether main memory holds what is left to the CPU was not checked: the GPUs are named, so "
-    "they may be another machine's; say --memory SIZE to check it"
+    "they may be another machine's. Say --memory SIZE to check it"
 )
 
 
@@ -59,7 +59,7 @@ def _layers(text: str) -> int:
         return known[text]
     if text.isascii() and text.isdigit() and len(text) < 10:
         return int(text)
-    raise PlanError(f"{quoted(text)!r} is no number of layers; write a number, all or auto")
+    raise PlanError(f"{quoted(text)!r} is not a number of layers. Write a number, all or auto")
 
 
 def _blocks(text: str) -> int:
@@ -125,7 +125,7 @@ def _setting_options(command: Callable[..., int]) -> Callable[..., int]:
 @click.option(
     "--profile",
     type=click.Choice([*ENGINES, _ALL]),
-    help="Whose rules to follow; all: side by side. Default: by where the model lies.",
+    help="Rules to follow. `all` compares them. Default: by where the model lies.",
 )
 @click.option(
     "question", "--solve", type=click.Choice(list(QUESTIONS)), help="Also find the most that fits."
@@ -481,7 +481,7 @@ def _ratio(plan: Plan, quick: float | None) -> str:
     if quick is None:
         return text
     cut = "" if 0 <= quick <= 1 else ", clamped"
-    return f"{text}; quick estimate by weights {min(max(quick, 0), 1):.0%}{cut}"
+    return f"{text}, quick estimate by weights {min(max(quick, 0), 1):.0%}{cut}"
 
 
 def _bar_block(plan: Plan, held: Holding, bar: plans.Bar) -> str:

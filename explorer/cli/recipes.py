@@ -59,7 +59,7 @@ def _recipe_names(
     for name in wanted:
         if name not in RECIPES:
             known = ", ".join(RECIPES)
-            raise click.BadParameter(f"{plain_text(name)!r} is no recipe; known are {known}")
+            raise click.BadParameter(f"{plain_text(name)!r} is not a recipe. Known are {known}")
     return list(dict.fromkeys(wanted))
 
 
@@ -71,7 +71,7 @@ def _recipe_names(
     multiple=True,
     metavar="NAME[,NAME…]",
     callback=_recipe_names,
-    help="Recipes of llama-quantize (Q4_K_M); default: all that quantize.",
+    help="Recipes of llama-quantize (Q4_K_M). Default: all that quantize.",
 )
 @click.option(
     "original_path",
@@ -88,7 +88,7 @@ def _recipe_names(
     help="Importance matrix of llama.cpp, in GGUF. Some recipes need one.",
 )
 @click.option("--errors/--no-errors", default=True, help="Round all weights, or count bytes alone.")
-@gpu_option("Plan memory for this GPU, as in `plan`; once for each. Default: this machine's.")
+@gpu_option("Plan memory for this GPU, as in `plan`. Once for each. Default: this machine's.")
 @click.option(
     "context",
     "--context",

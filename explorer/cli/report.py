@@ -50,7 +50,7 @@ _LONGEST_NAME: Final = 120
 @click.option("--survey/--no-survey", default=True, help="Read all weights, or the header alone.")
 @options.workers_option
 @gpu_option(
-    "Plan for this GPU, as in `plan`; once for each. Default: this machine's, or usual ones."
+    "Plan for this GPU, as in `plan`. Once for each. Default: this machine's, or usual ones."
 )
 @click.option(
     "contexts",
@@ -147,10 +147,10 @@ def _models_in(
     """Yield the models of a folder: path, report and folder of pictures of each.
 
     Raises:
-        ExplorerError: There is none, or what is to hold the reports is no folder.
+        ExplorerError: There is none, or what is to hold the reports is not a folder.
     """
     if not folder.is_dir():
-        raise ExplorerError("is no folder; without --each a report of one model is made", folder)
+        raise ExplorerError("is not a folder. Without --each a report of one model is made", folder)
     stores = read_library([Place(StoreKind.FOLDER, folder)]).stores
     entries = [entry for store in stores for entry in store.entries]
     if not entries:

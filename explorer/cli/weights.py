@@ -50,7 +50,7 @@ def _checked_range(
     default=None,
     metavar="LOW HIGH",
     callback=_checked_range,
-    help="First and last edge of the histogram; default: minimum and maximum weight.",
+    help="First and last edge of the histogram. Default: minimum and maximum weight.",
 )
 @options.workers_option
 @options.root_option

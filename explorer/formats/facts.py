@@ -79,8 +79,8 @@ def enum_name(key: str, value: object) -> str | None:
         value: The key's value, or an element of it where it is an array.
 
     Returns:
-        The name; the number as text where it has none; None where the key is no enumeration or the
-        value no integer.
+        The name; the number as text where it has none; None where the key is not an enumeration,
+        or the value not an integer.
     """
     if isinstance(value, bool) or not isinstance(value, int):
         return None

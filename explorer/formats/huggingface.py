@@ -126,7 +126,7 @@ def open_folder(path: Path) -> Model:
         groups = [*groups, *_groups_below(path, groups)]
     groups = _main_models(groups)
     if not groups:
-        what = "holds no model files (.safetensors or .gguf); choose a folder that does"
+        what = "holds no model files (.safetensors or .gguf). Choose a folder that does"
         raise FormatError(what, path)
     if len(groups) > 1:
         raise _several(path, groups)
@@ -159,12 +159,12 @@ def open_config(path: Path) -> Model:
     """Open the safetensors beside a config.json, which are one model.
 
     Raises:
-        FormatError: It is no config.json, or there are none, or none can be used.
+        FormatError: It is not a config.json, or there are none, or none can be used.
         SourceError: The folder or a file cannot be read.
     """
     names = _listed(path.parent) if path.name == CONFIG_NAME else []
     if not any(name.lower().endswith(_SUFFIX) for name in names):
-        raise FormatError("is a JSON file, not a model; open its folder instead", path)
+        raise FormatError("is a JSON file, not a model. Open its folder instead", path)
     return _open_weights(path, path.parent, names)
 
 
@@ -237,7 +237,7 @@ def _several(folder: Path, groups: Sequence[FileGroup]) -> SeveralModelsError:
         f"{quoted(one.name)}: {bytes_text(one.nbytes)}" if one.nbytes else quoted(one.name)
         for one in choices
     )
-    what = f"holds {len(choices)} {kind} ({listed(names, _LISTED)}); choose one"
+    what = f"holds {len(choices)} {kind} ({listed(names, _LISTED)}). Choose one"
     return SeveralModelsError(what, folder, choices)
 
 
@@ -270,7 +270,7 @@ def _without_second_copy(names: list[str], log: ProblemLog) -> list[str]:
         return names
     for name in names:
         if name not in kept:
-            what = "left out: such a file holds the same weights a second time; open it by itself"
+            what = "left out: such a file holds the same weights a second time. Open it by itself"
             log.add_warning(name, what)
     return kept
 
@@ -279,20 +279,20 @@ def _read_index(path: Path, log: ProblemLog) -> _Index:
     value = read_json_file(path)
     places: Any = value.get("weight_map") if isinstance(value, dict) else None
     if not isinstance(places, dict) or not places:
-        raise FormatError("is an index without a weight_map; download it again", path)
+        raise FormatError("is an index without a weight_map. Download it again", path)
     for repeated in (value, places):
         if isinstance(repeated, RepeatedKeys):
             for key in repeated.repeated:
-                what = f"the name occurs more than once in {path.name}; the last one counts"
+                what = f"the name occurs more than once in {path.name}. The last one counts"
                 log.add_warning(key, what)
     shards: dict[str, list[str]] = {}
     for name, file in places.items():
         if not isinstance(file, str):
-            what = f"is an index that names no file for tensor {quoted(name)}; download it again"
+            what = f"is an index that names no file for tensor {quoted(name)}. Download it again"
             raise FormatError(what, path)
         shards.setdefault(file, []).append(name)
         if len(shards) > MAX_SHARDS:
-            what = f"is an index of more than {MAX_SHARDS} shards; it is damaged"
+            what = f"is an index of more than {MAX_SHARDS} shards. It is damaged"
             raise FormatError(what, path)
     about = value.get("metadata")
     total = about.get("total_size") if isinstance(about, dict) else None
@@ -321,7 +321,7 @@ def _open_indexed(
             for name, tensors in index.shards.items():
                 lost = f"{len(tensors)} tensors of the index are in it"
                 if _leaves_folder(name) or link_escapes(folder, name):
-                    what = f"the index names a file outside the folder; it is not opened, {lost}"
+                    what = f"the index names a file outside the folder. It is not opened, {lost}"
                     log.add_error(name, what)
                     continue
                 try:
@@ -349,7 +349,7 @@ def _open_all(path: Path, folder: Path, names: list[str], log: ProblemLog) -> Mo
         with opening_ahead([folder / name for name in names], FIRST_BYTES):
             for name in names:
                 if cache is not None and escapes(folder / name, folder, cache):
-                    log.add_error(name, "is a link out of the cache; it is not opened")
+                    log.add_error(name, "is a link out of the cache. It is not opened")
                     continue
                 try:
                     file = files[name] = open_file(folder / name, log)
@@ -369,7 +369,7 @@ def _open_all(path: Path, folder: Path, names: list[str], log: ProblemLog) -> Mo
 
 def _none_opens(path: Path, log: ProblemLog) -> FormatError:
     first = next(p for p in log.problems() if p.severity is Severity.ERROR)
-    what = f"none of its files can be opened; {quoted(first.where)}: {first.what}"
+    what = f"none of its files can be opened. {quoted(first.where)}: {first.what}"
     return FormatError(what, path)
 
 
@@ -383,7 +383,7 @@ def _leave_out(
 ) -> None:
     """Drop tensors that another shard holds too, so that nothing is counted twice."""
     for tensor in [tensor for tensor in file.names if tensor in copies]:
-        what = f"is also in {quoted(name)}; the one in {quoted(owners[tensor])} is shown"
+        what = f"is also in {quoted(name)}. The one in {quoted(owners[tensor])} is shown"
         log.add_error(tensor, what)
     if copies:
         file.leave_out(copies)

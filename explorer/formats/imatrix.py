@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from explorer.errors import ExplorerError, FormatError
+from explorer.formats.gguf.arrays import cut_short
 from explorer.formats.limits import MAX_NAMES_BYTES, MAX_TENSORS
 from explorer.formats.model import Metadata, Model, ModelFile, ProblemLog, decode_text, loaded_entry
 from explorer.formats.tensors import FileTensors, Spec, table_of
@@ -53,7 +54,7 @@ def read_legacy_imatrix(source: ByteSource) -> Model:
     file = FileTensors(source=source)
     count = reader.number("the number of entries")
     if not 1 <= count <= MAX_TENSORS:
-        raise FormatError(f"has {count} entries, so it is no importance matrix", source.path, 0)
+        raise FormatError(f"has {count} entries, so it is not an importance matrix", source.path, 0)
     seen: set[str] = set()
     room = MAX_NAMES_BYTES
     starts = []
@@ -68,7 +69,7 @@ def read_legacy_imatrix(source: ByteSource) -> Model:
         size = reader.number(f"the number of values of {name!r}")
         if size < 1 or reader.position + 4 * size > source.size:
             what = f"entry {name!r} has {size} values, where the file has room for fewer"
-            raise FormatError(f"{what}; it is no importance matrix, or cut short", source.path)
+            raise FormatError(f"{what}. It is not an importance matrix, or cut short", source.path)
         if calls < 0:
             log.add_warning(name, f"it was called {calls} times")
         if name in seen:
@@ -108,8 +109,7 @@ class _Reader:
 
     def number(self, what: str) -> int:
         if self.position + _WORD.size > self._source.size:
-            message = f"file ends inside {what}"
-            raise FormatError(message, self._source.path, self.position)
+            raise FormatError(cut_short(what), self._source.path, self.position)
         (value,) = _WORD.unpack(self._source.read(self.position, _WORD.size))
         self.position += _WORD.size
         return int(value)
@@ -118,7 +118,7 @@ class _Reader:
         length = self.number(f"the length of {what}")
         left = self._source.size - self.position
         if not 0 <= length <= min(most, left):
-            message = f"{what} has {length} bytes, where {left} are left"
+            message = cut_short(what) if length > left else f"{what} has {length} bytes"
             raise FormatError(message, self._source.path, self.position)
         text = decode_text(self._source.read(self.position, length))
         self.position += length

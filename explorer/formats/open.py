@@ -64,7 +64,7 @@ def several_at(address: Address) -> SeveralModelsError | None:
     if len(tags) < 2:
         return None
     choices = [Choice(Address(f"{address}:{tag}"), f"{address.name}:{tag}", 0) for tag in tags]
-    return SeveralModelsError(f"has {len(tags)} tags; choose one", address, choices)
+    return SeveralModelsError(f"has {len(tags)} tags. Choose one", address, choices)
 
 
 def _open(path: Path) -> Model:

@@ -93,7 +93,7 @@ def read_json_file(path: Path) -> Any:
     """
     with open_source(path, whole=True) as source:
         if source.size > MAX_JSON_FILE_BYTES:
-            what = f"has {source.size} bytes; at most {MAX_JSON_FILE_BYTES} of JSON are read"
+            what = f"has {source.size} bytes. At most {MAX_JSON_FILE_BYTES} of JSON are read"
             raise FormatError(what, path)
         text = read_text(source, 0, source.size)
     return parse_json(text, SIDE_FILE)
@@ -109,22 +109,22 @@ def read_members(path: Path, wanted: Collection[Member], check: Check = never) -
     What else the file has is only walked over: the merges of a tokenizer would take 100 MB.
 
     Args:
-        wanted: Where they lie. What is not there, or is no object or array, is left out.
+        wanted: Where they lie. What is not there, or is not an object or array, is left out.
         check: Called now and then; raises to cancel.
 
     Raises:
-        FormatError: It is too large, or is no JSON.
+        FormatError: It is too large, or is not JSON.
         SourceError: It cannot be read.
     """
     with open_source(path, whole=True) as source:
         if source.size > MAX_TOKENIZER_BYTES:
-            what = f"has {source.size} bytes; at most {MAX_TOKENIZER_BYTES} are looked through"
+            what = f"has {source.size} bytes. At most {MAX_TOKENIZER_BYTES} are looked through"
             raise FormatError(what, path)
         raw = source.read(0, source.size)
     found: dict[Member, Any] = {}
     for member, start, stop in _members(raw, path, wanted, check):
         if stop - start > MAX_MEMBER_BYTES:
-            what = f"has {stop - start} bytes in one part; at most {MAX_MEMBER_BYTES} are decoded"
+            what = f"has {stop - start} bytes in one part. At most {MAX_MEMBER_BYTES} are decoded"
             raise FormatError(what, path, start)
         text = decoded(raw[start:stop], path, start)
         check_bounds(text, _VOCABULARY)
@@ -170,4 +170,4 @@ def _members(
                 yield member, start, part.end()
             if depth <= 0:
                 return
-    raise FormatError("ends within its JSON; it is damaged or not whole", path, len(raw))
+    raise FormatError("ends within its JSON. It is damaged or not whole", path, len(raw))

@@ -385,7 +385,7 @@ def _weights_label(tensor: Tensor, part: _Part) -> str:
     if len(tensor.extents) > 1:
         label += f", part {part.extent + 1} of {len(tensor.extents)}"
     if part.unknown:
-        return f"{label}; how far they go is not known, at most to here"
+        return f"{label}, of unknown length, at most to here"
     if part.start > part.origin:
-        return f"{label}; the first {part.start - part.origin:,} bytes are another tensor's too"
+        return f"{label}, the first {part.start - part.origin:,} bytes are another tensor's too"
     return label

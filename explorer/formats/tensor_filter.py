@@ -22,7 +22,7 @@ while KB, MB, GB, TB are powers of 1000. `params` counts weights: there K, M, G 
 of 1000. `=` finds what rounds to the digits typed: ``size=1.2G`` finds 1.23 GiB, ``size=4096`` only
 4096 bytes.
 
-Text that is no filter yet is normal, for it is being typed. A term whose value is still missing or
+Text that is not yet a filter is normal: it is being typed. A term whose value is still missing or
 wrong (``size>``, ``layer:x``) is left out, so that the table does not flash empty; an unknown word
 in front of a colon is searched for in the names, which may hold colons; a type that does not exist
 is taken for the beginning of one. `TensorFilter.problems` names each of these.
@@ -122,7 +122,7 @@ def parse_bounds(sign: str, text: str, unit: str) -> Bounds | None:
         unit: ``"bytes"`` (K is 1024, KB 1000), ``"count"`` (K is 1000, B is 10^9) or ``"plain"``.
 
     Returns:
-        The numbers that pass it, or None if the text is no such number.
+        The numbers that pass it, or None if the text is not such a number.
     """
     number = _parse_number(text, unit)
     if number is None:
@@ -247,7 +247,7 @@ def parse_filter(text: str) -> TensorFilter:
     for match in _TERM.finditer(text):
         term = match[0]
         if term.count('"') % 2:
-            what = "A quotation mark is not closed; the text up to the end is searched for."
+            what = "A quotation mark is not closed. The text up to the end is searched for."
             problems.append(what)
         negated = term.startswith("-") and len(term) > 1
         body = term[1:] if negated else term
@@ -269,7 +269,7 @@ def _parse_term(body: str, problems: list[str]) -> str | _Evaluate:
     """Return the word to look for in names, or what a term with a key means."""
     plain = body.replace('"', "").lower()
     if body == "-":
-        what = "A minus sign leaves out what the word behind it finds; the word is missing."
+        what = "A minus sign leaves out what the word behind it finds. The word is missing."
         raise _TermError(what)
     keyed = None if body.startswith('"') else _KEYED.fullmatch(body)
     if keyed is None:
@@ -278,7 +278,7 @@ def _parse_term(body: str, problems: list[str]) -> str | _Evaluate:
     value = keyed["value"].replace('"', "").lower()
     if key not in _EXAMPLES:
         what = f"There is no filter called '{_short(key)}', so names are searched for the text"
-        problems.append(f"{what}; filters are {', '.join(_EXAMPLES)}.")
+        problems.append(f"{what}. Filters are {', '.join(_EXAMPLES)}.")
         return plain
     if not value:
         raise _TermError(f"'{key}{sign}' still needs a value, like {_EXAMPLES[key]}.")
@@ -296,7 +296,7 @@ def _type_term(key: str, sign: str, value: str, problems: list[str]) -> _Evaluat
     exact = _KNOWN_TYPES & set(parts)
     starts = tuple(part.rstrip("*") for part in parts if part not in exact)
     problems += [
-        f"No tensor type is called '{_short(part)}'; all that begin with it are shown."
+        f"No tensor type is called '{_short(part)}'. All that begin with it are shown."
         for part in parts
         if part not in exact and not part.endswith("*")
     ]
@@ -400,13 +400,13 @@ def _bounds(key: str, sign: str, value: str, unit: str) -> Bounds:
     bounds = parse_bounds(sign, value, unit)
     if bounds is None:
         what = f"'{key}{sign}{_short(value)}' is left out: there is no such number"
-        raise _TermError(f"{what}; write it like {_EXAMPLES[key]}.")
+        raise _TermError(f"{what}. Write it like {_EXAMPLES[key]}.")
     return bounds
 
 
 def _no_comparison(key: str, sign: str) -> None:
     if sign not in (":", "="):
-        raise _TermError(f"'{key}{sign}' is left out: it is text; write it like {_EXAMPLES[key]}.")
+        raise _TermError(f"'{key}{sign}' is left out: it is text. Write it like {_EXAMPLES[key]}.")
 
 
 def _spread(of_code: list[bool], codes: NDArray[np.int64]) -> Mask:

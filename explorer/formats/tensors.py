@@ -71,7 +71,7 @@ class Folding:
         columns, block = self.columns, kind.block_weights
         if columns % block == 0:
             return None
-        return f"rows of {columns} weights are no whole number of blocks of {block}"
+        return f"rows of {columns} weights are not a whole number of blocks of {block}"
 
     def place_of(self, numbers: tuple[int, ...]) -> tuple[int, int] | None:
         """Return the row and column of an index, or None if there is no such weight.

@@ -103,7 +103,7 @@ _TO_LATIN_1: Final = dict(_ALPHABET) | dict.fromkeys((*range(0x80, 0xA1), 0xAD),
 def decode_token(stored: str, kind: int, scheme: Scheme) -> str:
     """Return what a stored token of a type (or `NO_TYPE`) stands for.
 
-    A byte that is no UTF-8 by itself is a lone surrogate (PEP 383). A token that stands for itself
+    A byte that is not UTF-8 by itself is a lone surrogate (PEP 383). A token that stands for itself
     comes back as the same object, so that it takes no memory twice.
     """
     return stored if kind in _LITERAL_TYPES else _DECODERS[scheme](stored, kind)
@@ -280,7 +280,7 @@ class Vocabulary:
         return self.tokens.raw(token_id)
 
     def text(self, token_id: int) -> str:
-        """Return what a token stands for; a byte that is no UTF-8 is a lone surrogate in it."""
+        """Return what a token stands for; a byte that is not UTF-8 is a lone surrogate in it."""
         kind = NO_TYPE if self.types is None else int(self.types[token_id])
         return decode_token(self.tokens[token_id], kind, self.scheme)
 
@@ -387,7 +387,7 @@ def _read_numbers(
     value = entry.value
     if not isinstance(value, NumberArray) or value.values.dtype.kind not in kinds:
         wanted = "numbers" if "f" in kinds else "whole numbers"
-        _note(problems, key, f"is {entry.type_name}, not an array of {wanted}; it is left out")
+        _note(problems, key, f"is {entry.type_name}, not an array of {wanted}. It is left out")
         return None
     if len(value) != count:
         _note(problems, key, f"has {len(value)} elements, where there are {count} tokens")

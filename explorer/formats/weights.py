@@ -458,7 +458,7 @@ class WeightReader:
         """Yield blocks in order, not decoded; the weights must begin and end at blocks."""
         self._check_run(start, stop)
         if start % self.unit or stop % self.unit:
-            raise IndexError(f"weights {start} to {stop} are no whole blocks of {self.unit}")
+            raise IndexError(f"weights {start} to {stop} are not whole blocks of {self.unit}")
         step, end = max(1, RUN_WEIGHTS // self.stride), stop // self.unit
         step *= self.stride // self.unit
         for first in range(start // self.unit, end, step):

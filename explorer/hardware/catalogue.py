@@ -142,9 +142,9 @@ class Catalogue:
             keys = [keys[1] for keys in self._keys]
             near = get_close_matches(_keys(name)[1], keys, n=3, cutoff=0.5)
             similar = [self.gpus[keys.index(key)].name for key in dict.fromkeys(near)]
-            hint = f"; similar: {', '.join(similar)}" if similar else ""
+            hint = f". Similar: {', '.join(similar)}" if similar else ""
             what = f"no GPU of the catalogue is called {shown!r}{hint}"
-            raise CatalogueError(f"{what}; give its free memory instead", similar=similar)
+            raise CatalogueError(f"{what}. Give its free memory instead", similar=similar)
         candidates = [self.gpus[row].name for row in matching]
         listed = ", ".join(candidates[:_SHOWN_CANDIDATES])
         more = len(candidates) - _SHOWN_CANDIDATES
@@ -212,7 +212,7 @@ def find_bandwidths(
     if shared is not None:
         found[CPU] = Bandwidth(CPU, shared.bytes_per_second, shared.origin)
     else:
-        origin = "assumed: two channels of DDR5-6400; give the machine's own"
+        origin = "assumed: two channels of DDR5-6400. Give the machine's own"
         found[CPU] = Bandwidth(CPU, MAIN_MEMORY_BANDWIDTH, origin)
     for name, rate in (given or {}).items():
         if name in found:
@@ -230,14 +230,14 @@ def named_bandwidths(devices: Iterable[Device], by_name: Mapping[str, int]) -> d
 
 def _bandwidth(name: str, device: Device) -> Bandwidth:
     if not device.name:
-        return Bandwidth(name, None, "not known: the GPU has no name")
+        return Bandwidth(name, None, "bandwidth unknown: the GPU has no name")
     try:
         gpu = load_catalogue().find(device.name)
     except CatalogueError as error:
         rates = {load_catalogue().find(one).bandwidth_bytes_per_s for one in error.matching}
         if len(rates) == 1 and None not in rates:  # variants of one card with the same memory
             return Bandwidth(name, rates.pop(), f"catalogue: {error.matching[0]}")
-        return Bandwidth(name, None, "not known: the catalogue has no such GPU, or several")
+        return Bandwidth(name, None, "bandwidth unknown: the catalogue has no such GPU, or several")
     if gpu.bandwidth_bytes_per_s is None:
         return Bandwidth(name, None, f"not in the catalogue for {gpu.name}")
     return Bandwidth(name, gpu.bandwidth_bytes_per_s, f"catalogue: {gpu.name}")

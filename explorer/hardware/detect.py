@@ -139,7 +139,7 @@ class _NvmlSearch:
         parts = list(self._mig_parts(handle))
         if parts:
             self._found.notes.append(
-                f"{name} is divided into {len(parts)} MIG devices; a program can use one of them."
+                f"{name} is divided into {len(parts)} MIG devices. A program can use one of them."
             )
         for number, part in enumerate(parts or [handle]):
             free, total, integrated = self._sizes(part, name)
@@ -344,7 +344,7 @@ def apple_devices(host: Host, sysctl: SysctlReader = read_sysctl) -> Findings:
         how = "the limit that is set in iogpu.wired_limit_mb"
     else:
         free = working_set_bytes(total)
-        how = "macOS's usual share of the memory; yours may give the GPU more"
+        how = "macOS's usual share of the memory. Yours may give the GPU more"
     name = device_name(sysctl("machdep.cpu.brand_string") or "", "Apple silicon")
     found = Findings(f"{name}: the GPU's memory is {how}.")
     found.devices.append(Device("0", "Metal", free, integrated=True, name=name, total=total))

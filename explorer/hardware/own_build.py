@@ -28,7 +28,7 @@ from explorer.planner.logs.lines import (
 )
 from explorer.planner.logs.reading import parse_log
 from explorer.private_folder import scratch_folder
-from explorer.text import plain_text, shorten
+from explorer.text import plain_text, sentence, shorten
 
 PROGRAMS: Final = ("llama-server", "llama-fit-params")
 """What is looked for. The server comes first: the other one counts logits of a whole batch."""
@@ -58,13 +58,13 @@ def find_program(named: Path | None = None) -> Path:
     if named is not None and not named.is_dir():
         if named.is_file():
             return named.absolute()
-        raise OwnBuildError("this program is gone; choose another llama-server", named)
+        raise OwnBuildError("this program is gone. Choose another llama-server", named)
     for name in PROGRAMS:
         found = shutil.which(name, path=None if named is None else str(named))
         if found is not None and Path(found).is_absolute():  # never one of the current folder
             return Path(found)
     where = "on the PATH" if named is None else "there"
-    raise OwnBuildError(f"no {' and no '.join(PROGRAMS)} is {where}; choose one", named)
+    raise OwnBuildError(f"no {' and no '.join(PROGRAMS)} is {where}. Choose one", named)
 
 
 def estimate_command(program: Path, model: Path, arguments: Sequence[str]) -> list[str]:
@@ -100,7 +100,9 @@ def run_estimate(
     found = parse_log([output]).loads
     measured = found[-1] if found else _printed(output.decode("utf-8", "replace"))
     if not measured.buffers:
-        raise OwnBuildError(f"{Path(command[0]).name} gave no estimate; {_last_line(output)}")
+        raise OwnBuildError(
+            f"{Path(command[0]).name} gave no estimate. {sentence(_last_line(output))}"
+        )
     asked = asdict(settings) | {"tensor_split": settings.tensor_split}
     return replace(measured, source=Path(command[0]).stem, settings=asked, mapped=False)
 

@@ -54,7 +54,7 @@ def solve(what: str, request: PlanRequest, engine: Engine, check: Check = never)
         PlanError: There is no such question, or the model cannot be planned at all.
     """
     if what not in QUESTIONS:
-        raise PlanError(f"{quoted(what)!r} cannot be solved for; use one of {', '.join(QUESTIONS)}")
+        raise PlanError(f"{quoted(what)!r} cannot be solved for. Use one of {', '.join(QUESTIONS)}")
     if not request.devices and what not in ("context", "fewest-gpu-layers"):
         return Advice(what, None, _NO_GPU)
     if _ABOUT[what] not in {setting.name for setting in engine.settings}:

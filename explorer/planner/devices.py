@@ -37,7 +37,7 @@ def whole(value: object, what: str, most: int = MAX_COUNT, least: int = 0) -> in
         raise PlanError(f"{quoted(what)} is {_shown(value)}, where an integer belongs")
     if not least <= value <= most:
         limits = f"{integer_text(least)} to {integer_text(most)}"
-        raise PlanError(f"{quoted(what)} is {_shown(value)}, outside of {limits}; it is damaged")
+        raise PlanError(f"{quoted(what)} is {_shown(value)}, outside of {limits}. It is damaged")
     return value
 
 
@@ -50,7 +50,7 @@ def sized(nbytes: int, what: str) -> int:
     """Return a computed size if it fits 63 bits; else raise `PlanError`."""
     if nbytes >= MAX_BYTES:
         raise PlanError(
-            f"{what} would take more than 2^63 bytes; a length in the header or a setting is wrong"
+            f"{what} would take more than 2^63 bytes. A length in the header or a setting is wrong"
         )
     return nbytes
 
@@ -186,7 +186,7 @@ def check_devices(devices: Sequence[Device]) -> tuple[Device, ...]:
     seen: set[str] = set()
     for device in devices:
         if device.key in seen:
-            raise PlanError(f"two GPUs are both {quoted(device.key)}; give each its own id")
+            raise PlanError(f"two GPUs are both {quoted(device.key)}. Give each its own id")
         seen.add(device.key)
     return tuple(devices)
 
@@ -211,7 +211,7 @@ def parse_shares(text: str) -> tuple[float, ...] | None:
         return tuple(map(float, text[:_LONGEST_SPLIT].split(",")))
     except ValueError as error:
         raise PlanError(
-            f"{quoted(text)!r} is no list of shares; write numbers, such as 3,1"
+            f"{quoted(text)!r} is not a list of shares. Write numbers, such as 3,1"
         ) from error
 
 
@@ -254,13 +254,13 @@ def parse_size(text: str) -> int:
     GiB and G are powers of 1024, GB is one of 1000. Fractions of a byte are cut off.
 
     Raises:
-        PlanError: The text is no size, or the size is absurd.
+        PlanError: The text is not a size, or the size is absurd.
     """
     bounds = None
     if len(text) <= _MAX_TEXT:
         bounds = parse_bounds(">=", "".join(text.split()).lower(), "bytes")
     if bounds is None or bounds.low is None:
-        raise PlanError(f"{quoted(text[:_MAX_TEXT])!r} is no size; write 24GiB, 512MB or bytes")
+        raise PlanError(f"{quoted(text[:_MAX_TEXT])!r} is not a size. Write 24GiB, 512MB or bytes")
     if bounds.low > MAX_MEMORY:
         raise PlanError(f"{quoted(text)!r} is more than 8 EiB")
     return int(bounds.low)
@@ -278,14 +278,14 @@ def parse_memory(text: str) -> int:
     Memory is sold in powers of 1024: GB means GiB. A number alone means GB, above 65,536 bytes.
 
     Raises:
-        PlanError: The text is no size, or the size is absurd.
+        PlanError: The text is not a size, or the size is absurd.
     """
     typed = text.strip()
     try:
         nbytes = parse_size(_SOLD.sub(r"\1ib", typed))
     except PlanError as error:
         shown = quoted(text[:_MAX_TEXT])
-        raise PlanError(f"{shown!r} is no size of memory: write 32 GB or 512 MiB") from error
+        raise PlanError(f"{shown!r} is not a size of memory: write 32 GB or 512 MiB") from error
     if typed[-1:].isalpha() or nbytes > MOST_GIGABYTES or typed[:2].lower() == "0x":
         return nbytes
     return parse_size(f"{typed}GiB")  # again: 1.5 alone is no number of bytes
@@ -295,13 +295,13 @@ def parse_context(text: str) -> int:
     """Return the tokens of ``32k`` (32,768), ``1m`` (1,048,576) or plain ``32000``.
 
     Raises:
-        PlanError: The text is no number of tokens.
+        PlanError: The text is not a number of tokens.
     """
     typed = text.strip()[:_MAX_TEXT]
     match = _CONTEXT.fullmatch(plain_number(typed, whole=not typed[-1:].isalpha()))
     if match is None:
         shown = quoted(text[:_MAX_TEXT])
-        raise PlanError(f"{shown!r} is no number of tokens; write 32768 or 32k")
+        raise PlanError(f"{shown!r} is not a number of tokens. Write 32768 or 32k")
     unit = _CONTEXT_UNITS.get((match[3] or "").lower(), 1)
     whole, part = match[1], (match[2] or ".")[1:]
     scale: int = 10 ** len(part)
@@ -321,7 +321,7 @@ def parse_gpu(text: str, position: int = 0, look_up: LookUp | None = None) -> De
         look_up: Finds GPUs by name; None finds none.
 
     Raises:
-        PlanError: The text is no SPEC, or says too little.
+        PlanError: The text is not a SPEC, or says too little.
     """
     if len(text) > _MAX_TEXT or not text.strip():
         raise PlanError("a GPU is described in one line, such as 24GiB or name=NVIDIA L4")
@@ -361,7 +361,7 @@ def _fields(text: str) -> dict[str, str]:
         key, sign, value = (piece.strip() for piece in part.partition("="))
         if key not in _KEYS or not sign or not value:
             names = ", ".join(_KEYS)
-            raise PlanError(f"{quoted(part)!r} does not describe a GPU; use KEY=VALUE with {names}")
+            raise PlanError(f"{quoted(part)!r} does not describe a GPU. Use KEY=VALUE with {names}")
         if key in fields:
             raise PlanError(f"{key} occurs twice in {quoted(text)!r}")
         fields[key] = value
@@ -376,7 +376,7 @@ def _base(fields: Mapping[str, str], position: int, look_up: LookUp | None) -> D
         return replace(found, id=str(position))
     if "free" not in fields and "total" not in fields:
         known = f"{quoted(name)!r} is in no list of GPUs" if name else "its memory is not stated"
-        raise PlanError(f"{known}; say free=24GiB, or write the size alone")
+        raise PlanError(f"{known}. Say free=24GiB, or write the size alone")
     return Device(str(position), "CUDA", 0, name=name)
 
 
@@ -389,5 +389,5 @@ def _yes_no(text: str) -> bool:
 def _driver(text: str) -> int:
     major = text.partition(".")[0]
     if not (major.isascii() and major.isdigit() and len(major) < 6):
-        raise PlanError(f"{quoted(text)!r} is no version of a driver; write 12 or 12.4")
+        raise PlanError(f"{quoted(text)!r} is not a version of a driver. Write 12 or 12.4")
     return int(major)

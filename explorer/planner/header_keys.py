@@ -35,11 +35,11 @@ class HeaderKeys:
     def _read_architecture(self) -> str:
         entry = self._metadata.entry(_ARCHITECTURE)
         if entry is None:
-            self.warnings.append("the file names no architecture; it is planned as unknown")
+            self.warnings.append("the file names no architecture. It is planned as unknown")
             return "unknown"
         short = entry.end - entry.value_offset <= _MAX_ARCHITECTURE_BYTES
         if entry.type_name != "string" or not short or not isinstance(entry.value, str):
-            raise PlanError(f"{_ARCHITECTURE} is not a short text; the file is damaged")
+            raise PlanError(f"{_ARCHITECTURE} is not a short text. The file is damaged")
         return entry.value or "unknown"
 
     def _entry(self, suffix: str) -> tuple[str, MetadataEntry | None]:
@@ -76,7 +76,7 @@ class HeaderKeys:
         symbol = symbol or suffix
         self.origins[symbol] += f": {default}"
         if suffix in ("block_count", "embedding_length"):
-            self.warnings.append(f"{self.origins[symbol]}; the figures are not those of a model")
+            self.warnings.append(f"{self.origins[symbol]}. The figures are not those of a model")
         return default
 
     def number(self, suffix: str) -> float:
@@ -153,6 +153,6 @@ class HeaderKeys:
             self.warnings.append(f"{TOKENS} is absent; Ollama would not load it, V counts as 0")
             return 0
         if entry.length is None:
-            raise PlanError(f"{TOKENS} is no list; the file is damaged")
+            raise PlanError(f"{TOKENS} is not a list. The file is damaged")
         self.origins["V"] = f"number of {TOKENS}"
         return whole(entry.length, TOKENS)

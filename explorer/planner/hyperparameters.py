@@ -38,7 +38,7 @@ class Hyperparameters:
     past its end have 1 head, and entries beyond the blocks count in the extremes only.
 
     Raises:
-        PlanError: A number is no integer, negative, or absurdly large.
+        PlanError: A number is not an integer, negative, or absurdly large.
     """
 
     architecture: str = "unknown"  # general.architecture
@@ -101,13 +101,13 @@ class Hyperparameters:
         that it is what the model would need after conversion.
 
         Raises:
-            PlanError: A value is of the wrong type, negative, or absurdly large; or it is no model.
+            PlanError: A value has the wrong type, is negative or absurdly large; it is not a model.
             ExplorerError: The file changed since it was opened.
         """
         kind = model.metadata.text("general.type")
         if kind in _NO_MODELS:
             raise PlanError(
-                f"it is {_NO_MODELS[kind]}, not a whole model; plan the model that it belongs to"
+                f"it is {_NO_MODELS[kind]}, not a whole model. Plan the model that it belongs to"
             )
         if model.format == "gguf":
             file_bytes = sum(file.source.size for file in model.files)
@@ -361,8 +361,8 @@ def read_config(model: Model) -> Hyperparameters:
     """
     if not model.config:
         raise PlanError(
-            "the model has no config.json, so its sizes cannot be worked out; "
-            "open the folder that holds both"
+            "the model has no config.json, so its sizes cannot be worked out. "
+            "Open the folder that holds both"
         )
     config = _Config(model.config)
     blocks, heads = config.number("L", most=MAX_BLOCKS), config.counts("heads") or (1,)
@@ -420,7 +420,7 @@ class _Config:
         self.origins: dict[str, str] = {}
         kind = self.get("model_type")[0]
         if not isinstance(kind, str) or not kind or len(kind) > 100:
-            raise PlanError("config.json names no model_type; the file is damaged")
+            raise PlanError("config.json names no model_type. The file is damaged")
         self.model_type = kind
 
     def get(self, *keys: str) -> tuple[Any, str]:
@@ -502,7 +502,7 @@ def _is_embedding(config: Mapping[str, Any]) -> bool:
 def _warnings(blocks: int, heads: Sequence[int], tensors: TensorGroups) -> Iterator[str]:
     found = sum(name.startswith("blk.") for name in tensors.nbytes)
     if not blocks:
-        yield "config.json states no number of blocks; the figures are not those of a model"
+        yield "config.json states no number of blocks. The figures are not those of a model"
     elif found != blocks:
         yield f"config.json states {blocks} blocks, the tensors make {found}"
     if len(set(heads)) > 1:

@@ -80,7 +80,7 @@ class PlanInputs:
         """Return what `record` gave; a saved file is untrusted input.
 
         Raises:
-            PlanError: It is no such record.
+            PlanError: It is not such a record.
         """
         parts = _object(record)
         profile = parts.get("profile")
@@ -254,7 +254,7 @@ def device_records(devices: tuple[Device, ...]) -> list[dict[str, Any]]:
 
 
 def devices_of(records: object) -> tuple[Device, ...]:
-    """Return what `device_records` gave; raise `PlanError` if it is no such list."""
+    """Return what `device_records` gave; raise `PlanError` if it is not such a list."""
     if not isinstance(records, list):
         raise PlanError("the saved devices are no list")
     return check_devices([_saved_device(_object(record)) for record in records])
@@ -266,7 +266,7 @@ def host_record(host: Host | None) -> dict[str, Any] | None:
 
 
 def host_of(record: object) -> Host | None:
-    """Return what `host_record` gave; raise `PlanError` if it is no such record."""
+    """Return what `host_record` gave; raise `PlanError` if it is not such a record."""
     return None if record is None else _saved(Host, {"free": 0} | _object(record))
 
 
@@ -279,7 +279,7 @@ def sizes_of(record: object, most: int) -> dict[str, int]:
 
 
 def saved_text(value: object) -> str:
-    """Return a text of a saved file, safe to show; raise `PlanError` if it is no text."""
+    """Return a text of a saved file, safe to show; raise `PlanError` if it is not text."""
     if not isinstance(value, str):
         raise PlanError("a saved text is none")
     return shorten(plain_text(value), _LONGEST_TEXT)
@@ -287,7 +287,7 @@ def saved_text(value: object) -> str:
 
 def _object(record: object) -> dict[str, Any]:
     if not isinstance(record, dict):
-        raise PlanError("a saved record is no JSON object")
+        raise PlanError("a saved record is not a JSON object")
     return record
 
 
@@ -299,7 +299,7 @@ def _saved_device(record: dict[str, Any]) -> Device:
 
 
 def _saved(kind: type[Saved], record: object) -> Saved:
-    """Return a dataclass, which checks its numbers; what is no Boolean leaves a switch alone."""
+    """Return a dataclass, which checks its numbers; what is not a Boolean leaves a switch alone."""
     record = _object(record)
     known = [part for part in fields(kind) if part.name in record]
     switches = {part.name for part in known if "bool" in str(part.type)}

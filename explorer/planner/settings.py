@@ -81,11 +81,11 @@ class OneOf:
     advice: str = ""
 
     def check(self, value: Any, noun: str) -> None:
-        """Raise `PlanError` if a value is no text, or none that can be."""
+        """Raise `PlanError` if a value is not text, or none that can be."""
         if self.advice and value not in self.choices:
             raise PlanError(f"{noun} {quoted(str(value))!r}: {self.advice}")
         if not isinstance(value, str):
-            raise PlanError(f"the {noun} is no text; use f16, q8_0 or q4_0")
+            raise PlanError(f"the {noun} is not text. Use f16, q8_0 or q4_0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class Shares:
     """Shares of the GPUs, such as 3,1."""
 
     def check(self, value: Any, noun: str) -> None:
-        """Raise `PlanError` if a value is no list of shares, or all of them are 0."""
+        """Raise `PlanError` if a value is not a list of shares, or all of them are 0."""
         parts = value if isinstance(value, (list, tuple)) and len(value) <= MAX_DEVICES else ()
         right = all(isinstance(one, (int, float)) and 0 <= one < MAX_COUNT for one in parts)
         if not right or not any(parts):

@@ -77,7 +77,7 @@ def speed_bound(
         bandwidths: Of these devices.
         depth: Tokens in the cache.
     """
-    unknown = Bandwidth("", None, "not known")
+    unknown = Bandwidth("", None, "bandwidth unknown")
     held = {name: nbytes for name, nbytes in reads.items() if nbytes}
     rates = (replace(bandwidths.get(name, unknown), device=name) for name in held)
     return SpeedBound(depth, held, tuple(rates))

@@ -143,8 +143,8 @@ def _type_warnings(types: Sequence[TensorType]) -> Iterable[str]:
             yield f"tensor type {quoted(name)} has no known size: bytes are counted at least"
         elif kind.id is not None and name not in _UPSTREAM:
             yield (
-                f"Ollama's estimator counts tensors of type {quoted(name)} as 0 bytes; "
-                "here they have their true size"
+                f"Ollama's estimator counts tensors of type {quoted(name)} as 0 bytes. "
+                "Here they have their true size"
             )
 
 

@@ -30,7 +30,7 @@ from explorer.text import counted, float_text, integer_text, shape_text
 
 
 def kind_text(model: Model) -> str | None:
-    """Say in a line what a file is that is no whole model; None of a model.
+    """Say in a line what a file is that is not a whole model; None of a model.
 
     "LoRA adapter of rank 16, alpha 32, for 112 tensors". Names of data sets come from the file.
     """

@@ -45,7 +45,7 @@ LOSS: Final = (
     "nearer to the original."
 )
 NOT_READ: Final = (
-    "Only the headers were compared. Equal headers do not mean equal weights; the errors say that."
+    "Only the headers were compared. Equal headers do not mean equal weights. The errors say that."
 )
 NOTHING_COMPARED: Final = (
     "No weights could be compared: no tensors belong together, or their shapes differ."
@@ -353,7 +353,7 @@ def _header_sentence(found: Differences) -> str:
     if shown and not shown[0].startswith(parts[0][:3]):
         tensors = f"Of the tensors {tensors}"
     keys = counted(len(found.keys), "metadata key differs", "metadata keys differ")
-    return f"{tensors}; {keys}."
+    return f"{tensors}, and {keys}."
 
 
 def _text_sentences(found: Differences) -> Iterator[str]:
@@ -390,7 +390,7 @@ def _error_sentences(errors: Errors) -> Iterator[str]:
     if errors.problems:
         first = next(iter(errors.problems.items()))
         count = counted(len(errors.problems), "pair was", "pairs were")
-        yield f"{count} not compared; {first[0]}: {first[1]}."
+        yield f"{count} not compared. {first[0]}: {first[1]}."
     if measured:
         yield ABOUT_ERRORS
 

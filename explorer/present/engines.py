@@ -14,10 +14,10 @@ from explorer.planner.request import PlanRequest
 from explorer.text import bytes_text, integer_text, sentence
 
 _ACCURACY: Final = {
-    Accuracy.EXACT: "weights and cache to the byte; compute buffers by the architecture's graph",
+    Accuracy.EXACT: "weights and cache to the byte, compute buffers by the architecture's graph",
     Accuracy.BAND: "weights and cache to the byte, the rest as a range",
     Accuracy.UNKNOWN: (
-        "weights and cache to the byte; compute buffers by a similar graph, with their ends"
+        "weights and cache to the byte, compute buffers by a similar graph, with their ends"
     ),
 }
 

@@ -49,7 +49,7 @@ _PICTURE_TEXTS: Final = {
     "codes": "Number of weights of each code. Unused codes are wasted bits.",
     "spread": "The distribution of the scales, or of the minima, of the blocks.",
     "block_bytes": (
-        "The bytes of the block, at most eight in a line. Colours show the fields; the selected "
+        "The bytes of the block, at most eight in a line. Colours show the fields. The selected "
         "byte is marked in the other views."
     ),
     "block_weights": "The weights of the block, in the order in which they are stored.",

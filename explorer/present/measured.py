@@ -17,6 +17,7 @@ from explorer.text import (
     integer_text,
     percent_text,
     plain_text,
+    sentence,
     signed_text,
 )
 
@@ -70,9 +71,9 @@ def planned_text(one: Residual) -> str:
 def difference_text(one: Residual) -> str:
     """Return how much more was measured than planned."""
     if one.difference is None:
-        return "not planned" if one.kind.startswith(_OF_OTHERS) else "no law is known"
+        return "not planned" if one.kind.startswith(_OF_OTHERS) else "no formula is known"
     if one.agrees:
-        return "none" if one.planned_low is None else "within the band"
+        return "none" if one.planned_low is None else "within the range"
     text = signed_text(one.difference, bytes_text)
     if one.planned:
         text += f" ({signed_text(one.difference / one.planned, percent_text)})"
@@ -114,7 +115,7 @@ def _notes(comparison: Comparison, log: Log) -> Iterator[str]:
     measured = comparison.measured
     if log.starts > 1:
         which = "the last one of this model" if measured.architecture else "the last one"
-        yield f"the log has {integer_text(log.starts)} loads of models; {which} counts"
+        yield f"the log has {integer_text(log.starts)} loads of models. {sentence(which)} counts"
     if log.cut:
         yield "the log is too long. Part of it was not read"
     if comparison.assumed:
@@ -140,7 +141,7 @@ def _notes(comparison: Comparison, log: Log) -> Iterator[str]:
     gpus = [device.name for device in measured.devices]
     if gpus and not any(name.startswith(_CUDA_LIKE) for name in gpus):
         yield (
-            f"the plan rounds sizes as CUDA does; {gpus[0]} pads rows of weights less, so a "
+            f"the plan rounds sizes as CUDA does. {gpus[0]} pads rows of weights less, so a "
             "difference of some KiB is usual"
         )
 
@@ -206,7 +207,7 @@ def speed_details(bound: SpeedBound) -> list[str]:
     for one in bound.bandwidths:
         rate = f"{rate_text(one.bytes_per_second)}, " if one.bytes_per_second else ""
         read = bytes_text(bound.reads[one.device])
-        lines.append(f"{place_name(one.device)}: {read} a token; {rate}{plain_text(one.origin)}")
+        lines.append(f"{place_name(one.device)}: {read} a token, {rate}{plain_text(one.origin)}")
     return [*lines, "real programs reach 0.4 to 0.8 of the bound"]
 
 

@@ -54,7 +54,7 @@ def _kind_of_model(model: Model, facts: Facts) -> str:
 
 
 def kind_of(model: Model) -> str | None:
-    """Return what a file is that is no whole model; None of a model. It is not escaped."""
+    """Return what a file is that is not a whole model; None of a model. It is not escaped."""
     is_named_so = model.metadata.text("general.type") in {"adapter", "imatrix"}
     if not (
         is_named_so or model.format == "imatrix" or any(map(_is_part, model.tensors.columns.names))

@@ -40,7 +40,7 @@ def _sentence(model: Model, declared: Declaration, found: _Found) -> str | None:
     if not found.weights:
         if not method or any(kind.quantized for kind in model.tensors.columns.types):
             return None  # MLX has its own words for it
-        return f"{_METHODS.get(method, method)} is declared; tensors are listed as they are stored"
+        return f"{_METHODS.get(method, method)} is declared. Tensors are listed as they are stored"
     kinds: Counter[tuple[str, str]] = Counter()  # bytes by method and kind of codes
     sharing: dict[tuple[str, str], Counter[str]] = {}  # the same by which weights share a scale
     for layout, nbytes, count in found.weights:
@@ -223,7 +223,7 @@ def _counted(found: Counter[Any]) -> str | None:
     if len(found) < 2:
         return next(map(str, found), None)
     parts = [f"{value} in {_weights(count)}" for value, count in found.most_common(_SHOWN)]
-    return "; ".join(parts) + ("; others" if len(found) > _SHOWN else "")
+    return ", ".join(parts) + (", others" if len(found) > _SHOWN else "")
 
 
 def _weights(count: int) -> str:

@@ -56,7 +56,7 @@ def verdict(model: Model, fits: Sequence[RecipeFit]) -> str:
         if fits[0].agreeing > declared.agreeing:
             share = part_text(fits[0].share)
             better = f" {fits[0].recipe} agrees better, with {share} of the weights."
-        return f"The file says {label}; {_finding(declared)}.{better}"
+        return f"The file says {label}, and {_finding(declared)}.{better}"
     best = f" The closest recipe is {fits[0].recipe}: {_finding(fits[0])}." if fits else ""
     if label is None:
         return f"The file does not say which recipe it was made by.{best}"
@@ -74,8 +74,8 @@ def _finding(fit: RecipeFit) -> str:
         return f"every weight has {rule}"
     shown = "; ".join(map(deviation_text, fit.deviations[:_SHOWN_DEVIATIONS]))
     left = len(fit.deviations) - _SHOWN_DEVIATIONS
-    more = f"; {left} more such groups differ" if left > 0 else ""
-    return f"{part_text(fit.share)} of the weights have {rule}; {shown}{more}"
+    more = f", and {left} more such groups differ" if left > 0 else ""
+    return f"{part_text(fit.share)} of the weights have {rule}. {shown}{more}"
 
 
 def _refusal(model: Model, label: str) -> str:
@@ -108,7 +108,7 @@ def layers_text(layers: Sequence[int]) -> str:
 ABOUT_TRIALS: Final = (
     "Types are those that llama-quantize of build 11434 gives, its fallbacks for rows that hold no "
     "whole blocks included. Norms, biases and what it leaves alone keep their types, and "
-    "are in no error. An importance matrix steers the search for scales; errors count all weights "
+    "are in no error. An importance matrix steers the search for scales. Errors count all weights "
     "alike."
 )
 """Shown wherever recipes are tried."""

@@ -15,7 +15,7 @@ OVER_LAYERS: Final = (
 """Metrics that are drawn over the layers."""
 
 ABOUT_SUMS: Final = (
-    "Of several tensors together, errors and deviations are those of all their weights; outlier "
+    "Of several tensors together, errors and deviations are those of all their weights. Outlier "
     "ratio and kurtosis are means, weighted by parameters. Layers are summed up without norms and "
     "biases, which are few and large and would hide the others."
 )

@@ -68,7 +68,7 @@ class Document:
         keys: The metadata as a table.
         title: What to call it in lists.
         problems: What is wrong with it, here and for llama.cpp.
-        kind: What it is if it is no whole model: an adapter, an importance matrix; safe to show.
+        kind: What it is if it is not a whole model: an adapter, an importance matrix; safe to show.
         declared: What is declared about its quantization, beside what its keys say; None without.
     """
 
@@ -101,7 +101,7 @@ class Document:
 
     @property
     def brief(self) -> str:
-        """Its file type, or else the type of most bytes; of what is no model, a few words."""
+        """Its file type, or else the type of most bytes; of what is not a model, a few words."""
         if self.facts.file_type or self.kind or not self.facts.types:
             return self.facts.file_type or self.summary
         return self.facts.types[0].name
@@ -216,7 +216,7 @@ class Node:
     Attributes:
         kind: What it stands for.
         title: Its text, safe to show.
-        words: Text of the second column, where it is no size.
+        words: Text of the second column, where it is not a size.
         short: What is shown there of words that are too long; "" if they are not.
         document: The model it belongs to.
         key: Metadata key, of a KEY.

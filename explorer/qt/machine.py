@@ -278,7 +278,7 @@ def _parsed(text: str) -> dict[str, Any]:
     try:
         saved = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise PlanError(f"what was kept of a plan is no JSON: {error}") from error
+        raise PlanError(f"what was kept of a plan is not JSON: {error}") from error
     if not isinstance(saved, dict):
-        raise PlanError("what was kept of a plan is no JSON object")
+        raise PlanError("what was kept of a plan is not a JSON object")
     return saved

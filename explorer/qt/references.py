@@ -130,7 +130,7 @@ class References(QObject):
         self._renew()
 
     def set_documents(self, documents: Sequence[Document]) -> None:
-        """Take the open models; one that was closed is no reference any more."""
+        """Take the open models; one that was closed is not a reference any more."""
         if tuple(documents) == self.documents:
             return
         self.documents = tuple(documents)

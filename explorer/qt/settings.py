@@ -90,7 +90,7 @@ class Settings:
         path = plain_text(str(self._file))
         if self._damaged:
             return (
-                f"The settings file {path} is damaged; defaults are used for what could not be "
+                f"The settings file {path} is damaged. Defaults are used for what could not be "
                 "read."
             )
         if self._fault or (not self._fresh and not self._store.isWritable()):

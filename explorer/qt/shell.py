@@ -535,7 +535,7 @@ class TopBar(QWidget):
         tip = "Save what is shown"
         self.save = IconButton("save", "Save", tip, self)
         self.save.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
-        tip = "Light, dark, high contrast; size of text"
+        tip = "Colours and size of text"
         self.appearance = IconButton("appearance", "Appearance", tip, self, words=False)
         self.appearance.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         tip = "All menus: everything that this program can do"

@@ -47,7 +47,7 @@ def dequantize(
         `out`, or a new array of the same kind.
 
     Raises:
-        QuantizationError: The type is not known or not decoded, `raw` is no whole number of
+        QuantizationError: The type is not known or not decoded, `raw` is not a whole number of
             blocks, or `out` cannot take the weights.
     """
     kind = _type(type_name, WITHOUT_DECODER, f"of type {type_name} cannot be decoded")
@@ -140,7 +140,7 @@ def quantize(
         raise QuantizationError(f"weights must be a float32 array, not {found}")
     if values.size % kind.block_weights:
         raise QuantizationError(
-            f"{values.size} weights are no whole number of {type_name} blocks "
+            f"{values.size} weights are not a whole number of {type_name} blocks "
             f"of {kind.block_weights} weights"
         )
     rows = np.ascontiguousarray(values).reshape(-1, kind.block_weights)

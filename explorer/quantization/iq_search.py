@@ -2,7 +2,7 @@
 
 The codes of a group's weights, packed into one number, are a *point*: 8 codes of 2 bits (IQ1, IQ2)
 or 4 of 3 bits (IQ3), the first weight in the lowest bits. A grid has some of all points for rows. A
-group whose point is no row gets the row that loses least of those near to the point, where "near"
+group whose point is not a row gets the row that loses least of those near the point, where "near"
 is a matter of codes alone, and so of a table.
 
 IQ2 and IQ3 search the scale of a sub-block by trying some: magnitudes are rounded to odd numbers of

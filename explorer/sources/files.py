@@ -164,7 +164,7 @@ class FileSource(ByteSource):
             while view:
                 count = self._read_some(position, view)
                 if count == 0:
-                    what = "became shorter while it was open; open it again"
+                    what = "became shorter while it was open. Open it again"
                     raise SourceError(what, self.path, position)
                 view = view[count:]
                 position += count
@@ -286,7 +286,7 @@ class FileDescriptor:
         """
         with self._pool.lock:
             if self._closed:
-                raise SourceError("was closed; open it again", self._path)
+                raise SourceError("was closed. Open it again", self._path)
             self.reader_count += 1  # from here on it stays open
             number = self._pool.number(self)
         if number is not None:
@@ -319,7 +319,7 @@ class FileDescriptor:
             number, identity = self._open()
             if identity != self._identity:
                 os.close(number)
-                what = "was replaced or changed while it was open; open it again"
+                what = "was replaced or changed while it was open. Open it again"
                 raise SourceError(what, self._path)
             self._pool.add(self, number)
             return number
@@ -369,14 +369,14 @@ def _refuse_irregular(mode: int, path: Path) -> None:
     )
     if not stat.S_ISREG(mode):
         kind = next((name for test, name in names if test(mode)), "a special file")
-        raise SourceError(f"is {kind}, not a file; choose a model file", path)
+        raise SourceError(f"is {kind}, not a file. Choose a model file", path)
 
 
 def _explained(error: OSError | ValueError | SourceError, path: Path) -> SourceError:
     if isinstance(error, SourceError):
         return error
     if isinstance(error, FileNotFoundError):
-        return SourceError("does not exist; it may have been moved or deleted", path)
+        return SourceError("does not exist. It may have been moved or deleted", path)
     if isinstance(error, PermissionError):
         return SourceError(unreadable_reason(error), path)
     return SourceError(f"cannot be opened: {system_reason(error)}", path)

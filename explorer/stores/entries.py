@@ -14,8 +14,8 @@ from explorer.formats import Problem, Severity
 from explorer.text import plain_text
 
 HIDDEN_CHARACTERS: Final = (
-    "its name holds characters that cannot be seen, such as line ends or direction marks; "
-    "they are shown as escapes"
+    "its name holds characters that cannot be seen, such as line ends or direction marks. "
+    "They are shown as escapes"
 )
 
 

@@ -1,7 +1,7 @@
 """Plain folders of models, and LM Studio's, which is one: searched recursively.
 
 Links to folders are followed, for models may lie on other disks; each folder is read once, so that
-a link to a folder above is no endless loop.
+a link to a folder above is not an endless loop.
 
 Names make the models (docs/safetensors_and_blobs.md, sections 1 and 6): a GGUF model is a file, or
 shards with numbered names; a safetensors model is a folder with an index or a `config.json`, or
@@ -39,8 +39,8 @@ _UNFINISHED: Final = (
     *(".incomplete", ".part", ".partial", ".tmp", ".download", ".crdownload"),
     *(".downloading", ".downloadinprogress"),
 )
-_GONE: Final = "was removed while the store was read; it is left out"
-_DANGLING: Final = "is a link to a file that is not there; the download may not have finished"
+_GONE: Final = "was removed while the store was read. It is left out"
+_DANGLING: Final = "is a link to a file that is not there. The download may not have finished"
 _SHOWN = 5
 _MAX_DEPTH: Final = 64
 _MAX_FILES: Final = 500_000
@@ -96,7 +96,7 @@ class Scan:
                 yield entry
         except (OSError, ValueError, ExplorerError) as error:
             reason = error.what if isinstance(error, ExplorerError) else unreadable_reason(error)
-            what = f"the store could not be read to its end: {reason}; scan it again"
+            what = f"the store could not be read to its end: {reason}. Scan it again"
             self.log.add_error(str(self.root), what)
         problems = self.log.problems()
         partials = tuple(self.partials)
@@ -182,7 +182,7 @@ class Scan:
                 continue
             place = (status.st_dev, status.st_ino)
             if place in visited and status.st_ino:  # some network disks number nothing
-                what = "leads to a folder that is listed already; it is not followed"
+                what = "leads to a folder that is listed already. It is not followed"
                 self.log.add_warning(str(folder), what)
                 continue
             visited.add(place)
@@ -287,7 +287,7 @@ class _Found:
     def _add(self, file: os.DirEntry[str], roots: Sequence[Path]) -> None:
         """Count a file, or log why it cannot be part of a model."""
         if roots and file.is_symlink() and escapes(Path(file.path), *roots):
-            self._log.add_error(file.name, "is a link out of the store; it is not opened")
+            self._log.add_error(file.name, "is a link out of the store. It is not opened")
             self._format = None  # nothing may be opened
             return
         try:
@@ -298,7 +298,7 @@ class _Found:
             self._log.add_error(file.name, f"cannot be looked at: {unreadable_reason(error)}")
         else:
             if not stat.S_ISREG(status.st_mode):
-                what = "is a pipe, a device or a socket, not a file; it is not opened"
+                what = "is a pipe, a device or a socket, not a file. It is not opened"
                 self._log.add_error(file.name, what)
                 return
             self._nbytes += status.st_size

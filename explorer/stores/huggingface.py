@@ -48,7 +48,7 @@ def hub_models(scan: Scan) -> Iterator[Entry]:
             scan.check()
             folder = scan.root / child.name
             if child.is_symlink() and escapes(folder, scan.root):
-                scan.log.add_error(child.name, "is a link out of the cache; it is not followed")
+                scan.log.add_error(child.name, "is a link out of the cache. It is not followed")
                 continue
             users: dict[str, dict[str, str]] = {}  # etag → model whose snapshot links to it → file
             yield from _repository_models(scan, folder, users)
@@ -91,7 +91,7 @@ def _snapshot_models(
 
     for folder, files in scan.walk(snapshot, unreadable):
         if escapes(folder, scan.root):
-            scan.log.add_error(str(folder), "is a link out of the cache; it is not followed")
+            scan.log.add_error(str(folder), "is a link out of the cache. It is not followed")
             continue
         inner = "" if folder == snapshot else f"/{folder.relative_to(snapshot).as_posix()}"
         models = models_of(scan, folder, title + inner, files, (scan.root,))

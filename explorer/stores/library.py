@@ -208,6 +208,6 @@ def _not_found(name: OllamaName, roots: Sequence[Path]) -> SourceError:
     library = read_library([Place(StoreKind.OLLAMA, root) for root in roots])
     known = [entry.name for store in library.stores for entry in store.entries]
     near = get_close_matches(str(name), known, n=_SHOWN) or known[:_SHOWN]
-    hint = f"; there are: {', '.join(map(quoted, near))}" if near else ""
+    hint = f". There are: {', '.join(map(quoted, near))}" if near else ""
     places = ", ".join(map(str, roots)) or "no folder"
     return SourceError(f"the Ollama store ({places}) has no model {str(name)!r}{hint}")

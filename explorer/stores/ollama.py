@@ -127,7 +127,7 @@ class _Blobs:
         """Store a blob, or why it cannot be one."""
         path = Path(file.path)
         if file.is_symlink() and escapes(path, path.parent, self._models):
-            self._faults[digest] = "its blob is a link out of the store; it is not opened"
+            self._faults[digest] = "its blob is a link out of the store. It is not opened"
             return
         try:
             status = file.stat()
@@ -140,7 +140,7 @@ class _Blobs:
             self._blobs[digest] = Blob(digest, path, status.st_size, ())
             self._read[digest] = self._scan.last_read(path, status)
         else:
-            what = "its blob is a folder, a pipe or a device, not a file; it is not opened"
+            what = "its blob is a folder, a pipe or a device, not a file. It is not opened"
             self._faults[digest] = what
 
     def use(self, manifest: Manifest, name: str, log: ProblemLog) -> int:
@@ -155,7 +155,7 @@ class _Blobs:
                 self._parts.setdefault(layer.digest, Part(layer.kind, layer.name))
                 sizes[layer.digest] = blob.nbytes
             elif layer.digest and self._readable:
-                what = "its blob is missing; pull the model again"
+                what = "its blob is missing. Pull the model again"
                 fault = self._faults.get(layer.digest, what)
             if fault is not None:
                 log.add_error(layer.title, fault)
@@ -190,7 +190,7 @@ def _manifest_paths(
             continue
         path = folder / child.name
         if child.is_symlink() and escapes(path, manifests, models):
-            yield path, "is a link out of the store; it is not followed"
+            yield path, "is a link out of the store. It is not followed"
         elif level == _LEVELS - 1:
             yield path, None
         else:
@@ -265,7 +265,7 @@ def digest_fault(
     """
     sha256 = _SHA256.fullmatch(name)
     if sha256 is None and _GIT_SHA1.fullmatch(name) is None:
-        return "its name is no digest, so its content cannot be checked"
+        return "its name is not a digest, so its content cannot be checked"
     try:
         with FileSource(path) as source:
             if sha256 is not None:
@@ -283,7 +283,7 @@ def digest_fault(
     found = digest.hexdigest()
     if found == expected:
         return None
-    return f"its content has the digest {found}, not {expected}; it is damaged, pull it again"
+    return f"its content has the digest {found}, not {expected}. It is damaged, pull it again"
 
 
 def manifest_blobs(path: Path) -> Iterator[tuple[str, Path, str]]:
@@ -292,7 +292,7 @@ def manifest_blobs(path: Path) -> Iterator[tuple[str, Path, str]]:
     Those that are missing or may not be opened are left out: opening the model reports them.
 
     Raises:
-        FormatError: The file is no manifest.
+        FormatError: The file is not a manifest.
         SourceError: It cannot be read.
     """
     manifest = read_manifest(path)

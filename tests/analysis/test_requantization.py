@@ -91,9 +91,9 @@ def test_rows_that_are_no_whole_blocks() -> None:
     q4_k, q4_0, int4 = requantize(tensor, ["Q4_K", "Q4_0", "int4"])
     assert q4_k.errors is None
     assert q4_k.nbytes is None
-    assert q4_k.problem == "rows of 96 weights are no whole number of blocks of 256"
+    assert q4_k.problem == "rows of 96 weights are not a whole number of blocks of 256"
     assert q4_0.errors is not None
-    assert int4.problem == "rows of 96 weights are no whole number of blocks of 64"
+    assert int4.problem == "rows of 96 weights are not a whole number of blocks of 64"
     assert _one(tensor, "int4/32").errors is not None
 
 

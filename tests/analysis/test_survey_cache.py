@@ -74,7 +74,7 @@ def _nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def refuse(tensor: Tensor, **_rest: object) -> TensorStatistics:
         asked.append(tensor.name)
-        raise ExplorerError("it is not read")
+        raise ExplorerError("is not read")
 
     monkeypatch.setattr(survey_run, "tensor_statistics", refuse)
     return asked

@@ -288,7 +288,7 @@ def test_sizes_are_those_of_the_blocks(model: Model) -> None:
     assert short.types[row].name == "Q5_0"
     one = [piece for piece in pieces if piece.original.shape[-1] == 96]
     none = size_after(model, present_size(model, one[0].rows), one, "Q4_K")
-    assert none.problem == "rows of 96 weights are no whole number of blocks of 256"
+    assert none.problem == "rows of 96 weights are not a whole number of blocks of 256"
     assert none.nbytes == ARRAYS["blk.0.ffn_down.weight"].nbytes
     assert np.isnan(present_size(model, []).bits_per_weight)
 

@@ -149,8 +149,8 @@ def test_some_tensors(paths: tuple[str, str], capsys: Capture) -> None:
     [
         ("blk.0.ffn_norm.weight", "is not comparable: shapes differ"),
         ("extra.weight", "only in one of the two models"),
-        ("blk.0.ffn_up.weigth", "did you mean 'blk.0.ffn_up.weight'?"),
-        ("zzz", "compare without --tensor lists them"),
+        ("blk.0.ffn_up.weigth", "Did you mean 'blk.0.ffn_up.weight'?"),
+        ("zzz", "`compare` without --tensor lists them"),
     ],
 )
 def test_tensors_that_are_not_compared(

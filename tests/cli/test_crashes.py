@@ -56,7 +56,7 @@ def test_after_a_death_in_machine_code_a_command_removes_kernels_and_says_so_onc
     assert run("segfault", "inspect", path).returncode < 0
     result = run("ends", "inspect", path)
     (report,) = (cache / "crashes").iterdir()
-    assert result.stderr == f"warning: the program crashed the last time; the report is {report}\n"
+    assert result.stderr == f"warning: the program crashed the last time. The report is {report}\n"
     assert "Segmentation fault" in report.read_text()
     assert not list(cache.rglob("*.nbc"))
     assert run("killed", "inspect", path).returncode < 0  # from outside: no fault of the program

@@ -142,7 +142,7 @@ def test_models_of_a_vocabulary_alone(shared_data: Path, capsys: Capture) -> Non
     one, other = (str(shared_data / f"ggml-vocab-{name}.gguf") for name in ("phi-3", "bert-bge"))
     assert main(["diff", one, other]) == 0
     out = capsys.readouterr().out
-    assert "Neither model has tensors; 36 metadata keys differ." in out
+    assert "Neither model has tensors, and 36 metadata keys differ." in out
     assert "0 of 32,064 ids stand for the same token" in out
     assert "Only A has a chat template (tokenizer.chat_template)." in out
     assert "Types by role" not in out

@@ -212,8 +212,8 @@ def test_a_mistake_of_the_program_leaves_a_report(
     assert program.main(["inspect", "x"]) == 1
     (report,) = (cache / "crashes").iterdir()
     assert capsys.readouterr().err == (
-        "error: this is a mistake of the program, please report it: ZeroDivisionError: a mistake; "
-        f"the details are in {report}\n"
+        "error: this is a mistake of the program, please report it: ZeroDivisionError: a mistake. "
+        f"The details are in {report}\n"
     )
     text = report.read_text()
     assert text.startswith("GGUF Explorer")

@@ -121,7 +121,7 @@ def test_a_file_that_is_cut_meanwhile(
     def read_into(self: FileSource, offset: int, buffer: bytearray | memoryview) -> None:
         reads.append(offset)
         if len(buffer) > 10_000 and sum(place >= reads[0] for place in reads) > 1:
-            raise SourceError("became shorter while it was open; open it again", self.path, offset)
+            raise SourceError("became shorter while it was open. Open it again", self.path, offset)
         whole(self, offset, buffer)
 
     monkeypatch.setattr(FileSource, "read_into", read_into)

@@ -134,7 +134,7 @@ def test_inspect_by_name_and_by_manifest(store: OllamaStore, capsys: Capture) ->
     assert metadata["ollama.template"] == "T"
     assert main(["inspect", "ollama:hf.co/Org/Tiny:Q8_0", *root]) == 0
     assert main(["inspect", "ollama:none", *root]) == 1
-    assert "there are:" in capsys.readouterr().err
+    assert "There are:" in capsys.readouterr().err
     assert main(["inspect", str(manifest), *root]) == 2
 
 
@@ -206,7 +206,7 @@ def test_digests_need_a_store(tmp_path: Path, capsys: Capture) -> None:
     path = tmp_path / "x.gguf"
     path.write_bytes(GGUF)
     assert main(["check", str(path), "--digests"]) == 2
-    assert "no store" in capsys.readouterr().err
+    assert "not a store" in capsys.readouterr().err
 
 
 def test_check_of_a_hub_cache(tmp_path: Path, capsys: Capture) -> None:

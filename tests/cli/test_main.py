@@ -59,7 +59,7 @@ def test_paths_open_the_window(
 
 def test_a_mistyped_command_is_no_path(opened: list[object], capsys: Capture) -> None:
     assert main(["inspct", "model.gguf"]) == 2
-    assert "did you mean 'inspect'?" in capsys.readouterr().err
+    assert "Did you mean 'inspect'?" in capsys.readouterr().err
     assert opened == []
 
 

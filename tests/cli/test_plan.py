@@ -617,12 +617,12 @@ def test_every_option_of_llama_cpp_has_its_effect(model: Path, capsys: Capture) 
     ("options", "words"),
     [
         (("--split-mode", "row"), "no split buffers for row"),
-        (("--tensor-split", "a,b"), "no list of shares"),
+        (("--tensor-split", "a,b"), "not a list of shares"),
         (("--tensor-split", "0,0"), "not all of them 0"),
         (("--gpu-layers", "many"), "number, all or auto"),
         (("--cpu-moe", "auto"), "or all"),
         (("--cache-type-k", "q9"), "q9"),
-        (("--reserve", "lots"), "no size"),
+        (("--reserve", "lots"), "not a size"),
     ],
 )
 def test_what_an_option_cannot_be(

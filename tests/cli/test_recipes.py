@@ -99,7 +99,7 @@ def test_an_importance_matrix_makes_more_recipes_possible(
     assert low["imatrix"]
     assert old["relative_rmse"] < low["relative_rmse"]
     assert main(["recipes", path, "--imatrix", path]) == 1
-    assert "is no importance matrix" in capsys.readouterr().err
+    assert "is not an importance matrix" in capsys.readouterr().err
 
 
 def test_the_original_is_rounded_where_there_is_one(
@@ -120,6 +120,6 @@ def test_the_original_is_rounded_where_there_is_one(
 def test_what_it_is_not_for(tmp_path: Path, path: str, capsys: Capture) -> None:
     folder = write_safetensors(tmp_path / "hf", arrays_of(SHAPES), model_type="llama")
     assert main(["recipes", str(folder)]) == 1
-    assert "no GGUF file" in capsys.readouterr().err
+    assert "not a GGUF file" in capsys.readouterr().err
     assert main(["recipes", path, "--recipe", "Q4_K_X"]) == 2
-    assert "known are" in capsys.readouterr().err
+    assert "Known are" in capsys.readouterr().err

@@ -66,7 +66,7 @@ def test_no_model_is_written_over(path: Path, name: str, capsys: Capture) -> Non
     (path.parent / "other.gguf").write_bytes(b"GGUF")
     before = {p.name: p.read_bytes() for p in path.parent.iterdir()}
     assert main(["report", str(path), "-o", str(path.parent / name)]) == 1
-    assert "choose another name" in (text := capsys.readouterr().err) or "no model" in text
+    assert "Choose another name" in (text := capsys.readouterr().err) or "no model" in text
     assert {p.name: p.read_bytes() for p in path.parent.iterdir() if p.is_file()} == before
 
 

@@ -72,7 +72,7 @@ def test_pictures_of_one_model(folder: Path, tmp_path: Path, capsys: Capture) ->
 def test_what_each_is_not_for(folder: Path, tmp_path: Path, capsys: Capture) -> None:
     out = str(tmp_path / "reports")
     assert main(["report", str(folder / "one.gguf"), "--each", "-o", out]) == 1
-    assert "is no folder" in capsys.readouterr().err
+    assert "is not a folder" in capsys.readouterr().err
     (tmp_path / "empty").mkdir()
     assert main(["report", str(tmp_path / "empty"), "--each", "-o", out]) == 1
     assert "holds no models" in capsys.readouterr().err

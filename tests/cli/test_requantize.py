@@ -104,7 +104,7 @@ def test_importance(path: str, tmp_path: Path, capsys: Capture) -> None:
     assert main(["requantize", path, "odd", "--to", "Q4_0", "--imatrix", str(matrix)]) == 1
     assert "the importance matrix has no tensor 'odd'" in capsys.readouterr().err
     assert main(["requantize", path, "w", "--to", "Q4_0", "--imatrix", path]) == 1
-    assert "is no importance matrix" in capsys.readouterr().err
+    assert "is not an importance matrix" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -120,4 +120,4 @@ def test_wrong_usage(path: str, capsys: Capture) -> None:
     assert main(["requantize", path, "w"]) == 2
     assert "--to" in capsys.readouterr().err
     assert main(["requantize", path, "ww", "--to", "Q8_0"]) == 1
-    assert "did you mean 'w'?" in capsys.readouterr().err
+    assert "Did you mean 'w'?" in capsys.readouterr().err

@@ -113,7 +113,7 @@ def test_errors_are_one_line(path: Path, capsys: Capture) -> None:
     assert main(["stats", str(path), "blk.0.attn_k.weight"]) == 1
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)
-    assert err.startswith(f"error: {path}: it has no tensor 'blk.0.attn_k.weight'; did you mean")
+    assert err.startswith(f"error: {path}: it has no tensor 'blk.0.attn_k.weight'. Did you mean")
     assert main(["stats", str(path), "newer"]) == 1
     assert "type unknown (999) cannot be decoded" in capsys.readouterr().err
 

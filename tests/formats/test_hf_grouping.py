@@ -135,7 +135,7 @@ def test_a_plain_weight_beside_a_quantized_one_is_kept() -> None:
     members = [member(f"a.{part}", *about) for part, about in GPTQ.items()]
     found, problems = grouped_of([*members, member("a.weight", "F16", (64, 64))])
     assert found.used == {0, 1, 2}
-    assert "both are kept" in problems[0].what
+    assert "Both are kept" in problems[0].what
 
 
 def test_methods_that_are_not_decoded_are_listed_without_a_problem() -> None:

@@ -82,7 +82,7 @@ def test_index_and_shards_that_differ(sharded: Path) -> None:
         assert model.tensors["b"].file.name == SECOND
         found = {(where, what) for _, where, what in problems_of(model)}
         assert ("a", f"is in '{FIRST}', the index says '{SECOND}'") in found
-        assert ("b", f"is also in '{FIRST}'; the one in '{SECOND}' is shown") in found
+        assert ("b", f"is also in '{FIRST}'. The one in '{SECOND}' is shown") in found
         assert ("new", f"is in '{SECOND}', but not in the index") in found
         assert {where for where, what in found if "nor elsewhere" in what} == {"gone", "lost"}
         assert ("total_size", "the index says 99 bytes of tensors, the shards hold 14") in found
@@ -242,14 +242,14 @@ def test_folder_of_gguf(tmp_path: Path, shared_data: Path) -> None:
         assert model.format == "gguf"
         assert model.files[0].path.name == "a.gguf"
     (tmp_path / "b.gguf").write_bytes(content)
-    with pytest.raises(FormatError, match=r"2 GGUF models .*choose one"):
+    with pytest.raises(FormatError, match=r"2 GGUF models .*Choose one"):
         open_model(tmp_path)
 
 
 def test_unrelated_files_are_never_merged(tmp_path: Path) -> None:
     write_tensors(tmp_path / "lora-a.safetensors", ("x", "U8", [1]))
     write_tensors(tmp_path / "lora-b.safetensors", ("y", "U8", [1]))
-    with pytest.raises(SeveralModelsError, match=r"2 models \(.*'lora-b.*choose one") as caught:
+    with pytest.raises(SeveralModelsError, match=r"2 models \(.*'lora-b.*Choose one") as caught:
         open_model(tmp_path)
     assert [one.name for one in caught.value.choices] == [
         *("lora-a.safetensors", "lora-b.safetensors")
@@ -414,7 +414,7 @@ def test_a_side_file_that_leads_out_is_not_read(
         assert (
             "error",
             name,
-            "is a link out of the model's folder; it is not read",
+            "is a link out of the model's folder. It is not read",
         ) in problems_of(model)
         assert not model.config
         assert "config.secret" not in model.metadata
@@ -435,7 +435,7 @@ def test_a_tokenizer_or_template_that_leads_out_is_a_problem_of_the_model(
     link.parent.mkdir(exist_ok=True)
     link.symlink_to(outside / "tools.jinja" if link.suffix else outside)
     with open_model(sharded) as model:
-        what = "is a link out of the model's folder; it is not read"
+        what = "is a link out of the model's folder. It is not read"
         assert ("error", name, what) in problems_of(model)
         log = ProblemLog()
         assert chat_templates(model, log) == {}

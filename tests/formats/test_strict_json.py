@@ -104,5 +104,5 @@ def test_long_files_are_refused_unread(tmp_path: Path) -> None:
     path = tmp_path / "v.json"
     with path.open("wb") as file:
         file.truncate(MAX_JSON_FILE_BYTES + 1)
-    with pytest.raises(FormatError, match="at most"):
+    with pytest.raises(FormatError, match="At most"):
         read_json_file(path)

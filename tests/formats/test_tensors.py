@@ -124,6 +124,6 @@ def test_a_type_fits_rows_of_whole_blocks() -> None:
     kind = TENSOR_TYPES["Q4_K"]
     assert Folding((3, 512)).block_problem(kind) is None
     assert Folding((512, 3)).block_problem(kind) == (
-        "rows of 3 weights are no whole number of blocks of 256"
+        "rows of 3 weights are not a whole number of blocks of 256"
     )
     assert Folding(()).block_problem(TENSOR_TYPES["F32"]) is None

@@ -1,6 +1,6 @@
 """Measure what opening a file costs.
 
-Times are those of the processor: a machine that is busy with something else is no failure.
+Times are those of the processor: a machine that is busy with something else is not a failure.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ def test_the_metainfo_says_what_the_project_says(
 
 
 def test_no_file_names_an_address_that_does_not_exist() -> None:
-    """The project has no home page; its id is no address."""
+    """The project has no home page; its id is not an address."""
     made_up = re.compile(r"(github\.com|githubusercontent\.com|github\.io)/gguf.explorer", re.I)
     files = [ROOT / "pyproject.toml", *ROOT.glob("*.md")]
     for folder in ("docs", "packaging", "resources/guide", "explorer"):

@@ -18,7 +18,7 @@ needs_sh = pytest.mark.skipif(os.name != "posix", reason="a shell script stands 
 
 @pytest.fixture(scope="module")
 def run() -> ModuleType:
-    """Import the script, which is no part of any package."""
+    """Import the script, which is not a part of any package."""
     spec = importlib.util.spec_from_file_location("packaging_run", SCRIPT)
     assert spec is not None
     assert spec.loader is not None

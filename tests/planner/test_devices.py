@@ -62,7 +62,7 @@ def test_memory_is_read_as_it_is_shown(nbytes: int) -> None:
 def test_what_is_no_size(text: str) -> None:
     with pytest.raises(PlanError):
         parse_size(text)
-    with pytest.raises(PlanError, match=r"is no size"):
+    with pytest.raises(PlanError, match=r"is not a size"):
         parse_memory(text)
 
 

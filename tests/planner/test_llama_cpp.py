@@ -547,7 +547,7 @@ def test_context_0_is_the_trained_one(tiny: Model) -> None:
     ("settings", "reason"),
     [
         ({"type_v": "q8_0", "flash_attention": False}, "values cannot be quantized"),
-        ({"type_k": "q9"}, "no type of the cache"),
+        ({"type_k": "q9"}, "not a type of the cache"),
         ({"parallel": 0}, "parallel"),
         ({"context": 1 << 50}, "context"),
     ],
@@ -559,7 +559,7 @@ def test_what_llama_cpp_refuses(tiny: Model, settings: dict[str, Any], reason: s
 
 def test_a_head_that_no_block_divides_has_no_quantized_cache() -> None:
     model = _model({**_TINY, "llama.attention.key_length": 80}, _TENSORS)
-    with pytest.raises(PlanError, match="multiple of 32; 80 is none"):
+    with pytest.raises(PlanError, match="multiple of 32 values, not of 80"):
         allocate(model, Settings(type_k="q8_0"))
 
 

@@ -172,5 +172,5 @@ def test_what_cannot_be_decided(free: list[int], settings: dict[str, Any], reaso
 
 def test_an_open_context_needs_a_trained_one() -> None:
     header = replace(_header(2), trained_context=0)
-    with pytest.raises(PlanError, match="give a context"):
+    with pytest.raises(PlanError, match="Give a context"):
         fit(header, Settings(context=0), [GIB])

@@ -188,7 +188,7 @@ def test_real_logs(shared_data: Path) -> None:
     assert text.settings["context"] == 8192
     assert text.blocks == 18
     alone = read_log(folder / "server_gemma_cpu_lv4.log")
-    assert alone.starts == 1, "what --fit tries is no load"
+    assert alone.starts == 1, "what --fit tries is not a load"
     assert held(alone.load_of("gemma3"))["CPU", CACHE] == 49.5
     with pytest.raises(LogError, match="verbosity 3"):
         read_log(folder / "server_gemma_rpc2.log").load_of("gemma3")

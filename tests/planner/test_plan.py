@@ -112,7 +112,7 @@ def test_a_model_is_planned_from_its_file() -> None:
 @pytest.mark.parametrize(
     ("architecture", "keys", "settings", "said"),
     [
-        ("gemma3", {}, {}, "measured at load time; the figures are an estimate"),
+        ("gemma3", {}, {}, "measured at load time. The figures are an estimate"),
         ("deepseek2", {}, {}, "measured at load time"),
         ("llama", {}, {"kv_cache_type": "f32"}, "what-if"),
         ("llama", {"pooling_type": 1}, {}, "whole context at once: batch 4,096"),

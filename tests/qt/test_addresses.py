@@ -157,7 +157,7 @@ def test_the_dialog_takes_a_copied_address_and_says_what_is_wrong(qtbot: QtBot) 
     dialog.edit.selectAll()
     qtbot.keyClicks(dialog.edit, "file:///etc/passwd")
     assert not dialog.open_button.isEnabled()
-    assert "is no address" in dialog.fault.text()
+    assert "is not an address" in dialog.fault.text()
     dialog.edit.clear()
     assert dialog.fault.text() == ""
     assert dialog.address() is None

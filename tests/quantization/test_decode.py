@@ -89,7 +89,7 @@ _READ_ONLY.flags.writeable = False
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((bytes(33), "Q8_0"), "33 bytes are no whole number of Q8_0 blocks of 34 bytes"),
+        ((bytes(33), "Q8_0"), "33 bytes are not a whole number of Q8_0 blocks of 34 bytes"),
         ((bytes(34), "Q8_9"), "unknown tensor type 'Q8_9'"),
         ((bytes(34), "removed (Q4_2)"), "unknown tensor type"),
         ((bytes(8), "C64"), "type C64 cannot be decoded: complex numbers"),

@@ -321,7 +321,7 @@ _OK = np.zeros(256, np.float32)
         ((_OK, "IQ2_XXS", _OK[:32]), "importance of 32 columns does not fit"),
         ((_OK, "Q8_1"), "ggml makes it of activations"),
         ((_OK, "I8"), "it has no scales"),
-        ((_OK[:33], "Q8_0"), "33 weights are no whole number of Q8_0 blocks of 32 weights"),
+        ((_OK[:33], "Q8_0"), "33 weights are not a whole number of Q8_0 blocks of 32 weights"),
         ((_OK.astype(np.float64), "Q8_0"), "float32 array, not float64"),
         (([0.0] * 32, "Q8_0"), "float32 array, not list"),
         ((_OK, "Q4_K", _OK[:32]), "importance of 32 columns does not fit"),

@@ -111,9 +111,9 @@ _AT_THE_HEAD: dict[str, tuple[Route, str]] = {
     "endless reason": (part(then=bytes(MIB), status=404, Content_Range="", Content_Length="",
                             Transfer_Encoding="identity"), "does not exist there"),
     "huge header": (raw(_HEAD + b"X-Long: " + bytes(100_000) + b"\r\n\r\n"),
-                    "a head that is no HTTP"),
-    "many headers": (raw(_HEAD + b"X-Y: z\r\n" * 10_000 + b"\r\n"), "a head that is no HTTP"),
-    "no HTTP": (raw(b"SSH-2.0-OpenSSH_9.6\r\n" * 10), "failed|no HTTP"),
+                    "a head that is not HTTP"),
+    "many headers": (raw(_HEAD + b"X-Y: z\r\n" * 10_000 + b"\r\n"), "a head that is not HTTP"),
+    "not HTTP": (raw(b"SSH-2.0-OpenSSH_9.6\r\n" * 10), "failed|not HTTP"),
     "endless interim answers": (raw(then=b"HTTP/1.1 100 Continue\r\n\r\n" * 1000),
                                 "answers too slowly|failed"),
     "slow head": (raw(*(bytes([one]) for one in _HEAD + b"X-Y: z\r\n" * 20), pause_s=0.05),
@@ -142,7 +142,7 @@ _IN_THE_BODY: dict[str, tuple[Route, str]] = {
     "slower and slower": (part(*[bytes(17 << 10)] * 31, then=b"x", pause_s=0.3),
                           "answers too slowly"),
     "cut short": (part(bytes(1000)), "was cut short|failed"),
-    "endless line of a chunk": (part(then=b"1" * MIB, **_CHUNKED), "a head that is no HTTP|failed"),
+    "endless line of a chunk": (part(then=b"1" * MIB, **_CHUNKED), "head that is not HTTP|failed"),
     "endless trailers": (part(b"5\r\nabcde\r\n0\r\n", then=b"X-Y: z\r\n" * 1000, **_CHUNKED),
                          "was cut short|answers too slowly"),
 }  # fmt: skip
@@ -279,7 +279,7 @@ def test_a_repository_that_lists_nonsense(web: Web) -> None:
     for body, told in (
         (b"[]", "form that is not known"),
         (b"{" * 100_000, "form that is not known"),
-        (b'{"sha": "../..", "siblings": []}', "that is none"),
+        (b'{"sha": "../..", "siblings": []}', "not a commit"),
         (many, "form that is not known"),
         (bytes(20 * MIB), "more than|expected"),
     ):

@@ -631,7 +631,7 @@ def test_commands_that_read_all_weights_ask_first(
     arguments = [command, url, *others.get(command, [])]
     with mock.patch("explorer.cli.options._MUCH", 1000):
         assert main(arguments) == 1
-        assert "add --fetch to do so" in capfd.readouterr().err
+        assert "Add --fetch to do so" in capfd.readouterr().err
         assert web.sent <= 2 * MIB
         assert main([*arguments, "--fetch", "--json"]) == 0
     assert url in capfd.readouterr().out

@@ -133,7 +133,7 @@ def test_digests(tmp_path: Path) -> None:
     wrong = digest_fault(path, "sha256-" + "0" * 64)
     assert wrong is not None
     assert sha256 in wrong
-    assert "no digest" in (digest_fault(path, "readme") or "")
+    assert "not a digest" in (digest_fault(path, "readme") or "")
     assert "does not exist" in (digest_fault(tmp_path / "none", sha256) or "")
 
     def check() -> None:

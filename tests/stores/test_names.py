@@ -78,7 +78,7 @@ def test_resolve(store: OllamaStore, tmp_path: Path, text: str, place: str) -> N
 
 
 def test_what_is_not_there_names_what_is(store: OllamaStore) -> None:
-    with pytest.raises(SourceError, match=r"no model 'mm:latest'; there are: .*'m:latest'"):
+    with pytest.raises(SourceError, match=r"no model 'mm:latest'. There are: .*'m:latest'"):
         resolve("ollama:mm", [store.models])
     with pytest.raises(SourceError, match="has no model"):
         resolve("ollama:m", [])

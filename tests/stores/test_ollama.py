@@ -175,7 +175,7 @@ HOSTILE = {
     link_to("/nowhere/at/all"): "link out of the store",
     remove_blob: "missing",
     cut_blob: "3 bytes, the manifest says 9",
-    climb: "no SHA-256",
+    climb: "not a SHA-256",
     link_blob_out: "link out of the store",
     blob_pipe: "pipe",
     be_remote: "no weights here",
@@ -242,7 +242,7 @@ def test_a_folder_of_manifests_that_is_a_link_is_not_followed(
     (entry,) = scan(ollama.models).entries
     assert (entry.name, problem_texts(entry)) == (
         "host",
-        "is a link out of the store; it is not followed",
+        "is a link out of the store. It is not followed",
     )
 
 

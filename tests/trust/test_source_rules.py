@@ -254,7 +254,7 @@ def _is_number(node: ast.AST) -> bool:
 
 
 def _formats_a_stranger(node: ast.AST) -> bool:
-    """Tell whether a function formats something that is no template of ours."""
+    """Tell whether a function formats something that is not a template of ours."""
     return any(
         isinstance(inner, ast.Call)
         and isinstance(inner.func, ast.Attribute)

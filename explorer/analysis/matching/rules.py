@@ -317,7 +317,7 @@ def _grouped(sources: Sequence[Tensor]) -> Tensor:
         or shape[3] != layout.packed_bytes
         or scales.shape != shape[:3]
     ):
-        raise NotComparable(f"{blocks.name!r} and {scales.name!r} are no MXFP4 blocks and scales")
+        raise NotComparable(f"{blocks.name!r} and {scales.name!r} are not MXFP4 blocks and scales")
     extents = (blocks.extents[0], scales.extents[0])
     return Tensor(
         name=blocks.name,

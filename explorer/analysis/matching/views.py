@@ -55,7 +55,7 @@ class TensorPart:
         """Return the same weights in a shape of other dimensions.
 
         Raises:
-            ValueError: The number of weights differs, or the part is no run of its tensor.
+            ValueError: The number of weights differs, or the part is not a run of its tensor.
         """
         if prod(shape) != self.parameters or not self.in_order:
             raise ValueError(f"{self.shape} cannot be seen as {shape}")

@@ -39,9 +39,9 @@ MAX_TENSORS = 1 << 13  # the largest real GGUF has some 3,000; beyond, all recip
 def why_no_recipe(model: Model) -> str | None:
     """Return why no recipe can be held against a model, or None if one can."""
     if model.format != "gguf":
-        return "this is no GGUF file, which llama-quantize's recipes are for; no recipe applies"
+        return "not a GGUF file, so no recipe of llama-quantize applies"
     if not model.tensors.main_rows:
-        return "the file has no tensors; no recipe applies"
+        return "the file has no tensors. No recipe applies"
     if model.tensors.main_rows > MAX_TENSORS:
         return f"it has more than {MAX_TENSORS:,} tensors; with so many, recipes are not compared"
     return None

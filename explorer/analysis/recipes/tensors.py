@@ -143,7 +143,7 @@ class RecipeModel:
     Attributes:
         architecture: Its name, or nothing.
         layers: Number of layers as llama.cpp counts them: those of multi-token prediction included.
-        experts: Experts of a layer; 0 if it is no mixture.
+        experts: Experts of a layer; 0 if it is not a mixture.
         sharing: Query heads for each key and value head of the first layer (`n_gqa`); 0 if it has
             none.
         is_70b: Whether llama.cpp calls it a model of 70 B, which has a rule of its own.
@@ -256,7 +256,7 @@ def _first(metadata: Metadata, key: str) -> int | None:
     if entry.length is None:
         return _count(metadata, key)
     if not 0 < entry.length <= _MAX_HEADS:
-        raise ExplorerError(f"{key} is no list with a number for each layer")
+        raise ExplorerError(f"{key} is not a list with a number for each layer")
     value = entry.value
     first = value[0] if isinstance(value, Sequence) else None
     return first if isinstance(first, int) and first > 0 else 0

@@ -108,7 +108,14 @@ _SHORT_CHAIN: Final = 32  # fewer strings than that are walked faster one at a t
 _FEWEST_STEPS: Final = 4
 
 
-def walk_strings(source: ByteSource, offset: int, count: int, layout: Layout) -> Iterator[Places]:
+def cut_short(what: object) -> str:
+    """Return what is wrong with a file that ends inside something: "key 'a'"."""
+    return f"is cut short: it ends inside {what}. Download it again"
+
+
+def walk_strings(
+    source: ByteSource, offset: int, count: int, layout: Layout, what: object = "an array"
+) -> Iterator[Places]:
     """Yield the offsets of the strings' length fields, a window of the file at a time.
 
     The offset is that of the first length field. The last item is the offset behind the last
@@ -121,16 +128,17 @@ def walk_strings(source: ByteSource, offset: int, count: int, layout: Layout) ->
     position, left, usual = offset, count, _USUAL_BYTES
     while left:
         if position + width > source.size:
-            what = f"file ends inside an array of strings: {left} of {count} are missing"
-            raise FormatError(what, source.path, position)
+            raise FormatError(cut_short(what), source.path, position)
         size = min(_WINDOW_BYTES, left * usual, source.size - position)
         starts, step = _walk_window(source.read(position, size), left, layout)
         last = int(starts[-1])
         length = step - last - width
-        if length > limits.GGUF_MAX_STRING_BYTES or position + step > source.size:
-            bytes_left = source.size - position - last - width
-            what = f"a string of {length} bytes in an array, where {bytes_left} bytes are left"
-            raise FormatError(what, source.path, position + last)
+        if length > limits.GGUF_MAX_STRING_BYTES:
+            fault = f"{what} has a string of {length} bytes. The header is damaged"
+            raise FormatError(fault, source.path, position + last)
+        if position + step > source.size:
+            fault = cut_short(f"a string of {length} bytes of {what}")
+            raise FormatError(fault, source.path, position + last)
         yield starts + position
         position += step
         left -= len(starts)
@@ -238,7 +246,7 @@ def read_array_head(
     """
     size = layout.array_head.size
     if offset + size > source.size:
-        raise FormatError(f"file ends inside the array of {what}", source.path, offset)
+        raise FormatError(cut_short(what), source.path, offset)
     element_type, count = layout.array_head.unpack(source.read(offset, size))
     start = offset + size
     left = source.size - start
@@ -249,12 +257,11 @@ def read_array_head(
         fault = f"{what}: unknown array element type {element_type}"
         raise FormatError(fault, source.path, offset)
     limit = limits.MAX_STRING_ELEMENTS if element_type == STRING else limits.GGUF_MAX_ARRAY_ELEMENTS
-    if count * least > left or count > limit:
-        fault = (
-            f"{what}: an array of {count} elements, where {left} bytes are left "
-            f"and {limit} elements allowed"
-        )
-        raise FormatError(fault, source.path, offset)
+    if count > limit:
+        fault = f"{what}: {count} elements are more than the {limit} that are read"
+        raise FormatError(f"{fault}. The header is damaged", source.path, offset)
+    if count * least > left:
+        raise FormatError(cut_short(what), source.path, offset)
     return element_type, count, start
 
 
@@ -269,7 +276,7 @@ def locate_array(source: ByteSource, offset: int, layout: Layout, what: object) 
     """
     element_type, count, start = read_array_head(source, offset, layout, what)
     if element_type != ARRAY:  # as nearly always
-        end = end_of_elements(source, start, element_type, count, layout)
+        end = end_of_elements(source, start, (element_type, count), layout, what)
         strings = count if element_type == STRING else 0
         return ArrayPlace(element_type, count, start, end, _ARRAYS_OF[element_type], 0, strings)
     position = start
@@ -288,7 +295,7 @@ def locate_array(source: ByteSource, offset: int, layout: Layout, what: object) 
             if strings > limits.MAX_STRING_ELEMENTS:
                 fault = f"{what}: more than {limits.MAX_STRING_ELEMENTS} strings"
                 raise FormatError(fault, source.path, position)
-            position = end_of_elements(source, position, kind, left, layout)
+            position = end_of_elements(source, position, (kind, left), layout, what)
         if len(pending) >= limits.MAX_ARRAY_DEPTH or inner_arrays > limits.MAX_INNER_ARRAYS:
             most = f"{limits.MAX_ARRAY_DEPTH} deep, or more than {limits.MAX_INNER_ARRAYS} of them"
             fault = f"{what}: arrays nested more than {most}"
@@ -304,22 +311,28 @@ def locate_array(source: ByteSource, offset: int, layout: Layout, what: object) 
 
 
 def end_of_elements(
-    source: ByteSource, position: int, kind: int, count: int, layout: Layout
+    source: ByteSource,
+    position: int,
+    elements: tuple[int, int],
+    layout: Layout,
+    what: object = "an array",
 ) -> int:
     """Return the offset behind the elements of an array that holds no arrays.
 
-    The position is that of the first element.
+    `elements` are their type and count. The position is that of the first one. Messages call the
+    array `what`.
 
     Raises:
         FormatError: A string runs past the end of the file or is longer than ggml allows.
     """
+    kind, count = elements
     if kind != STRING:
         return position + count * NUMBER_BYTES[kind]
     if count <= _FEW:
         end = _end_of_few(source, position, count, layout)
         if end is not None:
             return end
-    for places in walk_strings(source, position, count, layout):
+    for places in walk_strings(source, position, count, layout, what):
         position = int(places[-1])
     return position
 
@@ -356,7 +369,7 @@ def read_array(source: ByteSource, place: ArrayPlace, layout: Layout) -> Sequenc
         pieces = list(walk_strings(source, place.offset, place.length, layout))
         fields = np.concatenate(pieces) - place.offset  # the last one is the end of the array
         if int(fields[-1]) != len(raw):
-            raise FormatError("changed while it was open; open it again", source.path, place.offset)
+            raise FormatError("changed while it was open. Open it again", source.path, place.offset)
         starts = fields[:-1] + layout.width
         return StringArray(raw, starts, fields[1:] - starts)
     code = NUMBER_TYPES[place.element_type][1]
@@ -407,7 +420,7 @@ def _read_head(
             values.append(_read_head(source, start, layout, count, depth - 1))
             start = locate_array(source, start, layout, "an inner array").end
         return values
-    end = end_of_elements(source, start, kind, wanted, layout)
+    end = end_of_elements(source, start, (kind, wanted), layout)
     if kind == STRING and end - start > _MAX_HEAD_BYTES:
         raise FormatError("its first strings are too long to show", source.path, start)
     return list(read_array(source, ArrayPlace(kind, wanted, start, end, ""), layout))

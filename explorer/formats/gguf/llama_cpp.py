@@ -128,7 +128,7 @@ def _form_faults(tensor: Tensor) -> Iterator[str]:
     if kind.id not in OF_LLAMA_CPP:
         yield f"is of type {kind.name}"
     elif (tensor.shape[-1] if tensor.shape else 1) % kind.block_weights:
-        yield f"has rows that are no whole blocks of {kind.name}"
+        yield f"has rows that are not whole blocks of {kind.name}"
     elif math.prod(tensor.shape) // kind.block_weights > _SIZE_MAX // kind.block_bytes:
         yield "has too many bytes"
 

@@ -55,16 +55,16 @@ _WINDOW_BYTES: Final = 1 << 14
 _RECORDS_BYTES: Final = 1 << 18  # longer than any record
 # Other files found under a model's name, by their first bytes.
 _LOOKS_LIKE: Final = (
-    (b"lmgg", "an old GGML file (before GGUF); convert it with llama.cpp"),
-    (b"tjgg", "an old GGJT file (before GGUF); convert it with llama.cpp"),
-    (b"fmgg", "an old GGMF file (before GGUF); convert it with llama.cpp"),
-    (b"FUGG", "a GGUF file with swapped bytes, written on a big-endian machine; get one for yours"),
-    (b"PK\x03\x04", "a zip archive (a PyTorch checkpoint?); convert it first"),
+    (b"lmgg", "an old GGML file (before GGUF). Convert it with llama.cpp"),
+    (b"tjgg", "an old GGJT file (before GGUF). Convert it with llama.cpp"),
+    (b"fmgg", "an old GGMF file (before GGUF). Convert it with llama.cpp"),
+    (b"FUGG", "a GGUF file with swapped bytes, written on a big-endian machine. Get one for yours"),
+    (b"PK\x03\x04", "a zip archive (a PyTorch checkpoint?). Convert it first"),
     (b"\x7fELF", "a program (ELF)"),
     (b"\x89HDF", "an HDF5 file"),
-    (b"\x1f\x8b", "a gzip archive; unpack it first"),
-    (b"version https://git-lfs", "a Git LFS pointer, not the model; fetch it with `git lfs pull`"),
-    (b"<", "a web page or XML; the download failed or needs a login"),
+    (b"\x1f\x8b", "a gzip archive. Unpack it first"),
+    (b"version https://git-lfs", "a Git LFS pointer, not the model. Fetch it with `git lfs pull`"),
+    (b"<", "a web page or XML. The download failed or needs a login"),
     (b"{", "JSON text"),
 )
 
@@ -130,10 +130,7 @@ class _Cursor:
             self.position += length
             return self._window[start : start + length]
         if length > self.left:
-            raise self.error(
-                f"file ends inside {what}: {length} bytes expected, {self.left} left; "
-                "download it again"
-            )
+            raise self.error(arrays.cut_short(f"{what}, which takes {length} bytes"))
         window, start = self.window(length)
         self.position += length
         return window[start : start + length]
@@ -174,7 +171,7 @@ class _Cursor:
         at = self.position
         length = self.count("the length of", what)
         if length > MAX_KEY_BYTES:
-            allowed = f"at most {MAX_KEY_BYTES} are allowed; the header is damaged"
+            allowed = f"at most {MAX_KEY_BYTES} are allowed. The header is damaged"
             raise self.error(f"{what} is {length} bytes long, {allowed}", at)
         return self.take(length, what)
 
@@ -221,7 +218,7 @@ def read_shard(source: ByteSource, file_index: int = 0) -> Shard:
     """Read the header of a GGUF file.
 
     Raises:
-        FormatError: It is no GGUF file, or its header is cut short or damaged.
+        FormatError: It is not a GGUF file, or its header is cut short or damaged.
         SourceError: The file cannot be read.
     """
     shard = _read_start(source)
@@ -243,22 +240,22 @@ def read_shard(source: ByteSource, file_index: int = 0) -> Shard:
 def _read_start(source: ByteSource) -> Shard:
     start = source.read(0, min(64, source.size))
     if not start:
-        raise FormatError("is empty; download it again", source.path)
+        raise FormatError("is empty. Download it again", source.path)
     if not start.startswith(GGUF_MAGIC):
         if GGUF_MAGIC.startswith(start):
-            raise FormatError("is too short to be a GGUF file; download it again", source.path, 0)
+            raise FormatError("is too short to be a GGUF file. Download it again", source.path, 0)
         text = start.lstrip()
         guess = next((name for magic, name in _LOOKS_LIKE if text.startswith(magic)), None)
-        found = f"it looks like {guess}" if guess else f"it begins with bytes {start[:4].hex(' ')}"
-        raise FormatError(f"is not a GGUF file; {found}", source.path, 0)
+        found = f"It looks like {guess}" if guess else f"It begins with bytes {start[:4].hex(' ')}"
+        raise FormatError(f"is not a GGUF file. {found}", source.path, 0)
     if len(start) < 8:
-        raise FormatError("ends inside the GGUF header; download it again", source.path, len(start))
+        raise FormatError(arrays.cut_short("the GGUF header"), source.path, len(start))
     version = int.from_bytes(start[4:8], "little")
     big = version & 0xFFFF == 0 and version != 0  # docs/gguf.md, section 3: nothing else flags it
     if big:
         version = int.from_bytes(start[4:8], "big")
     if version not in (1, 2, 3):
-        what = f"has GGUF version {version}; this program reads versions 1, 2 and 3"
+        what = f"has GGUF version {version}. This program reads versions 1, 2 and 3"
         raise FormatError(what, source.path, 4)
     layout = Layout("big" if big else "little", 4 if version == 1 else 8)
     return Shard(source=source, version=version, layout=layout, byte_order=layout.order)
@@ -272,7 +269,7 @@ def _check_counts(cursor: _Cursor, tensor_count: int, key_count: int) -> None:
     if key_count > limits.MAX_KEYS or tensor_count > limits.MAX_TENSORS or least > left:
         raise cursor.error(
             f"claims {key_count} keys and {tensor_count} tensors, where {left} bytes are left "
-            f"(limits: {limits.MAX_KEYS} and {limits.MAX_TENSORS}); the header is damaged",
+            f"(limits: {limits.MAX_KEYS} and {limits.MAX_TENSORS}). The header is damaged",
             8,
         )
 
@@ -288,7 +285,7 @@ def _read_entries(cursor: _Cursor, count: int, shard: Shard, file_index: int) ->
         names_left -= len(raw_key)
         if not raw_key or names_left < 0:
             what = "an empty key" if not raw_key else "more key text than any model has"
-            raise cursor.error(f"entry {index} has {what}; the header is damaged", at)
+            raise cursor.error(f"entry {index} has {what}. The header is damaged", at)
         if key in seen:
             shard.warnings.append((key, "the key occurs more than once; ggml refuses such a file"))
         seen.add(key)
@@ -334,9 +331,11 @@ def _read_string(cursor: _Cursor, key: str, eager_left: int) -> Callable[[], Val
     """Step over a string; return what gives its text, at once for a short one."""
     source, at = cursor.source, cursor.position
     size = cursor.count("the length of key", key)
-    if size > limits.GGUF_MAX_STRING_BYTES or size > cursor.left:
-        what = f"key {quoted(key)}: a string of {size} bytes, where {cursor.left} are left"
+    if size > limits.GGUF_MAX_STRING_BYTES:
+        what = f"key {quoted(key)} has a text of {size} bytes. The header is damaged"
         raise cursor.error(what, at)
+    if size > cursor.left:
+        raise cursor.error(arrays.cut_short(f"key {quoted(key)} of {size} bytes"), at)
     start = cursor.position
     if size <= limits.EAGER_STRING_BYTES and size <= eager_left:
         return constant(decode_text(cursor.take(size, "a string")))  # it is whole
@@ -450,7 +449,7 @@ def _record_error(cursor: _Cursor, index: int) -> FormatError:
         cursor.take(rank * cursor.layout.width + 12, f"the record of tensor {name}")
     except FormatError as error:
         return error
-    return cursor.error("changed while it was read; open it again", at)
+    return cursor.error("changed while it was read. Open it again", at)
 
 
 def _alignment(shard: Shard) -> int:
@@ -466,7 +465,7 @@ def _alignment(shard: Shard) -> int:
         return value
     shown = value if isinstance(value, int | float) else "text or list"
     what = f"the alignment is {entry.type_name} {shown}, not a uint32 from 1 to 2^30"
-    shard.warnings.append((entry.key, f"{what}; {DEFAULT_ALIGNMENT} is used"))
+    shard.warnings.append((entry.key, f"{what}. {DEFAULT_ALIGNMENT} is used"))
     return DEFAULT_ALIGNMENT
 
 
@@ -520,7 +519,7 @@ def _cut_short(shard: Shard, rows: list[int]) -> str:
     beyond = sum(shard.begins[row] > available for row in rows)
     if beyond:
         what += f", {beyond} of them lie wholly behind the end"
-    return f"{what}; download it again"
+    return f"{what}. Download it again"
 
 
 def _overlaps(specs: Sequence[Spec], offsets: Sequence[int]) -> list[tuple[int, int]]:
@@ -606,13 +605,13 @@ def _siblings(path: Path, log: ProblemLog) -> list[Path]:
     missing = [name for name in names if name not in present]
     if missing:
         what = f"{len(missing)} of {count} shards are missing: {listed(missing, 5)}"
-        log.add_error(path.name, f"{what}; put them into the same folder")
+        log.add_error(path.name, f"{what}. Put them into the same folder")
     found = [path.with_name(name) for name in names if name in present]
     cache = hub_cache(path.parent)
     if cache is not None:
         for sibling in [other for other in found if escapes(other, path.parent, cache)]:
             found.remove(sibling)
-            log.add_error(sibling.name, "is a link out of the cache; it is not opened")
+            log.add_error(sibling.name, "is a link out of the cache. It is not opened")
     return found if path in found else [path, *found]
 
 
@@ -642,7 +641,7 @@ def _check_alone(shard: Shard, log: ProblemLog) -> None:
     count = shard.metadata.integer("split.count")
     if count is not None and count > 1:
         names = f"names like model-00001-of-{count:05d}.gguf"
-        what = f"is only 1 of {count} shards; give all of them {names} to open the whole model"
+        what = f"is only 1 of {count} shards. Give all of them {names} to open the whole model"
         log.add_error(shard.file_name, what)
 
 

@@ -67,7 +67,7 @@ def parse_name(text: str) -> OllamaName:
     """Parse a name as people type it: ``[HOST/][NAMESPACE/]MODEL[:TAG]``.
 
     Raises:
-        FormatError: It is no valid name.
+        FormatError: It is not a valid name.
     """
     *before, last = text.split("/")
     model, colon, tag = last.partition(":")
@@ -77,7 +77,7 @@ def parse_name(text: str) -> OllamaName:
         name = OllamaName(host, namespace, model, tag or DEFAULT_TAG)
         if name.valid:
             return name
-    what = "is not a model's name; names look like llama3, llama3:8b or hf.co/org/repository:Q4_0"
+    what = "is not a model's name. Names look like llama3, llama3:8b or hf.co/org/repository:Q4_0"
     raise FormatError(f"{quoted(text)} {what}")
 
 
@@ -154,23 +154,23 @@ def read_manifest(path: Path, name: OllamaName | None = None) -> Manifest:
     """Read a manifest that lies where `is_manifest_path` says, or at an address of a registry.
 
     Raises:
-        FormatError: It is no manifest.
+        FormatError: It is not a manifest.
         SourceError: It cannot be read.
     """
     value = read_json_file(path)
     if not isinstance(value, dict):
-        what = "is not a manifest: its JSON is not an object; pull the model again"
+        what = "is not a manifest: its JSON is not an object. Pull the model again"
         raise FormatError(what, path)
     layers = value.get("layers")
     config = value.get("config")
     if layers is None and config is None:
-        what = "is not a manifest: it names neither layers nor a config; pull the model again"
+        what = "is not a manifest: it names neither layers nor a config. Pull the model again"
         raise FormatError(what, path)
     if not isinstance(layers, list | None):
-        raise FormatError("is a manifest whose layers are not a list; pull the model again", path)
+        raise FormatError("is a manifest whose layers are not a list. Pull the model again", path)
     layers = layers or []
     if len(layers) > _MAX_LAYERS:
-        what = f"is a manifest of {len(layers)} layers, more than {_MAX_LAYERS}; it is damaged"
+        what = f"is a manifest of {len(layers)} layers, more than {_MAX_LAYERS}. It is damaged"
         raise FormatError(what, path)
     is_remote = isinstance(path, Address)
     return Manifest(
@@ -203,7 +203,7 @@ def _read_layer(value: Any, kind: str) -> Layer:
     match = _DIGEST.fullmatch(digest) if isinstance(digest, str) else None
     if match is None:
         shown = quoted(digest) if isinstance(digest, str) else "(not a text)"
-        fault = f"its digest {shown} is no SHA-256, so no blob is opened for it"
+        fault = f"its digest {shown} is not a SHA-256, so no blob is opened for it"
         return Layer(kind, "", nbytes, name, fault)
     unknown = None if nbytes is not None else "the manifest does not say its size"
     return Layer(kind, f"sha256-{match['hex']}", nbytes, name, unknown)
@@ -226,7 +226,7 @@ def find_blob(models: Path, layer: Layer) -> Path:
     if not os.path.lexists(path) and os.path.lexists(old):
         path = old
     if os.path.islink(path) and escapes(path, folder, models):
-        raise FormatError("is a link out of the store; it is not opened", path)
+        raise FormatError("is a link out of the store. It is not opened", path)
     return path
 
 
@@ -235,4 +235,4 @@ def size_fault(layer: Layer, found_bytes: int) -> str | None:
     if layer.nbytes is None or layer.nbytes == found_bytes:
         return None
     what = f"its blob has {found_bytes} bytes, the manifest says {layer.nbytes}"
-    return f"{what}; pull the model again"
+    return f"{what}. Pull the model again"

@@ -157,7 +157,7 @@ def _text_entry(key: str, path: Path, nbytes: int) -> MetadataEntry:
 def _read_text(path: Path) -> str:
     with open_source(path, whole=True) as source:
         if source.size > MAX_TEXT_BYTES:
-            what = f"has {source.size} bytes; at most {MAX_TEXT_BYTES} of text are shown"
+            what = f"has {source.size} bytes. At most {MAX_TEXT_BYTES} of text are shown"
             raise FormatError(what, path)
         return decode_text(source.read(0, source.size))
 
@@ -186,7 +186,7 @@ def _message(item: object) -> str:
 _BLOB_BYTES: Final = 1 << 14  # fetched of a registry's at first: there are hundreds of blobs
 _OLD_KEY: Final = "data"  # of every tensor up to 0.15; the layer has the real name
 _DRAFT_PREFIX: Final = "draft."
-_ABSENT: Final = SourceError("does not exist; it may have been moved or deleted")
+_ABSENT: Final = SourceError("does not exist. It may have been moved or deleted")
 _UNKNOWN: Final = Spec(TensorType("unknown", 0, 0), (), 0, 0)
 
 
@@ -198,7 +198,7 @@ def open_manifest(path: Path, check: Check = never) -> Model:
         check: Called before each blob; raises to stop.
 
     Raises:
-        FormatError: It is no manifest, has no weights, or none of its blobs can be used.
+        FormatError: It is not a manifest, has no weights, or none of its blobs can be used.
         SourceError: It cannot be read.
     """
     return _open(manifests.read_manifest(path), check)
@@ -320,15 +320,15 @@ class _TensorBlobs:
                 for tensor in self._stored(layer, scope):
                     found += 1
                     if stored.setdefault(tensor.name, tensor) is not tensor:
-                        what = "is in more than one layer; the first one counts"
+                        what = "is in more than one layer. The first one counts"
                         log.add_error(tensor.name, what)
                 if found > MAX_TENSORS:  # many layers may name one blob
-                    what = f"has more than {MAX_TENSORS} tensors; it is damaged"
+                    what = f"has more than {MAX_TENSORS} tensors. It is damaged"
                     raise FormatError(what, manifest.path)
         if not self._files:
             title = manifest.of_kind("tensor")[0].title
             fault = next(iter(self._blobs.values()))
-            raise FormatError(f"none of its blobs can be used; {title}: {fault}", manifest.path)
+            raise FormatError(f"none of its blobs can be used. {title}: {fault}", manifest.path)
         namings = (groups.OLLAMA_NAMING, groups.OLD_OLLAMA_NAMING)
         metadata = Metadata(entries)
         prefix = metadata.text("ollama.config.draft.tensor_prefix") or _DRAFT_PREFIX

@@ -65,7 +65,7 @@ ATTACHED: Final = (
     *(".activation_scale", ".pre_quant_scale", ".weight_format"),
     *(".k_scale", ".v_scale", ".q_scale", ".scale_input", ".comfy_quant"),
 )
-"""Suffixes of what belongs to a quantized module, but is no part of its weight."""
+"""Suffixes of what belongs to a quantized module, but is not a part of its weight."""
 
 ORPHANS: Final[Mapping[str, str]] = {
     **dict.fromkeys((".qzeros", ".g_idx"), "qweight"),
@@ -230,7 +230,7 @@ class _Grouping:
         if alike.problem is not None:
             self._problems.add_warning(name, alike.problem)
         if rows.get(name, parts[0]) not in used:
-            what = "it is stored plain beside its quantized parts; both are kept"
+            what = "it is stored plain beside its quantized parts. Both are kept"
             self._problems.add_warning(name, what)
 
     def _report_orphans(self) -> None:
@@ -255,7 +255,7 @@ class _Grouping:
             if stem in known or (stem == name and not self._may_be_experts(name, spec)):
                 continue
             if len(spec.shape) >= _MATRIX and spec.type.name in FP8:
-                missing = "its scales are missing; it is shown without them"
+                missing = "its scales are missing. It is shown without them"
                 bare = "is FP8 without a scale: its values are the bare codes"
                 self._problems.add_warning(name, missing if said else bare)
             elif said and len(spec.shape) >= _MATRIX and spec.type.name in CODES and stem != name:

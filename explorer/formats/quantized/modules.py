@@ -113,7 +113,7 @@ class Keys:
         try:
             return self.read(row)
         except ExplorerError:
-            return "cannot be read; the file is damaged there"
+            return "cannot be read. The file is damaged there"
 
 
 _Question: TypeAlias = str | Callable[[str], Hashable]

@@ -261,7 +261,7 @@ def _packed_fp4(parts: dict[str, Member], kind: _Fp4) -> Found:
         raise RuleError(f"its {codes.called} is of shape {list(codes.shape)}")
     *rows, columns = codes.shape
     if 2 * columns % kind.run:
-        what = f"rows of {2 * columns} weights are no whole number of groups of {kind.run}"
+        what = f"rows of {2 * columns} weights are not a whole number of groups of {kind.run}"
         raise RuleError(what)
     check_shape(scale, (*rows, 2 * columns // kind.run))
     for factor in factors:

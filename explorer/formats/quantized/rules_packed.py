@@ -106,4 +106,4 @@ def _bits(stated: Sequence[int | None], columns: int, words: int) -> tuple[int, 
             return bits, False
         if -(-columns // (_WORD_BITS // bits)) == words:
             return bits, True
-    raise RuleError(f"{words} words for rows of {columns} weights are no width of codes")
+    raise RuleError(f"{words} words for rows of {columns} weights are not a width of codes")

@@ -134,7 +134,7 @@ def _compute_type(module: Module, member: Member | None) -> str:
 def _number(module: Module, member: Member) -> int:
     found = module.integers(member)
     if len(found) != 1:
-        raise RuleError(f"its {member.called} is no single number")
+        raise RuleError(f"its {member.called} is not a single number")
     return found[0]
 
 

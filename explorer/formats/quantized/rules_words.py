@@ -88,11 +88,11 @@ def _gptq(module: Module, words: _Words, native: str, g_idx: Member | None) -> C
     bits, rest = divmod(_WORD_BITS * zeros.columns, outputs)
     if rest or not 1 <= bits <= 8:
         what = f"{zeros.columns} words of zero points for {outputs} outputs"
-        raise RuleError(f"its qzeros have {what}, which is no width of codes")
+        raise RuleError(f"its qzeros have {what}, which is not a width of codes")
     if _format_of(module) == "gptq_p" and bits in {3, 5, 6, 7}:
         raise LeftAloneError(f"{bits} bits are stored in planes")
     if bits not in _GPTQ_BITS:
-        raise RuleError(f"its codes of {bits} bits are no width of GPTQ")
+        raise RuleError(f"its codes of {bits} bits are not a width of GPTQ")
     inputs, rest = divmod(_WORD_BITS * weight.rows, bits)
     if rest:
         raise RuleError(f"its qweight has {weight.rows} rows, no whole number of {bits}-bit codes")
@@ -242,7 +242,7 @@ def _nested(
     size = _state_size(fields, "nested_blocksize")
     offset = fields.get("nested_offset")
     if isinstance(offset, bool) or not isinstance(offset, int | float) or abs(offset) > _MOST:
-        raise RuleError("the nested_offset of its quant_state is no number")
+        raise RuleError("the nested_offset of its quant_state is not a number")
     check_type(scales, "F32")
     check_shape(scales, (-(-blocks // size),))
     check_type(table, "F32")
@@ -257,9 +257,9 @@ def _state_fields(module: Module, state: Member) -> Mapping[str, Any]:
     try:
         fields = json.loads(module.small(state).decode("utf-8"), parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
-        raise RuleError("its quant_state is no JSON text; the file is damaged") from error
+        raise RuleError("its quant_state is not JSON. The file is damaged") from error
     if not isinstance(fields, dict):
-        raise RuleError("its quant_state is no JSON object")
+        raise RuleError("its quant_state is not a JSON object")
     dtype = fields.get("dtype")
     if not isinstance(dtype, str) or dtype not in _NATIVE:
         raise RuleError(f"its quant_state has no dtype of {', '.join(_NATIVE)}")

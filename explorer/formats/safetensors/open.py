@@ -170,11 +170,11 @@ FIRST_BYTES: Final = 1 << 17
 
 # Other files found under the name .safetensors, by their first bytes.
 _LOOKS_LIKE: Final = (
-    (b"version ", "a Git LFS pointer, not the model; fetch it with `git lfs pull`"),
-    (GGUF_MAGIC, "a GGUF file; give it the ending .gguf"),
-    (b"PK\x03\x04", "a zip archive (a PyTorch checkpoint?); convert it first"),
-    (b"\x80", "a Python pickle (a PyTorch checkpoint?); convert it first"),
-    (b"<", "a web page or XML; the download failed or needs a login"),
+    (b"version ", "a Git LFS pointer, not the model. Fetch it with `git lfs pull`"),
+    (GGUF_MAGIC, "a GGUF file. Give it the ending .gguf"),
+    (b"PK\x03\x04", "a zip archive (a PyTorch checkpoint?). Convert it first"),
+    (b"\x80", "a Python pickle (a PyTorch checkpoint?). Convert it first"),
+    (b"<", "a web page or XML. The download failed or needs a login"),
     (b"{", "JSON text"),
 )
 
@@ -187,7 +187,7 @@ def read_file(source: ByteSource) -> SafetensorsFile:
         SourceError: The file cannot be read.
     """
     if source.size < LENGTH_BYTES:
-        what = f"has {source.size} bytes, too few for a safetensors file; download it again"
+        what = f"has {source.size} bytes, too few for a safetensors file. Download it again"
         raise FormatError(what, source.path, 0)
     start = source.read(0, LENGTH_BYTES)
     length = int.from_bytes(start, "little")
@@ -195,15 +195,15 @@ def read_file(source: ByteSource) -> SafetensorsFile:
     if length > SAFETENSORS_MAX_HEADER_BYTES:
         guess = next((name for magic, name in _LOOKS_LIKE if start.startswith(magic)), None)
         what = (
-            f"is not a safetensors file; it looks like {guess}"
+            f"is not a safetensors file. It looks like {guess}"
             if guess
-            else f"{claim} at most {SAFETENSORS_MAX_HEADER_BYTES} are allowed; "
-            "it is damaged or no safetensors file"
+            else f"{claim} at most {SAFETENSORS_MAX_HEADER_BYTES} are allowed. "
+            "It is damaged or no safetensors file"
         )
         raise FormatError(what, source.path, 0)
     left = source.size - LENGTH_BYTES
     if length > left:
-        what = f"{claim} {left} are left; it is cut short, download it again"
+        what = f"{claim} {left} are left. It is cut short, download it again"
         raise FormatError(what, source.path, 0)
     text = read_text(source, LENGTH_BYTES, length)
     check_bounds(text, _limits(text))
@@ -239,7 +239,7 @@ class _Walk:
     def run(self) -> SafetensorsFile:
         """Walk over the entries and return the file with them."""
         text = self._text
-        what = "has a header that does not begin with '{'; it is damaged"
+        what = "has a header that does not begin with '{'. It is damaged"
         position = self._expect("{", 0, what)
         if text.text.startswith("}", position):
             position += 1
@@ -247,7 +247,7 @@ class _Walk:
             position = self._entries(position)
         position = text.skip_white(position)
         if position != len(text.text):
-            raise text.error("has text behind the header's last '}'; it is damaged", position)
+            raise text.error("has text behind the header's last '}'. It is damaged", position)
         self._finish()
         return self._file
 
@@ -263,7 +263,7 @@ class _Walk:
         starts_with, find = text.startswith, text.index
         while True:
             if not starts_with('"', position):
-                what = "has a header where a name is missing; it is damaged"
+                what = "has a header where a name is missing. It is damaged"
                 raise self._text.error(what, position)
             try:
                 name, position = decode(text, position)
@@ -272,7 +272,7 @@ class _Walk:
             if starts_with(_TO_VALUE, position):
                 start = position = find("{", position)
             else:
-                what = "has a header where ':' is missing; it is damaged"
+                what = "has a header where ':' is missing. It is damaged"
                 start = position = self._expect(":", position, what)
             if name == METADATA:
                 position = self._metadata(start)
@@ -302,7 +302,7 @@ class _Walk:
             position = self._text.skip_white(position)
             if starts_with("}", position):
                 return position + 1
-            what = "has a header where ',' or '}' is missing; it is damaged"
+            what = "has a header where ',' or '}' is missing. It is damaged"
             position = self._expect(",", position, what)
 
     def _new_spec(self, key: tuple[str, tuple[int, ...]]) -> Spec:
@@ -330,7 +330,7 @@ class _Walk:
     def _metadata(self, start: int) -> int:
         value, position = decode_value(self._text, start)
         if self._has_metadata:
-            raise self._text.error(f"has {METADATA} twice; it is damaged", start)
+            raise self._text.error(f"has {METADATA} twice. It is damaged", start)
         self._has_metadata = True
         if value is None:
             return position
@@ -420,7 +420,7 @@ def sort_and_check(file: SafetensorsFile, log: ProblemLog) -> None:
         what = (
             f"the file is cut short: {covered - available:,} bytes are missing, "
             f"{len(incomplete)} of {len(file.names)} tensors are incomplete "
-            f"({listed(incomplete, 3)}); download it again"
+            f"({listed(incomplete, 3)}). Download it again"
         )
         log.add_error(file.source.path.name, what)
 
@@ -455,7 +455,7 @@ def open_file(path: Path, log: ProblemLog, first_bytes: int = FIRST_BYTES) -> Sa
         source.close()
         raise
     for name in file.repeated:
-        what = "the tensor name occurs more than once in the header; the last one counts"
+        what = "the tensor name occurs more than once in the header. The last one counts"
         log.add_warning(name, what)
     for key in file.repeated_metadata:
         log.add_warning(key, f"the key occurs more than once in {METADATA}")

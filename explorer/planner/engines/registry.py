@@ -36,7 +36,7 @@ _RENAMED: Final = {"ollama-0.30": OLLAMA.name}  # as earlier versions saved it
 def engine_named(name: str) -> Engine:
     """Return the engine of a name; raise `PlanError` if there is none."""
     if name not in ENGINES:
-        raise PlanError(f"there is no profile {quoted(name)!r}; use one of {', '.join(ENGINES)}")
+        raise PlanError(f"there is no profile {quoted(name)!r}. Use one of {', '.join(ENGINES)}")
     return ENGINES[name]
 
 

@@ -110,8 +110,8 @@ class Log:
 def _silent(verbosity: int | None) -> str:
     if verbosity is not None and verbosity < 4:
         return (
-            f"this log was written at verbosity {verbosity}, which leaves out all lines on memory; "
-            "start llama-server with -lv 4 and compare that log"
+            f"this log was written at verbosity {verbosity}, which leaves out all lines on memory. "
+            "Start llama-server with -lv 4 and compare that log"
         )
     return (
         "no line of this text says what was allocated; of llama-server a log written with -lv 4 "

@@ -157,12 +157,12 @@ def _refuse_other(header: llama_cpp.Header, measured: Measured) -> None:
     if measured.architecture and measured.architecture != header.architecture:
         raise PlanError(
             f"the log is of another model: its architecture is {measured.architecture}, this "
-            f"model's is {header.architecture}; open the model that was loaded"
+            f"model's is {header.architecture}. Open the model that was loaded"
         )
     if measured.blocks is not None and measured.blocks != header.blocks:
         raise PlanError(
             f"the log is of another model: it has {measured.blocks} blocks, this one "
-            f"{header.blocks}; open the model that was loaded"
+            f"{header.blocks}. Open the model that was loaded"
         )
 
 

@@ -144,7 +144,7 @@ def _record(side: TensorSide | None) -> dict[str, Any] | None:
     return None if side is None else TENSOR.record(side)
 
 
-_NAMES: Final = "The name; two names where the models call it differently."
+_NAMES: Final = "The name. Two names where the models call it differently."
 
 TENSORS: Final = Table[TensorDifference](
     Column("tensor", "Tensor", TEXT, _NAMES, _names, flat_only=True),

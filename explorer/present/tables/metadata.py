@@ -114,7 +114,7 @@ def element_table(key: str, elements: Sequence[Value]) -> Table[int]:
         return elements.values if isinstance(elements, NumberArray) else places()
 
     kind = _NUMBER if isinstance(elements, NumberArray) else TEXT
-    of = "The element; enumerated values by name."
+    of = "The element. Enumerated values by name."
     return Table(
         Column("index", "Index", INTEGER, "Place in the array, from 0 up.", int, keys=places),
         Column("value", "Value", kind, of, value, text=text, keys=values),

@@ -44,7 +44,7 @@ _TIPS: Final = {
 
 TENSOR_FILTER: Final = (
     "Filter tensors:  ffn  type:q6_k  size>100M  layer:3-7  -norm",
-    "Words must occur in the name; a minus in front excludes.\n"
+    "Words must occur in the name. A minus in front excludes.\n"
     "type:q4_k,q6_k   layer:3-7   role:attn   shape:4096   is:damaged\n"
     "size>100M   params>1M   bpw<5",
 )

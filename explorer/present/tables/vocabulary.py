@@ -73,7 +73,7 @@ class VocabularyContent:
             ),
             Column(
                 *("token", "Token", TEXT),
-                "As stored in the file; bytes that are not text as \\xNN",
+                "As stored in the file. Bytes that are not text as \\xNN",
                 texts.stored.__getitem__,
                 keys=lambda: self.token_ranks,
             ),
@@ -85,7 +85,7 @@ class VocabularyContent:
             ),
             Column(
                 *("type", "Type", TEXT),
-                "The kind of token; in parentheses its use: bos begins a text, eos ends it.",
+                "The kind of token. In parentheses its use: bos begins a text, eos ends it.",
                 kind,
                 keys=lambda: texts.types,
             ),

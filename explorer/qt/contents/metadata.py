@@ -154,7 +154,7 @@ class ValueView(QtWidgets.QWidget):
         if shown == text:
             return text
         note = (
-            f"… cut: {integer_text(len(shown))} of {integer_text(len(text))} characters are shown; "
+            f"… cut: {integer_text(len(shown))} of {integer_text(len(text))} characters are shown. "
             "gguf-explorer inspect --json --metadata prints all"
         )
         return f"{shown}\n\n{note}"

@@ -158,7 +158,7 @@ PANEL_KEYS: Final[Mapping[str, Mapping[str, str]]] = {
         "Stop searching": "Escape",
     },
     "compare": {
-        "Stop comparing weights; the headers stay": "Escape",
+        "Stop comparing weights. The headers stay": "Escape",
         "Tensors: show the tensor": "Enter",
         **_FILTER,
         **_TABLE,
@@ -188,7 +188,7 @@ PANEL_KEYS: Final[Mapping[str, Mapping[str, str]]] = {
         **_TABLE,
     },
     "survey": {
-        "Stop measuring; the results so far stay": "Escape",
+        "Stop measuring. The results so far stay": "Escape",
         "Map: go from cell to cell": "arrow keys, PgUp, PgDown, Home, End",
         f"Map, {WORST_TENSORS}: show the tensor": "Enter",
         "Map and charts: copy the picture": "Ctrl+Shift+C",

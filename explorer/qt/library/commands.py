@@ -551,7 +551,7 @@ class Commands(QObject):
         if file.finished:
             self.app.open(file.blob.path)
         else:
-            what = "is not complete; download the model again to complete it"
+            what = "is not complete. Download the model again to complete it"
             self.app.report(ExplorerError(what, file.blob.path))
 
     def _reveal(self) -> None:

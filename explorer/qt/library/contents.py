@@ -281,7 +281,7 @@ def _layer_row(
     except ExplorerError as error:
         path, fault = None, fault or error.what
     except FileNotFoundError:
-        path, fault = None, "its blob is missing; pull the model again"
+        path, fault = None, "its blob is missing. Pull the model again"
     except OSError as error:
         path, fault = None, system_reason(error)
     problems = () if fault is None else (Problem(Severity.ERROR, layer.title, fault),)
@@ -307,7 +307,7 @@ def _kind_title(kind: str) -> str:
 def _file_bytes(path: Path) -> int:
     status = os.stat(path)
     if not stat.S_ISREG(status.st_mode):
-        raise OSError("is a folder, a pipe or a device, not a file; it is not opened")
+        raise OSError("is a folder, a pipe or a device, not a file. It is not opened")
     return status.st_size
 
 
@@ -361,7 +361,7 @@ def _side_files(opened: Path, taken: set[Path]) -> Iterator[Row]:
         if path in taken or child.name.startswith("."):
             continue
         if child.is_symlink() and escapes(path, root):
-            what = "is a link out of the store; it is not opened"
+            what = "is a link out of the store. It is not opened"
             problems = (Problem(Severity.ERROR, child.name, what),)
             yield Row(RowKind.PART, str(path), title_of(child.name), problems=problems)
         elif not path.is_dir():

@@ -139,7 +139,7 @@ class CurvesPlot(ThemedPlot):
         self.setLabel("left", f"{unit} in all")
 
     def _choose_unit(self, curves: plan_export.Curves) -> None:
-        """Take the largest unit in which the highest line is no fraction, up to gigabytes."""
+        """Take the largest unit in which the highest line is not a fraction, up to gigabytes."""
         most = max(curves.vram, *(int(curve.totals.max()) for curve in curves.curves))
         power = next((p for p in range(_GIGABYTE, 0, -1) if most >= byte_unit(p)[1]), 1)
         if byte_unit(power)[1] != self._unit_bytes:

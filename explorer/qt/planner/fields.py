@@ -147,8 +147,8 @@ _SAID_MS: Final = 60_000
 class SizeEdit(QtWidgets.QLineEdit):
     """An amount of memory: takes ``32``, ``32 GB`` or ``512 MiB``, and says below what it means.
 
-    What is no size changes nothing: the last value comes back. Another `parse` and `write` make it
-    a field of something else, such as a bandwidth.
+    What is not a size changes nothing: the last value comes back. Another `parse` and `write`
+    make it a field of something else, such as a bandwidth.
 
     Signals:
         size_chosen: The user typed a size in bytes, or emptied the field (None).

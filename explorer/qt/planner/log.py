@@ -39,7 +39,7 @@ _MOST_PASTED: Final = 1 << 24
 
 
 def dropped_log(data: QMimeData) -> Path | str | None:
-    """Return the log that is dropped: one file that is no model's, or a text; else None."""
+    """Return the log that is dropped: one file that is not a model's, or a text; else None."""
     urls = data.urls()
     if urls:
         path = Path(urls[0].toLocalFile()) if urls[0].isLocalFile() else None
@@ -102,7 +102,7 @@ class LogPage(PlannerPage):
         self.check = push_button(
             self,
             "Check with your &build…",
-            "Ask your own llama.cpp for its estimate; the command is shown before it runs",
+            "Ask your own llama.cpp for its estimate. The command is shown before it runs",
         )
         self.reserve_unaccounted = push_button(
             self,
@@ -262,7 +262,7 @@ class LogPage(PlannerPage):
         if text.strip():
             self.compare(text)
         else:
-            self.app.report(PlanError("the clipboard holds no text; copy a log first"))
+            self.app.report(PlanError("the clipboard holds no text. Copy a log first"))
 
     def _reserve_unaccounted(self) -> None:
         if self._found is not None:

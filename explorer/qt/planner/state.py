@@ -427,7 +427,7 @@ class PlannerState(SavedPlans):
         self.flush()
 
     def _take_machine(self) -> None:
-        """Plan for the machine as it is chosen or found now; that is no step to undo."""
+        """Plan for the machine as it is chosen or found now; that is not a step to undo."""
         devices, host = self.basis.devices, self.basis.host
         if (devices, host) != (self.inputs.devices, self.inputs.host):
             self.history.value = replace(self.inputs, devices=devices, host=host)

@@ -30,7 +30,7 @@ MOST_BYTES: Final = 4 << 20
 
 
 def key_target(view: HexView, key: int, modifiers: Qt.KeyboardModifier) -> int | None:
-    """Return the byte that a key moves the cursor to, or None if it is no key for moving."""
+    """Return the byte that a key moves the cursor to, or None if it is not a key for moving."""
     if modifiers & Qt.KeyboardModifier.ControlModifier:
         return _far_target(view, key)
     at, columns, page = view.cursor_offset, view.columns, view.page_bytes

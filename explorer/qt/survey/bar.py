@@ -36,7 +36,7 @@ class SurveyBar(QWidget):
         self.pause = QPushButton(self)
         self.pause.clicked.connect(self._pause_or_resume)
         self.cancel = QPushButton("Cancel", self)
-        self.cancel.setToolTip("Stop; the results so far stay (Escape)")
+        self.cancel.setToolTip("Stop. The results so far stay (Escape)")
         self.cancel.clicked.connect(session.cancel)
         self.bar = QProgressBar(self)
         self.bar.setTextVisible(False)

@@ -237,7 +237,7 @@ class ByLayerPage(QWidget):
         self.norms = check(self, "&Norms and biases too", why)
         self.range_of = choice(
             *(self, "Range of a chart"),
-            "The range of a chart as typed; what lies beyond is drawn at its edge",
+            "The range of a chart as typed. What lies beyond is drawn at its edge",
             ("Ranges: automatic", ""),
             *((f"Range: {one.title}", one.name) for one in map(metric_named, OVER_LAYERS)),
         )

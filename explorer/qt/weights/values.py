@@ -291,7 +291,7 @@ class ValuesExport(FileSaver):
 
 
 MOST_COPIED = 1 << 18
-"""Most values that are copied: a clipboard is no file format."""
+"""Most values that are copied: a clipboard is not a file format."""
 
 _MOST_AT_ONCE: Final = 64  # tiles of a burst, the last ones: a fast scroll passes thousands
 _WIDEST = "-0.000000e-00"

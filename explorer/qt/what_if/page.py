@@ -270,7 +270,7 @@ class WhatIfProgress(ProgressLine):
     def start(self) -> None:
         super().start()
         self._text = self.label.text()
-        self.button.setToolTip("Stop; the results so far stay (Escape)")
+        self.button.setToolTip("Stop. The results so far stay (Escape)")
         self.set_paused(False)
         self.pause.show()
 

@@ -92,7 +92,7 @@ class LazyTab(QWidget, Generic[View]):
         return self.built
 
     def _pass_focus(self, built: QWidget) -> None:
-        """Hand the focus on to the widget, which is no stop of Tab itself.
+        """Hand the focus on to the widget, which is not a stop of Tab itself.
 
         Else Tab comes back from the tree to the widget that this is for, and never to what is
         behind it: the bar, the rail, the pages. A page that scrolls does so from its controls.

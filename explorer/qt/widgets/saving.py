@@ -62,7 +62,7 @@ class FileSaver:
         if _is_portal_file(path):
             what = (
                 "not saved: this desktop lets the program write under the chosen name only, and it "
-                f"needs a suffix; choose a name such as {plain_text(path.name + suffix)}"
+                f"needs a suffix. Choose a name such as {plain_text(path.name + suffix)}"
             )
             self.app.report(ExplorerError(what, path))
             return None

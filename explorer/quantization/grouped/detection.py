@@ -107,7 +107,7 @@ def claim_of_metadata(quant_type: str | None, group_size: str | None) -> Claim:
     size = _count(group_size)
     faults = []
     if group_size is not None and size is None:
-        faults.append(f"{origin} has a group_size of {_quoted(group_size)}, which is no size")
+        faults.append(f"{origin} has a group_size of {_quoted(group_size)}, which is not a size")
     mode = bits = None
     if quant_type is not None:
         mode, bits = _TYPES.get(quant_type.strip().lower(), (None, None))
@@ -310,7 +310,7 @@ def _guess_affine(shapes: GroupShapes, claims: list[Claim]) -> Resolution:
 def _with_global_scale(found: Resolution, shapes: GroupShapes, part: Part) -> Resolution:
     """Spread a global scale over the groups: one for all, or one for each expert or row."""
     if found.layout is None or found.layout.mode is not Mode.NVFP4:
-        what = "only nvfp4 has a global scale; the one that there is is left out"
+        what = "only nvfp4 has a global scale. The one that there is is left out"
         return replace(found, problem=_joined(found.problem, what))
     for axis in range(len(shapes.rows) + 1):
         if part.dtype == "F32" and prod(part.shape) == prod(shapes.rows[:axis]):

@@ -79,7 +79,7 @@ class CompanionLayout:
         name: Public name of the type: ``"gptq4"``, ``"nf4"``, ``"fp8"``.
         bits: Bits of a code.
         shape: Logical shape, outermost first.
-        group_size: Weights that share a scale, as it is listed; None where that is no run of
+        group_size: Weights that share a scale, as it is listed; None where that is not a run of
             weights in a row (a scale for each row, block or tensor).
         line: Weights of a line; divides the product of `shape`.
         run: Consecutive weights of a line with one scale; the last run may be shorter.

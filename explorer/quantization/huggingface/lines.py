@@ -141,13 +141,13 @@ def order_of_groups(layout: CompanionLayout, groups: Any, role: str) -> NDArray[
         role: Of the part, for errors.
 
     Raises:
-        QuantizationError: A number is no group.
+        QuantizationError: A number is not a group.
     """
     count = layout.scales_of_line
     if groups.size and not 0 <= groups.min() <= groups.max() < count:
         wrong = groups.min() if groups.min() < 0 else groups.max()
         what = f"{role} names group {wrong}, and there are {count}"
-        raise QuantizationError(f"{what}; the file is damaged, download it again")
+        raise QuantizationError(f"{what}. The file is damaged, download it again")
     plain = np.arange(groups.size, dtype=np.int32) // layout.run
     return None if np.array_equal(groups, plain) else groups
 

@@ -116,7 +116,7 @@ def _groups(layout: CompanionLayout, parts: Parts) -> NDArray[np.int32] | None:
     """Return the group of each column where columns are in another order.
 
     Raises:
-        QuantizationError: A number is no group, or groups differ in size.
+        QuantizationError: A number is not a group, or groups differ in size.
     """
     part = parts.get("weight_g_idx")
     if part is None:

@@ -175,11 +175,11 @@ class Scheme:
             ),
             (
                 not may_be_part and columns % run,
-                f"rows of {columns} weights are no whole number of groups of {run}",
+                f"rows of {columns} weights are not a whole number of groups of {run}",
             ),
             (
                 self.method is Method.BITNET and rows % 4,
-                f"{rows} outputs are no multiple of 4, as BitNet packs them",
+                f"{rows} outputs are not a multiple of 4, as BitNet packs them",
             ),
             (
                 self.unit(shape) > MAX_UNIT,

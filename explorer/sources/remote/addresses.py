@@ -43,7 +43,7 @@ _REVISION: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]{0,127}")
 _LONG_REVISION: Final = re.compile(r"refs/(?:convert|pr)/[^/]+")  # of the hub, with slashes
 _CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f\\]")
 _EXAMPLES: Final = (
-    "addresses look like https://host/model.gguf, hf://owner/repository/model.gguf "
+    "Addresses look like https://host/model.gguf, hf://owner/repository/model.gguf "
     "or ollama://llama3:8b"
 )
 _HUB_HOSTS: Final = frozenset({HUB_HOST, "www.huggingface.co", "hf.co"})
@@ -90,7 +90,7 @@ def parse_address(text: str) -> Address:
     """Return the address of a text; a page of the hub, or of Ollama's library, of what it shows.
 
     Raises:
-        FormatError: It is no address of a kind that the program reads, or not a safe one.
+        FormatError: It is not an address of a kind that the program reads, or not a safe one.
     """
     text = text.strip()
     start = _START.match(text)
@@ -98,7 +98,7 @@ def parse_address(text: str) -> Address:
     rest = text[len(scheme) + 3 :]
     strange = _CONTROLS.search(text) or (scheme != HUB and " " in text)
     if len(text) > _LONGEST or strange or scheme not in {*WEB, HUB, REGISTRY}:
-        raise FormatError(f"{quoted(text)} is no address of a model; {_EXAMPLES}")
+        raise FormatError(f"{quoted(text)} is not an address of a model. {_EXAMPLES}")
     if scheme == HUB:
         address = _hub_address(rest)
     elif scheme == REGISTRY:
@@ -106,7 +106,7 @@ def parse_address(text: str) -> Address:
     else:
         address = _web_address(f"{scheme}://{rest}")
     if ".." in address.parts or not address.rest:
-        raise FormatError(f"{quoted(text)} is no address of a model; {_EXAMPLES}")
+        raise FormatError(f"{quoted(text)} is not an address of a model. {_EXAMPLES}")
     return address
 
 
@@ -115,12 +115,12 @@ def _web_address(text: str) -> Address:
         parts = urlsplit(text)
         host, _ = parts.hostname, parts.port
     except ValueError as error:
-        raise FormatError(f"{quoted(text)} is no address: {error}") from error
+        raise FormatError(f"{quoted(text)} is not an address: {error}") from error
     if not host or parts.username is not None or parts.password is not None:
         what = "an address needs a host, and must not hold a name or a password"
         raise FormatError(f"{quoted(text)}: {what}")
     if parts.scheme == "http" and not is_this_machine(host):
-        raise FormatError(f"{quoted(text)}: plain http can be changed on its way; use https://")
+        raise FormatError(f"{quoted(text)}: plain http can be changed on its way. Use https://")
     found = None
     if host in _HUB_HOSTS:
         found = _from_hub_page(parts)
@@ -129,7 +129,7 @@ def _web_address(text: str) -> Address:
     if found is not None:
         return found
     if not PurePosixPath(parts.path).name:
-        raise FormatError(f"{quoted(text)} names no file; {_EXAMPLES}")
+        raise FormatError(f"{quoted(text)} names no file. {_EXAMPLES}")
     address = Address(text.partition("#")[0].partition("?")[0])
     if parts.query:
         _queries[str(address)] = parts.query
@@ -158,7 +158,7 @@ def host_of(address: Path) -> str:
 def query_of(address: Address) -> str:
     """Return what stood behind the question mark of an address when it was parsed.
 
-    It is often a signature that gives access. So it is no part of the address, which is shown,
+    It is often a signature that gives access. So it is not a part of the address, which is shown,
     written into reports and remembered.
     """
     return _queries.get(str(address), "")
@@ -201,7 +201,7 @@ def _hub_address(rest: str) -> Address:
     )
     repository = f"{name}{at}{revision}"
     if not good:
-        what = "is no model of the hub; such addresses look like hf://owner/repository"
+        what = "is not a model of the hub. Such addresses look like hf://owner/repository"
         raise FormatError(f"{quoted(f'{HUB}://{owner}/{repository}')} {what}")
     return Address("/".join(filter(None, (f"{HUB}://{owner}", repository, file.strip("/")))))
 

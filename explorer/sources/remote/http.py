@@ -175,7 +175,7 @@ def fetch(request: Request) -> Reply:
         except _RetryError as error:
             asked = error.wait_s
             if attempt == MAX_TRIES or (asked or 0) > MAX_WAIT_S:
-                later = f"; it asks to wait {asked:.0f} s" if asked else "; try again later"
+                later = f". It asks to wait {asked:.0f} s" if asked else ". Try again later"
                 raise FetchError(f"{error}{later}", request.address, error.status) from error
             _sleep(wait_s if asked is None else asked)
             wait_s *= 2
@@ -224,7 +224,7 @@ class _Exchange:
         now, span = time.monotonic(), self._request.span
         wanted = span[1] - span[0] + 1 if span else self._request.most
         if now - self._progress > STALL_S or now - self._start > _GRACE_S + wanted / _LEAST_RATE:
-            raise FetchError("answers too slowly; try again later", self._request.address)
+            raise FetchError("answers too slowly. Try again later", self._request.address)
 
     def _work(self) -> None:
         _current.exchange = self
@@ -307,7 +307,9 @@ class _Exchange:
             parts = urlsplit(target)
             host, _ = parts.hostname or "", parts.port
         except ValueError as error:
-            raise self._error(f"redirects to {quoted(location)}, which is no address") from error
+            raise self._error(
+                f"redirects to {quoted(location)}, which is not an address"
+            ) from error
         # plain http never leaves this machine
         allowed = parts.scheme == "https" or (parts.scheme == "http" and is_this_machine(host))
         if not location or not host or not allowed or "@" in parts.netloc:
@@ -336,20 +338,20 @@ class _Exchange:
                 raise self._refused(response, headers)
             return self._body(response, headers, request.most, exact=False), 0
         if status == 416:
-            raise self._error("is shorter than it was; open it again", status)
+            raise self._error("is shorter than it was. Open it again", status)
         if status == 200:
-            what = "is not given in parts by its server; download it instead"
+            what = "is not given in parts by its server. Download it instead"
             if headers.get("content-type", "").lower().startswith("text/html"):
-                what = "is a web page, and no model; give the address of the file itself"
+                what = "is a web page, and no model. Give the address of the file itself"
             if "If-Range" in request.headers:
-                what = "was changed on its server since it was opened; open it again"
+                what = "was changed on its server since it was opened. Open it again"
             raise self._error(what, status)
         if status != 206:
             raise self._refused(response, headers)
         match = _CONTENT_RANGE.fullmatch(headers.get("content-range", ""))
         if match and match[3] == "*":
             raise self._error(
-                "has a size that its server does not say; download it instead", status
+                "has a size that its server does not say. Download it instead", status
             )
         first, last, total = map(int, match.groups()) if match else (-1, -1, -1)
         if first != request.span[0] or last != min(request.span[1], total - 1) or last < first:
@@ -400,7 +402,7 @@ class _Exchange:
             message = _message(response.read(_MOST_MESSAGE_BYTES))
         what = _REFUSALS.get(status, f"is answered with status {status}")
         if status in (401, 403):
-            what += _LOGINS.get(scheme, "; a link with a signature may have expired")
+            what += _LOGINS.get(scheme, ". A link with a signature may have expired")
         return self._error(f"{what}: {quoted(message[:_MOST_SHOWN])}" if message else what, status)
 
     def _error(self, what: str, status: int = 0) -> FetchError:
@@ -422,7 +424,7 @@ class _Exchange:
         else:
             what = next(filter(None, (_cause(one, host) for one in reasons)), "")
         if not what and ("header" in message or "line" in message):
-            what = f"{host} sends a head that is no HTTP: {quoted(message)}"
+            what = f"{host} sends a head that is not HTTP: {quoted(message)}"
         if what:
             return self._error(what)
         return _RetryError(f"the connection to {host} failed: {quoted(message)}")
@@ -435,10 +437,10 @@ def _cause(reason: BaseException, host: str) -> str:
     if isinstance(reason, ssl.SSLCertVerificationError):
         return f"{host} has no valid certificate: {reason.verify_message}"
     if isinstance(reason, socket.gaierror):
-        asks = "is there a connection?"
+        asks = "Is there a connection?"
         if os.path.exists("/.flatpak-info"):  # the sandbox has no network of its own accord
-            asks = "this Flatpak needs: flatpak override --user --share=network $FLATPAK_ID"
-        return f"the host {host} is not known; {asks}"
+            asks = "This Flatpak needs: flatpak override --user --share=network $FLATPAK_ID"
+        return f"the host {host} is not known. {asks}"
     return f"{host} refuses the connection" if isinstance(reason, ConnectionRefusedError) else ""
 
 
@@ -449,8 +451,8 @@ _REFUSALS: Final = {
     410: "does not exist there",
 }
 _LOGINS: Final = {
-    HUB: "; the hub wants a token that may read it in HF_TOKEN",
-    REGISTRY: "; this program has no login at a registry",
+    HUB: ". The hub wants a token that may read it in HF_TOKEN",
+    REGISTRY: ". This program has no login at a registry",
 }
 # X-Error-Code of the hub, or X-Error-Message (`hf_raise_for_status` of huggingface_hub)
 _HUB_REFUSALS: Final = {

@@ -152,7 +152,9 @@ def _ask(endpoint: str, part: HubPart) -> Listing:
     except (ValueError, LookupError, TypeError) as error:
         raise FormatError("is listed by its hub in a form that is not known", address) from error
     if not isinstance(commit, str) or not _COMMIT.fullmatch(commit):
-        raise FormatError(f"has the commit {quoted(str(commit))} by its hub; that is none", address)
+        raise FormatError(
+            f"has the commit {quoted(str(commit))} by its hub, which is not a commit", address
+        )
     if len(sizes) > MAX_LISTED:
         raise FormatError(f"has more than {MAX_LISTED} files, more than any model", address)
     safe = {name: size for name, size in sizes.items() if _is_safe(name)}
@@ -216,7 +218,7 @@ def _endpoint(address: Address) -> str:
         host = parts.hostname or ""
         if host and (parts.scheme == "https" or (parts.scheme == "http" and is_this_machine(host))):
             return url
-    what = f"{ENDPOINT_VARIABLE} is {quoted(url)}; it must begin with https://"
+    what = f"{ENDPOINT_VARIABLE} is {quoted(url)}. It must begin with https://"
     raise FormatError(what, address)
 
 

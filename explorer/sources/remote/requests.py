@@ -90,7 +90,7 @@ def opening(address: Address) -> Iterator[None]:
             yield
         except _TooManyError as error:
             needs, number = error.args
-            what = f"{needs}; allow them with {REQUESTS_VARIABLE}={number}"
+            what = f"{needs}. Allow them with {REQUESTS_VARIABLE}={number}"
             raise ManyRequestsError(what, address, needs, number) from None
 
 

@@ -140,7 +140,7 @@ class RemoteSource(ByteSource):
         """Return bytes from a position on: at least one, and none behind the end."""
         for wait in (False, True):
             if self._closed:
-                raise SourceError("was closed; open it again", self.path)
+                raise SourceError("was closed. Open it again", self.path)
             header = self._header
             if position < len(header):
                 return memoryview(header)[position : min(end, len(header))]
@@ -237,7 +237,7 @@ class RemoteSource(ByteSource):
             self._url, self._led_at = reply.url, time.monotonic()
         other = self._mark and _mark(reply) != self._mark and _must_have_mark(self._mark, reply)
         if self.size and (other or reply.total != self.size):
-            raise SourceError("was changed on its server; open it again", self.path, first)
+            raise SourceError("was changed on its server. Open it again", self.path, first)
         return reply
 
     def _get_anyway(self, request: Request, refused: FetchError) -> Reply:

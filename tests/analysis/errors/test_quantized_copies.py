@@ -23,7 +23,7 @@ _REAL_SAFETENSORS = "silero-vad==6.2.3"
 """A package that ships a trained model as safetensors, of 310 K weights, under the MIT licence."""
 
 _FALLBACK = {"Q6_K": "Q8_0", "Q5_K": "Q5_1", "Q4_K": "Q5_0", "Q2_K": "Q4_0"}
-"""What llama-quantize takes for rows that are no multiple of 256."""
+"""What llama-quantize takes for rows that are not a multiple of 256."""
 
 _TYPES = ("Q8_0", "Q6_K", "Q5_K", "Q4_K", "Q2_K")
 _LAYERS = (0, 8, 17)

@@ -84,7 +84,7 @@ def test_equals_the_plain_loop(
         content = before + _pack(texts, width, order) + after
         layout = Layout(order, width)
         source = MemorySource(content)
-        end = end_of_elements(source, len(before), STRING, len(texts), layout)
+        end = end_of_elements(source, len(before), (STRING, len(texts)), layout)
         assert end == len(content) - len(after)
         assert _walk(content, len(before), len(texts), width, order) == _plain_walk(
             texts, width, len(before)

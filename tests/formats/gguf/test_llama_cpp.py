@@ -73,11 +73,11 @@ _REFUSED = {
     "a type to come": (_with_tensors(TensorSpec("a", type_id=_FUTURE)), "is of type"),
     "half a block": (
         _with_tensors(TensorSpec("a", (300,), _Q6_K, bytes(420))),
-        "no whole blocks of Q6_K",
+        "not whole blocks of Q6_K",
     ),
     "a number of blocks": (
         _with_tensors(TensorSpec("a", (), _Q8_0, bytes(34))),
-        "no whole blocks of Q8_0",
+        "not whole blocks of Q8_0",
     ),
     "the same name twice": (_with_tensors(TensorSpec("a"), TensorSpec("a")), "'a' occurs twice"),
     "the same key twice": (GgufFile(keys=[("a", U8, 1), ("a", U8, 2)]), "'a' occurs twice"),

@@ -312,7 +312,7 @@ def test_broken_layers_stay_in_the_list(store: OllamaStore, tmp_path: Path) -> N
         assert "does not exist" in problems["missing"]
         assert "the manifest says" in problems["cut"]
         assert "link out of the store" in problems["link"]
-        assert "no SHA-256" in problems["up"]
+        assert "not a SHA-256" in problems["up"]
         assert "digest" in problems["none"]
         assert "the manifest says 1" in problems["again"]
         assert "no tensor" in problems["empty"]

@@ -456,4 +456,4 @@ def test_hostile_header_costs_little(case: str, tmp_path: Path) -> None:
     tracemalloc.stop()
     print(f"{case}: {seconds:.2f} s, {peak / 1e6:.0f} MB")  # noqa: T201 - shown when it fails
     assert peak < 100e6
-    assert in_time(seconds, 3)  # 1 s on an idle machine; others share this one
+    assert in_time(seconds, 3)  # 1 s on an idle machine. Others share this one

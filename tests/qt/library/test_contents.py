@@ -39,7 +39,7 @@ def test_a_model_whose_blobs_are_broken_still_lists_its_layers(tmp_path: Path) -
     assert "missing" in whats[0]
     assert "11 bytes, the manifest says 4" in whats[1]
     assert "pipe" in whats[2]
-    assert "no SHA-256" in whats[3]
+    assert "not a SHA-256" in whats[3]
     assert [row.text for row in rows[1:]] == [False, True, False, False]
 
 

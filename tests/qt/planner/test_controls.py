@@ -207,7 +207,7 @@ def test_a_size_that_is_none_is_refused_with_a_sentence(qtbot: QtBot, panel: Pan
     qtbot.keyClicks(overhead, "much")
     qtbot.keyClick(overhead, KEY.Key_Return)
     assert not panel.failures  # it is said beside the field
-    assert "is no size" in QToolTip.text()
+    assert "is not a size" in QToolTip.text()
     assert overhead.text() == ""
 
 

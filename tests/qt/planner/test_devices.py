@@ -131,7 +131,7 @@ def test_free_memory_is_edited_in_its_cell(qtbot: QtBot, panel: Panel) -> None:
     panel.assert_shown()
     model = panel.body.devices.model
     assert not model.setData(cell, "a lot")
-    assert "is no size" in str(panel.failures[-1])
+    assert "is not a size" in str(panel.failures[-1])
     panel.state.undo()
     assert panel.state.inputs.devices == MACHINE.devices
 
@@ -229,7 +229,7 @@ def test_each_gpu_has_a_reserve_that_is_edited_in_place(panel: Panel) -> None:
     assert panel.state.inputs.devices[1].reserve == GIB
     panel.state.undo()
     assert not model.setData(cell, "much")
-    assert "no size" in str(panel.failures[-1])
+    assert "not a size" in str(panel.failures[-1])
     assert model.setData(cell, "")
     assert panel.state.inputs.devices[0].reserve is None
     assert cell.data() == "512 MiB"

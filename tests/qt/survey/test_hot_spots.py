@@ -80,7 +80,7 @@ def test_the_least_sqnr_is_the_worst(panel: SurveyPanel) -> None:
     rank_by(panel, "sqnr_db")
     assert panel.ranked()[:3] == by_error[:3]
     assert panel.ranked("sqnr_db")[-1] is None  # of what is not comparable
-    assert "no whole number of blocks" in str(panel.ranked("problem")[-1])
+    assert "not a whole number of blocks" in str(panel.ranked("problem")[-1])
 
 
 def test_weighted_by_parameters_large_tensors_count(panel: SurveyPanel) -> None:

@@ -290,7 +290,7 @@ def test_errors_of_rounding_to_a_type(both: SurveyPanel) -> None:
     assert comparison is not None
     row = session.document.model.tensors.row_of("alone.weight")  # type: ignore[union-attr]
     assert row is not None
-    assert "no whole number of blocks" in session.reason(row)
+    assert "not a whole number of blocks" in session.reason(row)
     assert comparison.errors.known.sum() == len(ARRAYS)
     assert session.content is not None
     assert session.content.statistics.known.all()

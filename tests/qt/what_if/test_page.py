@@ -336,7 +336,7 @@ def test_a_type_that_cannot_be_says_why(opened: Page) -> None:
     line = opened.lines["Q4_K"]
     assert TABLE["bytes"].value(line) is None
     model, table = opened.page.panel.model, opened.page.panel.table
-    why = "rows of 96 weights are no whole number of blocks of 256"
+    why = "rows of 96 weights are not a whole number of blocks of 256"
     row = model.index_of(4, TABLE.names.index("note"))
     assert row.data(ItemRole.RAW) == f"cannot be: {why}"
     assert model.why_blank is not None
@@ -492,7 +492,7 @@ def test_what_is_no_importance_matrix_is_refused(
     chooser = opened.page.controls.matrix
     chooser.open(opened.documents[1].path)
     qtbot.waitUntil(lambda: bool(opened.app.errors))
-    assert "no importance matrix" in str(opened.app.errors[0])
+    assert "not an importance matrix" in str(opened.app.errors[0])
     assert chooser.matrix is None
     chooser.open(_matrix(tmp_path / "short.gguf", 128))  # that of another model
     opened.settle()

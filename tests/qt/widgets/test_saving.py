@@ -59,7 +59,7 @@ def test_a_sandbox_is_lent_one_name_and_no_other(
     assert app.errors == []
     _choose(monkeypatch, _PORTAL / "a", "Tables (*.csv)")
     assert saver.ask_path("Save", "plot", _KINDS) is None
-    assert "choose a name such as a.csv" in str(app.errors[0])
+    assert "Choose a name such as a.csv" in str(app.errors[0])
 
 
 class Typist:

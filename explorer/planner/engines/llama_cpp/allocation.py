@@ -79,7 +79,7 @@ class Settings:
         for name in (self.type_k, self.type_v):
             if name not in PART_CACHE_TYPES:
                 known = ", ".join(PART_CACHE_TYPES)
-                raise PlanError(f"{quoted(name)} is no type of the cache: {known}")
+                raise PlanError(f"{quoted(name)} is not a type of the cache: {known}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,7 +320,7 @@ def _refuse(header: Header, settings: Settings, *, flash_attention: bool) -> Non
         for length in lengths if any(header.attention) else ():
             if length % kind.block_weights:
                 raise PlanError(
-                    f"a cache of {name} needs heads of a multiple of 32; {length} is none"
+                    f"a cache of {name} needs heads of a multiple of 32 values, not of {length}"
                 )
     if (header.mla or header.compression) and settings.type_k != settings.type_v:
         raise PlanError("keys hold the values here, so both need the same type of the cache")
@@ -540,5 +540,5 @@ def _rows(what: str, type_name: str, width: int, rows: int) -> CachePart:
     kind = TENSOR_TYPES[type_name.upper()]
     row = kind.nbytes(width)
     if row is None:
-        raise PlanError(f"rows of {width} are no whole blocks of {type_name}")
+        raise PlanError(f"rows of {width} are not whole blocks of {type_name}")
     return CachePart(what, row, rows, row_padding(kind, width))

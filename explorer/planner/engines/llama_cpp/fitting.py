@@ -105,7 +105,7 @@ def fit(  # noqa: PLR0913 - the first four are docs/interface.md's promise
         whole(nbytes, "memory of a GPU", MAX_MEMORY)
     streams = 1 if settings.kv_unified else settings.parallel
     if not settings.context and not header.trained_context:
-        raise PlanError("the model does not say for which context it was trained; give a context")
+        raise PlanError("the model does not say for which context it was trained. Give a context")
     start = replace(
         settings,
         context=settings.context or header.trained_context * streams,

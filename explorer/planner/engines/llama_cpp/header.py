@@ -126,12 +126,12 @@ class Header:
         """Read an opened GGUF model; `others` are types of tensors to use instead, by row.
 
         Raises:
-            PlanError: It is no GGUF model, a value is of the wrong type or absurdly large, or a
+            PlanError: It is not a GGUF model, a value is of the wrong type or absurdly large, or a
                 tensor has no size.
         """
         if model.format != "gguf":
             raise PlanError(
-                "llama.cpp reads GGUF files; convert the model first, or take the profile "
+                "llama.cpp reads GGUF files. Convert the model first, or take the profile "
                 "ollama-graphsize, which says what it would need after conversion"
             )
         keys = HeaderKeys(model.metadata)
@@ -371,7 +371,7 @@ class Header:
         """Return the places in `tensors` of those whose names a regular expression finds.
 
         Raises:
-            PlanError: It is no regular expression.
+            PlanError: It is not a regular expression.
         """
         known = self.matched
         if pattern not in known:  # what `fit` tries has a pattern for each of 60 blocks
@@ -384,7 +384,7 @@ class Header:
         try:
             search = re.compile(pattern).search
         except (re.error, OverflowError, RecursionError) as error:
-            raise PlanError(f"{quoted(pattern)!r} is no regular expression: {error}") from error
+            raise PlanError(f"{quoted(pattern)!r} is not a regular expression: {error}") from error
         block = _ONE_BLOCK.match(pattern)
         rows = self.rows_of_block.get(block[1], ()) if block else range(len(self.tensors))
         return [row for row in rows if search(self.tensors[row].name)]

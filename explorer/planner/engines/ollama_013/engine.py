@@ -258,7 +258,7 @@ def _notes(request: PlanRequest, effective: EffectiveSettings, layout: Layout) -
     h = request.h
     if h.methods:
         yield (
-            f"the model is no GGUF file, and its weights ({', '.join(h.methods)}) cannot be "
+            f"the model is not a GGUF file, and its weights ({', '.join(h.methods)}) cannot be "
             "converted as they are: weights and KV cache are those of vLLM or transformers, which "
             "load them, compute and reserves are those of Ollama"
         )
@@ -269,7 +269,7 @@ def _notes(request: PlanRequest, effective: EffectiveSettings, layout: Layout) -
         )
     if h.architecture in MEASURED:
         yield (
-            "this model is measured at load time; the figures are an estimate "
+            "this model is measured at load time. The figures are an estimate "
             f"(Ollama 0.13.3 runs {h.architecture} on its other engine)"
         )
     elif env.boolean(request.environment, env.NEW_ENGINE):
@@ -316,7 +316,7 @@ def _formula_warnings(h: Hyperparameters, layout: Layout) -> Iterator[str]:
         if h.kv_heads_min == 0 and h.kv_heads:
             yield "some blocks have no key and value heads, which makes the fallback's graph large"
     elif sizes.partial == 0:
-        yield f"the formula of {sizes.row.name} gives no graph here; the fallback is used"
+        yield f"the formula of {sizes.row.name} gives no graph here. The fallback is used"
     if h.heads_min == 0 and None in (h.stored_key_length, h.stored_value_length):
         yield (
             "a block without heads makes the head length 0, and the file states no length of keys "

@@ -45,7 +45,7 @@ class Workload:
         whole(self.parallel, "parallel", MAX_PARALLEL)
         whole(self.batch, "batch", MAX_COUNT)
         if not isinstance(self.kv_cache_type, str):
-            raise PlanError("the KV cache type is no text; use f16, q8_0 or q4_0")
+            raise PlanError("the KV cache type is not text. Use f16, q8_0 or q4_0")
 
     @classmethod
     def of(cls, settings: Any) -> Workload:

@@ -136,7 +136,7 @@ def _device_graph(name: str, held: DeviceLayout, layout: Layout) -> Term:
         return term(name, held.graph, used, **{used: (held.graph, f"graph.{used}")})
     if not held.graph:
         return term(name, 0, "0")
-    full = layout.full, "graph.full; charged in an earlier pass of the search"
+    full = layout.full, "graph.full, charged in an earlier pass of the search"
     partial = layout.partial, "graph.partial"
     return term(name, held.graph, "max(partial, full)", partial=partial, full=full)
 

@@ -71,7 +71,7 @@ class MapBox(ZoomBox):
             super().zoom_to(area)
 
     def move_by(self, x: float, y: float) -> None:
-        """Move by shares of what is shown; that is no zoom, and not taken back by `go_back`."""
+        """Move by shares of what is shown; that is not a zoom, and not taken back by `go_back`."""
         if self.is_zoomed:
             area = QRectF(self.viewRect())
             self._show(area.translated(x * area.width(), y * area.height()))
