@@ -50,7 +50,7 @@ def open_matrix(path: Path) -> Model:
     model = open_model(path)
     if not is_importance_matrix(model):
         model.close()
-        raise ExplorerError("is no importance matrix, as llama-imatrix writes it", model.path)
+        raise ExplorerError("is not an importance matrix, as llama-imatrix writes it", model.path)
     return model
 
 

@@ -235,7 +235,7 @@ def test_a_matrix_of_another_model_is_refused(
     paths: tuple[str, str], tmp_path: Path, capsys: Capture
 ) -> None:
     other = _matrix(tmp_path, "blk.0.ffn_up.weight", np.ones(32, "<f4"))
-    for path, reason in ((paths[1], "is no importance matrix"), (other, "does not fit tensor")):
+    for path, reason in ((paths[1], "is not an importance matrix"), (other, "does not fit tensor")):
         assert main(["compare", *paths, "--imatrix", path]) == 1
         assert reason in capsys.readouterr().err
 
