@@ -31,7 +31,7 @@ def path(tmp_path: Path) -> Path:
         TensorSpec("none", (0, 5), 0, b""),
         TensorSpec("w", (768, 2000), 12, random_blocks("Q4_K", _BLOCKS).tobytes()),
         TensorSpec("one", (), 0, np.array(2.5, "<f4").tobytes()),
-        TensorSpec("newer", (4,), 99, b""),
+        TensorSpec("newer", (4,), 999, b""),
     ]
     return GgufFile(tensors=specs).write(folder / "model.gguf")
 
