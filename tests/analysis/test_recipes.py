@@ -323,7 +323,7 @@ def test_a_file_that_is_what_it_says() -> None:
     assert sum(fit.declared for fit in fits) == 1
     assert [fit.share for fit in fits] == sorted((fit.share for fit in fits), reverse=True)
     assert verdict(model, fits) == (
-        "The file says Q4_K_M; every weight has the type that llama.cpp's Q4_K_M rule gives."
+        "The file says Q4_K_M, and every weight has the type that llama.cpp's Q4_K_M rule gives."
     )
 
 
@@ -340,14 +340,14 @@ def test_a_file_that_differs_from_its_label() -> None:
     assert (one.layers, one.tensors, one.parameters) == ((23, 24, 25), 3, 3 * 3 * 1024**2)
     assert declared.agreeing == model.parameters - one.parameters
     sentence = verdict(model, fits)
-    assert sentence.endswith("rule gives; ffn_down of layers 23–25 is Q8_0 instead of Q6_K.")
+    assert sentence.endswith("rule gives. ffn_down of layers 23–25 is Q8_0 instead of Q6_K.")
     assert f"{100 * declared.share:.1f} % of the weights" in sentence
 
 
 def test_a_wrong_label_is_reported() -> None:
     made = as_made_by(qwen3_like(), "Q3_K_S", dense(28), file_type="Q6_K")
     sentence = verdict(made, compare_with_recipes(made))
-    assert sentence.startswith("The file says Q6_K; ")
+    assert sentence.startswith("The file says Q6_K, and ")
     assert sentence.endswith(" Q3_K_S agrees better, with 100.0 % of the weights.")
     unnamed = as_made_by(qwen3_like(), "Q3_K_S", dense(28))
     assert "does not say" in verdict(unnamed, compare_with_recipes(unnamed))

@@ -149,7 +149,7 @@ def test_importance_that_does_not_fit(importance: NDArray[np.float32], message: 
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("Q9_K", "unknown type 'Q9_K'; known are F16"),
+        ("Q9_K", "unknown type 'Q9_K'. Known are F16"),
         ("Q8_1", "cannot be rounded to type Q8_1: "),
         ("Q8_K", "while a model runs"),
         ("int4/48", "group sizes are 32, 64, 128"),

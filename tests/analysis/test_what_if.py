@@ -101,7 +101,7 @@ def test_what_cannot_have_a_type_has_its_substitute_or_stays(
     assert found.metrics.relative_rmse == pytest.approx(np.sqrt(error / signal), rel=1e-12)
     only = [piece for piece in pieces if piece.original.shape[-1] == 96]
     assert tasks_of(only, "Q4_K") == []
-    assert "no whole number of blocks of 256" in (only[0].problem("Q4_K") or "")
+    assert "not a whole number of blocks of 256" in (only[0].problem("Q4_K") or "")
 
 
 def test_types_that_are_made_with_importance_only(model: Model) -> None:

@@ -130,7 +130,7 @@ _AT_THE_HEAD: dict[str, tuple[Route, str]] = {
     "to plain HTTP": (redirect_to("http://example.com/m.gguf"), "where it is not followed"),
     "to a password": (redirect_to("https://user:password@example.com/m.gguf"),
                       "where it is not followed"),
-    "to half an address": (redirect_to("https://["), "no address|not followed"),
+    "to half an address": (redirect_to("https://["), "not an address|not followed"),
     "to nowhere": (redirect_to(""), "not followed"),
     "to a strange host": (redirect_to(_STRANGE), "contains invalid character"),
 }  # fmt: skip

@@ -216,7 +216,7 @@ def test_a_link_that_is_signed_for_one_range_is_asked_for_each(
         (404, "EntryNotFound", "Entry not found", "does not exist in this repository"),
         (401, "", "Invalid credentials in Authorization header", "does not know the token"),
         (403, "", "Access to this resource is disabled.", "was disabled by the hub"),
-        (403, "", "Some\u202e reason" + "x" * 9999, "is private, or does not exist; .*Some"),
+        (403, "", "Some\u202e reason" + "x" * 9999, r"is private, or does not exist\. .*Some"),
         (400, "", "", "is answered with status 400"),
     ],
 )

@@ -62,7 +62,7 @@ def test_more_than_200_requests_are_asked_for_before_they_are_made(
         open_model(address)
     assert len(web.asked) <= MOST_REQUESTS
     number = caught.value.number
-    assert str(caught.value).endswith(f"allow them with GGUF_EXPLORER_REQUESTS={number}")
+    assert str(caught.value).endswith(f"Allow them with GGUF_EXPLORER_REQUESTS={number}")
     if number > 1000:
         return
     web.asked.clear()
