@@ -54,7 +54,7 @@ def dequantize(
     data = _bytes_of(raw)
     if data.size % kind.whole_bytes:
         raise QuantizationError(
-            f"{data.size} bytes are no whole number of {type_name} blocks "
+            f"{data.size} bytes are not a whole number of {type_name} blocks "
             f"of {kind.whole_bytes} bytes"
         )
     count = data.size // kind.whole_bytes

@@ -151,7 +151,7 @@ def test_any_run_of_a_rounded_tensor_is_that_of_the_whole(
 def test_a_type_whose_blocks_do_not_fit_is_refused_with_the_reason(tmp_path: Path) -> None:
     path = write_gguf(tmp_path / "odd.gguf", "llama", {"odd": VALUES[:, :500]})
     with open_model(path) as model:
-        with pytest.raises(ExplorerError, match="no whole number of blocks of 32"):
+        with pytest.raises(ExplorerError, match="not a whole number of blocks of 32"):
             RoundedPair(model.tensors.rows[0], "Q8_0")
         same = compare_tensors(model.tensors.rows[0], model.tensors.rows[0])
         assert same.rmse == 0

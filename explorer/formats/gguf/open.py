@@ -427,7 +427,9 @@ def _spec(kind: TensorType, shape: Shape) -> Spec:
         fault = f"rows of {row} weights do not fill blocks of {kind.block_weights} ({name})"
         if row % kind.block_weights == 0:
             rows = shape[-2] if len(shape) > 1 else 1
-            fault = f"{rows} rows are no whole number of {kind.rows}, which {name} stores together"
+            fault = (
+                f"{rows} rows are not a whole number of {kind.rows}, which {name} stores together"
+            )
         return Spec(kind, shape, parameters, 0, fault)
     if len(shape) > _GGML_DIMENSIONS:
         fault = f"it has {len(shape)} dimensions, where ggml has {_GGML_DIMENSIONS}"

@@ -183,7 +183,7 @@ def _rounded(document: Document, name: str, check: Callable[[], None]) -> Iterat
             continue
         try:
             pair = RoundedPair(tensor, name)
-        except ExplorerError:  # its rows are no whole number of blocks
+        except ExplorerError:  # its rows are not a whole number of blocks
             continue
         yield pair, (row,), (tensor,), ()
 

@@ -88,7 +88,9 @@ def test_an_id_means_what_the_file_s_size_and_architecture_say(
 
 def test_rows_that_are_stored_together_must_be_whole(accept: Accept) -> None:
     model = accept(GgufFile(tensors=[TensorSpec("odd", (256, 6), 212, bytes(864))]))
-    assert "6 rows are no whole number of 4, which Q4_K_R4 stores together" in problem_texts(model)
+    assert "6 rows are not a whole number of 4, which Q4_K_R4 stores together" in problem_texts(
+        model
+    )
 
 
 # Row 14

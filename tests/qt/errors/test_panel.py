@@ -202,7 +202,7 @@ def test_what_cannot_be_compared_says_why(panel: Panel) -> None:
     page = panel.view.pictures.weights
     assert page.state.isVisible()
     assert page.state.heading.text() == "Not comparable"
-    assert "no whole number of blocks of 32" in page.state.sentence.text()
+    assert "not a whole number of blocks of 32" in page.state.sentence.text()
     assert "<b>" in page.state.sentence.text()  # shown as it is
     panel.show(NORM, panel.documents[1])
     assert "no tensor that matches" in page.state.sentence.text()
