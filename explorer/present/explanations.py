@@ -105,6 +105,8 @@ _PLAN_TEXTS: Final = {
     "cpu.weights": "Bytes of weights that stay in main memory.",
     "cpu.kv_cache": "Bytes of the KV cache that stays in main memory.",
     "cpu.compute": "Bytes of the buffers in main memory that a batch is computed with.",
+    "cpu.graph": "Bytes in main memory that a batch is computed with, the upper end of a range.",
+    "cpu.reserved": "Bytes of main memory that are kept free.",
     "cpu.total": "Bytes of the model in main memory.",
     "llama_cpp.buffers[].weights": "Bytes of weights in this buffer.",
     "llama_cpp.buffers[].cache": "Bytes of the KV cache and of recurrent state in this buffer.",

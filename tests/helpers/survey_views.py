@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QPoint, Qt
+from PySide6.QtCore import QPoint, Qt, QTimer
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
@@ -55,13 +55,15 @@ class SurveyPanel:
         self.settle()
 
     def settle(self) -> None:
-        """Wait until nothing is under way any more."""
+        """Wait until nothing is under way any more, and all of it is shown where it stays."""
 
         def idle() -> bool:
             QApplication.processEvents()
-            return not self.runner.jobs
+            delayed = any(one.isActive() for one in self.view.findChildren(QTimer))
+            return not (self.runner.jobs or delayed)
 
         self.qtbot.waitUntil(idle)
+        QApplication.processEvents()  # lines that came or went move what is below them
 
     def begin(self) -> None:
         """Start a survey, and wait until it has read some weights."""

@@ -51,7 +51,7 @@ def weights_model() -> GgufFile:
         TensorSpec("norm.weight", (40,), F32, np.linspace(0, 1, 40, dtype="<f4").tobytes()),
         TensorSpec("nothing.weight", (4, 2), F32, np.full(8, np.nan, "<f4").tobytes()),
         TensorSpec("equal.weight", (32, 2), F32, np.full(64, 0.25, "<f4").tobytes()),
-        TensorSpec("old.weight", (32, 1), REMOVED, bytes(18)),
+        TensorSpec("old.weight", (32, 4), REMOVED, bytes(72)),
         TensorSpec("fp4.weight", (64, 2), NVFP4, bytes(range(72))),
         TensorSpec("fp4.scale", (1,), F32, np.ones(1, "<f4").tobytes()),
     ]

@@ -451,7 +451,7 @@ def test_problems_of_a_model_are_counted_and_copied_all_of_them(
 ) -> None:
     names = [f"odd{number}." for number in range(60)]
     keys: list[tuple[str | bytes, int, object]] = [("general.architecture", STRING, "llama")]
-    file = GgufFile(keys=keys, tensors=[TensorSpec(name, type_id=999) for name in names])
+    file = GgufFile(keys=keys, tensors=[TensorSpec(name, (3,), 2) for name in names])
     window = make_window(file.write(tmp_path / "long.gguf"))
     window.panels.show_page("overview")
     view = window.panels.overview.widget

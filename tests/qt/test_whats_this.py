@@ -13,8 +13,9 @@ from PySide6.QtWidgets import QAbstractItemView, QApplication, QLabel, QWhatsThi
 from pytestqt.qtbot import QtBot
 
 from explorer.formats import open_model
-from explorer.planner import Device, Settings, plan
-from explorer.planner.engines.registry import ENGINES
+from explorer.planner import Device, Hyperparameters, Settings, plan
+from explorer.planner.engines.registry import engines_for
+from explorer.planner.plan import Plan
 from explorer.present import explanations
 from explorer.present.tables.survey import METRICS
 from explorer.present.tables.table import PLACE, Column, Table
@@ -22,6 +23,7 @@ from explorer.qt.help.menu import explain_focus
 from explorer.qt.main_window import MainWindow
 from explorer.qt.widgets.table_model import TableModel
 from tests.helpers.everywhere import settle
+from tests.planner.vllm_cases import folder_of
 from tests.present.test_tables import tables
 from tests.qt.walk.texts import meaning_of
 
@@ -40,17 +42,37 @@ def test_the_map_of_the_model_tells_of_the_figure_that_it_shows(
     settle(qtbot, window)
 
 
-@pytest.mark.parametrize("profile", ENGINES)
 @pytest.mark.parametrize("free", [(), (1 << 20, 8 << 20), (8 << 30,)])
-def test_every_figure_of_a_plan_says_what_it_is(
-    demo_path: Path, profile: str, free: tuple[int, ...]
-) -> None:
+def test_every_figure_of_a_plan_says_what_it_is(demo_path: Path, free: tuple[int, ...]) -> None:
     devices = tuple(Device(str(n), "CUDA", free=size) for n, size in enumerate(free))
     with open_model(demo_path) as model:
-        made = plan(model, Settings(context=512), devices, profile=profile)
+        for engine in engines_for(Hyperparameters.from_model(model)):
+            explain(plan(model, Settings(context=512), devices, profile=engine.name))
+
+
+def test_every_figure_of_a_plan_of_a_folder_says_what_it_is() -> None:
+    folder = folder_of("llama-3.1-8b|none")
+    devices = {
+        library: Device("0", library, free=24 << 30, total=32 << 30, compute=(8, 9))
+        for library in ("CUDA", "Metal")
+    }
+    programs = {"vllm": "CUDA", "transformers": "CUDA", "mlx": "Metal", "ollama-mlx": "Metal"}
+    for profile, library in programs.items():
+        where = "blobs" if profile == "ollama-mlx" else "folder"
+        h = Hyperparameters(
+            after_conversion=True,
+            block_count=folder.layers,
+            layer_bytes=16 << 30,
+            **{where: folder},  # type: ignore[arg-type]
+        )
+        explain(plan(h, Settings(context=512), (devices[library],), profile=profile))
+
+
+def explain(made: Plan) -> None:
+    """See that each figure of a plan has a sentence."""
     assert made.terms
     for term in made.terms:
-        assert explanations.plan_text(term.name).endswith("."), term.name
+        assert explanations.plan_text(term.name).endswith("."), (made.engine.name, term.name)
 
 
 def all_texts() -> list[str]:

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPalette, QPixmap
 from PySide6.QtWidgets import QStyle, QStyleOptionViewItem
 
-from explorer.planner.plan import Level
 from explorer.qt.theme import ink_of, warning_colour
 from explorer.qt.widgets.painting import inks_of
 from explorer.qt.widgets.table_model import ItemRole
 from explorer.qt.widgets.table_view import PaddedDelegate
+
+if TYPE_CHECKING:  # the window starts without a planner
+    from explorer.planner.plan import Level
 
 _EDGE: Final = 8  # pixels between a cell's border and what is in it
 _GAP: Final = 6
@@ -53,6 +55,8 @@ class CellParts:
 
 def level_colours(level: Level, palette: QPalette) -> tuple[QColor, QColor]:
     """Return the colours of a level's word, and of the pill around it."""
+    from explorer.planner.plan import Level  # noqa: PLC0415 - as above
+
     ink = ink_of(palette)
     word, pill = {
         Level.FITS: (ink.good, ink.good_tint),

@@ -106,8 +106,7 @@ def test_a_window_that_answers_does_not_move_the_cursor(qtbot: QtBot, view: RawV
 
 def test_reveals_the_record_of_a_tensor_without_bytes(qtbot: QtBot, view: RawView) -> None:
     file = SmallGguf(
-        tensors=[("odd", (4,), 999, 0), ("far", (4,), 0, 1 << 40), ("x", (4,), 0, 0)],
-        data=bytes(16),
+        tensors=[("odd", (4,), 2, 0), ("far", (4,), 0, 1 << 40), ("x", (4,), 0, 0)], data=bytes(16)
     )
     model = show_model(qtbot, view, model_from(file.write()))
     for row in (0, 1):

@@ -190,15 +190,18 @@ def test_a_selection_from_elsewhere_is_marked_and_answers_nothing(panel: SurveyP
 
 def test_the_mouse_reads_without_choosing(panel: SurveyPanel) -> None:
     page = panel.view.map
-    panel.qtbot.mouseMove(page.map.viewport(), panel.place(row("blk.1.attn_q.weight")))
-    panel.qtbot.waitUntil(lambda: "blk.1.attn_q.weight" in page.readout.text())
+
+    def read(name: str) -> bool:
+        panel.qtbot.mouseMove(page.map.viewport(), panel.place(row(name)))
+        return name in page.readout.text()
+
+    panel.qtbot.waitUntil(lambda: read("blk.1.attn_q.weight"))
     assert "Q4_0" in page.readout.text()
     assert "Bits per weight 4.5" in page.readout.text()
     panel.survey()
     panel.choose(Rounding("Q4_0"))
     panel.survey()
-    panel.qtbot.mouseMove(page.map.viewport(), panel.place(row("blk.0.attn_q.weight")))
-    panel.qtbot.waitUntil(lambda: "blk.0.attn_q.weight" in page.readout.text())
+    panel.qtbot.waitUntil(lambda: read("blk.0.attn_q.weight"))
     assert "Relative RMSE" in page.readout.text()
     assert "SQNR" in page.readout.text()
     page.refresh()  # as when more was read meanwhile, and the mouse rests
