@@ -153,7 +153,7 @@ _GGUF: Mapping[str, Build] = {
         partial(_tensors, _MOST_TENSORS, "blk.{}.ffn_up.weight", _different, (0, 1, 2, 12, 30))
     ),
     "131,072 tensors of unknown types": _gguf(
-        partial(_tensors, _MOST_TENSORS, "t{}", _different, tuple(range(43, 300)))
+        partial(_tensors, _MOST_TENSORS, "t{}", _different, tuple(range(1000, 1257)))
     ),
     "131,072 tensors of one name": _gguf(partial(_tensors, _MOST_TENSORS, "same", _different)),
     "131,072 names of 240 bytes": _gguf(partial(_tensors, _MOST_TENSORS, _long("n", 233), _of_one)),

@@ -150,7 +150,7 @@ def test_the_real_model_beside_one_that_is_made_of_it(  # noqa: PLR0917 - fixtur
     page.choose(documents[0])
     view, target = page.view, tmp_path / "diff.json"
     said = view.pages.summary.text()
-    assert "36 tensors have another type; 2 metadata keys differ." in said
+    assert "36 tensors have another type, and 2 metadata keys differ." in said
     assert "Both have the same vocabulary of 262,144 tokens." in said
     assert f"Only B has a chat template ({TEMPLATE})." in said
     view.measure.click()
