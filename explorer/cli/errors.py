@@ -29,6 +29,7 @@ from explorer.formats.ollama.manifest import is_name
 from explorer.formats.tensors import rows_by_name
 from explorer.formats.weights import Values
 from explorer.present import differences, errors
+from explorer.present.explanations import ABOUT_ERRORS
 from explorer.present.survey import summaries_record
 from explorer.present.tables.differences import KEYS, ROLES, SIZES, TENSORS
 from explorer.present.tables.errors import FIGURES, REQUANTIZED, WEIGHTED, compared_table
@@ -216,7 +217,7 @@ def _summary(matching: Matching, total: TotalErrors, *, whole: bool) -> Iterator
         yield from _named("Not comparable", pairs)
         yield from _named("Only in the reference", matching.unmatched_reference)
         yield from _named("Only in the candidate", matching.unmatched_candidate)
-    yield f"\n{output.wrapped(errors.ABOUT_ERRORS)}"
+    yield f"\n{output.wrapped(ABOUT_ERRORS)}"
 
 
 def _named(title: str, names: Sequence[str]) -> Iterator[str]:
@@ -437,12 +438,12 @@ def requantize_command(  # noqa: PLR0913 - one for each argument and option
                 "bytes": tensor.nbytes,
                 "bits_per_weight": tensor.bits_per_weight,
                 "results": [REQUANTIZED.record(row) for row in found],
-                "notes": [*notes, errors.ABOUT_ERRORS],
+                "notes": [*notes, ABOUT_ERRORS],
             }
         )
     else:
         lines = [f"Note: {plain_text(note)}" for note in notes]
-        output.write("\n".join(["", *lines, output.wrapped(errors.ABOUT_ERRORS), ""]))
+        output.write("\n".join(["", *lines, output.wrapped(ABOUT_ERRORS), ""]))
     return 0
 
 

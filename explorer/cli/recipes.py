@@ -42,7 +42,7 @@ from explorer.planner import Device
 from explorer.planner.devices import parse_context
 from explorer.planner.inputs import PlanInputs, PlannedMemory, completed, memory_plans
 from explorer.present import recipes as words
-from explorer.present.errors import ABOUT_ERRORS
+from explorer.present.explanations import ABOUT_ERRORS
 from explorer.present.tables.recipes import ROLES, TRIALS, TriedRecipe
 from explorer.text import bits_text, bytes_text, integer_text, plain_text
 

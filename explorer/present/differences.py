@@ -24,7 +24,7 @@ from explorer.formats.model import MetadataEntry, Model
 from explorer.formats.side_files import CHAT_TEMPLATE
 from explorer.parallel import Check, never
 from explorer.planner.engines.llama_cpp import Settings, allocate
-from explorer.present.errors import ABOUT_ERRORS
+from explorer.present.explanations import ABOUT_ERRORS
 from explorer.present.model import kind_of, type_text, value_text
 from explorer.present.tables.differences import METRICS, ROLES, TENSORS, KeyRow, RoleRow, SizeRow
 from explorer.present.tables.errors import FIGURES

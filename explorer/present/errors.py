@@ -7,14 +7,9 @@ from typing import Any, Final
 
 from explorer.analysis.errors.compare import ComparedRow, TotalErrors
 from explorer.analysis.matching.pairing import Matching
+from explorer.present.explanations import ABOUT_ERRORS
 from explorer.present.tables.errors import MISMATCHES, WEIGHTED, compared_table
 from explorer.quantization.huggingface.schemes import scheme
-
-ABOUT_ERRORS: Final = (
-    "Weight error ranks tensors of one role (all ffn_down, say) and types of one tensor. It does "
-    "not by itself predict the quality of a model's answers."
-)
-"""Shown wherever such figures are."""
 
 _NO_CALIBRATION: Final = (
     "Types of Hugging Face models are rounded to nearest, from the weights alone. What calibration "

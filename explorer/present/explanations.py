@@ -8,6 +8,12 @@ from __future__ import annotations
 import re
 from typing import Final
 
+ABOUT_ERRORS: Final = (
+    "Weight error ranks tensors of one role (all ffn_down, say) and types of one tensor. It does "
+    "not by itself predict the quality of a model's answers."
+)
+"""Shown wherever such figures are."""
+
 MODEL_TREE_TEXTS: Final = {
     "model": "Open models, with their metadata and tensors. Select one to show it. ✘ marks what is "
     "damaged, ⚠ what breaks a rule or is refused by llama.cpp.",

@@ -11,7 +11,7 @@ from explorer.analysis.recipes.rules import EARLIER, RECIPES, RecipeError, decla
 from explorer.analysis.recipes.tensors import RecipeModel
 from explorer.analysis.what_if import SizeAfter, pareto_front
 from explorer.formats.model import Model
-from explorer.present.errors import ABOUT_ERRORS
+from explorer.present.explanations import ABOUT_ERRORS
 from explorer.present.tables.recipes import TRIALS, TriedRecipe
 from explorer.present.tables.table import layer_runs
 from explorer.text import part_text, plain_text, shorten

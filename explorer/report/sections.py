@@ -25,11 +25,11 @@ from explorer.analysis.recipes.rules import RULES_SOURCE
 from explorer.errors import ExplorerError
 from explorer.formats.model import MetadataEntry
 from explorer.planner.plan import Plan
-from explorer.present import errors
 from explorer.present import plan as plan_texts
 from explorer.present import recipes as recipe_texts
 from explorer.present import survey as survey_texts
 from explorer.present.colours import MEMORY_COLOURS, Pattern, type_colour, type_pattern
+from explorer.present.explanations import ABOUT_ERRORS
 from explorer.present.quantization import DeclaredQuantization, declared_quantization
 from explorer.present.tables import table as tables
 from explorer.present.tables.errors import FIGURES, MISMATCHES
@@ -320,7 +320,7 @@ def _weights(data: ReportData) -> dict[str, Any]:
     outliers = rank(matrices, _of_weights(outlier_ratio))
     return {
         "read": True,
-        "caution": errors.ABOUT_ERRORS,
+        "caution": ABOUT_ERRORS,
         "comparison": _comparison(data),
         "spots": [
             (heading, table_of(ranked_table(figure), ranked[:_SHOWN_SPOTS]))

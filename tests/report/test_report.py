@@ -13,7 +13,7 @@ from explorer.hardware.detect import Machine
 from explorer.planner import Host
 from explorer.present.attachments import measure_updates
 from explorer.present.colours import Pattern
-from explorer.present.errors import ABOUT_ERRORS
+from explorer.present.explanations import ABOUT_ERRORS
 from explorer.present.tables.attachments import UPDATES
 from explorer.present.titles import WORST_TENSORS
 from explorer.report.gather import PlanTarget, ReportData, gather, plan_targets

@@ -26,7 +26,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from explorer.present.errors import ABOUT_ERRORS
+from explorer.present.explanations import ABOUT_ERRORS
 from explorer.qt.theme import TILE_CORNER, Space, TextSize, ink_of, style_text, warning_colour
 from explorer.qt.widgets.building import NOTE, column, row
 from explorer.qt.widgets.painting import type_swatch

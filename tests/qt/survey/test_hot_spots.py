@@ -13,7 +13,7 @@ from PySide6.QtTest import QAbstractItemModelTester
 from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
-from explorer.present.errors import ABOUT_ERRORS
+from explorer.present.explanations import ABOUT_ERRORS
 from explorer.qt.document import Document
 from explorer.qt.references import Rounding
 from explorer.qt.survey.panel import HotSpotsPage

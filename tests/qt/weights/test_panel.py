@@ -473,7 +473,7 @@ def test_a_tensor_that_is_not_quantized_has_no_codes(panel: Panel) -> None:
 def test_the_window_starts_without_loading_plots_kernels_or_formulas() -> None:
     program = (
         "import sys; from explorer.qt.main_window import MainWindow;"
-        "late = ('pyqtgraph', 'numba', 'explorer.planner', 'explorer.qt.raw');"
+        "late = ('pyqtgraph', 'numba', 'explorer.analysis', 'explorer.planner', 'explorer.qt.raw');"
         "print([name for name in late if name in sys.modules])"
     )
     done = subprocess.run(
