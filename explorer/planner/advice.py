@@ -176,8 +176,8 @@ class _Search:
         found = Found(None)
         if self.request.devices:  # other shares of several GPUs may hold more
             found = self.largest("context", self.most_steps, step)
-        if found.value is None and placed:
-            return Found(placed // step), whole
+        if found.value is None and placed:  # on several, the program would lay them out anew
+            return Found(placed // step), whole and len(self.request.devices) < 2
         return found, True
 
     def left_open(self) -> Plan | None:
