@@ -138,7 +138,7 @@ def test_a_part_that_is_wrong(tmp_path: Path, number: int) -> None:
         path = write(tmp_path / f"{count}", said, wrong)
         started = time.process_time()
         told, model = look(path)
-        assert in_time(time.process_time() - started, 1.0), what
+        assert in_time(time.process_time() - started, 3.0), what
         assert told.isprintable(), what
         is_joined = model is not None and any(one.companions for one in model.tensors.rows)
         assert told or is_joined or what in quiet, what
