@@ -7,21 +7,26 @@ What a prompt takes is a range. It runs one sequence on the first GPU, or on the
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final
 
-from explorer.errors import PlanError
 from explorer.parallel import Check
 from explorer.planner import settings as known
 from explorer.planner.devices import quoted
+from explorer.planner.engines.folders import (
+    TERM_NAMES,
+    FolderDetails,
+    accepted,
+    graph_record,
+    host_terms,
+    total_term,
+)
 from explorer.planner.folder import Folder
 from explorer.planner.hyperparameters import Hyperparameters
 from explorer.planner.layers import inner_width, layer_kinds
 from explorer.planner.plan import (
-    Accuracy,
-    Details,
     Effective,
     Engine,
     Holding,
@@ -91,22 +96,8 @@ class Transformers(Engine):
 
     def plan(self, request: PlanRequest) -> Plan:
         """Add up the weights in their type, the cache, and the range of a prompt."""
-        refusal, folder = self.accepts(request.h), request.h.folder
-        if refusal is not None or folder is None:
-            raise PlanError("" if refusal is None else refusal.why)
-        outcome = _Outcome(request, folder)
-        return Plan(
-            engine=self,
-            request=request,
-            effective=outcome.effective,
-            holdings=outcome.holdings,
-            verdict=outcome.verdict,
-            cache=outcome.cache,
-            cells=outcome.context,
-            details=outcome,
-            notes=tuple(outcome.notes()),
-            warnings=(*request.h.warnings, *outcome.warnings()),
-        )
+        outcome = _Outcome(request, accepted(self, request.h, request.h.folder))
+        return outcome.plan(self, outcome.cache, outcome.context)
 
     def context_as_placed(self, plan: Plan, check: Check) -> int | None:
         """Return the largest context that fits at the high end."""
@@ -160,11 +151,8 @@ def _kinds(folder: Folder, window: int) -> list[str]:
 
 
 @dataclass(frozen=True)
-class _Outcome(Details):
+class _Outcome(FolderDetails):
     """What transformers holds after a prompt of the context."""
-
-    request: PlanRequest
-    folder: Folder
 
     @cached_property
     def context(self) -> int:
@@ -221,33 +209,16 @@ class _Outcome(Details):
         devices, host = self.request.devices, self.request.host
         free = None if host is None else host.free
         found = [
-            Holding(device, f"devices[{i}]", device.free, is_used=not i, terms=_TERMS)
-            if i
-            else Holding(
-                device=device,
-                place="devices[0]",
-                free=device.free,
-                weights=weights,
-                cache=self.cache,
-                compute=self.peak,
-                layers=layers,
-                terms=_TERMS,
-            )
-            for i, device in enumerate(devices)
+            *(
+                Holding(one, f"devices[{i}]", one.free, is_used=not i, terms=TERM_NAMES)
+                for i, one in enumerate(devices)
+            ),
+            Holding(None, "cpu", free, terms=TERM_NAMES),
         ]
-        main = Holding(None, "cpu", free, terms=_TERMS)
-        if not devices:
-            main = Holding(
-                device=None,
-                place="cpu",
-                free=free,
-                weights=weights,
-                cache=self.cache,
-                compute=self.peak,
-                layers=layers,
-                terms=_TERMS,
-            )
-        return (*found, main)
+        found[0] = replace(
+            found[0], weights=weights, cache=self.cache, compute=self.peak, layers=layers
+        )
+        return tuple(found)
 
     @property
     def _used(self) -> Holding:
@@ -284,11 +255,6 @@ class _Outcome(Details):
 
     # Details
 
-    @property
-    def accuracy(self) -> Accuracy:
-        """Weights and cache are exact; the prompt is a range."""
-        return Accuracy.BAND if self.folder.is_confirmed else Accuracy.ESTIMATE
-
     def layers(self) -> Iterator[Layer]:
         """Yield every layer with its weights, the output last, with all that is in no layer."""
         device, caches = 0 if self.request.devices else None, self.layer_caches()
@@ -298,8 +264,7 @@ class _Outcome(Details):
 
     def layer_caches(self) -> Sequence[int]:
         """Return an equal part of the cache for each layer."""
-        share, rest = divmod(self.cache, self.folder.layers)
-        return [share + (i < rest) for i in range(self.folder.layers)]
+        return self.equal_shares(self.cache)
 
     def buffers(self) -> list[NamedBuffer]:
         """Return what the GPU or the CPU holds."""
@@ -315,8 +280,7 @@ class _Outcome(Details):
             "cache_bytes": self.cache,
             "prompt_peak": list(self.peak),
         }
-        graph = {"partial": None, "full": self.peak.high, "used": "full"}
-        return {"graph": graph, "transformers": found}
+        return {"graph": graph_record(self.peak.high), "transformers": found}
 
     def terms(self) -> Iterator[Term]:
         """Yield the figures with their formulas."""
@@ -331,11 +295,8 @@ class _Outcome(Details):
         for name, given in parts.items():
             yield term(f"{used.place}.{name}", given[0], "size", size=given)
         if used.device is not None:
-            for name in ("weights", "kv_cache", "graph", "reserved", "total"):
-                yield term(f"cpu.{name}", 0, "0")
-        sizes = {"weights": used.weights, "kv_cache": used.cache, "graph": used.compute.high}
-        inputs = {name: (size, f"{used.place}.{name}") for name, size in sizes.items()}
-        yield term(f"{used.place}.total", used.total, " + ".join(inputs), **inputs)
+            yield from host_terms()
+        yield total_term(used)
         on_gpu = used.total if used.device is not None else 0
         yield sum_term("vram_total", [on_gpu], "devices[0].total")
         yield sum_term("total", [used.total], f"{used.place}.total")
@@ -358,6 +319,3 @@ class _Outcome(Details):
                 "without the kernels for MXFP4, transformers makes bfloat16 of the experts, four "
                 "times as large"
             )
-
-
-_TERMS: Final = {"cache": "kv_cache", "compute": "graph", "reserve": "reserved"}

@@ -16,6 +16,14 @@ from explorer.errors import PlanError
 from explorer.parallel import Check
 from explorer.planner import settings as known
 from explorer.planner.devices import GIB, Device
+from explorer.planner.engines.folders import (
+    TERM_NAMES,
+    FolderDetails,
+    accepted,
+    graph_record,
+    host_terms,
+    total_term,
+)
 from explorer.planner.engines.mlx.cache import (
     BITS,
     PIECE,
@@ -30,9 +38,7 @@ from explorer.planner.folder import Folder
 from explorer.planner.hyperparameters import Hyperparameters
 from explorer.planner.layers import inner_width
 from explorer.planner.plan import (
-    Accuracy,
     Choice,
-    Details,
     Effective,
     Engine,
     Holding,
@@ -106,18 +112,7 @@ class Mlx(Engine):
     def plan(self, request: PlanRequest) -> Plan:
         """Run the caches through a prompt, and compare with the Mac's working set."""
         outcome = _outcome(request)
-        return Plan(
-            engine=self,
-            request=request,
-            effective=outcome.effective,
-            holdings=outcome.holdings,
-            verdict=outcome.verdict,
-            cache=outcome.moments.held,
-            cells=outcome.context,
-            details=outcome,
-            notes=tuple(outcome.notes()),
-            warnings=(*request.h.warnings, *outcome.warnings()),
-        )
+        return outcome.plan(self, outcome.moments.held, outcome.context)
 
     def context_as_placed(self, plan: Plan, check: Check) -> int | None:
         """Return the largest context at which all is good."""
@@ -137,7 +132,7 @@ def _largest(request: PlanRequest) -> int:
 
     def room(context: int) -> int | None:
         try:
-            return _at(request, context).holdings[0].room
+            return _at(request, folder, context).holdings[0].room
         except PlanError:  # a quantized cache that fails from so many tokens on
             return None
 
@@ -145,18 +140,13 @@ def _largest(request: PlanRequest) -> int:
 
 
 def _outcome(request: PlanRequest) -> Outcome:
-    refusal = MLX.accepts(request.h)
-    if refusal is not None:
-        raise PlanError(refusal.why)
-    context = request.settings.context
-    return _at(request, context or _largest(request) or _FEW)
+    folder, context = accepted(MLX, request.h, request.h.folder), request.settings.context
+    return _at(request, folder, context or _largest(request) or _FEW)
 
 
-def _at(request: PlanRequest, context: int) -> Outcome:
+def _at(request: PlanRequest, folder: Folder, context: int) -> Outcome:
     """Return what happens at a context."""
-    asked, folder = request.settings, request.h.folder
-    if folder is None:
-        raise PlanError("mlx-lm loads folders of safetensors with their config.json")
+    asked = request.settings
     quantized = None
     if asked.kv_bits is not None:
         if asked.kv_bits not in BITS:
@@ -192,11 +182,9 @@ def _mac(request: PlanRequest) -> tuple[Device, int]:
 
 
 @dataclass(frozen=True)
-class Outcome(Details):
+class Outcome(FolderDetails):
     """What mlx-lm holds with one prompt of the context."""
 
-    request: PlanRequest
-    folder: Folder
     context: int
     caches: Mapping[LayerCache, int]
     moments: Moments
@@ -298,11 +286,6 @@ class Outcome(Details):
     # Details
 
     @property
-    def accuracy(self) -> Accuracy:
-        """Weights and caches are exact; the prompt and the working set are ranges."""
-        return Accuracy.BAND if self.folder.is_confirmed else Accuracy.ESTIMATE
-
-    @property
     def choice(self) -> Choice | None:
         """The context is the largest that is good where none is given."""
         return Choice("the planner", not self.request.settings.context, placement=False)
@@ -321,8 +304,7 @@ class Outcome(Details):
 
     def layer_caches(self) -> Sequence[int]:
         """Return an equal part of the cache for each layer: mlx-lm numbers them by kinds."""
-        share, rest = divmod(self.moments.held, self.folder.layers)
-        return [share + (i < rest) for i in range(self.folder.layers)]
+        return self.equal_shares(self.moments.held)
 
     def buffers(self) -> list[NamedBuffer]:
         """Return what the GPU holds at the largest moment."""
@@ -339,8 +321,7 @@ class Outcome(Details):
             "working_set": list(self.limits),
             "verdict": self.level,
         }
-        graph = {"partial": None, "full": self.peak.high, "used": "full"}
-        return {"graph": graph, "mlx": found}
+        return {"graph": graph_record(self.peak.high), "mlx": found}
 
     def terms(self) -> Iterator[Term]:
         """Yield the figures with their formulas."""
@@ -368,11 +349,8 @@ class Outcome(Details):
             peak=(gpu.compute.high, "upper end of what a piece of the prompt takes"),
         )
         yield self.reserve_term()
-        for name in ("weights", "kv_cache", "graph", "reserved", "total"):
-            yield term(f"cpu.{name}", 0, "0")
-        parts = {"weights": gpu.weights, "kv_cache": gpu.cache, "graph": gpu.compute.high}
-        inputs = {name: (size, f"devices[0].{name}") for name, size in parts.items()}
-        yield term("devices[0].total", gpu.total, " + ".join(inputs), **inputs)
+        yield from host_terms()
+        yield total_term(gpu)
         yield sum_term("vram_total", [gpu.total], "devices[0].total")
         yield sum_term("total", [gpu.total], "devices[0].total")
 
@@ -408,6 +386,3 @@ class Outcome(Details):
             yield "mlx-lm warns of slow generation: the weights take over 90 % of the working set"
         if self.level == "does not fit":
             yield "it would page, or fail: mlx-lm itself refuses nothing"
-
-
-TERM_NAMES: Final = {"cache": "kv_cache", "compute": "graph", "reserve": "reserved"}

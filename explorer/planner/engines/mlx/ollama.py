@@ -16,8 +16,9 @@ from explorer.errors import PlanError
 from explorer.planner import environment as env
 from explorer.planner import settings as known
 from explorer.planner.devices import GIB, Device
+from explorer.planner.engines.folders import TERM_NAMES, accepted, graph_record
 from explorer.planner.engines.mlx.cache import ARCHITECTURES, Architecture, layer_caches, run_caches
-from explorer.planner.engines.mlx.engine import TERM_NAMES, Outcome, working_set
+from explorer.planner.engines.mlx.engine import Outcome, working_set
 from explorer.planner.hyperparameters import Hyperparameters
 from explorer.planner.plan import (
     Effective,
@@ -77,9 +78,7 @@ class OllamaMlx(Engine):
 
     def plan(self, request: PlanRequest) -> Plan:
         """Apply the check, and run the caches through a prompt of the context."""
-        refusal, folder = self.accepts(request.h), request.h.blobs
-        if refusal is not None or folder is None:
-            raise PlanError("" if refusal is None else refusal.why)
+        folder = accepted(self, request.h, request.h.blobs)
         if not request.devices:
             raise PlanError("Ollama's MLX engine is planned for a GPU; name one to plan for")
         device = request.devices[0]
@@ -99,18 +98,7 @@ class OllamaMlx(Engine):
             device=device,
             memory=device.capacity_bytes,
         )
-        return Plan(
-            engine=self,
-            request=request,
-            effective=outcome.effective,
-            holdings=outcome.holdings,
-            verdict=outcome.verdict,
-            cache=outcome.moments.held,
-            cells=context,
-            details=outcome,
-            notes=tuple(outcome.notes()),
-            warnings=(*request.h.warnings, *outcome.warnings()),
-        )
+        return outcome.plan(self, outcome.moments.held, context)
 
 
 OLLAMA_MLX: Final = OllamaMlx()
@@ -209,8 +197,7 @@ class _Check(Outcome):
             "prefix_cache": [0, _PREFIXES],
             "working_set": list(self.limits),
         }
-        graph = {"partial": None, "full": self.peak.high, "used": "full"}
-        return {"graph": graph, "ollama_mlx": found}
+        return {"graph": graph_record(self.peak.high), "ollama_mlx": found}
 
     def reserve_term(self) -> Term:
         """Return what Ollama leaves free on the GPU."""

@@ -16,6 +16,14 @@ from explorer.errors import PlanError
 from explorer.parallel import Check
 from explorer.planner import settings as known
 from explorer.planner.devices import Device
+from explorer.planner.engines.folders import (
+    TERM_NAMES,
+    FolderDetails,
+    accepted,
+    graph_record,
+    host_terms,
+    total_term,
+)
 from explorer.planner.engines.vllm import budget
 from explorer.planner.engines.vllm.cache import (
     CachePlan,
@@ -26,12 +34,9 @@ from explorer.planner.engines.vllm.cache import (
     stages,
 )
 from explorer.planner.engines.vllm.weights import WeightsPlan, format_of, plan_weights
-from explorer.planner.folder import Folder
 from explorer.planner.hyperparameters import Hyperparameters
 from explorer.planner.plan import (
-    Accuracy,
     Choice,
-    Details,
     Effective,
     Engine,
     Holding,
@@ -84,18 +89,8 @@ class Vllm(Engine):
     def plan(self, request: PlanRequest) -> Plan:
         """Divide weights and cache as vLLM does, and compare both ends of the rest."""
         outcome = _outcome(request)
-        return Plan(
-            engine=self,
-            request=request,
-            effective=outcome.effective,
-            holdings=outcome.holdings,
-            verdict=outcome.verdict,
-            cache=sum(held.cache for held in outcome.holdings),
-            cells=outcome.context,
-            details=outcome,
-            notes=tuple(outcome.notes()),
-            warnings=(*request.h.warnings, *outcome.warnings()),
-        )
+        cache = sum(held.cache for held in outcome.holdings)
+        return outcome.plan(self, cache, outcome.context)
 
     def context_as_placed(self, plan: Plan, check: Check) -> int | None:
         """Return the largest context that starts for certain."""
@@ -109,10 +104,7 @@ VLLM: Final = Vllm()
 
 def _outcome(request: PlanRequest) -> _Outcome:
     """Return what vLLM does with a request; raise `PlanError` where it refuses."""
-    asked, folder = request.settings, request.h.folder
-    refusal = VLLM.accepts(request.h)
-    if refusal is not None or folder is None:
-        raise PlanError("" if refusal is None else refusal.why)
+    asked, folder = request.settings, accepted(VLLM, request.h, request.h.folder)
     tp, pp = asked.tensor_parallel or 1, asked.pipeline_parallel or 1
     devices = _devices(request.devices, tp, pp)
     for device in devices:
@@ -160,11 +152,9 @@ def _devices(devices: Sequence[Device], tp: int, pp: int) -> tuple[Device, ...]:
 
 
 @dataclass(frozen=True)
-class _Outcome(Details):
+class _Outcome(FolderDetails):
     """What vLLM allocates, and whether that lets it start."""
 
-    request: PlanRequest
-    folder: Folder
     run: Run
     devices: tuple[Device, ...]  # stage after stage
     weights: WeightsPlan
@@ -286,16 +276,18 @@ class _Outcome(Details):
                     compute=compute,
                     reserve=Range.exactly(beyond),
                     layers=layers,
-                    terms=_TERMS,
+                    terms=TERM_NAMES,
                 )
             )
         unused = [one for one in self.request.devices if one not in self.devices]
         found += [
-            Holding(device, f"devices[{len(found) + i}]", device.free, is_used=False, terms=_TERMS)
+            Holding(
+                device, f"devices[{len(found) + i}]", device.free, is_used=False, terms=TERM_NAMES
+            )
             for i, device in enumerate(unused)
         ]
         host = self.request.host
-        return (*found, Holding(None, "cpu", None if host is None else host.free, terms=_TERMS))
+        return (*found, Holding(None, "cpu", None if host is None else host.free, terms=TERM_NAMES))
 
     @cached_property
     def verdict(self) -> Verdict:
@@ -315,11 +307,6 @@ class _Outcome(Details):
         )
 
     # Details
-
-    @property
-    def accuracy(self) -> Accuracy:
-        """Weights and cache are exact; what vLLM measures is a range."""
-        return Accuracy.BAND if self.folder.is_confirmed else Accuracy.ESTIMATE
 
     @property
     def choice(self) -> Choice:
@@ -409,16 +396,14 @@ class _Outcome(Details):
             "starts": "yes" if low else "depends" if high else "no",
             "arguments": self.arguments(),
         }
-        graph = {"partial": None, "full": compute, "used": "full"}
-        return {"graph": graph, "vllm": found}
+        return {"graph": graph_record(compute), "vllm": found}
 
     def terms(self) -> Iterator[Term]:
         """Yield the figures of each GPU with their formulas, and the sums."""
         for number, held in enumerate(self.holdings[:-1]):
             if number < len(self.devices):
                 yield from self._gpu_terms(number, held)
-        for name in ("weights", "kv_cache", "graph", "reserved", "total"):
-            yield term(f"cpu.{name}", 0, "0")
+        yield from host_terms()
         totals = [held.total for held in self.holdings[:-1]]
         yield sum_term("vram_total", totals, "devices[*].total")
         yield sum_term("total", totals, "devices[*].total")
@@ -461,9 +446,7 @@ class _Outcome(Details):
         )
         beyond = held.reserve.high
         yield term(f"{place}.reserved", beyond, "beyond", beyond=(beyond, "free, but not vLLM's"))
-        parts = {"weights": held.weights, "kv_cache": held.cache, "graph": held.compute.high}
-        inputs = {name: (size, f"{place}.{name}") for name, size in parts.items()}
-        yield term(f"{place}.total", held.total, " + ".join(inputs), **inputs)
+        yield total_term(held)
 
     def notes(self) -> Iterator[str]:
         """Yield what a reader should know."""
@@ -502,6 +485,3 @@ class _Outcome(Details):
                 "it does not start: to serve at least one request with the model's max seq len "
                 f"({integer_text(self.context)}), {needed} of KV cache are needed"
             )
-
-
-_TERMS: Final = {"cache": "kv_cache", "compute": "graph", "reserve": "reserved"}
