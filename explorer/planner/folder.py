@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from explorer.errors import PlanError
 from explorer.formats.tensors import Shape, Spec
 from explorer.planner.devices import MAX_BLOCKS, MAX_COUNT, quoted, whole
 
+Row = TypeVar("Row")
 _LAYERS: Final = "layers"
 _EXPERTS: Final = "experts"
 _ANY: Final = "*"
@@ -67,6 +68,14 @@ class Folder:
         """The architecture of the language model, as config.json calls it; "" if it does not."""
         kind = self.text.get("model_type") or self.config.get("model_type")
         return kind if isinstance(kind, str) else ""
+
+    def built_by(self, program: str, rows: Mapping[str, Row]) -> Row:
+        """Return the row of its architecture; `PlanError` where the program's way is not known."""
+        found = rows.get(self.model_type)
+        if found is None:
+            name = quoted(self.model_type) or "without a name"
+            raise PlanError(f"how {program} builds the architecture {name} is not known here")
+        return found
 
     @property
     def is_confirmed(self) -> bool:

@@ -258,7 +258,8 @@ class CatalogueDialog(QtWidgets.QDialog):
         if several is not None:
             self.count.setValue(int(several[1]))
         found = self._catalogue.search(words)
-        rest = [gpu for gpu in self._catalogue.gpus if gpu not in found]
+        names = {gpu.name for gpu in found}
+        rest = [gpu for gpu in self._catalogue.gpus if gpu.name not in names]
         self._gpus = (*found, *rest)
         self.model.set_content(GPUS, self._gpus)
         self.model.set_filter(np.arange(len(self._gpus)) < len(found))

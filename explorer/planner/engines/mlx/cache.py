@@ -12,7 +12,6 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from explorer.errors import PlanError
-from explorer.planner.devices import quoted
 from explorer.planner.folder import Folder
 from explorer.planner.layers import State, layer_kinds, state_elements
 from explorer.text import integer_text
@@ -80,11 +79,7 @@ ARCHITECTURES: Final[Mapping[str, Architecture]] = MappingProxyType(
 
 def architecture_of(folder: Folder) -> Architecture:
     """Return how mlx-lm makes the caches; raise `PlanError` where that is not known."""
-    found = ARCHITECTURES.get(folder.model_type)
-    if found is None:
-        name = quoted(folder.model_type) or "without a name"
-        raise PlanError(f"how mlx-lm builds the architecture {name} is not known here")
-    return found
+    return folder.built_by("mlx-lm", ARCHITECTURES)
 
 
 class Quantized(NamedTuple):

@@ -132,11 +132,7 @@ class Run(NamedTuple):
 
 def architecture_of(folder: Folder) -> Architecture:
     """Return how vLLM builds a model; raise `PlanError` where that is not known."""
-    found = ARCHITECTURES.get(folder.model_type)
-    if found is None:
-        name = quoted(folder.model_type) or "without a name"
-        raise PlanError(f"how vLLM builds the architecture {name} is not known here")
-    return found
+    return folder.built_by("vLLM", ARCHITECTURES)
 
 
 def stages(layers: int, count: int) -> list[range]:
