@@ -549,7 +549,7 @@ def is_matrix(arrays: SizeArrays) -> NDArray[np.bool_]:
 def model_summaries(
     model: Model, statistics: StatisticsColumns | None, errors: ErrorColumns | None
 ) -> Summaries:
-    """Return the sums of a model's figures as far as they are known; None of which nothing is."""
+    """Return the sums of a model's figures that are known; None where none is."""
     header = model.tensors.columns
     known = Known(size_arrays(header), statistics or StatisticsColumns(len(header)), errors)
     return summaries(known, model_grid(header.names))
