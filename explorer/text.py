@@ -267,10 +267,21 @@ def listed(texts: Iterable[str], most: int) -> str:
     return ", ".join(shown[:most]) + (", …" if len(shown) > most else "")
 
 
+class AtLeast(int):
+    """A number of bytes of which there may be more; a sum with it is one, too."""
+
+    def __add__(self, other: int) -> int:
+        total = int.__add__(self, other)
+        return total if total is NotImplemented else AtLeast(total)
+
+    __radd__ = __add__
+
+
 def bytes_text(nbytes: int) -> str:
     """Return a size to three digits: ``"4.37 GiB"``, or ``"4.69 GB"`` in decimal units."""
     units = notation().units
-    return _scaled(nbytes, units.base, units.names)
+    text = _scaled(nbytes, units.base, units.names)
+    return f"at least {text}" if isinstance(nbytes, AtLeast) else text
 
 
 def exact_text(nbytes: int) -> str:

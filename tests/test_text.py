@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from explorer.text import (
     PLAIN,
+    AtLeast,
     axis_texts,
     bytes_text,
     count_text,
@@ -95,6 +96,13 @@ def test_safe_json_escapes_a_byte_that_is_no_utf8() -> None:
 )
 def test_bytes(nbytes: int, shown: str) -> None:
     assert bytes_text(nbytes) == shown
+
+
+def test_sums_with_a_size_that_is_not_all_known_are_not_all_known() -> None:
+    total = sum([1024, AtLeast(1024), 2048])
+    assert (total, bytes_text(total)) == (4096, "at least 4.00 KiB")
+    assert bytes_text(AtLeast(1) + 1) == bytes_text(1 + AtLeast(1)) == "at least 2 B"
+    assert AtLeast(1) + 0.5 == 1.5
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from explorer.analysis.model_grid import Kind, ModelGrid, model_grid
 from explorer.formats.columns import SizeArrays, size_arrays
 from explorer.formats.model import Model
 from explorer.formats.tensors import Tensor, is_matrix_shape
+from explorer.text import AtLeast
 
 if TYPE_CHECKING:
     from explorer.analysis.errors.metrics import ErrorMetrics, WeightedErrors
@@ -284,6 +285,10 @@ def _bytes(known: Known) -> Floats:
     return known.arrays.nbytes.astype(np.float64)
 
 
+def _stored_bits(known: Known) -> Floats:
+    return np.where(known.arrays.sized, 8 * _bytes(known), np.nan)
+
+
 def _statistic(name: str) -> Callable[[Known], Floats]:
     return lambda known: getattr(known.statistics, name)
 
@@ -378,7 +383,9 @@ MEASURES: Final[Mapping[str, Measure]] = MappingProxyType(
     {
         "bits_per_weight": _sum(
             lambda known: known.arrays.bits_per_weight,
-            _ratio(lambda known: 8 * _bytes(known), lambda known: known.weights),
+            lambda known, groups: quotients(
+                groups.sums(_stored_bits(known)), groups.sums(known.weights)
+            ),
             _bytes,
             Source.HEADER,
         ),
@@ -527,7 +534,7 @@ class _Summarized(Sequence[Summary]):
             *self._keys[number],
             tensors=int(found.counts[number]),
             parameters=round(float(found.weights[number])),
-            nbytes=round(float(found.nbytes[number])),
+            nbytes=(int if found.sized[number] else AtLeast)(round(float(found.nbytes[number]))),
             figures={name: float(values[number]) for name, values in found.figures.items()},
         )
 
@@ -538,6 +545,7 @@ class _SummedUp(NamedTuple):
     counts: NDArray[np.int64]
     weights: Floats
     nbytes: Floats
+    sized: NDArray[np.bool_]
     figures: Mapping[str, Floats]
 
 
@@ -600,6 +608,9 @@ def _summarized(
     groups = Groups(np.where(chosen, codes, len(keys)), len(keys) + 1)  # the others are the last
     counts = np.bincount(groups.codes, minlength=len(keys)).astype(np.int64)
     figures = {name: one.means(known, groups) for name, one in MEASURES.items()}
-    found = _SummedUp(counts, groups.sums(known.weights), groups.sums(_bytes(known)), figures)
+    sized = groups.sums((~known.arrays.sized).astype(np.float64)) == 0
+    found = _SummedUp(
+        counts, groups.sums(known.weights), groups.sums(_bytes(known)), sized, figures
+    )
     there = np.arange(len(keys)) if len(keys) == 1 else np.flatnonzero(counts[: len(keys)])
     return _Summarized(keys, found).chosen(there)

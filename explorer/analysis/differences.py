@@ -33,7 +33,13 @@ from explorer.formats.model import (
     Value,
 )
 from explorer.formats.side_files import chat_templates, side_tokens
-from explorer.formats.tensors import Shape, is_matrix_shape, parse_name, rows_by_name
+from explorer.formats.tensors import (
+    Shape,
+    bits_per_weight,
+    is_matrix_shape,
+    parse_name,
+    rows_by_name,
+)
 from explorer.parallel import Check, never
 
 Kind: TypeAlias = Literal["same", "changed", "added", "gone"]
@@ -168,7 +174,7 @@ class RoleSide:
     @property
     def bits_per_weight(self) -> float:
         """Stored bits for each weight; 0 without weights."""
-        return 8 * self.nbytes / self.parameters if self.parameters else 0.0
+        return bits_per_weight(self.nbytes, self.parameters)
 
     def add(self, side: TensorSide) -> None:
         self.types[side.type_name] = self.types.get(side.type_name, 0) + side.count

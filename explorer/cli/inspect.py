@@ -55,8 +55,7 @@ def model_record(model: Model, *, metadata: bool = False, tensors: bool = False)
     record: dict[str, Any] = {
         **_fields(model, "path", "format", "version", "byte_order", "architecture", "name"),
         "file_type": describe(model).file_type,
-        **_fields(model, "parameters", "bytes"),
-        "bits_per_weight": model.bits_per_weight if model.tensors.sized else None,
+        **_fields(model, "parameters", "bytes", "bits_per_weight"),
         "tensor_count": len(model.tensors.rows),
         **_fields(model, "alignment", "data_offset"),
         "tensor_types": {

@@ -25,6 +25,7 @@ from explorer.formats.tensors import (
 )
 from explorer.parallel import Check, checked, never
 from explorer.quantization import TensorType
+from explorer.text import AtLeast
 
 _INT64_MAX: Final = (1 << 63) - 1
 
@@ -43,19 +44,23 @@ class SizeArrays:
     shape_codes: NDArray[np.int64]  # index into `shapes`, int64 [n]
     parameters: NDArray[np.int64]  # weights, int64 [n]
     nbytes: NDArray[np.int64]  # stored bytes, see `Tensor.nbytes`, int64 [n]
-    sized: NDArray[np.bool_]  # whether the type's size is known, bool [n]
+    sized: NDArray[np.bool_]  # whether these are known, bool [n]
 
     def __len__(self) -> int:
         return len(self.parameters)
 
     @cached_property
     def bits_per_weight(self) -> NDArray[np.float64]:
-        """Stored bits for each weight, 0.0 for an empty tensor or if not known, float64 [n]."""
+        """Stored bits for each weight, as `tensors.bits_per_weight`, float64 [n]."""
         parameters = self.parameters.astype(np.float64)
         bits = 8.0 * self.nbytes.astype(np.float64)
-        return np.divide(
-            bits, parameters, out=np.zeros_like(bits), where=(parameters > 0) & self.sized
-        )
+        found = np.divide(bits, parameters, out=np.zeros_like(bits), where=parameters > 0)
+        return np.where(self.sized, found, np.nan)
+
+    def total_bytes(self, rows: NDArray[np.intp]) -> int:
+        """Return the stored bytes of some rows together."""
+        total = int(self.nbytes[rows].sum())
+        return total if self.sized[rows].all() else AtLeast(total)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +119,7 @@ def size_arrays(columns: TensorColumns) -> SizeArrays:
         shape_codes=shape_codes,
         parameters=_int64(columns.parameters),
         nbytes=_int64(columns.nbytes),
-        sized=np.array([kind.known for kind in columns.types], dtype=np.bool_),
+        sized=np.array([type(size) is int for size in columns.nbytes], dtype=np.bool_),
     )
 
 

@@ -154,7 +154,7 @@ def describe(model: Model) -> Facts:
         file_type=_attempt(lambda: _file_type(model, fields)),
         parameters=model.parameters or None,
         nbytes=model.nbytes or None,
-        bits_per_weight=model.bits_per_weight or None,
+        bits_per_weight=model.bits_per_weight if model.bits_per_weight > 0 else None,
         context_length=fields.count("context_length", *positions),
         layers=fields.count("block_count", "num_hidden_layers", "n_layer", "num_layers"),
         embedding_length=width,

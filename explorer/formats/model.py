@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar, overlo
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.formats.tensors import Spec, TensorGroup, TensorTable
+from explorer.formats.tensors import Spec, TensorGroup, TensorTable, bits_per_weight
 from explorer.sources import ByteSource
 
 if TYPE_CHECKING:
@@ -290,8 +290,8 @@ class Model:
 
     @property
     def bits_per_weight(self) -> float:
-        """Stored bits for each weight, over the whole model; 0.0 if it has none, or not known."""
-        return 8 * self.nbytes / self.parameters if self.parameters and self.tensors.sized else 0.0
+        """Stored bits for each weight, over the whole model; see `tensors.bits_per_weight`."""
+        return bits_per_weight(self.nbytes, self.parameters)
 
     @property
     def damage(self) -> Problem | None:

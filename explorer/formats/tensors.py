@@ -23,6 +23,7 @@ from explorer.errors import FormatError
 from explorer.parallel import Check, never
 from explorer.quantization.types import TensorType
 from explorer.sources import ByteSource
+from explorer.text import AtLeast
 
 if TYPE_CHECKING:
     from explorer.formats.weights import Chunk, WeightReader
@@ -168,8 +169,15 @@ class Spec(NamedTuple):
     type: TensorType
     shape: Shape  # row-major, outermost first
     parameters: int  # product of the shape; 0 if it overflows
-    nbytes: int  # stored bytes; 0 if no file can hold it
+    nbytes: int  # stored bytes; `AtLeast` if they are not known, or no file can hold them
     fault: str | None = None  # why no file can hold it, or its size is not known; else None
+
+
+def bits_per_weight(nbytes: int, parameters: int) -> float:
+    """Return the stored bits for each weight; 0.0 without weights, NaN of bytes not all known."""
+    if isinstance(nbytes, AtLeast):
+        return math.nan
+    return 8 * nbytes / parameters if parameters else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,8 +281,8 @@ class Tensor:
 
     @property
     def bits_per_weight(self) -> float:
-        """Stored bits for each weight; 0.0 for an empty tensor, or if the size is not known."""
-        return 8 * self.nbytes / self.parameters if self.parameters and self.type.known else 0.0
+        """Stored bits for each weight; see `bits_per_weight`."""
+        return bits_per_weight(self.nbytes, self.parameters)
 
     @property
     def offset(self) -> int:
@@ -453,11 +461,6 @@ class TensorTable(Mapping[str, Tensor]):
     def nbytes(self) -> int:
         """Stored bytes of all tensors together, a draft model's left out."""
         return sum(self.columns.nbytes[: self.main_rows])
-
-    @cached_property
-    def sized(self) -> bool:
-        """Whether the bytes of all types are known; else some are those up to the next tensor."""
-        return all(kind.known for kind in islice(self.columns.types, self.main_rows))
 
     @cached_property
     def totals_by_type(self) -> dict[str, TypeShare]:

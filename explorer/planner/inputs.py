@@ -173,11 +173,12 @@ def header_to_plan(model: Model) -> Hyperparameters:
     if not len(model.tensors):  # figures of a cache would say nothing
         raise PlanError(NO_WEIGHTS)
     h = Hyperparameters.from_model(model)
-    if not isinstance(h.llama_cpp, str):
+    problem = foreign_type(model.tensors.columns.types) if model.format == "gguf" else ""
+    if not problem and not isinstance(h.llama_cpp, str):
         entry = model.metadata.entry("tokenizer.ggml.tokens")
-        problem = foreign_type(model.tensors.columns.types)
-        problem = problem or refusal(h.llama_cpp, 0 if entry is None else entry.length or 0)
-        h = replace(h, llama_cpp=problem) if problem else h
+        problem = refusal(h.llama_cpp, 0 if entry is None else entry.length or 0)
+    if problem:
+        h = replace(h, llama_cpp=problem)
     if model.damage is None:
         return h
     damage = plain_text(model.damage.what)

@@ -139,9 +139,7 @@ def _type_warnings(types: Sequence[TensorType]) -> Iterable[str]:
     for name, kind in sorted({kind.name: kind for kind in types}.items()):
         if kind.id == _OLD_SLOT:
             yield "tensor type 4 is counted as MXFP4, as Ollama reads it"
-        elif not kind.known:
-            yield f"tensor type {quoted(name)} has no known size: bytes are counted at least"
-        elif kind.id is not None and name not in _UPSTREAM:
+        elif kind.known and kind.id is not None and name not in _UPSTREAM:
             yield (
                 f"Ollama's estimator counts tensors of type {quoted(name)} as 0 bytes. "
                 "Here they have their true size"

@@ -214,7 +214,7 @@ def size_rows(comparison: Comparison) -> Iterator[SizeRow]:
         ("parameters", COUNT, lambda m: m.parameters),
         ("bytes", BYTES, lambda m: m.nbytes),
         ("file_bytes", BYTES, lambda m: sum(f.source.size for f in m.files)),
-        ("bits_per_weight", BITS, lambda m: m.bits_per_weight or None),
+        ("bits_per_weight", BITS, lambda m: m.bits_per_weight if m.bits_per_weight > 0 else None),
         ("tensors", INTEGER, lambda m: len(m.tensors.rows)),
         ("keys", INTEGER, lambda m: len(m.metadata.entries)),
     ]

@@ -37,11 +37,6 @@ def model_sentence(model: Model, facts: Facts) -> str:
     return "".join(parts) + "."
 
 
-def size_text(model: Model, text: str) -> str:
-    """Return the size of a model's tensors, which is no exact one if a type's is not known."""
-    return text if model.tensors.sized else f"at least {text}"
-
-
 def _kind_of_model(model: Model, facts: Facts) -> str:
     kind = next((e.value for e in model.metadata.entries if e.key == "general.type"), None)
     if isinstance(kind, str) and kind in _NO_CHAT:

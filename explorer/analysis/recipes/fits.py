@@ -27,7 +27,7 @@ from explorer.analysis.what_if import (
 )
 from explorer.errors import ExplorerError
 from explorer.formats.model import Model
-from explorer.formats.tensors import parse_name
+from explorer.formats.tensors import bits_per_weight, parse_name
 from explorer.formats.weights import Values
 from explorer.parallel import Check, never
 from explorer.quantization.registry import uses_importance
@@ -232,7 +232,7 @@ class MixRow:
     @property
     def bits_per_weight(self) -> float:
         """Stored bits for each weight; 0.0 without weights."""
-        return 8 * self.nbytes / self.parameters if self.parameters else 0.0
+        return bits_per_weight(self.nbytes, self.parameters)
 
 
 def type_mix(model: Model) -> list[MixRow]:
@@ -362,7 +362,7 @@ class RoleErrors:
     @property
     def bits_per_weight(self) -> float:
         """Stored bits for each weight; 0.0 without weights."""
-        return 8 * self.nbytes / self.parameters if self.parameters else 0.0
+        return bits_per_weight(self.nbytes, self.parameters)
 
 
 def errors_by_role(

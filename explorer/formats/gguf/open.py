@@ -44,7 +44,7 @@ from explorer.model_files import GGUF_MAGIC
 from explorer.quantization import TensorType, ggml_type
 from explorer.sources import BufferedSource, ByteSource, open_source
 from explorer.sources.places import list_names, opening_ahead
-from explorer.text import listed, quoted
+from explorer.text import AtLeast, listed, quoted
 
 DEFAULT_ALIGNMENT: Final = 32
 SHARD_NAME: Final = re.compile(r"(?P<prefix>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf")
@@ -419,9 +419,9 @@ def _spec(kind: TensorType, shape: Shape) -> Spec:
             parameters *= length
             if length > _INT64_MAX or parameters > _INT64_MAX:
                 fault = f"dimensions {list(reversed(shape))} overflow 63 bits"
-                return Spec(kind, shape, 0, 0, fault)
+                return Spec(kind, shape, 0, AtLeast(0), fault)
     if not kind.known:
-        return Spec(kind, shape, parameters, 0, f"type {kind.name}: its size is not known")
+        return Spec(kind, shape, parameters, AtLeast(0), f"type {kind.name}: its size is not known")
     nbytes, row, name = kind.nbytes_of(shape), shape[-1] if shape else 1, kind.name
     if nbytes is None or row % kind.block_weights:
         fault = f"rows of {row} weights do not fill blocks of {kind.block_weights} ({name})"
@@ -430,12 +430,12 @@ def _spec(kind: TensorType, shape: Shape) -> Spec:
             fault = (
                 f"{rows} rows are not a whole number of {kind.rows}, which {name} stores together"
             )
-        return Spec(kind, shape, parameters, 0, fault)
+        return Spec(kind, shape, parameters, AtLeast(0), fault)
     if len(shape) > _GGML_DIMENSIONS:
         fault = f"it has {len(shape)} dimensions, where ggml has {_GGML_DIMENSIONS}"
-        return Spec(kind, shape, parameters, nbytes if nbytes <= _INT64_MAX else 0, fault)
+        return Spec(kind, shape, parameters, nbytes if nbytes <= _INT64_MAX else AtLeast(0), fault)
     if nbytes > _INT64_MAX:
-        return Spec(kind, shape, parameters, 0, f"{nbytes} bytes overflow 63 bits")
+        return Spec(kind, shape, parameters, AtLeast(0), f"{nbytes} bytes overflow 63 bits")
     return Spec(kind, shape, parameters, nbytes)
 
 

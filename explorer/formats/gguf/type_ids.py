@@ -14,6 +14,7 @@ import numpy as np
 
 from explorer.formats.tensors import FileTensors, Shape, Spec
 from explorer.quantization.types import GGML_TYPES, OTHER_MEANINGS, TensorType
+from explorer.text import AtLeast
 
 _OWNERS: Final = {4: ("gptoss", "gpt-oss"), **dict.fromkeys((36, 37, 38, 39), ("bitnet",))}
 """How the architectures of files begin in which an id has its other meaning."""
@@ -68,4 +69,4 @@ def settle_types(
     for row in rows:
         spec, room = specs[row], int(rooms[row])
         if not spec.type.known and len(sized) < _MOST_SIZES:
-            specs[row] = sized.setdefault((spec, room), spec._replace(nbytes=room))
+            specs[row] = sized.setdefault((spec, room), spec._replace(nbytes=AtLeast(room)))

@@ -190,7 +190,7 @@ ROLE: Final = Table[RoleSide](
     Column("bytes", "Size", BYTES, "Stored bytes of the role.", lambda side: side.nbytes),
     Column(
         *("bits_per_weight", "Bits", BITS, "Stored bits for each weight, scales included."),
-        text=lambda side: BITS.write(side.bits_per_weight) if side.parameters else "–",
+        text=lambda side: BITS.write(side.bits_per_weight) if side.bits_per_weight > 0 else "–",
     ),
     title="A role of one of two models",
 )

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from explorer.formats.facts import Facts
 from explorer.formats.model import Model
-from explorer.present.model import kind_of, size_text
+from explorer.present.model import kind_of
 from explorer.present.tables.lines import Line, lines_of
 from explorer.present.tables.table import BITS, INTEGER, TEXT, Column, Kind, Table
 from explorer.text import count_text, exact_text, integer_text
@@ -89,12 +89,7 @@ FACTS: Final = Table[ModelFacts](
     _fact("parameters", "Parameters", "Number of weights of all tensors together.", _COUNT),
     _fact("file_type", "File type", "The mix of tensor types, as the file declares it.", TEXT),
     _fact("quantization", "Quantization", "As names and shapes of parts say it.", TEXT, _quantized),
-    Column(
-        *("nbytes", "Size of tensors", _EXACT, "Bytes of all weights, without the header."),
-        lambda one: one.facts.nbytes,
-        text=lambda one: size_text(one.model, exact_text(one.facts.nbytes or 0)),
-        sparse=True,
-    ),
+    _fact("nbytes", "Size of tensors", "Bytes of all weights, without the header.", _EXACT),
     _fact("bits_per_weight", "Bits per weight", "Stored bits, over all, with scales.", BITS),
     _fact("context_length", "Context length", "The longest text in training.", _TOKENS),
     _fact("layers", "Layers", "Blocks of attention and feed-forward, one after the other."),

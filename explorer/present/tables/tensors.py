@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from explorer.formats.tensors import TypeShare, parse_name
+from explorer.formats.tensors import TypeShare, bits_per_weight, parse_name
 from explorer.present.tables.table import (
     BITS,
     BYTES,
@@ -72,7 +72,7 @@ def tensor_table(model: Model, arrays: TensorArrays | None = None) -> Table[int]
         return Column(name, title, kind, _TIPS[name], of, keys=made, **more)
 
     def bits(row: int) -> float:
-        return 8 * table.nbytes[row] / table.parameters[row] if table.parameters[row] else 0.0
+        return bits_per_weight(table.nbytes[row], table.parameters[row])
 
     def file_name(row: int) -> str:
         return tensors[row].file.name

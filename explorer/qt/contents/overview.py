@@ -27,7 +27,7 @@ from explorer.errors import ExplorerError
 from explorer.formats import Problem
 from explorer.present.colours import LAYER_COLOURS, OTHERS_COLOUR
 from explorer.present.explanations import picture_text
-from explorer.present.model import model_sentence, problem_line, size_text
+from explorer.present.model import model_sentence, problem_line
 from explorer.present.tables.facts import FACTS, model_facts
 from explorer.present.tables.lines import Line
 from explorer.qt.document import Document
@@ -41,6 +41,7 @@ from explorer.qt.widgets.labels import SELECTABLE, FigureTile, Tile, TileRow, pl
 from explorer.qt.widgets.painting import FoldButton, IconLabel, fill_type, plain_tip
 from explorer.qt.widgets.segments import SegmentBar
 from explorer.text import (
+    AtLeast,
     bytes_text,
     count_text,
     counted,
@@ -267,8 +268,7 @@ class OverviewView(QtWidgets.QScrollArea):
         exact = integer_text(facts.parameters) if facts.parameters else ""
         bits = known.get("bits_per_weight")
         kind = [f"{bits.text} bits per weight"] if bits else []
-        size = bytes_text(facts.nbytes or 0)
-        kind += [size_text(document.model, size)] if facts.nbytes else []
+        kind += [bytes_text(facts.nbytes)] if facts.nbytes else []
         context = "" if facts.context_length is None else integer_text(facts.context_length)
         largest = facts.types[0].name if facts.types else ""
         tiles = [
@@ -519,6 +519,7 @@ def byte_shares(document: Document, view: int) -> list[Share]:
     sums = np.zeros(len(kinds), np.int64)
     np.add.at(sums, places, arrays.nbytes)
     counts = np.bincount(places, minlength=len(kinds))
+    unsized = set(places[~arrays.sized].tolist())
 
     def name(kind: int) -> str:
         if view == 1:
@@ -527,8 +528,9 @@ def byte_shares(document: Document, view: int) -> list[Share]:
 
     order = np.argsort(-sums, kind="stable") if view == 1 else np.arange(len(kinds))
     found = [
-        Share(name(int(kinds[i])), int(sums[i]), int(counts[i]), float(sums[i]) / total, colour)
+        Share(name(int(kinds[i])), nbytes, int(counts[i]), nbytes / total, colour)
         for number, i in enumerate(order.tolist())
+        for nbytes in (AtLeast(sums[i]) if i in unsized else int(sums[i]),)
         for colour in (SERIES[number % len(SERIES)] if view == 1 else LAYER_COLOURS[number % 2],)
     ]
     if view == 2 or len(found) <= _MOST_SHARES:

@@ -26,7 +26,7 @@ from explorer.text import bytes_text, count_text, counted, plain_text
 
 def tensor_totals(arrays: TensorArrays, rows: NDArray[np.intp]) -> tuple[int, int]:
     """Return parameters and bytes of some rows together."""
-    return int(arrays.parameters[rows].sum()), int(arrays.nbytes[rows].sum())
+    return int(arrays.parameters[rows].sum()), arrays.total_bytes(rows)
 
 
 class TensorsView(ListPanel):

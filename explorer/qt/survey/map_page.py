@@ -585,7 +585,7 @@ class MapPage(QtWidgets.QWidget):
         types = np.unique(arrays.type_codes[list(rows)]).tolist()
         yield "Type", ", ".join(arrays.types[code].name for code in types[:4])
         yield "Shape", shape_text(arrays.shapes[int(arrays.shape_codes[rows[0]])])
-        yield "Bytes", bytes_text(int(arrays.nbytes[list(rows)].sum()))
+        yield "Bytes", bytes_text(arrays.total_bytes(np.array(rows)))
         for metric in METRICS:
             value = self._value(metric, cell)
             if metric.name != "bytes" and not np.isnan(value):

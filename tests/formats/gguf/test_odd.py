@@ -5,11 +5,16 @@ Rows of docs/gguf.md, section 11, on tensors, alignment, names and keys, and mor
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import pytest
 
+from explorer.analysis.columns import model_summaries
 from explorer.errors import ExplorerError, FormatError
 from explorer.formats import Severity
-from explorer.present.model import size_text
+from explorer.formats.columns import tensor_arrays
+from explorer.text import bytes_text
 from tests.helpers.gguf_files import Accept, Refuse, problem_texts
 from tests.helpers.gguf_writer import (
     ARRAY,
@@ -43,7 +48,8 @@ def test_types_without_a_size(accept: Accept, kind: int, name: str) -> None:
     model = accept(file)
     tensor = model.tensors["odd"]
     assert (tensor.type.name, tensor.shape, tensor.nbytes) == (name, (32,), 32)  # to the next
-    assert (tensor.bits_per_weight, model.bits_per_weight) == (0.0, 0.0)
+    assert math.isnan(tensor.bits_per_weight)
+    assert math.isnan(model.bits_per_weight)
     assert tensor.damage is not None
     assert name in problem_texts(model)
     assert "odd" in problem_texts(model)
@@ -59,7 +65,13 @@ def test_a_type_without_a_size_is_one_warning_however_many_tensors_have_it(accep
     assert "and 8 more are of type unknown (77)" in problem.what
     assert "576 bytes" in problem.what
     assert model.nbytes == 9 * 64 + 16
-    assert size_text(model, "592 B") == "at least 592 B"
+    assert bytes_text(model.nbytes) == "at least 592 B"
+    arrays = tensor_arrays(model.tensors)
+    assert bytes_text(arrays.total_bytes(np.array([0, 9]))) == "at least 80 B"
+    assert bytes_text(arrays.total_bytes(np.array([9]))) == "16 B"
+    total = model_summaries(model, None, None).total
+    assert bytes_text(total.nbytes) == "at least 592 B"
+    assert math.isnan(total.figures["bits_per_weight"])
 
 
 @pytest.mark.parametrize(
