@@ -18,10 +18,11 @@ from explorer.hardware.catalogue import find_bandwidths
 from explorer.planner import Device
 from explorer.planner import Settings as PlanSettings
 from explorer.planner.devices import CPU
-from explorer.planner.engines.llama_cpp import NEWEST, Settings
+from explorer.planner.engines.llama_cpp import Settings
 from explorer.planner.engines.llama_cpp.reading import read_header, reads
+from explorer.planner.logs.comparison import Comparison, measured_record
 from explorer.planner.logs.lines import Log
-from explorer.planner.logs.measured import Comparison, compare, measured_record
+from explorer.planner.logs.measured import compare
 from explorer.planner.logs.reading import read_log, read_stream
 from explorer.planner.plan import Engine, Plan
 from explorer.planner.speed import SpeedBound, parse_rate, speed_bound, speed_bounds, speed_record
@@ -109,7 +110,13 @@ def read_log_option(path: str | None) -> LogFile | None:
     return LogFile(path, log)
 
 
-def compare_log(model: Model, file: LogFile, base: Settings, given: Mapping[str, int]) -> Compared:
+def compare_log(
+    model: Model,
+    file: LogFile,
+    base: Settings,
+    given: Mapping[str, int],
+    machine: tuple[Device, ...],
+) -> Compared:
     """Return a log beside the plan with its settings.
 
     Raises:
@@ -117,18 +124,19 @@ def compare_log(model: Model, file: LogFile, base: Settings, given: Mapping[str,
     """
     name = model.metadata.text("general.name") or ""
     architecture = model.metadata.text("general.architecture") or ""
-    comparison = compare(model, file.log.load_of(architecture, name), base)
+    comparison = compare(model, file.log.load_of(architecture, name), base, machine)
     measured, share = comparison.measured, None
-    if measured.tokens_per_second is not None:
+    settings, speed = comparison.settings, measured.tokens_per_second
+    if speed is not None and isinstance(settings, Settings):
         gpus = [
             Device(str(i), "CUDA", 0, name=one.name) for i, one in enumerate(comparison.unaccounted)
         ]
-        settings, depth = comparison.settings, measured.depth
+        depth = measured.depth
         if depth is None:
             depth = settings.context // (1 if settings.kv_unified else settings.parallel)
         held = reads(read_header(model), settings, depth)
         most = speed_bound(held, find_bandwidths(gpus, given), depth).tokens_per_second
-        share = None if most is None else measured.tokens_per_second / most
+        share = None if most is None else speed / most
     return Compared(file.name, file.log, comparison, share)
 
 
@@ -145,25 +153,7 @@ def with_log(
     """
     if compared is None or len(engines) != 1:
         return chosen
-    log = compared.comparison.settings
-    given: dict[str, Any] = {
-        "context": log.context,
-        "parallel": log.parallel,
-        "batch": log.batch,
-        "ubatch": log.ubatch,
-        "kv_unified": log.kv_unified,
-        "cache_type_k": log.type_k,
-        "cache_type_v": log.type_v,
-        "flash_attention": log.flash_attention,
-        "offload_kv": log.offload_kv,
-        "swa_full": log.swa_full,
-        "mtp": log.mtp or None,
-        "all_logits": log.all_logits or None,
-        "build": None if log.build == NEWEST else log.build,
-    }
-    if log.devices == devices:
-        given |= {"num_gpu": log.gpu_layers, "cpu_moe_layers": log.cpu_moe_layers}
-        given["tensor_split"] = None if log.tensor_split is None else tuple(log.tensor_split)
+    given = compared.comparison.asked(devices)
     if not given.keys() <= {setting.name for setting in engines[0].settings}:
         return chosen
     given = {name: value for name, value in given.items() if getattr(chosen, name) is None}

@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,10 +17,10 @@ from explorer.cli import machine, measured, options, output
 from explorer.cli.output import line_width, name_cell, on_terminal, style, table, table_of
 from explorer.errors import ExplorerError, PlanError
 from explorer.formats import open_model
+from explorer.formats.model import Model
 from explorer.planner import Device, Hyperparameters, Settings
 from explorer.planner.advice import QUESTIONS, Advice, solve
 from explorer.planner.devices import parse_context, parse_memory, parse_shares, quoted
-from explorer.planner.engines.llama_cpp import Settings as LlamaCppSettings
 from explorer.planner.engines.registry import ENGINES, default_engine, engine_named, engines_for
 from explorer.planner.inputs import header_to_plan, plan_record
 from explorer.planner.logs.measured import assumed_settings
@@ -179,13 +180,18 @@ def plan_command(  # noqa: PLR0913, PLR0917 - one for each option; click passes 
     chosen = _chosen(settings)
     devices, host, notes = machine.find_machine(gpus, memory)
     log_file, given = measured.read_log_option(log_path), dict(bandwidths)
-    base = assumed_settings(chosen, len(devices))
+    compare = None
+    if log_file is not None:
+        base = assumed_settings(chosen, len(devices))
+        compare = partial(
+            measured.compare_log, file=log_file, base=base, given=given, machine=devices
+        )
     drafting = None if draft is None else _read(draft, root, None)[0]
     found: list[PlannedModel] = []
     for path in paths:  # a model that cannot be planned does not stop the others
         try:
             h, nbytes = _read(path, root, projector)
-            compared = None if log_file is None else _compared(path, root, log_file, base, given)
+            compared = None if compare is None else _compared(path, root, compare)
         except ExplorerError as error:
             found.append(PlannedModel(path, profile or "", failure=_failure(path, error)))
         else:
@@ -273,14 +279,10 @@ def _read(path: str, root: str | None, projector: str | None) -> tuple[Hyperpara
 
 
 def _compared(
-    path: str,
-    root: str | None,
-    log_file: measured.LogFile,
-    base: LlamaCppSettings,
-    given: Mapping[str, int],
+    path: str, root: str | None, compare: Callable[[Model], measured.Compared]
 ) -> measured.Compared:
     with open_model(options.model_path(path, root)) as model:
-        return measured.compare_log(model, log_file, base, given)
+        return compare(model)
 
 
 def _planned(

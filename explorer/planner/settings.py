@@ -559,6 +559,9 @@ VLLM_SETTINGS: Final = (
 )
 """The settings of vLLM alone."""
 
+VLLM_LOG_SETTINGS: Final = (CONTEXT, PARALLEL, *VLLM_SETTINGS)
+"""What a log of vLLM may tell."""
+
 MLX_SETTINGS: Final = (KV_BITS, WIRED_LIMIT, KV_GROUP_SIZE, QUANTIZED_KV_START, MAX_KV_SIZE)
 """The settings of mlx-lm alone."""
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from explorer.planner import settings as planner_settings
 from explorer.planner.engines.llama_cpp import NEWEST, Settings
-from explorer.planner.logs.lines import Log
-from explorer.planner.logs.measured import HOST, Comparison, Residual, Unaccounted
+from explorer.planner.logs.comparison import ALL, HOST, Amount, Comparison, Residual, Unaccounted
+from explorer.planner.logs.lines import VLLM, Log
 from explorer.planner.speed import SpeedBound
 from explorer.text import (
     bytes_text,
@@ -33,6 +34,16 @@ _KINDS: Final = {
     "draft output": "draft's output buffer",
     "projector": "projector's weights",
     "projector compute": "projector's compute buffer",
+    "activation": "activation peak",
+    "non-torch": "CUDA and NCCL",
+    "graphs": "CUDA graphs",
+    "graphs estimate": "CUDA graphs, as estimated",
+    "profile": "all but weights and cache",
+    "available": "left for the cache",
+    "tokens": "tokens of cache",
+    "blocks": "blocks of cache",
+    "block tokens": "tokens of a block",
+    "requests": "requests at once",
 }
 _SETTINGS: Final = {
     "context": "context",
@@ -42,6 +53,8 @@ _SETTINGS: Final = {
     "cpu_moe_layers": "the blocks whose experts are on the CPU",
     "build": "the build of llama.cpp",
     "all_logits": "which logits the program reserves",
+    "utilization": "the part of each GPU that vLLM takes",
+    "gpu_memory": "the memory of the GPUs",
 }
 _OF_OTHERS: Final = ("draft ", "projector")  # rows of another file, or a context of its own
 _CUDA_LIKE: Final = ("CUDA", "ROCm", "MUSA")
@@ -52,7 +65,7 @@ def place_name(device: str) -> str:
     """Return the name of a place of a plan for people."""
     if device == HOST:
         return "Main memory"
-    return {"all": "All", "GPUs": "All GPUs"}.get(device, device.replace("GPU", "GPU "))
+    return {ALL: "All", "GPUs": "All GPUs"}.get(device, device.replace("GPU", "GPU "))
 
 
 def term_text(one: Residual) -> str:
@@ -60,12 +73,24 @@ def term_text(one: Residual) -> str:
     return f"{place_name(one.device)}: {_KINDS.get(one.kind, one.kind)}"
 
 
+def _amount_text(one: Residual, amount: Amount) -> str:
+    """Return an amount in the unit of its row."""
+    if one.unit != "bytes":
+        return integer_text(amount) if isinstance(amount, int) else fixed_text(amount, 2)
+    return bytes_text(int(amount)) if amount >= 0 else signed_text(int(amount), bytes_text)
+
+
+def measured_text(one: Residual) -> str:
+    """Return what was measured."""
+    return _amount_text(one, one.measured)
+
+
 def planned_text(one: Residual) -> str:
     """Return what was planned; of a band its ends."""
     if one.planned is None:
         return "–"
-    high = bytes_text(one.planned)
-    return high if one.planned_low is None else f"{bytes_text(one.planned_low)} to {high}"
+    ends = [one.planned] if one.planned_low is None else [one.planned_low, one.planned]
+    return " to ".join(dict.fromkeys(_amount_text(one, end) for end in ends))
 
 
 def difference_text(one: Residual) -> str:
@@ -74,14 +99,16 @@ def difference_text(one: Residual) -> str:
         return "not planned" if one.kind.startswith(_OF_OTHERS) else "no formula is known"
     if one.agrees:
         return "none" if one.planned_low is None else "within the range"
-    text = signed_text(one.difference, bytes_text)
-    if one.planned:
-        text += f" ({signed_text(one.difference / one.planned, percent_text)})"
+    text = signed_text(one.difference, lambda size: _amount_text(one, size))
+    if one.nearest:
+        text += f" ({signed_text(one.difference / abs(one.nearest), percent_text)})"
     return text
 
 
-def settings_text(settings: Settings) -> str:
+def settings_text(settings: Settings | planner_settings.Settings) -> str:
     """Return the settings that the plan was made with, in a line."""
+    if isinstance(settings, planner_settings.Settings):
+        return _named_settings(settings)
     sequences = "1 request" if settings.parallel == 1 else f"{settings.parallel} requests"
     shared = " sharing one cache" if settings.kv_unified and settings.parallel > 1 else ""
     types = {settings.type_k, settings.type_v}
@@ -106,6 +133,22 @@ def settings_text(settings: Settings) -> str:
     return ", ".join(parts)
 
 
+def _named_settings(settings: planner_settings.Settings) -> str:
+    """Return settings by the titles of their fields, or what their options call them."""
+    asked = settings.record()
+    rows = [one for one in planner_settings.VLLM_LOG_SETTINGS if one.name in asked]
+    parts = []
+    for row in rows:
+        value = asked[row.name]
+        name = row.options[0].partition("/")[0].removeprefix("--").replace("-", " ")
+        if isinstance(value, bool):
+            parts.append(f"{name} {'on' if value else 'off'}")
+        else:
+            shown = integer_text(value) if isinstance(value, int) else str(value)
+            parts.append(f"{name} {shown}")
+    return ", ".join(parts) or "the settings are vLLM's defaults"
+
+
 def comparison_notes(comparison: Comparison, log: Log) -> tuple[str, ...]:
     """Return what has to be said of a comparison, in sentences."""
     return tuple(plain_text(note) for note in _notes(comparison, log))
@@ -118,7 +161,9 @@ def _notes(comparison: Comparison, log: Log) -> Iterator[str]:
         yield f"the log has {integer_text(log.starts)} loads of models. {sentence(which)} counts"
     if log.cut:
         yield "the log is too long. Part of it was not read"
-    if comparison.assumed:
+    if measured.source == VLLM:
+        yield from _vllm_notes(comparison)
+    elif comparison.assumed:
         names = _listed([_SETTINGS[name] for name in comparison.assumed])
         yield f"the log does not give {names}. The plan uses what is set here"
     if comparison.inferred:
@@ -144,6 +189,27 @@ def _notes(comparison: Comparison, log: Log) -> Iterator[str]:
             f"the plan rounds sizes as CUDA does. {gpus[0]} pads rows of weights less, so a "
             "difference of some KiB is usual"
         )
+
+
+def _vllm_notes(comparison: Comparison) -> Iterator[str]:
+    measured = comparison.measured
+    if measured.version:
+        yield (
+            f"the log is of vLLM {measured.version}, the plan follows 0.33: other versions have "
+            "other defaults, and other blocks for windows and states"
+        )
+    if "gpu" in comparison.assumed:
+        yield (
+            "the log does not give the memory of the GPUs, and no NVIDIA GPU is planned for here. "
+            "What was left for the cache is not compared; add the GPU to compare it"
+        )
+    elif comparison.assumed:
+        names = _listed([_SETTINGS[name] for name in comparison.assumed])
+        yield (
+            f"the log does not give {names}. The plan uses vLLM's default and the GPUs chosen here"
+        )
+    if measured.others:
+        yield f"no plan has what the log also loads: {_listed(measured.others)}"
 
 
 def _listed(names: Sequence[str]) -> str:

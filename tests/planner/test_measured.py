@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from explorer.errors import PlanError
 from explorer.formats import open_model
 from explorer.planner.engines.llama_cpp import Settings, allocate
-from explorer.planner.logs.measured import Comparison, Residual, compare, measured_record
+from explorer.planner.logs.comparison import Comparison, Residual, measured_record
+from explorer.planner.logs.measured import compare
 from explorer.planner.logs.reading import parse_log, read_log
 from explorer.present import measured as words
 from tests.planner import log_samples as samples
@@ -141,7 +142,7 @@ def test_the_end_of_a_band_and_its_inside() -> None:
     band = Residual("GPU0", "compute", 200, 150, 0, planned_low=100)
     assert (band.difference, band.agrees) == (0, True)
     assert replace(band, measured=260).difference == 60
-    assert replace(band, measured=90).difference == -110
+    assert replace(band, measured=90).difference == -10
     assert Residual("GPU0", "compute", None, 5, 0).difference is None
 
 

@@ -53,7 +53,7 @@ from explorer.planner.advice import Advice
 from explorer.planner.engines.ollama_013.engine import OLLAMA_013
 from explorer.planner.environment import VARIABLES
 from explorer.planner.inputs import PlanInputs, header_to_plan, plan_result
-from explorer.planner.logs.measured import Residual
+from explorer.planner.logs.comparison import Residual
 from explorer.present import differences, tables
 from explorer.present.attachments import EntryRow, UpdateRow
 from explorer.present.engines import EngineRow

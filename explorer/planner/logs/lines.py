@@ -1,7 +1,8 @@
-"""What the lines of a log mean: llama.cpp's, Ollama's, LM Studio's, and those of `ollama ps`.
+"""What the lines of a log mean: llama.cpp's, Ollama's, LM Studio's, `ollama ps`'s, vLLM's.
 
 Lines of llama.cpp are those of build 11434 (`llama-model.cpp`, `llama-context.cpp`,
-`llama-kv-cache.cpp`, `common/fit.cpp`), as they have been for a year; docs/planner.md has a table.
+`llama-kv-cache.cpp`, `common/fit.cpp`), as they have been for a year, those of vLLM of 0.6 to 0.33
+(`gpu_worker.py`, `gpu_model_runner.py`, `kv_cache_utils.py`); docs/planner.md has a table.
 `_LINES`, at the end, says which lines are read, and by what. Lines are untrusted; `logs` cuts them
 to a length that no pattern here takes long for.
 """
@@ -18,7 +19,7 @@ from typing import Any, Final, TypeAlias
 
 from explorer.errors import ExplorerError
 from explorer.planner.devices import MAX_COUNT, MAX_DEVICES, MAX_MEMORY
-from explorer.planner.settings import PART_CACHE_TYPES
+from explorer.planner.settings import PART_CACHE_TYPES, VLLM_CACHE_TYPES
 from explorer.text import plain_text, shorten
 
 _MOST_LOADS: Final = 16
@@ -32,6 +33,16 @@ WEIGHTS, CACHE, COMPUTE, OUTPUT, ADAPTER, PROJECTOR, PROJECTOR_COMPUTE = (
     *("adapter", "projector", "projector compute"),
 )
 """What a buffer holds."""
+
+ACTIVATION, NON_TORCH, GRAPHS, GRAPHS_ESTIMATE, PROFILE, AVAILABLE = (
+    *("activation", "non-torch", "graphs", "graphs estimate", "profile", "available"),
+)
+"""What vLLM's own profile tells of a GPU beside weights, and what it leaves for the cache."""
+
+TOKENS, BLOCKS, REQUESTS, BLOCK = "tokens", "blocks", "requests", "block tokens"
+"""What vLLM makes of its cache, counted."""
+
+VLLM: Final = "vLLM"
 
 DRAFTED: Final = MappingProxyType(
     {kind: f"draft {kind}" for kind in (WEIGHTS, CACHE, COMPUTE, OUTPUT)}
@@ -69,8 +80,9 @@ class LoggedDevice:
 class Measured:
     """One load of a model, as a log tells of it."""
 
-    source: str  # "llama.cpp", "Ollama's own engine" or "ollama ps"
-    settings: Mapping[str, Any]  # those fields of `llama_cpp.Settings` that the log tells
+    source: str  # "llama.cpp", "Ollama's own engine", "ollama ps" or VLLM
+    # those fields of `llama_cpp.Settings` that the log tells; of vLLM those of `planner.Settings`
+    settings: Mapping[str, Any]
     buffers: tuple[LoggedBuffer, ...] = ()
     devices: tuple[LoggedDevice, ...] = ()
     name: str = ""  # general.name, or the name in `ollama ps`
@@ -83,6 +95,9 @@ class Measured:
     within: int = 0  # how far these two sums are rounded
     tokens_per_second: float | None = None  # the last generation
     depth: int | None = None  # tokens in the cache during it, in the middle
+    counts: Mapping[str, float] = field(default_factory=dict)  # TOKENS, BLOCKS … of vLLM
+    version: str = ""  # of vLLM
+    others: tuple[str, ...] = ()  # what takes memory there that no plan of vLLM has
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +130,8 @@ def _silent(verbosity: int | None) -> str:
         )
     return (
         "no line of this text says what was allocated; of llama-server a log written with -lv 4 "
-        "is needed, of Ollama its server.log or what `ollama ps` prints"
+        "is needed, of Ollama its server.log or what `ollama ps` prints, of vLLM what it prints "
+        "while it starts"
     )
 
 
@@ -189,13 +205,17 @@ class _Load:
     @property
     def is_empty(self) -> bool:
         """Whether nothing was said of memory."""
-        return not (self.buffers or self.breakdown or "total" in self.facts)
+        return not (self.buffers or self.breakdown or self.facts.keys() & {"total", "counts"})
 
     def finished(self) -> Measured:
         buffers = self.buffers or self.breakdown
         devices = tuple(LoggedDevice(name, **known) for name, known in self.devices.items())
         settings = self.arguments | self.settings
         settings.pop("drafted", None)
+        vllm = _OF_VLLM if self.source == VLLM else _OF_VLLM - _SHARED
+        settings = {
+            key: one for key, one in settings.items() if (key in vllm) == (vllm == _OF_VLLM)
+        }
         offloaded = self.facts.get("offloaded")
         if offloaded is not None:
             settings["gpu_layers"] = offloaded[0]
@@ -249,6 +269,55 @@ _BARE_FLAGS: Final[Mapping[str, tuple[str, Any]]] = {
     **dict.fromkeys(("-kvu", "--kv-unified"), ("kv_unified", True)),
     **dict.fromkeys(("-cmoe", "--cpu-moe"), ("cpu_moe_layers", 1024)),
 }
+
+_VLLM_NAMES: Final = MappingProxyType(
+    {
+        "max_model_len": "context",
+        "max_seq_len": "context",
+        "max_num_seqs": "parallel",
+        "max_num_batched_tokens": "max_batched_tokens",
+        "tensor_parallel_size": "tensor_parallel",
+        "pipeline_parallel_size": "pipeline_parallel",
+        "gpu_memory_utilization": "utilization",
+        "kv_cache_memory_bytes": "kv_cache_memory",
+        "kv_cache_dtype": "kv_dtype",
+        "block_size": "block_size",
+        "enforce_eager": "enforce_eager",
+        "enable_prefix_caching": "prefix_caching",
+        "async_scheduling": "async_scheduling",
+    }
+)
+"""vLLM's name of a setting → ours."""
+
+_OF_VLLM: Final = frozenset(_VLLM_NAMES.values())
+_SHARED: Final = frozenset({"context", "parallel"})
+_VLLM_SWITCHES: Final = frozenset({"enforce_eager", "prefix_caching", "async_scheduling"})
+_VLLM_OTHERS: Final = (
+    (re.compile(r"speculative[-_]config['\"]?[=: ]{1,3}(?!None)"), "a model that drafts tokens"),
+    (re.compile(r"enable[-_]lora\b(?!['\"]?[=: ]{1,3}False)"), "LoRA adapters"),
+    (re.compile(r"enable[-_]expert[-_]parallel\b(?!['\"]?[=: ]{1,3}False)"), "expert parallelism"),
+    (re.compile(r"cpu[-_]offload[-_]gb['\"]?[=: ]{1,3}[1-9]"), "weights in main memory"),
+    (re.compile("Encoder cache"), "the encoder of images or sound with its cache"),
+)
+_VLLM_SETTING: Final = re.compile(
+    rf"\b({'|'.join(_VLLM_NAMES).replace('_', '[-_]')})\b['\"]?[=:\s]{{0,4}}['\"]?([\w.-]{{0,40}})"
+)
+_VLLM_RANK: Final = re.compile(
+    r"(?:PP(?P<stage>[0-9]{1,3})_)?TP(?P<rank>[0-9]{1,3})\b|\brank=(?P<only>[0-9]{1,4})\b"
+    r"|Worker(?!\w{0,20}TP)\w{0,20} pid=(?P<pid>[0-9]{1,9})"
+)
+_VLLM_PARTS: Final = (
+    (WEIGHTS, "model weights take "),
+    (NON_TORCH, "non_torch_memory takes "),
+    (ACTIVATION, "activation peak memory takes "),
+    (AVAILABLE, "reserved for KV Cache is "),
+)
+
+
+def _vllm_size(text: str) -> tuple[int, int]:
+    """Return bytes and rounding of vLLM's "GiB", which early versions called GB."""
+    fraction = text.partition(".")[2]
+    return round(float(text) * (1 << 30)), (1 << 29) // 10 ** len(fraction) + 1
 
 
 class LogParser:
@@ -572,6 +641,96 @@ class LogParser:
         if len(self._gpus) < MAX_DEVICES:
             self._gpus[_named(given.get("name", ""))] = _named(given.get("description", ""))
 
+    # vLLM
+
+    def _vllm_arguments(self, match: re.Match[str]) -> None:
+        """A server starts: what it was asked for."""
+        if not self._now.is_empty:
+            self._end()
+        self._now.arguments |= _vllm_settings(match.string)
+        self._vllm_others(match)
+
+    def _vllm_engine(self, match: re.Match[str]) -> None:
+        """An engine starts: the version, and all of its settings."""
+        arguments = self._now.arguments
+        if not self._now.is_empty:
+            self._end()
+        now = self._now
+        now.source, now.arguments = VLLM, arguments
+        now.facts["version"] = _named(match["version"])
+        now.arguments |= _vllm_settings(match.string)
+        if model := re.search(r"\bmodel='([^']{1,300})'", match.string):
+            now.facts["name"] = _named(model[1])
+        self._vllm_others(match)
+
+    def _vllm_others(self, match: re.Match[str]) -> None:
+        known = self._now.facts.get("others", ())
+        found = [what for pattern, what in _VLLM_OTHERS if pattern.search(match.string)]
+        self._now.facts["others"] = tuple(dict.fromkeys((*known, *found)))
+
+    def _vllm_more(self, match: re.Match[str]) -> None:
+        """Settings that vLLM chose by itself."""
+        self._now.arguments = _vllm_settings(match.string) | self._now.arguments
+
+    def _vllm_held(self, kind: str, text: str, match: re.Match[str]) -> None:
+        """Note bytes of the GPU whose process wrote a line."""
+        found = _VLLM_RANK.search(match.string)
+        device = "" if found is None else found[0]
+        now = self._now
+        if (device, kind) in now.buffers and kind == WEIGHTS and "counts" in now.facts:
+            self._end()  # another start, of an excerpt
+            now = self._now
+        now.source = VLLM
+        now.add(device, kind, _vllm_size(text), sums=False)
+
+    def _vllm_weights(self, match: re.Match[str]) -> None:
+        self._vllm_held(WEIGHTS, match[1], match)
+
+    def _vllm_cache(self, match: re.Match[str]) -> None:
+        self._vllm_held(AVAILABLE, match[1], match)
+
+    def _vllm_graphs(self, match: re.Match[str]) -> None:
+        self._vllm_held(GRAPHS, match[1], match)
+
+    def _vllm_estimate(self, match: re.Match[str]) -> None:
+        self._vllm_held(GRAPHS_ESTIMATE, match[1], match)
+
+    def _vllm_budget(self, match: re.Match[str]) -> None:
+        found = _VLLM_RANK.search(match.string)
+        total, _ = _vllm_size(match["total"])
+        if 0 < total <= MAX_MEMORY:
+            self._now.device("" if found is None else found[0])["total"] = total
+        self._now.settings["utilization"] = float(match["share"])
+        self._vllm_profile(match)
+
+    def _vllm_profile(self, match: re.Match[str]) -> None:
+        """Read what an early version told of all parts at once."""
+        for kind, words in _VLLM_PARTS:
+            if found := re.search(words + _GIB, match.string):
+                self._vllm_held(kind, found[1], match)
+
+    def _vllm_count(self, kind: str, text: str) -> None:
+        now = self._now
+        now.source = VLLM
+        number = float(text.replace(",", ""))
+        if number < MAX_COUNT:
+            now.facts["counts"] = {**now.facts.get("counts", {}), kind: number}
+
+    def _vllm_tokens(self, match: re.Match[str]) -> None:
+        self._vllm_count(TOKENS, match[1])
+
+    def _vllm_blocks(self, match: re.Match[str]) -> None:
+        self._vllm_count(BLOCKS, match[1])
+
+    def _vllm_block(self, match: re.Match[str]) -> None:
+        self._vllm_count(BLOCK, match[1])
+
+    def _vllm_requests(self, match: re.Match[str]) -> None:
+        self._vllm_count(REQUESTS, match[2])
+        context = _count(match[1].replace(",", ""))
+        if context:
+            self._now.settings["context"] = context
+
     def _table_head(self, match: re.Match[str]) -> None:
         self._in_table = "NAME" in match.string
 
@@ -612,7 +771,41 @@ _PS_ROW: Final = (
     r"(?: +(?P<context>[0-9]{1,12})\b)?"
 )
 
+_GIB: Final = r"(-?[0-9]{1,9}(?:\.[0-9]{1,6})?) ?Gi?B"
+_NUMBER: Final = r"([0-9][0-9,]{0,20})"
+
 _LINES: Final = (
+    *_lines([" LLM engine (v"], LogParser._vllm_engine, r"engine \(v(?P<version>[^)]{1,40})\)"),
+    *_lines(["non-default args", "vllm serve "], LogParser._vllm_arguments),
+    *_lines(
+        ["total_gpu_memory ("],
+        LogParser._vllm_budget,
+        r"total_gpu_memory \((?P<total>[0-9]{1,6}(?:\.[0-9]{1,6})?) ?GiB\) x "
+        r"gpu_memory_utilization \((?P<share>0\.[0-9]{1,6}|1\.0{1,6})\)",
+    ),
+    *_lines(["model weights take "], LogParser._vllm_profile),
+    *_lines(
+        ["odel loading took ", "oading model weights took "],
+        LogParser._vllm_weights,
+        "took " + _GIB,
+    ),
+    *_lines(["Available KV cache memory"], LogParser._vllm_cache, "memory: " + _GIB),
+    *_lines(["GPU KV cache size"], LogParser._vllm_tokens, f"size: {_NUMBER} tokens"),
+    *_lines(
+        ["# GPU blocks", "# CUDA blocks", "# cuda blocks"], LogParser._vllm_blocks, f"s: {_NUMBER}"
+    ),
+    *_lines(
+        ["Maximum concurrency for "],
+        LogParser._vllm_requests,
+        rf"for {_NUMBER} tokens per request: ([0-9]{{1,9}}(?:\.[0-9]{{1,6}})?)x",
+    ),
+    *_lines(
+        ["etting attention block size to "], LogParser._vllm_block, f"size to {_NUMBER} tokens"
+    ),
+    *_lines(["Graph capturing finished"], LogParser._vllm_graphs, "took " + _GIB),
+    *_lines(["Estimated CUDA graph memory"], LogParser._vllm_estimate, "memory: " + _GIB),
+    *_lines(["--gpu-memory-utilization=", "max_num_batched_tokens="], LogParser._vllm_more),
+    *_lines(["Encoder cache will"], LogParser._vllm_others),
     *_lines(
         ["using n_parallel = ", "n_slots = "],
         LogParser._slots,
@@ -696,6 +889,25 @@ def _without_codes(text: str) -> str:
 
 def _attributes(text: str) -> dict[str, str]:
     return {key: quoted or bare for key, quoted, bare in _ATTRIBUTE.findall(text)}
+
+
+def _vllm_settings(text: str) -> dict[str, Any]:
+    """Return the settings that a line of vLLM names, in any of its notations."""
+    found: dict[str, Any] = {}
+    for name, given in _VLLM_SETTING.findall(text):
+        setting, value = _VLLM_NAMES[name.replace("-", "_")], given.rstrip(".")
+        if setting in found or value == "None":
+            continue
+        if setting in _VLLM_SWITCHES:
+            found[setting] = _ON_OR_OFF.get(value.lower(), True)
+        elif setting == "kv_dtype":
+            found |= {setting: value} if value in VLLM_CACHE_TYPES else {}
+        elif setting == "utilization":
+            share = float(value) if _SHARE.fullmatch(value) else 0.0
+            found |= {setting: share} if 0 < share <= 1 else {}
+        elif number := _count(value):
+            found[setting] = number
+    return found
 
 
 def _arguments(words: list[str]) -> dict[str, Any]:

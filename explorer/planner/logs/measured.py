@@ -1,8 +1,9 @@
 """A plan beside what a log measured: the settings of the log, each term, what remains.
 
-The plan is llama.cpp's (`llama_cpp.allocate`), made with the settings that the log tells. Buffers
-of the log are put where the plan has them: ``"GPU0"`` … in the order in which the program took its
-devices, and ``"host"`` for everything in main memory.
+Of a log of vLLM see `explorer.planner.logs.vllm`. Of all others the plan is llama.cpp's
+(`llama_cpp.allocate`), made with the settings that the log tells. Buffers of the log are put where
+the plan has them: ``"GPU0"`` … in the order in which the program took its devices, and ``"host"``
+for everything in main memory.
 """
 
 from __future__ import annotations
@@ -10,13 +11,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate
 from typing import Any, Final
 
 from explorer.errors import PlanError
 from explorer.formats.model import Model
+from explorer.planner.devices import Device
 from explorer.planner.engines import llama_cpp
+from explorer.planner.inputs import header_to_plan
+from explorer.planner.logs.comparison import HOST, Comparison, Residual, Unaccounted
 from explorer.planner.logs.lines import (
     CACHE,
     COMPUTE,
@@ -24,14 +28,15 @@ from explorer.planner.logs.lines import (
     OUTPUT,
     PROJECTOR,
     PROJECTOR_COMPUTE,
+    VLLM,
     WEIGHTS,
     LoggedBuffer,
     LoggedDevice,
     Measured,
 )
+from explorer.planner.logs.vllm import compare_vllm
+from explorer.planner.request import PlanRequest
 from explorer.planner.settings import Settings
-
-HOST: Final = "host"
 
 _KINDS: Final = (
     *(WEIGHTS, CACHE, COMPUTE, OUTPUT),
@@ -49,76 +54,28 @@ _CLOSE: Final = 100  # a hundredth: what was read off the weights must meet them
 _CLOSE_BUFFER: Final = 1000  # the same of compute buffers
 
 
-@dataclass(frozen=True, slots=True)
-class Residual:
-    """One term: what was planned and what was measured. Bytes."""
-
-    device: str  # "GPU0" …, "host", or "all" where the log tells only a sum
-    kind: str  # WEIGHTS, CACHE, COMPUTE, OUTPUT or "total"
-    planned: int | None  # None where no law and no band is known
-    measured: int
-    within: int  # the log rounds: the measured size is at most so many bytes away
-    planned_low: int | None = None  # where only a band is known; `planned` is its upper end
-
-    @property
-    def difference(self) -> int | None:
-        """Return how much more was measured than planned; None without a plan.
-
-        Inside a band it is 0.
-        """
-        if self.planned is None:
-            return None
-        if self.planned_low is not None and self.planned_low <= self.measured <= self.planned:
-            return 0
-        return self.measured - self.planned
-
-    @property
-    def agrees(self) -> bool:
-        """Whether the plan is right as far as the log can tell."""
-        return self.difference is not None and abs(self.difference) <= self.within
-
-
-@dataclass(frozen=True, slots=True)
-class Unaccounted:
-    """What a GPU holds beyond the plan: the driver's context, pools; for the plan's reserve."""
-
-    device: str  # "GPU0"
-    name: str  # what people call the GPU; empty where the log does not tell
-    nbytes: int | None  # None where the log does not tell
-    others: bool = False  # whether it may include other programs' memory
-    blind: bool = False  # whether the device reports as much free memory with the model as without
-
-    @property
-    def reserve(self) -> int | None:
-        return None if self.nbytes is None else max(0, self.nbytes)
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """A log beside the plan with its settings."""
-
-    measured: Measured
-    settings: llama_cpp.Settings
-    residuals: tuple[Residual, ...]
-    unaccounted: tuple[Unaccounted, ...]
-    inferred: tuple[str, ...] = ()  # settings that were read off the measured weights
-    assumed: tuple[str, ...] = ()  # settings that the log does not tell
-
-    def buffers(self) -> dict[str, dict[str, int]]:
-        """Return what was measured: place → kind → bytes."""
-        found: dict[str, dict[str, int]] = {}
-        for one in self.residuals:
-            found.setdefault(one.device, {})[one.kind] = one.measured
-        return found
-
-
-def compare(model: Model, measured: Measured, base: llama_cpp.Settings) -> Comparison:
+def compare(
+    model: Model, measured: Measured, base: llama_cpp.Settings, machine: tuple[Device, ...] = ()
+) -> Comparison:
     """Return the plan for a log's settings beside what the log measured.
 
+    Args:
+        model: The model that was loaded.
+        measured: What the log says.
+        base: What a log of llama.cpp that does not tell it is taken to mean.
+        machine: The GPUs that a log of vLLM is taken to mean where it does not tell them.
+
     Raises:
-        PlanError: The header is damaged, llama.cpp would refuse these settings, or the log is of a
-            model with another architecture or another number of blocks.
+        PlanError: The header is damaged, the program would refuse these settings, or the log is of
+            a model with another architecture or another number of blocks.
     """
+    if measured.source == VLLM:
+        return compare_vllm(PlanRequest(header_to_plan(model), devices=machine), measured)
+    if model.format != "gguf":
+        raise PlanError(
+            "the log is llama.cpp's, and this model is not a GGUF file. Open the file that was "
+            "loaded"
+        )
     header = llama_cpp.Header.from_model(model)
     _refuse_other(header, measured)
     places = _Places(measured)
@@ -428,8 +385,8 @@ def _unaccounted(
         terms = [one for one in residuals if one.device == f"GPU{number}"]
         # what another file holds is as it was measured
         planned = [one.measured if one.kind in _OTHERS else one.planned for one in terms]
-        known = None if None in planned else sum(one or 0 for one in planned)
-        measured = sum(one.measured for one in terms)
+        known = None if None in planned else sum(int(one or 0) for one in planned)
+        measured = sum(int(one.measured) for one in terms)
         rest, others = None, False
         blind = device.free_after is not None and device.free == device.free_after
         if known is not None:
@@ -442,25 +399,3 @@ def _unaccounted(
             elif device.unaccounted is not None and device.unaccounted >= 0:
                 rest, others = device.unaccounted + measured - known, True
         yield Unaccounted(f"GPU{number}", device.description or device.name, rest, others, blind)
-
-
-def measured_record(comparison: Comparison, file: str) -> dict[str, Any]:
-    """Return the ``measured`` object of docs/interface.md."""
-    return {
-        "file": file,
-        "buffers": comparison.buffers(),
-        "residuals": [
-            {
-                "what": f"{one.device} {one.kind}",
-                "planned": one.planned,
-                "measured": one.measured,
-                "difference": one.difference,
-            }
-            for one in comparison.residuals
-        ],
-        "tokens_per_second": comparison.measured.tokens_per_second,
-        "rests": [
-            {"device": one.device, "name": one.name, "bytes": one.nbytes}
-            for one in comparison.unaccounted
-        ],  # what remains, for --reserve
-    }

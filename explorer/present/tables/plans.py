@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from explorer.hardware.catalogue import Gpu
 from explorer.planner.advice import Advice
-from explorer.planner.logs.measured import Residual
+from explorer.planner.logs.comparison import Residual
 from explorer.planner.plan import Input, Layer, Level, NamedBuffer, Plan, Term
 from explorer.present.engines import EngineRow, range_text
 from explorer.present.explanations import plan_text
-from explorer.present.measured import difference_text, planned_text, term_text
+from explorer.present.measured import difference_text, measured_text, planned_text, term_text
 from explorer.present.plan import (
     PLAN,
     Bar,
@@ -458,14 +458,14 @@ BUFFERS: Final = Table[NamedBuffer](
 
 # A log beside the plan
 
-_LOGGED: Final = "Bytes that the log gives, mostly rounded to hundredths of a MiB."
+_LOGGED: Final = "What the log gives, mostly rounded to hundredths of a MiB or a GiB."
 _MORE: Final = "Measured less planned. None within what the log rounds."
-_PLANNED: Final = "Bytes of the plan that is made with the log's settings."
+_PLANNED: Final = "The plan that is made with the log's settings."
 
 MEASURED: Final = Table[Residual](
     Column("what", "Term", tip="What the bytes are for, and where they are.", of=term_text),
     Column("planned", "Planned", BYTES, _PLANNED, text=planned_text),
-    Column("measured", "Measured", BYTES, _LOGGED),
+    Column("measured", "Measured", BYTES, _LOGGED, text=measured_text),
     Column("difference", "Difference", BYTES, _MORE, text=difference_text),
     title="Measured beside planned",
 )

@@ -15,8 +15,9 @@ from explorer.errors import ExplorerError, PlanError
 from explorer.hardware.own_build import estimate_command, find_program, run_estimate
 from explorer.planner.engines import llama_cpp
 from explorer.planner.engines.llama_cpp.engine import server_settings
+from explorer.planner.logs.comparison import Comparison, Unaccounted
 from explorer.planner.logs.lines import Log
-from explorer.planner.logs.measured import Comparison, Unaccounted, assumed_settings, compare
+from explorer.planner.logs.measured import assumed_settings, compare
 from explorer.planner.logs.reading import parse_log, read_log
 from explorer.present import measured as words
 from explorer.present.tables.plans import MEASURED
@@ -154,7 +155,7 @@ class LogPage(PlannerPage):
         document = self._document
         if document is None:
             return
-        base = base_settings(self.state)
+        base, machine = base_settings(self.state), self.state.inputs.devices
         name = log.name if isinstance(log, Path) else "pasted text"
         model = document.model
 
@@ -163,7 +164,8 @@ class LogPage(PlannerPage):
             wanted = (
                 model.metadata.text(f"general.{key}") or "" for key in ("architecture", "name")
             )
-            return _Found(plain_text(name), found, compare(model, found.load_of(*wanted), base))
+            comparison = compare(model, found.load_of(*wanted), base, machine)
+            return _Found(plain_text(name), found, comparison)
 
         self.hint.setText(f"Reading {plain_text(name)}…")
         job = self._reading.run(f"Reading {plain_text(name)}", read, self._take, self._fail)
@@ -243,8 +245,8 @@ class LogPage(PlannerPage):
             self.model.clear()
             self.notes.clear()
             self.hint.setText(
-                "Drop a log of llama-server (started with -lv 4), Ollama or LM Studio here, or "
-                "what “ollama ps” prints: each term is shown beside the plan with the log's "
+                "Drop a log of llama-server (started with -lv 4), Ollama, LM Studio or vLLM here, "
+                "or what “ollama ps” prints: each term is shown beside the plan with the log's "
                 "settings."
             )
             return

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QComboBox, QSpinBox
 from pytestqt.qtbot import QtBot
 
@@ -131,3 +132,26 @@ def test_layers_are_shared_by_typing_and_the_command_says_so(qtbot: QtBot, panel
         "command",
         "server",
     }  # of Ollama and LM Studio, which load no such folder, none
+
+
+LOG = """\
+INFO [utils.py:233] non-default args: {'max_model_len': 8192, 'gpu_memory_utilization': 0.9}
+INFO [gpu_worker.py:276] Available KV cache memory: 10.00 GiB
+INFO [kv_cache_utils.py:634] GPU KV cache size: 1,310,720 tokens
+INFO [kv_cache_utils.py:637] Maximum concurrency for 8,192 tokens per request: 160.00x
+"""
+
+
+def test_a_pasted_log_of_vllm_is_shown_beside_its_plan(panel: Panel) -> None:
+    page = panel.body.log
+    panel.body.pages.setCurrentWidget(page)
+    QGuiApplication.clipboard().setText(LOG)
+    page.paste.click()
+    panel.settle()
+    model = page.model
+    rows = [[model.index(row, column).data() for column in (0, 2, 3)] for row in range(3)]
+    assert rows[0][:2] == ["GPU 0: left for the cache", "10.0 GiB"]
+    assert rows[1] == ["All: tokens of cache", "1,310,720", "within the range"]
+    assert rows[2] == ["All: requests at once", "160.00", "within the range"]
+    assert "utilization 0.9" in page.hint.text()
+    assert not panel.failures

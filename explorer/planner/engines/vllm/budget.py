@@ -57,9 +57,27 @@ def compute_of(device: Device) -> tuple[int, int]:
     return device.compute or ASSUMED_COMPUTE
 
 
+_REPORTED: Final = (
+    *(("RTX 3090", 23.56), ("RTX 4090", 23.5), ("RTX 5090", 31.36)),
+    *(("L40S", 44.42), ("A100", 79.25), ("H100", 79.2)),
+)
+"""GPUs whose driver reports less to CUDA than is sold under their name, and GiB: of logs."""
+
+_SOLD_AS: Final = 1.1  # times what is reported: the most that is sold as the same GPU
+
+
+def reported_bytes(device: Device) -> int:
+    """Return all of a GPU's memory as CUDA reports it to vLLM."""
+    for words, gib in _REPORTED:
+        seen = round(gib * GIB)
+        if words in device.name and seen < device.capacity_bytes < seen * _SOLD_AS:
+            return seen
+    return device.capacity_bytes
+
+
 def requested(device: Device, utilization: float) -> int:
     """Return the bytes of a GPU that vLLM takes in all."""
-    return ceil(device.capacity_bytes * utilization)
+    return ceil(reported_bytes(device) * utilization)
 
 
 def check_type(folder: Folder, device: Device) -> None:
@@ -114,11 +132,18 @@ def activation(folder: Folder, sequences: int, batched_tokens: int, tensor_paral
     return Range(least, rows * _SAMPLER_BYTES.high + high)
 
 
-def other(gpus: int, *, eager: bool) -> Range:
-    """Return what CUDA, NCCL and captured graphs take on each GPU."""
-    parts = [_NON_TORCH]
+NON_TORCH, GRAPHS = "non-torch", "graphs"
+
+
+def parts(gpus: int, *, eager: bool) -> dict[str, Range]:
+    """Return what CUDA with NCCL, and captured graphs take on each GPU."""
+    low, high = _NON_TORCH
     if gpus > 1:
-        parts.append(_NCCL)
-    if not eager:
-        parts.append(_GRAPHS)
-    return Range(sum(one.low for one in parts), sum(one.high for one in parts))
+        low, high = low + _NCCL.low, high + _NCCL.high
+    return {NON_TORCH: Range(low, high), GRAPHS: Range(0, 0) if eager else _GRAPHS}
+
+
+def other(gpus: int, *, eager: bool) -> Range:
+    """Return the same as one figure."""
+    both = parts(gpus, eager=eager).values()
+    return Range(sum(one.low for one in both), sum(one.high for one in both))

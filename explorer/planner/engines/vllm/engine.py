@@ -463,10 +463,9 @@ class _Outcome(FolderDetails):
                 f"{integer_text(high)} tokens, {times[0]:.1f} to {times[1]:.1f} requests of "
                 f"{integer_text(self.context)} tokens at once"
             )
-            yield (
-                f"the largest context that starts is {integer_text(self.largest.low)} to "
-                f"{integer_text(self.largest.high)} tokens, by the peak that vLLM measures"
-            )
+            ends = " to ".join(dict.fromkeys(map(integer_text, self.largest)))
+            by = "" if self.largest.low == self.largest.high else ", by the peak that vLLM measures"
+            yield f"the largest context that starts is {ends} tokens{by}"
 
     def warnings(self) -> Iterator[str]:
         """Yield why it would not start, in vLLM's own sense."""
