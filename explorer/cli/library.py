@@ -16,8 +16,9 @@ from explorer.errors import FormatError, SourceError
 from explorer.formats import Problem, Severity, open_model
 from explorer.formats.gguf.llama_cpp import llama_cpp_problems
 from explorer.formats.ollama.manifest import is_manifest_path
-from explorer.planner import Device
-from explorer.planner.devices import parse_memory
+from explorer.planner import Device, Settings
+from explorer.planner.devices import parse_context, parse_memory
+from explorer.planner.settings import CACHE_TYPES
 from explorer.present.fits import NOTHING_TO_FIT, ModelFit, Target, fit_at
 from explorer.present.stores import reclaimable, reclaimable_text, removal_of_files
 from explorer.present.tables.library import (
@@ -83,6 +84,15 @@ def _place(text: str) -> Place:
     type=options.parsed_by(parse_memory),
     help="With --fits: free main memory.",
 )
+@click.option(
+    "--context",
+    metavar="N",
+    type=options.parsed_by(parse_context),
+    help="With --fits: tokens that every model is planned with. Default: as its program starts it.",
+)
+@click.option(
+    "--kv-cache-type", type=click.Choice(CACHE_TYPES), help="With --fits: type of the KV cache."
+)
 def library_command(  # noqa: PLR0913, PLR0917 - one for each option; click passes them by name
     roots: Sequence[Place],
     as_json: bool,
@@ -90,11 +100,13 @@ def library_command(  # noqa: PLR0913, PLR0917 - one for each option; click pass
     fits: bool,
     gpus: Sequence[Device],
     memory: int | None,
+    context: int | None,
+    kv_cache_type: str | None,
 ) -> int:
     """List downloaded models: of Ollama, Hugging Face, LM Studio, llama.cpp, or in a folder.
 
-    --fits plans each model as “plan” does without further options, by its header alone: whether all
-    layers go to GPUs, and the most tokens of one sequence with the layers that do.
+    --fits plans each model as “plan” does, by its header alone: whether all layers go to GPUs, and
+    the most tokens of one sequence with the layers that do.
 
     \b
     Examples:
@@ -103,8 +115,10 @@ def library_command(  # noqa: PLR0913, PLR0917 - one for each option; click pass
       gguf-explorer library --root folder=~/models --json
       gguf-explorer library --blobs --root ollama=/usr/share/ollama/.ollama/models
     """
-    if not fits and (gpus or memory is not None):
-        raise click.UsageError("--gpu and --memory say what --fits plans for. Add --fits")
+    asked = context, kv_cache_type
+    if not fits and (gpus or (memory, *asked) != (None, None, None)):
+        given = "--gpu, --memory, --context and --kv-cache-type"
+        raise click.UsageError(f"{given} say what --fits plans for. Add --fits")
     for place in roots:
         _refuse_missing(place.root)
     library = read_library(roots or present_places(this_machine()))
@@ -112,7 +126,8 @@ def library_command(  # noqa: PLR0913, PLR0917 - one for each option; click pass
     notes: tuple[str, ...] = ()
     if fits:
         devices, host, notes = machine.find_machine(gpus, memory)
-        target = Target(devices, host, os.environ)
+        settings = Settings(context=context, kv_cache_type=kv_cache_type)
+        target = Target(devices, host, os.environ, settings=settings)
     with output.Progress(library.entry_count) as progress:
         listings = [_Listing.of(store, target, progress) for store in library.stores]
     if as_json:

@@ -15,7 +15,7 @@ from typing import Any, Final
 from explorer.errors import PlanError
 from explorer.parallel import Check, never
 from explorer.planner.devices import quoted
-from explorer.planner.plan import Engine, Holding, Level, Plan, Trial
+from explorer.planner.plan import Engine, Holding, Level, Plan, Trial, Verdict
 from explorer.planner.request import PlanRequest
 from explorer.planner.searching import MOST_TRIALS, Found, largest, largest_held
 from explorer.planner.settings import AUTOMATIC
@@ -372,10 +372,19 @@ def left_alone(request: PlanRequest, engine: Engine) -> Plan:
     return engine.plan(request.asking(**dict.fromkeys(engine.chooses)))
 
 
-def context_of(plan: Plan, check: Check = never) -> int | None:
-    """Return the answer to the question ``"context"`` for a plan that leaves the context open.
+def context_of(plan: Plan, check: Check = never) -> tuple[int | None, Verdict]:
+    """Return the answer to the question ``"context"``, and the verdict of the layers it holds for.
 
-    `check` is called before each plan; it raises to stop.
+    `plan` is of the same request with any context, or without one. `check` is called before each
+    plan; it raises to stop.
     """
-    found, _whole = _Search(plan.request, plan.engine, check).context(plan)
-    return (found.value or 0) * plan.engine.context_step or None
+    search = _Search(plan.request, plan.engine, check)
+    left_open = plan if plan.request.settings.context is None else search.left_open()
+    found, whole = search.context(left_open)
+    verdict = plan.verdict if left_open is None else left_open.verdict
+    if whole and plan.request.devices:
+        layers = verdict.total_layers
+        verdict = replace(
+            verdict, level=Level.FITS, gpu_layers=layers, expert_layers=0, all_on_gpus=True
+        )
+    return (found.value or 0) * plan.engine.context_step or None, verdict

@@ -14,7 +14,7 @@ from explorer.formats.facts import describe
 from explorer.formats.model import Model
 from explorer.hardware.catalogue import named_bandwidths
 from explorer.parallel import Check, never
-from explorer.planner import Device, Host
+from explorer.planner import Device, Host, Hyperparameters, Settings
 from explorer.planner import environment as env
 from explorer.planner.advice import context_of
 from explorer.planner.inputs import NO_WEIGHTS, PlanInputs, completed, header_to_plan
@@ -22,6 +22,7 @@ from explorer.planner.plan import Level, Plan, Verdict
 from explorer.present.model import kind_of
 from explorer.present.plan import (
     answer,
+    context_text,
     device_name,
     fit_state,
     fit_text,
@@ -48,23 +49,26 @@ class Target:
         host: Its main memory, or None to check nothing against it.
         environment: Ollama's environment variables.
         bandwidths: Bytes a second that the user gave, by the name of a GPU or ``"CPU"``.
+        settings: What is asked of each model alike, its context cut to what the model was trained
+            for. Nothing: each is planned as its program starts it.
     """
 
     devices: tuple[Device, ...]
     host: Host | None
     environment: Mapping[str, str] = field(default_factory=dict)
     bandwidths: Mapping[str, int] = field(default_factory=dict)
+    settings: Settings = field(default_factory=Settings)
 
     @property
     def text(self) -> str:
-        """ "Planned for: NVIDIA L4, 22.5 GiB free, 61.2 GiB of main memory free"."""
+        """ "Planned for: NVIDIA L4, 22.5 GiB free, 61.2 GiB of main memory free; 8k tokens …"."""
         gpus = (f"{device_name(one)}, {bytes_text(one.free)} free" for one in self.devices)
         parts = list(gpus) or ["no GPU"]
         if self.host is None:
             parts.append("main memory is not checked")
         else:
             parts.append(f"{bytes_text(self.host.free)} of main memory free")
-        return f"Planned for: {', '.join(parts)}"
+        return f"Planned for: {', '.join(parts)}; {self.asked_text}"
 
     @property
     def brief(self) -> str:
@@ -77,6 +81,22 @@ class Target:
         if self.host is not None:
             parts.append(f"{bytes_text(self.host.free)} main memory")
         return " · ".join(parts if self.devices else ["No GPU", *parts])
+
+    @property
+    def asked_text(self) -> str:
+        """ "8k tokens, f16 cache": what is asked of each model."""
+        tokens = self.settings.context
+        text = "context of the program" if tokens is None else f"{context_text(tokens)} tokens"
+        return f"{text}, {self.settings.kv_cache_type or 'f16'} cache"
+
+    def inputs(self, asked: PlanInputs | None, h: Hyperparameters) -> PlanInputs:
+        """Return what a model is planned with: what is asked of it, or else of all alike."""
+        if asked is None:
+            settings, trained = self.settings, h.trained_context
+            if settings.context is not None and trained:
+                settings = replace(settings, context=min(settings.context, trained))
+            asked = PlanInputs(settings)
+        return replace(asked, devices=self.devices, host=self.host)
 
     def record(self) -> dict[str, Any]:
         """Return the object ``machine`` of docs/interface.md."""
@@ -91,7 +111,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class ModelFit:
-    """How a model fits a machine with what its program takes where nothing is asked for.
+    """How a model fits a machine with what is asked of it.
 
     Attributes:
         verdict: Whether it fits; None where that cannot be said.
@@ -101,6 +121,8 @@ class ModelFit:
             known, or if it does not fit.
         word: Where it cannot be said, why, in two or three words.
         speed: How fast it can be; None if that is not known, or if it does not fit.
+        context_layers: What of it is on GPUs with that context, where the verdict has another part
+            there: "25 layers"; else empty.
     """
 
     verdict: Verdict | None
@@ -109,6 +131,7 @@ class ModelFit:
     largest_context: int | None = None
     word: str = ""
     speed: Speed | None = None
+    context_layers: str = ""
 
     @property
     def level(self) -> Level | None:
@@ -144,8 +167,19 @@ class ModelFit:
 
     @property
     def context_text(self) -> str:
-        """The largest context; empty where there is none."""
-        return "" if self.largest_context is None else integer_text(self.largest_context)
+        """The largest context, and with which layers if with others; empty where there is none."""
+        return self._context("")
+
+    @property
+    def tokens_text(self) -> str:
+        """The same in a sentence: "9,728 tokens"."""
+        return self._context(" tokens")
+
+    def _context(self, unit: str) -> str:
+        if self.largest_context is None:
+            return ""
+        layers = f" with {self.context_layers}" if self.context_layers else ""
+        return f"{integer_text(self.largest_context)}{unit}{layers}"
 
     @property
     def order(self) -> float | None:
@@ -182,7 +216,7 @@ def fit_statement(fit: ModelFit, target: Target) -> str:
     if found is None or found.level is Level.NOT:
         return fit.sentence
     names = " and ".join(dict.fromkeys(short_name(one) for one in target.devices))
-    tokens = f", with up to {fit.context_text} tokens" if fit.context_text else ""
+    tokens = f", with up to {fit.tokens_text}" if fit.tokens_text else ""
     if found.on_cpu:
         return f"It fits main memory{tokens}. There is no GPU."
     if found.level is Level.FITS:
@@ -194,20 +228,14 @@ NOTHING_TO_FIT: Final = ModelFit(None, "There is nothing that can be opened.", w
 """Of an entry of a store without a model."""
 
 
-def fit_at(
-    path: Path, target: Target, check: Check = never, asked: PlanInputs | None = None
-) -> ModelFit:
+def fit_at(path: Path, target: Target, check: Check = never) -> ModelFit:
     """Open a model, read its header and say how it fits; a failure is a sentence.
 
-    Args:
-        path: The model.
-        target: The machine.
-        check: Called now and then; raises to give up.
-        asked: What the user asks of this model; None for what its program takes by itself.
+    `check` is called now and then; it raises to give up.
     """
     try:
         with open_model(path) as model:
-            return fit_of(model, target, check, asked)
+            return fit_of(model, target, check)
     except ExplorerError as error:
         return not_fitted(error)
 
@@ -222,7 +250,11 @@ def fit_of(
 ) -> ModelFit:
     """Say how an opened model fits, by the profile of where it lies; reads headers only.
 
-    The arguments are those of `fit_at`.
+    Args:
+        model: The model.
+        target: The machine.
+        check: Called now and then; raises to give up.
+        asked: What the user asks of this model; None for what is asked of all.
 
     Raises:
         ExplorerError: Its header, or that of its projector, cannot be read.
@@ -237,7 +269,7 @@ def fit_of(
     if not h.block_count:
         why = "Not a language model: there is nothing to plan."
         return ModelFit(None, why, word="Not a language model")
-    inputs = replace(asked or PlanInputs(), devices=target.devices, host=target.host)
+    inputs = target.inputs(asked, h)
     request = completed(inputs, model).request(h, env.used(target.environment))
     engine = inputs.engine_for(h)
     try:
@@ -269,8 +301,9 @@ def _not_to_plan(model: Model) -> ModelFit | None:
 
 
 def _fit(plan: Plan, target: Target, check: Check) -> ModelFit:
-    found, why, context = plan.verdict, answer(plan).sentence, context_of(plan, check)
-    if found.level is Level.NOT and context is not None:  # the program's own choice is too long
+    found, why, (context, longest) = plan.verdict, answer(plan).sentence, context_of(plan, check)
+    is_open = plan.request.settings.context is None
+    if is_open and found.level is Level.NOT and context is not None:  # its own choice is too long
         whole = found.all_on_gpus or found.on_cpu
         found = replace(found, level=Level.FITS if whole else Level.PARTLY, short={})
         tokens, own = f"{integer_text(context)} tokens", f"{why[:1].lower()}{why[1:]}"
@@ -278,7 +311,16 @@ def _fit(plan: Plan, target: Target, check: Check) -> ModelFit:
     devices = [held.device for held in plan.gpus if held.device is not None]
     speed = speed_of(plan, named_bandwidths(devices, target.bandwidths))
     known = None if isinstance(speed, str) else speed
-    return ModelFit(found, why, plan.engine.name, context, speed=known)
+    layers = _holding(longest)
+    layers = "" if found.on_cpu or layers == _holding(found) else layers
+    return ModelFit(found, why, plan.engine.name, context, speed=known, context_layers=layers)
+
+
+def _holding(found: Verdict) -> str:
+    """Return "all layers", "25 layers" or "experts on the CPU"."""
+    if found.expert_layers:
+        return "experts on the CPU"
+    return "all layers" if found.gpu_layers == found.total_layers else f"{found.gpu_layers} layers"
 
 
 HEADER_BYTES: Final = 8 << 20
@@ -313,9 +355,7 @@ class Version:
         return "" if self.bits_per_weight is None else bits_text(self.bits_per_weight)
 
 
-def version_at(
-    path: Path, target: Target, check: Check = never, asked: PlanInputs | None = None
-) -> Version:
+def version_at(path: Path, target: Target, check: Check = never) -> Version:
     """Open one of several models, read its header and say how it fits; a failure is a sentence.
 
     The arguments are those of `fit_at`.
@@ -326,7 +366,7 @@ def version_at(
             nbytes = sum(file.source.size for file in model.files)
             bits, kind = facts.bits_per_weight, plain_text(facts.file_type or "")
             try:
-                fit = fit_of(model, target, check, asked)
+                fit = fit_of(model, target, check)
             except ExplorerError as error:
                 fit = not_fitted(error)
             return Version(nbytes, bits, kind, fit)

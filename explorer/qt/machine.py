@@ -1,4 +1,4 @@
-"""The machine that every plan of the window is for, and what is asked of each model: one plan.
+"""The machine that every plan of the window is for, and what is asked of models: one plan.
 
 The planner changes both; What if, the library, the overview and the status bar ask for them here.
 Both are kept over restarts: what the user chose of the machine, and what was found of the rest.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -29,6 +28,8 @@ _NOTE: Final = "machine"  # under which it is kept
 _MODEL_NOTE: Final = "plan"  # under which it is kept for each model
 _LONGEST_SAVED: Final = 1 << 18
 _MOST_NAMES: Final = 256
+USUAL_CONTEXT: Final = 8192
+"""Tokens of a chat: what every model of a list is asked for, unless the user chose another."""
 _SETTLED_MS: Final = 1000  # after the last change; a drag asks for another plan with each step
 
 
@@ -55,9 +56,12 @@ class PlannedMachine(QObject):
         found: What was found of this computer; None until it was looked at.
         reserves: What GPUs need beyond a plan: bytes by the name of the GPU.
         bandwidths: Bytes a second that the user gave, by the name of a GPU or ``"CPU"``.
+        context: Tokens that all models of a list are planned with.
+        cache_type: Type of the KV cache that they are planned with.
 
     Signals:
-        changed: The GPUs or the memory to plan for are others, or are known at last.
+        changed: The GPUs or the memory to plan for are others, or are known at last; or what is
+            asked of all models.
         asked: Something else is asked of a model, and was for a moment; its path.
     """
 
@@ -81,6 +85,7 @@ class PlannedMachine(QObject):
         self.found: Machine | None = None
         self.reserves: dict[str, int] = {}
         self.bandwidths: dict[str, int] = {}
+        self.context, self.cache_type = USUAL_CONTEXT, "f16"
 
     # What plans are for
 
@@ -114,9 +119,12 @@ class PlannedMachine(QObject):
 
     def target(self) -> Target:
         """Return it as downloaded models shall fit it; loads the planner."""
-        from explorer.present.fits import Target  # noqa: PLC0415 - not before the first paint
+        from explorer.planner import Settings  # noqa: PLC0415 - not before the first paint
+        from explorer.present.fits import Target  # noqa: PLC0415 - as above
 
-        return Target(self.devices, self.host, os.environ, self.bandwidths)
+        self._restore()
+        asked = Settings(context=self.context, kv_cache_type=self.cache_type)
+        return Target(self.devices, self.host, os.environ, self.bandwidths, asked)
 
     @property
     def text(self) -> str:
@@ -136,15 +144,6 @@ class PlannedMachine(QObject):
                 except PlanError:  # damaged, or of a later version: nothing was asked
                     self._notes.set_model_note(path, _MODEL_NOTE, "")
         return replace(self._inputs[path], devices=self.devices, host=self.host)
-
-    def asked_of(self, paths: Iterable[Path]) -> dict[Path, PlanInputs]:
-        """Return what is asked of models, without those of which nothing is."""
-        asked = {path: self.inputs(path) for path in paths}
-        return {
-            path: inputs
-            for path, inputs in asked.items()
-            if inputs.settings.record() or inputs.profile is not None
-        }
 
     def with_reserves(self, devices: tuple[Device, ...]) -> tuple[Device, ...]:
         """Return GPUs with the reserves that are remembered for their names."""
@@ -213,6 +212,14 @@ class PlannedMachine(QObject):
         for path in self.save():
             self.asked.emit(path)
 
+    def ask_of_all(self, context: int, cache_type: str) -> None:
+        """Plan all models of a list with another context, or another type of cache."""
+        self._restore()
+        if (context, cache_type) != (self.context, self.cache_type):
+            self.context, self.cache_type = context, cache_type
+            self._keep()
+            self.changed.emit()
+
     def _learn(self, device: Device) -> None:
         """Remember the reserve of a GPU for its name, or forget it."""
         if not device.name:
@@ -238,6 +245,7 @@ class PlannedMachine(QObject):
         from explorer.planner.inputs import device_records, host_record  # noqa: PLC0415 - as above
 
         saved: dict[str, Any] = {"reserves": self.reserves, "bandwidths": self.bandwidths}
+        saved |= {"context": self.context, "cache_type": self.cache_type}
         if self._devices is not None:
             saved["devices"] = device_records(self._devices)
         if self._host is not None:
@@ -253,6 +261,7 @@ class PlannedMachine(QObject):
         if not text:
             return
         from explorer.planner.inputs import devices_of, host_of, sizes_of  # noqa: PLC0415
+        from explorer.planner.settings import CACHE_TYPES, CONTEXT  # noqa: PLC0415
 
         try:
             saved = _parsed(text)
@@ -260,10 +269,14 @@ class PlannedMachine(QObject):
             bandwidths = sizes_of(saved.get("bandwidths", {}), _MOST_NAMES)
             devices = devices_of(saved["devices"]) if "devices" in saved else None
             host = (host_of(saved["host"]),) if "host" in saved else None
+            context = saved.get("context", self.context)
+            CONTEXT.kind.check(context, "context")
+            cache_type = next(one for one in (saved.get("cache_type"), "f16") if one in CACHE_TYPES)
         except PlanError:
             self._notes.set_note(_NOTE, "")
             return
         self.reserves, self.bandwidths = reserves, bandwidths
+        self.context, self.cache_type = context, cache_type
         self._devices, self._host = devices, host
 
 

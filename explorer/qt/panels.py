@@ -264,7 +264,6 @@ class Panels(Pages):
         )
         pages = (self.pages_of(group) for group in GROUPS if group != "library")
         view.commands.pages = {name: title for group in pages for name, title in group.items()}
-        view.asked = self.machine.asked_of
         view.bar.edit.setText(self._settings.note("library_filter"))
         self.machine.look()
         if self.machine.known:
@@ -275,11 +274,8 @@ class Panels(Pages):
         """Have others than the planner plan anew: all models, or one of which more is asked."""
         if self.errors.built is not None:
             self.errors.built.plan_again()
-        library = self.library.built
-        if library is not None and path is None:
-            library.plan_for(self.machine.target())
-        elif library is not None and path is not None:
-            library.plan_again(path)
+        if self.library.built is not None and path is None:
+            self.library.built.plan_for(self.machine.target())
 
     def show_demo_store(self, models: Path) -> None:
         """List the demo's store in the library too, for users who have downloaded nothing."""

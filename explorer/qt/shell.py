@@ -153,7 +153,8 @@ class MachineButton(IconButton):
 
     Args:
         machine: The machine.
-        pattern: What the button says, with ``{machine}`` in it.
+        pattern: What the button says, with ``{machine}`` in it, and ``{asked}`` for what is asked
+            of all models.
     """
 
     def __init__(
@@ -171,7 +172,10 @@ class MachineButton(IconButton):
         self._planned.look()
         text = shorten(plain_text(self._planned.text), _LONGEST_MACHINE)
         self.setAccessibleName(f"Plans are for: {text}")
-        self.setText(self._pattern.replace("{machine}", text.replace("&", "&&")))
+        named = self._pattern.replace("{machine}", text.replace("&", "&&"))
+        if "{asked}" in named:  # loads the planner
+            named = named.replace("{asked}", self._planned.target().asked_text)
+        self.setText(named)
 
     def take_units(self) -> None:
         self.show_machine()
@@ -208,7 +212,7 @@ class Head(QWidget):
         self.pages = SegmentBar("Pages", self)
         self.pages.setUsesScrollButtons(False)
         self.pages.currentChanged.connect(self._choose)
-        self.machine = MachineButton(machine, "Plan for: {machine} · change…", self)
+        self.machine = MachineButton(machine, "Plan for: {machine} · {asked} · change…", self)
         self.machine.setObjectName("chip")
         self.machine.hide()
 

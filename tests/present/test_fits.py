@@ -18,7 +18,7 @@ from explorer.planner.engines.ollama import OLLAMA
 from explorer.planner.inputs import PlanInputs
 from explorer.planner.plan import Level, Verdict
 from explorer.planner.request import PlanRequest
-from explorer.present.fits import ModelFit, Target, fit_at, fit_statement
+from explorer.present.fits import ModelFit, Target, fit_at, fit_of, fit_statement
 from explorer.present.plan import advice_changes, suggestions
 from tests.helpers.ollama_store import OllamaStore
 from tests.helpers.small_gguf import SmallGguf
@@ -82,9 +82,10 @@ def test_there_is_one_largest_context_whoever_is_asked_and_whatever_is_set(
     engine = data.draw(st.sampled_from([LLAMA_CPP, OLLAMA]))
     cache = data.draw(st.sampled_from([None, "q8_0"]))
     context = data.draw(st.sampled_from([None, 512, 4096, 100_000]))
-    inputs = PlanInputs(Settings(kv_cache_type=cache), profile=engine.name)
-    shown = fit_at(path, Target(devices, HOST), asked=inputs)
+    listed = data.draw(st.sampled_from([None, 4096, 100_000]))  # in the list of the library
+    inputs = PlanInputs(Settings(context=listed, kv_cache_type=cache), profile=engine.name)
     with open_model(path) as opened:
+        shown = fit_of(opened, Target(devices, HOST), asked=inputs)
         asked = Settings(context=context, kv_cache_type=cache)
         request = PlanRequest(Hyperparameters.from_model(opened), asked, devices, HOST, {})
     answer = solve("context", request, engine)
@@ -123,6 +124,23 @@ def test_a_part_of_it_with_the_largest_context_for_these_layers(model: Path) -> 
         asked = Settings(num_gpu=layers, context=tokens)
         plan = LLAMA_CPP.plan(PlanRequest(h, asked, target.devices, HOST, {}))
         assert (not plan.verdict.short) == fits
+
+
+def test_all_models_are_planned_with_one_context_and_the_largest_names_its_layers(
+    model: Path, some_models: list[Path]
+) -> None:
+    asked = Target((gpu(8),), HOST, settings=Settings(context=100_000))
+    found = fit_at(model, asked)
+    assert found.verdict is not None
+    layers = found.verdict.gpu_layers
+    assert 0 < layers < 33
+    assert found.largest_context == fit_at(model, Target((gpu(8),), HOST)).largest_context
+    assert found.context_text == f"{found.largest_context:,} with all layers"
+    assert fit_statement(found, asked).endswith(
+        f"{found.largest_context:,} tokens with all layers."
+    )
+    short = fit_at(some_models[1], Target((gpu(48),), HOST, settings=Settings(context=100_000)))
+    assert (short.level, short.context_text) == (Level.FITS, "8,192")  # it was trained for these
 
 
 def test_experts_on_the_cpu(tmp_path: Path) -> None:

@@ -218,7 +218,7 @@ _JUNK = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from(["devices", "host", "reserves", "bandwidths", "settings", "free"]),
+            st.sampled_from(["devices", "host", "reserves", "bandwidths", "context", "cache_type"]),
             inner,
             max_size=4,
         )

@@ -17,6 +17,7 @@ from explorer.qt.app import _open_first
 from explorer.qt.document import Document
 from explorer.qt.help.guide import KEYS_PAGE
 from explorer.qt.library.commands import FolderDialog
+from explorer.qt.machine import PlannedMachine
 from explorer.qt.main_window import MainWindow, take_first_size
 from explorer.qt.panels import GROUPS
 from explorer.qt.planner.devices import CatalogueDialog, MachineDialog
@@ -147,7 +148,14 @@ def test_the_status_bar_names_the_machine_and_a_click_changes_it_on_any_page(
         "NVIDIA GeForce RTX 4070",
     ]
     assert "RTX 4070" in window.bottom.machine.text()
+    head = window.shell.head.machine
+    assert "8k tokens, f16 cache" in head.text()
+    dialog.context.setValue(32768)
+    dialog.cache_type.setCurrentText("q8_0")
+    assert "32k tokens, q8_0 cache" in head.text()
     assert window.panels.library.widget.target == window.panels.machine.target()
+    again = PlannedMachine(window.panels.app, settings)
+    assert again.target().settings == window.panels.machine.target().settings
     catalogue.close()
     dialog.devices.ram.size_chosen.emit(None)
     assert window.panels.machine.host is None

@@ -182,12 +182,12 @@ class OverviewView(QtWidgets.QScrollArea):
         self._jobs.cancel()
         if document is None or document.kind or not machine.known:
             return
-        asked, target = machine.asked_of([document.path]), machine.target()
+        asked, target = machine.inputs(document.path), machine.target()
 
         def work(job: Job) -> tuple[ModelFit, str]:
             from explorer.present.fits import fit_of, fit_statement  # noqa: PLC0415 - loads planner
 
-            fit = fit_of(document.model, target, job.check, asked.get(document.path))
+            fit = fit_of(document.model, target, job.check, asked)
             return fit, fit_statement(fit, target)
 
         def fail(error: ExplorerError) -> None:
@@ -295,7 +295,7 @@ class OverviewView(QtWidgets.QScrollArea):
                 colour = level_colours(fit.level, self.palette())[0].name()
             detail = "the problems above say why" if fit.damaged else fit.sentence
             if fit.largest_context:
-                detail = f"with up to {fit.context_text} tokens"
+                detail = f"with up to {fit.tokens_text}"
             detail = fit.part or detail
             tile = FigureTile(title, fit.brief, detail, page, colour)
         tile.explain(picture_text("answer"))

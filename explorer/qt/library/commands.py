@@ -250,11 +250,11 @@ class VersionsDialog(QDialog):
             return
         wanted, self._wanted = self._wanted, None
         paths = [self.choices[place].path for place in wanted]
-        target, asked = self._machine.target(), self._machine.asked_of(paths)
+        target = self._machine.target()
 
         def work(job: Job) -> dict[int, Version]:
             def read(item: tuple[int, Path], check: Check) -> Version:
-                return version_at(item[1], target, check, asked.get(item[1]))
+                return version_at(item[1], target, check)
 
             found: dict[int, Version] = {}
             items = zip(wanted, paths, strict=True)

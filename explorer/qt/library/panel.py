@@ -6,7 +6,7 @@ is shown for the first time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +17,6 @@ from PySide6.QtGui import QAccessible, QResizeEvent, QShowEvent
 from explorer.errors import ExplorerError
 from explorer.formats import Severity
 from explorer.parallel import Check
-from explorer.planner.inputs import PlanInputs
 from explorer.present.fits import ModelFit, Target
 from explorer.present.model import mark
 from explorer.present.stores import reclaimable, reclaimable_text
@@ -358,9 +357,6 @@ class LibraryView(LibraryWidgets):
         parent: The window.
         places: Returns the stores to read; called in a worker.
 
-    Attributes:
-        asked: Returns what the user asks of models, by path.
-
     Signals:
         scanned: A scan has finished; how many models there are.
     """
@@ -386,9 +382,8 @@ class LibraryView(LibraryWidgets):
         title = "Reading what the models are"
         self.details = readers.EntryReader(app.runner, title, lambda: read_details, self)
         self.target: Target | None = None
-        self.asked: Callable[[Iterable[Path]], Mapping[Path, PlanInputs]] = lambda _paths: {}
         title = "Working out which models fit"
-        self.fits = readers.EntryReader(app.runner, title, lambda: self._fit_reader({}), self)
+        self.fits = readers.EntryReader(app.runner, title, self._fit_reader, self)
         self.contents = readers.ContentsReader(app.runner, self)
         self.watch = readers.FolderWatch(self)
         self.commands = Commands(self, self.tree, self.blobs, app, settings)
@@ -507,23 +502,12 @@ class LibraryView(LibraryWidgets):
         if self._rows is not None and not self.scanner.busy and not self.details.busy:
             self._read_fits()
 
-    def plan_again(self, path: Path) -> None:
-        """Say anew how a model fits: something else is asked of it."""
-        known = [entry for entry in self.model.fits if entry.path == path]
-        for entry in known:
-            del self.model.fits[entry]
-        if known and self.isVisible():
-            self._read_fits()
-
     def _read_fits(self) -> None:
         entries = [entry for node in self.model.entries() if (entry := node.row.entry) is not None]
-        missing = [entry for entry in entries if entry not in self.model.fits]
-        asked = self.asked(entry.path for entry in missing)
-        self.fits.prepare = lambda: self._fit_reader(asked)
-        self.fits.read(missing)
+        self.fits.read(entry for entry in entries if entry not in self.model.fits)
 
-    def _fit_reader(self, asked: Mapping[Path, PlanInputs]) -> Callable[[Entry, Check], ModelFit]:
-        return readers.fits_of(self.target or readers.this_target(), asked)
+    def _fit_reader(self) -> Callable[[Entry, Check], ModelFit]:
+        return readers.fits_of(self.target or readers.this_target())
 
     def _show_details(self, found: list[tuple[Entry, Details]]) -> None:
         self.model.set_details(found)
@@ -624,5 +608,3 @@ class LibraryView(LibraryWidgets):
         super().showEvent(event)
         if not self._asked:
             self.rescan()
-        elif self._rows is not None and not self.scanner.busy and not self.details.busy:
-            self._read_fits()  # something else may be asked of a model

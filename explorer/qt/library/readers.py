@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final, Generic, TypeAlias, TypeVar
 
@@ -16,7 +16,6 @@ from explorer.errors import ExplorerError
 from explorer.formats import Severity
 from explorer.hardware.detect import detect
 from explorer.parallel import Check
-from explorer.planner.inputs import PlanInputs
 from explorer.present.fits import NOTHING_TO_FIT, ModelFit, Target, fit_at
 from explorer.present.tables.library import StoredFile, stored_files
 from explorer.qt.jobs import Job, JobRunner, JobSlot
@@ -66,15 +65,11 @@ def this_target() -> Target:
     return Target(machine.devices, machine.host, os.environ)
 
 
-def fits_of(
-    target: Target, asked: Mapping[Path, PlanInputs]
-) -> Callable[[stores.Entry, Check], ModelFit]:
-    """Return what says how a model fits a machine, with what is asked of it."""
+def fits_of(target: Target) -> Callable[[stores.Entry, Check], ModelFit]:
+    """Return what says how a model fits a machine."""
 
     def read(entry: stores.Entry, check: Check) -> ModelFit:
-        if entry.format is None:
-            return NOTHING_TO_FIT
-        return fit_at(entry.path, target, check, asked.get(entry.path))
+        return NOTHING_TO_FIT if entry.format is None else fit_at(entry.path, target, check)
 
     return read
 

@@ -17,13 +17,17 @@ from explorer.errors import PlanError
 from explorer.hardware.catalogue import Catalogue, load_catalogue
 from explorer.planner import Device, Host
 from explorer.planner.devices import GIB, parse_gpu, parse_memory
+from explorer.planner.settings import CACHE_TYPES
 from explorer.planner.settings import RESERVE as RESERVE_SETTING
 from explorer.present.plan import device_name, device_text, short_name, size_text
+from explorer.present.plan_export import context_stops
 from explorer.present.tables.plans import GPUS
 from explorer.qt.jobs import JobSlot
 from explorer.qt.planner.fields import (
+    CalmComboBox,
     CalmSpinBox,
     SizeEdit,
+    TokenSpinBox,
     buddy_label,
     colour_text,
     fill,
@@ -495,7 +499,21 @@ class MachineDialog(QtWidgets.QDialog):
             "not be the one in front of you."
         )
         state.flush()  # the planner may never have been shown
+        self._basis = state.basis
         self.devices = DevicesBox(state, app, self)
+        self.context = TokenSpinBox(context_stops(0), self)
+        self.context.show_value(self._basis.context)
+        self.cache_type = CalmComboBox(self)
+        for name in CACHE_TYPES:
+            self.cache_type.addItem(name, name)
+        self.cache_type.show_value(self._basis.cache_type)
+        self.context.valueChanged.connect(self._ask_of_all)
+        self.cache_type.currentIndexChanged.connect(self._ask_of_all)
+        asked = Flow(
+            *(buddy_label("&Context", self.context), self.context),
+            *(buddy_label("&KV cache type", self.cache_type), self.cache_type),
+        )
+        asked_of = plain_label(self, "The library plans every model with:")
         self.refused = plain_label(self)
         self.refused.setWordWrap(True)
         self.refused.hide()
@@ -504,10 +522,13 @@ class MachineDialog(QtWidgets.QDialog):
         state.plan_changed.connect(self.refused.hide)
         buttons = QtWidgets.QDialogButtonBox(QtWidgets.QDialogButtonBox.StandardButton.Close, self)
         buttons.rejected.connect(self.reject)
-        parts = text, self.devices, self.refused, None, buttons
+        parts = text, self.devices, asked_of, asked, self.refused, None, buttons
         margins = (Space.GROUP,) * 4
         fill(QtWidgets.QVBoxLayout(self), *parts, spacing=Space.WIDE, margins=margins)
         self.resize(scaled(_DIALOG_WIDTH), self.sizeHint().height())
+
+    def _ask_of_all(self) -> None:
+        self._basis.ask_of_all(self.context.value(), str(self.cache_type.currentData()))
 
     def _say(self, error: object) -> None:
         self.refused.setText(plain_text(str(error)))
