@@ -287,11 +287,11 @@ def plain_name(name: str) -> str:
 
 def _parsed(text: str) -> dict[str, Any]:
     if len(text) > _LONGEST_SAVED:
-        raise PlanError("what was kept of a plan is too long to be ours")
+        raise PlanError("the saved machine is longer than any that this program saves")
     try:
         saved = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise PlanError(f"what was kept of a plan is not JSON: {error}") from error
+        raise PlanError(f"the saved machine is not JSON: {error}") from error
     if not isinstance(saved, dict):
-        raise PlanError("what was kept of a plan is not a JSON object")
+        raise PlanError("the saved machine is not a JSON object")
     return saved

@@ -463,7 +463,7 @@ class AnswerBar(QtWidgets.QWidget):
             title = "Looking for settings that fit"
             self._run(self._search, title, plan_texts.suggestions, self._show_suggestions)
         elif self._advice is None and self._current.plan is not None:
-            self._run(self._search, "Looking for the largest context", _ASK_CONTEXT, self._offer)
+            self._run(self._search, "Looking for the largest context", _ASK_CONTEXT, self._propose)
         plan, kept = self._current.plan, self._state.basis.bandwidths
         if plan is not None:
             title, refused = "Estimating the speed", self._state.refused.emit
@@ -499,7 +499,7 @@ class AnswerBar(QtWidgets.QWidget):
         self.apply.setVisible(False)
         self._show_sentence()
         if searched and not found and self._current.plan is not None:
-            self._run(self._search, "Looking for the largest context", _ASK_CONTEXT, self._offer)
+            self._run(self._search, "Looking for the largest context", _ASK_CONTEXT, self._propose)
 
     def _apply(self, number: int) -> None:
         if number < len(self._found):
@@ -514,6 +514,11 @@ class AnswerBar(QtWidgets.QWidget):
         self._offer(advice)
         text = self.ways.text()
         QtGui.QAccessible.updateAccessibility(QtGui.QAccessibleAnnouncementEvent(self.ways, text))
+
+    def _propose(self, advice: Advice) -> None:
+        """Show the largest context, unless another question was asked meanwhile."""
+        if self._advice is None and not self._asking.busy:
+            self._offer(advice)
 
     def _offer(self, advice: Advice) -> None:
         """Show an answer, and take it by a button where it would change something."""

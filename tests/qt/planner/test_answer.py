@@ -120,6 +120,17 @@ def test_questions_are_answered_and_applied(qtbot: QtBot, panel: Panel, what: st
         assert not answer.ways.text().startswith(title)  # it was an answer to other settings
 
 
+def test_the_largest_context_is_not_shown_over_the_answer_to_a_question(panel: Panel) -> None:
+    answer = panel.body.answer
+    panel.state.set(flash_attention=True)
+    panel.state.flush()
+    answer._search_delay.stop()
+    answer._start_search()
+    answer.questions["parallel"].trigger()
+    panel.settle()
+    assert answer.ways.text().startswith(QUESTIONS["parallel"].title)
+
+
 def test_a_question_is_dropped_when_the_settings_change(panel: Panel) -> None:
     answer = panel.body.answer
     answer.questions["parallel"].trigger()

@@ -85,12 +85,15 @@ class Map:
         self.settle()
 
     def settle(self) -> None:
-        """Wait until nothing is read any more, nor will be."""
+        """Wait until nothing is read any more, nor will be, and the axes have their widths."""
+        before = QRectF()
 
         def idle() -> bool:
+            nonlocal before
             QApplication.processEvents()
             waiting = self.page._rest.isActive() or self.page.readout.pointer._rest.isActive()
-            return not self.runner.jobs and not waiting
+            last, before = before, self.page.plot.box.sceneBoundingRect()
+            return not self.runner.jobs and not waiting and before == last
 
         self.qtbot.waitUntil(idle)
 
