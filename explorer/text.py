@@ -281,7 +281,9 @@ def bytes_text(nbytes: int) -> str:
     """Return a size to three digits: ``"4.37 GiB"``, or ``"4.69 GB"`` in decimal units."""
     units = notation().units
     text = _scaled(nbytes, units.base, units.names)
-    return f"at least {text}" if isinstance(nbytes, AtLeast) else text
+    if isinstance(nbytes, AtLeast):
+        return f"at least {text}" if nbytes else "unknown"
+    return text
 
 
 def exact_text(nbytes: int) -> str:

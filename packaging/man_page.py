@@ -80,6 +80,7 @@ def escape(text: str) -> str:
     a bare hyphen may be printed as a Unicode hyphen, which cannot be pasted into a shell.
     """
     special = {"\\": r"\e", "-": r"\-", "'": r"\(aq", "`": r"\(ga", "^": r"\(ha", "~": r"\(ti"}
+    special["|"] = r"|\:"  # a line may end between choices
     out = []
     for line in text.splitlines() or [""]:
         letters = [

@@ -468,7 +468,7 @@ def _facts(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "KV cache type", f"{_safe(plan.used('kv_cache_type'))}, flash attention {attention}"
     for figure in plans.plan_figures(plan):
         if figure.name != "gpu_layers":
-            yield figure.label, exact_text(int(figure.value or 0))
+            yield figure.label, exact_text(plans.plan_value(plan, figure.name))
             continue
         graph, ratio = details["graph"], details.get("quick_estimate_ratio")
         if graph["partial"] is not None:

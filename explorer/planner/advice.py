@@ -55,6 +55,8 @@ def solve(what: str, request: PlanRequest, engine: Engine, check: Check = never)
     """
     if what not in QUESTIONS:
         raise PlanError(f"{quoted(what)!r} cannot be solved for. Use one of {', '.join(QUESTIONS)}")
+    if engine.unknown:
+        return Advice(what, None, f"the {engine.unknown} of {engine.short_title} are not known")
     if not request.devices and what not in ("context", "fewest-gpu-layers"):
         return Advice(what, None, _NO_GPU)
     if _ABOUT[what] not in {setting.name for setting in engine.settings}:

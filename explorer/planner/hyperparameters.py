@@ -22,6 +22,7 @@ from explorer.formats.facts import range_text
 from explorer.formats.model import Metadata, MetadataEntry, Model, loaded_entry
 from explorer.planner.devices import MAX_BLOCKS, MAX_COUNT, MAX_MEMORY, whole, whole_or_none
 from explorer.planner.engines.llama_cpp.header import Header
+from explorer.planner.engines.llama_cpp.refusals import foreign_type
 from explorer.planner.folder import Folder
 from explorer.planner.header_keys import TOKENS, HeaderKeys
 from explorer.planner.tensor_groups import TensorGroups, group_config, group_list, group_table
@@ -71,6 +72,8 @@ class Hyperparameters:
     in_ollama_store: bool = False  # whether it was opened where Ollama keeps its models
     # what llama.cpp's rules read of it, or why they cannot
     llama_cpp: Header | str = field(default="llama.cpp reads files only", compare=False)
+    # the same of ik_llama.cpp, which has types of its own
+    ik_llama_cpp: Header | str = field(default="ik_llama.cpp reads files only", compare=False)
     layer_bytes: int = 0  # bytes of the tensor layers of an Ollama manifest
     # the same as `folder`, of tensor layers of Ollama's store; None of another model
     blobs: Folder | None = field(default=None, compare=False)
@@ -118,10 +121,12 @@ class Hyperparameters:
         kept = _is_in_ollama_store(model)
         folder = Folder(model.config, *model.stored) if model.stored and model.config else None
         is_folder = model.format == "safetensors"
+        llama_cpp, ik_llama_cpp = llama_cpp_headers(model)
         return replace(
             h,
             in_ollama_store=kept,
-            llama_cpp=llama_cpp_header(model),
+            llama_cpp=llama_cpp,
+            ik_llama_cpp=ik_llama_cpp,
             folder=folder if is_folder else None,
             blobs=None if is_folder else folder,
             layer_bytes=model.layer_bytes,
@@ -212,17 +217,28 @@ class Hyperparameters:
         return sum(self.layer_weights)
 
 
-def llama_cpp_header(
+def llama_cpp_headers(
     model: Model, others: Mapping[int, TensorType] = MappingProxyType({})
-) -> Header | str:
-    """Return what llama.cpp's rules read of a model, or why they cannot.
+) -> tuple[Header | str, Header | str]:
+    """Return what the rules of llama.cpp and ik_llama.cpp read of a model, or why they cannot.
 
     `others` are types of tensors to use instead, by row.
     """
+    found: Header | str
     try:
-        return Header.from_model(model, others)
+        found = Header.from_model(model, others)
     except PlanError as error:
-        return error.what
+        found = error.what
+    if model.format != "gguf":
+        return found, found
+    columns = model.tensors.columns
+    types = {
+        kind.id: kind for row, kind in enumerate(columns.types) for kind in (others.get(row, kind),)
+    }
+    return (
+        foreign_type("llama.cpp", types.values()) or found,
+        foreign_type("ik_llama.cpp", types.values()) or found,
+    )
 
 
 def _is_in_ollama_store(model: Model) -> bool:

@@ -16,10 +16,10 @@ from explorer.formats import open_model
 from explorer.formats.model import Model
 from explorer.planner.advice import Advice
 from explorer.planner.devices import MAX_MEMORY, Device, Host, check_devices, whole
-from explorer.planner.engines.llama_cpp.refusals import foreign_type, refusal
+from explorer.planner.engines.llama_cpp.refusals import refusal
 from explorer.planner.engines.registry import default_engine, engine_named, saved_engine
 from explorer.planner.environment import used
-from explorer.planner.hyperparameters import Hyperparameters, llama_cpp_header
+from explorer.planner.hyperparameters import Hyperparameters, llama_cpp_headers
 from explorer.planner.plan import Engine, Holding, Plan, Term
 from explorer.planner.request import PlanRequest
 from explorer.planner.settings import Settings
@@ -173,12 +173,13 @@ def header_to_plan(model: Model) -> Hyperparameters:
     if not len(model.tensors):  # figures of a cache would say nothing
         raise PlanError(NO_WEIGHTS)
     h = Hyperparameters.from_model(model)
-    problem = foreign_type(model.tensors.columns.types) if model.format == "gguf" else ""
-    if not problem and not isinstance(h.llama_cpp, str):
-        entry = model.metadata.entry("tokenizer.ggml.tokens")
-        problem = refusal(h.llama_cpp, 0 if entry is None else entry.length or 0)
-    if problem:
-        h = replace(h, llama_cpp=problem)
+    entry = model.metadata.entry("tokenizer.ggml.tokens")
+    tokens = 0 if entry is None else entry.length or 0
+    if not isinstance(h.llama_cpp, str):
+        h = replace(h, llama_cpp=refusal("llama.cpp", h.llama_cpp, tokens) or h.llama_cpp)
+    if not isinstance(h.ik_llama_cpp, str):
+        problem = refusal("ik_llama.cpp", h.ik_llama_cpp, tokens)
+        h = replace(h, ik_llama_cpp=problem or h.ik_llama_cpp)
     if model.damage is None:
         return h
     damage = plain_text(model.damage.what)
@@ -238,11 +239,13 @@ def with_types(
         (kind.nbytes_of(columns.shapes[row]) or 0) - columns.nbytes[row]
         for row, kind in types.items()
     )
+    llama_cpp, ik_llama_cpp = llama_cpp_headers(model, types)
     return replace(
         h,
         tensors=group(model.tensors, types),
         file_bytes=max(0, h.file_bytes + more),
-        llama_cpp=llama_cpp_header(model, types),
+        llama_cpp=llama_cpp,
+        ik_llama_cpp=ik_llama_cpp,
     )
 
 

@@ -450,6 +450,7 @@ class Engine(ABC):
         grows: Whether what a plan takes never falls as the context or the number of sequences
             grows, so that `Plan.room` says which values fit. If not, `trial` is asked.
         serve: The words that start its server, before model and arguments; empty without one.
+        unknown: What of a plan it does not know, so that no question about the most is answered.
     """
 
     name: str
@@ -464,6 +465,7 @@ class Engine(ABC):
     most_parallel: int = MAX_PARALLEL
     grows: bool = True
     serve: Sequence[str] = ("llama-server",)
+    unknown: str = ""
 
     @abstractmethod
     def plan(self, request: PlanRequest) -> Plan:

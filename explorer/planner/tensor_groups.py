@@ -14,7 +14,13 @@ from typing import Final
 
 from explorer.formats.tensors import TensorTable, parse_name
 from explorer.planner.devices import quoted
-from explorer.quantization.types import OTHER_MEANINGS, TENSOR_TYPES, TensorType
+from explorer.quantization.types import (
+    OF_IK_LLAMA_CPP,
+    OF_LLAMA_CPP,
+    OTHER_MEANINGS,
+    TENSOR_TYPES,
+    TensorType,
+)
 
 _JOINED: Final = frozenset({"blk", "mm"})
 _OLD_SLOT: Final = 4  # Ollama reads this type id as MXFP4
@@ -46,6 +52,7 @@ class TensorGroups:
     fused_bias_length: int | None = None  # of block 0's fused attention bias (S)
     rope_weights: int = 0  # elements of the tensor ``rope_freqs.weights`` (R); 0 without it
     warnings: tuple[str, ...] = ()  # what is not as Ollama would count it
+    foreign: str = ""  # a type of tensors that no version of Ollama loads; "" without any
 
     @property
     def total_bytes(self) -> int:
@@ -120,7 +127,12 @@ def _group(
         fused_bias_length=None if bias is None else _extent(dims(bias), 0),
         rope_weights=0 if rope is None else counts[rope],
         warnings=tuple(_type_warnings(types)),
+        foreign=next((kind.name for kind in types if _is_foreign(kind)), ""),
     )
+
+
+def _is_foreign(kind: TensorType) -> bool:
+    return not kind.known or kind.id in OF_IK_LLAMA_CPP - OF_LLAMA_CPP
 
 
 def _extent(dims: tuple[int, ...], axis: int) -> int:
@@ -139,7 +151,7 @@ def _type_warnings(types: Sequence[TensorType]) -> Iterable[str]:
     for name, kind in sorted({kind.name: kind for kind in types}.items()):
         if kind.id == _OLD_SLOT:
             yield "tensor type 4 is counted as MXFP4, as Ollama reads it"
-        elif kind.known and kind.id is not None and name not in _UPSTREAM:
+        elif kind.id is not None and name not in _UPSTREAM and not _is_foreign(kind):
             yield (
                 f"Ollama's estimator counts tensors of type {quoted(name)} as 0 bytes. "
                 "Here they have their true size"

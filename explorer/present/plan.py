@@ -237,8 +237,11 @@ def answer(plan: Plan | None, refusal: str = "") -> Answer:
 
 def _open_sentence(plan: Plan) -> str:
     """Say what decides whether a model fits."""
+    what = f"May fit: it depends on {plan.verdict.depends_on}"
+    if plan.engine.unknown:
+        return f"{what}. They are not known, and {bytes_text(plan.verdict.free)} are left for them."
     needed = bytes_text(max(held.compute.high - held.compute.low for held in plan.gpus))
-    return f"May fit: it depends on {plan.verdict.depends_on}, known to within {needed}."
+    return f"{what}, known to within {needed}."
 
 
 def _fit_sentence(plan: Plan) -> str:

@@ -262,6 +262,9 @@ The sizes of BitNet's other types depend on tables of its kernels."""
 OF_LLAMA_CPP: Final = frozenset(_OF_GGML)
 """Ids of the types that llama.cpp loads."""
 
+OF_IK_LLAMA_CPP: Final = frozenset((*_DECODED, I2_S.id)) - {34, 35, 40, 42}
+"""Ids of the types that ik_llama.cpp loads: not TQ1_0, TQ2_0, NVFP4 and Q2_0."""
+
 TENSOR_TYPES: Final[Mapping[str, TensorType]] = MappingProxyType(
     {kind.name: kind for kind in (*_DECODED.values(), I2_S, OTHER_MEANINGS[4])}
     | {name: TensorType(name, weights, size) for name, weights, size in _SAFETENSORS_ONLY}

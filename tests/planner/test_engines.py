@@ -203,8 +203,8 @@ def test_what_llama_cpp_refuses_is_one_sentence(h: Hyperparameters) -> None:
 
 
 def test_engines_are_found_by_name() -> None:
-    folders = ["vllm", "mlx", "transformers"]
-    assert list(ENGINES) == ["llama.cpp", "ollama", "ollama-mlx", *folders, "ollama-graphsize"]
+    folders, others = ["vllm", "mlx", "transformers"], ["ik_llama.cpp", "ollama-graphsize"]
+    assert list(ENGINES) == ["llama.cpp", "ollama", "ollama-mlx", *folders, *others]
     with pytest.raises(PlanError, match="ollama-graphsize"):
         plan(Hyperparameters(), profile="ollama-0.30")
     known = {setting.name for setting in SETTINGS}

@@ -110,4 +110,6 @@ def test_no_model_that_llama_cpp_loaded_is_refused(families: dict[str, Any]) -> 
     models = [_model(one["metadata"], one["tensors"]) for one in described]
     headers = [Header.from_model(model) for model in models]
     assert len(headers) > 150
-    assert {header.architecture: why for header in headers if (why := refusal(header, 0))} == {}
+    assert {
+        header.architecture: why for header in headers if (why := refusal("llama.cpp", header, 0))
+    } == {}

@@ -26,6 +26,7 @@ from explorer.present.plan import (
     plan_value,
     sequences_text,
     value_text,
+    verdict_word,
 )
 from explorer.present.plan_export import Curves
 from explorer.present.tables.table import (
@@ -404,7 +405,7 @@ def _size(name: str, title: str, key: str) -> Column[EngineRow]:
 
 
 def _fits(row: EngineRow) -> str:
-    return "Refused" if row.plan is None else answer(row.plan).word
+    return "Refused" if row.plan is None else verdict_word(row.plan.verdict)
 
 
 def _full_title(row: EngineRow) -> str:

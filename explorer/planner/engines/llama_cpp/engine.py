@@ -265,7 +265,7 @@ def _placed(
     asked, count = request.settings, len(devices)
     layers = asked.num_gpu if asked.num_gpu is not None and asked.num_gpu >= 0 else None
     chosen = (layers, asked.tensor_split, asked.cpu_moe_layers) != (None, None, None)
-    split = _split(devices, asked.tensor_split)
+    split = split_over(devices, asked.tensor_split)
     settings = replace(
         wanted.settings,
         devices=count,
@@ -284,7 +284,7 @@ def _placed(
     return decision.settings, decision
 
 
-def _split(devices: Sequence[Device], shares: Sequence[float] | None) -> tuple[float, ...]:
+def split_over(devices: Sequence[Device], shares: Sequence[float] | None) -> tuple[float, ...]:
     """Return the share of each GPU: as asked, else by free memory."""
     if shares is not None:
         padded = (*shares, *[0.0] * len(devices))[: len(devices)]

@@ -14,8 +14,7 @@ from typing import Final
 from explorer.planner.devices import quoted
 from explorer.planner.engines.llama_cpp.architectures import ARCHITECTURES
 from explorer.planner.engines.llama_cpp.header import Header, Weights
-from explorer.quantization.registry import has_decoder
-from explorer.quantization.types import OF_LLAMA_CPP, TensorType
+from explorer.quantization.types import OF_IK_LLAMA_CPP, OF_LLAMA_CPP, TensorType
 
 OTHERS: Final = frozenset(
     (
@@ -61,36 +60,57 @@ _LOOSE: Final = frozenset(
 
 
 _OF_OLLAMA: Final = 4  # MXFP4 in the first files of gpt-oss, which Ollama loads
+_TYPES: Final = {"llama.cpp": {*OF_LLAMA_CPP, _OF_OLLAMA}, "ik_llama.cpp": OF_IK_LLAMA_CPP}
+_ARCHITECTURES: Final = {
+    "llama.cpp": {*ARCHITECTURES, *OTHERS},
+    "ik_llama.cpp": frozenset((  # its `LLM_ARCH_NAMES`, at 8337e4cd
+        *("llama", "llama4", "deci", "falcon", "grok", "gpt2", "gptj", "gptneox", "mpt"),
+        *("baichuan", "starcoder", "refact", "bert", "nomic-bert", "jina-bert-v2", "bloom"),
+        *("stablelm", "qwen", "qwen2", "qwen2moe", "qwen2vl", "qwen3", "qwen3moe", "qwen3next"),
+        *("qwen3vl", "qwen3vlmoe", "qwen35moe", "qwen35", "mellum", "phi2", "phi3", "plamo"),
+        *("codeshell", "orion", "internlm2", "minicpm", "gemma", "gemma2", "gemma3"),
+        *("starcoder2", "mamba", "xverse", "command-r", "dbrx", "olmo", "openelm", "arctic"),
+        *("deepseek2", "deepseek4", "chatglm", "glm4", "glm4moe", "bitnet", "bitnet-25"),
+        *("bitnet-b1.58", "t5", "t5encoder", "jais", "granite", "granitemoe", "cohere2"),
+        *("cohere2_moe", "dots1", "ernie4_5", "ernie4_5-moe", "hunyuan-moe", "gpt-oss"),
+        *("bailingmoe2", "bailingmoe3", "minimax-m2", "minimax-m3", "smollm3", "mistral3"),
+        *("mimo2", "seed_oss", "step35", "laguna", "glm-dsa", "mistral4", "gemma4", "gemma4_mtp"),
+        *("dflash", "dflash-draft", "gemma4-assistant", "openpangu", "muse-glimmer"),
+    )),
+}  # fmt: skip
+"""What each program loads."""
 
 
-def foreign_type(types: Iterable[TensorType]) -> str:
-    """Return why llama.cpp will not load tensors of some types; "" if it knows them all."""
+def foreign_type(program: str, types: Iterable[TensorType]) -> str:
+    """Return why a program will not load tensors of some types; "" if it knows them all."""
     for kind in types:
-        if kind.id is not None and kind.id not in {*OF_LLAMA_CPP, _OF_OLLAMA}:
-            known = "; ik_llama.cpp does" if has_decoder(kind.name) else ""
-            return f"llama.cpp does not load tensors of type {quoted(kind.name)}{known}"
+        if kind.id is not None and kind.id not in _TYPES[program]:
+            other = "ik_llama.cpp" if program == "llama.cpp" else "llama.cpp"
+            known = f"; {other} does" if kind.id in _TYPES[other] else ""
+            return f"{program} does not load tensors of type {quoted(kind.name)}{known}"
     return ""
 
 
-def refusal(header: Header, tokens: int) -> str:
-    """Return why llama.cpp will not load a model; "" if nothing is known that stops it.
+def refusal(program: str, header: Header, tokens: int) -> str:
+    """Return why a program will not load a model; "" if nothing is known that stops it.
 
     Args:
+        program: llama.cpp, or ik_llama.cpp.
         header: What was read of the model.
         tokens: Entries of its vocabulary; 0 where it says nothing of one.
     """
     name = header.architecture
     if name in _COMPONENTS:
-        return f"llama.cpp does not load it alone: it is {_COMPONENTS[name]}"
-    if name not in ARCHITECTURES and name not in OTHERS:
+        return f"{program} does not load it alone: it is {_COMPONENTS[name]}"
+    if name not in _ARCHITECTURES[program]:
         shown = quoted(name)
-        return f"llama.cpp refuses the model: it does not know the architecture {shown!r}"
-    if name in OTHERS:
+        return f"{program} refuses the model: it does not know the architecture {shown!r}"
+    if name not in ARCHITECTURES:
         return ""
     problem = next(_problems(header, tokens), "")
     if not problem:
         return ""
-    return f"llama.cpp refuses the model: {problem}. Download it again, or convert it anew"
+    return f"{program} refuses the model: {problem}. Download it again, or convert it anew"
 
 
 def _problems(header: Header, tokens: int) -> Iterator[str]:

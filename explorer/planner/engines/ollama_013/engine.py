@@ -33,7 +33,7 @@ from explorer.planner.plan import (
 )
 from explorer.planner.request import PlanRequest
 from explorer.planner.settings import AUTOMATIC
-from explorer.text import AtLeast, bytes_text, integer_text
+from explorer.text import bytes_text, integer_text
 
 _NO_RULES: Final = "this program has no such setting: choose llama.cpp"
 _NEW: Final = ("ubatch", "kv_unified", "cpu_moe_layers", "tensor_split", "reserve")
@@ -55,14 +55,15 @@ class Ollama013(Engine):
     grows = False  # a graph is charged to GPUs that a longer context may leave out
 
     def accepts(self, h: Hyperparameters) -> Refusal | None:
-        """Refuse tensors whose size nobody knows."""
-        sizes = h.tensors.total_bytes
-        return (
-            Refusal("the size of some tensors is not known") if isinstance(sizes, AtLeast) else None
-        )
+        """Refuse types of tensors that Ollama never loaded."""
+        kind = quoted(h.tensors.foreign)
+        return Refusal(f"Ollama does not load tensors of type {kind}") if kind else None
 
     def plan(self, request: PlanRequest) -> Plan:
         """Apply the formulas of each architecture, and lay the layers out."""
+        refusal = self.accepts(request.h)
+        if refusal is not None:
+            raise PlanError(refusal.why)
         effective = effective_for(request)
         layout = layout_for(request, effective)
         holdings = tuple(_holdings(layout))
