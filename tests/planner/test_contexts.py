@@ -63,6 +63,9 @@ def test_every_context_is_as_large_as_llama_cpp_s(model: str) -> None:
             what: {name.replace("CUDA_Host", "host"): sizes for name, sizes in buffers.items()}
             for what, buffers in case["memory"].items()
         }
+        if allocation.accuracy == "unknown architecture":  # of whose main graph no size is known
+            for sizes in expected["main"].values():
+                sizes[2] = 0
         assert {"main": _sizes(allocation), "draft": _sizes(allocation.draft)} == expected
     assert cases or model in {case["settings"].get("draft") for case in _CASES}
 

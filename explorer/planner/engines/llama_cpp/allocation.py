@@ -158,8 +158,7 @@ def allocate(model: Model | Header, settings: Settings, *, with_compute: bool = 
     header = model if isinstance(model, Header) else Header.from_model(model)
     if settings.mtp:
         if not header.guesses_ahead:
-            name = quoted(header.architecture)
-            raise PlanError(f"what llama.cpp takes for the MTP layers of {name} is not known here")
+            raise PlanError(_why_no_mtp(header))
         header = header.with_ahead
     found = _allocate(header, settings, with_compute=with_compute)
     if settings.mtp:
@@ -172,6 +171,15 @@ def allocate(model: Model | Header, settings: Settings, *, with_compute: bool = 
         )
         return replace(found, draft=_allocate(settings.draft, asked, with_compute=with_compute))
     return found
+
+
+def _why_no_mtp(header: Header) -> str:
+    name = quoted(header.architecture)
+    if header.loaded == header.blocks:
+        return "the model has no MTP layers"
+    if header.rules.ahead == "not known":
+        return f"what llama.cpp takes for the MTP layers of {name} is not known here"
+    return f"llama.cpp does not run the MTP layers of {name}"
 
 
 def _drafting(settings: Settings, n_ctx: int) -> Settings:
@@ -269,6 +277,7 @@ def _batch(  # noqa: PLR0913 - what is known of a context
         turned_values=settings.flash_attention is False,
         rollback=_rollback(header, settings),
         revision=rules,
+        library=settings.library,
     )
 
 
@@ -420,6 +429,8 @@ def _moved(header: Header, settings: Settings, places: _Places) -> dict[int, str
 def _places_of(tensor: Weights, header: Header, places: _Places) -> Sequence[str]:
     """Return the buffers that hold a tensor, if nothing moves it: mostly one."""
     if tensor.name.startswith("rope_"):  # once where any block is that is turned with it
+        if header.rules.rope_factors == "full, held by all":
+            return [*{*places.of_layer[:-1]}]
         turned = zip(places.of_layer[: header.loaded], header.windowed, strict=False)
         only_full = header.rules.rope_factors == "full"
         return [*{place for place, windowed in turned if not (only_full and windowed)}]

@@ -6,9 +6,10 @@ Read in build 11434, `src/models/NAME.cpp`: `load_arch_hparams` says what a mode
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final, Literal, TypeAlias
+from types import MappingProxyType
+from typing import Any, Final, Literal, TypeAlias
 
 from explorer.planner.engines.llama_cpp.block import Block, self_attention
 from explorer.planner.engines.llama_cpp.build import (
@@ -20,6 +21,7 @@ from explorer.planner.engines.llama_cpp.build import (
     gemma4_block,
     latent_attention,
     mamba_block,
+    nemotron_ahead_block,
     nemotron_block,
 )
 from explorer.planner.engines.llama_cpp.graph import Tensor
@@ -66,7 +68,8 @@ class Architecture:
     word_history: bool = False  # a convolution of the words before
     loaded_ahead: tuple[str, ...] = ()  # weights of blocks that guess ahead, which are not used
     positions: Literal["one", "four", "by sections"] = "one"  # numbers of a position (M-RoPE)
-    rope_factors: Literal["all", "full", "unused"] = "all"  # "full": only in blocks without window
+    # "full": only in blocks without window; "full, held by all": though others hold them, too
+    rope_factors: Literal["all", "full", "full, held by all", "unused"] = "all"
     causal: bool = True
     makes_words: bool = True
     tied_twice: bool = False  # a tied output is held again even where the input lies
@@ -81,6 +84,7 @@ class Architecture:
     state_first: bool = True  # a recurrent block reads its state before all else
     repeated_heads: bool = False  # of keys of a delta network
     norm: Literal["rms_norm", "norm"] = "rms_norm"
+    last_norm: Literal["as others", "norm"] = "as others"  # before the output
     always_normed: bool = False  # though norms have no weights
     pinned_last_norm: bool = False  # in a pipeline the norm behind a network has a device, too
     # The network reads what attention reads; what its result is added to first
@@ -105,16 +109,21 @@ class Architecture:
     summed_experts: bool = True  # weights of experts are made to sum up to one
     weighted_first: bool = False  # experts' weights are applied to what they read
     divided_gate: bool = False  # of the shared expert, by its logits
+    halved_experts: bool = False  # with the shared expert
     # Where the rows are chosen whose logits are asked for
-    outputs: Literal["last block", "before norm", "behind norm"] = "last block"
-    # The same in the graph of the block that guesses ahead (MTP); "none": llama.cpp runs none
-    ahead: Literal["none", "last block", "before norm", "behind norm"] = "none"
+    outputs: Literal["last block", "before norm", "rows before norm", "behind norm"] = "last block"
+    # What differs in the graph of the block that guesses ahead (MTP); None: llama.cpp runs none
+    ahead: Mapping[str, Any] | Literal["not known"] | None = None
     rolls_back: bool = False  # states of tokens that may be refused are kept
     mixed: bool = True  # a batch may mix tokens and embeddings
 
 
 def _alike(names: str, row: Architecture) -> dict[str, Architecture]:
     return dict.fromkeys(names.split(), row)
+
+
+def _ahead(outputs: str, **others: Any) -> Mapping[str, Any]:
+    return MappingProxyType({"outputs": outputs, **others})
 
 
 UNKNOWN: Final = Architecture()
@@ -137,7 +146,7 @@ _QWEN3NEXT: Final = replace(
     recurrence=delta_network,
     state_first=False,
     outputs="behind norm",
-    ahead="behind norm",
+    ahead=_ahead("behind norm"),
     rolls_back=True,
 )
 _LFM2: Final = replace(
@@ -156,12 +165,20 @@ _NEMOTRON_H: Final = replace(
     rotated="none",
     summed_experts=False,
     outputs="behind norm",
+    rolls_back=True,
 )
 _ENCODER: Final = Architecture(cache="none", makes_words=False)
 _BERT: Final = replace(_ENCODER, accuracy="band", block=bert_block, norm="norm")
 _RWKV: Final = Architecture(recurrent="all", state="rwkv")
 _KIMI: Final = Architecture(recurrent="no keys", cache="ahead", latent=True)
 _AHEAD: Final = ("nextn.embed_tokens", "nextn.shared_head")
+_CHOSEN: Final = Architecture(
+    latent=True,
+    loaded_ahead=("exp_probs_b",),
+    summed_experts=False,
+    attention=latent_attention,
+    ahead=_ahead("behind norm", accuracy="exact"),
+)
 
 ARCHITECTURES: Final[dict[str, Architecture]] = {
     # Within 1 % of what llama.cpp allocates, of golden models or of small ones (docs/planner.md)
@@ -191,7 +208,7 @@ ARCHITECTURES: Final[dict[str, Architecture]] = {
         _BIASED,
         loaded_ahead=(*_AHEAD, "ffn_gate", "ffn_up", "ffn_down", "exp_probs_b"),
         outputs="behind norm",
-        ahead="behind norm",
+        ahead=_ahead("behind norm"),
     ),
     "gpt-oss": replace(
         _BIASED, windows=2, gate="late", summed_experts=False, outputs="before norm"
@@ -199,9 +216,30 @@ ARCHITECTURES: Final[dict[str, Architecture]] = {
     # experts whose weights are as they are
     **_alike("bailingmoe deepseek dots1", _EXPERTS),
     "qwen2moe": replace(_EXPERTS, divided_gate=True),
-    "glm4moe": replace(_EXPERTS, positions="by sections", ahead="behind norm"),
+    "glm4moe": replace(_EXPERTS, positions="by sections", ahead=_ahead("behind norm")),
     "olmoe": replace(_EXPERTS, normed_before_heads=True),
-    "deepseek2": replace(_EXPERTS, latent=True, attention=latent_attention, ahead="behind norm"),
+    "step35": replace(
+        _EXPERTS,
+        windows="file",
+        rope_factors="full, held by all",
+        loaded_ahead=(
+            *_AHEAD,
+            "attn_q_norm",
+            "attn_k_norm",
+            "attn_gate",
+            "ffn_gate",
+            "ffn_up",
+            "ffn_down",
+            "exp_probs_b",
+        ),
+        biased=True,
+        gate="sigmoid",
+        outputs="before norm",
+        ahead=_ahead("rows before norm"),
+    ),
+    "deepseek2": replace(
+        _EXPERTS, latent=True, attention=latent_attention, ahead=_ahead("behind norm")
+    ),
     "llama4": replace(
         _EXPERTS,
         windows=4,
@@ -268,15 +306,20 @@ ARCHITECTURES: Final[dict[str, Architecture]] = {
     ),
     **_alike("lfm2moe", _LFM2),
     "lfm2": replace(_LFM2, windows="attention"),
-    **_alike("nemotron_h nemotron_h_moe", _NEMOTRON_H),
-    "qwen3next": replace(_QWEN3NEXT, repeated_heads=True, ahead="last block", rolls_back=False),
+    "nemotron_h": _NEMOTRON_H,
+    "nemotron_h_moe": replace(
+        _NEMOTRON_H, ahead=_ahead("last block", block=nemotron_ahead_block, last_norm="norm")
+    ),
+    "qwen3next": replace(
+        _QWEN3NEXT, repeated_heads=True, ahead=_ahead("last block"), rolls_back=False
+    ),
     **_alike("qwen35 qwen35moe", replace(_QWEN3NEXT, positions="four")),
     # The same, but not within 1 % in every circumstance
     **_alike("ernie4_5-moe grovemoe openelm", _BAND),
     "grok": replace(_BAND, flash_attention=False),
     "llama-embed": replace(_BAND, cache="unread"),
     "muse-glimmer": replace(_BAND, windows=4),
-    "mimo2": replace(_BAND, windows="file", biased=True),
+    "mimo2": replace(_BAND, windows="file", biased=True, ahead=_ahead("rows before norm")),
     "cohere2moe": replace(
         _BAND,
         windows=4,
@@ -285,7 +328,9 @@ ARCHITECTURES: Final[dict[str, Architecture]] = {
         parallel="residual",
         rotated="windowed",
         summed_experts=False,
+        halved_experts=True,
         outputs="behind norm",
+        ahead=_ahead("behind norm", rotated="all"),
     ),
     "eurobert": replace(_ENCODER, accuracy="band"),
     "bert": replace(_BERT, rotated="none", biased=True),
@@ -297,24 +342,39 @@ ARCHITECTURES: Final[dict[str, Architecture]] = {
     **_alike("arwkv7 rwkv6 rwkv6qwen2 rwkv7", _RWKV),
     **_alike("cogvlm refact", replace(UNKNOWN, rope_factors="unused")),
     **_alike("deepseek2-ocr mistral4", replace(UNKNOWN, latent=True)),
-    **_alike("bailingmoe3 kimi-k3 kimi-linear", _KIMI),
-    "glm5-next": replace(_KIMI, cache="all", indexers="file or all"),
-    "deepseek32": replace(UNKNOWN, latent=True, indexers="all", loaded_ahead=("exp_probs_b",)),
-    "glm-dsa": replace(
-        UNKNOWN, latent=True, indexers="file or some", loaded_ahead=("exp_probs_b",)
+    "kimi-linear": _KIMI,
+    "kimi-k3": replace(_KIMI, rolls_back=True),
+    "bailingmoe3": replace(
+        _KIMI,
+        positions="by sections",
+        summed_experts=False,
+        attention=latent_attention,
+        ahead=_ahead("behind norm", accuracy="exact"),
+        rolls_back=True,
     ),
+    "glm5-next": replace(_KIMI, cache="all", indexers="file or all"),
+    "deepseek32": replace(_CHOSEN, indexers="all"),
+    "glm-dsa": replace(_CHOSEN, indexers="file or some"),
     "hy_v4": replace(UNKNOWN, latent=True, indexers="file"),
     "dots3note": replace(UNKNOWN, latent=True, indexers="file", windows="file"),
-    "deepseek4": replace(UNKNOWN, compressed=True, indexers="all", windows="all"),
+    "deepseek4": replace(
+        UNKNOWN, compressed=True, indexers="all", windows="all", ahead="not known", rolls_back=True
+    ),
     "minimax-m3": replace(UNKNOWN, indexers="not dense", index_values=True),
     "minimax-01": replace(UNKNOWN, recurrent=8, state="squares"),
     "qwen4exp": replace(
-        UNKNOWN, recurrent=4, positions="four", indexers="all", pooled_parts=2, word_history=True
+        UNKNOWN,
+        recurrent=4,
+        positions="four",
+        indexers="all",
+        pooled_parts=2,
+        word_history=True,
+        ahead="not known",
+        rolls_back=True,
     ),
     "plamo2": replace(UNKNOWN, recurrent="no keys", cache="ahead", lengths_without_heads=True),
     "gemma3n": replace(UNKNOWN, windows=5, cache=20, tied_twice=True),
     "smallthinker": replace(UNKNOWN, windows=4, full_first=True, fixed_window=4096),
-    "step35": replace(UNKNOWN, windows="file"),
     "graniteswitch": replace(UNKNOWN, rotated="file"),
     "neo-bert": _ENCODER,
     "modern-bert": replace(_ENCODER, windows=3, full_first=True),

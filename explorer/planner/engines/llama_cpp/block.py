@@ -33,6 +33,7 @@ from explorer.planner.engines.llama_cpp.graph import (
     view,
     written,
 )
+from explorer.planner.engines.llama_cpp.kernels import has_kernel
 from explorer.quantization import TensorType
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class Batch(NamedTuple):
     turned_values: bool  # the cache holds values transposed
     rollback: int  # states that are kept beside the last one, of tokens that may be refused
     revision: Revision
+    library: str  # of the devices
 
 
 @dataclass(frozen=True)
@@ -171,7 +173,8 @@ class Block:
         return self.normed(current, f"blk.{self.index}.{name}.", self.index)
 
     def normed(self, current: Tensor, prefix: str, layer: int) -> Tensor:
-        current = like(self.rules.norm, current)
+        is_other = layer == self.header.blocks and self.rules.last_norm != "as others"
+        current = like(self.rules.last_norm if is_other else self.rules.norm, current)
         names = self.header.weights_by_name
         pinned = self.rules.pinned_last_norm or not prefix.endswith("post_ffw_norm.")
         if pinned and layer < self.header.blocks and self.placement.pipelined:
@@ -198,7 +201,7 @@ class Block:
 
     def rotated(self, tensor: Tensor) -> Tensor:
         factors = self.header.rope_factors
-        if self.rules.rope_factors == "full" and self.header.windowed[self.index]:
+        if self.rules.rope_factors.startswith("full") and self.header.windowed[self.index]:
             factors = None
         if factors is None:
             return like("rope", tensor, self.positions)
@@ -243,11 +246,11 @@ def self_attention(block: Block, current: Tensor) -> Tensor:
         q, k = block.norm(q, "attn_q_norm"), block.norm(k, "attn_k_norm")
     if rules.scaled_query:
         q = like("scale", q)
-    attended = _gated(block, attention(block, q, k, v), current)
+    attended = gated(block, attention(block, q, k, v), current)
     return block.linear("attn_output", attended, biased=rules.output_bias)
 
 
-def _gated(block: Block, attended: Tensor, current: Tensor) -> Tensor:
+def gated(block: Block, attended: Tensor, current: Tensor) -> Tensor:
     """Return what attention found, weighed by elements or by heads where there is a gate."""
     matrix = block.weight("attn_gate.weight")
     if matrix is None:
@@ -424,6 +427,11 @@ def _in_one_kernel(  # noqa: PLR0913 - what a kernel is given
     if copies and types[1] != "F16" and not is_one:
         end = padded(end, GPU_ALIGNMENT) + 2 * elements(values.extent)
     found.scratch = end - found.nbytes
+    queries = heads // max(keys.extent[1], 1)
+    shape = keys.extent[0], values.extent[0], queries
+    names = types[0].lower(), types[1].lower()
+    if not has_kernel(block.batch.library, shape, names):
+        found.on_host, found.scratch = True, 0  # the CPU computes it
     if decompress is not None:
         found = permute(mul_mat(decompress, permute(found)))
         found = made("cont", found.extent, found)
@@ -511,7 +519,8 @@ def experts_or_network(block: Block, current: Tensor) -> Tensor:
     shared = network(block, current, "_shexp")
     if gate is not None:
         shared = like("mul", shared, gate)
-    return like("add", mixed, shared)
+    both = like("add", mixed, shared)
+    return like("scale", both) if block.rules.halved_experts else both
 
 
 def experts(block: Block, current: Tensor, logits: Tensor | None = None) -> Tensor:

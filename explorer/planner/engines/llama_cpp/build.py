@@ -13,6 +13,7 @@ from explorer.planner.engines.llama_cpp.block import (
     attention,
     experts,
     experts_or_network,
+    gated,
     network,
     self_attention,
 )
@@ -75,6 +76,9 @@ def latent_attention(block: Block, current: Tensor) -> Tensor:
         k = concat(compressed, k_turned)
         decompress = block.need("attn_v_b.weight")
         attended = attention(block, q, k, compressed, decompress=decompress)
+        if block.has("attn_gate.weight"):
+            attended = gated(block, attended, current)
+            attended = made("cont", attended.extent, attended)
         return block.linear("attn_output", attended)
     both = mul_mat(block.need("attn_kv_b.weight"), compressed)
     k_plain = view(both, length - turned, heads, tokens)
@@ -179,6 +183,9 @@ def _logits(block: Block, current: Tensor) -> Tensor:
     if rules.outputs == "before norm":
         current.is_output = True
         current = get_rows(current, block.chosen_outputs)
+    elif rules.outputs == "rows before norm":
+        current = get_rows(current, block.chosen_outputs)
+        current.is_output = True
     names, blocks = block.header.weights_by_name, block.header.blocks
     own = f"blk.{block.header.first}.nextn.shared_head_" if block.header.is_drafting else ""
     norm = "output_norm" if "output_norm.weight" in names else "token_embd_norm"
@@ -296,14 +303,26 @@ def nemotron_block(block: Block, current: Tensor, is_last: bool) -> Tensor:
     elif not block.has("ffn_gate_inp.weight"):
         found = network(block, normed)
     else:
-        latent = normed
-        if block.has("ffn_latent_down.weight"):
-            latent = mul_mat(block.need("ffn_latent_down.weight"), normed)
-        found = experts(block, latent, block.linear("ffn_gate_inp", normed))
-        if block.has("ffn_latent_up.weight"):
-            found = mul_mat(block.need("ffn_latent_up.weight"), found)
-        found = like("add", found, network(block, normed, "_shexp"))
+        found = _nemotron_experts(block, normed)
     return like("add", found, current)
+
+
+def nemotron_ahead_block(block: Block, current: Tensor, is_last: bool) -> Tensor:
+    """Build the block that guesses ahead: attention and experts in one (`nemotron-h-moe.cpp`)."""
+    attended = self_attention(block, block.norm(current, "attn_norm"))
+    (middle,) = block.rows_for_output(is_last, like("add", attended, current))
+    return like("add", _nemotron_experts(block, block.norm(middle, "post_attention_norm")), middle)
+
+
+def _nemotron_experts(block: Block, normed: Tensor) -> Tensor:
+    """Return what experts, which may read a projection of their own, and the shared one make."""
+    latent = normed
+    if block.has("ffn_latent_down.weight"):
+        latent = mul_mat(block.need("ffn_latent_down.weight"), normed)
+    found = experts(block, latent, block.linear("ffn_gate_inp", normed))
+    if block.has("ffn_latent_up.weight"):
+        found = mul_mat(block.need("ffn_latent_up.weight"), found)
+    return like("add", found, network(block, normed, "_shexp"))
 
 
 def gemma4_block(block: Block, current: Tensor, is_last: bool) -> Tensor:

@@ -23,6 +23,7 @@ from explorer.planner.engines.llama_cpp.graph import (
     UnknownGraphError,
 )
 from explorer.planner.engines.llama_cpp.header import Header
+from explorer.planner.engines.llama_cpp.kernels import lacks_kernel
 
 _REMEMBERED: Final = 256  # results of a model
 _LIMITS: Final = {"exact": (99, 101), "band": (90, 110), "unknown architecture": (70, 145)}
@@ -72,6 +73,10 @@ def _remembered(header: Header, batch: Batch, placement: Placement) -> list[int]
     if header.rules.accuracy == "unknown architecture" and any(header.index_lengths):
         raise UnknownGraphError("positions are chosen")
     blocks, kind = _kept(header.built, placement.key, lambda: _to_build(header, placement))
+    types = batch.type_k.name.lower(), batch.type_v.name.lower()
+    attends_on_cpu = batch.flash_attention and lacks_kernel(header, batch.library, types)
+    if placement.pipelined and attends_on_cpu:  # each block leaves copies of its cache
+        blocks = [*range(header.first, header.loaded)]
 
     def sizes() -> list[int]:
         with collector_paused():  # a graph has no cycles
@@ -212,10 +217,11 @@ def _assign(graph: Graph, host: int) -> None:
         for tensor in order[:end]:
             tensor.backend = order[end].backend
     for order, skipped in ((forward, host), (backward, host), (forward, -1), (backward, -1)):
-        _spread(order, skipped)
+        _spread(order, skipped, host)
     for tensor in graph.nodes:
         if tensor.backend < 0:
-            tensor.backend = tensor.root.backend if tensor.root is not None else 0
+            first = host if tensor.on_host else 0
+            tensor.backend = first if tensor.root is None else tensor.root.backend
         for source in tensor.sources:
             if source.backend < 0:  # a leaf that lies nowhere
                 source.backend = tensor.backend if source.root is None else source.root.backend
@@ -234,14 +240,14 @@ def _of_stored(tensor: Tensor, host: int) -> int:
     return -1
 
 
-def _spread(nodes: Sequence[Tensor], skipped: int) -> None:
-    """Give tensors without a device that of their neighbour."""
+def _spread(nodes: Sequence[Tensor], skipped: int, host: int) -> None:
+    """Give tensors without a device that of their neighbour, if that can compute them."""
     current = -1
     for tensor in nodes:
         backend = tensor.backend
         if backend >= 0:
             current = -1 if backend == skipped else backend
-        elif current >= 0:
+        elif current >= 0 and (current == host or not tensor.on_host):
             tensor.backend = current
 
 

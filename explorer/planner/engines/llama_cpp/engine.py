@@ -335,6 +335,10 @@ def _warnings(outcome: Outcome) -> Iterator[str]:
             yield f"compute buffers on {library} are up to 10 % larger or smaller than planned"
         else:
             yield f"the compute buffers of {name} are not known. Those of a similar model are used"
+    types = outcome.settings.type_k, outcome.settings.type_v
+    missing = lacks_kernel(outcome.header, outcome.settings.library, types)
+    if outcome.devices and outcome.allocation.flash_attention and missing:
+        yield f"{missing}: llama.cpp computes attention on the CPU, which is slow"
     for held in outcome.gpus:
         if held.short and held.device is not None:
             name, missing = quoted(held.device.label), bytes_text(held.short)

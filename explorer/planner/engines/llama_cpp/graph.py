@@ -46,6 +46,7 @@ class Tensor:
         weights: Whether it is a model's weights.
         nbytes: What it takes on the host.
         scratch: Bytes that a GPU takes beyond that.
+        on_host: Whether no GPU can compute it.
 
     Raises:
         UnknownGraphError: Its extent is negative: figures of a header contradict one another.
@@ -56,7 +57,7 @@ class Tensor:
     place = -1
     weights = False
     scratch = 0
-    is_input = is_output = visited = owned = False
+    is_input = is_output = visited = owned = on_host = False
     backend = pinned = -1
     children = views = buffer = offset = 0
 

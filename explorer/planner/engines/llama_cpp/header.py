@@ -43,6 +43,7 @@ _INPUT: Final = ("token_embd.", "token_types.", "position_embd.", "per_layer_tok
 _FIRST_BLOCK: Final = ("token_embd_norm.", "per_layer_model_proj.", "per_layer_proj_norm.", "hrm.")
 """Names of what is used between the input and the first block, and lies with that."""
 _REPACKED: Final = TENSOR_TYPES["Q4_K"]  # which a CPU with AVX2 keeps in another order
+_TABLE: Final = "nextn.embed_tokens.weight"  # whose rows are read, as those of the input
 
 _SHARED_INDEXERS: Final = 1 << 20
 """Trained context from which on three of four blocks of glm-dsa have no indexer of their own."""
@@ -187,14 +188,14 @@ class Header:
     def rules(self) -> Architecture:
         """What is special about its architecture."""
         rules = architecture(self.architecture)
-        if self.is_drafting and rules.ahead != "none":
-            return replace(rules, outputs=rules.ahead)
+        if self.is_drafting and isinstance(rules.ahead, Mapping):
+            return replace(rules, **rules.ahead)
         return rules
 
     @property
     def guesses_ahead(self) -> bool:
         """Whether it has blocks that guess tokens ahead (MTP), and llama.cpp runs them."""
-        return self.loaded < self.blocks and self.rules.ahead != "none"
+        return self.loaded < self.blocks and isinstance(self.rules.ahead, Mapping)
 
     @cached_property
     def with_ahead(self) -> Header:
@@ -429,9 +430,7 @@ class _Blocks:
         self.loaded = self._count - min(keys.integer("nextn_predict_layers"), self._count)
         self.attention, self.recurrent = self._kinds()
         self.window = self._window()
-        self.windowed = tuple(
-            self.window > 0 and i < self.loaded and one for i, one in enumerate(self._windows())
-        )
+        self.windowed = tuple(self.window > 0 and one for one in self._windows())
 
     def _kinds(self) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
         keys, count = self._keys, self._count
@@ -481,7 +480,9 @@ class _Blocks:
             case int(size):
                 size = keys.integer(key, default=size)
                 full = 0 if self.rules.full_first else size - 1
-                return tuple(size == 0 or i % size != full for i in range(count))
+                return tuple(
+                    i < self.loaded and (size == 0 or i % size != full) for i in range(count)
+                )
         return (False,) * count
 
     def cached(self) -> tuple[bool, ...]:
@@ -586,7 +587,8 @@ def _weights(
     known: dict[Hashable, tuple[Any, ...]] = {}  # blocks are alike
     for name, kind, shape in zip(columns.names[:rows], types, columns.shapes[:rows], strict=True):
         layer, of_experts = _layer_of(name, blocks, rules), "exps" in name
-        key = kind.name, shape, of_experts
+        is_table = name.endswith(_TABLE)
+        key = kind.name, shape, of_experts, is_table
         if key not in known:
             stored = kind.nbytes_of(shape)
             if stored is None:
@@ -595,7 +597,7 @@ def _weights(
             known[key] = (
                 padded(stored + padding, GPU_ALIGNMENT),
                 padded(stored, HOST_ALIGNMENT),
-                _is_repacked(kind, shape, of_experts=of_experts),
+                not is_table and _is_repacked(kind, shape, of_experts=of_experts),
                 _extent(shape),
                 stored,
                 padding,

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from explorer.planner.engines.llama_cpp.header import Header
+if TYPE_CHECKING:
+    from explorer.planner.engines.llama_cpp.header import Header
 
 
 class _Kernels(NamedTuple):
@@ -67,16 +68,32 @@ def lacks_kernel(header: Header, library: str, types: tuple[str, str]) -> str:
     if kernels is None:
         return ""
     held = ("f16", "f16") if header.reads_at_once else types
-    for kind in held:
+    shapes = sorted(header.attention_shapes)
+    return next(filter(None, (_lack(library, kernels, shape, held) for shape in shapes)), "")
+
+
+def has_kernel(library: str, shape: tuple[int, int, int], types: tuple[str, str]) -> bool:
+    """Return whether a device has a kernel for keys, values and queries of a key of these lengths.
+
+    Without one llama.cpp computes attention on the CPU, with copies of the cache in main memory.
+    """
+    kernels = _KERNELS.get(library)
+    return kernels is None or not _lack(library, kernels, shape, types)
+
+
+def _lack(
+    library: str, kernels: _Kernels, shape: tuple[int, int, int], types: tuple[str, str]
+) -> str:
+    for kind in types:
         if kind not in kernels.types:
             return f"{library} has no kernel for a cache of {kind}"
-    if kernels.one_type and held[0] != held[1]:
+    if kernels.one_type and types[0] != types[1]:
         return f"{library} needs the same type for keys and values"
-    for key, value, queries in sorted(header.attention_shapes):
-        if not _is_known(kernels, key, value, queries):
-            many = f"{queries} queries" if queries > 1 else "one query"
-            return f"{library} has no kernel for keys of {key}, values of {value}, {many} for a key"
-    return ""
+    key, value, queries = shape
+    if _is_known(kernels, key, value, queries):
+        return ""
+    many = f"{queries} queries" if queries > 1 else "one query"
+    return f"{library} has no kernel for keys of {key}, values of {value}, {many} for a key"
 
 
 def _is_known(kernels: _Kernels, key: int, value: int, queries: int) -> bool:
