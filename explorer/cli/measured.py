@@ -25,8 +25,17 @@ from explorer.planner.logs.lines import Log
 from explorer.planner.logs.measured import compare
 from explorer.planner.logs.reading import read_log, read_stream
 from explorer.planner.plan import Engine, Plan
-from explorer.planner.speed import SpeedBound, parse_rate, speed_bound, speed_bounds, speed_record
+from explorer.planner.speed import (
+    Bandwidth,
+    SpeedBound,
+    parse_rate,
+    speed_bound,
+    speed_bounds,
+    speed_record,
+)
 from explorer.present import measured as words
+from explorer.present.speed import Speed as TextOfSpeed
+from explorer.present.speed import speed_details, speed_of
 from explorer.present.tables.plans import MEASURED
 from explorer.text import plain_text
 
@@ -160,26 +169,37 @@ def with_log(
     return replace(chosen, **given)
 
 
+def plan_speed(plan: Plan, given: Mapping[str, int]) -> TextOfSpeed | str:
+    """Return what is said of a plan's speed; `given` are bandwidths by place."""
+    return speed_of(plan, _rates(plan, given))
+
+
+def _rates(plan: Plan, given: Mapping[str, int]) -> dict[str, Bandwidth]:
+    devices = [held.device for held in plan.gpus if held.device is not None]
+    return find_bandwidths(devices, given)
+
+
 @dataclass(frozen=True, slots=True)
 class Speed:
     """The bound of speed of a plan: with its context full, and with nothing in the cache."""
 
     full: SpeedBound
     empty: SpeedBound
+    sentence: str  # empty where the plan does not fit
 
     @classmethod
     def of(cls, plan: Plan, given: Mapping[str, int]) -> Speed | None:
         """Return the bound of a plan, if it is known; `given` are bandwidths of the user."""
-        devices = [held.device for held in plan.gpus if held.device is not None]
-        bounds = speed_bounds(plan, find_bandwidths(devices, given))
-        return None if bounds is None else cls(*bounds)
+        bounds, found = speed_bounds(plan, _rates(plan, given)), plan_speed(plan, given)
+        sentence = found if isinstance(found, str) else found.sentence
+        return None if bounds is None else cls(*bounds, sentence)
 
     def record(self) -> dict[str, Any]:
         """Return the ``speed_bound`` object of docs/interface.md."""
-        return speed_record(self.full, self.empty)
+        return speed_record(self.full, self.empty) | {"sentence": self.sentence}
 
     def text(self) -> str:
-        sentence = words.speed_sentence(self.full, self.empty)
-        lines = [sentence, *words.speed_details(self.full)]
-        shown = "".join(f"  {line[:1].upper()}{line[1:]}\n" for line in lines)
+        if not self.sentence:
+            return ""
+        shown = "".join(f"  {line}\n" for line in (self.sentence, *speed_details(self.full)))
         return f"\n{style('Speed', bold=True)}\n{shown}"

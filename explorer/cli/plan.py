@@ -421,7 +421,15 @@ def plan_text(found: PlannedModel, plan: Plan) -> str:
 
 def side_by_side_text(found: Sequence[PlannedModel]) -> str:
     """Return the engines of one model as a table, and a sentence on why they differ."""
-    rows = [engines.EngineRow(engine_named(one.profile), one.plan, "refused") for one in found]
+    rows = [
+        engines.EngineRow(
+            engine_named(one.profile),
+            one.plan,
+            "refused",
+            "" if one.plan is None else measured.plan_speed(one.plan, one.bandwidths),
+        )
+        for one in found
+    ]
     shown = table_of(SIDE_BY_SIDE, rows)
     why = engines.why_engines_differ(rows)
     return f"{style(_safe(found[0].path), bold=True)}\n{shown}\n{_INDENT}{why}\n"

@@ -3,13 +3,14 @@
 No program can be faster, since every generated token reads the weights that take part in it and the
 cache of all tokens before it, and devices that hold different layers work one after the other. With
 speculation one such pass may give all drafted tokens and one more.
-Real programs reach 0.4 to 0.8 of it (docs/planner.md). It is a bound, never a promise.
+Real programs reach a part of it (`REACHED`). It is a bound, never a promise.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, Final
 
 from explorer.planner.devices import MOST_GIGABYTES, parse_size
@@ -25,8 +26,19 @@ class Bandwidth:
     origin: str  # "catalogue: NVIDIA GeForce RTX 4070", "you", …
 
 
-REACHED: Final = (0.4, 0.8)
-"""The part of the bound that real programs reach (docs/planner.md, section 15)."""
+REACHED: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
+    {"dense": (0.4, 0.95), "hybrid": (0.4, 0.7), "experts": (0.25, 0.6)}
+)
+"""The part of the bound that published runs reached, by kind of model (docs/planner.md, 15)."""
+
+
+def kind_of(plan: Plan, bytes_per_token: int) -> str:
+    """Return the kind of a planned model, of `REACHED`, of which a token reads so many bytes."""
+    header = plan.request.h.llama_cpp
+    used = 0 if isinstance(header, str) else header.experts_used
+    if used or (isinstance(header, str) and 2 * bytes_per_token < plan.weights):
+        return "experts"
+    return "hybrid" if plan.request.h.ssm_inner_size else "dense"
 
 
 def parse_rate(text: str) -> int:
@@ -50,6 +62,7 @@ class SpeedBound:
     reads: Mapping[str, int]  # device → bytes that a token reads there
     bandwidths: tuple[Bandwidth, ...]  # of those devices
     drafted: int = 0  # tokens that are drafted for each one, all of which may be accepted
+    kind: str = "dense"  # of `REACHED`
 
     @property
     def bytes_per_token(self) -> int:
@@ -65,6 +78,12 @@ class SpeedBound:
                 return None
             seconds += self.reads[one.device] / one.bytes_per_second
         return (1 + self.drafted) / seconds if seconds else None
+
+    @property
+    def likely(self) -> tuple[float, float] | None:
+        """Return what real programs reach: from no drafted token accepted to all."""
+        most, (low, high) = self.tokens_per_second, REACHED[self.kind]
+        return None if most is None else (low * most / (1 + self.drafted), high * most)
 
 
 def speed_bound(
@@ -95,9 +114,10 @@ def speed_bounds(
     full, empty = plan.details.reads(depth), plan.details.reads(0)
     if full is None or empty is None:
         return None
+    kind = kind_of(plan, sum(empty.values()))
     return (
-        replace(speed_bound(full, bandwidths, depth), drafted=drafted),
-        replace(speed_bound(empty, bandwidths, 0), drafted=drafted),
+        replace(speed_bound(full, bandwidths, depth), drafted=drafted, kind=kind),
+        replace(speed_bound(empty, bandwidths, 0), drafted=drafted, kind=kind),
     )
 
 
@@ -122,6 +142,8 @@ def speed_record(bound: SpeedBound, empty: SpeedBound) -> dict[str, Any]:
         ],
         "depth": bound.depth,
         "drafted": bound.drafted,
+        "kind": bound.kind,
+        "likely": None if empty.likely is None else list(empty.likely),
         "empty": {
             "tokens_per_second": empty.tokens_per_second,
             "bytes_per_token": empty.bytes_per_token,

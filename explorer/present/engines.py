@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -11,6 +11,7 @@ from explorer.planner.advice import left_alone
 from explorer.planner.engines.registry import engines_for
 from explorer.planner.plan import Accuracy, Engine, Plan, Range
 from explorer.planner.request import PlanRequest
+from explorer.present.speed import Speed, speed_here
 from explorer.text import bytes_text, integer_text, sentence
 
 _ACCURACY: Final = {
@@ -108,18 +109,23 @@ class EngineRow:
     engine: Engine
     plan: Plan | None
     failure: str = ""
+    speed: Speed | str = ""
 
 
-def side_by_side(request: PlanRequest, check: Callable[[], None]) -> list[EngineRow]:
+def side_by_side(
+    request: PlanRequest, bandwidths: Mapping[str, int], check: Callable[[], None]
+) -> list[EngineRow]:
     """Plan by every engine that can load the model. For a worker: some take 0.3 s.
 
-    `check` is called before each plan; it raises to stop.
+    `bandwidths` are those that the user gave (`speed_here`). `check` is called before each plan; it
+    raises to stop.
     """
     rows = []
     for engine in engines_for(request.h):
         check()
         try:
-            rows.append(EngineRow(engine, engine.plan(request)))
+            plan = engine.plan(request)
+            rows.append(EngineRow(engine, plan, speed=speed_here(plan, bandwidths)))
         except PlanError as error:
             rows.append(EngineRow(engine, None, str(error)))
     return rows

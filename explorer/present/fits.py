@@ -12,7 +12,6 @@ from explorer.errors import ExplorerError, PlanError
 from explorer.formats import open_model
 from explorer.formats.facts import describe
 from explorer.formats.model import Model
-from explorer.hardware.catalogue import named_bandwidths
 from explorer.parallel import Check, never
 from explorer.planner import Device, Host, Hyperparameters, Settings
 from explorer.planner import environment as env
@@ -30,7 +29,7 @@ from explorer.present.plan import (
     short_name,
     verdict_word,
 )
-from explorer.present.speed import Speed, speed_of
+from explorer.present.speed import Speed, speed_here
 from explorer.text import bits_text, bytes_text, counted, integer_text, plain_text, sentence
 
 DAMAGED: Final = "Damaged"
@@ -308,8 +307,7 @@ def _fit(plan: Plan, target: Target, check: Check) -> ModelFit:
         found = replace(found, level=Level.FITS if whole else Level.PARTLY, short={})
         tokens, own = f"{integer_text(context)} tokens", f"{why[:1].lower()}{why[1:]}"
         why = f"Fits with at most {tokens}. What the program takes by itself {own}"
-    devices = [held.device for held in plan.gpus if held.device is not None]
-    speed = speed_of(plan, named_bandwidths(devices, target.bandwidths))
+    speed = speed_here(plan, target.bandwidths)
     known = None if isinstance(speed, str) else speed
     layers = _holding(longest)
     layers = "" if found.on_cpu or layers == _holding(found) else layers

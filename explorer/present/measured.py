@@ -9,10 +9,8 @@ from explorer.planner import settings as planner_settings
 from explorer.planner.engines.llama_cpp import NEWEST, Settings
 from explorer.planner.logs.comparison import ALL, HOST, Amount, Comparison, Residual, Unaccounted
 from explorer.planner.logs.lines import VLLM, Log
-from explorer.planner.speed import SpeedBound
 from explorer.text import (
     bytes_text,
-    digits_text,
     fixed_text,
     float_text,
     integer_text,
@@ -248,45 +246,7 @@ def reserve_sentence(unaccounted: Sequence[Unaccounted]) -> str:
 # Speed
 
 
-def speed_sentence(bound: SpeedBound, empty: SpeedBound) -> str:
-    """Return the bound: "at most 38 tokens/s (504 GB/s)". Never a promise."""
-    most, least = empty.tokens_per_second, bound.tokens_per_second
-    if most is None or least is None:
-        unknown = [one for one in bound.bandwidths if not one.bytes_per_second]
-        which = _listed([place_name(one.device) for one in unknown] or ["no device"])
-        return f"no bound of speed: the bandwidth of {which} is not known"
-    rates = [rate_text(one.bytes_per_second or 0) for one in bound.bandwidths]
-    if len(rates) > 1:
-        names = [place_name(one.device) for one in bound.bandwidths]
-        rates = [f"{name}: {rate}" for name, rate in zip(names, rates, strict=True)]
-    text = f"at most {_speed(most)} tokens/s ({', '.join(rates)})"
-    if bound.drafted:
-        text += f" if all {bound.drafted} drafted tokens are accepted"
-    if bound.depth and _speed(least) != _speed(most):
-        text += f", {_speed(least)} once {integer_text(bound.depth)} tokens are in the cache"
-    return text
-
-
-def speed_details(bound: SpeedBound) -> list[str]:
-    """Return what a token reads where, at which bandwidth, and who says so."""
-    lines = []
-    for one in bound.bandwidths:
-        rate = f"{rate_text(one.bytes_per_second)}, " if one.bytes_per_second else ""
-        read = bytes_text(bound.reads[one.device])
-        lines.append(f"{place_name(one.device)}: {read} a token, {rate}{plain_text(one.origin)}")
-    return [*lines, "real programs reach 0.4 to 0.8 of the bound"]
-
-
 def share_sentence(measured: float, share: float | None) -> str:
     """Return a measured speed, and its share of the bound where that is known."""
     text = f"measured: {float_text(measured, 4)} tokens/s"
     return text if share is None else f"{text}, {fixed_text(share, 2)} of the bound"
-
-
-def _speed(tokens: float) -> str:
-    return integer_text(round(tokens)) if tokens >= _MOST_SHARE else digits_text(tokens, 2)
-
-
-def rate_text(rate: int) -> str:
-    """Return a bandwidth: "504 GB/s"."""
-    return f"{float_text(rate / 1e9, 4)} GB/s"

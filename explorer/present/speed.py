@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 from explorer.errors import PlanError
+from explorer.hardware.catalogue import named_bandwidths
 from explorer.planner.devices import CPU
 from explorer.planner.plan import Plan
-from explorer.planner.speed import REACHED, Bandwidth, SpeedBound, speed_bound, speed_bounds
+from explorer.planner.speed import Bandwidth, SpeedBound, speed_bound, speed_bounds
 from explorer.present.plan import short_name
-from explorer.text import counted, digits_text, integer_text
+from explorer.text import bytes_text, counted, digits_text, float_text, integer_text, plain_text
 
+SPEED_TIP: Final = (
+    "Tokens a second that real programs reach with this plan: 40 to 95 % of the bound by "
+    "bandwidth, 25 to 60 % with experts."
+)
 _WHOLE = 10  # tokens a second from which on they are told without decimals
 
 
@@ -20,28 +26,34 @@ class Speed:
     """How fast one sequence can grow with a plan.
 
     Attributes:
-        most: Tokens a second that no program can exceed, with an empty cache.
-        least: The same with the whole context in the cache.
-        depth: That context.
-        reason: What on the CPU slows it, and by how much; else empty.
+        empty: The bound with nothing in the cache.
+        full: The same with the whole context in the cache.
+        reason: What makes it slow.
     """
 
-    most: float
-    least: float
-    depth: int
+    empty: SpeedBound
+    full: SpeedBound
     reason: str = ""
+
+    @property
+    def most(self) -> float:
+        """Tokens a second that no program can exceed."""
+        return self.empty.tokens_per_second or 0
 
     @property
     def brief(self) -> str:
         """ "15–30": what real programs reach, for a column that names the unit."""
-        return _reached(self.most, "–")
+        return _reached(self.empty, "–")
 
     @property
     def sentence(self) -> str:
         """ "About 15 to 30 tokens/s, at most 38. 12 layers on the CPU cost 61 of 99." """
-        text = f"About {_reached(self.most)} tokens/s, at most {_rate(self.most)}"
-        if self.depth and _rate(self.least) != _rate(self.most):
-            text += f". With {integer_text(self.depth)} tokens in the cache {_reached(self.least)}"
+        text = f"About {_reached(self.empty)} tokens/s, at most {_rate(self.most)}"
+        if self.empty.drafted:
+            text += f" if all {self.empty.drafted} drafted tokens are accepted"
+        if self.full.depth and _reached(self.full) != _reached(self.empty):
+            text += f". With {integer_text(self.full.depth)} tokens in the cache "
+            text += _reached(self.full)
         return f"{text}. {self.reason}".rstrip()
 
 
@@ -57,12 +69,17 @@ def speed_of(plan: Plan, rates: Mapping[str, Bandwidth]) -> Speed | str:
     if bounds is None:
         return ""
     full, empty = bounds
-    least, most = full.tokens_per_second, empty.tokens_per_second
-    if least is None or most is None:
+    if full.tokens_per_second is None or empty.tokens_per_second is None:
         names = [name for name in empty.reads if not _known(rates, name)]
         which = " and ".join(_place(plan, name) for name in names)
         return f"Speed unknown: the bandwidth of {which} is not known."
-    return Speed(most, least, full.depth, _reason(plan, empty, rates, most))
+    return Speed(empty, full, _reason(plan, empty, rates))
+
+
+def speed_here(plan: Plan, given: Mapping[str, int]) -> Speed | str:
+    """Return the same; `given` are bandwidths that the user gave, by the names of devices."""
+    devices = [held.device for held in plan.gpus if held.device is not None]
+    return speed_of(plan, named_bandwidths(devices, given))
 
 
 def _known(rates: Mapping[str, Bandwidth], name: str) -> int:
@@ -75,30 +92,50 @@ def _place(plan: Plan, name: str) -> str:
     return "main memory" if device is None else short_name(device)
 
 
-def _reason(plan: Plan, bound: SpeedBound, rates: Mapping[str, Bandwidth], most: float) -> str:
-    """Say what it costs that the CPU reads a part, and not the slowest of the GPUs."""
+def _reason(plan: Plan, bound: SpeedBound, rates: Mapping[str, Bandwidth]) -> str:
+    """Say what makes it slow: what the CPU reads, if that costs much, else the slowest memory."""
     found, on_gpus = plan.verdict, [name for name in bound.reads if name != CPU]
     on_cpu = found.total_layers - found.gpu_layers
-    if not on_gpus or CPU not in bound.reads or not (on_cpu or found.expert_layers):
+    if on_gpus and CPU in bound.reads and (on_cpu or found.expert_layers):
+        slowest = min(on_gpus, key=lambda name: _known(rates, name))
+        moved = {name: nbytes for name, nbytes in bound.reads.items() if name != CPU}
+        moved[slowest] += bound.reads[CPU]
+        faster = replace(speed_bound(moved, rates, bound.depth), drafted=bound.drafted)
+        without, most = faster.tokens_per_second or 0, bound.tokens_per_second or 0
+        if round(without) > round(most):
+            what = (
+                counted(on_cpu, "layer")
+                if on_cpu
+                else f"The experts of {counted(found.expert_layers, 'layer')}"
+            )
+            verb = "costs" if on_cpu == 1 else "cost"
+            cost = integer_text(round(without) - round(most))
+            return f"{what} on the CPU {verb} {cost} of {integer_text(round(without))}."
+    if not bound.reads:
         return ""
-    slowest = min(on_gpus, key=lambda name: _known(rates, name))
-    moved = {name: nbytes for name, nbytes in bound.reads.items() if name != CPU}
-    moved[slowest] += bound.reads[CPU]
-    without = speed_bound(moved, rates, bound.depth).tokens_per_second
-    if without is None or round(without) <= round(most):
-        return ""
-    what = (
-        counted(on_cpu, "layer")
-        if on_cpu
-        else f"The experts of {counted(found.expert_layers, 'layer')}"
-    )
-    verb = "costs" if on_cpu == 1 else "cost"
-    cost = integer_text(round(without) - round(most))
-    return f"{what} on the CPU {verb} {cost} of {integer_text(round(without))}."
+    name = max(bound.reads, key=lambda one: bound.reads[one] / (_known(rates, one) or 1))
+    read, rate = bytes_text(bound.reads[name]), rate_text(_known(rates, name))
+    return f"Each token reads {read} from {_place(plan, name)} at {rate}."
 
 
-def _reached(bound: float, between: str = " to ") -> str:
-    return between.join(_rate(share * bound) for share in REACHED)
+def speed_details(bound: SpeedBound) -> list[str]:
+    """Return what a token reads where, at which bandwidth, and who says so."""
+    lines = []
+    for one in bound.bandwidths:
+        rate = f"{rate_text(one.bytes_per_second)}, " if one.bytes_per_second else ""
+        read = bytes_text(bound.reads[one.device])
+        place = one.device.replace("GPU", "GPU ")
+        lines.append(f"{place}: {read} a token, {rate}{plain_text(one.origin)}")
+    return lines
+
+
+def rate_text(rate: int) -> str:
+    """Return a bandwidth: "504 GB/s"."""
+    return f"{float_text(rate / 1e9, 4)} GB/s"
+
+
+def _reached(bound: SpeedBound, between: str = " to ") -> str:
+    return between.join(map(_rate, bound.likely or ()))
 
 
 def _rate(tokens: float) -> str:

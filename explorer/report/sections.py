@@ -31,6 +31,7 @@ from explorer.present import survey as survey_texts
 from explorer.present.colours import MEMORY_COLOURS, Pattern, type_colour, type_pattern
 from explorer.present.explanations import ABOUT_ERRORS
 from explorer.present.quantization import DeclaredQuantization, declared_quantization
+from explorer.present.speed import speed_here
 from explorer.present.tables import table as tables
 from explorer.present.tables.errors import FIGURES, MISMATCHES
 from explorer.present.tables.facts import FACTS, model_facts
@@ -490,7 +491,12 @@ def _plan(data: ReportData) -> dict[str, Any]:
         free = sum(device.free for device in cases[0].target.devices)
         bars = list(_memory_bars(cases, free))
         rows = [
-            PlanRow(str(one.context), one.plan, without_paths(cut(one.failure, _LONGEST_FAILURE)))
+            PlanRow(
+                str(one.context),
+                one.plan,
+                without_paths(cut(one.failure, _LONGEST_FAILURE)),
+                speed="" if one.plan is None else speed_here(one.plan, {}),
+            )
             for one in cases
         ]
         machines.append(

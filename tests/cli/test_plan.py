@@ -706,7 +706,7 @@ def test_the_bound_of_speed_is_bytes_by_bandwidth(tmp_path: Path, capsys: Captur
     assert half["tokens_per_second"] == pytest.approx(bound["tokens_per_second"] / 2)
     assert half["bandwidth"][0]["from"] == "you"
     assert main(["plan", model, "--gpu", "4GiB"]) == 0
-    assert "No bound of speed" in capsys.readouterr().out
+    assert "Speed unknown: the bandwidth of CUDA 0" in capsys.readouterr().out
     assert main([*command, "--profile", "ollama-graphsize"]) == 0
     assert "speed_bound" not in json.loads(capsys.readouterr().out)
 

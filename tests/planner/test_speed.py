@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -13,8 +15,8 @@ from explorer.planner import Device
 from explorer.planner.devices import CPU
 from explorer.planner.engines.llama_cpp import Settings
 from explorer.planner.engines.llama_cpp.reading import read_header, reads
-from explorer.planner.speed import Bandwidth, SpeedBound, speed_bound, speed_record
-from explorer.present import measured as words
+from explorer.planner.speed import REACHED, Bandwidth, SpeedBound, speed_bound, speed_record
+from explorer.present import speed as words
 from tests.planner.log_samples import header_model, tiny_model
 
 RATES = {
@@ -89,7 +91,6 @@ def test_without_a_bandwidth_there_is_no_bound() -> None:
     unknown = {"GPU0": Bandwidth("GPU0", None, "not known")}
     found = speed_bound(reads(read_header(tiny_model()), Settings(), 0), unknown, 0)
     assert found.tokens_per_second is None
-    assert "not known" in words.speed_sentence(found, found)
     assert speed_record(found, found)["bandwidth"][0]["bytes_per_second"] is None
 
 
@@ -108,12 +109,26 @@ def test_bandwidths_come_from_the_catalogue_or_the_user() -> None:
     assert shared[CPU].bytes_per_second == shared["GPU0"].bytes_per_second
 
 
-def test_the_bound_is_worded_as_one() -> None:
-    empty, full = bound(Settings()), bound(Settings(), 30_000)
-    text = words.speed_sentence(full, empty)
-    assert text.startswith("at most ")
-    assert "(500 GB/s)" in text
-    assert "30,000 tokens are in the cache" in text
-    two = bound(replace(Settings(), gpu_layers=3))
-    assert "GPU 0: 500 GB/s, CPU: 50 GB/s" in words.speed_sentence(two, two)
-    assert words.speed_details(two)[-1].endswith("0.8 of the bound")
+def test_real_programs_reach_a_part_of_it_by_kind_of_model() -> None:
+    dense = bound(Settings())
+    most = dense.tokens_per_second
+    assert most is not None
+    assert dense.likely == pytest.approx((0.4 * most, 0.95 * most))
+    assert replace(dense, kind="experts").likely == pytest.approx((0.25 * most, 0.6 * most))
+    drafting = replace(dense, drafted=2)
+    assert drafting.likely == pytest.approx((0.4 * most, 3 * 0.95 * most)), "none or all accepted"
+
+
+def test_published_runs_lie_in_these_ranges(shared_reference: Path) -> None:
+    cases = json.loads((shared_reference / "real_plans.json").read_text("utf-8"))["speed"]
+    for case in (one for one in cases if "speculation" not in one["what"]):
+        has_experts = any(word in case["what"] for word in ("A3B", "gpt-oss"))
+        low, high = REACHED["experts" if has_experts else "dense"]
+        assert low <= case["ratio"] <= high, case
+
+
+def test_what_a_token_reads_is_told_by_device() -> None:
+    first, second = words.speed_details(bound(replace(Settings(), gpu_layers=3)))
+    assert first.startswith("GPU 0: ")
+    assert "500 GB/s, test" in first
+    assert second.startswith("CPU: ")

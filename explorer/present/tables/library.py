@@ -13,7 +13,7 @@ import numpy as np
 
 from explorer.parallel import Check, never
 from explorer.present.fits import ModelFit, Version
-from explorer.present.speed import Speed
+from explorer.present.speed import SPEED_TIP, Speed
 from explorer.present.stores import part_text, removal_of_files
 from explorer.present.tables.problems import PROBLEMS
 from explorer.present.tables.table import BITS, BYTES, COUNT, INTEGER, TEXT, Column, Kind, Table
@@ -73,9 +73,6 @@ _QUANTIZATION: Final = (
 )
 _FITS: Final = "Whether it fits the machine that plans are for. Filter: fits:yes"
 _CONTEXT: Final = "Largest context for one request that keeps these layers on the GPU."
-_SPEED: Final = (
-    "Tokens a second that real programs reach with this plan: 40 to 80 % of the bound by bandwidth."
-)
 _USED: Final = (
     "The day on which a program last read its weights, as the disk notes it. A backup counts too. "
     "What this program reads does not. Empty where the disk notes nothing."
@@ -105,7 +102,7 @@ LIBRARY: Final = Table[Any](
         text=lambda row: row.fit_texts[1],
     ),
     Column(
-        *("speed", "Tokens/s", INTEGER, _SPEED),
+        *("speed", "Tokens/s", INTEGER, SPEED_TIP),
         lambda row: None if row.speed is None else round(row.speed.most),
         text=lambda row: "" if row.speed is None else row.speed.brief,
     ),

@@ -29,6 +29,7 @@ from explorer.present.plan import (
     verdict_word,
 )
 from explorer.present.plan_export import Curves
+from explorer.present.speed import SPEED_TIP, Speed
 from explorer.present.tables.table import (
     BYTES,
     INTEGER,
@@ -198,6 +199,7 @@ class PlanRow:
     refusal: str = ""
     profile: str = ""
     advice: Advice | None = None
+    speed: Speed | str = ""
 
     @property
     def fits(self) -> str:
@@ -379,6 +381,17 @@ def _settings(plan: Plan) -> str:
 
 _RIGHT: Final = replace(TEXT, numeric=True)
 
+
+def _speed_column() -> Column[Any]:
+    """Return the column of tokens a second, of rows that have a `speed`."""
+    return Column(
+        *("speed", "Tokens/s", INTEGER, SPEED_TIP),
+        of=lambda row: None if isinstance(row.speed, str) else round(row.speed.most),
+        text=lambda row: "" if isinstance(row.speed, str) else row.speed.brief,
+        row_tip=lambda row: row.speed if isinstance(row.speed, str) else row.speed.sentence,
+    )
+
+
 BY_CONTEXT: Final = Table[PlanRow](
     Column("context", "Context", INTEGER, "Tokens that are asked for.", lambda row: int(row.name)),
     Column(
@@ -389,6 +402,7 @@ BY_CONTEXT: Final = Table[PlanRow](
         replace(_figure(name), blank="", kind=_RIGHT if name == "gpu_layers" else BYTES)
         for name in PLAN
     ),
+    _speed_column(),
     replace(_planned("layers", "Layers", "Where layers are computed.", _places), blank=""),
     replace(_planned("settings", "Settings", "The settings that hold.", _settings), blank=""),
     title="Memory by context",
@@ -440,6 +454,7 @@ ENGINES: Final = Table[EngineRow](
     ),
     _size("vram_total", "On GPUs", "vram_total"),
     Column("context", "Context", TEXT, _CONTEXT, _of(sequences_text), _UNKNOWN),
+    _speed_column(),
     title="Programs side by side",
 )
 

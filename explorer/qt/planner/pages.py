@@ -16,9 +16,9 @@ from explorer.planner.devices import CPU
 from explorer.planner.plan import Plan, Term
 from explorer.planner.speed import parse_rate
 from explorer.present import engines, plan_export
-from explorer.present.measured import rate_text
 from explorer.present.plan import Kind, memory_bars, value_text
 from explorer.present.plan_export import Curves
+from explorer.present.speed import rate_text
 from explorer.present.tables.plans import (
     ENGINES,
     INPUTS,
@@ -273,8 +273,9 @@ class ProgramsPage(PlannerPage):
             return
         title = "Planning for other programs"
         refused = self.state.refused.emit
+        given = dict(self.state.basis.bandwidths)
         self._planning.run(
-            title, lambda job: engines.side_by_side(request, job.check), self._show, refused
+            title, lambda job: engines.side_by_side(request, given, job.check), self._show, refused
         )
 
     def _show(self, rows: list[engines.EngineRow]) -> None:
