@@ -6,16 +6,17 @@ columns. The Frobenius norm of the product follows from two matrices of rank x r
 the two thin factors are read, a run of rows at a time.
 
 Sources: llama.cpp, `llama-adapter.cpp` and `llama-adapter.h` (names, shapes, `get_scale`),
-`convert_lora_to_gguf.py`; PEFT, `tuners/lora/layer.py` (``alpha / r``, with rsLoRA
-``alpha / sqrt(r)``).
+`convert_lora_to_gguf.py`; LyCORIS, `modules/loha.py` and `modules/lokr.py`; PEFT,
+`tuners/lora/layer.py` (``alpha / r``, with rsLoRA ``alpha / sqrt(r)``).
 """
 
 from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -27,6 +28,7 @@ from explorer.errors import ExplorerError
 from explorer.formats.model import Model
 from explorer.formats.side_files import ADAPTER_PREFIX
 from explorer.formats.tensors import Shape, Tensor
+from explorer.json_text import JsonLimits, decoded, parse_json
 from explorer.parallel import Check, never
 
 _PEFT_PART: Final = re.compile(
@@ -36,10 +38,23 @@ _OWN_ENDS: Final = {
     **{".lora_a": ("", 0), ".lora_b": ("", 1)},  # of GGUF
     **{".lora_down.weight": (".weight", 0), ".lora_up.weight": (".weight", 1)},  # of kohya's
 }
+_OF_LYCORIS: Final = re.compile(
+    r"\.(?P<part>(?:hada_w[12]_[ab])|(?:lokr_w[12](?:_[ab])?)|(?:(?:hada|lokr)_t[12]))(?:\.weight)?\Z"
+)
 _ALPHA: Final = ".alpha"
+_TAGS: Final = "ss_tag_frequency"
+_MOST_TAGS: Final = 32
+_TAG_LIMITS: Final = JsonLimits(containers=1 << 16, values=1 << 20, strings=1 << 20)
+_OF_KOHYA: Final = re.compile(r"(?:lora|lycoris)_(?:unet_|te[123]?_|transformer_|prior_)?")
+_OF_COMPONENT: Final = re.compile(
+    r"\A(?:(?:model\.)?diffusion_model\.|cond_stage_model\.(?:transformer|model)\."
+    r"|conditioner\.embedders\.\d+\.(?:transformer|model)\.|text_encoders\.\w+\.transformer\.)"
+)
 _PEFT_START: Final = "base_model.model."
 _MOST_RANK: Final = 1 << 13  # two such matrices of float64 take 1 GiB; real ranks end at some 512
 _MOST_NAME: Final = 512
+_MATRIX: Final = 2  # dimensions
+_MOST_PRODUCT: Final = 1 << 21  # weights that are multiplied out at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +69,7 @@ class Update:
         scale: What the product is multiplied with.
         flipped: Whether `a` has the rank in its columns, as GGUF has it for token embeddings.
         problem: Why it cannot be applied; "" if it can.
+        parts: The factors of LyCORIS's kinds by their roles (``"hada_w1_a"``), in place of both.
     """
 
     name: str
@@ -63,10 +79,24 @@ class Update:
     scale: float
     flipped: bool
     problem: str = ""
+    parts: Mapping[str, Tensor] = field(default_factory=dict)
+
+    @property
+    def factors(self) -> tuple[Tensor, ...]:
+        """All factors that there are, the one that writes first."""
+        return tuple(one for one in (self.b, self.a, *self.parts.values()) if one is not None)
+
+    @property
+    def kind(self) -> str:
+        """How the factors make the update: ``"lora"``, ``"loha"`` or ``"lokr"``."""
+        name = next(iter(self.parts), "lora")
+        return "loha" if name.startswith("hada") else name[:4]
 
     @property
     def shape(self) -> Shape:
         """Shape of the weight that it is added to, rows first; () if it is not known."""
+        if self.parts and not self.problem:
+            return _shape_of_parts(self)
         if self.a is None or self.b is None or self.problem:
             return ()
         if self.flipped:  # vocabulary x embedding
@@ -76,7 +106,7 @@ class Update:
     @property
     def nbytes(self) -> int:
         """Stored bytes of both factors."""
-        return sum(tensor.nbytes for tensor in (self.a, self.b) if tensor is not None)
+        return sum(tensor.nbytes for tensor in self.factors)
 
 
 @dataclass(frozen=True)
@@ -90,6 +120,8 @@ class Adapter:
         updates: What it changes, in the order of the file.
         others: Names of tensors that are no factors: norms, magnitudes, whole weights.
         base: The model that it was made for, as it says; "" if it does not.
+        trigger: Words that call up what it learned, as it says; "" if it does not.
+        tags: What its training pictures were described with, and how often, most often first.
     """
 
     kind: str
@@ -97,6 +129,8 @@ class Adapter:
     updates: tuple[Update, ...]
     others: tuple[str, ...]
     base: str = ""
+    trigger: str = ""
+    tags: tuple[tuple[str, int], ...] = ()
 
     @property
     def ranks(self) -> tuple[int, ...]:
@@ -106,15 +140,21 @@ class Adapter:
     @property
     def parameters(self) -> int:
         """Weights of all factors."""
-        factors = (tensor for update in self.updates for tensor in (update.a, update.b))
-        return sum(tensor.parameters for tensor in factors if tensor is not None)
+        return sum(tensor.parameters for update in self.updates for tensor in update.factors)
 
 
 def is_adapter(model: Model) -> bool:
     """Return whether a model is an adapter: it says so, or has factors."""
     if model.metadata.text("general.type") == "adapter":
         return True
-    return any(_part(name) is not None for name in model.tensors.columns.names)
+    names = model.tensors.columns.names
+    return any(_part(name) is not None or _role_in_lycoris(name) for name in names)
+
+
+def _role_in_lycoris(name: str) -> str:
+    """Return the role of a factor of LyCORIS's kinds: ``"hada_w1_a"``; "" of another tensor."""
+    found = _OF_LYCORIS.search(name[-_MOST_NAME:]) if "_w" in name or "_t" in name else None
+    return "" if found is None else found["part"]
 
 
 def _part(name: str) -> tuple[str, int] | None:
@@ -132,11 +172,14 @@ def _part(name: str) -> tuple[str, int] | None:
 def read_adapter(model: Model) -> Adapter:
     """Return what an adapter's header says; reads no weights."""
     factors: dict[str, list[Tensor | None]] = {}
+    parts: dict[str, dict[str, Tensor]] = {}
     others, alphas = [], {}
     for tensor in model.tensors.rows:
         part = _part(tensor.name)
         if part is None and tensor.name.endswith(_ALPHA) and tensor.parameters == 1:
             alphas[f"{tensor.name.removesuffix(_ALPHA)}.weight"] = _stored_number(tensor)
+        elif part is None and (role := _role_in_lycoris(tensor.name)):
+            parts.setdefault(f"{tensor.name.rpartition(f'.{role}')[0]}.weight", {})[role] = tensor
         elif part is None:
             others.append(tensor.name)
         else:
@@ -154,12 +197,112 @@ def read_adapter(model: Model) -> Adapter:
         scale = _scale(this, rank, rooted=rooted)
         flipped = bool(a is not None and rank and _is_flipped(name, a, rank))
         updates.append(Update(name, a, b, rank, scale, flipped, _problem(a, b, rank, flipped)))
+    for name, held in parts.items():
+        rank = _rank_of_parts(held)
+        scale = _scale(alphas.get(name, alpha), rank, rooted=False)
+        updates.append(Update(name, None, None, rank, scale, False, _problem_of_parts(held), held))
     if alpha is None and len(set(alphas.values())) == 1:
         alpha = next(iter(alphas.values()))
     kind = model.metadata.text("adapter.type") or model.metadata.text(f"{ADAPTER_PREFIX}peft_type")
+    kinds = sorted({update.kind for update in updates})
     return Adapter(
-        (kind or "lora").casefold(), alpha, tuple(updates), tuple(others), _base_name(model)
+        kind=(kind or "/".join(kinds) or "lora").casefold(),
+        alpha=alpha,
+        updates=tuple(updates),
+        others=tuple(others),
+        base=_base_name(model),
+        trigger=model.metadata.text("modelspec.trigger_phrase") or "",
+        tags=_tags(model),
     )
+
+
+def _tags(model: Model) -> tuple[tuple[str, int], ...]:
+    """Return kohya's counts of tags, of all folders of pictures together."""
+    text = model.metadata.text(_TAGS)
+    if not text:
+        return ()
+    try:
+        folders = parse_json(decoded(text.encode(), model.path, 0), _TAG_LIMITS)
+    except (ExplorerError, UnicodeEncodeError):  # not what kohya writes
+        return ()
+    counts = Counter[str]()
+    for folder in folders.values() if isinstance(folders, dict) else ():
+        for tag, count in folder.items() if isinstance(folder, dict) else ():
+            if isinstance(count, int) and 0 < count < 1 << 53:
+                counts[tag.strip()] += count
+    return tuple(counts.most_common(_MOST_TAGS))
+
+
+# LyCORIS: the Hadamard product of two products (LoHa), the Kronecker product of two matrices (LoKr)
+
+
+def _rank_of_parts(parts: Mapping[str, Tensor]) -> int:
+    """Return the rank of the factors; 0 where both matrices of a LoKr are whole."""
+    named = (parts.get(name) for name in ("hada_w1_b", "lokr_w2_b", "lokr_w1_b"))
+    factor = next((one for one in named if one is not None), None)
+    return 0 if factor is None or len(factor.shape) < _MATRIX else factor.shape[0]
+
+
+def _problem_of_parts(parts: Mapping[str, Tensor]) -> str:
+    """Return why the factors make no update; "" if they do."""
+    if any("_t" in name for name in parts):
+        return "factors of convolutions in Tucker's form are not multiplied here"
+    if any(len(one.shape) < _MATRIX for one in parts.values()):
+        return "the factors are not matrices"
+    pairs = ("hada_w1", "hada_w2") if "hada" in next(iter(parts)) else ("lokr_w1", "lokr_w2")
+    for name in pairs:
+        a, b, whole = (parts.get(f"{name}{end}") for end in ("_a", "_b", ""))
+        if whole is not None:
+            continue
+        if a is None or b is None:
+            return f"the factor {name} is missing"
+        rank = b.shape[0]
+        if len(a.shape) != _MATRIX or a.shape[1] != rank or not 0 < rank <= _MOST_RANK:
+            return f"the factors do not fit: {list(a.shape)} and {list(b.shape)}"
+    shapes = [_whole_shape(parts, name) for name in pairs]
+    if pairs[0] == "hada_w1" and shapes[0] != shapes[1]:
+        return f"the factors do not fit: {list(shapes[0])} and {list(shapes[1])}"
+    return ""
+
+
+def _whole_shape(parts: Mapping[str, Tensor], name: str) -> Shape:
+    """Return the shape of one of the two matrices, as stored or as the product of its factors."""
+    if name in parts:
+        return parts[name].shape
+    return (parts[f"{name}_a"].shape[0], *parts[f"{name}_b"].shape[1:])
+
+
+def _shape_of_parts(update: Update) -> Shape:
+    if update.kind == "loha":
+        return _whole_shape(update.parts, "hada_w1")
+    one, two = (_whole_shape(update.parts, name) for name in ("lokr_w1", "lokr_w2"))
+    return (one[0] * two[0], one[1] * two[1], *two[2:])
+
+
+def _norm_of_parts(update: Update, check: Check) -> float:
+    """Return the norm of what is added; a Kronecker product has the product of both norms."""
+    parts = update.parts
+    if update.kind == "lokr":
+        norms = []
+        for name in ("lokr_w1", "lokr_w2"):
+            if name in parts:
+                norms.append(tensor_norm(parts[name], check))
+                continue
+            a, b = (_matrix(parts[f"{name}_{end}"]) for end in "ab")
+            norms.append(math.sqrt(max(0.0, float(((a.T @ a) * (b @ b.T)).sum()))))
+        return abs(update.scale) * norms[0] * norms[1]
+    one, two, three, four = (_matrix(parts[f"hada_w{n}_{end}"]) for n in "12" for end in "ab")
+    rows, total = max(1, _MOST_PRODUCT // max(1, two.shape[1])), 0.0
+    for start in range(0, len(one), rows):
+        check()
+        block = (one[start : start + rows] @ two) * (three[start : start + rows] @ four)
+        total += float((block * block).sum())
+    return abs(update.scale) * math.sqrt(total)
+
+
+def _matrix(tensor: Tensor) -> NDArray[np.float64]:
+    values = tensor.dequantize().astype(np.float64)
+    return values.reshape(len(values), -1)
 
 
 def _number(model: Model, key: str) -> float | None:
@@ -251,6 +394,8 @@ def update_norm(update: Update, check: Check = never) -> float:
         ExplorerError: The factors do not fit, or cannot be decoded.
     """
     a, b = update.a, update.b
+    if update.parts and not update.problem:
+        return _norm_of_parts(update, check)
     if update.problem or a is None or b is None:
         raise ExplorerError(f"{update.name!r}: {update.problem}")
     grams_a = list(_grams(a, update.rank, rows=not update.flipped, check=check))
@@ -317,12 +462,19 @@ def base_tensors(adapter: Adapter, base: Model) -> Mapping[str, Tensor]:
                 one = [each.replace("{i}", role.layer) for each in rule.sources]
                 if len(one) == 1 and "{e}" not in one[0]:
                     by_peft.setdefault(one[0].replace("{s}", role.suffix), name)
+    by_kohya = {_joined(_OF_COMPONENT.sub("", name)): name for name in reversed(list(names))}
     for update in adapter.updates:
         plain = update.name if update.name in names else _unwrapped(names, update.name)
         name = plain if plain in names else by_peft.get(_bare(update.name), "")
+        name = name or by_kohya.get(_joined(_OF_KOHYA.sub("", update.name, count=1)), "")
         if name in names:
             found[update.name] = names.tensor(name)
     return found
+
+
+def _joined(name: str) -> str:
+    """Return a name as kohya's trainers write it: with underscores for dots."""
+    return name.removesuffix(".weight").replace(".", "_")
 
 
 def _unwrapped(names: Names, name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import nan
+from typing import Final
 
 from explorer.analysis.adapters import (
     Adapter,
@@ -26,7 +27,7 @@ from explorer.analysis.importance import (
 from explorer.errors import ExplorerError
 from explorer.formats.model import Model
 from explorer.parallel import Check, never
-from explorer.text import counted, float_text, integer_text, shape_text
+from explorer.text import counted, float_text, integer_text, listed, shape_text, shorten
 
 
 def kind_text(model: Model) -> str | None:
@@ -39,8 +40,13 @@ def kind_text(model: Model) -> str | None:
     return _adapter_text(read_adapter(model)) if is_adapter(model) else None
 
 
+_KINDS: Final = {"lora": "LoRA adapter", "loha": "LoHa adapter", "lokr": "LoKr adapter"}
+_SHOWN_CHARACTERS: Final = 80
+_SHOWN_TAGS: Final = 5
+
+
 def _adapter_text(adapter: Adapter) -> str:
-    kind = {"lora": "LoRA adapter"}.get(adapter.kind, f"{adapter.kind} adapter")
+    kind = _KINDS.get(adapter.kind, f"{adapter.kind} adapter")
     ranks = adapter.ranks
     parts = []
     if ranks:
@@ -50,6 +56,12 @@ def _adapter_text(adapter: Adapter) -> str:
     if adapter.alpha is not None:
         parts.append(f"alpha {float_text(adapter.alpha, 4)}")
     parts.append(f"for {counted(len(adapter.updates), 'tensor')}")
+    if adapter.base:
+        parts.append(f"made for {shorten(adapter.base, _SHOWN_CHARACTERS)}")
+    if adapter.trigger:
+        parts.append(f"trigger words {shorten(adapter.trigger, _SHOWN_CHARACTERS)}")
+    elif adapter.tags:
+        parts.append(f"trained with {listed((tag for tag, _ in adapter.tags), _SHOWN_TAGS)}")
     return ", ".join(parts)
 
 

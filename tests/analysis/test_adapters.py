@@ -150,7 +150,7 @@ def test_a_folder_of_peft(tmp_path: Path) -> None:
         wanted = 4 * np.linalg.norm(b.astype(np.float64) @ a)
         assert update_norm(q) == pytest.approx(wanted, rel=1e-9)
         facts = {fact.name: fact.text for fact in model_facts(model, describe(model))}
-        assert facts["kind"] == "LoRA adapter of rank 4, alpha 16, for 2 tensors"
+        assert facts["kind"] == "LoRA adapter of rank 4, alpha 16, for 2 tensors, made for x/y"
 
 
 @pytest.mark.parametrize(
@@ -228,3 +228,70 @@ def test_kohya_s_factors_and_alphas(tmp_path: Path) -> None:
         assert (update.name, update.scale, update.shape) == ("x.weight", 0.5, (32, 64))
         product = arrays["x.lora_up.weight"].astype(np.float64) @ arrays["x.lora_down.weight"]
         assert update_norm(update) == pytest.approx(np.linalg.norm(product) / 2, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "kind", "rank"),
+    [
+        ({"hada_w1_a": (32, 4), "hada_w1_b": (4, 48), "hada_w2_a": (32, 4), "hada_w2_b": (4, 48)},
+         "loha", 4),
+        ({"lokr_w1": (4, 6), "lokr_w2_a": (8, 2), "lokr_w2_b": (2, 8)}, "lokr", 2),
+        ({"lokr_w1": (4, 6), "lokr_w2": (8, 8)}, "lokr", 0),
+        ({"lokr_w1_a": (4, 2), "lokr_w1_b": (2, 6), "lokr_w2": (8, 8)}, "lokr", 2),
+    ],
+)  # fmt: skip
+def test_factors_of_lycoris(
+    tmp_path: Path, shapes: dict[str, tuple[int, ...]], kind: str, rank: int
+) -> None:
+    arrays = arrays_of({f"lora_unet_x.{name}": shape for name, shape in shapes.items()}, 3)
+    arrays["lora_unet_x.alpha"] = np.array(1.0, np.float32)
+    path = tmp_path / "adapter.safetensors"
+    write_safetensors(path, arrays)
+
+    def whole(name: str) -> NDArray[np.float64]:
+        one = arrays.get(f"lora_unet_x.{name}")
+        if one is not None:
+            return one.astype(np.float64)
+        return whole(f"{name}_a") @ whole(f"{name}_b")
+
+    product = whole("hada_w1") * whole("hada_w2") if kind == "loha" else None
+    product = np.kron(whole("lokr_w1"), whole("lokr_w2")) if product is None else product
+    with open_model(path) as model:
+        adapter = read_adapter(model)
+        (update,) = adapter.updates
+        assert (adapter.kind, update.rank, adapter.others) == (kind, rank, ())
+        assert (update.name, update.shape) == ("lora_unet_x.weight", product.shape)
+        norm = np.linalg.norm(product) / (rank or 1)
+        assert update_norm(update) == pytest.approx(norm, rel=1e-6)
+
+
+def test_factors_of_lycoris_that_do_not_fit_are_said(tmp_path: Path) -> None:
+    path = tmp_path / "adapter.safetensors"
+    shapes = {"x.hada_w1_a": (32, 4), "x.hada_w1_b": (3, 48), "y.lokr_w1_a": (4, 4)}
+    write_safetensors(path, arrays_of(shapes, 3))
+    with open_model(path) as model:
+        x, y = read_adapter(model).updates
+        assert "[32, 4] and [3, 48]" in x.problem
+        assert y.problem == "the factor lokr_w1 is missing"
+        with pytest.raises(ExplorerError, match="do not fit"):
+            update_norm(x)
+
+
+def test_what_kohya_says_of_training_and_the_base_it_changes(tmp_path: Path) -> None:
+    name = "lora_unet_double_blocks_0_img_attn_qkv"
+    arrays = arrays_of({f"{name}.lora_down.weight": (2, 8), f"{name}.lora_up.weight": (6, 2)}, 3)
+    tags = {"10_cat": {"cat": 3, " a hat": 1}, "5_dog": {"dog": 2, "cat": 1}}
+    said = {"ss_tag_frequency": json.dumps(tags), "ss_sd_model_name": "flux.safetensors"}
+    path, base_path = tmp_path / "adapter.safetensors", tmp_path / "base.safetensors"
+    write_safetensors(path, arrays, said)
+    own = "model.diffusion_model.double_blocks.0.img_attn.qkv.weight"
+    write_safetensors(base_path, arrays_of({own: (6, 8)}, 3))
+    with open_model(path) as model, open_model(base_path) as base:
+        adapter = read_adapter(model)
+        assert (adapter.base, adapter.tags[0]) == ("flux.safetensors", ("cat", 4))
+        assert sorted(adapter.tags[1:]) == [("a hat", 1), ("dog", 2)]
+        found = base_tensors(adapter, base)
+        assert [tensor.name for tensor in found.values()] == [own]
+    write_safetensors(path, arrays, {"ss_tag_frequency": "[", "modelspec.trigger_phrase": "zyx"})
+    with open_model(path) as model:
+        assert (read_adapter(model).tags, read_adapter(model).trigger) == ((), "zyx")

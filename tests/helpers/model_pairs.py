@@ -30,10 +30,13 @@ def arrays_of(shapes: Mapping[str, tuple[int, ...]], seed: int = 0) -> dict[str,
     }
 
 
-def write_safetensors(folder: Path, arrays: Arrays, **config: Any) -> Path:
+def write_safetensors(
+    folder: Path, arrays: Arrays, metadata: dict[str, str] | None = None, **config: Any
+) -> Path:
     """Write a Hugging Face folder of one file, and its config.json."""
     folder.mkdir(parents=True, exist_ok=True)
-    header, data = {}, b""
+    header: dict[str, Any] = {} if metadata is None else {"__metadata__": metadata}
+    data = b""
     for name, array in arrays.items():
         raw = np.ascontiguousarray(array).tobytes()
         kind = _DTYPES[array.dtype.name]

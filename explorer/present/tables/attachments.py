@@ -195,6 +195,8 @@ def adapter_record(model: Model, rows: Sequence[UpdateRow] | None) -> dict[str, 
         "ranks": list(adapter.ranks),
         "parameters": adapter.parameters,
         "base": adapter.base or None,
+        "trigger": adapter.trigger or None,
+        "tags": [{"tag": tag, "count": count} for tag, count in adapter.tags],
         "tensors": [table.record(row) for row in rows],
         "others": list(adapter.others),
     }

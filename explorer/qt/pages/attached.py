@@ -74,5 +74,5 @@ class AttachedPage(ModelPage[AttachedTable]):
         if isinstance(line, EntryRow):
             name = f"{line.entry.name}{SUMS}"
         else:
-            name = (line.update.b or line.update.a).name
+            name = line.update.factors[0].name
         self.app.open_tensors(self.document.model.tensors.columns.names.index(name))
