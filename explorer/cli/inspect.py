@@ -28,7 +28,7 @@ from explorer.present.tables.problems import PROBLEMS
 from explorer.present.tables.quantization import declared_record, declared_table
 from explorer.present.tables.recipes import FITS, MIX
 from explorer.present.tables.table import Table
-from explorer.present.tables.tensors import TYPES, tensor_records, tensor_table
+from explorer.present.tables.tensors import COMPONENTS, TYPES, tensor_records, tensor_table
 from explorer.text import bytes_text, integer_text, plain_text
 
 Row = TypeVar("Row")
@@ -52,9 +52,10 @@ def model_record(model: Model, *, metadata: bool = False, tensors: bool = False)
     entries = (
         [_entry_record(model, e, problems) for e in model.metadata.entries] if metadata else []
     )
+    facts = describe(model)
     record: dict[str, Any] = {
         **_fields(model, "path", "format", "version", "byte_order", "architecture", "name"),
-        "file_type": describe(model).file_type,
+        "file_type": facts.file_type,
         **_fields(model, "parameters", "bytes", "bits_per_weight"),
         "tensor_count": len(model.tensors.rows),
         **_fields(model, "alignment", "data_offset"),
@@ -65,6 +66,8 @@ def model_record(model: Model, *, metadata: bool = False, tensors: bool = False)
         "shards": [str(file.path) for file in model.files],
         "problems": list(map(PROBLEMS.record, problems)),
     }
+    if facts.components:
+        record["components"] = list(map(COMPONENTS.record, facts.components))
     declared = declared_quantization(model)
     if declared is not None:
         record["quantization"] = declared_record(declared)
@@ -232,6 +235,8 @@ def _summary(model: Model) -> str:
             output.heading("Quantization"),
             output.table_of(declared_table(declared), declared.lines, _LONGEST_DECLARED),
         ]
+    if facts.components:
+        parts += [output.heading(COMPONENTS.title), output.table_of(COMPONENTS, facts.components)]
     if facts.types:
         parts += [output.heading(TYPES.title), output.table_of(TYPES, facts.types)]
     if len(model.files) > 1:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from explorer.errors import ExplorerError
+from explorer.formats.components import components
 from explorer.formats.model import Metadata, Model
 from explorer.formats.tensors import TypeShare
 
@@ -132,6 +133,7 @@ class Facts:
     experts_used: int | None = None  # experts that each token uses
     tokenizer: str | None = None  # kind of tokenizer
     license: str | None = None  # licence, as the file names it
+    components: tuple[TypeShare, ...] = ()  # of a checkpoint of several models
     types: tuple[TypeShare, ...] = ()  # what is stored as which tensor type, most bytes first
 
 
@@ -171,6 +173,7 @@ def describe(model: Model) -> Facts:
         tokenizer=_attempt(lambda: _tokenizer(model.metadata)),
         license=_attempt(lambda: model.metadata.text("general.license.name"))
         or _attempt(lambda: model.metadata.text("general.license")),
+        components=components(model.tensors),
         types=tuple(model.tensors.totals_by_type.values()),
     )
 

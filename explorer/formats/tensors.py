@@ -99,7 +99,7 @@ class Folding:
 # "blk" (also v.blk, a.blk, enc.blk, dec.blk) is GGUF's word for a layer (docs/gguf.md, section 9);
 # the others occur in Hugging Face models.
 _LAYER: Final = re.compile(
-    r"^(?P<stack>(?:.*?\.)?(?:blk|layers|layer|h|blocks|block))\.(?P<index>\d{1,9})\.(?P<rest>.+)$",
+    r"^(?P<stack>(?:.*?\.)?(?:blk|layers|layer|h|(?:[a-z]{1,20}_|res)?blocks|block))\.(?P<index>\d{1,9})\.(?P<rest>.+)$",
     re.DOTALL,
 )
 _SUFFIXES: Final = frozenset({"weight", "bias", "scale", "input_scale"})

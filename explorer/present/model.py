@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from explorer.formats.components import IMAGE_ARCHITECTURES
 from explorer.formats.facts import Facts, enum_name
 from explorer.formats.gguf.arrays import first_elements
 from explorer.formats.model import MetadataEntry, Model, Problem, Severity, Value
-from explorer.text import fixed_text, float_text, integer_text, plain_text, shorten
+from explorer.text import fixed_text, float_text, integer_text, listed, plain_text, shorten
 
 _NO_CHAT: Final = {
     "adapter": "An adapter",
@@ -34,10 +35,18 @@ def model_sentence(model: Model, facts: Facts) -> str:
             parts.append(f" with {fixed_text(facts.bits_per_weight, 1)} bits each")
     if facts.context_length:
         parts.append(f", for up to {integer_text(facts.context_length)} tokens")
+    if facts.components:
+        names = (plain_text(one.name) for one in facts.components)
+        parts.append(f": {listed(names, _SHOWN_ELEMENTS)}")
     return "".join(parts) + "."
 
 
 def _kind_of_model(model: Model, facts: Facts) -> str:
+    made = IMAGE_ARCHITECTURES.get(facts.architecture or "")
+    if made:
+        return f"A diffusion model for {made}, without text encoder and VAE,"
+    if facts.components:
+        return "A checkpoint"
     kind = next((e.value for e in model.metadata.entries if e.key == "general.type"), None)
     if isinstance(kind, str) and kind in _NO_CHAT:
         return _NO_CHAT[kind]

@@ -46,6 +46,7 @@ from explorer.cli.main import main
 from explorer.formats import open_model
 from explorer.formats.columns import tensor_arrays
 from explorer.formats.facts import describe
+from explorer.formats.tensors import TypeShare
 from explorer.hardware import detect
 from explorer.hardware.catalogue import load_catalogue
 from explorer.planner import Device, Settings
@@ -107,7 +108,7 @@ from explorer.present.tables.recipes import ROLES as RECIPE_ROLES
 from explorer.present.tables.statistics import PRINTED, STATISTICS, bin_table, figures_of_all
 from explorer.present.tables.survey import map_table, ranked_table, sums_table
 from explorer.present.tables.table import Table
-from explorer.present.tables.tensors import TYPES, tensor_table
+from explorer.present.tables.tensors import COMPONENTS, TYPES, tensor_table
 from explorer.present.tables.what_if import Line, what_if_table
 from explorer.qt.contents.overview import OverviewView
 from explorer.qt.document import Document
@@ -413,6 +414,7 @@ def rows_of_contents(path: Path) -> Iterator[tuple[str, Table[Any], Any]]:
         tensors, arrays = range(len(other.tensors.rows)), tensor_arrays(other.tensors)
         yield "tensors", tensor_table(other, arrays), tensors
         yield "types", TYPES, describe(other).types
+        yield "components", COMPONENTS, [TypeShare("text encoder t5xxl", 3, 48, 96, 0.5)]
         yield "metadata", metadata_table(), list(keys_of(other, 100))
         yield "elements", element_table("a", [1, 5, 3]), range(3)
         blocks = block_statistics(other.tensors[TENSOR])

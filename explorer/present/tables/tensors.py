@@ -20,6 +20,7 @@ from explorer.present.tables.table import (
     Kind,
     Table,
 )
+from explorer.text import sentence
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -118,15 +119,27 @@ def tensor_table(model: Model, arrays: TensorArrays | None = None) -> Table[int]
     )
 
 
-TYPES: Final = Table[TypeShare](
-    Column("name", "Type", TYPE, "How weights are stored."),
+_SHARES: Final[tuple[Column[TypeShare], ...]] = (
     Column("tensors", "Tensors", INTEGER, "How many tensors."),
     Column("parameters", "Parameters", COUNT, "How many weights they have together."),
     Column("bytes", "Size", BYTES, "Bytes that they take together.", lambda share: share.nbytes),
     Column("share", "Share", PART, "Part of the model's bytes."),
-    title="Tensor types",
+)
+
+TYPES: Final = Table[TypeShare](
+    Column("name", "Type", TYPE, "How weights are stored."), *_SHARES, title="Tensor types"
 )
 """The types that occur in a model, most bytes first."""
+
+COMPONENTS: Final = Table[TypeShare](
+    Column(
+        *("name", "Component", TEXT, "A model within the checkpoint."),
+        text=lambda share: sentence(share.name),
+    ),
+    *_SHARES,
+    title="Components",
+)
+"""The models in a checkpoint of several, most bytes first."""
 
 
 def tensor_records(model: Model) -> list[dict[str, Any]]:

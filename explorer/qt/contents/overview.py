@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,6 +49,7 @@ from explorer.text import (
     integer_text,
     part_text,
     plain_text,
+    sentence,
     shorten,
 )
 
@@ -305,7 +307,8 @@ class OverviewView(QtWidgets.QScrollArea):
         card = Tile(page)
         title = _text("What the bytes are spent on", card, TextSize.SECTION)
         views = SegmentBar("Bytes by", card)
-        for text in ("By type", "By role", "By layer"):
+        parts_of = ("By component",) if document.facts.components else ()
+        for text in ("By type", "By role", "By layer", *parts_of):
             views.addTab(text)
         bar = SharesBar(card)
         bar.show_shares(byte_shares(document, 0), "Bytes by tensor type")
@@ -506,13 +509,20 @@ _MOST_SHARES = 12
 
 
 def byte_shares(document: Document, view: int) -> list[Share]:
-    """Return what the bytes of a model are spent on: by type (0), role (1) or layer (2)."""
+    """Return what the bytes of a model are spent on: by type (0), role, layer or component (3)."""
     arrays = document.arrays
     total = max(1, int(arrays.nbytes.sum()))
     if view == 0:
         return [
             Share(one.name, one.nbytes, one.tensors, one.share)
             for one in document.facts.types[:_MOST_SHARES]
+        ]
+    if view == 3:
+        held = document.facts.components[:_MOST_SHARES]
+        titles = [shorten(plain_text(sentence(one.name)), 40) for one in held]
+        return [
+            Share(title, one.nbytes, one.tensors, one.share, colour)
+            for title, one, colour in zip(titles, held, cycle(SERIES), strict=False)
         ]
     codes = arrays.role_codes if view == 1 else np.maximum(arrays.layers, -1) + 1
     kinds, places = np.unique(codes, return_inverse=True)
