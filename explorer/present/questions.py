@@ -8,6 +8,10 @@ MACHINE: Final = "machine"
 """Stands for the dialog of GPUs and memory, where a page's name stands otherwise."""
 
 
+QUANTS: Final = "quants"
+"""Stands for the list of a model's quants; without a model, for the library."""
+
+
 class Question(NamedTuple):
     """A question, the name of the page that answers it, and other words for it."""
 
@@ -23,7 +27,12 @@ QUESTIONS: Final = (
         "fit fits run vram ram memory context tokens offload layers command server",
     ),
     Question("How fast is it, and why is it slow?", "planner", "speed slow fast tokens/s second"),
-    Question("Which of my models fit?", "library", "fit fits downloaded list quant"),
+    Question("Which of my models fit?", "library", "fit fits downloaded list"),
+    Question(
+        "Which quant should I take?",
+        QUANTS,
+        "quant quants quantization take choose best download bits q4 q5 q6 q8 size",
+    ),
     Question("Which GPU, how much memory?", MACHINE, "gpu vram card graphics ram machine add"),
     Question(
         "Free space: unused files, the largest models",

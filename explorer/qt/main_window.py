@@ -16,7 +16,7 @@ from PySide6.QtCore import QSize, Qt
 from explorer.crash_reports import CrashReports
 from explorer.errors import ExplorerError, ManyRequestsError, SeveralModelsError
 from explorer.formats.tensors import Extent
-from explorer.present.questions import MACHINE
+from explorer.present.questions import MACHINE, QUANTS
 from explorer.qt.actions import Actions, RecentMenu, add_navigation, fill_menu_bar, offer_appearance
 from explorer.qt.addresses import (
     Addresses,
@@ -39,7 +39,7 @@ from explorer.qt.settings import Settings
 from explorer.qt.shell import BottomBar, Shell, TopBar
 from explorer.qt.widgets.labels import MessageBar
 from explorer.qt.widgets.progress import JobBar
-from explorer.sources import is_address
+from explorer.sources import Address, is_address
 from explorer.sources.remote.addresses import forbidden_by
 from explorer.text import plain_text, sentence
 
@@ -124,6 +124,35 @@ def show_refusal(
     dialog.open()
 
 
+def show_quants(window: MainWindow, path: Path) -> None:
+    """Look which quants of a model are downloaded, and say which to take."""
+    from explorer.present.quants import address_of, quants_of, stem_of  # noqa: PLC0415 - rarely needed
+    from explorer.qt.library.commands import VersionsDialog  # noqa: PLC0415 - as above
+    from explorer.stores import StoreKind  # noqa: PLC0415 - as above
+
+    find = downloads(window.panels)
+
+    def work(job: Job) -> tuple[SeveralModelsError, Address | None]:
+        listed = find(job.check)
+        choices = quants_of(path, [entry for entry, _ in listed])
+        own = next(((one, program) for one, program in listed if one.path == path), None)
+        name = path.name if own is None else own[0].name
+        of_ollama = own is not None and own[1] == StoreKind.OLLAMA.program
+        address = address_of(path, name, of_ollama=of_ollama)
+        return SeveralModelsError("", Path(stem_of(name) or name), choices), address
+
+    def show(found: tuple[SeveralModelsError, Address | None]) -> None:
+        error, more = found
+        dialog = VersionsDialog(error, window.panels.machine, window.panels.app, window, more)
+        dialog.chosen.connect(window.open_paths)
+        dialog.open()
+
+    if is_address(path) and (place := address_of(path, "")) is not None:
+        window.open_paths([place])
+        return
+    window.runner.run("Looking for quants", work, show, window.show_error)
+
+
 def compare_paths(window: MainWindow, paths: Sequence[Path]) -> None:
     """Open two models and show what they differ in, from the first to the second."""
     first, second = paths
@@ -143,6 +172,11 @@ def show_search(window: MainWindow) -> None:
     def answer(page: str) -> None:
         if page == MACHINE:
             window.actions_.change_machine.trigger()
+        elif page == QUANTS:
+            current = window.current
+            window.panels.show_page("library" if current is None else "overview")
+            if current is not None:
+                show_quants(window, current.path)
         else:
             window.panels.show_page(page)
 
@@ -276,6 +310,9 @@ class WindowServices(Services):
 
     def compare(self, paths: Sequence[Path]) -> None:
         compare_paths(self._window, paths)
+
+    def choose_quant(self, path: Path) -> None:
+        show_quants(self._window, path)
 
     def open_tensors(self, *rows: int) -> None:
         self._window.panels.open_tensors(*rows)

@@ -69,6 +69,10 @@ class Services(ABC):
         """Open two models, and show what they differ in."""
 
     @abstractmethod
+    def choose_quant(self, path: Path) -> None:
+        """Show the quants of a model, and say which to take."""
+
+    @abstractmethod
     def open_tensors(self, *rows: int) -> None:
         """Select tensors and show them: errors of one that is compared with another, or weights."""
 

@@ -61,6 +61,9 @@ class RecordingServices(Services):
     def compare(self, paths: Sequence[Path]) -> None:
         self.asked.append(("compare", *paths))
 
+    def choose_quant(self, path: Path) -> None:
+        self.asked.append(("choose_quant", path))
+
     def open_tensors(self, *rows: int) -> None:
         self.asked.append(("open_tensors", *rows))
 

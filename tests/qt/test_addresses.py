@@ -552,6 +552,7 @@ def test_a_repository_opens_as_a_list_of_what_fits(
         assert versions(dialog)[place].fit.engine == "llama.cpp"
         assert cells(dialog)[place][3] == versions(dialog)[place].fit.state
     assert "a small GPU" in dialog._target.text()
+    assert dialog.advice.text() == "None of them fits with 8k tokens, f16 cache."
     assert not dialog._read_button.isVisible()
     fetched = hub.sent
     dialog.table.sortByColumn(1, Qt.SortOrder.DescendingOrder)
@@ -572,6 +573,7 @@ def test_commands_that_download_are_shown_and_copied(
 ) -> None:
     dialog = shown_list(qtbot, window, "hf://owner/models")
     qtbot.waitUntil(lambda: len(versions(dialog)) == 3)
+    dialog.table.select_row(0)
     first = f"hf download owner/models model-Q4_K.gguf --revision {COMMIT}"
     assert dialog.command.text() == first
     dialog.table.selectAll()
@@ -596,7 +598,8 @@ def test_many_headers_are_read_when_one_asks_and_can_be_stopped(
     qtbot.waitUntil(lambda: not window.runner.jobs)
     assert len(hub.asked) == 1  # the list
     assert "3 headers, 3.00 MiB to 24.0 MiB" in dialog._state.text()
-    assert [row[2:] for row in cells(dialog)] == [["", "", ""]] * 3
+    assert [row[2:] for row in cells(dialog)] == [["", "", "", ""]] * 3
+    assert not dialog.advice.isVisible()
     dialog.table.select_row(1)
     qtbot.keyClick(dialog.table, Qt.Key.Key_F5)
     qtbot.waitUntil(lambda: list(versions(dialog)) == [1] and not window.runner.jobs)

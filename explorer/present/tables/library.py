@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from explorer.parallel import Check, never
+from explorer.planner.plan import Level
 from explorer.present.fits import ModelFit, Version
 from explorer.present.speed import SPEED_TIP, Speed
 from explorer.present.stores import part_text, removal_of_files
@@ -342,6 +343,33 @@ class ModelChoice:
         return "" if self.version is None else self.version.fit.sentence
 
     @property
+    def level(self) -> Level | None:
+        """How well it fits, once that is known."""
+        return None if self.version is None else self.version.fit.level
+
+    @property
+    def part(self) -> str:
+        """What is on GPUs of one that fits partly."""
+        return "" if self.version is None else self.version.fit.part
+
+    @property
+    def bits(self) -> float:
+        """Stored bits for each weight; 0 where that is not known."""
+        return (None if self.version is None else self.version.bits_per_weight) or 0.0
+
+    @property
+    def most_speed(self) -> float:
+        """Tokens a second at most; 0 where that is not known."""
+        speed = None if self.version is None else self.version.fit.speed
+        return 0.0 if speed is None else speed.most
+
+    @property
+    def speed(self) -> str:
+        """Tokens a second that real programs reach: "15–30"; empty where that is not known."""
+        speed = None if self.version is None else self.version.fit.speed
+        return "" if speed is None else speed.brief
+
+    @property
     def fits(self) -> str | None:
         """Whether it fits, in words."""
         if self.version is None:
@@ -375,6 +403,12 @@ def choice_table(choices: Sequence[ModelChoice]) -> Table[ModelChoice]:
             *("context", "Largest context", INTEGER),
             "Largest context for one request that fits that machine.",
             of(lambda version: version.fit.largest_context),
+            text=lambda choice: "" if choice.version is None else choice.version.fit.context_text,
+        ),
+        Column(
+            *("speed", "Tokens/s", INTEGER, SPEED_TIP),
+            lambda choice: round(choice.most_speed) or None,
+            text=lambda choice: choice.speed,
         ),
     ]
     named: Column[ModelChoice] = Column(

@@ -343,6 +343,9 @@ class OverviewView(QtWidgets.QScrollArea):
                 pages.insert(0, ("What it c&hanges", "survey"))
             for text, name in pages:
                 yield _button(text, partial(self.app.go, name), page)
+            if not document.kind:
+                choose = partial(self.app.choose_quant, document.path)
+                yield _button("Which &quant should I take?", choose, page)
             compare = "&Compare with another model…"
             yield _button(compare, self.app.ask_reference, page)
 

@@ -28,6 +28,7 @@ from PySide6.QtWidgets import (
 from explorer.errors import ExplorerError, SeveralModelsError
 from explorer.parallel import Check, map_in_order
 from explorer.present.fits import HEADER_BYTES, Version, headers_text, version_at
+from explorer.present.quants import recommend
 from explorer.present.stores import download_of
 from explorer.present.tables.library import ModelChoice, StoredFile, choice_table
 from explorer.qt import addresses
@@ -42,12 +43,12 @@ from explorer.qt.settings import Settings
 from explorer.qt.theme import Space, TextSize, monospace_font, style_text
 from explorer.qt.widgets.building import add_action, column, row, show_menu
 from explorer.qt.widgets.cells import CellParts, RichDelegate
-from explorer.qt.widgets.labels import plain_label
+from explorer.qt.widgets.labels import SELECTABLE, plain_label
 from explorer.qt.widgets.table_model import ItemRole, TableModel
 from explorer.qt.widgets.table_view import TableView
 from explorer.sources import Address
 from explorer.sources.remote.addresses import HUB, HubPart
-from explorer.text import bytes_text, integer_text, plain_text
+from explorer.text import bytes_text, counted, integer_text, plain_text
 
 _UNOPENED: Final = frozenset({RowKind.STORE, RowKind.FAMILY, RowKind.BRANCH, RowKind.PARTIAL})
 _DIALOG_WIDTH, _DIALOG_HEIGHT = 560, 380
@@ -159,14 +160,20 @@ class VersionsDialog(QDialog):
     chosen = Signal(object)
 
     def __init__(
-        self, error: SeveralModelsError, machine: PlannedMachine, app: Services, parent: QWidget
+        self,
+        error: SeveralModelsError,
+        machine: PlannedMachine,
+        app: Services,
+        parent: QWidget,
+        more: Address | None = None,
     ) -> None:
+        """List models at an address, or the downloaded quants of one; `more` may be its address."""
         super().__init__(parent)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self.setWindowTitle("Models at an address")
+        self.setWindowTitle("Which quant should I take?")
         listed = sorted(error.choices, key=lambda one: one.nbytes)
         self.choices = [ModelChoice(one.name, one.path, one.nbytes) for one in listed]
-        self._machine = machine
+        self._machine, self._more = machine, more
         self._slot = JobSlot(app.runner, self)
         self._progress = 0, 0  # headers read, of those that are wanted
         self._wanted: list[int] | None = None  # rows to read once the machine is known
@@ -178,7 +185,7 @@ class VersionsDialog(QDialog):
         self._fill()
         self.table.select_row(0)
         self.table.setFocus()
-        if len(self.choices) * HEADER_BYTES <= addresses.MUCH:
+        if not self._is_remote or len(self.choices) * HEADER_BYTES <= addresses.MUCH:
             self.read()
         elif not machine.known:
             machine.look()
@@ -198,13 +205,14 @@ class VersionsDialog(QDialog):
         self.table.selection_moved.connect(self._show_command)
 
     def _make_lines(self, name: str) -> None:
-        count = integer_text(len(self.choices))
-        title = plain_label(self, f"{name}: {count} models")
+        title = plain_label(self, f"{name}: {counted(len(self.choices), 'model')}")
         style_text(title, TextSize.SECTION)
         title.setWordWrap(True)
         self._target = plain_label(self)
         self._state = plain_label(self)
-        for label in (self._target, self._state):
+        self.advice = plain_label(self)
+        self.advice.setTextInteractionFlags(SELECTABLE)
+        for label in (self._target, self._state, self.advice):
             label.setWordWrap(True)
         self._read_button = QPushButton(self)
         self._read_button.setAutoDefault(False)
@@ -220,16 +228,27 @@ class VersionsDialog(QDialog):
         caption = plain_label(self, "To &download it:")
         caption.setBuddy(self.command)
         buttons = QDialogButtonBox(self)
+        if self._more is not None:
+            role = QDialogButtonBox.ButtonRole.ActionRole
+            self.more_button = buttons.addButton("All &quants on the web…", role)
+            self.more_button.setToolTip(f"Fetch the list from {self._more}")
+            self.more_button.clicked.connect(lambda: self._finish([self._more]))
         self.open_button = buttons.addButton(QDialogButtonBox.StandardButton.Open)
         buttons.addButton(QDialogButtonBox.StandardButton.Cancel)
         self.open_button.clicked.connect(self._open_selected)
         buttons.rejected.connect(self.reject)
         reading = row((self._state, 1), self._read_button)
         fetching = row(caption, (self.command, 1), copy)
-        parts = (title, self._target, (self.table, 1), reading, fetching, buttons)
+        for part in (caption, self.command, copy):
+            part.setVisible(self._is_remote)
+        parts = (title, self._target, self.advice, (self.table, 1), reading, fetching, buttons)
         column(*parts, of=self, margins=(Space.GROUP,) * 4, spacing=Space.WIDE)
 
     # Reading
+
+    @property
+    def _is_remote(self) -> bool:
+        return any(isinstance(choice.path, Address) for choice in self.choices)
 
     @property
     def _unread(self) -> list[int]:
@@ -301,11 +320,16 @@ class VersionsDialog(QDialog):
     @Slot()
     def _show_state(self) -> None:
         known, unread, busy = self._machine.known, len(self._unread), self._slot.busy
-        self._target.setText(
-            f"Planned for: {plain_text(self._machine.text)}"
-            if known
-            else plain_text(self._machine.text)
-        )
+        machine = plain_text(self._machine.text)
+        target = self._machine.target() if known else None
+        planned = "" if target is None else f" · {target.asked_text}"
+        self._target.setText(f"Planned for: {machine}{planned}" if known else machine)
+        found = None if target is None or busy else recommend(self.choices, target)
+        if (sentence := "" if found is None else found.sentence) != self.advice.text():
+            self.advice.setText(sentence)
+            if found is not None and found.place is not None:
+                self.table.select_row(found.place)
+        self.advice.setVisible(bool(sentence))
         text = ""
         if busy:
             done, total = map(integer_text, self._progress)
@@ -353,7 +377,9 @@ class VersionsDialog(QDialog):
             QGuiApplication.clipboard().setText("\n".join(commands))
 
     def _open_selected(self) -> None:
-        paths = [self.choices[place].path for place in self._selected()]
+        self._finish([self.choices[place].path for place in self._selected()])
+
+    def _finish(self, paths: Sequence[Path]) -> None:
         if paths:
             self.chosen.emit(paths)
             self.accept()
@@ -398,6 +424,7 @@ class Commands(QObject):
         self.pages: Mapping[str, str] = {}  # that a model can be opened in: titles by their names
         self.open = self._action("&Open", self.open_selected)
         self.compare = self._action("&Compare these two", self._compare)
+        self.quants = self._action("Which &quant should I take?", self._choose_quant)
         self.reveal = self._action("Show in &file manager", self._reveal, "Ctrl+Shift+E")
         self.remove = self._action("Remo&ve folder from this list", self._remove_folders)
         self.rescan = self._action("Re&scan", self.rescan_requested, "F5")
@@ -491,7 +518,9 @@ class Commands(QObject):
         models = self.models()
         if len(models) == 2:
             menu.addAction(self.compare)
-        elif len(models) == 1 and self.pages:
+        if len(models) == 1:
+            menu.addAction(self.quants)
+        if len(models) == 1 and self.pages:
             below = menu.addMenu("Open &in")
             for name, title in self.pages.items():
                 below.addAction(title, partial(self.app.open, models[0], name))
@@ -501,6 +530,9 @@ class Commands(QObject):
         nodes = (node.model for node in self._tree.selected_nodes())
         found = {node.id: node.row.entry for node in nodes if node is not None}
         return [one.path for one in found.values() if one is not None and one.format is not None]
+
+    def _choose_quant(self) -> None:
+        self.app.choose_quant(self.models()[0])
 
     def _compare(self) -> None:
         models = self.models()

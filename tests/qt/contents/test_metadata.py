@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QLabel, QPushButton, QToolButton
+from PySide6.QtWidgets import QApplication, QLabel, QPushButton, QToolButton
 from pytestqt.qtbot import QtBot
 
 from explorer.formats.columns import text_ranks
@@ -16,6 +16,7 @@ from explorer.present.tables.metadata import element_table, metadata_table, valu
 from explorer.qt.contents.metadata import ValueView
 from explorer.qt.contents.overview import OverviewView, SharesBar, StartPage, byte_shares
 from explorer.qt.document import Document, metadata_mask
+from explorer.qt.library.commands import VersionsDialog
 from explorer.qt.main_window import MainWindow
 from explorer.qt.widgets.labels import ElidedLabel
 from explorer.qt.widgets.segments import SegmentBar
@@ -157,6 +158,17 @@ def test_the_overview_leads_on(qtbot: QtBot, window: MainWindow) -> None:
         buttons = overview.widget().findChildren(QPushButton)
         next(button for button in buttons if words in button.text().replace("&", "")).click()
         assert window.panels.page == page
+    qtbot.waitUntil(lambda: not window.runner.jobs)
+    window.panels.show_page("overview")
+    buttons = overview.widget().findChildren(QPushButton)
+    next(button for button in buttons if "quant should" in button.text().replace("&", "")).click()
+    qtbot.waitUntil(lambda: isinstance(QApplication.activeModalWidget(), VersionsDialog))
+    dialog = QApplication.activeModalWidget()
+    assert isinstance(dialog, VersionsDialog)
+    qtbot.waitUntil(lambda: bool(dialog.advice.text()))
+    assert dialog.choices[0].path == overview._document.path
+    assert not dialog.command.isVisible()  # it is downloaded
+    dialog.reject()
     qtbot.waitUntil(lambda: not window.runner.jobs)
 
 

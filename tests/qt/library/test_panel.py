@@ -261,7 +261,14 @@ def test_the_menu_offers_what_applies(panel: Panel) -> None:
 
     panel.click(panel.find("Ollama", "beta"))
     assert texts() == [
-        *("Open", "Show in file manager", "Copy name", "Copy path", "Copy “ollama run …”"),
+        *(
+            "Open",
+            "Which quant should I take?",
+            "Show in file manager",
+            "Copy name",
+            "Copy path",
+            "Copy “ollama run …”",
+        ),
         *("Copy the command that removes it", "Rescan", "Sort by"),
     ]
     panel.click(panel.find("Ollama", "Unused", "sha256"))
