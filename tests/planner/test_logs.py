@@ -338,6 +338,40 @@ _REAL: dict[str, tuple[dict[str, object], dict[tuple[str, str], float]]] = {
             ("Vulkan_Host", COMPUTE): 128.44,
         },
     ),
+    "gptoss20b_m5_mtl0.log": (
+        {
+            **{"context": 131072, "parallel": 1, "batch": 2048, "ubatch": 512, "gpu_layers": 25},
+            **{"flash_attention": True, "kv_unified": False, "type_k": "f16", "type_v": "f16"},
+        },
+        {
+            ("CPU_Mapped", WEIGHTS): 586.82,
+            ("MTL0_Mapped", WEIGHTS): 11536.18,
+            ("MTL0", CACHE): 3090.0,  # 3072 and those of windows
+            ("MTL0", COMPUTE): 420.08,
+            ("CPU", COMPUTE): 268.77,
+        },
+    ),
+    "koboldcpp_llama32_3b.log": (
+        {"gpu_layers": 29},
+        {
+            ("CUDA0", WEIGHTS): 1918.35,
+            ("CUDA_Host", WEIGHTS): 308.23,
+            ("CUDA_Host", OUTPUT): 1.47,
+            ("CUDA0", CACHE): 476.0,
+            ("CUDA0", COMPUTE): 278.79,
+            ("CUDA_Host", COMPUTE): 16.3,
+        },
+    ),
+    "ollama_engine_gemma3_2026-02.log": (
+        {},
+        {
+            ("CUDA0", WEIGHTS): 7168.0,
+            ("CPU", WEIGHTS): 285.7,
+            ("CUDA0", CACHE): 912.2,
+            ("CUDA0", COMPUTE): 2969.6,
+            ("CPU", COMPUTE): 8.0,
+        },
+    ),
     "mmproj_only.log": (
         {"context": 8192, "parallel": 1, "batch": 2048, "ubatch": 512, "gpu_layers": 37},
         {
@@ -353,6 +387,11 @@ _REAL: dict[str, tuple[dict[str, object], dict[tuple[str, str], float]]] = {
     ),
 }
 """Settings, and MiB by device and kind, of logs that people published."""
+
+
+def test_the_model_is_named_by_the_summary_too(shared_data: Path) -> None:
+    (load,) = read_log(shared_data / "real_logs" / "draft_named.log").loads
+    assert (load.architecture, load.name) == ("qwen3", "qwen3-32b"), "not the draft's"
 
 
 @pytest.mark.parametrize("name", _REAL)

@@ -80,6 +80,19 @@ def test_which_build_and_which_logits_are_read_off_the_compute_buffers(
     assert all(one.agrees for one in buffers)
 
 
+def test_context_and_micro_batch_are_read_off_the_buffers() -> None:
+    """As of KoboldCpp, whose log has neither."""
+    settings, model = Settings(context=4352, ubatch=1024), model_of("heads-80")
+    lines = samples.server_log(allocate(model, settings), settings).splitlines()
+    left_out = ("n_ctx", "n_ubatch", "block_count")
+    text = "\n".join(one for one in lines if not any(word in one for word in left_out))
+    found = compare(model, parse_log([text.encode()]).load_of("llama"), Settings(context=8192))
+    assert (found.settings.context, found.settings.ubatch) == (4352, 1024)
+    assert set(found.inferred) == {"context", "ubatch"}
+    assert not set(found.assumed) & set(found.inferred)
+    assert all(one.agrees for one in found.residuals if one.kind in ("cache", "compute"))
+
+
 def test_what_the_log_tells_is_not_read_off_the_weights() -> None:
     settings = Settings(devices=2)
     text = samples.server_log(allocate(samples.tiny_model(), settings), settings)

@@ -240,6 +240,7 @@ _KINDS: Final = {
 }
 _OLLAMA_KINDS: Final = {"model weights": WEIGHTS, "kv cache": CACHE, "compute graph": COMPUTE}
 _FACTS: Final = {"general.architecture": "architecture", "general.name": "name"}
+_SUMMARY: Final = "print_info: "
 _COUNTS: Final = {
     "n_ctx": "context",
     "n_batch": "batch",
@@ -428,6 +429,8 @@ class LogParser:
         key, value = match[1], _named(match[2])
         if self._now.drafting:
             return
+        if key == "arch":
+            key = "general.architecture"
         if key in _FACTS:
             self._now.facts[_FACTS[key]] = value
         elif key.endswith(".block_count"):
@@ -835,6 +838,11 @@ _LINES: Final = (
     *_lines([" buffer size"], LogParser._buffer, r" buffer size {1,20}= {0,20}" + _SIZE),
     *_lines(["offloaded "], LogParser._offload, r"offloaded ([0-9]{1,6})/([0-9]{1,6}) layers"),
     *_lines(["loaded meta data"], LogParser._model),
+    *_lines(
+        [f"{_SUMMARY}arch ", f"{_SUMMARY}general.name "],
+        LogParser._metadata,
+        _SUMMARY + r"(\S{1,40}) {1,40}= (.{0,200})",
+    ),
     *_lines(
         [*_FACTS, ".block_count"],
         LogParser._metadata,

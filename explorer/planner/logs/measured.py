@@ -51,6 +51,10 @@ _ON_HOST: Final = re.compile(r"CPU|.*_Host\b|Host\b|BLAS|AMX|HBM|.*\bHost$")
 _SUFFIX: Final = re.compile(r"_(Mapped|Split|Private|Shared)$")
 _NUMBER: Final = re.compile(r"[0-9]{1,4}")
 _CLOSE: Final = 100  # a hundredth: what was read off the weights must meet them so well
+_CONTEXT_STEP: Final = 256
+_NEAR: Final = 0.1
+_MOST_CONTEXT: Final = 1 << 20
+_UBATCHES: Final = (512, 1024, 2048, 256, 4096)  # that people set
 _CLOSE_BUFFER: Final = 1000  # the same of compute buffers
 
 
@@ -83,9 +87,13 @@ def compare(
     inferred: tuple[str, ...] = ()
     held = places.sums()
     if held:
-        settings, inferred = _inferred(header, settings, held, measured)
+        if "context" in assumed and (context := _context_of_cache(header, settings, held)):
+            settings, inferred = replace(settings, context=context), ("context",)
+        settings, more = _inferred(header, settings, held, measured)
+        inferred += more
         settings, more = _inferred_rules(header, settings, held, measured)
         inferred += more
+    assumed = tuple(name for name in assumed if name not in inferred)
     allocation = llama_cpp.allocate(header, settings)
     tokens = model.metadata.entry("tokenizer.ggml.tokens")
     vocabulary = 0 if tokens is None else tokens.length or 0
@@ -254,6 +262,28 @@ def _inferred(
     return settings, tuple(found)
 
 
+def _context_of_cache(
+    header: llama_cpp.Header,
+    settings: llama_cpp.Settings,
+    held: dict[tuple[str, str], tuple[int, int]],
+) -> int | None:
+    """Return the context whose cache is as large as the measured one; None if none is."""
+    caches = [sizes for (_, kind), sizes in held.items() if kind == CACHE]
+    wanted, within = (sum(one) for one in zip(*caches, strict=True)) if caches else (0, 0)
+
+    def cache(steps: int) -> int:
+        candidate = replace(settings, context=steps * _CONTEXT_STEP)
+        buffers = llama_cpp.allocate(header, candidate, with_compute=False).buffers
+        return sum(one.cache for one in buffers.values())
+
+    low, high = 1, max(1, (header.trained_context or _MOST_CONTEXT) // _CONTEXT_STEP + 1)
+    while low < high:  # the first that is not smaller
+        middle = (low + high) // 2
+        low, high = (low, middle) if cache(middle) >= wanted - within else (middle + 1, high)
+    grows = cache(low) != cache(low + 1)
+    return low * _CONTEXT_STEP if wanted and grows and abs(cache(low) - wanted) <= within else None
+
+
 def _inferred_rules(
     header: llama_cpp.Header,
     settings: llama_cpp.Settings,
@@ -282,10 +312,12 @@ def _inferred_rules(
         return settings, ()
     older = [one.build - 1 for one in reversed(llama_cpp.CHANGES)]
     builds = [settings.build] if "build" in measured.settings else [settings.build, *older]
+    is_logged = "ubatch" in measured.settings
     candidates: list[dict[str, Any]] = [
-        {"build": build, "all_logits": all_logits}
+        {"build": build, "all_logits": all_logits, "ubatch": ubatch}
         for all_logits in dict.fromkeys((settings.all_logits, True))
         for build in builds
+        for ubatch in ((settings.ubatch,) if is_logged else (settings.ubatch, *_UBATCHES))
     ]
 
     def changed(candidate: dict[str, Any]) -> tuple[str, ...]:
@@ -295,7 +327,30 @@ def _inferred_rules(
         other = replace(settings, **candidate)
         if changed(candidate) and meets(other):
             return other, changed(candidate)
-    return settings, ()
+    if is_logged or not candidates:
+        return settings, ()
+    # backends round differently, but a micro-batch of another size is a multiple away
+    found = min(candidates, key=lambda one: _worst(header, replace(settings, **one), held))
+    other = replace(settings, **found)
+    return (other, changed(found)) if _worst(header, other, held) <= _NEAR else (settings, ())
+
+
+def _worst(
+    header: llama_cpp.Header,
+    settings: llama_cpp.Settings,
+    held: dict[tuple[str, str], tuple[int, int]],
+) -> float:
+    """Return by which part of itself the worst of the measured compute buffers is missed."""
+    allocation = llama_cpp.allocate(header, settings)
+    planned = _planned(allocation, mapped=False)
+    if allocation.draft is not None:
+        drafted = _planned(allocation.draft, mapped=False)
+        planned |= {(place, DRAFTED[kind]): both for (place, kind), both in drafted.items()}
+    buffers = [one for one in held if one[1] in (COMPUTE, DRAFTED[COMPUTE])]
+    return max(
+        abs((planned.get(one, (0, 0))[0] or 0) - held[one][0]) / max(held[one][0], 1)
+        for one in buffers
+    )
 
 
 def _layers_by_weights(
