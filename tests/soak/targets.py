@@ -15,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 from random import Random
 
+from explorer.analysis.adapters import is_adapter, read_adapter, update_norm
 from explorer.analysis.block_detail import BlockReader
 from explorer.analysis.importance import importance_of, is_importance_matrix
 from explorer.errors import ExplorerError
@@ -79,9 +80,16 @@ def look_at_everything(model: Model) -> None:
         structure = Structure(model, index)
         _quietly(structure.prepare)
         _quietly(lambda structure=structure: structure.fields(0, _LOOKED_AT * 4))
+    _look_at_adapter(model)
     if is_importance_matrix(model):
         for name in ("a.weight", "b.weight"):
             _quietly(lambda name=name: importance_of(model, name))
+
+
+def _look_at_adapter(model: Model) -> None:
+    for update in read_adapter(model).updates[:_LOOKED_AT] if is_adapter(model) else ():
+        if sum(factor.parameters for factor in update.factors) < _DECODED:
+            _quietly(lambda update=update: update_norm(update))
 
 
 def _look_at_tokens(model: Model) -> None:
@@ -138,6 +146,40 @@ def _gguf_seeds() -> list[bytes]:
 
 
 _ORDERS = ("little", "big")
+
+
+def _fork_seeds() -> list[bytes]:
+    """Return files with types of ik_llama.cpp and BitNet, and with one that nobody knows."""
+    kinds = ((144, 280), (157, 176), (137, 152), (212, 576), (344, 560), (36, 288), (77, 100))
+    tensors = [
+        TensorSpec(f"blk.{i}.attn_q.weight", (256, 4 if kind > 200 else 2), kind, bytes(nbytes))
+        for i, (kind, nbytes) in enumerate(kinds)
+    ]
+    return [
+        GgufFile(keys=[("general.architecture", STRING, name)], tensors=tensors).build()
+        for name in ("llama", "bitnet", "gptoss")
+    ]
+
+
+def _part_seeds() -> list[bytes]:
+    """Return adapters of each kind, a checkpoint of several models, and packed weights."""
+    said = {"ss_tag_frequency": '{"1_x": {"a": 3, "b": 1}}', "ss_sd_model_name": "y"}
+    kohya = [("x.lora_down.weight", "F16", [2, 4]), ("x.lora_up.weight", "F16", [3, 2])]
+    loha = [(f"x.hada_w{n}_{end}", "F32", [2, 2]) for n in "12" for end in "ab"]
+    lokr = [("y.lokr_w1", "F32", [2, 2]), ("y.lokr_w2_a", "BF16", [4, 1])]
+    lokr += [("y.lokr_w2_b", "BF16", [1, 4]), ("y.alpha", "F32", [])]
+    whole = [("model.diffusion_model.double_blocks.0.q.weight", "F8_E4M3", [4, 4])]
+    whole += [("model.diffusion_model.double_blocks.0.q.scale_weight", "F32", [1])]
+    whole += [("text_encoders.t5.x.weight", "F8_E4M3", [4]), ("vae.y.weight", "F32", [2])]
+    exl2 = [("q_weight", "I32", [4, 8]), ("q_scale", "I32", [1, 1]), ("q_scale_max", "F16", [1])]
+    exl2 += [("q_groups", "I16", [2]), ("q_invperm", "I16", [32])]
+    exl3 = [("trellis", "I16", [1, 1, 64]), ("suh", "F16", [16]), ("svh", "F16", [16])]
+    packed = [(f"layers.0.q.{name}", kind, shape) for name, kind, shape in (*exl2, *exl3)]
+    return [
+        tensors_bytes([*kohya, *loha, *lokr], said),
+        tensors_bytes(whole),
+        tensors_bytes(packed),
+    ]
 
 
 def _imatrix_seeds() -> list[bytes]:
@@ -283,6 +325,13 @@ def make_targets(folder: Path) -> Mapping[str, Target]:
         ),
         "safetensors-header": Target(
             _headers(_safetensors_seeds()),
+            _spoil_header,
+            _alone("f.safetensors"),
+            lambda: _headers(_large_safetensors()),
+        ),
+        "forks": Target(_fork_seeds(), spoil_bytes, _alone("f.gguf"), _large_gguf),
+        "parts": Target(
+            _headers(_part_seeds()),
             _spoil_header,
             _alone("f.safetensors"),
             lambda: _headers(_large_safetensors()),
