@@ -12,8 +12,13 @@ import click
 
 from explorer.analysis.adapters import is_adapter
 from explorer.analysis.importance import is_importance_matrix
-from explorer.analysis.recipes.fits import compare_with_recipes, type_mix, why_no_recipe
-from explorer.analysis.recipes.rules import RULES_SOURCE, declared_recipe
+from explorer.analysis.recipes.fits import (
+    compare_with_recipes,
+    rules_source,
+    type_mix,
+    why_not_compared,
+)
+from explorer.analysis.recipes.rules import declared_recipe
 from explorer.cli import options, output
 from explorer.errors import ExplorerError
 from explorer.formats import MetadataEntry, Model, Problem, Severity, open_model
@@ -276,8 +281,8 @@ def recipes_record(model: Model) -> dict[str, Any]:
     return {
         "declared": declared_recipe(model),
         "verdict": recipes.verdict(model, fits),
-        "not_applicable": why_no_recipe(model),
-        "rules": RULES_SOURCE,
+        "not_applicable": why_not_compared(model),
+        "rules": rules_source(model),
         "fits": [FITS.record(fit) for fit in fits],
         "type_mix": [MIX.record(row) for row in type_mix(model)],
     }
@@ -295,7 +300,7 @@ def _recipes_text(model: Model) -> str:
             parts += [f"    {line}\n" for line in found.lines]
         if found.more:
             parts.append(f"    … and {integer_text(found.more)} more groups of tensors\n")
-        parts.append(f"  Rules: {RULES_SOURCE}\n")
+        parts.append(f"  Rules: {rules_source(model)}\n")
     parts.append(output.heading(MIX.title))
     parts.append(output.table_of(MIX, type_mix(model), _LONGEST_ROLE, _SHOWN_ROLES))
     return "".join(parts)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from explorer.analysis.recipes.fits import Deviation, RecipeFit, expected_types, why_no_recipe
+from explorer.analysis.recipes.fits import Deviation, RecipeFit, expected_types, why_not_compared
 from explorer.analysis.recipes.rules import EARLIER, RECIPES, RecipeError, declared_recipe
 from explorer.analysis.recipes.tensors import RecipeModel
 from explorer.analysis.what_if import SizeAfter, pareto_front
@@ -46,7 +46,7 @@ def differences(fits: Sequence[RecipeFit], count: int) -> Differences:
 
 def verdict(model: Model, fits: Sequence[RecipeFit]) -> str:
     """Return a sentence: what the file says it is, and what is in it. Safe to show."""
-    reason = why_no_recipe(model)
+    reason = why_not_compared(model)
     if reason is not None:
         return f"{reason[0].upper()}{reason[1:]}."
     label = declared_recipe(model)
@@ -69,7 +69,7 @@ def _finding(fit: RecipeFit) -> str:
     parts = [f"as it was {EARLIER.name}"] if fit.revision is EARLIER else []
     parts += ["with an importance matrix"] if fit.imatrix else []
     variant = f" ({', '.join(parts)})" if parts else ""
-    rule = f"the type that llama.cpp's {fit.recipe} rule{variant} gives"
+    rule = f"the type that {fit.by}'s {fit.recipe} rule{variant} gives"
     if not fit.deviations:
         return f"every weight has {rule}"
     shown = "; ".join(map(deviation_text, fit.deviations[:_SHOWN_DEVIATIONS]))
@@ -93,7 +93,7 @@ def deviation_text(deviation: Deviation) -> str:
     where = f" of {layers_text(deviation.layers)}" if deviation.layers else ""
     instead = f"instead of {deviation.expected}"
     if deviation.expected is None:
-        instead = "though llama-quantize leaves it unquantized"
+        instead = "though the recipe leaves it unquantized"
     return f"{role}{where} is {plain_text(deviation.present)} {instead}"
 
 

@@ -20,8 +20,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 from explorer import __version__
 from explorer.analysis import TensorStatistics
 from explorer.analysis.columns import Source, Summaries, outlier_ratio, relative_step_error
-from explorer.analysis.recipes.fits import RecipeFit
-from explorer.analysis.recipes.rules import RULES_SOURCE
+from explorer.analysis.recipes.fits import RecipeFit, rules_source
 from explorer.errors import ExplorerError
 from explorer.formats.model import MetadataEntry
 from explorer.planner.plan import Plan
@@ -187,7 +186,7 @@ def _types(data: ReportData) -> dict[str, Any]:
         "roles": svg.draw_bars("Bytes by role and type", bars),
         "more_roles": sum(1 for _ in groups),
         "mix": table_of(MIX, data.mix),
-        **_recipes(data.fits),
+        **_recipes(data.fits, rules_source(data.model)),
     }
 
 
@@ -211,7 +210,7 @@ def _type_fill(name: str) -> tuple[str, str]:
     return type_colour(name), "" if pattern is Pattern.PLAIN else pattern
 
 
-def _recipes(fits: Sequence[RecipeFit]) -> dict[str, Any]:
+def _recipes(fits: Sequence[RecipeFit], source: str) -> dict[str, Any]:
     if not fits:
         return {"fits": None}
     shown = recipe_texts.shown_fits(fits, _SHOWN_FITS)
@@ -219,7 +218,7 @@ def _recipes(fits: Sequence[RecipeFit]) -> dict[str, Any]:
     return {
         "fits": table_of(FITS, shown, marked),
         "differences": recipe_texts.differences(fits, _SHOWN_DIFFERENCES),
-        "rules": RULES_SOURCE,
+        "rules": source,
     }
 
 

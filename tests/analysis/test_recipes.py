@@ -373,7 +373,7 @@ def test_quantized_norms_are_reported() -> None:
     types["blk.0.ffn_gate_inp.weight"] = "Q8_0"
     model = qwen3_like(lines, types=types, file_type="Q8_0")
     sentence = verdict(model, compare_with_recipes(model))
-    assert "ffn_gate_inp of layer 0 is Q8_0 though llama-quantize leaves it unquantized" in sentence
+    assert "ffn_gate_inp of layer 0 is Q8_0 though the recipe leaves it unquantized" in sentence
 
 
 def test_no_recipe_applies_to_other_formats() -> None:

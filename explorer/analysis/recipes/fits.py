@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from explorer.analysis.recipes import rules
+from explorer.analysis.recipes import ollama, rules
 from explorer.analysis.recipes.tensors import Category, RecipeModel, RecipeTensor
 from explorer.analysis.what_if import (
     PRESENT,
@@ -47,6 +47,16 @@ def why_no_recipe(model: Model) -> str | None:
     return None
 
 
+def why_not_compared(model: Model) -> str | None:
+    """Return why no recipe, of llama-quantize or of Ollama, can be compared; None if one can."""
+    return None if model.format == ollama.FORMAT and model.stored else why_no_recipe(model)
+
+
+def rules_source(model: Model) -> str:
+    """Return where the rules come from that a model is compared with."""
+    return ollama.SOURCE if model.format == ollama.FORMAT else rules.RULES_SOURCE
+
+
 def expected_types(
     model: RecipeModel,
     recipe: rules.Recipe,
@@ -79,6 +89,7 @@ def _expected_nbytes(tensor: RecipeTensor, expected: str | None) -> int:
     return tensor.parameters // kind.block_weights * kind.block_bytes
 
 
+_SOURCE_BITS = 16  # of weights as they are published, where the model has quantized them
 _BLOCK = 256  # weights of a block of the K and I types; rows of other lengths get another type
 
 
@@ -120,6 +131,7 @@ class RecipeFit:
         file_nbytes: Bytes that they take in the file.
         deviations: What differs, most weights first.
         declared: Whether it is the one that the file's metadata name.
+        by: The program whose recipe it is.
     """
 
     recipe: str
@@ -132,6 +144,7 @@ class RecipeFit:
     file_nbytes: int
     deviations: tuple[Deviation, ...]
     declared: bool = False
+    by: str = "llama.cpp"
 
 
 def compare_with_recipes(model: Model) -> list[RecipeFit]:
@@ -146,17 +159,18 @@ def compare_with_recipes(model: Model) -> list[RecipeFit]:
     Raises:
         ExplorerError: The file changed since it was opened.
     """
-    if why_no_recipe(model) is not None:
+    if why_not_compared(model) is not None:
         return []
-    tensors = RecipeModel.of(model)
-    declared = rules.declared_recipe(model)
-    nbytes = model.nbytes
-    fits = []
-    for recipe in rules.RECIPES.values():
-        found = list(_fits(tensors, recipe))
-        if found:
-            best = max(found, key=lambda fit: fit.agreeing)  # the first of equals
-            fits.append(replace(best, declared=recipe.name == declared))
+    declared, nbytes, fits = rules.declared_recipe(model), model.nbytes, []
+    if model.format == ollama.FORMAT:
+        fits = [_fit_of_ollama(model, asked, declared=asked == declared) for asked in ollama.BITS]
+    else:
+        tensors = RecipeModel.of(model)
+        for recipe in rules.RECIPES.values():
+            found = list(_fits(tensors, recipe))
+            if found:
+                best = max(found, key=lambda fit: fit.agreeing)  # the first of equals
+                fits.append(replace(best, declared=recipe.name == declared))
     fits.sort(key=lambda fit: (-fit.agreeing, not fit.declared, abs(fit.nbytes - nbytes)))
     return fits
 
@@ -197,6 +211,46 @@ def _fit(
         nbytes=sum(_expected_nbytes(tensor, kind) for tensor, kind in pairs),
         file_nbytes=sum(tensor.nbytes for tensor in model.tensors),
         deviations=_deviations((one, kind) for one, kind in pairs if not agrees(one, kind)),
+    )
+
+
+def _fit_of_ollama(model: Model, asked: str, *, declared: bool) -> RecipeFit:
+    """Compare a model of tensor layers with what `ollama create --quantize` would have made."""
+    columns = model.tensors.columns
+    pairs, nbytes = [], 0
+    for row in range(model.tensors.main_rows):
+        name, shape, kind = columns.names[row], columns.shapes[row], columns.types[row]
+        layer = parse_name(name).layer
+        tensor = RecipeTensor(
+            row=row,
+            name=name,
+            category=Category.OTHER,
+            quantizable=True,
+            layer=-1 if layer is None else layer,
+            columns=shape[-1] if shape else 1,
+            parameters=columns.parameters[row],
+            stacked=len(shape) > 2,
+            type=kind,
+            nbytes=columns.nbytes[row],
+        )
+        expected = ollama.type_of(name, shape, asked, model.config)
+        bits = ollama.BITS[expected] if expected else _SOURCE_BITS
+        as_is = kind.name == expected or (expected is None and not kind.quantized)
+        nbytes += tensor.nbytes if as_is else round(tensor.parameters * bits / 8)
+        pairs.append((tensor, expected))
+    agreeing = sum(one.parameters for one, kind in pairs if agrees(one, kind))
+    return RecipeFit(
+        recipe=asked,
+        revision=rules.CURRENT,
+        imatrix=None,
+        share=agreeing / model.parameters if model.parameters else 1.0,
+        agreeing=agreeing,
+        parameters=model.parameters,
+        nbytes=nbytes,
+        file_nbytes=model.nbytes,
+        deviations=_deviations((one, kind) for one, kind in pairs if not agrees(one, kind)),
+        declared=declared,
+        by="Ollama",
     )
 
 

@@ -139,6 +139,8 @@ def declared_recipe(model: Model) -> str | None:
 
     The label need not be a recipe: unknown numbers are labels too.
     """
+    if model.format == "ollama":
+        return model.metadata.text("ollama.config.file_type")
     try:
         value = model.metadata.integer(FILE_TYPE_KEY)
     except ExplorerError:

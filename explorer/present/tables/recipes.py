@@ -77,7 +77,7 @@ def _difference(fit: RecipeFit) -> int:
     return fit.file_nbytes - fit.nbytes
 
 
-_RECIPE: Final = "A rule of llama.cpp that gives each tensor a type, as llama-quantize takes it."
+_RECIPE: Final = "A rule of llama-quantize, or of Ollama, that gives each tensor a type."
 _SHARE: Final = "Part of the weights whose tensor has the type of the recipe"
 _AGREEING: Final = "Weights whose tensor has the type of the recipe."
 _GROUPS: Final = "Groups of tensors of one role whose type differs from the recipe."

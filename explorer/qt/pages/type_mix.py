@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from explorer.analysis.recipes.fits import MixRow, RecipeFit, compare_with_recipes, type_mix
-from explorer.analysis.recipes.rules import RULES_SOURCE
+from explorer.analysis.recipes.fits import (
+    MixRow,
+    RecipeFit,
+    compare_with_recipes,
+    rules_source,
+    type_mix,
+)
 from explorer.formats.model import Model
 from explorer.present.recipes import verdict
 from explorer.present.tables.recipes import DEVIATIONS, FITS, MIX
@@ -26,6 +31,7 @@ class TypeMix:
     verdict: str
     rows: Sequence[MixRow]
     fits: Sequence[RecipeFit]
+    source: str
 
     @classmethod
     def of(cls, model: Model) -> TypeMix:
@@ -35,7 +41,7 @@ class TypeMix:
             ExplorerError: The file changed since it was opened.
         """
         fits = compare_with_recipes(model)
-        return cls(verdict(model, fits), type_mix(model), fits)
+        return cls(verdict(model, fits), type_mix(model), fits, rules_source(model))
 
 
 class TypeMixPage(ModelPage[TypeMix]):
@@ -52,7 +58,7 @@ class TypeMixPage(ModelPage[TypeMix]):
         policy = self.deviations.sizePolicy()
         policy.setRetainSizeWhenHidden(True)  # the recipes must not jump while one looks at each
         self.deviations.setSizePolicy(policy)
-        source = plain_label(self, RULES_SOURCE)
+        self.source = source = plain_label(self)
         source.setWordWrap(True)
         source.setContentsMargins(*NOTE)
         style_text(source, TextSize.CAPTION)
@@ -64,6 +70,7 @@ class TypeMixPage(ModelPage[TypeMix]):
 
     def show_result(self, result: TypeMix) -> None:
         self.say(result.verdict)
+        self.source.setText(result.source)
         self.roles.show_rows(MIX, result.rows, first=("role", "type", "tensors", "bytes"))
         first = "recipe", "share", "deviations", "bytes"
         self.recipes.show_rows(FITS, result.fits, first=first)
