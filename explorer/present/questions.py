@@ -8,6 +8,9 @@ MACHINE: Final = "machine"
 """Stands for the dialog of GPUs and memory, where a page's name stands otherwise."""
 
 
+FILES: Final = "files"
+"""Stands for the list of files in the library."""
+
 QUANTS: Final = "quants"
 """Stands for the list of a model's quants; without a model, for the library."""
 
@@ -36,7 +39,7 @@ QUESTIONS: Final = (
     Question("Which GPU, how much memory?", MACHINE, "gpu vram card graphics ram machine add"),
     Question(
         "Free space: unused files, the largest models",
-        "library",
+        FILES,
         "free space delete remove disk full clean duplicates unused ollama rm",
     ),
     Question("What is in this file?", "overview", "what file inside architecture type quant size"),

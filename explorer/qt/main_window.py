@@ -16,7 +16,7 @@ from PySide6.QtCore import QSize, Qt
 from explorer.crash_reports import CrashReports
 from explorer.errors import ExplorerError, ManyRequestsError, SeveralModelsError
 from explorer.formats.tensors import Extent
-from explorer.present.questions import MACHINE, QUANTS
+from explorer.present.questions import FILES, MACHINE, QUANTS
 from explorer.qt.actions import Actions, RecentMenu, add_navigation, fill_menu_bar, offer_appearance
 from explorer.qt.addresses import (
     Addresses,
@@ -172,6 +172,10 @@ def show_search(window: MainWindow) -> None:
     def answer(page: str) -> None:
         if page == MACHINE:
             window.actions_.change_machine.trigger()
+        elif page == FILES:
+            window.panels.show_page("library")
+            library = window.panels.library.widget
+            library.lists.setCurrentWidget(library.blobs)
         elif page == QUANTS:
             current = window.current
             window.panels.show_page("library" if current is None else "overview")

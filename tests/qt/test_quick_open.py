@@ -16,7 +16,7 @@ from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
 from explorer.formats.tensors import natural_key
-from explorer.present.questions import MACHINE, QUANTS, QUESTIONS
+from explorer.present.questions import FILES, MACHINE, QUANTS, QUESTIONS
 from explorer.qt.document import Document
 from explorer.qt.jobs import Cancelled, JobRunner
 from explorer.qt.panels import GROUPS
@@ -79,8 +79,8 @@ class WaitingNames(list[str]):
         ("why slow", "planner"),
         ("vram", "planner"),
         ("gpu", MACHINE),
-        ("free space", "library"),
-        ("delete", "library"),
+        ("free space", FILES),
+        ("delete", FILES),
         ("imatrix", "errors"),
         ("what changed", "compare"),
         ("which quant", QUANTS),
@@ -99,7 +99,7 @@ def test_a_question_in_peoples_words_is_answered_first(
 
 def test_every_question_leads_to_a_page() -> None:
     pages = {page for group in GROUPS.values() for page in group}
-    assert {one.page for one in QUESTIONS} <= {*pages, MACHINE, QUANTS}
+    assert {one.page for one in QUESTIONS} <= {*pages, FILES, MACHINE, QUANTS}
 
 
 def type_text(qtbot: QtBot, dialog: QuickOpen, text: str, count: int) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,11 +16,12 @@ from explorer.parallel import Check, never
 from explorer.planner.plan import Level
 from explorer.present.fits import ModelFit, Version
 from explorer.present.speed import SPEED_TIP, Speed
-from explorer.present.stores import part_text, removal_of_files
+from explorer.present.stores import part_text, removal_of_entry, removal_of_files
 from explorer.present.tables.problems import PROBLEMS
 from explorer.present.tables.table import BITS, BYTES, COUNT, INTEGER, TEXT, Column, Kind, Table
-from explorer.stores import Blob, Details, Entry, Store, identify
-from explorer.text import plain_text, shorten
+from explorer.stores import Blob, Details, Entry, Part, Store, identify
+from explorer.stores.duplicates import duplicates
+from explorer.text import counted, plain_text, shorten
 
 DAY: Final = Kind(str, keys=TEXT.keys)
 _DAY_S: Final = 86_400
@@ -208,14 +210,19 @@ _SHOWN_DIGEST: Final = 20  # whole in files, and when it is copied
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """One blob, or one unfinished download.
+    """One file or folder of a store: a blob, a model that is no blob, or an unfinished download.
 
     Attributes:
-        blob: The file; of an unfinished download, its name stands in place of a digest.
+        blob: The file; of what is no blob, its name stands in place of a digest.
         store: The program whose store it is in.
-        finished: Whether it is a blob.
+        finished: Whether it is no unfinished download.
         part: What it is, in words.
         removal: The command that removes it, of what no model uses; else empty.
+        model_removal: The command that removes the only model that uses it; else empty.
+        frees: Bytes that either command frees, of the model's other files too.
+        used: When its weights were last read, seconds since 1970; None if nothing says it.
+        same_as: Where the same content lies once more; else empty.
+        is_blob: Whether its name is the digest of its content.
     """
 
     blob: Blob
@@ -223,6 +230,11 @@ class StoredFile:
     finished: bool
     part: str
     removal: str
+    model_removal: str = ""
+    frees: int = 0
+    used: float | None = None
+    same_as: str = ""
+    is_blob: bool = True
 
     @classmethod
     def of(
@@ -234,7 +246,13 @@ class StoredFile:
         if finished:
             part = part_text(identify(blob.path, check) if unused else blob.part)
         removal = removal_of_files([blob.path]) if unused else ""
-        return cls(blob, store.kind.program, finished, part, removal)
+        frees = blob.nbytes if removal else 0
+        return cls(blob, store.kind.program, finished, part, removal, frees=frees)
+
+    @property
+    def command(self) -> str:
+        """The command that removes it, or the model that it belongs to; empty if there is none."""
+        return self.removal or self.model_removal
 
     @property
     def name(self) -> str:
@@ -246,8 +264,8 @@ class StoredFile:
 
     @property
     def digest(self) -> str:
-        """``sha256:`` and 64 digits, or the hub's etag; of an unfinished download empty."""
-        return digest_text(self.blob.digest) if self.finished else ""
+        """``sha256:`` and 64 digits, or the hub's etag; of what is no blob empty."""
+        return digest_text(self.blob.digest) if self.finished and self.is_blob else ""
 
     @property
     def state(self) -> str:
@@ -256,6 +274,8 @@ class StoredFile:
             return "⚠ unfinished download"
         if not self.blob.used_by:
             return "⚠ unused"
+        if self.same_as:
+            return "⚠ duplicate"
         return "shared" if len(self.blob.used_by) > 1 else "used"
 
     @property
@@ -272,19 +292,75 @@ def digest_text(name: str) -> str:
     return name.replace("sha256-", "sha256:", 1)
 
 
-def stored_files(stores: Iterable[Store], check: Check = never) -> list[StoredFile]:
+def stored_files(stores: Sequence[Store], check: Check = never) -> list[StoredFile]:
     """Return the files, unused ones first, then the largest. For a worker."""
-    found = []
-    for store in stores:
-        partials = (Blob(part.path.name, part.path, part.nbytes, ()) for part in store.partials)
-        for blobs, finished in ((store.blobs, True), (partials, False)):
-            for blob in blobs:
-                check()
-                found.append(StoredFile.of(blob, store, finished=finished, check=check))
-    return sorted(found, key=lambda file: (bool(file.blob.used_by), -file.blob.nbytes))
+    found = [file for store in stores for file in _files_of(store, check)]
+    known = {file.path: file for file in found if file.finished}
+    sizes = ((path, file.blob.nbytes) for path, file in known.items())
+    for group in duplicates(sizes, check):
+        for path, other in zip(group, [*group[1:], group[0]], strict=True):
+            one = known[other]
+            name = (one.blob.used_by or (one.name,))[0]
+            known[path] = replace(known[path], same_as=f"{one.store}: {plain_text(name)}")
+    every = [known.get(file.path, file) if file.finished else file for file in found]
+    return sorted(every, key=lambda file: (bool(file.blob.used_by), -file.blob.nbytes))
+
+
+def _files_of(store: Store, check: Check) -> Iterator[StoredFile]:
+    """Yield the files of a store, with what removing their models frees."""
+    for partial in store.partials:
+        check()
+        blob = Blob(partial.path.name, partial.path, partial.nbytes, ())
+        yield StoredFile.of(blob, store, finished=False, check=check)
+    entries = {entry.name: entry for entry in store.entries}
+    commands = {
+        name: removal_of_entry(store.kind, store.root, entry) for name, entry in entries.items()
+    }
+    alone: dict[str, str] = {}  # blob → the command after which nothing uses it
+    frees: Counter[str] = Counter()
+    for blob in store.blobs:
+        users = {commands.get(name, "") for name in blob.used_by}
+        if len(users) == 1:
+            alone[blob.digest] = command = users.pop()
+            frees[command] += blob.nbytes
+    for entry in store.entries:
+        frees[commands[entry.name]] += entry.own_bytes
+    for blob in store.blobs:
+        check()
+        file, command = StoredFile.of(blob, store, check=check), alone.get(blob.digest, "")
+        used = [entries[name].used for name in blob.used_by if name in entries]
+        last = max((one for one in used if one is not None), default=None)
+        yield replace(
+            file, model_removal=command, frees=frees[command] if command else file.frees, used=last
+        )
+    for entry in store.entries:
+        check()
+        if entry.own_bytes:
+            blob = Blob(entry.path.name, entry.path, entry.own_bytes, (entry.name,), Part("model"))
+            command = commands[entry.name]
+            yield StoredFile(
+                *(blob, store.kind.program, True, "Model", "", command),
+                *(frees[command] if command else 0, entry.used),
+                is_blob=False,
+            )
+
+
+def removals_of(files: Iterable[StoredFile]) -> dict[str, int]:
+    """Return the commands that remove files, or their models, and the bytes that each frees."""
+    return {file.command: file.frees for file in files if file.command}
+
+
+def duplicates_text(files: Sequence[StoredFile]) -> str:
+    """Return "2 duplicates"; nothing for none."""
+    count = sum(bool(file.same_as) for file in files)
+    return counted(count, "duplicate") if count else ""
 
 
 _PART: Final = "What the file is: weights, a template, a licence …"
+_FREES: Final = (
+    "Bytes that removing it frees; of a file of one model, with all that only this model uses. "
+    "Nothing where several models share it."
+)
 
 FILES: Final = Table[StoredFile](
     Column("part", "What it is", TEXT, _PART, stretches=True),
@@ -295,7 +371,16 @@ FILES: Final = Table[StoredFile](
         stretches=True,
     ),
     Column("bytes", "Size", BYTES, "Bytes of the file on disk.", lambda file: file.blob.nbytes),
-    Column("state", "State", TEXT, "Used by models, unused, or not completely downloaded."),
+    Column("frees", "Removal frees", BYTES, _FREES, lambda file: file.frees or None),
+    Column(
+        *("used", "Last used", DAY, _USED),
+        lambda file: _iso(file.used),
+        text=lambda file: day_text(file.used),
+    ),
+    Column(
+        *("state", "State", TEXT, "Used by models, unused, a duplicate, or unfinished."),
+        row_tip=lambda file: file.same_as,
+    ),
     Column(
         *("models", "Models", INTEGER, "Number of models and tags that use it."),
         lambda file: len(file.blob.used_by),
@@ -306,6 +391,7 @@ FILES: Final = Table[StoredFile](
         *("digest", "File", TEXT, "The file's name: the digest of its content."),
         lambda file: file.blob.digest,
         text=lambda file: shorten(plain_text(file.blob.digest), _SHOWN_DIGEST),
+        extra=True,
     ),
     title="Files",
 )

@@ -9,7 +9,7 @@ from PySide6.QtCore import QByteArray, QItemSelection, QItemSelectionModel, Sign
 from PySide6.QtWidgets import QWidget
 
 from explorer.present.stores import reclaimable_text
-from explorer.present.tables.library import StoredFile, file_table
+from explorer.present.tables.library import StoredFile, duplicates_text, file_table, removals_of
 from explorer.qt.library.nodes import size_text, user_lines
 from explorer.qt.services import Services
 from explorer.qt.widgets.building import column
@@ -29,8 +29,12 @@ def blob_facts(file: StoredFile) -> str:
             "No model in this store uses this file. A removed model may have left it, or a "
             "manifest cannot be read. Ollama deletes such files when it starts."
         )
-    if file.removal:
-        lines += ["", "The command that removes it:", file.removal]
+    if file.same_as:
+        lines.append(f"The same content lies in {file.same_as}.")
+    if file.command:
+        what = "its model" if file.is_blob and file.blob.used_by else "it"
+        frees = bytes_text(file.frees)
+        lines += ["", f"The command that removes {what} and frees {frees}:", file.command]
     return "\n".join([*lines, *user_lines(file.blob.used_by)])
 
 
@@ -108,21 +112,23 @@ class BlobsPage(QWidget):
         """Return the sum of the selection, or else of all that is shown."""
         chosen, shown = self.selected_files(), [self.files[row] for row in self.model.rows.tolist()]
         if chosen:
-            return (
+            text = (
                 f"{integer_text(len(chosen))} of {integer_text(len(shown))} files selected: "
                 f"{_size(chosen)}"
             )
+            frees = sum(removals_of(chosen).values())
+            return f"{text}   ·   removing them frees {bytes_text(frees)}" if frees else text
         text = (
             f"{integer_text(len(shown))} of {integer_text(len(self.files))} files, {_size(shown)}"
         )
         free = [file for file in shown if file.removal]
         more = reclaimable_text(len(free), sum(file.blob.nbytes for file in free))
-        return f"{text}   ·   {more}" if more else text
+        return "   ·   ".join(filter(None, (text, more, duplicates_text(shown))))
 
-    def removals(self) -> list[str]:
-        """Return the commands that remove unused files: what is selected, or else all."""
-        chosen = [file.removal for file in self.selected_files() if file.removal]
-        return chosen or [file.removal for file in self.files if file.removal]
+    def removals(self) -> dict[str, int]:
+        """Return the commands that remove what is selected, or else what is unused; see there."""
+        chosen = removals_of(self.selected_files())
+        return chosen or removals_of(file for file in self.files if file.removal)
 
 
 def _size(files: Iterable[StoredFile]) -> str:

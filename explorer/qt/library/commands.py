@@ -46,6 +46,7 @@ from explorer.qt.widgets.cells import CellParts, RichDelegate
 from explorer.qt.widgets.labels import SELECTABLE, plain_label
 from explorer.qt.widgets.table_model import ItemRole, TableModel
 from explorer.qt.widgets.table_view import TableView
+from explorer.qt.widgets.text_view import TextView
 from explorer.sources import Address
 from explorer.sources.remote.addresses import HUB, HubPart
 from explorer.text import bytes_text, counted, integer_text, plain_text
@@ -136,6 +137,39 @@ class FolderDialog(QDialog):
     def _add(self) -> None:
         self.folder_wanted.emit()
         self.accept()
+
+
+class FreeDialog(QDialog):
+    """The commands that remove files, to be read before they are copied; nothing is removed here.
+
+    Attributes:
+        text: The commands, one a line.
+        copy: Copies them.
+    """
+
+    def __init__(self, removals: Mapping[str, int], parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.setWindowTitle("Free space")
+        what = counted(len(removals), "command")
+        words = f"{what} to run in a terminal, freeing {bytes_text(sum(removals.values()))}. "
+        about = plain_label(self, f"{words}This program removes nothing itself.")
+        about.setWordWrap(True)
+        self.text = TextView(self)
+        self.text.show_text("\n".join(removals))
+        self.text.setAccessibleName("Commands that free space")
+        buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close, self)
+        self.copy = buttons.addButton("&Copy", QDialogButtonBox.ButtonRole.ActionRole)
+        self.copy.clicked.connect(self._copy)
+        buttons.rejected.connect(self.reject)
+        around = (Space.GROUP,) * 4
+        column(about, (self.text, 1), buttons, of=self, margins=around, spacing=Space.WIDE)
+        self.resize(_LIST_WIDTH, _DIALOG_HEIGHT)
+        self._lines = "\n".join(removals)
+
+    def _copy(self) -> None:
+        QGuiApplication.clipboard().setText(self._lines)
+        self.copy.setText("Copied")
 
 
 _LIST_WIDTH, _LIST_HEIGHT = 760, 480
@@ -458,13 +492,6 @@ class Commands(QObject):
                 QGuiApplication.clipboard().setText("\n".join(lines))
 
         return copy
-
-    def copy_removal(self) -> int:
-        """Copy the commands that remove unused files; return how many there are."""
-        lines = self._blobs.removals()
-        if lines:
-            QGuiApplication.clipboard().setText("\n".join(lines))
-        return len(lines)
 
     def selected(self) -> Sequence[Node | StoredFile]:
         """Return what is selected in the list that is shown."""

@@ -24,7 +24,7 @@ from explorer.present.tables.library import StoredFile
 from explorer.qt.jobs import JobSlot
 from explorer.qt.library import readers
 from explorer.qt.library.blobs import BlobsPage, blob_facts
-from explorer.qt.library.commands import Commands
+from explorer.qt.library.commands import Commands, FreeDialog
 from explorer.qt.library.contents import read_text
 from explorer.qt.library.model import LibraryModel
 from explorer.qt.library.nodes import LibraryColumn, Node, facts_of, heading_of, total_of
@@ -209,13 +209,14 @@ class LibraryWidgets(QtWidgets.QWidget):
         for shown in (self.splitter, self.empty, self._sentence):
             self._pages.addWidget(shown)
         self.total = ElidedLabel(self)
-        self.copy_button = QtWidgets.QPushButton(self)
+        self.free_button = QtWidgets.QPushButton(self)
+        self.free_button.setToolTip("Show the command that removes it. Nothing is removed here")
         self.compare_button = QtWidgets.QPushButton("Co&mpare", self)
         self.compare_button.setToolTip("Show what the two selected models differ in")
         self.open_button = QtWidgets.QPushButton("&Open", self)
         self.open_button.setToolTip("Open the selected models")
         self.open_button.setDefault(True)
-        acting = self.copy_button, self.compare_button, self.open_button
+        acting = self.free_button, self.compare_button, self.open_button
         below = row((self.total, 1), *acting, margins=LINE)
         column(top, (self._pages, 1), below, of=self)
 
@@ -227,7 +228,7 @@ class LibraryWidgets(QtWidgets.QWidget):
     def _show_hint(self) -> None:
         """Say what can be filtered in the list that is shown."""
         if self.shows_blobs:
-            hint = "Filter:  unused  license  llama3  sha256:…"
+            hint = "Filter:  unused  duplicate  license  llama3  sha256:…"
             tip = (
                 "Every word must be found: in what it is, its state, the store, the digest, or the "
                 "models that use it."
@@ -320,17 +321,11 @@ class LibraryWidgets(QtWidgets.QWidget):
         return text
 
     def offer_removal(self) -> None:
-        """Offer the commands that remove unused files, if there are any."""
-        removals = self.blobs.removals()
+        """Offer to free what is selected, or else what is unused, if there is anything."""
         chosen = not self.shows_blobs and self.tree.selected_nodes()  # the line speaks of these
-        self.copy_button.setVisible(bool(removals) and not chosen)
-        if removals:
-            more = f" ({integer_text(len(removals))} commands)" if len(removals) > 1 else ""
-            self.copy_button.setText(f"&Copy “{removals[0].split()[0]} …”{more}")
-        self.copy_button.setToolTip(
-            "Copy the commands that remove unused files. This program removes nothing itself: read "
-            "them, then run them in a terminal."
-        )
+        self.free_button.setVisible(not chosen and bool(self.blobs.files))
+        frees = sum(self.blobs.removals().values())
+        self.free_button.setText(f"&Free {bytes_text(frees)}…" if frees else "&Free space…")
 
     def show_sentence(self, sentence: str) -> None:
         """Show a sentence instead of the lists."""
@@ -421,7 +416,7 @@ class LibraryView(LibraryWidgets):
         self.blobs.file_chosen.connect(self.show_pane)
         self.open_button.clicked.connect(self.commands.open_selected)
         self.compare_button.clicked.connect(self.commands.compare.trigger)
-        self.copy_button.clicked.connect(self._copy_removal)
+        self.free_button.clicked.connect(self.free_space)
         self.blobs.opened.connect(self.commands.open_file)
         self.blobs.table.selection_moved.connect(self._show_total)
         self.lists.currentChanged.connect(self.refresh_pane)
@@ -593,9 +588,14 @@ class LibraryView(LibraryWidgets):
         self.open_button.setEnabled(bool(self.commands.selected()))
         self.compare_button.setVisible(not self.shows_blobs and len(self.commands.models()) == 2)
 
-    def _copy_removal(self) -> None:
-        count = self.commands.copy_removal()
-        self.total.setText(f"{counted(count, 'command')} copied. Read before you run.")
+    def free_space(self) -> None:
+        """Show the commands that free space; without any, the list of the largest files."""
+        removals = self.blobs.removals()
+        if removals:
+            FreeDialog(removals, self).open()
+        else:
+            self.lists.setCurrentWidget(self.blobs)
+            self.enter_list()
 
     def take_units(self) -> None:
         self.model.forget_texts()

@@ -32,8 +32,8 @@ def test_each_blob_is_there_once_with_all_its_models(panel: Panel, store: Ollama
     assert len(rows) == len(_cells(panel)) == len(found.blobs) + 1
     for blob in found.blobs:
         assert rows[blob.digest][1] == ", ".join(blob.used_by)
-        assert rows[blob.digest][4] == str(len(blob.used_by))
-    states = [row[3] for row in rows.values()]
+        assert rows[blob.digest][6] == str(len(blob.used_by))
+    states = [row[5] for row in rows.values()]
     assert states.count("⚠ unused") == 1
     assert states.count("⚠ unfinished download") == 1
     assert "2 unused files: removing them frees 1016 B" in panel.view.total.text()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import subprocess
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from shiboken6 import isValid
 from explorer.planner import Device, Host
 from explorer.present.fits import Target, fit_at
 from explorer.qt.library import commands, readers
+from explorer.qt.library.commands import FreeDialog
 from explorer.qt.library.nodes import LibraryColumn
 from explorer.qt.library.panel import LibraryView
 from explorer.qt.settings import Settings
@@ -694,15 +694,18 @@ def test_numbers_filter_models(make_panel: Callable[..., Panel], sized: Place) -
         assert shown == names, words
 
 
-def test_the_commands_that_remove_what_is_nobodys_are_copied(
+def test_the_commands_that_remove_what_is_nobodys_are_shown_and_copied(
     panel: Panel, store: OllamaStore
 ) -> None:
     assert "2 unused files: removing them frees 1016 B" in panel.view.total.text()
-    assert panel.view.copy_button.isVisible()  # as soon as it is said
+    assert panel.view.free_button.text() == "&Free 1016 B…"  # as soon as it is said
     before = sorted(store.blobs.iterdir())
-    click = partial(panel.qtbot.mouseClick, panel.view.copy_button, Qt.MouseButton.LeftButton)
-    lines = copied(panel.qtbot, click).splitlines()
-    assert "2 commands copied" in panel.view.total.text()
+    panel.qtbot.mouseClick(panel.view.free_button, Qt.MouseButton.LeftButton)
+    (dialog,) = panel.view.findChildren(FreeDialog)
+    lines = copied(panel.qtbot, dialog.copy.click).splitlines()
+    assert len(lines) == 2
+    assert dialog.text.text.toPlainText().splitlines() == lines
+    dialog.reject()
     assert sorted(store.blobs.iterdir()) == before  # the program itself removes nothing
     for line in lines:
         subprocess.run(line, shell=True, check=True)
