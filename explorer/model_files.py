@@ -23,6 +23,9 @@ OWN_SUFFIXES: Final = frozenset(
 """What the program writes. Only such files are replaced in a folder that a model was opened in:
 all others may have come with the model, such as a tokenizer."""
 
+LEGACY_SUFFIXES: Final = (".dat", ".imatrix")
+"""What names of importance matrices of older llama.cpp end in; nothing else says what they are."""
+
 GGUF_MAGIC: Final = b"GGUF"
 """The first bytes of a GGUF file."""
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import secrets
 import stat
 import time
 from collections.abc import Iterator
@@ -144,7 +143,7 @@ class PrivateFolder:
 
         What is there at the end is removed, also if a signal ends the process.
         """
-        temporary = Temporary(self._unfinished().make() / secrets.token_hex(8))
+        temporary = Temporary(self._unfinished().make() / os.urandom(8).hex())
         try:
             yield temporary.path
         finally:
@@ -155,7 +154,7 @@ class PrivateFolder:
 
         Where that succeeds, another program had the file, or the disk has room again.
         """
-        name = secrets.token_hex(8)
+        name = os.urandom(8).hex()
         try:
             with self.create(name) as file:
                 file.write(bytes(4096))

@@ -15,7 +15,6 @@ import json
 import math
 import os
 import re
-import secrets
 import stat
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -229,7 +228,7 @@ def write_atomically(path: Path | str) -> Iterator[TextIO]:
                 os.set_blocking(stream.fileno(), True)
             yield stream
         return
-    temporary = target.with_name(f"{_PREFIX}{secrets.token_hex(8)}.tmp")
+    temporary = target.with_name(f"{_PREFIX}{os.urandom(8).hex()}.tmp")
     kept = Temporary(temporary)
     try:
         with _naming(path):

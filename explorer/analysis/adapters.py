@@ -25,22 +25,13 @@ from numpy.typing import NDArray
 from explorer.analysis.matching import rules
 from explorer.analysis.matching.pairing import Names, is_gguf
 from explorer.errors import ExplorerError
+from explorer.formats.attachments import factor_of, role_in_lycoris
 from explorer.formats.model import Model
 from explorer.formats.side_files import ADAPTER_PREFIX
 from explorer.formats.tensors import Shape, Tensor
 from explorer.json_text import JsonLimits, decoded, parse_json
 from explorer.parallel import Check, never
 
-_PEFT_PART: Final = re.compile(
-    r"\.(?P<part>lora_(?:embedding_)?[AB])(?:\.[^.]{1,200})?(?:\.weight)?\Z"
-)
-_OWN_ENDS: Final = {
-    **{".lora_a": ("", 0), ".lora_b": ("", 1)},  # of GGUF
-    **{".lora_down.weight": (".weight", 0), ".lora_up.weight": (".weight", 1)},  # of kohya's
-}
-_OF_LYCORIS: Final = re.compile(
-    r"\.(?P<part>(?:hada_w[12]_[ab])|(?:lokr_w[12](?:_[ab])?)|(?:(?:hada|lokr)_t[12]))(?:\.weight)?\Z"
-)
 _ALPHA: Final = ".alpha"
 _TAGS: Final = "ss_tag_frequency"
 _MOST_TAGS: Final = 32
@@ -50,9 +41,8 @@ _OF_COMPONENT: Final = re.compile(
     r"\A(?:(?:model\.)?diffusion_model\.|cond_stage_model\.(?:transformer|model)\."
     r"|conditioner\.embedders\.\d+\.(?:transformer|model)\.|text_encoders\.\w+\.transformer\.)"
 )
-_PEFT_START: Final = "base_model.model."
 _MOST_RANK: Final = 1 << 13  # two such matrices of float64 take 1 GiB; real ranks end at some 512
-_MOST_NAME: Final = 512
+_LONGEST_NAME: Final = 512
 _MATRIX: Final = 2  # dimensions
 _MOST_PRODUCT: Final = 1 << 21  # weights that are multiplied out at once
 
@@ -143,42 +133,16 @@ class Adapter:
         return sum(tensor.parameters for update in self.updates for tensor in update.factors)
 
 
-def is_adapter(model: Model) -> bool:
-    """Return whether a model is an adapter: it says so, or has factors."""
-    if model.metadata.text("general.type") == "adapter":
-        return True
-    names = model.tensors.columns.names
-    return any(_part(name) is not None or _role_in_lycoris(name) for name in names)
-
-
-def _role_in_lycoris(name: str) -> str:
-    """Return the role of a factor of LyCORIS's kinds: ``"hada_w1_a"``; "" of another tensor."""
-    found = _OF_LYCORIS.search(name[-_MOST_NAME:]) if "_w" in name or "_t" in name else None
-    return "" if found is None else found["part"]
-
-
-def _part(name: str) -> tuple[str, int] | None:
-    """Return the tensor that a factor changes, and 0 for A or 1 for B; None of another tensor."""
-    for end, (ending, place) in _OWN_ENDS.items():
-        if name.endswith(end):
-            return name.removesuffix(end) + ending, place
-    found = _PEFT_PART.search(name[-_MOST_NAME:]) if "lora_" in name else None
-    if found is None:
-        return None
-    start = len(name) - len(found[0])
-    return f"{name[:start].removeprefix(_PEFT_START)}.weight", int(found["part"][-1] == "B")
-
-
 def read_adapter(model: Model) -> Adapter:
     """Return what an adapter's header says; reads no weights."""
     factors: dict[str, list[Tensor | None]] = {}
     parts: dict[str, dict[str, Tensor]] = {}
     others, alphas = [], {}
     for tensor in model.tensors.rows:
-        part = _part(tensor.name)
+        part = factor_of(tensor.name)
         if part is None and tensor.name.endswith(_ALPHA) and tensor.parameters == 1:
             alphas[f"{tensor.name.removesuffix(_ALPHA)}.weight"] = _stored_number(tensor)
-        elif part is None and (role := _role_in_lycoris(tensor.name)):
+        elif part is None and (role := role_in_lycoris(tensor.name)):
             parts.setdefault(f"{tensor.name.rpartition(f'.{role}')[0]}.weight", {})[role] = tensor
         elif part is None:
             others.append(tensor.name)
@@ -484,7 +448,7 @@ def _unwrapped(names: Names, name: str) -> str:
 def _bare(name: str) -> str:
     """Return a name of Hugging Face without what stands before the layers, as rules have it."""
     return re.sub(
-        r"\A(?:(?:model|language_model|text_model|transformer)\.)+", "", name[:_MOST_NAME]
+        r"\A(?:(?:model|language_model|text_model|transformer)\.)+", "", name[:_LONGEST_NAME]
     )
 
 

@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 
 from explorer.analysis.matching.views import Weights, view_of
 from explorer.errors import ExplorerError
+from explorer.formats.attachments import SUMS, is_importance_matrix
 from explorer.formats.model import Model
 from explorer.formats.open import open_model
 from explorer.formats.tensors import Folding, Tensor
 from explorer.formats.weights import Values
 from explorer.parallel import Check, never
 
-SUMS: Final = ".in_sum2"
 COUNTS: Final = ".counts"
 MAX_ROW: Final = 1 << 20
 """Most weights of a row that importance can be given for: a row is rounded at once then."""
@@ -35,10 +35,6 @@ MOST_COLUMNS: Final = 16
 
 _TOP_SHARE: Final = 100  # one of so many columns: the top per cent
 _MOST_DATASETS: Final = 64
-
-
-def is_importance_matrix(model: Model) -> bool:
-    return any(name.endswith(SUMS) for name in model.tensors.columns.names)
 
 
 def open_matrix(path: Path) -> Model:

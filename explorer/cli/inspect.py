@@ -3,40 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 
-from explorer.analysis.adapters import is_adapter
-from explorer.analysis.importance import is_importance_matrix
-from explorer.analysis.recipes.fits import (
-    compare_with_recipes,
-    rules_source,
-    type_mix,
-    why_not_compared,
-)
-from explorer.analysis.recipes.rules import declared_recipe
 from explorer.cli import options, output
 from explorer.errors import ExplorerError
 from explorer.formats import MetadataEntry, Model, Problem, Severity, open_model
+from explorer.formats.attachments import is_adapter, is_importance_matrix
 from explorer.formats.facts import describe
-from explorer.present import attachments, recipes
 from explorer.present.model import type_text
 from explorer.present.quantization import declared_quantization
-from explorer.present.tables.attachments import ENTRIES, UPDATES, adapter_record, matrix_record
 from explorer.present.tables.facts import model_facts
 from explorer.present.tables.metadata import entry_record, keys_of, metadata_table
 from explorer.present.tables.problems import PROBLEMS
 from explorer.present.tables.quantization import declared_record, declared_table
-from explorer.present.tables.recipes import FITS, MIX
-from explorer.present.tables.table import Table
 from explorer.present.tables.tensors import COMPONENTS, TYPES, tensor_records, tensor_table
 from explorer.text import bytes_text, integer_text, plain_text
-
-Row = TypeVar("Row")
 
 _MIN_VALUE_WIDTH: Final = 40
 _LONGEST_NAME: Final = 200
@@ -156,18 +140,25 @@ def inspect_command(  # noqa: PLR0913 - one for each option
       gguf-explorer inspect imatrix.dat --measure
       gguf-explorer inspect ollama:llama3
     """
+    if recipe:
+        from explorer.cli.inspect_recipe import recipes_record, recipes_text  # noqa: PLC0415 - half of what all else loads
     with open_model(options.model_path(path, root)) as model:
-        attached = _Attached.of(model, measure or base is not None, base)
+        measure |= base is not None
+        attached = None
+        if measure or is_adapter(model) or is_importance_matrix(model):
+            from explorer.cli.attachments import Attached  # noqa: PLC0415 - few files need it
+
+            attached = Attached.of(model, measure, base)
         if as_json:
             record = model_record(model, metadata=metadata, tensors=tensors)
-            record |= attached.record(model)
+            record |= {} if attached is None else attached.record(model)
             if recipe:
                 record["recipes"] = recipes_record(model)
             output.write_json(record)
             return 0
-        output.write(_summary(model) + attached.text())
+        output.write(_summary(model) + ("" if attached is None else attached.text()))
         if recipe:
-            output.write(_recipes_text(model))
+            output.write(recipes_text(model))
         if metadata:
             output.write(output.heading("Metadata", len(model.metadata.entries)) + _metadata(model))
         if tensors:
@@ -176,58 +167,6 @@ def inspect_command(  # noqa: PLR0913 - one for each option
             output.write(output.heading(table.title, len(rows)))
             output.write(output.table_of(table, rows, _LONGEST_NAME))
     return 0
-
-
-@dataclass(frozen=True)
-class _Attached:
-    """What was measured of an adapter or an importance matrix; None of what was not."""
-
-    updates: list[attachments.UpdateRow] | None = None
-    entries: list[attachments.EntryRow] | None = None
-
-    @classmethod
-    def of(cls, model: Model, measure: bool, base: str | None) -> _Attached:
-        """Measure it, if that is asked for.
-
-        Raises:
-            ExplorerError: It is neither.
-        """
-        if not measure:
-            return cls()
-        with output.Progress(1) as line, ExitStack() as stack:
-
-            def progress(done: int, total: int) -> None:
-                line.show(done, total, "tensors")
-
-            if is_importance_matrix(model):
-                found = attachments.measure_matrix(model, progress=progress)
-                return cls(entries=list(found))
-            if not is_adapter(model):
-                what = "is neither an adapter nor an importance matrix. `survey` measures models"
-                raise ExplorerError(what, model.path)
-            other = None
-            if base is not None:
-                other = stack.enter_context(open_model(options.model_path(base)))
-            return cls(list(attachments.measure_updates(model, other, progress=progress)))
-
-    def record(self, model: Model) -> dict[str, Any]:
-        """Return what JSON has of it; nothing of another model."""
-        if is_importance_matrix(model):
-            return {"imatrix": matrix_record(model, self.entries)}
-        if is_adapter(model):
-            return {"adapter": adapter_record(model, self.updates)}
-        return {}
-
-    def text(self) -> str:
-        """Return its table for people."""
-        if self.updates is not None:
-            return _measured(UPDATES, self.updates)
-        return "" if self.entries is None else _measured(ENTRIES, self.entries)
-
-
-def _measured(described: Table[Row], rows: Sequence[Row]) -> str:
-    heading = output.heading(described.title, len(rows))
-    return heading + output.table_of(described, rows, _LONGEST_NAME)
 
 
 def _summary(model: Model) -> str:
@@ -265,42 +204,3 @@ def _metadata(model: Model) -> str:
     room = max(_MIN_VALUE_WIDTH, output.line_width() - used)
     longest = max(_LONGEST_NAME, room)
     return output.table_of(metadata_table(), list(keys_of(model, room)), longest)
-
-
-# inspect --recipe
-
-_LONGEST_ROLE: Final = 48
-_SHOWN_FITS: Final = 6
-_SHOWN_DIFFERENCES: Final = 12
-_SHOWN_ROLES: Final = 200
-
-
-def recipes_record(model: Model) -> dict[str, Any]:
-    """Return the type mix by role, and how well each recipe of llama-quantize agrees with it."""
-    fits = compare_with_recipes(model)
-    return {
-        "declared": declared_recipe(model),
-        "verdict": recipes.verdict(model, fits),
-        "not_applicable": why_not_compared(model),
-        "rules": rules_source(model),
-        "fits": [FITS.record(fit) for fit in fits],
-        "type_mix": [MIX.record(row) for row in type_mix(model)],
-    }
-
-
-def _recipes_text(model: Model) -> str:
-    """Return the verdict, the recipes that agree best, and the type mix by role."""
-    fits = compare_with_recipes(model)
-    parts = [output.heading("Recipe"), f"  {recipes.verdict(model, fits)}\n"]
-    if fits:
-        parts += ["\n", output.table_of(FITS, recipes.shown_fits(fits, _SHOWN_FITS))]
-        found = recipes.differences(fits, _SHOWN_DIFFERENCES)
-        if found.lines:
-            parts.append(f"  Not as {found.recipe} has it:\n")
-            parts += [f"    {line}\n" for line in found.lines]
-        if found.more:
-            parts.append(f"    … and {integer_text(found.more)} more groups of tensors\n")
-        parts.append(f"  Rules: {rules_source(model)}\n")
-    parts.append(output.heading(MIX.title))
-    parts.append(output.table_of(MIX, type_mix(model), _LONGEST_ROLE, _SHOWN_ROLES))
-    return "".join(parts)

@@ -131,10 +131,11 @@ def model_path(path: str, root: str | None = None) -> Path:
         ExplorerError: The name is not valid, or no store has it.
     """
     from explorer.formats.ollama.manifest import is_name  # noqa: PLC0415 - not for --version
-    from explorer.stores.entries import this_machine_ollama  # noqa: PLC0415 - as above
-    from explorer.stores.library import resolve  # noqa: PLC0415 - as above
 
     if is_name(path):
+        from explorer.stores.entries import this_machine_ollama  # noqa: PLC0415 - few need them
+        from explorer.stores.library import resolve  # noqa: PLC0415 - as above
+
         return resolve(path, this_machine_ollama() if root is None else [Path(root)])
     if root is not None:
         raise click.UsageError("--root belongs to a name of a model, such as ollama:llama3")

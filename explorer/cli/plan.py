@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from explorer.cli import machine, measured, options, output
+from explorer.cli import machine, options, output
 from explorer.cli.output import line_width, name_cell, on_terminal, style, table, table_of
+from explorer.cli.speed import Speed, bandwidth_option, plan_speed
 from explorer.errors import ExplorerError, PlanError
 from explorer.formats import open_model
 from explorer.formats.model import Model
@@ -23,7 +24,6 @@ from explorer.planner.advice import QUESTIONS, Advice, solve
 from explorer.planner.devices import parse_context, parse_memory, parse_shares, quoted
 from explorer.planner.engines.registry import ENGINES, default_engine, engine_named, engines_for
 from explorer.planner.inputs import header_to_plan, plan_record
-from explorer.planner.logs.measured import assumed_settings
 from explorer.planner.plan import Engine, Holding, Level, Plan, Term
 from explorer.planner.request import PlanRequest
 from explorer.planner.settings import (
@@ -44,6 +44,9 @@ from explorer.present.plan import Kind
 from explorer.present.tables.plans import BUFFERS, PLAN_FILE, PLANS, PlanRow
 from explorer.present.tables.plans import ENGINES as SIDE_BY_SIDE
 from explorer.text import bytes_text, exact_text, integer_text, plain_text, sentence
+
+if TYPE_CHECKING:
+    from explorer.cli.measured import Compared
 
 _ALL: Final = "all"
 _MOST_CHOICES: Final = 9  # that help lists
@@ -139,8 +142,13 @@ def _setting_options(command: Callable[..., int]) -> Callable[..., int]:
     metavar="FILE",
     help="Save a table as CSV.",
 )
-@measured.log_option
-@measured.bandwidth_option
+@click.option(
+    "log_path",
+    "--log",
+    metavar="FILE",
+    help="Plan with the settings of a log and show what it measured; - reads standard input.",
+)
+@bandwidth_option
 @options.json_option
 def plan_command(  # noqa: PLR0913, PLR0917 - one for each option; click passes them by name
     paths: Sequence[str],
@@ -179,12 +187,17 @@ def plan_command(  # noqa: PLR0913, PLR0917 - one for each option; click passes 
     """
     chosen = _chosen(settings)
     devices, host, notes = machine.find_machine(gpus, memory)
-    log_file, given = measured.read_log_option(log_path), dict(bandwidths)
-    compare = None
-    if log_file is not None:
-        base = assumed_settings(chosen, len(devices))
+    given, compare = dict(bandwidths), None
+    if log_path is not None:
+        from explorer.cli import measured  # noqa: PLC0415 - few plans have a log
+        from explorer.planner.logs.measured import assumed_settings  # noqa: PLC0415 - as above
+
         compare = partial(
-            measured.compare_log, file=log_file, base=base, given=given, machine=devices
+            measured.compare_log,
+            file=measured.read_log_option(log_path),
+            base=assumed_settings(chosen, len(devices)),
+            given=given,
+            machine=devices,
         )
     drafting = None if draft is None else _read(draft, root, None)[0]
     found: list[PlannedModel] = []
@@ -196,7 +209,9 @@ def plan_command(  # noqa: PLR0913, PLR0917 - one for each option; click passes 
             found.append(PlannedModel(path, profile or "", failure=_failure(path, error)))
         else:
             chosen_engines = _engines_for(h, profile)
-            asked = measured.with_log(chosen, compared, chosen_engines, len(devices))
+            asked = chosen
+            if compared is not None:
+                asked = compared.with_log(chosen, chosen_engines, len(devices))
             request = PlanRequest(
                 h, replace(asked, projector_bytes=nbytes), devices, host, os.environ, drafting
             )
@@ -238,7 +253,7 @@ def _print(found: Sequence[PlannedModel], *, as_json: bool, explain: bool) -> No
     elif one.refused and as_json:
         output.write_json({"refused": one.refused})
     elif one.plan is not None:
-        speed = measured.Speed.of(one.plan, one.bandwidths)
+        speed = Speed.of(one.plan, one.bandwidths)
         more = "" if speed is None else speed.text()
         more += "" if one.compared is None else one.compared.text()
         explained = terms_text(one.plan.terms) if explain else ""
@@ -259,7 +274,7 @@ def _record(found: PlannedModel) -> dict[str, Any]:
         return {"path": found.path, "profile": found.profile, "error": failure} | refused
     record = plan_record(found.plan, found.advice)
     record["notes"] = [*record["notes"], *found.notes]
-    speed = measured.Speed.of(found.plan, found.bandwidths)
+    speed = Speed.of(found.plan, found.bandwidths)
     if found.compared is not None or speed is not None:
         record["measured"] = None if found.compared is None else found.compared.record()
     if speed is not None:
@@ -278,9 +293,7 @@ def _read(path: str, root: str | None, projector: str | None) -> tuple[Hyperpara
         return h, separate.nbytes
 
 
-def _compared(
-    path: str, root: str | None, compare: Callable[[Model], measured.Compared]
-) -> measured.Compared:
+def _compared(path: str, root: str | None, compare: Callable[[Model], Compared]) -> Compared:
     with open_model(options.model_path(path, root)) as model:
         return compare(model)
 
@@ -337,7 +350,7 @@ class PlannedModel:
     refused: str = ""  # why the program does not load the model, whatever the settings
     reason: str | None = None  # "requires full" or "system memory" where Ollama would refuse
     notes: tuple[str, ...] = ()  # notes on the machine
-    compared: measured.Compared | None = None  # the log of --log beside the plan
+    compared: Compared | None = None  # the log of --log beside the plan
     bandwidths: Mapping[str, int] = field(default_factory=dict)  # those that the user gave
 
     def row(self) -> PlanRow:
@@ -426,7 +439,7 @@ def side_by_side_text(found: Sequence[PlannedModel]) -> str:
             engine_named(one.profile),
             one.plan,
             "refused",
-            "" if one.plan is None else measured.plan_speed(one.plan, one.bandwidths),
+            "" if one.plan is None else plan_speed(one.plan, one.bandwidths),
         )
         for one in found
     ]

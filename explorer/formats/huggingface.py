@@ -28,6 +28,7 @@ from explorer.formats.model import Model, ProblemLog, Severity
 from explorer.formats.safetensors.open import FIRST_BYTES, SafetensorsFile, build_model, open_file
 from explorer.formats.side_files import (
     CONFIG_NAME,
+    INDEX_SUFFIX,
     OUTSIDE_FOLDER,
     escapes,
     hub_cache,
@@ -41,7 +42,6 @@ from explorer.sources import Address
 from explorer.sources.places import list_names, names_below, opening_ahead, size_of
 from explorer.text import bytes_text, listed, quoted
 
-INDEX_SUFFIX: Final = ".safetensors.index.json"
 _SECOND_COPY: Final = "consolidated"  # how files of Mistral begin that repeat the others
 _SUFFIX: Final = ".safetensors"
 _GGUF: Final = ".gguf"

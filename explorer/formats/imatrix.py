@@ -25,9 +25,6 @@ from explorer.formats.tensors import FileTensors, Spec, table_of
 from explorer.quantization import TENSOR_TYPES
 from explorer.sources import ByteSource, FileSource
 
-LEGACY_SUFFIXES: Final = (".dat", ".imatrix")
-"""Endings of names that such files have; nothing in the file itself says what it is."""
-
 _WORD: Final = struct.Struct("<i")
 _LONGEST_NAME: Final = 1024
 

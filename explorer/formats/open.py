@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 from explorer.errors import Choice, SeveralModelsError
 from explorer.formats.gguf.open import SHARD_NAME, open_gguf
-from explorer.formats.huggingface import INDEX_SUFFIX, open_config, open_folder, open_index
-from explorer.formats.imatrix import LEGACY_SUFFIXES, open_legacy_imatrix
 from explorer.formats.model import Model
 from explorer.formats.ollama.manifest import BLOBS, is_manifest_path, parse_name
-from explorer.formats.ollama.open import open_manifest, open_registry
-from explorer.formats.safetensors.open import open_safetensors
-from explorer.formats.side_files import CONFIG_NAME
+from explorer.formats.side_files import CONFIG_NAME, INDEX_SUFFIX
 from explorer.formats.tensors import natural_key
-from explorer.model_files import GGUF_MAGIC
+from explorer.model_files import GGUF_MAGIC, LEGACY_SUFFIXES
 from explorer.parallel import collector_paused
 from explorer.sources import Address, FileSource, is_address, parse_address
 from explorer.sources.places import tags_of
@@ -69,16 +67,25 @@ def several_at(address: Address) -> SeveralModelsError | None:
 
 def _open(path: Path) -> Model:
     if os.path.isdir(path):  # unlike Path.is_dir, it never raises
-        return open_folder(path)
+        return _read("huggingface.open_folder", path)
     if is_manifest_path(path):  # before any ending: a tag may have one
-        return open_manifest(path)
+        return _read("ollama.open.open_manifest", path)
     if path.suffix == ".json":
-        return open_index(path) if path.name.endswith(INDEX_SUFFIX) else open_config(path)
+        kind = "index" if path.name.endswith(INDEX_SUFFIX) else "config"
+        return _read(f"huggingface.open_{kind}", path)
     if path.suffix == ".safetensors" or _is_safetensors_blob(path):
-        return open_safetensors(path)
+        return _read("safetensors.open.open_safetensors", path)
     if path.suffix.lower() in LEGACY_SUFFIXES and not _is_gguf(path):
-        return open_legacy_imatrix(path)
+        return _read("imatrix.open_legacy_imatrix", path)
     return open_gguf(path)
+
+
+def _read(name: str, path: Path | Address) -> Model:
+    """Open a file of a format whose code is loaded with its first file: all take long to load."""
+    module, _, function = name.rpartition(".")
+    read: Callable[[Path | Address], Model]
+    read = getattr(import_module(f"explorer.formats.{module}"), function)
+    return read(path)
 
 
 def _is_gguf(path: Path) -> bool:
@@ -95,7 +102,7 @@ def _open_address(address: Address) -> Model:
 
 def _open_counted(address: Address) -> Model:
     if address.scheme == REGISTRY:
-        model = open_registry(address)
+        model = _read("ollama.open.open_registry", address)
     elif address.scheme == HUB and not _is_alone(address):
         from explorer.sources.remote.hub import pin  # noqa: PLC0415 - it loads the network's code
 
@@ -111,13 +118,13 @@ def _open_at(address: Address) -> Model:
     name = address.name
     is_file = address.scheme != HUB or HubPart.of(address).file
     if is_file and name.endswith(INDEX_SUFFIX):
-        return open_index(address)
+        return _read("huggingface.open_index", address)
     if is_file and name == CONFIG_NAME:
-        return open_config(address)
+        return _read("huggingface.open_config", address)
     if is_file and address.suffix == ".safetensors":
-        return open_safetensors(address)
+        return _read("safetensors.open.open_safetensors", address)
     if address.scheme == HUB and (not is_file or address.suffix != ".gguf"):
-        return open_folder(address)
+        return _read("huggingface.open_folder", address)
     return open_gguf(address)
 
 

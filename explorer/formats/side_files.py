@@ -30,6 +30,7 @@ from explorer.sources import Address, open_source
 from explorer.sources.places import exists
 
 CONFIG_NAME: Final = "config.json"
+INDEX_SUFFIX: Final = ".safetensors.index.json"
 OUTSIDE_FOLDER: Final = "is a link out of the model's folder. It is not read"
 ADAPTER_PREFIX: Final = "adapter_config."
 """What keys of a PEFT adapter's `adapter_config.json` begin with."""

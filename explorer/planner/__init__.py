@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from explorer.formats.model import Model
 from explorer.planner.devices import Device, Host
-from explorer.planner.engines.ollama_013.engine import OLLAMA_013
-from explorer.planner.engines.ollama_013.layout import lay_out
-from explorer.planner.engines.ollama_013.settings import effective_settings
-from explorer.planner.engines.ollama_013.sizes import graph_size
-from explorer.planner.engines.registry import engine_named
+from explorer.planner.engines.registry import OLLAMA_013, engine_named
 from explorer.planner.hyperparameters import Hyperparameters
 from explorer.planner.plan import Plan
 from explorer.planner.request import PlanRequest
 from explorer.planner.settings import Settings
+
+if TYPE_CHECKING:
+    from explorer.planner.engines.ollama_013.layout import lay_out
+    from explorer.planner.engines.ollama_013.settings import effective_settings
+    from explorer.planner.engines.ollama_013.sizes import graph_size
+else:
+    _MODULES = {"lay_out": "layout", "effective_settings": "settings", "graph_size": "sizes"}
+
+    def __getattr__(name: str) -> object:  # PEP 562
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(f"{__name__}.engines.ollama_013.{_MODULES[name]}"), name)
+
 
 __all__ = [
     "Device",
@@ -35,7 +46,7 @@ def plan(  # noqa: PLR0913 - the options by name are docs/interface.md's promise
     *,
     host: Host | None = None,
     environment: Mapping[str, str] | None = None,
-    profile: str = OLLAMA_013.name,
+    profile: str = OLLAMA_013,
 ) -> Plan:
     """Return the memory that a model needs, and where its layers go.
 

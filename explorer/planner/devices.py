@@ -75,6 +75,9 @@ _LONGEST_SPLIT: Final = 4096
 CPU: Final = "CPU"
 """What main memory is called where a device is named, beside ``"GPU0"`` …."""
 
+HOST: Final = "host"
+"""What it is called where a log is read, whichever buffers lie there."""
+
 MIB: Final = 1 << 20
 GIB: Final = 1 << 30
 

@@ -11,7 +11,6 @@ from explorer.analysis.adapters import (
     Adapter,
     Update,
     base_tensors,
-    is_adapter,
     read_adapter,
     tensor_norm,
     update_norm,
@@ -21,10 +20,10 @@ from explorer.analysis.importance import (
     ImportanceMatrix,
     MatrixEntry,
     entry_statistics,
-    is_importance_matrix,
     read_matrix,
 )
 from explorer.errors import ExplorerError
+from explorer.formats.attachments import is_adapter, is_importance_matrix
 from explorer.formats.model import Model
 from explorer.parallel import Check, never
 from explorer.text import counted, float_text, integer_text, listed, shape_text, shorten

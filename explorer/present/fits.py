@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from explorer.errors import ExplorerError, PlanError
 from explorer.formats import open_model
+from explorer.formats.attachments import is_importance_matrix
 from explorer.formats.facts import describe
 from explorer.formats.model import Model
 from explorer.parallel import Check, never
@@ -290,8 +291,6 @@ def _not_to_plan(model: Model) -> ModelFit | None:
     if damage is not None:
         return ModelFit(None, f"{DAMAGED}: {plain_text(damage.what)}.", word=DAMAGED)
     if kind is not None:
-        from explorer.analysis.importance import is_importance_matrix  # noqa: PLC0415 - few files need it
-
         word = "Importance matrix" if is_importance_matrix(model) else "Adapter"
         return ModelFit(None, f"{plain_text(kind)}. It is not a whole model.", word=word)
     if not len(model.tensors):

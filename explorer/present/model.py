@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from explorer.formats.attachments import is_adapter, is_importance_matrix
 from explorer.formats.components import IMAGE_ARCHITECTURES
 from explorer.formats.facts import Facts, enum_name
 from explorer.formats.gguf.arrays import first_elements
@@ -59,18 +60,11 @@ def _kind_of_model(model: Model, facts: Facts) -> str:
 
 def kind_of(model: Model) -> str | None:
     """Return what a file is that is not a whole model; None of a model. It is not escaped."""
-    is_named_so = model.metadata.text("general.type") in {"adapter", "imatrix"}
-    if not (
-        is_named_so or model.format == "imatrix" or any(map(_is_part, model.tensors.columns.names))
-    ):
+    if not (is_importance_matrix(model) or is_adapter(model)):
         return None
     from explorer.present.attachments import kind_text  # noqa: PLC0415 - few files need it
 
     return kind_text(model)
-
-
-def _is_part(name: str) -> bool:
-    return name.endswith((".lora_a", ".in_sum2")) or ".lora_A." in name
 
 
 _ARRAY_ELEMENTS: Final = 32  # of an array in JSON (docs/interface.md)

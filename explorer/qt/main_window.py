@@ -68,7 +68,7 @@ def ask_reference(parent: QtWidgets.QWidget) -> Path | None:
 
 def _kinds() -> str:
     kinds = ("*.gguf", "*.safetensors", "*.safetensors.index.json")
-    from explorer.formats.imatrix import LEGACY_SUFFIXES  # noqa: PLC0415 - rarely needed
+    from explorer.model_files import LEGACY_SUFFIXES  # noqa: PLC0415 - rarely needed
 
     legacy = (f"*{suffix}" for suffix in LEGACY_SUFFIXES)
     return f"Models ({' '.join([*kinds, *legacy])});;All files (*)"

@@ -22,9 +22,9 @@ from typing import Final
 
 from explorer.errors import ExplorerError, unreadable_reason
 from explorer.formats import Problem, Severity
-from explorer.formats.huggingface import INDEX_SUFFIX, group_files
+from explorer.formats.huggingface import group_files
 from explorer.formats.model import ProblemLog
-from explorer.formats.side_files import CONFIG_NAME, escapes
+from explorer.formats.side_files import CONFIG_NAME, INDEX_SUFFIX, escapes
 from explorer.formats.tensors import natural_key
 from explorer.parallel import Check
 from explorer.paths import user_id

@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from explorer.analysis.adapters import base_tensors, is_adapter, read_adapter, update_norm
+from explorer.analysis.adapters import base_tensors, read_adapter, update_norm
 from explorer.cli.main import main
 from explorer.errors import ExplorerError
 from explorer.formats import open_model
+from explorer.formats.attachments import is_adapter
 from explorer.formats.facts import describe
 from explorer.formats.model import Model
 from explorer.present.tables.facts import model_facts

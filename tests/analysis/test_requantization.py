@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from explorer.analysis import requantize
 from explorer.analysis.errors.pairs import RUN_WEIGHTS
-from explorer.analysis.importance import importance_of, is_importance_matrix
+from explorer.analysis.importance import importance_of
 from explorer.analysis.requantization import Requantized
 from explorer.analysis.rounding import rounded_type, rounding_types
 from explorer.errors import ExplorerError, FormatError
 from explorer.formats import Tensor, open_model
+from explorer.formats.attachments import is_importance_matrix
 from explorer.formats.weights import SPAN_WEIGHTS
 from explorer.quantization import dequantize, quantize
 from tests.helpers.gguf_writer import GgufFile, TensorSpec

@@ -208,7 +208,8 @@ def test_engines_are_found_by_name() -> None:
     with pytest.raises(PlanError, match="ollama-graphsize"):
         plan(Hyperparameters(), profile="ollama-0.30")
     known = {setting.name for setting in SETTINGS}
-    for engine in ENGINES.values():
+    for name, engine in ENGINES.items():
+        assert engine.name == name
         own = {setting.name for setting in engine.settings}
         assert own <= known
         assert own.isdisjoint(engine.ignored)

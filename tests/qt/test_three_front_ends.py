@@ -84,6 +84,7 @@ from explorer.present.tables.library import (
     file_table,
 )
 from explorer.present.tables.lines import LINES, lines_of
+from explorer.present.tables.measured import MEASURED
 from explorer.present.tables.metadata import element_table, keys_of, metadata_table
 from explorer.present.tables.plans import (
     BUFFERS,
@@ -91,7 +92,6 @@ from explorer.present.tables.plans import (
     ENGINES,
     GPUS,
     INPUTS,
-    MEASURED,
     PLAN_FILE,
     PLANS,
     TERMS,

@@ -8,7 +8,8 @@ from math import nan
 from typing import Any, Final
 
 from explorer.analysis.adapters import read_adapter
-from explorer.analysis.importance import EntryStatistics, is_importance_matrix, read_matrix
+from explorer.analysis.importance import EntryStatistics, read_matrix
+from explorer.formats.attachments import is_importance_matrix
 from explorer.formats.model import Model
 from explorer.parallel import Check, never
 from explorer.present.attachments import (

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from explorer.hardware.catalogue import Gpu
 from explorer.planner.advice import Advice
-from explorer.planner.logs.comparison import Residual
 from explorer.planner.plan import Input, Layer, Level, NamedBuffer, Plan, Term
 from explorer.present.engines import EngineRow, range_text
 from explorer.present.explanations import plan_text
-from explorer.present.measured import difference_text, measured_text, planned_text, term_text
 from explorer.present.plan import (
     PLAN,
     Bar,
@@ -28,7 +26,6 @@ from explorer.present.plan import (
     value_text,
     verdict_word,
 )
-from explorer.present.plan_export import Curves
 from explorer.present.speed import SPEED_TIP, Speed
 from explorer.present.tables.table import (
     BYTES,
@@ -43,6 +40,9 @@ from explorer.present.tables.table import (
 )
 from explorer.present.tables.table import Kind as ColumnKind
 from explorer.text import bytes_text, float_text, integer_text, plain_text, shorten, signed_text
+
+if TYPE_CHECKING:
+    from explorer.present.plan_export import Curves
 
 _UNKNOWN: Final = "–"
 _LONGEST_ORIGIN: Final = 300
@@ -469,21 +469,6 @@ BUFFERS: Final = Table[NamedBuffer](
     ),
     Column("reserve", "Reserve", BYTES, "Bytes that are kept free on the GPU."),
     title="Buffers",
-)
-
-
-# A log beside the plan
-
-_LOGGED: Final = "What the log gives, mostly rounded to hundredths of a MiB or a GiB."
-_MORE: Final = "Measured less planned. None within what the log rounds."
-_PLANNED: Final = "The plan that is made with the log's settings."
-
-MEASURED: Final = Table[Residual](
-    Column("what", "Term", tip="What the bytes are for, and where they are.", of=term_text),
-    Column("planned", "Planned", BYTES, _PLANNED, text=planned_text),
-    Column("measured", "Measured", BYTES, _LOGGED, text=measured_text),
-    Column("difference", "Difference", BYTES, _MORE, text=difference_text),
-    title="Measured beside planned",
 )
 
 

@@ -7,7 +7,7 @@ from functools import partial
 
 from PySide6.QtWidgets import QWidget
 
-from explorer.analysis.importance import SUMS
+from explorer.formats.attachments import SUMS
 from explorer.present.attachments import EntryRow
 from explorer.present.tables.attachments import UPDATES, AttachedTable, attached_table
 from explorer.qt.document import Document

@@ -20,7 +20,7 @@ from explorer.planner.logs.lines import Log
 from explorer.planner.logs.measured import assumed_settings, compare
 from explorer.planner.logs.reading import parse_log, read_log
 from explorer.present import measured as words
-from explorer.present.tables.plans import MEASURED
+from explorer.present.tables.measured import MEASURED
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobSlot
 from explorer.qt.planner.fields import fill, push_button
