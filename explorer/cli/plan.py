@@ -208,7 +208,7 @@ def plan_command(  # noqa: PLR0913, PLR0917 - one for each option; click passes 
         except ExplorerError as error:
             found.append(PlannedModel(path, profile or "", failure=_failure(path, error)))
         else:
-            chosen_engines = _engines_for(h, profile)
+            chosen_engines = _engines_for(h, profile, devices)
             asked = chosen
             if compared is not None:
                 asked = compared.with_log(chosen, chosen_engines, len(devices))
@@ -233,11 +233,13 @@ def _chosen(settings: Mapping[str, Any]) -> Settings:
         raise click.UsageError(str(error)) from error
 
 
-def _engines_for(h: Hyperparameters, profile: str | None) -> list[Engine]:
-    """Return the engines to plan a model by; all are those that can load its format."""
+def _engines_for(
+    h: Hyperparameters, profile: str | None, devices: Sequence[Device]
+) -> list[Engine]:
+    """Return the engines to plan a model by; all are those that can load it on these GPUs."""
     if profile != _ALL:
-        return [default_engine(h) if profile is None else engine_named(profile)]
-    return engines_for(h)
+        return [default_engine(h, devices) if profile is None else engine_named(profile)]
+    return engines_for(h, devices)
 
 
 def _print(found: Sequence[PlannedModel], *, as_json: bool, explain: bool) -> None:

@@ -319,7 +319,10 @@ def _open_indexed(
     try:
         with opening_ahead(ahead, FIRST_BYTES):
             for name, tensors in index.shards.items():
-                lost = f"{len(tensors)} tensors of the index are in it"
+                count = len(tensors)
+                lost = (
+                    f"{count} {'tensor' if count == 1 else 'tensors'} of the index should be in it"
+                )
                 if _leaves_folder(name) or link_escapes(folder, name):
                     what = f"the index names a file outside the folder. It is not opened, {lost}"
                     log.add_error(name, what)

@@ -50,13 +50,15 @@ class PlanInputs:
         return replace(self, settings=replace(self.settings, **changes))
 
     def engine_for(self, h: Hyperparameters) -> Engine:
-        """Return the engine that a model is planned by: the chosen one if it can load it.
+        """Return the engine that a model is planned by: the chosen one if it can load it here.
 
         Raises:
             PlanError: There is none of that name.
         """
         chosen = None if self.profile is None else engine_named(self.profile)
-        return default_engine(h) if chosen is None or chosen.accepts(h) else chosen
+        if chosen is None or chosen.accepts(h) or not chosen.runs_on(self.devices):
+            return default_engine(h, self.devices)
+        return chosen
 
     def left_open(self, engine: Engine) -> PlanInputs:
         """Return the same without what does not change `advice.left_alone`."""
@@ -182,7 +184,7 @@ def header_to_plan(model: Model) -> Hyperparameters:
         h = replace(h, ik_llama_cpp=problem or h.ik_llama_cpp)
     if model.damage is None:
         return h
-    damage = plain_text(model.damage.what)
+    damage = plain_text(f"{model.damage.where}: {model.damage.what}")
     return replace(h, damage=damage, warnings=(*h.warnings, f"the model is damaged: {damage}"))
 
 

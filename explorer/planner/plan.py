@@ -450,6 +450,7 @@ class Engine(ABC):
         grows: Whether what a plan takes never falls as the context or the number of sequences
             grows, so that `Plan.room` says which values fit. If not, `trial` is asked.
         serve: The words that start its server, before model and arguments; empty without one.
+        library: The library of GPUs without which it runs nothing; empty where any machine will do.
         unknown: What of a plan it does not know, so that no question about the most is answered.
     """
 
@@ -465,6 +466,7 @@ class Engine(ABC):
     most_parallel: int = MAX_PARALLEL
     grows: bool = True
     serve: Sequence[str] = ("llama-server",)
+    library: str = ""
     unknown: str = ""
 
     @abstractmethod
@@ -480,6 +482,10 @@ class Engine(ABC):
         """Return why the program cannot load a model's files; None if it can."""
         del h
         return None
+
+    def runs_on(self, devices: Sequence[Device]) -> bool:
+        """Return whether a machine with these GPUs runs it."""
+        return not self.library or any(device.library == self.library for device in devices)
 
     def is_slow(self, h: Hyperparameters) -> bool:
         """Return whether a plan may take longer than a frame."""

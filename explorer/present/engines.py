@@ -121,7 +121,7 @@ def side_by_side(
     raises to stop.
     """
     rows = []
-    for engine in engines_for(request.h):
+    for engine in engines_for(request.h, request.devices):
         check()
         try:
             plan = engine.plan(request)

@@ -169,7 +169,6 @@ PER_OCTAVE: Final = 16
 
 _LEAST_SNAP: Final = 2048
 _MOST_TRAINED: Final = 1 << 24  # a header may claim anything
-_MOST_PARALLEL: Final = 64
 
 
 class Stops:

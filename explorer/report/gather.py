@@ -262,8 +262,9 @@ def _plans(
         settings = Settings(projector_bytes=_projector_bytes(model))
     except ExplorerError as error:
         return [PlannedCase(*case, None, error.what) for case in cases[:1]]
-    found, engine = [], default_engine(h)
+    found = []
     for target, context in cases:
+        engine = default_engine(h, target.devices)
         try:
             asked = replace(settings, context=context)
             made = engine.plan(PlanRequest(h, asked, tuple(target.devices), target.host))

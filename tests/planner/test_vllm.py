@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,15 @@ from typing import Any
 import pytest
 
 from explorer.errors import PlanError
+from explorer.formats import open_model
 from explorer.hardware.catalogue import load_catalogue
 from explorer.planner import Device, Hyperparameters, Settings, plan
 from explorer.planner.advice import solve
-from explorer.planner.engines.registry import ENGINES, default_engine
+from explorer.planner.engines.registry import ENGINES, default_engine, engines_for
 from explorer.planner.engines.vllm import budget
 from explorer.planner.engines.vllm.cache import stages
 from explorer.planner.folder import Folder
-from explorer.planner.inputs import plan_record
+from explorer.planner.inputs import PlanInputs, header_to_plan, plan_record
 from explorer.planner.plan import Accuracy, Level, Plan
 from explorer.present.plan import answer, fit_state, memory_bars
 from explorer.present.plan_export import server_command
@@ -170,6 +172,24 @@ def test_refusals_are_one_clear_sentence(
         plan(header(key), Settings(**settings), cards, profile="vllm")
 
 
+def test_the_default_is_what_runs_a_folder_on_the_machine() -> None:
+    mac = Device("0", "Metal", 24 * GIB, total=32 * GIB)
+    radeon = Device("0", "ROCm", 24 * GIB)
+    for devices, name in (
+        *(((gpu(),), "vllm"), ((mac,), "mlx"), ((), "transformers"), ((radeon,), "transformers")),
+        ((radeon, gpu(number=1)), "vllm"),
+    ):
+        assert default_engine(header(), devices).name == name
+        offered = {engine.name for engine in engines_for(header(), devices)}
+        assert offered == {name, "transformers"}
+        chosen = PlanInputs(devices=devices, profile="vllm").engine_for(header())
+        assert chosen.name == name  # what was chosen where it runs
+    quantized = header("llama-3.1-8b|awq4-g128")  # which only vLLM loads
+    assert [one.name for one in engines_for(quantized)] == ["vllm"]
+    with pytest.raises(PlanError, match="there is none; name one to plan for"):
+        plan(quantized, profile=default_engine(quantized).name)
+
+
 def test_what_is_not_known_is_refused_and_left_to_another_engine() -> None:
     engine = ENGINES["vllm"]
     for changes, why in (
@@ -184,7 +204,6 @@ def test_what_is_not_known_is_refused_and_left_to_another_engine() -> None:
         assert why in refusal.why
         other = "mlx" if "MLX" in why else "ollama-graphsize"
         assert default_engine(refused).name == other
-    assert default_engine(header()).name == "vllm"
     assert engine.accepts(Hyperparameters()) is not None
     old = Device("0", "CUDA", 16 * GIB, name="T4", compute=(7, 5))
     with pytest.raises(PlanError, match="--dtype half"):
@@ -220,3 +239,31 @@ def test_questions_and_the_command(tmp_path: Path) -> None:
 def test_cards_of_the_catalogue_know_their_compute_capability() -> None:
     for row in load_catalogue().gpus:
         assert row.library != "CUDA" or row.compute is not None, row.name
+
+
+def test_a_missing_shard_is_named(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(header().folder.config))  # type: ignore[union-attr]
+    names = {"model.norm.weight": "a.safetensors", "lm_head.weight": "b.safetensors"}
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": names}))
+    place = {"dtype": "BF16", "shape": [4096], "data_offsets": [0, 8192]}
+    text = json.dumps({"model.norm.weight": place}).encode()
+    data = struct.pack("<Q", len(text)) + text + bytes(8192)
+    (tmp_path / "a.safetensors").write_bytes(data)
+    with open_model(tmp_path) as model:
+        h = header_to_plan(model)
+    made = plan(h, Settings(), (gpu(),), profile="vllm")
+    (said,) = (warning for warning in made.warnings if "damaged" in warning)
+    assert said.startswith("the model is damaged: b.safetensors: does not exist")
+    assert said.endswith("1 tensor of the index should be in it")
+
+
+@pytest.mark.parametrize(("profile", "library"), [("mlx", "Metal"), ("transformers", "CUDA")])
+def test_a_context_beyond_the_model_s_is_refused_or_warned_of(profile: str, library: str) -> None:
+    with pytest.raises(PlanError, match=r"200,000.*131,072"):
+        planned(context=200_000)
+    device = Device("0", library, 96 * GIB, total=96 * GIB)
+    made = plan(header(), Settings(context=200_000), (device,), profile=profile)
+    assert "the model was trained for 131,072 tokens" in made.warnings[0]
+    fewer = plan(header(), Settings(context=131_072), (device,), profile=profile)
+    assert not any("trained for" in warning for warning in fewer.warnings)

@@ -22,6 +22,7 @@ from explorer.planner.plan import (
     term,
 )
 from explorer.planner.request import PlanRequest
+from explorer.text import integer_text
 
 TERM_NAMES: Final = MappingProxyType(
     {"cache": "kv_cache", "compute": "graph", "reserve": "reserved"}
@@ -67,6 +68,15 @@ class FolderDetails(Details):
     def warnings(self) -> Iterator[str]:
         """Yield what makes the figures doubtful."""
         raise NotImplementedError
+
+    def beyond_training(self, context: int) -> Iterator[str]:
+        """Yield a warning of a context that is longer than the model was trained for."""
+        most = self.folder.number("max_position_embeddings", default=0)
+        if 0 < most < context:
+            yield (
+                f"the model was trained for {integer_text(most)} tokens. The program takes "
+                f"{integer_text(context)}, but answers get worse beyond"
+            )
 
     def plan(self, engine: Engine, cache: int, cells: int) -> Plan:
         """Return the plan.

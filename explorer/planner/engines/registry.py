@@ -6,17 +6,17 @@ line, the library and the report then offer it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Final
 
 from explorer.errors import PlanError
-from explorer.planner.devices import quoted
+from explorer.planner.devices import Device, quoted
 from explorer.planner.hyperparameters import Hyperparameters
 from explorer.planner.plan import Engine
 
 _LLAMA_CPP, _OLLAMA, _OLLAMA_MLX, _VLLM, _MLX = "llama.cpp", "ollama", "ollama-mlx", "vllm", "mlx"
-_IK: Final = "ik_llama.cpp"
+_IK, _TRANSFORMERS = "ik_llama.cpp", "transformers"
 OLLAMA_013: Final = "ollama-graphsize"
 _PLACES: Final = {
     _LLAMA_CPP: "llama_cpp.engine:LLAMA_CPP",
@@ -24,7 +24,7 @@ _PLACES: Final = {
     _OLLAMA_MLX: "mlx.ollama:OLLAMA_MLX",
     _VLLM: "vllm.engine:VLLM",
     _MLX: "mlx.engine:MLX",
-    "transformers": "transformers:TRANSFORMERS",
+    _TRANSFORMERS: "transformers:TRANSFORMERS",
     _IK: "ik_llama_cpp:IK_LLAMA_CPP",
     OLLAMA_013: "ollama_013.engine:OLLAMA_013",
 }
@@ -63,30 +63,45 @@ def saved_engine(name: str) -> Engine:
     return engine_named(_RENAMED.get(name, name))
 
 
-def default_engine(h: Hyperparameters) -> Engine:
-    """Return what runs a model, by where it was found.
+_OF_FOLDERS: Final = (_VLLM, _MLX, _TRANSFORMERS)  # the first that runs on the machine is used
 
-    llama.cpp reads GGUF alone, ik_llama.cpp what llama.cpp refuses of it, vLLM folders of
-    safetensors, mlx-lm those that were made for it, Ollama's own engine the safetensors of its
-    store. Of other formats, and where no rules are known, Ollama's estimate says what they would
-    need after conversion.
+
+def default_engine(h: Hyperparameters, devices: Sequence[Device] = ()) -> Engine:
+    """Return what runs a model on a machine, by where it was found.
+
+    llama.cpp reads GGUF alone, ik_llama.cpp what llama.cpp refuses of it, Ollama's own engine the
+    safetensors of its store, others folders of safetensors: vLLM with NVIDIA's GPUs, mlx-lm on a
+    Mac, transformers everywhere. What none of them runs there is planned by the first that loads
+    it, which says what is missing. Of other formats, and where no rules are known, Ollama's
+    estimate says what they would need after conversion.
     """
-    if h.folder is not None and h.folder.is_mlx and ENGINES[_MLX].accepts(h) is None:
-        return ENGINES[_MLX]
     if h.blobs is not None and ENGINES[_OLLAMA_MLX].accepts(h) is None:
         return ENGINES[_OLLAMA_MLX]
     if h.after_conversion:
-        return ENGINES[OLLAMA_013 if ENGINES[_VLLM].accepts(h) else _VLLM]
+        able = [one for one in map(ENGINES.__getitem__, _OF_FOLDERS) if one.accepts(h) is None]
+        here = [engine for engine in able if engine.runs_on(devices)]
+        return (here or able or [ENGINES[OLLAMA_013]])[0]
     if isinstance(h.llama_cpp, str) and ENGINES[_IK].accepts(h) is None:
         return ENGINES[_IK]
     return ENGINES[_OLLAMA if h.in_ollama_store else _LLAMA_CPP]
 
 
-def engines_for(h: Hyperparameters) -> list[Engine]:
-    """Return the engines that can load a model's files.
+def engines_for(h: Hyperparameters, devices: Sequence[Device] = ()) -> list[Engine]:
+    """Return the engines that can load a model's files on a machine.
 
-    One that does not know all of its plan is left out where llama.cpp loads the same file.
+    One that does not know all of its plan is left out where llama.cpp loads the same file, and
+    Ollama's estimate of what a file would be after conversion where another loads it as it is.
     """
-    found = [engine for engine in ENGINES.values() if engine.accepts(h) is None]
+    default = default_engine(h, devices)
     is_known = not isinstance(h.llama_cpp, str)
-    return [engine for engine in found if not (engine.unknown and is_known)]
+    return [
+        engine
+        for engine in ENGINES.values()
+        if engine is default
+        or (
+            engine.accepts(h) is None
+            and engine.runs_on(devices)
+            and not (engine.unknown and is_known)
+            and not (engine.name == OLLAMA_013 and h.after_conversion)
+        )
+    ]

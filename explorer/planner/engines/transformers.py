@@ -314,6 +314,7 @@ class _Outcome(FolderDetails):
 
     def warnings(self) -> Iterator[str]:
         """Yield what makes the figures doubtful."""
+        yield from self.beyond_training(self.context)
         if self.folder.quantization.get("quant_method") == _MXFP4:
             yield (
                 "without the kernels for MXFP4, transformers makes bfloat16 of the experts, four "

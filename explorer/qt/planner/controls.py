@@ -622,7 +622,7 @@ class SettingsControls(SettingRows):
 
         def show(_asked: str | None, current: CurrentPlan) -> None:
             if current.model is not None:  # only those that can load it, and the one in use
-                able = engines_for(current.model.h)
+                able = engines_for(current.model.h, current.inputs.devices)
                 offer([one for one in ENGINES.values() if one in able or one is current.engine])
             shown = "" if current.engine is None else current.engine.name
             edit.show_value(shown or None)

@@ -33,6 +33,7 @@ CONFIG = {
     "torch_dtype": "bfloat16",
 }
 CARD = Device("0", "CUDA", 24 * GIB, name="NVIDIA L4", compute=(8, 9))
+MAC = Device("0", "Metal", 24 * GIB, name="Apple M3 Max", total=36 * GIB, integrated=True)
 TWO = Machine((CARD, Device("1", "CUDA", 24 * GIB, name="NVIDIA L4", compute=(8, 9))), Host(GIB))
 
 
@@ -81,17 +82,18 @@ def test_only_programs_that_load_folders_are_offered_with_their_own_settings(
 ) -> None:
     chooser = panel.body.controls.findChild(QComboBox, "planner_profile")
     offered = [chooser.itemData(row) for row in range(chooser.count())]
-    assert offered[:3] == ["vllm", "mlx", "transformers"]
-    assert "llama.cpp" not in offered
+    assert offered == ["vllm", "transformers"]
     assert panel.plan().engine.name == chooser.currentData() == "vllm"
     panel.body.controls.advanced.click()
     own = {"kv_dtype", "tensor_parallel", "utilization", "pipeline_parallel"}
     own |= {"max_batched_tokens", "enforce_eager"}
     assert _shown(panel) == {"context", "parallel", "profile"} | own
-    for name, settings in (
-        ("mlx", {"kv_bits", "wired_limit"}),
-        ("transformers", {"dtype", "static_cache"}),
+    for devices, name, settings in (
+        ((CARD,), "transformers", {"dtype", "static_cache"}),
+        ((MAC,), "mlx", {"kv_bits", "wired_limit"}),
     ):
+        panel.state.replace_inputs(devices=devices)
+        panel.settle()
         chooser.setCurrentIndex(chooser.findData(name))
         panel.settle()
         assert panel.plan().engine.name == name

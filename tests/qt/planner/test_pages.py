@@ -390,7 +390,7 @@ def test_programs_stand_side_by_side_with_the_figures_of_each(
     _open(panel, page)
     model = panel.state.model
     assert model is not None
-    able = engines_for(model.h)
+    able = engines_for(model.h, panel.state.inputs.devices)
     for place, name in enumerate(one.name for one in able):
         inputs = replace(panel.state.inputs, profile=name)
         plan = panel.state.result_of(model, inputs).plan

@@ -89,6 +89,7 @@ class Mlx(Engine):
     ignored = MappingProxyType({})
     chooses = ("context",)
     serve = ("mlx_lm.server", "--model")
+    library = "Metal"
     most_parallel = 1
 
     def accepts(self, h: Hyperparameters) -> Refusal | None:
@@ -381,7 +382,8 @@ class Outcome(FolderDetails):
             yield "mlx_lm.generate quantizes the cache, mlx_lm.server has no such option"
 
     def warnings(self) -> Iterator[str]:
-        """Yield what mlx-lm warns of."""
+        """Yield what mlx-lm warns of, and what it should."""
+        yield from self.beyond_training(self.context)
         if self.weights > self.limits.low - self.limits.low // _GOOD:
             yield "mlx-lm warns of slow generation: the weights take over 90 % of the working set"
         if self.level == "does not fit":

@@ -70,6 +70,7 @@ class Vllm(Engine):
     ignored = MappingProxyType({})
     chooses = ("context",)
     serve = ("vllm", "serve")
+    library = "CUDA"
 
     def accepts(self, h: Hyperparameters) -> Refusal | None:
         """Refuse what is no folder, and what vLLM makes of is not known."""
