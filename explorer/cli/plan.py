@@ -427,7 +427,7 @@ def plan_text(found: PlannedModel, plan: Plan) -> str:
         blocks.append(f"\n{table_of(BUFFERS, buffers)}")
     if arguments := plan.details.arguments():
         words = shlex.join(arguments)
-        title = style(f"Arguments of {' '.join(plan.engine.serve)}", bold=True)
+        title = style(f"Arguments of {' '.join(plan.engine.command(plan))}", bold=True)
         blocks.append(f"\n{title}\n{_INDENT}{words}\n")
     blocks.append(_sentences("Warnings", plan.warnings, "yellow"))
     blocks.append(_sentences("Notes", (*plan.notes, *found.notes), None))

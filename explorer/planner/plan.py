@@ -487,6 +487,11 @@ class Engine(ABC):
         """Return whether a machine with these GPUs runs it."""
         return not self.library or any(device.library == self.library for device in devices)
 
+    def command(self, plan: Plan) -> Sequence[str]:
+        """Return the words that load a model as planned, before its name and arguments."""
+        del plan
+        return self.serve
+
     def is_slow(self, h: Hyperparameters) -> bool:
         """Return whether a plan may take longer than a frame."""
         del h

@@ -106,7 +106,7 @@ def modelfile_lines(plan: Plan) -> list[str]:
 
 def server_command(path: Path, plan: Plan, projector: Path | None = None) -> str:
     """Return a command line of the program's server that loads the model alike."""
-    serve = plan.engine.serve
+    serve = plan.engine.command(plan)
     if not serve:
         return ""
     if serve[0] != _LLAMA_SERVER:

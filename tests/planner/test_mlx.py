@@ -161,4 +161,8 @@ def test_every_formula_gives_its_figure_and_the_command_names_the_folder(tmp_pat
     assert values["total"] == made.total == plan_record(made)["total"]
     for bar in memory_bars(made, None)[:1]:
         assert all(not part.term or part.term in values for part in bar.parts)
-    assert server_command(tmp_path, made) == f"mlx_lm.server --model {tmp_path}"
+    words = "--kv-bits 8 --kv-group-size 64 --quantized-kv-start 5000"
+    assert server_command(tmp_path, made) == f"mlx_lm.generate --model {tmp_path} {words}"
+    words = "--decode-concurrency 1 --prompt-concurrency 1"
+    plain = server_command(tmp_path, planned(context=9000))
+    assert plain == f"mlx_lm.server --model {tmp_path} {words}"

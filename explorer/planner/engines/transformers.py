@@ -272,6 +272,10 @@ class _Outcome(FolderDetails):
         name = "GPU0" if self.request.devices else "CPU"
         return [NamedBuffer(name, used.weights, used.cache, used.compute, None)]
 
+    def arguments(self) -> list[str]:
+        """Return the argument of `transformers serve` that loads it alike."""
+        return ["--dtype", self.dtype]
+
     def record(self) -> dict[str, Any]:
         """Return the object `transformers` of docs/interface.md."""
         found = {
@@ -304,6 +308,8 @@ class _Outcome(FolderDetails):
     def notes(self) -> Iterator[str]:
         """Yield what a reader should know."""
         yield from self.folder.doubts()
+        if self.request.settings.static_cache:
+            yield "generate makes a static cache with cache_implementation='static', the server not"
         heads, tokens = self.folder.heads, self.context
         yield (
             "eager attention, where it is asked for, takes "

@@ -699,7 +699,7 @@ class ExportPage(PlannerPage):
             for part in (self._labels[name], edit, self.copy_buttons[name]):
                 part.setVisible(bool(shown))
         if plan is not None:
-            self._labels["server"].setText("".join(plan.engine.serve[:1]))
+            self._labels["server"].setText("".join(plan.engine.command(plan)[:1]))
 
     def _add(self, name: str, title: str) -> None:
         row = self._grid.rowCount()

@@ -115,6 +115,12 @@ class Mlx(Engine):
         outcome = _outcome(request)
         return outcome.plan(self, outcome.moments.held, outcome.context)
 
+    def command(self, plan: Plan) -> Sequence[str]:
+        """Return the words of the server, or of `generate`, which alone has other caches."""
+        asked = plan.request.settings
+        other = asked.kv_bits is not None or asked.max_kv_size is not None
+        return ("mlx_lm.generate", "--model") if other else self.serve
+
     def context_as_placed(self, plan: Plan, check: Check) -> int | None:
         """Return the largest context at which all is good."""
         check()
@@ -312,6 +318,17 @@ class Outcome(FolderDetails):
         gpu = self.holdings[0]
         return [NamedBuffer("GPU0", gpu.weights, gpu.cache, gpu.compute, gpu.reserve.high)]
 
+    def arguments(self) -> list[str]:
+        """Return what loads it alike: one request at a time, and the cache as it is planned."""
+        asked, words = self.request.settings, []
+        if self.quantized is not None:
+            bits, group, start = self.quantized[:3]
+            words += ["--kv-bits", str(bits), "--kv-group-size", str(group)]
+            words += ["--quantized-kv-start", str(start)]
+        if asked.max_kv_size is not None:
+            words += ["--max-kv-size", str(asked.max_kv_size)]
+        return words or ["--decode-concurrency", "1", "--prompt-concurrency", "1"]
+
     def record(self) -> dict[str, Any]:
         """Return the object `mlx` of docs/interface.md."""
         found = {
@@ -379,7 +396,7 @@ class Outcome(FolderDetails):
             f"at most {bytes_text(self.moments.largest)}"
         )
         if self.quantized is not None:
-            yield "mlx_lm.generate quantizes the cache, mlx_lm.server has no such option"
+            yield "only mlx_lm.generate quantizes the cache, mlx_lm.server has no such option"
 
     def warnings(self) -> Iterator[str]:
         """Yield what mlx-lm warns of, and what it should."""

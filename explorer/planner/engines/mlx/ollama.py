@@ -184,6 +184,10 @@ class _Check(Outcome):
         """It chooses nothing: the context is a soft limit."""
         return
 
+    def arguments(self) -> list[str]:
+        """Return nothing: Ollama loads it by its name."""
+        return []
+
     def record(self) -> dict[str, Any]:
         """Return the object `ollama_mlx` of docs/interface.md."""
         found = {
