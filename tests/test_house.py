@@ -81,12 +81,19 @@ def test_no_modules_import_each_other(tmp_path: Path) -> None:
     assert not cycle(package)
     two.write_text("def late():\n    from house.one import One\n")
     assert cycle(package) == ["house.one", "house.two"]
+    two.write_text("")
+    (package / "__init__.py").write_text("from house.one import One\n")
+    assert cycle(package) == ["house", "house.one"]
+    (package / "one.py").write_text("from house.two import Two\n")
+    assert not cycle(package)
 
 
 def cycle(package: Path) -> list[str]:
     """Return modules that import each other, at the head or later, one after the other.
 
-    What is imported for annotations only does not count. A package is imported with its modules.
+    What is imported for annotations only does not count. A package is imported with its modules;
+    `from package import name` waits for the package, also in a module of its own: where two
+    threads import, each may wait for the other, and Python gives one of them half a module.
     """
     paths = {_dotted(path, package): path for path in sorted(package.rglob("*.py"))}
     graph = {name: _imported(name, path) & paths.keys() for name, path in paths.items()}
@@ -106,14 +113,16 @@ def _dotted(path: Path, package: Path) -> str:
 
 def _imported(name: str, path: Path) -> set[str]:
     """Return what a module imports, and the packages of that which are not its own."""
-    found = set()
+    found, waits = set(), set()
     for node in _statements(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
+            waits.add(str(node.module))
             found.update(f"{node.module}.{alias.name}" for alias in node.names)
     parents = {one.rsplit(".", depth)[0] for one in found for depth in range(one.count(".") + 1)}
-    return {one for one in found | parents if not f"{name}.".startswith(f"{one}.")}
+    found |= {one for one in parents if not f"{name}.".startswith(f"{one}.")}
+    return (found | waits) - {name}
 
 
 def _statements(node: ast.AST) -> Iterator[ast.AST]:

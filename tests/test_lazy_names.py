@@ -11,9 +11,10 @@ import pytest
 
 import explorer.analysis
 import explorer.formats
+import explorer.planner
 import explorer.quantization
 
-_PACKAGES = (explorer.analysis, explorer.formats, explorer.quantization)
+_PACKAGES = (explorer.analysis, explorer.formats, explorer.planner, explorer.quantization)
 
 _PROGRAM = """
 import sys

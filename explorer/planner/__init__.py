@@ -1,4 +1,9 @@
-"""From a model's header to the memory it needs: pure arithmetic, no Qt, no hardware."""
+"""From a model's header to the memory it needs: pure arithmetic, no Qt, no hardware.
+
+Engines are loaded when they are first asked. They import from this package: where one thread loads
+the package and another an engine, each would wait for the other, and Python would give one of them
+half a module.
+"""
 
 from __future__ import annotations
 
