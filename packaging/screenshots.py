@@ -49,9 +49,9 @@ PAGES = {  # views that are pages of a panel: the panel, and the page in its bod
     "block": ("weights", "block_page"),
     "errors": ("errors", "pictures.errors"),
     "density": ("errors", "pictures.density"),
-    "what-if": ("errors", "what_if"),
-    "survey": ("survey", "map"),
-    "by-layer": ("survey", "by_layer"),
+    "what-if": ("what_if", ""),
+    "survey": ("error_map", ""),
+    "by-layer": ("error_layers", ""),
     "hot-spots": ("survey", "hot_spots"),
     "type-mix": ("survey", "type_mix"),
 }
@@ -155,14 +155,13 @@ def show_page(window: MainWindow, document: Document, view: str) -> None:
     holder = getattr(panels, panel_name)
     panels.setCurrentWidget(holder)
     body = holder.widget
-    page = attrgetter(page_name)(body)
-    body.show_page(page)
-    if panel_name == "survey":
+    if page_name:
+        body.show_page(attrgetter(page_name)(body))
+    session = getattr(body, "session", None)
+    if session is not None:
         settle(lambda: not window.runner.jobs)  # it looks at its cache
-        body.bar.start.click()
+        session.start()
         settle(lambda: not window.runner.jobs)
-    if view == "survey":
-        page.colour("relative_rmse")
 
 
 def show_library(window: MainWindow) -> None:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from explorer.analysis.model_grid import Kind, ModelGrid, model_grid
 from explorer.formats.columns import SizeArrays, size_arrays
 from explorer.formats.model import Model
-from explorer.formats.tensors import Tensor, is_matrix_shape
+from explorer.formats.tensors import Tensor, TensorColumns, is_matrix_shape, parse_name
 from explorer.text import AtLeast
 
 if TYPE_CHECKING:
@@ -191,6 +191,47 @@ class ErrorColumns:
     def mean_error(self) -> Floats:
         return quotients(self.errors, self.compared)
 
+    def together(self, codes: NDArray[np.int64], count: int) -> ErrorColumns:
+        """Return the errors of groups, as if the weights of each were those of one tensor.
+
+        Args:
+            codes: Group of each tensor, int64 [n].
+            count: Number of groups.
+        """
+        groups, found = Groups(codes, count), ErrorColumns(count)
+        for column in _ADDED:
+            setattr(found, column, groups.sums(getattr(self, column)))
+        found.max_abs_error = groups.maxima(self.max_abs_error)
+        found.known = groups.sums(self.known.astype(np.float64)) > 0
+        return found
+
+    def summed(self, chosen: NDArray[np.bool_]) -> SummedErrors:
+        """Return the errors of all weights of the chosen tensors, bool [n]."""
+        found = self.together(np.where(chosen, 0, 1), 2)
+        return SummedErrors(
+            count=round(float(found.compared[0])),
+            **{name: float(getattr(found, name)[0]) for name in _SUMMED},
+        )
+
+    def by_role(self, columns: TensorColumns, roles: Mapping[str, str]) -> RoleSums:
+        """Return the errors by role, of all tensors, and of all matrices.
+
+        Args:
+            columns: The tensors.
+            roles: Their roles by name; those of others follow from the name.
+        """
+        named = [roles.get(name) or parse_name(name).role for name in columns.names]
+        order = {role: code for code, role in enumerate(dict.fromkeys(named))}
+        codes = np.array([order[role] for role in named], np.int64)
+        matrices = np.array([*map(is_matrix_shape, columns.shapes)], np.bool_)
+        everything = np.ones(len(named), np.bool_)
+        sums = {role: self.summed(self.known & (codes == code)) for role, code in order.items()}
+        return RoleSums(
+            {role: one for role, one in sums.items() if one.count},
+            self.summed(everything),
+            self.summed(matrices),
+        )
+
     def _noise(self, squares: Floats, signal: Floats) -> Floats:
         """Return noise by signal; 0 where neither is, inf where there is noise alone."""
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -200,6 +241,37 @@ class ErrorColumns:
         return found
 
 
+@dataclass(frozen=True, slots=True)
+class SummedErrors:
+    """Errors of several tensors, as if all weights were those of one; see `ErrorMetrics`."""
+
+    count: int
+    relative_rmse: float
+    rmse: float
+    sqnr_db: float
+    max_abs_error: float
+    mean_error: float
+    weighted_relative_rmse: float
+
+    @property
+    def compared(self) -> int:
+        """Pairs of finite weights."""
+        return self.count
+
+
+@dataclass(frozen=True, slots=True)
+class RoleSums:
+    """Errors of a model by role, in all, and of all but norms and biases."""
+
+    roles: Mapping[str, SummedErrors]
+    total: SummedErrors
+    matrices: SummedErrors
+
+
+_SUMMED: Final = (
+    *("relative_rmse", "rmse", "sqnr_db", "max_abs_error", "mean_error"),
+    "weighted_relative_rmse",
+)
 _ADDED: Final = ("compared", "squares", "signal", "errors", "weighted_squares", "weighted_signal")
 
 
@@ -367,11 +439,7 @@ def _error(name: str) -> Measure:
     def of_groups(known: Known, groups: Groups) -> Floats:
         if known.errors is None:
             return _unknown(groups.count)
-        together = ErrorColumns(groups.count)
-        for column in _ADDED:
-            setattr(together, column, groups.sums(getattr(known.errors, column)))
-        together.max_abs_error = groups.maxima(known.errors.max_abs_error)
-        found: Floats = getattr(together, name)
+        found: Floats = getattr(known.errors.together(groups.codes, groups.count), name)
         return found
 
     return _sum(of_tensors, of_groups, _error_squares, Source.ERRORS)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from explorer.analysis.columns import RoleSums
 from explorer.analysis.differences import (
     Differences,
     ElementChanges,
@@ -18,7 +19,6 @@ from explorer.analysis.differences import (
     VocabularyDifference,
     compare_headers,
 )
-from explorer.analysis.errors.metrics import ErrorMetrics
 from explorer.errors import ExplorerError
 from explorer.formats.model import MetadataEntry, Model
 from explorer.formats.side_files import CHAT_TEMPLATE
@@ -26,7 +26,15 @@ from explorer.parallel import Check, never
 from explorer.planner.engines.llama_cpp import Settings, allocate
 from explorer.present.explanations import ABOUT_ERRORS
 from explorer.present.model import kind_of, type_text, value_text
-from explorer.present.tables.differences import METRICS, ROLES, TENSORS, KeyRow, RoleRow, SizeRow
+from explorer.present.tables.differences import (
+    METRICS,
+    ROLES,
+    TENSORS,
+    AnyErrors,
+    KeyRow,
+    RoleRow,
+    SizeRow,
+)
 from explorer.present.tables.errors import FIGURES
 from explorer.present.tables.facts import FACTS
 from explorer.present.tables.metadata import entry_record
@@ -37,8 +45,8 @@ CONTEXT: Final = 4096
 """Tokens of the plan that both models get, if no other number is asked for."""
 
 DISTANCE: Final = (
-    "Without the original these figures are a distance: how far the weights of B are from those of "
-    "A. They do not say which of the two is better."
+    "Without the original these figures are a distance: how far the weights of the two are apart. "
+    "They do not say which of them is better."
 )
 LOSS: Final = (
     "Each model is compared with the original, so these figures are a loss: the smaller one is "
@@ -107,17 +115,17 @@ class Errors:
     """Errors of all weights by role.
 
     Attributes:
-        original: What both are compared with; None where B is compared with A.
-        sides: Of A and of B by role; of A none where B is compared with A.
+        original: What both are compared with; None where one is compared with the other.
+        sides: Of A and of B by role; of one none where the other is compared with it.
         totals: Of all weights; None where nothing is compared.
         matrices: Of all weights but norms and biases; None where nothing is compared.
         problems: Pairs that could not be compared, with the reason.
     """
 
     original: str | None
-    sides: tuple[Mapping[str, ErrorMetrics], Mapping[str, ErrorMetrics]]
-    totals: tuple[ErrorMetrics | None, ErrorMetrics | None]
-    matrices: tuple[ErrorMetrics | None, ErrorMetrics | None]
+    sides: tuple[Mapping[str, AnyErrors], Mapping[str, AnyErrors]]
+    totals: tuple[AnyErrors | None, AnyErrors | None]
+    matrices: tuple[AnyErrors | None, AnyErrors | None]
     problems: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -168,6 +176,18 @@ def measure_errors(  # noqa: PLR0913 - all but the first two have a default
         (first[0], totals[-1]),
         (first[1], matrices[-1]),
         problems,
+    )
+
+
+def known_errors(
+    original: str | None, one: RoleSums | None, other: RoleSums | None = None
+) -> Errors:
+    """Return the known errors of A and of B, or of A against B where there is no original."""
+    return Errors(
+        original,
+        ({} if one is None else one.roles, {} if other is None else other.roles),
+        (None if one is None else one.total, None if other is None else other.total),
+        (None if one is None else one.matrices, None if other is None else other.matrices),
     )
 
 
@@ -370,13 +390,14 @@ def _text_sentences(found: Differences) -> Iterator[str]:
 
 def _error_sentences(errors: Errors) -> Iterator[str]:
     measured = any(metrics is not None and metrics.compared for metrics in errors.totals)
-    against = "A" if errors.original is None else "the original"
+    others = {"A": "B", "B": "A"} if errors.original is None else {}
     relative = FIGURES["relative_rmse"]
     label = relative.title
     for name, total, metrics in zip("AB", errors.totals, errors.matrices, strict=True):
         if total is None or metrics is None or not total.compared:
             continue
         whole = relative.write(total.relative_rmse)
+        against = others.get(name, "the original")
         sentence = f"{label} of {name} against {against}: {whole} over all weights."
         if metrics.compared:
             value = relative.write(metrics.relative_rmse)
@@ -509,5 +530,5 @@ def _errors_record(errors: Errors) -> dict[str, Any]:
     }
 
 
-def _metrics_record(metrics: ErrorMetrics | None) -> dict[str, Any] | None:
+def _metrics_record(metrics: AnyErrors | None) -> dict[str, Any] | None:
     return None if metrics is None else METRICS.record(metrics)

@@ -49,7 +49,10 @@ QUESTIONS: Final = (
         "errors",
         "error quality loss lossy imatrix importance rmse quant quants better",
     ),
-    Question("Which layer or tensor is worst?", "survey", "layer worst outlier tensors map types"),
+    Question("Which tensors lost most?", "error_tensors", "layer worst tensors error lost most"),
+    Question("Which layers lost most?", "error_map", "layer map worst error lost most"),
+    Question("What if it had other types?", "what_if", "what if types recipes smaller requantize"),
+    Question("Which tensors stand out?", "survey", "layer outlier tensors map types all"),
     Question("Chat template and other metadata", "metadata", "chat template prompt rope license"),
     Question("Tokens of the vocabulary", "vocabulary", "token tokens tokenizer special bos eos"),
 )

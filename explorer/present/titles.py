@@ -12,6 +12,7 @@ GROUP_TITLES: Final = {
     "library": "Library",
     "model": "Model",
     "weights": "Weights",
+    "compare": "Compare",
     "planner": "Planner",
 }
 """The groups of the rail, by name."""
@@ -23,13 +24,26 @@ PANEL_TITLES: Final = {
     "tensors": "Tensors",
     "vocabulary": "Vocabulary",
     "raw": "Raw",
-    "compare": "Compare",
     "weights": "Weights",
-    "errors": "Errors",
     "survey": "All tensors",
+    "compare": "Summary",
+    "error_map": "Map",
+    "error_layers": "By layer",
+    "error_tensors": "Tensors",
+    "errors": "One tensor",
+    "what_if": "What if?",
     "planner": GROUP_TITLES["planner"],
 }
-"""The panels, by object name."""
+"""The panels, by object name; beside others of their group."""
+
+FULL_TITLES: Final = PANEL_TITLES | {
+    "compare": "Compare two models",
+    "error_map": "Errors on a map",
+    "error_layers": "Errors by layer",
+    "error_tensors": "Errors of all tensors",
+    "errors": "Errors of a tensor",
+}
+"""The panels where the group is not seen."""
 
 WORST_TENSORS: Final = "Worst tensors"
 TYPES: Final = "Types"

@@ -35,6 +35,10 @@ _ALWAYS: Final = {Key.Quit: ("Ctrl+Q",), Key.ZoomIn: ("Ctrl++", "Ctrl+=")}
 """Keys that some platforms do not count among the standard ones, or not without Shift."""
 
 
+OF_TENSORS: Final = ("weights", "errors", "what_if", "survey", "error_map", "raw", "tensors")
+"""The pages that show something of the selected tensor."""
+
+
 class Actions:
     """The commands of a window, as `QAction`s.
 
@@ -104,7 +108,8 @@ class Actions:
             "library": make("&Library", "Alt+1", "Show the downloaded models"),
             "model": make("&Model", "Alt+2", "Show what the model is"),
             "weights": make("&Weights", "Alt+3", "Show the weights of the model"),
-            "planner": make("&Planner", "Alt+4", "Plan the memory of the model"),
+            "compare": make("C&ompare", "Alt+4", "Show what quantization lost, and what differs"),
+            "planner": make("&Planner", "Alt+5", "Plan the memory of the model"),
         }
         self.pages = {
             "overview": make("&Overview", "Ctrl+1", "Show what the model is"),
@@ -112,10 +117,14 @@ class Actions:
             "tensors": make("&Tensors", "Ctrl+3", "Show the table of tensors"),
             "vocabulary": make("&Vocabulary", "Ctrl+4", "Show the tokens"),
             "raw": make("&Raw bytes", "Ctrl+5", "Show the bytes of the file"),
-            "compare": make("&Compare two models", "Ctrl+6", "Show two models side by side"),
             "weights": make("&Weights of a tensor", "Ctrl+7", "Show weights of a tensor"),
-            "errors": make("&Errors of a tensor", "Ctrl+8", "Show errors of a tensor"),
             "survey": make("&All tensors", "Ctrl+9", "Show all tensors at once"),
+            "compare": make("&Compare two models", "Ctrl+6", "Show two models side by side"),
+            "error_map": make("Errors on a &map", "", "Show the error of every tensor"),
+            "error_layers": make("Errors by &layer", "", "Show the errors over the layers"),
+            "error_tensors": make("Errors of all te&nsors", "", "Show the worst tensors first"),
+            "errors": make("&Errors of a tensor", "Ctrl+8", "Show errors of a tensor"),
+            "what_if": make("What &if?", "", "Show what other types would lose"),
         }
         for kind, places in (("group", self.groups), ("page", self.pages)):
             for name, action in places.items():
@@ -258,7 +267,7 @@ def offer_references(menu: QMenu, panels: Panels, ask_reference: Callable[[], ob
 
     def compare(held: ref[Document]) -> None:
         if (document := held()) is not None:
-            references.choose(document)
+            references.compare_with(document)
             panels.setCurrentWidget(panels.compare)
 
     def ask() -> None:
@@ -266,8 +275,10 @@ def offer_references(menu: QMenu, panels: Panels, ask_reference: Callable[[], ob
         ask_reference()
 
     def choose_type() -> None:
-        panels.setCurrentWidget(panels.errors)
-        panels.focus_search()
+        if panels.group != "compare":
+            panels.setCurrentWidget(panels.errors)
+        panels.compare_bar().original.list.setFocus()
+        panels.compare_bar().original.list.showPopup()
 
     menu.clear()
     others = [each for each in references.documents if each is not references.document]
@@ -281,7 +292,7 @@ def offer_references(menu: QMenu, panels: Panels, ask_reference: Callable[[], ob
         menu.addAction("Another &type…", choose_type),
     ]
     if references.chosen is not None:
-        menu.addAction("&Stop comparing", lambda: references.choose(None))
+        menu.addAction("&Stop comparing", references.stop)
     for action in further:
         action.setEnabled(references.document is not None)
 
@@ -300,7 +311,7 @@ def add_navigation(
     if document is None:
         return
     menu.addSeparator()
-    names = ("weights", "errors", "survey", "raw", "tensors") if rows else tuple(actions.pages)
+    names = OF_TENSORS if rows else tuple(actions.pages)
     pages = menu.addMenu("Sho&w in")
     pages.addActions([actions.pages[name] for name in names if name != panels.page])
     if panels.page != "planner":

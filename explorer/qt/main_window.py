@@ -17,7 +17,15 @@ from explorer.crash_reports import CrashReports
 from explorer.errors import ExplorerError, ManyRequestsError, SeveralModelsError
 from explorer.formats.tensors import Extent
 from explorer.present.questions import FILES, MACHINE, QUANTS
-from explorer.qt.actions import Actions, RecentMenu, add_navigation, fill_menu_bar, offer_appearance
+from explorer.present.titles import FULL_TITLES
+from explorer.qt.actions import (
+    OF_TENSORS,
+    Actions,
+    RecentMenu,
+    add_navigation,
+    fill_menu_bar,
+    offer_appearance,
+)
 from explorer.qt.addresses import (
     Addresses,
     TrafficLabel,
@@ -159,10 +167,10 @@ def compare_paths(window: MainWindow, paths: Sequence[Path]) -> None:
 
     def go_on(document: Document, _last: bool) -> None:
         window.reveal_model(document)
-        window.open_reference(first)
+        window.open_reference(second)
 
     window.panels.show_page("compare")
-    window.open_one(second, go_on)
+    window.open_one(first, go_on)
 
 
 def show_search(window: MainWindow) -> None:
@@ -184,17 +192,18 @@ def show_search(window: MainWindow) -> None:
         else:
             window.panels.show_page(page)
 
-    kind, titles = quick_open.ResultKind, window.panels.titles
+    kind, titles = quick_open.ResultKind, FULL_TITLES
+    names = {title: name for name, title in titles.items()}
     reveal = {kind.KEY: window.reveal_key, kind.TENSOR: window.reveal_tensor}
     reveal[kind.MODEL] = lambda document, _: window.reveal_model(document)
-    of_tensors = [titles[name] for name in ("weights", "errors", "survey", "raw", "tensors")]
+    of_tensors = [titles[name] for name in OF_TENSORS]
     context = quick_open.SearchContext(
         window.actions_.menus,
         window.settings.recent,
         downloads(window.panels),
         lambda path: window.open_paths([path]),
         {kind.TENSOR: of_tensors, kind.MODEL: [*titles.values()][1:]},
-        window.panels.show_titled,
+        lambda title: window.panels.show_page(names[title]),
         answer,
         window.current,
     )
@@ -306,8 +315,8 @@ class WindowServices(Services):
     def ask_model(self) -> None:
         self._window.actions_.open_files.trigger()
 
-    def ask_reference(self) -> None:
-        self._window.ask_reference()
+    def ask_reference(self, *, as_original: bool = False) -> None:
+        self._window.ask_reference(as_original=as_original)
 
     def compare_with(self, path: Path) -> None:
         self._window.open_reference(path)
@@ -417,13 +426,13 @@ class MainWindow(QtWidgets.QMainWindow):
         for path in self.addresses.admitted(paths):
             self.open_one(path if is_address(path) else path.absolute(), show)
 
-    def open_reference(self, path: Path) -> None:
+    def open_reference(self, path: Path, *, as_original: bool = False) -> None:
         """Open a model to compare the current one with, which stays the current one."""
-        current = self.current
+        current, references = self.current, self.panels.references
 
         def compare(document: Document, _last: bool) -> None:
             if self.current is current:
-                self.panels.references.choose(document)
+                (references.choose if as_original else references.compare_with)(document)
 
         for admitted in self.addresses.admitted([path]):
             self.open_one(admitted if is_address(path) else path.absolute(), compare)
@@ -522,7 +531,7 @@ class MainWindow(QtWidgets.QMainWindow):
         self.show_document(document)
         panels = self.panels
         panels.selection.select_tensors([row], again=True)
-        panels.show_one_of(panels.tensors, panels.weights, panels.errors, panels.raw)
+        panels.show_one_of(panels.tensors, panels.weights, panels.raw, *panels.of_errors)
 
     def reveal_key(self, document: Document, position: int) -> None:
         """Select a metadata entry in every panel that knows it, and show one of them."""
@@ -541,11 +550,11 @@ class MainWindow(QtWidgets.QMainWindow):
         """Open the search over everything."""
         show_search(self)
 
-    def ask_reference(self) -> None:
+    def ask_reference(self, *, as_original: bool = False) -> None:
         """Ask for a model to compare the current one with, and open it."""
         path = ask_reference(self)
         if path is not None:
-            self.open_reference(path)
+            self.open_reference(path, as_original=as_original)
 
     def _focus_search(self) -> None:
         if not self.panels.focus_search():

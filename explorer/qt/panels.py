@@ -1,4 +1,4 @@
-"""The pages of the window in four groups, each built when first shown; they share the selection."""
+"""The pages of the window in five groups, each built when first shown; they share the selection."""
 
 from __future__ import annotations
 
@@ -24,19 +24,21 @@ from explorer.qt.settings import Settings
 from explorer.qt.widgets.lazy import LazyTab
 from explorer.qt.widgets.table_view import TableView
 from explorer.sources import is_address
-from explorer.text import plain_text
 
 if TYPE_CHECKING:
     from explorer.planner.inputs import PlanInputs
+    from explorer.qt.compare.bar import CompareBar
+    from explorer.qt.compare.one_tensor import ErrorsView
+    from explorer.qt.compare.summary import CompareView
     from explorer.qt.contents.metadata import MetadataView
     from explorer.qt.contents.tables import TensorsView, VocabularyView
-    from explorer.qt.errors.models import CompareView
-    from explorer.qt.errors.panel import ErrorsView
     from explorer.qt.library.panel import LibraryView
     from explorer.qt.planner.panel import PlannerView
     from explorer.qt.raw.panel import RawView
-    from explorer.qt.survey.panel import SurveyView
+    from explorer.qt.survey.panel import PartPanel, SessionPanel, SurveyView
+    from explorer.qt.survey.session import SurveySession
     from explorer.qt.weights.panel import WeightsView
+    from explorer.qt.what_if.page import WhatIfPage
     from explorer.stores import Entry
 
 View = TypeVar("View", bound=QWidget)
@@ -44,15 +46,16 @@ View = TypeVar("View", bound=QWidget)
 PANEL_MODULES: Final = (
     *("explorer.qt.contents.metadata", "explorer.qt.contents.tables", "explorer.qt.help.guide"),
     *("explorer.qt.library.panel", "explorer.qt.weights.panel", "explorer.qt.planner.panel"),
-    "explorer.qt.errors.models",
-    *("explorer.qt.errors.panel", "explorer.qt.survey.panel", "explorer.qt.raw.panel"),
+    *("explorer.qt.compare.summary", "explorer.qt.compare.one_tensor", "explorer.qt.compare.bar"),
+    *("explorer.qt.what_if.page", "explorer.qt.survey.panel", "explorer.qt.raw.panel"),
 )
 """What is imported when a panel or the guide is first shown, and not before the first paint."""
 
 GROUPS: Final = {
     "library": ("library",),
-    "model": ("overview", "metadata", "tensors", "vocabulary", "raw", "compare"),
-    "weights": ("weights", "errors", "survey"),
+    "model": ("overview", "metadata", "tensors", "vocabulary", "raw"),
+    "weights": ("weights", "survey"),
+    "compare": ("compare", "error_map", "error_layers", "error_tensors", "errors", "what_if"),
     "planner": ("planner",),
 }
 """The pages by the groups of the rail, in order."""
@@ -98,10 +101,6 @@ class Pages(QStackedWidget):
             name: self._titles[self._place_of(name)] for pages in GROUPS.values() for name in pages
         }
 
-    def show_titled(self, title: str) -> None:
-        """Bring a page to the front by its title."""
-        self.setCurrentIndex(self._titles.index(title))
-
     def show_page(self, name: str) -> None:
         """Bring a page to the front by its name."""
         self.setCurrentIndex(self._place_of(name))
@@ -127,9 +126,9 @@ class Pages(QStackedWidget):
 
 def worst_known(panels: Panels) -> int | None:
     """Return the tensor with the largest relative RMSE that a survey found; None if none is."""
-    survey = panels.survey.built
-    found = None if survey is None else survey.session.comparison
-    if survey is None or found is None or survey.session.document is not panels.selection.document:
+    session = panels.comparing
+    found = None if session is None else session.comparison
+    if session is None or found is None or session.document is not panels.selection.document:
         return None
     errors = np.where(found.errors.known, found.errors.relative_rmse, np.nan)
     return None if np.isnan(errors).all() else int(np.nanargmax(errors))
@@ -158,24 +157,20 @@ def choose_something(panels: Panels) -> None:
         panels.selection.select_tensors([chosen])
 
 
-def choose_reference(panels: Panels) -> None:
-    """Have pages that compare begin with the original if it is open, or the only other model.
+def choose_other(panels: Panels) -> None:
+    """Have the pages that compare begin with the only other open model as B.
 
-    Errors begin with the original alone. What the user chose instead stays, also what was chosen in
-    an earlier session.
+    What the user chose instead stays. The original is found by the bar.
     """
-    document, references = panels.selection.document, panels.references
-    if panels.page not in ("errors", "compare") or document is None or references.decided:
+    references = panels.references
+    document = panels.selection.document
+    undecided = references.chosen is None and not references.decided
+    if panels.group != "compare" or document is None or not undecided:
         return
-    if panels.memory.knows_reference(document):
-        return
-    original = references.original()
-    if original is not None:
-        references.choose(original)
-        one, other = plain_text(document.title), plain_text(original.title)
-        panels.app.say(f"{one} is compared with {other}, which seems to be its original.")
-    elif panels.page == "compare" and len(references.documents) == 2:
-        references.choose(next(one for one in references.documents if one is not document))
+    alone = len(references.documents) == 2 and references.open_original() is None
+    if alone and not panels.memory.knows_reference(document):
+        other = next(one for one in references.documents if one is not document)
+        references.choose_other(other)
 
 
 class Panels(Pages):
@@ -194,6 +189,8 @@ class Panels(Pages):
         self._demo_store: Path | None = None
         self._documents: frozenset[Document] = frozenset()
         self._tabs: list[LazyTab[Any]] = []
+        self.comparing: SurveySession | None = None  # made with the first page that compares
+        self.bar: CompareBar | None = None
         self.memory = PanelMemory(self, settings)
         self.selection = app.selection
         self.references = References(app, self)
@@ -211,11 +208,20 @@ class Panels(Pages):
         make, fill = self._make_vocabulary, partial(table, "vocabulary")
         self.vocabulary = tab("vocabulary", make, fill)
         self.raw = tab("raw", self._make_raw, lambda view: view.follow(self.selection))
-        self.compare = tab("compare", self._make_compare, self._fill_document)
         self.weights = tab("weights", self._make_weights, self._fill_selected)
-        self.errors = tab("errors", self._make_errors, self._fill_selected)
         self.survey = tab("survey", self._make_survey, self._fill_survey)
+        self.compare = tab("compare", self._make_compare, self._fill_document)
+        part = self._make_part
+        self.error_map = tab("error_map", partial(part, "error_map"), self._fill_survey)
+        self.error_layers = tab("error_layers", partial(part, "error_layers"), self._fill_survey)
+        self.error_tensors = tab(
+            "error_tensors", partial(self._make_part, "error_tensors"), self._fill_survey
+        )
+        self.errors = tab("errors", self._make_errors, self._fill_selected)
+        self.what_if = tab("what_if", self._make_what_if, self._fill_what_if)
         self.planner = tab("planner", self._make_planner, self._fill_planner)
+        maps = self.error_map, self.error_layers, self.error_tensors
+        self.of_errors: tuple[QWidget, ...] = (*maps, self.errors, self.what_if)
         self.setCurrentWidget(self.overview)
         for change in (self.currentChanged, self.selection.changed):
             change.connect(self._choose)
@@ -226,7 +232,7 @@ class Panels(Pages):
 
     def _choose(self) -> None:
         choose_something(self)
-        choose_reference(self)
+        choose_other(self)
 
     def _add_tab(
         self,
@@ -249,6 +255,8 @@ class Panels(Pages):
         self.references.set_documents(documents)
         self._choose()
         self.planner.refresh()
+        if closed and self.comparing is not None:
+            self.comparing.show_document(self.selection.document)
         if closed:
             for tab in self._tabs:
                 tab.catch_up()
@@ -272,8 +280,7 @@ class Panels(Pages):
 
     def _plan_others(self, path: Path | None = None) -> None:
         """Have others than the planner plan anew: all models, or one of which more is asked."""
-        if self.errors.built is not None:
-            self.errors.built.plan_again()
+        self.what_if.refresh()
         if self.library.built is not None and path is None:
             self.library.built.plan_for(self.machine.target())
 
@@ -324,10 +331,49 @@ class Panels(Pages):
     def _fill_document(self, view: OverviewView | CompareView) -> None:
         view.show_document(self.selection.document)
 
-    def _make_compare(self) -> CompareView:
-        from explorer.qt.errors.models import CompareView  # noqa: PLC0415 - see LazyTab
+    # The pages that compare, with one bar and one session
 
-        return CompareView(self.app, self.references)
+    def compare_bar(self) -> CompareBar:
+        """Return the bar of the pages that compare, made when it is first asked for."""
+        if self.bar is None:
+            from explorer.qt.compare.bar import CompareBar  # noqa: PLC0415 - see LazyTab
+
+            self.bar = CompareBar(self.app, self._session(), lambda: self.page)
+            self.bar.finder.finder = partial(downloads, self)
+            self.bar.finder.is_wanted = self.memory.lets_look_for_original
+        return self.bar
+
+    def _session(self) -> SurveySession:
+        if self.comparing is None:
+            from explorer.qt.survey.session import SurveySession  # noqa: PLC0415 - see LazyTab
+
+            self.comparing = SurveySession(self.app, self.references, self, compares=True)
+        return self.comparing
+
+    def _make_compare(self) -> CompareView:
+        from explorer.qt.compare.summary import CompareView  # noqa: PLC0415 - see LazyTab
+
+        return CompareView(self.app, self._session())
+
+    def _make_part(self, name: str) -> PartPanel:
+        from explorer.qt.survey.panel import PartPanel  # noqa: PLC0415 - see LazyTab
+
+        return PartPanel(self.app, self._session(), name)
+
+    def _make_errors(self) -> ErrorsView:
+        from explorer.qt.compare.one_tensor import ErrorsView  # noqa: PLC0415 - see LazyTab
+
+        return ErrorsView(self.app, self.references)
+
+    def _make_what_if(self) -> WhatIfPage:
+        from explorer.qt.what_if.page import WhatIfPage  # noqa: PLC0415 - see LazyTab
+
+        view = WhatIfPage(self.app, self.references)
+        view.plan_inputs = self._plan_inputs
+        return view
+
+    def _fill_what_if(self, view: WhatIfPage) -> None:
+        view.show_subject(self.selection.document, self.selection.rows)
 
     def _make_weights(self) -> WeightsView:
         from explorer.qt.weights.curves import HistogramChoices  # noqa: PLC0415 - see LazyTab
@@ -336,14 +382,6 @@ class Panels(Pages):
         view = WeightsView(self.app, self.references)
         choices = HistogramChoices.of_text(self._settings.histogram)
         view.restore(choices, self._settings.layout("weights_splitter"))
-        return view
-
-    def _make_errors(self) -> ErrorsView:
-        from explorer.qt.errors.panel import ErrorsView  # noqa: PLC0415 - see LazyTab
-
-        view = ErrorsView(self.app, self.references)
-        view.plan_inputs = self._plan_inputs
-        view.offer.finder = partial(downloads, self)
         return view
 
     def _make_survey(self) -> SurveyView:
@@ -355,7 +393,7 @@ class Panels(Pages):
         view.show_document(self.selection.document)
         view.show_tensors(self.selection.rows)
 
-    def _fill_survey(self, view: SurveyView) -> None:
+    def _fill_survey(self, view: SessionPanel) -> None:
         view.show_document(self.selection.document)
         view.select_tensor(self.selection.rows[0] if self.selection.rows else -1)
 
@@ -480,8 +518,10 @@ class PanelMemory:
             name = document.model.tensors.columns.names[rows[0]] if rows else ""
             settings.set_model_note(document.path, "tensor", name)
             if panels.references.decided:  # else what was chosen before may be opened again
-                note = _note_of(panels.references.chosen)
+                note = _note_of(panels.references.original)
                 settings.set_model_note(document.path, "reference", note)
+            other = panels.references.other
+            settings.set_model_note(document.path, "other", str(other.path) if other else "")
 
     @property
     def front(self) -> Path | None:
@@ -506,6 +546,9 @@ class PanelMemory:
         row = self.tensor_of(document)
         if row is not None and not panels.selection.rows and not is_address(document.path):
             panels.selection.select_tensors([row])
+        by_path = {str(one.path): one for one in panels.references.documents}
+        if panels.references.other is None:
+            panels.references.choose_other(by_path.get(settings.model_note(document.path, "other")))
         kind, _, what = settings.model_note(document.path, "reference").partition(" ")
         if panels.references.decided:
             return
@@ -517,14 +560,19 @@ class PanelMemory:
 
         if kind == "type" and what in rounding_types(weighed=False):
             panels.references.choose(Rounding(what))
-        elif kind == "model":
-            others = (one for one in panels.references.documents if str(one.path) == what)
-            if (other := next(others, None)) is not None:
-                panels.references.choose(other)
+        elif kind == "model" and what in by_path:
+            panels.references.choose(by_path[what])
 
     def knows_reference(self, document: Document) -> bool:
         """Return whether it is known what a model was compared with last, be it nothing."""
-        return bool(self._settings.model_note(document.path, "reference"))
+        return any(
+            self._settings.model_note(document.path, name) for name in ("reference", "other")
+        )
+
+    def lets_look_for_original(self, document: Document) -> bool:
+        """Return whether a model was not compared with nothing, or with a type, on purpose."""
+        kind, _, _ = self._settings.model_note(document.path, "reference").partition(" ")
+        return kind in ("", "model")
 
     def _built(self) -> tuple[LibraryView | None, MetadataView | None, WeightsView | None]:
         panels = self._panels

@@ -1,8 +1,9 @@
-"""The reference that the current model is compared with.
+"""What is compared: the current model (A), another one (B), their original, an importance matrix.
 
-A reference is another open model, or a type that weights are rounded to: "what if this tensor were
-Q4_K". Tensors of two models are matched in a job, once for each two. The unquantized original of a
-model is looked for among the open models, beside it and in the library.
+Errors are measured against the original: a model, or a type that weights are rounded to ("what if
+this tensor were Q4_K"). Where none is chosen, those of A are measured against B. Tensors of two
+models are matched in a job, once for each two. The unquantized original of a model is looked for
+among the open models, beside it and in the library.
 """
 
 from __future__ import annotations
@@ -11,16 +12,16 @@ import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
+from weakref import WeakKeyDictionary, WeakSet
 
 from PySide6.QtCore import QObject, QSignalBlocker, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QWheelEvent
-from PySide6.QtWidgets import QComboBox, QPushButton, QSizePolicy, QWidget
+from PySide6.QtWidgets import QComboBox, QSizePolicy, QWidget
 
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Tensor, rows_by_name
@@ -28,7 +29,7 @@ from explorer.parallel import Check
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobSlot
 from explorer.qt.services import Services
-from explorer.qt.widgets.building import LINE, row
+from explorer.qt.widgets.building import row
 from explorer.qt.widgets.labels import plain_label
 from explorer.sources import is_address
 from explorer.text import plain_text
@@ -36,6 +37,7 @@ from explorer.text import plain_text
 if TYPE_CHECKING:
     from explorer.analysis.errors.pairs import WeightsPair
     from explorer.analysis.matching.pairing import Match, Matching
+    from explorer.formats.model import Model
     from explorer.stores import Entry
 
 
@@ -99,11 +101,45 @@ class Partner:
     waiting: bool = False
 
 
+@dataclass(frozen=True, eq=False)
+class ImportanceMatrix:
+    """An open importance matrix; its file closes with the last reference to it.
+
+    Attributes:
+        model: The file.
+        names: Tensors that it knows of.
+        key: Identifies it; keeps no file open.
+    """
+
+    model: Model
+    names: frozenset[str]
+    key: object = field(default_factory=object)
+
+    @classmethod
+    def load(cls, path: Path) -> ImportanceMatrix:
+        """Open a file; in a worker.
+
+        Raises:
+            ExplorerError: It cannot be opened, or is something else.
+        """
+        from explorer.analysis.importance import known_names, open_matrix  # noqa: PLC0415 - rarely needed
+
+        model = open_matrix(path)
+        return cls(model, known_names(model))
+
+
 class References(QObject):
-    """The current model, all open models, and what the current one is compared with.
+    """All open models, and what is compared: the choices of one place, for all pages.
+
+    Attributes:
+        document: The current model: A.
+        documents: The open models.
+        other: Another model that is compared with the same original: B; None for none.
+        original: What was chosen to measure errors against.
+        matrix: By whose importance errors are weighted too, of every model; None for none.
 
     Signals:
-        changed: Another model, another reference, or the matching of both is known.
+        changed: Something else is compared, or the matching of two models is known.
         documents_changed: Models were opened or closed.
     """
 
@@ -115,76 +151,128 @@ class References(QObject):
         self.app = app
         self.document: Document | None = None
         self.documents: tuple[Document, ...] = ()
-        self.chosen: Reference = None
-        self._choices: WeakKeyDictionary[Document, Reference] = WeakKeyDictionary()
+        self.other: Document | None = None
+        self.original: Reference = None
+        self.matrix: ImportanceMatrix | None = None
+        self._originals: WeakKeyDictionary[Document, Reference] = WeakKeyDictionary()
+        self._others: WeakKeyDictionary[Document, Document] = WeakKeyDictionary()
         self._matched: WeakKeyDictionary[Document, WeakKeyDictionary[Document, MatchedModels]]
         self._matched = WeakKeyDictionary()  # of a model, by reference
-        self._job: Job | None = None
+        self._jobs: list[Job] = []
+
+    @property
+    def chosen(self) -> Reference:
+        """What errors of the current model are measured against: the original, else B."""
+        return self.other if self.original is None else self.original
+
+    @property
+    def against_original(self) -> Document | None:
+        """The original, if errors of B are measured against it too."""
+        both = isinstance(self.original, Document) and self.other not in (None, self.original)
+        return self.original if both and isinstance(self.original, Document) else None
 
     def show_document(self, document: Document | None) -> None:
         """Take another current model; it is compared with what was last chosen for it."""
         if document is self.document:
             return
         self.document = document
-        self.chosen = None if document is None else self._choices.get(document)
+        self.original = None if document is None else self._originals.get(document)
+        self.other = None if document is None else self._others.get(document)
         self._renew()
 
     def set_documents(self, documents: Sequence[Document]) -> None:
-        """Take the open models; one that was closed is not a reference any more."""
+        """Take the open models; one that was closed is not compared with any more."""
         if tuple(documents) == self.documents:
             return
         self.documents = tuple(documents)
-        for document, reference in list(self._choices.items()):
-            if isinstance(reference, Document) and reference not in self.documents:
-                del self._choices[document]
-        closed = isinstance(self.chosen, Document) and self.chosen not in self.documents
-        if closed:
-            self.chosen = None  # before the lists of references are filled
+        for choices in (self._originals, self._others):
+            for document, reference in list(choices.items()):
+                if isinstance(reference, Document) and reference not in self.documents:
+                    del choices[document]
+        before = self.original, self.other
+        if isinstance(self.original, Document) and self.original not in self.documents:
+            self.original = None  # before the lists of references are filled
+        if self.other not in self.documents:
+            self.other = None
         self.documents_changed.emit()
-        if closed:
+        if before != (self.original, self.other):
             self._renew()
 
     def choose(self, reference: Reference) -> None:
-        """Compare the current model with something else, or with nothing; a closed one is none."""
-        document = self.document
-        closed = isinstance(reference, Document) and reference not in self.documents
-        if document is None or reference is document or closed:
+        """Measure errors of the current model against something, or nothing; no closed model."""
+        if self.document is None or not self._is_possible(reference):
             return
-        self._choices[document] = reference
-        if reference is not self.chosen:
-            self.chosen = reference
+        self._originals[self.document] = reference
+        if reference is not self.original:
+            self.original = reference
             self._renew()
+
+    def choose_other(self, other: Document | None) -> None:
+        """Show another model beside the current one, or none."""
+        if self.document is None or not self._is_possible(other):
+            return
+        if other is None:
+            self._others.pop(self.document, None)
+        else:
+            self._others[self.document] = other
+        if other is not self.other:
+            self.other = other
+            self._renew()
+
+    def choose_matrix(self, matrix: ImportanceMatrix | None) -> None:
+        """Weight errors by an importance matrix too, or count all weights alike."""
+        # the one before is not closed here: a job may still read it for a moment
+        if matrix is not self.matrix:
+            self.matrix = matrix
+            self.changed.emit()
+
+    def compare_with(self, document: Document) -> None:
+        """Compare the current model with another one: with its original, or as B."""
+        if self._is_original(document):
+            self.choose(document)
+        else:
+            self.choose_other(document)
+
+    def stop(self) -> None:
+        """Compare the current model with nothing."""
+        self.choose_other(None)
+        self.choose(None)
+
+    def _is_possible(self, reference: Reference) -> bool:
+        closed = isinstance(reference, Document) and reference not in self.documents
+        return not closed and (reference is None or reference is not self.document)
+
+    def _is_original(self, one: Document) -> bool:
+        from explorer.analysis.matching.pairing import is_original  # noqa: PLC0415 - not for first paint
+
+        document = self.document
+        if document is None or one is document:
+            return False
+        return is_original(one.facts, one.base_names, document.facts, document.base_names)
 
     @property
     def decided(self) -> bool:
-        """Whether somebody chose what the current model is compared with, be it nothing."""
-        return self.document in self._choices
+        """Whether somebody chose what errors of the current model are against, be it nothing."""
+        return self.document in self._originals
 
-    def original(self) -> Document | None:
+    def open_original(self) -> Document | None:
         """Return the open model that the current one was quantized from; None if none is.
 
         One on the web is left to the user: to compare with it fetches weights.
         """
-        from explorer.analysis.matching.pairing import is_original  # noqa: PLC0415 - not for first paint
-
-        document = self.document
-        if document is None:
-            return None
-        found = (
-            one
-            for one in self.documents
-            if one is not document
-            and not is_address(one.path)
-            and is_original(one.facts, one.base_names, document.facts, document.base_names)
-        )
-        return next(found, None)
+        local = (one for one in self.documents if not is_address(one.path))
+        return next(filter(self._is_original, local), None)
 
     @property
     def matched(self) -> MatchedModels | None:
         """How both models belong together; None without a model to compare with, or not yet."""
-        if self.document is None or not isinstance(self.chosen, Document):
+        return self.matched_with(self.document, self.chosen)
+
+    def matched_with(self, document: Document | None, reference: Reference) -> MatchedModels | None:
+        """Return how a model and its reference belong together; None of others, or not yet."""
+        if document is None or not isinstance(reference, Document):
             return None
-        return self._matched.get(self.document, WeakKeyDictionary()).get(self.chosen)
+        return self._matched.get(document, WeakKeyDictionary()).get(reference)
 
     def partner_of(self, row: int, tensor: Tensor) -> Partner:
         """Return what a tensor of the current model is compared with, by its row.
@@ -215,23 +303,32 @@ class References(QObject):
         return Partner(None, text)
 
     def _renew(self) -> None:
-        if self._job is not None:
-            self._job.cancel()
-            self._job = None
-        document, reference = self.document, self.chosen
-        if document is not None and isinstance(reference, Document) and self.matched is None:
-
-            def done(matched: MatchedModels) -> None:
-                self._matched.setdefault(document, WeakKeyDictionary())[reference] = matched
-                self.changed.emit()
-
-            self._job = self.app.runner.run(
-                "Matching the tensors of two models",
-                lambda _job: MatchedModels.of(reference, document),
-                done,
-                self.app.report,
-            )
+        for job in self._jobs:
+            job.cancel()
+        self._jobs = []
+        for document, reference in (
+            (self.document, self.chosen),
+            (self.other, self.against_original),
+        ):
+            if document is not None and isinstance(reference, Document):
+                self._match(document, reference)
         self.changed.emit()
+
+    def _match(self, document: Document, reference: Document) -> None:
+        if self.matched_with(document, reference) is not None:
+            return
+
+        def done(matched: MatchedModels) -> None:
+            self._matched.setdefault(document, WeakKeyDictionary())[reference] = matched
+            self.changed.emit()
+
+        job = self.app.runner.run(
+            "Matching the tensors of two models",
+            lambda _job: MatchedModels.of(reference, document),
+            done,
+            self.app.report,
+        )
+        self._jobs.append(job)
 
 
 Find: TypeAlias = Callable[[Check], "Sequence[tuple[Entry, str]]"]
@@ -241,8 +338,8 @@ _MOST_NAMES: Final = 4096  # names in a model's folder
 _MOST_OPENED: Final = 8  # models that are called alike
 
 
-def original_of(document: Document, find: Find, check: Check) -> tuple[Path, str] | None:
-    """Return path and name of the model that another was quantized from, if it is on this machine.
+def original_of(document: Document, find: Find, check: Check) -> Path | None:
+    """Return the path of the model that another was quantized from, if it is on this machine.
 
     It is looked for beside the other one and among what was downloaded. Only models that are called
     alike are opened, the largest first, and their headers read. For a worker.
@@ -254,12 +351,12 @@ def original_of(document: Document, find: Find, check: Check) -> tuple[Path, str
     if not pairing.is_quantized(document.facts):
         return None
     own = document.base_names | {pairing.base_name(document.facts.name or "")}
-    alike: dict[Path, tuple[float, str, set[str]]] = {}
+    alike: dict[Path, tuple[float, set[str]]] = {}
     for path, name, nbytes in (*_in_folder(document.path), *_downloaded(find, check)):
         check()
         names = pairing.base_names(path, name)
         if names & own:
-            alike.setdefault(path, (nbytes, name, names))
+            alike.setdefault(path, (nbytes, names))
     ranked = sorted(alike, key=lambda path: (-alike[path][0], path))
     seen = {document.path, *(file.path for file in document.model.files)}
     for _ in range(_MOST_OPENED):
@@ -270,9 +367,10 @@ def original_of(document: Document, find: Find, check: Check) -> tuple[Path, str
         seen.add(best)
         with suppress(ExplorerError), open_model(best) as model:  # what cannot be opened is none
             seen.update(file.path for file in model.files)
-            _, name, names = alike[best]
-            if pairing.is_original(describe(model), names, document.facts, document.base_names):
-                return best, name
+            if pairing.is_original(
+                describe(model), alike[best][1], document.facts, document.base_names
+            ):
+                return best
     return None
 
 
@@ -302,96 +400,74 @@ def _downloaded(find: Find, check: Check) -> Iterator[tuple[Path, str, float]]:
         yield entry.path, entry.name, float(entry.nbytes)
 
 
-class OriginalOffer(QWidget):
-    """A line that offers to compare with the original, where it lies on this machine.
+class OriginalFinder(QObject):
+    """Finds the original of the current model and fills it in: open, beside it or in the library.
 
     Attributes:
         finder: Returns what finds the downloaded models.
+        is_wanted: Returns whether a model's original is to be filled in.
     """
 
-    def __init__(
-        self, app: Services, references: References, parent: QWidget | None = None
-    ) -> None:
-        super().__init__(parent)
-        self.app = app
+    def __init__(self, references: References) -> None:
+        super().__init__(references)
         self._references = references
-        self._slot = JobSlot(app.runner, self)
-        self._found: WeakKeyDictionary[Document, tuple[Path, str] | None] = WeakKeyDictionary()
+        self._slot = JobSlot(references.app.runner, self)
+        self._looked: WeakSet[Document] = WeakSet()
         self.finder: Callable[[], Find] = lambda: lambda _check: ()
-        self.label = plain_label(self)
-        self.label.setWordWrap(True)
-        self.button = QPushButton("Compare with &it", self)
-        self.button.clicked.connect(self._take)
-        row((self.label, 1), self.button, of=self)
-        self.setContentsMargins(*LINE)
-        self.hide()
+        self.is_wanted: Callable[[Document], bool] = lambda _document: True
 
     def look(self) -> None:
-        """Look for the original of the current model, unless it is compared with something."""
-        document = self._wanting
-        if document is None or document in self._found:
-            self._slot.cancel()
-            self._show()
+        """Look for the original, unless somebody chose what to compare with, be it nothing."""
+        references = self._references
+        document, app = references.document, references.app
+        if document is None or references.decided or not self.is_wanted(document):
             return
+        original = references.open_original()
+        if original is not None:
+            references.choose(original)
+            one, other = plain_text(document.title), plain_text(original.title)
+            app.say(f"{one} is compared with {other}, which seems to be its original.")
+            return
+        if document in self._looked or is_address(document.path):
+            return
+        self._looked.add(document)
 
-        def keep(found: tuple[Path, str] | None) -> None:
-            self._found[document] = found
-            self._show()
+        def take(path: Path | None) -> None:
+            if path is not None and references.document is document and not references.decided:
+                app.say(f"{plain_text(path.name)} seems to be the original of this model.")
+                app.compare_with(path)
 
-        title = "Looking for the unquantized model"
         work = partial(original_of, document, self.finder())
-        self._slot.run(title, lambda job: work(job.check), keep, self.app.report)
-        self._show()
-
-    @property
-    def _wanting(self) -> Document | None:
-        """The current model, if it is compared with nothing."""
-        document = self._references.document
-        if document is None or self._references.chosen is not None or is_address(document.path):
-            return None
-        return document
-
-    @property
-    def _original(self) -> tuple[Path, str] | None:
-        """Path and name of its original; None where none is known or wanted."""
-        document = self._wanting
-        return None if document is None else self._found.get(document)
-
-    def _show(self) -> None:
-        found = self._original
-        self.setVisible(found is not None)
-        if found is not None:
-            self.label.setText(
-                f"{plain_text(found[1])} seems to be what this model was quantized from."
-            )
-
-    def _take(self) -> None:
-        found = self._original
-        if found is not None:
-            self.app.compare_with(found[0])
+        title = "Looking for the unquantized model"
+        self._slot.run(title, lambda job: work(job.check), take, app.report)
 
 
-_OPEN = object()  # stands for "another model", which is to be opened first
+OPEN: Final = object()
+"""Stands for "another model", which is to be opened first."""
+
+_LINE: Final = object()  # stands for a line between groups
 _LONGEST = 60
 
 
-class ReferenceBar(QWidget):
-    """A list of all references: nothing, the other open models, types, and opening another model.
+class ModelChoice(QWidget):
+    """A list of what one side of the comparison can be; every such list shows the same choice."""
 
-    Every such bar shows the same choice.
-    """
+    title: ClassVar[str]
+    tip: ClassVar[str] = ""
+    least_letters: ClassVar[int] = 24
 
     def __init__(self, references: References, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._references = references
         self._choices: list[Reference | object] = []
-        self.label = plain_label(self, "&Compare with")
-        self.list = _ReferenceList(self)
-        self.list.setAccessibleName("Compare with")
+        self.label = plain_label(self, self.title)
+        self.list = _ChoiceList(self)
+        self.list.setAccessibleName(self.title.replace("&", ""))
+        self.list.setToolTip(self.tip)
         self.list.setSizeAdjustPolicy(
             QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
         )
-        self.list.setMinimumContentsLength(24)
+        self.list.setMinimumContentsLength(self.least_letters)
         self.list.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         self.list.setMaxVisibleItems(30)
         self.label.setBuddy(self.list)
@@ -401,53 +477,92 @@ class ReferenceBar(QWidget):
         references.documents_changed.connect(self._fill)
         self._fill()
 
+    # What a list defines
+
+    def choices(self) -> Iterator[tuple[str, Reference | object]]:
+        """Yield texts with what they stand for; a line between groups has no text."""
+        raise NotImplementedError
+
+    @property
+    def current(self) -> Reference:
+        """What is chosen."""
+        raise NotImplementedError
+
+    def take(self, choice: Reference) -> None:
+        """Compare with what was chosen."""
+        raise NotImplementedError
+
+    def ask(self) -> None:
+        """Ask for another model."""
+        self._references.app.ask_reference()
+
+    # What all do
+
+    def others(self) -> Iterator[tuple[str, Document]]:
+        """Yield the open models but for the current one."""
+        for document in self._references.documents:
+            if document is not self._references.document:
+                yield _shortened(plain_text(document.title)), document
+
     def _fill(self) -> None:
         """List what can be chosen."""
         with QSignalBlocker(self.list):
             self.list.clear()
             self._choices = []
-            for text, choice in self._all():
+            for text, choice in self.choices():
                 if text:
                     self.list.addItem(text)
                 else:
                     self.list.insertSeparator(self.list.count())
                 self._choices.append(choice)
-        self._show_choice()
-
-    def _all(self) -> Iterator[tuple[str, Reference | object]]:
-        references = self._references
-        yield "nothing", None
-        yield "", None
-        for document in references.documents:
-            if document is not references.document:
-                yield _shortened(plain_text(document.title)), document
-        yield "Another model…", _OPEN
-        yield "", None
-        from explorer.analysis.rounding import rounding_types  # noqa: PLC0415 - after the first paint
-
-        for name in rounding_types(weighed=False):  # no importance matrix is chosen here
-            yield f"Rounded to {name}", Rounding(name)
+        self._show_current()
 
     def _show_choice(self) -> None:
-        references = self._references
-        listed = [one for one in self._choices if isinstance(one, Document)]
-        others = [one for one in references.documents if one is not references.document]
-        if listed != others:  # the current model is another one, which is not its own reference
-            self._fill()
-            return
-        self.list.setCurrentIndex(self._choices.index(references.chosen))
-        self.setEnabled(references.document is not None)
+        if [choice for _, choice in self.choices()] != self._choices:
+            self._fill()  # the current model is another one, which is not compared with itself
+        else:
+            self._show_current()
+
+    def _show_current(self) -> None:
+        self.list.setCurrentIndex(
+            self._choices.index(self.current) if self.current in self._choices else -1
+        )
+        self.setEnabled(self._references.document is not None)
 
     def _take(self, place: int) -> None:
         choice = self._choices[place]
-        if choice is _OPEN:
-            self._show_choice()
-            self._references.app.ask_reference()
+        if choice is OPEN:
+            self._show_current()
+            self.ask()
         elif choice is None or isinstance(choice, Document | Rounding):
-            self._references.choose(choice)
+            self.take(choice)
 
 
-class _ReferenceList(QComboBox):
+class ReferenceBar(ModelChoice):
+    """What errors are measured against: nothing, another model, or a type to round to."""
+
+    title = "&Compare with"
+
+    def choices(self) -> Iterator[tuple[str, Reference | object]]:
+        from explorer.analysis.rounding import rounding_types  # noqa: PLC0415 - after the first paint
+
+        yield "nothing", None
+        yield "", _LINE
+        yield from self.others()
+        yield "Another model…", OPEN
+        yield "", _LINE
+        for name in rounding_types(weighed=False):
+            yield f"Rounded to {name}", Rounding(name)
+
+    @property
+    def current(self) -> Reference:
+        return self._references.chosen
+
+    def take(self, choice: Reference) -> None:
+        self._references.choose(choice)
+
+
+class _ChoiceList(QComboBox):
     """A list that arrow keys open: else each step would start a comparison, or ask for a file."""
 
     # Qt

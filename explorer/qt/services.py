@@ -57,8 +57,8 @@ class Services(ABC):
         """Ask for files, and open them."""
 
     @abstractmethod
-    def ask_reference(self) -> None:
-        """Ask for a model to compare the current one with, and open it."""
+    def ask_reference(self, *, as_original: bool = False) -> None:
+        """Ask for a model to compare the current one with, or for its original, and open it."""
 
     @abstractmethod
     def compare_with(self, path: Path) -> None:

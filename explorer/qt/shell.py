@@ -379,7 +379,8 @@ class Shell(QWidget):
         self.head = Head(panels.app, panels.machine, self)
         pages = QWidget(self)
         margins = (Space.PAGE, Space.WIDE, Space.PAGE, Space.NEAR)
-        column(self.head, (panels, 1), of=pages, margins=margins, spacing=Space.NEAR)
+        self._bar = column()  # of the pages that compare
+        column(self.head, self._bar, (panels, 1), of=pages, margins=margins, spacing=Space.NEAR)
         self.splitter = QSplitter(self)
         self.splitter.setObjectName("shell")
         self.splitter.addWidget(tree)
@@ -423,7 +424,17 @@ class Shell(QWidget):
         fit_side(self.splitter)
         self.head.show_pages(self.panels.pages_of(group), self.panels.page)
         self.head.show_machine(group == "library")
+        self._show_bar(on=group == "compare" and self.panels.selection.document is not None)
         self._show_place()
+
+    def _show_bar(self, *, on: bool) -> None:
+        """Show what is compared above the pages that compare."""
+        if on and not self._bar.count():
+            self._bar.addWidget(self.panels.compare_bar())
+        if self.panels.bar is not None:
+            self.panels.bar.setVisible(on)
+            if on:
+                self.panels.bar.show_for(self.panels.page)
 
     def picture_caption(self) -> str:
         """Return what pictures are of: the model, and on pages of tensors the tensor."""
@@ -434,8 +445,8 @@ class Shell(QWidget):
         if self.panels.page in {"weights", "errors"} and rows:
             tensor = document.model.tensors.rows[rows[0]]
             parts += [tensor.name, tensor.type.name, shape_text(tensor.shape)]
-        if self.panels.page == "errors" and self.panels.references.chosen is not None:
-            other = self.panels.references.chosen
+        other = self.panels.references.chosen
+        if self.panels.group == "compare" and other is not None:
             name = other.title if isinstance(other, Document) else other.type_name
             parts.append(f"compared with {name}")
         return "   ·   ".join(map(plain_text, parts))

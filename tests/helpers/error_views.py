@@ -6,8 +6,8 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
+from explorer.qt.compare.one_tensor import ErrorsView
 from explorer.qt.document import Document
-from explorer.qt.errors.panel import ErrorsView
 from explorer.qt.references import References
 from tests.helpers.services import RecordingServices
 from tests.helpers.weight_views import settle

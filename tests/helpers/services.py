@@ -52,8 +52,8 @@ class RecordingServices(Services):
     def ask_model(self) -> None:
         self.asked.append(("ask_model",))
 
-    def ask_reference(self) -> None:
-        self.asked.append(("ask_reference",))
+    def ask_reference(self, *, as_original: bool = False) -> None:
+        self.asked.append(("ask_reference", as_original))
 
     def compare_with(self, path: Path) -> None:
         self.asked.append(("compare_with", path))

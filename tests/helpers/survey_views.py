@@ -1,27 +1,74 @@
-"""Driving the survey panel as a person does."""
+"""Driving the pages of all tensors as a person does: their statistics, or their errors."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from PySide6.QtCore import QPoint, Qt, QTimer
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QTabWidget, QVBoxLayout, QWidget
 from pytestqt.qtbot import QtBot
 
 from explorer.qt.document import Document
 from explorer.qt.references import Reference, References
-from explorer.qt.survey.panel import SurveyView
+from explorer.qt.survey.bar import SurveyBar
+from explorer.qt.survey.by_layer import ByLayerPage
+from explorer.qt.survey.map_page import MapPage
+from explorer.qt.survey.panel import HotSpotsPage, PartPanel, SurveyView
+from explorer.qt.survey.session import SurveySession
 from explorer.qt.widgets.table_model import ItemRole
 from tests.helpers.services import RecordingServices
 
 
-class SurveyPanel:
-    """A survey panel in a window of its own, and what one does with it."""
+class ErrorPages(QWidget):
+    """The pages of errors of all tensors below their bar, as the window has them."""
 
-    def __init__(self, qtbot: QtBot, app: RecordingServices, *documents: Document) -> None:
+    def __init__(self, app: RecordingServices, references: References) -> None:
+        super().__init__()
+        self.session = SurveySession(app, references, self, compares=True)
+        self.bar = SurveyBar(self.session, self)
+        self.tabs = QTabWidget(self)
+        names = ("error_map", "error_layers", "error_tensors")
+        self.panels = [PartPanel(app, self.session, name) for name in names]
+        for name, panel in zip(names, self.panels, strict=True):
+            self.tabs.addTab(panel, name)
+        layout = QVBoxLayout(self)
+        layout.addWidget(self.bar)
+        layout.addWidget(self.tabs)
+        self.map, self.by_layer, self.hot_spots = (panel.part for panel in self.panels)
+
+    map: MapPage
+    by_layer: ByLayerPage
+    hot_spots: HotSpotsPage
+
+    def show_document(self, document: Document | None) -> None:
+        for panel in self.panels:
+            panel.show_document(document)
+
+    def select_tensor(self, row: int) -> None:
+        for panel in self.panels:
+            panel.select_tensor(row)
+
+    def show_page(self, page: QWidget) -> None:
+        parts = [panel.part for panel in self.panels]
+        self.tabs.setCurrentIndex(parts.index(page))
+
+
+class SurveyPanel:
+    """The pages in a window of their own, and what one does with them.
+
+    Args:
+        compares: Whether they are those of errors, rather than of statistics.
+    """
+
+    def __init__(
+        self, qtbot: QtBot, app: RecordingServices, *documents: Document, compares: bool = False
+    ) -> None:
         self.qtbot = qtbot
         self.app, self.runner = app, app.runner
         self.references = References(app)
         self.references.set_documents(documents)
-        self.view = SurveyView(app, self.references)
+        view = ErrorPages(app, self.references) if compares else SurveyView(app, self.references)
+        self.view: Any = view
         self.view.resize(1000, 640)
         qtbot.addWidget(self.view)
         self.view.show()

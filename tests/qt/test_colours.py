@@ -180,6 +180,8 @@ def test_rail_pages_chips_and_tiles_of_the_window_read_well(
     window: MainWindow, scheme: Scheme
 ) -> None:
     apply_scheme(scheme)
+    window.showNormal()
+    window.resize(1280, 800)
     window.panels.show_page("overview")
     QApplication.processEvents()
     rail, pages = window.shell.rail, window.shell.head.pages

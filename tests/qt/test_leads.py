@@ -274,13 +274,14 @@ def test_errors_begin_with_the_worst_tensor_that_a_survey_found(
 ) -> None:
     panels = window.panels
     panels.references.choose(Rounding("Q4_0"))
-    panels.show_page("survey")
+    panels.show_page("error_map")
     wait_idle(qtbot, window)
-    survey = panels.survey.widget
-    survey.session.start()
+    session = panels.comparing
+    assert session is not None
+    session.start()
     wait_idle(qtbot, window)
     assert not panels.selection.rows
-    comparison = survey.session.comparison
+    comparison = session.comparison
     assert comparison is not None
     errors = comparison.errors.relative_rmse
     panels.show_page("errors")

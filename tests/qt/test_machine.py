@@ -82,14 +82,13 @@ def what_if_total(qtbot: QtBot, window: MainWindow) -> tuple[int, str]:
     """Return what What if says of the model as it is: bytes, and what it is planned for."""
     panels = window.panels
     panels.tensors.widget.table.select_row(0)
-    panels.setCurrentWidget(panels.errors)
-    body = panels.errors.widget
-    body.show_page(body.what_if)
-    body.what_if.controls.types.set_types(["Q8_0"])
-    qtbot.waitUntil(lambda: body.what_if.estimate is not None)
+    panels.setCurrentWidget(panels.what_if)
+    page = panels.what_if.widget
+    page.controls.types.set_types(["Q8_0"])
+    qtbot.waitUntil(lambda: page.estimate is not None)
     settle(qtbot, window)
-    now = next(line for line in body.what_if.panel.lines if line.type_name == "")
-    return int(what_if_table()["memory_total"].value(now) or 0), body.what_if.panel.resting
+    now = next(line for line in page.panel.lines if line.type_name == "")
+    return int(what_if_table()["memory_total"].value(now) or 0), page.panel.resting
 
 
 def library_fit(qtbot: QtBot, window: MainWindow, path: Path) -> Any:

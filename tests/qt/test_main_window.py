@@ -64,7 +64,7 @@ def tree_text(window: MainWindow) -> str:
 def test_numbers_choose_groups_and_pages(qtbot: QtBot, window: MainWindow) -> None:
     window.resize(1280, 800)  # in a narrow window the tree hides itself
     qtbot.waitUntil(window.open_models.isVisible)
-    pages = [page for group in ("model", "weights") for page in GROUPS[group]]
+    pages = (*GROUPS["model"], "compare", "weights", "errors", "survey")
     for number, page in enumerate(pages, 1):
         qtbot.keyClick(window, Qt.Key(Qt.Key.Key_0 + number), CONTROL)
         assert window.panels.page == page
@@ -73,8 +73,8 @@ def test_numbers_choose_groups_and_pages(qtbot: QtBot, window: MainWindow) -> No
         assert window.panels.group == group
         assert window.shell.rail.currentIndex() == number - 1
         assert window.open_models.isVisible() is (group != "library")
-    qtbot.keyClick(window, Qt.Key.Key_2, ALT)
-    assert window.panels.page == "compare"  # the page of the group that was there last
+    qtbot.keyClick(window, Qt.Key.Key_4, ALT)
+    assert window.panels.page == "errors"  # the page of the group that was there last
     wait_idle(qtbot, window)
 
 
@@ -257,7 +257,7 @@ def test_a_narrow_head_shortens_the_model_before_the_tensor_and_scrolls_its_page
     window.panels.show_page("overview")
     last = head.pages.count() - 1
     assert not head.pages.rect().contains(head.pages.tabRect(last))
-    window.actions_.pages["compare"].trigger()  # what is chosen is brought into sight
+    window.actions_.pages["raw"].trigger()  # what is chosen is brought into sight
     assert head.pages.currentIndex() == last
     qtbot.waitUntil(lambda: head.pages.rect().contains(head.pages.tabRect(last).center()))
     wait_idle(qtbot, window)

@@ -11,7 +11,6 @@ from shutil import copy
 
 import numpy as np
 import pytest
-from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
 from explorer.analysis.errors.compare import compare_tensors
@@ -201,9 +200,9 @@ def test_the_original_is_looked_for_beside_a_model_and_in_the_library(tmp_path: 
     broken.write_bytes(b"GGUF of nothing")
     unlike = _written(tmp_path / "library" / "another-F32.gguf")
     listed = [_entry(each) for each in (broken, unlike, other)]
-    assert original_of(document, lambda _check: listed, never) == (other, other.name)
+    assert original_of(document, lambda _check: listed, never) == other
     beside = _written(tmp_path / "own" / "tiny-chat" / "model.gguf")
-    assert original_of(document, lambda _check: listed, never) == (beside.parent, "tiny-chat")
+    assert original_of(document, lambda _check: listed, never) == beside.parent
 
 
 def test_the_original_is_found_among_many_files_that_are_called_alike(tmp_path: Path) -> None:
@@ -218,14 +217,14 @@ def test_the_original_is_found_among_many_files_that_are_called_alike(tmp_path: 
         os.mkfifo(tmp_path / "tiny-chat-BF16.gguf")
     document = load_document(copy(path, tmp_path / "tiny-chat-Q4_K_M.gguf"), _Job())  # type: ignore[arg-type]
     document.model.close()  # by the user, meanwhile
-    assert original_of(document, lambda _check: (), never) == (original, original.name)
+    assert original_of(document, lambda _check: (), never) == original
     plain = load_document(original, _Job())  # type: ignore[arg-type]
     assert (
         original_of(plain, lambda _check: pytest.fail("nothing is to be looked for"), never) is None
     )
 
 
-def test_errors_offer_the_original_and_compare_with_it(
+def test_the_original_beside_a_model_is_filled_in(
     qtbot: QtBot, make_window: Callable[..., MainWindow], tmp_path: Path
 ) -> None:
     path = _written(tmp_path / "tiny-chat-Q4_K_M.gguf", "Q4_K")
@@ -233,22 +232,18 @@ def test_errors_offer_the_original_and_compare_with_it(
     window = make_window(path)
     window.panels.show_page("errors")
     wait_idle(qtbot, window)
-    references, offer = window.panels.references, window.panels.errors.widget.offer
-    assert references.chosen is None
-    assert offer.isVisible()
-    assert original.name in offer.label.text()
-    qtbot.mouseClick(offer.button, Qt.MouseButton.LeftButton)
+    references = window.panels.references
+    qtbot.waitUntil(lambda: references.original is not None)
     wait_idle(qtbot, window)
-    assert isinstance(references.chosen, Document)
-    assert references.chosen.path == original
+    assert isinstance(references.original, Document)
+    assert references.original.path == original
+    assert original.name in window.bottom.notice.label.text()
     assert window.current is not None
     assert window.current.path == path
-    assert not offer.isVisible()
     picture = window.panels.errors.widget.pictures.picture
     assert picture is not None
     assert picture.metrics.compared
     references.choose(None)  # "nothing" is an answer, too
-    assert offer.isVisible()
     window.panels.show_page("overview")
     window.panels.show_page("errors")
     assert references.chosen is None
@@ -327,9 +322,9 @@ def test_an_original_on_the_web_is_left_to_the_user(
     references = References(app)
     references.set_documents((quantized, original))
     references.show_document(quantized)
-    assert references.original() is original
+    assert references.open_original() is original
     monkeypatch.setattr("explorer.qt.references.is_address", original.path.__eq__)
-    assert references.original() is None
+    assert references.open_original() is None
 
 
 def test_two_open_models_are_compared_at_once(

@@ -110,10 +110,11 @@ from explorer.present.tables.survey import map_table, ranked_table, sums_table
 from explorer.present.tables.table import Table
 from explorer.present.tables.tensors import COMPONENTS, TYPES, tensor_table
 from explorer.present.tables.what_if import Line, what_if_table
+from explorer.qt.compare.summary import CompareView
 from explorer.qt.contents.overview import OverviewView
 from explorer.qt.document import Document
-from explorer.qt.errors.models import CompareView
 from explorer.qt.references import References
+from explorer.qt.survey.session import SurveySession
 from explorer.qt.widgets.table_model import ItemRole, TableModel
 from explorer.qt.widgets.table_view import TableView
 from explorer.report.gather import PlanTarget, gather
@@ -301,29 +302,40 @@ def test_the_survey_of_a_model(
     lines = command_line(capsys, "survey", quantized)
     rows = {cells[0]: dict(zip(lines[0], cells, strict=False)) for cells in lines[1:]}
     written = report("weights", quantized, reference)
-    panel = make_panel(lambda *args: SurveyPanel(*args[:2], *args[2]), reference, quantized)
-    panel.choose(panel.references.documents[0])
-    panel.survey()
-    model = panel.view.hot_spots.model
-    titles = [str(column.title) for column in model.columns]
+    figures: dict[str, dict[str, str]] = {}
+    for compares in (False, True):
+        panel = make_panel(
+            lambda *args, on=compares: SurveyPanel(*args[:2], *args[2], compares=on),
+            *(reference, quantized),
+        )
+        panel.choose(panel.references.documents[0])
+        panel.survey()
+        panel.view.show_page(panel.view.hot_spots)
+        model = panel.view.hot_spots.model
+        titles = [str(column.title) for column in model.columns]
+        for place, name in enumerate(panel.ranked()):
+            cells = {title: model.index(place, c).data() for c, title in enumerate(titles)}
+            figures[str(name)] = figures.get(str(name), {}) | cells
+            if not compares:
+                raw = model.index(place, titles.index("Standard deviation")).data(ItemRole.RAW)
+                figures[str(name)]["raw"] = raw
     for name in (name for name, shape in SHAPES.items() if len(shape) > 1):
-        place = panel.ranked().index(name)
-        shown = {title: model.index(place, c).data() for c, title in enumerate(titles)}
+        shown = figures[name]
         fronts = {"command line": rows[name], "report": row_of(written, name)}
         assert_same(fronts, ["Minimum", "Maximum", "Mean", "Root mean square"])
         assert_same({**fronts, "window": shown}, ["Outlier ratio"])
         assert_same({"report": fronts["report"], "window": shown}, ["Relative RMSE", "SQNR"])
-        deviation = model.index(place, titles.index("Standard deviation")).data(ItemRole.RAW)
         assert_same(fronts, ["Standard deviation"])  # the window's has fewer digits
-        assert rows[name]["Standard deviation"] == STATISTICS["std"].write(deviation)
+        assert rows[name]["Standard deviation"] == STATISTICS["std"].write(shown["raw"])
 
 
 def test_two_models_side_by_side(
     make_panel: Callable[..., Any], quantized: Path, reference: Path, capsys: Capture
 ) -> None:
     """`diff`, its JSON and the window; the errors are those of survey and report."""
-    lines = command_line(capsys, "diff", reference, quantized, "--errors")
-    assert main(["diff", str(reference), str(quantized), "--errors", "--json"]) == 0
+    paths = quantized, reference, "--original", reference
+    lines = command_line(capsys, "diff", *paths)
+    assert main(["diff", *map(str, paths), "--json"]) == 0
     record = json.loads(capsys.readouterr().out)
     panel = make_panel(CompareWindow, reference, quantized)
     pages = panel.view.pages
@@ -344,14 +356,14 @@ def test_two_models_side_by_side(
     for role, found in zip(roles, record["errors"]["roles"], strict=True):
         cells = next(cells for cells in lines if cells[0] == role["Role"])
         told = dict(zip(heads, cells, strict=True))
-        assert told["Relative RMSE B"] == role["Relative RMSE B"]
+        assert told["Relative RMSE A"] == role["Relative RMSE A"]
         assert (told["Types A"], told["Types B"]) == (role["Types A"], role["Types B"])
         by_name = {one["role"]: one for one in record["errors"]["roles"]}
-        figure = by_name[role["Role"]]["b"]["relative_rmse"]
-        assert FIGURES["relative_rmse"].write(figure) == role["Relative RMSE B"]
-        assert found["a"] is None
+        figure = by_name[role["Role"]]["a"]["relative_rmse"]
+        assert FIGURES["relative_rmse"].write(figure) == role["Relative RMSE A"]
+        assert found["b"]["relative_rmse"] == 0
 
-    figure = record["errors"]["matrices"]["b"]["relative_rmse"]
+    figure = record["errors"]["matrices"]["a"]["relative_rmse"]
     sentence = next(one for one in record["summary"] if "of all matrices" in one)
     assert FIGURES["relative_rmse"].write(figure) in sentence
     assert sentence in pages.summary.text().splitlines()
@@ -361,7 +373,7 @@ def test_two_models_side_by_side(
     assert main(["compare", str(reference), str(quantized), "--json"]) == 0
     sums = json.loads(capsys.readouterr().out)["sums"]
     assert sums["matrices"]["relative_rmse"] == pytest.approx(figure, rel=1e-12)
-    total = record["errors"]["total"]["b"]["relative_rmse"]
+    total = record["errors"]["total"]["a"]["relative_rmse"]
     assert sums["all"]["relative_rmse"] == pytest.approx(total, rel=1e-12)
 
 
@@ -552,19 +564,20 @@ def test_every_table(
 
 
 class CompareWindow:
-    """The page of two models, the second beside the first, all weights compared."""
+    """The summary of the second model beside the first, its original; all weights compared."""
 
     def __init__(self, qtbot: QtBot, app: RecordingServices, documents: list[Document]) -> None:
         references = References(app)
         references.set_documents(documents)
         references.show_document(documents[-1])
-        self.view = CompareView(app, references)
+        session = SurveySession(app, references, compares=True)
+        self.view = CompareView(app, session)
         qtbot.addWidget(self.view)
         self.view.show()
         self.view.show_document(documents[-1])
         references.choose(documents[0])
         qtbot.waitUntil(lambda: not app.runner.jobs)
-        self.view.measure.click()
+        session.start()
         qtbot.waitUntil(lambda: not app.runner.jobs)
 
 

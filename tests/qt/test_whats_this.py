@@ -90,7 +90,7 @@ def test_the_texts_are_sentences_of_plain_text() -> None:
         assert text == text.strip()
         assert text[:1].isupper()
         assert not GuiQt.mightBeRichText(text)
-    assert len({explanations.picture_text("map"), *explanations.PANEL_TEXTS.values()}) == 12
+    assert len({explanations.picture_text("map"), *explanations.PANEL_TEXTS.values()}) == 16
 
 
 # what the offscreen platform cannot do for a pop-up

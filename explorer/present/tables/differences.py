@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
+from explorer.analysis.columns import SummedErrors
 from explorer.analysis.differences import RoleSide, TensorDifference, TensorSide
 from explorer.analysis.errors.metrics import ErrorMetrics
 from explorer.present.tables.errors import FIGURES
@@ -24,6 +25,9 @@ from explorer.present.tables.table import (
     Table,
 )
 from explorer.text import integer_text, percent_text, signed_text
+
+AnyErrors: TypeAlias = ErrorMetrics | SummedErrors
+"""Errors of weights together, measured at once or added up."""
 
 Row = TypeVar("Row")
 Part = TypeVar("Part")
@@ -75,8 +79,8 @@ class SizeRow:
         return signed_text(by, self.kind.write) + share
 
 
-_A: Final = "The model that the current one is compared with."
-_B: Final = "The current model."
+_A: Final = "The first model."
+_B: Final = "The second model."
 
 SIZES: Final = Table[SizeRow](
     Column("figure", "Figure", TEXT, "A figure of both models.", lambda row: row.label),
@@ -171,7 +175,7 @@ class RoleRow:
 
     role: str
     sides: tuple[RoleSide, RoleSide]
-    errors: tuple[ErrorMetrics | None, ErrorMetrics | None] = (None, None)
+    errors: tuple[AnyErrors | None, AnyErrors | None] = (None, None)
 
 
 def _types(side: RoleSide) -> str:
@@ -200,29 +204,33 @@ def _side(place: int) -> Callable[[RoleRow], RoleSide]:
     return lambda row: row.sides[place]
 
 
-def _errors(place: int) -> Callable[[RoleRow], ErrorMetrics | None]:
+def _errors(place: int) -> Callable[[RoleRow], AnyErrors | None]:
     return lambda row: row.errors[place]
 
+
+def _figures(errors: AnyErrors) -> Any:
+    return errors  # which has these figures, whatever else
+
+
+METRICS: Final = Table[AnyErrors](
+    Column("count", "Weights", INTEGER, "Pairs of weights."),
+    *FIGURES.at(_figures, "relative_rmse", "rmse", "sqnr_db", "max_abs_error", "mean_error"),
+    title="Errors",
+)
+"""What JSON says of the errors of a role, or of all weights."""
 
 ROLES: Final = Table[RoleRow](
     Column("role", "Role", TEXT, "What tensors do in their layer."),
     *_of_sides((_side(0), _side(1)), *(ROLE["types"], ROLE["bytes"], ROLE["bits_per_weight"])),
     *_of_sides(
         (_errors(0), _errors(1)),
-        replace(FIGURES["relative_rmse"], sparse=True),
-        replace(FIGURES["sqnr_db"], sparse=True),
+        replace(METRICS["relative_rmse"], sparse=True),
+        replace(METRICS["sqnr_db"], sparse=True),
     ),
     Column("a", "A", LIST, of=lambda row: ROLE.record(row.sides[0]), json_only=True),
     Column("b", "B", LIST, of=lambda row: ROLE.record(row.sides[1]), json_only=True),
     title="Types by role",
 )
-
-METRICS: Final = Table[ErrorMetrics](
-    Column("count", "Weights", INTEGER, "Pairs of weights."),
-    *FIGURES.only("relative_rmse", "rmse", "sqnr_db", "max_abs_error", "mean_error"),
-    title="Errors",
-)
-"""What JSON says of the errors of a role, or of all weights."""
 
 
 def searched(table: Table[Row], rows: Sequence[Row]) -> list[str]:

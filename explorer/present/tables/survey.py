@@ -237,13 +237,18 @@ _WHY_TIP: Final = "Why there are no figures of the tensor."
 
 
 def worst_tensors(
-    tensors: Table[int], metric: Metric, values: Mapping[str, Floats], reason: Callable[[int], str]
+    tensors: Table[int],
+    metric: Metric,
+    metrics: Sequence[Metric],
+    values: Mapping[str, Floats],
+    reason: Callable[[int], str],
 ) -> Table[int]:
     """Return the table of tensors by what is known of them; its rows are their numbers.
 
     Args:
         tensors: What is said of a tensor first.
         metric: What they are ranked by.
+        metrics: What is shown.
         values: Figures of all tensors, float64 [n], by names of columns; NaN is not known.
         reason: Returns why a tensor has no figures, "" if it has.
     """
@@ -266,7 +271,7 @@ def worst_tensors(
         *tensors,
         figure(Column(SHARE, metric.contribution_title, RATIO, _SHARE_TIP)),
         figure(Column(PERCENTILE, "Percentile in role", RATIO, _PLACE_TIP)),
-        *(figure(one.column) for one in METRICS),
+        *(figure(one.column) for one in metrics),
         *(figure(MOMENTS[name]) for name in EXTREMES),
         Column("problem", "Problem", TEXT, _WHY_TIP, lambda row: reason(row) or None, sparse=True),
         title="Tensors by what is known of their weights",

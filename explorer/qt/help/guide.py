@@ -25,10 +25,14 @@ from explorer.qt.widgets.table_view import FilterBar, RoomyDelegate
 from explorer.text import counted
 
 ORDER: Final = (
-    *("start", "library", "overview", "metadata", "tensors", "weights", "errors", "survey"),
-    *("compare", "vocabulary", "planner", "differ", "raw", "commands", "formats", "words", "never"),
+    *("start", "library", "overview", "metadata", "tensors", "vocabulary", "raw", "weights"),
+    *("survey", "compare", "errors", "what_if", "planner", "differ", "commands", "formats"),
+    *("words", "never"),
 )
 """The pages, in the order of reading."""
+
+TOPICS: Final = dict.fromkeys(("error_map", "error_layers", "error_tensors"), "compare")
+"""The pages of panels that have none of their own name."""
 
 KEYS_PAGE: Final = "keys"
 """Name of the page that lists all keys; it is made from the commands."""
@@ -124,6 +128,14 @@ _PLOT: Final = {
     "Plot: copy the picture": "Ctrl+Shift+C",
     "Plot: save picture or data": "Ctrl+S",
 }
+_STOP: Final = {"Stop comparing. The results so far stay": "Escape"}
+_MAP: Final = {
+    "Map: go from cell to cell": "arrow keys, PgUp, PgDown, Home, End",
+    "Map, charts: show the tensor": "Enter",
+    "Map and charts: copy the picture": "Ctrl+Shift+C",
+    "Map: copy the figures of the cell": "Ctrl+C",
+    "Map: save picture or data": "Ctrl+S",
+}
 PANEL_KEYS: Final[Mapping[str, Mapping[str, str]]] = {
     "library": {
         **_FILTER,
@@ -157,12 +169,6 @@ PANEL_KEYS: Final[Mapping[str, Mapping[str, str]]] = {
         "Find previous": "Shift+F3, Ctrl+Shift+G",
         "Stop searching": "Escape",
     },
-    "compare": {
-        "Stop comparing weights. The headers stay": "Escape",
-        "Tensors: show the tensor": "Enter",
-        **_FILTER,
-        **_TABLE,
-    },
     "weights": {
         "Stop reading": "Escape",
         "Of several tensors: show the previous, the next": "Alt+PgUp, Alt+PgDown",
@@ -178,23 +184,34 @@ PANEL_KEYS: Final[Mapping[str, Mapping[str, str]]] = {
         "Block: go from weight to weight": "Left, Right",
         **_TABLE,
     },
+    "survey": {
+        "Stop measuring. The results so far stay": "Escape",
+        **_MAP,
+        f"{WORST_TENSORS}: show the tensor": "Enter",
+        **_FILTER,
+        **_TABLE,
+    },
+    "compare": {
+        "Stop comparing weights. The results so far stay": "Escape",
+        "Tensors: show the tensor": "Enter",
+        **_FILTER,
+        **_TABLE,
+    },
+    "error_map": {**_STOP, **_MAP},
+    "error_layers": {**_STOP, **_MAP, **_TABLE},
+    "error_tensors": {**_STOP, "Show the tensor": "Enter", **_FILTER, **_TABLE},
     "errors": {
         "Stop reading": "Escape",
         "Histogram: read bin by bin": "Left, Right",
         "Density: go from cell to cell; with Ctrl farther": "arrow keys",
-        "What if: go from type to type": "Left, Right",
-        "What if: compare with the marked type": "Enter",
         **_PLOT,
         **_TABLE,
     },
-    "survey": {
+    "what_if": {
         "Stop measuring. The results so far stay": "Escape",
-        "Map: go from cell to cell": "arrow keys, PgUp, PgDown, Home, End",
-        f"Map, {WORST_TENSORS}: show the tensor": "Enter",
-        "Map and charts: copy the picture": "Ctrl+Shift+C",
-        "Map: copy the figures of the cell": "Ctrl+C",
-        "Map: save picture or data": "Ctrl+S",
-        **_FILTER,
+        "Go from type to type": "Left, Right",
+        "Compare with the marked type": "Enter",
+        **_PLOT,
         **_TABLE,
     },
     "planner": {
@@ -242,9 +259,15 @@ def command_keys(actions: Iterable[QAction]) -> dict[str, str]:
 
 def with_keys(page: Page, commands: Mapping[str, str]) -> str:
     """Return the text of a page; of a panel's page, with its keys and those of the window."""
+    found = {
+        what: keys
+        for name, own in PANEL_KEYS.items()
+        if TOPICS.get(name, name) == page.name
+        for what, keys in own.items()
+    }
     if page.name not in PANEL_KEYS:
         return page.text
-    parts = {"Keys of this panel": PANEL_KEYS[page.name], "Keys everywhere": commands}
+    parts = {"Keys of this panel": found, "Keys everywhere": commands}
     return f"{page.text.rstrip()}\n\n{_tables(parts)}"
 
 

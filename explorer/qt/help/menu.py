@@ -9,6 +9,7 @@ from PySide6.QtCore import QObject, QPoint, Qt
 from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent
 
 from explorer import __version__
+from explorer.present.titles import FULL_TITLES
 from explorer.qt.actions import Actions
 from explorer.qt.panels import Panels
 from explorer.qt.settings import Settings
@@ -47,7 +48,9 @@ class Help(QObject):
     def show_guide(self, name: str) -> None:
         if self.guide is None:
             self.guide = self._make_guide()
-        self.guide.open_page(name)
+        from explorer.qt.help.guide import TOPICS  # noqa: PLC0415 - as above
+
+        self.guide.open_page(TOPICS.get(name, name))
         self.guide.show()
         self.guide.activateWindow()
 
@@ -73,14 +76,9 @@ class Help(QObject):
     def _make_guide(self) -> HelpWindow:
         from explorer.qt.help import guide as guides  # noqa: PLC0415 - not before the first paint
 
-        panels, settings = self._panels, self._settings
-        titles = {
-            page.objectName(): panels.tabText(place)
-            for place in range(panels.count())
-            if (page := panels.widget(place)) is not None
-        }
+        settings = self._settings
         commands = guides.command_keys(self._window.actions())
-        pages = [*guides.load_guide(), guides.keys_page(commands, titles)]
+        pages = [*guides.load_guide(), guides.keys_page(commands, FULL_TITLES)]
         made = guides.HelpWindow(pages, lambda page: guides.with_keys(page, commands), self._window)
         made.restoreGeometry(settings.layout("help"))
         made.splitter.restoreState(settings.layout("help_splitter"))

@@ -12,10 +12,10 @@ from explorer.present.attachments import EntryRow
 from explorer.present.tables.attachments import UPDATES, AttachedTable, attached_table
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, Work
-from explorer.qt.references import References
+from explorer.qt.references import ReferenceBar, References
 from explorer.qt.services import Services
 from explorer.qt.widgets.building import Part
-from explorer.qt.widgets.model_page import ModelPage, report_steps
+from explorer.qt.widgets.model_page import ModelPage, below, report_steps
 from explorer.qt.widgets.pages import Request
 
 
@@ -34,9 +34,10 @@ class AttachedPage(ModelPage[AttachedTable]):
 
     def build(self) -> Part:
         self.about.setAccessibleName("What the file is")
+        self.base = ReferenceBar(self._references, self)
         self.rows = self.table()
         self.rows.row_opened.connect(self._open)
-        return self.rows
+        return below(self.base, (self.rows, 1))
 
     @property
     def _base(self) -> Document | None:
@@ -61,6 +62,7 @@ class AttachedPage(ModelPage[AttachedTable]):
         return read
 
     def show_result(self, result: AttachedTable) -> None:
+        self.base.setVisible(result.table is UPDATES)
         hint = "\nChoose the model that it changes above to see the norms of its tensors, too."
         self.say(result.kind + (hint if result.table is UPDATES and self._base is None else ""))
         self.rows.show_rows(result.table, result.rows)

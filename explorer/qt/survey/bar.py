@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import isfinite
+from typing import Final
 
 from PySide6.QtCore import QSignalBlocker, Qt, Signal
 from PySide6.QtWidgets import QCheckBox, QComboBox, QProgressBar, QPushButton, QWidget
@@ -10,14 +12,14 @@ from PySide6.QtWidgets import QCheckBox, QComboBox, QProgressBar, QPushButton, Q
 from explorer.analysis.columns import Source
 from explorer.present.tables.survey import METRICS, Metric
 from explorer.present.titles import WORST_TENSORS
-from explorer.qt.references import ReferenceBar
+from explorer.qt.jobs import all_cores
 from explorer.qt.survey.map_paint import Scale
 from explorer.qt.survey.session import SurveySession, SurveyState
 from explorer.qt.theme import Space
-from explorer.qt.widgets.building import LINE, NOTE, column, row
+from explorer.qt.widgets.building import LINE, NOTE, row
 from explorer.qt.widgets.labels import ElidedLabel, plain_label
 from explorer.qt.widgets.plot_panel import RangeFields
-from explorer.qt.widgets.progress import Pace
+from explorer.qt.widgets.progress import Pace, duration_text
 from explorer.text import bytes_text, counted, integer_text
 
 _STEPS = 1000
@@ -30,7 +32,6 @@ class SurveyBar(QWidget):
         super().__init__(parent)
         self._session = session
         self._pace = Pace()
-        self.reference = ReferenceBar(session.references, self)
         self.start = QPushButton(self)
         self.start.clicked.connect(session.start)
         self.pause = QPushButton(self)
@@ -45,17 +46,16 @@ class SurveyBar(QWidget):
         self.bar.setAccessibleName("Progress")
         self.label = ElidedLabel(self)
         self.label.setFixedHeight(self.bar.sizeHint().height())  # the pages must not jump
-        controls = row(self.reference, 1, self.start, self.pause, self.cancel)
-        column(controls, row(self.bar, (self.label, 1)), of=self, margins=LINE, spacing=Space.TIGHT)
+        row(self.bar, (self.label, 1), self.start, self.pause, self.cancel, of=self, margins=LINE)
         session.state_changed.connect(self.follow)
         session.grown.connect(self._show_progress)
         self.follow()
 
     def follow(self) -> None:
         session = self._session
-        state, missing = session.state, any(session.missing)
+        state, missing = session.state, bool(session.missing)
         under_way = state in (SurveyState.RUNNING, SurveyState.PAUSED)
-        self.start.setVisible(not under_way)
+        self.start.setVisible(not under_way and (missing or not session.compares))
         self.start.setEnabled(state is SurveyState.READY and missing)
         self.start.setText(start_text(session) if missing else "Everything is measured")
         self.pause.setVisible(under_way)
@@ -92,19 +92,34 @@ class SurveyBar(QWidget):
             return ""
         if session.content is None:
             return "Looking up earlier results…"
+        if session.compares:
+            return self._compared_text()
+        statistics = session.content.statistics
         text = (
-            f"{integer_text(int(session.content.statistics.known.sum()))} of "
+            f"{integer_text(int(statistics.known.sum()))} of "
             f"{integer_text(len(session.document.arrays))} tensors measured"
         )
-        if session.comparison is not None:
-            text += f", {integer_text(int(session.comparison.errors.known.sum()))} compared"
-            without = int((~session.comparison.comparable).sum())
-            if without:
-                text += f", {integer_text(without)} not comparable"
-        problems = len(session.content.statistics.problems)
-        if problems:
-            text += f". {integer_text(problems)} cannot be read: see {WORST_TENSORS}"
+        if statistics.problems:
+            count = integer_text(len(statistics.problems))
+            text += f". {count} cannot be read: see {WORST_TENSORS}"
         return text + "."
+
+    def _compared_text(self) -> str:
+        """Return how much of the models is compared."""
+        session = self._session
+        found = session.comparisons
+        if session.references.chosen is None:
+            return "Choose an original, or a type to round to: errors are measured against it."
+        if not found:
+            return "The tensors of both models are being matched."
+        done = integer_text(sum(int(one.measured.sum()) for one in found))
+        text = f"{done} of {counted(sum(len(one.pairs) for one in found), 'tensor')} compared"
+        without = int((~found[0].comparable).sum())
+        if without:
+            text += f", {integer_text(without)} not comparable"
+        if session.missing:
+            text += f". {reading_text(session)}"
+        return text.removesuffix(".") + "."
 
     def take_units(self) -> None:
         self.follow()
@@ -126,36 +141,54 @@ class Notice(QWidget):
     def show_missing(self, source: Source) -> None:
         """Say what keeps figures of a source from being known."""
         session = self._session
-        tensors, pairs = session.missing
-        missing = pairs if source is Source.ERRORS else tensors
-        count = counted(missing, "tensor")
-        text = ""
+        text, missing = "", session.missing if source is not Source.HEADER else 0
         if source is Source.ERRORS and session.references.chosen is None:
-            text = "Choose above what to compare with: errors need a reference."
+            text = "Choose above what to compare with: errors need an original, or a type."
         elif source is Source.ERRORS and session.comparison is None:
             text = "The tensors of both models are being matched."
-        elif source is Source.ERRORS and pairs:
-            text = f"{count} not compared yet."
-        elif source is Source.STATISTICS and tensors:
-            text = f"{count} not measured yet."
+        elif missing:
+            done = "compared" if session.compares else "measured"
+            text = f"{counted(missing, 'tensor')} not {done} yet."
         self.label.setText(text)
         self.button.setVisible(bool(missing) and session.state is SurveyState.READY)
         self.button.setText(start_text(session))
         self.setVisible(bool(text) and session.content is not None)
 
 
-def list_metrics(choice: QComboBox) -> None:
-    for metric in METRICS:
+def metrics_of(session: SurveySession) -> list[Metric]:
+    """Return the metrics of the header, and those of what is measured: errors or statistics."""
+    source = Source.ERRORS if session.compares else Source.STATISTICS
+    return [metric for metric in METRICS if metric.source in (Source.HEADER, source)]
+
+
+def list_metrics(choice: QComboBox, metrics: Iterable[Metric]) -> None:
+    for metric in metrics:
         choice.addItem(metric.title, metric.name)
         choice.setItemData(choice.count() - 1, metric.tip, Qt.ItemDataRole.ToolTipRole)
 
 
 def start_text(session: SurveySession) -> str:
-    tensors, pairs = session.missing
-    verb = "Measure"
-    if pairs:
-        verb = "Measure and compare" if tensors else "Compare"
+    verb = "Compare" if session.compares else "Measure"
     return f"{verb} all tensors ({bytes_text(session.missing_bytes)})"
+
+
+_WEIGHTS: Final = 0.15e9, 0.6e9
+"""Weights that a core compares in a second, by type; measured."""
+
+_DISK: Final = 0.2e9, 3e9
+"""Bytes that a disk reads in a second."""
+
+
+def reading_text(session: SurveySession) -> str:
+    """Say how much has to be read, and about how long that takes on this machine."""
+    nbytes, cores = session.missing_bytes, all_cores()
+    weights = sum(float(one.parameters[one.missing].sum()) for one in session.comparisons)
+    slow, fast = (
+        max(1, round(max(weights / rate / cores, nbytes / disk)))
+        for rate, disk in zip(_WEIGHTS, _DISK, strict=True)
+    )
+    time = f"{duration_text(fast)} to {duration_text(slow)}" if slow > fast else "a second"
+    return f"The others take about {time}: {bytes_text(nbytes)} to read"
 
 
 class TypedRange(QWidget):

@@ -16,10 +16,11 @@ from explorer.analysis.columns import Groups, Known, Source, is_matrix, summarie
 from explorer.analysis.model_grid import ModelGrid
 from explorer.present.explanations import picture_text
 from explorer.present.survey import ABOUT_SUMS, OVER_LAYERS, summary_lines
-from explorer.present.tables.survey import SummedUp, metric_named, sums_table
+from explorer.present.tables.survey import METRICS, SummedUp, metric_named, sums_table
+from explorer.present.tables.table import Table
 from explorer.qt.jobs import JobSlot
 from explorer.qt.services import Services
-from explorer.qt.survey.bar import Notice
+from explorer.qt.survey.bar import Notice, metrics_of
 from explorer.qt.survey.layer_paint import (
     LEAST_HEIGHT,
     LEAST_WIDTH,
@@ -208,15 +209,14 @@ def layer_values(
     return [grid.values(one, known, one.of_groups(known, groups)) for one in metrics]
 
 
-_SUMS: Final = sums_table(None)
 _Sums: TypeAlias = "tuple[list[SummedUp], set[str]]"
 
 
-def _add_up(known: Known, grid: ModelGrid, *, by_layer: bool) -> _Sums:
+def _add_up(known: Known, grid: ModelGrid, table: Table[SummedUp], *, by_layer: bool) -> _Sums:
     """Return the lines of sums, and which columns have no figure."""
     lines = summary_lines(summaries(known, grid), by_layer=by_layer)
-    shown = [column.name for column in _SUMS.shown(lines)]
-    return lines, set(_SUMS.names).difference(shown)
+    shown = [column.name for column in table.shown(lines)]
+    return lines, set(table.names).difference(shown)
 
 
 class ByLayerPage(QWidget):
@@ -228,6 +228,9 @@ class ByLayerPage(QWidget):
         super().__init__(parent)
         self.app = app
         self._session = session
+        offered = {metric.name for metric in metrics_of(session)}
+        self._names = [name for name in OVER_LAYERS if name in offered]
+        self._sums = sums_table(None).without(*(m.name for m in METRICS if m.name not in offered))
         self._content: SurveyContent | None = None
         self._grids: list[LayerGrid] = []
         self._row = -1
@@ -239,7 +242,7 @@ class ByLayerPage(QWidget):
             *(self, "Range of a chart"),
             "The range of a chart as typed. What lies beyond is drawn at its edge",
             ("Ranges: automatic", ""),
-            *((f"Range: {one.title}", one.name) for one in map(metric_named, OVER_LAYERS)),
+            *((f"Range: {one.title}", one.name) for one in map(metric_named, self._names)),
         )
         self.edges = RangeFields(self)
         self.edges.hide()
@@ -252,7 +255,7 @@ class ByLayerPage(QWidget):
         self.save = QPushButton("&Save…", self)
         self.save.setToolTip("Save picture or data (Ctrl+S)")
         self.table = TableView(TableModel(self), app, self)
-        self.table.setAccessibleName(_SUMS.title)
+        self.table.setAccessibleName(self._sums.title)
         self.export = PlotExport(app, self)
         self._adding = JobSlot(app.runner, self)
         self._added_too_soon = False
@@ -373,10 +376,10 @@ class ByLayerPage(QWidget):
 
     def _renew(self) -> None:
         """Show the figures known by now."""
-        source = Source.STATISTICS if self._session.comparison is None else Source.ERRORS
+        source = Source.ERRORS if self._session.compares else Source.STATISTICS
         self.notice.show_missing(source)
         self.lines.show_values(
-            layer_values(self._session, self.grid, OVER_LAYERS), norms=self.norms.isChecked()
+            layer_values(self._session, self.grid, self._names), norms=self.norms.isChecked()
         )
         self.save.setEnabled(self.lines.picture is not None)
         self._show_sums()
@@ -389,7 +392,7 @@ class ByLayerPage(QWidget):
             return
         by_layer = self.sums.currentIndex() == 1
         if known.count <= _AT_ONCE:
-            self._show_lines(_add_up(known, content.grid, by_layer=by_layer))
+            self._show_lines(_add_up(known, content.grid, self._sums, by_layer=by_layer))
             return
         if self._adding.busy:  # it would never end while figures come in
             self._added_too_soon = True
@@ -397,7 +400,7 @@ class ByLayerPage(QWidget):
         self._added_too_soon = False
         self._adding.run(
             "Adding up",
-            lambda _job: _add_up(known, content.grid, by_layer=by_layer),
+            lambda _job: _add_up(known, content.grid, self._sums, by_layer=by_layer),
             self._show_added,
             self.app.report,
         )
@@ -409,7 +412,7 @@ class ByLayerPage(QWidget):
 
     def _show_lines(self, sums: _Sums) -> None:
         lines, unknown = sums
-        if self.table.table.update(_SUMS, lines):
+        if self.table.table.update(self._sums, lines):
             self._unknown = None
         if unknown != self._unknown:  # what is known from now on is shown from now on
             self._unknown = unknown

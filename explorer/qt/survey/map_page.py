@@ -16,7 +16,7 @@ from explorer.analysis.model_grid import Kind, ModelGrid
 from explorer.present.explanations import picture_text
 from explorer.present.tables.survey import METRICS, Metric, metric_named
 from explorer.qt.survey import map_paint
-from explorer.qt.survey.bar import Notice, TypedRange, list_metrics
+from explorer.qt.survey.bar import Notice, TypedRange, list_metrics, metrics_of
 from explorer.qt.survey.by_layer import LayerLines, layer_values
 from explorer.qt.survey.layer_paint import LayerGrid, layer_grids
 from explorer.qt.survey.session import ComparisonContent, SurveyContent, SurveySession, SurveyState
@@ -422,7 +422,7 @@ class MapPage(QtWidgets.QWidget):
         self._chose = False  # whether the user chose what to colour by
         self._values: dict[str, Floats] = {}
         self.colour_by = choice(self, "Colour by", "", ("Type", ""))
-        list_metrics(self.colour_by)
+        list_metrics(self.colour_by, metrics_of(session))
         how = "Each role has its own colours, from its minimum to its maximum"
         self.by_role = check(self, "Scal&e per role", how)
         self.typed = TypedRange(self)
@@ -490,7 +490,7 @@ class MapPage(QtWidgets.QWidget):
         if known is not None and known.errors is not None:
             some = session.state is SurveyState.RUNNING or known.errors.known.any()
             name = "relative_rmse" if some else ""
-        if known is not None and not name:  # without a reference, what the block scales imply
+        if known is not None and not self._session.compares:  # what the block scales imply
             rounded = np.isfinite(known.statistics.relative_step_error)
             name = "step_error" if rounded.any() else ""
         with QSignalBlocker(self.colour_by):

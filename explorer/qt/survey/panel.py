@@ -7,11 +7,10 @@ from PySide6.QtCore import QByteArray, QSignalBlocker, Qt, QTimer
 from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QBoxLayout, QPushButton, QWidget
 
-from explorer.analysis.columns import Known, Source, percentiles_within, shares
+from explorer.analysis.columns import Known, percentiles_within, shares
 from explorer.formats.tensor_filter import parse_filter
 from explorer.present.tables.survey import (
     EXTREMES,
-    METRICS,
     PERCENTILE,
     SHARE,
     Metric,
@@ -26,12 +25,12 @@ from explorer.qt.pages.attached import AttachedPage
 from explorer.qt.pages.type_mix import TypeMixPage
 from explorer.qt.references import References
 from explorer.qt.services import Services
-from explorer.qt.survey.bar import Notice, SurveyBar, list_metrics
+from explorer.qt.survey.bar import Notice, SurveyBar, list_metrics, metrics_of
 from explorer.qt.survey.by_layer import ByLayerPage
 from explorer.qt.survey.map_page import MapPage
 from explorer.qt.survey.session import SurveySession, SurveyState
 from explorer.qt.theme import Space
-from explorer.qt.widgets.building import LINE, row
+from explorer.qt.widgets.building import LINE, column, row
 from explorer.qt.widgets.controls import check, choice, label_of
 from explorer.qt.widgets.labels import error_caution
 from explorer.qt.widgets.lazy import LazyTab, TabbedPanel
@@ -40,11 +39,7 @@ from explorer.qt.widgets.table_view import BarDelegate, ListPanel
 from explorer.text import integer_text
 
 _RENEW_MS = 500  # between two sortings while figures come in: rows that jump cannot be read
-_FIRST_METRIC = "outlier_ratio"
-_FIRST_WITH_ERRORS = "relative_rmse"
-_SHOWN = ("name", "layer", "type", "parameters", "outlier_ratio", "relative_rmse")
-_NAMES = tuple(metric.name for metric in METRICS)
-_OF_ERRORS = frozenset(one.name for one in METRICS if one.source is Source.ERRORS)
+_SHOWN = ("name", "layer", "type", "parameters", "bytes")
 _OF_TENSORS = ("name", "layer", "role", "type", "shape", "parameters")
 
 
@@ -55,7 +50,8 @@ class HotSpots:
         self.metric = metric
         self._session = session
         self._count = len(document.arrays)
-        names = (SHARE, PERCENTILE, *_NAMES, *EXTREMES)
+        self._metrics = metrics_of(session)
+        names = (SHARE, PERCENTILE, *(one.name for one in self._metrics), *EXTREMES)
         self._values = {name: np.full(self._count, np.nan) for name in names}
         self._roles = document.arrays.role_codes.astype(np.int64)
         self._tensors = tensor_table(document.model, document.arrays).only(*_OF_TENSORS)
@@ -63,7 +59,7 @@ class HotSpots:
     def update(self, known: Known, metric: Metric) -> None:
         """Take the figures known by now."""
         self.metric = metric
-        for each in METRICS:
+        for each in self._metrics:
             self._values[each.name] = each.of_tensors(known)
         self._values[SHARE] = shares(metric.contribution(known))
         self._values[PERCENTILE] = percentiles_within(
@@ -74,7 +70,9 @@ class HotSpots:
 
     def table(self) -> Table[int]:
         """Return the table; its rows are the numbers of the tensors."""
-        return worst_tensors(self._tensors, self.metric, self._values, self._session.reason)
+        return worst_tensors(
+            self._tensors, self.metric, self._metrics, self._values, self._session.reason
+        )
 
     def known_count(self) -> int:
         """Return for how many tensors the metric is known that they are ranked by."""
@@ -93,12 +91,11 @@ class HotSpotsPage(ListPanel):
         self._document: Document | None = None
         self._spots: HotSpots | None = None
         self._row = -1
-        self._with_errors = True  # whether the columns of errors are shown
         self._fitted: object = None  # what was known when the columns were last made wide enough
-        self._chose = False  # whether the user chose what to rank by
         self.rank_by = choice(self, "Rank by", "")
-        list_metrics(self.rank_by)
-        self._set_metric(_FIRST_METRIC)
+        list_metrics(self.rank_by, metrics_of(session))
+        first = "relative_rmse" if session.compares else "outlier_ratio"
+        self.rank_by.setCurrentIndex(self.rank_by.findData(first))
         how = "Rank by what a tensor adds to the sum over the model, not by the figure alone"
         self.weighted = check(self, "&Weighted by parameters", how)
         self.notice = Notice(session, self)
@@ -129,7 +126,8 @@ class HotSpotsPage(ListPanel):
         assert isinstance(layout, QBoxLayout)
         layout.insertLayout(0, line)
         layout.insertWidget(1, self.notice)
-        layout.addWidget(error_caution(self))
+        if self._session.compares:
+            layout.addWidget(error_caution(self))
 
     @property
     def chosen(self) -> Metric:
@@ -139,9 +137,7 @@ class HotSpotsPage(ListPanel):
     def refresh(self) -> None:
         """Show what is known now; the model or the reference may be another one."""
         content, session = self._session.content, self._session
-        before = self._document, self.chosen
-        if session.comparison is not None and not self._chose:
-            self._set_metric(_FIRST_WITH_ERRORS)
+        before = self._document
         self.notice.show_missing(self.chosen.source)
         if content is None:
             self._clear()
@@ -150,23 +146,15 @@ class HotSpotsPage(ListPanel):
             self._document = content.document
             self._spots = HotSpots(content.document, session, self.chosen)
             self.model.set_content(self._spots.table(), range(len(content.document.arrays)))
-            hidden = {column.name for column in self.model.columns} - {*_SHOWN, PERCENTILE}
+            shown = {*_SHOWN, PERCENTILE, self.chosen.name}
+            hidden = {column.name for column in self.model.columns} - shown
             self.table.show_columns(QByteArray(), hidden)
-            self._with_errors, self._fitted = True, None
-        self._offer_errors(session.comparison is not None)
+            self._fitted = None
         self._renew()
         self._filter(self.bar.text)
         self.select_tensor(self._row)
-        if before != (self._document, self.chosen):
+        if before is not self._document:
             self._rank()
-
-    def _offer_errors(self, on: bool) -> None:
-        """Show the columns of errors while there is something to compare with, else hide them."""
-        if on != self._with_errors:
-            self._with_errors = on
-            for number, column in enumerate(self.model.columns):
-                if column.name in _OF_ERRORS and not (on and column.name not in _SHOWN):
-                    self.table.setColumnHidden(number, not on)
 
     def _follow_selection(self) -> None:
         self.overlay.setEnabled(len(self.table.selected_content_rows()) > 1)
@@ -212,7 +200,7 @@ class HotSpotsPage(ListPanel):
         self.model.renew(self._spots.table(), self.model.items)
         last = self.model.columnCount() - 1  # where the reasons are
         self.table.setColumnHidden(last, not bool(self._session.with_reason().any()))
-        fits = self.chosen.name, self._spots.known_count(), self._with_errors
+        fits = self.chosen.name, self._spots.known_count()
         if self._session.state is not SurveyState.RUNNING and fits != self._fitted:
             self._fitted = fits
             self.table.widen_numbers()
@@ -237,13 +225,9 @@ class HotSpotsPage(ListPanel):
         self.table.scrollToTop()
 
     def _choose_metric(self) -> None:
-        self._chose = True
         self.notice.show_missing(self.chosen.source)
         self._renew()
         self._rank()
-
-    def _set_metric(self, name: str) -> None:
-        self.rank_by.setCurrentIndex(self.rank_by.findData(name))
 
     def _filter(self, text: str) -> None:
         if self._document is None:
@@ -274,16 +258,127 @@ class HotSpotsPage(ListPanel):
         self.notice.show_missing(self.chosen.source)
 
 
-class SurveyView(TabbedPanel):
-    """All tensors of the current model."""
+class SessionPanel(TabbedPanel):
+    """Shows what a session knows of the current model, while it is visible.
+
+    Attributes:
+        session: What is known; several panels may show one.
+    """
+
+    def __init__(
+        self, app: Services, session: SurveySession, title: str, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(app, parent)
+        self.title = title
+        self._document: Document | None = None
+        self._row = -1
+        self.session = session
+        session.replaced.connect(self._refresh_if_visible)
+        session.grown.connect(self.grow)
+        session.state_changed.connect(self._follow_state)
+
+    def show_document(self, document: Document | None) -> None:
+        """Show a model; None shows nothing."""
+        self.session.show_document(document)
+        if document is not self._document:
+            self._document = document
+            self.select_tensor(-1)
+            self.refresh()
+
+    def refresh(self) -> None:
+        document = self._document
+        if document is None:
+            sentence = "Open a model to see all of its tensors."
+            self.say_that_no_model_is_open(self.title, sentence)
+        elif not len(document.arrays):
+            self.show_message(self.title, "This file holds no tensors.")
+        else:
+            self.show_content()
+        self._refresh_if_visible()
+
+    def cancel(self) -> None:
+        self.session.cancel()
+
+    def select_tensor(self, row: int) -> None:
+        """Mark a tensor on all pages; -1 marks none. Emits nothing."""
+        self._row = row
+
+    def refresh_pages(self) -> None:
+        """Show what is known now."""
+        raise NotImplementedError
+
+    def grow(self) -> None:
+        """Show more of the same."""
+        raise NotImplementedError
+
+    def _refresh_if_visible(self) -> None:
+        if self.isVisible():
+            self.refresh_pages()
+        self._follow_state()
+
+    def _follow_state(self) -> None:
+        running = self.session.state in (SurveyState.RUNNING, SurveyState.PAUSED)
+        self.cancel_shortcut.setEnabled(running)
+
+    # Qt
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self.session.watch(self, True)
+        self._refresh_if_visible()
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        self.session.watch(self, False)
+
+
+class PartPanel(SessionPanel):
+    """One page of all tensors as a panel: map, figures by layer, or table.
+
+    Attributes:
+        part: The page.
+    """
+
+    def __init__(self, app: Services, session: SurveySession, name: str) -> None:
+        super().__init__(app, session, PANEL_TITLES[name])
+        self.part = self._make(name)
+        column((self.part, 1), of=self.content)
+        self.refresh()
+
+    def _make(self, name: str) -> MapPage | ByLayerPage | HotSpotsPage:
+        if name == "error_map":
+            return MapPage(self.session, PlotExport(self.app, self), self)
+        page = ByLayerPage if name == "error_layers" else HotSpotsPage
+        return page(self.session, self.app, self)
+
+    def select_tensor(self, row: int) -> None:
+        super().select_tensor(row)
+        self.part.select_tensor(row)
+
+    def refresh_pages(self) -> None:
+        self.part.refresh()
+
+    def grow(self) -> None:
+        if self.isVisible():
+            self.part.grow()
+
+    def focus_search(self) -> None:
+        """Go into the filter of a table; else to the page."""
+        if isinstance(self.part, ListPanel):
+            self.part.focus_search()
+        else:
+            self.part.setFocus()
+
+
+class SurveyView(SessionPanel):
+    """All tensors of the current model: what they are made of, compared with nothing."""
 
     def __init__(
         self, app: Services, references: References, parent: QWidget | None = None
     ) -> None:
-        super().__init__(app, parent)
-        self._document: Document | None = None
-        self._row = -1
-        session = self.session = SurveySession(app, references, self)
+        session = SurveySession(app, references)
+        super().__init__(app, session, PANEL_TITLES["survey"], parent)
+        session.setParent(self)
         self.bar = SurveyBar(session, self)
         self.begin_tabs("Views of the model", self.bar)
         export = PlotExport(app, self)
@@ -299,10 +394,7 @@ class SurveyView(TabbedPanel):
         self.tabs.addTab(self._type_mix, TYPES)
         self._attached = LazyTab(lambda: AttachedPage(app, references, self), self._fill_page, self)
         self.tabs.addTab(self._attached, "Adapter")
-        self.tabs.currentChanged.connect(lambda _: self._refresh_pages())
-        session.replaced.connect(self._refresh_pages)
-        session.grown.connect(self._grow)
-        session.state_changed.connect(self._follow_state)
+        self.tabs.currentChanged.connect(lambda _: self.refresh_pages())
         self.refresh()
 
     @property
@@ -320,31 +412,21 @@ class SurveyView(TabbedPanel):
         """Types, compared with recipes."""
         return self._type_mix.widget
 
+    @property
+    def attached(self) -> AttachedPage:
+        """What an adapter changes, or an importance matrix knows."""
+        return self._attached.widget
+
     def show_document(self, document: Document | None) -> None:
-        """Show a model; None shows nothing."""
-        if document is not self._document:
-            self._document = document
-            self.select_tensor(-1)
-            self.session.show_document(document)
+        other = document is not self._document
+        super().show_document(document)
+        if other:
             self._offer_attached()
-            self.refresh()
             for page in (self._type_mix, self._attached):
                 page.catch_up()  # they let go of the model before
 
-    def refresh(self) -> None:
-        document = self._document
-        if document is None:
-            sentence = "Open a model to see all of its tensors."
-            self.say_that_no_model_is_open(PANEL_TITLES["survey"], sentence)
-        elif not len(document.arrays):
-            self.show_message(PANEL_TITLES["survey"], "This file holds no tensors.")
-        else:
-            self.show_content()
-        self._refresh_pages()
-
     def select_tensor(self, row: int) -> None:
-        """Mark a tensor on all pages; -1 marks none. Emits nothing."""
-        self._row = row
+        super().select_tensor(row)
         self.map.select_tensor(row)
         self._by_layer.refresh()
         self._hot_spots.refresh()
@@ -355,9 +437,6 @@ class SurveyView(TabbedPanel):
             self.show_page(self._hot_spots)
             self.hot_spots.focus_search()
 
-    def cancel(self) -> None:
-        self.session.cancel()
-
     def _fill_by_layer(self, page: ByLayerPage) -> None:
         page.select_tensor(self._row)
         page.refresh()
@@ -365,11 +444,6 @@ class SurveyView(TabbedPanel):
     def _fill_hot_spots(self, page: HotSpotsPage) -> None:
         page.select_tensor(self._row)
         page.refresh()
-
-    @property
-    def attached(self) -> AttachedPage:
-        """What an adapter changes, or an importance matrix knows."""
-        return self._attached.widget
 
     def _fill_page(self, page: TypeMixPage | AttachedPage) -> None:
         page.show_document(self._document)
@@ -385,34 +459,17 @@ class SurveyView(TabbedPanel):
             self.tabs.setTabText(self.place_of(self._attached), title)
             self.show_page(self._attached)
 
-    def _refresh_pages(self) -> None:
+    def refresh_pages(self) -> None:
         """Show what is known: on the page in front now, on the others when they are shown."""
         if self.tabs.currentWidget() is self.map:
             self.map.refresh()
-        self._by_layer.refresh()
-        self._hot_spots.refresh()
-        self._type_mix.refresh()
-        self._attached.refresh()
-        self._follow_state()
+        for page in (self._by_layer, self._hot_spots, self._type_mix, self._attached):
+            page.refresh()
 
-    def _grow(self) -> None:
+    def grow(self) -> None:
         if self.map.isVisible():
             self.map.grow()
         elif self._by_layer.isVisible():
             self.by_layer.grow()
         elif self._hot_spots.isVisible():
             self.hot_spots.grow()
-
-    def _follow_state(self) -> None:
-        running = self.session.state in (SurveyState.RUNNING, SurveyState.PAUSED)
-        self.cancel_shortcut.setEnabled(running)
-
-    # Qt
-
-    def showEvent(self, event: QShowEvent) -> None:
-        super().showEvent(event)
-        self.session.set_visible(True)
-
-    def hideEvent(self, event: QHideEvent) -> None:
-        super().hideEvent(event)
-        self.session.set_visible(False)

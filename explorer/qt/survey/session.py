@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from functools import cached_property
-from typing import Any, TypeVar
+from functools import cached_property, partial
+from typing import Any, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -56,12 +56,20 @@ class SurveyContent:
         """Whether statistics of a tensor are not known though they could be, bool [n]."""
         return _missing(self.statistics.known, self.statistics.problems)
 
+    def put(self, number: int, row: surveys.SurveyRow) -> None:
+        """Store the statistics of a tensor, or why there are none."""
+        if row.statistics is not None:
+            self.statistics.put(number, row.statistics)
+        elif row.error is not None:
+            self.statistics.problems[number] = row.error.what
+
 
 @dataclass(frozen=True)
 class ComparisonContent:
     """What is known of a model's errors.
 
     Attributes:
+        document: The model.
         against: The reference: a model, or a type.
         pairs: The pairs compared.
         shares: Shares of tensors in the weights of each pair, by row.
@@ -72,6 +80,7 @@ class ComparisonContent:
         nbytes: Stored bytes of both sides of each pair, float64 [pairs].
     """
 
+    document: Document
     against: Model | str
     pairs: Sequence[WeightsPair]
     shares: Sequence[Mapping[int, float]]
@@ -85,6 +94,11 @@ class ComparisonContent:
     def missing(self) -> NDArray[np.bool_]:
         """Whether errors of a pair are not known though they could be, bool [pairs]."""
         return _missing(self.measured, self.problems)
+
+    @cached_property
+    def parameters(self) -> NDArray[np.float64]:
+        """Weights of each pair, float64 [pairs]."""
+        return np.array([pair.parameters for pair in self.pairs], np.float64)
 
     @property
     def missing_rows(self) -> NDArray[np.bool_]:
@@ -164,9 +178,9 @@ def read_comparison(
             errors.problems |= dict.fromkeys(rows, problem)
     measured, nbytes = np.zeros(len(pairs), np.bool_), np.array(sizes, np.float64)
     content = ComparisonContent(
-        against, pairs, shares, measured, problems, comparable, errors, nbytes
+        document, against, pairs, shares, measured, problems, comparable, errors, nbytes
     )
-    with cached_errors(document.model, content) as cached:
+    with cached_errors(content) as cached:
         for number, figures in cached.rows.items():
             content.put(surveys.PairRow(number, pairs[number], figures))
     return content
@@ -223,9 +237,9 @@ def cached_statistics(model: Model) -> CachedSurvey:
     return SurveyCache().open(model, slim=True)
 
 
-def cached_errors(model: Model, content: ComparisonContent) -> CachedErrors:
+def cached_errors(content: ComparisonContent) -> CachedErrors:
     """Return the errors kept of a model; a context manager."""
-    return SurveyCache().open_errors(model, content.against, content.pairs)
+    return SurveyCache().open_errors(content.document.model, content.against, content.pairs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,66 +271,65 @@ class SurveyWork:
 
     Rows are put into a queue as they are found; the GUI thread takes them out with each report of
     progress. So nothing is copied, and no row is lost however rare reports are.
+
+    Args:
+        content: The model whose statistics are measured; None for none.
+        comparisons: The models whose errors are.
     """
 
-    def __init__(self, content: SurveyContent, comparison: ComparisonContent | None) -> None:
+    def __init__(
+        self, content: SurveyContent | None, comparisons: Sequence[ComparisonContent]
+    ) -> None:
         self.content = content
-        self.comparison = comparison
+        self.comparisons = [one for one in comparisons if one.missing.any()]
         self.control = surveys.SurveyControl()
-        self._found: deque[tuple[int, surveys.SurveyRow] | surveys.PairRow] = deque()
-        arrays, self._missing = content.document.arrays, content.missing
-        self._tensors = _Walk(arrays.parameters[self._missing], arrays.nbytes[self._missing])
-        self._missing_pairs = np.zeros(0, np.bool_)
-        self._pairs = _Walk(np.zeros(0), np.zeros(0))
-        if comparison is not None:
-            some = self._missing_pairs = comparison.missing
-            weights = np.array([pair.parameters for pair in comparison.pairs], np.float64)
-            self._pairs = _Walk(weights[some], comparison.nbytes[some])
+        self._found: deque[Callable[[], None]] = deque()
+        self._tensors = _Walk(np.zeros(0), np.zeros(0))
+        if content is not None:
+            arrays, missing = content.document.arrays, content.missing
+            self._tensors = _Walk(arrays.parameters[missing], arrays.nbytes[missing])
+        self._pairs = [
+            _Walk(one.parameters[one.missing], one.nbytes[one.missing]) for one in self.comparisons
+        ]
         self._done = 0.0
 
     def take(self) -> None:
         """Store what was found since; on the GUI thread."""
-        statistics = self.content.statistics
         while self._found:
-            found = self._found.popleft()
-            if not isinstance(found, tuple):
-                assert self.comparison is not None
-                self.comparison.put(found)
-                continue
-            number, row = found
-            if row.statistics is not None:
-                statistics.put(number, row.statistics)
-            elif row.error is not None:
-                statistics.problems[number] = row.error.what
+            self._found.popleft()()
 
     def run(self, job: Job) -> None:
         self.control.obey(job.check)
-        if self._missing.any():
-            self._survey(job)
-        if self.comparison is not None and self._missing_pairs.any():
-            self._compare(job, self.comparison)
+        if self.content is not None and self.content.missing.any():
+            self._survey(job, self.content)
+        start = self._tensors.weights
+        for walk, comparison in zip(self._pairs, self.comparisons, strict=True):
+            self._compare(job, comparison, start)
+            start += walk.weights
 
-    def _survey(self, job: Job) -> None:
-        model, workers = self.content.document.model, all_cores()
-        rows = np.flatnonzero(self._missing).tolist()
+    def _survey(self, job: Job, content: SurveyContent) -> None:
+        model, workers = content.document.model, all_cores()
+        rows = np.flatnonzero(content.missing).tolist()
 
         def report(done: int) -> None:
             self._report(job, done / 2)  # each weight is walked over twice
 
         with cached_statistics(model) as cached:
             found = surveys.run_survey(model, cached, workers, self.control, report, rows=rows)
-            self._found.extend(zip(rows, found, strict=True))
+            self._found.extend(
+                partial(content.put, number, one) for number, one in zip(rows, found, strict=True)
+            )
 
-    def _compare(self, job: Job, comparison: ComparisonContent) -> None:
-        numbers = np.flatnonzero(self._missing_pairs).tolist()
+    def _compare(self, job: Job, comparison: ComparisonContent, start: float) -> None:
+        numbers = np.flatnonzero(comparison.missing).tolist()
         pairs, workers, control = comparison.pairs, all_cores(), self.control
 
         def report(done: int) -> None:
-            self._report(job, self._tensors.weights + done)
+            self._report(job, start + done)
 
-        with cached_errors(self.content.document.model, comparison) as cached:
+        with cached_errors(comparison) as cached:
             found = surveys.run_errors(pairs, cached, workers, control, report, numbers=numbers)
-            self._found.extend(found)
+            self._found.extend(partial(comparison.put, one) for one in found)
 
     def _report(self, job: Job, done: float) -> None:
         def publish() -> SurveyProgress:
@@ -328,10 +341,12 @@ class SurveyWork:
         job.publish(publish)
 
     def progress(self) -> SurveyProgress:
-        done, first = self._done, self._tensors.weights
-        nbytes = self._tensors.bytes_at(min(done, first))
-        nbytes += self._pairs.bytes_at(max(0.0, done - first))
-        return SurveyProgress(round(done), round(first + self._pairs.weights), round(nbytes))
+        nbytes, left, total = 0.0, self._done, 0.0
+        for walk in (self._tensors, *self._pairs):
+            nbytes += walk.bytes_at(min(max(0.0, left), walk.weights))
+            left -= walk.weights
+            total += walk.weights
+        return SurveyProgress(round(self._done), round(total), round(nbytes))
 
 
 # The life of a survey in the window.
@@ -348,15 +363,18 @@ class SurveyState(Enum):
 
 
 class SurveySession(QObject):
-    """What is known of the current model's tensors.
+    """What is known of the current model's tensors: statistics, or errors of it and of B.
 
     Attributes:
+        compares: Whether it measures errors, rather than statistics.
         content: The tensors and their statistics; None until they were read.
-        comparison: Their errors against the chosen reference; None without one, or not yet.
+        comparison: Their errors against what is chosen; None without that, or not yet.
+        other: The tensors of B, None without one, or not yet.
+        other_comparison: Their errors against the original; None without both, or not yet.
         progress: Progress of the survey; None if none is under way.
 
     Signals:
-        replaced: Another model, another reference, or results of earlier surveys were read.
+        replaced: Other models are compared, or results of earlier surveys were read.
         grown: More is known; at most 20 times a second.
         state_changed: The state is another one.
     """
@@ -366,19 +384,26 @@ class SurveySession(QObject):
     state_changed = Signal()
 
     def __init__(
-        self, app: Services, references: References, parent: QWidget | None = None
+        self,
+        app: Services,
+        references: References,
+        parent: QObject | None = None,
+        *,
+        compares: bool = False,
     ) -> None:
         super().__init__(parent)
-        self._window = parent
         self.app = app
         self.references = references
+        self.compares = compares
         self.document: Document | None = None
         self.content: SurveyContent | None = None
         self.comparison: ComparisonContent | None = None
+        self.other: SurveyContent | None = None
+        self.other_comparison: ComparisonContent | None = None
         self.progress: SurveyProgress | None = None
         self._contents: WeakKeyDictionary[Document, SurveyContent] = WeakKeyDictionary()
-        self._chosen: Reference = None
-        self._visible = False
+        self._subject: _Subject = (None, None, None)
+        self._watchers: set[QObject] = set()
         self._reading = JobSlot(app.runner, self)
         self._surveying = JobSlot(app.runner, self)
         self._work: SurveyWork | None = None
@@ -396,27 +421,33 @@ class SurveySession(QObject):
     @property
     def known(self) -> Known | None:
         """All columns of the model; None until they were read."""
-        if self.content is None:
-            return None
-        errors = None if self.comparison is None else self.comparison.errors
-        return Known(self.content.document.arrays, self.content.statistics, errors)
+        return _known(self.content, self.comparison)
 
     @property
-    def missing(self) -> tuple[int, int]:
-        """Tensors without statistics, and pairs without errors, that a survey would read."""
-        tensors = 0 if self.content is None else int(self.content.missing.sum())
-        pairs = 0 if self.comparison is None else int(self.comparison.missing.sum())
-        return tensors, pairs
+    def other_known(self) -> Known | None:
+        """All columns of B; None without one, or until they were read."""
+        return _known(self.other, self.other_comparison)
+
+    @property
+    def comparisons(self) -> list[ComparisonContent]:
+        """What is known of the errors of both models, as far as they are compared."""
+        return [one for one in (self.comparison, self.other_comparison) if one is not None]
+
+    @property
+    def missing(self) -> int:
+        """Tensors without statistics, or pairs without errors, that a survey would read."""
+        if self.compares:
+            return sum(int(one.missing.sum()) for one in self.comparisons)
+        return 0 if self.content is None else int(self.content.missing.sum())
 
     @property
     def missing_bytes(self) -> int:
         """Stored bytes that a survey would read."""
-        nbytes = 0
-        if self.content is not None:
-            nbytes += int(self.content.document.arrays.nbytes[self.content.missing].sum())
-        if self.comparison is not None:
-            nbytes += round(float(self.comparison.nbytes[self.comparison.missing].sum()))
-        return nbytes
+        if self.compares:
+            return sum(round(float(one.nbytes[one.missing].sum())) for one in self.comparisons)
+        if self.content is None:
+            return 0
+        return int(self.content.document.arrays.nbytes[self.content.missing].sum())
 
     def reason(self, row: int) -> str:
         """Return why something cannot be known of a tensor; "" if all can."""
@@ -455,28 +486,31 @@ class SurveySession(QObject):
         self._reading.cancel()
         self.document = document
         self.content = None if document is None else self._contents.get(document)
-        self.comparison = None
-        self._chosen = None
+        self._drop_errors()
         self._read_next()
 
-    def set_visible(self, on: bool) -> None:
-        """Read what is kept from now on, or no more."""
-        self._visible = on
-        if on:
+    def watch(self, page: QObject, on: bool) -> None:
+        """Read what is kept while a page shows it."""
+        if not on:
+            self._watchers.discard(page)
+        elif page not in self._watchers:
+            self._watchers.add(page)
             self._read_next()
 
     def start(self) -> None:
         """Read the weights of what is not known; resume a paused survey."""
         if self.state is SurveyState.PAUSED:
             self.resume()
-        if self.state is not SurveyState.READY or self.content is None or not any(self.missing):
+        if self.state is not SurveyState.READY or self.content is None or not self.missing:
             return
-        if not agrees_to_weights(self._models(), self._window):
+        window = next((one for one in self._watchers if isinstance(one, QWidget)), None)
+        if not agrees_to_weights(self._models(), window):
             return
-        survey = SurveyWork(self.content, self.comparison if self.missing[1] else None)
+        content = None if self.compares else self.content
+        survey = SurveyWork(content, self.comparisons if self.compares else ())
         self._work = survey
         self.progress = survey.progress()
-        title = "Measuring all tensors"
+        title = "Comparing all tensors" if self.compares else "Measuring all tensors"
         job = self._surveying.run(title, survey.run, lambda _none: None, self.app.report)
         job.published.connect(self._grow)
         job.finished.connect(lambda: self._finish(survey))
@@ -484,10 +518,13 @@ class SurveySession(QObject):
 
     def _models(self) -> list[Model]:
         """Return the models whose weights a survey reads now."""
-        read: list[object] = [self.document] if self.missing[0] or self.missing[1] else []
-        if self.missing[1]:
-            read.append(self._chosen)
-        return [one.model for one in read if isinstance(one, Document)]
+        if not self.compares:
+            return [] if self.document is None else [self.document.model]
+        read = [one for one in self.comparisons if one.missing.any()]
+        against = [one.against for one in read if isinstance(one.against, Model)]
+        return list(
+            {id(one): one for one in (*(r.document.model for r in read), *against)}.values()
+        )
 
     def pause(self) -> None:
         if self._work is not None:
@@ -525,25 +562,44 @@ class SurveySession(QObject):
     def _read_next(self) -> None:
         """Read what is kept and not read yet, one thing after the other, while it is wanted."""
         document = self.document
-        if document is not None and self._visible and not self._reading.busy:
+        if document is not None and self._watchers and not self._reading.busy:
             if self.content is None:
                 self._read(lambda job: read_content(document, job), self._show_content)
-            elif self.comparison is None:
-                self._read_comparison(document)
+            elif self.compares:
+                self._read_errors(document)
         self.replaced.emit()
         self.state_changed.emit()
 
-    def _read_comparison(self, document: Document) -> None:
+    def _read_errors(self, document: Document) -> None:
         references = self.references
-        chosen = references.chosen if references.document is document else None
-        self._chosen = chosen
-        against = chosen if isinstance(chosen, Rounding) else references.matched
-        if chosen is None or against is None:  # nothing is chosen, or it is being matched
+        if references.document is not document:
             return
-        other = chosen.type_name if isinstance(chosen, Rounding) else chosen.model
-        self._read(
-            lambda job: read_comparison(document, against, other, job), self._show_comparison
-        )
+        self._subject = _subject_of(references)
+        _, chosen, other = self._subject
+        if self.comparison is None and self._read_comparison(
+            document, chosen, self._show_comparison
+        ):
+            return
+        if other is None:
+            return
+        if self.other is None and (known := self._contents.get(other)) is not None:
+            self.other = known
+        if self.other is None:
+            self._read(lambda job: read_content(other, job), self._show_other)
+        elif self.other_comparison is None:
+            self._read_comparison(other, references.against_original, self._show_other_comparison)
+
+    def _read_comparison(
+        self, document: Document, chosen: Reference, show: Callable[[ComparisonContent], None]
+    ) -> bool:
+        """Read what is kept of a model's errors; return whether there is something to read."""
+        matched = self.references.matched_with(document, chosen)
+        against = chosen if isinstance(chosen, Rounding) else matched
+        if chosen is None or against is None:  # nothing is chosen, or it is being matched
+            return False
+        name = chosen.type_name if isinstance(chosen, Rounding) else chosen.model
+        self._read(lambda job: read_comparison(document, against, name, job), show)
+        return True
 
     def _read(self, read: Callable[[Job], Result], show: Callable[[Result], None]) -> None:
         title = "Looking up earlier results"
@@ -554,9 +610,21 @@ class SurveySession(QObject):
         gc.freeze()  # see `MainWindow._add_document`
         self._read_next()
 
+    def _show_other(self, content: SurveyContent) -> None:
+        self._contents[content.document] = self.other = content
+        self._read_next()
+
     def _show_comparison(self, comparison: ComparisonContent) -> None:
         self.comparison = comparison
         self._read_next()
+
+    def _show_other_comparison(self, comparison: ComparisonContent) -> None:
+        self.other_comparison = comparison
+        self._read_next()
+
+    def _drop_errors(self) -> None:
+        self.comparison = self.other = self.other_comparison = None  # a closed model is not kept
+        self._subject = (None, None, None)
 
     def _forget_closed(self) -> None:
         """Drop models that were closed: what is known of one holds it."""
@@ -564,14 +632,30 @@ class SurveySession(QObject):
             del self._contents[document]
 
     def _follow_reference(self) -> None:
-        """Take another reference, or the result of matching both models."""
+        """Take other models to compare, or the result of matching two."""
         references = self.references
         if references.document is not self.document or self.document is None:
             return
-        if references.chosen is not self._chosen:
-            if self._work is not None and self._work.comparison is not None:
+        if self.compares and _subject_of(references) != self._subject:
+            if self._work is not None:
                 self.cancel()
-            self.comparison = self._chosen = None  # a closed model is not kept
+            self._drop_errors()
             if self.content is not None:
                 self._reading.cancel()
         self._read_next()
+
+
+_Subject: TypeAlias = tuple[Document | None, Reference, Document | None]
+"""The current model, what its errors are measured against, and B, if that is too."""
+
+
+def _subject_of(references: References) -> _Subject:
+    other = None if references.against_original is None else references.other
+    return references.document, references.chosen, other
+
+
+def _known(content: SurveyContent | None, comparison: ComparisonContent | None) -> Known | None:
+    if content is None:
+        return None
+    errors = None if comparison is None else comparison.errors
+    return Known(content.document.arrays, content.statistics, errors)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum, auto
-from pathlib import Path
 from typing import Final
 
 from PySide6 import QtWidgets
@@ -16,85 +15,15 @@ from explorer.analysis.recipes.rules import RECIPES
 from explorer.analysis.rounding import rounding_types
 from explorer.present.tables.errors import FIGURES
 from explorer.qt.document import Document
-from explorer.qt.jobs import JobSlot
-from explorer.qt.services import Services
 from explorer.qt.theme import Space
 from explorer.qt.weights.work import same_role
 from explorer.qt.what_if.chart import Measure
-from explorer.qt.what_if.estimate import ImportanceMatrix
 from explorer.qt.widgets.building import LINE, Flow, column, row
 from explorer.qt.widgets.controls import choice
 from explorer.quantization import TENSOR_TYPES
 from explorer.quantization.huggingface.schemes import SCHEME_GROUPS, scheme_group
 from explorer.quantization.registry import family
-from explorer.text import integer_text, plain_text, shorten
-
-_LONGEST: Final = 24  # letters of a file's name on the button
-
-
-class MatrixChooser(QtWidgets.QPushButton):
-    """A button with a menu: open an importance matrix, or do without.
-
-    Signals:
-        changed: Another matrix, or none.
-    """
-
-    changed = Signal()
-
-    def __init__(self, app: Services, parent: QtWidgets.QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.app = app
-        self.matrix: ImportanceMatrix | None = None
-        self._opening = JobSlot(app.runner, self)
-        menu = QtWidgets.QMenu(self)
-        menu.addAction("&Open an importance matrix…").triggered.connect(self.ask)
-        self.clear_action = menu.addAction("&None: all weights count alike")
-        self.clear_action.triggered.connect(self.clear)
-        self.setMenu(menu)
-        self.setAccessibleName("Importance matrix")
-        self.setToolTip(
-            "A GGUF file made by llama-imatrix: columns that matter more weigh more in the search "
-            "for scales."
-        )
-        self._show_name()
-
-    def ask(self) -> None:
-        """Ask for a file and open it."""
-        kinds = "Importance matrices (*.gguf *.imatrix *.dat);;All files (*)"
-        title = "Open an importance matrix"
-        name, _ = QtWidgets.QFileDialog.getOpenFileName(self, title, "", kinds)
-        if name:
-            self.open(Path(name))
-
-    def open(self, path: Path) -> None:
-        """Open a file in the background."""
-        self._opening.run(
-            f"Opening {plain_text(path.name)}",
-            lambda _job: ImportanceMatrix.load(path),
-            self._take,
-            self.app.report,
-        )
-
-    def clear(self) -> None:
-        """Do without a matrix."""
-        self._opening.cancel()
-        if self.matrix is not None:
-            self._take(None)
-
-    def _take(self, matrix: ImportanceMatrix | None) -> None:
-        # the one before is not closed here: a job may still read it for a moment; its file closes
-        # with the last reference to it
-        self.matrix = matrix
-        self._show_name()
-        self.changed.emit()
-
-    def _show_name(self) -> None:
-        self.clear_action.setEnabled(self.matrix is not None)
-        name = "none"
-        if self.matrix is not None:
-            name = shorten(plain_text(self.matrix.model.path.name), _LONGEST)
-        self.setText(f"Importance matrix (imatrix): {name.replace('&', '&&')}")
-
+from explorer.text import integer_text
 
 USUAL_TYPES: Final = (
     *("Q4_0", "Q5_0", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"),
@@ -278,7 +207,7 @@ class Scope(Enum):
 
 
 class WhatIfControls(QtWidgets.QWidget):
-    """Choices of tensors, types, an importance matrix, and of what is drawn upwards.
+    """Choices of tensors, of types, and of what is drawn upwards.
 
     Signals:
         scope_changed: Other tensors were chosen.
@@ -286,7 +215,7 @@ class WhatIfControls(QtWidgets.QWidget):
 
     scope_changed = Signal()
 
-    def __init__(self, app: Services, parent: QtWidgets.QWidget | None = None) -> None:
+    def __init__(self, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
         self._rows: dict[Scope, tuple[int, ...] | None] = {}
         self.scope = choice(self, "Which tensors", "Which tensors other types are tried on")
@@ -296,7 +225,6 @@ class WhatIfControls(QtWidgets.QWidget):
         recipes = TypeList(recipe_groups(), USUAL_RECIPES)
         recipes.list.setAccessibleName("Recipes to try")
         self.recipes = TypeChooser(recipes, _recipes_text, self)
-        self.matrix = MatrixChooser(app, self)
         upwards = "Vertical axis"
         self.measure = choice(
             self, upwards, upwards, *(FIGURES[name].title for name in ("relative_rmse", "sqnr_db"))
@@ -306,7 +234,7 @@ class WhatIfControls(QtWidgets.QWidget):
             "Compare the tensor with itself rounded to this type, without an importance matrix "
             "(Enter in the table)"
         )
-        choices = Flow(self.scope, self.types, self.recipes, self.matrix, self.measure)
+        choices = Flow(self.scope, self.types, self.recipes, self.measure)
         row((choices, 1), self.use, of=self, margins=LINE).setAlignment(
             self.use, Qt.AlignmentFlag.AlignTop
         )
@@ -357,7 +285,7 @@ class WhatIfControls(QtWidgets.QWidget):
         What was chosen stays if it is still there.
         """
         before = self.chosen_scope
-        self._rows = {} if document is None or not rows else _choices(document, rows)
+        self._rows = {} if document is None else _choices(document, rows)
         with QSignalBlocker(self.scope):
             self.scope.clear()
             for scope, some in self._rows.items():
@@ -378,16 +306,19 @@ class WhatIfControls(QtWidgets.QWidget):
 
 
 def _choices(document: Document, rows: Sequence[int]) -> dict[Scope, tuple[int, ...] | None]:
-    several = {
-        Scope.SELECTED: tuple(sorted(rows)),
-        Scope.EXPERTS: _experts(document, rows[0]),
-        Scope.SAME_ROLE: tuple(same_role(document, rows[0])),
-    }
-    offered = {scope: some for scope, some in several.items() if len(some) > 1}
-    whole = {Scope.MODEL: None}
+    offered: dict[Scope, tuple[int, ...] | None] = {}
+    if rows:
+        several = {
+            Scope.SELECTED: tuple(sorted(rows)),
+            Scope.EXPERTS: _experts(document, rows[0]),
+            Scope.SAME_ROLE: tuple(same_role(document, rows[0])),
+        }
+        offered[Scope.ONE] = (rows[0],)
+        offered |= {scope: some for scope, some in several.items() if len(some) > 1}
+    offered[Scope.MODEL] = None
     if why_no_recipe(document.model) is None:
-        whole[Scope.RECIPES] = None
-    return {Scope.ONE: (rows[0],), **offered, **whole}
+        offered[Scope.RECIPES] = None
+    return offered
 
 
 def _experts(document: Document, row: int) -> tuple[int, ...]:

@@ -10,12 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Final
 from weakref import WeakKeyDictionary
 
 from explorer.analysis import what_if
-from explorer.analysis.importance import importance_for, known_names, open_matrix
+from explorer.analysis.importance import importance_for
 from explorer.analysis.matching.pairing import Matching
 from explorer.analysis.recipes.fits import (
     RoleErrors,
@@ -29,53 +28,15 @@ from explorer.analysis.surveys import SurveyControl
 from explorer.analysis.what_if import PRESENT, SizeAfter, TypeErrors, pareto_front
 from explorer.errors import ExplorerError
 from explorer.formats import Tensor
-from explorer.formats.model import Model
-from explorer.formats.weights import Values
 from explorer.hardware.detect import Machine
 from explorer.parallel import LruCache
 from explorer.planner.inputs import PlanInputs, PlannedMemory, completed, memory_plans
 from explorer.present.tables.what_if import Line
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, all_cores, drop_frames
-from explorer.qt.references import References, Rounding
+from explorer.qt.references import ImportanceMatrix, References, Rounding
 from explorer.quantization.registry import uses_importance
 from explorer.text import plain_text
-
-# An importance matrix that the user chose, for the types whose rounding it changes.
-
-
-@dataclass(frozen=True, eq=False)
-class ImportanceMatrix:
-    """An open importance matrix.
-
-    Attributes:
-        model: The file.
-        names: Tensors that it knows of.
-        key: Identifies it; keeps no file open.
-    """
-
-    model: Model
-    names: frozenset[str]
-    key: object = field(default_factory=object)
-
-    @classmethod
-    def load(cls, path: Path) -> ImportanceMatrix:
-        """Open a file; in a worker.
-
-        Raises:
-            ExplorerError: It cannot be opened, or is something else.
-        """
-        model = open_matrix(path)
-        return cls(model, known_names(model))
-
-    def importance(self, piece: what_if.TensorSet, name: str) -> Values | None:
-        """Return the importance of columns, float32 [matrices, columns]; None if it has none.
-
-        Raises:
-            ExplorerError: The matrix is damaged, or is that of another model.
-        """
-        return importance_for(self.model, name, piece.original)
-
 
 _MOST_SETS: Final = 1 << 14
 _MOST_TOTALS: Final = 1 << 10
@@ -320,7 +281,7 @@ class SourceFollower:
     def follow(self) -> None:
         """Take what is chosen now."""
         references = self._references
-        chosen = references.chosen
+        chosen = references.original
         stays = isinstance(chosen, Rounding) and references.document is self._document
         if stays and self._other in references.documents:
             return
@@ -424,7 +385,7 @@ class WhatIfWork:
         workers = min(_MOST_WORKERS, all_cores())
         try:
             if matrix is not None and rounded != what_if.PRESENT and uses_importance(rounded):
-                importance = matrix.importance(tensors, called)
+                importance = importance_for(matrix.model, called, tensors.original)
             found = what_if.measure_set(
                 tensors, rounded, importance, workers, check=self.control.check, progress=publish
             )

@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 
 from PySide6 import QtWidgets
 from PySide6.QtCore import QByteArray, QSignalBlocker, Qt, Signal
+from PySide6.QtGui import QKeySequence, QShortcut
 
 from explorer.analysis.recipes.fits import RoleErrors
 from explorer.analysis.rounding import rounding_problem
@@ -285,6 +286,7 @@ class WhatIfProgress(ProgressLine):
         self.label.setText(self._text)
 
 
+_BEGIN: Final = "Show how to &begin"
 AUTOMATIC_COST: Final = 4_000_000_000
 """Work that begins by itself: ten seconds of a core."""
 
@@ -325,7 +327,7 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
         self._machine: Machine | None = None
         self.plan_inputs: Callable[[Document], PlanInputs | None] = lambda _document: None
         self.estimate: WhatIfEstimate | None = None
-        self.controls = WhatIfControls(app, self)
+        self.controls = WhatIfControls(self)
         self.note = plain_label(self)
         self.note.setWordWrap(True)
         self.note.setContentsMargins(*NOTE)
@@ -337,13 +339,15 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
         self.frame.addWidget(self.progress)
         self._connect()
         self.begin_life(app, (self,))
+        escape = QShortcut(QKeySequence(Qt.Key.Key_Escape), self)
+        escape.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+        escape.activated.connect(self.cancel)
 
     def _connect(self) -> None:
         controls, progress = self.controls, self.progress
         controls.scope_changed.connect(self._renew)
         controls.types.changed.connect(self._renew)
         controls.recipes.changed.connect(self._renew)
-        controls.matrix.changed.connect(self._renew)
         controls.measure.currentIndexChanged.connect(
             lambda _: self.panel.chart.set_measure(controls.chosen_measure)
         )
@@ -355,6 +359,10 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
         progress.cancel_requested.connect(self.cancel)
         self._references.changed.connect(self._renew)
         self._references.documents_changed.connect(self._renew)
+
+    def focus_search(self) -> None:
+        """Go to the choice of tensors."""
+        self.controls.scope.setFocus()
 
     def show_subject(self, document: Document | None, rows: Sequence[int] = ()) -> None:
         """Show other tensors, by row, the one that matters most first; None ends all reading."""
@@ -425,7 +433,7 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
         document, rows, types = self._document, self.controls.rows, self.controls.chooser.types
         if document is None or rows == () or not types or self._follower.waiting:
             return None
-        matrix, source = self.controls.matrix.matrix, self._follower.source
+        matrix, source = self._references.matrix, self._follower.source
         inputs = self.plan_inputs(document)
         if self._work is not None and self._wanted is not None:
             inputs = self._wanted.inputs  # other plans are no reason to measure again
@@ -435,11 +443,8 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
     def _refusal(self) -> Refusal:
         self.note.clear()
         self.controls.use.setEnabled(False)
-        if self._document is None or self.controls.rows == ():
-            return Refusal(
-                "Select a tensor",
-                "Choose one in the tree or in the tensor table to try other types.",
-            )
+        if self._document is None:
+            return Refusal("What if?", "Open a model to try other types.", _BEGIN)
         if self._follower.waiting:
             return Refusal("The tensors of both models are being matched.", "")
         if self.controls.by_recipe:
@@ -451,7 +456,9 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
         return Refusal("No type is chosen", "Choose the types to try.", "Choose types…")
 
     def press(self) -> None:
-        if self.controls.chooser.types:
+        if self._document is None:
+            self.app.go("overview")
+        elif self.controls.chooser.types:
             self.load()
         else:
             self.controls.chooser.open_list()

@@ -16,7 +16,7 @@ from pytestqt.qtbot import QtBot
 
 from explorer.analysis.columns import summaries
 from explorer.analysis.model_grid import model_grid
-from explorer.present.survey import OVER_LAYERS, summary_lines
+from explorer.present.survey import summary_lines
 from explorer.present.tables.survey import metric_named
 from explorer.qt.document import Document
 from explorer.qt.survey.by_layer import ByLayerPage
@@ -43,15 +43,15 @@ ARRAYS = arrays_of(
 )
 del ARRAYS["blk.2.ffn_down.weight"]
 NAMES = list(ARRAYS)
+SHOWN = ("relative_rmse", "sqnr_db", "bits_per_weight")
 
 
 @pytest.fixture
 def panel(qtbot: QtBot, app: RecordingServices, load: Load, tmp_path: Path) -> SurveyPanel:
     types = {name: "Q8_0" for name in NAMES if "norm" not in name}
     reference = load(write_gguf(tmp_path / "reference.gguf", "llama", ARRAYS))
-    found = SurveyPanel(
-        qtbot, app, reference, load(write_gguf(tmp_path / "model.gguf", "llama", ARRAYS, types))
-    )
+    model = load(write_gguf(tmp_path / "model.gguf", "llama", ARRAYS, types))
+    found = SurveyPanel(qtbot, app, reference, model, compares=True)
     found.choose(reference)
     found.view.show_page(found.view.by_layer)
     return found
@@ -81,7 +81,7 @@ def test_ticks_are_few_round_and_in_sight(low: float, spread: float, logarithmic
 
 def test_lines_are_the_figures_of_the_tensors(panel: SurveyPanel) -> None:
     page = panel.view.by_layer
-    assert [one.metric.name for one in picture(page).values] == list(OVER_LAYERS)
+    assert [one.metric.name for one in picture(page).values] == list(SHOWN)
     assert np.isnan(picture(page).values[0].lines).all()  # nothing was read
     panel.survey()
     known = panel.view.session.known
@@ -123,7 +123,7 @@ def test_a_range_is_typed_in_the_unit_that_is_shown(panel: SurveyPanel) -> None:
     keys.keyClick(edges.high, Qt.Key.Key_Return)
     assert picture(page).scale_of("relative_rmse") == Scale(0, 0.5, False)
     assert place(page, 0, 1, picture(page).grid.roles.index("q")) != before
-    other = picture(page).scale_of("kurtosis")
+    other = picture(page).scale_of("sqnr_db")
     edges.low.selectAll()
     keys.keyClicks(edges.low, "60")
     keys.keyClick(edges.low, Qt.Key.Key_Return)
@@ -135,17 +135,17 @@ def test_a_range_is_typed_in_the_unit_that_is_shown(panel: SurveyPanel) -> None:
     keys.keyClick(box, Qt.Key.Key_Home)
     assert not edges.isVisible()
     assert picture(page).scale_of("relative_rmse") == automatic
-    assert picture(page).scale_of("kurtosis") == other
+    assert picture(page).scale_of("sqnr_db") == other
 
 
 def test_a_click_chooses_and_a_double_click_opens(panel: SurveyPanel) -> None:
     panel.survey()
     page = panel.view.by_layer
     role = picture(page).grid.roles.index("down")
-    there = place(page, 2, 3, role)
+    there = place(page, 1, 3, role)
     panel.qtbot.mouseMove(page.lines, there)
     assert page.readout.text().startswith("blk.3.ffn_down.weight")
-    assert "Outlier ratio" in page.readout.text()
+    assert "SQNR" in page.readout.text()
     assert "Layer 3 together" in page.readout.text()
     panel.qtbot.mouseClick(page.lines, Qt.MouseButton.LeftButton, pos=there)
     panel.qtbot.mouseDClick(page.lines, Qt.MouseButton.LeftButton, pos=there)
@@ -190,7 +190,7 @@ def test_sums_are_those_of_analysis_and_worded_as_everywhere(panel: SurveyPanel)
     QAbstractItemModelTester(table, QAbstractItemModelTester.FailureReportingMode.Fatal)
     names = [one.name for one in table.columns]
     chosen = page.table.chosen_columns()  # what is known by now
-    assert {"relative_rmse", "step_error"} <= {names[column] for column in chosen}
+    assert {"relative_rmse", "max_abs_error"} <= {names[column] for column in chosen}
     for by_layer in (False, True):
         page.sums.setCurrentIndex(int(by_layer))
         lines = summary_lines(found, by_layer=by_layer)
@@ -207,7 +207,7 @@ def test_sums_are_those_of_analysis_and_worded_as_everywhere(panel: SurveyPanel)
 def test_the_data_behind_the_charts(panel: SurveyPanel) -> None:
     panel.survey()
     columns = dict(panel.view.by_layer.lines.data_columns())
-    assert list(columns) == ["layer", "role", *OVER_LAYERS]
+    assert list(columns) == ["layer", "role", *SHOWN]
     assert len(columns["layer"]) == 2 * LAYERS + LAYERS  # two roles, and the layers together
     assert columns["role"][-1] == ""
 

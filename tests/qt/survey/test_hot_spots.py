@@ -30,11 +30,27 @@ SIZES = {"blk.0.attn_q.weight": (4, 64), "blk.1.attn_q.weight": (64, 64), "other
 
 
 @pytest.fixture
-def panel(qtbot: QtBot, app: RecordingServices, load: Load, tmp_path: Path) -> SurveyPanel:
+def document(load: Load, tmp_path: Path) -> Document:
     arrays = arrays_of(SIZES)
     arrays["blk.0.attn_q.weight"][0, 0] = 5  # the outlier
     arrays["odd.weight"] = np.full((1, 30), 0.5, np.float32)
-    panel = SurveyPanel(qtbot, app, load(write_gguf(tmp_path / "model.gguf", "llama", arrays)))
+    return load(write_gguf(tmp_path / "model.gguf", "llama", arrays))
+
+
+@pytest.fixture
+def panel(qtbot: QtBot, app: RecordingServices, document: Document) -> SurveyPanel:
+    return opened(SurveyPanel(qtbot, app, document))
+
+
+@pytest.fixture
+def rounded(qtbot: QtBot, app: RecordingServices, document: Document) -> SurveyPanel:
+    """A panel of the errors of rounding."""
+    panel = opened(SurveyPanel(qtbot, app, document, compares=True))
+    panel.choose(Rounding("Q4_0"))
+    return panel
+
+
+def opened(panel: SurveyPanel) -> SurveyPanel:
     panel.view.show_page(panel.view.hot_spots)
     tester = QAbstractItemModelTester(
         panel.view.hot_spots.model,
@@ -46,7 +62,8 @@ def panel(qtbot: QtBot, app: RecordingServices, load: Load, tmp_path: Path) -> S
 
 
 def page(panel: SurveyPanel) -> HotSpotsPage:
-    return panel.view.hot_spots
+    found: HotSpotsPage = panel.view.hot_spots
+    return found
 
 
 def rank_by(panel: SurveyPanel, metric: str) -> None:
@@ -56,8 +73,8 @@ def rank_by(panel: SurveyPanel, metric: str) -> None:
     box.activated.emit(box.currentIndex())
 
 
-def test_says_once_what_weight_error_does_not_show(panel: SurveyPanel) -> None:
-    texts = [label.text() for label in panel.view.findChildren(QLabel)]
+def test_says_once_what_weight_error_does_not_show(rounded: SurveyPanel) -> None:
+    texts = [label.text() for label in rounded.view.findChildren(QLabel)]
     assert texts.count(ABOUT_ERRORS) == 1
 
 
@@ -72,8 +89,8 @@ def test_the_worst_comes_first_by_any_figure(panel: SurveyPanel) -> None:
     assert not page(panel).table.isColumnHidden(panel.column("bytes"))
 
 
-def test_the_least_sqnr_is_the_worst(panel: SurveyPanel) -> None:
-    panel.choose(Rounding("Q4_0"))
+def test_the_least_sqnr_is_the_worst(rounded: SurveyPanel) -> None:
+    panel = rounded
     panel.survey()
     assert page(panel).chosen.name == "relative_rmse"  # no other one was chosen
     by_error = panel.ranked()
@@ -83,8 +100,8 @@ def test_the_least_sqnr_is_the_worst(panel: SurveyPanel) -> None:
     assert "not a whole number of blocks" in str(panel.ranked("problem")[-1])
 
 
-def test_weighted_by_parameters_large_tensors_count(panel: SurveyPanel) -> None:
-    panel.choose(Rounding("Q4_0"))
+def test_weighted_by_parameters_large_tensors_count(rounded: SurveyPanel) -> None:
+    panel = rounded
     panel.survey()
     rank_by(panel, "rmse")
     assert panel.ranked()[0] == "blk.0.attn_q.weight"
@@ -156,8 +173,8 @@ def test_rows_grow_while_the_survey_runs_and_the_selection_stays(
     assert panel.chosen == []
 
 
-def test_exports_what_is_shown(panel: SurveyPanel, tmp_path: Path) -> None:
-    panel.choose(Rounding("Q4_0"))
+def test_exports_what_is_shown(rounded: SurveyPanel, tmp_path: Path) -> None:
+    panel = rounded
     panel.survey()
     page(panel).table.export(tmp_path / "spots.json")
     panel.settle()
@@ -173,7 +190,7 @@ def test_all_figures_are_columns_with_bars(panel: SurveyPanel) -> None:
     table, model = page(panel).table, page(panel).model
     for name in ("min", "max", "rms", "std", "kurtosis", "outlier_ratio", "zero_share"):
         assert panel.column(name) in table.column_order()
-    assert panel.column("relative_rmse") not in table.chosen_columns()
+    assert "relative_rmse" not in [column.name for column in model.columns]
     ratios = [model.index(n, panel.column("outlier_ratio")) for n in range(model.rowCount())]
     bars = [index.data(ItemRole.BAR) for index in ratios]
     assert bars[0] == 1
@@ -181,8 +198,6 @@ def test_all_figures_are_columns_with_bars(panel: SurveyPanel) -> None:
         [index.data(ItemRole.RAW) / ratios[0].data(ItemRole.RAW) for index in ratios]
     )
     assert model.index(0, panel.column("name")).data(ItemRole.BAR) is None
-    panel.choose(Rounding("Q4_0"))
-    assert panel.column("relative_rmse") in table.chosen_columns()
 
 
 def test_the_percentile_is_that_of_the_role(panel: SurveyPanel) -> None:
@@ -204,13 +219,12 @@ def test_histograms_of_several_are_asked_for(panel: SurveyPanel) -> None:
     assert set(opened) == {0, 1, 2, 3}
 
 
-def test_figures_that_come_later_have_room(panel: SurveyPanel) -> None:
+def test_figures_that_come_later_have_room(panel: SurveyPanel, rounded: SurveyPanel) -> None:
     """The columns were made before anything was measured, as wide as their titles."""
-    spots = page(panel)
-    for reference in (None, Rounding("Q8_0")):
-        panel.choose(reference)
-        panel.survey()
-        panel.qtbot.waitUntil(lambda: not spots._renewing.isActive())
+    for each in (panel, rounded):
+        spots = page(each)
+        each.survey()
+        each.qtbot.waitUntil(lambda spots=spots: not spots._renewing.isActive())
         cut = [text for text, _, _ in elided(spots.table)]
         assert spots.model.rowCount() == 4
         assert [text for text in cut if "cannot have type" not in text] == []

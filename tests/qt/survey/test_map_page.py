@@ -52,6 +52,16 @@ def panel(qtbot: QtBot, app: RecordingServices, load: Load, tmp_path: Path) -> S
     return SurveyPanel(qtbot, app, load(path))
 
 
+@pytest.fixture
+def rounded(qtbot: QtBot, app: RecordingServices, load: Load, tmp_path: Path) -> SurveyPanel:
+    """A panel of the errors of rounding."""
+    path = write_gguf(tmp_path / "plain.gguf", "llama", ARRAYS)
+    panel = SurveyPanel(qtbot, app, load(path), compares=True)
+    panel.choose(Rounding("Q8_0"))
+    panel.survey()
+    return panel
+
+
 def row(name: str) -> int:
     return list(ARRAYS).index(name)
 
@@ -188,20 +198,23 @@ def test_a_selection_from_elsewhere_is_marked_and_answers_nothing(panel: SurveyP
     assert panel.chosen == []
 
 
-def test_the_mouse_reads_without_choosing(panel: SurveyPanel) -> None:
+def reads(panel: SurveyPanel, name: str) -> bool:
+    """Move the mouse to a cell; return whether it is read."""
     page = panel.view.map
+    panel.qtbot.mouseMove(page.map.viewport(), panel.place(row(name)))
+    return name in page.readout.text()
 
-    def read(name: str) -> bool:
-        panel.qtbot.mouseMove(page.map.viewport(), panel.place(row(name)))
-        return name in page.readout.text()
 
-    panel.qtbot.waitUntil(lambda: read("blk.1.attn_q.weight"))
-    assert "Q4_0" in page.readout.text()
-    assert "Bits per weight 4.5" in page.readout.text()
-    panel.survey()
-    panel.choose(Rounding("Q4_0"))
-    panel.survey()
-    panel.qtbot.waitUntil(lambda: read("blk.0.attn_q.weight"))
+def test_the_mouse_reads_without_choosing(panel: SurveyPanel) -> None:
+    panel.qtbot.waitUntil(lambda: reads(panel, "blk.1.attn_q.weight"))
+    assert "Q4_0" in panel.view.map.readout.text()
+    assert "Bits per weight 4.5" in panel.view.map.readout.text()
+    assert panel.chosen == []
+
+
+def test_the_mouse_reads_errors(rounded: SurveyPanel) -> None:
+    panel, page = rounded, rounded.view.map
+    panel.qtbot.waitUntil(lambda: reads(panel, "blk.0.attn_q.weight"))
     assert "Relative RMSE" in page.readout.text()
     assert "SQNR" in page.readout.text()
     page.refresh()  # as when more was read meanwhile, and the mouse rests
@@ -210,11 +223,9 @@ def test_the_mouse_reads_without_choosing(panel: SurveyPanel) -> None:
 
 
 def test_a_figure_without_room_has_fewer_digits_and_is_not_cut(
-    panel: SurveyPanel, monkeypatch: pytest.MonkeyPatch
+    rounded: SurveyPanel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    panel.choose(Rounding("Q8_0"))
-    panel.survey()
-    session = panel.view.session
+    session = rounded.view.session
     assert session.content is not None
     assert session.known is not None
     image = QImage(200, 400, QImage.Format.Format_RGB32)
@@ -367,7 +378,7 @@ def test_the_map_shows_the_error_as_it_comes(
     types = {name: "Q8_0" for name in ARRAYS if name != "output_norm.weight"}
     reference = load(write_gguf(tmp_path / "reference.gguf", "llama", ARRAYS))
     candidate = load(write_gguf(tmp_path / "candidate.gguf", "llama", ARRAYS, types))
-    panel = SurveyPanel(qtbot, app, reference, candidate)
+    panel = SurveyPanel(qtbot, app, reference, candidate, compares=True)
     page = panel.view.map
     assert page.chosen is None  # nothing was read
     panel.choose(reference)
@@ -378,9 +389,9 @@ def test_the_map_shows_the_error_as_it_comes(
     assert page.chosen is not None
     assert page.chosen.name == "relative_rmse"
     assert set(seen) == {"relative_rmse"}  # from the first report on
-    panel.choose(None)  # without a reference, what the block scales imply
-    assert page.chosen.name == "step_error"
-    page.colour_by.setCurrentIndex(0)
+    panel.choose(None)
+    assert page.chosen is None
+    page.colour("")
     panel.choose(reference)
     assert page.chosen is None  # the user chose types
 

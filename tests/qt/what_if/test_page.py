@@ -22,21 +22,22 @@ from explorer.formats.model import Model
 from explorer.planner import Device, Host, Settings
 from explorer.planner.inputs import PlanInputs
 from explorer.present.tables.what_if import Line, note_text, what_if_table
+from explorer.qt.compare.bar import MatrixChooser
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
 from explorer.qt.main_window import MainWindow
-from explorer.qt.references import Rounding
+from explorer.qt.references import References, Rounding
 from explorer.qt.what_if.chart import Measure
 from explorer.qt.what_if.controls import Scope
 from explorer.qt.what_if.page import WhatIfPage
 from explorer.qt.widgets.table_model import ItemRole
-from tests.helpers.error_views import ErrorsPanel
 from tests.helpers.gguf_writer import GgufFile, TensorSpec
 from tests.helpers.model_pairs import write_gguf
 from tests.helpers.reading import AT_ONCE, Reading
 from tests.helpers.services import RecordingServices
 from tests.helpers.threads import own_threads
 from tests.helpers.weight_files import huge_model
+from tests.helpers.weight_views import settle
 from tests.helpers.window import copied, wait_idle
 
 KEY = Qt.Key
@@ -63,18 +64,31 @@ def _arrays() -> dict[str, np.ndarray]:
     }
 
 
-class Page(ErrorsPanel):
-    """The page of what-ifs, with few types."""
+class Page:
+    """The page in a window of its own, with few types and below the choice of a matrix."""
 
     def __init__(self, qtbot: QtBot, app: RecordingServices, documents: list[Document]) -> None:
-        super().__init__(qtbot, app, documents)
-        self.select(documents[0].model.tensors.columns.names[0])
-        qtbot.waitUntil(lambda: self.view is not None)
+        self.qtbot, self.app, self.runner, self.documents = qtbot, app, app.runner, documents
+        self.references = References(app)
+        self.references.set_documents(documents)
+        self.references.show_document(documents[0])
+        self.matrix = MatrixChooser(self.references)
+        qtbot.addWidget(self.matrix)
+        self.page = WhatIfPage(app, self.references)
+        self.page.resize(1000, 720)
+        qtbot.addWidget(self.page)
         self.page.controls.types.set_types(QUICK)
+        self.select(documents[0].model.tensors.columns.names[0])
 
-    @property
-    def page(self) -> WhatIfPage:
-        return self.view.what_if
+    def select(self, *names: str) -> None:
+        """Select tensors, without waiting."""
+        rows = [self.documents[0].model.tensors.row_of(name) for name in names]
+        assert None not in rows
+        self.page.show_subject(self.documents[0], [row for row in rows if row is not None])
+
+    def settle(self) -> None:
+        """Wait until nothing is read any more."""
+        settle(self.qtbot, self.runner)
 
     @property
     def lines(self) -> dict[str, Line]:
@@ -85,8 +99,9 @@ class Page(ErrorsPanel):
         return self.documents[0].model
 
     def open(self) -> WhatIfPage:
-        """Click on the page's tab and wait until all that begins by itself is done."""
-        self.click_tab(self.page)
+        """Show the page and wait until all that begins by itself is done."""
+        self.page.show()
+        self.qtbot.waitExposed(self.page)
         self.settle()
         return self.page
 
@@ -178,11 +193,11 @@ def test_comparing_with_a_type_keeps_the_original(qtbot: QtBot, opened: Page) ->
     assert opened.page.isVisible()
     assert opened.lines["Q4_0"].figure("rmse") == before
     # when that model is closed, there is no original any more, and nothing keeps it
-    opened.view.hide()
+    opened.page.hide()
     opened.references.set_documents(opened.documents[:1])
     assert opened.page.estimate is None
     assert opened.page._follower.source is None
-    opened.view.show()
+    opened.page.show()
     opened.settle()
     assert opened.lines["Q4_0"].figure("rmse") != before
     opened.references.choose(None)
@@ -425,11 +440,10 @@ def test_the_planner_says_what_is_planned_for(
     qtbot.waitUntil(lambda: planner.state.machine is not None and planner.body is not None)
     planner.state.set(context=2048)
     panels.tensors.widget.table.select_row(0)
-    panels.setCurrentWidget(panels.errors)
-    body = panels.errors.widget
-    body.what_if.controls.types.set_types(["Q8_0"])
-    body.show_page(body.what_if)
-    qtbot.waitUntil(lambda: "2,048 tokens" in body.what_if.panel.resting)
+    panels.setCurrentWidget(panels.what_if)
+    page = panels.what_if.widget
+    page.controls.types.set_types(["Q8_0"])
+    qtbot.waitUntil(lambda: "2,048 tokens" in page.panel.resting)
     wait_idle(qtbot, window)
     window.close()
 
@@ -468,11 +482,11 @@ def _matrix(path: Path, columns: int = 256) -> Path:
 
 def test_an_importance_matrix_steers_the_search(opened: Page, tmp_path: Path) -> None:
     plain = {name: line.figure("rmse") for name, line in opened.lines.items()}
-    chooser = opened.page.controls.matrix
+    chooser = opened.matrix
     chooser.open(_matrix(tmp_path / "matrix.gguf"))
     opened.settle()
-    assert chooser.matrix is not None
-    importance = importance_of(chooser.matrix.model, UP)
+    assert opened.references.matrix is not None
+    importance = importance_of(opened.references.matrix.model, UP)
     row = next(iter(requantize(opened.model.tensors[UP], ["Q4_0"], importance)))
     assert row.errors is not None
     assert opened.lines["Q4_0"].figure("rmse") == row.errors.rmse != plain["Q4_0"]
@@ -489,11 +503,11 @@ def test_an_importance_matrix_steers_the_search(opened: Page, tmp_path: Path) ->
 def test_what_is_no_importance_matrix_is_refused(
     qtbot: QtBot, opened: Page, tmp_path: Path
 ) -> None:
-    chooser = opened.page.controls.matrix
+    chooser = opened.matrix
     chooser.open(opened.documents[1].path)
     qtbot.waitUntil(lambda: bool(opened.app.errors))
     assert "not an importance matrix" in str(opened.app.errors[0])
-    assert chooser.matrix is None
+    assert opened.references.matrix is None
     chooser.open(_matrix(tmp_path / "short.gguf", 128))  # that of another model
     opened.settle()
     assert opened.page.state.isVisible()
@@ -540,7 +554,7 @@ def _begin(huge: Page) -> None:
 
 def test_cancel_at_once_and_go_on(reading: Reading, qtbot: QtBot, huge: Page) -> None:
     _begin(huge)
-    qtbot.keyClick(huge.view, KEY.Key_Escape)
+    qtbot.keyClick(huge.page, KEY.Key_Escape)
     qtbot.waitUntil(lambda: not huge.runner.jobs)
     assert reading.since_cancel <= AT_ONCE
     assert "Cancelled" in huge.page.progress.label.text()
@@ -584,7 +598,7 @@ def test_the_status_bar_cancels_too(huge: Page) -> None:
 def test_closing_the_model_meanwhile(huge: Page) -> None:
     before = own_threads()
     _begin(huge)
-    huge.view.show_document(None)
+    huge.page.show_subject(None)
     huge.settle()
     assert huge.page.estimate is None
     assert set(own_threads()) <= set(before)
@@ -598,11 +612,11 @@ def test_nothing_is_read_while_hidden(
     assert page.page.estimate is None
     page.open()
     assert page.lines["Q8_0"].known is not None
-    page.view.hide()
+    page.page.hide()
     page.select(NEXT)
     page.settle()
     assert not page.page.busy
-    page.view.show()
+    page.page.show()
     page.settle()
     row = next(iter(requantize(page.model.tensors[NEXT], ["Q8_0"])))
     assert row.errors is not None
@@ -618,7 +632,6 @@ def test_a_cut_file(qtbot: QtBot, opened: Page, tmp_path: Path, load: Load) -> N
         stream.truncate(path.stat().st_size - 4 * 256 - 4 * 32 * 50)
     opened.references.set_documents([document])
     opened.references.show_document(document)
-    opened.view.show_document(document)
     opened.documents[:] = [document]
     opened.select(DOWN)
     opened.settle()
@@ -631,7 +644,7 @@ def test_a_cut_file(qtbot: QtBot, opened: Page, tmp_path: Path, load: Load) -> N
 
 
 def test_errors_reach_the_user(opened: Page) -> None:
-    opened.page.controls.matrix.open(Path("/nowhere/matrix.gguf"))
+    opened.matrix.open(Path("/nowhere/matrix.gguf"))
     opened.settle()
     assert len(opened.app.errors) == 1
 

@@ -16,9 +16,9 @@ from pytestqt.qtbot import QtBot
 
 from explorer.errors import ExplorerError
 from explorer.parallel import LruCache
+from explorer.qt.compare.one_tensor import PicturePages, RoundingPage
+from explorer.qt.compare.work import SelectedPair
 from explorer.qt.document import Document
-from explorer.qt.errors.panel import PicturePages, RoundingPage
-from explorer.qt.errors.work import SelectedPair
 from explorer.qt.jobs import Job
 from explorer.qt.references import Partner, References, Rounding
 from explorer.qt.weights.block.page import BlockPage

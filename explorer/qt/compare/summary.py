@@ -1,18 +1,25 @@
-"""The page of two models side by side: what they differ in, and how far their weights are apart."""
+"""The summary of what is compared: what A and B differ in, and how far they are apart."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from PySide6.QtCore import QEvent, QObject, QSignalBlocker
-from PySide6.QtGui import QColor, QPalette, QSyntaxHighlighter, QTextCharFormat
-from PySide6.QtWidgets import QComboBox, QPlainTextEdit, QPushButton, QSpinBox, QWidget
+from PySide6.QtCore import QEvent, QObject
+from PySide6.QtGui import (
+    QColor,
+    QHideEvent,
+    QPalette,
+    QShowEvent,
+    QSyntaxHighlighter,
+    QTextCharFormat,
+)
+from PySide6.QtWidgets import QPlainTextEdit, QPushButton, QSpinBox, QWidget
 
 from explorer.analysis.differences import Differences
 from explorer.present import differences as present
@@ -28,18 +35,17 @@ from explorer.present.tables.differences import (
     searched,
 )
 from explorer.present.tables.table import Row, Table
-from explorer.qt.addresses import agrees_to_weights
 from explorer.qt.document import Document
-from explorer.qt.jobs import Job, worker_count
-from explorer.qt.references import ReferenceBar, References, Rounding
+from explorer.qt.jobs import Job, JobSlot
+from explorer.qt.references import Rounding
 from explorer.qt.services import Services
+from explorer.qt.survey.session import ComparisonContent, SurveySession, SurveyState
 from explorer.qt.theme import Space, ink_of
 from explorer.qt.widgets.building import LINE, NOTE, column, row
-from explorer.qt.widgets.controls import check, choice, label_of
+from explorer.qt.widgets.controls import check, choice
 from explorer.qt.widgets.labels import SELECTABLE, ElidedLabel, error_caution, plain_label
 from explorer.qt.widgets.lazy import TabbedPanel
 from explorer.qt.widgets.pages import Phase, Reader, Refusal, Request
-from explorer.qt.widgets.progress import ProgressLine
 from explorer.qt.widgets.saving import FileSaver, file_name
 from explorer.qt.widgets.table_model import TableModel
 from explorer.qt.widgets.table_view import ListPanel, TableView
@@ -75,46 +81,31 @@ class Shown:
 
 @dataclass(frozen=True)
 class _Subject:
-    """What is asked for: A, B, the original, tokens of the plan, and whether weights are read."""
+    """What is asked for: A, B or the original in its place, and tokens of the plan."""
 
     one: Document
     other: Document
-    original: Document | None
     context: int
-    measured: bool
-
-    @property
-    def documents(self) -> set[Document]:
-        return {self.one, self.other} | ({self.original} if self.original is not None else set())
 
 
-def _read(subject: _Subject, headers: Shown | None, job: Job) -> Shown:
-    """Compare two models; called in a worker."""
+def _read(subject: _Subject, job: Job) -> Shown:
+    """Compare the headers of two models; called in a worker."""
     models = subject.one.model, subject.other.model
-    if headers is None:
-        headers = Shown.of(Comparison.of(*models, subject.context, job.check))
-    if not subject.measured:
-        return headers
-    shown, total = headers, 0
+    return Shown.of(Comparison.of(*models, subject.context, job.check))
 
-    def begin(weights: int) -> None:
-        nonlocal total
-        total = weights
-        report(0)
 
-    def report(done: int) -> None:
-        job.report(done, total)
-        job.publish(lambda: (shown, done, total))
-
-    errors = present.measure_errors(
-        models,
-        None if subject.original is None else subject.original.model,
-        worker_count(),
-        check=job.check,
-        begin=begin,
-        progress=report,
-    )
-    return Shown.of(headers.comparison.with_errors(errors))
+def _with_errors(shown: Shown, sides: Sequence[ComparisonContent], original: str | None) -> Shown:
+    """Add what is known of errors, of A and B by role; called in a worker."""
+    found = shown.found
+    roles = {
+        side.name: tensor.role
+        for tensor in found.tensors
+        for side in (tensor.before, tensor.after)
+        if side is not None
+    }
+    errors = [side.errors.by_role(side.document.model.tensors.columns, roles) for side in sides]
+    comparison = shown.comparison.with_errors(present.known_errors(original, *errors))
+    return replace(shown, comparison=comparison, roles=present.role_rows(comparison))
 
 
 class _SignColours(QSyntaxHighlighter):
@@ -300,50 +291,41 @@ class DifferencePages(QObject):
 
 
 class CompareView(TabbedPanel, Reader[Shown]):
-    """The current model (B) beside the one that it is compared with (A).
+    """A beside B, or beside the original where there is no B.
 
-    The headers are compared at once, the weights on request.
+    The headers are compared at once. Errors are those that the session knows.
     """
 
     def __init__(
-        self, app: Services, references: References, parent: QWidget | None = None
+        self, app: Services, session: SurveySession, parent: QWidget | None = None
     ) -> None:
         super().__init__(app, parent)
-        self._references = references
+        self.session = session
+        self._references = session.references
         self._document: Document | None = None
-        self._measured = False
+        self._headers: Shown | None = None
         self._shown: Shown | None = None
         self._known: dict[_Subject, Shown] = {}
         self._saver = FileSaver(app, self)
-        self._make_bar()
-        self.sides = ElidedLabel(self.content)
-        self.sides.setAccessibleName("The two models")
-        self.sides.setContentsMargins(0, 0, 0, 0)
+        self._adding = JobSlot(app.runner, self)
+        self._make_controls()
         above = QWidget(self.content)
-        line = ((self.sides, 1), self.context, self.measure, self.save)
-        row(*line, of=above, margins=NOTE, spacing=Space.NEAR)
+        row((self.sides, 1), self.context, self.save, of=above, margins=NOTE, spacing=Space.NEAR)
         self.begin_tabs("Views of the differences", above)
         self.pages = DifferencePages(app, self)
         self.pages.tensors.table.row_opened.connect(self._open_tensor)
         for title, page in self.pages.titles.items():
             self.tabs.addTab(page, title)
-        self.progress = ProgressLine(self.content)
-        self.column.addWidget(self.progress)
         self.state.pressed.disconnect()  # what the panel does with its button: the reader's life
-        self.begin_life(app, (self,), self.progress)
-        references.changed.connect(self._follow_reference)
-        references.documents_changed.connect(self._follow_documents)
-        self._fill_originals()
+        self.begin_life(app, (self,))
+        self._references.changed.connect(self._follow_references)
+        self._references.documents_changed.connect(self._follow_documents)
+        session.state_changed.connect(self._add_errors)
 
-    def _make_bar(self) -> None:
-        self.bar = ReferenceBar(self._references, self)
-        self.original = choice(self, "Original", present.ORIGINAL)
-        self.original.setMinimumContentsLength(8)
-        self.original.setSizeAdjustPolicy(
-            QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
-        )
-        self.original.activated.connect(lambda _: self._choose_original())
-        label = label_of(self.original, "&Original")
+    def _make_controls(self) -> None:
+        self.sides = ElidedLabel(self.content)
+        self.sides.setAccessibleName("The two models")
+        self.sides.setContentsMargins(0, 0, 0, 0)
         self.context = QSpinBox(self)
         self.context.setGroupSeparatorShown(True)
         self.context.setRange(256, _MOST_CONTEXT)
@@ -354,138 +336,85 @@ class CompareView(TabbedPanel, Reader[Shown]):
         self.context.setToolTip(present.MEMORY)
         self.context.setSuffix(" tokens")
         self.context.valueChanged.connect(lambda _: self.load())
-        self.measure = QPushButton("Compare &weights", self)
-        self.measure.setToolTip(present.MEASURE)
-        self.measure.clicked.connect(self._measure_weights)
         self.save = QPushButton("Save…", self)
         self.save.setToolTip("All differences as JSON")
         self.save.clicked.connect(self._ask_save)
-        line = row((self.bar, 2), label, (self.original, 1))
-        line.setContentsMargins(*LINE)
-        line.setSpacing(Space.NEAR)
-        self.frame.insertLayout(0, line)
 
     # What is compared
 
     def show_document(self, document: Document | None) -> None:
         """Show a model beside what it is compared with; None shows nothing."""
+        self.session.show_document(document)
         if document is not self._document:
             self._document = document
-            self._measured = False
-            self._fill_originals()
             self.restart()
 
     def refresh(self) -> None:
         self.load()
 
     def focus_search(self) -> None:
-        """Put the cursor into the filter in front; else into the choice of the other model."""
+        """Put the cursor into the filter in front; else go to the views."""
         if not (self.has_content and self.pages.focus_search(self.tabs.currentWidget())):
-            self.bar.list.setFocus()
+            self.tabs.tabBar().setFocus()
 
     def cancel(self) -> None:
+        self.session.cancel()
         Reader.cancel(self)
 
     def _subject(self) -> _Subject | None:
-        chosen = self._references.chosen
-        if self._document is None or not isinstance(chosen, Document):
+        references = self._references
+        beside = references.other or references.chosen
+        if self._document is None or references.document is not self._document:
             return None
-        if self._references.document is not self._document:
+        if not isinstance(beside, Document):
             return None
-        original = self.original.currentData()
-        if not isinstance(original, Document) or not self._measured:
-            original = None
-        context = self.context.value()
-        return _Subject(chosen, self._document, original, context, self._measured)
+        return _Subject(self._document, beside, self.context.value())
 
     def request(self) -> Request[Shown] | Refusal | None:
         title = "Compare two models"
         if self._document is None:
-            return Refusal(title, "Open a model to compare it with another one.")
+            sentence = "Open a model to compare it with another one."
+            return Refusal(title, sentence, "Show how to &begin")
         subject = self._subject()
         if subject is None:
             name = plain_text(self._document.title)
-            sentence = f"Choose another model above to compare {name} with."
+            sentence = f"Choose B or the original above to compare {name} with."
             if isinstance(self._references.chosen, Rounding):
                 sentence = (
                     f"{name} is compared with its own weights in another type, which has no "
-                    "header. Choose another model above."
+                    "header. Choose B or the original above."
                 )
             return Refusal(title, sentence, "Open another model…")
-        headers = self._known.get(_without_errors(subject))
         return Request(
             key=subject,
             title="Comparing two models",
             heading="Comparing the headers…",
             failure="The models could not be compared",
-            work=partial(_read, subject, headers),
+            work=partial(_read, subject),
             known=lambda: self._known.get(subject),
         )
 
     def press(self) -> None:
-        if self.phase is Phase.UNSUPPORTED and self._document is not None:
-            self.app.ask_reference()
-        else:
+        if self.phase is not Phase.UNSUPPORTED:
             self.load()
+        elif self._document is None:
+            self.app.go("overview")
+        else:
+            self.app.ask_reference()
 
-    def _follow_reference(self) -> None:
-        subject = self._subject()
-        if subject != self.request_key:
-            self._measured = False
-            self._fill_originals()
-            if self._shown is not None and (subject is None or subject.one is not self._one):
-                self.restart()
-            else:
-                self.load()
-
-    @property
-    def _one(self) -> Document | None:
-        key = self.request_key
-        return key.one if isinstance(key, _Subject) else None
+    def _follow_references(self) -> None:
+        if self._subject() != self.request_key:
+            self._headers = None
+            self.restart()
 
     def _follow_documents(self) -> None:
         opened = set(self._references.documents)
-        self._known = {key: one for key, one in self._known.items() if key.documents <= opened}
+        self._known = {k: one for k, one in self._known.items() if {k.one, k.other} <= opened}
         key = self.request_key
-        if isinstance(key, _Subject) and not key.documents <= opened:
-            self._measured = False
+        if isinstance(key, _Subject) and not {key.one, key.other} <= opened:
             self.restart()
-        self._fill_originals()
-
-    def _fill_originals(self) -> None:
-        """List the open models that both may be made of."""
-        chosen = self.original.currentData()
-        used = self._document, self._references.chosen
-        others = [one for one in self._references.documents if one not in used]
-        with QSignalBlocker(self.original):
-            self.original.clear()
-            self.original.addItem("none", None)
-            for document in others:
-                self.original.addItem(plain_text(document.title), document)
-            self.original.setCurrentIndex(max(0, self.original.findData(chosen)))
-        self.original.setEnabled(bool(others))
-
-    def _choose_original(self) -> None:
-        if self._measured:
-            self.load()
-
-    def _measure_weights(self) -> None:
-        key = self.request_key
-        read = key.documents if isinstance(key, _Subject) else set()
-        if agrees_to_weights([each.model for each in read], self):
-            self._measured = True
-            self.load()
 
     # What is shown
-
-    def show_begun(self) -> None:
-        if self._measured:
-            self.progress.start()
-
-    def show_part(self, part: tuple[Shown, int, int]) -> None:
-        shown, done, total = part
-        self._show(shown)
-        self.progress.show_progress(done, total)
 
     def show_result(self, result: Shown) -> None:
         key = self.request_key
@@ -494,20 +423,34 @@ class CompareView(TabbedPanel, Reader[Shown]):
         self._known[key] = result
         for old in list(self._known)[:-_MOST_CACHED]:
             del self._known[old]
+        self._headers = result
         self._show(result)
+        self._add_errors()
+
+    def _add_errors(self) -> None:
+        """Add the errors that are known, once nothing is measured any more."""
+        session, headers = self.session, self._headers
+        compared = [one for one in session.comparisons if one.measured.any()]
+        if headers is None or session.state is not SurveyState.READY or not compared:
+            return
+        original = self._references.original
+        path = str(original.path) if isinstance(original, Document) else None
+        self._adding.run(
+            "Adding up errors",
+            lambda _job: _with_errors(headers, compared, path),
+            self._show_errors,
+            self.app.report,
+        )
+
+    def _show_errors(self, shown: Shown) -> None:
+        if self._headers is not None and shown.found is self._headers.found:
+            self._show(shown)
 
     def clear(self) -> None:
-        self._shown = None
+        self._shown = self._headers = None
+        self._adding.cancel()
         self.pages.clear()
-        self._follow_state()
-
-    def show_ended(self) -> None:
-        super().show_ended()
-        self._follow_state()
-
-    def _follow_state(self) -> None:
-        self.save.setEnabled(self._shown is not None)
-        self.measure.setEnabled(self._shown is not None and not self.progress.running)
+        self.save.setEnabled(False)
 
     def _show(self, shown: Shown) -> None:
         if shown is self._shown:
@@ -517,12 +460,12 @@ class CompareView(TabbedPanel, Reader[Shown]):
         self.sides.setText(f"A  {one}     B  {other}")
         self.pages.show(shown)
         self.show_content()
-        self._follow_state()
+        self.save.setEnabled(True)
 
     def _open_tensor(self, place: int) -> None:
         if self._shown is None or self._document is None:
             return
-        tensor = self._shown.found.tensors[place].after
+        tensor = self._shown.found.tensors[place].before
         names = self._document.model.tensors.columns.names
         if tensor is not None and tensor.name in names:
             self.app.open_tensors(list(names).index(tensor.name))
@@ -551,6 +494,12 @@ class CompareView(TabbedPanel, Reader[Shown]):
 
         return self._saver.write(f"Saving {path.name}", path, write)
 
+    # Qt
 
-def _without_errors(subject: _Subject) -> _Subject:
-    return _Subject(subject.one, subject.other, None, subject.context, measured=False)
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self.session.watch(self, True)
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        self.session.watch(self, False)

@@ -1,4 +1,4 @@
-"""The panel of errors: the selected tensor compared with a reference.
+"""The page of one tensor: the selected one compared with the original.
 
 One walk over both tensors fills its pages: weights, errors, density.
 """
@@ -6,10 +6,10 @@ One walk over both tensors fills its pages: weights, errors, density.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Hashable, Sequence
+from typing import Final, TypeAlias
 
-from PySide6.QtCore import QByteArray, QObject, QRectF, Signal
+from PySide6.QtCore import QByteArray, QObject, QRectF
 from PySide6.QtGui import QPalette
 from PySide6.QtWidgets import QWidget
 
@@ -20,10 +20,10 @@ from explorer.parallel import LruCache
 from explorer.present.explanations import picture_text
 from explorer.present.tables.errors import PICTURED, ROUNDING
 from explorer.present.tables.lines import lines_of
+from explorer.qt.compare.plots import CellReading, DensityPlot, ErrorPlot
+from explorer.qt.compare.work import SelectedPair, known_picture, read_errors
 from explorer.qt.document import Document
-from explorer.qt.errors.plots import CellReading, DensityPlot, ErrorPlot
-from explorer.qt.errors.work import SelectedPair, known_picture, read_errors
-from explorer.qt.references import OriginalOffer, ReferenceBar, References
+from explorer.qt.references import References
 from explorer.qt.services import Services
 from explorer.qt.weights.curves import SelectedTensor
 from explorer.qt.weights.tensor_panel import StatisticsTable, TensorsPanel
@@ -31,16 +31,11 @@ from explorer.qt.weights.work import blocks_request
 from explorer.qt.widgets.building import LINE, column
 from explorer.qt.widgets.curves import NOTHING, HistogramCurve
 from explorer.qt.widgets.labels import error_caution, plain_label
-from explorer.qt.widgets.lazy import LazyTab
-from explorer.qt.widgets.pages import TYPED, Phase, PlotPage, Reader, ReadingPage, Refusal, Request
+from explorer.qt.widgets.pages import TYPED, PlotPage, Reader, ReadingPage, Refusal, Request
 from explorer.qt.widgets.plot_panel import PicturePanel, PlotPanel, Readings
 from explorer.qt.widgets.progress import ProgressLine
 from explorer.qt.widgets.table_view import TableView
 from explorer.text import float_text, integer_text, percent_text, plain_text, shape_text
-
-if TYPE_CHECKING:
-    from explorer.planner.inputs import PlanInputs
-    from explorer.qt.what_if.page import WhatIfPage
 
 # The three pictures of an error with table and read-out: weights, errors, density.
 
@@ -331,12 +326,7 @@ class RoundingPage(ReadingPage[BlockStatistics]):
 
     Attributes:
         expected: What is shown; None while nothing is known.
-
-    Signals:
-        reference_wanted: The user wants to choose what to compare with.
     """
-
-    reference_wanted = Signal()
 
     def __init__(self, app: Services, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -345,8 +335,8 @@ class RoundingPage(ReadingPage[BlockStatistics]):
         self.expected: ExpectedRounding | None = None
         self.hint = plain_label(
             self,
-            "No reference is chosen, so these errors are estimated from the tensor's own block "
-            "scales. For real errors choose the original model above, or a type to round to.",
+            "No original is chosen, so these errors are estimated from the tensor's own block "
+            "scales. For real errors choose the original above, or a type to round to.",
         )
         self.hint.setWordWrap(True)
         self.hint.setForegroundRole(QPalette.ColorRole.PlaceholderText)
@@ -365,12 +355,6 @@ class RoundingPage(ReadingPage[BlockStatistics]):
     def clear(self) -> None:
         self.expected = None
 
-    def press(self) -> None:
-        if self.phase is Phase.UNSUPPORTED:
-            self.reference_wanted.emit()
-        else:
-            self.load()
-
     def request(self) -> Request[BlockStatistics] | Refusal | None:
         subject = self._subject
         if subject is None:
@@ -379,9 +363,9 @@ class RoundingPage(ReadingPage[BlockStatistics]):
             return blocks_request(subject, self._results)
         sentence = (
             f"{subject.name} is stored as {subject.tensor.type.name}, without block scales to "
-            "estimate an error from. Choose a reference: another model, or a type to round to."
+            "estimate an error from. Choose an original above: a model, or a type to round to."
         )
-        return Refusal("Not quantized", sentence, "Choose")
+        return Refusal("Not quantized", sentence)
 
     def show_result(self, result: BlockStatistics) -> None:
         self.expected = expected_rounding(result)
@@ -397,12 +381,7 @@ class ErrorsView(TensorsPanel):
     """Errors of the tensor that is selected. Reads only while it is visible.
 
     With a reference there are the pages of pictures, without one the page of the rounding error to
-    expect; the page of what-ifs always.
-
-    Attributes:
-        bar: Chooses the reference.
-        offer: Offers the model's original to compare with.
-        plan_inputs: Returns what the planner plans for, for a model; None for defaults.
+    expect.
     """
 
     noun, noun_of_one = "errors", "error"
@@ -411,77 +390,35 @@ class ErrorsView(TensorsPanel):
         self, app: Services, references: References, parent: QWidget | None = None
     ) -> None:
         super().__init__(app, references, parent)
-        self.plan_inputs: Callable[[Document], PlanInputs | None] = lambda _document: None
-        self.bar = ReferenceBar(references, self)
-        self.bar.setContentsMargins(*LINE)
-        self.frame.insertWidget(0, self.bar)
-        self.offer = OriginalOffer(app, references, self)
-        self.shown.connect(self.offer.look)
-        self.frame.insertWidget(1, self.offer)
         self.header.scope.hide()
         self.begin_tabs("Views of the error", self.header)
         self.progress = ProgressLine(self)
         self.pictures = PicturePages(app, self.progress, self)
         self.rounding = RoundingPage(app, self)
-        self._what_if = LazyTab(self._make_what_if, self._fill_what_if, self)
         for page, title in (
             (self.rounding, "Rounding"),
             (self.pictures.weights, "Weights"),
             (self.pictures.errors, "Error"),
             (self.pictures.density, "Density"),
-            (self._what_if, "What if"),
         ):
             self.tabs.addTab(page, title)
         self.column.addWidget(self.progress)
         self.column.addWidget(error_caution(self))
-        self.tabs.currentChanged.connect(self._show_progress)
-        self.rounding.reference_wanted.connect(self._list_references)
         references.changed.connect(self._follow_reference)
         references.documents_changed.connect(self._caches.clear)  # one may be a closed reference
         self.refresh()
 
-    @property
-    def what_if(self) -> WhatIfPage:
-        """The page of what other types would cost."""
-        return self._what_if.widget
-
     def focus_search(self) -> None:
-        """Put the cursor into the choice of a reference."""
-        self.bar.list.setFocus()
+        """Go to the views of the error."""
+        self.tabs.tabBar().setFocus()
 
     def cancel(self) -> None:
         self.pictures.cancel()
         self.rounding.cancel()
-        if self._what_if.isVisible():
-            self.what_if.cancel()
-
-    def _list_references(self) -> None:
-        self.focus_search()
-        self.bar.list.showPopup()
-
-    def plan_again(self) -> None:
-        """Plan anew what is shown of other types: the machine, or what is asked, is another."""
-        self._what_if.refresh()
-
-    def _make_what_if(self) -> WhatIfPage:
-        from explorer.qt.what_if.page import WhatIfPage  # noqa: PLC0415 - see LazyTab
-
-        page = WhatIfPage(self.app, self._references, self)
-        page.plan_inputs = self.plan_inputs
-        return page
-
-    def _fill_what_if(self, page: WhatIfPage) -> None:
-        page.show_subject(self._document if self._rows else None, self._rows)
-
-    def _show_progress(self) -> None:
-        """Show the common line of progress, unless the page has one of its own."""
-        self.progress.setVisible(self.tabs.currentWidget() is not self._what_if)
 
     # What is shown
 
     def _follow_reference(self) -> None:
-        if self.isVisible():
-            self.offer.look()
         if self._document is not None and self.has_content:
             self._fill(self._document, self._rows)
 
@@ -505,9 +442,6 @@ class ErrorsView(TensorsPanel):
         self._offer(compared)
         self.pictures.show_subject(subject if compared else None, results)
         self.rounding.show_subject(None if compared else subject, results)
-        self._what_if.refresh()
-        if subject is None:
-            self._what_if.catch_up()  # the model may be closed
 
     def _offer(self, compared: bool) -> None:
         """Show the tabs that there is something to see on.

@@ -18,8 +18,9 @@ from pytestqt.qtbot import QtBot
 
 from explorer.analysis import block_statistics, compare_tensors, tensor_statistics
 from explorer.analysis.errors.pictures import ErrorPicture
+from explorer.qt.compare.bar import OriginalChoice
+from explorer.qt.compare.one_tensor import ALL, MOST, SIZES
 from explorer.qt.document import Document
-from explorer.qt.errors.panel import ALL, MOST, SIZES
 from explorer.qt.main_window import MainWindow
 from explorer.qt.references import Reference, Rounding
 from explorer.qt.widgets.pages import TYPED
@@ -111,8 +112,9 @@ def test_says_what_to_do_where_there_is_nothing_to_show(panel: Panel) -> None:
 def test_another_model_is_chosen_from_the_list_and_compared(qtbot: QtBot, panel: Panel) -> None:
     panel.select(UP)
     panel.settle()
-    chooser = panel.view.bar.list
-    chooser.setFocus()
+    bar = OriginalChoice(panel.references)
+    qtbot.addWidget(bar)
+    chooser = bar.list
     place = chooser.findText("one.gguf")
     chooser.setCurrentIndex(place)
     chooser.activated.emit(place)
@@ -211,7 +213,7 @@ def test_what_cannot_be_compared_says_why(panel: Panel) -> None:
 
 
 def test_without_a_reference_the_blocks_tell_what_they_imply(
-    panel: Panel, qtmodeltester: ModelTester, monkeypatch: pytest.MonkeyPatch
+    panel: Panel, qtmodeltester: ModelTester
 ) -> None:
     panel.show(UP)
     tensor = panel.documents[0].model.tensors[UP]
@@ -224,19 +226,13 @@ def test_without_a_reference_the_blocks_tell_what_they_imply(
     assert page.expected.zeros == blocks.code_counts[blocks.levels == 0].sum() / tensor.parameters
     assert page.expected.minima == blocks.minima.moments  # type: ignore[union-attr]
     qtmodeltester.check(page.model)
-    assert "No reference is chosen" in page.hint.text()
+    assert "No original is chosen" in page.hint.text()
     panel.show(ODD)
     assert page.state.heading.text() == "Not quantized"
     assert "<b>odd</b> is stored as F32" in page.state.sentence.text()
-    opened: list[bool] = []  # the plugin of tests cannot open popups
-    monkeypatch.setattr(panel.view.bar.list, "showPopup", lambda: opened.append(True))
-    panel.qtbot.mouseClick(page.state.button, Qt.MouseButton.LeftButton)
-    assert opened
 
 
-def test_a_reference_chosen_or_taken_away_never_brings_what_if_to_the_front(
-    panel: ErrorsPanel,
-) -> None:
+def test_a_reference_chosen_or_taken_away_changes_the_page_once(panel: ErrorsPanel) -> None:
     panel.select(DOWN)
     panel.settle()
     assert panel.view.rounding.isVisible()
@@ -248,17 +244,16 @@ def test_a_reference_chosen_or_taken_away_never_brings_what_if_to_the_front(
     panel.settle()
     pages = panel.view.pictures.weights, panel.view.rounding
     assert shown == [panel.view.place_of(page) for page in pages]
-    assert panel.view._what_if.built is None
 
 
 def test_tabs_follow_the_choice(panel: Panel) -> None:
     panel.show(UP)
     tabs = panel.view.tabs
     shown = lambda: [tabs.tabText(i) for i in range(tabs.count()) if tabs.isTabVisible(i)]  # noqa: E731
-    assert shown() == ["Rounding", "What if"]
+    assert shown() == ["Rounding"]
     panel.references.choose(Rounding("Q4_0"))
     panel.settle()
-    assert shown() == ["Weights", "Error", "Density", "What if"]
+    assert shown() == ["Weights", "Error", "Density"]
     panel.click_tab(panel.view.pictures.density)
     panel.references.choose(Rounding("Q8_0"))
     panel.settle()
