@@ -19,6 +19,7 @@ from explorer.present.tables.table import (
     BYTES,
     COUNT,
     INTEGER,
+    PART,
     RATIO,
     TEXT,
     TYPE,
@@ -269,7 +270,7 @@ def worst_tensors(
 
     return Table(
         *tensors,
-        figure(Column(SHARE, metric.contribution_title, RATIO, _SHARE_TIP)),
+        figure(Column(SHARE, metric.contribution_title, PART, _SHARE_TIP)),
         figure(Column(PERCENTILE, "Percentile in role", RATIO, _PLACE_TIP)),
         *(figure(one.column) for one in metrics),
         *(figure(MOMENTS[name]) for name in EXTREMES),
