@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QLineEdit, QStackedWidget, QWidget
 from explorer.formats.tensors import Extent
 from explorer.parallel import Check
 from explorer.present.explanations import PANEL_TEXTS
-from explorer.present.titles import PANEL_TITLES
+from explorer.present.titles import FULL_TITLES, PANEL_TITLES
 from explorer.qt.contents.overview import OverviewView
 from explorer.qt.document import Document
 from explorer.qt.machine import PlannedMachine
@@ -270,8 +270,8 @@ class Panels(Pages):
         view = LibraryView(
             self.app, self._settings, self, places=lambda: library_places(self._demo_store)
         )
-        pages = (self.pages_of(group) for group in GROUPS if group != "library")
-        view.commands.pages = {name: title for group in pages for name, title in group.items()}
+        pages = (name for group, names in GROUPS.items() if group != "library" for name in names)
+        view.commands.pages = {name: FULL_TITLES[name] for name in pages}
         view.bar.edit.setText(self._settings.note("library_filter"))
         self.machine.look()
         if self.machine.known:
