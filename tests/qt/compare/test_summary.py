@@ -147,7 +147,8 @@ def test_the_real_model_beside_one_that_is_made_of_it(  # noqa: PLR0917 - fixtur
     other = requantized(real_model, tmp_path / "requantized.gguf", types, keys)
     documents = [load(other), load(real_model)]
     page = Page(qtbot, app, documents)
-    page.choose(documents[0])
+    page.references.choose_other(documents[0])
+    page.settle()
     view, target = page.view, tmp_path / "diff.json"
     said = view.pages.summary.text()
     assert "36 tensors have another type, and 2 metadata keys differ." in said
