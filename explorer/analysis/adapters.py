@@ -211,7 +211,7 @@ def _problem_of_parts(parts: Mapping[str, Tensor]) -> str:
     """Return why the factors make no update; "" if they do."""
     if any("_t" in name for name in parts):
         return "factors of convolutions in Tucker's form are not multiplied here"
-    if any(len(one.shape) < _MATRIX for one in parts.values()):
+    if any(len(one.shape) < _MATRIX or 0 in one.shape for one in parts.values()):
         return "the factors are not matrices"
     pairs = ("hada_w1", "hada_w2") if "hada" in next(iter(parts)) else ("lokr_w1", "lokr_w2")
     for name in pairs:
@@ -247,21 +247,30 @@ def _norm_of_parts(update: Update, check: Check) -> float:
     """Return the norm of what is added; a Kronecker product has the product of both norms."""
     parts = update.parts
     if update.kind == "lokr":
-        norms = []
-        for name in ("lokr_w1", "lokr_w2"):
-            if name in parts:
-                norms.append(tensor_norm(parts[name], check))
-                continue
-            a, b = (_matrix(parts[f"{name}_{end}"]) for end in "ab")
-            norms.append(math.sqrt(max(0.0, float(((a.T @ a) * (b @ b.T)).sum()))))
+        norms = [
+            tensor_norm(parts[name], check)
+            if name in parts
+            else _norm_of_product(check, (parts[f"{name}_a"], parts[f"{name}_b"]))
+            for name in ("lokr_w1", "lokr_w2")
+        ]
         return abs(update.scale) * norms[0] * norms[1]
-    one, two, three, four = (_matrix(parts[f"hada_w{n}_{end}"]) for n in "12" for end in "ab")
-    rows, total = max(1, _MOST_PRODUCT // max(1, two.shape[1])), 0.0
-    for start in range(0, len(one), rows):
+    pairs = [(parts[f"hada_w{n}_a"], parts[f"hada_w{n}_b"]) for n in "12"]
+    return abs(update.scale) * _norm_of_product(check, *pairs)
+
+
+def _norm_of_product(check: Check, *pairs: tuple[Tensor, Tensor]) -> float:
+    """Return the norm of products of two factors, multiplied with each other; some rows a time."""
+    factors = [(_matrix(one), _matrix(two)) for one, two in pairs]
+    columns, rank = factors[0][1].shape[1], max(len(two) for _, two in factors)
+    rows, total = max(1, _MOST_PRODUCT // max(columns, rank)), 0.0
+    for start in range(0, len(factors[0][0]), rows):
         check()
-        block = (one[start : start + rows] @ two) * (three[start : start + rows] @ four)
-        total += float((block * block).sum())
-    return abs(update.scale) * math.sqrt(total)
+        block = np.ones(())
+        for one, two in factors:
+            block = block * (one[start : start + rows] @ two)
+        with np.errstate(over="ignore", invalid="ignore"):
+            total += float((block * block).sum())
+    return math.sqrt(total)
 
 
 def _matrix(tensor: Tensor) -> NDArray[np.float64]:
@@ -326,7 +335,7 @@ def _is_flipped(name: str, a: Tensor, rank: int) -> bool:
 def _problem(a: Tensor | None, b: Tensor | None, rank: int, flipped: bool) -> str:
     if a is None or b is None:
         return f"the factor {'A' if a is None else 'B'} is missing"
-    if len(a.shape) < 2 or len(b.shape) < 2:
+    if len(a.shape) < 2 or len(b.shape) < 2 or 0 in (*a.shape, *b.shape):
         return f"the factors are not matrices: {list(a.shape)} and {list(b.shape)}"
     if not 0 < rank <= _MOST_RANK:
         return f"a rank of {rank} is not in sight of real ones"

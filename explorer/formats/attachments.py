@@ -20,6 +20,7 @@ _PEFT_PART: Final = re.compile(
 _OWN_ENDS: Final = {
     **{".lora_a": ("", 0), ".lora_b": ("", 1)},  # of GGUF
     **{".lora_down.weight": (".weight", 0), ".lora_up.weight": (".weight", 1)},  # of kohya's
+    **{"_lora.down.weight": (".weight", 0), "_lora.up.weight": (".weight", 1)},  # of old diffusers
 }
 _OF_LYCORIS: Final = re.compile(
     r"\.(?P<part>(?:hada_w[12]_[ab])|(?:lokr_w[12](?:_[ab])?)|(?:(?:hada|lokr)_t[12]))(?:\.weight)?\Z"
@@ -50,7 +51,7 @@ def role_in_lycoris(name: str) -> str:
 
 def factor_of(name: str) -> tuple[str, int] | None:
     """Return the tensor that a factor changes, and 0 for A or 1 for B; None of another tensor."""
-    if "lora_" not in name:
+    if "lora" not in name:
         return None
     for end, (ending, place) in _OWN_ENDS.items():
         if name.endswith(end):

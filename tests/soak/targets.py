@@ -15,12 +15,13 @@ from itertools import islice
 from pathlib import Path
 from random import Random
 
-from explorer.analysis.adapters import is_adapter, read_adapter, update_norm
+from explorer.analysis.adapters import read_adapter, update_norm
 from explorer.analysis.block_detail import BlockReader
 from explorer.analysis.importance import importance_of
 from explorer.errors import ExplorerError
 from explorer.formats import Model, open_model
 from explorer.formats.attachments import is_importance_matrix
+from explorer.formats.attachments import is_adapter, is_importance_matrix
 from explorer.formats.facts import describe
 from explorer.formats.structure import Structure
 from explorer.formats.vocabulary import read_vocabulary

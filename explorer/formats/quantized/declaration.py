@@ -28,6 +28,11 @@ AWQ_FILE: Final = "quant_config.json"
 QUANTO_FILE: Final = "quanto_qmap.json"
 SIDE_FILES: Final = (MODELOPT_FILE, GPTQ_FILE, AWQ_FILE, QUANTO_FILE)
 
+COMFY: Final = "comfyui"
+"""The method of files with `COMFY_KEY` among their metadata."""
+
+COMFY_KEY: Final = "_quantization_metadata"
+
 MAX_RULES: Final = 64
 """Most rules or groups of a configuration that are looked at; real ones have ten."""
 

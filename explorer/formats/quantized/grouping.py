@@ -50,6 +50,8 @@ UNREAD: Final = (
     (".codebooks", "rules_unread.aqlm"),
     (".B", "rules_unread.marlin"),
     (".wscales", "rules_unread.svdquant"),
+    (".comfy_quant", "rules_unread.comfy"),
+    (".weight_scale", "rules_unread.comfy_declared"),
 )
 """The same of weights that are counted and not read."""
 

@@ -4,14 +4,20 @@ Without them packed words and codebooks would count as weights. How codes become
 verified against the methods' own libraries, so that no value is shown.
 
 Source: exllamav2, ext.py (`q_weight`, `q_invperm`); exllamav3, modules/quant/exl3.py (`trellis`);
-AQLM, inference.py; gptq's Marlin, `Layer.pack`; nunchaku, models/linear.py.
+AQLM, inference.py; gptq's Marlin, `Layer.pack`; nunchaku, models/linear.py; ComfyUI, quant_ops.py
+and float.py (`to_blocked`: scales in tiles of 128 x 4, codes of two weights with the first above).
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from typing import Final
 
+from explorer.formats.quantized.declaration import COMFY
 from explorer.formats.quantized.modules import (
+    EXPONENT_TYPES,
+    FP8_TYPES,
     Found,
     Member,
     Module,
@@ -22,6 +28,41 @@ from explorer.formats.quantized.modules import (
 from explorer.quantization.huggingface.layout import CompanionLayout, Formula, Levels
 
 _TILE = 16
+
+_OF_COMFY: Final = {"nvfp4": 2, "mxfp8": 1, "asym_w4a8_int8": 2, "convrot_w4a4": 2}
+"""Formats of ComfyUI whose scales lie in tiles or are more than one, and weights in a byte."""
+
+
+def comfy(module: Module) -> Found | None:
+    """Return a weight that ComfyUI's marker calls by one of these formats; others are read."""
+    try:
+        said = json.loads(module.small(module.need(".comfy_quant")))
+    except ValueError:
+        raise RuleError("its comfy_quant is no JSON") from None
+    name = said.get("format") if isinstance(said, dict) else None
+    return _of_comfy(module, name) if isinstance(name, str) and name in _OF_COMFY else None
+
+
+def comfy_declared(module: Module) -> Found | None:
+    """Return the same of a file whose metadata say that ComfyUI quantized it."""
+    if module.declared.method != COMFY:
+        return None
+    weight, scale = module.get(".weight"), module.need(".weight_scale")
+    if weight is not None and weight.dtype == "U8" and scale.dtype == "F8_E4M3":
+        return _of_comfy(module, "nvfp4")
+    if weight is not None and weight.dtype in FP8_TYPES and scale.dtype in {"U8", *EXPONENT_TYPES}:
+        return _of_comfy(module, "mxfp8")
+    return None
+
+
+def _of_comfy(module: Module, name: str) -> Found:
+    codes = module.need(".weight")
+    check_type(codes, "U8", "I8", *FP8_TYPES)
+    if len(codes.shape) != 2:
+        raise RuleError(f"its weight is of shape {list(codes.shape)}")
+    shape = (codes.shape[0], codes.shape[1] * _OF_COMFY[name])
+    names = ("weight_scale", "weight_scale_2", "weight_codebook", "weight_correction")
+    return _found(module, f"comfy-{name}", codes, names, shape)
 
 
 def exl3(module: Module) -> Found | None:
