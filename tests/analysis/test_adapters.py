@@ -214,6 +214,17 @@ def test_a_model_is_no_adapter(tmp_path: Path) -> None:
         assert "kind" not in facts
 
 
+def test_factors_of_older_diffusers(tmp_path: Path) -> None:
+    """huggingface/diffusers#3064: `to_k_lora.down.weight`."""
+    module = "unet.attn1.processor.to_k"
+    arrays = arrays_of({f"{module}_lora.down.weight": (4, 64), f"{module}_lora.up.weight": (32, 4)})
+    write_safetensors(tmp_path / "adapter.safetensors", arrays)
+    with open_model(tmp_path / "adapter.safetensors") as model:
+        assert is_adapter(model)
+        (update,) = read_adapter(model).updates
+        assert (update.name, update.rank, update.shape) == (f"{module}.weight", 4, (32, 64))
+
+
 def test_kohya_s_factors_and_alphas(tmp_path: Path) -> None:
     """Names of ComfyUI's and kohya's trainers; each module says its own alpha."""
     arrays = arrays_of(

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from explorer.errors import FormatError
+from explorer.formats import open_model
 from explorer.formats.model import Problem, ProblemLog
 from explorer.formats.quantized.declaration import Declaration
 from explorer.formats.quantized.grouping import ATTACHED, ORPHANS, RULES, Grouped, group_members
@@ -18,6 +22,7 @@ from explorer.formats.quantized.modules import Keys
 from explorer.formats.tensors import Spec
 from explorer.quantization import TENSOR_TYPES
 from explorer.quantization.huggingface.layout import CompanionLayout
+from tests.helpers.safetensors_writer import tensors_bytes
 from tests.helpers.stopwatch import in_time
 
 METHODS = ("", "gptq", "awq", "fp8", "compressed-tensors")
@@ -334,6 +339,44 @@ def test_weights_that_are_not_read_are_counted(
         assert (weight.name, weight.alike.spec.shape) == ("a.weight", shape)
         assert weight.alike.spec.type.name == name
         assert any("not read" in one.what for one in problems)
+
+
+@pytest.mark.parametrize(
+    ("form", "weight", "scale", "shape"),
+    [
+        ("nvfp4", ("U8", [128, 32]), ("F8_E4M3", [128, 4]), (128, 64)),
+        ("mxfp8", ("F8_E4M3", [128, 128]), ("U8", [128, 4]), (128, 128)),
+        ("asym_w4a8_int8", ("I8", [8, 32]), ("F8_E4M3", [8, 4]), (8, 64)),
+    ],
+)
+@pytest.mark.parametrize("is_marked", [True, False])
+def test_scales_in_comfyui_s_tiles_are_not_taken_for_rows(
+    tmp_path: Path,
+    form: str,
+    weight: tuple[str, list[int]],
+    scale: tuple[str, list[int]],
+    shape: tuple[int, int],
+    *,
+    is_marked: bool,
+) -> None:
+    """ComfyUI, float.py, `to_blocked`: 128 rows of scales lie in tiles of 32 x 16 bytes."""
+    if form == "asym_w4a8_int8" and not is_marked:
+        return  # only the marker tells it from int8
+    marker = json.dumps({"format": form}).encode()
+    tensors = [("a.weight", *weight), ("a.weight_scale", *scale), ("a.weight_scale_2", "F32", [])]
+    tensors = tensors[: 3 if form == "nvfp4" else 2]
+    tensors += [("a.comfy_quant", "U8", [len(marker)])] * is_marked
+    said = {} if is_marked else {"_quantization_metadata": "{}"}
+    content = bytearray(tensors_bytes(tensors, said))
+    if is_marked:
+        content[-len(marker) :] = marker
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(content)
+    with open_model(path) as model:
+        tensor = model.tensors["a.weight"]
+        assert (tensor.type.name, tensor.shape) == (f"comfy-{form}", shape)
+        with pytest.raises(FormatError, match="not read"):
+            tensor.dequantize()
 
 
 def test_floats_beside_a_scale_are_told_unless_they_are_not_compressed_yet() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 BITS = {"F4": 4, "F6_E2M3": 6, "U8": 8, "F8_E4M3": 8, "BF16": 16, "F16": 16, "F32": 32, "I32": 32}
-BITS |= {"I16": 16, "U32": 32, "C64": 64}
+BITS |= {"I8": 8, "I16": 16, "U32": 32, "C64": 64}
 
 
 def entry(dtype: str, shape: list[Any], begin: int, end: int) -> dict[str, Any]:

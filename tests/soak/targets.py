@@ -20,7 +20,6 @@ from explorer.analysis.block_detail import BlockReader
 from explorer.analysis.importance import importance_of
 from explorer.errors import ExplorerError
 from explorer.formats import Model, open_model
-from explorer.formats.attachments import is_importance_matrix
 from explorer.formats.attachments import is_adapter, is_importance_matrix
 from explorer.formats.facts import describe
 from explorer.formats.structure import Structure
