@@ -21,6 +21,7 @@ from explorer.formats import open_model
 from explorer.formats.model import Model
 from explorer.planner import Device, Hyperparameters, Settings
 from explorer.planner.advice import QUESTIONS, Advice, solve
+from explorer.planner.attachments import Attachment, projector_bytes, read_attachment
 from explorer.planner.devices import parse_context, parse_memory, parse_shares, quoted
 from explorer.planner.engines.registry import ENGINES, default_engine, engine_named, engines_for
 from explorer.planner.inputs import header_to_plan, plan_record
@@ -121,6 +122,14 @@ def _setting_options(command: Callable[..., int]) -> Callable[..., int]:
     "--projector", type=click.Path(), metavar="FILE", help="A separate file with the projector."
 )
 @click.option(
+    "--lora",
+    "loras",
+    type=click.Path(),
+    metavar="FILE",
+    multiple=True,
+    help="A LoRA adapter that llama.cpp loads with it. Once for each.",
+)
+@click.option(
     "--draft",
     type=click.Path(),
     metavar="FILE",
@@ -156,6 +165,7 @@ def plan_command(  # noqa: PLR0913, PLR0917 - one for each option; click passes 
     gpus: Sequence[Device],
     memory: int | None,
     projector: str | None,
+    loras: Sequence[str],
     draft: str | None,
     profile: str | None,
     question: str | None,
@@ -199,11 +209,13 @@ def plan_command(  # noqa: PLR0913, PLR0917 - one for each option; click passes 
             given=given,
             machine=devices,
         )
-    drafting = None if draft is None else _read(draft, root, None)[0]
+    attached = [_attached(one, root, "lora") for one in loras]
+    if draft is not None:
+        attached.append(_attached(draft, root, "draft"))
     found: list[PlannedModel] = []
     for path in paths:  # a model that cannot be planned does not stop the others
         try:
-            h, nbytes = _read(path, root, projector)
+            h, beside = _read(path, root, projector)
             compared = None if compare is None else _compared(path, root, compare)
         except ExplorerError as error:
             found.append(PlannedModel(path, profile or "", failure=_failure(path, error)))
@@ -212,9 +224,9 @@ def plan_command(  # noqa: PLR0913, PLR0917 - one for each option; click passes 
             asked = chosen
             if compared is not None:
                 asked = compared.with_log(chosen, chosen_engines, len(devices))
-            request = PlanRequest(
-                h, replace(asked, projector_bytes=nbytes), devices, host, os.environ, drafting
-            )
+            together = (*beside, *attached)
+            asked = replace(asked, projector_bytes=projector_bytes(together))
+            request = PlanRequest(h, asked, devices, host, os.environ, together)
             plans_made = [_planned(path, one, request, question, notes) for one in chosen_engines]
             found += [replace(one, compared=compared, bandwidths=given) for one in plans_made]
     rows = (PLAN_FILE.flat(one.row()) for one in found)
@@ -284,15 +296,25 @@ def _record(found: PlannedModel) -> dict[str, Any]:
     return record
 
 
-def _read(path: str, root: str | None, projector: str | None) -> tuple[Hyperparameters, int]:
-    """Return what the formulas need of a model's header, and the bytes of a separate projector."""
+def _read(
+    path: str, root: str | None, projector: str | None
+) -> tuple[Hyperparameters, list[Attachment]]:
+    """Return what the formulas need of a model's header, and its separate projector."""
     with open_model(options.model_path(path, root)) as model:
         h = header_to_plan(model)
         projector_path = projector or model.projector
     if projector_path is None:
-        return h, 0
-    with open_model(projector_path) as separate:
-        return h, separate.nbytes
+        return h, []
+    return h, [_attached(str(projector_path), root, "projector")]
+
+
+def _attached(path: str, root: str | None, kind: str) -> Attachment:
+    """Read a file that is loaded beside a model; raise `PlanError` if it is of another kind."""
+    found = read_attachment(Path(options.model_path(path, root)))
+    if found.kind != kind:
+        wanted = {"lora": "a LoRA adapter", "draft": "a draft model", "projector": "a projector"}
+        raise PlanError(f"{path}: it is {wanted[found.kind]}, not {wanted[kind]}")
+    return found
 
 
 def _compared(path: str, root: str | None, compare: Callable[[Model], Compared]) -> Compared:
@@ -367,6 +389,7 @@ _LOOKS: Final = {
     Kind.GRAPH: ("▒", "+", "yellow"),
     Kind.PROJECTOR: ("◆", "@", "cyan"),
     Kind.DRAFT: ("◇", "%", "bright_cyan"),
+    Kind.ADAPTERS: ("▲", "^", "bright_green"),
     Kind.RESERVED: ("░", "-", "magenta"),
     Kind.FREE: ("·", ".", "bright_black"),
 }
@@ -403,7 +426,7 @@ def _mark(kind: Kind, length: int = 1) -> str:
 def _has_blocks() -> bool:
     encoding = getattr(sys.stdout, "encoding", None) or "ascii"
     try:
-        "█▓▒░·◆◇".encode(encoding)
+        "█▓▒░·◆◇▲".encode(encoding)
     except (UnicodeEncodeError, LookupError):
         return False
     return True

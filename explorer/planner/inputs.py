@@ -15,6 +15,7 @@ from explorer.errors import PlanError
 from explorer.formats import open_model
 from explorer.formats.model import Model
 from explorer.planner.advice import Advice
+from explorer.planner.attachments import Attachment
 from explorer.planner.devices import MAX_MEMORY, Device, Host, check_devices, whole
 from explorer.planner.engines.llama_cpp.refusals import refusal
 from explorer.planner.engines.registry import default_engine, engine_named, saved_engine
@@ -40,6 +41,7 @@ class PlanInputs:
     devices: tuple[Device, ...] = ()  # the GPUs, in the chosen order
     host: Host | None = None  # memory of the machine, or None to check nothing against it
     profile: str | None = None  # name of the engine; None: by where the model comes from
+    attached: tuple[Attachment, ...] = ()  # files that are loaded beside the model
 
     def with_settings(self, **changes: Any) -> PlanInputs:
         """Return the same with other settings.
@@ -66,7 +68,7 @@ class PlanInputs:
 
     def request(self, h: Hyperparameters, environment: Mapping[str, str]) -> PlanRequest:
         """Return what the planner takes; raise `PlanError` if two devices are the same one."""
-        return PlanRequest(h, self.settings, self.devices, self.host, environment)
+        return PlanRequest(h, self.settings, self.devices, self.host, environment, self.attached)
 
     def record(self) -> dict[str, Any]:
         """Return it as JSON can hold it."""
@@ -374,7 +376,7 @@ def _held(held: Holding) -> dict[str, Any]:
         "reserved": held.reserve.high,
         "total": held.total,
         "listed": held.is_used,
-    } | ({"draft": held.draft} if held.draft else {})
+    } | {name: size for name in ("draft", "adapters") if (size := getattr(held, name))}
 
 
 def _term(term: Term) -> dict[str, Any]:

@@ -49,6 +49,7 @@ class Holding:
         compute: Bytes of working memory, for computing a batch.
         projector: Bytes of a separate projector.
         draft: Bytes of a draft model.
+        adapters: Bytes of LoRA adapters.
         reserve: Bytes that are held back and in no total.
         layers: Numbers of the layers that are computed here; the output is the last of a model's.
         is_used: Whether the engine places anything of the model here.
@@ -63,6 +64,7 @@ class Holding:
     compute: Range = NOTHING
     projector: int = 0
     draft: int = 0
+    adapters: int = 0
     reserve: Range = NOTHING
     layers: Sequence[int] = ()
     is_used: bool = True
@@ -71,7 +73,8 @@ class Holding:
     @property
     def total(self) -> int:
         """Bytes that the model takes here, at most."""
-        return self.weights + self.cache + self.compute.high + self.projector + self.draft
+        others = self.projector + self.draft + self.adapters
+        return self.weights + self.cache + self.compute.high + others
 
     @property
     def room(self) -> int | None:

@@ -46,6 +46,7 @@ MEMORY_COLOURS: Final[Mapping[str, str]] = MappingProxyType(
         "graph": "#6a63be",
         "projector": "#3e9c9c",
         "draft": "#b4557f",
+        "adapters": "#7d8c3c",
         "reserved": "#8a94a0",
     }
 )

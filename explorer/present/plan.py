@@ -524,6 +524,7 @@ class Kind(StrEnum):
     GRAPH = "graph"
     PROJECTOR = "projector"
     DRAFT = "draft"
+    ADAPTERS = "adapters"
     RESERVED = "reserved"
     FREE = "free"
     SWAP = "free swap"
@@ -535,7 +536,12 @@ class Kind(StrEnum):
 
 _KIND_LABELS: Final = {
     **{Kind.WEIGHTS: "Weights", Kind.KV_CACHE: "KV cache", Kind.GRAPH: "Compute"},
-    **{Kind.PROJECTOR: "Projector", Kind.DRAFT: "Draft", Kind.RESERVED: "Reserved"},
+    **{
+        Kind.PROJECTOR: "Projector",
+        Kind.DRAFT: "Draft",
+        Kind.ADAPTERS: "LoRA",
+        Kind.RESERVED: "Reserved",
+    },
     **{Kind.FREE: "Free", Kind.SWAP: "Free swap"},
 }
 
@@ -602,6 +608,7 @@ _PARTS: Final[Sequence[tuple[Kind, str, Callable[[Holding], int]]]] = (
     (Kind.GRAPH, "compute", lambda held: held.compute.high),
     (Kind.PROJECTOR, "total", lambda held: held.projector),
     (Kind.DRAFT, "total", lambda held: held.draft),
+    (Kind.ADAPTERS, "total", lambda held: held.adapters),
 )
 _ALWAYS: Final = (Kind.WEIGHTS, Kind.KV_CACHE)  # other parts without bytes are left out
 

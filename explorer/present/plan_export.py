@@ -40,6 +40,8 @@ def plan_command(path: Path, inputs: PlanInputs) -> str:
     if inputs.host is not None:
         words += ["--memory", _exactly(inputs.host.free + inputs.host.swap)]  # both are checked
     words += [] if inputs.profile is None else ["--profile", inputs.profile]
+    for one in inputs.attached:
+        words += [f"--{one.kind}", str(one.path)]
     return shlex.join(words)
 
 
@@ -114,6 +116,9 @@ def server_command(path: Path, plan: Plan, projector: Path | None = None) -> str
     words = [*serve, *_server_model(path), *_server_options(plan)]
     if projector is not None:
         words += ["--mmproj", str(projector)]
+    options = {"projector": "--mmproj", "lora": "--lora", "draft": "--model-draft"}
+    for one in plan.request.attached:
+        words += [options[one.kind], str(one.path)]
     return shlex.join(words)
 
 

@@ -471,6 +471,7 @@ _KINDS_SHOWN: Final = (
     (plan_texts.Kind.GRAPH, plan_texts.PLAN["graph_total"]),
     (plan_texts.Kind.PROJECTOR, plan_texts.Kind.PROJECTOR.label),
     (plan_texts.Kind.DRAFT, plan_texts.Kind.DRAFT.label),
+    (plan_texts.Kind.ADAPTERS, plan_texts.Kind.ADAPTERS.label),
 )
 _LEGEND: Final = (
     *((label, MEMORY_COLOURS[kind], "") for kind, label in _KINDS_SHOWN),
@@ -478,7 +479,7 @@ _LEGEND: Final = (
 )
 _ON_GPUS: Final = (
     *(plan_texts.Kind.WEIGHTS, plan_texts.Kind.KV_CACHE, plan_texts.Kind.GRAPH),
-    *(plan_texts.Kind.PROJECTOR, plan_texts.Kind.DRAFT),
+    *(plan_texts.Kind.PROJECTOR, plan_texts.Kind.DRAFT, plan_texts.Kind.ADAPTERS),
 )
 _LONGEST_FAILURE: Final = 300
 

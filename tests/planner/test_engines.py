@@ -53,7 +53,7 @@ def test_the_server_s_own_choices(h: Hyperparameters) -> None:
     assert found["buffers"]["GPU0"]["reserve"] == 512 * MIB
     keys = {
         *("weights", "cache", "compute", "compute_low", "compute_high", "reserve"),
-        *("draft", "draft_parts", "projector"),
+        *("draft", "draft_parts", "projector", "projector_compute", "lora"),
     }
     assert all(set(buffer) == keys for buffer in found["buffers"].values())
 

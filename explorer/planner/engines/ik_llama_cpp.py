@@ -91,7 +91,9 @@ class IkLlamaCpp(Engine):
             devices=devices,
             reserves=tuple(reserve if one.reserve is None else one.reserve for one in devices),
             host_free=None if host is None or host.macos else host.free + host.swap,
-            projector=asked.projector_bytes,
+            projector=request.projectors[0],
+            projector_compute=Range(*request.projectors[1]),
+            adapters={},
             split_mode="layer",
             context_was_open=not asked.context,
         )

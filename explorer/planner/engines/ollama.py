@@ -86,7 +86,7 @@ class Ollama(ServerEngine):
             swa_full=bool(asked.swa_full),
         )
         origins = {"context": context.origin, "parallel": parallel.origin}
-        margins = [asked.projector_bytes] * len(request.devices)  # Ollama adds it for all of them
+        margins = [request.projectors[0]] * len(request.devices)  # Ollama adds it for all of them
         differences = {**context.difference, **parallel.difference}
         return allocated(self, request, Wanted(settings, origins, differences, margins))
 

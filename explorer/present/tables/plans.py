@@ -58,6 +58,7 @@ _KINDS: Final = {
     Kind.GRAPH: "Bytes of working memory here, for computing a batch of tokens.",
     Kind.PROJECTOR: "Bytes of the projector here, which turns pictures into tokens.",
     Kind.DRAFT: "Bytes of what drafts tokens here: its weights, cache and working memory.",
+    Kind.ADAPTERS: "Bytes of LoRA adapters here.",
     Kind.RESERVED: "Bytes that are kept free while layers are placed.",
     Kind.FREE: "Free bytes.",
     Kind.SWAP: "Free bytes of swap. A model that needs them is slow.",

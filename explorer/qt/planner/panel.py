@@ -24,6 +24,7 @@ from explorer.present.speed import Speed, speed_here
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobSlot, drop_frames
 from explorer.qt.machine import Notes, PlannedMachine
+from explorer.qt.planner.attachments import AttachmentsBox
 from explorer.qt.planner.controls import SettingsControls
 from explorer.qt.planner.curves import CurvesPage
 from explorer.qt.planner.devices import DevicesBox
@@ -564,6 +565,7 @@ class PlannerBody(QtWidgets.QWidget):
         self.app = app
         self.answer = AnswerBar(state, app, self)
         self.controls = SettingsControls(state, self)
+        self.attachments = AttachmentsBox(state, app, self)
         self.devices = DevicesBox(state, app, self)
         self.picture = PlannerPicture(state, self)
         self.curves = CurvesPage(state, app, self)
@@ -587,7 +589,8 @@ class PlannerBody(QtWidgets.QWidget):
 
     def _lay_out(self) -> None:
         side, right = QtWidgets.QWidget(self), QtWidgets.QWidget(self)
-        parts, around = (self.devices, self.controls, None), (0, Space.NEAR, Space.TIGHT, 0)
+        parts = (self.devices, self.controls, self.attachments, None)
+        around = (0, Space.NEAR, Space.TIGHT, 0)
         fill(QtWidgets.QVBoxLayout(side), *parts, spacing=Space.WIDE, margins=around)
         self.side = scrolled(side, "Settings and devices", _FOLDED)
         self._settings_side, self._right = side, right
@@ -604,7 +607,8 @@ class PlannerBody(QtWidgets.QWidget):
         self.splitter.setSizes([scaled(_SIDE_WIDTH), 1000])
         fill(QtWidgets.QVBoxLayout(self), (self.splitter, 1), spacing=0)
         chain = [
-            *(*self.devices.tab_chain(), *self.controls.tab_chain(), *self.answer.tab_chain()),
+            *(*self.devices.tab_chain(), *self.controls.tab_chain()),
+            *(*self.attachments.tab_chain(), *self.answer.tab_chain()),
             *(self.picture.bars, self.picture.strip),
             self.pages,  # not its bar alone: Tab would never leave the page
         ]
@@ -659,7 +663,7 @@ class PlannerBody(QtWidgets.QWidget):
 
     def _follow(self, current: CurrentPlan) -> None:
         """Hand a plan to what is visible; a hidden page takes it when it is shown."""
-        for part in (self.answer, self.controls, self.picture):
+        for part in (self.answer, self.controls, self.attachments, self.picture):
             part.follow(current)
         page = self.pages.currentWidget()
         if isinstance(page, PlannerPage):

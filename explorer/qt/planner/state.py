@@ -17,6 +17,7 @@ from explorer.errors import PlanError
 from explorer.hardware.detect import Machine
 from explorer.planner import Device, Hyperparameters
 from explorer.planner import environment as env
+from explorer.planner.attachments import projector_bytes
 from explorer.planner.inputs import (
     PlanInputs,
     PlanResult,
@@ -119,9 +120,10 @@ class PlannedModel:
 
     def complete(self, inputs: PlanInputs) -> PlanInputs:
         """Return inputs with what the model itself adds to them."""
-        if inputs.settings.projector_bytes == self.projector_bytes:
+        nbytes = self.projector_bytes + projector_bytes(inputs.attached)
+        if inputs.settings.projector_bytes == nbytes:
             return inputs
-        return inputs.with_settings(projector_bytes=self.projector_bytes)
+        return inputs.with_settings(projector_bytes=nbytes)
 
 
 def read_model(document: Document) -> PlannedModel:

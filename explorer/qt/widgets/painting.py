@@ -72,6 +72,7 @@ _TEXTURES: Final[Mapping[str, Qt.BrushStyle]] = MappingProxyType(
         "graph": Qt.BrushStyle.Dense6Pattern,
         "projector": Qt.BrushStyle.VerPattern,
         "draft": Qt.BrushStyle.DiagCrossPattern,
+        "adapters": Qt.BrushStyle.CrossPattern,
         "reserved": Qt.BrushStyle.FDiagPattern,
         "free": Qt.BrushStyle.NoBrush,
         "free swap": Qt.BrushStyle.HorPattern,

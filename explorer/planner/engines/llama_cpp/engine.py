@@ -5,6 +5,7 @@ docs/planner.md, section 13. Ollama starts the same server with other arguments,
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
@@ -14,17 +15,32 @@ from typing import Any, Final
 from explorer.errors import PlanError
 from explorer.parallel import Check
 from explorer.planner import settings as known
+from explorer.planner.attachments import Attachment, check_together
 from explorer.planner.devices import Device, quoted
-from explorer.planner.engines.llama_cpp.allocation import MAX_SEQUENCES, allocate
+from explorer.planner.engines.llama_cpp.allocation import MAX_SEQUENCES, Allocation, allocate
 from explorer.planner.engines.llama_cpp.allocation import Settings as ServerSettings
 from explorer.planner.engines.llama_cpp.builds import NEWEST, changes_since
 from explorer.planner.engines.llama_cpp.fitting import DEFAULT_MARGIN, Decision, fit
+from explorer.planner.engines.llama_cpp.graph import GPU_ALIGNMENT, HOST_ALIGNMENT, padded
 from explorer.planner.engines.llama_cpp.header import Header
 from explorer.planner.engines.llama_cpp.kernels import lacks_kernel
-from explorer.planner.engines.llama_cpp.outcome import DEFAULT_RESERVE, RESERVE_ORIGIN, Outcome
+from explorer.planner.engines.llama_cpp.outcome import (
+    DEFAULT_RESERVE,
+    HOST_BUFFERS,
+    RESERVE_ORIGIN,
+    Outcome,
+)
 from explorer.planner.engines.llama_cpp.programs import PROGRAMS, SERVER
 from explorer.planner.hyperparameters import Hyperparameters
-from explorer.planner.plan import Accuracy, Effective, Engine, Plan, Refusal, difference_notes
+from explorer.planner.plan import (
+    Accuracy,
+    Effective,
+    Engine,
+    Plan,
+    Range,
+    Refusal,
+    difference_notes,
+)
 from explorer.planner.request import PlanRequest
 from explorer.planner.searching import largest_held
 from explorer.planner.settings import Settings
@@ -111,7 +127,8 @@ class LlamaCpp(ServerEngine):
             swa_full=bool(asked.swa_full),
             all_logits=bool(asked.all_logits) or program.all_logits,
         )
-        margins = [asked.projector_bytes]  # llama-server adds the projector's device
+        weights, compute = request.projectors
+        margins = [weights + compute[1]]  # llama-server adds the projector's device
         return allocated(self, request, Wanted(settings, origins, differences, margins, name))
 
 
@@ -138,6 +155,8 @@ def allocated(engine: Engine, request: PlanRequest, wanted: Wanted) -> Plan:
     allocation = allocate(header, settings)
     default = DEFAULT_RESERVE if asked.reserve is None else asked.reserve
     host = request.host
+    projector, projector_compute = request.projectors
+    check_together(header, request.attached)
     outcome = Outcome(
         header=header,
         settings=settings,
@@ -146,7 +165,9 @@ def allocated(engine: Engine, request: PlanRequest, wanted: Wanted) -> Plan:
         devices=devices,
         reserves=tuple(default if one.reserve is None else one.reserve for one in devices),
         host_free=None if host is None or host.macos else host.free + host.swap,
-        projector=asked.projector_bytes,
+        projector=projector,
+        projector_compute=Range(*projector_compute),
+        adapters=_adapters(header, allocation, request.attached),
         split_mode=asked.split_mode or "layer",
         context_was_open=not wanted.settings.context,
     )
@@ -163,6 +184,19 @@ def allocated(engine: Engine, request: PlanRequest, wanted: Wanted) -> Plan:
         notes=tuple(_notes(outcome, effective, asked)),
         warnings=tuple(_warnings(outcome)),
     )
+
+
+def _adapters(
+    header: Header, allocation: Allocation, attached: Sequence[Attachment]
+) -> dict[str, int]:
+    """Return the bytes of LoRA adapters by buffer (`llama-adapter.cpp`)."""
+    found: Counter[str] = Counter()
+    for name, nbytes in (part for one in attached for part in one.parts):
+        layer = header.weights_by_name[name].layer
+        place = allocation.places[layer] if layer >= 0 else HOST_BUFFERS[0]
+        on_gpu = place.startswith("GPU")
+        found[place] += padded(nbytes, GPU_ALIGNMENT if on_gpu else HOST_ALIGNMENT)
+    return dict(found)
 
 
 def _speculating(
@@ -315,7 +349,13 @@ def _notes(outcome: Outcome, effective: Mapping[str, Effective], asked: Settings
         yield f"build {settings.build} is older than {change.build}, which {change.what}"
     if not settings.mtp and settings.draft is None and outcome.header.guesses_ahead:
         yield "the model has MTP layers, which are not used; --mtp 3 plans with them"
-    if outcome.projector:
+    if outcome.projector and outcome.projector_compute.high:
+        low, high = map(bytes_text, outcome.projector_compute)
+        yield (
+            f"the projector takes {bytes_text(outcome.projector)} of weights and {low} to {high} "
+            "for its largest picture, worked out from its widths. The most is counted"
+        )
+    elif outcome.projector:
         yield (
             f"the projector ({bytes_text(outcome.projector)}) is counted with its weights, but not "
             "with its compute buffer"

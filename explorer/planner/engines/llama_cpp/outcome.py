@@ -55,6 +55,8 @@ class Outcome(Details):
         reserves: Bytes for what a plan cannot see, of each GPU.
         host_free: Free main memory, or None if not known.
         projector: Bytes of a separate projector file, which the first GPU holds.
+        projector_compute: Bytes of its compute buffer.
+        adapters: Bytes of LoRA adapters by buffer: each part lies with the tensor that it changes.
         split_mode: ``"layer"`` or ``"none"``.
         context_was_open: Whether the context was left to llama.cpp.
     """
@@ -67,6 +69,8 @@ class Outcome(Details):
     reserves: tuple[int, ...]
     host_free: int | None
     projector: int
+    projector_compute: Range
+    adapters: Mapping[str, int]
     split_mode: str
     context_was_open: bool
 
@@ -114,8 +118,9 @@ class Outcome(Details):
             weights=sum(one.weights for one in held),
             cache=sum(one.cache for one in held),
             compute=Range(sum(map(compute_least, held)), sum(map(compute_most, held))),
-            projector=self.projector if self._first in names else 0,
+            projector=(self.projector + self.projector_compute.high if self._first in names else 0),
             draft=draft,
+            adapters=sum(self.adapters.get(one, 0) for one in names),
             reserve=Range.exactly(reserve),
             layers=layers,
             is_used=bool(layers),
@@ -304,6 +309,10 @@ class Outcome(Details):
                     "draft": self.allocation.drafted(name).total,
                     "draft_parts": _parts(self.allocation.drafted(name)),
                     "projector": self.projector if name == self._first else 0,
+                    "projector_compute": (
+                        list(self.projector_compute) if name == self._first else [0, 0]
+                    ),
+                    "lora": self.adapters.get(name, 0),
                 }
                 for name, buffer in sorted(self.allocation.buffers.items(), key=_order)
             },
@@ -383,7 +392,9 @@ def _others(held: Holding, draft: str) -> dict[str, tuple[int, str]]:
     """Return what is there beside the model: a projector, and what drafts tokens."""
     found: dict[str, tuple[int, str]] = {}
     if held.projector:
-        found["projector"] = held.projector, "tensors of the projector's file"
+        found["projector"] = held.projector, "tensors of the projector's file, and its buffer"
+    if held.adapters:
+        found["adapters"] = held.adapters, "tensors of the LoRA adapters' files"
     if held.draft:
         found["draft"] = held.draft, draft
     return found

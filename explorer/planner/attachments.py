@@ -1,0 +1,168 @@
+"""Files that llama.cpp loads beside a model: a projector, a draft model, LoRA adapters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal
+
+from explorer.errors import ExplorerError, PlanError
+from explorer.formats import open_model
+from explorer.formats.model import Model
+from explorer.parallel import Check, never
+from explorer.planner.devices import quoted
+from explorer.planner.engines.llama_cpp.header import Header
+from explorer.planner.engines.llama_cpp.refusals import refusal
+from explorer.planner.header_keys import HeaderKeys
+from explorer.planner.hyperparameters import Hyperparameters
+
+_MOST_LOOKED_AT: Final = 32  # files of a folder
+_MUCH_SMALLER: Final = 3  # times, that a draft model is
+_WARMED_UP: Final = {
+    **dict.fromkeys(
+        (
+            *("qwen2vl_merger", "qwen2.5vl_merger", "qwen3vl_merger", "ling3vl", "dots_ocr"),
+            *("dots3note_v", "mimovl", "glm4v", "glm5v"),
+        ),
+        46 * 46,
+    ),
+    **dict.fromkeys(
+        ("phi4", "pixtral", "lightonocr", "kimivl", "gemma4v", "minimax_m3", "youtuvl"), 16 * 16
+    ),
+    "muse-glimmer": 32 * 32,
+}
+"""Tokens of the picture that a projector's buffer is reserved for (build 11434, `clip.cpp`).
+
+Any other takes pictures of its own size.
+"""
+_MERGES: Final = {"gemma4v": 3, "pixtral": 1, "phi4": 1, "lightonocr": 1}  # if the file says none
+_MOST_PATCHES: Final = 1 << 24
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A file beside a model."""
+
+    kind: Literal["projector", "draft", "lora"]
+    path: Path
+    nbytes: int  # of its tensors
+    compute: tuple[int, int] = (0, 0)  # of a projector's largest picture: from, to
+    h: Hyperparameters | None = field(default=None, compare=False, repr=False)  # of a draft model
+    # of an adapter: names of the tensors that it changes, and its bytes for each
+    parts: tuple[tuple[str, int], ...] = field(default=(), compare=False, repr=False)
+
+
+def projector_bytes(attached: Sequence[Attachment]) -> int:
+    """Return the bytes of the weights of projectors."""
+    return sum(one.nbytes for one in attached if one.kind == "projector")
+
+
+def read_attachment(path: Path) -> Attachment:
+    """Read the headers of a file that is loaded beside a model.
+
+    Raises:
+        ExplorerError: It cannot be read, or llama.cpp loads no such file beside a model.
+    """
+    with open_model(path) as model:
+        return _attachment(model, path)
+
+
+def _attachment(model: Model, path: Path) -> Attachment:
+    if model.format != "gguf":
+        raise PlanError("llama.cpp loads GGUF files beside a model. Convert it first")
+    if model.architecture == "clip":
+        return Attachment("projector", path, model.nbytes, _projector_compute(model))
+    if model.metadata.text("general.type") == "adapter":
+        columns = model.tensors.columns
+        named = zip(columns.names, columns.nbytes, strict=True)
+        parts = tuple((name.rpartition(".lora_")[0], nbytes) for name, nbytes in named)
+        return Attachment("lora", path, model.nbytes, parts=parts)
+    h = Hyperparameters.from_model(model)
+    if isinstance(h.llama_cpp, str) or not h.block_count:
+        raise PlanError("it is no projector, adapter or draft model that llama.cpp loads")
+    entry = model.metadata.entry("tokenizer.ggml.tokens")
+    problem = refusal("llama.cpp", h.llama_cpp, 0 if entry is None else entry.length or 0)
+    if problem:
+        raise PlanError(problem)
+    return Attachment("draft", path, model.nbytes, h=h)
+
+
+def _projector_compute(model: Model) -> tuple[int, int]:
+    """Return what a projector's buffer takes for the picture that llama.cpp reserves it for.
+
+    Its graph holds the hidden values of a network and two to six rows of each patch at once. One
+    published log is between: 248.10 MiB of 213 to 501.
+    """
+    keys = HeaderKeys(model.metadata)
+    kind = model.metadata.text("clip.vision.projector_type")
+    kind = kind or model.metadata.text("clip.projector_type") or ""
+    width, hidden, side, patch, merge = (
+        keys.integer(f"vision.{name}")
+        for name in (
+            *("embedding_length", "feed_forward_length", "image_size", "patch_size"),
+            "spatial_merge_size",
+        )
+    )
+    merge = merge or keys.integer("vision.projector.scale_factor") or _MERGES.get(kind, 2)
+    tokens = _WARMED_UP.get(kind)
+    patches = (side // max(patch, 1)) ** 2 if tokens is None else tokens * merge**2
+    patches = min(patches, _MOST_PATCHES)
+    if not patches or not width:
+        return 0, model.nbytes  # of sound, or of another kind
+    return 4 * patches * (hidden + 2 * width), 4 * patches * (2 * hidden + 6 * width)
+
+
+def propose(path: Path, header: Header | str, check: Check = never) -> list[Attachment]:
+    """Return files in a model's folder that may be loaded beside it, projectors first.
+
+    Headers are read, so call it in a worker; `check` is called for each file, and raises to stop.
+    """
+    if isinstance(header, str):
+        return []
+    found = [one for one in _beside(path, check) if _goes_with(one, header)]
+    order = ("projector", "lora", "draft")
+    return sorted(found, key=lambda one: (order.index(one.kind), one.path.name))
+
+
+def _beside(path: Path, check: Check) -> Iterator[Attachment]:
+    try:
+        files = sorted(one for one in path.parent.iterdir() if one.suffix.lower() == ".gguf")
+    except OSError:
+        return
+    for one in files[:_MOST_LOOKED_AT]:
+        check()
+        if one == path:
+            continue
+        try:
+            yield read_attachment(one)
+        except ExplorerError:  # a file that is damaged, or of another kind, is not proposed
+            continue
+
+
+def _goes_with(one: Attachment, header: Header) -> bool:
+    if one.kind == "lora":
+        return {name for name, _ in one.parts} <= header.weights_by_name.keys()
+    if one.h is None:
+        return True
+    draft = one.h.llama_cpp
+    if isinstance(draft, str) or one.nbytes * _MUCH_SMALLER > sum(t.stored for t in header.tensors):
+        return False
+    return _vocabulary(draft) == _vocabulary(header)
+
+
+def _vocabulary(header: Header) -> int:
+    table = header.weights_by_name.get("token_embd.weight")
+    return 0 if table is None else table.extent[1]
+
+
+def check_together(header: Header, attached: Sequence[Attachment]) -> None:
+    """Raise `PlanError` where llama.cpp would not load these files beside a model."""
+    known = header.weights_by_name
+    for one in attached:
+        strange = next((name for name, _ in one.parts if name not in known), None)
+        if strange is not None:
+            raise PlanError(
+                f"the adapter {quoted(one.path.name)} is of another model: it changes "
+                f"{quoted(strange)}, which this one lacks"
+            )

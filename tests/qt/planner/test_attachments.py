@@ -1,0 +1,98 @@
+"""What is loaded beside a model: proposed from its folder, added by a click, in the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from PySide6.QtWidgets import QFileDialog
+from pytestqt.qtbot import QtBot
+
+from explorer.qt.document import Document
+from explorer.qt.planner.attachments import AttachmentsBox
+from tests.helpers.services import RecordingServices
+from tests.helpers.sparse_models import Shape
+from tests.planner.test_attachments import QWEN, write_lora, write_projector
+from tests.qt.planner.plan_models import Panel
+
+_SMALL = Shape(blocks=2, width=1024, heads=8, kv_heads=2, feed_forward=2048)
+
+
+@pytest.fixture
+def panel(
+    qtbot: QtBot, app: RecordingServices, load: Callable[[Path], Document], tmp_path: Path
+) -> Panel:
+    folder = tmp_path / "models"
+    folder.mkdir()
+    write_projector(folder / "mmproj.gguf", "qwen3vl_merger", **QWEN)
+    write_lora(folder / "style.gguf", "blk.0.attn_q.weight")
+    _SMALL.write(folder / "small.gguf")
+    document = load(Shape(blocks=8).write(folder / "model.gguf"))
+    found = Panel(qtbot, app, document, profile="llama.cpp")
+    found.state.set(context=4096)
+    found.settle()
+    return found
+
+
+def _texts(box: AttachmentsBox) -> list[str]:
+    return [button.text() for button in box.buttons]
+
+
+def _choices(box: AttachmentsBox) -> list[str]:
+    return [box.speculation.itemText(i) for i in range(box.speculation.count())]
+
+
+def test_a_click_adds_what_lies_beside_the_model_and_another_removes_it(panel: Panel) -> None:
+    box, qtbot = panel.body.attachments, panel.qtbot
+    qtbot.waitUntil(lambda: _texts(box) == ["+ mmproj.gguf", "+ style.gguf"])
+    before = panel.state.current.plan.total
+    box.buttons[0].click()
+    panel.settle()
+    assert _texts(box) == ["✕ mmproj.gguf", "+ style.gguf"]
+    plan = panel.state.current.plan
+    assert plan.gpus[0].projector > 0
+    assert plan.total == before + plan.gpus[0].projector
+    box.buttons[1].click()
+    panel.settle()
+    assert panel.state.current.plan.gpus[0].adapters > 0
+    panel.state.undo()
+    panel.settle()
+    assert _texts(box) == ["✕ mmproj.gguf", "+ style.gguf"]
+    box.buttons[0].click()
+    panel.settle()
+    assert panel.state.current.plan.total == before
+
+
+def test_a_draft_model_is_chosen_where_speculation_is(panel: Panel) -> None:
+    box, qtbot = panel.body.attachments, panel.qtbot
+    qtbot.waitUntil(lambda: _choices(box) == ["off", "small.gguf", "a draft model…"])
+    box.speculation.setCurrentIndex(1)
+    panel.settle()
+    assert panel.state.current.plan.gpus[0].draft > 0
+    assert panel.state.current.plan.used("draft_max") == 3
+    assert box.speculation.currentText() == "small.gguf"
+    box.speculation.setCurrentIndex(0)
+    panel.settle()
+    assert panel.state.current.plan.gpus[0].draft == 0
+
+
+def test_a_file_that_is_something_else_is_refused(
+    panel: Panel, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    vocabulary = tmp_path / "words.gguf"
+    vocabulary.write_bytes((tmp_path / "models" / "style.gguf").read_bytes()[:40])
+    monkeypatch.setattr(QFileDialog, "getOpenFileName", lambda *_, **__: (str(vocabulary), ""))
+    refused: list[object] = []
+    panel.state.refused.connect(refused.append)
+    panel.body.attachments.add_file.click()
+    panel.qtbot.waitUntil(lambda: bool(refused or panel.failures))
+    assert not panel.state.inputs.attached
+    panel.failures.clear()
+
+
+def test_other_engines_load_nothing_beside_it(panel: Panel) -> None:
+    assert not panel.body.attachments.isHidden()
+    panel.state.replace_inputs(profile="ollama-graphsize")
+    panel.settle()
+    assert panel.body.attachments.isHidden()
