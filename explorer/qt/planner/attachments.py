@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from PySide6 import QtWidgets
-from PySide6.QtCore import QSignalBlocker
+from PySide6.QtCore import QSignalBlocker, Qt
 
 from explorer.errors import PlanError
 from explorer.planner.attachments import Attachment, propose, read_attachment
@@ -118,11 +118,20 @@ class AttachmentsBox(QtWidgets.QWidget):
             self._values = [value for _, value in choices]
             known = chosen in self._values
             self.speculation.setCurrentIndex(self._values.index(chosen) if known else 0)
-        self._show_files(attached, [one for one in free if one.kind != "draft"])
+        proposes = guesses and chosen == _OFF
+        files = [one for one in free if one.kind != "draft"]
+        self._show_files(attached, files, proposes_mtp=proposes)
 
-    def _show_files(self, attached: tuple[Attachment, ...], free: list[Attachment]) -> None:
+    def _show_files(
+        self, attached: tuple[Attachment, ...], free: list[Attachment], *, proposes_mtp: bool
+    ) -> None:
         holder = QtWidgets.QWidget(self)
         buttons = []
+        if proposes_mtp:
+            tip = "Let the model's own MTP layers draft tokens, which makes it faster"
+            button = push_button(holder, "+ MTP", tip)
+            button.clicked.connect(lambda: self.speculation.setCurrentIndex(1))
+            buttons.append(button)
         for one in (*attached, *free):
             is_added = one in attached
             kind, size = _NAMES[one.kind], bytes_text(one.nbytes)
@@ -137,7 +146,7 @@ class AttachmentsBox(QtWidgets.QWidget):
         flow = Flow(*buttons)
         holder.setLayout(flow)
         self._flow.addWidget(holder)
-        self._flow.addWidget(self.add_file)
+        self._flow.addWidget(self.add_file, 0, Qt.AlignmentFlag.AlignLeft)
         if self._holder is not None:
             self._flow.removeWidget(self._holder)
             self._holder.hide()

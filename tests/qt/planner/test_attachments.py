@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,9 +12,12 @@ from pytestqt.qtbot import QtBot
 
 from explorer.qt.document import Document
 from explorer.qt.planner.attachments import AttachmentsBox
+from explorer.quantization import TENSOR_TYPES
 from tests.helpers.services import RecordingServices
+from tests.helpers.small_gguf import SmallGguf
 from tests.helpers.sparse_models import Shape
 from tests.planner.test_attachments import QWEN, write_lora, write_projector
+from tests.planner.test_contexts import MODELS
 from tests.qt.planner.plan_models import Panel
 
 _SMALL = Shape(blocks=2, width=1024, heads=8, kv_heads=2, feed_forward=2048)
@@ -75,6 +79,38 @@ def test_a_draft_model_is_chosen_where_speculation_is(panel: Panel) -> None:
     box.speculation.setCurrentIndex(0)
     panel.settle()
     assert panel.state.current.plan.gpus[0].draft == 0
+
+
+def test_mtp_is_proposed_where_the_model_has_it(
+    qtbot: QtBot, app: RecordingServices, load: Callable[[Path], Document], tmp_path: Path
+) -> None:
+    described = MODELS["glm4moe-mtp"]
+    keys = [
+        (key, value)
+        for key, value in described["metadata"].items()
+        if isinstance(value, (int, str)) and not isinstance(value, bool)
+    ]
+    placed, end = [], 0
+    for name, kind, dims in described["tensors"]:
+        placed.append((name, tuple(dims), TENSOR_TYPES[kind].id, end))
+        end += -(-(TENSOR_TYPES[kind].nbytes(math.prod(dims)) or 0) // 32) * 32
+    path = tmp_path / "mtp.gguf"
+    with path.open("wb") as file:
+        file.write(SmallGguf(keys=keys, tensors=placed).write())
+        file.truncate(file.tell() + 32 + end)  # of holes
+    panel = Panel(qtbot, app, load(path), profile="llama.cpp")
+    box = panel.body.attachments
+    assert _choices(box) == ["off", "the model's MTP (3)", "a draft model…"]
+    assert _texts(box) == ["+ MTP"]
+    box.buttons[0].click()
+    panel.settle()
+    assert panel.state.inputs.settings.mtp == 3
+    assert box.speculation.currentText() == "the model's MTP (3)"
+    assert _texts(box) == []
+    assert panel.state.current.plan.gpus[0].draft > 0
+    panel.state.undo()
+    panel.settle()
+    assert panel.state.inputs.settings.mtp is None
 
 
 def test_a_file_that_is_something_else_is_refused(
