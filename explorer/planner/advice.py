@@ -115,6 +115,8 @@ class _Search:
             return f"{subject} does not fit: {error}"
         for number in plan.verdict.short:
             return _too_much(subject, plan.holdings[number])
+        if plan.verdict.depends_on:
+            return f"whether {subject} fits depends on {plan.verdict.depends_on}"
         if plan.gpu_layers == plan.verdict.total_layers:
             return ""
         return f"{subject} does not fit: {self._left(plan)}"
@@ -227,12 +229,23 @@ def largest_context(search: _Search) -> Advice:
 def most_parallel(search: _Search) -> Advice:
     """Return the largest number of requests at once at which all layers are on GPUs."""
     engine = search.engine
+    if "requests" in (found := search.plan().details.counts()):
+        return _held_requests(found["requests"])
     most = engine.most_parallel
     limit = f"{engine.short_title} runs at most {integer_text(most)} requests"
     two = search.without_host().plan(parallel=2).effective["parallel"]
     if two.value == 1:
         most, limit = 1, two.reason
     return replace(search.most("parallel", most, limit), what="parallel")
+
+
+def _held_requests(ends: tuple[int, int]) -> Advice:
+    """Return how many requests of the context a cache holds that takes all that is left."""
+    low, high = map(integer_text, ends)
+    limit = f"the cache holds {low} to {high} requests of the context, by the peak that is measured"
+    if low == high:
+        limit = f"the cache holds {low} requests of the context"
+    return Advice("parallel", ends[0] or None, limit)
 
 
 def best_cache_type(search: _Search) -> Advice:

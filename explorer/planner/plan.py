@@ -17,7 +17,7 @@ from explorer.parallel import Check
 from explorer.planner.devices import Device, quoted
 from explorer.planner.hyperparameters import Hyperparameters
 from explorer.planner.request import PlanRequest
-from explorer.planner.settings import MAX_PARALLEL, Setting
+from explorer.planner.settings import CACHE_TYPES, MAX_PARALLEL, Setting
 
 Number: TypeAlias = int | float
 
@@ -305,6 +305,10 @@ class Details:
         """Return the bytes of the cache of each block."""
         raise NotImplementedError
 
+    def counts(self) -> Mapping[str, tuple[int, int]]:
+        """Return what is counted of a plan and is no memory, at its low and its high end."""
+        return {}
+
     def arguments(self) -> Sequence[str]:
         """Return the arguments of the engine's server that load the model alike."""
         return ()
@@ -417,6 +421,39 @@ class Plan:
         return self.cells if self.engine.shares_context else int(self.used("context"))
 
 
+class CurveValue(NamedTuple):
+    """One curve: the value of a setting."""
+
+    value: Any
+    name: str
+    like: str = ""  # the tensor type whose colour it has; empty: that of the cache that holds
+
+
+class CurveKind(NamedTuple):
+    """What curves show of a plan.
+
+    Attributes:
+        title: What they are called.
+        setting: The setting of which each value has a curve.
+        values: These values.
+        figure: ``"total"`` for bytes in all, or a name of `Details.counts`.
+        along: The setting that changes along them.
+    """
+
+    title: str
+    setting: str
+    values: tuple[CurveValue, ...]
+    figure: str = "total"
+    along: str = "context"
+
+
+MEMORY_TITLE: Final = "Memory by context"
+
+MEMORY: Final = CurveKind(
+    MEMORY_TITLE, "kv_cache_type", tuple(CurveValue(one, one) for one in CACHE_TYPES)
+)
+
+
 class Trial(NamedTuple):
     """Whether a request fits, and every decision on the way.
 
@@ -453,6 +490,7 @@ class Engine(ABC):
         grows: Whether what a plan takes never falls as the context or the number of sequences
             grows, so that `Plan.room` says which values fit. If not, `trial` is asked.
         serve: The words that start its server, before model and arguments; empty without one.
+        curves: What curves there are of its plans, the first being shown first.
         library: The library of GPUs without which it runs nothing; empty where any machine will do.
         unknown: What of a plan it does not know, so that no question about the most is answered.
     """
@@ -469,6 +507,7 @@ class Engine(ABC):
     most_parallel: int = MAX_PARALLEL
     grows: bool = True
     serve: Sequence[str] = ("llama-server",)
+    curves: Sequence[CurveKind] = (MEMORY,)
     library: str = ""
     unknown: str = ""
 

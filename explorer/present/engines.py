@@ -142,5 +142,7 @@ def left_to_engine(request: PlanRequest, engine: Engine) -> Plan | None:
 
 
 def why_engines_differ(rows: Sequence[EngineRow]) -> str:
-    """Return a sentence about each engine that is shown."""
+    """Return a sentence about each engine that is shown; nothing where there is one alone."""
+    if len(rows) < 2:
+        return ""
     return " ".join(f"{sentence(row.engine.rule)}." for row in rows if row.plan is not None)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import shlex
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +18,12 @@ from explorer.planner import Device, Hyperparameters
 from explorer.planner import environment as env
 from explorer.planner.devices import MOST_GIGABYTES
 from explorer.planner.inputs import PlanInputs, plan_result
-from explorer.planner.plan import Plan
-from explorer.planner.settings import CACHE_TYPES, SETTINGS
-from explorer.present.plan import attention_text
+from explorer.planner.plan import MEMORY, CurveKind, CurveValue, Level, Plan
+from explorer.planner.settings import SETTINGS
+from explorer.present.plan import attention_text, context_text
 from explorer.sources import Address
 from explorer.sources.remote.addresses import HUB, REGISTRY, HubPart
-from explorer.text import plain_text
+from explorer.text import bytes_text, integer_text, plain_text
 
 _SERVER_TYPES: Final = ("f16", "q8_0", "q4_0")
 
@@ -231,20 +232,62 @@ def _round(value: float) -> int:
     return round(value / (1 << power)) << power
 
 
-# Memory against context for each type of the KV cache: many plans
+# Curves of many plans: memory against context for each type of the KV cache, and what engines have
 
 
 _EVERY: Final = 4  # of the slider's stops, of which it has 16 in an octave
+_SHARES: Final = tuple(range(50, 99, 4))  # per cent
+_COPIES: Final = (1, 2, 4, 8)
+
+
+class Axis(NamedTuple):
+    """What changes along curves, as whole numbers.
+
+    Attributes:
+        label: What stands below them.
+        title: Its column.
+        tip: What the column means.
+        text: Returns the text of a number.
+        value: Returns the value of the setting for a number.
+        place: Returns the number of a plan.
+    """
+
+    label: str
+    title: str
+    tip: str
+    text: Callable[[int], str]
+    value: Callable[[int], Any]
+    place: Callable[[Plan], int]
+
+
+AXES: Final[Mapping[str, Axis]] = MappingProxyType(
+    {
+        "context": Axis(
+            *("Context, in tokens", "Context", "Tokens of each request.", context_text),
+            *(int, lambda plan: plan.context_asked),
+        ),
+        "utilization": Axis(
+            *("Utilization, in per cent", "Utilization", "Part of each GPU that vLLM takes."),
+            lambda share: f"{share} %",
+            lambda share: share / 100,
+            lambda plan: round(100 * plan.used("utilization", 0)),
+        ),
+        "tensor_parallel": Axis(
+            *("GPUs that share each layer", "GPUs", "GPUs that share each layer.", str),
+            *(int, lambda plan: int(plan.used("tensor_parallel", 1))),
+        ),
+    }
+)
 
 
 @dataclass(frozen=True)
 class Curve:
-    """The memory of one cache type."""
+    """One figure along one setting."""
 
-    cache_type: str  # the type that is asked for
-    effective_type: str  # the type that holds
-    contexts: NDArray[np.int64]  # tokens, int64 [n], rising
-    # bytes in all, as `plan` gives them, int64 [n]; -1 where there is no plan
+    cache_type: str  # its name: the cache type that is asked for
+    effective_type: str  # the type whose colour it has: the one that holds
+    contexts: NDArray[np.int64]  # tokens, or numbers of another axis, int64 [n], rising
+    # bytes in all, as `plan` gives them, or what is counted; int64 [n]; -1 where there is no plan
     totals: NDArray[np.int64]
     fits: NDArray[np.bool_]  # whether all layers are on GPUs with room for them, bool [n]
 
@@ -254,7 +297,16 @@ class Curves:
     """The curves of one model and machine, and the free bytes of all its GPUs."""
 
     curves: tuple[Curve, ...]
-    vram: int
+    vram: int  # 0 where no memory is shown
+    kind: CurveKind = MEMORY
+
+    @property
+    def axis(self) -> Axis:
+        return AXES[self.kind.along]
+
+    def text(self, amount: int) -> str:
+        """Return the text of what a curve has at a place."""
+        return bytes_text(amount) if self.kind.figure == "total" else integer_text(amount)
 
 
 def curve_end(trained: int, chosen: int = 0) -> int:
@@ -273,45 +325,100 @@ def curve_contexts(trained: int, end: int) -> tuple[int, ...]:
     return (*sorted(some - {end}), end)
 
 
-def curves_key(h: Hyperparameters, inputs: PlanInputs, end: int) -> tuple[Any, ...]:
-    """Return what curves depend on: all but the context and the cache type."""
-    return id(h), inputs.with_settings(context=None, kv_cache_type=None), end
+def curves_key(
+    h: Hyperparameters, inputs: PlanInputs, end: int, kind: CurveKind = MEMORY
+) -> tuple[Any, ...]:
+    """Return what curves depend on: all but what changes along and between them."""
+    left = {"context": None, kind.along: None, kind.setting: None}
+    if kind.along != "context":  # it holds along them
+        del left["context"]
+    return id(h), inputs.with_settings(**left), end, kind
 
 
 def _is_whole(plan: Plan | None) -> bool:
     return plan is not None and plan.fully_offloaded and not plan.verdict.short
 
 
-def make_curves(
+def make_curves(  # noqa: PLR0913, PLR0917 - as `plan_result` has them
     h: Hyperparameters,
     inputs: PlanInputs,
     environment: Mapping[str, str],
     check: Callable[[], None],
     end: int,
+    kind: CurveKind = MEMORY,
 ) -> Curves:
-    """Plan each type at each context up to the last. For a worker: about 200 plans.
+    """Plan each value at each place up to the last. For a worker: about 200 plans.
 
     `check` is called before each plan; it raises to stop.
     """
-    contexts = curve_contexts(h.trained_context, end)
-    curves = []
-    for name in CACHE_TYPES:
-        totals, fits, effective, is_hopeful = [], [], name, True
-        for context in contexts:
+    axis, places = AXES[kind.along], _places(h, inputs, end, kind.along)
+    curves: list[Curve] = []
+    for one in kind.values:
+        plans = []
+        for place in places:
             check()
-            asked = inputs.with_settings(context=context, kv_cache_type=name)
-            plan = plan_result(h, asked, environment).plan
-            totals.append(-1 if plan is None else plan.total)
-            if plan is not None:
-                effective = str(plan.used("kv_cache_type"))
-            whole = _is_whole(plan)
-            if plan is not None and is_hopeful and not whole:
-                # as the largest context is found, with all layers asked onto GPUs
-                forced = plan.engine.all_on_gpus(plan.request)
-                asked = asked.with_settings(**forced)
-                whole = bool(forced) and _is_whole(plan_result(h, asked, environment).plan)
-                is_hopeful = whole
-            fits.append(whole)
-        bytes_, fitting = np.array(totals, np.int64), np.array(fits, np.bool_)
-        curves.append(Curve(name, effective, np.array(contexts, np.int64), bytes_, fitting))
-    return Curves(tuple(curves), sum(device.free for device in inputs.devices))
+            asked = inputs.with_settings(**{kind.along: axis.value(place), kind.setting: one.value})
+            plans.append((asked, plan_result(h, asked, environment).plan))
+        make = _memory_curves if kind.figure == "total" else _counted_curves
+        curves += make(h, environment, kind, one, places, plans)
+    vram = sum(device.free for device in inputs.devices) if kind.figure == "total" else 0
+    return Curves(tuple(curves), vram, kind)
+
+
+def _places(h: Hyperparameters, inputs: PlanInputs, end: int, along: str) -> tuple[int, ...]:
+    if along == "context":
+        return curve_contexts(h.trained_context, end)
+    if along == "utilization":
+        return _SHARES
+    return tuple(count for count in _COPIES if count <= max(1, len(inputs.devices)))
+
+
+_Plans: TypeAlias = Sequence[tuple[PlanInputs, Plan | None]]
+
+
+def _memory_curves(  # noqa: PLR0913, PLR0917 - the parts of `make_curves`
+    h: Hyperparameters,
+    environment: Mapping[str, str],
+    kind: CurveKind,
+    one: CurveValue,
+    places: Sequence[int],
+    plans: _Plans,
+) -> Iterator[Curve]:
+    """Yield the curve of all bytes."""
+    totals, fits, like, is_hopeful = [], [], one.like or one.name.upper(), True
+    for asked, plan in plans:
+        totals.append(-1 if plan is None else plan.total)
+        if plan is not None and not one.like:
+            like = str(plan.used("kv_cache_type"))
+        whole = _is_whole(plan)
+        if plan is not None and is_hopeful and not whole:
+            # as the largest context is found, with all layers asked onto GPUs
+            forced = plan.engine.all_on_gpus(plan.request)
+            other = asked.with_settings(**forced)
+            whole = bool(forced) and _is_whole(plan_result(h, other, environment).plan)
+            is_hopeful = whole
+        fits.append(whole)
+    bytes_, fitting = np.array(totals, np.int64), np.array(fits, np.bool_)
+    yield Curve(one.name, like, np.array(places, np.int64), bytes_, fitting)
+
+
+def _counted_curves(  # noqa: PLR0913, PLR0917 - as `_memory_curves`
+    h: Hyperparameters,
+    environment: Mapping[str, str],
+    kind: CurveKind,
+    one: CurveValue,
+    places: Sequence[int],
+    plans: _Plans,
+) -> Iterator[Curve]:
+    """Yield the curves of both ends of what is counted."""
+    del h, environment
+    for end, words in enumerate(("at least", "at most")):
+        numbers, starts = [], []
+        for _, plan in plans:
+            both = None if plan is None else plan.details.counts().get(kind.figure)
+            numbers.append(-1 if both is None else both[end])
+            level = Level.NOT if plan is None else plan.verdict.level
+            starts.append(level is not Level.NOT if end else level is Level.FITS)
+        counted, fitting = np.array(numbers, np.int64), np.array(starts, np.bool_)
+        name = f"{one.name}, {words}"
+        yield Curve(name, one.like, np.array(places, np.int64), counted, fitting)

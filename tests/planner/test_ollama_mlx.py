@@ -13,7 +13,7 @@ from explorer.formats import open_model
 from explorer.planner import Device, Hyperparameters, Settings, plan
 from explorer.planner.engines.registry import ENGINES, default_engine
 from explorer.planner.inputs import plan_record
-from explorer.planner.plan import Level, Plan
+from explorer.planner.plan import Accuracy, Level, Plan
 from explorer.present.plan_export import server_command
 from tests.planner.test_result import evaluate
 from tests.planner.vllm_cases import folder_of
@@ -51,6 +51,14 @@ def test_a_model_loads_by_its_files_alone(library: str, least: int) -> None:
     longer = record(planned(enough, library, context=100_000))  # the context does not matter
     assert longer["loads"]
     assert longer["cache_bytes"] > record(planned(enough, library, context=4096))["cache_bytes"]
+
+
+def test_a_plan_is_an_estimate_and_says_what_is_exact() -> None:
+    made = planned(64 * GIB)
+    assert made.details.accuracy is Accuracy.ESTIMATE
+    assert made.notes[0].startswith("an estimate")
+    assert made.notes[1].startswith("Ollama loads it by its files alone: 15.0 GiB against 63.6 GiB")
+    assert "refuses it" in planned(8 * GIB).notes[1]
 
 
 def test_a_model_that_loads_may_outgrow_the_gpu() -> None:

@@ -21,6 +21,7 @@ from explorer.planner.engines.vllm.cache import stages
 from explorer.planner.folder import Folder
 from explorer.planner.inputs import PlanInputs, header_to_plan, plan_record
 from explorer.planner.plan import Accuracy, Level, Plan
+from explorer.planner.request import PlanRequest
 from explorer.present.plan import answer, fit_state, memory_bars
 from explorer.present.plan_export import server_command
 from tests.planner.test_result import evaluate
@@ -267,3 +268,15 @@ def test_a_context_beyond_the_model_s_is_refused_or_warned_of(profile: str, libr
     assert "the model was trained for 131,072 tokens" in made.warnings[0]
     fewer = plan(header(), Settings(context=131_072), (device,), profile=profile)
     assert not any("trained for" in warning for warning in fewer.warnings)
+
+
+def test_questions_are_answered_by_both_ends_of_the_peak() -> None:
+    h, devices = header(), (gpu(),)
+    request = PlanRequest(h, Settings(context=4096), devices)
+    found = solve("parallel", request, ENGINES["vllm"])
+    low, high = planned(context=4096).details.counts()["requests"]
+    assert 0 < found.value == low < high
+    assert f"{low} to {high} requests" in found.limited_by
+    found = solve("context", request, ENGINES["vllm"])
+    assert found.value == record(planned())["kv"]["largest_context"][0]
+    assert found.limited_by.endswith("fits depends on the peak that vLLM measures before it starts")

@@ -27,6 +27,9 @@ from explorer.planner.folder import Folder
 from explorer.planner.hyperparameters import Hyperparameters
 from explorer.planner.layers import inner_width, layer_kinds
 from explorer.planner.plan import (
+    MEMORY_TITLE,
+    CurveKind,
+    CurveValue,
     Effective,
     Engine,
     Holding,
@@ -74,6 +77,13 @@ class Transformers(Engine):
     settings = (known.CONTEXT, *known.TRANSFORMERS_SETTINGS)
     ignored = MappingProxyType({})
     serve = ("transformers", "serve")
+    curves = (
+        CurveKind(
+            MEMORY_TITLE,
+            "dtype",
+            (CurveValue("auto", "auto", "BF16"), CurveValue("float32", "float32", "F32")),
+        ),
+    )
     most_parallel = 1
 
     def accepts(self, h: Hyperparameters) -> Refusal | None:

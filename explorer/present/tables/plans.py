@@ -108,8 +108,9 @@ def layers_table(devices: Sequence[str]) -> Table[Layer]:
 def curves_table(curves: Curves) -> Table[int]:
     """Return the table of curves; its rows are the places of their contexts."""
     contexts = curves.curves[0].contexts.tolist()
+    axis, is_memory = curves.axis, curves.kind.figure == "total"
     columns: list[Column[int]] = [
-        Column("context", "Context", INTEGER, "Tokens of each request.", contexts.__getitem__)
+        Column(curves.kind.along, axis.title, INTEGER, axis.tip, contexts.__getitem__)
     ]
     for curve in curves.curves:
         name, totals, fits = curve.cache_type, curve.totals.tolist(), curve.fits.tolist()
@@ -118,16 +119,18 @@ def curves_table(curves: Curves) -> Table[int]:
             return None if totals[row] < 0 else totals[row]
 
         def marked(row: int, totals: Sequence[int] = totals, fits: Sequence[bool] = fits) -> str:
-            text = _UNKNOWN if totals[row] < 0 else bytes_text(totals[row])
+            text = _UNKNOWN if totals[row] < 0 else curves.text(totals[row])
             return text if fits[row] else f"✘ {text}"
 
         def fitting(row: int, fits: Sequence[bool] = fits) -> str:
             return "yes" if fits[row] else "no"
 
         fit = "Whether all layers are on GPUs with this context and KV cache type."
-        columns.append(Column(name, name, BYTES, "Total bytes", total, text=marked))
+        tip = "Total bytes" if is_memory else curves.kind.title
+        unit = BYTES if is_memory else INTEGER
+        columns.append(Column(name, name, unit, tip, total, text=marked))
         columns.append(Column(f"{name}_fits", f"{name} fits", TEXT, fit, fitting, extra=True))
-    return Table(*columns, title="Memory against context")
+    return Table(*columns, title="Memory against context" if is_memory else curves.kind.title)
 
 
 def _exact(value: float) -> str:

@@ -406,7 +406,7 @@ def _used_text(setting: Setting, asked: Any, held: Effective) -> str:
     match setting.kind:
         case Shares():
             return text
-        case Count(auto=None) | Tokens() | OneOf() | Bytes():
+        case Count(auto=None) | Tokens() | OneOf() | Bytes() | Ratio():
             is_shown = asked is None
         case Switch(only_on=only_on):
             is_shown = asked is None and bool(only_on)

@@ -1,24 +1,25 @@
-"""Memory against context: a curve for each type of the KV cache, computed in the background."""
+"""Memory against context, and what else engines have curves of, computed in the background."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 import pyqtgraph as pg
-from PySide6.QtCore import QPointF, QRectF, Qt, Signal
+from PySide6.QtCore import QPointF, QRectF, QSignalBlocker, Qt, Signal
 from PySide6.QtGui import QColor, QKeyEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from explorer.parallel import LruCache
-from explorer.planner.plan import Plan
+from explorer.planner.plan import MEMORY, CurveKind, Plan
 from explorer.present import plan_export
 from explorer.present.colours import type_colour
 from explorer.present.explanations import picture_text
 from explorer.present.plan import context_text
 from explorer.qt.jobs import Job, JobSlot
-from explorer.qt.planner.fields import fill
+from explorer.qt.planner.fields import CalmComboBox, fill
 from explorer.qt.planner.pages import PlannerPage
 from explorer.qt.planner.state import CurrentPlan, PlannedModel, PlannerState
 from explorer.qt.services import Services
@@ -41,14 +42,15 @@ _SYMBOLS: Final = ("o", "s", "t", "d")
 _FIRST_POWER: Final = 9  # 512 tokens
 _MOST_TICKS: Final = 24
 _MOST_CACHED: Final = 32
+_MOST_NAMED: Final = 8  # places below curves that have names beside one another
 
 
 class CurvesPlot(ThemedPlot):
-    """Curves on a logarithmic axis of tokens; solid where all layers fit on GPUs, else dotted.
+    """Curves on a logarithmic axis; solid where all layers fit on GPUs, else dotted.
 
     Signals:
-        previewed: A place was clicked; the context of the nearest stop.
-        context_chosen: It was clicked once more, or a key asked for another context.
+        previewed: A place was clicked; the context of the nearest stop, or what is below it.
+        context_chosen: It was clicked once more, or a key asked for another one.
     """
 
     previewed = Signal(int)
@@ -82,21 +84,41 @@ class CurvesPlot(ThemedPlot):
             self.addItem(item, ignoreBounds=True)
         self.setAccessibleName("Memory against context")
         self.setWhatsThis(picture_text("curves"))
-        bottom = self.getPlotItem().getAxis("bottom")
-        bottom.enableAutoSIPrefix(False)
-        powers = range(_FIRST_POWER, _FIRST_POWER + _MOST_TICKS)
-        bottom.setTicks([[(float(power), context_text(1 << power)) for power in powers]])
-        self.setLabel("bottom", "Context, in tokens")
-        self._name_unit(_GIGABYTE)
+        self.getPlotItem().getAxis("bottom").enableAutoSIPrefix(False)
+        self._kind: CurveKind | None = None
+        self._take_kind(MEMORY)
         self.scene().sigMouseClicked.connect(self._click)
         self.box.sigRangeChanged.connect(lambda *_: self._place_names())
         self.box.sigResized.connect(self._fit)
         self.restyle()
 
+    def _take_kind(self, kind: CurveKind) -> None:
+        """Name the axes of other curves."""
+        if kind == self._kind:
+            return
+        self._kind = kind
+        self._name_unit(_GIGABYTE)
+        self.setAccessibleName(f"{kind.title}, as curves")
+        self.setLabel("bottom", plan_export.AXES[kind.along].label)
+        powers = range(_FIRST_POWER, _FIRST_POWER + _MOST_TICKS)
+        ticks = [(float(power), context_text(1 << power)) for power in powers]
+        if kind.along != "context":
+            ticks = []
+        self.getPlotItem().getAxis("bottom").setTicks([ticks])
+        self.forget_zoom()
+
     def show_curves(self, curves: plan_export.Curves | None, trained: int) -> None:
         """Draw other curves; the zoom stays unless the contexts are others."""
         self.curves = curves
         self.stops = plan_export.context_stops(trained)
+        if curves is not None:
+            self._take_kind(curves.kind)
+            if curves.kind.along != "context":
+                trained, places = 0, curves.curves[0].contexts.tolist()
+                self.stops = plan_export.Stops(places, ())
+                some = places[::-2] if len(places) > _MOST_NAMED else places
+                ticks = [(math.log2(place), curves.axis.text(place)) for place in some]
+                self.getPlotItem().getAxis("bottom").setTicks([ticks])
         beyond = curves is not None and 0 < trained < int(curves.curves[0].contexts[-1])
         for item in (self._trained, self._trained_name):
             item.setVisible(beyond)  # else the curves end there, which says as much
@@ -113,9 +135,13 @@ class CurvesPlot(ThemedPlot):
         if plan is None:
             self._point = None
             return
+        kind = self._kind or MEMORY
         usable = sum((held.free or 0) - held.reserve.high for held in plan.gpus)
         context, size = plan.context_asked, bytes_text(plan.total)
-        self._point, self._usable_bytes = (max(context, 1), plan.total), usable
+        place, amount = plan_export.AXES[kind.along].place(plan), plan.total
+        if kind.figure != "total":
+            usable, amount = 0, plan.details.counts().get(kind.figure, (0, 0))[0]
+        self._point, self._usable_bytes = (max(place, 1), amount), usable
         self._preview = 0
         self._place_point()
         words = f"{bytes_text(usable)} less what is reserved"
@@ -136,10 +162,15 @@ class CurvesPlot(ThemedPlot):
 
     def _name_unit(self, power: int) -> None:
         unit, self._unit_bytes = byte_unit(power)
-        self.setLabel("left", f"{unit} in all")
+        words = f"{unit} in all"
+        if self._kind is not None and self._kind.figure in _COUNTED:
+            words, self._unit_bytes = _COUNTED[self._kind.figure]
+        self.setLabel("left", words)
 
     def _choose_unit(self, curves: plan_export.Curves) -> None:
         """Take the largest unit in which the highest line is not a fraction, up to gigabytes."""
+        if curves.kind.figure in _COUNTED:
+            return
         most = max(curves.vram, *(int(curve.totals.max()) for curve in curves.curves))
         power = next((p for p in range(_GIGABYTE, 0, -1) if most >= byte_unit(p)[1]), 1)
         if byte_unit(power)[1] != self._unit_bytes:
@@ -293,8 +324,13 @@ class CurvesPlot(ThemedPlot):
             place = int(np.searchsorted(curve.contexts, context).clip(0, len(curve.contexts) - 1))
             if curve.totals[place] >= 0:
                 exact = "" if curve.contexts[place] == context else "up to "
-                parts.append(f"{curve.cache_type} {exact}{bytes_text(int(curve.totals[place]))}")
-        return f"{integer_text(context)} tokens: {', '.join(parts)}. Click again to set it."
+                parts.append(
+                    f"{curve.cache_type} {exact}{self.curves.text(int(curve.totals[place]))}"
+                )
+        where = f"{integer_text(context)} tokens"
+        if self.curves.kind.along != "context":
+            where = f"{self.curves.axis.title} {self.curves.axis.text(context)}"
+        return f"{where}: {', '.join(parts)}. Click again to set it."
 
     def take_units(self) -> None:
         self._draw()
@@ -309,6 +345,13 @@ class CurvesPlot(ThemedPlot):
             super().keyPressEvent(event)
 
 
+_COUNTED: Final = {"tokens": ("1,000 tokens", 1000), "requests": ("Requests", 1)}
+"""What is counted → what stands beside it, and its unit."""
+
+_COUNTED_HINT: Final = (
+    "Solid: it starts. Dotted: it does not. “At least” is with the highest peak that vLLM may "
+    "measure, “at most” with the lowest."
+)
 _HINT: Final = (
     "Solid: all layers fit on GPUs. Dotted: they do not. Click to see what a context takes."
 )
@@ -342,15 +385,35 @@ class CurvesPage(PlannerPage):
         saving = picture_buttons(self, self.plot.copy_requested, self.ask_export)
         buttons = (*self.plot.zoom_buttons(self), *saving)
         line = fill(QHBoxLayout(), (hint, 1), *buttons, margins=NOTE)
-        fill(QVBoxLayout(self), (self.plot, 1), line, spacing=0)
+        self.kind = CalmComboBox(self)
+        self.kind.setAccessibleName("What the curves show")
+        self.kind.hide()
+        fill(QVBoxLayout(self), self.kind, (self.plot, 1), line, spacing=0)
+        self.kind.currentIndexChanged.connect(lambda _: self.refresh())
         self.plot.export_requested.connect(self.ask_export)
         self.plot.copy_requested.connect(lambda: self._export.copy(self.plot))
-        self.plot.context_chosen.connect(lambda context: state.apply({"context": context}))
+        self.plot.context_chosen.connect(self._choose)
         self.plot.previewed.connect(lambda at: self.hint.setText(self.plot.preview_text(at)))
 
     @property
     def curves(self) -> plan_export.Curves | None:
         return self.plot.curves
+
+    def _choose(self, place: int) -> None:
+        """Set what the curves run along to a place."""
+        along = MEMORY.along if self.curves is None else self.curves.kind.along
+        self.state.apply({along: plan_export.AXES[along].value(place)})
+
+    def _offer(self, kinds: Sequence[CurveKind]) -> CurveKind:
+        """Offer the curves of an engine; return the chosen ones."""
+        if [self.kind.itemData(row) for row in range(self.kind.count())] != list(kinds):
+            with QSignalBlocker(self.kind):
+                self.kind.clear()
+                for one in kinds:
+                    self.kind.addItem(one.title, one)
+        self.kind.setVisible(len(kinds) > 1)
+        found: CurveKind = kinds[max(0, self.kind.currentIndex())]
+        return found
 
     def ask_export(self) -> None:
         """Ask for a file, and save the curves into it."""
@@ -360,8 +423,12 @@ class CurvesPage(PlannerPage):
         """Move the mark in every frame; the curves follow later."""
         if self.isVisible():
             self.plot.show_plan(current.plan)
-            self.hint.setText(_HINT)
+            self._say()
         super().follow(current)
+
+    def _say(self) -> None:
+        counted = self.curves is not None and self.curves.kind.figure in _COUNTED
+        self.hint.setText(_COUNTED_HINT if counted else _HINT)
 
     def refresh(self) -> None:
         """Show the curves of the current inputs, and make them if they are not kept."""
@@ -381,7 +448,9 @@ class CurvesPage(PlannerPage):
         inputs = model.complete(current.inputs)
         chosen = 0 if current.plan is None else current.plan.context_asked
         end = plan_export.curve_end(model.h.trained_context, chosen)
-        key = plan_export.curves_key(model.h, inputs, end)
+        engine = current.engine
+        kind = MEMORY if engine is None else self._offer(engine.curves)
+        key = plan_export.curves_key(model.h, inputs, end, kind)
         self.plot.show_plan(current.plan)
         if key == self._wanted:
             return
@@ -395,7 +464,7 @@ class CurvesPage(PlannerPage):
         environment = self.state.environment
 
         def make(job: Job) -> plan_export.Curves:
-            return plan_export.make_curves(model.h, inputs, environment, job.check, end)
+            return plan_export.make_curves(model.h, inputs, environment, job.check, end, kind)
 
         def done(curves: plan_export.Curves) -> None:
             self._cache.put(key, curves)
@@ -406,4 +475,7 @@ class CurvesPage(PlannerPage):
     def _take(self, curves: plan_export.Curves | None) -> None:
         trained = 0 if self._model is None else self._model.h.trained_context
         self.plot.show_curves(curves, trained)
+        if curves is not None:
+            self.plot.show_plan(self.state.current.plan)
+            self._say()
         self.curves_changed.emit()

@@ -16,6 +16,8 @@ from pytestqt.qtbot import QtBot
 from explorer.hardware import detect
 from explorer.hardware.detect import Machine
 from explorer.planner import Device, Host
+from explorer.planner.plan import MEMORY
+from explorer.present.plan_export import Curves
 from explorer.qt.document import Document
 from tests.helpers.services import RecordingServices
 from tests.qt.planner.plan_models import GIB, Panel
@@ -157,3 +159,57 @@ def test_a_pasted_log_of_vllm_is_shown_beside_its_plan(panel: Panel) -> None:
     assert rows[2] == ["All: requests at once", "160.00", "within the range"]
     assert "utilization 0.9" in page.hint.text()
     assert not panel.failures
+
+
+def _curves(panel: Panel, qtbot: QtBot, title: str = "") -> Curves:
+    """Open the curves, choose which by their title, and return them once they are there."""
+    page = panel.body.curves
+    panel.body.pages.setCurrentWidget(page)
+    panel.settle()
+    if title:
+        page.kind.setCurrentIndex(page.kind.findText(title))
+    wanted = title or MEMORY.title
+    qtbot.waitUntil(lambda: page.curves is not None and page.curves.kind.title == wanted)
+    panel.settle()
+    assert page.curves is not None
+    return page.curves
+
+
+def test_curves_have_the_types_of_the_cache_that_the_program_knows(
+    qtbot: QtBot, panel: Panel
+) -> None:
+    found = _curves(panel, qtbot)
+    assert [curve.cache_type for curve in found.curves] == ["auto", "fp8"]
+    assert (found.curves[0].totals > found.curves[1].totals).all()
+    panel.state.replace_inputs(devices=(MAC,), profile="mlx")
+    qtbot.waitUntil(lambda: panel.body.curves.curves is not found)
+    found = _curves(panel, qtbot)
+    assert [curve.cache_type for curve in found.curves] == ["bf16", "8 bits", "4 bits"]
+    assert not panel.body.curves.kind.isVisible()
+
+
+def test_tokens_and_requests_have_curves_of_their_own_and_a_click_sets_what_they_run_along(
+    qtbot: QtBot, panel: Panel
+) -> None:
+    panel.state.set(context=8192)
+    page = panel.body.curves
+    found = _curves(panel, qtbot, "Tokens of cache by utilization")
+    names = ["auto, at least", "auto, at most", "fp8, at least", "fp8, at most"]
+    assert [curve.cache_type for curve in found.curves] == names
+    least, most = found.curves[0], found.curves[1]
+    place = least.contexts.tolist().index(90)
+    asked = panel.state.inputs.with_settings(utilization=0.9)
+    plan = panel.state.result_of(panel.state.model, asked).plan
+    assert plan is not None
+    assert (least.totals[place], most.totals[place]) == plan.details.counts()["tokens"]
+    at = page.plot.place_of(90, int(least.totals[place])).toPoint()
+    for _ in range(2):
+        qtbot.mouseClick(page.plot.viewport(), Qt.MouseButton.LeftButton, pos=at)
+    assert panel.state.inputs.settings.utilization == 0.9
+    panel.settle()
+    assert page.plot._point == (90, least.totals[place])
+    found = _curves(panel, qtbot, "Requests at once by tensor parallelism")
+    assert found.curves[0].contexts.tolist() == [1, 2]
+    assert found.curves[0].totals[1] > found.curves[0].totals[0] > 0
+    found = _curves(panel, qtbot, "Requests at once by context")
+    assert (found.curves[0].totals[:-1] >= found.curves[0].totals[1:]).all()

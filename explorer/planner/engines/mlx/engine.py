@@ -38,7 +38,10 @@ from explorer.planner.folder import Folder
 from explorer.planner.hyperparameters import Hyperparameters
 from explorer.planner.layers import inner_width
 from explorer.planner.plan import (
+    MEMORY_TITLE,
     Choice,
+    CurveKind,
+    CurveValue,
     Effective,
     Engine,
     Holding,
@@ -90,6 +93,17 @@ class Mlx(Engine):
     chooses = ("context",)
     serve = ("mlx_lm.server", "--model")
     library = "Metal"
+    curves = (
+        CurveKind(
+            MEMORY_TITLE,
+            "kv_bits",
+            (
+                CurveValue(None, "bf16", "BF16"),
+                CurveValue(8, "8 bits", "Q8_0"),
+                CurveValue(4, "4 bits", "Q4_0"),
+            ),
+        ),
+    )
     most_parallel = 1
 
     def accepts(self, h: Hyperparameters) -> Refusal | None:

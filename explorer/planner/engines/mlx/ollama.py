@@ -21,6 +21,10 @@ from explorer.planner.engines.mlx.cache import ARCHITECTURES, Architecture, laye
 from explorer.planner.engines.mlx.engine import Outcome, working_set
 from explorer.planner.hyperparameters import Hyperparameters
 from explorer.planner.plan import (
+    MEMORY_TITLE,
+    Accuracy,
+    CurveKind,
+    CurveValue,
     Effective,
     Engine,
     Holding,
@@ -62,6 +66,7 @@ class OllamaMlx(Engine):
     settings = (known.CONTEXT, known.OVERHEAD)
     ignored = _NOT_READ
     serve = ()
+    curves = (CurveKind(MEMORY_TITLE, "kv_bits", (CurveValue(None, "bf16", "BF16"),)),)
     most_parallel = 1
 
     def accepts(self, h: Hyperparameters) -> Refusal | None:
@@ -180,6 +185,11 @@ class _Check(Outcome):
         }
 
     @property
+    def accuracy(self) -> Accuracy:
+        """An estimate: no run of this engine was compared, only its check is exact."""
+        return Accuracy.ESTIMATE
+
+    @property
     def choice(self) -> None:
         """It chooses nothing: the context is a soft limit."""
         return
@@ -210,6 +220,7 @@ class _Check(Outcome):
 
     def notes(self) -> Iterator[str]:
         """Yield what a reader should know."""
+        yield "an estimate: no run of this engine was compared. Its check before loading is exact"
         size, room = self.request.h.layer_bytes, max(0, self.device.free - self.kept_free)
         word = "loads" if self.loads else "refuses"
         yield (

@@ -6,7 +6,7 @@ that is cache. So a plan shows the least cache that lets it start, and says what
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from types import MappingProxyType
@@ -36,7 +36,10 @@ from explorer.planner.engines.vllm.cache import (
 from explorer.planner.engines.vllm.weights import WeightsPlan, format_of, plan_weights
 from explorer.planner.hyperparameters import Hyperparameters
 from explorer.planner.plan import (
+    MEMORY_TITLE,
     Choice,
+    CurveKind,
+    CurveValue,
     Effective,
     Engine,
     Holding,
@@ -59,6 +62,25 @@ _FEW: Final = 4096  # tokens of a plan where no context starts
 _PEAK: Final = "the peak that vLLM measures before it starts"
 
 
+_TYPES: Final = (CurveValue("auto", "auto", "BF16"), CurveValue("fp8", "fp8", "Q8_0"))
+_ALONG: Final = {
+    **{"context": "context", "utilization": "utilization"},
+    "tensor_parallel": "tensor parallelism",
+}
+
+
+def _curves() -> tuple[CurveKind, ...]:
+    figures = {"tokens": "Tokens of cache", "requests": "Requests at once"}
+    return (
+        CurveKind(MEMORY_TITLE, "kv_dtype", _TYPES),
+        *(
+            CurveKind(f"{title} by {words}", "kv_dtype", _TYPES, figure, along)
+            for figure, title in figures.items()
+            for along, words in _ALONG.items()
+        ),
+    )
+
+
 class Vllm(Engine):
     """`vllm serve`."""
 
@@ -70,6 +92,7 @@ class Vllm(Engine):
     ignored = MappingProxyType({})
     chooses = ("context",)
     serve = ("vllm", "serve")
+    curves = _curves()
     library = "CUDA"
 
     def accepts(self, h: Hyperparameters) -> Refusal | None:
@@ -340,6 +363,15 @@ class _Outcome(FolderDetails):
             NamedBuffer(f"GPU{i}", held.weights, held.cache, held.compute, held.reserve.high)
             for i, held in enumerate(self.holdings[: len(self.devices)])
         ]
+
+    def counts(self) -> Mapping[str, tuple[int, int]]:
+        """Return the tokens of the cache, and the requests of the context that it holds."""
+        low, high = self.available
+        made, context = self.division, self.context
+        return {
+            "tokens": (made.tokens(context, low), made.tokens(context, high)),
+            "requests": (int(made.concurrency(context, low)), int(made.concurrency(context, high))),
+        }
 
     def arguments(self) -> list[str]:
         """Return the arguments of `vllm serve` that start it alike."""
