@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 
 from explorer.errors import PlanError
 from explorer.formats import open_model
+from explorer.formats.components import components
 from explorer.formats.model import Model
 from explorer.planner.advice import Advice
 from explorer.planner.attachments import Attachment
@@ -163,6 +164,9 @@ class PlannedMemory:
     context: int = 0
 
 
+NO_LANGUAGE: Final = "it is a checkpoint for images or video, not a language model"
+"""Why a checkpoint of several models is not planned."""
+
 NO_WEIGHTS: Final = "it holds no weights, so there is no memory to plan"
 """Why a vocabulary alone is not planned."""
 
@@ -176,6 +180,8 @@ def header_to_plan(model: Model) -> Hyperparameters:
     """
     if not len(model.tensors):  # figures of a cache would say nothing
         raise PlanError(NO_WEIGHTS)
+    if components(model.tensors):
+        raise PlanError(NO_LANGUAGE)
     h = Hyperparameters.from_model(model)
     entry = model.metadata.entry("tokenizer.ggml.tokens")
     tokens = 0 if entry is None else entry.length or 0

@@ -17,7 +17,7 @@ from explorer.parallel import Check, never
 from explorer.planner import Device, Host, Hyperparameters, Settings
 from explorer.planner import environment as env
 from explorer.planner.advice import context_of
-from explorer.planner.inputs import NO_WEIGHTS, PlanInputs, completed, header_to_plan
+from explorer.planner.inputs import NO_LANGUAGE, NO_WEIGHTS, PlanInputs, completed, header_to_plan
 from explorer.planner.plan import Level, Plan, Verdict
 from explorer.present.model import kind_of
 from explorer.present.plan import (
@@ -265,7 +265,8 @@ def fit_of(
     try:
         h = header_to_plan(model)
     except PlanError as error:
-        return ModelFit(None, answer(None, str(error)).sentence, word=_UNPLANNED)
+        word = "Not a language model" if error.what == NO_LANGUAGE else _UNPLANNED
+        return ModelFit(None, answer(None, str(error)).sentence, word=word)
     if not h.block_count:
         why = "Not a language model: there is nothing to plan."
         return ModelFit(None, why, word="Not a language model")

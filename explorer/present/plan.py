@@ -239,7 +239,8 @@ def _open_sentence(plan: Plan) -> str:
     """Say what decides whether a model fits."""
     what = f"May fit: it depends on {plan.verdict.depends_on}"
     if plan.engine.unknown:
-        return f"{what}. They are not known, and {bytes_text(plan.verdict.free)} are left for them."
+        left = f", and {bytes_text(plan.room)} are left for them" if plan.room > 0 else ""
+        return f"{what}. They are not known{left}."
     needed = bytes_text(max(held.compute.high - held.compute.low for held in plan.gpus))
     return f"{what}, known to within {needed}."
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from explorer.errors import PlanError
 from explorer.formats import open_model
 from explorer.formats.facts import describe
 from explorer.formats.tensors import parse_name
+from explorer.planner.inputs import header_to_plan
 from explorer.present.model import model_sentence
 from tests.helpers.model_pairs import arrays_of, write_safetensors
 
@@ -34,6 +38,8 @@ def test_each_model_of_a_checkpoint_has_its_share(tmp_path: Path) -> None:
         assert sum(one.share for one in facts.components) == 1
         assert "A checkpoint of 2,730 weights" in model_sentence(model, facts)
         assert "diffusion model, text encoder t5xxl" in model_sentence(model, facts)
+        with pytest.raises(PlanError, match="not a language model"):
+            header_to_plan(model)
 
 
 def test_blocks_of_diffusion_models_are_layers(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from explorer.errors import PlanError
 from explorer.formats.model import Model
-from explorer.planner import Device, Hyperparameters, Settings, plan
+from explorer.planner import Device, Host, Hyperparameters, Settings, plan
 from explorer.planner.advice import solve
 from explorer.planner.engines.ik_llama_cpp import IK_LLAMA_CPP
 from explorer.planner.engines.llama_cpp.engine import LLAMA_CPP
@@ -92,6 +92,8 @@ def test_compute_is_unknown_and_so_is_whether_it_fits(h: Hyperparameters) -> Non
     assert bytes_text(made.total).startswith("at least ")
     assert bytes_text(made.gpus[0].compute.high) == "unknown"
     assert answer(made).sentence.startswith("May fit: it depends on its compute buffers.")
+    on_cpu = plan(h, Settings(), (), host=Host(GIB), profile="ik_llama.cpp")
+    assert answer(on_cpu).sentence.endswith("are left for them.")
     assert planned(h, free=GIB // 64).verdict.level is Level.NOT
     assert plan_record(made)["graph"]["full"] is None
     request = PlanRequest(h, Settings(), (Device("0", "CUDA", GIB),))

@@ -166,7 +166,7 @@ class _Grouping:
         for name in sorted(schemes):
             own = [w.name for w in self._found.weights.values() if w.alike.layout.name == name]
             weights = "1 weight is" if len(own) == 1 else f"{len(own)} weights are"
-            what = f"{weights} of {name}: counted by their shapes, but values are not read"
+            what = f"{weights} of {name}: counted by shape, but values are not read"
             log.add_warning(own[0], what)
         return self._found
 

@@ -131,7 +131,7 @@ class _Outcome(Outcome):
     def verdict(self) -> Verdict:
         """Say that it does not fit where weights and cache do not, else that it may."""
         found = super().verdict
-        if found.short or found.on_cpu:
+        if found.short:
             return replace(found, is_exact=False)
         return replace(found, level=Level.PARTLY, is_exact=False, depends_on=f"its {_COMPUTE}")
 
