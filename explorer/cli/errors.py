@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from difflib import get_close_matches
+from math import isnan
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -31,7 +32,15 @@ from explorer.formats.weights import Values
 from explorer.present import differences, errors
 from explorer.present.explanations import ABOUT_ERRORS
 from explorer.present.survey import summaries_record
-from explorer.present.tables.differences import KEYS, ROLES, SIZES, TENSORS
+from explorer.present.tables.differences import (
+    KEYS,
+    ROLES,
+    SIDES,
+    SIZES,
+    TENSORS,
+    SidesRow,
+    side_rows,
+)
 from explorer.present.tables.errors import FIGURES, REQUANTIZED, WEIGHTED, compared_table
 from explorer.present.tables.table import Table
 from explorer.text import bits_text, bytes_text, integer_text, plain_text, shape_text
@@ -64,6 +73,13 @@ _TOTAL: Final = ("rmse", "relative_rmse", "sqnr_db")
     metavar="FILE",
     help="Importance matrix of llama.cpp: errors are weighted by it, too.",
 )
+@click.option(
+    "original",
+    "--original",
+    type=click.Path(),
+    metavar="PATH",
+    help="Compare both models with this one, which they were made of.",
+)
 @options.csv_option
 @options.parquet_option
 @options.workers_option
@@ -77,6 +93,7 @@ def compare_command(  # noqa: PLR0913 - one for each argument and option
     *,
     names: tuple[str, ...],
     matrix_path: str | None,
+    original: str | None,
     csv_path: Path | None,
     parquet_path: Path | None,
     workers: int,
@@ -90,6 +107,9 @@ def compare_command(  # noqa: PLR0913 - one for each argument and option
     converter did to the weights (rows of llama's q and k permuted, 1 added to Gemma's norms,
     experts stacked) is undone. What cannot be compared is listed with the reason.
 
+    With --original the two are A and B, and each is compared with the original: errors of A, of B
+    and their difference, tensor by tensor, by role, by layer and in all.
+
     With --imatrix each squared error also counts by the importance of its column, as llama-quantize
     weighs it. Without a matrix all weights count alike.
 
@@ -101,8 +121,14 @@ def compare_command(  # noqa: PLR0913 - one for each argument and option
       gguf-explorer compare model-bf16.gguf model-Q4_K_M.gguf
       gguf-explorer compare Llama-3-8B/ llama-3-8b-Q4_K_M.gguf --csv errors.csv
       gguf-explorer compare model-bf16.gguf model-IQ2_M.gguf --imatrix imatrix.gguf
+      gguf-explorer compare model-Q4_K_M.gguf model-Q5_K_M.gguf --original model-bf16.gguf
       gguf-explorer compare a.gguf b.gguf --json | jq '.tensors | max_by(.relative_rmse)'
     """
+    if original is not None:
+        paths = list(_paths((reference, candidate, original), root))
+        given = (reference, candidate, original)
+        files = output.TableFiles(csv_path, parquet_path)
+        return _compare_both(given, paths, names, matrix_path, files, workers, fetch, as_json)
     paths = list(_paths((reference, candidate), root))
     described = compared_table(weighted=matrix_path is not None)
     files = output.TableFiles(csv_path, parquet_path)
@@ -138,6 +164,81 @@ def compare_command(  # noqa: PLR0913 - one for each argument and option
     if damaged:
         output.write_error(str(damaged[0]))
     return 1 if damaged else 0
+
+
+def _compare_both(  # noqa: PLR0913, PLR0917 - the options of the command
+    given: tuple[str, str, str],
+    paths: Sequence[Path],
+    names: tuple[str, ...],
+    matrix_path: str | None,
+    files: output.TableFiles,
+    workers: int,
+    fetch: bool,
+    as_json: bool,
+) -> int:
+    """Compare two models with their original; paths are those of A, B and the original."""
+    with ExitStack() as stack:
+        *both, original = (stack.enter_context(open_model(path)) for path in paths)
+        files.check()
+        options.agree_to_fetch((*both, original), fetch or bool(names))
+        matrix = None
+        if matrix_path is not None:
+            matrix = stack.enter_context(open_matrix(options.model_path(matrix_path)))
+        matchings = [match_models(original, model) for model in both]
+        chosen = [
+            _chosen(matching, names, (original, model))
+            for matching, model in zip(matchings, both, strict=True)
+        ]
+        comparisons = [Comparison(matches, importance=matrix) for matches in chosen]
+        total = sum(comparison.parameters for comparison in comparisons)
+        found: list[list[ComparedRow]] = []
+        with output.Progress(total) as line:
+            for comparison in comparisons:
+                done = sum(one.parameters for one in comparisons[: len(found)])
+                found.append(
+                    list(
+                        comparison.rows(
+                            workers,
+                            progress=lambda now, done=done: line.counted(done + now, "weights"),  # type: ignore[misc] # mypy infers no type of a default
+                        )
+                    )
+                )
+        sums = [_sums(model, rows) for model, rows in zip(both, found, strict=True)]
+    rows = side_rows(*found)
+    files.save(SIDES.names, map(SIDES.flat, rows))
+    more = [] if matrix_path is None else WEIGHTED.names
+    totals = [comparison.total() for comparison in comparisons]
+    if as_json:
+        output.write_json(
+            errors.document_of_both(given, rows, matchings, totals, matrix_path)
+            | {
+                "sums": {
+                    side: summaries_record(one, Source.ERRORS, *more)
+                    for side, one in zip("ab", sums, strict=True)
+                }
+            }
+        )
+    else:
+        output.write(output.table_of(SIDES, _worst_first(rows), _LONGEST_NAME))
+        for side, one, matching, whole in zip("AB", sums, matchings, totals, strict=True):
+            output.write(output.style(f"\n{side} against the original\n", bold=True))
+            if not names:
+                output.write(output.sums_text(one, Source.ERRORS, *more))
+            output.write("\n".join([*_summary(matching, whole, whole=not names), ""]))
+    damaged = [row.problem for each in found for row in each if row.problem is not None]
+    if damaged:
+        output.write_error(str(damaged[0]))
+    return 1 if damaged else 0
+
+
+def _worst_first(rows: Iterable[SidesRow]) -> list[SidesRow]:
+    """Return the tensors that lost most in either model first; those without figures last."""
+
+    def loss(row: SidesRow) -> float:
+        known = (side.errors.relative_rmse for side in (row.a, row.b) if side and side.errors)
+        return -max((one for one in known if not isnan(one)), default=-1.0)
+
+    return sorted(rows, key=loss)
 
 
 def _sums(candidate: Model, rows: Iterable[ComparedRow]) -> Summaries:

@@ -8,6 +8,7 @@ from typing import Any, Final
 from explorer.analysis.errors.compare import ComparedRow, TotalErrors
 from explorer.analysis.matching.pairing import Matching
 from explorer.present.explanations import ABOUT_ERRORS
+from explorer.present.tables.differences import SIDES, SidesRow
 from explorer.present.tables.errors import MISMATCHES, WEIGHTED, compared_table
 from explorer.quantization.huggingface.schemes import scheme
 
@@ -20,6 +21,32 @@ _NO_CALIBRATION: Final = (
 def rounding_notes(type_names: Iterable[str]) -> list[str]:
     """Return what must be said of rounding to some types; nothing of those that others make so."""
     return [_NO_CALIBRATION] if any(scheme(name) for name in type_names) else []
+
+
+def document_of_both(
+    paths: tuple[str, str, str],
+    rows: Sequence[SidesRow],
+    matchings: Sequence[Matching],
+    totals: Sequence[TotalErrors],
+    matrix: str | None = None,
+) -> dict[str, Any]:
+    """Return the object of `compare A B --original PATH --json`, but for sums."""
+    sides = [
+        document((paths[2], path), (), matching, total, matrix)
+        for path, matching, total in zip(paths, matchings, totals, strict=False)
+    ]
+    return {
+        "a": paths[0],
+        "b": paths[1],
+        "original": paths[2],
+        **({} if matrix is None else {"imatrix": matrix}),
+        "tensors": [SIDES.record(row) for row in rows],
+        **{
+            part: {name: side[part] for name, side in zip("ab", sides, strict=True)}
+            for part in ("unmatched", "not_comparable", "total")
+        },
+        "notes": [ABOUT_ERRORS],
+    }
 
 
 def document(

@@ -248,3 +248,40 @@ def _matrix(folder: Path, name: str, sums: NDArray[np.float32]) -> str:
     ]
     keys = [("general.type", STRING, "imatrix")]
     return str(GgufFile(keys=keys, tensors=tensors).write(folder / "imatrix.gguf"))
+
+
+def test_two_models_against_their_original(tmp_path: Path, capsys: Capture) -> None:
+    """Figures are those of each comparison alone; the worst tensor comes first."""
+    arrays = arrays_of({f"blk.{n}.ffn_up.weight": (16, 64) for n in range(3)})
+    arrays["blk.1.ffn_up.weight"][0, 0] = 40  # which Q4_0 takes the precision of its block for
+    original = write_gguf(tmp_path / "f32.gguf", "llama", arrays)
+    made = [
+        str(write_gguf(tmp_path / f"{kind}.gguf", "llama", arrays, dict.fromkeys(arrays, kind)))
+        for kind in ("Q4_0", "Q8_0")
+    ]
+    table = tmp_path / "both.csv"
+    both = ["compare", *made, "--original", str(original)]
+    assert main([*both, "--json", "--csv", str(table)]) == 0
+    record = json.loads(capsys.readouterr().out)
+    for side, path in zip("ab", made, strict=True):
+        assert main(["compare", str(original), path, "--json"]) == 0
+        alone = json.loads(capsys.readouterr().out)
+        for row, one in zip(record["tensors"], alone["tensors"], strict=True):
+            assert row["tensor"] == one["reference_name"]
+            for name in ("type", "relative_rmse", "sqnr_db", "rmse", "max_abs_error"):
+                assert row[side][name] == one[name]
+        assert record["total"][side] == alone["total"]
+        assert record["sums"][side] == alone["sums"]
+    for row in record["tensors"]:
+        assert row["difference"] == row["b"]["relative_rmse"] - row["a"]["relative_rmse"] < 0
+        assert row["bytes_difference"] == row["b"]["bytes"] - row["a"]["bytes"] > 0
+    with table.open(newline="") as file:
+        flat = list(csv.DictReader(file))
+    assert [float(row["relative_rmse_b"]) for row in flat] == [
+        row["b"]["relative_rmse"] for row in record["tensors"]
+    ]
+    assert main(both) == 0
+    lines = capsys.readouterr().out.splitlines()
+    worst = max(record["tensors"], key=lambda row: row["a"]["relative_rmse"])
+    head = next(place for place, line in enumerate(lines) if "Relative RMSE A" in line)
+    assert lines[head + 1].split()[0] == worst["tensor"]

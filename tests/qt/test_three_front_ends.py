@@ -67,7 +67,7 @@ from explorer.present.survey import summary_lines
 from explorer.present.tables.attachments import ENTRIES, UPDATES
 from explorer.present.tables.blocks import code_table, field_table, sub_block_table, weight_table
 from explorer.present.tables.differences import KEYS as DIFFERENT_KEYS
-from explorer.present.tables.differences import ROLES, SIZES, TENSORS
+from explorer.present.tables.differences import ROLES, SIDES, SIZES, TENSORS, side_rows
 from explorer.present.tables.errors import (
     COMPARED,
     FIGURES,
@@ -140,7 +140,7 @@ PREFIX = f"{tables.__name__}."
 PARTS = {
     *("A role of one of two models", "A tensor of one of two models", "Errors", "Facts"),
     *("Percentiles", "Rounding to expect", "Statistics", "Errors of a tensor", "Sums"),
-    "Errors by importance",
+    *("Errors by importance", "A tensor against its original"),
 }
 """Tables whose columns stand in other tables, or are listed of one thing."""
 GPUS_OF_TEST = tuple(
@@ -387,6 +387,7 @@ def rows_of_tables(reference: Path, quantized: Path) -> Iterator[tuple[str, Tabl
         yield "errors of tensors", COMPARED, rows
         weighted = [replace(rows[0], weighted=WeightedErrors(1.0, 8.0)), *rows[1:]]
         yield "errors by importance", compared_table(weighted=True), weighted
+        yield "errors of both", SIDES, side_rows(weighted, rows[1:])
         yield "not comparable", MISMATCHES, matching.not_comparable
         yield "statistics", PRINTED, list(survey(other))
         types = ["Q8_0", "IQ1_S", "int4"]

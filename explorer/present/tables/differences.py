@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 
 from explorer.analysis.columns import SummedErrors
 from explorer.analysis.differences import RoleSide, TensorDifference, TensorSide
-from explorer.analysis.errors.metrics import ErrorMetrics
-from explorer.present.tables.errors import FIGURES
+from explorer.analysis.errors.compare import ComparedRow
+from explorer.analysis.errors.metrics import ErrorMetrics, WeightedErrors
+from explorer.present.tables.errors import FIGURES, WEIGHTED
 from explorer.present.tables.table import (
     BITS,
     BYTES,
+    BYTES_CHANGE,
     COUNT,
     FIGURE,
     INTEGER,
@@ -231,6 +234,101 @@ ROLES: Final = Table[RoleRow](
     Column("b", "B", LIST, of=lambda row: ROLE.record(row.sides[1]), json_only=True),
     title="Types by role",
 )
+
+
+# Errors of both against their original
+
+
+@dataclass(frozen=True, slots=True)
+class SideErrors:
+    """A tensor of one of two models, and its errors against their original.
+
+    Attributes:
+        errors: None where they are not known.
+        weighted: The same by importance; None where no matrix has the tensor.
+    """
+
+    type_name: str
+    nbytes: int
+    errors: AnyErrors | None = None
+    weighted: WeightedErrors | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SidesRow:
+    """A tensor of the original, and what became of it in A and in B; None where it is missing."""
+
+    tensor: str
+    a: SideErrors | None
+    b: SideErrors | None
+
+    def difference(self, of: Callable[[SideErrors], float | None]) -> float | None:
+        """Return a figure of B minus that of A; None where one is not known."""
+        one = None if self.a is None else of(self.a)
+        other = None if self.b is None else of(self.b)
+        return None if one is None or other is None else other - one
+
+
+def side_rows(one: Iterable[ComparedRow], other: Iterable[ComparedRow] = ()) -> list[SidesRow]:
+    """Return what was compared with one original, a row for each tensor of it."""
+    sides: tuple[dict[str, SideErrors], dict[str, SideErrors]] = ({}, {})
+    for found, rows in zip(sides, (one, other), strict=True):
+        for row in rows:
+            nbytes = sum(tensor.nbytes for tensor in row.match.candidate.tensors)
+            found[row.match.reference.name] = SideErrors(
+                row.match.candidate.type_name, nbytes, row.errors, row.weighted
+            )
+    names = dict.fromkeys((*sides[0], *sides[1]))
+    return [SidesRow(name, sides[0].get(name), sides[1].get(name)) for name in names]
+
+
+def _side_errors(side: SideErrors) -> Any:
+    return side.errors
+
+
+def _side_weighted(side: SideErrors) -> WeightedErrors | None:
+    return side.weighted
+
+
+def _relative(side: SideErrors) -> float | None:
+    return None if side.errors is None else side.errors.relative_rmse
+
+
+SIDE: Final = Table[SideErrors](
+    Column("type", "Type", TYPE, "How it is stored.", lambda side: side.type_name),
+    Column("bytes", "Size", BYTES, "Stored bytes.", lambda side: side.nbytes),
+    *FIGURES.at(_side_errors, "relative_rmse", "sqnr_db", "rmse", "max_abs_error"),
+    *(replace(column, sparse=True) for column in WEIGHTED.at(_side_weighted)),
+    title="A tensor against its original",
+)
+_LOSS: Final = "Relative RMSE of B minus that of A: + where B lost more, - where A did."
+_PARTS: Final = "type", "bytes", "relative_rmse", "weighted_relative_rmse"
+
+
+def _side_of(letter: str) -> Callable[[SidesRow], SideErrors | None]:
+    return lambda row: row.a if letter == "A" else row.b
+
+
+SIDES: Final = Table[SidesRow](
+    Column("tensor", "Tensor", TEXT, "The tensor of the original."),
+    *_of_sides(
+        (_side_of("A"), _side_of("B")),
+        *(SIDE[name] for name in _PARTS),
+        *(replace(SIDE[name], extra=True) for name in ("sqnr_db", "rmse", "max_abs_error")),
+    ),
+    Column(
+        *("difference", "B - A", Kind(partial(signed_text, text=percent_text)), _LOSS),
+        lambda row: row.difference(_relative),
+    ),
+    Column(
+        *("bytes_difference", "Size, B - A", BYTES_CHANGE, "Bytes of B minus those of A."),
+        lambda row: row.difference(lambda side: side.nbytes),
+    ),
+    Column("a", "A", LIST, of=lambda row: row.a and SIDE.record(row.a), json_only=True),
+    Column("b", "B", LIST, of=lambda row: row.b and SIDE.record(row.b), json_only=True),
+    title="Errors of both models",
+)
+"""Errors of A and of B against their original, tensor by tensor."""
 
 
 def searched(table: Table[Row], rows: Sequence[Row]) -> list[str]:

@@ -237,6 +237,21 @@ _PLACE_TIP: Final = "Part of the other tensors of its role that are not worse: 1
 _WHY_TIP: Final = "Why there are no figures of the tensor."
 
 
+def figure_column(column: Column[Any], known: Floats) -> Column[int]:
+    """Return a column of tensors by their numbers, with bars; NaN is not known."""
+    top = float(np.abs(known[np.isfinite(known)]).max(initial=0.0))
+
+    def of(row: int) -> float | None:
+        value = float(known[row])
+        return None if math.isnan(value) else value
+
+    def bar(row: int) -> float | None:
+        value = of(row)
+        return None if value is None or not top else min(1.0, abs(value) / top)
+
+    return replace(column, of=of, text=None, bar=bar, keys=lambda: known)
+
+
 def worst_tensors(
     tensors: Table[int],
     metric: Metric,
@@ -255,18 +270,7 @@ def worst_tensors(
     """
 
     def figure(column: Column[Any]) -> Column[int]:
-        known = values[column.name]
-        top = float(np.abs(known[np.isfinite(known)]).max(initial=0.0))
-
-        def of(row: int) -> float | None:
-            value = float(known[row])
-            return None if math.isnan(value) else value
-
-        def bar(row: int) -> float | None:
-            value = of(row)
-            return None if value is None or not top else min(1.0, abs(value) / top)
-
-        return replace(column, of=of, bar=bar, keys=lambda: known)
+        return figure_column(column, values[column.name])
 
     return Table(
         *tensors,

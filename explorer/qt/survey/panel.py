@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any, cast
+
 import numpy as np
 from PySide6.QtCore import QByteArray, QSignalBlocker, Qt, QTimer
 from PySide6.QtGui import QHideEvent, QShowEvent
@@ -9,15 +12,17 @@ from PySide6.QtWidgets import QBoxLayout, QPushButton, QWidget
 
 from explorer.analysis.columns import Known, percentiles_within, shares
 from explorer.formats.tensor_filter import parse_filter
+from explorer.present.tables.differences import SIDES
 from explorer.present.tables.survey import (
     EXTREMES,
     PERCENTILE,
     SHARE,
     Metric,
+    figure_column,
     metric_named,
     worst_tensors,
 )
-from explorer.present.tables.table import Table
+from explorer.present.tables.table import Column, Table
 from explorer.present.tables.tensors import TENSOR_FILTER, tensor_table
 from explorer.present.titles import PANEL_TITLES, TYPES, WORST_TENSORS
 from explorer.qt.document import Document
@@ -28,7 +33,7 @@ from explorer.qt.services import Services
 from explorer.qt.survey.bar import Notice, SurveyBar, list_metrics, metrics_of
 from explorer.qt.survey.by_layer import ByLayerPage
 from explorer.qt.survey.map_page import MapPage
-from explorer.qt.survey.session import SurveySession, SurveyState
+from explorer.qt.survey.session import ComparisonContent, SurveySession, SurveyState
 from explorer.qt.theme import Space
 from explorer.qt.widgets.building import LINE, column, row
 from explorer.qt.widgets.controls import check, choice, label_of
@@ -40,6 +45,8 @@ from explorer.text import integer_text
 
 _RENEW_MS = 500  # between two sortings while figures come in: rows that jump cannot be read
 _SHOWN = ("name", "layer", "type", "parameters", "bytes")
+_OF_A = ("type", "bytes", "relative_rmse")
+_OF_B = ("bytes_b", "relative_rmse_b", "difference", "bytes_difference")
 _OF_TENSORS = ("name", "layer", "role", "type", "shape", "parameters")
 
 
@@ -79,6 +86,47 @@ class HotSpots:
         return int((~np.isnan(self._values[self.metric.name])).sum())
 
 
+class BesideB(HotSpots):
+    """The same, with types, sizes and errors of B and how they differ from those of A."""
+
+    def __init__(self, document: Document, session: SurveySession, metric: Metric) -> None:
+        super().__init__(document, session, metric)
+        own, other, content = session.comparison, session.other_comparison, session.other
+        assert own is not None
+        assert other is not None
+        assert content is not None
+        self._partners = own.partners(other)
+        self._there = self._partners >= 0
+        arrays = content.document.arrays
+        self._types = [kind.name for kind in arrays.types]
+        self._other, self._arrays = other.errors, arrays
+        self._own_bytes = document.arrays.nbytes
+        for name in _OF_B:
+            self._values[name] = np.full(self._count, np.nan)
+
+    def update(self, known: Known, metric: Metric) -> None:
+        super().update(known, metric)
+        rows = self._partners[self._there]
+        errors, nbytes, values = self._other.relative_rmse, self._arrays.nbytes, self._values
+        values["relative_rmse_b"][self._there] = errors[rows]
+        values["bytes_b"][self._there] = nbytes[rows]
+        values["difference"] = values["relative_rmse_b"] - values["relative_rmse"]
+        values["bytes_difference"] = values["bytes_b"] - self._own_bytes
+
+    def table(self) -> Table[int]:
+        first = super().table()
+        own = {name: replace(first[name], title=f"{first[name].title} A") for name in _OF_A}
+        kind = replace(SIDES["type_b"], of=self._type_of, keys=None)
+        columns = [own.get(column.name, column) for column in first.columns[:-1]]
+        others = (figure_column(SIDES[name], self._values[name]) for name in _OF_B)
+        beside = [cast("Column[int]", kind), *others]
+        return Table(*columns, *beside, first.columns[-1], title=first.title)
+
+    def _type_of(self, row: Any) -> str:
+        there = int(self._partners[row])
+        return "" if there < 0 else self._types[int(self._arrays.type_codes[there])]
+
+
 class HotSpotsPage(ListPanel):
     """The tensors of the current model, the worst first, by any metric."""
 
@@ -90,6 +138,7 @@ class HotSpotsPage(ListPanel):
         self._session = session
         self._document: Document | None = None
         self._spots: HotSpots | None = None
+        self._beside: ComparisonContent | None = None  # what is known of B
         self._row = -1
         self._fitted: object = None  # what was known when the columns were last made wide enough
         self.rank_by = choice(self, "Rank by", "")
@@ -142,11 +191,16 @@ class HotSpotsPage(ListPanel):
         if content is None:
             self._clear()
             return
-        if content.document is not self._document:
-            self._document = content.document
-            self._spots = HotSpots(content.document, session, self.chosen)
+        beside = session.other_comparison
+        if content.document is not self._document or beside is not self._beside:
+            self._document, self._beside = content.document, beside
+            kind = HotSpots if beside is None else BesideB
+            self._spots = kind(content.document, session, self.chosen)
             self.model.set_content(self._spots.table(), range(len(content.document.arrays)))
-            shown = {*_SHOWN, PERCENTILE, self.chosen.name}
+            shown = {*_SHOWN, PERCENTILE, self.chosen.name, "type_b", *_OF_B}
+            if beside is not None:
+                shown -= {"parameters", PERCENTILE}
+            before = None
             hidden = {column.name for column in self.model.columns} - shown
             self.table.show_columns(QByteArray(), hidden)
             self._fitted = None
@@ -172,7 +226,7 @@ class HotSpotsPage(ListPanel):
             self._clear()
 
     def _clear(self) -> None:
-        self._document = self._spots = None
+        self._document = self._spots = self._beside = None
         self._renewing.stop()
         self.model.clear()
         self.show_empty("")

@@ -115,6 +115,18 @@ class ComparisonContent:
         rows = [row for shares in self.shares for row in shares]
         return np.repeat(np.arange(len(counts)), counts), np.array(rows, np.int64)
 
+    def partners(self, other: ComparisonContent) -> NDArray[np.int64]:
+        """Return the tensor of another model with the same original, by row; -1 for none."""
+        rows = {
+            pair.reference_name: next(iter(shares))
+            for pair, shares in zip(other.pairs, other.shares, strict=True)
+            if shares
+        }
+        found = np.full(len(self.comparable), -1, np.int64)
+        for pair, shares in zip(self.pairs, self.shares, strict=True):
+            found[list(shares)] = rows.get(pair.reference_name, -1)
+        return found
+
     def put(self, row: surveys.PairRow) -> None:
         """Store the errors of a pair, or why there are none; once."""
         if self.measured[row.number]:

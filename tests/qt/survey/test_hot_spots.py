@@ -13,6 +13,7 @@ from PySide6.QtTest import QAbstractItemModelTester
 from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
+from explorer.analysis import compare_tensors
 from explorer.present.explanations import ABOUT_ERRORS
 from explorer.qt.document import Document
 from explorer.qt.references import Rounding
@@ -228,3 +229,35 @@ def test_figures_that_come_later_have_room(panel: SurveyPanel, rounded: SurveyPa
         cut = [text for text, _, _ in elided(spots.table)]
         assert spots.model.rowCount() == 4
         assert [text for text in cut if "cannot have type" not in text] == []
+
+
+def test_errors_of_two_models_stand_beside_each_other(
+    qtbot: QtBot, app: RecordingServices, load: Load, tmp_path: Path
+) -> None:
+    arrays = arrays_of(SIZES)
+    names = list(SIZES)
+    original = load(write_gguf(tmp_path / "f32.gguf", "llama", arrays))
+    of_b = dict(reversed(arrays.items()))  # in another order
+    del of_b[names[2]]
+    types = [dict.fromkeys(found, kind) for found, kind in ((of_b, "Q8_0"), (arrays, "Q4_0"))]
+    b = load(write_gguf(tmp_path / "b.gguf", "llama", of_b, types[0]))
+    a = load(write_gguf(tmp_path / "a.gguf", "llama", arrays, types[1]))
+    panel = opened(SurveyPanel(qtbot, app, original, b, a, compares=True))
+    panel.references.choose_other(b)
+    panel.choose(original)
+    panel.survey()
+    assert panel.view.session.missing == 0
+    shown = dict(zip(panel.ranked(), panel.ranked("relative_rmse_b"), strict=True))
+    for name in names[:2]:
+        found = compare_tensors(original.model.tensors[name], b.model.tensors[name])
+        assert shown[name] == pytest.approx(found.relative_rmse, rel=1e-12)
+    assert shown[names[2]] is None  # B has no such tensor
+    types_b = dict(zip(panel.ranked(), panel.ranked("type_b"), strict=True))
+    assert types_b == {names[0]: "Q8_0", names[1]: "Q8_0", names[2]: ""}
+    losses = [loss for loss in panel.ranked("difference") if loss is not None]
+    assert all(float(str(loss)) < 0 for loss in losses)  # B has more bits
+    errors = panel.ranked("relative_rmse")
+    assert errors == sorted(errors, reverse=True)  # type: ignore[type-var]
+    panel.references.choose_other(None)
+    panel.settle()
+    assert "type_b" not in [column.name for column in page(panel).model.columns]
