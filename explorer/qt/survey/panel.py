@@ -191,7 +191,8 @@ class HotSpotsPage(ListPanel):
         if content is None:
             self._clear()
             return
-        beside = session.other_comparison
+        # the tensors of B may be matched sooner than those of A
+        beside = None if session.comparison is None else session.other_comparison
         if content.document is not self._document or beside is not self._beside:
             self._document, self._beside = content.document, beside
             kind = HotSpots if beside is None else BesideB
