@@ -88,6 +88,8 @@ def run_estimate(
 ) -> Measured:
     """Run a command of `estimate_command` and return what it says, for `compare`.
 
+    The program is asked for its version first, which says by which rules the plan is made.
+
     Args:
         command: The program and its arguments; no shell reads them.
         settings: What the plan was made with.
@@ -96,6 +98,7 @@ def run_estimate(
     Raises:
         OwnBuildError: It could not be started, or ended without an answer.
     """
+    version = _VERSION.search(_output([command[0], "--version"], check))
     output = _output(command, check)
     found = parse_log([output]).loads
     measured = found[-1] if found else _printed(output.decode("utf-8", "replace"))
@@ -104,7 +107,12 @@ def run_estimate(
             f"{Path(command[0]).name} gave no estimate. {sentence(_last_line(output))}"
         )
     asked = asdict(settings) | {"tensor_split": settings.tensor_split}
+    if version is not None:
+        asked["build"] = int(version[1])
     return replace(measured, source=Path(command[0]).stem, settings=asked, mapped=False)
+
+
+_VERSION: Final = re.compile(rb"version: ([0-9]{3,7}) \(")
 
 
 def _output(command: Sequence[str], check: Callable[[], None]) -> bytes:

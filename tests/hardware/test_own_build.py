@@ -84,6 +84,16 @@ def test_the_server_is_ended_once_its_table_is_there(tmp_path: Path) -> None:
         os.kill(int(mark.read_text()), 0)
 
 
+def test_its_version_says_which_build_it_is(tmp_path: Path) -> None:
+    answers = "print('version: 9849 (1a2b3c4)' if '--version' in sys.argv else " + repr(TABLE) + ")"
+    server = program(tmp_path, "llama-server", answers)
+    command = estimate_command(server, tmp_path / "m.gguf", [])
+    assert run_estimate(command, Settings(), no_check).settings["build"] == 9849
+    silent = program(tmp_path, "llama-fit-params", f"print({TABLE!r})")
+    command = estimate_command(silent, tmp_path / "m.gguf", [])
+    assert run_estimate(command, Settings(), no_check).settings["build"] == Settings().build
+
+
 def test_what_fit_params_prints_is_read(tmp_path: Path) -> None:
     asked = program(
         tmp_path,

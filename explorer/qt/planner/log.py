@@ -212,9 +212,15 @@ class LogPage(PlannerPage):
             measured = run_estimate(command, settings, job.check)
             return _Found(name, Log((measured,), 1), compare(model, measured, settings))
 
+        def done(found: _Found) -> None:
+            self._take(found)
+            build = found.comparison.settings.build
+            if build != settings.build:  # of the user's own program: plans follow it from now on
+                self.state.set(build=build)
+
         words_ = f"Running {name}"
         self.hint.setText(f"{words_}…")
-        job = self._reading.run(words_, run, self._take, self._fail)
+        job = self._reading.run(words_, run, done, self._fail)
         job.finished.connect(self._ended)
 
     def refresh(self) -> None:
