@@ -14,7 +14,7 @@ import click
 from explorer.cli import machine, options, output
 from explorer.errors import FormatError, SourceError
 from explorer.formats import Problem, Severity, open_model
-from explorer.formats.gguf.llama_cpp import llama_cpp_problems
+from explorer.formats.gguf.llama_cpp import WHERE, llama_cpp_problems
 from explorer.formats.ollama.manifest import is_manifest_path
 from explorer.planner import Device, Settings
 from explorer.planner.devices import parse_context, parse_memory
@@ -284,7 +284,11 @@ def check_command(path: str, root: str | None, as_json: bool, digests: bool) -> 
     else:
         try:
             with open_model(target) as model:
+                from explorer.planner.inputs import refusal_of  # noqa: PLC0415 - for check alone
+
                 problems = [*model.problems, *llama_cpp_problems(model)]
+                if not problems and (refused := refusal_of(model)):
+                    problems = [Problem(Severity.WARNING, WHERE, refused)]
                 kind = model.format
         except FormatError as error:
             failure = error

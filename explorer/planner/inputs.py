@@ -18,7 +18,7 @@ from explorer.formats.model import Model
 from explorer.planner.advice import Advice
 from explorer.planner.attachments import Attachment
 from explorer.planner.devices import MAX_MEMORY, Device, Host, check_devices, whole
-from explorer.planner.engines.llama_cpp.refusals import refusal
+from explorer.planner.engines.llama_cpp.refusals import COMPONENTS, refusal
 from explorer.planner.engines.registry import default_engine, engine_named, saved_engine
 from explorer.planner.environment import used
 from explorer.planner.hyperparameters import Hyperparameters, llama_cpp_headers
@@ -194,6 +194,17 @@ def header_to_plan(model: Model) -> Hyperparameters:
         return h
     damage = plain_text(f"{model.damage.where}: {model.damage.what}")
     return replace(h, damage=damage, warnings=(*h.warnings, f"the model is damaged: {damage}"))
+
+
+def refusal_of(model: Model) -> str:
+    """Return why llama.cpp loads a whole GGUF model with no settings; "" if nothing is known."""
+    if model.format != "gguf" or model.architecture in COMPONENTS or not len(model.tensors):
+        return ""
+    try:
+        header = header_to_plan(model).llama_cpp
+    except PlanError:  # an adapter, or figures that no model has, which its problems name
+        return ""
+    return header if isinstance(header, str) else ""
 
 
 def memory_plans(

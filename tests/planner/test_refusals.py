@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from explorer.cli.main import main
 from explorer.formats.model import Model
 from explorer.planner.engines.llama_cpp import Header
 from explorer.planner.engines.llama_cpp.refusals import refusal
 from explorer.planner.inputs import header_to_plan
 from explorer.quantization import TENSOR_TYPES
+from tests.helpers.sparse_models import Shape
+from tests.planner.test_attachments import write_projector
 from tests.planner.test_contexts import MODELS
 from tests.planner.test_llama_cpp import _model
 
@@ -113,3 +118,17 @@ def test_no_model_that_llama_cpp_loaded_is_refused(families: dict[str, Any]) -> 
     assert {
         header.architecture: why for header in headers if (why := refusal("llama.cpp", header, 0))
     } == {}
+
+
+def test_check_names_what_llama_cpp_refuses(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", str(Shape(blocks=2).write(tmp_path / "whole.gguf"))]) == 0
+    without_context = Shape(blocks=2, context=0).write(tmp_path / "other.gguf")
+    capsys.readouterr()
+    assert main(["check", str(without_context), "--json"]) == 1
+    (problem,) = json.loads(capsys.readouterr().out)["problems"]
+    assert problem["where"] == "llama.cpp"
+    assert "context_length" in problem["what"]
+    projector = write_projector(tmp_path / "mmproj.gguf", "mlp")
+    assert main(["check", str(projector)]) == 0, "it is loaded beside a model"

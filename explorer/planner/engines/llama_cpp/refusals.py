@@ -25,11 +25,13 @@ OTHERS: Final = frozenset(
 )
 """Architectures that llama.cpp loads and `ARCHITECTURES` has no row of."""
 
-_COMPONENTS: Final = {
+COMPONENTS: Final = {
     "clip": "a projector (mmproj), which is loaded beside its language model with --mmproj",
     "controlvector": "a control vector, which is loaded beside its model with --control-vector",
     "imatrix": "an importance matrix, which llama-quantize reads",
 }
+"""Architectures of files that are loaded beside a model, and what they are."""
+
 _PARTS: Final = {  # matrices in one → those that it stands for
     "attn_qkv.weight": ("attn_q.weight", "attn_k.weight", "attn_v.weight"),
     "ffn_gate_up_exps.weight": ("ffn_up_exps.weight",),
@@ -100,8 +102,8 @@ def refusal(program: str, header: Header, tokens: int) -> str:
         tokens: Entries of its vocabulary; 0 where it says nothing of one.
     """
     name = header.architecture
-    if name in _COMPONENTS:
-        return f"{program} does not load it alone: it is {_COMPONENTS[name]}"
+    if name in COMPONENTS:
+        return f"{program} does not load it alone: it is {COMPONENTS[name]}"
     if name not in _ARCHITECTURES[program]:
         shown = quoted(name)
         return f"{program} refuses the model: it does not know the architecture {shown!r}"
