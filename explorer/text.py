@@ -270,6 +270,8 @@ def listed(texts: Iterable[str], most: int) -> str:
 class AtLeast(int):
     """A number of bytes of which there may be more; a sum with it is one, too."""
 
+    __slots__ = ()
+
     def __add__(self, other: int) -> int:
         total = int.__add__(self, other)
         return total if total is NotImplemented else AtLeast(total)

@@ -18,13 +18,15 @@ _kernels = choose_kernel_folder()
 if _kernels is not None:  # tests turn the user's cache folder elsewhere, and need not compile anew
     os.environ["NUMBA_CACHE_DIR"] = str(_kernels.path)
 
-# Time is bounded by the number of examples: a slow machine is no failure.
+# Time is bounded by the number of examples: a slow machine is no failure. The suite tries the same
+# examples each time; `pytest --hypothesis-profile=search` tries others.
 settings.register_profile(
-    "suite",
+    "search",
     max_examples=100,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
+settings.register_profile("suite", settings.get_profile("search"), derandomize=True)
 settings.load_profile("suite")
 
 

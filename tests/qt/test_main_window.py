@@ -632,7 +632,9 @@ def test_the_library_says_which_machine_its_models_fit(qtbot: QtBot, window: Mai
     window.panels.show_page("library")
     qtbot.waitUntil(lambda: "main memory" in button.text())
     assert button.isVisible()
-    assert button.text() == f"Plan for: {window.panels.machine.text} · change…"
+    machine = window.panels.machine
+    asked = machine.target().asked_text
+    assert button.text() == f"Plan for: {machine.text} · {asked} · change…"
     qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
     (dialog,) = window.findChildren(MachineDialog)
     dialog.close()

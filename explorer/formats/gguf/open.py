@@ -47,6 +47,7 @@ from explorer.sources.places import list_names, opening_ahead
 from explorer.text import AtLeast, listed, quoted
 
 DEFAULT_ALIGNMENT: Final = 32
+_UNKNOWN: Final = AtLeast(0)  # one for all: a file may have 65,000 tensors of unknown size
 SHARD_NAME: Final = re.compile(r"(?P<prefix>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf")
 
 _INT64_MAX: Final = (1 << 63) - 1
@@ -419,9 +420,9 @@ def _spec(kind: TensorType, shape: Shape) -> Spec:
             parameters *= length
             if length > _INT64_MAX or parameters > _INT64_MAX:
                 fault = f"dimensions {list(reversed(shape))} overflow 63 bits"
-                return Spec(kind, shape, 0, AtLeast(0), fault)
+                return Spec(kind, shape, 0, _UNKNOWN, fault)
     if not kind.known:
-        return Spec(kind, shape, parameters, AtLeast(0), f"type {kind.name}: its size is not known")
+        return Spec(kind, shape, parameters, _UNKNOWN, f"type {kind.name}: its size is not known")
     nbytes, row, name = kind.nbytes_of(shape), shape[-1] if shape else 1, kind.name
     if nbytes is None or row % kind.block_weights:
         fault = f"rows of {row} weights do not fill blocks of {kind.block_weights} ({name})"
@@ -430,12 +431,12 @@ def _spec(kind: TensorType, shape: Shape) -> Spec:
             fault = (
                 f"{rows} rows are not a whole number of {kind.rows}, which {name} stores together"
             )
-        return Spec(kind, shape, parameters, AtLeast(0), fault)
+        return Spec(kind, shape, parameters, _UNKNOWN, fault)
     if len(shape) > _GGML_DIMENSIONS:
         fault = f"it has {len(shape)} dimensions, where ggml has {_GGML_DIMENSIONS}"
-        return Spec(kind, shape, parameters, nbytes if nbytes <= _INT64_MAX else AtLeast(0), fault)
+        return Spec(kind, shape, parameters, nbytes if nbytes <= _INT64_MAX else _UNKNOWN, fault)
     if nbytes > _INT64_MAX:
-        return Spec(kind, shape, parameters, AtLeast(0), f"{nbytes} bytes overflow 63 bits")
+        return Spec(kind, shape, parameters, _UNKNOWN, f"{nbytes} bytes overflow 63 bits")
     return Spec(kind, shape, parameters, nbytes)
 
 
@@ -502,7 +503,7 @@ def _unsized(shard: Shard) -> Iterator[tuple[str, str]]:
     for row, spec in enumerate(shard.specs):
         if spec.fault is not None and not spec.type.known:
             count, nbytes, first = found.get(spec.type.name, (0, 0, row))
-            found[spec.type.name] = count + 1, nbytes + spec.nbytes, first
+            found[spec.type.name] = count + 1, nbytes + int(spec.nbytes), first
     for kind, (count, nbytes, first) in found.items():
         tensors = f"and {count - 1:,} more are" if count > 1 else "is"
         what = f"of type {kind}, whose size is not known: counted are {nbytes:,} bytes"

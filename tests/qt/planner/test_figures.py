@@ -60,7 +60,8 @@ def test_every_bar_adds_up_to_what_is_free_and_all_bars_to_the_plan(
             if part.term and part.kind not in (Kind.RESERVED, Kind.PROJECTOR):
                 assert terms[part.term] == part.nbytes
     found = answer(outcome.plan, outcome.refusal)
-    fits = not outcome.refusal and (plan.fully_offloaded or not devices)
+    over = [bar.over_bytes for bar, held in zip(bars, plan.gpus, strict=False) if held.layers]
+    fits = not outcome.refusal and ((plan.fully_offloaded and not any(over)) or not devices)
     assert (found.level is Level.FITS) == fits
 
 
