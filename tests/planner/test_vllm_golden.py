@@ -14,7 +14,7 @@ import pytest
 from explorer.errors import PlanError
 from explorer.formats import open_model
 from explorer.planner import Hyperparameters
-from explorer.planner.engines.vllm.cache import Run, plan_cache
+from explorer.planner.engines.vllm.cache import Run, plan_cache, stages
 from explorer.planner.engines.vllm.weights import plan_weights
 from explorer.planner.folder import Folder
 from tests.planner.vllm_cases import (
@@ -44,16 +44,19 @@ def test_weights_of_each_gpu_are_vllm_s() -> None:
 
 
 def _check_weights(case: Case, folder: Folder, gpus: dict[str, Any]) -> None:
-    """Compare with what is held after loading; where no figure of that is there, before."""
+    """Compare with what is held after loading; where no figure of that is there, before.
+
+    Before, attention layers have 8 to 18 bytes for scales, which loading takes away.
+    """
     made = plan_weights(folder, run_of(case, gpus))
     for rank in case["ranks"]:
         held = rank.get("post") or rank
         moved = held["params"] < rank["params"] * 0.9  # out of the module, into a kernel's own
         held = rank if moved else held
         wanted, found = held["params"] + held["buffers"], made.stages[rank["pp_rank"]]
-        if "post" in rank and not moved:
-            assert found == wanted, name_of(case)
-        assert abs(found - wanted) < 2e-5 * wanted, name_of(case)
+        layers = len(stages(folder.layers, case["job"]["pp"])[rank["pp_rank"]])
+        scales = {0} if "post" in rank and not moved else {0, 8 * layers, 10 * layers, 18 * layers}
+        assert wanted - found in scales, name_of(case)
 
 
 @pytest.mark.parametrize("case", cases(built=False), ids=name_of)

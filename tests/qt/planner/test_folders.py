@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QComboBox, QSpinBox
 from pytestqt.qtbot import QtBot
@@ -16,9 +17,10 @@ from pytestqt.qtbot import QtBot
 from explorer.hardware import detect
 from explorer.hardware.detect import Machine
 from explorer.planner import Device, Host
-from explorer.planner.plan import MEMORY
+from explorer.planner.plan import MEMORY, Level
 from explorer.present.plan_export import Curves
 from explorer.qt.document import Document
+from tests.helpers.ollama_store import OllamaStore
 from tests.helpers.services import RecordingServices
 from tests.qt.planner.plan_models import GIB, Panel
 
@@ -213,3 +215,48 @@ def test_tokens_and_requests_have_curves_of_their_own_and_a_click_sets_what_they
     assert found.curves[0].totals[1] > found.curves[0].totals[0] > 0
     found = _curves(panel, qtbot, "Requests at once by context")
     assert (found.curves[0].totals[:-1] >= found.curves[0].totals[1:]).all()
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> Path:
+    """A model of Ollama's store in safetensors, a blob for each tensor."""
+    store = OllamaStore(tmp_path / "models")
+    wide = [64, 64]
+    shapes = {"model.embed_tokens.weight": [512, 64], "lm_head.weight": [512, 64]}
+    for layer in range(2):
+        place = f"model.layers.{layer}"
+        shapes |= {f"{place}.self_attn.{one}_proj.weight": wide for one in "qkvo"}
+        shapes |= {f"{place}.mlp.{one}_proj.weight": wide for one in ("gate", "up", "down")}
+    config = CONFIG | {"hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 4}
+    config |= {"vocab_size": 512, "intermediate_size": 64}
+    layers = [store.tensor(name, [(name, "BF16", shape)]) for name, shape in shapes.items()]
+    return store.manifest([*layers, store.layer("json", json.dumps(config), "config.json")])
+
+
+def test_a_model_of_ollama_in_safetensors_is_planned_by_its_engine_with_the_check_beside(
+    qtbot: QtBot,
+    app: RecordingServices,
+    load: Callable[[Path], Document],
+    manifest: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(detect, "detect", lambda: Machine((MAC,), Host(36 * GIB)))
+    panel = Panel(qtbot, app, load(manifest), profile=None)
+    chooser = panel.body.controls.findChild(QComboBox, "planner_profile")
+    assert [chooser.itemData(row) for row in range(chooser.count())] == ["ollama-mlx"]
+    plan = panel.plan()
+    assert plan.verdict.level is Level.FITS
+    assert any("an estimate" in note for note in plan.notes)
+    assert any("Ollama loads it by its files alone" in note for note in plan.notes)
+    before, slider = plan.cache, panel.body.controls.context
+    at = QPoint(slider.x_of(slider.stops.position(16_384)), 8)
+    qtbot.mouseClick(slider, Qt.MouseButton.LeftButton, pos=at)
+    panel.settle()
+    assert panel.plan().used("context") == 16_384
+    assert plan.used("context") == 32_768  # Ollama's, by the memory
+    assert panel.plan().cache < before
+    assert _shown(panel) == {"context", "kv_cache_type"}  # the latter with why it changes nothing
+    panel.state.replace_inputs(devices=(replace(MAC, free=GIB // 2),))
+    panel.settle()
+    assert panel.plan().verdict.level is Level.NOT
+    assert any("Ollama refuses it by its files alone" in note for note in panel.plan().notes)

@@ -402,8 +402,8 @@ class Outcome(FolderDetails):
         low, high = self.limits
         if self.request.settings.wired_limit is None:
             yield (
-                f"the GPU may have {bytes_text(low)} to {bytes_text(high)} of it, by macOS's "
-                "version; sudo sysctl iogpu.wired_limit_mb=N changes that"
+                f"the GPU may have {' to '.join(dict.fromkeys(map(bytes_text, (low, high))))} of "
+                "it, by macOS's version; sudo sysctl iogpu.wired_limit_mb=N changes that"
             )
         yield (
             f"after the prompt the caches hold {bytes_text(self.moments.held)}, while it is read "

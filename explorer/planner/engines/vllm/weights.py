@@ -240,6 +240,9 @@ class _Division:
             return True  # layers that draft tokens
         if role.startswith("lm_head") and self.tied:
             return True
+        is_fp8 = self.format is Format.FP8 and _EXPERTS in role
+        if is_fp8 and role.endswith("up_proj.input_scale"):
+            return True  # it is the one of the expert's gate
         marlin = self.format is Format.GPTQ and self.run.compute[0] != _HOPPER
         return marlin and role.endswith("qzeros") and _EXPERTS not in role
 
