@@ -470,6 +470,13 @@ class _Suggesting:
         return CACHE_TYPES[CACHE_TYPES.index(held if held in CACHE_TYPES else "f16") + 1 :]
 
 
+def remarks(plan: Plan) -> list[str]:
+    """Return what else is to be said of a plan of a folder, in sentences, warnings first."""
+    if not plan.request.h.after_conversion:
+        return []
+    return [f"{sentence(plain_text(one))}." for one in (*plan.warnings, *plan.notes)]
+
+
 def suggestions_sentence(found: tuple[Suggestion, ...]) -> str:
     """Return "It fits at 18,432 tokens, or with a q8_0 cache."; or that nothing helps."""
     if not found:

@@ -56,9 +56,9 @@ def test_a_model_loads_by_its_files_alone(library: str, least: int) -> None:
 def test_a_plan_is_an_estimate_and_says_what_is_exact() -> None:
     made = planned(64 * GIB)
     assert made.details.accuracy is Accuracy.ESTIMATE
-    assert made.notes[0].startswith("an estimate")
-    assert made.notes[1].startswith("Ollama loads it by its files alone: 15.0 GiB against 63.6 GiB")
-    assert "refuses it" in planned(8 * GIB).notes[1]
+    assert made.notes[1].startswith("an estimate")
+    assert made.notes[0].startswith("Ollama loads it by its files alone: 15.0 GiB against 63.6 GiB")
+    assert "refuses it" in planned(8 * GIB).notes[0]
 
 
 def test_a_model_that_loads_may_outgrow_the_gpu() -> None:

@@ -470,8 +470,12 @@ class AnswerBar(QtWidgets.QWidget):
             self._timing.run(title, lambda _: speed_here(plan, kept), self._show_speed, refused)
 
     def _show_speed(self, found: Speed | str) -> None:
-        self.speed.setText(found if isinstance(found, str) else found.sentence)
-        self.speed.setToolTip(plain_tip(_SPEED_TIP if found else ""))
+        words, tip = found if isinstance(found, str) else found.sentence, _SPEED_TIP
+        if not words and (plan := self._current.plan) is not None:
+            remarks = plan_texts.remarks(plan)
+            words, tip = "".join(remarks[:1]), "\n".join(remarks)
+        self.speed.setText(words)
+        self.speed.setToolTip(plain_tip(tip if words else ""))
         self.speed.setEnabled(True)
 
     def _run(

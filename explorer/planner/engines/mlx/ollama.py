@@ -220,13 +220,13 @@ class _Check(Outcome):
 
     def notes(self) -> Iterator[str]:
         """Yield what a reader should know."""
-        yield "an estimate: no run of this engine was compared. Its check before loading is exact"
         size, room = self.request.h.layer_bytes, max(0, self.device.free - self.kept_free)
         word = "loads" if self.loads else "refuses"
         yield (
             f"Ollama {word} it by its files alone: {bytes_text(size)} against {bytes_text(room)} "
             "of the first GPU, whatever the context"
         )
+        yield "an estimate: no run of this engine was compared. Its check before loading is exact"
         yield (
             f"other conversations and snapshots may keep up to {bytes_text(_PREFIXES)} more, on "
             "every machine"
