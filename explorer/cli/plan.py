@@ -19,7 +19,7 @@ from explorer.cli.speed import Speed, bandwidth_option, plan_speed
 from explorer.errors import ExplorerError, PlanError
 from explorer.formats import open_model
 from explorer.formats.model import Model
-from explorer.planner import Device, Hyperparameters, Settings
+from explorer.planner import Device, Host, Hyperparameters, Settings
 from explorer.planner.advice import QUESTIONS, Advice, solve
 from explorer.planner.attachments import Attachment, projector_bytes, read_attachment
 from explorer.planner.devices import parse_context, parse_memory, parse_shares, quoted
@@ -39,6 +39,7 @@ from explorer.planner.settings import (
     Switch,
     Tokens,
 )
+from explorer.planner.together import Loaded, load_first, usual_inputs
 from explorer.present import engines
 from explorer.present import plan as plans
 from explorer.present.plan import Kind
@@ -136,6 +137,13 @@ def _setting_options(command: Callable[..., int]) -> Callable[..., int]:
     help="A draft model that llama.cpp loads beside it (speculative decoding).",
 )
 @click.option(
+    "--also",
+    multiple=True,
+    type=click.Path(),
+    metavar="FILE",
+    help="A model that is loaded already, with 8,192 tokens: its memory is taken off. Repeatable.",
+)
+@click.option(
     "--profile",
     type=click.Choice([*ENGINES, _ALL]),
     help="Rules to follow. `all` compares them. Default: by where the model lies.",
@@ -167,6 +175,7 @@ def plan_command(  # noqa: PLR0913, PLR0917 - one for each option; click passes 
     projector: str | None,
     loras: Sequence[str],
     draft: str | None,
+    also: Sequence[str],
     profile: str | None,
     question: str | None,
     explain: bool,
@@ -212,6 +221,8 @@ def plan_command(  # noqa: PLR0913, PLR0917 - one for each option; click passes 
     attached = [_attached(one, root, "lora") for one in loras]
     if draft is not None:
         attached.append(_attached(draft, root, "draft"))
+    devices, host, loaded = _load_first(also, root, devices, host)
+    notes += tuple(_also_note(one) for one in loaded)
     found: list[PlannedModel] = []
     for path in paths:  # a model that cannot be planned does not stop the others
         try:
@@ -228,7 +239,9 @@ def plan_command(  # noqa: PLR0913, PLR0917 - one for each option; click passes 
             asked = replace(asked, projector_bytes=projector_bytes(together))
             request = PlanRequest(h, asked, devices, host, os.environ, together)
             plans_made = [_planned(path, one, request, question, notes) for one in chosen_engines]
-            found += [replace(one, compared=compared, bandwidths=given) for one in plans_made]
+            found += [
+                replace(one, compared=compared, bandwidths=given, also=loaded) for one in plans_made
+            ]
     rows = (PLAN_FILE.flat(one.row()) for one in found)
     output.TableFiles(csv_path, None).save(PLAN_FILE.names, rows)
     _print(found, as_json=as_json, explain=explain)
@@ -287,6 +300,8 @@ def _record(found: PlannedModel) -> dict[str, Any]:
         refused = {"refused": found.refused} if found.refused else {}
         return {"path": found.path, "profile": found.profile, "error": failure} | refused
     record = plan_record(found.plan, found.advice)
+    if found.also:
+        record["also"] = [one.record() for one in found.also]
     record["notes"] = [*record["notes"], *found.notes]
     speed = Speed.of(found.plan, found.bandwidths)
     if found.compared is not None or speed is not None:
@@ -315,6 +330,25 @@ def _attached(path: str, root: str | None, kind: str) -> Attachment:
         wanted = {"lora": "a LoRA adapter", "draft": "a draft model", "projector": "a projector"}
         raise PlanError(f"{path}: it is {wanted[found.kind]}, not {wanted[kind]}")
     return found
+
+
+def _load_first(
+    also: Sequence[str], root: str | None, devices: tuple[Device, ...], host: Host | None
+) -> tuple[tuple[Device, ...], Host | None, tuple[Loaded, ...]]:
+    """Return what models that are loaded already leave of the machine, and what each takes."""
+    models = []
+    for path in also:
+        h, beside = _read(path, root, None)
+        inputs = usual_inputs(h).with_settings(projector_bytes=projector_bytes(beside))
+        models.append((plain_text(Path(path).name), h, inputs))
+    return load_first(models, tuple(devices), host, os.environ)
+
+
+def _also_note(loaded: Loaded) -> str:
+    """Say what a model takes that is loaded already."""
+    taken = f"{bytes_text(sum(loaded.on_gpus))} on GPUs" if loaded.on_gpus else ""
+    main = f"{bytes_text(loaded.in_memory)} of main memory"
+    return f"also loaded: {loaded.title} takes {' and '.join(filter(None, (taken, main)))}"
 
 
 def _compared(path: str, root: str | None, compare: Callable[[Model], Compared]) -> Compared:
@@ -376,6 +410,7 @@ class PlannedModel:
     notes: tuple[str, ...] = ()  # notes on the machine
     compared: Compared | None = None  # the log of --log beside the plan
     bandwidths: Mapping[str, int] = field(default_factory=dict)  # those that the user gave
+    also: tuple[Loaded, ...] = ()  # models that are loaded already
 
     def row(self) -> PlanRow:
         return PlanRow(self.path, self.plan, self.failure, self.profile, self.advice)

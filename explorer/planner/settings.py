@@ -19,6 +19,9 @@ AUTOMATIC: Final = -1
 MAX_PARALLEL: Final = 1 << 20
 """Most sequences at a time."""
 
+USUAL_CONTEXT: Final = 8192
+"""Tokens of a chat: what models are planned with where nothing else is said of them."""
+
 CACHE_TYPES: Final = ("f32", "f16", "q8_0", "q4_0")
 """Types of the KV cache that every engine can be asked for, the largest first; f32 is a what-if."""
 

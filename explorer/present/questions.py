@@ -30,6 +30,11 @@ QUESTIONS: Final = (
         "fit fits run vram ram memory context tokens offload layers command server",
     ),
     Question("How fast is it, and why is it slow?", "planner", "speed slow fast tokens/s second"),
+    Question(
+        "Two models at once: what fits beside another?",
+        "planner",
+        "two models several both together also loaded embedding beside",
+    ),
     Question("Which of my models fit?", "library", "fit fits downloaded list"),
     Question(
         "Which quant should I take?",

@@ -28,8 +28,6 @@ _NOTE: Final = "machine"  # under which it is kept
 _MODEL_NOTE: Final = "plan"  # under which it is kept for each model
 _LONGEST_SAVED: Final = 1 << 18
 _MOST_NAMES: Final = 256
-USUAL_CONTEXT: Final = 8192
-"""Tokens of a chat: what every model of a list is asked for, unless the user chose another."""
 _SETTLED_MS: Final = 1000  # after the last change; a drag asks for another plan with each step
 
 
@@ -85,7 +83,7 @@ class PlannedMachine(QObject):
         self.found: Machine | None = None
         self.reserves: dict[str, int] = {}
         self.bandwidths: dict[str, int] = {}
-        self.context, self.cache_type = USUAL_CONTEXT, "f16"
+        self.context, self.cache_type = 8192, "f16"  # of a chat; see `USUAL_CONTEXT`
 
     # What plans are for
 

@@ -717,3 +717,19 @@ def test_a_model_that_llama_cpp_does_not_load_is_refused(tmp_path: Path, capsys:
     out, err = capsys.readouterr()
     assert "'zzz'" in json.loads(out)["refused"]
     assert err.count("\n") == 1
+
+
+def test_what_another_model_takes_is_no_longer_free(
+    model: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    other = write_model(tmp_path / "other.gguf", blocks=2)
+    here = ("--gpu", "4GiB", "--memory", "8GiB", "--profile", "llama.cpp")
+    alone, beside = (
+        run_json(capsys, model, "--context", 512, *here, *also) for also in ((), ("--also", other))
+    )
+    (taken,) = beside["also"]
+    assert taken["model"] == "other.gguf"
+    free = alone["devices"][0]["free"] - taken["devices"][0]
+    assert beside["devices"][0]["free"] == free < alone["devices"][0]["free"]
+    assert "also" not in alone
+    assert "lso loaded: other.gguf takes" in run(capsys, model, *here, "--also", other)

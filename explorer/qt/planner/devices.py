@@ -33,7 +33,7 @@ from explorer.qt.planner.fields import (
     fill,
     push_button,
 )
-from explorer.qt.planner.state import CurrentPlan, PlannerState
+from explorer.qt.planner.state import CurrentPlan, PlannedModel, PlannerState
 from explorer.qt.services import Services
 from explorer.qt.theme import Space, scaled
 from explorer.qt.widgets.building import Flow
@@ -317,6 +317,7 @@ class DevicesBox(Tile):
         forget: The menu that forgets a set.
         ram: Free main memory.
         swap: Free swap space.
+        also: Opens the menu of models that are loaded at the same time.
     """
 
     def __init__(self, state: PlannerState, app: Services, parent: QtWidgets.QWidget) -> None:
@@ -345,6 +346,11 @@ class DevicesBox(Tile):
         self.swap = self._memory("Free swap space")
         self.notes = plain_label(self)
         self.notes.setWordWrap(True)
+        self.also = QtWidgets.QToolButton(self)
+        self.also.setToolTip("Models that are loaded at the same time: their memory is taken off")
+        self.also.setPopupMode(QtWidgets.QToolButton.ToolButtonPopupMode.InstantPopup)
+        self.also.setMenu(QtWidgets.QMenu(self.also))
+        self.also.menu().aboutToShow.connect(self._fill_also)
         self._lay_out()
         self.add.clicked.connect(self.show_catalogue)
         self.add.setEnabled(False)
@@ -382,7 +388,7 @@ class DevicesBox(Tile):
 
     def tab_chain(self) -> list[QtWidgets.QWidget]:
         """Return what takes the focus, in reading order."""
-        return [*(self.table, self.add, self.remove, self.sets, self.ram, self.swap)]
+        return [*(self.table, self.add, self.remove, self.sets, self.ram, self.swap, self.also)]
 
     def _remove_selected(self) -> None:
         self.model.remove(self._removable())
@@ -445,6 +451,7 @@ class DevicesBox(Tile):
 
     def follow(self, current: CurrentPlan) -> None:
         """Show the devices of a plan, and without any what was found of this machine."""
+        self._show_also()
         host, devices, machine = current.inputs.host, current.inputs.devices, self._state.machine
         self.model.show_devices(devices)
         self.ram.show_size(None if host is None else host.free)
@@ -470,8 +477,32 @@ class DevicesBox(Tile):
         swap = buddy_label("S&wap", self.swap)
         fill(memory, ram, self.ram, swap, self.swap, spacing=Space.NEAR)
         layout, pad = QtWidgets.QVBoxLayout(self), (Space.WIDE,) * 4
-        parts = (self.empty, self.table, self.notes, buttons, memory)
+        parts = (self.empty, self.table, self.notes, buttons, memory, Flow(self.also))
         fill(layout, *parts, spacing=Space.NEAR, margins=pad)
+
+    def _fill_also(self) -> None:
+        """Offer the other open models as loaded already."""
+        menu, state = self.also.menu(), self._state
+        menu.clear()
+        for model in state.others:
+            text = plain_text(model.title).replace("&", "&&")
+            action = menu.addAction(text, partial(self._toggle_also, model))
+            action.setCheckable(True)
+            action.setChecked(model.path in {one.path for one in state.also})
+        menu.addSeparator()
+        menu.addAction("Open another model…", self.app.ask_model)
+
+    def _toggle_also(self, model: PlannedModel) -> None:
+        others = [one for one in self._state.also if one.path != model.path]
+        known = len(others) < len(self._state.also)
+        self._state.set_also(others if known else [*others, model])
+
+    def _show_also(self) -> None:
+        loaded = self._state.loaded
+        parts = (f"{shorten(one.title, _LONGEST_NAME)}, {bytes_text(one.total)}" for one in loaded)
+        text = " · ".join(parts) or ("does not fit" if self._state.also else "nothing")
+        self.also.setText(f"Also loaded: {text}".replace("&", "&&"))
+        self.also.setAccessibleName(f"Also loaded: {text}")
 
     def _memory(self, name: str) -> SizeEdit:
         edit = SizeEdit(self)

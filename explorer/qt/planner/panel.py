@@ -138,7 +138,7 @@ class PlannerView(QtWidgets.QWidget):
     def set_other_documents(self, documents: Sequence[Document]) -> None:
         """Compare with these models; the current one may be among them."""
         self._others = tuple(documents)
-        if self.body is not None and self.body.compare.isVisible():
+        if self.body is not None:  # they may be compared with, or loaded too
             self._read_others()
 
     def select_layer(self, layer: int) -> None:
@@ -193,7 +193,7 @@ class PlannerView(QtWidgets.QWidget):
         body = self._body()
         if self.state.model is not result:
             self.state.set_model(result)
-            self._show_others()
+            self._read_others()
         body.select_layer(self._layer)
         body.log.show_document(document)
         self._stack.setCurrentWidget(body)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from string import ascii_uppercase
@@ -15,7 +15,7 @@ from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
 from explorer.errors import PlanError
 from explorer.hardware.detect import Machine
-from explorer.planner import Device, Hyperparameters
+from explorer.planner import Device, Host, Hyperparameters
 from explorer.planner import environment as env
 from explorer.planner.attachments import projector_bytes
 from explorer.planner.inputs import (
@@ -30,6 +30,7 @@ from explorer.planner.inputs import (
 )
 from explorer.planner.plan import Engine, Plan
 from explorer.planner.request import PlanRequest
+from explorer.planner.together import Loaded, load_first, usual_inputs
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobRunner, JobSlot, keep_gui_responsive
 from explorer.qt.machine import PlannedMachine, plain_name
@@ -284,6 +285,7 @@ class PlannerState(SavedPlans):
         history: The inputs and those before.
         environment: Ollama's environment variables, which stand in for what is not asked.
         others: Models to compare with.
+        also: Those that are loaded already, whose memory is taken off.
 
     Signals:
         plan_changed: There is another `current`, which it carries; or scenarios, sets, other models
@@ -316,6 +318,9 @@ class PlannerState(SavedPlans):
         self.history = History(PlanInputs(devices=basis.devices, host=basis.host))
         self._histories: dict[Path, History[PlanInputs]] = {}
         self.others: list[PlannedModel] = []
+        self.also: tuple[PlannedModel, ...] = ()
+        self._also: tuple[tuple[str, Hyperparameters, PlanInputs], ...] = ()
+        self._left: dict[Any, tuple[Any, Host | None, tuple[Loaded, ...]]] = {}
         self._frame = single_shot(self, self.flush)
         self._frame.setTimerType(Qt.TimerType.PreciseTimer)
         self._last_frame = 0.0
@@ -334,7 +339,45 @@ class PlannerState(SavedPlans):
 
     def result_of(self, model: PlannedModel, inputs: PlanInputs) -> PlanResult:
         """Return the result of other inputs, or of another model."""
-        return plan_result(model.h, model.complete(inputs), self.environment)
+        try:
+            left = self.left_over(inputs)
+        except PlanError as error:  # another model does not fit already
+            return PlanResult(None, str(error))
+        return plan_result(model.h, model.complete(left), self.environment)
+
+    def set_also(self, models: Sequence[PlannedModel]) -> None:
+        """Plan as if these models were loaded already, each with what is asked of it."""
+        asked = ((model, self.basis.inputs(model.path)) for model in models)
+        self._also = tuple(
+            (model.title, model.h, model.complete(inputs if inputs.settings.record() else usual))
+            for model, inputs in asked
+            for usual in [usual_inputs(model.h)]
+        )
+        self.also = tuple(models)
+        self._left = {}
+        self.replan()
+
+    @property
+    def loaded(self) -> tuple[Loaded, ...]:
+        """What the models take that are loaded already; nothing where they do not fit."""
+        try:
+            return self._loading(self.inputs)[2] if self._also else ()
+        except PlanError:  # the plan says why
+            return ()
+
+    def left_over(self, inputs: PlanInputs) -> PlanInputs:
+        """Return inputs with what other models leave of the machine."""
+        if not self._also:
+            return inputs
+        devices, host, _ = self._loading(inputs)
+        return replace(inputs, devices=devices, host=host)
+
+    def _loading(self, inputs: PlanInputs) -> tuple[Any, Host | None, tuple[Loaded, ...]]:
+        machine = inputs.devices, inputs.host
+        if machine not in self._left:
+            found = load_first(self._also, *machine, self.environment)
+            self._left = {machine: found}  # of the machine asked for last
+        return self._left[machine]
 
     @property
     def request(self) -> PlanRequest | None:
@@ -342,7 +385,11 @@ class PlannerState(SavedPlans):
         model = self.model
         if model is None:
             return None
-        return model.complete(self.inputs).request(model.h, self.environment)
+        try:
+            inputs = self.left_over(self.inputs)
+        except PlanError:  # the plan says why
+            return None
+        return model.complete(inputs).request(model.h, self.environment)
 
     def flush(self) -> None:
         """Make the plan of the inputs, or have a worker make it, unless it is there; emit it."""
@@ -424,9 +471,13 @@ class PlannerState(SavedPlans):
         self._take_machine()
 
     def set_others(self, others: list[PlannedModel]) -> None:
-        """Compare with other models."""
+        """Compare with other models; one that is closed is loaded no more."""
         self.others = others
-        self.flush()
+        known = {model.path for model in (*others, self.model) if model is not None}
+        if any(model.path not in known for model in self.also):
+            self.set_also([model for model in self.also if model.path in known])
+        else:
+            self.flush()
 
     def _take_machine(self) -> None:
         """Plan for the machine as it is chosen or found now; that is not a step to undo."""

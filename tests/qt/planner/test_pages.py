@@ -289,6 +289,30 @@ def test_other_models_are_compared_under_the_same_settings(
     panel.settle()
 
 
+def test_another_model_that_is_loaded_too_takes_its_memory(
+    qtbot: QtBot, panel: Panel, load: Callable[[Path], Document], tmp_path: Path
+) -> None:
+    panel.state.replace_inputs(devices=TWO)
+    panel.settle()
+    also, free = panel.body.devices.also, [held.free for held in panel.state.current.plan.gpus]
+    assert also.text() == "Also loaded: nothing"
+    panel.view.set_other_documents([load(write_model(tmp_path / "small.gguf", blocks=4))])
+    qtbot.waitUntil(lambda: len(panel.state.others) == 1)
+    menu = also.menu()
+    menu.aboutToShow.emit()
+    menu.actions()[0].trigger()
+    panel.settle()
+    (loaded,) = panel.state.loaded
+    assert also.text().startswith("Also loaded: small.gguf, ")
+    left = [before - taken for before, taken in zip(free, loaded.on_gpus, strict=True)]
+    assert [held.free for held in panel.state.current.plan.gpus] == left != free
+    assert panel.state.request.devices == panel.state.current.plan.request.devices  # questions, curves
+    panel.view.set_other_documents([])  # closed
+    panel.settle()
+    assert also.text() == "Also loaded: nothing"
+    assert [held.free for held in panel.state.current.plan.gpus] == free
+
+
 # Taking away
 
 
