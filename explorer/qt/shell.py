@@ -554,8 +554,10 @@ class TopBar(QWidget):
         self.appearance = IconButton("appearance", "Appearance", tip, self, words=False)
         self.appearance.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         tip = "All menus: everything that this program can do"
+        # for a bar of menus that is out of the window, as on macOS
         self.more = IconButton("more", "More", tip, self, words=False)
         self.more.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        self.more.setVisible(self.menus.isNativeMenuBar())
         self._worded = (self.open, self.compare, self.save)
         parts = (self.menus, self.open, self.compare, 1, (self.search, 12), 1)
         margins = (Space.NEAR, Space.NEAR, Space.NEAR, Space.NEAR)

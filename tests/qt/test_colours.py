@@ -275,7 +275,7 @@ def test_what_keys_act_on_in_a_list_is_seen_on_the_selection(
         area = view.visualRect(view.currentIndex())
         assert view.selectionModel().isSelected(view.currentIndex())
         pictures = []
-        for focused in (view, window.top.more):
+        for focused in (view, window.top.appearance):
             focused.setFocus()
             qtbot.waitUntil(focused.hasFocus)
             pictures.append(view.viewport().grab(area).toImage())

@@ -502,7 +502,7 @@ def test_enter_presses_a_button(hands: Hands) -> None:
     assert isinstance(fold, FoldButton)
     hands.press(_KEY.Key_Return)
     assert window.panels.overview.widget.findChild(FoldButton).isChecked()
-    hands.tab_to(window.top.more)
+    hands.tab_to(window.top.appearance)
     menus = []
 
     def close_menu() -> None:  # an open menu of a button runs a loop of its own

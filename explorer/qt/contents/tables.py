@@ -176,6 +176,7 @@ class VocabularyView(ListPanel):
         self._content = None
         self.model.clear()
         self.bar.status.clear()
+        self.bar.edit.setEnabled(True)
         self.show_empty("Open a model to see its vocabulary." if document is None else "")
         if self.isVisible():
             self._load()
@@ -203,6 +204,7 @@ class VocabularyView(ListPanel):
 
     def _show(self, content: VocabularyContent | None) -> None:
         self._content = content
+        self.bar.edit.setEnabled(content is not None)
         if content is None:
             self.show_empty("This model carries no vocabulary.")
             return

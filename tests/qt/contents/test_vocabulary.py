@@ -18,6 +18,7 @@ from explorer.qt.contents.tables import RecentVocabularies
 from explorer.qt.document import Document
 from explorer.qt.main_window import MainWindow
 from explorer.qt.widgets.table_model import ItemRole, TableModel
+from tests.helpers.gguf_writer import STRING, GgufFile, TensorSpec
 
 
 def test_it_is_read_when_looked_at_and_searched(qtbot: QtBot, window: MainWindow) -> None:
@@ -152,3 +153,20 @@ def test_a_model_that_is_gone_takes_its_vocabulary_along() -> None:
     assert len(recent._contents) == 0
     with pytest.raises(KeyError):
         recent.get(document())
+
+
+def test_without_a_vocabulary_there_is_nothing_to_search(
+    qtbot: QtBot, window: MainWindow, tmp_path: Path
+) -> None:
+    view = window.panels.vocabulary.widget
+    window.panels.setCurrentWidget(window.panels.vocabulary)
+    qtbot.waitUntil(lambda: view.model.rowCount() == 2000)
+    keys = [("general.architecture", STRING, "llama")]
+    path = GgufFile(keys=keys, tensors=[TensorSpec("a", (4,), data=bytes(16))]).write(
+        tmp_path / "none.gguf"
+    )
+    demo = window.current
+    window.open_paths([path])
+    qtbot.waitUntil(lambda: not view.bar.edit.isEnabled())
+    window.reveal_model(demo)
+    qtbot.waitUntil(lambda: view.bar.edit.isEnabled() and view.model.rowCount() == 2000)

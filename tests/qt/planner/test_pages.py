@@ -306,7 +306,7 @@ def test_another_model_that_is_loaded_too_takes_its_memory(
     assert also.text().startswith("Also loaded: small.gguf, ")
     left = [before - taken for before, taken in zip(free, loaded.on_gpus, strict=True)]
     assert [held.free for held in panel.state.current.plan.gpus] == left != free
-    assert panel.state.request.devices == panel.state.current.plan.request.devices  # questions, curves
+    assert panel.state.request.devices == panel.state.current.plan.request.devices  # of questions
     panel.view.set_other_documents([])  # closed
     panel.settle()
     assert also.text() == "Also loaded: nothing"
