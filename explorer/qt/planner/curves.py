@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -440,12 +441,14 @@ class CurvesPage(PlannerPage):
         refused = current.result is not None and current.plan is None
         self.plot.setVisible(not refused)
         self.hint.setText(_NO_CURVES if refused else _HINT)
-        if model is None or refused:
+        request = self.state.request
+        if model is None or refused or request is None:
             self._wanted = None
             self._slot.cancel()
             self._take(None)
             return
         inputs = model.complete(current.inputs)
+        inputs = replace(inputs, devices=request.devices, host=request.host)  # what others leave
         chosen = 0 if current.plan is None else current.plan.context_asked
         end = plan_export.curve_end(model.h.trained_context, chosen)
         engine = current.engine

@@ -51,6 +51,7 @@ _MEANINGS: Final = {
 }
 _MIME: Final = "application/x-gguf-explorer-gpu"
 _LONGEST_NAME: Final = 60
+_LONGEST_ALSO: Final = 20
 _MOST_AT_ONCE: Final = 16
 _SHOWN_ROWS: Final = 4
 
@@ -499,7 +500,7 @@ class DevicesBox(Tile):
 
     def _show_also(self) -> None:
         loaded = self._state.loaded
-        parts = (f"{shorten(one.title, _LONGEST_NAME)}, {bytes_text(one.total)}" for one in loaded)
+        parts = (f"{shorten(one.title, _LONGEST_ALSO)}, {bytes_text(one.total)}" for one in loaded)
         text = " · ".join(parts) or ("does not fit" if self._state.also else "nothing")
         self.also.setText(f"Also loaded: {text}".replace("&", "&&"))
         self.also.setAccessibleName(f"Also loaded: {text}")

@@ -316,7 +316,7 @@ class ChoiceLine(QtWidgets.QWidget):
         """Ask again soon where the model or the inputs are others."""
         engine = current.engine
         asked = current.inputs if engine is None else current.inputs.left_open(engine)
-        followed = (current.model, engine, asked)
+        followed = (current.model, engine, asked, current.loaded)
         if followed != self._followed:
             self._followed = followed
             self._changes = {}  # until it is known what would be chosen now

@@ -395,7 +395,7 @@ class AnswerBar(QtWidgets.QWidget):
         before, self._current = self._current, current
         self.undo.setEnabled(current.can_undo)
         self.redo.setEnabled(current.can_redo)
-        if (current.model, current.inputs) != (before.model, before.inputs):
+        if current.question != before.question:
             self._asking.cancel()
             self._advice = None
             self.apply.setEnabled(False)

@@ -161,7 +161,13 @@ class CurrentPlan:
     result: PlanResult | None = None  # their result, or None without a model
     can_undo: bool = False  # whether there is a step to undo
     can_redo: bool = False  # whether there is a step to redo
+    loaded: tuple[Loaded, ...] = ()  # other models, whose memory is taken off
     is_late: bool = False  # whether the result is that of inputs before, until theirs is there
+
+    @property
+    def question(self) -> tuple[object, ...]:
+        """What answers are for: with another one they hold no more."""
+        return self.model, self.inputs, self.loaded
 
     @property
     def engine(self) -> Engine | None:
@@ -411,7 +417,7 @@ class PlannerState(SavedPlans):
     def _emit(self, result: PlanResult | None, *, late: bool) -> None:
         history = self.history
         inputs, undo, redo = history.value, history.can_undo, history.can_redo
-        self.current = CurrentPlan(self.model, inputs, result, undo, redo, late)
+        self.current = CurrentPlan(self.model, inputs, result, undo, redo, self.loaded, late)
         self._notify()
         self.plan_changed.emit(self.current)
 

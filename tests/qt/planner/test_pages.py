@@ -18,7 +18,7 @@ from pytestqt.qtbot import QtBot
 from explorer.cli.main import main as command_line
 from explorer.planner import Device
 from explorer.planner import plan as make_plan
-from explorer.planner.advice import left_alone
+from explorer.planner.advice import left_alone, solve
 from explorer.planner.engines.llama_cpp.engine import LLAMA_CPP
 from explorer.planner.engines.registry import ENGINES, engines_for
 from explorer.planner.inputs import plan_record
@@ -303,6 +303,9 @@ def test_another_model_that_is_loaded_too_takes_its_memory(
     menu.actions()[0].trigger()
     panel.settle()
     (loaded,) = panel.state.loaded
+    qtbot.waitUntil(lambda: panel.body.answer._advice is not None)
+    request, engine = panel.state.request, panel.state.current.engine
+    assert panel.body.answer._advice.value == solve("context", request, engine).value
     assert also.text().startswith("Also loaded: small.gguf, ")
     left = [before - taken for before, taken in zip(free, loaded.on_gpus, strict=True)]
     assert [held.free for held in panel.state.current.plan.gpus] == left != free
