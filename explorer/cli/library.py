@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ from explorer.errors import FormatError, SourceError
 from explorer.formats import Problem, Severity, open_model
 from explorer.formats.gguf.llama_cpp import WHERE, llama_cpp_problems
 from explorer.formats.ollama.manifest import is_manifest_path
+from explorer.parallel import Check, never
 from explorer.planner import Device, Settings
 from explorer.planner.devices import parse_context, parse_memory
 from explorer.planner.settings import CACHE_TYPES
@@ -43,6 +44,7 @@ from explorer.stores import (
     this_machine,
 )
 from explorer.stores.huggingface import is_hub_cache
+from explorer.stores.known import known_headers
 from explorer.stores.ollama import digest_fault, is_ollama_store, manifest_blobs
 from explorer.text import bytes_text, counted, integer_text, plain_text
 
@@ -152,10 +154,12 @@ def _refuse_missing(root: Path) -> None:
     raise SourceError("there is no such folder. Check the path", root)
 
 
-def _details(store: Store, progress: output.Progress) -> Iterator[Details]:
+def _details(
+    store: Store, progress: output.Progress, read: Callable[[Entry, Check], Details] = read_details
+) -> Iterator[Details]:
     for entry in store.entries:
         progress.add(1, entry.name)
-        yield read_details(entry)
+        yield read(entry, never)
 
 
 @dataclass(frozen=True)
@@ -168,8 +172,9 @@ class _Listing:
 
     @classmethod
     def of(cls, store: Store, target: Target | None, progress: output.Progress) -> _Listing:
-        """Open every model; for a target once more."""
-        details = tuple(_details(store, progress))
+        """Open every model that changed since the last time; for a target all of them."""
+        with known_headers() as read:
+            details = tuple(_details(store, progress, read))
         models = [
             DownloadedModel(entry, known, None if target is None else _fit(entry, target))
             for entry, known in zip(store.entries, details, strict=True)

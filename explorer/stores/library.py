@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
 from explorer.errors import ExplorerError, SourceError, unreadable_reason
 from explorer.formats import Problem, Severity, open_model
-from explorer.formats.facts import Facts, describe
+from explorer.formats.facts import describe
 from explorer.formats.gguf.llama_cpp import llama_cpp_problems
 from explorer.formats.ollama.manifest import MANIFESTS, SCHEME, OllamaName, parse_name
 from explorer.formats.ollama.open import open_manifest
@@ -84,6 +84,7 @@ class Details:
     problems: tuple[Problem, ...] = ()  # what is wrong with the model, those of its entry included
     refusals: tuple[Problem, ...] = ()  # why llama.cpp would not read it
     main_type: str | None = None  # the tensor type that most of its bytes are in
+    opened: bool = True  # whether it could be opened
 
 
 def read_details(entry: Entry, check: Check = never) -> Details:
@@ -93,26 +94,35 @@ def read_details(entry: Entry, check: Check = never) -> Details:
         entry: An entry of a store.
         check: Called before each file is opened; raises to cancel.
     """
+    return with_problems(entry, read_header(entry, check))
+
+
+def with_problems(entry: Entry, found: Details) -> Details:
+    """Return facts with the problems of their entry, which are not said twice."""
+    known = {(problem.severity, problem.where) for problem in entry.problems}
+    new = (one for one in found.problems if (one.severity, one.where) not in known)
+    return replace(found, problems=(*entry.problems, *new))
+
+
+def read_header(entry: Entry, check: Check = never) -> Details:
+    """Open a model and return its facts, without what the scan found; see `read_details`."""
     if entry.format is None:  # nothing there to open
-        return Details(problems=entry.problems)
+        return Details(opened=False)
     check()
     try:
         # an Ollama model may have thousands of blobs
         is_ollama = entry.format == "ollama"
         with open_manifest(entry.path, check) if is_ollama else open_model(entry.path) as model:
             facts = describe(model)
-            problems: tuple[Problem, ...] = model.problems
+            problems = model.problems
             refusals = tuple(llama_cpp_problems(model, check))
     except ExplorerError as error:
-        facts, refusals = Facts(), ()
-        problems = (Problem(Severity.ERROR, entry.name, error.without_path),)
-    # the scan has reported some of them already, in its own words
-    known = {(problem.severity, problem.where) for problem in entry.problems}
-    new = (problem for problem in problems if (problem.severity, problem.where) not in known)
+        problem = Problem(Severity.ERROR, entry.name, error.without_path)
+        return Details(problems=(problem,), opened=False)
     known_facts = facts.architecture, facts.parameters, facts.file_type
     largest = max(facts.types, key=lambda share: share.nbytes, default=None)
     main_type = None if largest is None else largest.name
-    return Details(*known_facts, (*entry.problems, *new), refusals, main_type)
+    return Details(*known_facts, problems, refusals, main_type)
 
 
 _SNIFFED: Final = 4096  # bytes of a text that say what it is

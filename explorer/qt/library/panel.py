@@ -7,6 +7,7 @@ is shown for the first time.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Final
 
@@ -38,7 +39,8 @@ from explorer.qt.widgets.labels import SELECTABLE, ElidedLabel, empty_label, pla
 from explorer.qt.widgets.segments import SegmentBar
 from explorer.qt.widgets.table_view import FilterBar
 from explorer.qt.widgets.text_view import TextView
-from explorer.stores import Details, Entry, read_details
+from explorer.stores import Details, Entry
+from explorer.stores.known import known_headers
 from explorer.text import bytes_text, counted, integer_text, plain_text
 
 _TEXT_WIDTH: Final = 620
@@ -375,10 +377,12 @@ class LibraryView(LibraryWidgets):
         self._changed = False  # on disk, while a scan ran
         self.scanner = readers.Scanner(app.runner, places, self)
         title = "Reading what the models are"
-        self.details = readers.EntryReader(app.runner, title, lambda: read_details, self)
+        self.details = readers.EntryReader(app.runner, title, known_headers, self)
         self.target: Target | None = None
         title = "Working out which models fit"
-        self.fits = readers.EntryReader(app.runner, title, self._fit_reader, self)
+        self.fits = readers.EntryReader(
+            app.runner, title, lambda: nullcontext(self._fit_reader()), self
+        )
         self.contents = readers.ContentsReader(app.runner, self)
         self.watch = readers.FolderWatch(self)
         self.commands = Commands(self, self.tree, self.blobs, app, settings)

@@ -6,6 +6,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final, Generic, TypeAlias, TypeVar
 
@@ -29,7 +30,8 @@ _SLEEP_SECONDS: Final = 0.001
 
 Places = Callable[[], list[stores.Place]]
 Fact = TypeVar("Fact")
-Prepare: TypeAlias = Callable[[], Callable[[stores.Entry, Check], Fact]]
+Read: TypeAlias = Callable[[stores.Entry, Check], Fact]
+Prepare: TypeAlias = Callable[[], AbstractContextManager[Read[Fact]]]
 
 
 def machine_places() -> list[stores.Place]:
@@ -206,15 +208,16 @@ class EntryReader(QObject, Generic[Fact]):
 
         def work(job: Job) -> None:
             done: set[stores.Entry] = set()
-            check, read = _yielding(job), prepare()
-            while waiting:
-                entry = waiting.popleft()
-                if entry not in done:
-                    check()
-                    done.add(entry)
-                    self._found.append((entry, read(entry, check)))
-                    job.report(len(done), count)
-                    job.publish(lambda: None)  # see `_report`
+            check = _yielding(job)
+            with prepare() as read:
+                while waiting:
+                    entry = waiting.popleft()
+                    if entry not in done:
+                        check()
+                        done.add(entry)
+                        self._found.append((entry, read(entry, check)))
+                        job.report(len(done), count)
+                        job.publish(lambda: None)  # see `_report`
 
         job = self._slot.run(self._title, work, self._end, self._end)
         job.published.connect(self._report)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ def _read(
         assert go_on.wait(PATIENCE_S)
         return Details(entry.name)
 
-    reader = EntryReader(runner, "Reading", lambda: open_one, owner)
+    reader = EntryReader(runner, "Reading", lambda: nullcontext(open_one), owner)
     found: list[object] = []
     reader.found.connect(found.extend)
     with qtbot.waitSignal(reader.finished):
