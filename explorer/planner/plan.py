@@ -86,6 +86,17 @@ class Holding:
         """Bytes that are missing, the reserve counted."""
         return max(0, -(self.room or 0))
 
+    @property
+    def best_room(self) -> int | None:
+        """The same with all that is a range at its low end."""
+        spread = sum(one.high - one.low for one in (self.compute, self.reserve))
+        return None if self.room is None else self.room + spread
+
+    @property
+    def missing(self) -> int:
+        """Bytes that are missing even at the low end of ranges."""
+        return max(0, -(self.best_room or 0))
+
     def term(self, part: str) -> str:
         """Return the name of the figure of a part: ``"devices[0].weights"``."""
         return f"{self.place}.{self.terms.get(part, part)}"
@@ -94,6 +105,11 @@ class Holding:
 def tightest_room(holdings: Iterable[Holding]) -> int:
     """Return the bytes that the tightest memory has left, its reserve taken off; 0 if not known."""
     return min((room for held in holdings if (room := held.room) is not None), default=0)
+
+
+def tightest_best_room(holdings: Iterable[Holding]) -> int:
+    """Return the same with all that is a range at its low end."""
+    return min((room for held in holdings if (room := held.best_room) is not None), default=0)
 
 
 class Level(StrEnum):
@@ -144,8 +160,12 @@ def judge(  # noqa: PLR0913 - what is particular about a plan, by name
     cache_on_cpu: bool = False,
     is_exact: bool = True,
     counts_reserve: bool = True,
+    open_question: str = "",
 ) -> Verdict:
     """Return the verdict of holdings, of which the last is main memory.
+
+    `open_question` is what decides where the high end of a range is too much and the low end fits;
+    without one the high end decides.
 
     Without `counts_reserve` a memory with layers is too small only where more is held than is free:
     of an engine that keeps its reserve only while it looks for a layout.
@@ -153,15 +173,18 @@ def judge(  # noqa: PLR0913 - what is particular about a plan, by name
     gpus = holdings[:-1]
     placed = sum(len(held.layers) for held in gpus)
     whole = placed == total_layers and not expert_layers and not cache_on_cpu
-    short = {
-        i: held.short
+    counted = {
+        i: held
         for i, held in enumerate(holdings)
         if held.short and (counts_reserve or (held.layers and held.total > (held.free or 0)))
     }
+    short = {i: held.missing if open_question else held.short for i, held in counted.items()}
+    short = {i: missing for i, missing in short.items() if missing}
+    is_open = bool(counted) and not short and (whole or not gpus)
     if short:
         level = Level.NOT
     elif not gpus or whole:
-        level = Level.FITS
+        level = Level.PARTLY if is_open else Level.FITS
     else:
         level = Level.PARTLY if placed else Level.NOT
     return Verdict(
@@ -175,6 +198,7 @@ def judge(  # noqa: PLR0913 - what is particular about a plan, by name
         short=short,
         free=sum(max(0, held.room or 0) for held in gpus if held.layers),
         is_exact=is_exact,
+        depends_on=open_question if is_open else "",
     )
 
 

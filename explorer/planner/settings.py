@@ -340,9 +340,8 @@ RESERVE: Final = Setting(
     "Reser&ve",
     Bytes(),
     ("--reserve",),
-    "Memory of each GPU kept for the driver and other programs. Default: 512MiB.",
-    tip="Memory of each GPU kept for the driver and other programs, such as 512MiB",
-    default=512 << 20,
+    "Memory of each GPU kept for the driver and other programs. Default: a range from public logs.",
+    tip="Memory of each GPU kept for the driver and other programs. Empty: a range from logs.",
     advanced=True,
 )
 MARGIN: Final = Setting(

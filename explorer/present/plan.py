@@ -193,6 +193,8 @@ def value_text(value: int | float) -> str:
 _MARKS: Final = {Level.FITS: "✔", Level.PARTLY: "⚠", Level.NOT: "✘"}
 LEVEL_WORDS: Final = {Level.FITS: "Fits", Level.PARTLY: "Fits partly", Level.NOT: "Does not fit"}
 """How well a model fits, in a word or three."""
+SHOULD_FIT: Final = "Should fit"
+"""Where it fits at the low end of a range, and not at the high end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +204,7 @@ class Answer:
     level: Level
     sentence: str
     damaged: bool = False  # whether the model cannot be loaded, however much memory there is
+    is_open: bool = False  # whether it fits at the low end of a range, and not at the high end
 
     @property
     def shown(self) -> Level:
@@ -216,7 +219,7 @@ class Answer:
     @property
     def word(self) -> str:
         """The level in a word or three."""
-        return LEVEL_WORDS[self.level]
+        return SHOULD_FIT if self.is_open else LEVEL_WORDS[self.level]
 
 
 def answer(plan: Plan | None, refusal: str = "") -> Answer:
@@ -226,23 +229,25 @@ def answer(plan: Plan | None, refusal: str = "") -> Answer:
     """
     if plan is None:
         return Answer(Level.NOT, f"No plan: {plain_text(refusal)}.")
-    level = plan.verdict.level
-    words = _open_sentence(plan) if plan.verdict.depends_on else _fit_sentence(plan)
+    level, is_open = plan.verdict.level, bool(plan.verdict.depends_on) and not refusal
+    words = _open_sentence(plan) if is_open else _fit_sentence(plan)
     if refusal:
         level, words = Level.NOT, f"Ollama would refuse to load it: {plain_text(refusal)}."
     if not plan.request.h.damage:
-        return Answer(level, words)
-    return Answer(level, f"Damaged. Planned from its header. {words}", damaged=True)
+        return Answer(level, words, is_open=is_open)
+    words = f"Damaged. Planned from its header. {words}"
+    return Answer(level, words, damaged=True, is_open=is_open)
 
 
 def _open_sentence(plan: Plan) -> str:
     """Say what decides whether a model fits."""
-    what = f"May fit: it depends on {plan.verdict.depends_on}"
+    words = f"{SHOULD_FIT}: it depends on {plan.verdict.depends_on}"
     if plan.engine.unknown:
         left = f", and {bytes_text(plan.room)} are left for them" if plan.room > 0 else ""
-        return f"{what}. They are not known{left}."
-    needed = bytes_text(max(held.compute.high - held.compute.low for held in plan.gpus))
-    return f"{what}, known to within {needed}."
+        return f"{words}. They are not known{left}."
+    ranges = ((held.compute, held.reserve) for held in plan.holdings)
+    needed = bytes_text(max(sum(one.high - one.low for one in both) for both in ranges))
+    return f"{words}, known to within {needed}."
 
 
 def _fit_sentence(plan: Plan) -> str:
@@ -302,8 +307,8 @@ def fit_text(found: Verdict) -> str:
 
 
 def verdict_word(found: Verdict) -> str:
-    """Return "Fits", "Fits partly", "May fit" or "Does not fit"."""
-    return "May fit" if found.depends_on else LEVEL_WORDS[found.level]
+    """Return "Fits", "Fits partly", "Should fit" or "Does not fit"."""
+    return SHOULD_FIT if found.depends_on else LEVEL_WORDS[found.level]
 
 
 def fit_state(found: Verdict) -> str:

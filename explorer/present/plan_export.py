@@ -336,7 +336,7 @@ def curves_key(
 
 
 def _is_whole(plan: Plan | None) -> bool:
-    return plan is not None and plan.fully_offloaded and not plan.verdict.short
+    return plan is not None and plan.fully_offloaded and plan.verdict.level is Level.FITS
 
 
 def make_curves(  # noqa: PLR0913, PLR0917 - as `plan_result` has them

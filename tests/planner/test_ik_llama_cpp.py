@@ -91,7 +91,7 @@ def test_compute_is_unknown_and_so_is_whether_it_fits(h: Hyperparameters) -> Non
     made = planned(h)
     assert bytes_text(made.total).startswith("at least ")
     assert bytes_text(made.gpus[0].compute.high) == "unknown"
-    assert answer(made).sentence.startswith("May fit: it depends on its compute buffers.")
+    assert answer(made).sentence.startswith("Should fit: it depends on its compute buffers.")
     on_cpu = plan(h, Settings(), (), host=Host(GIB), profile="ik_llama.cpp")
     assert answer(on_cpu).sentence.endswith("are left for them.")
     assert planned(h, free=GIB // 64).verdict.level is Level.NOT

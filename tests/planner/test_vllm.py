@@ -98,7 +98,7 @@ def test_an_open_context_is_the_largest_that_starts_at_the_high_end() -> None:
     ("context", "starts", "level", "brief"),
     [
         (4096, "yes", Level.FITS, "Fits"),
-        (48_000, "depends", Level.PARTLY, "May fit"),
+        (48_000, "depends", Level.PARTLY, "Should fit"),
         (131_072, "no", Level.NOT, "Does not fit"),
     ],
 )

@@ -17,7 +17,7 @@ from explorer.errors import PlanError
 from explorer.planner import settings as known
 from explorer.planner.engines.llama_cpp.allocation import Settings, allocate
 from explorer.planner.engines.llama_cpp.engine import split_over
-from explorer.planner.engines.llama_cpp.outcome import DEFAULT_RESERVE, RESERVE_ORIGIN, Outcome
+from explorer.planner.engines.llama_cpp.outcome import Outcome, asked_reserves
 from explorer.planner.hyperparameters import Hyperparameters
 from explorer.planner.plan import (
     Accuracy,
@@ -31,7 +31,7 @@ from explorer.planner.plan import (
     Verdict,
 )
 from explorer.planner.request import PlanRequest
-from explorer.text import AtLeast, bytes_text
+from explorer.text import AtLeast
 
 _COMPUTE: Final = "compute buffers"
 _LATENT: Final = frozenset({"deepseek2", "glm-dsa", "mistral4", "bailingmoe3"})
@@ -81,7 +81,6 @@ class IkLlamaCpp(Engine):
             cpu_moe_layers=min(asked.cpu_moe_layers or 0, header.blocks),
             swa_full=True,
         )
-        reserve = DEFAULT_RESERVE if asked.reserve is None else asked.reserve
         host = request.host
         outcome = _Outcome(
             header=header,
@@ -89,7 +88,7 @@ class IkLlamaCpp(Engine):
             allocation=allocate(header, settings, with_compute=False),
             decision=None,
             devices=devices,
-            reserves=tuple(reserve if one.reserve is None else one.reserve for one in devices),
+            reserves=asked_reserves(asked.reserve, devices),
             host_free=None if host is None or host.macos else host.free + host.swap,
             projector=request.projectors[0],
             projector_compute=Range(*request.projectors[1]),
@@ -149,7 +148,7 @@ class _Outcome(Outcome):
             "num_gpu": Effective(self.gpu_layers),
             "tensor_split": Effective(tuple(len(held.layers) for held in self.gpus)),
             "cpu_moe_layers": Effective(len(self.expert_layers)),
-            "reserve": Effective(max(self.reserves, default=0)),
+            "reserve": Effective(self.largest_reserve),
         }
 
     def compute_origin(self, name: str) -> str:
@@ -171,5 +170,4 @@ class _Outcome(Outcome):
     def notes(self) -> Iterator[str]:
         """Yield what a reader should know."""
         yield f"{_COMPUTE} are not known here, and in no total"
-        for size in dict.fromkeys(map(bytes_text, self.reserves)):
-            yield f"{size} of each GPU is kept {RESERVE_ORIGIN}. No total includes it"
+        yield from self.reserve_notes()

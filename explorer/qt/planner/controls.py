@@ -552,7 +552,7 @@ class SettingsControls(SettingRows):
 
     def _size(self, setting: Setting) -> SettingField:
         edit = SizeEdit(self)
-        edit.setPlaceholderText(bytes_text(setting.default) if setting.default else "0")
+        edit.setPlaceholderText("auto" if setting.default is None else bytes_text(setting.default))
         edit.size_chosen.connect(lambda nbytes: self._state.set(**{setting.name: nbytes}))
 
         def show(asked: int | None, _current: CurrentPlan) -> None:

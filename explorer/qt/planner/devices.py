@@ -17,8 +17,9 @@ from explorer.errors import PlanError
 from explorer.hardware.catalogue import Catalogue, load_catalogue
 from explorer.planner import Device, Host
 from explorer.planner.devices import GIB, parse_gpu, parse_memory
+from explorer.planner.plan import Range
 from explorer.planner.settings import CACHE_TYPES
-from explorer.planner.settings import RESERVE as RESERVE_SETTING
+from explorer.present.engines import range_text
 from explorer.present.plan import device_name, device_text, short_name, size_text
 from explorer.present.plan_export import context_stops
 from explorer.present.tables.plans import GPUS
@@ -41,7 +42,7 @@ from explorer.qt.widgets.labels import Tile, plain_label
 from explorer.qt.widgets.painting import plain_tip, stand_on_page
 from explorer.qt.widgets.table_model import RIGHT, Index, ItemRole, TableModel
 from explorer.qt.widgets.table_view import FilterBar, PaddedDelegate, PaddedHeader, TableView
-from explorer.text import bytes_text, integer_text, plain_text, shorten
+from explorer.text import integer_text, plain_text, shorten
 
 NAME, FREE, RESERVE = 0, 1, 2
 _MEANINGS: Final = {
@@ -86,16 +87,15 @@ class DeviceTable(QtCore.QAbstractTableModel):
         self._state.replace_inputs(devices=kept)
 
     def show_devices(self, devices: tuple[Device, ...]) -> None:
-        """Show other devices; the selection stays where only their memory differs."""
-        if devices == self._devices:
-            return
+        """Show other devices, or another plan of theirs; the selection stays where it can."""
         if [device.key for device in devices] != [device.key for device in self._devices]:
             self.beginResetModel()
             self._devices = devices
             self.endResetModel()
             return
+        first = RESERVE if devices == self._devices else 0
         self._devices = devices
-        self.dataChanged.emit(self.index(0, 0), self.index(len(devices) - 1, RESERVE))
+        self.dataChanged.emit(self.index(0, first), self.index(len(devices) - 1, RESERVE))
 
     # Qt
 
@@ -118,16 +118,22 @@ class DeviceTable(QtCore.QAbstractTableModel):
         if column == NAME:
             cells |= {roles.DisplayRole: short_name(device), ItemRole.RAW: device_name(device)}
         else:
-            nbytes = device.free if column == FREE else self._reserve(device)
-            cells |= {roles.DisplayRole: bytes_text(nbytes), ItemRole.RAW: nbytes}
-            cells |= {roles.EditRole: size_text(nbytes), roles.TextAlignmentRole: RIGHT}
+            size = Range.exactly(device.free) if column == FREE else self._reserve(device)
+            is_one = size is not None and size.low == size.high
+            cells |= {roles.DisplayRole: range_text(size), ItemRole.RAW: size and size.high}
+            cells |= {roles.EditRole: size_text(size.high) if size and is_one else ""}
+            cells |= {roles.TextAlignmentRole: RIGHT}
         return cells.get(role)
 
-    def _reserve(self, device: Device) -> int:
-        """Return what is held back of a GPU: its own, what is asked for all, or the usual."""
+    def _reserve(self, device: Device) -> Range | None:
+        """Return what is held back of a GPU: its own, what is asked for all, or as planned."""
         asked = self._state.inputs.settings.reserve
-        known = (device.reserve, asked, RESERVE_SETTING.default)
-        return next(nbytes for nbytes in known if nbytes is not None)
+        known = device.reserve if device.reserve is not None else asked
+        if known is not None:
+            return Range.exactly(known)
+        plan = self._state.current.plan
+        held = plan.gpus if plan is not None else ()
+        return next((one.reserve for one in held if one.device == device), None)
 
     def setData(self, index: Index, value: Any, role: int = Qt.ItemDataRole.EditRole) -> bool:
         """Take free memory, or a reserve; an empty reserve is that of all GPUs again."""

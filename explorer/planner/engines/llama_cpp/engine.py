@@ -24,12 +24,7 @@ from explorer.planner.engines.llama_cpp.fitting import DEFAULT_MARGIN, Decision,
 from explorer.planner.engines.llama_cpp.graph import GPU_ALIGNMENT, HOST_ALIGNMENT, padded
 from explorer.planner.engines.llama_cpp.header import Header
 from explorer.planner.engines.llama_cpp.kernels import lacks_kernel
-from explorer.planner.engines.llama_cpp.outcome import (
-    DEFAULT_RESERVE,
-    HOST_BUFFERS,
-    RESERVE_ORIGIN,
-    Outcome,
-)
+from explorer.planner.engines.llama_cpp.outcome import HOST_BUFFERS, Outcome, asked_reserves
 from explorer.planner.engines.llama_cpp.programs import PROGRAMS, SERVER
 from explorer.planner.hyperparameters import Hyperparameters
 from explorer.planner.plan import (
@@ -153,7 +148,6 @@ def allocated(engine: Engine, request: PlanRequest, wanted: Wanted) -> Plan:
     wanted = replace(wanted, settings=_speculating(request, wanted.settings, devices))
     settings, decision = _placed(request, header, wanted, devices)
     allocation = allocate(header, settings)
-    default = DEFAULT_RESERVE if asked.reserve is None else asked.reserve
     host = request.host
     projector, projector_compute = request.projectors
     check_together(header, request.attached)
@@ -163,7 +157,7 @@ def allocated(engine: Engine, request: PlanRequest, wanted: Wanted) -> Plan:
         allocation=allocation,
         decision=decision,
         devices=devices,
-        reserves=tuple(default if one.reserve is None else one.reserve for one in devices),
+        reserves=asked_reserves(asked.reserve, devices),
         host_free=None if host is None or host.macos else host.free + host.swap,
         projector=projector,
         projector_compute=Range(*projector_compute),
@@ -247,7 +241,7 @@ def _effective(
         "split_mode": outcome.split_mode,
         "offload_kv": settings.offload_kv,
         "swa_full": settings.swa_full,
-        "reserve": max(outcome.reserves, default=0),
+        "reserve": outcome.largest_reserve,
         **({"program": wanted.program} if wanted.program else {}),
         "mtp": settings.mtp,
         "draft_max": settings.draft_max,
@@ -333,9 +327,7 @@ def _notes(outcome: Outcome, effective: Mapping[str, Effective], asked: Settings
     yield from difference_notes(effective)
     if asked.overhead is not None or asked.spread is not None:
         yield "overhead and spread are settings of Ollama up to 0.13 and change nothing. See margin"
-    if outcome.reserves:
-        sizes = dict.fromkeys(map(bytes_text, outcome.reserves))
-        yield f"{' and '.join(sizes)} of each GPU is kept {RESERVE_ORIGIN}. No total includes it"
+    yield from outcome.reserve_notes()
     trained = outcome.header.trained_context
     if 0 < trained < outcome.allocation.n_ctx_seq:
         tokens = integer_text(trained)
@@ -380,9 +372,12 @@ def _warnings(outcome: Outcome) -> Iterator[str]:
     if outcome.devices and outcome.allocation.flash_attention and missing:
         yield f"{missing}: llama.cpp computes attention on the CPU, which is slow"
     for held in outcome.gpus:
-        if held.short and held.device is not None:
-            name, missing = quoted(held.device.label), bytes_text(held.short)
+        if held.missing and held.device is not None:
+            name, missing = quoted(held.device.label), bytes_text(held.missing)
             yield f"the model needs {missing} more than is free on {name}. Loading may fail"
+        elif held.short and held.device is not None and not outcome.verdict.depends_on:
+            name, missing = quoted(held.device.label), bytes_text(held.short)
+            yield f"{name} may lack up to {missing} for the driver and the program"
     if outcome.decision is not None and not outcome.decision.fits:
         yield "llama.cpp finds no placement that keeps its margin free, and loads the model anyway"
 

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from explorer.planner.devices import MIB, Device
+from explorer.planner.devices import Device
 from explorer.planner.engines.llama_cpp.allocation import Allocation, Buffer, Settings, cache_parts
 from explorer.planner.engines.llama_cpp.fitting import Decision
 from explorer.planner.engines.llama_cpp.header import Header
 from explorer.planner.engines.llama_cpp.reading import read_header, reads
+from explorer.planner.engines.llama_cpp.reserves import Reserve, reserve_of
 from explorer.planner.plan import (
+    NOTHING,
     Accuracy,
     Choice,
     Details,
@@ -26,13 +28,13 @@ from explorer.planner.plan import (
     judge,
     sum_term,
     term,
+    tightest_best_room,
     tightest_room,
 )
+from explorer.text import bytes_text
 
-DEFAULT_RESERVE: Final = 512 * MIB
-"""Bytes on each GPU for what a plan cannot see: the driver's context, workspaces, pools, graphs."""
-
-RESERVE_ORIGIN: Final = "for the driver and other programs"
+_RESERVE_ORIGIN: Final = "for the driver and other programs"
+_OPEN: Final = "how much the driver takes beside the model"
 
 HOST_BUFFERS: Final = ("host", "CPU", "CPU_REPACK")
 """Buffers in main memory; the first one is the GPU's own, which it copies from fast."""
@@ -52,7 +54,7 @@ class Outcome(Details):
         allocation: What it allocates with them.
         decision: What llama.cpp decides by itself; None where nothing is left to it.
         devices: The GPUs that it uses, in order.
-        reserves: Bytes for what a plan cannot see, of each GPU.
+        reserves: Bytes of each GPU for what a plan cannot see; None: as logs of others show it.
         host_free: Free main memory, or None if not known.
         projector: Bytes of a separate projector file, which the first GPU holds.
         projector_compute: Bytes of its compute buffer.
@@ -66,7 +68,7 @@ class Outcome(Details):
     allocation: Allocation
     decision: Decision | None
     devices: tuple[Device, ...]
-    reserves: tuple[int, ...]
+    reserves: tuple[int | None, ...]
     host_free: int | None
     projector: int
     projector_compute: Range
@@ -94,17 +96,44 @@ class Outcome(Details):
     def holdings(self) -> tuple[Holding, ...]:
         """What each GPU holds, and last main memory."""
         gpus = [
-            self._held(device, f"llama_cpp.buffers.GPU{i}", (f"GPU{i}",), reserve, device.free)
-            for i, (device, reserve) in enumerate(zip(self.devices, self.reserves, strict=True))
+            self._held(
+                device, f"llama_cpp.buffers.GPU{i}", (f"GPU{i}",), self.reserve(i), device.free
+            )
+            for i, device in enumerate(self.devices)
         ]
-        return (*gpus, self._held(None, "cpu", HOST_BUFFERS, 0, self.host_free))
+        return (*gpus, self._held(None, "cpu", HOST_BUFFERS, NOTHING, self.host_free))
+
+    def reserve(self, number: int) -> Range:
+        """Return the bytes of a GPU that no buffer has: as asked for, else as others saw it."""
+        given = self.reserves[number]
+        return self.seen_reserve(number).ends if given is None else Range.exactly(given)
+
+    @property
+    def largest_reserve(self) -> int:
+        """The bytes of the GPU of which most is held back."""
+        return max((held.reserve.high for held in self.gpus), default=0)
+
+    def reserve_notes(self) -> Iterator[str]:
+        """Yield what is held back of GPUs, and why."""
+        given = [one for one in self.reserves if one is not None]
+        if given:
+            sizes = " and ".join(dict.fromkeys(map(bytes_text, given)))
+            yield f"{sizes} of each GPU is kept {_RESERVE_ORIGIN}. No total includes it"
+        if None in self.reserves:
+            origin = self.seen_reserve(self.reserves.index(None)).origin
+            yield f"the driver and the program need more of each GPU, in no total: {origin}"
+
+    def seen_reserve(self, number: int) -> Reserve:
+        """Return what others saw on such a device with such a load."""
+        is_heavy = bool(self.expert_layers) or self.allocation.draft is not None
+        return reserve_of(self.devices[number].library, is_heavy=is_heavy)
 
     def _held(
         self,
         device: Device | None,
         place: str,
         names: Sequence[str],
-        reserve: int,
+        reserve: Range,
         free: int | None,
     ) -> Holding:
         buffers = self.allocation.buffers
@@ -121,7 +150,7 @@ class Outcome(Details):
             projector=(self.projector + self.projector_compute.high if self._first in names else 0),
             draft=draft,
             adapters=sum(self.adapters.get(one, 0) for one in names),
-            reserve=Range.exactly(reserve),
+            reserve=reserve,
             layers=layers,
             is_used=bool(layers),
             terms=_MAIN_TERMS if device is None else _GPU_TERMS,
@@ -149,12 +178,17 @@ class Outcome(Details):
             expert_layers=len(self.expert_layers),
             cache_on_cpu=not self.settings.offload_kv,
             is_exact=self.accuracy is Accuracy.EXACT,
+            open_question=_OPEN if self.devices else "how much computing takes",
         )
 
     @property
     def room(self) -> int:
-        """Bytes that the tightest memory has left, its reserve counted; negative: missing."""
-        return tightest_room(self.holdings)
+        """Bytes that the tightest memory has left, its reserve counted; negative: missing.
+
+        With layers on the CPU ranges are at their low end, as in the verdict.
+        """
+        is_whole = self.verdict.all_on_gpus or self.verdict.on_cpu
+        return (tightest_room if is_whole else tightest_best_room)(self.holdings)
 
     @property
     def compute(self) -> int:
@@ -230,7 +264,7 @@ class Outcome(Details):
                 compute = Range(buffer.compute_low or 0, buffer.compute_high)
             title, reserve = {"host": "host (of the GPU)"}.get(name, name), None
             if name.startswith("GPU"):
-                title, reserve = f"{self._buffer_name(name)} ({name})", self._reserve(name)
+                title, reserve = f"{self._buffer_name(name)} ({name})", self._reserve(name).high
             found.append(NamedBuffer(title, buffer.weights, buffer.cache, compute, reserve))
         return found
 
@@ -305,7 +339,8 @@ class Outcome(Details):
                     "compute": buffer.compute,
                     "compute_low": buffer.compute_low,
                     "compute_high": buffer.compute_high,
-                    "reserve": self._reserve(name),
+                    "reserve": self._reserve(name).high,
+                    "reserve_low": self._reserve(name).low,
                     "draft": self.allocation.drafted(name).total,
                     "draft_parts": _parts(self.allocation.drafted(name)),
                     "projector": self.projector if name == self._first else 0,
@@ -324,8 +359,13 @@ class Outcome(Details):
         graph = {"partial": None, "full": self.compute, "used": "full"}
         return {"graph": graph, "llama_cpp": details}
 
-    def _reserve(self, name: str) -> int:
-        return self.reserves[int(name[3:])] if name.startswith("GPU") else 0
+    def _reserve(self, name: str) -> Range:
+        return self.reserve(int(name[3:])) if name.startswith("GPU") else NOTHING
+
+
+def asked_reserves(asked: int | None, devices: Sequence[Device]) -> tuple[int | None, ...]:
+    """Return what is known to be needed of each GPU, else what is asked for all."""
+    return tuple(asked if one.reserve is None else one.reserve for one in devices)
 
 
 def compute_most(buffer: Buffer) -> int:
@@ -370,21 +410,25 @@ def _terms(outcome: Outcome) -> Iterator[Term]:
         yield term(f"{place}.compute", compute[0], "peak", peak=compute)
         if allocation.draft is not None:
             yield _draft_term(f"{place}.draft", allocation.drafted(name))
-    for gpu in outcome.gpus:
-        yield from _gpu_terms(gpu.place, gpu)
+    for number in range(len(outcome.gpus)):
+        yield from _gpu_terms(outcome, number)
     yield from _main_terms(outcome)
     totals = [held.total for held in (*outcome.gpus, outcome.main)]
     yield sum_term("vram_total", totals[:-1], "llama_cpp.buffers.GPU*.total")
     yield sum_term("total", totals, "vram_total and cpu.total")
 
 
-def _gpu_terms(place: str, held: Holding) -> Iterator[Term]:
+def _gpu_terms(outcome: Outcome, number: int) -> Iterator[Term]:
     """Yield the sum of a GPU, and its reserve."""
+    held = outcome.gpus[number]
+    place = held.place
     parts = {"weights": held.weights, "cache": held.cache, "compute": held.compute.high}
     inputs = {name: (nbytes, f"{place}.{name}") for name, nbytes in parts.items()}
     inputs |= _others(held, f"{place}.draft")
     yield term(f"{place}.total", held.total, " + ".join(inputs), **inputs)
-    reserve = held.reserve.high, RESERVE_ORIGIN
+    is_given = outcome.reserves[number] is not None
+    origin = _RESERVE_ORIGIN if is_given else outcome.seen_reserve(number).origin
+    reserve = held.reserve.high, origin
     yield term(f"{place}.reserve", held.reserve.high, "reserve", reserve=reserve)
 
 
