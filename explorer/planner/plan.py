@@ -178,7 +178,10 @@ def judge(  # noqa: PLR0913 - what is particular about a plan, by name
         for i, held in enumerate(holdings)
         if held.short and (counts_reserve or (held.layers and held.total > (held.free or 0)))
     }
-    short = {i: held.missing if open_question else held.short for i, held in counted.items()}
+    short = {
+        i: held.missing if open_question and held.device is not None else held.short
+        for i, held in counted.items()
+    }
     short = {i: missing for i, missing in short.items() if missing}
     is_open = bool(counted) and not short and (whole or not gpus)
     if short:

@@ -219,7 +219,7 @@ def test_each_gpu_has_a_reserve_that_is_edited_in_place(panel: Panel) -> None:
     panel.state.replace_inputs(profile="llama.cpp")
     panel.settle()
     cell = model.index(0, RESERVE)
-    assert cell.data() == "73 MiB to 703 MiB"  # as logs show it
+    assert cell.data() == "73.0 MiB to 703 MiB"  # as logs show it
     assert model.setData(cell, "1 GiB")
     panel.settle()
     assert panel.state.inputs.devices[0].reserve == GIB
@@ -233,7 +233,7 @@ def test_each_gpu_has_a_reserve_that_is_edited_in_place(panel: Panel) -> None:
     assert model.setData(cell, "")
     assert panel.state.inputs.devices[0].reserve is None
     panel.settle()
-    assert cell.data() == "73 MiB to 703 MiB"
+    assert cell.data() == "73.0 MiB to 703 MiB"
 
 
 def test_without_a_gpu_one_is_asked_for_and_nothing_is_alarming(panel: Panel) -> None:

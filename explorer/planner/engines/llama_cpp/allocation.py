@@ -19,16 +19,12 @@ import numpy as np
 from explorer.errors import PlanError
 from explorer.formats.model import Model
 from explorer.planner.devices import quoted, sized, whole
+from explorer.planner.engines.llama_cpp.backends import Backend, backend_of
 from explorer.planner.engines.llama_cpp.block import Batch, Placement
 from explorer.planner.engines.llama_cpp.builds import NEWEST, revision
 from explorer.planner.engines.llama_cpp.compute import compute_buffers
-from explorer.planner.engines.llama_cpp.graph import (
-    GPU_ALIGNMENT,
-    HOST_ALIGNMENT,
-    padded,
-    row_padding,
-)
-from explorer.planner.engines.llama_cpp.header import Header, LayerSum, Weights
+from explorer.planner.engines.llama_cpp.graph import HOST_ALIGNMENT, padded, row_padding
+from explorer.planner.engines.llama_cpp.header import SCANNED, Header, LayerSum, Weights
 from explorer.planner.engines.llama_cpp.kernels import lacks_kernel
 from explorer.planner.settings import PART_CACHE_TYPES
 from explorer.quantization import TENSOR_TYPES
@@ -38,7 +34,6 @@ MAX_SEQUENCES: Final = 256
 
 _CONTEXT_STEP: Final = 256
 _MOST_DRAFTED: Final = 1024
-_COMPARED: Final = ("CUDA", "ROCm")  # libraries whose compute buffers are known to be these
 _STORED_AS_ONE: Final = (4, 128)  # positions, in blocks of deepseek4
 _EXPERTS: Final = re.compile(r"\.ffn_(up|down|gate|gate_up)_(ch|)exps")
 
@@ -193,6 +188,8 @@ def _allocate(header: Header, settings: Settings, *, with_compute: bool) -> Allo
     """Return what one context allocates, and the weights that it uses."""
     if not header.rules.flash_attention:
         settings = replace(settings, flash_attention=False)
+    backend = backend_of(settings.library)
+    header = header.on(backend)
     flash_attention = _has_flash_attention(header, settings)
     _refuse(header, settings, flash_attention=flash_attention)
     n_ctx, n_ctx_seq = _context(header, settings)
@@ -225,7 +222,7 @@ def _allocate(header: Header, settings: Settings, *, with_compute: bool) -> Allo
     if with_compute:
         batch = _batch(header, settings, n_ctx, n_ctx_seq, ubatch, flash_attention=flash_attention)
         placement = _placement(header, settings, places)
-        was_compared = not settings.devices or settings.library in _COMPARED
+        was_compared = not settings.devices or backend.knows(header.rules.recurrent)
         accuracy, computes = compute_buffers(header, batch, placement, was_compared=was_compared)
         for name, found in zip((*places.gpus, places.host), computes, strict=True):
             size = None if found.size is None else sized(found.size, name)
@@ -278,6 +275,7 @@ def _batch(  # noqa: PLR0913 - what is known of a context
         rollback=_rollback(header, settings),
         revision=rules,
         library=settings.library,
+        backend=backend_of(settings.library),
     )
 
 
@@ -297,8 +295,6 @@ def _has_flash_attention(header: Header, settings: Settings) -> bool:
         return True  # they need it
     if not settings.devices or not settings.gpu_layers:
         return True  # the CPU has a kernel for everything
-    if not settings.offload_kv:
-        return False  # attention is computed where the cache is, not on the device of the layer
     return not lacks_kernel(header, settings.library, (settings.type_k, settings.type_v))
 
 
@@ -419,6 +415,11 @@ def _moved(header: Header, settings: Settings, places: _Places) -> dict[int, str
             raise PlanError(f"there is no buffer {quoted(buffer)!r}: {', '.join(places.names)}")
         for row in header.rows_matching(pattern):
             found.setdefault(row, place)
+    backend = backend_of(settings.library)
+    if not backend.scans and settings.devices and header.scans_on_host(backend):
+        for row, tensor in enumerate(header.tensors):  # they lie where they are computed with
+            if tensor.name.endswith(SCANNED) and header.recurrent[tensor.layer]:
+                found.setdefault(row, places.host)
     if settings.cpu_moe_layers:
         for row, tensor in enumerate(header.tensors):
             if 0 <= tensor.layer < settings.cpu_moe_layers and _EXPERTS.search(tensor.name):
@@ -451,11 +452,12 @@ class CachePart(NamedTuple):
     row: int  # bytes of a position, or of a sequence
     rows: int  # positions, or sequences
     fill: int  # bytes that fill a row of quantized blocks on a GPU
+    alignment: int  # of the tensor on a GPU
 
     @property
     def nbytes(self) -> int:
         """Bytes of the tensor as it is allocated on a GPU."""
-        return padded(self.row * self.rows + self.fill, GPU_ALIGNMENT)
+        return padded(self.row * self.rows + self.fill, self.alignment)
 
     @property
     def on_host(self) -> int:
@@ -473,13 +475,13 @@ def _cache_parts(
     header: Header, settings: Settings, layer: int, n_ctx_seq: int, ubatch: int
 ) -> list[CachePart]:
     parts = []
-    sequences = settings.parallel
+    sequences, backend = settings.parallel, backend_of(settings.library)
     if header.recurrent[layer]:
         states = sequences * (1 + _rollback(header, settings))
-        parts.append(CachePart("convolution", 4 * header.conv_state, states, 0))
-        parts.append(CachePart("state", 4 * header.ssm_state, states, 0))
+        parts.append(_states("convolution", header.conv_state, states, settings))
+        parts.append(_states("state", header.ssm_state, states, settings))
     if header.history[layer]:
-        parts.append(CachePart("words before", 4 * header.history[layer], sequences, 0))
+        parts.append(_states("words before", header.history[layer], sequences, settings))
     if header.compression:
         return _compressed_parts(header, settings, layer, n_ctx_seq, ubatch)
     cells, lengths = n_ctx_seq, header.lengths_of(layer)
@@ -488,16 +490,18 @@ def _cache_parts(
     streams = 1 if settings.kv_unified else sequences
     heads, index = header.kv_heads[layer], header.index_lengths[layer]
     if header.cached[layer]:
-        parts.append(_rows("keys", settings.type_k, lengths[0] * heads, cells * streams))
+        parts.append(_rows("keys", settings.type_k, backend, lengths[0] * heads, cells * streams))
         if not header.mla:
             # stored transposed where flash attention is turned off, as wide as the widest block
             turned = settings.flash_attention is False
             width = header.widest_values if turned else lengths[1] * heads
-            parts.append(_rows("values", settings.type_v, width, cells * streams))
+            parts.append(_rows("values", settings.type_v, backend, width, cells * streams))
     if index:
-        parts.append(_rows("index keys", settings.type_k, index, n_ctx_seq * streams))
+        parts.append(_rows("index keys", settings.type_k, backend, index, n_ctx_seq * streams))
         if header.rules.index_values:
-            parts.append(_rows("index values", settings.type_v, lengths[1], n_ctx_seq * streams))
+            parts.append(
+                _rows("index values", settings.type_v, backend, lengths[1], n_ctx_seq * streams)
+            )
     return parts
 
 
@@ -510,22 +514,23 @@ def _compressed_parts(
     of few positions at a time also keys by which others are chosen.
     """
     sequences, ratio = settings.parallel, header.compression[layer]
+    backend = backend_of(settings.library)
     separate = replace(settings, kv_unified=False)
     window = _window_cells(header, separate, n_ctx_seq, ubatch)
     length, kind = header.key_length, settings.type_k
-    parts = [_rows("keys", kind, length * header.kv_heads[layer], window * sequences)]
+    parts = [_rows("keys", kind, backend, length * header.kv_heads[layer], window * sequences)]
     if ratio not in _STORED_AS_ONE:
         return parts
     rows = padded(max(1, -(-n_ctx_seq // ratio)), _CONTEXT_STEP) * sequences
-    parts.append(_rows("keys", kind, length * header.kv_heads[layer], rows))
+    parts.append(_rows("keys", kind, backend, length * header.kv_heads[layer], rows))
     overlap = 2 if ratio == _STORED_AS_ONE[0] else 1
     kept = [length]
     if overlap == 2:
         index = header.index_lengths[layer]
-        parts.append(_rows("index keys", kind, index, rows))
+        parts.append(_rows("index keys", kind, backend, index, rows))
         kept.append(index)
     parts += [
-        CachePart("state", 4 * overlap * one, overlap * ratio * sequences, 0)
+        _states("state", overlap * one, overlap * ratio * sequences, settings)
         for one in kept
         for _ in ("keys", "scores")
     ]
@@ -547,9 +552,14 @@ def _window_cells(header: Header, settings: Settings, n_ctx_seq: int, ubatch: in
 
 
 @lru_cache(maxsize=1024)  # the blocks of a model are alike, and a search asks for each many times
-def _rows(what: str, type_name: str, width: int, rows: int) -> CachePart:
+def _rows(what: str, type_name: str, backend: Backend, width: int, rows: int) -> CachePart:
     kind = TENSOR_TYPES[type_name.upper()]
     row = kind.nbytes(width)
     if row is None:
         raise PlanError(f"rows of {width} are not whole blocks of {type_name}")
-    return CachePart(what, row, rows, row_padding(kind, width))
+    fill = row_padding(kind, width) if backend.fills_rows else 0
+    return CachePart(what, row, rows, fill, backend.alignment)
+
+
+def _states(what: str, width: int, rows: int, settings: Settings) -> CachePart:
+    return CachePart(what, 4 * width, rows, 0, backend_of(settings.library).alignment)

@@ -112,6 +112,7 @@ class Architecture:
     halved_experts: bool = False  # with the shared expert
     # Where the rows are chosen whose logits are asked for
     outputs: Literal["last block", "before norm", "rows before norm", "behind norm"] = "last block"
+    has_logits: bool = True  # else the graph ends with the last norm
     # What differs in the graph of the block that guesses ahead (MTP); None: llama.cpp runs none
     ahead: Mapping[str, Any] | Literal["not known"] | None = None
     rolls_back: bool = False  # states of tokens that may be refused are kept
@@ -182,14 +183,16 @@ _CHOSEN: Final = Architecture(
 
 ARCHITECTURES: Final[dict[str, Architecture]] = {
     # Within 1 % of what llama.cpp allocates, of golden models or of small ones (docs/planner.md)
-    **_alike("arcee bailingmoe2 chatglm dbrx ernie4_5 exaone internlm2 maincoder minicpm", _EXACT),
+    **_alike("arcee chatglm dbrx ernie4_5 exaone internlm2 maincoder minicpm", _EXACT),
     **_alike("minimax-m2 pockettts qwen qwen2 qwen3 qwen3moe seed_oss xverse", _EXACT),
-    **_alike("exaone-moe mellum", replace(_EXACT, windows=4)),
+    "bailingmoe2": replace(_EXACT, summed_experts=False),
+    "exaone-moe": replace(_EXACT, windows=4, summed_experts=False),
+    "mellum": replace(_EXACT, windows=4),
     "plamo3": replace(_EXACT, windows=8),
-    "laguna": replace(_EXACT, windows=4, full_first=True),
+    "laguna": replace(_EXACT, windows=4, full_first=True, summed_experts=False),
     "spark2_5": replace(_EXACT, windows="file"),
     "maple": replace(_EXACT, windows="file", rotated="windowed"),
-    "afmoe": replace(_EXACT, windows=4, rotated="3 of 4"),
+    "afmoe": replace(_EXACT, windows=4, rotated="3 of 4", summed_experts=False),
     "exaone4": replace(_EXACT, windows=4, window=4096, windowed_models=64, rotated="windowed"),
     "olmo2": replace(_EXACT, windows=4, normed_before_heads=True),
     "baichuan": replace(_EXACT, rotated="32 blocks"),
@@ -209,6 +212,7 @@ ARCHITECTURES: Final[dict[str, Architecture]] = {
         loaded_ahead=(*_AHEAD, "ffn_gate", "ffn_up", "ffn_down", "exp_probs_b"),
         outputs="behind norm",
         ahead=_ahead("behind norm"),
+        summed_experts=False,
     ),
     "gpt-oss": replace(
         _BIASED, windows=2, gate="late", summed_experts=False, outputs="before norm"
@@ -265,7 +269,7 @@ ARCHITECTURES: Final[dict[str, Architecture]] = {
     "gemma": _GEMMA,
     "gemma2": replace(_GEMMA, windows=2, window=4096, scaled_logits=3, softcap=True),
     "gemma3": replace(_GEMMA, windows=6, scaled_input="rows"),
-    "gemma-embedding": replace(_GEMMA, windows=6, cache="none", causal=False),
+    "gemma-embedding": replace(_GEMMA, windows=6, cache="none", causal=False, has_logits=False),
     "gemma4": replace(
         _EXACT,
         windows="file",

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from explorer.planner.engines.llama_cpp.backends import Backend
 from explorer.planner.engines.llama_cpp.builds import Revision
 from explorer.planner.engines.llama_cpp.graph import (
     GPU_ALIGNMENT,
@@ -59,6 +60,7 @@ class Batch(NamedTuple):
     rollback: int  # states that are kept beside the last one, of tokens that may be refused
     revision: Revision
     library: str  # of the devices
+    backend: Backend  # how they take memory
 
 
 @dataclass(frozen=True)
@@ -223,7 +225,9 @@ class Block:
 
     def cache_view(self, cache: Tensor, kind: TensorType, extent: Extent) -> Tensor:
         seen = view(cache, *extent)
-        seen.nbytes, seen.scratch = cache.nbytes, row_padding(kind, extent[0])
+        seen.nbytes = cache.nbytes
+        if self.batch.backend.fills_rows:
+            seen.scratch = row_padding(kind, extent[0])
         return seen
 
     def per_sequence(self) -> tuple[int, int]:
@@ -329,7 +333,7 @@ def attention(
     if is_own:
         index = block.input(f"key cells{side}", batch.tokens, width=_I64)
         rows = view(k, k.extent[0] * k.extent[1], batch.tokens)
-        block.graph.expand(written(k_cache, rows, index))
+        block.graph.expand(written(_of_all_streams(block, k_cache), rows, index))
     keys = block.cache_view(k_cache, batch.type_k, (k.extent[0], k.extent[1], cells, batch.streams))
     if decompress is not None:
         values = block.cache_view(k_cache, batch.type_k, (v.extent[0], 1, cells, batch.streams))
@@ -421,7 +425,8 @@ def _in_one_kernel(  # noqa: PLR0913 - what a kernel is given
             types[index] = "F16"
     found = made("flash_attention", extent, q, *turned, *masks)
     # a kernel makes f16 copies of other types (`fattn.cu`)
-    end, copies = found.nbytes, block.batch.revision.kernel_copies
+    end = found.nbytes
+    copies = block.batch.revision.kernel_copies and block.batch.backend.scratch == "copies"
     if copies and types[0] != "F16":
         end = padded(end, GPU_ALIGNMENT) + 2 * elements(keys.extent)
     if copies and types[1] != "F16" and not is_one:
@@ -433,7 +438,7 @@ def _in_one_kernel(  # noqa: PLR0913 - what a kernel is given
     if not has_kernel(block.batch.library, shape, names):
         found.on_host, found.scratch = True, 0  # the CPU computes it
     if decompress is not None:
-        found = permute(mul_mat(decompress, permute(found)))
+        found = permute(_decompressed(block, decompress, permute(found)))
         found = made("cont", found.extent, found)
     a, b, c, d = found.extent
     return reshape(found, a * b, c * d)
@@ -452,10 +457,16 @@ def _by_scores(
         values = _turned(values, block.batch.type_k)
     found = mul_mat(values, scores)
     if decompress is not None:
-        found = mul_mat(decompress, found)
+        found = _decompressed(block, decompress, found)
     found = permute(found)
     a, b, c, d = found.extent
     return made("cont", (a * b, c * d), found)
+
+
+def _decompressed(block: Block, decompress: Tensor, values: Tensor) -> Tensor:
+    found = mul_mat(decompress, values)
+    found.on_host = values.extent[3] > 1 and not block.batch.backend.broadcasts
+    return found
 
 
 def _turned(values: Tensor, kind: TensorType) -> Tensor:
@@ -463,6 +474,11 @@ def _turned(values: Tensor, kind: TensorType) -> Tensor:
     values = made("cont", turned.extent, turned)
     values.nbytes = kind.nbytes(elements(turned.extent)) or 0
     return values
+
+
+def _of_all_streams(block: Block, cache: Tensor) -> Tensor:
+    """Return a cache as it is written: of several sequences in another shape."""
+    return cache if block.batch.streams == 1 else reshape(cache, *cache.extent)
 
 
 def _stored_values(block: Block, v: Tensor, cells: int, side: str, *, is_own: bool) -> Tensor:
@@ -474,7 +490,8 @@ def _stored_values(block: Block, v: Tensor, cells: int, side: str, *, is_own: bo
         cache = block.cache("v", batch.type_v, v, cells)
         if is_own:
             index = block.input(f"value cells{side}", batch.tokens, width=_I64)
-            block.graph.expand(written(cache, view(v, width, batch.tokens), index))
+            rows = view(v, width, batch.tokens)
+            block.graph.expand(written(_of_all_streams(block, cache), rows, index))
         return block.cache_view(cache, batch.type_v, (length, heads, cells, batch.streams))
     widest = block.header.widest_values
     cache = block.cache("v", batch.type_v, v, cells, widest)
@@ -485,7 +502,8 @@ def _stored_values(block: Block, v: Tensor, cells: int, side: str, *, is_own: bo
             rows = made("cont", (width, batch.tokens), v)
         if width < widest:
             rows = made("pad", (widest, batch.tokens), rows)
-        block.graph.expand(written(cache, reshape(rows, 1, widest * batch.tokens), index))
+        target = reshape(cache, *cache.extent)
+        block.graph.expand(written(target, reshape(rows, 1, widest * batch.tokens), index))
     return block.cache_view(cache, batch.type_v, (cells, heads, length, batch.streams))
 
 

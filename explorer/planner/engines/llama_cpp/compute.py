@@ -9,13 +9,12 @@ Blocks are alike, so only a few of them are built: `blocks_to_build`.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from explorer.parallel import collector_paused
 from explorer.planner.engines.llama_cpp.block import Batch, Block, Placement
 from explorer.planner.engines.llama_cpp.build import build_graph
 from explorer.planner.engines.llama_cpp.graph import (
-    GPU_ALIGNMENT,
     HOST_ALIGNMENT,
     Allocator,
     Graph,
@@ -24,6 +23,7 @@ from explorer.planner.engines.llama_cpp.graph import (
 )
 from explorer.planner.engines.llama_cpp.header import Header
 from explorer.planner.engines.llama_cpp.kernels import lacks_kernel
+from explorer.planner.engines.llama_cpp.reordering import reordered, with_parts
 
 _REMEMBERED: Final = 256  # results of a model
 _LIMITS: Final = {"exact": (99, 101), "band": (90, 110), "unknown architecture": (70, 145)}
@@ -36,6 +36,8 @@ _LONGEST_PERIOD: Final = 12  # blocks after which their kinds repeat
 
 
 Kept = TypeVar("Kept")
+_Order: TypeAlias = Callable[[list[Tensor], int], list[Tensor]]
+"""The order in which a device computes the nodes of a split."""
 
 
 class Compute(NamedTuple):
@@ -186,8 +188,14 @@ def _sizes(header: Header, batch: Batch, placement: Placement, blocks: Sequence[
     build_graph(block, blocks)
     _assign(block.graph, placement.gpus)
     copies = _COPIES if placement.pipelined else 1
-    nodes, crossing = _split(block.graph.nodes, pipelined=copies > 1)
-    allocator = Allocator((*[GPU_ALIGNMENT] * placement.gpus, HOST_ALIGNMENT))
+    nodes = block.graph.nodes
+    order: _Order = _unchanged
+    if batch.backend.reorders:
+        nodes, order = with_parts(nodes), _reordered(placement.gpus)
+    nodes, crossing = _split(nodes, order, pipelined=copies > 1)
+    backend = batch.backend
+    host_alignment = backend.host_alignment if placement.gpus else HOST_ALIGNMENT
+    allocator = Allocator((*[backend.alignment] * placement.gpus, host_alignment), backend.piece)
     for tensor in (one for one in block.graph.leaves if one.is_input):
         tensor.is_output = copies > 1
         allocator.take(tensor)
@@ -236,6 +244,8 @@ def _of_stored(tensor: Tensor, host: int) -> int:
     for source in tensor.sources:
         if source.weights:
             place = source.place
+            if tensor.on_host and place != host:
+                return -1
             return 0 if place == host > 0 and tensor.rows >= _OFFLOADED_ROWS else place
     return -1
 
@@ -251,10 +261,26 @@ def _spread(nodes: Sequence[Tensor], skipped: int, host: int) -> None:
             tensor.backend = current
 
 
-def _split(nodes: Sequence[Tensor], *, pipelined: bool) -> tuple[list[Tensor], list[Tensor]]:
+def _unchanged(split: list[Tensor], _device: int) -> list[Tensor]:
+    return split
+
+
+def _reordered(host: int) -> _Order:
+    """Return what puts the nodes of a split on a GPU into another order."""
+
+    def order(split: list[Tensor], device: int) -> list[Tensor]:
+        return split if device == host else reordered(split, _dependency)
+
+    return order
+
+
+def _split(
+    nodes: Sequence[Tensor], order: _Order, *, pipelined: bool
+) -> tuple[list[Tensor], list[Tensor]]:
     """Return the nodes with copies of what crosses between devices, and these copies.
 
-    A split is what one device computes at a time; its copies are made where it begins.
+    A split is what one device computes at a time, in an order of its own; its copies are made where
+    it begins.
     """
     done, split, copies = list[Tensor](), list[Tensor](), dict[tuple[int, int], Tensor]()
     device, has_copies = -1, False
@@ -264,7 +290,7 @@ def _split(nodes: Sequence[Tensor], *, pipelined: bool) -> tuple[list[Tensor], l
             continue
         if tensor.backend != device or (has_copies and _brings_weights(tensor, device)):
             if device >= 0:
-                done += split
+                done += order(split, device)
                 split = []
             device, has_copies = tensor.backend, False
         for index, source in enumerate(tensor.sources):
@@ -278,7 +304,7 @@ def _split(nodes: Sequence[Tensor], *, pipelined: bool) -> tuple[list[Tensor], l
                 has_copies = True
             tensor.sources[index] = copies[key]
         split.append(tensor)
-    return done + split, [*copies.values()]
+    return done + order(split, device), [*copies.values()]
 
 
 def _brings_weights(tensor: Tensor, device: int) -> bool:

@@ -262,8 +262,6 @@ def _why_flash_attention(outcome: Outcome) -> str:
     """Say why flash attention is on or off where it is left to llama.cpp."""
     if outcome.allocation.flash_attention:
         return "on: the device of each layer has a kernel for it"
-    if not outcome.settings.offload_kv:
-        return "off: the cache is not where the layers are"
     types = (outcome.settings.type_k, outcome.settings.type_v)
     return f"off: {lacks_kernel(outcome.header, outcome.settings.library, types)}"
 

@@ -26,6 +26,7 @@ HOST_ALIGNMENT: Final = 32
 _ROW_WEIGHTS: Final = 512  # rows of quantized weights on a GPU are padded to a multiple
 _F32: Final = 4
 _ENDLESS: Final = 1 << 62
+_MOST_PIECES: Final = 16  # of a buffer (`GGML_VBUFFER_MAX_CHUNKS`)
 
 
 class UnknownGraphError(Exception):
@@ -72,7 +73,7 @@ class Tensor:
         a, b, c, d = extent
         if a < 0 or b < 0 or c < 0 or d < 0:
             raise UnknownGraphError(f"{op} has an extent of {extent}")
-        self.op = op
+        self.op = self.name = op
         self.extent = extent
         self.width = width
         self.sources = sources
@@ -143,6 +144,7 @@ def view(source: Tensor, *extent: int, plain: bool = False) -> Tensor:
 def reshape(source: Tensor, *extent: int) -> Tensor:
     """Return the same elements in another shape."""
     seen = Tensor("view", _extent(extent), [source], source.width, source)
+    seen.name = "reshape"
     seen.plain = source.plain
     return seen
 
@@ -151,6 +153,7 @@ def permute(source: Tensor) -> Tensor:
     """Return a tensor with its second and third dimension exchanged."""
     a, b, c, d = source.extent
     turned = Tensor("view", (a, c, b, d), [source], source.width, source)
+    turned.name = "permute"
     turned.plain = source.plain and 1 in (b, c)
     turned.nbytes = source.nbytes
     if source.op == "view":  # of a cache: a copy of it takes more, too
@@ -162,6 +165,7 @@ def transpose(source: Tensor) -> Tensor:
     """Return a tensor with its first and second dimension exchanged."""
     a, b, c, d = source.extent
     turned = Tensor("view", (b, a, c, d), [source], source.width, source)
+    turned.name = "transpose"
     turned.plain = source.plain and 1 in (a, b)
     turned.nbytes = source.nbytes
     return turned
@@ -197,7 +201,9 @@ def concat(first: Tensor, second: Tensor) -> Tensor:
 
 def written(target: Tensor, source: Tensor, *others: Tensor) -> Tensor:
     """Return a cache after something was written into it."""
-    return Tensor("write", target.extent, [source, *others, target], target.width, target)
+    made = Tensor("write", target.extent, [source, *others, target], target.width, target)
+    made.name = "set_rows"
+    return made
 
 
 def get_rows(table: Tensor, chosen: Tensor) -> Tensor:
@@ -229,22 +235,38 @@ def row_padding(kind: TensorType, row: int) -> int:
 
 
 class Heap:
-    """Free memory of one buffer: blocks by address, the last of them endless."""
+    """Free memory of one buffer: blocks by address, the last of them endless, or of a size."""
 
-    def __init__(self, alignment: int) -> None:
+    def __init__(self, alignment: int, size: int = _ENDLESS) -> None:
         self.alignment = alignment
         self.peak = 0
-        self._starts, self._sizes = [0], [_ENDLESS]
+        self._starts, self._sizes = [0], [size]
         self._has_empty = False
 
     def take(self, size: int) -> int:
         """Return the address of the smallest block that is large enough, the last only at need."""
         size = padded(size, self.alignment)
+        best = self.fitting(size)
+        return self.take_from(len(self._sizes) - 1 if best < 0 else best, size)
+
+    def fitting(self, size: int) -> int:
+        """Return the smallest block that is large enough, but the last; -1 if there is none."""
         sizes = self._sizes
-        best, least = len(sizes) - 1, _ENDLESS
-        for index in range(best):
+        best, least = -1, _ENDLESS
+        for index in range(len(sizes) - 1):
             if size <= sizes[index] <= least:
                 best, least = index, sizes[index]
+        return best
+
+    def unused(self, size: int) -> int | None:
+        """Return what stays unused if the last block is taken, negative: it grows; None: no."""
+        if not self._sizes or self._sizes[-1] < size:
+            return None
+        return self.peak - self._starts[-1] - size
+
+    def take_from(self, best: int, size: int) -> int:
+        """Return the address of a block, of which so much is taken; -1: of the last one."""
+        sizes = self._sizes
         start = self._starts[best]
         if sizes[best] == size:
             del sizes[best], self._starts[best]
@@ -263,12 +285,13 @@ class Heap:
             self._give_among_empty(start, size)
             return
         index = bisect_left(starts, start)
+        joins_next = index < len(starts) and start + size == starts[index]  # a piece may be full
         if index and starts[index - 1] + sizes[index - 1] == start:
             sizes[index - 1] += size
-            if start + size == starts[index]:
+            if joins_next:
                 sizes[index - 1] += sizes[index]
                 del starts[index], sizes[index]
-        elif start + size == starts[index]:
+        elif joins_next:
             starts[index] = start
             sizes[index] += size
         else:
@@ -306,11 +329,55 @@ class Heap:
             del starts[index + 1], sizes[index + 1]
 
 
+class Pieces:
+    """Free memory of a buffer that is made of pieces, each of a size at most but for one tensor."""
+
+    def __init__(self, alignment: int, piece: int) -> None:
+        self.alignment = alignment
+        self._piece = piece
+        self._heaps: list[Heap] = []
+
+    @property
+    def peak(self) -> int:
+        return sum(heap.peak for heap in self._heaps)
+
+    def take(self, size: int) -> int:
+        """Return an address, which begins with the number of the piece."""
+        size = padded(size, self.alignment)
+        best, block = -1, -1
+        for number, heap in enumerate(self._heaps):
+            found = heap.fitting(size)
+            if found >= 0:
+                best, block = number, found
+        if best < 0:
+            best = self._last_block(size)
+        if best < 0:
+            best = len(self._heaps)
+            is_last = best == _MOST_PIECES - 1
+            self._heaps.append(
+                Heap(self.alignment, _ENDLESS if is_last else max(size, self._piece))
+            )
+        return best * _ENDLESS + self._heaps[best].take_from(block, size)
+
+    def _last_block(self, size: int) -> int:
+        """Return the piece that grows least, or keeps least unused; -1 if none has the space."""
+        best, kept = -1, -_ENDLESS
+        for number, heap in enumerate(self._heaps):
+            unused = heap.unused(size)
+            if unused is not None and (kept < unused if kept < 0 else 0 <= unused < kept):
+                best, kept = number, unused
+        return best
+
+    def give(self, start: int, size: int) -> None:
+        number, offset = divmod(start, _ENDLESS)
+        self._heaps[number].give(offset, size)
+
+
 class Allocator:
     """Memory of all devices, given out in the order of computation."""
 
-    def __init__(self, alignments: Sequence[int]) -> None:
-        self.heaps = [Heap(alignment) for alignment in alignments]
+    def __init__(self, alignments: Sequence[int], piece: int = 0) -> None:
+        self.heaps = [Pieces(one, piece) if piece else Heap(one) for one in alignments]
         self._host = len(alignments) - 1
 
     def run(self, nodes: Sequence[Tensor]) -> None:

@@ -18,6 +18,7 @@ from explorer.formats.model import Model
 from explorer.formats.tensors import Shape
 from explorer.planner.devices import MAX_BLOCKS, quoted
 from explorer.planner.engines.llama_cpp.architectures import Architecture, architecture
+from explorer.planner.engines.llama_cpp.backends import Backend
 from explorer.planner.engines.llama_cpp.graph import (
     GPU_ALIGNMENT,
     HOST_ALIGNMENT,
@@ -44,6 +45,12 @@ _FIRST_BLOCK: Final = ("token_embd_norm.", "per_layer_model_proj.", "per_layer_p
 """Names of what is used between the input and the first block, and lies with that."""
 _REPACKED: Final = TENSOR_TYPES["Q4_K"]  # which a CPU with AVX2 keeps in another order
 _TABLE: Final = "nextn.embed_tokens.weight"  # whose rows are read, as those of the input
+
+SCANNED: Final = ".ssm_a"
+"""End of the names of what a Mamba layer's scan reads."""
+
+_SCANNED_STATES: Final = (128, 256)  # of Mamba 2, for which Vulkan has a kernel
+_STEP: Final = 16  # of its heads' lengths
 
 _SHARED_INDEXERS: Final = 1 << 20
 """Trained context from which on three of four blocks of glm-dsa have no indexer of their own."""
@@ -184,6 +191,29 @@ class Header:
             ahead=tuple(ahead),
         )
 
+    def on(self, backend: Backend) -> Header:
+        """Return the same with the bytes that its weights take on devices of a library."""
+        if backend.fills_rows:
+            return self
+        if backend not in self._on:
+            self._on[backend] = replace(
+                self,
+                tensors=tuple(
+                    replace(
+                        one,
+                        on_gpu=padded(one.stored, backend.alignment),
+                        on_host=padded(one.stored, backend.host_alignment),
+                        row_padding=0,
+                    )
+                    for one in self.tensors
+                ),
+            )
+        return self._on[backend]
+
+    @cached_property
+    def _on(self) -> dict[Backend, Header]:
+        return {}
+
     @cached_property
     def rules(self) -> Architecture:
         """What is special about its architecture."""
@@ -220,6 +250,16 @@ class Header:
                 length if own else 0 for length, own in zip(self.index_lengths, behind, strict=True)
             ),
         )
+
+    def scans_on_host(self, backend: Backend) -> bool:
+        """Return whether devices of a library have no kernel for the scans of Mamba layers."""
+        found = (one for one in self.tensors if one.name.endswith(SCANNED))
+        scanned = None if backend.scans else next(found, None)
+        if scanned is None or scanned.extent[1] == 1:  # of a delta network: one row
+            return False
+        length = self.inner_size // max(self.ranks, 1)
+        of_mamba_2 = scanned.extent[0] == 1
+        return not of_mamba_2 or self.state_size not in _SCANNED_STATES or length % _STEP != 0
 
     @cached_property
     def has_output(self) -> bool:

@@ -178,7 +178,7 @@ class Outcome(Details):
             expert_layers=len(self.expert_layers),
             cache_on_cpu=not self.settings.offload_kv,
             is_exact=self.accuracy is Accuracy.EXACT,
-            open_question=_OPEN if self.devices else "how much computing takes",
+            open_question=_OPEN,
         )
 
     @property
@@ -469,7 +469,7 @@ def _main_terms(outcome: Outcome) -> Iterator[Term]:
 
 
 def _cache_term(outcome: Outcome, layer: int, nbytes: int) -> Term:
-    """Return the cache of a block: its tensors, each rounded up to 128 bytes, on the host to 32."""
+    """Return the cache of a block: its tensors, each rounded up, such as to 128 bytes."""
     name, settings = f"kv_cache.per_layer[{layer}]", outcome.settings
     on_gpu = settings.offload_kv and outcome.allocation.places[layer].startswith("GPU")
     types = {"keys": settings.type_k, "values": settings.type_v}
@@ -490,7 +490,8 @@ def _cache_term(outcome: Outcome, layer: int, nbytes: int) -> Term:
         inputs[f"{symbol}_rows"] = part.rows, rows
         if on_gpu:
             inputs[f"{symbol}_fill"] = part.fill, "fills a row of quantized values up to 512"
-            pieces.append(f"-(-({symbol} * {symbol}_rows + {symbol}_fill) // 128) * 128")
+            end, step = f"{symbol} * {symbol}_rows + {symbol}_fill", part.alignment
+            pieces.append(f"-(-({end}) // {step}) * {step}")
         else:
             pieces.append(f"-(-({symbol} * {symbol}_rows) // 32) * 32")
     return term(name, nbytes, " + ".join(pieces) or "0", **inputs)

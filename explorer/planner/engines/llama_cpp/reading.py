@@ -66,6 +66,7 @@ def reads(read: Header, settings: Settings, depth: int) -> Mapping[str, int]:
         ubatch=1,
         kv_unified=False,
         mtp=0,
+        library="CUDA",  # the bytes that are read are the same everywhere
         draft=None,  # what drafting reads is left out, which keeps this a bound
     )
     if depth == 0:  # recurrent states are read all the same

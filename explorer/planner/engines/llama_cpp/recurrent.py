@@ -45,8 +45,10 @@ def recurrent_state(
         early, block.early_state = block.early_state, None
         return cache, early
     copied = block.input("copied states", sequences)
-    states = view(cache, size, sequences, plain=True)
+    states = reshape(cache, size, sequences)
+    states.plain = True
     cleared = Tensor("write", (0, 1, 1, 1), [view(states, 0)], 4, cache)
+    cleared.name = "scale"
     block.graph.expand(cleared)
     if scan is None:
         rows = get_rows(states, copied)
@@ -55,7 +57,9 @@ def recurrent_state(
         rows = get_rows(states, block.part_of_input("copied states", sequences - 1))
         seen = scan(states, block.part_of_input("copied states", sequences))
     block.graph.expand(seen)
-    block.graph.expand(written(cache, view(rows, size, 0), view(cache, size, 0)))
+    rest = written(cache, view(rows, size, 0), view(cache, size, 0))
+    rest.name = "write"
+    block.graph.expand(rest)
     return cache, seen
 
 
@@ -123,7 +127,9 @@ def mamba(block: Block, current: Tensor) -> Tensor:
     def scan(states: Tensor, chosen: Tensor) -> Tensor:
         size = elements(heads.extent) + state * inner * sequences
         held = view(states, state, 1, inner, sequences, plain=True)
-        return made("ssm_scan", (size,), held, heads, dt, block.need("ssm_a"), b, c, chosen)
+        found = made("ssm_scan", (size,), held, heads, dt, block.need("ssm_a"), b, c, chosen)
+        found.on_host = block.header.scans_on_host(block.batch.backend)
+        return found
 
     cache, scanned = recurrent_state(block, state * inner, scan)
     keep_state(block, cache, view(scanned, state * inner * sequences))
@@ -163,7 +169,9 @@ def mamba2(block: Block, current: Tensor) -> Tensor:
     def scan(states: Tensor, chosen: Tensor) -> Tensor:
         total = elements(x.extent) + state * inner * sequences * (1 + block.batch.rollback)
         held = view(states, state, length, heads, sequences, plain=True)
-        return made("ssm_scan", (total,), held, x, dt, block.need("ssm_a"), b, c, chosen)
+        found = made("ssm_scan", (total,), held, x, dt, block.need("ssm_a"), b, c, chosen)
+        found.on_host = block.header.scans_on_host(block.batch.backend)
+        return found
 
     cache, scanned = recurrent_state(block, state * inner, scan)
     keep_state(block, cache, view(scanned, state * inner, sequences))
@@ -210,7 +218,10 @@ def delta_network(block: Block, current: Tensor) -> Tensor:
     before = reshape(seen, value, value, heads, sequences)
     mixed = made("ssm_conv", (channels, tokens, sequences), row, block.need("ssm_conv1d.weight"))
     mixed = like("unary", mixed)
-    q, k = (like("l2_norm", view(mixed, key, key_heads, tokens, sequences)) for _ in range(2))
+    q, k = (
+        like("scale", like("rms_norm", view(mixed, key, key_heads, tokens, sequences)))
+        for _ in range(2)
+    )
     v = view(mixed, value, heads, tokens, sequences)
     share = heads // key_heads
     if share > 1 and block.rules.repeated_heads:

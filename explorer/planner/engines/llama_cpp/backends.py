@@ -1,0 +1,60 @@
+"""How devices of each library take memory: alignment, filled rows, scratch of operations.
+
+Read in build 11434: `ggml-cuda.cu`, `ggml-vulkan.cpp`, `ggml-metal.cpp` and `ggml-metal-ops.cpp`
+(`get_alignment`, `get_max_size`, `get_alloc_size`). Those of CUDA and Vulkan were run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, Literal, NamedTuple
+
+
+class Backend(NamedTuple):
+    """How devices of one library take memory; the defaults are those of CUDA."""
+
+    alignment: int = 128  # of tensors on a device
+    host_alignment: int = 32  # of tensors in its host buffer
+    fills_rows: bool = True  # of quantized tensors, up to 512 weights
+    # What attention and experts take beside their results: copies of a quantized cache in 16 bits,
+    # what `ggml-metal-ops.cpp` adds to their tensors, or nothing
+    scratch: Literal["copies", "metal", "none"] = "copies"
+    piece: int = 0  # a compute buffer is made of pieces that are no larger; 0: of one
+    broadcasts: bool = True  # multiplies a matrix with several sequences at a time
+    reorders: bool = False  # what can be computed at the same time (`reordering`)
+    was_compared: bool = False  # whether its compute buffers are those of a real run
+    scans: bool = True  # whether there is a kernel for Mamba 1, and for any state of Mamba 2
+
+    def knows(self, recurrent: str | int) -> bool:
+        """Return whether the compute buffers of such a model are those of a real run.
+
+        Those of Mamba layers alone, in another order and with scans on the CPU, are not in all.
+        """
+        return self.was_compared and (self.scans or recurrent != "all")
+
+
+_CUDA: Final = Backend(was_compared=True)
+_BACKENDS: Final[Mapping[str, Backend]] = MappingProxyType(
+    {
+        "CUDA": _CUDA,
+        "ROCm": _CUDA,  # compiled from the same sources
+        "Vulkan": Backend(
+            alignment=16,
+            host_alignment=64,
+            fills_rows=False,
+            scratch="none",
+            piece=1 << 30,
+            broadcasts=False,
+            reorders=True,
+            was_compared=True,
+            scans=False,
+        ),
+        "Metal": Backend(alignment=32, fills_rows=False, scratch="metal"),
+    }
+)
+
+
+def backend_of(library: str) -> Backend:
+    """Return the rules of a library; of one that is not known, those of CUDA, not compared."""
+    return _BACKENDS.get(library, Backend())

@@ -1,0 +1,196 @@
+"""Makes llama_cpp_vulkan.json.gz: what llama.cpp's Vulkan backend reserves for models, in bytes.
+
+Run from the repository's root, with MEASURE built from `measure.cpp` beside this script, and SHARED
+the folder with `reference` and `tools`:
+
+  python tests/data/planner/make_vulkan.py MEASURE SHARED
+
+It needs no GPU: Mesa's lavapipe is a Vulkan device (Debian: mesa-vulkan-drivers, libvulkan-dev,
+glslc, spirv-headers). Models are headers without weights. llama.cpp only simulates its allocations,
+but with two GPUs, where this is not the same.
+"""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from explorer.quantization import TENSOR_TYPES
+
+HERE = Path(__file__).resolve().parent
+RANGE = "4294967295"  # maxStorageBufferRange of NVIDIA's and AMD's drivers; lavapipe has 128 MiB
+USUAL = {
+    "context": 4096, "parallel": 1, "batch": 2048, "ubatch": 512, "gpu_layers": 999, "devices": 1,
+    "flash_attention": None, "kv_unified": False, "type_k": "f16", "type_v": "f16",
+    "offload_kv": True, "swa_full": False, "all_logits": False, "cpu_moe_layers": 0,
+}  # fmt: skip
+SETTINGS: dict[str, dict[str, Any]] = {
+    "four slots": {"parallel": 4, "kv_unified": True},
+    "a long q8_0 cache": {"context": 32768, "type_k": "q8_0", "type_v": "q8_0"},
+    "no flash attention": {"context": 8192, "parallel": 2, "flash_attention": False},
+    "a large batch": {"context": 16384, "ubatch": 2048, "flash_attention": True},
+    "small, a mixed cache": {
+        "context": 1000, "parallel": 3, "batch": 256, "ubatch": 128, "type_k": "q8_0",
+    },
+    "ten layers, all logits": {"context": 8192, "gpu_layers": 10, "all_logits": True},
+    "experts and whole windows": {"context": 8192, "cpu_moe_layers": 4, "swa_full": True},
+    "the cache on the CPU": {"offload_kv": False, "type_k": "bf16", "type_v": "bf16"},
+}  # fmt: skip
+NAMES = (
+    "qwen35-4b", "qwen35-9b", "qwen35-27b", "qwen35-35b-a3b", "gemma4-12b", "gemma4-e2b",
+    "gemma4-26b-a4b", "embeddinggemma", "gpt-oss-120b", "smollm2-135m",
+)  # fmt: skip
+"""Models of `make_models.py`, beside those of the golden cases and one of each architecture."""
+
+Described = tuple[Mapping[str, Any], Sequence[tuple[str, str, list[int]]]]
+
+
+def main() -> None:
+    """Ask llama.cpp about every model, and write what it answers beside this script."""
+    measure, shared = Path(sys.argv[1]), Path(sys.argv[2])
+    families = json.loads(gzip.decompress((HERE / "llama_cpp_families.json.gz").read_bytes()))
+    path = shared / "reference" / "llama_cpp_golden.json.gz"
+    golden = json.loads(gzip.decompress(path.read_bytes()))["models"]
+    both = families["settings"]["4 layers on two GPUs"] | {"gpu_layers": 999}
+    groups: dict[str, tuple[dict[str, Described], dict[str, dict[str, Any]]]] = {
+        "golden": (_described(golden), SETTINGS),
+        "made": (dict(_made(shared / "tools" / "make_models.py")), SETTINGS),
+        "families": (
+            _described(families["models"]), families["settings"] | {"two GPUs": both}
+        ),
+    }  # fmt: skip
+    found: dict[str, Any] = {
+        "about": "[n_ctx, n_ctx_seq, buffer -> [weights, cache and state, compute]], or null",
+        "settings": {},
+        "cases": {},
+    }
+    for group, (models, settings) in groups.items():
+        found["settings"][group] = {name: USUAL | one for name, one in settings.items()}
+        found["cases"][group] = _measured(measure, models, found["settings"][group])
+    text = json.dumps(found, separators=(",", ":")).encode()
+    (HERE / "llama_cpp_vulkan.json.gz").write_bytes(gzip.compress(text, mtime=0))
+
+
+def _described(models: Mapping[str, Any]) -> dict[str, Described]:
+    return {name: (one["metadata"], one["tensors"]) for name, one in models.items()}
+
+
+def _made(tool: Path) -> Iterator[tuple[str, Described]]:
+    spec = importlib.util.spec_from_file_location("make_models", tool)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    for name in NAMES:
+        architecture, keys, tensors, tokens = module.M[name]
+        metadata = {f"{architecture}.{key}": value for key, value in keys.items()}
+        metadata |= {
+            "general.architecture": architecture,
+            "tokenizer.ggml.tokens": {"count": tokens},
+        }
+        yield name, (metadata, [(one, kind, dims) for one, dims, kind in tensors])
+
+
+def _measured(
+    measure: Path, models: Mapping[str, Described], settings: Mapping[str, Mapping[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """Return for each model and settings what llama.cpp says."""
+    found: dict[str, dict[str, Any]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.gguf"
+        for model, described in models.items():
+            write_header(path, *described)
+            found[model] = {}
+            for name, values in settings.items():
+                if values["devices"]:
+                    found[model][name] = _answer(measure, path, values)
+    return found
+
+
+def _answer(measure: Path, path: Path, values: Mapping[str, Any]) -> Any:
+    flash = {None: "auto", True: "on", False: "off"}[values["flash_attention"]]
+    words = [path, *(values[name] for name in tuple(USUAL)[:6]), flash]
+    words += [int(values["kv_unified"]), values["type_k"], values["type_v"]]
+    words += [int(values[name]) for name in ("offload_kv", "swa_full", "all_logits")]
+    words += [values["cpu_moe_layers"], int(values["devices"] == 1)]
+    devices = ",".join("0" * values["devices"])
+    done = subprocess.run(
+        [measure],
+        input=" ".join(map(str, words)) + "\n",
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"GGML_VK_VISIBLE_DEVICES": devices, "VK_STORAGE_RANGE": RANGE},
+    )
+    if not done.stdout.startswith("{"):  # it ended itself
+        return None
+    answer = json.loads(done.stdout)
+    if "error" in answer:
+        return None
+    return [answer["n_ctx"], answer["n_ctx_seq"], answer["memory"]]
+
+
+# A GGUF file of a header, with a hole for the weights
+
+
+def write_header(
+    path: Path, metadata: Mapping[str, Any], tensors: Sequence[tuple[str, str, list[int]]]
+) -> None:
+    """Write a file whose weights are a hole, and whose vocabulary is a number."""
+    kept = {key: value for key, value in metadata.items() if value != []}
+    tokens = kept.pop("tokenizer.ggml.tokens", None)
+    kept = {key: value for key, value in kept.items() if not key.startswith("tokenizer.")}
+    kept["tokenizer.ggml.model"] = "no_vocab"
+    if tokens is not None:
+        kept[f"{metadata['general.architecture']}.vocab_size"] = tokens["count"]
+    parts = [struct.pack("<4sIQQ", b"GGUF", 3, len(tensors), len(kept))]
+    for key, value in kept.items():
+        parts += (_text(key), _value(value))
+    end = 0
+    for name, kind, dims in tensors:
+        tensor_type = TENSOR_TYPES[kind]
+        place = struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, tensor_type.id, end)
+        parts += (_text(name), place)
+        end += -(-(tensor_type.nbytes_of(tuple(reversed(dims))) or 0) // 32) * 32
+    header = b"".join(parts)
+    path.write_bytes(header)
+    with path.open("r+b") as file:
+        file.truncate(-(-len(header) // 32) * 32 + end)
+
+
+def _text(text: str) -> bytes:
+    return struct.pack("<Q", len(text.encode())) + text.encode()
+
+
+def _value(value: Any) -> bytes:
+    if not isinstance(value, list):
+        kind, data = _scalar(value, value)
+        return struct.pack("<I", kind) + data
+    least = min(value) if isinstance(value[0], int) else value[0]
+    pairs = [_scalar(one, least) for one in value]
+    return struct.pack("<IIQ", 9, pairs[0][0], len(value)) + b"".join(data for _, data in pairs)
+
+
+def _scalar(value: Any, least: Any) -> tuple[int, bytes]:
+    """Return the type and bytes of a value; `least` of a list says whether it has a sign."""
+    match value:
+        case bool():
+            return 7, struct.pack("<?", value)
+        case int():
+            return (5, struct.pack("<i", value)) if least < 0 else (4, struct.pack("<I", value))
+        case float():
+            return 6, struct.pack("<f", value)
+    return 8, _text(value)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""What llama.cpp's Vulkan backend reserves; `tests/data/planner/make_vulkan.py` ran it."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import pytest
+
+from explorer.errors import PlanError
+from explorer.planner.engines.llama_cpp import Allocation, Header, Settings, allocate
+from tests.planner.test_llama_cpp import _model
+
+_DATA = Path(__file__).parents[1] / "data" / "planner"
+_GOLDEN: dict[str, Any] = json.loads(
+    gzip.decompress((_DATA / "llama_cpp_vulkan.json.gz").read_bytes())
+)
+_FAMILIES: dict[str, Any] = json.loads(
+    gzip.decompress((_DATA / "llama_cpp_families.json.gz").read_bytes())
+)["models"]
+_OFF = {("olmo", "two GPUs")}
+"""Models and settings whose compute buffers are called exact, and are further off than 1 %."""
+
+
+class _Case(NamedTuple):
+    """A model with settings, what llama.cpp allocates for it, and what is planned."""
+
+    model: str
+    settings: str
+    allocation: Allocation
+    measured: Mapping[str, list[int]]
+
+    @property
+    def planned(self) -> dict[str, list[int]]:
+        """Weights, cache and compute of each GPU, and last of main memory."""
+        found = {"host": [0, 0, 0]}
+        for name, one in self.allocation.buffers.items():
+            place = name if name.startswith("GPU") else "host"
+            sizes = (one.weights, one.cache, one.compute or 0)
+            found[place] = [a + b for a, b in zip(found.get(place, [0, 0, 0]), sizes, strict=True)]
+        return found
+
+
+def _cases(group: str, models: Mapping[str, Any]) -> Iterator[_Case]:
+    known = _GOLDEN["settings"][group]
+    for model, found in _GOLDEN["cases"][group].items():
+        header = Header.from_model(_model(*models[model]))
+        for name, result in found.items():
+            try:
+                allocation = allocate(header, Settings(**known[name], library="Vulkan"))
+            except PlanError:
+                assert result is None, (model, name)
+                continue
+            if result is None:  # llama.cpp ends itself, or the family is one that is not known
+                continue
+            n_ctx, n_ctx_seq, memory = result
+            assert (allocation.n_ctx, allocation.n_ctx_seq) == (n_ctx, n_ctx_seq), (model, name)
+            measured: dict[str, list[int]] = {"host": [0, 0, 0]}
+            for buffer, sizes in memory.items():
+                number = buffer.removeprefix("Vulkan")
+                place = f"GPU{number}" if number.isdigit() else "host"
+                measured[place] = [
+                    a + b for a, b in zip(measured.get(place, [0, 0, 0]), sizes, strict=True)
+                ]
+            yield _Case(model, name, allocation, measured)
+
+
+def _check(cases: Iterator[_Case]) -> Counter[str]:
+    """Compare the cases; count compute buffers of GPUs that are called exact, and equal ones."""
+    counted = Counter[str]()
+    for case in cases:
+        where = case.model, case.settings
+        for name, (weights, cache, compute) in case.planned.items():
+            sizes = case.measured.get(name, [0, 0, 0])
+            assert weights == pytest.approx(sizes[0], abs=1024), (where, name)
+            assert cache == sizes[1], (where, name)
+            if case.allocation.accuracy != "exact" or not name.startswith("GPU"):
+                continue
+            counted["all"] += 1
+            counted["equal"] += compute == sizes[2]
+            if where not in _OFF:
+                assert compute == pytest.approx(sizes[2], rel=0.01), (where, name)
+    return counted
+
+
+def test_models_of_every_architecture_take_what_vulkan_reserves() -> None:
+    models = {name: (one["metadata"], one["tensors"]) for name, one in _FAMILIES.items()}
+    counted = _check(_cases("families", models))
+    assert counted["all"] > 1400
+    assert counted["equal"] / counted["all"] > 0.95
+
+
+def test_large_models_take_what_vulkan_reserves(shared_reference: Path) -> None:
+    maker = _maker()
+    golden = json.loads(
+        gzip.decompress((shared_reference / "llama_cpp_golden.json.gz").read_bytes())
+    )["models"]
+    described = {name: (one["metadata"], one["tensors"]) for name, one in golden.items()}
+    counted = _check(_cases("golden", described))
+    tool = shared_reference.parent / "tools" / "make_models.py"
+    counted += _check(_cases("made", dict(maker._made(tool))))
+    assert counted["all"] > 250
+    assert counted["equal"] / counted["all"] > 0.95
+
+
+def _maker() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("make_vulkan", _DATA / "make_vulkan.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
