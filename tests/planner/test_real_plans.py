@@ -50,8 +50,6 @@ _NOT_COMPARABLE = {
 _FAR = {
     "llama32-3b-llamasharp": "it has more sequences than its log says",
     "qwen35-27b-q5-metal": "Metal reserves more",
-    "qwen35-9b-vulkan-np1": "Vulkan reserves one more row of the batch",
-    "qwen35-9b-vulkan-np4-split": "Vulkan reserves one more row of the batch",
 }
 """Why the compute buffer of a log is more than 3 % away from its plan."""
 
