@@ -42,7 +42,7 @@ from explorer.qt.widgets.labels import Tile, plain_label
 from explorer.qt.widgets.painting import plain_tip, stand_on_page
 from explorer.qt.widgets.table_model import RIGHT, Index, ItemRole, TableModel
 from explorer.qt.widgets.table_view import FilterBar, PaddedDelegate, PaddedHeader, TableView
-from explorer.text import integer_text, plain_text, shorten
+from explorer.text import bytes_text, integer_text, plain_text, shorten
 
 NAME, FREE, RESERVE = 0, 1, 2
 _MEANINGS: Final = {
