@@ -422,7 +422,7 @@ def _spec(kind: TensorType, shape: Shape) -> Spec:
                 fault = f"dimensions {list(reversed(shape))} overflow 63 bits"
                 return Spec(kind, shape, 0, _UNKNOWN, fault)
     if not kind.known:
-        return Spec(kind, shape, parameters, _UNKNOWN, f"type {kind.name}: its size is not known")
+        return Spec(kind, shape, parameters, _UNKNOWN, "its size is not known")
     nbytes, row, name = kind.nbytes_of(shape), shape[-1] if shape else 1, kind.name
     if nbytes is None or row % kind.block_weights:
         fault = f"rows of {row} weights do not fill blocks of {kind.block_weights} ({name})"
