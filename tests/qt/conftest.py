@@ -62,6 +62,15 @@ def patient_close(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
+def quick_plans(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have plans made at once on any machine: a slow one would show the plan before meanwhile.
+
+    `test_a_slow_plan_is_made_by_a_worker_and_the_last_value_wins` says how long one took.
+    """
+    monkeypatch.setattr("explorer.qt.planner.state._QUICK_S", 60.0)
+
+
+@pytest.fixture(autouse=True)
 def no_user_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep every test away from the user's settings and cache, whatever it starts."""
     monkeypatch.setenv("GGUF_EXPLORER_CACHE", str(tmp_path / "cache"))

@@ -20,7 +20,6 @@ from explorer.planner.inputs import PlanInputs, PlanResult
 from explorer.present.plan_export import server_command
 from explorer.qt.jobs import JobRunner
 from explorer.qt.machine import PlannedMachine
-from explorer.qt.planner import state as state_module
 from explorer.qt.planner.state import (
     MOST_SCENARIOS,
     CurrentPlan,
@@ -222,7 +221,6 @@ def test_a_slow_plan_is_made_by_a_worker_and_the_last_value_wins(
         return original(model, inputs)
 
     monkeypatch.setattr(state, "result_of", plan)
-    monkeypatch.setattr(state_module, "_QUICK_S", 60.0)  # quick on every machine
     state.set_model(PlannedModel("small", Path("small.gguf"), small_model()))
     state.replace_inputs(profile=OLLAMA_013.name)
     assert set(threads) == {threading.main_thread().name}
