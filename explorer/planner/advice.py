@@ -113,10 +113,7 @@ class _Search:
             if error.reason is None and not self.engine.grows:
                 raise
             return f"{subject} does not fit: {error}"
-        tight = plan.verdict.short
-        if plan.verdict.depends_on:  # what may not fit is no answer
-            tight = {i: held.short for i, held in enumerate(plan.holdings) if held.short}
-        for number in tight:
+        for number in plan.verdict.short:
             return _too_much(subject, plan.holdings[number])
         if plan.verdict.depends_on:
             return f"whether {subject} fits depends on {plan.verdict.depends_on}"
