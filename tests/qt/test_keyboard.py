@@ -79,7 +79,7 @@ class Hands:
 
     def panel(self, name: str) -> None:
         """Show a page: Ctrl and its number, or Alt and that of its group."""
-        pages = [*GROUPS["model"], *GROUPS["weights"]]
+        pages = [*GROUPS["model"], "compare", "weights", "errors", "survey"]
         group = name not in pages
         number = 1 + (list(GROUPS) if group else pages).index(name)
         modifier = _MOD.AltModifier if group else _MOD.ControlModifier
@@ -276,8 +276,8 @@ def test_weights(hands: Hands, saved: Path) -> None:
 def test_errors_and_what_if(hands: Hands) -> None:
     _choose_a_tensor(hands)
     hands.panel("errors")
-    hands.press(_KEY.Key_F, _MOD.ControlModifier)
-    references = hands.focus
+    original = hands.window.panels.compare_bar().original.list
+    references = hands.tab_to(original)
     assert isinstance(references, QComboBox)
     QTest.keyClick(references, _KEY.Key_Down)  # opens the list, and starts nothing
     assert hands.window.panels.references.chosen is None
@@ -289,7 +289,8 @@ def test_errors_and_what_if(hands: Hands) -> None:
     hands.page(body.tabs.tabBar(), "Density")
     hands.tab_to(body.pictures.density.panel.plot)
     hands.press(_KEY.Key_Right)
-    hands.page(body.tabs.tabBar(), "What if")
+    hands.window.panels.show_page("what_if")
+    hands.come_back()
     hands.tab_to(QTableView)
     hands.press(_KEY.Key_Down)
 
@@ -301,7 +302,7 @@ def test_survey(hands: Hands) -> None:
     start = body.bar.start
     hands.tab_to(start)
     hands.press(_KEY.Key_Space)
-    assert not any(view.session.missing)
+    assert not view.session.missing
     chart = hands.tab_to(ModelMap)
     hands.press(_KEY.Key_Right)
     hands.press(_KEY.Key_C, _MOD.ControlModifier)

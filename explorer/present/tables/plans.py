@@ -392,7 +392,9 @@ def _speed_column() -> Column[Any]:
         *("speed", "Tokens/s", INTEGER, SPEED_TIP),
         of=lambda row: None if isinstance(row.speed, str) else round(row.speed.most),
         text=lambda row: "" if isinstance(row.speed, str) else row.speed.brief,
-        row_tip=lambda row: row.speed if isinstance(row.speed, str) else row.speed.sentence,
+        row_tip=lambda row: (
+            (row.speed if isinstance(row.speed, str) else row.speed.sentence) or SPEED_TIP
+        ),
     )
 
 

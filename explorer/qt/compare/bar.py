@@ -105,8 +105,8 @@ class MatrixChooser(QtWidgets.QPushButton):
         self.setMenu(menu)
         self.setAccessibleName("Importance matrix")
         self.setToolTip(
-            "A file made by llama-imatrix: columns that matter more weigh more in errors, and in "
-            "the search for scales."
+            "A file made by llama-imatrix: columns that matter more weigh more in the search for "
+            "scales of What if?"
         )
         references.changed.connect(self._show_name)
         self._show_name()

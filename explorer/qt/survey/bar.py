@@ -173,7 +173,7 @@ def start_text(session: SurveySession) -> str:
 
 
 _WEIGHTS: Final = 0.15e9, 0.6e9
-"""Weights that a core compares in a second, by type; measured."""
+"""Weights that a core compares in a second, by type; a guess around docs/performance.md."""
 
 _DISK: Final = 0.2e9, 3e9
 """Bytes that a disk reads in a second."""
