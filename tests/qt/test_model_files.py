@@ -30,6 +30,7 @@ from explorer import model_files
 from explorer.present.titles import PANEL_TITLES
 from explorer.qt import actions
 from explorer.qt.main_window import MainWindow
+from explorer.qt.references import Rounding
 from explorer.qt.widgets import saving
 from explorer.sources.remote.addresses import refuse_all
 from explorer.text import PLAIN, set_notation
@@ -132,6 +133,7 @@ def test_nothing_that_the_window_saves_replaces_a_file_of_a_model(
     kept.mkdir()
     window = make_window(kind(kept))
     window.reveal_tensor(window.documents[0], 0)
+    window.panels.references.choose(Rounding("Q8_0"))  # errors can be saved, too
     dialog = Dialog(monkeypatch)
     before = digests(kept)
 

@@ -362,6 +362,8 @@ _FREES: Final = (
     "Nothing where several models share it."
 )
 
+_FILE_STATE: Final = "Used by models, unused, a duplicate, or unfinished."
+
 FILES: Final = Table[StoredFile](
     Column("part", "What it is", TEXT, _PART, stretches=True),
     Column(
@@ -378,8 +380,7 @@ FILES: Final = Table[StoredFile](
         text=lambda file: day_text(file.used),
     ),
     Column(
-        *("state", "State", TEXT, "Used by models, unused, a duplicate, or unfinished."),
-        row_tip=lambda file: file.same_as,
+        *("state", "State", TEXT, _FILE_STATE), row_tip=lambda file: file.same_as or _FILE_STATE
     ),
     Column(
         *("models", "Models", INTEGER, "Number of models and tags that use it."),

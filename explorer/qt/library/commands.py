@@ -559,7 +559,9 @@ class Commands(QObject):
         return [one.path for one in found.values() if one is not None and one.format is not None]
 
     def _choose_quant(self) -> None:
-        self.app.choose_quant(self.models()[0])
+        models = self.models()
+        if len(models) == 1:
+            self.app.choose_quant(models[0])
 
     def _compare(self) -> None:
         models = self.models()

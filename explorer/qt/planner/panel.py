@@ -277,6 +277,8 @@ class PlannerView(QtWidgets.QWidget):
         self.addAction(action)
 
     def take_units(self) -> None:
+        if self.body is not None:
+            self.body.answer.speed.clear()  # until it is worked out again
         self.state.replan()  # sizes are in other units
 
     # Qt
@@ -539,13 +541,19 @@ class AnswerBar(QtWidgets.QWidget):
 
     # Qt
 
+    def showEvent(self, event: QtGui.QShowEvent) -> None:
+        """Look for what was not looked for out of sight."""
+        super().showEvent(event)
+        if not self.speed.isEnabled():
+            self._search_delay.start()
+
     def resizeEvent(self, event: QtGui.QResizeEvent) -> None:
         """Keep the height that the usual texts have at this width."""
         super().resizeEvent(event)
         line, narrow = self.fontMetrics().lineSpacing(), self.width() < scaled(_WIDE)
         self._line.invalidate()
         self._strut.changeSize(0, (1 + narrow) * line + 2 * Space.NEAR + 2)
-        self.speed.setMinimumHeight((1 + narrow) * line)
+        self.speed.setMinimumHeight((2 + narrow) * line)
         self.ways.setMinimumHeight((2 + narrow) * line)
 
     def changeEvent(self, event: QEvent) -> None:

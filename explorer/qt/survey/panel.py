@@ -478,7 +478,8 @@ class SurveyView(SessionPanel):
         if other:
             self._offer_attached()
             for page in (self._type_mix, self._attached):
-                page.catch_up()  # they let go of the model before
+                page.refresh()
+                page.catch_up()  # out of sight, too: they let go of the model before
 
     def select_tensor(self, row: int) -> None:
         super().select_tensor(row)
