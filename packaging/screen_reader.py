@@ -29,13 +29,13 @@ PANELS = {
     "Tensors": "ctrl+3",
     "Vocabulary": "ctrl+4",
     "Raw": "ctrl+5",
-    "Compare": "ctrl+6",
+    "Summary": "ctrl+6",
     "Weights": "ctrl+7",
-    "Errors": "ctrl+8",
+    "One tensor": "ctrl+8",
     "All tensors": "ctrl+9",
-    "Planner": "alt+4",
+    "Planner": "alt+5",
 }
-GROUPS = ("Library", "Model", "Weights", "Planner")
+GROUPS = ("Library", "Model", "Weights", "Compare", "Planner")
 # The bus of screen readers starts when it is asked for; Qt joins one that is there.
 START_BUS = [
     *("dbus-send", "--session", "--print-reply", "--dest=org.a11y.Bus"),

@@ -52,6 +52,7 @@ def test_keys_that_scripts_press_show_the_panels_that_they_name(
     shown = {keys[key].partition("_")[2]: name for name, key in panels.items()}
     pages = range(window.panels.count())
     titles = {window.panels.widget(n).objectName(): window.panels.tabText(n) for n in pages}
-    assert shown == titles
+    reached = {name.partition("_")[2] for key, name in keys.items() if key}
+    assert shown == {name: title for name, title in titles.items() if name in reached}
     for name, key in script("proof").VIEWS.items():
         assert keys[key] == f"page_{name}"
