@@ -135,6 +135,20 @@ def test_pages_behind_let_go_of_the_model_before(
         action.trigger()
 
 
+def test_a_map_that_turns_back_to_a_smaller_model_marks_no_tensor_of_the_larger(
+    qtbot: QtBot, window: MainWindow
+) -> None:
+    small, large = window.documents
+    window.panels.show_page("error_map")
+    for document, row in ((small, 0), (large, len(large.arrays) - 1), (small, 0)):
+        window.panels.selection.show_document(document)
+        window.panels.selection.select_tensors([row])
+        wait_idle(qtbot, window)
+        session = window.panels.error_map.widget.session
+        assert session.content is not None
+        assert session.content.document is document
+
+
 def test_a_model_that_cannot_be_planned_is_freed(
     qtbot: QtBot, make_window: Callable[..., MainWindow], demo_path: Path, hostile_path: Path
 ) -> None:

@@ -329,7 +329,7 @@ class SessionPanel(TabbedPanel):
         self._row = -1
         self.session = session
         session.replaced.connect(self._refresh_if_visible)
-        session.grown.connect(self.grow)
+        session.grown.connect(self._grow_with_session)
         session.state_changed.connect(self._follow_state)
 
     def show_document(self, document: Document | None) -> None:
@@ -366,10 +366,19 @@ class SessionPanel(TabbedPanel):
         """Show more of the same."""
         raise NotImplementedError
 
+    @property
+    def _is_up_to_date(self) -> bool:
+        """Whether the session is of the model shown; else a panel beside this one came first."""
+        return self.session.document is self._document
+
     def _refresh_if_visible(self) -> None:
-        if self.isVisible():
+        if self.isVisible() and self._is_up_to_date:
             self.refresh_pages()
         self._follow_state()
+
+    def _grow_with_session(self) -> None:
+        if self._is_up_to_date:
+            self.grow()
 
     def _follow_state(self) -> None:
         running = self.session.state in (SurveyState.RUNNING, SurveyState.PAUSED)
