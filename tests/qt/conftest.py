@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QCoreApplication, QEvent, QProcess
-from PySide6.QtWidgets import QApplication
+from PySide6.QtCore import QCoreApplication, QEvent, QProcess, Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
 from explorer.demo import make_demo
@@ -27,7 +28,13 @@ from tests.helpers.window import HOSTILE, wait_idle
 
 @pytest.fixture(autouse=True)
 def clean_up_check(qapp: QApplication) -> Iterator[None]:
-    """Fail a test that leaves a thread, an active timer or a visible window behind."""
+    """Fail a test that leaves a thread, an active timer or a visible window behind.
+
+    Qt takes Ctrl for held after a test that pressed Ctrl+Z last: a click would then not select.
+    """
+    if qapp.keyboardModifiers() != Qt.KeyboardModifier.NoModifier:
+        QTest.keyClick(QWidget(), Qt.Key.Key_Shift)
+    assert qapp.keyboardModifiers() == Qt.KeyboardModifier.NoModifier
     yield
     QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
     assert leftovers(qapp) == []
