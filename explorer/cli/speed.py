@@ -14,7 +14,7 @@ from explorer.errors import PlanError
 from explorer.hardware.catalogue import find_bandwidths
 from explorer.planner.devices import CPU
 from explorer.planner.plan import Plan
-from explorer.planner.speed import Bandwidth, SpeedBound, parse_rate, speed_bounds, speed_record
+from explorer.planner.speed import SpeedBound, parse_rate, speed_bounds, speed_record
 from explorer.present.speed import Speed as TextOfSpeed
 from explorer.present.speed import speed_details, speed_of
 
@@ -43,12 +43,7 @@ bandwidth_option = click.option(
 
 def plan_speed(plan: Plan, given: Mapping[str, int]) -> TextOfSpeed | str:
     """Return what is said of a plan's speed; `given` are bandwidths by place."""
-    return speed_of(plan, _rates(plan, given))
-
-
-def _rates(plan: Plan, given: Mapping[str, int]) -> dict[str, Bandwidth]:
-    devices = [held.device for held in plan.gpus if held.device is not None]
-    return find_bandwidths(devices, given)
+    return speed_of(plan, find_bandwidths(plan.devices, given))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +57,8 @@ class Speed:
     @classmethod
     def of(cls, plan: Plan, given: Mapping[str, int]) -> Speed | None:
         """Return the bound of a plan, if it is known; `given` are bandwidths of the user."""
-        bounds, found = speed_bounds(plan, _rates(plan, given)), plan_speed(plan, given)
+        rates = find_bandwidths(plan.devices, given)
+        bounds, found = speed_bounds(plan, rates), speed_of(plan, rates)
         sentence = found if isinstance(found, str) else found.sentence
         return None if bounds is None else cls(*bounds, sentence)
 

@@ -139,8 +139,9 @@ class _BlockRuns:
 
 
 class _RowRuns:
-    """Reads and decodes blocks that share something: a header of their row, or of the tensor a
-    trailer; or of which those of several rows lie together. They become whole ones.
+    """Reads and decodes blocks that are not stored whole, and makes them whole.
+
+    They share a header of their row or a trailer of the tensor, or several rows are interleaved.
 
     Methods as of `_BlockRuns`.
     """

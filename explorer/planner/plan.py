@@ -386,6 +386,11 @@ class Plan:
         return self.holdings[:-1]
 
     @property
+    def devices(self) -> list[Device]:
+        """The GPUs that are planned with, in the order of `gpus`."""
+        return [held.device for held in self.gpus if held.device is not None]
+
+    @property
     def main(self) -> Holding:
         return self.holdings[-1]
 

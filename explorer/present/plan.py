@@ -107,7 +107,7 @@ def short_name(device: Device) -> str:
 
 def device_titles(plan: Plan) -> list[str]:
     """Return the names of a plan's GPUs; numbers distinguish several."""
-    return _titles([held.device for held in plan.gpus if held.device is not None])
+    return _titles(plan.devices)
 
 
 def _titles(devices: Sequence[Device]) -> list[str]:

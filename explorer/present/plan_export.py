@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -352,15 +352,21 @@ def make_curves(  # noqa: PLR0913, PLR0917 - as `plan_result` has them
     `check` is called before each plan; it raises to stop.
     """
     axis, places = AXES[kind.along], _places(h, inputs, end, kind.along)
+
+    def plan_of(asked: PlanInputs) -> Plan | None:
+        return plan_result(h, asked, environment).plan
+
     curves: list[Curve] = []
     for one in kind.values:
         plans = []
         for place in places:
             check()
             asked = inputs.with_settings(**{kind.along: axis.value(place), kind.setting: one.value})
-            plans.append((asked, plan_result(h, asked, environment).plan))
-        make = _memory_curves if kind.figure == "total" else _counted_curves
-        curves += make(h, environment, kind, one, places, plans)
+            plans.append((asked, plan_of(asked)))
+        if kind.figure == "total":
+            curves.append(_memory_curve(one, places, plans, plan_of))
+        else:
+            curves += _counted_curves(one, places, [plan for _, plan in plans], kind.figure)
     vram = sum(device.free for device in inputs.devices) if kind.figure == "total" else 0
     return Curves(tuple(curves), vram, kind)
 
@@ -373,18 +379,13 @@ def _places(h: Hyperparameters, inputs: PlanInputs, end: int, along: str) -> tup
     return tuple(count for count in _COPIES if count <= max(1, len(inputs.devices)))
 
 
-_Plans: TypeAlias = Sequence[tuple[PlanInputs, Plan | None]]
-
-
-def _memory_curves(  # noqa: PLR0913, PLR0917 - the parts of `make_curves`
-    h: Hyperparameters,
-    environment: Mapping[str, str],
-    kind: CurveKind,
+def _memory_curve(
     one: CurveValue,
     places: Sequence[int],
-    plans: _Plans,
-) -> Iterator[Curve]:
-    """Yield the curve of all bytes."""
+    plans: Iterable[tuple[PlanInputs, Plan | None]],
+    plan_of: Callable[[PlanInputs], Plan | None],
+) -> Curve:
+    """Return the curve of all bytes."""
     totals, fits, like, is_hopeful = [], [], one.like or one.name.upper(), True
     for asked, plan in plans:
         totals.append(-1 if plan is None else plan.total)
@@ -394,28 +395,21 @@ def _memory_curves(  # noqa: PLR0913, PLR0917 - the parts of `make_curves`
         if plan is not None and is_hopeful and not whole:
             # as the largest context is found, with all layers asked onto GPUs
             forced = plan.engine.all_on_gpus(plan.request)
-            other = asked.with_settings(**forced)
-            whole = bool(forced) and _is_whole(plan_result(h, other, environment).plan)
+            whole = bool(forced) and _is_whole(plan_of(asked.with_settings(**forced)))
             is_hopeful = whole
         fits.append(whole)
     bytes_, fitting = np.array(totals, np.int64), np.array(fits, np.bool_)
-    yield Curve(one.name, like, np.array(places, np.int64), bytes_, fitting)
+    return Curve(one.name, like, np.array(places, np.int64), bytes_, fitting)
 
 
-def _counted_curves(  # noqa: PLR0913, PLR0917 - as `_memory_curves`
-    h: Hyperparameters,
-    environment: Mapping[str, str],
-    kind: CurveKind,
-    one: CurveValue,
-    places: Sequence[int],
-    plans: _Plans,
+def _counted_curves(
+    one: CurveValue, places: Sequence[int], plans: Iterable[Plan | None], figure: str
 ) -> Iterator[Curve]:
     """Yield the curves of both ends of what is counted."""
-    del h, environment
     for end, words in enumerate(("at least", "at most")):
         numbers, starts = [], []
-        for _, plan in plans:
-            both = None if plan is None else plan.details.counts().get(kind.figure)
+        for plan in plans:
+            both = None if plan is None else plan.details.counts().get(figure)
             numbers.append(-1 if both is None else both[end])
             level = Level.NOT if plan is None else plan.verdict.level
             starts.append(level is not Level.NOT if end else level is Level.FITS)

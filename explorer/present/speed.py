@@ -78,8 +78,7 @@ def speed_of(plan: Plan, rates: Mapping[str, Bandwidth]) -> Speed | str:
 
 def speed_here(plan: Plan, given: Mapping[str, int]) -> Speed | str:
     """Return the same; `given` are bandwidths that the user gave, by the names of devices."""
-    devices = [held.device for held in plan.gpus if held.device is not None]
-    return speed_of(plan, named_bandwidths(devices, given))
+    return speed_of(plan, named_bandwidths(plan.devices, given))
 
 
 def _known(rates: Mapping[str, Bandwidth], name: str) -> int:

@@ -211,17 +211,13 @@ class Panels(Pages):
         self.weights = tab("weights", self._make_weights, self._fill_selected)
         self.survey = tab("survey", self._make_survey, self._fill_survey)
         self.compare = tab("compare", self._make_compare, self._fill_document)
-        part = self._make_part
-        self.error_map = tab("error_map", partial(part, "error_map"), self._fill_survey)
-        self.error_layers = tab("error_layers", partial(part, "error_layers"), self._fill_survey)
-        self.error_tensors = tab(
-            "error_tensors", partial(self._make_part, "error_tensors"), self._fill_survey
-        )
+        names = "error_map", "error_layers", "error_tensors"
+        parts = [tab(name, partial(self._make_part, name), self._fill_survey) for name in names]
+        self.error_map, self.error_layers, self.error_tensors = parts
         self.errors = tab("errors", self._make_errors, self._fill_selected)
         self.what_if = tab("what_if", self._make_what_if, self._fill_what_if)
         self.planner = tab("planner", self._make_planner, self._fill_planner)
-        maps = self.error_map, self.error_layers, self.error_tensors
-        self.of_errors: tuple[QWidget, ...] = (*maps, self.errors, self.what_if)
+        self.of_errors: tuple[QWidget, ...] = (*parts, self.errors, self.what_if)
         self.setCurrentWidget(self.overview)
         for change in (self.currentChanged, self.selection.changed):
             change.connect(self._choose)

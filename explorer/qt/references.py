@@ -136,7 +136,7 @@ class References(QObject):
         documents: The open models.
         other: Another model that is compared with the same original: B; None for none.
         original: What was chosen to measure errors against.
-        matrix: By whose importance errors are weighted too, of every model; None for none.
+        matrix: By whose importance *What if?* searches for scales; None for none.
 
     Signals:
         changed: Something else is compared, or the matching of two models is known.
@@ -168,8 +168,9 @@ class References(QObject):
     @property
     def against_original(self) -> Document | None:
         """The original, if errors of B are measured against it too."""
-        both = isinstance(self.original, Document) and self.other not in (None, self.original)
-        return self.original if both and isinstance(self.original, Document) else None
+        if isinstance(self.original, Document) and self.other not in (None, self.original):
+            return self.original
+        return None
 
     def show_document(self, document: Document | None) -> None:
         """Take another current model; it is compared with what was last chosen for it."""
@@ -220,7 +221,7 @@ class References(QObject):
             self._renew()
 
     def choose_matrix(self, matrix: ImportanceMatrix | None) -> None:
-        """Weight errors by an importance matrix too, or count all weights alike."""
+        """Search for scales by an importance matrix, or count all weights alike."""
         # the one before is not closed here: a job may still read it for a moment
         if matrix is not self.matrix:
             self.matrix = matrix

@@ -369,7 +369,7 @@ def differences(declared: Declaration, layout: CompanionLayout) -> dict[str, str
     Only that which no rule of the configuration says differs: any may be that of a module.
     """
     found: dict[str, str] = {}
-    if not layout.reader:  # of which only the sizes are known
+    if not layout.reader:  # only its sizes are known
         return found
     method, stated = declared.method, f"{declared.origin} says"
     if method and layout.scheme not in _SCHEMES.get(method, (method,)):

@@ -686,18 +686,6 @@ class LogParser:
         now.source = VLLM
         now.add(device, kind, _vllm_size(text), sums=False)
 
-    def _vllm_weights(self, match: re.Match[str]) -> None:
-        self._vllm_held(WEIGHTS, match[1], match)
-
-    def _vllm_cache(self, match: re.Match[str]) -> None:
-        self._vllm_held(AVAILABLE, match[1], match)
-
-    def _vllm_graphs(self, match: re.Match[str]) -> None:
-        self._vllm_held(GRAPHS, match[1], match)
-
-    def _vllm_estimate(self, match: re.Match[str]) -> None:
-        self._vllm_held(GRAPHS_ESTIMATE, match[1], match)
-
     def _vllm_budget(self, match: re.Match[str]) -> None:
         found = _VLLM_RANK.search(match.string)
         total, _ = _vllm_size(match["total"])
@@ -718,15 +706,6 @@ class LogParser:
         number = float(text.replace(",", ""))
         if number < MAX_COUNT:
             now.facts["counts"] = {**now.facts.get("counts", {}), kind: number}
-
-    def _vllm_tokens(self, match: re.Match[str]) -> None:
-        self._vllm_count(TOKENS, match[1])
-
-    def _vllm_blocks(self, match: re.Match[str]) -> None:
-        self._vllm_count(BLOCKS, match[1])
-
-    def _vllm_block(self, match: re.Match[str]) -> None:
-        self._vllm_count(BLOCK, match[1])
 
     def _vllm_requests(self, match: re.Match[str]) -> None:
         self._vllm_count(REQUESTS, match[2])
@@ -767,6 +746,16 @@ def _lines(
     return [(word, re.compile(pattern), read) for word in words]
 
 
+def _held(kind: str) -> _Reader:
+    """Return what notes the first group of a line of vLLM as bytes of a GPU."""
+    return lambda parser, match: parser._vllm_held(kind, match[1], match)
+
+
+def _counted(kind: str) -> _Reader:
+    """Return what notes it as a number of tokens or blocks of the cache."""
+    return lambda parser, match: parser._vllm_count(kind, match[1])
+
+
 _SPEED: Final = r" {0,20}(?P<speed>[0-9]{1,9}(?:[.,][0-9]{1,6})?) "
 _PS_ROW: Final = (
     r"^\s*(?P<name>\S{1,200}) +(?:[0-9a-f]{6,64}|-) +" + _SIZE + r" +"
@@ -787,26 +776,18 @@ _LINES: Final = (
         r"gpu_memory_utilization \((?P<share>0\.[0-9]{1,6}|1\.0{1,6})\)",
     ),
     *_lines(["model weights take "], LogParser._vllm_profile),
-    *_lines(
-        ["odel loading took ", "oading model weights took "],
-        LogParser._vllm_weights,
-        "took " + _GIB,
-    ),
-    *_lines(["Available KV cache memory"], LogParser._vllm_cache, "memory: " + _GIB),
-    *_lines(["GPU KV cache size"], LogParser._vllm_tokens, f"size: {_NUMBER} tokens"),
-    *_lines(
-        ["# GPU blocks", "# CUDA blocks", "# cuda blocks"], LogParser._vllm_blocks, f"s: {_NUMBER}"
-    ),
+    *_lines(["odel loading took ", "oading model weights took "], _held(WEIGHTS), "took " + _GIB),
+    *_lines(["Available KV cache memory"], _held(AVAILABLE), "memory: " + _GIB),
+    *_lines(["GPU KV cache size"], _counted(TOKENS), f"size: {_NUMBER} tokens"),
+    *_lines(["# GPU blocks", "# CUDA blocks", "# cuda blocks"], _counted(BLOCKS), f"s: {_NUMBER}"),
     *_lines(
         ["Maximum concurrency for "],
         LogParser._vllm_requests,
         rf"for {_NUMBER} tokens per request: ([0-9]{{1,9}}(?:\.[0-9]{{1,6}})?)x",
     ),
-    *_lines(
-        ["etting attention block size to "], LogParser._vllm_block, f"size to {_NUMBER} tokens"
-    ),
-    *_lines(["Graph capturing finished"], LogParser._vllm_graphs, "took " + _GIB),
-    *_lines(["Estimated CUDA graph memory"], LogParser._vllm_estimate, "memory: " + _GIB),
+    *_lines(["etting attention block size to "], _counted(BLOCK), f"size to {_NUMBER} tokens"),
+    *_lines(["Graph capturing finished"], _held(GRAPHS), "took " + _GIB),
+    *_lines(["Estimated CUDA graph memory"], _held(GRAPHS_ESTIMATE), "memory: " + _GIB),
     *_lines(["--gpu-memory-utilization=", "max_num_batched_tokens="], LogParser._vllm_more),
     *_lines(["Encoder cache will"], LogParser._vllm_others),
     *_lines(

@@ -137,7 +137,7 @@ def _row(device: str, kind: str, ends: Range | None, nbytes: int, within: int) -
 def _rest(
     plan: Plan, number: int, measures: Mapping[str, tuple[int, int]]
 ) -> tuple[int, int] | None:
-    """Return what of the budget is neither weights nor cache, where no line tells its parts."""
+    """Return the part of the budget left beside weights and cache; None if a line lists it."""
     if ACTIVATION in measures or not {WEIGHTS, AVAILABLE} <= measures.keys():
         return None
     if plan.request.settings.kv_cache_memory is not None:

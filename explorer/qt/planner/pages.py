@@ -378,8 +378,7 @@ class Bandwidths(QtWidgets.QWidget):
 
     def _devices(self) -> list[Device]:
         plan = self._state.current.plan
-        gpus = () if plan is None else plan.gpus
-        return [held.device for held in gpus if held.device is not None]
+        return [] if plan is None else plan.devices
 
     def show_plan(self) -> None:
         """Show what is given for the current plan, and what is believed without it."""

@@ -277,8 +277,6 @@ class PlannerView(QtWidgets.QWidget):
         self.addAction(action)
 
     def take_units(self) -> None:
-        if self.body is not None:
-            self.body.answer.speed.clear()  # until it is worked out again
         self.state.replan()  # sizes are in other units
 
     # Qt
@@ -538,6 +536,9 @@ class AnswerBar(QtWidgets.QWidget):
     def _apply_advice(self) -> None:
         if self._advice is not None:
             self._state.apply(plan_texts.advice_changes(self._advice))
+
+    def take_units(self) -> None:
+        self.speed.clear()  # until it is worked out again
 
     # Qt
 

@@ -265,7 +265,7 @@ class Heap:
         return self.peak - self._starts[-1] - size
 
     def take_from(self, best: int, size: int) -> int:
-        """Return the address of a block, of which so much is taken; -1: of the last one."""
+        """Take so much of a block, the last one for -1; return its address."""
         sizes = self._sizes
         start = self._starts[best]
         if sizes[best] == size:

@@ -110,7 +110,7 @@ class Outcome(Details):
 
     @property
     def largest_reserve(self) -> int:
-        """The bytes of the GPU of which most is held back."""
+        """The largest reserve of any GPU, in bytes."""
         return max((held.reserve.high for held in self.gpus), default=0)
 
     def reserve_notes(self) -> Iterator[str]:

@@ -41,7 +41,7 @@ _TOGETHER: Final = frozenset({
     ("mul_mat", "add"), ("mul_mat_id", "add_id"), ("mul_mat_id", "mul"), ("add", "add"),
     ("ssm_conv", "add"), ("ssm_conv", "unary"),
 })  # fmt: skip
-"""Neighbours of which the second may follow the first, though it reads it."""
+"""Pairs whose second operation may directly follow the first, although it reads its result."""
 _AFTER_EMPTY: Final = frozenset({("rms_norm", "mul"), ("unary", "mul")})
 """The same where only views lie between them."""
 
