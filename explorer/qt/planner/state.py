@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from string import ascii_uppercase
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
@@ -276,6 +276,10 @@ class SavedPlans(QObject):
         self.scenarios, self.sets, self.program = saved.scenarios, saved.sets, saved.program
 
 
+_Left: TypeAlias = tuple[tuple[Device, ...], Host | None, tuple[Loaded, ...]]
+"""What other models leave of the GPUs and main memory, and what each takes."""
+
+
 class PlannerState(SavedPlans):
     """What the planner panel shows; views read `current` and change it by the methods.
 
@@ -326,7 +330,7 @@ class PlannerState(SavedPlans):
         self.others: list[PlannedModel] = []
         self.also: tuple[PlannedModel, ...] = ()
         self._also: tuple[tuple[str, Hyperparameters, PlanInputs], ...] = ()
-        self._left: dict[Any, tuple[Any, Host | None, tuple[Loaded, ...]]] = {}
+        self._left: dict[Any, _Left | str] = {}  # or why the models do not fit
         self._frame = single_shot(self, self.flush)
         self._frame.setTimerType(Qt.TimerType.PreciseTimer)
         self._last_frame = 0.0
@@ -378,12 +382,18 @@ class PlannerState(SavedPlans):
         devices, host, _ = self._loading(inputs)
         return replace(inputs, devices=devices, host=host)
 
-    def _loading(self, inputs: PlanInputs) -> tuple[Any, Host | None, tuple[Loaded, ...]]:
+    def _loading(self, inputs: PlanInputs) -> _Left:
         machine = inputs.devices, inputs.host
-        if machine not in self._left:
-            found = load_first(self._also, *machine, self.environment)
+        found = self._left.get(machine)
+        if found is None:
+            try:
+                found = load_first(self._also, *machine, self.environment)
+            except PlanError as error:
+                found = str(error)
             self._left = {machine: found}  # of the machine asked for last
-        return self._left[machine]
+        if isinstance(found, str):
+            raise PlanError(found)
+        return found
 
     @property
     def request(self) -> PlanRequest | None:

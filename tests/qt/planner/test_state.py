@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -20,6 +22,7 @@ from explorer.planner.inputs import PlanInputs, PlanResult
 from explorer.present.plan_export import server_command
 from explorer.qt.jobs import JobRunner
 from explorer.qt.machine import PlannedMachine
+from explorer.qt.planner import state as state_module
 from explorer.qt.planner.state import (
     MOST_SCENARIOS,
     CurrentPlan,
@@ -206,6 +209,35 @@ def test_a_separate_projector_is_part_of_the_plan() -> None:
     assert state.inputs.settings.projector_bytes == 0  # another model has none
     command = server_command(model.path, plan, model.projector)
     assert command.endswith("--mmproj p.gguf")
+
+
+def test_models_that_are_loaded_already_are_planned_once_for_a_machine(
+    app: RecordingServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    basis = PlannedMachine(app, MemoryNotes())
+    state = PlannerState(basis, {}, runner=app.runner)
+    calls: list[int] = []
+    original = state_module.load_first
+
+    def load(*args: Any) -> Any:
+        calls.append(1)
+        return original(*args)
+
+    monkeypatch.setattr(state_module, "load_first", load)
+    state.set_model(PlannedModel("small", Path("small.gguf"), small_model()))
+    other = PlannedModel("other", Path("other.gguf"), small_model())
+    asked = replace(PlanInputs().with_settings(context=512), profile=OLLAMA_013.name)
+    basis.plan_for(asked, other.path)
+    for host, fits in ((Host(64 * GIB), True), (Host(1), False)):  # what does not fit, too
+        state.replace_inputs(devices=(), host=host, profile=OLLAMA_013.name)
+        calls.clear()
+        state.set_also([other])
+        for tokens in (1024, 2048, 4096):
+            state.set(context=tokens)
+            state.flush()
+        assert len(calls) == 1
+        assert bool(state.loaded) == fits
+        assert (state.current.plan is not None) == fits
 
 
 def test_a_slow_plan_is_made_by_a_worker_and_the_last_value_wins(
