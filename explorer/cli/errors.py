@@ -125,8 +125,8 @@ def compare_command(  # noqa: PLR0913 - one for each argument and option
       gguf-explorer compare a.gguf b.gguf --json | jq '.tensors | max_by(.relative_rmse)'
     """
     if original is not None:
-        paths = list(_paths((reference, candidate, original), root))
-        given = (reference, candidate, original)
+        given = reference, candidate, original
+        paths = list(_paths(given, root))
         files = output.TableFiles(csv_path, parquet_path)
         return _compare_both(given, paths, names, matrix_path, files, workers, fetch, as_json)
     paths = list(_paths((reference, candidate), root))
