@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -22,7 +22,7 @@ from explorer.planner.devices import quoted, sized, whole
 from explorer.planner.engines.llama_cpp.backends import Backend, backend_of
 from explorer.planner.engines.llama_cpp.block import Batch, Placement
 from explorer.planner.engines.llama_cpp.builds import NEWEST, revision
-from explorer.planner.engines.llama_cpp.compute import compute_buffers
+from explorer.planner.engines.llama_cpp.compute import compute_buffers, kept
 from explorer.planner.engines.llama_cpp.graph import HOST_ALIGNMENT, padded, row_padding
 from explorer.planner.engines.llama_cpp.header import SCANNED, Header, LayerSum, Weights
 from explorer.planner.engines.llama_cpp.kernels import lacks_kernel
@@ -194,12 +194,8 @@ def _allocate(header: Header, settings: Settings, *, with_compute: bool) -> Allo
     _refuse(header, settings, flash_attention=flash_attention)
     n_ctx, n_ctx_seq = _context(header, settings)
     ubatch = _ubatch(header, settings)
-    places = _Places(header.blocks, settings)
-    by_layer = _place_weights(header, settings, places)
-    weights: Counter[str] = Counter()
-    for held in by_layer:
-        for place, nbytes in held.items():
-            weights[place] += nbytes
+    placed = _placed(header, settings)
+    places, weights = placed.places, placed.weights
     parts_of = {
         first: _cache_parts(header, settings, first, n_ctx_seq, ubatch)
         for first in set(header.first_alike)
@@ -235,7 +231,7 @@ def _allocate(header: Header, settings: Settings, *, with_compute: bool) -> Allo
         buffers,
         accuracy,
         tuple(places.of_layer),
-        by_layer,
+        placed.by_layer,
         tuple(caches),
         flash_attention,
     )
@@ -380,10 +376,38 @@ class _Places:
         return "CPU_REPACK" if place == "CPU" and tensor.repacked else place
 
 
+class _Placed(NamedTuple):
+    """Where weights lie, whatever the context is."""
+
+    places: _Places
+    by_layer: tuple[dict[str, int], ...]  # bytes by buffer: the blocks, the output, the input
+    weights: Counter[str]  # their sums
+
+
+def _placed(header: Header, settings: Settings) -> _Placed:
+    """Return where weights lie; a slider or `fit` asks for the same again and again."""
+    split = tuple(settings.tensor_split or ())
+    overrides = tuple((pattern, buffer) for pattern, buffer in settings.overrides)
+    asked = settings.gpu_layers, split, settings.cpu_moe_layers, overrides
+    key = settings.devices, settings.library, asked
+    known: dict[Hashable, _Placed] = header.placed
+    return kept(known, key, lambda: _place(header, settings))
+
+
+def _place(header: Header, settings: Settings) -> _Placed:
+    places = _Places(header.blocks, settings)
+    by_layer = _place_weights(header, settings, places)
+    weights: Counter[str] = Counter()
+    for held in by_layer:
+        for place, nbytes in held.items():
+            weights[place] += nbytes
+    return _Placed(places, by_layer, weights)
+
+
 def _place_weights(
     header: Header, settings: Settings, places: _Places
 ) -> tuple[dict[str, int], ...]:
-    """Return the bytes of each layer by buffer: the blocks, the output, the input."""
+    """Return the bytes of each layer by buffer."""
     found = [
         places.of_sum(of_layer, place)
         for of_layer, place in zip(header.layer_sums, places.of_layer, strict=True)

@@ -74,7 +74,7 @@ def _remembered(header: Header, batch: Batch, placement: Placement) -> list[int]
     """Return the sizes of a batch; a slider or `fit` asks for the same graph again and again."""
     if header.rules.accuracy == "unknown architecture" and any(header.index_lengths):
         raise UnknownGraphError("positions are chosen")
-    blocks, kind = _kept(header.built, placement.key, lambda: _to_build(header, placement))
+    blocks, kind = kept(header.built, placement.key, lambda: _to_build(header, placement))
     types = batch.type_k.name.lower(), batch.type_v.name.lower()
     attends_on_cpu = batch.flash_attention and lacks_kernel(header, batch.library, types)
     if placement.pipelined and attends_on_cpu:  # each block leaves copies of its cache
@@ -84,10 +84,10 @@ def _remembered(header: Header, batch: Batch, placement: Placement) -> list[int]
         with collector_paused():  # a graph has no cycles
             return _sizes(header, batch, placement, blocks)
 
-    return _kept(header.computed, (batch, kind), sizes)
+    return kept(header.computed, (batch, kind), sizes)
 
 
-def _kept(known: dict[Hashable, Kept], key: Hashable, make: Callable[[], Kept]) -> Kept:
+def kept(known: dict[Hashable, Kept], key: Hashable, make: Callable[[], Kept]) -> Kept:
     """Return what is known by a key, made where it is not; the oldest is forgotten."""
     if key not in known:
         made = known[key] = make()

@@ -303,6 +303,11 @@ class Header:
         return {}
 
     @cached_property
+    def placed(self) -> dict[Hashable, Any]:
+        """For each placement where weights lie (`allocation`)."""
+        return {}
+
+    @cached_property
     def first_alike(self) -> list[int]:
         """For each block the first one with a cache and a state of the same sizes."""
         known: dict[Hashable, int] = {}
