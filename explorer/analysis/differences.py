@@ -661,7 +661,8 @@ class RoleComparison(Comparison):
             kind = _MATRIX if is_matrix_shape(match.candidate.shape) else _OTHER
             return kind + _role(match, first=first)
 
-        super().__init__(match_models(reference, candidate).matches, role_of)
+        matches = match_models(reference, candidate).matches
+        super().__init__(matches, role_of, models=(reference, candidate))
         self.problems: dict[str, str] = {}
 
     def run(

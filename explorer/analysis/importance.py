@@ -8,11 +8,11 @@ ratio. The older form, without names of tensors' parts, is read by `formats/imat
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,9 @@ from explorer.formats.open import open_model
 from explorer.formats.tensors import Folding, Tensor
 from explorer.formats.weights import Values
 from explorer.parallel import Check, never
+
+if TYPE_CHECKING:
+    from explorer.analysis.errors.pairs import WeightsPair
 
 COUNTS: Final = ".counts"
 MAX_ROW: Final = 1 << 20
@@ -118,6 +121,22 @@ def importance_for(matrix: Model, name: str, weights: Weights) -> Values | None:
     """
     found = importance_of(matrix, name)
     return None if found is None else checked_importance(found, weights)
+
+
+def weighing(matrix: Model) -> Callable[[WeightsPair], Values | None]:
+    """Return what gives the importance of a pair's columns, by either name of it; None if unknown.
+
+    It raises what `importance_for` raises.
+    """
+
+    def of_pair(pair: WeightsPair) -> Values | None:
+        for view in (pair.candidate, pair.reference):
+            found = importance_for(matrix, view.name, view)
+            if found is not None:
+                return found
+        return None
+
+    return of_pair
 
 
 @dataclass(frozen=True, slots=True)

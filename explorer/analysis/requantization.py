@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.analysis.errors.metrics import ErrorMetrics
-from explorer.analysis.errors.pairs import RoundedPair, measure_pair, saturated_share
+from explorer.analysis.errors.pairs import RoundedPair, measure_pair
 from explorer.analysis.importance import checked_importance
 from explorer.analysis.rounding import rounded_type, rounding_problem, shape_problem
 from explorer.formats.tensors import Tensor
@@ -87,10 +87,9 @@ def requantize(  # noqa: PLR0913 - all but the first two have a default
                 yield Requantized(name, None, None, None, problem=problem)
             else:
                 pair = RoundedPair(tensor, name, weighing)
-                errors = measure_pair(pair, workers, cancel or never, report, count_codes=True)
+                found = measure_pair(pair, workers, cancel or never, report)
                 nbytes, bits = kind.nbytes_of(tensor.shape), kind.bits_per_weight
-                share = saturated_share(pair, errors)
-                yield Requantized(name, nbytes, bits, errors.metrics(), share)
+                yield Requantized(name, nbytes, bits, found.metrics, found.saturated)
             report(tensor.parameters)
 
     return each()

@@ -17,27 +17,41 @@ import math
 import sqlite3
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final, Generic, Self, TypeVar
+from typing import Any, Final, Generic, Self, TypeAlias, TypeVar
 
 import numpy as np
 
 from explorer import __version__
-from explorer.analysis.errors.metrics import ERROR_PERCENTS, ErrorMetrics
-from explorer.analysis.errors.pairs import WeightsPair
+from explorer.analysis.errors.metrics import (
+    ERROR_PERCENTS,
+    ColumnErrors,
+    RunningErrors,
+    WeightedErrors,
+)
+from explorer.analysis.errors.pairs import PairErrors, WeightsPair, importance_digest
 from explorer.analysis.histogram import Binning, Histogram
 from explorer.analysis.moments import PERCENTS
 from explorer.analysis.statistics import DEFAULT_BINS, TensorStatistics
 from explorer.errors import ExplorerError, SourceError
 from explorer.formats.model import Model, ModelFile
+from explorer.formats.weights import Values
 from explorer.private_folder import PrivateFolder
 from explorer.sources import Address
 
 Result = TypeVar("Result")
+
+ImportanceOf: TypeAlias = Callable[[WeightsPair], Values | None]
+"""Returns how much the columns of a pair count, float32 [1 or matrices, columns]; None of one that
+no matrix has. It raises an ExplorerError."""
+
+MOST_COLUMN_BYTES: Final = 1 << 20
+"""Most bytes of squares by column that are kept of a pair: those of 65,536 columns, experts'
+together. Others are read again where another matrix is chosen."""
 
 MAX_BYTES: Final = 256 << 20
 """Most bytes of the database."""
@@ -56,6 +70,11 @@ _READ: Final = """
     SELECT number, digest, value FROM results
     WHERE survey = ? AND typeof(number) = 'integer' AND number >= 0
         AND typeof(digest) = 'blob' AND typeof(value) = 'blob' AND length(value) <= 65536
+"""
+_READ_COLUMNS: Final = """
+    SELECT digest, value FROM results
+    WHERE survey = ? AND number = ? AND typeof(digest) = 'blob' AND typeof(value) = 'blob'
+        AND length(value) <= ?
 """
 _MAX_HEADER: Final = 64 << 20  # bytes of a header that identify a model
 _PIECE: Final = 1 << 20
@@ -94,20 +113,29 @@ class SurveyCache:
         return CachedSurvey(self, model, slim=slim)
 
     def open_errors(
-        self, model: Model, against: Model | str, pairs: Sequence[WeightsPair]
+        self,
+        model: Model,
+        against: Model | str,
+        pairs: Sequence[WeightsPair],
+        importance: ImportanceOf | None = None,
     ) -> CachedErrors:
         """Return the known errors of a model; a context manager.
 
         Args:
             model: The candidate.
             against: The reference, or the type that the model's weights are rounded to.
-            pairs: The tensors of both, in an order that depends on the two alone.
+            pairs: The tensors of both that are looked for.
+            importance: What errors are weighted by.
+
+        Raises:
+            ExplorerError: What `importance` raises.
         """
         other = f"rounded to {against}" if isinstance(against, str) else identify(against)
         identity = identify(model)
         if identity is None or other is None:
-            return CachedErrors(None, pairs)
-        return CachedErrors(self, pairs, _digest(f"{identity} {other}".encode()).hex())
+            return CachedErrors(None, pairs, importance=importance)
+        survey = _digest(f"{identity} {other}".encode()).hex()
+        return CachedErrors(self, pairs, survey, importance)
 
     def connect(self) -> sqlite3.Connection:
         """Open the database, which is made if it is not there; raises OSError, sqlite3.Error."""
@@ -181,7 +209,16 @@ class CachedResults(ABC, Generic[Result]):
             return
         # floats keep every bit, NaN is written as NaN
         value = json.dumps(self._encode(number, result), separators=(",", ":")).encode()
-        row = (self._survey, number, int(time.time()), _digest(value), value)
+        self._write(self._survey or "", self._key_of(number), value)
+
+    def _key_of(self, number: int) -> int:
+        """Return by what the database knows a result."""
+        return number
+
+    def _write(self, survey: str, key: int, value: bytes) -> None:
+        if self._cache is None:
+            return
+        row = (survey, key, int(time.time()), _digest(value), value)
         try:
             if self._database is None:
                 self._database = self._cache.connect()
@@ -198,15 +235,19 @@ class CachedResults(ABC, Generic[Result]):
         self._database = self._cache = None
 
     def _read(self, database: sqlite3.Connection) -> None:
-        for number, digest, value in database.execute(_READ, (self._survey,)):
+        for key, digest, value in database.execute(_READ, (self._survey,)):
             try:
                 if _digest(value) == digest:
-                    self.rows[number] = self._decode(number, json.loads(value))
+                    self._take(key, json.loads(value))
             except _ODD_VALUES:  # another program's digest is right
                 continue
         with contextlib.suppress(sqlite3.OperationalError):  # a disk that can only be read
             used = (int(time.time()), self._survey)
             database.execute("UPDATE results SET used = ? WHERE survey = ?", used)
+
+    def _take(self, key: int, fields: dict[str, Any]) -> None:
+        """Take a row of the database; raise one of `_ODD_VALUES` for what is none."""
+        self.rows[key] = self._decode(key, fields)
 
     def __enter__(self) -> Self:
         return self
@@ -281,40 +322,113 @@ class CachedSurvey(CachedResults[TensorStatistics]):
         )
 
 
-class CachedErrors(CachedResults[ErrorMetrics]):
-    """Errors by place among the pairs."""
+class CachedErrors(CachedResults[PairErrors]):
+    """Errors by place among pairs, weighted by importance where that is asked for.
+
+    The squares by column, of which errors by any importance follow, have a row of their own. It is
+    read where a matrix is chosen that the errors were not weighted by.
+
+    Attributes:
+        plain: Errors of which the weighted ones are not known, though a matrix has these weights.
+    """
 
     def __init__(
-        self, cache: SurveyCache | None, pairs: Sequence[WeightsPair], survey: str | None = None
+        self,
+        cache: SurveyCache | None,
+        pairs: Sequence[WeightsPair],
+        survey: str | None = None,
+        importance: ImportanceOf | None = None,
     ) -> None:
         self._pairs = pairs
+        self._importance = importance
+        self._keys = [_key_of_pair(pair) for pair in pairs]
+        self._places = {key: place for place, key in enumerate(self._keys)}
+        self.plain: dict[int, PairErrors] = {}
         super().__init__(cache, survey)
 
-    def _encode(self, number: int, result: ErrorMetrics) -> dict[str, Any]:
-        numbers = {name: getattr(result, name) for name in _number_fields(ErrorMetrics)}
-        percentiles = [result.percentiles[percent] for percent in ERROR_PERCENTS]
-        return {**numbers, "pair": _identity(self._pairs[number]), "percentiles": percentiles}
+    def importance(self, number: int) -> Values | None:
+        """Return what the errors of a pair are weighted by; None if all weights count alike."""
+        return None if self._importance is None else self._importance(self._pairs[number])
 
-    def _decode(self, number: int, fields: dict[str, Any]) -> ErrorMetrics:
-        if fields["pair"] != _identity(self._pairs[number]):
+    def add(self, number: int, result: PairErrors) -> None:
+        """Keep errors, on disk as well if possible, and there the squares by column."""
+        columns, result.sums.columns = result.sums.columns, None
+        self.plain.pop(number, None)
+        super().add(number, result)
+        if columns is not None and columns.nbytes <= MOST_COLUMN_BYTES:
+            self._write(self._columns, self._keys[number], columns.tobytes())
+
+    @property
+    def _columns(self) -> str:
+        return f"{self._survey} columns"
+
+    def _key_of(self, number: int) -> int:
+        return self._keys[number]
+
+    def _read(self, database: sqlite3.Connection) -> None:
+        super()._read(database)
+        for number, found in list(self.rows.items()) if self._importance is not None else ():
+            importance = self.importance(number)
+            wanted = importance_digest(importance)
+            if found.matrix == wanted:
+                continue
+            weighted = None
+            if importance is not None:
+                weighted = self._weighted(database, number, importance)
+            self.rows[number] = dataclasses.replace(found, weighted=weighted, matrix=wanted)
+            if importance is not None and weighted is None:
+                self.plain[number] = self.rows.pop(number)
+
+    def _weighted(
+        self, database: sqlite3.Connection, number: int, importance: Values
+    ) -> WeightedErrors | None:
+        """Return the errors of a pair by importance, if its squares by column are kept."""
+        where = (self._columns, self._keys[number], MOST_COLUMN_BYTES)
+        for digest, value in database.execute(_READ_COLUMNS, where):
+            with contextlib.suppress(*_ODD_VALUES):
+                if _digest(value) == digest:
+                    columns = ColumnErrors.frombytes(self._pairs[number].shape, value)
+                    return columns.weighted(importance)
+        return None
+
+    def _take(self, key: int, fields: dict[str, Any]) -> None:
+        number = self._places.get(key)
+        if number is not None:  # others are of tensors that nobody asks for
+            self.rows[number] = self._decode(number, fields)
+
+    def _encode(self, number: int, result: PairErrors) -> dict[str, Any]:
+        by = result.weighted
+        return {
+            **result.sums.record(),
+            "pair": self._pairs[number].identity,
+            "saturated": result.saturated,
+            "weighted": None if by is None else [result.matrix, by.squares, by.signal],
+        }
+
+    def _decode(self, number: int, fields: dict[str, Any]) -> PairErrors:
+        if fields["pair"] != self._pairs[number].identity:
             raise ValueError("these are errors of another pair")
-        numbers, percentiles = _numbers(ErrorMetrics, fields), _percentiles(ERROR_PERCENTS, fields)
-        count, compared = numbers["count"], numbers["compared"]
-        of_all = ("compared", "reference_not_finite", "candidate_not_finite")
-        of_compared = ("equal", "sign_flips", "zeroed")
-        if (
-            count != self._pairs[number].parameters
-            or any(numbers[name] > count for name in of_all)
-            or any(numbers[name] > compared for name in of_compared)
-            or (compared and math.isnan(numbers["rmse"]))
+        counts, count = list(map(_count, fields["counts"])), _count(fields["count"])
+        sums = list(map(_real, fields["sums"]))
+        percentiles = _percentiles(ERROR_PERCENTS, fields)
+        errors = RunningErrors.of_record(count, counts, sums, percentiles)
+        saturated, by, matrix = fields["saturated"], fields["weighted"], ""
+        if count != self._pairs[number].parameters or (
+            saturated is not None and not 0 <= _real(saturated) <= 1
         ):
             raise ValueError("these are not errors of this pair")
-        return ErrorMetrics(**numbers, percentiles=percentiles)
+        weighted = None
+        if by is not None and self._importance is not None:
+            matrix, squares, signal = str(by[0]), _real(by[1]), _real(by[2])
+            weighted = WeightedErrors(squares, signal)
+        found = PairErrors(errors, saturated, weighted, matrix)
+        _ = found.metrics  # which odd sums have none of
+        return found
 
 
-def _identity(pair: WeightsPair) -> list[Any]:
-    names = [pair.reference_name, pair.candidate_name, pair.reference_type, pair.candidate_type]
-    return [*names, list(pair.shape), list(pair.notes)]
+def _key_of_pair(pair: WeightsPair) -> int:
+    """Return by what the database knows a pair among those of two models."""
+    return int.from_bytes(_digest(json.dumps(pair.identity).encode())[:8], "big") >> 1
 
 
 @cache

@@ -8,8 +8,7 @@ from dataclasses import dataclass, fields
 from itertools import groupby
 from typing import Any, Final, TypeAlias, TypeVar
 
-from explorer.analysis.errors.metrics import ErrorMetrics
-from explorer.analysis.errors.pairs import WeightsPair, measure_pair
+from explorer.analysis.errors.pairs import PairErrors, WeightsPair, measure_pair
 from explorer.analysis.statistics import TensorStatistics, tensor_statistics
 from explorer.analysis.survey_cache import CachedErrors, CachedResults, CachedSurvey
 from explorer.errors import ExplorerError
@@ -300,13 +299,13 @@ class PairRow:
 
     Attributes:
         number: Place of the pair among all.
-        metrics: None if the weights cannot be read.
+        errors: None if the weights cannot be read.
         error: Why they cannot, or None.
     """
 
     number: int
     pair: WeightsPair
-    metrics: ErrorMetrics | None
+    errors: PairErrors | None
     error: ExplorerError | None = None
 
 
@@ -334,8 +333,11 @@ def run_errors(  # noqa: PLR0913 - all but the first two have a default
     wanted = range(len(pairs)) if numbers is None else numbers
     sizes = {number: pairs[number].parameters for number in wanted}
 
-    def measure(number: int, workers: int, check: Check, progress: Progress) -> ErrorMetrics:
-        return measure_pair(pairs[number], workers, check, progress).metrics()
+    def measure(number: int, workers: int, check: Check, progress: Progress) -> PairErrors:
+        importance = cached.importance(number)
+        return measure_pair(
+            *(pairs[number], workers, check, progress), importance=importance, by_column=True
+        )
 
     for number, errors, error in _measure_missing(
         measure, cached, sizes, workers=workers, control=control, progress=progress

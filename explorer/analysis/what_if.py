@@ -16,10 +16,10 @@ from typing import Final
 from explorer.analysis.errors.metrics import ErrorMetrics, RunningErrors
 from explorer.analysis.errors.pairs import (
     MatchedPair,
+    PairErrors,
     RoundedPair,
     WeightsPair,
     measure_pair,
-    saturated_share,
 )
 from explorer.analysis.matching.pairing import Match, Matching
 from explorer.analysis.matching.views import TensorView
@@ -129,19 +129,6 @@ def original_sets(model: Model, rows: Collection[int], matching: Matching) -> li
     return sets
 
 
-@dataclass(frozen=True, slots=True)
-class SetErrors:
-    """Errors of a set in a type; small, so that those of a whole model can be cached.
-
-    Attributes:
-        sums: Its errors, without counts of |e|.
-        saturated: Share of saturated codes; None without codes.
-    """
-
-    sums: RunningErrors
-    saturated: float | None
-
-
 def measure_set(  # noqa: PLR0913 - all but the first two have a default
     tensor_set: TensorSet,
     type_name: str,
@@ -150,7 +137,7 @@ def measure_set(  # noqa: PLR0913 - all but the first two have a default
     *,
     check: Check = never,
     progress: Callable[[int], object] | None = None,
-) -> SetErrors:
+) -> PairErrors:
     """Return the errors of a set in a type, over all its weights.
 
     Args:
@@ -169,14 +156,10 @@ def measure_set(  # noqa: PLR0913 - all but the first two have a default
     pair: WeightsPair = MatchedPair(Match(original, present))
     if type_name != PRESENT:
         pair = RoundedPair(original, type_name, importance)
-    pair.check()
-    sums = measure_pair(pair, workers, check, progress, count_codes=True)
-    saturated = None
-    if type_name != PRESENT or tensor_set.present is not None:
-        saturated = saturated_share(pair, sums, workers, check)
-    small = RunningErrors()
-    small.combine(sums)
-    return SetErrors(small, saturated)
+    found = measure_pair(pair, workers, check, progress)
+    if type_name == PRESENT and tensor_set.present is None:
+        return replace(found, saturated=None)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +220,7 @@ class RunningTotal:
         self._coded = 0
         self._done = 0
 
-    def add(self, tensor_set: TensorSet, errors: SetErrors) -> None:
+    def add(self, tensor_set: TensorSet, errors: PairErrors) -> None:
         self._sums.combine(errors.sums)
         self._done += tensor_set.parameters
         if errors.saturated is not None:

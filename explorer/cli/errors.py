@@ -140,7 +140,8 @@ def compare_command(  # noqa: PLR0913 - one for each argument and option
         if matrix_path is not None:
             matrix = stack.enter_context(open_matrix(options.model_path(matrix_path)))
         matching = match_models(one, two)
-        comparison = Comparison(_chosen(matching, names, (one, two)), importance=matrix)
+        chosen = _chosen(matching, names, (one, two))
+        comparison = Comparison(chosen, importance=matrix, models=(one, two))
         shown = as_json or not output.on_terminal()
         with output.Progress(comparison.parameters, shown=shown) as line:
             rows = comparison.rows(workers, progress=line.counter("weights"))
@@ -189,7 +190,10 @@ def _compare_both(  # noqa: PLR0913, PLR0917 - the options of the command
             _chosen(matching, names, (original, model))
             for matching, model in zip(matchings, both, strict=True)
         ]
-        comparisons = [Comparison(matches, importance=matrix) for matches in chosen]
+        comparisons = [
+            Comparison(matches, importance=matrix, models=(original, model))
+            for matches, model in zip(chosen, both, strict=True)
+        ]
         total = sum(comparison.parameters for comparison in comparisons)
         found: list[list[ComparedRow]] = []
         with output.Progress(total) as line:

@@ -8,7 +8,7 @@ are loaded by the first `WeightReader`: opening and listing a model never gets h
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -402,15 +402,19 @@ class WeightReader:
         unit: Weights that are decoded together: those of a block.
         stride: Weights that are best read together, a multiple of `unit`: those of a line.
 
+    Args:
+        seen: Called with whole blocks that `read_into` decodes.
+
     Raises:
         FormatError: The file is damaged there, or the tensor's type is not known or has no values.
         IndexError: By all methods: what is asked for leaves the tensor.
         SourceError: The file changed since it was opened.
     """
 
-    def __init__(self, tensor: Tensor) -> None:
+    def __init__(self, tensor: Tensor, seen: Callable[[Stored], object] | None = None) -> None:
         self.tensor = tensor
         check_decodable(tensor)
+        self._seen = seen
         self._runs = _runs_of(tensor)
         self.unit, self.stride = self._runs.unit, self._runs.stride
         self._chunk_units = max(1, CHUNK_WEIGHTS // self.stride) * (self.stride // self.unit)
@@ -439,7 +443,10 @@ class WeightReader:
                 rest[:taken] = self._decode(first, 1)[0][skipped : skipped + taken]
             else:
                 taken = count * self.unit
-                self._runs.decode(self._runs.read(first, count), rest[:taken])
+                stored = self._runs.read(first, count)
+                self._runs.decode(stored, rest[:taken])
+                if self._seen is not None:
+                    self._seen(stored)
             position += taken
 
     def chunks(self, start: int, stop: int, check: Check = never) -> Iterator[Chunk]:

@@ -234,9 +234,10 @@ def _with_errors(
             if found.error is not None:
                 damaged = damaged or found.error
                 columns.problems |= dict.fromkeys(rows, message(found.error))
-            if found.metrics is not None:
+            if found.errors is not None:
                 compared += 1
-                columns.put(parameter_shares(rows, parts), found.metrics)
+                shares = parameter_shares(rows, parts)
+                columns.put(shares, found.errors.metrics, found.errors.weighted)
     figures = {name: getattr(columns, name) for name in REPORT_ERRORS}
     tensors = [
         replace(

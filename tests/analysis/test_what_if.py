@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from explorer.analysis import compare_tensors, requantize
-from explorer.analysis.errors.pairs import RUN_WEIGHTS
+from explorer.analysis.errors.pairs import RUN_WEIGHTS, PairErrors
 from explorer.analysis.matching.pairing import match_models
 from explorer.analysis.requantization import checked_importance
 from explorer.analysis.what_if import (
     PRESENT,
     RunningTotal,
-    SetErrors,
     TensorSet,
     matrix_rows,
     measure_set,
@@ -114,7 +113,7 @@ def test_types_that_are_made_with_importance_only(model: Model) -> None:
     known = replace(wide, weighed=True)
     assert (known.problem("IQ2_XXS"), known.fitting("IQ2_XXS")) == (None, "IQ2_XXS")
     importance = np.ones((1, 256), np.float32)
-    assert measure_set(known, "IQ2_XXS", importance).sums.metrics().relative_rmse < 0.7
+    assert measure_set(known, "IQ2_XXS", importance).metrics.relative_rmse < 0.7
     present = present_size(model, wide.rows)
     assert size_after(model, present, [wide], "IQ1_S").problem is not None
     assert size_after(model, present, [known], "IQ1_S").bits_per_weight == 1.5625
@@ -192,7 +191,7 @@ def test_threads_change_nothing_and_progress_is_reported(tmp_path: Path) -> None
         assert reported == sorted(reported)
         assert reported[-1] == piece.parameters
         assert set(own_threads()) <= set(before)
-        assert one.sums.metrics() == other.sums.metrics()
+        assert one.metrics == other.metrics
 
 
 def test_importance_is_obeyed(model: Model) -> None:
@@ -200,11 +199,11 @@ def test_importance_is_obeyed(model: Model) -> None:
     importance = np.ones(256, np.float32)
     importance[::4] = 100
     checked = checked_importance(importance, piece.original)
-    weighed = measure_set(piece, "Q4_K", checked).sums.metrics()
+    weighed = measure_set(piece, "Q4_K", checked).metrics
     reported = next(iter(requantize(model.tensors.rows[1], ["Q4_K"], importance)))
     assert reported.errors is not None
     assert weighed.rmse == reported.errors.rmse
-    assert weighed.rmse != measure_set(piece, "Q4_K").sums.metrics().rmse
+    assert weighed.rmse != measure_set(piece, "Q4_K").metrics.rmse
 
 
 def test_hostile_weights(tmp_path: Path) -> None:
@@ -239,7 +238,7 @@ def test_what_cancel_raises_ends_it(model: Model) -> None:
 
 def test_nothing_is_measured_twice(model: Model) -> None:
     pieces = own_sets(model, matrix_rows(model))
-    known: dict[tuple[object, ...], SetErrors] = {}
+    known: dict[tuple[object, ...], PairErrors] = {}
     tasks = [task for kind in ("Q4_K", "Q2_K", "Q8_0") for task in tasks_of(pieces, kind)]
     missing = list(missing_tasks(tasks, lambda task: task.key in known))
     assert len(tasks) == len(missing) == 12

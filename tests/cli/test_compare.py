@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from explorer.analysis import surveys
 from explorer.cli.main import main
 from explorer.formats import open_model
 from tests.helpers.gguf_writer import STRING, GgufFile, TensorSpec
@@ -229,6 +230,27 @@ def test_errors_count_by_importance_where_a_matrix_is_given(
     for row in record["tensors"]:
         del row["weighted_relative_rmse"], row["weighted_sqnr_db"]
     assert record["tensors"] == plain["tensors"]  # and without one nothing is said of it
+
+
+def test_what_was_compared_once_is_not_read_again(
+    paths: tuple[str, str], tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    matrix = _matrix(tmp_path, "blk.0.ffn_up.weight", np.linspace(0, 8, 64, dtype="<f4"))
+    asked = [["compare", *paths, "--json"], ["diff", *paths, "--errors", "--json"]]
+    texts = []
+    for command in asked:
+        assert main(command) == 0
+        texts.append(capsys.readouterr().out)
+
+    def fail(*_: object, **__: object) -> None:
+        raise AssertionError("weights are read")
+
+    monkeypatch.setattr(surveys, "measure_pair", fail)
+    for command, text in zip(asked, texts, strict=True):
+        assert main(command) == 0
+        assert capsys.readouterr().out == text
+    assert main([*asked[0], "--imatrix", matrix]) == 0  # and a matrix costs no reading
+    assert json.loads(capsys.readouterr().out)["total"]["weighted_relative_rmse"] > 0
 
 
 def test_a_matrix_of_another_model_is_refused(

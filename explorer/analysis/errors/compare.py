@@ -8,16 +8,16 @@ from math import nan
 
 from explorer.analysis.blocks import BlockStatistics, level_error, saturated_codes
 from explorer.analysis.errors.metrics import ErrorMetrics, RunningErrors, WeightedErrors
-from explorer.analysis.errors.pairs import MatchedPair, WeightsPair, measure_pair, saturated_share
-from explorer.analysis.importance import importance_for
+from explorer.analysis.errors.pairs import MatchedPair, PairErrors, WeightsPair, measure_pair
+from explorer.analysis.importance import weighing
 from explorer.analysis.matching.pairing import Match
 from explorer.analysis.matching.views import Weights, view_of
 from explorer.analysis.moments import Moments
-from explorer.analysis.surveys import Progress, map_tensors
+from explorer.analysis.survey_cache import CachedErrors, SurveyCache
+from explorer.analysis.surveys import PairRow, SurveyControl, run_errors
 from explorer.errors import ExplorerError
 from explorer.formats.model import Model
 from explorer.formats.tensors import Shape, Tensor
-from explorer.formats.weights import Values
 from explorer.parallel import Check, never
 
 
@@ -69,25 +69,20 @@ def compare_tensors(
         SourceError: A file changed since it was opened.
     """
     pair = MatchedPair(Match(view_of(reference), view_of(candidate)))
-    return _compare(pair, workers, cancel or never, progress)[0]
+    return _of_tensors(pair, measure_pair(pair, workers, cancel or never, progress))
 
 
-def _compare(
-    pair: WeightsPair, workers: int, check: Check, progress: Progress, *, by_column: bool = False
-) -> tuple[TensorErrors, RunningErrors]:
-    pair.check()
-    errors = measure_pair(pair, workers, check, progress, by_column=by_column)
-    found = TensorErrors(
-        **asdict(errors.metrics()),
+def _of_tensors(pair: WeightsPair, errors: PairErrors) -> TensorErrors:
+    return TensorErrors(
+        **asdict(errors.metrics),
         reference_name=pair.reference_name,
         candidate_name=pair.candidate_name,
         reference_type=pair.reference_type,
         type=pair.candidate_type,
         shape=pair.shape,
-        saturated_codes=saturated_share(pair, errors, workers, check),
+        saturated_codes=errors.saturated,
         notes=pair.notes,
     )
-    return found, errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +122,7 @@ class Comparison:
     Attributes:
         matches: The pairs.
         importance: The importance matrix that errors are weighted by, too; None for none.
+        models: The reference and the candidate, whose results are kept; None keeps none.
         parameters: Weights of all of them.
         groups: Sums of the pairs that `group_of` gives one name, of the rows so far.
     """
@@ -136,12 +132,15 @@ class Comparison:
         matches: Sequence[Match],
         group_of: Callable[[Match], str] | None = None,
         importance: Model | None = None,
+        models: tuple[Model, Model] | None = None,
     ) -> None:
         self.matches = matches
         self.importance = importance
+        self.models = models
         self.parameters = sum(match.candidate.parameters for match in matches)
         self.groups: dict[str, RunningErrors] = {}
         self._group_of = group_of
+        self._pairs = [MatchedPair(match) for match in matches]
         self._sums = RunningErrors()
         self._weighted = WeightedErrors(0.0, 0.0)
         self._tensors: dict[int, Tensor] = {}
@@ -163,36 +162,36 @@ class Comparison:
             ExplorerError: The importance matrix is damaged, or of another model.
         """
 
-        def row_of(
-            place: int, workers: int, check: Check, progress: Progress
-        ) -> tuple[ComparedRow, RunningErrors | None]:
-            match = self.matches[place]
-            importance = self._importance_of(match)
-            weighted = None
-            try:
-                errors, sums = _compare(
-                    *(MatchedPair(match), workers, check, progress),
-                    by_column=importance is not None,
-                )
-            except ExplorerError as error:
-                return ComparedRow(match, None, error), None
-            if importance is not None and sums.columns is not None:
-                weighted, sums.columns = sums.columns.weighted(importance), None
-            return ComparedRow(match, errors, None, weighted), sums
+        control = SurveyControl()
+        control.obey(cancel or never)
+        with self.known() as cached:
+            for found in run_errors(self._pairs, cached, workers, control, progress):
+                yield self._add(self.matches[found.number], found)
 
-        sizes = [match.candidate.parameters for match in self.matches]
-        for row, sums in map_tensors(
-            sizes, row_of, workers=workers, check=cancel or never, progress=progress
-        ):
-            if sums is not None:
-                self._sums.combine(sums)
-                if self._group_of is not None:
-                    group = self._group_of(row.match)
-                    self.groups.setdefault(group, RunningErrors()).combine(sums)
-                self._tensors |= {id(tensor): tensor for tensor in row.match.candidate.tensors}
-            if row.weighted is not None:
-                self._weighted += row.weighted
-            yield row
+    def known(self) -> CachedErrors:
+        """Return the errors that earlier comparisons kept; a context manager."""
+        weigh = None if self.importance is None else weighing(self.importance)
+        if weigh is not None:
+            for pair in self._pairs:
+                weigh(pair)  # what is wrong with the matrix is no fault of a pair
+        if self.models is None:
+            return CachedErrors(None, self._pairs, importance=weigh)
+        reference, candidate = self.models
+        return SurveyCache().open_errors(candidate, reference, self._pairs, weigh)
+
+    def _add(self, match: Match, found: PairRow) -> ComparedRow:
+        if found.errors is None:
+            return ComparedRow(match, None, found.error)
+        self._sums.combine(found.errors.sums)
+        if self._group_of is not None:
+            group = self._group_of(match)
+            self.groups.setdefault(group, RunningErrors()).combine(found.errors.sums)
+        self._tensors |= {id(tensor): tensor for tensor in match.candidate.tensors}
+        if found.errors.weighted is not None:
+            self._weighted += found.errors.weighted
+        return ComparedRow(
+            match, _of_tensors(found.pair, found.errors), None, found.errors.weighted
+        )
 
     def total(self) -> TotalErrors:
         """Return the errors of all rows so far; percentiles are not known of them."""
@@ -201,16 +200,6 @@ class Comparison:
         bits = 8 * sum(tensor.nbytes for tensor in tensors)
         bits_per_weight = bits / weights if weights else nan
         return TotalErrors(self._sums.metrics(), bits_per_weight, self._weighted)
-
-    def _importance_of(self, match: Match) -> Values | None:
-        """Return the importance of a pair's columns, by either name of it; None if unknown."""
-        if self.importance is None:
-            return None
-        for view in (match.candidate, match.reference):
-            found = importance_for(self.importance, view.name, view)
-            if found is not None:
-                return found
-        return None
 
 
 @dataclass(frozen=True, slots=True)

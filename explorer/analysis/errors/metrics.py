@@ -120,7 +120,30 @@ class ColumnErrors:
     def __init__(self, shape: Sequence[int]) -> None:
         self._columns = shape[-1] if shape else 1
         self._matrix = math.prod(shape[-2:])  # weights of one
+        self._matrices = math.prod(shape[:-2])
         self._sums: dict[int, NDArray[np.float64]] = {}  # [2, columns] of each
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the sums of all matrices."""
+        return 16 * self._columns * self._matrices
+
+    def tobytes(self) -> bytes:
+        """Return the sums of all matrices: float64 [matrices, 2, columns], little-endian."""
+        sums = np.zeros((self._matrices, 2, self._columns), "<f8")
+        for matrix, found in self._sums.items():
+            sums[matrix] = found
+        return sums.tobytes()
+
+    @classmethod
+    def frombytes(cls, shape: Sequence[int], content: bytes) -> ColumnErrors:
+        """Return what `tobytes` was called of; a ValueError if it was not of this shape."""
+        found = cls(shape)
+        sums = np.frombuffer(content, "<f8").reshape(found._matrices, 2, found._columns)
+        if not (np.isfinite(sums).all() and (sums >= 0).all()):
+            raise ValueError("these are not sums of squares")
+        found._sums = dict(enumerate(sums))
+        return found
 
     def add(self, reference: Values, candidate: Values, start: int) -> None:
         """Add pairs of weights, float32 [n] each, from flat index `start` on."""
@@ -167,6 +190,7 @@ class RunningErrors:
 
     Attributes:
         count: Number of pairs.
+        percentiles: Of |e|, as in `ErrorMetrics`; None until they are known.
         keys: Counts of |e|, int64 [KEYS]; None until they are set in the end. They are large, and
             a thread needs one set of them for all its runs.
         codes: Counted codes of what was rounded, set in the end; None where they are not counted.
@@ -178,6 +202,7 @@ class RunningErrors:
         self._counts = np.zeros(at.COUNTS, np.int64)
         self._sums = np.zeros((3, at.SUMS), np.float64)
         self.count = 0
+        self.percentiles: dict[float, float] | None = None
         self.keys: NDArray[np.int64] | None = None
         self.codes: CodeCounts | None = None
 
@@ -199,6 +224,47 @@ class RunningErrors:
         most = np.maximum(self._sums[2], other._sums[2])
         self._sums = np.stack((total, self._sums[1] + other._sums[1] + lost, most))
 
+    def small(self) -> RunningErrors:
+        """Return all but what is large: its percentiles stand for the counts of |e|."""
+        found = RunningErrors(self.columns)
+        found.count, found._counts, found._sums = self.count, self._counts, self._sums
+        found.percentiles = self.metrics().percentiles
+        return found
+
+    def record(self) -> dict[str, Any]:
+        """Return all but the columns as fields of JSON, to the bit."""
+        percentiles = self.percentiles or dict.fromkeys(ERROR_PERCENTS, math.nan)
+        return {
+            "count": self.count,
+            "counts": self._counts.tolist(),
+            "sums": self._sums.ravel().tolist(),
+            "percentiles": [percentiles[percent] for percent in ERROR_PERCENTS],
+        }
+
+    @classmethod
+    def of_record(
+        cls, count: int, counts: list[int], sums: list[float], percentiles: dict[float, float]
+    ) -> RunningErrors:
+        """Return what `record` was made of.
+
+        Raises:
+            ValueError: No pairs have such sums.
+        """
+        found = cls()
+        found.count, found.percentiles = count, percentiles
+        found._counts = np.array(counts, np.int64)
+        found._sums = np.array(sums, np.float64).reshape(3, at.SUMS)
+        totals, of_pairs = found._sums[0] + found._sums[1], (at.EQUAL, at.SIGN_FLIPS, at.ZEROED)
+        if (
+            found._counts.shape != (at.COUNTS,)
+            or (found._counts > count).any()
+            or (found._counts[[*of_pairs]] > counts[at.PAIRS]).any()
+            or not np.isfinite(found._sums).all()
+            or (totals[[at.RR, at.CC, at.EE, at.ABS]] < 0).any()
+        ):
+            raise ValueError("no pairs have such sums")
+        return found
+
     @property
     def compared(self) -> int:
         """Number of pairs of finite weights."""
@@ -219,7 +285,7 @@ class RunningErrors:
             sign_flips=counts[at.SIGN_FLIPS],
             zeroed=counts[at.ZEROED],
             max_abs_error=most if pairs else math.nan,
-            percentiles=_percentiles(self.keys, counts[at.EQUAL], most),
+            percentiles=self.percentiles or _percentiles(self.keys, counts[at.EQUAL], most),
             **_metrics(totals, pairs),
         )
 

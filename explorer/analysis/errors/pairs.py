@@ -9,14 +9,22 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass
+from hashlib import blake2b
 from math import prod
 from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 
-from explorer.analysis.blocks import CodeCounts, code_shares
+from explorer.analysis.blocks import BlockUnpacker, CodeCounts, code_shares, is_quantized
 from explorer.analysis.errors.kernel_api import KEYS, Work, new_work
-from explorer.analysis.errors.metrics import AllCounts, ColumnErrors, RunningErrors
+from explorer.analysis.errors.metrics import (
+    AllCounts,
+    ColumnErrors,
+    ErrorMetrics,
+    RunningErrors,
+    WeightedErrors,
+)
 from explorer.analysis.matching.pairing import Match
 from explorer.analysis.matching.views import TensorView, ViewReader, Weights, view_of, without_ones
 from explorer.analysis.rounding import (
@@ -56,14 +64,24 @@ class PairReader(Protocol):
 
 
 class _ViewReader:
-    """Reads runs of two views of as many weights in the same order; see `PairReader`."""
+    """Reads runs of two views of as many weights in the same order; see `PairReader`.
 
-    codes: CodeCounts | None = None
+    Codes are counted on the way where the candidate is a tensor as it is stored.
+    """
 
-    def __init__(self, reference: TensorView, candidate: TensorView) -> None:
+    def __init__(
+        self, reference: TensorView, candidate: TensorView, *, count_codes: bool = False
+    ) -> None:
         size = min(RUN_WEIGHTS, reference.parameters)
+        self.codes: CodeCounts | None = None
+        seen = None
+        if count_codes and _is_stored_so(candidate):
+            unpacker = BlockUnpacker(candidate.parts[0].tensor)
+            codes = self.codes = CodeCounts(unpacker.levels)
+            seen = lambda stored: codes.add(unpacker.codes(stored))  # noqa: E731 - of one expression
         self._sides = [
-            (ViewReader(view), np.empty(size, np.float32)) for view in (reference, candidate)
+            (ViewReader(view, each), np.empty(size, np.float32))
+            for view, each in ((reference, None), (candidate, seen))
         ]
 
     def read(self, run: Run, check: Check) -> tuple[Values, Values]:
@@ -72,6 +90,14 @@ class _ViewReader:
             reader.read_into(start, buffer[:count], check)
         reference, candidate = (buffer[:count] for _, buffer in self._sides)
         return reference, candidate
+
+
+def _is_stored_so(view: TensorView) -> bool:
+    """Return whether a view is one tensor of blocks in the order in which it is stored."""
+    part, tensor = view.parts[0] if len(view.parts) == 1 else None, view.tensors[:1]
+    if part is None or part.parameters != tensor[0].parameters or not part.in_order:
+        return False
+    return is_quantized(tensor[0]) and tensor[0].companions is None
 
 
 class _RoundedReader:
@@ -153,6 +179,12 @@ class WeightsPair:
         for tensor in (*reference.tensors, *candidate.tensors):
             check_decodable(tensor)
 
+    @property
+    def identity(self) -> list[Any]:
+        """What tells it from other pairs of the same two models, as JSON has it."""
+        names = [self.reference_name, self.candidate_name, self.reference_type, self.candidate_type]
+        return [*names, list(self.shape), list(self.notes)]
+
     def reader(self, *, count_codes: bool = False) -> PairReader:
         """Return a reader of both; each thread takes its own."""
         raise NotImplementedError
@@ -172,8 +204,8 @@ class MatchedPair(WeightsPair):
         super().__init__(match.reference, match.candidate)
 
     def reader(self, *, count_codes: bool = False) -> PairReader:
-        """Return a reader of both views, which counts no codes."""
-        return _ViewReader(self.reference, self.candidate)
+        """Return a reader of both views."""
+        return _ViewReader(self.reference, self.candidate, count_codes=count_codes)
 
 
 class RoundedPair(WeightsPair):
@@ -200,6 +232,11 @@ class RoundedPair(WeightsPair):
         problem = problem or rounding_problem(type_name, weighed=importance is not None)
         if problem is not None:
             raise ExplorerError(f"tensor {view.name!r} cannot have type {type_name}: {problem}")
+
+    @property
+    def identity(self) -> list[Any]:
+        """As of every pair; the importance by which it is rounded tells it from others, too."""
+        return [*super().identity, importance_digest(self._importance)]
 
     def reader(self, *, count_codes: bool = False) -> PairReader:
         """Return a reader of the weights before and after rounding."""
@@ -325,47 +362,88 @@ class _ThreadTools(threading.local):
         made.append((self.reader, self.room))
 
 
+@dataclass(frozen=True, slots=True)
+class PairErrors:
+    """What is known of a pair of tensors: small, so that those of a whole model can be kept.
+
+    Attributes:
+        sums: Sums and percentiles; squares by column where they are at hand.
+        saturated: Share of the candidate's codes that are the least or the greatest of the type, 0
+            to 1; None if it is not quantized, or only a part of it was compared.
+        weighted: The errors by importance; None if no matrix has these weights.
+        matrix: Digest of that importance.
+    """
+
+    sums: RunningErrors
+    saturated: float | None
+    weighted: WeightedErrors | None = None
+    matrix: str = ""
+
+    @property
+    def metrics(self) -> ErrorMetrics:
+        return self.sums.metrics()
+
+
+def importance_digest(importance: Values | None) -> str:
+    """Return what tells the importance of columns from any other; "" of none."""
+    if importance is None:
+        return ""
+    return blake2b(np.ascontiguousarray(importance, "<f4").data, digest_size=16).hexdigest()
+
+
 def measure_pair(  # noqa: PLR0913 - all but the pair have a default
     pair: WeightsPair,
     workers: int = 1,
     check: Check = never,
     progress: Callable[[int], object] | None = None,
     *,
-    count_codes: bool = False,
+    importance: Values | None = None,
     by_column: bool = False,
-) -> RunningErrors:
-    """Return the errors of all weights; arguments and errors as of `walk_pairs`.
+) -> PairErrors:
+    """Return the errors of all weights, which are read once; arguments and errors of `walk_pairs`.
 
     Args:
         progress: Called in the caller's thread with the number of weights done.
+        importance: What errors are weighted by, too: float32 [1 or matrices, columns].
+
+    Raises:
+        ExplorerError: The two cannot be compared.
     """
-    pairs = walk_pairs(pair, workers, check, count_codes=count_codes, by_column=by_column)
+    pair.check()
+    by_column = by_column or importance is not None
+    pairs = walk_pairs(pair, workers, check, count_codes=True, by_column=by_column)
     with closing(pairs) as walk:
         for errors in walk:
             if progress is not None and errors.keys is None:
                 progress(errors.count)
-    return errors
+    return errors_of(pair, errors, importance, workers, check)
 
 
-def saturated_share(
-    pair: WeightsPair, errors: RunningErrors, workers: int = 1, check: Check = never
+def errors_of(
+    pair: WeightsPair,
+    errors: RunningErrors,
+    importance: Values | None = None,
+    workers: int = 1,
+    check: Check = never,
+) -> PairErrors:
+    """Return what is kept of all errors of a pair, as `walk_pairs` yields them in the end."""
+    saturated, weighted = _saturated_share(pair, errors, workers, check), None
+    if importance is not None and errors.columns is not None:
+        weighted = errors.columns.weighted(importance)
+    return PairErrors(errors.small(), saturated, weighted, importance_digest(importance))
+
+
+def _saturated_share(
+    pair: WeightsPair, errors: RunningErrors, workers: int, check: Check
 ) -> float | None:
-    """Return the share of the candidate's codes that are the least or the greatest, 0 to 1.
-
-    None if it is not quantized, or shows only parts of tensors.
-
-    Args:
-        errors: All errors of the pair, with the codes of what was rounded.
-        check: Called before every chunk, in the thread that reads it; raises to stop.
-
-    Raises:
-        FormatError: A file is damaged there, or a type's weights cannot be decoded.
-        SourceError: A file changed since it was opened.
-    """
-    if not isinstance(pair, MatchedPair):
-        return None if errors.codes is None else errors.codes.shares().saturated_share
-    tensors = pair.candidate.tensors
-    if sum(tensor.parameters for tensor in tensors) != pair.parameters:
+    """Return `PairErrors.saturated`; codes that were not counted on the way are read again."""
+    matched, shares = isinstance(pair, MatchedPair), None
+    if errors.codes is not None:
+        shares = errors.codes.shares()
+    if shares is not None and (not matched or 0 < shares.count == pair.parameters):
+        return shares.saturated_share
+    tensors = pair.candidate.tensors if matched else ()
+    if not matched or sum(tensor.parameters for tensor in tensors) != pair.parameters:
         return None
     known = [code_shares(tensor, workers, check) for tensor in tensors]
     counts = [shares for shares in known if shares is not None]

@@ -24,8 +24,9 @@ from explorer.analysis.errors.metrics import (
     ErrorMetrics,
     RunningErrors,
 )
-from explorer.analysis.errors.pairs import WeightsPair, saturated_share, walk_pairs
+from explorer.analysis.errors.pairs import PairErrors, WeightsPair, errors_of, walk_pairs
 from explorer.analysis.histogram import Histogram
+from explorer.formats.weights import Values
 from explorer.parallel import Check, never
 
 OUTSIDE: Final = 0.001
@@ -211,6 +212,7 @@ class ErrorPicture:
         done: Pairs read.
         total: Pairs to read.
         complete: Whether everything was read and put together.
+        errors: What is kept of the pair; None while it is read.
     """
 
     metrics: ErrorMetrics
@@ -223,10 +225,11 @@ class ErrorPicture:
     done: int
     total: int
     complete: bool
+    errors: PairErrors | None = None
 
 
 def picture_errors(
-    pair: WeightsPair, workers: int = 1, check: Check = never
+    pair: WeightsPair, workers: int = 1, check: Check = never, importance: Values | None = None
 ) -> Generator[ErrorPicture, None, None]:
     """Yield the errors of the weights read so far, every 50 ms at most, and all of them in the end.
 
@@ -236,6 +239,7 @@ def picture_errors(
         workers: Threads. Each holds up to 14 MiB. The last result is the same to the bit for any
             number.
         check: Called before every chunk, in the thread that reads it; raises to stop.
+        importance: What errors are weighted by, too: float32 [1 or matrices, columns].
 
     Raises:
         ExplorerError: The two cannot be compared.
@@ -245,7 +249,8 @@ def picture_errors(
     pair.check()
     counts = AllCounts()
     due = time.monotonic() + _SNAPSHOT_SECONDS
-    with closing(walk_pairs(pair, workers, check, counts=counts, count_codes=True)) as walk:
+    pairs = walk_pairs(pair, workers, check, counts=counts, count_codes=True, by_column=True)
+    with closing(pairs) as walk:
         for errors in walk:
             start = time.monotonic()
             if errors.keys is None and start >= due:
@@ -254,9 +259,11 @@ def picture_errors(
                 due = start + max(_SNAPSHOT_SECONDS, spent / _SNAPSHOT_SHARE)
                 yield picture
     assert errors.keys is not None
+    kept = errors_of(pair, errors, importance, workers, check)
     yield replace(
         _picture(errors, counts, pair.parameters),
-        saturated_codes=saturated_share(pair, errors, workers, check),
+        saturated_codes=kept.saturated,
+        errors=kept,
         magnitudes=magnitude_histogram(errors.keys),
         complete=True,
     )

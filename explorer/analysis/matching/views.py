@@ -7,6 +7,7 @@ by strides as NumPy's arrays have them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Final, TypeAlias
@@ -14,7 +15,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from explorer.formats.tensors import Shape, Tensor
-from explorer.formats.weights import Values, WeightReader
+from explorer.formats.weights import Stored, Values, WeightReader
 from explorer.parallel import Check, never
 
 
@@ -179,10 +180,14 @@ _SPARSE: Final = 4  # a window is not read of a run that is more than so many ti
 
 
 class ViewReader:
-    """Reads runs of a view. Owns buffers: one thread, one reader."""
+    """Reads runs of a view. Owns buffers: one thread, one reader.
 
-    def __init__(self, view: TensorView) -> None:
-        self._view = view
+    Args:
+        seen: Called with whole blocks that are decoded.
+    """
+
+    def __init__(self, view: TensorView, seen: Callable[[Stored], object] | None = None) -> None:
+        self._view, self._seen = view, seen
         self._starts = np.cumsum([0, *(part.parameters for part in view.parts)]).tolist()
         self._current: tuple[int, _PartReader] | None = None
 
@@ -209,16 +214,16 @@ class ViewReader:
         # Only one is kept: a view of 256 experts would hold as many buffers.
         if self._current is None or self._current[0] != number:
             self._current = None
-            self._current = (number, _PartReader(self._view.parts[number]))
+            self._current = (number, _PartReader(self._view.parts[number], self._seen))
         return self._current[1]
 
 
 class _PartReader:
     """Reads runs of one part."""
 
-    def __init__(self, part: TensorPart) -> None:
+    def __init__(self, part: TensorPart, seen: Callable[[Stored], object] | None) -> None:
         self._part = part
-        self._reader = WeightReader(part.tensor)
+        self._reader = WeightReader(part.tensor, seen)
         self._windows = None if part.in_order else _Windows(part.collapsed(), self._reader)
 
     def read_into(self, start: int, out: Values, check: Check) -> None:

@@ -12,12 +12,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from explorer.analysis.errors.pairs import PairErrors
 from explorer.analysis.recipes import ollama, rules
 from explorer.analysis.recipes.tensors import Category, RecipeModel, RecipeTensor
 from explorer.analysis.what_if import (
     PRESENT,
     RunningTotal,
-    SetErrors,
     SizeAfter,
     Task,
     TensorSet,
@@ -420,7 +420,7 @@ class RoleErrors:
 
 
 def errors_by_role(
-    model: Model, tasks: Sequence[Task], found: Callable[[Task], SetErrors | None]
+    model: Model, tasks: Sequence[Task], found: Callable[[Task], PairErrors | None]
 ) -> list[RoleErrors]:
     """Return the errors of a recipe, or of a type, by role; the role of most bytes first."""
     columns = model.tensors.columns
@@ -507,7 +507,7 @@ def try_recipes(  # noqa: PLR0913, PLR0917 - all but the first four have a defau
     Raises:
         ExplorerError: What `importance` raises. Weights that cannot be read are left out.
     """
-    known: dict[tuple[object, ...], SetErrors | None] = {}
+    known: dict[tuple[object, ...], PairErrors | None] = {}
     failures: dict[str, ExplorerError] = {}
     names, done = model.tensors.columns.names, 0
     for recipe in recipes:
@@ -538,7 +538,7 @@ def _trial(  # noqa: PLR0913, PLR0917 - what a trial is made of
     recipe: RecipeTypes,
     size: SizeAfter,
     tasks: Sequence[Task],
-    known: Mapping[tuple[object, ...], SetErrors | None],
+    known: Mapping[tuple[object, ...], PairErrors | None],
     failures: Sequence[tuple[str, ExplorerError]],
 ) -> RecipeTrial:
     if recipe.problem is not None:

@@ -132,9 +132,9 @@ class ComparisonContent:
         if self.measured[row.number]:
             return
         shares = self.shares[row.number]
-        if row.metrics is not None:
+        if row.errors is not None:
             self.measured[row.number] = True
-            self.errors.put(shares, row.metrics)
+            self.errors.put(shares, row.errors.metrics, row.errors.weighted)
         elif row.error is not None:
             self.problems[row.number] = row.error.what
             for tensor in shares:

@@ -14,6 +14,7 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 from explorer.analysis import what_if
+from explorer.analysis.errors.pairs import PairErrors
 from explorer.analysis.importance import importance_for
 from explorer.analysis.matching.pairing import Matching
 from explorer.analysis.recipes.fits import (
@@ -179,7 +180,7 @@ class WhatIfEstimate:
             running, some = what_if.RunningTotal(self.parameters), False
             for task in tasks:
                 errors = cache.sets.get(self.request.key(task))
-                if isinstance(errors, what_if.SetErrors):
+                if isinstance(errors, PairErrors):
                     running.add(task.tensor_set, errors)
                     some = True
             if some:
@@ -189,8 +190,8 @@ class WhatIfEstimate:
     def roles(self, type_name: str, cache: WhatIfCache) -> list[RoleErrors]:
         """Return the known errors in a type, or by a recipe, by role; in a worker."""
 
-        def known(task: what_if.Task) -> what_if.SetErrors | None:
-            return cache.sets.find(self.request.key(task), what_if.SetErrors)
+        def known(task: what_if.Task) -> PairErrors | None:
+            return cache.sets.find(self.request.key(task), PairErrors)
 
         return errors_by_role(self.request.document.model, self.tasks.get(type_name, ()), known)
 
@@ -362,13 +363,13 @@ class WhatIfWork:
 
     def _measure(
         self, name: str, task: what_if.Task, total: what_if.RunningTotal, job: Job
-    ) -> what_if.SetErrors | None:
+    ) -> PairErrors | None:
         """Measure tensors unless their error is known; None if they cannot be read."""
         tensors, key = task.tensor_set, self._request.key(task)
         rounded = task.type_name  # `name`, or what takes its place where rows are too narrow
         if tensors.key in self._failures:
             return None
-        found = self._cache.sets.find(key, what_if.SetErrors)
+        found = self._cache.sets.find(key, PairErrors)
         if found is not None:
             return found
         rate = task.cost / max(1, tensors.parameters)

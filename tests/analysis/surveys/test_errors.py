@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import fields
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from explorer.analysis import compare_tensors
+from explorer.analysis import compare_tensors, survey_cache
 from explorer.analysis import surveys as survey_run
-from explorer.analysis.errors.metrics import ErrorMetrics
-from explorer.analysis.errors.pairs import MatchedPair, RoundedPair, WeightsPair
+from explorer.analysis.errors.pairs import MatchedPair, PairErrors, RoundedPair, WeightsPair
 from explorer.analysis.matching.pairing import match_models
 from explorer.analysis.survey_cache import CachedErrors, SurveyCache
 from explorer.analysis.surveys import PairRow, SurveyCancelled, SurveyControl, run_errors
@@ -44,12 +46,12 @@ def cache(tmp_path: Path) -> SurveyCache:
     return SurveyCache(PrivateFolder(root=tmp_path / "cache"))
 
 
-def same(one: ErrorMetrics | None, two: ErrorMetrics | None) -> None:
+def same(one: PairErrors | None, two: PairErrors | None) -> None:
     """Compare to the bit; NaN is NaN."""
     assert one is not None
     assert two is not None
-    for field in fields(ErrorMetrics):
-        assert repr(getattr(one, field.name)) == repr(getattr(two, field.name)), field.name
+    assert repr(one.metrics) == repr(two.metrics)
+    assert (one.saturated, one.weighted) == (two.saturated, two.weighted)
 
 
 def rows(
@@ -73,13 +75,13 @@ def test_errors_are_those_of_each_tensor_by_itself(
     found = rows(models, pairs, cache, workers=2, progress=reported.append)
     assert [row.number for row in found] == [0, 1, 2]
     for row in found:
-        assert row.metrics is not None
+        assert row.errors is not None
         name = row.pair.candidate_name
         alone = compare_tensors(models[0].tensors[name], models[1].tensors[name])
-        assert row.metrics.rmse == alone.rmse
-        assert row.metrics.percentiles == alone.percentiles
-    assert found[2].metrics is not None
-    assert found[2].metrics.rmse == 0
+        assert row.errors.metrics.rmse == alone.rmse
+        assert row.errors.metrics.percentiles == alone.percentiles
+    assert found[2].errors is not None
+    assert found[2].errors.metrics.rmse == 0
     assert reported == sorted(reported)
     assert reported[-1] == sum(pair.parameters for pair in pairs)
 
@@ -93,7 +95,7 @@ def test_the_second_look_reads_no_weights(
     first = rows(models, pairs, cache)
     nothing_is_read(monkeypatch)
     for one, two in zip(first, rows(models, pairs, cache), strict=True):
-        same(one.metrics, two.metrics)
+        same(one.errors, two.errors)
 
 
 def test_another_reference_is_another_survey(
@@ -117,8 +119,8 @@ def test_rounding_is_measured_against_the_tensor_itself(models: tuple[Model, Mod
     (row,) = run_errors([pair], CachedErrors(None, [pair]))
     values = ARRAYS[tensor.name].reshape(-1)
     error = dequantize(quantize(values, "Q4_0"), "Q4_0").astype(np.float64) - values
-    assert row.metrics is not None
-    assert row.metrics.rmse == pytest.approx(float(np.sqrt(np.mean(error**2))), rel=1e-12)
+    assert row.errors is not None
+    assert row.errors.metrics.rmse == pytest.approx(float(np.sqrt(np.mean(error**2))), rel=1e-12)
 
 
 def test_a_stopped_survey_goes_on(
@@ -165,7 +167,7 @@ def test_a_pair_that_cannot_be_read_does_not_end_the_others(
         found = match_models(models[0], cut).matches
         pairs = [MatchedPair(match) for match in found]
         reported = list(run_errors(pairs, CachedErrors(None, pairs)))
-    assert [row.metrics is None for row in reported] == [False, False, True]
+    assert [row.errors is None for row in reported] == [False, False, True]
     assert reported[2].error is not None
     assert "cut short" in reported[2].error.what
 
@@ -176,10 +178,114 @@ def test_errors_of_another_pair_are_not_taken(
     found = rows(models, pairs, cache)
     with cache.open_errors(models[1], models[0], pairs) as kept:
         for row in found:
-            same(kept.rows[row.number], row.metrics)
+            same(kept.rows[row.number], row.errors)
     with cache.open_errors(models[1], models[0], pairs[::-1]) as kept:
-        assert sorted(kept.rows) == [1]  # the one in the middle
+        for row in found:
+            same(kept.rows[2 - row.number], row.errors)
     with cache.open_errors(models[1], models[0], pairs[:2]) as kept:
         assert sorted(kept.rows) == [0, 1]
     with cache.open_errors(models[1], models[0], []) as kept:
         assert kept.rows == {}
+
+
+def weigh(seed: int) -> Callable[[WeightsPair], NDArray[np.float32] | None]:
+    """Return an importance of two of the three tensors."""
+    values = np.random.default_rng(seed).uniform(0, 9, (1, 256)).astype(np.float32)
+    return lambda pair: None if "blk.1" in pair.candidate_name else values
+
+
+def test_another_matrix_costs_no_reading(
+    models: tuple[Model, Model],
+    pairs: list[WeightsPair],
+    cache: SurveyCache,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plain = rows(models, pairs, cache)
+    fresh = list(run_errors(pairs, CachedErrors(None, pairs, importance=weigh(1))))
+    nothing_is_read(monkeypatch)
+    for seed in (1, 2, 1):
+        with cache.open_errors(models[1], models[0], pairs, weigh(seed)) as kept:
+            for row, before, measured in zip(run_errors(pairs, kept), plain, fresh, strict=True):
+                assert row.errors is not None
+                assert before.errors is not None
+                assert repr(row.errors.metrics) == repr(before.errors.metrics)
+                assert (row.errors.weighted is None) == ("blk.1" in row.pair.candidate_name)
+                if seed == 1:
+                    same(row.errors, measured.errors)
+    for row in rows(models, pairs, cache):
+        assert row.errors is not None
+        assert row.errors.weighted is None  # without a matrix nothing is weighted
+
+
+def test_weighted_errors_are_those_of_numpy(models: tuple[Model, Model]) -> None:
+    pairs = [MatchedPair(match) for match in match_models(*models).matches]
+    importance = weigh(3)
+    for row in run_errors(pairs, CachedErrors(None, pairs, importance=importance)):
+        values = importance(row.pair)
+        if values is None:
+            continue
+        r, c = (
+            model.tensors[row.pair.candidate_name].dequantize().astype(np.float64).reshape(-1, 256)
+            for model in models
+        )
+        squares, signal = (values * (c - r) ** 2).sum(), (values * r**2).sum()
+        assert row.errors is not None
+        assert row.errors.weighted is not None
+        assert row.errors.weighted.relative_rmse == pytest.approx(
+            np.sqrt(squares / signal), rel=1e-12
+        )
+
+
+def test_squares_by_column_that_are_not_kept_are_read_again(
+    models: tuple[Model, Model],
+    pairs: list[WeightsPair],
+    cache: SurveyCache,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(survey_cache, "MOST_COLUMN_BYTES", 16)
+    plain = rows(models, pairs, cache)
+    with cache.open_errors(models[1], models[0], pairs, weigh(1)) as kept:
+        assert sorted(kept.rows) == [1]  # which the matrix does not have
+        assert sorted(kept.plain) == [0, 2]
+        again = list(run_errors(pairs, kept))
+        assert kept.plain == {}
+    for row, before in zip(again, plain, strict=True):
+        assert row.errors is not None
+        assert before.errors is not None
+        assert repr(row.errors.metrics) == repr(before.errors.metrics)
+    nothing_is_read(monkeypatch)
+    with cache.open_errors(models[1], models[0], pairs, weigh(1)) as kept:
+        for row, before in zip(run_errors(pairs, kept), again, strict=True):
+            same(row.errors, before.errors)  # by this matrix they are known
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("counts", [1] * 5),
+        ("counts", [2048, 0, 0, 9999, 0, 0]),
+        ("sums", [float("nan")] * 21),
+        ("sums", [-1.0] * 21),
+        ("sums", [1.0]),
+        ("saturated", 2.0),
+        ("weighted", [1]),
+        ("percentiles", "none"),
+        ("count", 7),
+    ],
+)
+def test_an_odd_row_is_read_again(
+    field: str,
+    value: object,
+    models: tuple[Model, Model],
+    pairs: list[WeightsPair],
+    cache: SurveyCache,
+) -> None:
+    rows(models, pairs[:1], cache)
+    where = " WHERE survey NOT LIKE '% columns'"
+    with closing(cache.connect()) as database:
+        (text,) = database.execute(f"SELECT value FROM results{where}").fetchone()
+        content = json.dumps({**json.loads(text), field: value}).encode()
+        digest = blake2b(content, digest_size=20).digest()
+        database.execute(f"UPDATE results SET value = ?, digest = ?{where}", (content, digest))
+    with cache.open_errors(models[1], models[0], pairs[:1], weigh(1)) as kept:
+        assert {**kept.rows, **kept.plain} == {}

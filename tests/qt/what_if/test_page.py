@@ -16,8 +16,9 @@ from pytestqt.modeltest import ModelTester
 from pytestqt.qtbot import QtBot
 
 from explorer.analysis import compare_tensors, requantize, what_if
+from explorer.analysis.errors.pairs import PairErrors
 from explorer.analysis.importance import importance_of
-from explorer.analysis.what_if import SetErrors, TensorSet
+from explorer.analysis.what_if import TensorSet
 from explorer.formats.model import Model
 from explorer.planner import Device, Host, Settings
 from explorer.planner.inputs import PlanInputs
@@ -256,7 +257,7 @@ def test_nothing_is_measured_twice(opened: Page, monkeypatch: pytest.MonkeyPatch
     walked: list[tuple[str, str]] = []
     measure = what_if.measure_set
 
-    def watched(piece: TensorSet, type_name: str, *rest: Any, **more: Any) -> SetErrors:
+    def watched(piece: TensorSet, type_name: str, *rest: Any, **more: Any) -> PairErrors:
         walked.append((piece.original.name, type_name))
         return measure(piece, type_name, *rest, **more)
 
