@@ -571,6 +571,14 @@ class Summaries:
     stacks: int
 
 
+@dataclass(frozen=True, slots=True)
+class LayerSummaries:
+    """The matrices of a layer together, and each of its roles, norms and biases too."""
+
+    layer: Summary
+    roles: Sequence[Summary]
+
+
 class _Summarized(Sequence[Summary]):
     """Groups of tensors, each summed up when asked: a hostile file has a role for each tensor."""
 
@@ -663,6 +671,19 @@ def summaries(known: Known, grid: ModelGrid) -> Summaries:
         roles=by_role,
         layers=_summarized(known, layers >= 0, layers, layer_keys),
         stacks=len({stack for stack, _ in role_keys if stack}),
+    )
+
+
+def layer_summaries(known: Known, grid: ModelGrid, layer: tuple[int, int]) -> LayerSummaries:
+    """Return sums and means of a layer; arguments as in `summaries`, and its section and row."""
+    section, number = grid.sections[layer[0]], grid.sections[layer[0]].layers[layer[1]]
+    chosen = (grid.places[grid.cell_of, :2] == layer).all(axis=1)
+    alone, roles = np.zeros(known.count, np.int64), grid.places[grid.cell_of, 2]
+    together = [(section.stack, "", number)]
+    keys = [(section.stack, column.name, number) for column in section.columns]
+    return LayerSummaries(
+        _summarized(known, chosen & is_matrix(known.arrays), alone, together)[0],
+        _summarized(known, chosen, roles, keys),
     )
 
 

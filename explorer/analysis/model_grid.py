@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -193,6 +193,10 @@ class GridColumn:
         return _own_name(self.role, self.suffix)
 
 
+FOLDED: Final = GridColumn("norms, biases", "norms and biases", "")
+"""The column of all tensors of a layer that quantizers leave as they are."""
+
+
 @dataclass(frozen=True)
 class GridSection:
     """Layers that belong together, or what is outside of them.
@@ -256,6 +260,49 @@ class ModelGrid:
         ends = np.cumsum(np.bincount(self.cell_of, minlength=len(self.places)))[:-1]
         rows = [tuple(part.tolist()) for part in np.split(order, ends)]
         return tuple(map(GridCell, *self.places.T.tolist(), rows)) if len(self.places) else ()
+
+    def row_of(self, cell: int, preferred: int) -> int:
+        """Return the tensor that stands for a cell: the preferred one if it is there."""
+        rows = self.cells[cell].rows
+        return preferred if preferred in rows else rows[0]
+
+    def row_in(self, section: int, row: int, preferred: int) -> int:
+        """Return a tensor of a row of a section: the preferred one if it is there."""
+        there = (self.places[:, :2] == (section, row)).all(axis=1)
+        cells = np.flatnonzero(there).tolist()
+        own = next((cell for cell in cells if preferred in self.cells[cell].rows), cells[0])
+        return self.row_of(own, preferred)
+
+    def layer_of(self, cell: int) -> tuple[int, int] | None:
+        """Return section and row of a cell's layer; None outside of layers."""
+        section, row, _ = self.places[cell].tolist()
+        return (section, row) if self.sections[section].layers else None
+
+    def folded(self, matrices: NDArray[np.bool_]) -> ModelGrid:
+        """Return the grid with one column for all norms and biases of a layer, behind the others.
+
+        Args:
+            matrices: Which tensors are something else, bool [tensors].
+        """
+        section, row, column = self.places[self.cell_of].T
+        first = np.cumsum([0, *(len(one.columns) for one in self.sections)])
+        kept = np.bincount(first[section] + column, matrices, first[-1]) > 0
+        columns, places = [], np.zeros(first[-1], np.int64)
+        for number, one in enumerate(self.sections):
+            part = slice(first[number], first[number + 1])
+            if one.kind is not Kind.LAYERS or not kept[part].any():
+                kept[part] = True
+            stay = kept[part]
+            places[part] = np.where(stay, np.cumsum(stay) - 1, stay.sum())
+            shown = [each for each, is_kept in zip(one.columns, stay, strict=True) if is_kept]
+            columns.append((*shown, *(() if stay.all() else (FOLDED,))))
+        found, cell_of, _ = _placed(section, row, places[first[section] + column])
+        ends = np.searchsorted(found[:, 0], np.arange(len(self.sections) + 1)).tolist()
+        sections = (
+            replace(one, columns=columns[n], first_cell=a, places=found[a:b, 1:])
+            for n, (one, a, b) in enumerate(zip(self.sections, ends, ends[1:], strict=False))
+        )
+        return ModelGrid(tuple(sections), found, cell_of)
 
 
 _Key = tuple[str, str]  # role and suffix

@@ -76,7 +76,9 @@ _PICTURE_TEXTS: Final = {
     ),
     "model_map": (
         "A cell for each role of each layer. Its colour shows the type, or the figure that is "
-        "chosen above."
+        "chosen above. Norms and biases share a column: quantizers leave them as they are. The "
+        "last column has each layer's matrices together, the last line each role. The number of a "
+        "layer selects the layer."
     ),
     "map_legend": "What the colours of the map mean.",
     "by_layer": (

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, Final
 
-from explorer.analysis.columns import Source, Summaries, Summary
-from explorer.present.tables.survey import SummedUp, sums_record_table
-from explorer.text import plain_text
+import numpy as np
+
+from explorer.analysis.columns import Floats, LayerSummaries, Source, Summaries, Summary
+from explorer.present.tables.survey import Metric, SummedUp, sums_record_table
+from explorer.text import integer_text, plain_text
 
 OVER_LAYERS: Final = (
     *("relative_rmse", "sqnr_db", "outlier_ratio", "kurtosis", "range", "bits_per_weight"),
@@ -40,6 +43,32 @@ def summary_lines(found: Summaries, *, by_layer: bool, most: int | None = None) 
 
     parts = islice(found.layers if by_layer else found.roles, most and most - len(lines))
     return [*lines, *((plain_text(title(one)), one) for one in parts)]
+
+
+def layer_lines(found: LayerSummaries) -> list[SummedUp]:
+    """Return a layer's matrices together, and each of its roles, with titles safe to show."""
+    own = f"Layer {found.layer.layer}"
+    return [(own, found.layer), *((plain_text(one.role), one) for one in found.roles)]
+
+
+def layer_facts(layer: int, figures: Iterable[tuple[Metric, Floats]], at: int) -> Iterator[str]:
+    """Yield what is known of a layer, and its place among the others.
+
+    Args:
+        layer: Its number.
+        figures: Metrics of all layers of its stack, float64 [layers]; NaN is not known.
+        at: Its place there.
+    """
+    parts = [(metric, values) for metric, values in figures if not np.isnan(values[at])]
+    ranked = any(metric.source is not Source.HEADER for metric, _ in parts)
+    yield f"Layer {layer} (rank 1 is the worst)" if ranked else f"Layer {layer}"
+    for metric, values in parts:
+        text = f"{metric.title} {metric.shown(float(values[at]))}"
+        if metric.source is not Source.HEADER:
+            worse = values < values[at] if metric.low_is_worse else values > values[at]
+            of = int((~np.isnan(values)).sum())
+            text += f", rank {integer_text(1 + int(worse.sum()))} of {integer_text(of)}"
+        yield text
 
 
 def summary_count(found: Summaries, *, by_layer: bool) -> int:

@@ -220,6 +220,7 @@ class Node:
         short: What is shown there of words that are too long; "" if they are not.
         document: The model it belongs to.
         key: Metadata key, of a KEY.
+        layer_row: Row of a tensor of it, of a LAYER.
         tensor_row: Row in the model's tensor table, of a TENSOR and of a PART.
         nbytes: Bytes of what it stands for, where the second column shows them.
         make: Makes its children, or None for a leaf.
@@ -238,6 +239,7 @@ class Node:
     document: Document
     key: str = ""
     short: str = ""
+    layer_row: int = -1
     tensor_row: int = -1
     nbytes: int | None = None
     make: Make | None = None
@@ -404,25 +406,41 @@ def _key_order(name: str) -> tuple[object, str]:
 
 def _layers(document: Document, shown: NDArray[np.bool_]) -> Iterator[Node]:
     """Yield the tensors of no layer, then the layers, of the tensors that are shown, bool [n]."""
-    layers: dict[tuple[str, int], list[int]] = {}
-    names, numbers = document.model.tensors.columns.names, document.arrays.layers
+    numbers = document.arrays.layers
     outside: list[int] = np.flatnonzero(shown & (numbers < 0)).tolist()
-    for row in np.flatnonzero(shown & (numbers >= 0)).tolist():
+    yield from _tensors(document, "", _by_name(document, outside))
+    layers = layers_of(document, np.flatnonzero(shown & (numbers >= 0)).tolist())
+
+    def node(title: str) -> Node:
+        rows = layers[title]
+        first = parse_name(document.model.tensors.columns.names[rows[0]])
+        make = partial(_roles, document, f"{first.stack}.{first.layer}.", rows)
+        found = _sized(document, NodeKind.LAYER, title, rows, make)
+        found.layer_row = rows[0]
+        return found
+
+    yield from _spread(document, list(layers), node, lambda title: layers[title])
+
+
+def layers_of(document: Document, rows: Iterable[int]) -> dict[str, list[int]]:
+    """Return the tensors of each layer by its title, in natural order.
+
+    Args:
+        document: The model.
+        rows: Tensors that are in layers.
+    """
+    found: dict[tuple[str, int], list[int]] = {}
+    names = document.model.tensors.columns.names
+    for row in rows:
         parsed = parse_name(names[row])
         if parsed.layer is not None:
-            layers.setdefault((parsed.stack, parsed.layer), []).append(row)
-    yield from _tensors(document, "", _by_name(document, outside))
-    several_stacks = len({stack for stack, _ in layers}) > 1
-
-    def node(key: tuple[str, int]) -> Node:
-        stack, layer = key
-        title = f"{stack}.{layer}" if several_stacks else f"Layer {layer}"
-        prefix, rows = f"{stack}.{layer}.", layers[key]
-        make = partial(_roles, document, prefix, rows)
-        return _sized(document, NodeKind.LAYER, title, rows, make)
-
-    order = sorted(layers, key=lambda key: (natural_key(key[0]), key[1]))
-    yield from _spread(document, order, node, lambda key: layers[key])
+            found.setdefault((parsed.stack, parsed.layer), []).append(row)
+    several_stacks = len({stack for stack, _ in found}) > 1
+    order = sorted(found, key=lambda key: (natural_key(key[0]), key[1]))
+    return {
+        f"{stack}.{layer}" if several_stacks else f"Layer {layer}": found[stack, layer]
+        for stack, layer in order
+    }
 
 
 def _roles(document: Document, prefix: str, rows: list[int]) -> Iterator[Node]:

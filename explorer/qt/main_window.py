@@ -195,6 +195,7 @@ def show_search(window: MainWindow) -> None:
     kind, titles = quick_open.ResultKind, FULL_TITLES
     names = {title: name for name, title in titles.items()}
     reveal = {kind.KEY: window.reveal_key, kind.TENSOR: window.reveal_tensor}
+    reveal[kind.LAYER] = window.reveal_layer
     reveal[kind.MODEL] = lambda document, _: window.reveal_model(document)
     of_tensors = [titles[name] for name in OF_TENSORS]
     context = quick_open.SearchContext(
@@ -330,6 +331,9 @@ class WindowServices(Services):
     def open_tensors(self, *rows: int) -> None:
         self._window.panels.open_tensors(*rows)
 
+    def open_layer(self, row: int) -> None:
+        self._window.panels.open_layer(row)
+
     def open_key(self, position: int) -> None:
         self._window.panels.open_key(position)
 
@@ -408,6 +412,7 @@ class MainWindow(QtWidgets.QMainWindow):
         self.open_models.model_chosen.connect(self.show_document)
         self.open_models.key_chosen.connect(self._reveal_key_by_name)
         self.open_models.tensor_chosen.connect(self.reveal_tensor)
+        self.open_models.layer_chosen.connect(self.reveal_layer)
         self.open_models.close_requested.connect(self.close_document)
         selection = self.panels.selection
         selection.changed.connect(partial(self.open_models.follow, selection))
@@ -532,6 +537,11 @@ class MainWindow(QtWidgets.QMainWindow):
         panels = self.panels
         panels.selection.select_tensors([row], again=True)
         panels.show_one_of(panels.tensors, panels.weights, panels.raw, *panels.of_errors)
+
+    def reveal_layer(self, document: Document, row: int) -> None:
+        """Select the layer of a tensor as a whole, and show it among the others."""
+        self.show_document(document)
+        self.panels.open_layer(row)
 
     def reveal_key(self, document: Document, position: int) -> None:
         """Select a metadata entry in every panel that knows it, and show one of them."""

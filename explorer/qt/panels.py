@@ -391,7 +391,8 @@ class Panels(Pages):
 
     def _fill_survey(self, view: SessionPanel) -> None:
         view.show_document(self.selection.document)
-        view.select_tensor(self.selection.rows[0] if self.selection.rows else -1)
+        row = self.selection.rows[0] if self.selection.rows else -1
+        view.select_tensor(row, layer=self.selection.whole_layer)
 
     def _make_planner(self) -> PlannerView:
         from explorer.qt.planner.panel import PlannerView  # noqa: PLC0415 - see LazyTab
@@ -425,6 +426,20 @@ class Panels(Pages):
         self.selection.select_tensors(rows)
         compared = self.references.chosen is not None and len(rows) == 1
         self.setCurrentWidget(self.errors if compared else self.weights)
+
+    def open_layer(self, row: int) -> None:
+        """Show the layer of a tensor among the others: its errors, if there are some, or figures.
+
+        The planner and the maps show it, too.
+        """
+        self.selection.select_tensors([row], again=True, layer=True)
+        if self.currentWidget() is self.planner:
+            return
+        if self.group == "compare" or self.references.chosen is not None:
+            self.show_one_of(self.error_layers, self.error_map)
+        else:
+            self.setCurrentWidget(self.survey)
+            self.survey.widget.show_layers()
 
     def focus_search(self) -> bool:
         """Put the cursor into the search of the panel in front; return whether it has one."""

@@ -23,7 +23,7 @@ from explorer.errors import FormatError
 from explorer.formats.tensors import natural_key
 from explorer.parallel import Check, checked, never
 from explorer.present.questions import QUESTIONS
-from explorer.qt.document import Document
+from explorer.qt.document import Document, layers_of
 from explorer.qt.help.guide import plain_title
 from explorer.qt.jobs import Job, JobRunner, JobSlot
 from explorer.qt.theme import Space
@@ -37,6 +37,7 @@ from explorer.text import bytes_text, integer_text, plain_text, shorten
 
 MOST_FOUND: Final = 200
 _LONGEST_TEXT: Final = 300
+_MOST_OF_LAYERS: Final = 20_000  # tensors that are looked at for their layers
 _LEAST_OF_PAGE: Final = 3  # letters that a page is named with
 _NO_WORD: Final = re.compile(r"[\W_]")
 
@@ -47,6 +48,7 @@ class ResultKind(Enum):
     ANSWER = "answer"
     MODEL = "model"
     KEY = "key"
+    LAYER = "layer"
     TENSOR = "tensor"
     ACTION = "command"
     RECENT = "recent"
@@ -61,8 +63,8 @@ class Entry:
     Attributes:
         kind: What it is.
         text: Its text, safe to show.
-        document: The model, of a MODEL, KEY or TENSOR.
-        position: Position of the key or tensor, or of the action.
+        document: The model, of a MODEL, KEY, LAYER or TENSOR.
+        position: Position of the key or tensor, or of one of the layer; or of the action.
         detail: Where else it is found: menu and key of a command, folder of a file; safe to show.
         path: The model to open, of a RECENT, DOWNLOAD or ADDRESS.
         page: The title of the page to show it in; "" for the usual one.
@@ -88,6 +90,7 @@ class SearchSource:
         details: What stands beside each name; empty if nothing does.
         paths: The models to open; empty if they are not models.
         pages: Titles of pages that show one of them.
+        positions: What the position of an entry is, if not the place of its name.
         ranks: Place of each name in natural order, int64 [n], if it is known.
     """
 
@@ -97,6 +100,7 @@ class SearchSource:
     details: Sequence[str] = ()
     paths: Sequence[Path] = ()
     pages: Sequence[str] = ()
+    positions: Sequence[int] = ()
     ranks: NDArray[np.int64] | None = None
 
     def order(self, position: int) -> object:
@@ -178,7 +182,16 @@ def search_sources(
         others,
     )
     commanded = SearchSource(kind.ACTION, commands, None, details)
-    return [*models, commanded, files, *keys, *tensors]
+    layers = [_layers(each) for each in documents]
+    return [*models, commanded, files, *keys, *layers, *tensors]
+
+
+def _layers(document: Document) -> SearchSource:
+    """Return the layers of a model, for "layer 7"."""
+    rows = np.flatnonzero(document.arrays.layers >= 0)[:_MOST_OF_LAYERS].tolist()
+    found = layers_of(document, rows)
+    firsts = [rows[0] for rows in found.values()]
+    return SearchSource(ResultKind.LAYER, list(found), document, positions=firsts)
 
 
 def answers() -> SearchSource:
@@ -266,7 +279,8 @@ def _entry(source: SearchSource, position: int, page: str = "") -> Entry:
         detail = plain_text(source.details[position][:_LONGEST_TEXT])
     path = source.paths[position] if source.paths else None
     title = shorten(text, _LONGEST_TEXT)
-    return Entry(source.kind, title, source.document, position, detail, path, page)
+    at = source.positions[position] if source.positions else position
+    return Entry(source.kind, title, source.document, at, detail, path, page)
 
 
 class FoundList(QAbstractListModel):

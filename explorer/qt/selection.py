@@ -27,6 +27,7 @@ class Selection(QObject):
         document: The current model.
         rows: Content rows of the selected tensors, the current one first; a selected key keeps
             them.
+        whole_layer: Whether the layer of the first tensor is selected as a whole.
         key: Position of the selected metadata entry; None if a tensor was selected after it.
         moves: Number of changes so far, by which a panel knows what it has shown.
 
@@ -40,6 +41,7 @@ class Selection(QObject):
         super().__init__(parent)
         self.document: Document | None = None
         self.rows: tuple[int, ...] = ()
+        self.whole_layer = False
         self.key: int | None = None
         self.moves = 0
 
@@ -56,21 +58,24 @@ class Selection(QObject):
             self.document = document
             self._select((), None)
 
-    def select_tensors(self, rows: Sequence[int], *, again: bool = False) -> None:
+    def select_tensors(
+        self, rows: Sequence[int], *, again: bool = False, layer: bool = False
+    ) -> None:
         """Select tensors.
 
         Args:
             rows: Their content rows, the current one first.
             again: Show them even if they are selected already: the user asked for them.
+            layer: Whether the layer of the first one is meant as a whole.
         """
-        same = self.key is None and tuple(rows) == self.rows
+        same = self.key is None and (tuple(rows), layer) == (self.rows, self.whole_layer)
         if self.document is not None and (again or not same):
-            self._select(tuple(rows), None)
+            self._select(tuple(rows), None, layer=layer)
 
     def select_key(self, position: int, *, again: bool = False) -> None:
         """Select a metadata entry; `again` as in `select_tensors`."""
         if self.document is not None and (again or position != self.key):
-            self._select(self.rows, position)
+            self._select(self.rows, position, layer=self.whole_layer)
 
     def select_key_named(self, key: str) -> None:
         """Select the first metadata entry with a key, if there is one."""
@@ -79,7 +84,7 @@ class Selection(QObject):
             self.select_key(position)
 
     def select_layer(self, layer: int) -> None:
-        """Select the first tensor of a layer; the output layer has the number after the last."""
+        """Select a layer by its first tensor; the output layer has the number after the last."""
         document = self.document
         if document is None:
             return
@@ -88,10 +93,10 @@ class Selection(QObject):
         rows = np.flatnonzero((layers == layer) | (layers < 0) if output else layers == layer)
         row = next((row for row in rows.tolist() if _layer_of(document, row) == layer), None)
         if row is not None:
-            self.select_tensors([row])
+            self.select_tensors([row], layer=True)
 
-    def _select(self, rows: tuple[int, ...], key: int | None) -> None:
-        self.rows, self.key = rows, key
+    def _select(self, rows: tuple[int, ...], key: int | None, *, layer: bool = False) -> None:
+        self.rows, self.key, self.whole_layer = rows, key, layer
         self.moves += 1
         self.changed.emit()
 

@@ -77,6 +77,10 @@ class Services(ABC):
         """Select tensors and show them: errors of one that is compared with another, or weights."""
 
     @abstractmethod
+    def open_layer(self, row: int) -> None:
+        """Select the layer of a tensor as a whole and show it among the others."""
+
+    @abstractmethod
     def open_key(self, position: int) -> None:
         """Select a metadata entry, and show it."""
 

@@ -151,3 +151,28 @@ def test_each_tensor_has_one_cell_and_each_cell_its_place(names: list[str]) -> N
         assert 0 <= cell.row < section.row_count
         assert 0 <= cell.column < len(section.columns)
         assert len({RoleName.of(names[row]) for row in cell.rows}) == 1
+
+
+def test_norms_and_biases_share_the_last_column() -> None:
+    roles = ("attn_norm", "attn_q", "ffn_norm", "ffn_down")
+    names = [f"blk.{layer}.{role}.weight" for layer in range(2) for role in roles]
+    names += ["output_norm.weight", "token_embd.weight"]
+    matrices = np.array(["norm" not in name for name in names])
+    folded = model_grid(names).folded(matrices)
+    before, layers, after = folded.sections
+    assert [one.label for one in layers.columns] == ["q", "down", "norms, biases"]
+    assert [one.label for one in (*before.columns, *after.columns)] == ["token_embd", "output_norm"]
+    own = {names[row]: folded.cells[cell].rows for row, cell in enumerate(folded.cell_of.tolist())}
+    assert own["blk.1.ffn_norm.weight"] == (4, 6)
+    assert own["blk.1.ffn_down.weight"] == (7,)
+    assert folded.layer_of(int(folded.cell_of[7])) == (1, 1)
+    assert folded.layer_of(int(folded.cell_of[8])) is None
+    assert folded.row_in(1, 1, 6) == 6
+    assert folded.row_in(1, 1, 0) == 5
+
+
+def test_a_stack_without_matrices_keeps_its_columns() -> None:
+    grid = model_grid(["blk.0.a_norm.weight", "blk.0.b_norm.weight"])
+    folded = grid.folded(np.zeros(2, np.bool_))
+    assert folded.sections[0].columns == grid.sections[0].columns
+    assert model_grid([]).folded(np.zeros(0, np.bool_)).sections == ()

@@ -64,6 +64,9 @@ class RecordingServices(Services):
     def choose_quant(self, path: Path) -> None:
         self.asked.append(("choose_quant", path))
 
+    def open_layer(self, row: int) -> None:
+        self.asked.append(("open_layer", row))
+
     def open_tensors(self, *rows: int) -> None:
         self.asked.append(("open_tensors", *rows))
 

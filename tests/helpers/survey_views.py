@@ -44,9 +44,9 @@ class ErrorPages(QWidget):
         for panel in self.panels:
             panel.show_document(document)
 
-    def select_tensor(self, row: int) -> None:
+    def select_tensor(self, row: int, *, layer: bool = False) -> None:
         for panel in self.panels:
-            panel.select_tensor(row)
+            panel.select_tensor(row, layer=layer)
 
     def show_page(self, page: QWidget) -> None:
         parts = [panel.part for panel in self.panels]
@@ -89,7 +89,7 @@ class SurveyPanel:
         """Mark what is selected, as the window has the panel do."""
         for row in self.app.selection.rows[:1]:
             self.chosen.append(row)
-            self.view.select_tensor(row)
+            self.view.select_tensor(row, layer=self.app.selection.whole_layer)
 
     def choose(self, reference: Reference) -> None:
         """Choose what to compare with, and wait until what is known was read."""
@@ -134,7 +134,7 @@ class SurveyPanel:
         """Return the cell of a tensor."""
         content = self.view.session.content
         assert content is not None
-        return int(content.grid.cell_of[row])
+        return int(content.folded.cell_of[row])
 
     def click(self, row: int) -> None:
         """Click on the cell of a tensor."""

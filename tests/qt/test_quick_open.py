@@ -202,7 +202,8 @@ def test_everything_is_offered_and_the_few_come_first(small: Document, demo: Doc
     kinds = [entry.kind for entry in search(sources, "").entries]
     keys = len(demo.model.metadata.entries)
     few = [ResultKind.MODEL] * 2 + [ResultKind.ACTION] * 2
-    assert kinds == few + [ResultKind.KEY] * (5 + keys) + [ResultKind.TENSOR] * 34
+    many = [ResultKind.KEY] * (5 + keys) + [ResultKind.LAYER] * 14
+    assert kinds == few + many + [ResultKind.TENSOR] * 34
     assert search(sources, "").count == len(kinds)
 
 
@@ -282,6 +283,13 @@ def test_the_list_keeps_qts_contract(qtmodeltester: ModelTester, demo: Document)
     model.set_entries(search(sources, "attn").entries)
     model.set_entries(())
     assert model.rowCount() == 0
+
+
+def test_a_layer_is_found_by_its_number(small: Document) -> None:
+    entry, *others = search(search_sources([small], []), "layer 1").entries
+    assert (entry.kind, entry.text) == (ResultKind.LAYER, "Layer 1")
+    assert small.arrays.layers[entry.position] == 1
+    assert [other.text for other in others] == ["Layer 10", "Layer 11"]
 
 
 def test_an_exact_layer_number_ranks_before_a_digit_of_another() -> None:

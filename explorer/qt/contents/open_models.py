@@ -318,6 +318,7 @@ class OpenModelsView(QWidget):
         model_chosen: The user moved to a model or to anything in it.
         key_chosen: To a metadata key: model, key.
         tensor_chosen: To a tensor: model, row of its table.
+        layer_chosen: The user clicked or entered a layer: model, row of one of its tensors.
         close_requested: A model shall be closed.
         opened: The user entered or double-clicked the current key or tensor.
     """
@@ -325,6 +326,7 @@ class OpenModelsView(QWidget):
     model_chosen = Signal(object)
     key_chosen = Signal(object, str)
     tensor_chosen = Signal(object, int)
+    layer_chosen = Signal(object, int)
     close_requested = Signal(object)
     opened = Signal()
 
@@ -351,6 +353,7 @@ class OpenModelsView(QWidget):
         self.tree.customContextMenuRequested.connect(self._show_menu)
         self.tree.selectionModel().currentChanged.connect(self._emit_choice)
         self.tree.activated.connect(self._open)
+        self.tree.clicked.connect(self._choose_layer)
         hint = "Filter the tree"
         tip = "What keys and tensors are called, or: layer:0-7  type:q6_k  size>100M"
         self.bar = FilterBar(hint, tip, self)
@@ -433,12 +436,23 @@ class OpenModelsView(QWidget):
             return
         if selection.key is not None:
             self.reveal_key(document, document.model.metadata.entries[selection.key].key)
+        elif selection.rows and selection.whole_layer:
+            self.reveal_layer(document, selection.rows[0])
         elif selection.rows:
             self.reveal_tensor(document, selection.rows[0])
 
     def reveal_key(self, document: Document, key: str) -> None:
         """Select a metadata key, opening its branch."""
         self._reveal(document, lambda node: node.kind is NodeKind.KEY and node.key == key, key)
+
+    def reveal_layer(self, document: Document, row: int) -> None:
+        """Select the layer of a tensor; of one outside of layers, the tensor."""
+
+        def match(node: Node) -> bool:
+            layer = node.kind is NodeKind.LAYER and node.holds is not None and node.holds(row)
+            return layer or node.tensor_row == row
+
+        self._reveal(document, match, row)
 
     def reveal_tensor(self, document: Document, row: int) -> None:
         """Select a tensor, opening its branch."""
@@ -467,8 +481,14 @@ class OpenModelsView(QWidget):
         elif node.kind in {NodeKind.TENSOR, NodeKind.PART}:
             self.tensor_chosen.emit(node.document, node.tensor_row)
 
+    def _choose_layer(self, index: QModelIndex) -> None:
+        node = self.model.node(index)
+        if node is not None and node.kind is NodeKind.LAYER:
+            self.layer_chosen.emit(node.document, node.layer_row)
+
     def _open(self, index: QModelIndex) -> None:
         node = self.model.node(index)
+        self._choose_layer(index)
         if node is not None and node.kind in {NodeKind.KEY, NodeKind.TENSOR, NodeKind.PART}:
             self._emit_choice(index)  # another may be selected, in a table
             self.opened.emit()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from enum import IntEnum
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -12,10 +13,10 @@ from PySide6 import QtGui
 from PySide6.QtCore import QByteArray, QEvent, QPointF, QSize, Qt, QTimer, Signal
 from PySide6.QtWidgets import QPushButton, QWidget
 
-from explorer.analysis.columns import Groups, Known, Source, is_matrix, summaries
+from explorer.analysis.columns import Known, Source, layer_summaries, summaries
 from explorer.analysis.model_grid import ModelGrid
 from explorer.present.explanations import picture_text
-from explorer.present.survey import ABOUT_SUMS, OVER_LAYERS, summary_lines
+from explorer.present.survey import ABOUT_SUMS, OVER_LAYERS, layer_facts, layer_lines, summary_lines
 from explorer.present.tables.survey import METRICS, SummedUp, metric_named, sums_table
 from explorer.present.tables.table import Table
 from explorer.qt.jobs import JobSlot
@@ -58,10 +59,12 @@ class LayerLines(Chart[Point]):
     Signals:
         cell_chosen: The user chose a point; the number of its cell in the model's grid.
         cell_opened: The user opened a point; the same.
+        layer_chosen: The user chose a layer as a whole; its place.
     """
 
     cell_chosen = Signal(int)
     cell_opened = Signal(int)
+    layer_chosen = Signal(int)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__("Figures over the layers", picture_text("by_layer"), parent)
@@ -72,7 +75,7 @@ class LayerLines(Chart[Point]):
         self._alone: int | None = None  # the role that stands out
         self.picture: LayerPicture | None = None
         self.setMinimumWidth(LEAST_WIDTH)
-        self.chosen.connect(lambda point: self.cell_chosen.emit(self._cell(point)))
+        self.chosen.connect(self._emit_choice)
         self.opened.connect(lambda point: self.cell_opened.emit(self._cell(point)))
 
     def show_grid(self, grid: LayerGrid | None) -> None:
@@ -98,12 +101,12 @@ class LayerLines(Chart[Point]):
         self._ranges = ranges
         self._lay_out()
 
-    def select_cell(self, cell: int) -> None:
-        """Mark a cell of the model's grid; -1, or one elsewhere, marks none. Emits nothing."""
+    def select_cell(self, cell: int, *, layer: bool = False) -> None:
+        """Mark a cell of the model's grid, or its layer; -1, or one elsewhere, marks none."""
         at: list[list[int]] = []
         if self._grid is not None and cell >= 0:
             at = np.argwhere(self._grid.cells == cell).tolist()
-        self.select((-1, at[0][0], at[0][1]) if at else None)
+        self.select((-1, at[0][0], None if layer else at[0][1]) if at else None)
 
     def stand_out(self, role: int | None) -> None:
         """Have one role stand out, by place; None has all alike."""
@@ -145,7 +148,7 @@ class LayerLines(Chart[Point]):
 
     def paint_marks(self, painter: QtGui.QPainter, colours: PlotColours) -> None:
         for point, colour in ((self.current, colours.accent), (self.pointed, colours.text)):
-            if self.picture is not None and point is not None and point[2] is not None:
+            if self.picture is not None and point is not None:
                 self.picture.paint_mark(painter, colour, (point[1], point[2]))
         if self.hasFocus():
             painter.setPen(QtGui.QPen(colours.accent, 1))
@@ -156,8 +159,14 @@ class LayerLines(Chart[Point]):
         return None if self.picture is None else self.picture.near(point)
 
     def choose(self, hit: Point | None) -> None:
-        if hit is not None and self._cell(hit) >= 0:
+        if hit is not None and (hit[2] is None or self._cell(hit) >= 0):
             super().choose((-1, *hit[1:]))
+
+    def _emit_choice(self, point: Point) -> None:
+        if point[2] is None:
+            self.layer_chosen.emit(point[1])
+        else:
+            self.cell_chosen.emit(self._cell(point))
 
     def after(self, key: Qt.Key) -> Point | None:
         """Return the next known point: a layer to the side, or a role up or down the key."""
@@ -167,7 +176,11 @@ class LayerLines(Chart[Point]):
             return None
         layers, roles = steps[key]
         layer, place = 0, 0
-        if self.current is not None and self.current[2] in self._shown:
+        if self.current is not None and self.current[2] is None:
+            layer = self.current[1] + layers  # a layer as a whole; up and down lead to its roles
+            if layers:
+                return (-1, layer, None) if 0 <= layer < len(self._grid.layers) else None
+        elif self.current is not None and self.current[2] in self._shown:
             layer, place = self.current[1] + layers, self._shown.index(self.current[2]) + roles
         while 0 <= layer < len(self._grid.layers) and 0 <= place < len(self._shown):
             if self._grid.cells[layer, self._shown[place]] >= 0:
@@ -201,20 +214,31 @@ def layer_values(
     session: SurveySession, grid: LayerGrid | None, names: Sequence[str]
 ) -> list[LayerValues]:
     """Return metrics over the layers of a stack, as far as they are known by now."""
-    content, known = session.content, session.known
-    if content is None or known is None or grid is None:
+    known = session.known
+    if known is None or grid is None:
         return []
-    groups = Groups(content.grid.cell_of, len(content.grid.cells))
-    metrics = [metric_named(name) for name in names]
-    return [grid.values(one, known, one.of_groups(known, groups)) for one in metrics]
+    return [grid.values(metric_named(name), known) for name in names]
 
 
 _Sums: TypeAlias = "tuple[list[SummedUp], set[str]]"
 
 
-def _add_up(known: Known, grid: ModelGrid, table: Table[SummedUp], *, by_layer: bool) -> _Sums:
+class By(IntEnum):
+    """What is summed up; the places in the list."""
+
+    ROLE = 0
+    LAYER = 1
+    ROLES_OF_LAYER = 2
+
+
+def _add_up(
+    known: Known, grid: ModelGrid, table: Table[SummedUp], by: By, layer: tuple[int, int] | None
+) -> _Sums:
     """Return the lines of sums, and which columns have no figure."""
-    lines = summary_lines(summaries(known, grid), by_layer=by_layer)
+    if by is By.ROLES_OF_LAYER:
+        lines = [] if layer is None else layer_lines(layer_summaries(known, grid, layer))
+    else:
+        lines = summary_lines(summaries(known, grid), by_layer=by is By.LAYER)
     shown = [column.name for column in table.shown(lines)]
     return lines, set(table.names).difference(shown)
 
@@ -234,6 +258,7 @@ class ByLayerPage(QWidget):
         self._content: SurveyContent | None = None
         self._grids: list[LayerGrid] = []
         self._row = -1
+        self._layer = False  # whether the layer of the tensor is selected as a whole
         self._unknown: set[str] | None = None  # columns of the sums that are hidden
         self.stack = choice(self, "Stack of layers", "Which layers the charts show")
         why = "They are large, and quantizers leave them as they are"
@@ -247,7 +272,7 @@ class ByLayerPage(QWidget):
         self.edges = RangeFields(self)
         self.edges.hide()
         self._ranges: dict[str, tuple[float, float]] = {}
-        ways = "Sums by role", "Sums by layer"
+        ways = "Sums by role", "Sums by layer", "One layer"
         self.sums = choice(self, "Sums by", "What the table below puts together", *ways)
         self.notice = Notice(session, self)
         self.lines = LayerLines(self)
@@ -285,6 +310,8 @@ class ByLayerPage(QWidget):
         self.sums.currentIndexChanged.connect(lambda _: self._show_sums())
         self.lines.read.connect(self._show_reading)
         self.lines.cell_chosen.connect(self._choose)
+        self.lines.layer_chosen.connect(self._choose_layer)
+        self.table.row_opened.connect(self._open_line)
         self.lines.cell_opened.connect(lambda cell: self.app.open_tensors(self._row_of(cell)))
         self.lines.copy_requested.connect(lambda: self.export.copy(self.lines))
         self.lines.save_requested.connect(self.ask_save)
@@ -299,7 +326,7 @@ class ByLayerPage(QWidget):
             self._content = content
             self._grids = []
             if content is not None:
-                self._grids = layer_grids(content.grid, is_matrix(content.document.arrays))
+                self._grids = layer_grids(content.grid, content.matrices)
             self.stack.clear()
             self.stack.addItems([grid.title for grid in self._grids])
             self.stack.setVisible(len(self._grids) > 1)
@@ -308,20 +335,40 @@ class ByLayerPage(QWidget):
         else:
             self._renew()
         if self._row >= 0:
-            self.select_tensor(self._row)
+            self.select_tensor(self._row, layer=self._layer)
 
     def grow(self) -> None:
         """Show more of the same, not too often."""
         if not self._renewing.isActive():
             self._renewing.start()
 
-    def select_tensor(self, row: int) -> None:
-        """Mark a tensor; -1 marks none. Emits nothing."""
-        self._row = row
-        content = self._content
-        known = content is not None and row >= 0
-        self.lines.select_cell(int(content.grid.cell_of[row]) if content and known else -1)
+    def select_tensor(self, row: int, *, layer: bool = False) -> None:
+        """Mark a tensor, or its layer and list its roles; -1 marks none. Emits nothing."""
+        self._row, self._layer = row, layer
+        content, at = self._content, self._layer_at
+        cell = -1 if content is None or row < 0 else int(content.grid.cell_of[row])
+        title = "One layer"
+        if content is not None and at is not None:
+            title = f"Layer {content.grid.sections[at[0]].layers[at[1]]}"
+            stacks = [grid.section for grid in self._grids]
+            if at[0] in stacks and stacks.index(at[0]) != self.stack.currentIndex():
+                self.stack.setCurrentIndex(stacks.index(at[0]))
+                self._show_stack()
+        self.sums.setItemText(By.ROLES_OF_LAYER, title)
+        self.lines.select_cell(cell, layer=layer)
+        if layer and self.sums.currentIndex() != By.ROLES_OF_LAYER:
+            self.sums.setCurrentIndex(By.ROLES_OF_LAYER)
+        elif self.sums.currentIndex() == By.ROLES_OF_LAYER:
+            self._show_sums()
         self._show_reading(None)
+
+    @property
+    def _layer_at(self) -> tuple[int, int] | None:
+        """Section and row of the layer of what is selected; None outside of layers."""
+        content = self._content
+        if content is None or self._row < 0:
+            return None
+        return content.grid.layer_of(int(content.grid.cell_of[self._row]))
 
     def ask_save(self) -> None:
         """Ask for a file, and save the charts or their data into it."""
@@ -390,9 +437,9 @@ class ByLayerPage(QWidget):
         content, known = self._session.content, self._session.known
         if content is None or known is None:
             return
-        by_layer = self.sums.currentIndex() == 1
+        by = By(self.sums.currentIndex()), self._layer_at
         if known.count <= _AT_ONCE:
-            self._show_lines(_add_up(known, content.grid, self._sums, by_layer=by_layer))
+            self._show_lines(_add_up(known, content.grid, self._sums, *by))
             return
         if self._adding.busy:  # it would never end while figures come in
             self._added_too_soon = True
@@ -400,7 +447,7 @@ class ByLayerPage(QWidget):
         self._added_too_soon = False
         self._adding.run(
             "Adding up",
-            lambda _job: _add_up(known, content.grid, self._sums, by_layer=by_layer),
+            lambda _job: _add_up(known, content.grid, self._sums, *by),
             self._show_added,
             self.app.report,
         )
@@ -441,17 +488,41 @@ class ByLayerPage(QWidget):
                 text = one.metric.shown(float(one.lines[layer, role]))
                 if text:
                     yield f"{one.metric.title} {text}"
-        if chart >= 0:
-            together = shown[0].metric.shown(float(shown[0].together[layer]))
-            yield f"Layer {grid.layers[layer]} together: {together or 'not known'}"
+        if chart >= 0 or role is None:
+            figures = ((one.metric, one.together) for one in shown)
+            yield from layer_facts(grid.layers[layer], figures, layer)
 
     def _row_of(self, cell: int) -> int:
-        return -1 if self._content is None else self._content.row_of(cell, self._row)
+        return -1 if self._content is None else self._content.grid.row_of(cell, self._row)
 
     def _choose(self, cell: int) -> None:
-        self._row = self._row_of(cell)
+        self._row, self._layer = self._row_of(cell), False
         self._show_reading(None)
         self.app.selection.select_tensors([self._row])
+
+    def _choose_layer(self, place: int) -> None:
+        """Select a layer of the stack that is shown, as a whole."""
+        if self._content is not None and self.grid is not None:
+            row = self._content.grid.row_in(self.grid.section, place, self._row)
+            self.select_tensor(row, layer=True)
+            self.app.selection.select_tensors([row], layer=True)
+
+    def _open_line(self, number: int) -> None:
+        """Show the tensor of a line, or the layer; sums of many lead nowhere."""
+        content, at = self._content, self._layer_at
+        line = self.table.table.items[number][1]
+        if content is None or line.layer is None:
+            return
+        section = next(n for n, one in enumerate(content.grid.sections) if one.stack == line.stack)
+        one = content.grid.sections[section]
+        row = one.layers.index(line.layer)
+        if not line.role:
+            self.select_tensor(content.grid.row_in(section, row, self._row), layer=True)
+            self.app.selection.select_tensors([self._row], layer=True)
+        elif at is not None:
+            names = [column.name for column in one.columns]
+            cell = one.cells[row, names.index(line.role)]
+            self.app.open_tensors(self._row_of(cell))
 
     def take_units(self) -> None:
         self.refresh()

@@ -35,6 +35,8 @@ class LayerGrid:
     """The tensors of a stack of layers, as lines show them.
 
     Attributes:
+        whole: The grid of the model that it is a part of.
+        section: Its number there.
         title: Name of the stack.
         layers: Numbers of the layers, from left to right.
         roles: Short names of the roles.
@@ -44,6 +46,8 @@ class LayerGrid:
         left_out: Roles and layers that are not drawn.
     """
 
+    whole: ModelGrid
+    section: int
     title: str
     layers: tuple[int, ...]
     roles: tuple[str, ...]
@@ -52,8 +56,9 @@ class LayerGrid:
     layer_of: NDArray[np.int64]
     left_out: tuple[int, int]
 
-    def values(self, metric: Metric, known: Known, of_cells: Floats) -> LayerValues:
+    def values(self, metric: Metric, known: Known) -> LayerValues:
         """Return a metric over the layers."""
+        of_cells = metric.of_groups(known, Groups(self.whole.cell_of, len(self.whole.places)))
         lines = np.where(self.cells >= 0, of_cells[self.cells], np.nan)
         groups = Groups(self.layer_of, len(self.layers) + 1)
         return LayerValues(metric, lines, MEASURES[metric.name].means(known, groups)[:-1])
@@ -105,6 +110,8 @@ def layer_grids(grid: ModelGrid, matrices: NDArray[np.bool_]) -> list[LayerGrid]
                 role_matrices[role] |= bool(matrices[rows].any())
         found.append(
             LayerGrid(
+                whole=grid,
+                section=number,
                 title=plain_text(section.stack or str(number)),
                 layers=section.layers[: shown[0]],
                 roles=tuple(plain_text(one.label) for one in section.columns[: shown[1]]),
@@ -172,8 +179,8 @@ def ticks(scale: Scale) -> list[float]:
     return [number * step for number in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
-Place: TypeAlias = tuple[int, int]
-"""A layer and a role, by place."""
+Place: TypeAlias = tuple[int, int | None]
+"""A layer and a role, by place; no role of a layer as a whole."""
 
 
 class LayerPicture:
@@ -403,7 +410,8 @@ class LayerPicture:
         hair.setAlpha(_FADED)
         painter.setPen(QtGui.QPen(hair, 1))
         painter.drawLine(QPointF(x, plot.top()), QPointF(x, plot.bottom() + _STRIP + 5))
-        point = self.point(number, layer, role) if role in self.shown else None
+        shown = role is not None and role in self.shown
+        point = self.point(number, layer, role) if role is not None and shown else None
         if point is not None:
             painter.setPen(pen)
             painter.setBrush(Qt.BrushStyle.NoBrush)

@@ -11,9 +11,10 @@ from PySide6 import QtGui, QtWidgets
 from PySide6.QtCore import QEvent, QPoint, QRectF, QSignalBlocker, QSize, Qt, Signal
 from PySide6.QtGui import QAccessible, QFont, QFontMetricsF, QPainter, QPaintEvent, QPalette
 
-from explorer.analysis.columns import Floats, Groups, Known, Source, is_matrix
+from explorer.analysis.columns import Floats, Groups, Known, Source
 from explorer.analysis.model_grid import Kind, ModelGrid
 from explorer.present.explanations import picture_text
+from explorer.present.survey import OVER_LAYERS, layer_facts
 from explorer.present.tables.survey import METRICS, Metric, metric_named
 from explorer.qt.survey import map_paint
 from explorer.qt.survey.bar import Notice, TypedRange, list_metrics, metrics_of
@@ -39,10 +40,13 @@ class ModelMap(QtWidgets.QAbstractScrollArea):
     Attributes:
         layout_: Where the cells are.
         current: The selected cell; -1 for none.
+        layer: The layer that is selected as a whole; None for none.
 
     Signals:
         cell_chosen: The user chose a cell; its number.
         cell_opened: The user opened a cell; its number.
+        layer_chosen: The user chose a layer by its number or sum: section and row.
+        layer_opened: The user opened a layer; the same.
         cell_read: The mouse is over another cell, or over none (-1).
         copy_requested: Copy the details of the cell.
         picture_requested: Copy the picture.
@@ -53,6 +57,8 @@ class ModelMap(QtWidgets.QAbstractScrollArea):
 
     cell_chosen = Signal(int)
     cell_opened = Signal(int)
+    layer_chosen = Signal(int, int)
+    layer_opened = Signal(int, int)
     cell_read = Signal(int)
     copy_requested = Signal()
     picture_requested = Signal()
@@ -61,6 +67,7 @@ class ModelMap(QtWidgets.QAbstractScrollArea):
     def __init__(self, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
         self.current = -1
+        self.layer: map_paint.Layer | None = None
         self._grid = _EMPTY
         self._colouring: map_paint.Colouring | None = None
         self._read = -1
@@ -79,7 +86,7 @@ class ModelMap(QtWidgets.QAbstractScrollArea):
     def show_grid(self, grid: ModelGrid | None) -> None:
         """Show other tensors; none of them is selected."""
         self._grid = _EMPTY if grid is None else grid
-        self._colouring = None
+        self._colouring = self.layer = None
         self.current = self._read = -1
         self._lay_out()
         for bar in (self.verticalScrollBar(), self.horizontalScrollBar()):
@@ -90,15 +97,23 @@ class ModelMap(QtWidgets.QAbstractScrollArea):
         self._colouring = colouring
         self.viewport().update()
 
-    def select(self, cell: int) -> None:
-        """Mark a cell and scroll to it; -1 marks none. Emits nothing."""
+    def select(self, cell: int, *, layer: bool = False) -> None:
+        """Mark a cell, or its layer, and scroll to it; -1 marks none. Emits nothing."""
         self.current = cell if 0 <= cell < len(self._grid.cells) else -1
+        self.layer = self._grid.layer_of(self.current) if layer and self.current >= 0 else None
         self._show_current()
         self.viewport().update()
 
     def _show_current(self) -> None:
         if self.current >= 0 and self.isVisible():  # before, its size is not known
             self._scroll_to(self.layout_.place_of(self.current))
+
+    @property
+    def _marked(self) -> QRectF:
+        """Where what is selected is."""
+        if self.layer is not None:
+            return self.layout_.place_of_layer(self.layer)
+        return self.layout_.place_of(self.current)
 
     def cell_place(self, cell: int) -> QRectF:
         return self.layout_.place_of(cell).translated(-self._origin())
@@ -155,10 +170,22 @@ class ModelMap(QtWidgets.QAbstractScrollArea):
         there = place + self._origin()
         return self.layout_.cell_at(there.x(), there.y())
 
+    def _layer_at(self, place: QPoint) -> map_paint.Layer | None:
+        there = place + self._origin()
+        x = there.x() if place.x() >= self.layout_.label_width else place.x()  # numbers stay
+        return self.layout_.layer_at(x, there.y())
+
     def _choose(self, cell: int) -> None:
         if cell >= 0:
             self.select(cell)
             self.cell_chosen.emit(cell)
+
+    def _choose_layer(self, layer: map_paint.Layer) -> None:
+        """Choose a layer as if the user had: its first cell is what keys go on from."""
+        line = self.layout_.lines[self.layout_.line_of_layer(layer)]
+        first = next(c for n in range(line.count) if (c := self.layout_.cell_in(line, n)) >= 0)
+        self.select(first, layer=True)
+        self.layer_chosen.emit(*layer)
 
     def _next(self, key: Qt.Key) -> int:
         """Return the cell that a key leads to; -1 if it leads nowhere."""
@@ -194,10 +221,8 @@ class ModelMap(QtWidgets.QAbstractScrollArea):
             map_painter.paint(painter, area)
             if self.current >= 0:
                 highlight = self.palette().color(QPalette.ColorRole.Highlight)
-                place = self.layout_.place_of(self.current)
-                map_paint.outline(
-                    painter, place, colours, highlight if self.hasFocus() else colours.text
-                )
+                ink = highlight if self.hasFocus() else colours.text
+                map_paint.outline(painter, self._marked, colours, ink)
             map_painter.paint_layer_numbers(painter, float(origin.x()), area)
             self._paint_fixed_header(painter, map_painter, area)
         painter.end()
@@ -260,18 +285,38 @@ class ModelMap(QtWidgets.QAbstractScrollArea):
             self.cell_read.emit(cell)
 
     def mousePressEvent(self, event: QtGui.QMouseEvent) -> None:
-        self._choose(self._cell_at(event.position().toPoint()))  # a menu is of what is there
+        place = event.position().toPoint()
+        layer = self._layer_at(place)
+        if layer is not None:
+            self._choose_layer(layer)
+        else:
+            self._choose(self._cell_at(place))  # a menu is of what is there
 
     def mouseDoubleClickEvent(self, event: QtGui.QMouseEvent) -> None:
-        cell = self._cell_at(event.position().toPoint())
-        if cell >= 0:
+        place = event.position().toPoint()
+        layer, cell = self._layer_at(place), self._cell_at(place)
+        if layer is not None:
+            self.layer_opened.emit(*layer)
+        elif cell >= 0:
             self.cell_opened.emit(cell)
 
     def keyPressEvent(self, event: QtGui.QKeyEvent) -> None:
         key = Qt.Key(event.key())
-        if key in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and self.current >= 0:
+        opens = key in (Qt.Key.Key_Return, Qt.Key.Key_Enter)
+        layer = self.layer if self.current >= 0 else None
+        cell = self._next(key)
+        if opens and layer is not None:
+            self.layer_opened.emit(*layer)
+        elif opens and self.current >= 0:
             self.cell_opened.emit(self.current)
-        elif (cell := self._next(key)) >= 0:
+        elif key == Qt.Key.Key_Left and cell == self.current >= 0 and layer is None:
+            if (layer := self._grid.layer_of(cell)) is not None:  # left of its first cell
+                self._choose_layer(layer)
+        elif layer is not None and key == Qt.Key.Key_Right:
+            self._choose(self.current)
+        elif layer is not None and cell >= 0 and (beside := self._grid.layer_of(cell)) is not None:
+            self._choose_layer(beside)
+        elif cell >= 0:
             self._choose(cell)
         else:
             super().keyPressEvent(event)
@@ -369,7 +414,7 @@ class MapPicture:
 
     def data_columns(self) -> list[tuple[str, list[Any]]]:
         """Return a row for each cell, and all its known figures."""
-        grid, arrays = self._content.grid, self._content.document.arrays
+        grid, arrays = self._content.folded, self._content.document.arrays
         names = self._content.document.model.tensors.columns.names
         groups = Groups(grid.cell_of, len(grid.cells))
         sections = [grid.sections[cell.section] for cell in grid.cells]
@@ -418,6 +463,7 @@ class MapPage(QtWidgets.QWidget):
         self._content: SurveyContent | None = None
         self._comparison: ComparisonContent | None = None
         self._row = -1
+        self._layer = False  # whether the layer of the tensor is selected as a whole
         self._pointed = -1  # the cell that is read: the one under the mouse, here or in the lines
         self._chose = False  # whether the user chose what to colour by
         self._values: dict[str, Floats] = {}
@@ -446,10 +492,15 @@ class MapPage(QtWidgets.QWidget):
         session.replaced.connect(self._drop_previous)
         self.map.cell_read.connect(self._read)
         self.map.cell_chosen.connect(self._choose)
+        self.map.layer_chosen.connect(self._choose_layer)
+        self.map.layer_opened.connect(lambda *_: self.app.open_layer(self._row))
         self.map.cell_opened.connect(lambda cell: self.app.open_tensors(self._row_of(cell)))
         self.by_layer.read.connect(self._read_line)
         self.by_layer.cell_chosen.connect(self.map.select)
         self.by_layer.cell_chosen.connect(self._choose)
+        self.by_layer.layer_chosen.connect(
+            lambda place: self._layers and self._choose_layer(self._layers.section, place)
+        )
         self.by_layer.cell_opened.connect(self.map.cell_opened)
         self.by_layer.copy_requested.connect(lambda: self._export.copy(self.by_layer))
         self.by_layer.save_requested.connect(self.ask_save)
@@ -505,14 +556,14 @@ class MapPage(QtWidgets.QWidget):
         if content is not self._content:
             self._content = content
             self._pointed = -1
-            self.map.show_grid(None if content is None else content.grid)
+            self.map.show_grid(None if content is None else content.folded)
             self._layers = None
             if content is not None:
-                stacks = layer_grids(content.grid, is_matrix(content.document.arrays))
+                stacks = layer_grids(content.folded, content.matrices)
                 self._layers = next(iter(stacks), None)
             self.by_layer.show_grid(self._layers)
             if content is not None and self._row >= 0:
-                self._mark(int(content.grid.cell_of[self._row]))
+                self._mark()
         for box in (self.by_role, self.typed):
             box.setEnabled(metric is not None)
         meaning = "" if metric is None else f"\n\n{metric.title}: {metric.tip}"
@@ -548,12 +599,12 @@ class MapPage(QtWidgets.QWidget):
         if self.chosen is not None:
             self.refresh()
 
-    def select_tensor(self, row: int) -> None:
-        """Mark the cell of a tensor; -1 marks none. Emits nothing."""
-        self._row = row
+    def select_tensor(self, row: int, *, layer: bool = False) -> None:
+        """Mark the cell of a tensor, or its layer; -1 marks none. Emits nothing."""
+        self._row, self._layer = row, layer
         content = self._content
         if content is not None and content is self._session.content:
-            self._mark(int(content.grid.cell_of[row]) if row >= 0 else -1)
+            self._mark()
         self._read(-1)
 
     def picture(self) -> MapPicture | None:
@@ -575,7 +626,7 @@ class MapPage(QtWidgets.QWidget):
         content = self._content
         if content is None or cell < 0:
             return
-        document, rows = content.document, content.grid.cells[cell].rows
+        document, rows = content.document, content.folded.cells[cell].rows
         arrays = document.arrays
         name = plain_text(document.model.tensors.columns.names[self._row_of(cell)])
         if len(rows) > 1:
@@ -599,7 +650,7 @@ class MapPage(QtWidgets.QWidget):
         if content is None or known is None:
             return math.nan
         if metric.name not in self._values:
-            groups = Groups(content.grid.cell_of, len(content.grid.cells))
+            groups = Groups(content.folded.cell_of, len(content.folded.cells))
             self._values[metric.name] = metric.of_groups(known, groups)
         return float(self._values[metric.name][cell])
 
@@ -608,18 +659,21 @@ class MapPage(QtWidgets.QWidget):
         if content is None or known is None:
             return None
         if metric is None:
-            return map_paint.TypeColouring("Type", content)
+            return map_paint.TypeColouring("Type", content, known)
         comparison, by_role = self._session.comparison, self.by_role.isChecked()
         found = map_paint.MetricColouring(metric, known, content, comparison, by_role=by_role)
         typed = self.typed.value(metric, found.scale)
         return found if typed is None else found.in_range(*typed)
 
     def _row_of(self, cell: int) -> int:
-        return -1 if self._content is None else self._content.row_of(cell, self._row)
+        return -1 if self._content is None else self._content.folded.row_of(cell, self._row)
 
-    def _mark(self, cell: int) -> None:
-        self.map.select(cell)
-        self.by_layer.select_cell(cell)
+    def _mark(self) -> None:
+        content = self._content
+        some = content is not None and self._row >= 0
+        cell = int(content.folded.cell_of[self._row]) if content is not None and some else -1
+        self.map.select(cell, layer=self._layer)
+        self.by_layer.select_cell(cell, layer=self._layer)
 
     def _read_line(self, at: tuple[int, int, int | None] | None) -> None:
         cell = -1
@@ -633,15 +687,29 @@ class MapPage(QtWidgets.QWidget):
         self.by_layer.setVisible(layers > 1 and self.width() >= _MAP_WIDTH + _LINES_WIDTH)
 
     def _choose(self, cell: int) -> None:
-        self._row = self._row_of(cell)
+        self._row, self._layer = self._row_of(cell), False
         self.by_layer.select_cell(cell)
         self._read(-1)
         self.app.selection.select_tensors([self._row])
 
+    def _choose_layer(self, section: int, row: int) -> None:
+        """Select a layer as a whole."""
+        if self._content is not None:
+            self._row = self._content.folded.row_in(section, row, self._row)
+            self._layer = True
+            self._mark()
+            self._read(-1)
+            self.app.selection.select_tensors([self._row], layer=True)
+
     def _read(self, cell: int) -> None:
-        """Show the details of a cell; of the selected one if it is -1."""
+        """Show the details of a cell; of the selected one, or of its layer, if it is -1."""
         self._pointed = cell
         lines = list(self.lines(self.map.current if cell < 0 else cell))
+        if cell < 0 and self._layer and self._layers is not None and self.by_layer.current:
+            at, grid = self.by_layer.current[1], self._layers
+            known = layer_values(self._session, grid, OVER_LAYERS)
+            figures = ((one.metric, one.together) for one in known)
+            lines = [("", text) for text in layer_facts(grid.layers[at], figures, at)]
         parts = [text for _, text in lines[:4]] + [f"{title} {text}" for title, text in lines[4:]]
         text = "   ·   ".join(parts)
         hint = "Point at a cell to read it, or move with the arrow keys."

@@ -1,17 +1,20 @@
 """The map of a model: places of its cells, their colours, and painting on screen and paper.
 
 From top to bottom: what is before the layers, each stack of layers under its roles, what is behind.
+Norms and biases share a column; the last one and the last line have each layer, and each role, in
+all.
 Tensors outside of layers are wrapped like words; layers are as wide as they have roles. All lengths
 are pixels.
 """
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyqtgraph as pg
@@ -19,7 +22,7 @@ from numpy.typing import NDArray
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QBrush, QColor, QFontMetricsF, QLinearGradient, QPainter, QPen
 
-from explorer.analysis.columns import Groups, Known, Source
+from explorer.analysis.columns import MEASURES, Floats, Groups, Known, Source
 from explorer.analysis.model_grid import GridSection, Kind, ModelGrid
 from explorer.formats.tensors import TypeShare
 from explorer.present.colours import type_colour
@@ -39,10 +42,20 @@ _ROW_PAD: Final = 5
 _BAND_CELLS: Final = 2  # widths of a role that a tensor outside of layers takes
 
 
+_SUMS_GAP: Final = 4  # before the sums
+
+SUM: Final = -1
+"""Stands for all layers, or all roles, of a stack."""
+
+Layer: TypeAlias = tuple[int, int]
+"""Section and row of a layer."""
+
+
 class LineKind(Enum):
     TITLE = auto()
     HEADER = auto()
     CELLS = auto()
+    SUMS = auto()  # of the roles
 
 
 @dataclass(slots=True)  # not frozen, which would take three times as long to make
@@ -82,9 +95,10 @@ class MapLayout:
         wanted = max(_MIN_WIDTH, wanted + _PAD, advance(_USUAL_FIGURE) + _PAD)
         last = max((str(s.layers[-1])[:_LONGEST_WORD] for s in layers), key=len, default="")
         self.label_width = advance(last) + 2 * _PAD if layers else 0.0
-        room = (width - self.label_width - _PAD) / max(columns, 1)
+        columns += bool(layers)  # sums
+        room = (width - self.label_width - 2 * _PAD) / max(columns, 1)
         self.cell_width = float(int(min(max(wanted, room), max(wanted, _MAX_WIDTH))))
-        self.width = max(width, self.label_width + columns * self.cell_width + _PAD)
+        self.width = max(width, self.label_width + columns * self.cell_width + 2 * _PAD)
         self._row_height = line_height + _ROW_PAD
         self._line_height = line_height
         self._per_line = max(1, int((width - 2 * _PAD) // (_BAND_CELLS * self.cell_width)))
@@ -108,7 +122,9 @@ class MapLayout:
             for row in range(section.row_count):
                 self.lines.append(Line(top, height, LineKind.CELLS, number, row, 0, count))
                 top += height
-            return top
+            top += _SUMS_GAP
+            self.lines.append(Line(top, height, LineKind.SUMS, number, SUM, 0, count))
+            return top + height
         height = 2 * self._line_height + _ROW_PAD
         many, each = len(section.columns), self._per_line
         self.lines += [
@@ -140,24 +156,25 @@ class MapLayout:
     def place(self, line: Line, column: int) -> QRectF:
         if self.grid.sections[line.section].kind is Kind.LAYERS:
             x = self.label_width + column * self.cell_width
+            x += _SUMS_GAP * (column == line.count)
             return QRectF(x, line.top, self.cell_width, line.height)
         width = _BAND_CELLS * self.cell_width
         return QRectF((column - line.first) * width, line.top, width, line.height)
 
     def columns_between(self, line: Line, left: float, right: float) -> range:
-        """Return the columns of a line that can be seen between two edges."""
+        """Return the columns of a line that can be seen between two edges, that of sums too."""
         end = line.first + line.count
         if self.grid.sections[line.section].kind is not Kind.LAYERS:
             return range(line.first, end)
         first = int((left - self.label_width) // self.cell_width)
         last = int((right - self.label_width) // self.cell_width) + 1
-        return range(max(first, line.first), min(last, end))
+        return range(max(first - 1, line.first), min(last, end + 1))
 
     def line_of(self, cell: int) -> int:
         one = self.grid.cells[cell]
         first = self._first_line[one.section]
         if self.grid.sections[one.section].kind is Kind.LAYERS:
-            return first + 2 + one.row
+            return self.line_of_layer((one.section, one.row))
         return first + 1 + one.column // self._per_line
 
     def place_of(self, cell: int) -> QRectF:
@@ -172,6 +189,25 @@ class MapLayout:
         if line.kind is not LineKind.CELLS or y >= line.top + line.height:
             return -1
         return self.cell_in(line, self._column_at(line, x))
+
+    def layer_at(self, x: float, y: float) -> Layer | None:
+        """Return the layer whose number or sum is at a place; None of cells and elsewhere."""
+        line = self.lines[max(0, bisect_right(self._tops, y) - 1)] if self.lines else None
+        if line is None or line.kind is not LineKind.CELLS or y >= line.top + line.height:
+            return None
+        if self.grid.sections[line.section].kind is not Kind.LAYERS:
+            return None
+        sums = self.place(line, line.count)
+        at = x < self.label_width or sums.left() <= x < sums.right()
+        return (line.section, line.row) if at else None
+
+    def line_of_layer(self, layer: Layer) -> int:
+        return self._first_line[layer[0]] + 2 + layer[1]
+
+    def place_of_layer(self, layer: Layer) -> QRectF:
+        """Return the line of a layer, with its number and its sum."""
+        line = self.lines[self.line_of_layer(layer)]
+        return QRectF(0, line.top, self.place(line, line.count).right(), line.height)
 
     def cell_in(self, line: Line, column: int) -> int:
         """Return the cell of a column of a line, -1 if there is none."""
@@ -290,24 +326,57 @@ class Colouring:
         """Return a figure of the scale as text; "" of NaN."""
         return ""
 
+    def sum_of(self, section: int, row: int, column: int) -> tuple[str, QColor | None]:
+        """Return text and colour of a layer's matrices, or of a role, in all: the other is SUM."""
+        raise NotImplementedError
+
+
+class _Sums:
+    """A figure of each layer's matrices, of each role, and of each stack's matrices."""
+
+    def __init__(self, name: str, known: Known, content: SurveyContent) -> None:
+        grid, some = content.folded, content.matrices
+        section, row, column = grid.places[grid.cell_of].T
+        sections = grid.sections
+        self._rows = np.cumsum([0, *(one.row_count for one in sections)])
+        self._columns = np.cumsum([0, *(len(one.columns) for one in sections)])
+        everything = np.ones(len(some), np.bool_)
+
+        def figures(codes: NDArray[np.int64], count: int, chosen: NDArray[np.bool_]) -> Floats:
+            groups = Groups(np.where(chosen, codes, count), count + 1)
+            return MEASURES[name].means(known, groups)
+
+        self._of_rows = figures(self._rows[section] + row, int(self._rows[-1]), some)
+        codes = self._columns[section] + column
+        self._of_columns = figures(codes, int(self._columns[-1]), everything)
+        self._of_all = figures(section, len(sections), some)
+
+    def __call__(self, section: int, row: int, column: int) -> float:
+        if row == column:  # both are all
+            return float(self._of_all[section])
+        if row == SUM:
+            return float(self._of_columns[self._columns[section] + column])
+        return float(self._of_rows[self._rows[section] + row])
+
 
 class TypeColouring(Colouring):
     """Cells by their tensors' type; of several, the one that most weights have."""
 
-    def __init__(self, title: str, content: SurveyContent) -> None:
+    def __init__(self, title: str, content: SurveyContent, known: Known) -> None:
         self.title = title
+        self._sums = _Sums("bytes", known, content)
         document = content.document
         self.types = document.facts.types
         arrays = document.arrays
         self._names = [kind.name for kind in arrays.types]
         self._colours = [QColor(type_colour(name)) for name in self._names]
         # the weights of each type in each cell: a file may have many types, and few in a cell
-        keys = content.grid.cell_of * len(arrays.types) + arrays.type_codes
+        keys = content.folded.cell_of * len(arrays.types) + arrays.type_codes
         found, inverse = np.unique(keys, return_inverse=True)
         sums = np.bincount(inverse, np.maximum(arrays.parameters, 1))
         cells, types = np.divmod(found, max(len(arrays.types), 1))
         order = np.lexsort((sums, cells))
-        self._most = np.zeros(len(content.grid.cells), np.int64)
+        self._most = np.zeros(len(content.folded.cells), np.int64)
         self._most[cells[order]] = types[order]  # the last of a cell is written last
         self._mixed = np.bincount(cells, minlength=len(self._most)) > 1
 
@@ -320,6 +389,9 @@ class TypeColouring(Colouring):
     def text(self, cell: int, digits: int | None = None) -> str:
         name = self._names[int(self._most[cell])]
         return f"{name} …" if self._mixed[cell] else name
+
+    def sum_of(self, section: int, row: int, column: int) -> tuple[str, QColor | None]:
+        return bytes_text(round(self._sums(section, row, column))), None
 
 
 class MetricColouring(Colouring):
@@ -334,32 +406,39 @@ class MetricColouring(Colouring):
         *,
         by_role: bool = False,
     ) -> None:
-        count = len(content.grid.cells)
+        count = len(content.folded.cells)
         self.title = metric.title
         self._metric = metric
-        groups = Groups(content.grid.cell_of, count)
+        groups = Groups(content.folded.cell_of, count)
         self.values = metric.of_groups(known, groups)
-        self.scale = Scale.of(self.values)
+        # norms and biases, which quantizers leave alone, would be the ends of every scale
+        self._coloured = np.bincount(content.folded.cell_of, content.matrices, count) > 0
+        if not self._coloured.any():
+            self._coloured[:] = True
+        self.scale = Scale.of(self.values[self._coloured])
+        self._sums = _Sums(metric.name, known, content)
         self.by_role = by_role
-        places = self._places_by_role(content.grid) if by_role else self.scale.places(self.values)
+        places = self._places_by_role(content.folded) if by_role else self.scale.places(self.values)
         self._take(places)
         self._pending = np.zeros(count, np.bool_)
         if metric.source is Source.STATISTICS:
-            self._pending[content.grid.cell_of[content.missing]] = True
+            self._pending[content.folded.cell_of[content.missing]] = True
         elif metric.source is Source.ERRORS:
             rows = slice(None) if comparison is None else comparison.missing_rows
-            self._pending[content.grid.cell_of[rows]] = True
+            self._pending[content.folded.cell_of[rows]] = True
 
     def in_range(self, low: float, high: float) -> MetricColouring:
         """Colour from one figure to another; those beyond have the first and the last colour."""
         self.by_role = False
-        self.scale = Scale(low, high, Scale.of(self.values).logarithmic and low > 0)
+        found = Scale.of(self.values[self._coloured])
+        self.scale = Scale(low, high, found.logarithmic and low > 0)
         self._take(self.scale.places(self.values))
         return self
 
     def _take(self, places: NDArray[np.float64]) -> None:
         last = len(COLOUR_MAP) - 1
-        self._numbers = np.where(np.isnan(places), -1, np.round(last * np.clip(places, 0, 1)))
+        without = np.isnan(places) | ~self._coloured
+        self._numbers = np.where(without, -1, np.round(last * np.clip(places, 0, 1)))
 
     def _places_by_role(self, grid: ModelGrid) -> NDArray[np.float64]:
         """Return the place of each cell's figure among those of its role."""
@@ -388,7 +467,15 @@ class MetricColouring(Colouring):
     def figure(self, value: float) -> str:
         return self._metric.shown(value)
 
+    def sum_of(self, section: int, row: int, column: int) -> tuple[str, QColor | None]:
+        value = self._sums(section, row, column)
+        scale = None if self.by_role else self.scale
+        place = math.nan if scale is None else float(scale.places(np.array([value]))[0])
+        colour = None if math.isnan(place) else COLOUR_MAP[round(place * (len(COLOUR_MAP) - 1))]
+        return self.figure(value), colour
 
+
+_ALL: Final = "all"
 _GAP: Final = 1.0  # between cells
 _DIGITS: Final = (None, 3, 2, 1)  # of figures that have no room: one cut short reads as another
 _SWATCH: Final = 12
@@ -427,7 +514,8 @@ class MapPainter:
         for column in self.layout.columns_between(wide, area.left(), area.right()):
             place = self.layout.place(wide, column)
             place.moveTop(top)
-            self._write_label(painter, place, section.columns[column].label)
+            some = column < len(section.columns)
+            self._write_label(painter, place, section.columns[column].label if some else _ALL)
 
     def paint_layer_numbers(self, painter: QPainter, left: float, area: QRectF) -> None:
         """Paint the numbers of the layers at an edge, over what is there."""
@@ -437,10 +525,11 @@ class MapPainter:
             if section.kind is Kind.LAYERS and line.kind is not LineKind.TITLE:
                 place = QRectF(left, line.top, width, line.height)
                 painter.fillRect(place, self.colours.background)
-                if line.kind is LineKind.CELLS:
+                if line.kind is not LineKind.HEADER:
                     painter.setPen(self.colours.text)
                     inside = place.adjusted(0, 0, -6, 0)
-                    self._write(painter, inside, str(section.layers[line.row]), _RIGHT)
+                    name = _ALL if line.row == SUM else str(section.layers[line.row])
+                    self._write(painter, inside, name, _RIGHT)
 
     def _paint_title(self, painter: QPainter, line: Line, area: QRectF) -> None:
         section = self.layout.grid.sections[line.section]
@@ -463,6 +552,11 @@ class MapPainter:
         section = self.layout.grid.sections[line.section]
         for column in self.layout.columns_between(line, area.left(), area.right()):
             place = self.layout.place(line, column).adjusted(0, 0, -_GAP, -_GAP)
+            if line.kind is LineKind.SUMS or column == line.first + line.count:
+                which = SUM if column == line.count else column
+                text, colour = self.colouring.sum_of(line.section, line.row, which)
+                self._paint_sum(painter, place, text, colour)
+                continue
             cell = self.layout.cell_in(line, column)
             if cell < 0:
                 painter.fillRect(place, QBrush(self.colours.grid, Qt.BrushStyle.BDiagPattern))
@@ -493,6 +587,14 @@ class MapPainter:
             self._write(painter, place.adjusted(4, 0, -4, -half), name, _CENTRE)
             inside = inside.adjusted(0, half, 0, 0)
         self._write(painter, inside, text, _CENTRE)
+
+    def _paint_sum(
+        self, painter: QPainter, place: QRectF, text: str, colour: QColor | None
+    ) -> None:
+        if colour is not None:
+            painter.fillRect(place, colour)
+        painter.setPen(self.colours.text if colour is None else text_on(colour))
+        self._write(painter, place.adjusted(2, 0, -2, 0), text, _CENTRE)
 
     def _write_label(self, painter: QPainter, place: QRectF, label: str) -> None:
         """Write the name of a role, in two lines if it must be."""

@@ -239,8 +239,8 @@ class HotSpotsPage(ListPanel):
         if self._spots is not None and not self._renewing.isActive():
             self._renewing.start()
 
-    def select_tensor(self, row: int) -> None:
-        """Mark a tensor; -1 marks none. Emits nothing."""
+    def select_tensor(self, row: int, *, layer: bool = False) -> None:
+        """Mark a tensor, also where its layer is meant; -1 marks none. Emits nothing."""
         self._row = row
         with QSignalBlocker(self.table):
             if row < 0 or not self.table.select_row(row):
@@ -326,7 +326,7 @@ class SessionPanel(TabbedPanel):
         super().__init__(app, parent)
         self.title = title
         self._document: Document | None = None
-        self._row = -1
+        self._row, self._layer = -1, False
         self.session = session
         session.replaced.connect(self._refresh_if_visible)
         session.grown.connect(self._grow_with_session)
@@ -354,9 +354,9 @@ class SessionPanel(TabbedPanel):
     def cancel(self) -> None:
         self.session.cancel()
 
-    def select_tensor(self, row: int) -> None:
-        """Mark a tensor on all pages; -1 marks none. Emits nothing."""
-        self._row = row
+    def select_tensor(self, row: int, *, layer: bool = False) -> None:
+        """Mark a tensor, or its layer, on all pages; -1 marks none. Emits nothing."""
+        self._row, self._layer = row, layer
 
     def refresh_pages(self) -> None:
         """Show what is known now."""
@@ -415,9 +415,9 @@ class PartPanel(SessionPanel):
         page = ByLayerPage if name == "error_layers" else HotSpotsPage
         return page(self.session, self.app, self)
 
-    def select_tensor(self, row: int) -> None:
-        super().select_tensor(row)
-        self.part.select_tensor(row)
+    def select_tensor(self, row: int, *, layer: bool = False) -> None:
+        super().select_tensor(row, layer=layer)
+        self.part.select_tensor(row, layer=layer)
 
     def refresh_pages(self) -> None:
         self.part.refresh()
@@ -490,11 +490,16 @@ class SurveyView(SessionPanel):
                 page.refresh()
                 page.catch_up()  # out of sight, too: they let go of the model before
 
-    def select_tensor(self, row: int) -> None:
-        super().select_tensor(row)
-        self.map.select_tensor(row)
+    def select_tensor(self, row: int, *, layer: bool = False) -> None:
+        super().select_tensor(row, layer=layer)
+        self.map.select_tensor(row, layer=layer)
         self._by_layer.refresh()
         self._hot_spots.refresh()
+
+    def show_layers(self) -> None:
+        """Show figures by layer, unless the map is in front, which has a line for each layer."""
+        if self.has_content and self.tabs.currentWidget() is not self.map:
+            self.show_page(self._by_layer)
 
     def focus_search(self) -> None:
         """Go to the table, and into its filter."""
@@ -503,7 +508,7 @@ class SurveyView(SessionPanel):
             self.hot_spots.focus_search()
 
     def _fill_by_layer(self, page: ByLayerPage) -> None:
-        page.select_tensor(self._row)
+        page.select_tensor(self._row, layer=self._layer)
         page.refresh()
 
     def _fill_hot_spots(self, page: HotSpotsPage) -> None:

@@ -21,7 +21,13 @@ from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QWidget
 
 from explorer.analysis import surveys
-from explorer.analysis.columns import ErrorColumns, Known, StatisticsColumns, parameter_shares
+from explorer.analysis.columns import (
+    ErrorColumns,
+    Known,
+    StatisticsColumns,
+    is_matrix,
+    parameter_shares,
+)
 from explorer.analysis.errors.pairs import MatchedPair, RoundedPair, WeightsPair
 from explorer.analysis.model_grid import ModelGrid, model_grid
 from explorer.analysis.survey_cache import CachedErrors, CachedSurvey, SurveyCache
@@ -40,16 +46,21 @@ _CHECK_EVERY = 256
 
 @dataclass(frozen=True)
 class SurveyContent:
-    """What is known of a model: its tensors by layer and role, and their statistics."""
+    """What is known of a model.
+
+    Attributes:
+        document: The model.
+        grid: Its tensors by layer and role.
+        folded: The same with one column for norms and biases, as the map shows them.
+        matrices: Which tensors are something else, bool [n].
+        statistics: Their statistics.
+    """
 
     document: Document
     grid: ModelGrid
+    folded: ModelGrid
+    matrices: NDArray[np.bool_]
     statistics: StatisticsColumns
-
-    def row_of(self, cell: int, preferred: int) -> int:
-        """Return the tensor that stands for a cell: the preferred one if it is there."""
-        rows = self.grid.cells[cell].rows
-        return preferred if preferred in rows else rows[0]
 
     @property
     def missing(self) -> NDArray[np.bool_]:
@@ -150,8 +161,10 @@ def _missing(known: NDArray[np.bool_], problems: Iterable[int]) -> NDArray[np.bo
 def read_content(document: Document, job: Job) -> SurveyContent:
     """Arrange the tensors of a model, and read the statistics kept of them."""
     names = document.model.tensors.columns.names
-    grid = model_grid(names, job.check)
-    _ = grid.cells, [section.cells for section in grid.sections]  # not in the window's thread
+    grid, matrices = model_grid(names, job.check), is_matrix(document.arrays)
+    folded = grid.folded(matrices)
+    for each in (grid, folded):  # not in the window's thread
+        _ = each.cells, [section.cells for section in each.sections]
     statistics = StatisticsColumns(len(names))
     for row, tensor in enumerate(document.model.tensors.rows):
         if row % _CHECK_EVERY == 0:
@@ -162,7 +175,7 @@ def read_content(document: Document, job: Job) -> SurveyContent:
     with cached_statistics(document.model) as cached:
         for row, found in cached.rows.items():
             statistics.put(row, found)
-    return SurveyContent(document, grid, statistics)
+    return SurveyContent(document, grid, folded, matrices, statistics)
 
 
 def read_comparison(

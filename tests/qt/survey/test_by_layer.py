@@ -146,7 +146,7 @@ def test_a_click_chooses_and_a_double_click_opens(panel: SurveyPanel) -> None:
     panel.qtbot.mouseMove(page.lines, there)
     assert page.readout.text().startswith("blk.3.ffn_down.weight")
     assert "SQNR" in page.readout.text()
-    assert "Layer 3 together" in page.readout.text()
+    assert "Layer 3 (rank 1 is the worst)" in page.readout.text()
     panel.qtbot.mouseClick(page.lines, Qt.MouseButton.LeftButton, pos=there)
     panel.qtbot.mouseDClick(page.lines, Qt.MouseButton.LeftButton, pos=there)
     row = NAMES.index("blk.3.ffn_down.weight")

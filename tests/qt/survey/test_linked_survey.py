@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QPoint, Qt
 from pytestqt.qtbot import QtBot
 
 from explorer.qt.main_window import MainWindow
@@ -35,7 +35,7 @@ def survey(window: MainWindow) -> SurveyView:
 def click_cell(qtbot: QtBot, window: MainWindow, row: int) -> None:
     body, content = survey(window), survey(window).session.content
     assert content is not None
-    place = body.map.map.cell_place(int(content.grid.cell_of[row])).center().toPoint()
+    place = body.map.map.cell_place(int(content.folded.cell_of[row])).center().toPoint()
     qtbot.mouseClick(body.map.map.viewport(), LEFT, pos=place)
 
 
@@ -43,7 +43,7 @@ def marked(window: MainWindow) -> tuple[int, list[int]]:
     """Return the rows of the cell that the map marks, and what the worst tensors have selected."""
     body, content = survey(window), survey(window).session.content
     assert content is not None
-    (row,) = content.grid.cells[body.map.map.current].rows
+    row = content.folded.row_of(body.map.map.current, window.panels.selection.rows[0])
     return row, body.hot_spots.table.selected_content_rows().tolist()
 
 
@@ -54,13 +54,16 @@ def test_a_cell_selects_in_tree_table_and_bytes(qtbot: QtBot, window: MainWindow
     chosen: list[int] = []
     selection = window.panels.selection
     selection.changed.connect(lambda: chosen.extend(selection.rows))
-    for row in (5, 12, 0):
+    names = [f"blk.{layer}.attn_q.weight" for layer in (1, 0)]
+    rows = [*map(window.documents[0].model.tensors.row_of, names), 0]
+    for row in rows:
+        assert row is not None
         click_cell(qtbot, window, row)
         assert window.open_models.tree.currentIndex().data(ItemRole.NODE).tensor_row == row
         assert window.panels.tensors.widget.table.selected_content_rows().tolist() == [row]
         assert window.panels.raw.widget.hex.cursor_offset == window.documents[0].arrays.offsets[row]
         assert marked(window) == (row, [row])
-    assert chosen == [5, 12, 0]  # no answer to an answer
+    assert chosen == rows  # no answer to an answer
     assert window.panels.currentWidget() is window.panels.survey
 
 
@@ -81,6 +84,44 @@ def test_tree_and_table_select_in_the_survey(qtbot: QtBot, window: MainWindow) -
     qtbot.mouseClick(tree.tree.viewport(), LEFT, pos=tree.tree.visualRect(index).center())
     assert marked(window) == (3, [3])
     assert chosen == [7, 9, 3]  # no answer to an answer
+
+
+def test_a_layer_is_shown_wherever_it_is_chosen(qtbot: QtBot, window: MainWindow) -> None:
+    body, panels, tree = survey(window), window.panels, window.open_models
+    content, (document,) = body.session.content, window.documents
+    assert content is not None
+    # by its number on the map
+    row = document.model.tensors.row_of("blk.0.attn_q.weight")
+    assert row is not None
+    area, port = body.map.map.cell_place(int(content.folded.cell_of[row])), body.map.map.viewport()
+    qtbot.mouseClick(port, LEFT, pos=QPoint(4, round(area.center().y())))
+    assert body.map.map.layer is not None
+    assert (panels.selection.layer, panels.selection.whole_layer) == (0, True)
+    assert body.map.readout.text().startswith("Layer 0   ·   Bits per weight")
+    assert tree.tree.currentIndex().data() == "Layer 0"
+    qtbot.keyClick(body.map.map, Qt.Key.Key_Down)
+    assert (panels.selection.layer, panels.selection.whole_layer) == (1, True)
+    qtbot.keyClick(body.map.map, Qt.Key.Key_Right)
+    assert (body.map.map.layer, panels.selection.whole_layer) == (None, False)
+    qtbot.keyClick(body.map.map, Qt.Key.Key_Left)
+    assert (panels.selection.layer, panels.selection.whole_layer) == (1, True)
+    # its tensors, and its place among the layers
+    qtbot.keyClick(body.map.map, Qt.Key.Key_Return)
+    assert body.map.isVisible()  # the map has a line for each layer
+    body.show_page(body.by_layer)
+    body.by_layer.select_tensor(row, layer=True)
+    titles = [line[0] for line in body.by_layer.table.table.items]
+    assert titles[0] == "Layer 0"
+    assert "attn_q" in titles
+    # in the tree, from another page
+    panels.show_page("overview")
+    index = tree.model.find(document, lambda node: node.title == "Layer 1")
+    tree.tree.scrollTo(index)
+    qtbot.mouseClick(tree.tree.viewport(), LEFT, pos=tree.tree.visualRect(index).center())
+    assert panels.currentWidget() is panels.survey
+    assert (panels.selection.layer, panels.selection.whole_layer) == (1, True)
+    wait_idle(qtbot, window)
+    assert body.by_layer.table.table.items[0][0] == "Layer 1"
 
 
 def test_a_selection_made_before_the_survey_is_there(

@@ -12,6 +12,7 @@ from PySide6.QtCore import QPoint, QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QImage, QPainter
 from pytestqt.qtbot import QtBot
 
+from explorer.analysis.columns import summaries
 from explorer.analysis.model_grid import ModelGrid, model_grid
 from explorer.present.colours import type_colour
 from explorer.present.tables.survey import metric_named
@@ -20,6 +21,7 @@ from explorer.qt.references import Rounding
 from explorer.qt.survey.map_page import ModelMap
 from explorer.qt.survey.map_paint import (
     COLOUR_MAP,
+    SUM,
     LineKind,
     MapLayout,
     MapPainter,
@@ -89,10 +91,32 @@ def test_types_have_the_colours_of_the_legend(panel: SurveyPanel) -> None:
 def test_figures_have_the_colours_of_the_scale(panel: SurveyPanel) -> None:
     panel.survey()
     panel.view.map.colour("bytes")
-    nbytes = {name: array.nbytes for name, array in ARRAYS.items()}
     assert pixel(panel, corner(panel, "blk.3.ffn_up.weight")) == COLOUR_MAP[-1]
-    least = min(nbytes, key=nbytes.__getitem__)
+    content = panel.view.session.content
+    assert content is not None
+    nbytes = np.where(content.matrices, content.document.arrays.nbytes, np.inf)
+    least = content.document.model.tensors.columns.names[int(nbytes.argmin())]
     assert pixel(panel, corner(panel, least)) == COLOUR_MAP[0]
+
+
+def test_each_layer_and_role_has_its_sum(rounded: SurveyPanel) -> None:
+    """They are those of the tables of sums, to the last digit."""
+    session = rounded.view.session
+    content, known = session.content, session.known
+    assert content is not None
+    assert known is not None
+    metric = metric_named("relative_rmse")
+    found = MetricColouring(metric, known, content, session.comparison)
+    sums = summaries(known, content.grid)
+    section = next(n for n, one in enumerate(content.folded.sections) if one.layers)
+    for row_, layer in enumerate(sums.layers):
+        text, colour = found.sum_of(section, row_, SUM)
+        assert text == metric.shown(layer.figures["relative_rmse"])
+        assert colour is not None
+    by_role = {one.role: one for one in sums.roles}
+    for column, one in enumerate(content.folded.sections[section].columns):
+        text, _ = found.sum_of(section, SUM, column)
+        assert text == metric.shown(by_role[one.name].figures["relative_rmse"])
 
 
 def test_a_scale_follows_the_logarithm_where_figures_are_far_apart() -> None:
