@@ -38,7 +38,18 @@ def _interface_of(_class_name: str, thing: QObject) -> QAccessibleInterface | No
     role = getattr(thing, "accessible_role", None)
     if not isinstance(role, QAccessible.Role) or not isinstance(thing, QWidget):
         return None
-    return QAccessibleWidget(thing, role)
+    return _Spoken(thing, role)
+
+
+class _Spoken(QAccessibleWidget):
+    """A picture is described by what is current in it, or else by its sentence, made when asked."""
+
+    def text(self, kind: QAccessible.Text) -> str:
+        said = super().text(kind)
+        sentence = getattr(self.widget(), "sentence", None)
+        if kind == QAccessible.Text.Description and not said and callable(sentence):
+            return str(sentence())
+        return said
 
 
 _ARENA_MAX: Final = -8  # `M_ARENA_MAX` of glibc's malloc.h

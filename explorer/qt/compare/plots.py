@@ -15,7 +15,8 @@ from PySide6.QtWidgets import QWidget
 
 from explorer.analysis.errors.pictures import PairSquare
 from explorer.present.explanations import picture_text
-from explorer.qt.widgets.curves import BinReading, HistogramCurve, curve_columns
+from explorer.present.pictures import density_sentence
+from explorer.qt.widgets.curves import BinReading, HistogramCurve, curve_columns, curves_in_words
 from explorer.qt.widgets.histogram_plot import HistogramPlot
 from explorer.qt.widgets.plot import PlotColours, ThemedPlot
 from explorer.qt.widgets.profiles import ColourBar, SquareBox
@@ -119,6 +120,12 @@ class DensityPlot(ThemedPlot):
             ("candidate_high", edges[rows + 1].tolist()),
             ("count", counts[rows, columns].tolist()),
         ]
+
+    def sentence(self) -> str:
+        if self.square is None:
+            return ""
+        off = self.square.counts[~np.eye(len(self.square.counts), dtype=bool)]
+        return density_sentence(int(self.square.counts.sum()), int(off.sum()))
 
     def pointers(self) -> Sequence[Any]:
         return self._cross
@@ -259,6 +266,9 @@ class ErrorPlot(HistogramPlot):
     def data_columns(self) -> list[tuple[str, list[Any]]]:
         """Return edges and counts."""
         return [] if self._curve is None else curve_columns([self._curve])
+
+    def sentence(self) -> str:
+        return "" if self._curve is None else curves_in_words([self._curve], self._unit)
 
 
 def _decades(low: float, high: float) -> list[tuple[float, str]]:

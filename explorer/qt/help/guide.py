@@ -126,6 +126,7 @@ _PLOT: Final = {
     "Plot: undo the last zoom": "Backspace",
     "Plot: see all of it": "Home",
     "Plot: copy the picture": "Ctrl+Shift+C",
+    "Plot: copy what it shows, as text": "Ctrl+Shift+T",
     "Plot: save picture or data": "Ctrl+S",
 }
 _STOP: Final = {"Stop comparing. The results so far stay": "Escape"}
@@ -133,6 +134,7 @@ _MAP: Final = {
     "Map: go from cell to cell": "arrow keys, PgUp, PgDown, Home, End",
     "Map, charts: show the tensor": "Enter",
     "Map and charts: copy the picture": "Ctrl+Shift+C",
+    "Map and charts: copy what they show, as text": "Ctrl+Shift+T",
     "Map: copy the figures of the cell": "Ctrl+C",
     "Map: save picture or data": "Ctrl+S",
 }

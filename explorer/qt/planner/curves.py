@@ -18,6 +18,7 @@ from explorer.planner.plan import MEMORY, CurveKind, Plan
 from explorer.present import plan_export
 from explorer.present.colours import type_colour
 from explorer.present.explanations import picture_text
+from explorer.present.pictures import curves_sentence
 from explorer.present.plan import context_text
 from explorer.qt.jobs import Job, JobSlot
 from explorer.qt.planner.fields import CalmComboBox, fill
@@ -201,6 +202,9 @@ class CurvesPlot(ThemedPlot):
             for name in (self._vram_name, self._usable_name, self._trained_name):
                 name.setFont(text_font(TextSize.CAPTION))
             self._draw()
+
+    def sentence(self) -> str:
+        return "" if self.curves is None else curves_sentence(self.curves)
 
     def data_columns(self) -> list[tuple[str, list[Any]]]:
         """Return contexts, and the bytes and the fit of each curve."""

@@ -18,6 +18,7 @@ from PySide6.QtWidgets import QSizePolicy, QVBoxLayout, QWidget
 from explorer.planner.plan import Layer
 from explorer.present import plan as plan_texts
 from explorer.present.explanations import picture_text
+from explorer.present.pictures import sentence
 from explorer.qt.planner.fields import fill, scrolled
 from explorer.qt.planner.state import CurrentPlan, PlannerState
 from explorer.qt.theme import CORNER, Space, TextSize, text_font
@@ -70,12 +71,16 @@ class MemoryBars(Chart[Place]):
             self.current = (0, 0)
             self.updateGeometry()
             self.setMinimumHeight(self.sizeHint().height())
-        if self.hasFocus():  # formulas take longer than all the rest
-            self.setAccessibleDescription(self.describe(self.current))
-        else:
-            held = (f"{bar.title}: {plan_texts.amount_text(bar)}" for bar in bars)
-            self.setAccessibleDescription("; ".join(held))
+        # formulas take longer than all the rest
+        self.setAccessibleDescription(self.describe(self.current) if self.hasFocus() else "")
         self.update()
+
+    def sentence(self) -> str:
+        said = []
+        for bar in self.bars:
+            parts = (f"{part.kind.label} {bytes_text(part.nbytes)}" for part in bar.parts)
+            said.append(f"{bar.title}: {', '.join((plan_texts.amount_text(bar), *parts))}")
+        return sentence(said)
 
     def part(self, place: Place | None) -> plan_texts.MemoryPart | None:
         if place is None or not place[0] < len(self.bars):
@@ -314,15 +319,24 @@ class LayerStrip(Chart[int]):
         super().select(hit if hit is not None and 0 <= hit < len(self.layers) else None)
 
     def describe(self, hit: int | None) -> str:
-        """Return a layer's place and bytes, in lines; without a layer, the strip's title."""
+        """Return a layer's place and bytes, in lines."""
         if hit is None:
-            return self._title()
+            return ""
         layer = self.layers[hit]
         where = f"Layer {hit} ({layer.name}) on {self._place(layer)}"
         where += ", experts on the CPU" if layer.is_split else ""
         weights = f"Weights {exact_text(layer.weights)}"
         cache = f"KV cache {exact_text(layer.kv_cache)}"
         return f"{where}\n{weights}\n{cache}"
+
+    def sentence(self) -> str:
+        """Return how many layers are where."""
+        on_cpu = sum(layer.device is None for layer in self.layers)
+        last, on_gpus = len(self.layers) - 1, len(self.layers) - on_cpu
+        text = f"Layers 0 to {last}, by bytes: {on_gpus} on GPUs"
+        if split := sum(layer.is_split for layer in self.layers):
+            text += f" (experts of {split} on the CPU)"
+        return f"{text}, {on_cpu} on the CPU"
 
     def _place(self, layer: Layer) -> str:
         return "CPU" if layer.device is None else self._devices[layer.device]
@@ -354,19 +368,11 @@ class LayerStrip(Chart[int]):
     def paint(self, painter: QtGui.QPainter, size: QSize, colours: PlotColours) -> None:
         """Paint title and strip into a width."""
         painter.setPen(colours.muted)
-        painter.drawText(QPointF(0, _PAD + painter.fontMetrics().ascent()), self._title())
+        painter.drawText(QPointF(0, _PAD + painter.fontMetrics().ascent()), self.sentence())
         places = [(layer.device, layer.is_split) for layer in self.layers]
         for _, run in groupby(range(len(self.layers)), places.__getitem__):
             numbers = list(run)
             self._paint_run(painter, numbers[0], numbers[-1] + 1, size.width(), colours)
-
-    def _title(self) -> str:
-        on_cpu = sum(layer.device is None for layer in self.layers)
-        last, on_gpus = len(self.layers) - 1, len(self.layers) - on_cpu
-        text = f"Layers 0 to {last}, by bytes: {on_gpus} on GPUs"
-        if split := sum(layer.is_split for layer in self.layers):
-            text += f" (experts of {split} on the CPU)"
-        return f"{text}, {on_cpu} on the CPU"
 
     def _paint_run(
         self, painter: QtGui.QPainter, start: int, stop: int, width: int, colours: PlotColours

@@ -16,6 +16,7 @@ from PySide6.QtWidgets import QPushButton, QWidget
 from explorer.analysis.columns import Known, Source, layer_summaries, summaries
 from explorer.analysis.model_grid import ModelGrid
 from explorer.present.explanations import picture_text
+from explorer.present.pictures import extremes_sentence
 from explorer.present.survey import ABOUT_SUMS, OVER_LAYERS, layer_facts, layer_lines, summary_lines
 from explorer.present.tables.survey import METRICS, SummedUp, metric_named, sums_table
 from explorer.present.tables.table import Table
@@ -112,6 +113,24 @@ class LayerLines(Chart[Point]):
         """Have one role stand out, by place; None has all alike."""
         self._alone = role
         self.update()
+
+    def sentence(self) -> str:
+        grid = self._grid
+        if grid is None:
+            return ""
+        shown = list(self._shown)
+
+        def said(one: LayerValues) -> str:
+            values = one.lines[:, shown]
+
+            def name_of(at: int) -> str:
+                layer, role = divmod(at, len(shown))
+                figure = one.metric.shown(float(values[layer, role]))
+                return f"{figure} in {grid.roles[shown[role]]} of layer {grid.layers[layer]}"
+
+            return extremes_sentence(one.metric.title, values.ravel(), name_of)
+
+        return " ".join(filter(None, map(said, self._values)))
 
     def data_columns(self) -> list[tuple[str, list[Any]]]:
         """Return a row for each role of each layer, and one for each layer together."""

@@ -14,6 +14,7 @@ from PySide6.QtGui import QAccessible, QFont, QFontMetricsF, QPainter, QPaintEve
 from explorer.analysis.columns import Floats, Groups, Known, Source
 from explorer.analysis.model_grid import Kind, ModelGrid
 from explorer.present.explanations import picture_text
+from explorer.present.pictures import extremes_sentence, sentence
 from explorer.present.survey import OVER_LAYERS, layer_facts
 from explorer.present.tables.survey import METRICS, Metric, metric_named
 from explorer.qt.survey import map_paint
@@ -76,7 +77,8 @@ class ModelMap(QtWidgets.QAbstractScrollArea):
         self.setAccessibleName("Map of the model: layers and roles")
         self.setWhatsThis(picture_text("model_map"))
         details = building.add_action(self, "Copy t&he figures", self.copy_requested, "Ctrl+C")
-        saving = building.add_picture_actions(self, self.picture_requested, self.save_requested)
+        asked = self.picture_requested, self.save_requested
+        saving = building.add_picture_actions(self, *asked, self.sentence)
         self._commands = [details, *saving]
         self.viewport().setMouseTracking(True)
         self.viewport().setBackgroundRole(QPalette.ColorRole.Window)
@@ -114,6 +116,25 @@ class ModelMap(QtWidgets.QAbstractScrollArea):
         if self.layer is not None:
             return self.layout_.place_of_layer(self.layer)
         return self.layout_.place_of(self.current)
+
+    def sentence(self) -> str:
+        """Return what the map shows, in words."""
+        shown, grid = self._colouring, self._grid
+        if not isinstance(shown, map_paint.MetricColouring):
+            return self._types_sentence()
+
+        def name_of(number: int) -> str:
+            cell = grid.cells[number]
+            section = grid.sections[cell.section]
+            layer = f" of layer {section.layers[cell.row]}" if section.layers else ""
+            role = plain_text(section.columns[cell.column].label)
+            return f"{shown.text(number)} in {role}{layer}"
+
+        return extremes_sentence(shown.title, shown.values, name_of)
+
+    def _types_sentence(self) -> str:
+        types = () if self._colouring is None else self._colouring.types
+        return sentence(f"{share.name}: {bytes_text(share.nbytes)}" for share in types)
 
     def cell_place(self, cell: int) -> QRectF:
         return self.layout_.place_of(cell).translated(-self._origin())

@@ -17,6 +17,7 @@ from PySide6.QtWidgets import QWidget
 from explorer.analysis.what_if import PRESENT
 from explorer.present.colours import type_colour
 from explorer.present.explanations import picture_text
+from explorer.present.pictures import sentence
 from explorer.present.tables.what_if import Line, what_if_table
 from explorer.qt.widgets.histogram_plot import place_labels
 from explorer.qt.widgets.plot import CountAxis, Mark, Marks, ThemedPlot
@@ -196,6 +197,17 @@ class WhatIfChart(ThemedPlot):
         self.selected = type_name
         self._draw_ring()
         self._place_names()
+
+    def sentence(self) -> str:
+        best = [point.line for point in sorted(self.points, key=lambda point: point.x)]
+        shown = "sqnr_db" if self.measure is Measure.SQNR else "relative_rmse"
+        bits, error = _TABLE["bits_per_weight"], _TABLE[shown]
+        said = [
+            f"{line.title} {error.cell(line)} at {bits.cell(line)} bits per weight"
+            for line in best
+            if line.front
+        ]
+        return sentence(said, f"{error.title} of the best trade-offs")
 
     def data_columns(self) -> list[tuple[str, list[Any]]]:
         """Return the figures of every point."""

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Final, TypeAlias, TypeVar
 
 from PySide6.QtCore import QPoint, QRect, QSize, Qt, SignalInstance
-from PySide6.QtGui import QAction, QKeySequence
+from PySide6.QtGui import QAction, QGuiApplication, QKeySequence
 from PySide6.QtWidgets import (
     QBoxLayout,
     QHBoxLayout,
@@ -166,6 +166,12 @@ def tab_through(*parts: QWidget) -> None:
         QWidget.setTabOrder(before, after)
 
 
+def copy_text(text: str) -> None:
+    """Put a text into the clipboard, unless there is none."""
+    if text:
+        QGuiApplication.clipboard().setText(text)
+
+
 def add_action(
     owner: QWidget,
     text: str,
@@ -189,10 +195,15 @@ def add_picture_actions(
     owner: QWidget,
     copy: Callable[[], object] | SignalInstance,
     save: Callable[[], object] | SignalInstance,
+    sentence: Callable[[], str],
 ) -> list[QAction]:
-    """Give a picture the commands that copy and save it, with the keys that all pictures have."""
+    """Give a picture the commands that copy and save it, with the keys that all pictures have.
+
+    `sentence` returns what it shows, in words.
+    """
     return [
         add_action(owner, "&Copy picture", copy, "Ctrl+Shift+C"),
+        add_action(owner, "Copy as &text", lambda: copy_text(sentence()), "Ctrl+Shift+T"),
         add_action(owner, "&Save picture or data…", save, "Ctrl+S"),
     ]
 

@@ -60,7 +60,8 @@ class Chart(QWidget, Generic[Hit]):
         self.setMouseTracking(True)
         self.setAccessibleName(name)
         self.setWhatsThis(explanation)
-        self.commands = add_picture_actions(self, self.copy_requested, self.save_requested)
+        saving = self.copy_requested, self.save_requested
+        self.commands = add_picture_actions(self, *saving, self.sentence)
 
     # What a picture defines
 
@@ -76,7 +77,11 @@ class Chart(QWidget, Generic[Hit]):
         raise NotImplementedError
 
     def describe(self, hit: Hit | None) -> str:
-        """Return what a part is, for tool tips and screen readers; of None, the whole picture."""
+        """Return what a part is, for tool tips and screen readers; "" of None."""
+        return ""
+
+    def sentence(self) -> str:
+        """Return what the whole picture shows, in words: while no part is current, and to copy."""
         return ""
 
     def after(self, key: Qt.Key) -> Hit | None:

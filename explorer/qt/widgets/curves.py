@@ -18,6 +18,7 @@ from PySide6.QtWidgets import QWidget
 
 from explorer.analysis import Histogram, Moments
 from explorer.present.explanations import picture_text
+from explorer.present.pictures import histogram_sentence
 from explorer.qt.widgets.chart import Chart
 from explorer.qt.widgets.painting import edge_of, type_ink
 from explorer.qt.widgets.plot import PlotColours
@@ -33,6 +34,7 @@ NOTHING: Final = (math.nan, math.nan, math.nan, math.nan)
 FILLED: Final = 190
 """Opacity of what lies below a curve that stands alone, of 255."""
 
+_MOST_SAID: Final = 8
 _MOST_STEPS: Final = 128  # more do not fit into the width of a cell
 
 
@@ -70,6 +72,9 @@ class SmallMultiples(Chart[int]):
     def data_columns(self) -> list[tuple[str, list[Any]]]:
         """Return the data behind the picture; see `curve_columns`."""
         return curve_columns(self.curves)
+
+    def sentence(self) -> str:
+        return curves_in_words(self.curves)
 
     def cell(self, number: int) -> QRect:
         row, column = divmod(number, self._columns)
@@ -246,6 +251,16 @@ def curve_columns(curves: Sequence[HistogramCurve]) -> list[tuple[str, list[Any]
         name = f"count {curve.name}" if len(curves) > 1 else "count"
         columns.append((name, curve.histogram.counts.tolist()))
     return columns
+
+
+def curves_in_words(curves: Sequence[HistogramCurve], unit: str = "") -> str:
+    """Return what the first curves show, a sentence each."""
+    said, counted = [], unit.removesuffix(" in each bin") or "weights"
+    for curve in curves[:_MOST_SAID]:
+        name = f"{curve.name}: " if len(curves) > 1 else ""
+        counts, edges = curve.histogram.counts, curve.histogram.edges
+        said.append(name + histogram_sentence(counts, edges, curve.outside, counted))
+    return " ".join(said)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,13 @@ from PySide6.QtGui import QColor, QKeyEvent
 from PySide6.QtWidgets import QWidget
 
 from explorer.qt.theme import series_colour
-from explorer.qt.widgets.curves import FILLED, BinReading, HistogramCurve, curve_columns
+from explorer.qt.widgets.curves import (
+    FILLED,
+    BinReading,
+    HistogramCurve,
+    curve_columns,
+    curves_in_words,
+)
 from explorer.qt.widgets.painting import edge_of, type_ink
 from explorer.qt.widgets.plot import Mark, Marks, ThemedPlot
 from explorer.text import MINUS, float_text, shorten
@@ -127,6 +133,9 @@ class HistogramPlot(ThemedPlot):
 
     def data_columns(self) -> list[tuple[str, list[Any]]]:
         return curve_columns(self.curves)
+
+    def sentence(self) -> str:
+        return curves_in_words(self.curves, self._unit)
 
     def restyle(self) -> None:
         super().restyle()

@@ -287,9 +287,8 @@ class ThemedPlot(pg.PlotWidget):  # type: ignore[misc] # pyqtgraph has no types
         self.zoom_out_action = add("Zoom &out", lambda: self._zoom(1 / _ZOOM), "-")
         add("Move left", lambda: box.pan_by(-_PAN), "Shift+Left")
         add("Move right", lambda: box.pan_by(_PAN), "Shift+Right")
-        saving = add_picture_actions(self, self.copy_requested, self.export_requested)
-        self.copy_action, self.export_action = saving
-        self.speak("")
+        asked = self.copy_requested, self.export_requested
+        self.saving_actions = add_picture_actions(self, *asked, self.sentence)
         self.box.zoomed.connect(self._show_zoom)
         self._show_zoom()
 
@@ -303,9 +302,12 @@ class ThemedPlot(pg.PlotWidget):  # type: ignore[misc] # pyqtgraph has no types
         return buttons
 
     def speak(self, text: str) -> None:
-        """Set what a screen reader says: what the cursor stands on, or else the keys."""
-        keys = "Plus and minus zoom, Home shows all, Ctrl+S saves the picture or its data"
-        self.setAccessibleDescription(text or keys)
+        """Set what a screen reader says; "": the sentence."""
+        self.setAccessibleDescription(text)
+
+    def sentence(self) -> str:
+        """Return what the picture shows, in words: for screen readers, and to copy."""
+        return ""
 
     def restyle(self) -> None:
         """Draw axes and background in `colours`; a subclass also draws its items."""
@@ -406,8 +408,7 @@ class ThemedPlot(pg.PlotWidget):  # type: ignore[misc] # pyqtgraph has no types
 
     def contextMenuEvent(self, event: QtGui.QContextMenuEvent) -> None:
         zooms = [self.zoom_in_action, self.zoom_out_action, self.back_action, self.reset_action]
-        saving = [self.copy_action, self.export_action]
-        show_menu(self, event.globalPos(), zooms, [*self.more_actions, *saving])
+        show_menu(self, event.globalPos(), zooms, [*self.more_actions, *self.saving_actions])
 
 
 _ROWS: Final = 2  # of names, one below the other

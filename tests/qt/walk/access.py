@@ -193,7 +193,7 @@ def menus_lead_on(place: Place) -> Iterator[str]:
 
 
 def pictures_are_copied(place: Place) -> Iterator[str]:
-    """A key copies every picture."""
+    """A key copies every picture, and another what it shows, in words with figures."""
     clipboard, window = QApplication.clipboard(), place.window
     for part in place.widgets if place.is_page else ():
         if isinstance(part, _PICTURES):
@@ -204,6 +204,9 @@ def pictures_are_copied(place: Place) -> Iterator[str]:
             control = Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.ShiftModifier
             place.qtbot.keyClick(part, Qt.Key.Key_C, control)
             yield f"{named(part)} is not copied" if clipboard.image().isNull() else ""
+            place.qtbot.keyClick(part, Qt.Key.Key_T, control)
+            said = clipboard.text()
+            yield "" if any(map(str.isdigit, said)) else f"{named(part)} says {said!r}"
 
 
 def plain(text: str) -> str:

@@ -20,6 +20,7 @@ from PySide6.QtWidgets import QWidget
 from explorer.analysis.block_detail import BlockDetail
 from explorer.analysis.block_search import ComparedBlock
 from explorer.present.explanations import picture_text
+from explorer.present.pictures import block_sentence
 from explorer.qt.theme import series_colour
 from explorer.qt.widgets.plot import NumberAxis, ThemedPlot
 
@@ -99,6 +100,9 @@ class BlockPlot(ThemedPlot):
         """
         self._marked, self.cursor_weight = marked, cursor
         self._draw_marks()
+
+    def sentence(self) -> str:
+        return "" if self._detail is None else block_sentence(self._detail.values)
 
     def data_columns(self) -> list[tuple[str, list[Any]]]:
         """Return the values of all weights."""

@@ -20,6 +20,7 @@ from explorer.analysis.block_detail import BlockDetail, place_of
 from explorer.analysis.block_search import ComparedBlock
 from explorer.formats.structure import FieldKind
 from explorer.present.explanations import picture_text
+from explorer.present.pictures import sentence
 from explorer.qt.theme import monospace_font
 from explorer.qt.widgets.building import add_action
 from explorer.qt.widgets.chart import Chart
@@ -181,6 +182,10 @@ class BlockStrip(Chart[int]):
         if key in _STEPS:  # where nothing is current yet, any arrow begins at the first byte
             wanted = 0 if self.current is None else self.current + _STEPS[key]
         return wanted if wanted is not None and 0 <= wanted < self._count else None
+
+    def sentence(self) -> str:
+        fields = () if self._detail is None else self._detail.fields
+        return sentence(f"{field.name}: {field.nbytes} bytes" for field in fields)
 
     def data_columns(self) -> list[tuple[str, list[Any]]]:
         detail = self._detail

@@ -16,11 +16,13 @@ from PySide6.QtWidgets import QGraphicsRectItem, QWidget
 
 from explorer.analysis.tensor_map.map import TensorMap, Window
 from explorer.present.explanations import picture_text
+from explorer.present.pictures import extremes_sentence
 from explorer.qt.theme import series_colour
 from explorer.qt.weights.values import Place
 from explorer.qt.widgets.building import add_action
 from explorer.qt.widgets.plot import ThemedPlot, ZoomBox
 from explorer.qt.widgets.profiles import ColourBar, Profiles
+from explorer.text import float_text
 
 
 class IndexAxis(pg.AxisItem):  # type: ignore[misc] # pyqtgraph has no types
@@ -298,6 +300,18 @@ class MapPlot(ThemedPlot):
         size = self.box.size()
         height, width = max(size.height(), _LEAST_ROOM), max(size.width(), _LEAST_ROOM)
         return int(height * ratio), int(width * ratio)
+
+    def sentence(self) -> str:
+        if not self.layers:
+            return ""
+        grid, image = self.layers[-1].cells.grid, self.layers[-1].image
+
+        def name_of(at: int) -> str:
+            part = grid.window_of(divmod(at, image.shape[1]))
+            rows, columns = range_text(part.top, part.bottom), range_text(part.left, part.right)
+            return f"{float_text(float(image.flat[at]), 4)} in row {rows}, column {columns}"
+
+        return extremes_sentence(self.accessibleName(), image.ravel().astype(np.float64), name_of)
 
     def data_columns(self) -> list[tuple[str, list[Any]]]:
         """Return the picture: a column for each of its own, headed by what it covers."""
