@@ -358,7 +358,7 @@ PROGRAM: Final = Setting(
     OneOf(("llama-server", "LM Studio", "KoboldCpp", "llama-cpp-python", "other")),
     ("--program",),
     "What loads the model: sets what it asks for by itself.",
-    tip="What loads the model: it decides slots, batch and logits where you leave them alone",
+    tip="What loads the model: it decides batch and logits where you leave them alone",
     default="llama-server",
     advanced=True,
 )

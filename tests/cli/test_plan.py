@@ -655,7 +655,7 @@ def test_a_plan_in_words_names_the_reserve(model: Path, capsys: Capture) -> None
     text = run(capsys, model, "--profile", "llama.cpp", "--gpu", "8GiB", "--reserve", "300MiB")
     assert "300 MiB of each GPU is kept for the driver and other programs" in text
     assert "llama.cpp chooses 65,536 tokens, 5 of 5 layers on GPUs" in text
-    assert "Arguments of llama-server\n  --ctx-size 65536 --parallel 4 --kv-unified" in text
+    assert "Arguments of llama-server\n  --ctx-size 65536 --parallel 1 --no-kv-unified" in text
 
 
 @pytest.mark.parametrize("what", ["context", "parallel", "kv-cache-type", "gpu-layers"])

@@ -43,10 +43,12 @@ def record(made: Plan) -> dict[str, Any]:
 
 def test_the_server_s_own_choices(h: Hyperparameters) -> None:
     found = record(planned(h))
+    asked = planned(h).effective["parallel"]
+    assert (asked.value, "4 requests" in asked.origin) == (1, True)  # one person chats
     assert found["n_ctx"] == found["n_ctx_seq"] == 4096  # the trained one: it fits
     assert (found["decided_by"], found["gpu_layers"], found["tensor_split"]) == ("fit", -1, None)
     assert found["arguments"] == [
-        *("--ctx-size", "4096", "--parallel", "4", "--kv-unified", "--batch-size", "2048"),
+        *("--ctx-size", "4096", "--parallel", "1", "--no-kv-unified", "--batch-size", "2048"),
         *("--ubatch-size", "512", "--cache-type-k", "f16", "--cache-type-v", "f16"),
         *("--flash-attn", "auto", "--n-gpu-layers", "all"),
     ]

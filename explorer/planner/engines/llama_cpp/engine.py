@@ -95,16 +95,11 @@ class LlamaCpp(ServerEngine):
         """Allocate as `llama-server` does with the settings, and its defaults."""
         asked = request.settings
         origins: dict[str, str] = {}
-        differences: dict[str, Effective] = {}
-        context, parallel, unified = asked.context or 0, asked.parallel, asked.kv_unified
+        context, parallel = asked.context or 0, asked.parallel
         name = asked.program or SERVER
         program = PROGRAMS[name]
         if parallel is None:
-            parallel, origins["parallel"] = program.slots, f"{name}'s choice"
-            if program.unified and unified is False:
-                reason = f"{name} uses one cache where the number of requests is left to it"
-                differences["kv_unified"] = Effective(True, False, reason)
-            unified = program.unified or unified
+            parallel, origins["parallel"] = 1, f"one person chats{program.otherwise}"
         if not context:
             origins["context"] = "left to llama.cpp"
         elif program.more:
@@ -112,7 +107,7 @@ class LlamaCpp(ServerEngine):
         settings = ServerSettings(
             context=context,
             parallel=parallel,
-            kv_unified=bool(unified),
+            kv_unified=bool(asked.kv_unified),
             batch=asked.batch or program.batch,
             ubatch=asked.ubatch or _UBATCH,
             type_k=asked.cache_type_k or asked.kv_cache_type or "f16",
@@ -124,7 +119,7 @@ class LlamaCpp(ServerEngine):
         )
         weights, compute = request.projectors
         margins = [weights + compute[1]]  # llama-server adds the projector's device
-        return allocated(self, request, Wanted(settings, origins, differences, margins, name))
+        return allocated(self, request, Wanted(settings, origins, {}, margins, name))
 
 
 LLAMA_CPP: Final = LlamaCpp()

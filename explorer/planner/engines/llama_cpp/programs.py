@@ -11,16 +11,14 @@ class Program(NamedTuple):
     """One program.
 
     Attributes:
-        slots: Sequences at a time.
-        unified: Whether they share one cache.
+        otherwise: What it does by itself where one request is planned, after a reason; else "".
         batch: Tokens of a batch.
         all_logits: Whether it reserves logits of the whole micro-batch.
         more: Tokens that it adds to the context.
         unknown: What is not known of it, as a sentence; else "".
     """
 
-    slots: int = 1
-    unified: bool = False
+    otherwise: str = ""
     batch: int = 512
     all_logits: bool = True
     more: int = 0
@@ -30,7 +28,11 @@ class Program(NamedTuple):
 SERVER: Final = "llama-server"
 PROGRAMS: Final[Mapping[str, Program]] = MappingProxyType(
     {
-        SERVER: Program(slots=4, unified=True, batch=2048, all_logits=False),
+        SERVER: Program(
+            otherwise="; llama-server by itself keeps room for 4 requests",
+            batch=2048,
+            all_logits=False,
+        ),
         "LM Studio": Program(
             unknown="what LM Studio reserves for logits is not known: the most is counted"
         ),
