@@ -323,8 +323,19 @@ class OverviewView(QtWidgets.QScrollArea):
     def _links(
         self, document: Document, page: QtWidgets.QWidget
     ) -> Iterator[QtWidgets.QPushButton]:
-        entries = document.model.metadata.entries
-        places = {entry.key: place for place, entry in enumerate(entries)}
+        choose = partial(self.app.choose_quant, document.path)
+        if document.model.tensors.rows:
+            if not document.kind:
+                yield _button("&Plan its memory", partial(self.app.go, "planner"), page)
+                yield _button("Which &quant should I take?", choose, page)
+            yield _button("&Compare with another model…", self.app.ask_reference, page)
+            tensors = "&All tensors" if not document.kind else "What it c&hanges"
+            if document.is_importance_matrix:
+                tensors = "Which columns &matter most"
+            yield _button(tensors, partial(self.app.go, "survey"), page)
+            largest = "&Weights of the largest tensor"
+            yield _button(largest, partial(self.app.go, "weights"), page)
+        places = {entry.key: place for place, entry in enumerate(document.model.metadata.entries)}
         for text, keys in (
             ("Chat &template", ("tokenizer.chat_template", "template", "chat_template")),
             ("&Licence", ("general.license", "license")),
@@ -332,22 +343,6 @@ class OverviewView(QtWidgets.QScrollArea):
             place = next((places[key] for key in keys if key in places), None)
             if place is not None:
                 yield _button(text, partial(self.app.open_key, place), page)
-        if document.model.tensors.rows:
-            pages = [("&Weights of the largest tensor", "weights")]
-            if not document.kind:
-                pages.append(("&All tensors", "survey"))
-                pages.append(("&Plan its memory", "planner"))
-            elif document.is_importance_matrix:
-                pages.insert(0, ("Which columns &matter most", "survey"))
-            else:
-                pages.insert(0, ("What it c&hanges", "survey"))
-            for text, name in pages:
-                yield _button(text, partial(self.app.go, name), page)
-            if not document.kind:
-                choose = partial(self.app.choose_quant, document.path)
-                yield _button("Which &quant should I take?", choose, page)
-            compare = "&Compare with another model…"
-            yield _button(compare, self.app.ask_reference, page)
 
     def _details(
         self, document: Document, figures: Sequence[Line], page: QtWidgets.QWidget
