@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from explorer.errors import ExplorerError, PlanError
 from explorer.formats import open_model
@@ -40,6 +41,16 @@ _MERGES: Final = {"gemma4v": 3, "pixtral": 1, "phi4": 1, "lightonocr": 1}  # if 
 _MOST_PATCHES: Final = 1 << 24
 
 
+class Factor(NamedTuple):
+    """One of the two tensors whose product is added to a tensor of the model."""
+
+    base: str  # the name of that one
+    is_second: bool
+    nbytes: int
+    first: int  # length of its rows
+    second: int  # their number
+
+
 @dataclass(frozen=True, slots=True)
 class Attachment:
     """A file beside a model."""
@@ -49,8 +60,8 @@ class Attachment:
     nbytes: int  # of its tensors
     compute: tuple[int, int] = (0, 0)  # of a projector's largest picture: from, to
     h: Hyperparameters | None = field(default=None, compare=False, repr=False)  # of a draft model
-    # of an adapter: names of the tensors that it changes, and its bytes for each
-    parts: tuple[tuple[str, int], ...] = field(default=(), compare=False, repr=False)
+    architecture: str = ""  # of an adapter's model
+    parts: tuple[Factor, ...] = field(default=(), compare=False, repr=False)  # of an adapter
 
 
 def projector_bytes(attached: Sequence[Attachment]) -> int:
@@ -74,10 +85,9 @@ def _attachment(model: Model, path: Path) -> Attachment:
     if model.architecture == "clip":
         return Attachment("projector", path, model.nbytes, _projector_compute(model))
     if model.metadata.text("general.type") == "adapter":
-        columns = model.tensors.columns
-        named = zip(columns.names, columns.nbytes, strict=True)
-        parts = tuple((name.rpartition(".lora_")[0], nbytes) for name, nbytes in named)
-        return Attachment("lora", path, model.nbytes, parts=parts)
+        parts = tuple(_factors(model))
+        nbytes = sum(one.nbytes for one in parts)
+        return Attachment("lora", path, nbytes, architecture=model.architecture or "", parts=parts)
     h = Hyperparameters.from_model(model)
     if isinstance(h.llama_cpp, str) or not h.block_count:
         raise PlanError("it is no projector, adapter or draft model that llama.cpp loads")
@@ -86,6 +96,24 @@ def _attachment(model: Model, path: Path) -> Attachment:
     if problem:
         raise PlanError(problem)
     return Attachment("draft", path, model.nbytes, h=h)
+
+
+def _factors(model: Model) -> Iterator[Factor]:
+    """Yield the factors of an adapter (`llama-adapter.cpp`)."""
+    kind = model.metadata.text("adapter.type")
+    if kind != "lora":
+        raise PlanError(f"llama.cpp loads LoRA adapters, and this one is {quoted(kind or '')!r}")
+    columns, found = model.tensors.columns, dict[str, set[str]]()
+    for name, shape, nbytes in zip(columns.names, columns.shapes, columns.nbytes, strict=True):
+        base, _, letter = name.rpartition(".lora_")
+        if letter in ("a", "b"):
+            found.setdefault(base, set()).add(letter)
+            yield Factor(base, letter == "b", nbytes, shape[-1], math.prod(shape[:-1]))
+        elif not name.endswith("_norm.weight"):  # those it does not read
+            raise PlanError(f"llama.cpp refuses the adapter: {quoted(name)} is no factor")
+    for base, letters in found.items():
+        if len(letters) == 1:
+            raise PlanError(f"llama.cpp refuses the adapter: {quoted(base)} lacks a factor")
 
 
 def _projector_compute(model: Model) -> tuple[int, int]:
@@ -125,15 +153,20 @@ def propose(path: Path, header: Header | str, check: Check = never) -> list[Atta
     return sorted(found, key=lambda one: (order.index(one.kind), one.path.name))
 
 
-def _beside(path: Path, check: Check) -> Iterator[Attachment]:
+def models_beside(path: Path, check: Check) -> Iterator[Path]:
+    """Yield the other GGUF files of a folder; `check` is called for each, and raises to stop."""
     try:
         files = sorted(one for one in path.parent.iterdir() if one.suffix.lower() == ".gguf")
     except OSError:
         return
     for one in files[:_MOST_LOOKED_AT]:
         check()
-        if one == path:
-            continue
+        if one != path:
+            yield one
+
+
+def _beside(path: Path, check: Check) -> Iterator[Attachment]:
+    for one in models_beside(path, check):
         try:
             yield read_attachment(one)
         except ExplorerError:  # a file that is damaged, or of another kind, is not proposed
@@ -142,7 +175,7 @@ def _beside(path: Path, check: Check) -> Iterator[Attachment]:
 
 def _goes_with(one: Attachment, header: Header) -> bool:
     if one.kind == "lora":
-        return {name for name, _ in one.parts} <= header.weights_by_name.keys()
+        return not _strange(one, header)
     if one.h is None:
         return True
     draft = one.h.llama_cpp
@@ -158,11 +191,25 @@ def _vocabulary(header: Header) -> int:
 
 def check_together(header: Header, attached: Sequence[Attachment]) -> None:
     """Raise `PlanError` where llama.cpp would not load these files beside a model."""
-    known = header.weights_by_name
     for one in attached:
-        strange = next((name for name, _ in one.parts if name not in known), None)
-        if strange is not None:
-            raise PlanError(
-                f"the adapter {quoted(one.path.name)} is of another model: it changes "
-                f"{quoted(strange)}, which this one lacks"
-            )
+        if one.kind == "lora" and (strange := _strange(one, header)):
+            raise PlanError(f"the adapter {quoted(one.path.name)} is of another model: {strange}")
+
+
+def _strange(one: Attachment, header: Header) -> str:
+    """Return why an adapter is not one of a model; "" if it is (`llama-adapter.cpp`)."""
+    if one.architecture != header.architecture:
+        names = quoted(one.architecture), quoted(header.architecture)
+        return "it is made for {!r}, and this is {!r}".format(*names)
+    for part in one.parts:
+        changed = header.weights_by_name.get(part.base)
+        if changed is None:
+            return f"it changes {quoted(part.base)}, which this one lacks"
+        row, rows = changed.extent[:2]
+        if part.base.endswith("token_embd.weight"):  # its factors are transposed
+            fits = part.second == row if part.is_second else part.second == rows
+        else:
+            fits = part.second == rows if part.is_second else part.first == row
+        if not fits:
+            return f"its factors do not fit the shape of {quoted(part.base)}"
+    return ""

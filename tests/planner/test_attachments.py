@@ -46,11 +46,21 @@ def write_projector(path: Path, kind: str, **numbers: int) -> Path:
     return GgufFile(keys=keys, tensors=[TensorSpec("v.w", (256,), 0, bytes(1024))]).write(path)
 
 
-def write_lora(path: Path, base: str) -> Path:
-    keys = [("general.architecture", STRING, "llama"), ("general.type", STRING, "adapter")]
+def write_lora(
+    path: Path,
+    base: str,
+    *,
+    of: str = "llama",
+    kind: str = "lora",
+    width: int = 4096,
+    parts: str = "ab",
+) -> Path:
+    keys = [("general.architecture", STRING, of), ("general.type", STRING, "adapter")]
+    keys.append(("adapter.type", STRING, kind))
     tensors = [
-        TensorSpec(f"{base}.lora_{part}", dims, 0, bytes(4 * 4096 * 4))
-        for part, dims in (("a", (4096, 4)), ("b", (4, 4096)))
+        TensorSpec(f"{base}.lora_{part}", dims, 0, bytes(4 * dims[0] * dims[1]))
+        for part, dims in zip("abc", ((width, 4), (4, 4096), (4, 4)), strict=True)
+        if part in parts
     ]
     return GgufFile(keys=keys, tensors=tensors).write(path)
 
@@ -102,8 +112,20 @@ def test_adapters_lie_with_the_tensors_that_they_change(folder: Path) -> None:
     twice = planned(folder, one, replace(one, path=folder / "again.gguf"))
     assert [held.adapters for held in twice.holdings] == [2 * one.nbytes, 0]
     assert [held.adapters for held in planned(folder, one, num_gpu=1).holdings] == [0, one.nbytes]
-    with pytest.raises(PlanError, match=r"blk\.99\.attn_q"):
-        planned(folder, read_attachment(folder / "of-another.gguf"))
+
+
+def test_adapters_of_another_model_are_refused_as_llama_cpp_refuses_them(folder: Path) -> None:
+    q, path = "blk.0.attn_q.weight", folder / "lora.gguf"
+    for name, asked, why in (
+        ("blk.99.attn_q.weight", {}, r"changes blk\.99\.attn_q\.weight, which this one lacks"),
+        (q, {"of": "qwen3"}, "made for 'qwen3', and this is 'llama'"),
+        (q, {"width": 2048}, "do not fit the shape of blk"),
+        (q, {"kind": "alora"}, "loads LoRA adapters, and this one is 'alora'"),
+        (q, {"parts": "a"}, "lacks a factor"),
+        (q, {"parts": "abc"}, r"lora_c is no factor"),
+    ):
+        with pytest.raises(PlanError, match=why):
+            planned(folder, read_attachment(write_lora(path, name, **asked)))
 
 
 def test_a_draft_model_takes_weights_and_a_context(folder: Path) -> None:

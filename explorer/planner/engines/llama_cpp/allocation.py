@@ -22,7 +22,7 @@ from explorer.planner.devices import quoted, sized, whole
 from explorer.planner.engines.llama_cpp.backends import Backend, backend_of
 from explorer.planner.engines.llama_cpp.block import Batch, Placement
 from explorer.planner.engines.llama_cpp.builds import NEWEST, revision
-from explorer.planner.engines.llama_cpp.compute import compute_buffers, kept
+from explorer.planner.engines.llama_cpp.compute import attends_elsewhere, compute_buffers, kept
 from explorer.planner.engines.llama_cpp.graph import HOST_ALIGNMENT, padded, row_padding
 from explorer.planner.engines.llama_cpp.header import SCANNED, Header, LayerSum, Weights
 from explorer.planner.engines.llama_cpp.kernels import lacks_kernel
@@ -190,12 +190,12 @@ def _allocate(header: Header, settings: Settings, *, with_compute: bool) -> Allo
         settings = replace(settings, flash_attention=False)
     backend = backend_of(settings.library)
     header = header.on(backend)
-    flash_attention = _has_flash_attention(header, settings)
+    placed = _placed(header, settings)
+    places, weights = placed.places, placed.weights
+    flash_attention = _has_flash_attention(header, settings, places)
     _refuse(header, settings, flash_attention=flash_attention)
     n_ctx, n_ctx_seq = _context(header, settings)
     ubatch = _ubatch(header, settings)
-    placed = _placed(header, settings)
-    places, weights = placed.places, placed.weights
     parts_of = {
         first: _cache_parts(header, settings, first, n_ctx_seq, ubatch)
         for first in set(header.first_alike)
@@ -280,10 +280,11 @@ def _rollback(header: Header, settings: Settings) -> int:
     return settings.mtp if header.rules.rolls_back else 0
 
 
-def _has_flash_attention(header: Header, settings: Settings) -> bool:
+def _has_flash_attention(header: Header, settings: Settings, places: _Places) -> bool:
     """Return whether flash attention is used (`llama-context.cpp`, `resolve_fused_ops`).
 
-    Left alone, it is, unless the device of a layer lacks a kernel for it.
+    Left alone, it is, unless the device of a layer lacks a kernel for it, or it comes to lie on the
+    CPU, as that of some models does where the cache lies there. A batch of one token is tried.
     """
     if settings.flash_attention is not None:
         return settings.flash_attention
@@ -291,7 +292,13 @@ def _has_flash_attention(header: Header, settings: Settings) -> bool:
         return True  # they need it
     if not settings.devices or not settings.gpu_layers:
         return True  # the CPU has a kernel for everything
-    return not lacks_kernel(header, settings.library, (settings.type_k, settings.type_v))
+    if lacks_kernel(header, settings.library, (settings.type_k, settings.type_v)):
+        return False
+    if settings.offload_kv or not any(header.recurrent):
+        return True
+    one = replace(settings, context=_CONTEXT_STEP, parallel=1, ubatch=1, flash_attention=True)
+    batch = _batch(header, one, _CONTEXT_STEP, _CONTEXT_STEP, 1, flash_attention=True)
+    return not attends_elsewhere(header, batch, _placement(header, settings, places))
 
 
 def _placement(header: Header, settings: Settings, places: _Places) -> Placement:

@@ -424,6 +424,7 @@ def _in_one_kernel(  # noqa: PLR0913 - what a kernel is given
             turned[index] = made("cast", turned[index].extent, turned[index], width=2)
             types[index] = "F16"
     found = made("flash_attention", extent, q, *turned, *masks)
+    found.layer = block.placement.of_block(block.index)
     # a kernel makes f16 copies of other types (`fattn.cu`)
     end = found.nbytes
     copies = block.batch.revision.kernel_copies and block.batch.backend.scratch == "copies"

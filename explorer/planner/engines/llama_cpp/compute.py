@@ -70,6 +70,23 @@ def compute_buffers(
     return accuracy, found
 
 
+def attends_elsewhere(header: Header, batch: Batch, placement: Placement) -> bool:
+    """Return whether flash attention of a layer comes to lie on another device than the layer."""
+    blocks, kind = kept(header.built, placement.key, lambda: _to_build(header, placement))
+
+    def found() -> list[int]:
+        block = Block(header, batch, placement)
+        build_graph(block, blocks)
+        _assign(block.graph, placement.gpus)
+        return [one.backend - one.layer for one in block.graph.nodes if one.layer >= 0]
+
+    try:
+        distances = kept(header.computed, ("attention", batch, kind), found)
+    except UnknownGraphError:
+        return False
+    return any(distances)
+
+
 def _remembered(header: Header, batch: Batch, placement: Placement) -> list[int]:
     """Return the sizes of a batch; a slider or `fit` asks for the same graph again and again."""
     if header.rules.accuracy == "unknown architecture" and any(header.index_lengths):

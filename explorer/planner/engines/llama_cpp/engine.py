@@ -180,11 +180,11 @@ def _adapters(
 ) -> dict[str, int]:
     """Return the bytes of LoRA adapters by buffer (`llama-adapter.cpp`)."""
     found: Counter[str] = Counter()
-    for name, nbytes in (part for one in attached for part in one.parts):
-        layer = header.weights_by_name[name].layer
+    for part in (part for one in attached for part in one.parts):
+        layer = header.weights_by_name[part.base].layer
         place = allocation.places[layer] if layer >= 0 else HOST_BUFFERS[0]
         on_gpu = place.startswith("GPU")
-        found[place] += padded(nbytes, GPU_ALIGNMENT if on_gpu else HOST_ALIGNMENT)
+        found[place] += padded(part.nbytes, GPU_ALIGNMENT if on_gpu else HOST_ALIGNMENT)
     return dict(found)
 
 
@@ -258,7 +258,8 @@ def _why_flash_attention(outcome: Outcome) -> str:
     if outcome.allocation.flash_attention:
         return "on: the device of each layer has a kernel for it"
     types = (outcome.settings.type_k, outcome.settings.type_v)
-    return f"off: {lacks_kernel(outcome.header, outcome.settings.library, types)}"
+    lacks = lacks_kernel(outcome.header, outcome.settings.library, types)
+    return f"off: {lacks or 'the cache is on the CPU, and attention comes to lie there too'}"
 
 
 def _header(request: PlanRequest) -> Header:

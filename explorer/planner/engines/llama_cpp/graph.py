@@ -48,6 +48,7 @@ class Tensor:
         nbytes: What it takes on the host.
         scratch: Bytes that a GPU takes beyond that.
         on_host: Whether no GPU can compute it.
+        layer: Of flash attention, the device of its layer.
 
     Raises:
         UnknownGraphError: Its extent is negative: figures of a header contradict one another.
@@ -59,7 +60,7 @@ class Tensor:
     weights = False
     scratch = 0
     is_input = is_output = visited = owned = on_host = False
-    backend = pinned = -1
+    backend = pinned = layer = -1
     children = views = buffer = offset = 0
 
     def __init__(
