@@ -14,13 +14,13 @@ import click
 from explorer.cli import machine, options, output
 from explorer.errors import FormatError, SourceError
 from explorer.formats import Problem, Severity, open_model
-from explorer.formats.gguf.llama_cpp import WHERE, llama_cpp_problems
 from explorer.formats.ollama.manifest import is_manifest_path
 from explorer.parallel import Check, never
 from explorer.planner import Device, Settings
 from explorer.planner.devices import parse_context, parse_memory
 from explorer.planner.settings import CACHE_TYPES
 from explorer.present.fits import NOTHING_TO_FIT, ModelFit, Target, fit_at
+from explorer.present.problems import problems_of
 from explorer.present.stores import reclaimable, reclaimable_text, removal_of_files
 from explorer.present.tables.library import (
     FILES,
@@ -289,11 +289,7 @@ def check_command(path: str, root: str | None, as_json: bool, digests: bool) -> 
     else:
         try:
             with open_model(target) as model:
-                from explorer.planner.inputs import refusal_of  # noqa: PLC0415 - for check alone
-
-                problems = [*model.problems, *llama_cpp_problems(model)]
-                if not problems and (refused := refusal_of(model)):
-                    problems = [Problem(Severity.WARNING, WHERE, refused)]
+                problems = [*problems_of(model)]
                 kind = model.format
         except FormatError as error:
             failure = error

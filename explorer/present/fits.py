@@ -17,6 +17,7 @@ from explorer.parallel import Check, never
 from explorer.planner import Device, Host, Hyperparameters, Settings
 from explorer.planner import environment as env
 from explorer.planner.advice import context_of
+from explorer.planner.engines.llama_cpp.refusals import COMPONENTS
 from explorer.planner.inputs import NO_LANGUAGE, NO_WEIGHTS, PlanInputs, completed, header_to_plan
 from explorer.planner.plan import Level, Plan, Verdict
 from explorer.present.model import kind_of
@@ -30,6 +31,7 @@ from explorer.present.plan import (
     short_name,
     verdict_word,
 )
+from explorer.present.problems import REFUSED
 from explorer.present.speed import Speed, speed_here
 from explorer.text import bits_text, bytes_text, counted, integer_text, plain_text, sentence
 
@@ -278,7 +280,8 @@ def fit_of(
     except PlanError as error:
         sentence = answer(None, str(error)).sentence
         if error.reason is None:
-            return ModelFit(None, sentence, engine.name, word=_UNPLANNED)
+            word = REFUSED if error.what == h.llama_cpp else _UNPLANNED
+            return ModelFit(None, sentence, engine.name, word=word)
         return ModelFit(Verdict(Level.NOT, 0, 0), sentence, engine.name)
     return _fit(plan, target, check)
 
@@ -296,6 +299,9 @@ def _not_to_plan(model: Model) -> ModelFit | None:
         return ModelFit(None, f"{plain_text(kind)}. It is not a whole model.", word=word)
     if not len(model.tensors):
         return ModelFit(None, f"{sentence(NO_WEIGHTS)}.", word="No weights")
+    if (what := COMPONENTS.get(model.architecture or "")) is not None:
+        word = "Projector" if model.architecture == "clip" else "Control vector"
+        return ModelFit(None, f"It is {what}.", word=word)
     return None
 
 

@@ -476,9 +476,7 @@ class _Suggesting:
 
 
 def remarks(plan: Plan) -> list[str]:
-    """Return what else is to be said of a plan of a folder, in sentences, warnings first."""
-    if not plan.request.h.after_conversion:
-        return []
+    """Return what else is to be said of a plan, in sentences, warnings first."""
     return [f"{sentence(plain_text(one))}." for one in (*plan.warnings, *plan.notes)]
 
 

@@ -125,8 +125,8 @@ def load_document(path: Path, job: Job) -> Document:
     Raises:
         ExplorerError: It cannot be opened.
     """
-    from explorer.formats.gguf.llama_cpp import llama_cpp_problems  # noqa: PLC0415 - as above
     from explorer.formats.open import open_model, several_at  # noqa: PLC0415 - the readers load in the worker
+    from explorer.present.problems import problems_of  # noqa: PLC0415 - as above
     from explorer.present.quantization import declared_quantization  # noqa: PLC0415 - as above
 
     several = several_at(path) if isinstance(path, Address) else None
@@ -138,7 +138,7 @@ def load_document(path: Path, job: Job) -> Document:
         facts = describe(model)
         arrays = tensor_arrays(model.tensors, job.check)
         keys = _key_columns(model, job)
-        problems = *model.problems, *llama_cpp_problems(model, job.check)
+        problems = problems_of(model, job.check)
         declared = None if model.declared is None else declared_quantization(model)
     except BaseException:
         model.close()

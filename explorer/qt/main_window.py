@@ -41,6 +41,7 @@ from explorer.qt.document import Document, load_document
 from explorer.qt.help.menu import Help
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.panels import Panels, ask_machine, downloads, open_selected
+from explorer.qt.references import ImportanceMatrix
 from explorer.qt.selection import Selection, key_position
 from explorer.qt.services import Services
 from explorer.qt.settings import Settings
@@ -306,8 +307,11 @@ class WindowServices(Services):
     def go(self, page: str) -> None:
         self._window.panels.show_page(page)
 
-    def open(self, path: Path, page: str = "overview") -> None:
-        self._window.open_paths([path])
+    def open(self, path: Path, page: str = "overview", beside: Path | None = None) -> None:
+        if beside is None:
+            self._window.open_paths([path])
+        else:
+            self._window.open_with(path, beside, page)
         self.go(page)
 
     def open_demo(self) -> None:
@@ -441,6 +445,23 @@ class MainWindow(QtWidgets.QMainWindow):
 
         for admitted in self.addresses.admitted([path]):
             self.open_one(admitted if is_address(path) else path.absolute(), compare)
+
+    def open_with(self, path: Path, part: Path, page: str) -> None:
+        """Open a model, and plan it with a file that belongs to it, or use a matrix for it."""
+
+        def show(document: Document, _last: bool) -> None:
+            self.reveal_model(document)
+            if page == "planner":
+                self.panels.planner.widget.add_file(part)
+            else:
+                self.runner.run(
+                    f"Opening {plain_text(part.name)}",
+                    lambda _job: ImportanceMatrix.load(part),
+                    self.panels.references.choose_matrix,
+                    self.show_error,
+                )
+
+        self.open_one(path, show)
 
     def open_one(self, path: Path, on_open: Callable[[Document, bool], None]) -> None:
         """Open a model in the background, unless it is open already.

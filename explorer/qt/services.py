@@ -45,8 +45,8 @@ class Services(ABC):
         """Bring a page to the front, by its name in `GROUPS`."""
 
     @abstractmethod
-    def open(self, path: Path, page: str = "overview") -> None:
-        """Open a model in a page."""
+    def open(self, path: Path, page: str = "overview", beside: Path | None = None) -> None:
+        """Open a model in a page, and use a file that belongs to it there."""
 
     @abstractmethod
     def open_demo(self) -> None:

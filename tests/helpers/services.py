@@ -43,8 +43,8 @@ class RecordingServices(Services):
     def go(self, page: str) -> None:
         self.asked.append(("go", page))
 
-    def open(self, path: Path, page: str = "overview") -> None:
-        self.asked.append(("open", path, page))
+    def open(self, path: Path, page: str = "overview", beside: Path | None = None) -> None:
+        self.asked.append(("open", path, page, *([] if beside is None else [beside])))
 
     def open_demo(self) -> None:
         self.asked.append(("open_demo",))

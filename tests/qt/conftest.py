@@ -68,6 +68,18 @@ def patient_close(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("explorer.qt.jobs._CLOSE_WAIT_MS", PATIENCE_MS)
 
 
+@pytest.fixture
+def refusals() -> None:
+    """Have problems name what llama.cpp will not load."""
+
+
+@pytest.fixture(autouse=True)
+def no_refusals(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """Take small models, which lack most of their tensors, for whole, unless a test asks."""
+    if "refusals" not in request.fixturenames:
+        monkeypatch.setattr("explorer.planner.inputs.refusal_of", lambda _model: "")
+
+
 @pytest.fixture(autouse=True)
 def quick_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have plans made at once on any machine: a slow one would show the plan before meanwhile.

@@ -147,6 +147,10 @@ def _meaning(term: Term) -> str:
 
 _TERM_VALUE: Final = ColumnKind(value_text)
 
+REMARKS: Final = Table[str](
+    Column("note", "Note", TEXT, "What to know of the plan, warnings first.", lambda note: note),
+    title="Notes",
+)
 TERMS: Final = Table[Term](
     Column("figure", "Figure", TEXT, _FIGURE, lambda term: term.name, row_tip=_meaning),
     Column("value", "Value", _TERM_VALUE, _ROUNDED, row_tip=_meaning),

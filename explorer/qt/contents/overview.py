@@ -54,7 +54,8 @@ from explorer.text import (
 )
 
 if TYPE_CHECKING:
-    from explorer.present.fits import ModelFit  # loads the planner
+    from explorer.present.belonging import Belonging  # loads the planner
+    from explorer.present.fits import ModelFit  # as above
     from explorer.present.quantization import DeclaredQuantization
 
 _MOST_PROBLEMS = 50
@@ -166,6 +167,7 @@ class OverviewView(QtWidgets.QScrollArea):
         self._jobs = JobSlot(app.runner, self)
         self._document: Document | None = None
         self._fit: tuple[ModelFit, str] | None = None
+        self._belonging: Belonging | None = None
         self._unfolded = False
         self._stale = False  # colours have changed since it was built
         self._build()
@@ -173,7 +175,7 @@ class OverviewView(QtWidgets.QScrollArea):
     def show_document(self, document: Document | None) -> None:
         """Show a model; None says how to open one."""
         if document is not self._document or document is None:
-            self._document, self._fit = document, None
+            self._document, self._fit, self._belonging = document, None, None
             self._build()
         self._look_whether_it_fits()
 
@@ -182,29 +184,35 @@ class OverviewView(QtWidgets.QScrollArea):
         if machine is None:
             return
         self._jobs.cancel()
-        if document is None or document.kind or not machine.known:
+        if document is None or not machine.known:
             return
         asked, target = machine.inputs(document.path), machine.target()
 
-        def work(job: Job) -> tuple[ModelFit, str]:
-            from explorer.present.fits import fit_of, fit_statement  # noqa: PLC0415 - loads planner
+        def work(job: Job) -> tuple[ModelFit, str, Belonging | None]:
+            from explorer.present.belonging import belonging_of  # noqa: PLC0415 - loads planner
+            from explorer.present.fits import fit_of, fit_statement  # noqa: PLC0415 - as above
 
             fit = fit_of(document.model, target, job.check, asked)
-            return fit, fit_statement(fit, target)
+            return fit, fit_statement(fit, target), belonging_of(document.model, job.check)
 
         def fail(error: ExplorerError) -> None:
             from explorer.present.fits import not_fitted  # noqa: PLC0415 - as above
 
             fit = not_fitted(error)
-            self._show_fit((fit, fit.sentence))
+            self._show_fit((fit, fit.sentence, None))
 
         title = f"Looking whether {plain_text(document.title)} fits"
         self._jobs.run(title, work, self._show_fit, fail)
 
-    def _show_fit(self, fit: tuple[ModelFit, str]) -> None:
-        """Say whether the model fits the machine that plans are for: a sentence, and the tile."""
-        if self._document is not None and self._fit != fit:
-            self._fit = fit
+    def _show_fit(self, found: tuple[ModelFit, str, Belonging | None]) -> None:
+        """Say whether the model fits the machine that plans are for: a sentence, and the tile.
+
+        Of what is no whole model, say what it belongs to.
+        """
+        fit, words, belonging = found
+        shown = (fit, words), belonging
+        if self._document is not None and (self._fit, self._belonging) != shown:
+            self._fit, self._belonging = shown
             self._build()
 
     def _build(self) -> None:
@@ -230,12 +238,17 @@ class OverviewView(QtWidgets.QScrollArea):
         name = document.facts.name or document.title
         heading = _text(shorten(plain_text(name), _LONGEST_TITLE), page, TextSize.SECTION)
         sentence = model_sentence(document.model, document.facts)
-        if document.kind:
+        if self._belonging is not None:
+            sentence = self._belonging.sentence
+        elif document.kind:
             sentence = f"{document.kind}."
-        if self._fit is not None:
+        elif self._fit is not None:
             sentence = f"{sentence} {self._fit[1]}"
         about = _text(shorten(plain_text(sentence), _LONGEST_FACT), page)
         layout.addLayout(column(heading, about, spacing=Space.TIGHT))
+        if self._belonging is not None and self._belonging.action:
+            use = partial(self._use, document, self._belonging)
+            layout.addLayout(row(_button(self._belonging.action.replace("&", "&&"), use, page), 1))
         if document.problems:
             layout.addWidget(_problems(document.problems, page))
         declared = document.declared
@@ -261,6 +274,14 @@ class OverviewView(QtWidgets.QScrollArea):
             layout.addLayout(_declared(declared, page))
         rest = [one for one in figures if one.name not in _SHAPE and one.name != "name"]
         layout.addWidget(self._details(document, rest, page))
+
+    def _use(self, document: Document, belonging: Belonging) -> None:
+        """Show the model that a file belongs to, with the file."""
+        model = (belonging.models or [document.path])[0]
+        if belonging.page == "compare":
+            self.app.compare([model, document.path])
+        else:
+            self.app.open(model, belonging.page, document.path)
 
     def _tiles(
         self, document: Document, figures: Sequence[Line], page: QtWidgets.QWidget

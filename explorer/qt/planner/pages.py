@@ -16,13 +16,14 @@ from explorer.planner.devices import CPU
 from explorer.planner.plan import Plan, Term
 from explorer.planner.speed import parse_rate
 from explorer.present import engines, plan_export
-from explorer.present.plan import Kind, memory_bars, value_text
+from explorer.present.plan import Kind, memory_bars, remarks, value_text
 from explorer.present.plan_export import Curves
 from explorer.present.speed import rate_text
 from explorer.present.tables.plans import (
     ENGINES,
     INPUTS,
     PLANS,
+    REMARKS,
     TERMS,
     PlanRow,
     bars_table,
@@ -53,7 +54,7 @@ from explorer.text import exact_text, plain_text
 
 _DELAY_MS: Final = 80
 Row = TypeVar("Row")
-_WHY, _BARS, _LAYERS, _CURVES = "why", "bars", "layers", "curves"
+_WHY, _NOTES, _BARS, _LAYERS, _CURVES = "why", "notes", "bars", "layers", "curves"
 
 
 class PlannerPage(QtWidgets.QWidget):
@@ -402,7 +403,7 @@ class Bandwidths(QtWidgets.QWidget):
 
 
 class DetailsPage(PlannerPage):
-    """Every figure with its formula, or those of one of three charts as a table.
+    """Every figure with its formula, its notes, or the figures of one of three charts.
 
     Attributes:
         choice: What is listed.
@@ -432,6 +433,7 @@ class DetailsPage(PlannerPage):
         self.choice.addItem("Memory of each device", _BARS)
         self.choice.addItem("Layers and their devices", _LAYERS)
         self.choice.addItem("Memory against context", _CURVES)
+        self.choice.addItem("Notes and warnings", _NOTES)
         self.choice.setAccessibleName("What to list")
         self.model = TableModel(self)
         self.table = TableView(self.model, app, self)
@@ -469,6 +471,10 @@ class DetailsPage(PlannerPage):
         plan = self.state.current.plan
         if plan is None:
             self.model.clear()
+            return
+        if kind == _NOTES:
+            found = remarks(plan)
+            show_in(self.table, REMARKS, found, tuple(found))
             return
         bars = memory_bars(plan, self.state.current.inputs.host)
         if kind == _BARS:

@@ -105,6 +105,7 @@ class PlannerView(QtWidgets.QWidget):
         self._read: WeakKeyDictionary[Document, PlannedModel | ExplorerError] = WeakKeyDictionary()
         self._layer = -1
         self._log: Path | str | None = None  # to be compared once the model is shown
+        self._part: Path | None = None  # to be added then
         self.setAcceptDrops(True)
         self.body: PlannerBody | None = None
         save = partial(settings.set_note, NOTE_NAME)
@@ -163,6 +164,18 @@ class PlannerView(QtWidgets.QWidget):
         self.body.show_log()
         self.body.log.compare(log)
 
+    def add_file(self, path: Path) -> None:
+        """Plan with a file beside the model; once there is a model to plan for."""
+        self._part = path
+        self._add_part()
+
+    def _add_part(self) -> None:
+        document, model = self._document, self.state.model
+        is_shown = document is not None and self._read.get(document) is model is not None
+        if self._part is not None and self.body is not None and is_shown:
+            part, self._part = self._part, None
+            self.body.attachments.add_path(part)
+
     def focus_search(self) -> None:
         """Focus the filter of the figures, if it is visible, else the field of the context."""
         if self.body is None:
@@ -203,6 +216,7 @@ class PlannerView(QtWidgets.QWidget):
         if self._log is not None:
             log, self._log = self._log, None
             self.compare_log(log)
+        self._add_part()
 
     def _explain_empty(self) -> None:
         self.placeholder.show_message(
@@ -470,12 +484,11 @@ class AnswerBar(QtWidgets.QWidget):
             self._timing.run(title, lambda _: speed_here(plan, kept), self._show_speed, refused)
 
     def _show_speed(self, found: Speed | str) -> None:
-        words, tip = found if isinstance(found, str) else found.sentence, _SPEED_TIP
-        if not words and (plan := self._current.plan) is not None:
-            remarks = plan_texts.remarks(plan)
-            words, tip = "".join(remarks[:1]), "\n".join(remarks)
-        self.speed.setText(words)
-        self.speed.setToolTip(plain_tip(tip if words else ""))
+        words, plan = found if isinstance(found, str) else found.sentence, self._current.plan
+        remarks = [] if plan is None else plan_texts.remarks(plan)
+        tip = [_SPEED_TIP] if words else []
+        self.speed.setText(words or "".join(remarks[:1]))
+        self.speed.setToolTip(plain_tip("\n".join([*tip, *remarks])))
         self.speed.setEnabled(True)
 
     def _run(

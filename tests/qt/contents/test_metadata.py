@@ -25,7 +25,9 @@ from tests.formats.test_hf_rules import STEM, Part, write_folder
 from tests.helpers.gguf_writer import ARRAY, STRING, U32, Array, GgufFile, TensorSpec, small_model
 from tests.helpers.overview import shown_facts
 from tests.helpers.services import RecordingServices
+from tests.helpers.sparse_models import Shape
 from tests.helpers.window import HOSTILE, unsafe_characters
+from tests.planner.test_attachments import write_lora
 
 Load = Callable[[Path], Document]
 
@@ -187,6 +189,7 @@ def test_what_is_no_whole_model_leads_to_what_it_is_for(
     declared = {"adapter": "LoRA adapter of rank 1, for 1 tensor."}.get(
         kind, "Importance matrix of 1 tensor."
     )
+    declared = f"{declared} No model in its folder goes with it."
     qtbot.waitUntil(lambda: declared in texts(overview) and not window.runner.jobs)
     shown = " ".join(texts(overview))
     assert "planned" not in shown
@@ -197,6 +200,37 @@ def test_what_is_no_whole_model_leads_to_what_it_is_for(
     overview.widget().findChildren(QPushButton)[words.index(lead)].click()
     assert window.panels.page == "survey"
     assert window.panels.survey.widget.attached.isVisible()
+    qtbot.waitUntil(lambda: not window.runner.jobs)
+
+
+def test_what_belongs_to_a_model_is_used_with_it(
+    qtbot: QtBot, window: MainWindow, tmp_path: Path
+) -> None:
+    model = Shape(blocks=2).write(tmp_path / "model.gguf")
+    write_lora(tmp_path / "style.gguf", "blk.0.attn_q.weight")
+    tensors = [TensorSpec("blk.0.attn_q.weight.in_sum2", (4, 1), 0, bytes(16))]
+    GgufFile(tensors=tensors).write(tmp_path / "imatrix.gguf")
+    window.bottom.machine.show_machine()
+    overview = window.panels.overview.widget
+    for name, action in (
+        ("style.gguf", "Plan model.gguf with it"),
+        ("imatrix.gguf", "Compare types for model.gguf with it"),
+    ):
+        window.panels.show_page("overview")
+        window.open_paths([tmp_path / name])
+
+        def offered(action: str = action) -> list[QPushButton]:
+            buttons = overview.widget().findChildren(QPushButton)
+            return [one for one in buttons if one.text() == action]
+
+        qtbot.waitUntil(lambda: bool(offered()))
+        offered()[0].click()
+        qtbot.waitUntil(lambda: window.current is not None and window.current.path == model)
+    assert window.panels.page == "what_if"
+    qtbot.waitUntil(lambda: window.panels.references.matrix is not None)
+    window.panels.show_page("planner")
+    planner = window.panels.planner.widget
+    qtbot.waitUntil(lambda: [one.kind for one in planner.state.inputs.attached] == ["lora"])
     qtbot.waitUntil(lambda: not window.runner.jobs)
 
 

@@ -474,6 +474,16 @@ def test_a_model_that_llama_cpp_refuses_is_marked(
     assert spoken(index).startswith("old.gguf, warning: does not read")
 
 
+@pytest.mark.usefixtures("refusals")
+def test_a_model_that_llama_cpp_will_not_load_is_marked(
+    view: OpenModelsView, load: Callable[[Path], Document], tmp_path: Path
+) -> None:
+    path = GgufFile(tensors=[TensorSpec("a")]).write(tmp_path / "odd.gguf")
+    view.add(load(path), 2)
+    index = open_row(view, "⚠ odd.gguf")
+    assert "llama.cpp" in str(index.data(Qt.ItemDataRole.ToolTipRole))
+
+
 @pytest.fixture
 def very_wide(tmp_path: Path, load: Callable[[Path], Document]) -> Document:
     names = [f"t{number}" for number in range(1_500)]

@@ -23,7 +23,7 @@ from explorer.planner.engines.llama_cpp.engine import LLAMA_CPP
 from explorer.planner.engines.registry import ENGINES, engines_for
 from explorer.planner.inputs import plan_record
 from explorer.present.engines import choice_sentence
-from explorer.present.plan import Kind, plan_value
+from explorer.present.plan import Kind, plan_value, remarks
 from explorer.qt.document import Document
 from explorer.qt.planner.pages import PlannerPage
 from explorer.qt.planner.picture import SavedPicture
@@ -212,6 +212,11 @@ def test_tables_hold_what_the_charts_show(qtbot: QtBot, panel: Panel) -> None:
     panel.settle()
     text = copied(qtbot, lambda: (page.table.selectAll(), page.table.copy_rows()))
     assert text.splitlines()[-1].startswith("131072\t")
+    page.choice.setCurrentIndex(4)
+    notes = [page.model.index(row, 0).data() for row in range(page.model.rowCount())]
+    assert notes == remarks(panel.plan())
+    assert notes
+    qtbot.waitUntil(lambda: notes[0] in panel.body.answer.speed.toolTip())
 
 
 # Scenarios and models
