@@ -137,11 +137,18 @@ class ErrorColumns:
     def put(
         self,
         shares: Mapping[int, float],
-        found: ErrorMetrics,
+        found: ErrorMetrics | None,
         weighted: WeightedErrors | None = None,
     ) -> None:
-        """Add the errors of a pair; `shares` are those of the candidate's tensors in it, by row."""
-        if not found.compared:
+        """Add the errors of a pair; `shares` are those of the candidate's tensors in it, by row.
+
+        The plain ones are None where they were added before.
+        """
+        if weighted is not None:
+            for row, share in shares.items():
+                self.weighted_squares[row] += weighted.squares * share
+                self.weighted_signal[row] += weighted.signal * share
+        if found is None or not found.compared:
             return
         for row, share in shares.items():
             count = found.compared * share
@@ -150,9 +157,6 @@ class ErrorColumns:
             self.signal[row] += found.reference_rms**2 * count
             self.errors[row] += found.mean_error * count
             self.max_abs_error[row] = np.fmax(self.max_abs_error[row], found.max_abs_error)
-            if weighted is not None:
-                self.weighted_squares[row] += weighted.squares * share
-                self.weighted_signal[row] += weighted.signal * share
             self.known[row] = True
 
     @property
@@ -380,6 +384,13 @@ def _error_squares(known: Known) -> Floats:
     return np.where(errors.known, errors.squares, np.nan)
 
 
+def _weighted_squares(known: Known) -> Floats:
+    errors = known.errors
+    if errors is None:
+        return _unknown(known.count)
+    return np.where(errors.weighted_signal > 0, errors.weighted_squares, np.nan)
+
+
 def _most(column: Callable[[Known], Floats]) -> Callable[[Known, Groups], Floats]:
     return lambda known, groups: groups.maxima(column(known))
 
@@ -429,7 +440,7 @@ def _peak(name: str) -> Measure:
     return Measure(Source.STATISTICS, column, most, contribution, _mean(column))
 
 
-def _error(name: str) -> Measure:
+def _error(name: str, squares: Callable[[Known], Floats] = _error_squares) -> Measure:
     """Return the measure of an error, by its column; of a group, that of its sums."""
 
     def of_tensors(known: Known) -> Floats:
@@ -442,7 +453,7 @@ def _error(name: str) -> Measure:
         found: Floats = getattr(known.errors.together(groups.codes, groups.count), name)
         return found
 
-    return _sum(of_tensors, of_groups, _error_squares, Source.ERRORS)
+    return _sum(of_tensors, of_groups, squares, Source.ERRORS)
 
 
 _STEP_RATIO: Final = _ratio(_step_squares, _squares)
@@ -479,7 +490,10 @@ MEASURES: Final[Mapping[str, Measure]] = MappingProxyType(
             _step_squares,
         ),
         **{name: _error(name) for name in ("relative_rmse", "sqnr_db", "rmse", "max_abs_error")},
-        **{name: _error(name) for name in ("weighted_relative_rmse", "weighted_sqnr_db")},
+        **{
+            name: _error(name, _weighted_squares)
+            for name in ("weighted_relative_rmse", "weighted_sqnr_db")
+        },
     }
 )
 """All figures by their stable names, those of the header first."""

@@ -16,6 +16,7 @@ import logging
 import math
 import sqlite3
 import time
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -34,6 +35,7 @@ from explorer.analysis.errors.metrics import (
     WeightedErrors,
 )
 from explorer.analysis.errors.pairs import PairErrors, WeightsPair, importance_digest
+from explorer.analysis.errors.pictures import ErrorPicture
 from explorer.analysis.histogram import Binning, Histogram
 from explorer.analysis.moments import PERCENTS
 from explorer.analysis.statistics import DEFAULT_BINS, TensorStatistics
@@ -44,12 +46,13 @@ from explorer.private_folder import PrivateFolder
 from explorer.sources import Address
 
 Result = TypeVar("Result")
+Part = TypeVar("Part")
 
 ImportanceOf: TypeAlias = Callable[[WeightsPair], Values | None]
 """Returns how much the columns of a pair count, float32 [1 or matrices, columns]; None of one that
 no matrix has. It raises an ExplorerError."""
 
-MOST_COLUMN_BYTES: Final = 1 << 20
+MOST_PART_BYTES: Final = 1 << 20
 """Most bytes of squares by column that are kept of a pair: those of 65,536 columns, experts'
 together. Others are read again where another matrix is chosen."""
 
@@ -71,7 +74,7 @@ _READ: Final = """
     WHERE survey = ? AND typeof(number) = 'integer' AND number >= 0
         AND typeof(digest) = 'blob' AND typeof(value) = 'blob' AND length(value) <= 65536
 """
-_READ_COLUMNS: Final = """
+_READ_PART: Final = """
     SELECT digest, value FROM results
     WHERE survey = ? AND number = ? AND typeof(digest) = 'blob' AND typeof(value) = 'blob'
         AND length(value) <= ?
@@ -326,7 +329,7 @@ class CachedErrors(CachedResults[PairErrors]):
     """Errors by place among pairs, weighted by importance where that is asked for.
 
     The squares by column, of which errors by any importance follow, have a row of their own. It is
-    read where a matrix is chosen that the errors were not weighted by.
+    read where a matrix is chosen that the errors were not weighted by. So have pictures.
 
     Attributes:
         plain: Errors of which the weighted ones are not known, though a matrix has these weights.
@@ -354,13 +357,25 @@ class CachedErrors(CachedResults[PairErrors]):
         """Keep errors, on disk as well if possible, and there the squares by column."""
         columns, result.sums.columns = result.sums.columns, None
         self.plain.pop(number, None)
-        super().add(number, result)
-        if columns is not None and columns.nbytes <= MOST_COLUMN_BYTES:
-            self._write(self._columns, self._keys[number], columns.tobytes())
+        super().add(number, dataclasses.replace(result, picture=b""))
+        if columns is not None and columns.nbytes <= MOST_PART_BYTES:
+            self._write(f"{self._survey} columns", self._keys[number], columns.tobytes())
+        if result.picture:
+            self._write(f"{self._survey} pictures", self._keys[number], result.picture)
 
-    @property
-    def _columns(self) -> str:
-        return f"{self._survey} columns"
+    def picture(self, number: int) -> ErrorPicture | None:
+        """Return the picture of a pair whose errors are known; None if it is not kept."""
+        if self._cache is None:
+            return None
+        try:
+            with contextlib.closing(self._cache.connect()) as database:
+                return self._parted(database, "pictures", number, self._picture_of)
+        except (sqlite3.Error, OSError) as error:
+            self._cache.remove_if_damaged(error)
+            return None
+
+    def _picture_of(self, number: int, content: bytes) -> ErrorPicture:
+        return ErrorPicture.frombytes(self.rows[number], content)
 
     def _key_of(self, number: int) -> int:
         return self._keys[number]
@@ -374,21 +389,28 @@ class CachedErrors(CachedResults[PairErrors]):
                 continue
             weighted = None
             if importance is not None:
-                weighted = self._weighted(database, number, importance)
+                columns = self._parted(database, "columns", number, self._columns_of)
+                weighted = None if columns is None else columns.weighted(importance)
             self.rows[number] = dataclasses.replace(found, weighted=weighted, matrix=wanted)
             if importance is not None and weighted is None:
                 self.plain[number] = self.rows.pop(number)
 
-    def _weighted(
-        self, database: sqlite3.Connection, number: int, importance: Values
-    ) -> WeightedErrors | None:
-        """Return the errors of a pair by importance, if its squares by column are kept."""
-        where = (self._columns, self._keys[number], MOST_COLUMN_BYTES)
-        for digest, value in database.execute(_READ_COLUMNS, where):
-            with contextlib.suppress(*_ODD_VALUES):
+    def _columns_of(self, number: int, content: bytes) -> ColumnErrors:
+        return ColumnErrors.frombytes(self._pairs[number].shape, content)
+
+    def _parted(
+        self,
+        database: sqlite3.Connection,
+        part: str,
+        number: int,
+        made: Callable[[int, bytes], Part],
+    ) -> Part | None:
+        """Return what is kept of a pair in a row of its own; None if nothing is."""
+        where = f"{self._survey} {part}", self._keys[number], MOST_PART_BYTES
+        for digest, value in database.execute(_READ_PART, where):
+            with contextlib.suppress(*_ODD_VALUES, zlib.error):
                 if _digest(value) == digest:
-                    columns = ColumnErrors.frombytes(self._pairs[number].shape, value)
-                    return columns.weighted(importance)
+                    return made(number, value)
         return None
 
     def _take(self, key: int, fields: dict[str, Any]) -> None:

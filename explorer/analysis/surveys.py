@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import groupby
 from typing import Any, Final, TypeAlias, TypeVar
 
 from explorer.analysis.errors.pairs import PairErrors, WeightsPair, measure_pair
+from explorer.analysis.errors.pictures import picture_errors
 from explorer.analysis.statistics import TensorStatistics, tensor_statistics
 from explorer.analysis.survey_cache import CachedErrors, CachedResults, CachedSurvey
 from explorer.errors import ExplorerError
@@ -317,6 +318,7 @@ def run_errors(  # noqa: PLR0913 - all but the first two have a default
     progress: Callable[[int], object] | None = None,
     *,
     numbers: Sequence[int] | None = None,
+    pictures: bool = False,
 ) -> Iterator[PairRow]:
     """Yield the errors of each pair in order; known results come at once.
 
@@ -326,6 +328,7 @@ def run_errors(  # noqa: PLR0913 - all but the first two have a default
         control: Pauses and cancels.
         progress: Called now and then with the number of pairs of weights done.
         numbers: Places of pairs, if not all of them.
+        pictures: Whether to keep the picture of each tensor, too: two to three times the work.
 
     Raises:
         SurveyCancelled: It was cancelled. Another run with the same `cached` goes on from there.
@@ -334,10 +337,14 @@ def run_errors(  # noqa: PLR0913 - all but the first two have a default
     sizes = {number: pairs[number].parameters for number in wanted}
 
     def measure(number: int, workers: int, check: Check, progress: Progress) -> PairErrors:
-        importance = cached.importance(number)
-        return measure_pair(
-            *(pairs[number], workers, check, progress), importance=importance, by_column=True
-        )
+        pair, importance = pairs[number], cached.importance(number)
+        if not pictures:
+            return measure_pair(
+                pair, workers, check, progress, importance=importance, by_column=True
+            )
+        *_, found = picture_errors(pair, workers, check, importance, progress or (lambda _: None))
+        assert found.errors is not None
+        return replace(found.errors, picture=found.tobytes())
 
     for number, errors, error in _measure_missing(
         measure, cached, sizes, workers=workers, control=control, progress=progress

@@ -18,6 +18,11 @@ _NO_CALIBRATION: Final = (
 )
 
 
+NO_MATRIX: Final = (
+    "No importance matrix: all weights count alike. Choose one above to see weighted errors."
+)
+
+
 def rounding_notes(type_names: Iterable[str]) -> list[str]:
     """Return what must be said of rounding to some types; nothing of those that others make so."""
     return [_NO_CALIBRATION] if any(scheme(name) for name in type_names) else []

@@ -13,7 +13,15 @@ from explorer.present.tables.survey import Metric, SummedUp, sums_record_table
 from explorer.text import integer_text, plain_text
 
 OVER_LAYERS: Final = (
-    *("relative_rmse", "sqnr_db", "outlier_ratio", "kurtosis", "range", "bits_per_weight"),
+    *(
+        "relative_rmse",
+        "weighted_relative_rmse",
+        "sqnr_db",
+        "outlier_ratio",
+        "kurtosis",
+        "range",
+        "bits_per_weight",
+    ),
 )
 """Metrics that are drawn over the layers."""
 

@@ -136,7 +136,7 @@ class References(QObject):
         documents: The open models.
         other: Another model that is compared with the same original: B; None for none.
         original: What was chosen to measure errors against.
-        matrix: By whose importance *What if?* searches for scales; None for none.
+        matrix: What errors are weighted by, too, and how *What if?* searches for scales; or None.
 
     Signals:
         changed: Something else is compared, or the matching of two models is known.
@@ -221,7 +221,7 @@ class References(QObject):
             self._renew()
 
     def choose_matrix(self, matrix: ImportanceMatrix | None) -> None:
-        """Search for scales by an importance matrix, or count all weights alike."""
+        """Weight errors, and the search for scales, by importance, or count all weights alike."""
         # the one before is not closed here: a job may still read it for a moment
         if matrix is not self.matrix:
             self.matrix = matrix

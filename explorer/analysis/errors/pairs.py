@@ -372,12 +372,14 @@ class PairErrors:
             to 1; None if it is not quantized, or only a part of it was compared.
         weighted: The errors by importance; None if no matrix has these weights.
         matrix: Digest of that importance.
+        picture: What `ErrorPicture.frombytes` makes a picture of; empty where it is not at hand.
     """
 
     sums: RunningErrors
     saturated: float | None
     weighted: WeightedErrors | None = None
     matrix: str = ""
+    picture: bytes = b""
 
     @property
     def metrics(self) -> ErrorMetrics:

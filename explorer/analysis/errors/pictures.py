@@ -6,8 +6,11 @@ counts are exact. A bin holds its lower edge and not its upper one, the last bin
 
 from __future__ import annotations
 
+import json
+import math
 import time
-from collections.abc import Generator
+import zlib
+from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -32,6 +35,8 @@ from explorer.parallel import Check, never
 OUTSIDE: Final = 0.001
 """Share that a robust range leaves out on each side."""
 
+_MOST_BYTES: Final = 4 << 20  # of the arrays of a picture
+_KINDS: Final = {kind: kind for kind in ("|u1", "<u2", "<u4", "<u8", "<i8", "<f8")}
 _LEAST_CELLS: Final = 16
 _ERROR_BINS: Final = 256  # of a level, on each side of 0: as many as keys tell apart
 _ONE: Final = 127  # the level of weights below 2: where nothing has a size, a range of about 1
@@ -227,9 +232,59 @@ class ErrorPicture:
     complete: bool
     errors: PairErrors | None = None
 
+    def tobytes(self) -> bytes:
+        """Return what `frombytes` makes the picture of again, all of its counts, compressed."""
+        squares = self.all_pairs, self.most_pairs
+        histograms = self.all_errors, self.most_errors, self.magnitudes
+        arrays = [array for one in (*squares, *histograms) for array in (one.edges, one.counts)]
+        about = [one.outside for one in squares], [array.dtype.str for array in arrays]
+        head = json.dumps([*about, [array.shape for array in arrays]]).encode()
+        return head + b"\n" + zlib.compress(b"".join(array.tobytes() for array in arrays), 1)
+
+    @classmethod
+    def frombytes(cls, errors: PairErrors, content: bytes) -> ErrorPicture:
+        """Return what `tobytes` was called of.
+
+        Raises:
+            ValueError, TypeError, LookupError, zlib.error: It is something else.
+        """
+        head, _, packed = content.partition(b"\n")
+        outside, kinds, shapes = json.loads(head)
+        raw, start, arrays = zlib.decompressobj().decompress(packed, _MOST_BYTES), 0, []
+        for kind, shape in zip(kinds, shapes, strict=True):
+            dtype, count = np.dtype(_KINDS[kind]), math.prod(shape)
+            arrays.append(np.frombuffer(raw, dtype, count, start).reshape(shape))
+            start += count * dtype.itemsize
+        parts = list(zip(arrays[::2], arrays[1::2], strict=True))
+        for place, (edges, counts) in enumerate(parts):
+            cells = (len(edges) - 1,) * (2 if place < 2 else 1)
+            rising = np.isfinite(edges).all() and (np.diff(edges) > 0).all()
+            if counts.shape != cells or edges.dtype != np.float64 or not rising:
+                raise ValueError("this is no picture")
+        squares = [PairSquare(*part, int(out)) for part, out in zip(parts, outside, strict=False)]
+        histograms = [_histogram(*part) for part in parts[2:]]
+        metrics = errors.metrics
+        return cls(
+            metrics=metrics,
+            saturated_codes=errors.saturated,
+            all_pairs=squares[0],
+            most_pairs=squares[1],
+            all_errors=histograms[0],
+            most_errors=histograms[1],
+            magnitudes=histograms[2],
+            done=metrics.count,
+            total=metrics.count,
+            complete=True,
+            errors=errors,
+        )
+
 
 def picture_errors(
-    pair: WeightsPair, workers: int = 1, check: Check = never, importance: Values | None = None
+    pair: WeightsPair,
+    workers: int = 1,
+    check: Check = never,
+    importance: Values | None = None,
+    progress: Callable[[int], object] | None = None,
 ) -> Generator[ErrorPicture, None, None]:
     """Yield the errors of the weights read so far, every 50 ms at most, and all of them in the end.
 
@@ -240,6 +295,7 @@ def picture_errors(
             number.
         check: Called before every chunk, in the thread that reads it; raises to stop.
         importance: What errors are weighted by, too: float32 [1 or matrices, columns].
+        progress: Called with the number of weights done, in place of all yields but the last.
 
     Raises:
         ExplorerError: The two cannot be compared.
@@ -253,7 +309,9 @@ def picture_errors(
     with closing(pairs) as walk:
         for errors in walk:
             start = time.monotonic()
-            if errors.keys is None and start >= due:
+            if progress is not None:
+                progress(errors.count)
+            elif errors.keys is None and start >= due:
                 picture = _picture(errors, counts, pair.parameters)
                 spent = time.monotonic() - start  # some milliseconds
                 due = start + max(_SNAPSHOT_SECONDS, spent / _SNAPSHOT_SHARE)

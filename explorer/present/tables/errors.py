@@ -145,6 +145,29 @@ SATURATION: Final = Column[Any](
 )
 
 
+_WEIGHTED: Final = (
+    "Each squared error counts by the importance of its column, as llama-quantize weighs it. Only "
+    "tensors that the importance matrix has."
+)
+
+
+WEIGHTED: Final = Table[WeightedErrors](
+    *(
+        Column[WeightedErrors](
+            *(f"weighted_{name}", f"Weighted {title}", FIGURES[name].kind, _WEIGHTED),
+            attrgetter(name),
+        )
+        for name, title in (("relative_rmse", "relative RMSE"), ("sqnr_db", "SQNR"))
+    ),
+    title="Errors by importance",
+)
+"""Errors by importance, beside the plain ones where a matrix is given."""
+
+
+def _weighted_picture(found: ErrorPicture) -> WeightedErrors | None:
+    return None if found.errors is None else found.errors.weighted
+
+
 def _of_picture(found: ErrorPicture) -> ErrorMetrics:
     return found.metrics
 
@@ -153,6 +176,7 @@ PICTURED: Final = Table[ErrorPicture](
     *FIGURES.without("cosine", "compared", "percentiles").at(_of_picture, extra=False),
     Column("count", "Weights", INTEGER, _COUNT, lambda found: found.metrics.count),
     replace(SATURATION, extra=False, sparse=True),
+    *(replace(column, sparse=True) for column in WEIGHTED.at(_weighted_picture)),
     title="Errors of a tensor",
 )
 """What is said of one tensor; of one that is still being read, of the weights so far."""
@@ -171,27 +195,9 @@ def _errors(row: ComparedRow | Requantized) -> ErrorMetrics | None:
     return row.errors
 
 
-_WEIGHTED: Final = (
-    "Each squared error counts by the importance of its column, as llama-quantize weighs it. Only "
-    "tensors that the importance matrix has."
-)
-
-
 def _weighted(row: ComparedRow) -> WeightedErrors | None:
     return row.weighted
 
-
-WEIGHTED: Final = Table[WeightedErrors](
-    *(
-        Column[WeightedErrors](
-            *(f"weighted_{name}", f"Weighted {title}", FIGURES[name].kind, _WEIGHTED),
-            attrgetter(name),
-        )
-        for name, title in (("relative_rmse", "relative RMSE"), ("sqnr_db", "SQNR"))
-    ),
-    title="Errors by importance",
-)
-"""Errors by importance, beside the plain ones where a matrix is given."""
 
 COMPARED: Final = Table[ComparedRow](
     Column(*("reference_name", "Reference"), of=lambda row: row.match.reference.name, extra=True),

@@ -65,6 +65,11 @@ class Metric:
         return MEASURES[self.name].source
 
     @property
+    def needs_matrix(self) -> bool:
+        """Whether errors are weighted by an importance matrix."""
+        return self.name in WEIGHTED.names
+
+    @property
     def unit(self) -> float:
         """What a figure is multiplied by where it is shown and typed: 100 of per cent."""
         return 100.0 if self.shown(1.0).endswith("%") else 1.0
@@ -120,6 +125,7 @@ _KURTOSIS: Final = (
     "several tensors together: the maximum."
 )
 _SQUARES: Final = "Share of squared error"
+_WEIGHTED_SQUARES: Final = "Share of weighted squared error"
 _OF_WEIGHTS: Final = "Share, by parameters"
 _THREE: Final = Kind(partial(digits_text, digits=3))
 _FOUR: Final = Kind(partial(digits_text, digits=4))
@@ -142,18 +148,14 @@ METRICS: Final = (
     _metric(ERRORS["sqnr_db"], _SQUARES, low_is_worse=True),
     _metric(ERRORS["rmse"], _SQUARES),
     _metric(ERRORS["max_abs_error"], _SQUARES),
+    _metric(WEIGHTED["weighted_relative_rmse"], _WEIGHTED_SQUARES),
+    _metric(WEIGHTED["weighted_sqnr_db"], _WEIGHTED_SQUARES, low_is_worse=True),
 )
-"""All metrics, those of the header first."""
-
-WEIGHTED_METRICS: Final = (
-    _metric(WEIGHTED["weighted_relative_rmse"], _SQUARES),
-    _metric(WEIGHTED["weighted_sqnr_db"], _SQUARES, low_is_worse=True),
-)
-"""The errors by importance, where a matrix is given."""
+"""All metrics, those of the header first, errors by importance last."""
 
 
 def metric_named(name: str) -> Metric:
-    return next(one for one in (*METRICS, *WEIGHTED_METRICS) if one.name == name)
+    return next(one for one in METRICS if one.name == name)
 
 
 # Sums and means of roles, layers and the model.
@@ -200,7 +202,7 @@ def sums_table(source: Source | None, *more: str) -> Table[SummedUp]:
     Args:
         more: Names of further metrics.
     """
-    names = [*OF_SOURCE[Source.ERRORS], *OF_SOURCE[Source.STATISTICS]]
+    names = [*OF_SOURCE[Source.ERRORS], *WEIGHTED.names, *OF_SOURCE[Source.STATISTICS]]
     shown = names if source is None else OF_SOURCE[source]
     columns = sums_of(*shown, *more, sparse=source is None)
     return Table(

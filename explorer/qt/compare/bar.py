@@ -105,8 +105,8 @@ class MatrixChooser(QtWidgets.QPushButton):
         self.setMenu(menu)
         self.setAccessibleName("Importance matrix")
         self.setToolTip(
-            "A file made by llama-imatrix: columns that matter more weigh more in the search for "
-            "scales of What if?"
+            "A file made by llama-imatrix: errors are also weighted by how much each column "
+            "matters, and so is the search for scales of What if?"
         )
         references.changed.connect(self._show_name)
         self._show_name()

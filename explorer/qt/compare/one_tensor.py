@@ -432,7 +432,12 @@ class ErrorsView(TensorsPanel):
         # a key that does not keep a closed model
         key: Hashable = id(chosen) if isinstance(chosen, Document) else chosen
         partner = self._references.partner_of(row, tensor)
-        subject = SelectedPair(row, plain_text(tensor.name), tensor, key, partner)
+        models = None
+        if chosen is not None:
+            against = chosen.model if isinstance(chosen, Document) else chosen.type_name
+            models = document.model, against
+        name, matrix = plain_text(tensor.name), self._references.matrix
+        subject = SelectedPair(row, name, tensor, key, partner, models, matrix)
         self._show_header(subject)
         self.show_content()
         self._show_pair(subject, self._caches.setdefault(document, LruCache(_MOST_RESULTS)))

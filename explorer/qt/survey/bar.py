@@ -10,6 +10,7 @@ from PySide6.QtCore import QSignalBlocker, Qt, Signal
 from PySide6.QtWidgets import QCheckBox, QComboBox, QProgressBar, QPushButton, QWidget
 
 from explorer.analysis.columns import Source
+from explorer.present.errors import NO_MATRIX
 from explorer.present.tables.survey import METRICS, Metric
 from explorer.present.titles import WORST_TENSORS
 from explorer.qt.jobs import all_cores
@@ -20,7 +21,7 @@ from explorer.qt.widgets.building import LINE, NOTE, row
 from explorer.qt.widgets.labels import ElidedLabel, plain_label
 from explorer.qt.widgets.plot_panel import RangeFields
 from explorer.qt.widgets.progress import Pace, duration_text
-from explorer.text import bytes_text, counted, integer_text
+from explorer.text import bytes_text, counted, integer_text, plain_text
 
 _STEPS = 1000
 
@@ -138,14 +139,21 @@ class Notice(QWidget):
         row((self.label, 1), self.button, of=self, margins=NOTE)
         self.hide()
 
-    def show_missing(self, source: Source) -> None:
-        """Say what keeps figures of a source from being known."""
+    def show_missing(self, of: Source | Metric) -> None:
+        """Say what keeps figures of a source, or a metric, from being known."""
         session = self._session
+        source = of.source if isinstance(of, Metric) else of
+        needs_matrix = isinstance(of, Metric) and of.needs_matrix
         text, missing = "", session.missing if source is not Source.HEADER else 0
         if source is Source.ERRORS and session.references.chosen is None:
             text = "Choose above what to compare with: errors need an original, or a type."
         elif source is Source.ERRORS and session.comparison is None:
             text = "The tensors of both models are being matched."
+        elif needs_matrix and session.references.matrix is None:
+            text, missing = NO_MATRIX, 0
+        elif needs_matrix and session.comparison is not None and session.comparison.misfits:
+            name, what = next(iter(session.comparison.misfits.items()))
+            text = f"The importance matrix does not fit {plain_text(name)}: {plain_text(what)}."
         elif missing:
             done = "compared" if session.compares else "measured"
             text = f"{counted(missing, 'tensor')} not {done} yet."

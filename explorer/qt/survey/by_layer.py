@@ -236,7 +236,9 @@ def layer_values(
     known = session.known
     if known is None or grid is None:
         return []
-    return [grid.values(metric_named(name), known) for name in names]
+    weighted = session.references.matrix is not None
+    metrics = [one for one in map(metric_named, names) if weighted or not one.needs_matrix]
+    return [grid.values(one, known) for one in metrics]
 
 
 _Sums: TypeAlias = "tuple[list[SummedUp], set[str]]"

@@ -590,7 +590,7 @@ class MapPage(QtWidgets.QWidget):
         meaning = "" if metric is None else f"\n\n{metric.title}: {metric.tip}"
         for part in (self.map, self.colour_by):
             part.setWhatsThis(picture_text("model_map") + meaning)
-        self.notice.show_missing(Source.HEADER if metric is None else metric.source)
+        self.notice.show_missing(metric or Source.HEADER)
         colouring = self._colouring(metric)
         if colouring is not None:
             self.map.show_colouring(colouring)

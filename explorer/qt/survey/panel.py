@@ -45,8 +45,9 @@ from explorer.text import integer_text
 
 _RENEW_MS = 500  # between two sortings while figures come in: rows that jump cannot be read
 _SHOWN = ("name", "layer", "type", "parameters", "bytes")
-_OF_A = ("type", "bytes", "relative_rmse")
+_OF_A = ("type", "bytes", "relative_rmse", "weighted_relative_rmse")
 _OF_B = ("bytes_b", "relative_rmse_b", "difference", "bytes_difference")
+_WEIGHTED = ("weighted_relative_rmse", "weighted_relative_rmse_b")  # with an importance matrix
 _OF_TENSORS = ("name", "layer", "role", "type", "shape", "parameters")
 
 
@@ -101,7 +102,7 @@ class BesideB(HotSpots):
         self._types = [kind.name for kind in arrays.types]
         self._other, self._arrays = other.errors, arrays
         self._own_bytes = document.arrays.nbytes
-        for name in _OF_B:
+        for name in (*_OF_B, _WEIGHTED[1]):
             self._values[name] = np.full(self._count, np.nan)
 
     def update(self, known: Known, metric: Metric) -> None:
@@ -109,6 +110,7 @@ class BesideB(HotSpots):
         rows = self._partners[self._there]
         errors, nbytes, values = self._other.relative_rmse, self._arrays.nbytes, self._values
         values["relative_rmse_b"][self._there] = errors[rows]
+        values[_WEIGHTED[1]][self._there] = self._other.weighted_relative_rmse[rows]
         values["bytes_b"][self._there] = nbytes[rows]
         values["difference"] = values["relative_rmse_b"] - values["relative_rmse"]
         values["bytes_difference"] = values["bytes_b"] - self._own_bytes
@@ -118,7 +120,8 @@ class BesideB(HotSpots):
         own = {name: replace(first[name], title=f"{first[name].title} A") for name in _OF_A}
         kind = replace(SIDES["type_b"], of=self._type_of, keys=None)
         columns = [own.get(column.name, column) for column in first.columns[:-1]]
-        others = (figure_column(SIDES[name], self._values[name]) for name in _OF_B)
+        names = (*_OF_B, _WEIGHTED[1])
+        others = (figure_column(SIDES[name], self._values[name]) for name in names)
         beside = [cast("Column[int]", kind), *others]
         return Table(*columns, *beside, first.columns[-1], title=first.title)
 
@@ -139,6 +142,7 @@ class HotSpotsPage(ListPanel):
         self._document: Document | None = None
         self._spots: HotSpots | None = None
         self._beside: ComparisonContent | None = None  # what is known of B
+        self._shown: object = None  # model, B and importance matrix
         self._row = -1
         self._fitted: object = None  # what was known when the columns were last made wide enough
         self.rank_by = choice(self, "Rank by", "")
@@ -187,20 +191,23 @@ class HotSpotsPage(ListPanel):
         """Show what is known now; the model or the reference may be another one."""
         content, session = self._session.content, self._session
         before = self._document
-        self.notice.show_missing(self.chosen.source)
+        self.notice.show_missing(self.chosen)
         if content is None:
             self._clear()
             return
         # the tensors of B may be matched sooner than those of A
         beside = None if session.comparison is None else session.other_comparison
-        if content.document is not self._document or beside is not self._beside:
-            self._document, self._beside = content.document, beside
+        now = content.document, beside, session.references.matrix
+        if now != self._shown:
+            self._document, self._beside, _ = self._shown = now
             kind = HotSpots if beside is None else BesideB
             self._spots = kind(content.document, session, self.chosen)
             self.model.set_content(self._spots.table(), range(len(content.document.arrays)))
             shown = {*_SHOWN, PERCENTILE, self.chosen.name, "type_b", *_OF_B}
             if beside is not None:
                 shown -= {"parameters", PERCENTILE}
+            if session.references.matrix is not None:
+                shown.update(_WEIGHTED)
             before = None
             hidden = {column.name for column in self.model.columns} - shown
             self.table.show_columns(QByteArray(), hidden)
@@ -227,7 +234,7 @@ class HotSpotsPage(ListPanel):
             self._clear()
 
     def _clear(self) -> None:
-        self._document = self._spots = self._beside = None
+        self._document = self._spots = self._beside = self._shown = None
         self._renewing.stop()
         self.model.clear()
         self.show_empty("")
@@ -235,7 +242,7 @@ class HotSpotsPage(ListPanel):
 
     def grow(self) -> None:
         """Show more of the same, not too often."""
-        self.notice.show_missing(self.chosen.source)
+        self.notice.show_missing(self.chosen)
         if self._spots is not None and not self._renewing.isActive():
             self._renewing.start()
 
@@ -280,7 +287,7 @@ class HotSpotsPage(ListPanel):
         self.table.scrollToTop()
 
     def _choose_metric(self) -> None:
-        self.notice.show_missing(self.chosen.source)
+        self.notice.show_missing(self.chosen)
         self._renew()
         self._rank()
 
@@ -310,7 +317,7 @@ class HotSpotsPage(ListPanel):
             self.app.selection.select_tensors([row])
 
     def take_units(self) -> None:
-        self.notice.show_missing(self.chosen.source)
+        self.notice.show_missing(self.chosen)
 
 
 class SessionPanel(TabbedPanel):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import cached_property, partial
 from typing import Any, TypeAlias, TypeVar
@@ -29,16 +29,17 @@ from explorer.analysis.columns import (
     parameter_shares,
 )
 from explorer.analysis.errors.pairs import MatchedPair, RoundedPair, WeightsPair
+from explorer.analysis.importance import weighing
 from explorer.analysis.model_grid import ModelGrid, model_grid
 from explorer.analysis.survey_cache import CachedErrors, CachedSurvey, SurveyCache
 from explorer.errors import ExplorerError
 from explorer.formats.model import Model
 from explorer.formats.tensors import Tensor, is_matrix_shape
-from explorer.formats.weights import check_decodable
+from explorer.formats.weights import Values, check_decodable
 from explorer.qt.addresses import agrees_to_weights
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobSlot, all_cores
-from explorer.qt.references import MatchedModels, Reference, References, Rounding
+from explorer.qt.references import ImportanceMatrix, MatchedModels, Reference, References, Rounding
 from explorer.qt.services import Services
 
 _CHECK_EVERY = 256
@@ -89,6 +90,9 @@ class ComparisonContent:
         comparable: Whether a tensor is part of a pair, bool [n].
         errors: The errors by tensor.
         nbytes: Stored bytes of both sides of each pair, float64 [pairs].
+        matrix: What errors are weighted by, too; None if all weights count alike.
+        plain: Pairs whose weighted errors alone are not known.
+        misfits: Why the matrix does not fit a tensor, by its name.
     """
 
     document: Document
@@ -100,6 +104,9 @@ class ComparisonContent:
     comparable: NDArray[np.bool_]
     errors: ErrorColumns
     nbytes: NDArray[np.float64]
+    matrix: ImportanceMatrix | None = None
+    plain: set[int] = field(default_factory=set)
+    misfits: dict[str, str] = field(default_factory=dict)
 
     @property
     def missing(self) -> NDArray[np.bool_]:
@@ -145,7 +152,9 @@ class ComparisonContent:
         shares = self.shares[row.number]
         if row.errors is not None:
             self.measured[row.number] = True
-            self.errors.put(shares, row.errors.metrics, row.errors.weighted)
+            metrics = None if row.number in self.plain else row.errors.metrics
+            self.errors.put(shares, metrics, row.errors.weighted)
+            self.plain.discard(row.number)
         elif row.error is not None:
             self.problems[row.number] = row.error.what
             for tensor in shares:
@@ -179,7 +188,11 @@ def read_content(document: Document, job: Job) -> SurveyContent:
 
 
 def read_comparison(
-    document: Document, reference: MatchedModels | Rounding, against: Model | str, job: Job
+    document: Document,
+    reference: MatchedModels | Rounding,
+    against: Model | str,
+    matrix: ImportanceMatrix | None,
+    job: Job,
 ) -> ComparisonContent:
     """List the pairs to compare, and read the errors kept of them."""
     if isinstance(reference, Rounding):
@@ -203,12 +216,26 @@ def read_comparison(
             errors.problems |= dict.fromkeys(rows, problem)
     measured, nbytes = np.zeros(len(pairs), np.bool_), np.array(sizes, np.float64)
     content = ComparisonContent(
-        document, against, pairs, shares, measured, problems, comparable, errors, nbytes
+        document, against, pairs, shares, measured, problems, comparable, errors, nbytes, matrix
     )
     with cached_errors(content) as cached:
         for number, figures in cached.rows.items():
             content.put(surveys.PairRow(number, pairs[number], figures))
+        for number, figures in cached.plain.items():
+            errors.put(shares[number], figures.metrics)
+            content.plain.add(number)
     return content
+
+
+def _importance(content: ComparisonContent, pair: WeightsPair) -> Values | None:
+    """Return what the errors of a pair are weighted by; None where the matrix does not fit it."""
+    if content.matrix is None:
+        return None
+    try:
+        return weighing(content.matrix.model)(pair)
+    except ExplorerError as error:
+        content.misfits[pair.candidate_name] = error.what
+        return None
 
 
 _Found = tuple[WeightsPair, Sequence[int], Sequence[Tensor], Sequence[Tensor]]
@@ -264,7 +291,9 @@ def cached_statistics(model: Model) -> CachedSurvey:
 
 def cached_errors(content: ComparisonContent) -> CachedErrors:
     """Return the errors kept of a model; a context manager."""
-    return SurveyCache().open_errors(content.document.model, content.against, content.pairs)
+    model, against = content.document.model, content.against
+    weigh = None if content.matrix is None else partial(_importance, content)
+    return SurveyCache().open_errors(model, against, content.pairs, weigh)
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,7 +382,9 @@ class SurveyWork:
             self._report(job, start + done)
 
         with cached_errors(comparison) as cached:
-            found = surveys.run_errors(pairs, cached, workers, control, report, numbers=numbers)
+            found = surveys.run_errors(
+                pairs, cached, workers, control, report, numbers=numbers, pictures=True
+            )
             self._found.extend(partial(comparison.put, one) for one in found)
 
     def _report(self, job: Job, done: float) -> None:
@@ -427,7 +458,7 @@ class SurveySession(QObject):
         self.other_comparison: ComparisonContent | None = None
         self.progress: SurveyProgress | None = None
         self._contents: WeakKeyDictionary[Document, SurveyContent] = WeakKeyDictionary()
-        self._subject: _Subject = (None, None, None)
+        self._subject: _Subject = (None, None, None, None)
         self._watchers: set[QObject] = set()
         self._reading = JobSlot(app.runner, self)
         self._surveying = JobSlot(app.runner, self)
@@ -600,7 +631,7 @@ class SurveySession(QObject):
         if references.document is not document:
             return
         self._subject = _subject_of(references)
-        _, chosen, other = self._subject
+        _, chosen, other, _ = self._subject
         if self.comparison is None and self._read_comparison(
             document, chosen, self._show_comparison
         ):
@@ -623,7 +654,8 @@ class SurveySession(QObject):
         if chosen is None or against is None:  # nothing is chosen, or it is being matched
             return False
         name = chosen.type_name if isinstance(chosen, Rounding) else chosen.model
-        self._read(lambda job: read_comparison(document, against, name, job), show)
+        matrix = self.references.matrix
+        self._read(lambda job: read_comparison(document, against, name, matrix, job), show)
         return True
 
     def _read(self, read: Callable[[Job], Result], show: Callable[[Result], None]) -> None:
@@ -649,7 +681,7 @@ class SurveySession(QObject):
 
     def _drop_errors(self) -> None:
         self.comparison = self.other = self.other_comparison = None  # a closed model is not kept
-        self._subject = (None, None, None)
+        self._subject = (None, None, None, None)
 
     def _forget_closed(self) -> None:
         """Drop models that were closed: what is known of one holds it."""
@@ -670,13 +702,13 @@ class SurveySession(QObject):
         self._read_next()
 
 
-_Subject: TypeAlias = tuple[Document | None, Reference, Document | None]
-"""The current model, what its errors are measured against, and B, if that is too."""
+_Subject: TypeAlias = tuple[Document | None, Reference, Document | None, ImportanceMatrix | None]
+"""The current model, what its errors are measured against, B, if that is too, and the matrix."""
 
 
 def _subject_of(references: References) -> _Subject:
     other = None if references.against_original is None else references.other
-    return references.document, references.chosen, other
+    return references.document, references.chosen, other, references.matrix
 
 
 def _known(content: SurveyContent | None, comparison: ComparisonContent | None) -> Known | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import zlib
 from dataclasses import fields
 from pathlib import Path
 
@@ -14,7 +16,14 @@ from numpy.typing import NDArray
 
 from explorer.analysis.errors import metrics as pair_counts
 from explorer.analysis.errors.compare import compare_tensors
-from explorer.analysis.errors.pairs import RUN_WEIGHTS, MatchedPair, RoundedPair, WeightsPair
+from explorer.analysis.errors.metrics import RunningErrors
+from explorer.analysis.errors.pairs import (
+    RUN_WEIGHTS,
+    MatchedPair,
+    PairErrors,
+    RoundedPair,
+    WeightsPair,
+)
 from explorer.analysis.errors.pictures import (
     AllCounts,
     ErrorPicture,
@@ -338,3 +347,42 @@ def test_a_file_that_was_cut_and_shapes_that_differ_are_refused(tmp_path: Path) 
             wrong = type(match)(match.reference, TensorView.of(different.tensors["x"]))
             with pytest.raises(ExplorerError, match="shapes differ"):
                 _picture(MatchedPair(wrong))
+
+
+def test_a_picture_is_kept_and_made_again() -> None:
+    values = np.random.default_rng(4).normal(0, 1, 3000).astype(np.float32)
+    pair = Arrays(values, np.round(values, 1))
+    *_, found = picture_errors(pair)
+    assert found.errors is not None
+    again = ErrorPicture.frombytes(found.errors, found.tobytes())
+    for one, two in (
+        (found.all_pairs, again.all_pairs),
+        (found.most_pairs, again.most_pairs),
+        (found.all_errors, again.all_errors),
+        (found.most_errors, again.most_errors),
+        (found.magnitudes, again.magnitudes),
+    ):
+        np.testing.assert_array_equal(one.edges, two.edges)
+        np.testing.assert_array_equal(one.counts, two.counts)
+    assert repr(again.metrics) == repr(found.metrics)
+    assert (again.all_pairs.outside, again.complete) == (found.all_pairs.outside, True)
+
+
+def _packed(kinds: list[str], shapes: list[list[int]], content: bytes) -> bytes:
+    return json.dumps([[0, 0], kinds, shapes]).encode() + b"\n" + zlib.compress(content)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(b"", b"{}", b"[[0, 0], [], []]\n", b"[1, 2, 3]\nx"),
+        _packed([], [], b""),
+        _packed(["|O"] * 10, [[1]] * 10, bytes(80)),
+        _packed(["<f8"] * 10, [[9]] * 10, bytes(720)),
+        _packed(["<f8"] * 10, [*[[2], [1, 1]] * 2, *[[2], [1]] * 3], bytes(999)),  # do not rise
+        _packed(["<f8"] * 2, [[1000000000], [1]], b""),
+    ],
+)
+def test_what_is_no_picture_is_refused(content: bytes) -> None:
+    with pytest.raises((ValueError, TypeError, LookupError, zlib.error)):
+        ErrorPicture.frombytes(PairErrors(RunningErrors(), None), content)

@@ -242,7 +242,7 @@ def test_squares_by_column_that_are_not_kept_are_read_again(
     cache: SurveyCache,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(survey_cache, "MOST_COLUMN_BYTES", 16)
+    monkeypatch.setattr(survey_cache, "MOST_PART_BYTES", 16)
     plain = rows(models, pairs, cache)
     with cache.open_errors(models[1], models[0], pairs, weigh(1)) as kept:
         assert sorted(kept.rows) == [1]  # which the matrix does not have

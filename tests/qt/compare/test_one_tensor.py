@@ -17,6 +17,7 @@ from pytestqt.modeltest import ModelTester
 from pytestqt.qtbot import QtBot
 
 from explorer.analysis import block_statistics, compare_tensors, tensor_statistics
+from explorer.analysis.errors import pairs, pictures
 from explorer.analysis.errors.pictures import ErrorPicture
 from explorer.qt.compare.bar import OriginalChoice
 from explorer.qt.compare.one_tensor import ALL, MOST, SIZES
@@ -497,3 +498,24 @@ def test_in_the_window_the_tree_selects_and_a_reference_may_be_closed(
     assert body.rounding.isVisible()
     window.close_document(document)
     assert view.state.heading.text() == "Errors"
+
+
+def test_what_was_read_once_is_not_read_at_the_next_start(
+    panel: Panel,
+    qtbot: QtBot,
+    app: RecordingServices,
+    documents: list[Document],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    panel.show(UP, documents[1])
+    first = panel.figures()
+
+    def fail(*_: object, **__: object) -> None:
+        raise AssertionError("weights are read")
+
+    monkeypatch.setattr(pairs, "walk_pairs", fail)
+    monkeypatch.setattr(pictures, "walk_pairs", fail)
+    again = Panel(qtbot, app, documents)
+    again.show(UP, documents[1])
+    assert again.figures() == first
+    assert again.view.pictures.weights.isVisible()

@@ -17,6 +17,7 @@ from explorer.analysis.columns import (
     parameter_shares,
     shares,
 )
+from explorer.analysis.errors.metrics import WeightedErrors
 from explorer.present.tables.survey import METRICS, metric_named
 from explorer.qt.document import Document
 from tests.helpers.model_pairs import write_gguf
@@ -47,7 +48,7 @@ def known(load: Load, tmp_path: Path, document: Document) -> Known:
     for row, tensor in enumerate(document.model.tensors.rows):
         statistics.put(row, tensor_statistics(tensor))
         found = compare_tensors(reference.model.tensors[tensor.name], tensor)
-        errors.put({row: 1.0}, found)
+        errors.put({row: 1.0}, found, WeightedErrors(float(row + 1), 9.0))
     return Known(document.arrays, statistics, errors)
 
 

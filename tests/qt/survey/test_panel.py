@@ -12,9 +12,11 @@ from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
 from explorer.analysis import compare_tensors, tensor_statistics
+from explorer.analysis.errors import pairs
 from explorer.qt.document import Document
-from explorer.qt.references import Rounding
+from explorer.qt.references import ImportanceMatrix, Rounding
 from explorer.qt.survey.session import SurveyState
+from tests.analysis.test_importance import legacy
 from tests.helpers.model_pairs import arrays_of, write_gguf
 from tests.helpers.reading import AT_ONCE, Reading
 from tests.helpers.services import RecordingServices
@@ -277,6 +279,66 @@ def test_errors_against_another_model(both: SurveyPanel, app: RecordingServices)
     assert session.comparison is not None
     assert session.missing == 0
     assert jobs == ["Looking up earlier results"]
+
+
+def test_errors_are_weighted_by_a_matrix_without_reading_again(
+    both: SurveyPanel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reference, candidate = both.references.documents
+    both.choose(reference)
+    both.survey()
+    both.view.show_page(both.view.map)
+    page = both.view.map
+    page.colour_by.setCurrentIndex(page.colour_by.findData("weighted_relative_rmse"))
+    page.colour_by.activated.emit(page.colour_by.currentIndex())
+    assert "all weights count alike" in page.notice.label.text()
+
+    def fail(*_: object, **__: object) -> None:
+        raise AssertionError("weights are read")
+
+    monkeypatch.setattr(pairs, "walk_pairs", fail)
+    name, importance = "blk.1.ffn_up.weight", np.linspace(0, 8, 256, dtype=np.float32)
+    path = tmp_path / "imatrix.dat"
+    path.write_bytes(legacy((name, 2, importance)))
+    both.references.choose_matrix(ImportanceMatrix.load(path))
+    both.settle()
+    session = both.view.session
+    assert session.missing == 0
+    assert page.notice.isHidden()
+    row = candidate.model.tensors.row_of(name)
+    r, c = (
+        one.model.tensors[name].dequantize().reshape(32, 256).astype(np.float64)
+        for one in (reference, candidate)
+    )
+    relative = np.sqrt((importance * (c - r) ** 2).sum() / (importance * r**2).sum())
+    found = session.comparison.errors.weighted_relative_rmse  # type: ignore[union-attr]
+    assert found[row] == pytest.approx(relative, rel=1e-6)  # the older form has float32 quotients
+    assert np.isnan(found).sum() == len(candidate.arrays) - 1
+    both.view.show_page(both.view.hot_spots)
+    both.settle()
+    hidden = both.view.hot_spots.table.isColumnHidden(both.column("weighted_relative_rmse"))
+    assert not hidden
+    both.references.choose_matrix(None)
+    both.settle()
+    assert np.isnan(session.comparison.errors.weighted_relative_rmse).all()  # type: ignore[union-attr]
+
+
+def test_a_matrix_of_another_model_hides_no_figure(both: SurveyPanel, tmp_path: Path) -> None:
+    reference, _ = both.references.documents
+    path = tmp_path / "imatrix.dat"
+    path.write_bytes(legacy(("blk.1.ffn_up.weight", 2, np.ones(7, np.float32))))
+    both.references.choose_matrix(ImportanceMatrix.load(path))
+    both.choose(reference)
+    both.survey()
+    session = both.view.session
+    assert session.missing == 0
+    assert session.comparison is not None
+    assert np.isnan(session.comparison.errors.relative_rmse).sum() == 1  # what has no partner
+    page = both.view.map
+    both.view.show_page(page)
+    page.colour_by.setCurrentIndex(page.colour_by.findData("weighted_relative_rmse"))
+    page.colour_by.activated.emit(page.colour_by.currentIndex())
+    assert "does not fit blk.1.ffn_up.weight" in page.notice.label.text()
 
 
 def test_errors_of_rounding_to_a_type(both: SurveyPanel) -> None:
