@@ -8,12 +8,12 @@ of the error that they have.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import isnan
 from typing import Final
 
-from explorer.analysis.errors.metrics import ErrorMetrics, RunningErrors
+from explorer.analysis.errors.metrics import ErrorMetrics, RunningErrors, WeightedErrors
 from explorer.analysis.errors.pairs import (
     MatchedPair,
     PairErrors,
@@ -26,11 +26,13 @@ from explorer.analysis.matching.views import TensorView
 from explorer.analysis.recipes.rules import CURRENT
 from explorer.analysis.recipes.tensors import RecipeModel
 from explorer.analysis.rounding import rounded_type, rounding_problem, shape_problem
+from explorer.analysis.survey_cache import CachedErrors, SurveyCache
 from explorer.formats.model import Model
 from explorer.formats.tensors import Shape, rows_by_name
 from explorer.formats.weights import Values
 from explorer.parallel import Check, never
 from explorer.quantization import TensorType
+from explorer.quantization.registry import uses_importance
 
 PRESENT: Final = ""
 """Stands for the type that the file has: weights are left as they are."""
@@ -129,6 +131,20 @@ def original_sets(model: Model, rows: Collection[int], matching: Matching) -> li
     return sets
 
 
+def pair_of(tensor_set: TensorSet, type_name: str, importance: Values | None = None) -> WeightsPair:
+    """Return a set and what it would be in a type, or what the file has in its place.
+
+    Args:
+        type_name: A type that the set can have, or `PRESENT` for what the file has.
+        importance: float32 [matrices, columns]; see `importance.checked_importance`.
+    """
+    original = tensor_set.original
+    if type_name == PRESENT:
+        return MatchedPair(Match(original, tensor_set.present or original))
+    used = importance if uses_importance(type_name) else None
+    return RoundedPair(original, type_name, used)
+
+
 def measure_set(  # noqa: PLR0913 - all but the first two have a default
     tensor_set: TensorSet,
     type_name: str,
@@ -141,8 +157,7 @@ def measure_set(  # noqa: PLR0913 - all but the first two have a default
     """Return the errors of a set in a type, over all its weights.
 
     Args:
-        type_name: A type that the set can have, or `PRESENT` for the loss that the file has.
-        importance: float32 [matrices, columns]; see `requantization.checked_importance`.
+        tensor_set, type_name, importance: As of `pair_of`; errors are weighted by importance, too.
         workers: Threads. The result is the same to the bit for any number.
         check: Called before every run, in the thread that reads it; raises to stop.
         progress: Called in the caller's thread with the number of weights done.
@@ -151,12 +166,12 @@ def measure_set(  # noqa: PLR0913 - all but the first two have a default
         FormatError: A file is damaged there, or a type's weights cannot be decoded.
         SourceError: A file changed since it was opened.
     """
-    original = tensor_set.original
-    present = original if tensor_set.present is None else tensor_set.present
-    pair: WeightsPair = MatchedPair(Match(original, present))
-    if type_name != PRESENT:
-        pair = RoundedPair(original, type_name, importance)
-    found = measure_pair(pair, workers, check, progress)
+    pair = pair_of(tensor_set, type_name, importance)
+    # squares by column of all types would take as much room as some models
+    by_column = type_name == PRESENT or not uses_importance(type_name)
+    found = measure_pair(pair, workers, check, progress, importance=importance, by_column=by_column)
+    if not by_column:
+        found.sums.columns = None
     if type_name == PRESENT and tensor_set.present is None:
         return replace(found, saturated=None)
     return found
@@ -180,6 +195,78 @@ class Task:
         return self.tensor_set.parameters * _COSTS.get(self.type_name, 1)
 
 
+class TaskErrors:
+    """The errors of walks: kept with those that all comparisons of the same models keep.
+
+    Args:
+        model: The model that has the tensors now; None keeps nothing.
+        original: The model whose weights are rounded, if that is another one.
+        importance: Returns how much the columns of a set count; None if all count alike.
+    """
+
+    def __init__(
+        self,
+        model: Model | None = None,
+        original: Model | None = None,
+        importance: Callable[[TensorSet], Values | None] = lambda _set: None,
+    ) -> None:
+        self._model, self._original = model, original
+        self._importance = importance
+
+    def known(self, tasks: Iterable[Task]) -> dict[tuple[object, ...], PairErrors]:
+        """Return the errors that are kept, by the keys of walks; reads no weight.
+
+        Raises:
+            ExplorerError: What `importance` raises.
+        """
+        by_type: dict[str, list[Task]] = {}
+        for task in tasks:
+            by_type.setdefault(task.type_name, []).append(task)
+        found: dict[tuple[object, ...], PairErrors] = {}
+        for some in by_type.values():
+            with self._open(some) as cached:
+                found |= {some[place].key: errors for place, errors in cached.rows.items()}
+        return found
+
+    def measure(
+        self,
+        task: Task,
+        workers: int = 1,
+        *,
+        check: Check = never,
+        progress: Callable[[int], object] | None = None,
+    ) -> PairErrors:
+        """Return the errors of a walk, measured unless they are kept; arguments of `measure_set`.
+
+        Raises:
+            ExplorerError: What `measure_set` and `importance` raise.
+        """
+        with self._open([task]) as cached:
+            if 0 not in cached.rows:
+                found = measure_set(
+                    *(task.tensor_set, task.type_name, cached.importance(0), workers),
+                    check=check,
+                    progress=progress,
+                )
+                cached.add(0, found)
+            return cached.rows[0]
+
+    def _open(self, tasks: Sequence[Task]) -> CachedErrors:
+        """Open what is kept of walks of one type."""
+        pairs: list[WeightsPair] = []
+        weighed: dict[WeightsPair, Values | None] = {}
+        for task in tasks:
+            importance = self._importance(task.tensor_set)
+            pairs.append(pair_of(task.tensor_set, task.type_name, importance))
+            weighed[pairs[-1]] = importance
+        model, type_name, against = self._model, tasks[0].type_name, self._original
+        if model is None or (type_name == PRESENT and against is None):
+            return CachedErrors(None, pairs, importance=weighed.get)
+        if type_name == PRESENT and against is not None:
+            return SurveyCache().open_errors(model, against, pairs, weighed.get)
+        return SurveyCache().open_errors(against or model, type_name, pairs, weighed.get)
+
+
 def tasks_of(sets: Sequence[TensorSet], type_name: str) -> list[Task]:
     """Return the walks for a type (`TensorSet.fitting`); none if no set can have the type."""
     if type_name == PRESENT:
@@ -194,6 +281,7 @@ class TypeErrors:
 
     Attributes:
         metrics: As if all weights were those of one tensor; percentiles are not known.
+        weighted: The same by importance, of the sets that a matrix has; None without any.
         saturated: Share of saturated codes among the weights that have codes; None without any.
         done: Weights that the metrics are of.
         total: Weights of all sets.
@@ -203,6 +291,7 @@ class TypeErrors:
     saturated: float | None
     done: int
     total: int
+    weighted: WeightedErrors | None = None
 
     @property
     def complete(self) -> bool:
@@ -216,6 +305,7 @@ class RunningTotal:
     def __init__(self, total: int) -> None:  # weights of all sets
         self._total = total
         self._sums = RunningErrors()
+        self._weighted: WeightedErrors | None = None
         self._saturated = 0.0
         self._coded = 0
         self._done = 0
@@ -223,6 +313,9 @@ class RunningTotal:
     def add(self, tensor_set: TensorSet, errors: PairErrors) -> None:
         self._sums.combine(errors.sums)
         self._done += tensor_set.parameters
+        if errors.weighted is not None:
+            before = self._weighted or WeightedErrors(0.0, 0.0)
+            self._weighted = before + errors.weighted
         if errors.saturated is not None:
             self._saturated += errors.saturated * tensor_set.parameters
             self._coded += tensor_set.parameters
@@ -234,7 +327,8 @@ class RunningTotal:
     def errors(self) -> TypeErrors:
         """Return the errors so far."""
         saturated = self._saturated / self._coded if self._coded else None
-        return TypeErrors(self._sums.metrics(), saturated, self._done, self._total)
+        metrics = self._sums.metrics()
+        return TypeErrors(metrics, saturated, self._done, self._total, self._weighted)
 
 
 def missing_tasks(tasks: Sequence[Task], known: Callable[[Task], bool]) -> Iterator[Task]:

@@ -26,6 +26,7 @@ from explorer.analysis.recipes.tensors import RecipeModel
 from explorer.analysis.what_if import (
     PRESENT,
     SizeAfter,
+    TaskErrors,
     TensorSet,
     matrix_rows,
     original_sets,
@@ -43,7 +44,7 @@ from explorer.planner.devices import parse_context
 from explorer.planner.inputs import PlanInputs, PlannedMemory, completed, memory_plans
 from explorer.present import recipes as words
 from explorer.present.explanations import ABOUT_ERRORS
-from explorer.present.tables.recipes import ROLES, TRIALS, TriedRecipe
+from explorer.present.tables.recipes import ROLES, TriedRecipe, trials_table
 from explorer.text import bits_text, bytes_text, integer_text, plain_text
 
 _SHOWN_ROLES: Final = 3  # recipes up to which each is shown by role
@@ -154,10 +155,11 @@ def recipes_command(  # noqa: PLR0913 - one for each option
         kinds = {name: size.types for name, size in sized if size.problem is None}
         inputs = _inputs(model, gpus, context)
         plans = memory_plans(model, inputs, {PRESENT: {}, **kinds}, lambda: None)
-        asked = _Asked(model, matrix, present, sets, recipes, plans[0], errors, workers)
+        asked = _Asked(model, original, matrix, present, sets, recipes, plans[0], errors, workers)
         found = _tried(asked, None if as_json else files.wanted)
     rows = words.tried(model, found, plans[0])
-    files.save(TRIALS.names, map(TRIALS.flat, rows))
+    described = trials_table(weighted=matrix_path is not None)
+    files.save(described.names, map(described.flat, rows))
     if as_json:
         about = {"path": path, "original": original_path, "imatrix": matrix_path}
         output.write_json(words.trials_record(about, present, rows))
@@ -170,6 +172,7 @@ class _Asked(NamedTuple):
     """What to try on what."""
 
     model: Model
+    original: Model | None
     matrix: Model | None
     present: SizeAfter
     sets: Sequence[TensorSet]
@@ -191,7 +194,9 @@ def _tried(asked: _Asked, printed: bool | None) -> list[RecipeTrial]:
             asked.present,
             asked.sets,
             asked.recipes,
-            partial(_importance, asked.model, asked.matrix),
+            TaskErrors(
+                *(asked.model, asked.original), partial(_importance, asked.model, asked.matrix)
+            ),
             asked.workers,
             measured=asked.measured,
             progress=line.counter("rounding"),
@@ -203,7 +208,8 @@ def _tried(asked: _Asked, printed: bool | None) -> list[RecipeTrial]:
         above = f"as it is: {bytes_text(present.nbytes)}, {bits} bits per weight\n\n"
         known = [TriedRecipe(RecipeTrial(one, present)) for one in asked.recipes]
         rows = (TriedRecipe(one, plan=asked.plans.get(one.recipe.recipe)) for one in trials)
-        shown = output.print_rows(TRIALS, known, rows, needed=printed, above=above)
+        described = trials_table(weighted=asked.matrix is not None)
+        shown = output.print_rows(described, known, rows, needed=printed, above=above)
         return [row.trial for row in shown]
 
 

@@ -12,7 +12,7 @@ from explorer.analysis.recipes.tensors import RecipeModel
 from explorer.analysis.what_if import SizeAfter, pareto_front
 from explorer.formats.model import Model
 from explorer.present.explanations import ABOUT_ERRORS
-from explorer.present.tables.recipes import TRIALS, TriedRecipe
+from explorer.present.tables.recipes import TriedRecipe, trials_table
 from explorer.present.tables.table import layer_runs
 from explorer.text import part_text, plain_text, shorten
 
@@ -108,8 +108,8 @@ def layers_text(layers: Sequence[int]) -> str:
 ABOUT_TRIALS: Final = (
     "Types are those that llama-quantize of build 11434 gives, its fallbacks for rows that hold no "
     "whole blocks included. Norms, biases and what it leaves alone keep their types, and "
-    "are in no error. An importance matrix steers the search for scales. Errors count all weights "
-    "alike."
+    "are in no error. An importance matrix steers the search for scales, and errors are given "
+    "weighted by it, too. Without one all weights count alike."
 )
 """Shown wherever recipes are tried."""
 
@@ -141,12 +141,13 @@ def trials_record(
     about: Mapping[str, Any], present: SizeAfter, rows: Sequence[TriedRecipe]
 ) -> dict[str, Any]:
     """Return the whole object of `recipes --json`; `about` says what was asked."""
+    described = trials_table(weighted=about["imatrix"] is not None)
     return {
         **about,
         "parameters": present.parameters,
         "bytes": present.nbytes,
         "file_bytes": present.file_nbytes,
         "bits_per_weight": present.bits_per_weight,
-        "recipes": [TRIALS.record(row) for row in rows],
+        "recipes": [described.record(row) for row in rows],
         "notes": [ABOUT_TRIALS, ABOUT_ERRORS],
     }

@@ -24,7 +24,7 @@ from explorer.analysis.recipes.fits import (
 )
 from explorer.analysis.recipes.rules import RECIPES
 from explorer.analysis.recipes.tensors import RecipeModel
-from explorer.analysis.what_if import matrix_rows, own_sets, present_size, weighed
+from explorer.analysis.what_if import TaskErrors, matrix_rows, own_sets, present_size, weighed
 from explorer.formats import Model, open_model
 from explorer.formats.tensors import TensorColumns, TensorTable, parse_name
 from explorer.planner.hyperparameters import plain_metadata
@@ -145,7 +145,11 @@ def test_recipes_that_need_importance_say_so_and_work_with_it(model: Model) -> N
     found = next(
         iter(
             try_recipes(
-                model, present, sets, [recipe], lambda one: importance[:, : one.original.shape[-1]]
+                model,
+                present,
+                sets,
+                [recipe],
+                TaskErrors(importance=lambda one: importance[:, : one.original.shape[-1]]),
             )
         )
     )

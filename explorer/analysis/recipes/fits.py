@@ -20,17 +20,15 @@ from explorer.analysis.what_if import (
     RunningTotal,
     SizeAfter,
     Task,
+    TaskErrors,
     TensorSet,
     TypeErrors,
-    measure_set,
     missing_tasks,
 )
 from explorer.errors import ExplorerError
 from explorer.formats.model import Model
 from explorer.formats.tensors import bits_per_weight, parse_name
-from explorer.formats.weights import Values
 from explorer.parallel import Check, never
-from explorer.quantization.registry import uses_importance
 from explorer.quantization.types import TENSOR_TYPES
 
 MAX_TENSORS = 1 << 13  # the largest real GGUF has some 3,000; beyond, all recipes take seconds
@@ -484,7 +482,7 @@ def try_recipes(  # noqa: PLR0913, PLR0917 - all but the first four have a defau
     present: SizeAfter,
     sets: Sequence[TensorSet],
     recipes: Sequence[RecipeTypes],
-    importance: Callable[[TensorSet], Values | None] = lambda _set: None,
+    kept: TaskErrors | None = None,
     workers: int = 1,
     *,
     measured: bool = True,
@@ -498,16 +496,18 @@ def try_recipes(  # noqa: PLR0913, PLR0917 - all but the first four have a defau
         present: Its present sizes.
         sets: What would be rounded.
         recipes: The recipes.
-        importance: Returns how much the columns of a set count; None if all count alike.
+        kept: Measures what is not kept; None keeps nothing, and counts all columns alike.
         workers: Threads. The results are the same to the bit for any number.
         measured: Whether weights are rounded; else types and sizes are all that is found.
         check: Called before every run of weights; raises to stop.
         progress: Called with the work done so far, of `trial_cost`.
 
     Raises:
-        ExplorerError: What `importance` raises. Weights that cannot be read are left out.
+        ExplorerError: What `TaskErrors.known` raises. Weights that cannot be read are left out.
     """
-    known: dict[tuple[object, ...], PairErrors | None] = {}
+    kept = kept or TaskErrors()
+    every = [task for recipe in recipes for task in recipe_tasks(sets, recipe)] if measured else []
+    known: dict[tuple[object, ...], PairErrors | None] = {**kept.known(every)}
     failures: dict[str, ExplorerError] = {}
     names, done = model.tensors.columns.names, 0
     for recipe in recipes:
@@ -519,11 +519,8 @@ def try_recipes(  # noqa: PLR0913, PLR0917 - all but the first four have a defau
                 if progress is not None:
                     progress(before + round(count * rate))
 
-            weights = importance(task.tensor_set) if uses_importance(task.type_name) else None
             try:
-                known[task.key] = measure_set(
-                    task.tensor_set, task.type_name, weights, workers, check=check, progress=walked
-                )
+                known[task.key] = kept.measure(task, workers, check=check, progress=walked)
             except ExplorerError as error:
                 known[task.key] = None
                 failures[names[task.tensor_set.rows[0]]] = error.with_traceback(None)

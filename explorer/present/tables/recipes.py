@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from explorer.analysis.errors.metrics import ErrorMetrics
+from explorer.analysis.errors.metrics import ErrorMetrics, WeightedErrors
 from explorer.analysis.recipes.fits import Deviation, MixRow, RecipeFit, RecipeTrial, RoleErrors
 from explorer.analysis.recipes.rules import CURRENT
 from explorer.analysis.what_if import SizeAfter
-from explorer.present.tables.errors import FIGURES
+from explorer.present.tables.errors import FIGURES, WEIGHTED
 from explorer.present.tables.table import (
     BITS,
     BYTES,
@@ -138,6 +138,14 @@ def _role_errors(row: RoleErrors) -> ErrorMetrics | None:
     return None if row.errors is None else row.errors.metrics
 
 
+def _weighted(row: RoleErrors) -> WeightedErrors | None:
+    return None if row.errors is None else row.errors.weighted
+
+
+def _weighted_trial(row: TriedRecipe) -> WeightedErrors | None:
+    return None if row.trial.errors is None else row.trial.errors.weighted
+
+
 def _memory(row: TriedRecipe) -> int | None:
     return None if row.size is None or row.plan is None else row.plan.total
 
@@ -157,6 +165,7 @@ _REST: Final = {"extra": True, "blank": _NOT_MEASURED}
 ROLES: Final = Table[RoleErrors](
     Column("role", "Role", TEXT, "What the tensors do in their layers, by their names."),
     *FIGURES.at(_role_errors, "relative_rmse", "sqnr_db", blank=_NOT_MEASURED),
+    *(replace(column, sparse=True) for column in WEIGHTED.at(_weighted)),
     Column(
         *("types", "Types", Kind(types_text, numeric=False), _TYPES),
         lambda role: {name or "as it is": count for name, count in role.types.items()},
@@ -197,3 +206,12 @@ TRIALS: Final = Table[TriedRecipe](
     title="Recipes",
     problem=lambda row: row.trial.recipe.problem or "",
 )
+
+
+def trials_table(*, weighted: bool) -> Table[TriedRecipe]:
+    """Return `TRIALS`; with the errors by importance where a matrix is given."""
+    columns = list(TRIALS)
+    place = TRIALS.names.index("rmse")
+    more = WEIGHTED.at(_weighted_trial, blank=_NOT_MEASURED) if weighted else []
+    columns[place:place] = more
+    return Table(*columns, title=TRIALS.title, problem=TRIALS.problem)

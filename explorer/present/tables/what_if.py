@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from explorer.analysis.errors.metrics import ErrorMetrics
+from explorer.analysis.errors.metrics import ErrorMetrics, WeightedErrors
 from explorer.analysis.what_if import PRESENT, SizeAfter, TypeErrors
 from explorer.planner.inputs import PlannedMemory
-from explorer.present.tables.errors import FIGURES, SATURATION
+from explorer.present.tables.errors import FIGURES, SATURATION, WEIGHTED
 from explorer.present.tables.recipes import types_text
 from explorer.present.tables.table import BITS, BYTES, INTEGER, TEXT, TYPE, Column, Kind, Table
 from explorer.text import bytes_text, integer_text, plain_text, signed_text
@@ -138,13 +138,20 @@ def _metrics(line: Line) -> ErrorMetrics | None:
     return None if line.known is None else line.known.metrics
 
 
-def what_if_table(*, by_recipe: bool = False, planned: str = "", gpus: bool = True) -> Table[Line]:
+def _weighted(line: Line) -> WeightedErrors | None:
+    return None if line.known is None else line.known.weighted
+
+
+def what_if_table(
+    *, by_recipe: bool = False, planned: str = "", gpus: bool = True, weighted: bool = False
+) -> Table[Line]:
     """Return the table of what-ifs.
 
     Args:
         by_recipe: Whether the lines are recipes.
         planned: What the memory is planned for, in words.
         gpus: Whether the machine that it is planned for has GPUs.
+        weighted: Whether there is an importance matrix.
     """
 
     def memory(
@@ -168,6 +175,7 @@ def what_if_table(*, by_recipe: bool = False, planned: str = "", gpus: bool = Tr
         ),
         Column("bytes", "Size", BYTES, _BYTES, _fitting(lambda size: size.nbytes), _UNKNOWN),
         FIGURES["relative_rmse"].at(_metrics, blank=_UNKNOWN),
+        *(WEIGHTED.at(_weighted, "weighted_relative_rmse", blank=_UNKNOWN) if weighted else ()),
         FIGURES["sqnr_db"].at(_metrics, blank=_UNKNOWN, extra=True),
         Column("bytes_change", "Change", _CHANGE, _MORE, _change, _UNKNOWN, extra=True),
         memory("memory_total", "Memory", BYTES, lambda plan, _: plan.total),

@@ -28,7 +28,8 @@ from explorer.analysis.recipes.tensors import RecipeModel
 from explorer.analysis.surveys import SurveyControl
 from explorer.analysis.what_if import PRESENT, SizeAfter, TypeErrors, pareto_front
 from explorer.errors import ExplorerError
-from explorer.formats import Tensor
+from explorer.formats import Model, Tensor
+from explorer.formats.weights import Values
 from explorer.hardware.detect import Machine
 from explorer.parallel import LruCache
 from explorer.planner.inputs import PlanInputs, PlannedMemory, completed, memory_plans
@@ -36,7 +37,6 @@ from explorer.present.tables.what_if import Line
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, all_cores, drop_frames
 from explorer.qt.references import ImportanceMatrix, References, Rounding
-from explorer.quantization.registry import uses_importance
 from explorer.text import plain_text
 
 _MOST_SETS: Final = 1 << 14
@@ -63,11 +63,13 @@ class SourceModel:
 
     Attributes:
         key: Identifies it; keeps no model open.
+        model: The model.
         title: What it is called, plain text.
         matching: How the tensors of both belong together; the source is the reference.
     """
 
     key: Hashable
+    model: Model
     title: str
     matching: Matching
 
@@ -94,15 +96,28 @@ class WhatIfRequest:
     inputs: PlanInputs | None = None
 
     def key(self, task: what_if.Task) -> Hashable:
-        return (*self._basis(self.matrix if uses_importance(task.type_name) else None), task.key)
+        return (*self._basis, task.key)
 
     def total_key(self, type_name: str) -> Hashable:
         """Return the cache key of the error of all sets in a type."""
-        return (*self._basis(self.matrix), "total", self.by_recipe, type_name, self.rows)
+        return (*self._basis, "total", self.by_recipe, type_name, self.rows)
 
-    def _basis(self, matrix: ImportanceMatrix | None) -> tuple[Hashable, ...]:
+    @property
+    def _basis(self) -> tuple[Hashable, ...]:
         source = None if self.source is None else self.source.key
-        return ("what if", source, None if matrix is None else matrix.key)
+        return ("what if", source, None if self.matrix is None else self.matrix.key)
+
+    @property
+    def kept(self) -> what_if.TaskErrors:
+        """What all pages, and earlier starts, have measured."""
+        original = None if self.source is None else self.source.model
+        return what_if.TaskErrors(self.document.model, original, self._importance)
+
+    def _importance(self, tensors: what_if.TensorSet) -> Values | None:
+        if self.matrix is None:
+            return None
+        called = self.document.model.tensors.columns.names[tensors.rows[0]]
+        return importance_for(self.matrix.model, called, tensors.original)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -160,6 +175,18 @@ class WhatIfEstimate:
             return cache.sets.get(self.request.key(task)) is not None
 
         return list(what_if.missing_tasks(tasks, known))
+
+    def recall(self, cache: WhatIfCache) -> None:
+        """Take what is kept on disk of what is missing; in a worker.
+
+        Raises:
+            ExplorerError: The importance matrix does not fit the model.
+        """
+        missing = self.missing(cache)
+        found = self.request.kept.known(missing)
+        for task in missing:
+            if task.key in found:
+                cache.sets.put(self.request.key(task), found[task.key])
 
     def unknown_types(self, cache: WhatIfCache) -> list[str]:
         """Return the types of which something is not known yet, of those that were asked for."""
@@ -294,7 +321,7 @@ class SourceFollower:
         self._other, self.waiting = chosen, matched is None
         if matched is not None:
             key = self._keys.setdefault(chosen, object())
-            self.source = SourceModel(key, plain_text(chosen.title), matched.matching)
+            self.source = SourceModel(key, chosen.model, plain_text(chosen.title), matched.matching)
 
 
 # Errors: a walk over the weights for each type, one type at a time.
@@ -366,7 +393,6 @@ class WhatIfWork:
     ) -> PairErrors | None:
         """Measure tensors unless their error is known; None if they cannot be read."""
         tensors, key = task.tensor_set, self._request.key(task)
-        rounded = task.type_name  # `name`, or what takes its place where rows are too narrow
         if tensors.key in self._failures:
             return None
         found = self._cache.sets.find(key, PairErrors)
@@ -381,14 +407,11 @@ class WhatIfWork:
 
             job.publish(state)
 
-        matrix, importance = self._request.matrix, None
         called = self._request.document.model.tensors.columns.names[tensors.rows[0]]
         workers = min(_MOST_WORKERS, all_cores())
         try:
-            if matrix is not None and rounded != what_if.PRESENT and uses_importance(rounded):
-                importance = importance_for(matrix.model, called, tensors.original)
-            found = what_if.measure_set(
-                tensors, rounded, importance, workers, check=self.control.check, progress=publish
+            found = self._request.kept.measure(
+                task, workers, check=self.control.check, progress=publish
             )
         except ExplorerError as error:
             if len(self._estimate.sets) == 1:

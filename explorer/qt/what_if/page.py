@@ -77,7 +77,7 @@ def basis_text(estimate: WhatIfEstimate) -> str:
         count, total = map(integer_text, (estimate.importance_count, len(estimate.sets)))
         parts.append(
             f"The importance matrix has {count} of {total} tensors. It guides the search for "
-            "scales. Errors count all weights alike."
+            "scales, and errors are also shown weighted by it."
         )
     return " ".join(parts)
 
@@ -187,14 +187,16 @@ class WhatIfPanel(PicturePanel):
         if self.roles.table.update(ROLES, roles):
             self.roles.show_columns(QByteArray())
 
-    def show_lines(self, lines: Sequence[Line], *, gpus: bool) -> None:
+    def show_lines(self, lines: Sequence[Line], *, gpus: bool, weighted: bool = False) -> None:
         """Show other lines, or more of the same; with the columns of GPUs or without."""
         before, self.lines = self.lines, tuple(lines)
-        table = what_if_table(by_recipe=self.by_recipe, planned=self._planned, gpus=gpus)
+        table = what_if_table(
+            by_recipe=self.by_recipe, planned=self._planned, gpus=gpus, weighted=weighted
+        )
         same = [(one.type_name, one.size.problem) for one in before] == [
             (one.type_name, one.size.problem) for one in lines
         ]
-        if self.model.columns and same:
+        if same and [one.name for one in self.model.columns] == table.names:
             self.model.renew(table, self.lines)
             if _extent(before) != _extent(lines):
                 self.table.fit_columns()  # figures are wider than what stood in their place
@@ -469,6 +471,7 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
         def read(job: Job) -> _Estimated:
             machine = self._machine or detect()
             estimate = estimate_of(wanted, machine, job.check)
+            estimate.recall(cache)
             return _Estimated(
                 machine,
                 estimate,
@@ -571,7 +574,9 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
         if self.estimate is not None:
             gpus = bool(self.estimate.planned.devices)
             self.panel.by_recipe = self.estimate.request.by_recipe
-            self.panel.show_lines(lines_of(self.estimate, errors), gpus=gpus)
+            weighted = self.estimate.request.matrix is not None
+            lines = lines_of(self.estimate, errors)
+            self.panel.show_lines(lines, gpus=gpus, weighted=weighted)
 
     def _pause_or_resume(self) -> None:
         if self._work is None:
