@@ -9,8 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from explorer.analysis import what_if
 from explorer.analysis.recipes.rules import RECIPES
 from explorer.cli.main import main
+from explorer.formats import open_model
+from explorer.quantization import dequantize, quantize
 from tests.helpers.gguf_writer import STRING, GgufFile, TensorSpec
 from tests.helpers.model_pairs import arrays_of, write_gguf, write_safetensors
 
@@ -123,3 +126,26 @@ def test_what_it_is_not_for(tmp_path: Path, path: str, capsys: Capture) -> None:
     assert "not a GGUF file" in capsys.readouterr().err
     assert main(["recipes", path, "--recipe", "Q4_K_X"]) == 2
     assert "Known are" in capsys.readouterr().err
+
+
+def test_errors_are_weighted_by_a_matrix_and_kept(
+    path: str, matrix: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = ["recipes", path, "--recipe", "Q8_0,Q4_K_M", "--imatrix", matrix, *GPU, "--json"]
+    assert main(asked) == 0
+    text = capsys.readouterr().out
+    eight, mixed = json.loads(text)["recipes"]
+    assert 0 < eight["weighted_relative_rmse"] < mixed["weighted_relative_rmse"] < 1
+    model, squares, signal = open_model(Path(path)), 0.0, 0.0
+    for name in NAMES:
+        r = model.tensors[name].dequantize().reshape(-1, SHAPES[name][1])
+        c = dequantize(quantize(r, "Q8_0"), "Q8_0").reshape(r.shape).astype(np.float64)
+        importance = np.linspace(1, 4, r.shape[1], dtype="<f4").astype(np.float64)
+        squares += (importance * (c - r) ** 2).sum()
+        signal += (importance * r.astype(np.float64) ** 2).sum()
+    assert eight["weighted_relative_rmse"] == pytest.approx(np.sqrt(squares / signal), rel=1e-12)
+    monkeypatch.setattr(what_if, "measure_set", None)  # nothing is read
+    assert main(asked) == 0
+    assert capsys.readouterr().out == text
+    assert main([*asked[:-1]]) == 0
+    assert "Weighted relative RMSE" in capsys.readouterr().out
