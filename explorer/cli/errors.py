@@ -24,6 +24,7 @@ from explorer.analysis.matching.pairing import Match, Matching, match_models
 from explorer.analysis.requantization import Requantized, requantize
 from explorer.analysis.rounding import rounded_type, rounding_types
 from explorer.cli import options, output
+from explorer.cli.folders import compare_folder
 from explorer.errors import ExplorerError
 from explorer.formats import Model, Tensor, open_model
 from explorer.formats.ollama.manifest import is_name
@@ -58,7 +59,7 @@ _TOTAL: Final = ("rmse", "relative_rmse", "sqnr_db")
 
 @click.command("compare")
 @click.argument("reference", type=click.Path())
-@click.argument("candidate", type=click.Path())
+@click.argument("candidate", type=click.Path(), required=False)
 @click.option(
     "names",
     "--tensor",
@@ -78,7 +79,7 @@ _TOTAL: Final = ("rmse", "relative_rmse", "sqnr_db")
     "--original",
     type=click.Path(),
     metavar="PATH",
-    help="Compare both models with this one, which they were made of.",
+    help="Compare both models, or all of a folder, with this one, which they were made of.",
 )
 @options.csv_option
 @options.parquet_option
@@ -89,7 +90,7 @@ _TOTAL: Final = ("rmse", "relative_rmse", "sqnr_db")
 @options.json_option
 def compare_command(  # noqa: PLR0913 - one for each argument and option
     reference: str,
-    candidate: str,
+    candidate: str | None,
     *,
     names: tuple[str, ...],
     matrix_path: str | None,
@@ -110,6 +111,9 @@ def compare_command(  # noqa: PLR0913 - one for each argument and option
     With --original the two are A and B, and each is compared with the original: errors of A, of B
     and their difference, tensor by tensor, by role, by layer and in all.
 
+    A folder alone, with --original, stands for all models in it: one line for each, with the errors
+    of all its matrices. What was read is kept, so a command that was stopped goes on where it was.
+
     With --imatrix each squared error also counts by the importance of its column, as llama-quantize
     weighs it. Without a matrix all weights count alike.
 
@@ -122,8 +126,15 @@ def compare_command(  # noqa: PLR0913 - one for each argument and option
       gguf-explorer compare Llama-3-8B/ llama-3-8b-Q4_K_M.gguf --csv errors.csv
       gguf-explorer compare model-bf16.gguf model-IQ2_M.gguf --imatrix imatrix.gguf
       gguf-explorer compare model-Q4_K_M.gguf model-Q5_K_M.gguf --original model-bf16.gguf
+      gguf-explorer compare ~/models/gemma --original model-bf16.gguf --csv errors.csv
       gguf-explorer compare a.gguf b.gguf --json | jq '.tensors | max_by(.relative_rmse)'
     """
+    if candidate is None:
+        if original is None or names:
+            raise click.UsageError("name two models, or a folder and --original, without --tensor")
+        files = output.TableFiles(csv_path, parquet_path)
+        how = {"fetch": fetch, "as_json": as_json}
+        return compare_folder(reference, original, matrix_path, files, workers, **how)
     if original is not None:
         given = reference, candidate, original
         paths = list(_paths(given, root))

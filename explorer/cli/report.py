@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 import click
 
 from explorer.cli import options, output
+from explorer.cli.folders import models_in
 from explorer.cli.machine import gpu_option
 from explorer.errors import ExplorerError, system_reason
 from explorer.formats import open_model
@@ -25,8 +26,6 @@ from explorer.report.gather import ReportData, gather, plan_targets, weights_to_
 from explorer.report.privacy import Privacy, environment, shown_name
 from explorer.report.sections import report_html, sections
 from explorer.report.svg import pictures_in
-from explorer.stores.entries import Place, StoreKind
-from explorer.stores.library import read_library
 from explorer.text import bytes_text, plain_text
 
 _UNSAFE: Final = re.compile(r"[^\w.\-]+")
@@ -149,12 +148,7 @@ def _models_in(
     Raises:
         ExplorerError: There is none, or what is to hold the reports is not a folder.
     """
-    if not folder.is_dir():
-        raise ExplorerError("is not a folder. Without --each a report of one model is made", folder)
-    stores = read_library([Place(StoreKind.FOLDER, folder)]).stores
-    entries = [entry for store in stores for entry in store.entries]
-    if not entries:
-        raise ExplorerError("holds no models", folder)
+    entries = models_in(folder)
     _make_folder(target)
     taken: set[str] = set()
     for entry in entries:

@@ -16,6 +16,7 @@ from explorer.analysis.histogram import FINE_BINS, MAX_BINS, Binning
 from explorer.analysis.survey_cache import CachedSurvey, SurveyCache
 from explorer.analysis.surveys import run_survey, telling_rows
 from explorer.cli import options, output
+from explorer.cli.folders import survey_folder
 from explorer.errors import ExplorerError
 from explorer.formats import Model, Tensor, open_model
 from explorer.formats.export import npy_bytes, write_npy
@@ -149,6 +150,7 @@ _LONGEST_NAME: Final = 64
     is_flag=True,
     help="Read all weights, also those that an earlier survey has read. Keep nothing.",
 )
+@click.option("each", "--each", is_flag=True, help="PATH is a folder: a line for each model in it.")
 @options.root_option
 @options.fetch_option
 @options.json_option
@@ -159,6 +161,7 @@ def survey_command(  # noqa: PLR0913 - options of the command line
     parquet_path: Path | None,
     workers: int,
     no_cache: bool,
+    each: bool,
     root: str | None,
     fetch: bool,
     as_json: bool,
@@ -176,10 +179,13 @@ def survey_command(  # noqa: PLR0913 - options of the command line
     Examples:
       gguf-explorer survey model.gguf
       gguf-explorer survey model.gguf --csv model.csv
+      gguf-explorer survey ~/models --each
       gguf-explorer survey model.gguf --json | jq '.tensors | max_by(.abs_max) | .tensor'
     """
+    files = output.TableFiles(csv_path, parquet_path)
+    if each:
+        return survey_folder(path, files, workers, as_json=as_json, cache=not no_cache)
     with open_model(options.model_path(path, root)) as model:
-        files = output.TableFiles(csv_path, parquet_path)
         files.check()
         options.agree_to_fetch([model], fetch)
         shown = as_json or not output.on_terminal()

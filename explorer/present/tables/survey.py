@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from explorer.analysis.columns import MEASURES, Floats, Groups, Known, Source, Summary
+from explorer.formats.model import Model
 from explorer.present.tables.errors import FIGURES as ERRORS
 from explorer.present.tables.errors import WEIGHTED
 from explorer.present.tables.statistics import MOMENTS
@@ -23,6 +24,7 @@ from explorer.present.tables.table import (
     RATIO,
     TEXT,
     TYPE,
+    YES_NO,
     Column,
     Kind,
     Table,
@@ -115,6 +117,7 @@ _STEP: Final = (
     "Rounding error to expect from the block scales (step/√12 for even steps), divided by the root "
     "mean square of the weights. It needs no reference. Only quantized tensors have one."
 )
+_FRONT: Final = "No other model is smaller and not worse."
 _RANGE: Final = "Maximum minus minimum. For several tensors together: of all their weights."
 _OUTLIER: Final = (
     "Maximum absolute value divided by the root mean square of all weights: how far the largest "
@@ -322,3 +325,66 @@ def map_table(
 
     role = Column[str]("role", "role", TEXT, "What the tensors do in their layers.", str)
     return Table(role, *map(layer, layers), title="Data of the map")
+
+
+# All models of a folder.
+
+
+@dataclass(frozen=True, slots=True)
+class FolderRow:
+    """A model of a folder, with figures of all its matrices together.
+
+    Attributes:
+        model: Its name.
+        path: Where it is.
+        type: What most of its weights are stored as.
+        size: Whose sizes they are; None of what cannot be opened.
+        figures: Figures by the names of their metrics; empty of what cannot be read.
+        on_front: Whether no other model is smaller and not worse.
+        problem: Why it, or some of its weights, cannot be read, or None.
+    """
+
+    model: str
+    path: str
+    type: str = ""
+    size: Model | None = None
+    figures: Figures = field(default_factory=dict)
+    on_front: bool = False
+    problem: str | None = None
+
+    @property
+    def nbytes(self) -> int | None:
+        """Stored bytes of all its tensors."""
+        return None if self.size is None else self.size.nbytes
+
+
+def _figures_of(row: FolderRow) -> Figures | None:
+    return row.figures or None
+
+
+def folder_table(source: Source, *more: str) -> Table[FolderRow]:
+    """Return the table of all models of a folder, with the figures of one source.
+
+    Args:
+        more: Names of further metrics.
+    """
+
+    def figure(name: str) -> Column[FolderRow]:
+        return metric_named(name).column.at(_figures_of)
+
+    front = Column[FolderRow]("on_front", "Best trade-off", YES_NO, _FRONT)
+    return Table(
+        Column("model", "Model", TEXT, "Its name."),
+        Column("path", "Path", TEXT, "Where it is.", extra=True),
+        Column("type", "Type", TYPE, "What most of its weights are stored as."),
+        Column("bytes", "Size", BYTES, "Stored bytes of its tensors.", lambda row: row.nbytes),
+        Column(
+            *("bits_per_weight", "Bits/weight", BITS, "Stored bits for each weight."),
+            lambda row: None if row.size is None else row.size.bits_per_weight,
+        ),
+        *(figure(name) for name in (*OF_SOURCE[source], *more)),
+        *([front] if source is Source.ERRORS else []),
+        Column("problem", "Problem", TEXT, "Why it cannot be read.", extra=True),
+        title="Models of the folder",
+        problem=lambda row: row.problem or "",
+    )

@@ -1,0 +1,195 @@
+"""All models of a folder in one go: `survey --each`, `compare FOLDER --original PATH`.
+
+There is one progress for all and one table. What was read is kept tensor by tensor, so that a
+command that was stopped goes on where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from explorer.analysis.columns import (
+    ErrorColumns,
+    Source,
+    StatisticsColumns,
+    model_summaries,
+    parameter_shares,
+)
+from explorer.analysis.errors.compare import Comparison
+from explorer.analysis.importance import open_matrix
+from explorer.analysis.matching.pairing import match_models
+from explorer.analysis.survey_cache import CachedSurvey, SurveyCache
+from explorer.analysis.surveys import run_survey
+from explorer.analysis.what_if import pareto_front
+from explorer.cli import options, output
+from explorer.errors import ExplorerError
+from explorer.formats import Model, open_model
+from explorer.formats.facts import describe
+from explorer.formats.tensors import rows_by_name
+from explorer.present.explanations import ABOUT_ERRORS
+from explorer.present.model import kind_of
+from explorer.present.survey import ABOUT_SUMS
+from explorer.present.tables.errors import WEIGHTED
+from explorer.present.tables.survey import FolderRow, folder_table
+from explorer.stores import Entry, Place, StoreKind, read_library
+
+Measure = Callable[[Callable[[int], None]], tuple[dict[str, float], ExplorerError | None]]
+"""Reads a model, reports weights done, and returns its figures and what could not be read."""
+
+
+def models_in(folder: Path) -> list[Entry]:
+    """Return the models of a folder.
+
+    Raises:
+        ExplorerError: It is no folder, or holds none.
+    """
+    if not folder.is_dir():
+        raise ExplorerError("is not a folder", folder)
+    stores = read_library([Place(StoreKind.FOLDER, folder)]).stores
+    entries = [entry for store in stores for entry in store.entries]
+    if not entries:
+        raise ExplorerError("holds no models", folder)
+    return entries
+
+
+def compare_folder(  # noqa: PLR0913 - the options of the command
+    folder: str,
+    original_path: str,
+    matrix_path: str | None,
+    files: output.TableFiles,
+    workers: int,
+    *,
+    fetch: bool,
+    as_json: bool,
+) -> int:
+    """Compare each model of a folder with the model that they were made of."""
+    with ExitStack() as stack:
+        original = stack.enter_context(open_model(options.model_path(original_path)))
+        options.agree_to_fetch([original], fetch)
+        matrix = None
+        if matrix_path is not None:
+            matrix = stack.enter_context(open_matrix(options.model_path(matrix_path)))
+
+        def measure(model: Model) -> tuple[int, Measure]:
+            matches = match_models(original, model).matches
+            if not matches:
+                raise ExplorerError("has no tensor that matches one of the original", model.path)
+            comparison = Comparison(matches, importance=matrix, models=(original, model))
+            return comparison.parameters, lambda report: _errors(comparison, model, workers, report)
+
+        own = {file.path.absolute() for file in original.files}
+        entries = [one for one in models_in(Path(folder)) if one.path.absolute() not in own]
+        more = () if matrix is None else WEIGHTED.names
+        about = {"folder": folder, "original": original_path, "imatrix": matrix_path}
+        notes = [ABOUT_ERRORS]
+        return _show(stack, entries, measure, Source.ERRORS, more, about, notes, files, as_json)
+
+
+def survey_folder(
+    folder: str, files: output.TableFiles, workers: int, *, as_json: bool, cache: bool
+) -> int:
+    """Show the statistics of each model of a folder."""
+
+    def measure(model: Model) -> tuple[int, Measure]:
+        return 2 * model.parameters, lambda report: _statistics(model, workers, report, cache=cache)
+
+    with ExitStack() as stack:
+        entries, about = models_in(Path(folder)), {"folder": folder}
+        source, notes = Source.STATISTICS, [ABOUT_SUMS]
+        return _show(stack, entries, measure, source, (), about, notes, files, as_json)
+
+
+def _errors(
+    comparison: Comparison, model: Model, workers: int, report: Callable[[int], None]
+) -> tuple[dict[str, float], ExplorerError | None]:
+    columns, damage = ErrorColumns(len(model.tensors.columns)), None
+    row_of = rows_by_name(model.tensors.columns.names)
+    for row in comparison.rows(workers, progress=report):
+        damage = damage or row.problem
+        if row.errors is not None:
+            parts = row.match.candidate.tensors
+            shares = parameter_shares([row_of[part.name] for part in parts], parts)
+            columns.put(shares, row.errors, row.weighted)
+    return dict(model_summaries(model, None, columns).matrices.figures), damage
+
+
+def _statistics(
+    model: Model, workers: int, report: Callable[[int], None], *, cache: bool
+) -> tuple[dict[str, float], ExplorerError | None]:
+    columns, damage = StatisticsColumns(len(model.tensors.columns)), None
+    kept = SurveyCache() if cache else None
+    with CachedSurvey(kept, model, slim=True) as cached:
+        found = run_survey(model, cached, workers, progress=report)
+        for number, row in enumerate(found):
+            damage = damage or row.damage
+            if row.statistics is not None:
+                columns.put(number, row.statistics)
+    return dict(model_summaries(model, columns, None).matrices.figures), damage
+
+
+def _show(  # noqa: PLR0913, PLR0917 - what the two commands differ in
+    stack: ExitStack,
+    entries: Sequence[Entry],
+    measure: Callable[[Model], tuple[int, Measure]],
+    source: Source,
+    more: Sequence[str],
+    about: Mapping[str, str | None],
+    notes: list[str],
+    files: output.TableFiles,
+    as_json: bool,
+) -> int:
+    """Read all models with one progress, and show one table; what cannot be read has a problem."""
+    files.check()
+    rows: list[FolderRow] = []
+    works: list[tuple[int, int, Measure]] = []  # place, weights, work
+    for entry in entries:
+        row = FolderRow(entry.name, str(entry.path))
+        try:
+            model = stack.enter_context(open_model(entry.path))
+            if kind_of(model) is not None:  # an adapter, a projector, an importance matrix
+                continue
+            row = replace(row, type=describe(model).file_type or "", size=model)
+            works.append((len(rows), *measure(model)))
+        except ExplorerError as error:
+            row = replace(row, problem=error.what)
+        rows.append(row)
+    done = 0
+    with output.Progress(sum(weights for _, weights, _ in works)) as line:
+        for place, weights, work in works:
+            name, before = rows[place].model, done
+
+            def report(now: int, before: int = before, name: str = name) -> None:
+                line.counted(before + now, name)
+
+            try:
+                figures, damage = work(report)
+                problem = None if damage is None else damage.what
+                rows[place] = replace(rows[place], figures=figures, problem=problem)
+            except ExplorerError as error:
+                rows[place] = replace(rows[place], problem=error.what)
+            done += weights
+    if source is Source.ERRORS:
+        rows = _with_front(rows)
+    described = folder_table(source, *more)
+    files.save(described.names, map(described.flat, rows))
+    if as_json:
+        records = [described.record(row) for row in rows]
+        output.write_json({**about, "models": records, "notes": notes})
+    else:
+        output.write(output.table_of(described, rows))
+        output.write("".join(f"\n{output.wrapped(note)}\n" for note in notes))
+    problems = [row for row in rows if row.problem is not None]
+    for row in problems:
+        output.write_error(f"{row.path}: {row.problem}")
+    return 1 if problems else 0
+
+
+def _with_front(rows: Sequence[FolderRow]) -> list[FolderRow]:
+    """Mark the models that no other beats in size and error."""
+    nan = float("nan")
+    points = [(float(row.nbytes or nan), row.figures.get("relative_rmse", nan)) for row in rows]
+    front = pareto_front(points)
+    return [replace(row, on_front=on) for row, on in zip(rows, front, strict=True)]

@@ -1,0 +1,114 @@
+"""All models of a folder in one go: `compare FOLDER --original PATH`, `survey --each`."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from explorer.analysis import surveys
+from explorer.cli.main import main
+from tests.helpers.model_pairs import arrays_of, write_gguf
+
+Capture = pytest.CaptureFixture[str]
+ARRAYS = arrays_of({f"blk.{i}.ffn_up.weight": (16, 256) for i in range(2)} | {"x.bias": (64,)})
+TYPES = {"four": "Q4_0", "eight": "Q8_0", "worse": "Q4_1"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "models"
+    folder.mkdir()
+    write_gguf(folder / "original.gguf", "llama", ARRAYS)
+    for name, kind in TYPES.items():
+        types = {name: kind for name in ARRAYS if "bias" not in name}
+        write_gguf(folder / f"{name}.gguf", "llama", ARRAYS, types)
+    return folder
+
+
+def test_all_models_of_a_folder_against_their_original(
+    folder: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, table = str(folder / "original.gguf"), tmp_path / "errors.csv"
+    asked = ["compare", str(folder), "--original", original, "--json"]
+    assert main([*asked, "--csv", str(table)]) == 0
+    text = capsys.readouterr().out
+    models = {one["model"]: one for one in json.loads(text)["models"]}
+    assert set(models) == {f"{name}.gguf" for name in TYPES}
+    for name in TYPES:
+        assert main(["compare", original, str(folder / f"{name}.gguf"), "--json"]) == 0
+        alone = json.loads(capsys.readouterr().out)["sums"]["matrices"]
+        for figure in ("relative_rmse", "sqnr_db", "rmse", "max_abs_error"):
+            assert models[f"{name}.gguf"][figure] == alone[figure], figure
+    assert models["four.gguf"]["on_front"]
+    assert models["eight.gguf"]["on_front"]
+    with table.open() as lines:
+        rows = {row["model"]: row for row in csv.DictReader(lines)}
+    assert float(rows["four.gguf"]["rmse"]) == models["four.gguf"]["rmse"]
+    monkeypatch.setattr(surveys, "measure_pair", None)  # nothing is read again
+    assert main(asked) == 0
+    assert capsys.readouterr().out == text
+    assert main(asked[:-1]) == 0
+    assert "Best trade-off" in capsys.readouterr().out
+
+
+def test_a_stopped_comparison_goes_on_where_it_was(
+    folder: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = ["compare", str(folder), "--original", str(folder / "original.gguf"), "--json"]
+    measure, read = surveys.measure_pair, []
+
+    def stops(pair: object, *rest: object, **more: object) -> object:
+        if len(read) == 4:
+            raise KeyboardInterrupt
+        read.append(pair)
+        return measure(pair, *rest, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(surveys, "measure_pair", stops)
+    assert main([*asked, "--workers", "1"]) != 0
+    capsys.readouterr()
+    read.clear()
+    monkeypatch.setattr(
+        surveys, "measure_pair", lambda *a, **b: (read.append(a), measure(*a, **b))[1]
+    )
+    assert main(asked) == 0
+    assert len(json.loads(capsys.readouterr().out)["models"]) == 3
+    assert len(read) == 3 * len(ARRAYS) - 4
+
+
+def test_a_model_that_cannot_be_read_hides_no_other(folder: Path, capsys: Capture) -> None:
+    (folder / "broken.gguf").write_bytes(b"GGUF")
+    for asked in (
+        ["compare", str(folder), "--original", str(folder / "original.gguf"), "--json"],
+        ["survey", str(folder), "--each", "--json"],
+    ):
+        assert main(asked) == 1
+        output = capsys.readouterr()
+        models = {one["model"]: one for one in json.loads(output.out)["models"]}
+        assert models["broken.gguf"]["problem"]
+        assert models["four.gguf"]["problem"] is None
+        assert "broken.gguf" in output.err
+
+
+def test_statistics_of_all_models(folder: Path, capsys: Capture) -> None:
+    assert main(["survey", str(folder), "--each", "--json"]) == 0
+    models = {one["model"]: one for one in json.loads(capsys.readouterr().out)["models"]}
+    assert set(models) == {"original.gguf", *(f"{name}.gguf" for name in TYPES)}
+    assert main(["survey", str(folder / "four.gguf"), "--json"]) == 0
+    alone = json.loads(capsys.readouterr().out)["sums"]["matrices"]
+    assert models["four.gguf"]["std"] == alone["std"]
+    assert main(["survey", str(folder), "--each"]) == 0
+    assert "Outlier ratio" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("more", [[], ["--original", "x", "--tensor", "y"]])
+def test_one_path_alone_is_refused(folder: Path, more: list[str], capsys: Capture) -> None:
+    assert main(["compare", str(folder), *more]) == 2
+    assert "--original" in capsys.readouterr().err
+
+
+def test_a_folder_without_models_is_an_error(tmp_path: Path, capsys: Capture) -> None:
+    assert main(["survey", str(tmp_path), "--each"]) == 1
+    assert "holds no models" in capsys.readouterr().err
