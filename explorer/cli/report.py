@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import click
 
+from explorer.analysis.importance import open_matrix
 from explorer.cli import options, output
 from explorer.cli.folders import models_in
 from explorer.cli.machine import gpu_option
@@ -46,6 +47,12 @@ _LONGEST_NAME: Final = 120
 @click.option(
     "--reference", type=click.Path(), metavar="PATH", help="Compare the weights with this model's."
 )
+@click.option(
+    "--imatrix",
+    type=click.Path(),
+    metavar="FILE",
+    help="With --reference: an importance matrix of llama.cpp that errors are weighted by, too.",
+)
 @click.option("--survey/--no-survey", default=True, help="Read all weights, or the header alone.")
 @options.workers_option
 @gpu_option(
@@ -77,6 +84,7 @@ def report_command(  # noqa: PLR0913 - one for each argument and option
     path: str,
     target: Path,
     reference: str | None,
+    imatrix: str | None,
     *,
     survey: bool,
     workers: int,
@@ -108,11 +116,13 @@ def report_command(  # noqa: PLR0913 - one for each argument and option
     """
     if reference is not None and not survey:
         raise click.UsageError("--reference compares weights, which --no-survey leaves unread")
+    if imatrix is not None and reference is None:
+        raise click.UsageError("--imatrix weights errors, which need a --reference")
     if each and root is not None:
         raise click.UsageError("--root belongs to a name of a model, not to a folder")
     files = output.TableFiles(csv_path, parquet_path)
     files.check()
-    how = _How(reference, survey, workers, gpus, contexts, fetch, files.wanted)
+    how = _How(reference, imatrix, survey, workers, gpus, contexts, fetch, files.wanted)
     lines: list[list[Any]] = []
     if each:
         failed = False
@@ -132,6 +142,7 @@ class _How(NamedTuple):
     """How reports are made, of one model or of several."""
 
     reference: str | None
+    imatrix: str | None
     survey: bool
     workers: int
     gpus: Sequence[Device]
@@ -180,6 +191,9 @@ def _write_report(
         other = None
         if how.reference is not None:
             other = stack.enter_context(open_model(options.model_path(how.reference)))
+        matrix = None
+        if how.imatrix is not None:
+            matrix = stack.enter_context(open_matrix(options.model_path(how.imatrix)))
         _check_target(target)
         refuse_folder_in_store(pictures)
         options.agree_to_fetch((model, other), how.fetch or not how.survey)
@@ -187,6 +201,7 @@ def _write_report(
             data = gather(
                 model,
                 other,
+                matrix,
                 survey=how.survey,
                 every=how.with_records,
                 workers=how.workers,

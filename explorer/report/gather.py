@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -17,6 +18,7 @@ from explorer.analysis.columns import (
     parameter_shares,
 )
 from explorer.analysis.errors.pairs import MatchedPair
+from explorer.analysis.importance import weighing
 from explorer.analysis.matching.pairing import Matching, match_models
 from explorer.analysis.recipes.fits import MixRow, RecipeFit, compare_with_recipes, type_mix
 from explorer.analysis.survey_cache import SurveyCache
@@ -35,6 +37,7 @@ from explorer.planner.inputs import header_to_plan
 from explorer.planner.plan import Plan
 from explorer.planner.request import PlanRequest
 from explorer.present.tables.attachments import AttachedTable, attached_table
+from explorer.present.tables.errors import WEIGHTED
 from explorer.present.tables.statistics import REPORT_ERRORS
 from explorer.quantization.registry import has_decoder
 from explorer.report.privacy import message
@@ -99,6 +102,13 @@ class ComparedModel:
     # and large and would hide them, so they are not part of it.
     relative_rmse: float
     columns: ErrorColumns  # the errors of each tensor
+    matrix: Model | None = None  # what they were weighted by, too
+
+    @property
+    def weighted(self) -> float:
+        """The same relative RMSE by importance; NaN without a matrix."""
+        signal = float(self.columns.weighted_signal.sum())
+        return math.sqrt(self.columns.weighted_squares.sum() / signal) if signal else math.nan
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +149,7 @@ def weights_to_read(model: Model, reference: Model | None) -> int:
 def gather(  # noqa: PLR0913 - all but the model have a default
     model: Model,
     reference: Model | None = None,
+    matrix: Model | None = None,
     *,
     survey: bool = True,
     every: bool = False,
@@ -154,6 +165,7 @@ def gather(  # noqa: PLR0913 - all but the model have a default
     Args:
         model: The model; it must stay open while the report is made.
         reference: What its weights are compared with, if the weights are read.
+        matrix: By whose importance the errors are weighted, too.
         survey: Whether to read the weights; without them a report takes no time.
         every: Whether statistics of every tensor are wanted, and not only of `telling_rows`, for
             tables beside the report.
@@ -163,8 +175,8 @@ def gather(  # noqa: PLR0913 - all but the model have a default
         progress: Called now and then with the weights read so far, of `weights_to_read`.
 
     Raises:
-        ExplorerError: A file changed since it was opened. Tensors that cannot be read and plans
-            that cannot be made are named in the report instead.
+        ExplorerError: A file changed since it was opened, or the matrix does not fit. Tensors that
+            cannot be read and plans that cannot be made are named in the report instead.
     """
     facts = describe(model)
     attached = attached_table(model, reference, measured=survey)
@@ -186,7 +198,7 @@ def gather(  # noqa: PLR0913 - all but the model have a default
     if survey:
         data = _with_statistics(data, rows, workers, progress)
     if data.reference is not None:
-        data = _with_errors(data, data.reference, workers, progress)
+        data = _with_errors(data, data.reference, matrix, workers, progress)
     if survey:
         data = replace(data, sums=_sums(data))
     planned_for = targets if attached is None and len(model.tensors) else ()
@@ -216,12 +228,20 @@ def _with_statistics(
 
 
 def _with_errors(
-    data: ReportData, reference: Model, workers: int, progress: Callable[[int], object]
+    data: ReportData,
+    reference: Model,
+    matrix: Model | None,
+    workers: int,
+    progress: Callable[[int], object],
 ) -> ReportData:
     model, damaged = data.model, data.damaged
     matching = match_models(reference, model)
     pairs = [MatchedPair(match) for match in matching.matches]
-    opened = SurveyCache().open_errors(model, reference, pairs)
+    weigh = None if matrix is None else weighing(matrix)
+    if weigh is not None:
+        for pair in pairs:
+            weigh(pair)  # what is wrong with the matrix is no fault of a pair
+    opened = SurveyCache().open_errors(model, reference, pairs, weigh)
     row_of = rows_by_name(model.tensors.columns.names)
     columns = ErrorColumns(len(model.tensors.columns))
     compared, before = 0, 2 * model.parameters
@@ -238,7 +258,8 @@ def _with_errors(
                 compared += 1
                 shares = parameter_shares(rows, parts)
                 columns.put(shares, found.errors.metrics, found.errors.weighted)
-    figures = {name: getattr(columns, name) for name in REPORT_ERRORS}
+    names = [name for name in REPORT_ERRORS if matrix is not None or name not in WEIGHTED.names]
+    figures = {name: getattr(columns, name) for name in names}
     tensors = [
         replace(
             one,
@@ -250,7 +271,7 @@ def _with_errors(
         for one in data.tensors
     ]
     total = columns.total_relative_rmse(is_matrix(size_arrays(model.tensors.columns)))
-    comparison = ComparedModel(matching, compared, total, columns)
+    comparison = ComparedModel(matching, compared, total, columns, matrix)
     return replace(data, tensors=tensors, comparison=comparison, damaged=damaged)
 
 

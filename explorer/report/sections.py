@@ -32,7 +32,7 @@ from explorer.present.explanations import ABOUT_ERRORS
 from explorer.present.quantization import DeclaredQuantization, declared_quantization
 from explorer.present.speed import speed_here
 from explorer.present.tables import table as tables
-from explorer.present.tables.errors import FIGURES, MISMATCHES
+from explorer.present.tables.errors import FIGURES, MISMATCHES, WEIGHTED
 from explorer.present.tables.facts import FACTS, model_facts
 from explorer.present.tables.metadata import keys_of, metadata_table
 from explorer.present.tables.plans import BY_CONTEXT, PlanRow
@@ -43,7 +43,7 @@ from explorer.present.tables.statistics import SURVEYED, bin_table, figures_of_a
 from explorer.present.tables.survey import map_table, ranked_table, sums_table
 from explorer.present.titles import WORST_TENSORS
 from explorer.report import svg
-from explorer.report.gather import PlannedCase, ReportData, ReportTensor
+from explorer.report.gather import ComparedModel, PlannedCase, ReportData, ReportTensor
 from explorer.report.privacy import (
     LONGEST_NAME,
     Privacy,
@@ -303,6 +303,10 @@ def _relative_rmse(one: ReportTensor) -> float:
     return one.errors.get("relative_rmse", math.nan)
 
 
+def _weighted_rmse(one: ReportTensor) -> float:
+    return one.errors.get("weighted_relative_rmse", math.nan)
+
+
 relative_step = _of_weights(relative_step_error)
 
 
@@ -317,6 +321,7 @@ def _weights(data: ReportData) -> dict[str, Any]:
     else:
         title = f"{WORST_TENSORS}: coarsest rounding, estimated from the block scales"
         hot, name = rank(matrices, relative_step), "step_error"
+    weighted = rank(matrices, _weighted_rmse)  # empty without an importance matrix
     outliers = rank(matrices, _of_weights(outlier_ratio))
     return {
         "read": True,
@@ -326,12 +331,13 @@ def _weights(data: ReportData) -> dict[str, Any]:
             (heading, table_of(ranked_table(figure), ranked[:_SHOWN_SPOTS]))
             for heading, ranked, figure in (
                 (title, hot, name),
+                ("Largest error, weighted by importance", weighted, "weighted_relative_rmse"),
                 ("Largest outliers", outliers, "outlier_ratio"),
             )
             if ranked
         ],
         "about_sums": survey_texts.ABOUT_SUMS,
-        "sums": [] if data.sums is None else list(_sums(data.sums, compared=compared)),
+        "sums": [] if data.sums is None else list(_sums(data.sums, data.comparison)),
         "maps": list(_maps(data)),
         "histograms": list(_histograms(most_interesting([hot, outliers], _HISTOGRAMS))),
         "tensors": (count := len(data.model.tensors.columns)),
@@ -339,15 +345,17 @@ def _weights(data: ReportData) -> dict[str, Any]:
     }
 
 
-def _sums(found: Summaries, *, compared: bool) -> Iterator[tuple[str, Table]]:
+def _sums(found: Summaries, comparison: ComparedModel | None) -> Iterator[tuple[str, Table]]:
     """Yield headings and tables of sums and means."""
-    sources = [Source.ERRORS] if compared else []
+    sources = [Source.ERRORS] if comparison is not None else []
+    more = WEIGHTED.names if comparison is not None and comparison.matrix is not None else ()
     for by_layer, what in ((False, "role"), (True, "layer")):
         lines = survey_texts.summary_lines(found, by_layer=by_layer, most=MAX_ROWS)
         total = survey_texts.summary_count(found, by_layer=by_layer)
         for source in (*sources, Source.STATISTICS):
             kind = "Errors" if source is Source.ERRORS else "Statistics"
-            yield f"{kind} by {what}", table_of(sums_table(source), lines, total=total)
+            names = more if source is Source.ERRORS else ()
+            yield f"{kind} by {what}", table_of(sums_table(source, *names), lines, total=total)
 
 
 def _comparison(data: ReportData) -> dict[str, Any] | None:
@@ -364,6 +372,10 @@ def _comparison(data: ReportData) -> dict[str, Any] | None:
         "total": ""
         if math.isnan(found.relative_rmse)
         else FIGURES["relative_rmse"].write(found.relative_rmse),
+        "weighted": ""
+        if math.isnan(found.weighted)
+        else WEIGHTED["weighted_relative_rmse"].write(found.weighted),
+        "matrix": "" if found.matrix is None else shown_name(found.matrix),
         "not_comparable": len(matching.not_comparable),
         "reasons": table_of(MISMATCHES, matching.not_comparable, longest=_LONGEST),
         "unmatched": [

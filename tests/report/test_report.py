@@ -6,8 +6,10 @@ import math
 from datetime import date
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from explorer.analysis.importance import open_matrix
 from explorer.formats import Model, open_model
 from explorer.hardware.detect import Machine
 from explorer.planner import Host
@@ -18,6 +20,7 @@ from explorer.present.tables.attachments import UPDATES
 from explorer.present.titles import WORST_TENSORS
 from explorer.report.gather import PlanTarget, ReportData, gather, plan_targets
 from explorer.report.sections import most_interesting, rank, relative_step, report_html
+from tests.analysis.test_importance import legacy
 from tests.helpers.gguf_writer import ARRAY, F32, STRING, U32, Array, GgufFile, TensorSpec
 from tests.helpers.model_pairs import arrays_of, write_safetensors
 from tests.report.parsing import Page, check_html
@@ -115,6 +118,31 @@ def test_a_report_with_a_reference(quantized: Path, reference: Path) -> None:
     spots = text[text.index("largest error against") :]
     assert spots.index("blk.1.ffn_down.weight") < spots.index("blk.0.attn_q.weight")
     assert 0 < data.comparison.relative_rmse < worst
+
+
+def test_errors_of_a_report_are_weighted_by_a_matrix(
+    quantized: Path, reference: Path, tmp_path: Path
+) -> None:
+    name = "blk.1.ffn_down.weight"
+    with open_model(quantized) as model, open_model(reference) as other:
+        columns = model.tensors[name].shape[-1]
+        importance = np.linspace(0, 8, columns, dtype=np.float32)
+        path = tmp_path / "imatrix.dat"
+        path.write_bytes(legacy((name, 2, importance)))
+        with open_matrix(path) as matrix:
+            data = gather(model, other, matrix)
+            text = check_html(report_html(data, DAY)).text
+        r, c = (
+            one.tensors[name].dequantize().reshape(-1, columns).astype(np.float64)
+            for one in (other, model)
+        )
+    relative = np.sqrt((importance * (c - r) ** 2).sum() / (importance * r**2).sum())
+    assert data.comparison is not None
+    assert data.comparison.weighted == pytest.approx(relative, rel=1e-6)
+    assert f"the tensors that the matrix has is {100 * relative:.4g}"[:45] in text
+    assert "Weighted by the importance matrix imatrix.dat" in text
+    assert "Largest error, weighted by importance" in text
+    assert str(tmp_path) not in text
 
 
 def test_the_second_report_reads_no_weights(

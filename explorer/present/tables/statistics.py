@@ -12,7 +12,7 @@ from explorer.analysis.moments import PERCENTS, Moments
 from explorer.analysis.statistics import TensorStatistics
 from explorer.formats.tensors import Tensor
 from explorer.present.tables.errors import FIGURES as ERRORS
-from explorer.present.tables.errors import ROUNDING
+from explorer.present.tables.errors import ROUNDING, WEIGHTED
 from explorer.present.tables.table import (
     BYTES,
     INTEGER,
@@ -172,14 +172,15 @@ PRINTED: Final = Table[Surveyed](
 )
 """What a terminal has of a tensor."""
 
-REPORT_ERRORS: Final = ("relative_rmse", "sqnr_db")
-"""Names of the errors in a report."""
+REPORT_ERRORS: Final = ("relative_rmse", "sqnr_db", *WEIGHTED.names)
+"""Names of the errors in a report; those by importance are there with a matrix only."""
 
 
 def _error(name: str) -> Column[Compared]:
-    column = ERRORS[name]
+    column = WEIGHTED[name] if name in WEIGHTED.names else ERRORS[name]
     of = lambda row: row.errors.get(name)  # noqa: E731 - a function of one expression
-    return Column(name, column.title, column.kind, column.tip, of)
+    sparse = name in WEIGHTED.names
+    return Column(name, column.title, column.kind, column.tip, of, sparse=sparse)
 
 
 def figures_of_all(*, compared: bool) -> Table[Compared]:
