@@ -19,20 +19,19 @@ import threading
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from explorer.analysis import kernel_api
+from explorer.analysis.kernel_api import PIECE
 from explorer.formats.tensors import Tensor
-from explorer.formats.weights import Span, Values, spans_of
+from explorer.formats.weights import Coded, Span, Values, spans_of
 from explorer.parallel import Check, map_in_order, never
 
 FINE_BINS: Final = 1 << 16
 """Least number of parts that a range is divided into."""
-
-_COUNTER_MAX: Final = (1 << 31) - 1
 
 MAX_BINS: Final = 1 << 20
 """Most bins of a histogram; float32 distinguishes no more than 2^24 parts of a range."""
@@ -55,20 +54,24 @@ class Histogram:
     counts: NDArray[np.int64]
 
 
+Counters: TypeAlias = tuple[NDArray[np.uint16], NDArray[np.int64]]
+"""Counts of parts, both [bins * parts]: small numbers, and what they have no room for."""
+
+
 class Binning:
     """A division of a range into equal bins, and of each bin into equal parts.
 
     Attributes:
         edges: float32 or float64 [bins + 1].
         bins: Number of bins.
-        parts: Parts of each bin, so many that there are at least FINE_BINS in all.
+        parts: Parts of each bin, a power of two, so that there are at least FINE_BINS in all.
     """
 
     def __init__(self, edges: NDArray[Any], asked: tuple[float, float] | None = None) -> None:
         self.edges = edges
         self._asked = asked or (float(edges[0]), float(edges[-1]))
         self.bins = edges.size - 1
-        self.parts = max(1, -(-FINE_BINS // self.bins))
+        self.parts = 1 << max(0, (FINE_BINS - 1) // self.bins).bit_length()
 
     @classmethod
     def of_weights(cls, low: float, high: float, bins: int) -> Binning:
@@ -121,18 +124,28 @@ class Binning:
         width = float(self.edges[-1]) - float(self.edges[0])
         greatest = max(abs(float(self.edges[0])), abs(float(self.edges[-1])))
         margin = float(kind.eps) * self.bins * (6 + greatest / width)
-        if width / (self.bins * self.parts) < float(kind.tiny) * FINE_BINS or margin > 0.5:
+        if width / (self.bins * self.parts) < float(kind.tiny) * FINE_BINS:
             margin = 1.0
+        steps = 1 << min(
+            22, 30 - self.bins.bit_length()
+        )  # of a bin, of which all fit into an int32
+        near = min(int(margin * steps) + 1, steps)
+        shift = (steps // self.parts).bit_length() - 1
+        outside = -0.5 * steps, (self.bins + 0.5) * steps
         with np.errstate(over="ignore"):  # then the margin is everything
-            return np.array([self.bins / width, self.parts, margin, 1, self.bins], self.edges.dtype)
+            scale = np.array(self.bins / width, self.edges.dtype) * self.edges.dtype.type(steps)
+        found = [scale, *outside, steps, shift, near, self.bins, 1]
+        return np.array(found, self.edges.dtype)
 
-    def count(self, values: Values, counts: NDArray[np.int32]) -> None:
-        """Add weights, float32 [n], to counts of parts, int32 [bins * parts].
+    def count(self, coded: Coded, counters: Counters) -> None:
+        """Add weights to the counts of parts; those outside of the range are left out."""
+        room = np.empty(PIECE, np.float32), np.empty(2 * PIECE, np.int32)
+        kernel_api.kernels().count_bins(coded, self.edges, self._geometry, room, counters)
 
-        Weights outside of the range are left out.
-        """
-        work = np.empty(2 * kernel_api.PIECE, np.int32)
-        kernel_api.kernels().count_bins(values, self.edges, self._geometry, work, counts)
+    def counters(self) -> Counters:
+        """Return counts of parts with no weights counted."""
+        size = self.bins * self.parts
+        return np.zeros(size, np.uint16), np.zeros(size, np.int64)
 
     def histogram(self, counts: NDArray[np.int64]) -> Histogram:
         """Return the counts of bins, from counts of all parts."""
@@ -150,50 +163,30 @@ class RunningCounts:
     def __init__(self, binnings: Sequence[Binning]) -> None:
         self._binnings = binnings
         self._own = threading.local()
-        self._all: list[_Counters] = []
+        self._all: list[list[Counters]] = []
 
     def add(self, streams: Sequence[Values]) -> None:
         """Count weights, a run of float32 for each binning."""
-        own: _Counters | None = getattr(self._own, "counters", None)
+        self.add_coded([Coded.of_values(values) for values in streams])
+
+    def add_coded(self, streams: Sequence[Coded]) -> None:
+        """Count weights, a run for each binning."""
+        own: list[Counters] | None = getattr(self._own, "counters", None)
         if own is None:
-            own = self._own.counters = _Counters(self._binnings)
+            own = self._own.counters = [binning.counters() for binning in self._binnings]
             self._all.append(own)
-        own.make_room(max(map(len, streams)))
-        for binning, values, counts in zip(self._binnings, streams, own.counts, strict=True):
-            binning.count(values, counts)
+        for binning, coded, counters in zip(self._binnings, streams, own, strict=True):
+            binning.count(coded, counters)
 
     @property
     def totals(self) -> list[NDArray[np.int64]]:
         """Counts of all threads, which are at rest: int64 [bins * parts] for each binning."""
-        found = _Counters(self._binnings).totals
-        for each in self._all:
-            each.empty()
-            for total, more in zip(found, each.totals, strict=True):
-                np.add(total, more, out=total)
+        found = [binning.counters()[1] for binning in self._binnings]
+        for own in self._all:
+            for sum_of_all, (counts, total) in zip(found, own, strict=True):
+                np.add(sum_of_all, total, out=sum_of_all)
+                np.add(sum_of_all, counts, out=sum_of_all)
         return found
-
-
-class _Counters:
-    """Counts of one thread: small numbers, to stay in the cache, and totals."""
-
-    def __init__(self, binnings: Sequence[Binning]) -> None:
-        sizes = [binning.bins * binning.parts for binning in binnings]
-        self.counts = [np.zeros(size, np.int32) for size in sizes]
-        self.totals = [np.zeros(size, np.int64) for size in sizes]
-        self._room = _COUNTER_MAX
-
-    def make_room(self, coming: int) -> None:
-        """Leave room for so many more weights in `counts`."""
-        if coming > self._room:
-            self.empty()
-        self._room -= coming
-
-    def empty(self) -> None:
-        """Move the counts to the totals."""
-        for total, counts in zip(self.totals, self.counts, strict=True):
-            np.add(total, counts, out=total)
-            counts[:] = 0
-        self._room = _COUNTER_MAX
 
 
 def _check_bins(bins: int) -> None:
@@ -233,8 +226,8 @@ def count_weights(
     """
 
     def count(span: Span, check: Check) -> None:
-        for chunk in span.chunks(check):
-            counts.add([chunk.values])
+        for batch in span.batches(check):
+            counts.add_coded([batch.coded])
 
     with map_in_order(spans_of(tensor), count, workers=workers, check=check) as counted:
         for span, _ in counted:
@@ -259,13 +252,13 @@ class RunningKeys:
         self._own = threading.local()
         self._all: list[NDArray[np.int64]] = []
 
-    def add(self, values: Values) -> None:
-        """Count weights, float32 [n]."""
+    def add(self, coded: Coded) -> None:
+        """Count weights."""
         own: NDArray[np.int64] | None = getattr(self._own, "counts", None)
         if own is None:
             own = self._own.counts = np.zeros(kernel_api.KEYS, np.int64)
             self._all.append(own)
-        kernel_api.kernels().count_keys(values, own)
+        kernel_api.kernels().count_keys(coded, np.empty(PIECE, np.float32), own)
 
     def histogram(self, low: float, high: float, bins: int, *, whole: bool) -> Histogram:
         """Return a histogram from `low` to `high` whose counts are approximate.

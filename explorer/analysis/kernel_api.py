@@ -9,6 +9,8 @@ from functools import cache
 from importlib import import_module
 from typing import Any, Final
 
+from explorer.quantization.registry import PIECE as PIECE  # noqa: PLC0414 - kernels read it here
+
 # Statistics of finite values, float64 [FIGURES]: their number, how many of them are zeros, …
 # M2 to M4 are sums of powers of the distance from the mean. A float64 counts exactly up to 2^53.
 FINITE, ZEROS, MIN, MAX, MEAN, M2, M3, M4, FIGURES = range(9)
@@ -18,9 +20,6 @@ NAN, POSITIVE_INF, NEGATIVE_INF, OTHERS = range(4)
 
 LANES: Final = 64
 """Partial sums side by side."""
-
-PIECE: Final = 4096
-"""Values whose statistics are taken together: 16 KiB stay in the first-level cache."""
 
 KEYS: Final = 1 << 16
 """Counters of `count_keys`: one for each upper half of a float32's bits."""

@@ -1,18 +1,19 @@
 """The loops that run over every weight: exact statistics, histograms, folds along rows and columns.
 
-Each takes a run of float32 that fits into the processor's cache and adds to arrays of its caller.
-Sums run over `LANES` partial sums side by side, because a compiler may not reorder a float sum by
-itself; so they are fast, and equal on every machine.
+Most take a run of weights and decode it piece by piece in the processor's first-level cache; others
+get a run of float32 that fits into the second. They add to arrays of their caller. Sums run over
+`LANES` partial sums side by side, because a compiler may not reorder a float sum by itself; so they
+are fast, and equal on every machine.
 
-The user waits while these are compiled on a new machine. So a kernel calls no other one and makes
-no array (its caller passes room to work in), takes no slice, indexes an array no more often
-than it must, and writes `a if a < b else b`, where `min(a, b)` would have Numba compile a function
-of its own: that halved the time.
+The user waits while these are compiled on a new machine. So a kernel makes no array (its caller
+passes room to work in), takes no slice, indexes an array no more often than it must, and writes
+`a if a < b else b`, where `min(a, b)` would have Numba compile a function of its own: that halved
+the time.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import numba
 import numpy as np
@@ -32,51 +33,47 @@ from explorer.analysis.kernel_api import (
     POSITIVE_INF,
     ZEROS,
 )
-from explorer.quantization.jit import bits_of_float32, f32, kernel, u32
+from explorer.quantization.jit import (
+    bits_of_float32,
+    decode_piece,
+    f32,
+    i32,
+    kernel,
+    routine,
+    u16,
+    u32,
+)
 
-_ROWS: Final = PIECE // LANES
 # Behind the first LANES entries:
 _THIRD, _FOURTH = LANES, 2 * LANES  # in `sums`, where squares come first
 _GREATEST, _ZEROS = LANES, 2 * LANES  # in `tops`, where the least come first
 
 
 @kernel
-def measure(rows: Any, sums: Any, tops: Any, figures: Any) -> Any:
-    """Note the statistics of each piece of `PIECE` values, which must be finite.
+def measure(coded: Any, piece: Any, sums: Any, tops: Any, figures: Any) -> Any:
+    """Note the statistics of each piece of `PIECE` weights, which must be finite.
 
     The mean of a piece is taken first and then the sums of powers of the distance from it: no sum
     of raw powers is ever subtracted from another one.
 
     Args:
-        rows: float32 [n, up to LANES].
+        coded: `formats.weights.Coded`: whole rows of LANES, or fewer weights than that.
+        piece: float32 [PIECE / LANES, LANES], to work in.
         sums: float64 [3 * LANES], to work in.
         tops: float32 [3 * LANES], to work in.
-        figures: float64 [at least n / (PIECE / LANES), FIGURES], to be filled.
+        figures: float64 [at least weights / PIECE, FIGURES], to be filled.
 
     Returns:
         Number of pieces done: fewer than all if one has a value that is not finite.
     """
-    count, width = rows.shape
-    piece = 0
-    for first in range(0, count, _ROWS):
-        last = first + _ROWS
-        last = last if last < count else count
-        for j in range(LANES):
-            sums[j] = 0.0
-            tops[j] = np.inf
-            tops[_GREATEST + j] = -np.inf
-            tops[_ZEROS + j] = 0
-        for row in range(first, last):
-            for j in range(width):  # two loops are faster than one with all four
-                x = rows[row, j]
-                least = tops[j]
-                tops[j] = x if x < least else least
-                greatest = tops[_GREATEST + j]
-                tops[_GREATEST + j] = x if x > greatest else greatest
-            for j in range(width):
-                x = rows[row, j]
-                sums[j] += x
-                tops[_ZEROS + j] += f32(x == f32(0))
+    weights = coded.blocks.shape[0] * coded.unit
+    width = weights if weights < LANES else LANES
+    done = 0
+    for start in range(0, weights, PIECE):
+        size = weights - start
+        size = size if size < PIECE else PIECE
+        decode_piece(coded, start, size, piece)
+        _sum_weights(piece, size // width, width, sums, tops)
         total, least, greatest, zeros = 0.0, tops[0], tops[_GREATEST], f32(0)
         for j in range(LANES):  # NumPy's functions would take seconds to compile
             total += sums[j]
@@ -87,32 +84,82 @@ def measure(rows: Any, sums: Any, tops: Any, figures: Any) -> Any:
             zeros += tops[_ZEROS + j]
         if total - total != 0:
             break
-        size = (last - first) * width
         mean = total / size
-        for j in range(3 * LANES):
-            sums[j] = 0.0
-        for row in range(first, last):
-            for j in range(width):
-                distance = rows[row, j] - mean
-                square = distance * distance
-                sums[j] += square
-                sums[_THIRD + j] += square * distance
-                sums[_FOURTH + j] += square * square
+        _sum_powers(piece, size // width, width, mean, sums)
         m2, m3, m4 = 0.0, 0.0, 0.0
         for j in range(LANES):
             m2 += sums[j]
             m3 += sums[_THIRD + j]
             m4 += sums[_FOURTH + j]
-        figures[piece, FINITE] = size
-        figures[piece, ZEROS] = zeros
-        figures[piece, MIN] = least
-        figures[piece, MAX] = greatest
-        figures[piece, MEAN] = mean
-        figures[piece, M2] = m2
-        figures[piece, M3] = m3
-        figures[piece, M4] = m4
-        piece += 1
-    return piece
+        figures[done, FINITE] = size
+        figures[done, ZEROS] = zeros
+        figures[done, MIN] = least
+        figures[done, MAX] = greatest
+        figures[done, MEAN] = mean
+        figures[done, M2] = m2
+        figures[done, M3] = m3
+        figures[done, M4] = m4
+        done += 1
+    return done
+
+
+# Both add four rows to a lane at a time, one after the other, as long as there are four.
+
+
+@routine
+def _sum_weights(piece: Any, rows: Any, width: Any, sums: Any, tops: Any) -> None:
+    for j in range(LANES):
+        sums[j] = 0.0
+        tops[j] = np.inf
+        tops[_GREATEST + j] = -np.inf
+        tops[_ZEROS + j] = 0
+    fours = rows - rows % 4
+    for row in range(0, fours, 4):
+        for j in range(width):  # two loops are faster than one with all four
+            least, greatest = tops[j], tops[_GREATEST + j]
+            for k in range(4):
+                x = piece[row + k, j]
+                least = x if x < least else least
+                greatest = x if x > greatest else greatest
+            tops[j], tops[_GREATEST + j] = least, greatest
+        for j in range(width):
+            total, zeros = sums[j], tops[_ZEROS + j]
+            for k in range(4):
+                x = piece[row + k, j]
+                total += x
+                zeros += f32(x == f32(0))
+            sums[j], tops[_ZEROS + j] = total, zeros
+    for row in range(fours, rows):
+        for j in range(width):
+            x, least, greatest = piece[row, j], tops[j], tops[_GREATEST + j]
+            tops[j] = x if x < least else least
+            tops[_GREATEST + j] = x if x > greatest else greatest
+            sums[j] += x
+            tops[_ZEROS + j] += f32(x == f32(0))
+
+
+@routine
+def _sum_powers(piece: Any, rows: Any, width: Any, mean: Any, sums: Any) -> None:
+    for j in range(3 * LANES):
+        sums[j] = 0.0
+    fours = rows - rows % 4
+    for row in range(0, fours, 4):
+        for j in range(width):
+            m2, m3, m4 = sums[j], sums[_THIRD + j], sums[_FOURTH + j]
+            for k in range(4):
+                distance = piece[row + k, j] - mean
+                square = distance * distance
+                m2 += square
+                m3 += square * distance
+                m4 += square * square
+            sums[j], sums[_THIRD + j], sums[_FOURTH + j] = m2, m3, m4
+    for row in range(fours, rows):
+        for j in range(width):
+            distance = piece[row, j] - mean
+            square = distance * distance
+            sums[j] += square
+            sums[_THIRD + j] += square * distance
+            sums[_FOURTH + j] += square * square
 
 
 @kernel
@@ -140,61 +187,78 @@ def keep_finite(values: Any, clean: Any, counts: Any) -> Any:
 
 
 @kernel
-def count_keys(values: Any, counts: Any) -> None:
-    """Count values by the upper half of their bits; values: float32 [n], counts: int64 [KEYS].
+def count_keys(coded: Any, piece: Any, counts: Any) -> None:
+    """Count weights by the upper half of their bits; piece: float32 [PIECE], counts: int64 [KEYS].
 
     That needs no range beforehand, and resolves a 128th of each power of two.
     """
-    for i in range(values.size):
-        counts[bits_of_float32(values[i]) >> u32(16)] += 1
+    weights = coded.blocks.shape[0] * coded.unit
+    for start in range(0, weights, PIECE):
+        size = weights - start
+        size = size if size < PIECE else PIECE
+        decode_piece(coded, start, size, piece)
+        for i in range(size):
+            counts[bits_of_float32(piece[i]) >> u32(16)] += 1
 
 
 @kernel
-def count_bins(values: Any, edges: Any, geometry: Any, work: Any, counts: Any) -> None:
-    """Count values by bin as `numpy.histogram` does, and by equal parts of each bin.
+def count_bins(coded: Any, edges: Any, geometry: Any, room: Any, counters: Any) -> None:
+    """Count weights by bin as `numpy.histogram` does, and by equal parts of each bin.
 
-    A value's place is worked out by one multiplication, which is as good as numpy's division except
-    near an edge. There the edges themselves decide, as numpy's correction does.
+    A weight's place is worked out by one multiplication, which is as good as numpy's division
+    except near an edge. There the edges themselves decide, as numpy's correction does.
 
     Args:
-        values: float32 [n]; what lies outside the edges, and NaN, is not counted.
+        coded: `formats.weights.Coded`; what lies outside the edges, and NaN, is not counted.
         edges: float32 or float64 [bins + 1], rising; the last bin has its last edge.
-        geometry: In the edges' type: bins divided by (last edge minus first), parts of each bin,
-            how near to an edge a place is uncertain (in bins), 1, bins.
-        work: int32 [2 * PIECE], to work in.
-        counts: int32 [bins * parts], at most 2^24 of them.
+        geometry: In the edges' type: steps of all bins divided by (last edge minus first); how many
+            steps before the first edge, and from there to behind the last, stand for what is
+            outside; steps of a bin; the logarithm to base 2 of those of a part; how near to an edge
+            no step is sure; bins; 1.
+        room: float32 [PIECE] and int32 [2 * PIECE], to work in.
+        counters: uint16 [bins * parts], which are small so that they stay in the cache, and int64
+            of the same length: what the former have no room for.
     """
     # Only numbers of the edges' type: with an integer, Numba would compute in float64.
-    scale, pieces, margin, one = geometry[0], geometry[1], geometry[2], geometry[3]
-    bins, parts = edges.size - 1, int(pieces)
+    scale, low, high, one = geometry[0], geometry[1], geometry[2], geometry[7]
+    mask, shift, near = i32(geometry[3]) - i32(1), i32(geometry[4]), i32(geometry[5])
+    sure = u32(mask + 1 - 2 * near if 2 * near <= mask else 0)
+    piece, work = room
+    counts, total = counters
+    bins = edges.size - 1
+    parts, places = counts.size // bins, u32(counts.size)
     first, last = edges[0], edges[bins]
-    outside = -one - one
-    for start in range(0, values.size, PIECE):
-        size = values.size - start
+    weights = coded.blocks.shape[0] * coded.unit
+    for start in range(0, weights, PIECE):
+        size = weights - start
         size = size if size < PIECE else PIECE
+        decode_piece(coded, start, size, piece)
         for i in range(size):
             # an unsigned index cannot count from the end, of which a test would keep this slow
-            x = values[numba.uintp(start + i)] * one
-            f = (x - first) * scale
-            whole = np.floor(f)
-            rest = f - whole
-            place = whole * pieces + np.floor(rest * pieces)
-            place = place if (rest > margin) & (rest < one - margin) else -one
-            work[i] = numba.int32(place if (x >= first) & (x <= last) else outside)
+            f = (piece[numba.uintp(i)] * one - first) * scale
+            f = f if f > low else low
+            f = f if f < high else high
+            step = i32(f)
+            work[i] = i32(step >> (shift & 31)) if u32((step & mask) - near) < sure else i32(-1)
         unsure = 0
         for i in range(size):
-            place = work[i]
-            if place >= 0:
-                counts[place] += 1
-            elif place == -1:
+            place = u32(work[i])
+            if place < places:
+                more = u16(counts[place] + u16(1))
+                counts[place] = more
+                if more == 0:
+                    total[place] += 1 << 16
+            elif place == u32(0xFFFFFFFF):
                 work[PIECE + unsure] = i
                 unsure += 1
         for i in range(unsure):
-            x = values[numba.uintp(start + work[PIECE + i])] * one
+            x = piece[work[PIECE + i]] * one
+            if not first <= x <= last:
+                continue
             # the bin is that of numpy.histogram ("Fast algorithm for equal bins")
-            f = ((x - first) / (last - first)) * geometry[4]
+            f = ((x - first) / (last - first)) * geometry[6]
             index = int(f)
-            part = int((f - np.floor(f)) * pieces)
+            part = int((f - np.floor(f)) * parts)
             part = part if part < parts else parts - 1
             if index >= bins:
                 index, part = bins - 1, parts - 1
@@ -202,7 +266,7 @@ def count_bins(values: Any, edges: Any, geometry: Any, work: Any, counts: Any) -
                 index, part = index - 1, parts - 1
             elif x >= edges[index + 1] and index != bins - 1:
                 index, part = index + 1, 0
-            counts[index * parts + part] += 1
+            total[index * parts + part] += 1
 
 
 @kernel

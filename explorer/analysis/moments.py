@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.analysis import kernel_api
-from explorer.analysis.kernel_api import FINITE, M2, M3, M4, MAX, MEAN, MIN, ZEROS
-from explorer.formats.weights import Values
+from explorer.analysis.kernel_api import FINITE, M2, M3, M4, MAX, MEAN, MIN, PIECE, ZEROS
+from explorer.formats.weights import Batch, Coded, Values
 
 _ROOM: Final = 1024  # pieces whose figures wait: 64 KiB
 _TOGETHER: Final = 256  # of more than 500 numbers NumPy hands the interpreter's lock to others
-_AT_ONCE: Final = (_ROOM // 2) * kernel_api.PIECE  # weights
+_AT_ONCE: Final = (_ROOM // 2) * PIECE  # weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,19 +78,27 @@ class RunningMoments:
         self._figures = np.zeros((_ROOM, kernel_api.FIGURES))  # of each piece
         self._used = 0
         self._looked: tuple[int, NDArray[np.float64]] | None = None  # when so many were used
-        self._sums = np.empty(3 * kernel_api.LANES)
-        self._tops = np.empty(3 * kernel_api.LANES, np.float32)
+        lanes = kernel_api.LANES
+        piece = np.empty((PIECE // lanes, lanes), np.float32)
+        self._work = piece, np.empty(3 * lanes), np.empty(3 * lanes, np.float32)
 
     def add(self, values: Values) -> None:
         """Add weights, float32 [n]."""
         for start in range(0, values.size, _AT_ONCE):
-            part = values[start : start + _AT_ONCE]
-            done = self._measure(part)
-            if done < part.size:
-                rest = part[done:]
+            self.add_batch(Batch.of_values(values[start : start + _AT_ONCE]))
+
+    def add_batch(self, batch: Batch) -> None:
+        """Add weights, of which there are `_AT_ONCE` at most."""
+        done, size = 0, batch.coded.size
+        while done < size:
+            done += self._measure(batch.coded.part(done, size))
+            if done < size:
+                stop = min(size, (done // batch.chunk + 1) * batch.chunk)
+                rest = batch.decode(done, stop)
                 clean = np.empty_like(rest)
                 kept = kernel_api.kernels().keep_finite(rest, clean, self._others)
-                self._measure(clean[:kept])
+                self._measure(Coded.of_values(clean[:kept]))
+                done = stop
 
     def combine(self, other: RunningMoments) -> None:
         """Add the statistics of other weights."""
@@ -159,21 +167,22 @@ class RunningMoments:
         figures = (low, high, mean, math.sqrt(variance), rms, max(abs(low), abs(high)), *shape)
         return dict(zip(names, figures, strict=True))
 
-    def _measure(self, values: Values) -> int:
+    def _measure(self, coded: Coded) -> int:
         """Add weights up to a piece with one that is not finite; return how many were added."""
-        whole = values.size // kernel_api.LANES * kernel_api.LANES
+        size = coded.size
+        whole = size // kernel_api.LANES * kernel_api.LANES
         done = 0
-        for run in (values[:whole].reshape(-1, kernel_api.LANES), values[whole:].reshape(1, -1)):
-            if run.size == 0:
+        for start, stop in ((0, whole), (whole, size)):
+            if start == stop:
                 continue
-            pieces = -(-run.size // kernel_api.PIECE)
+            pieces = -(-(stop - start) // PIECE)
             if self._used + pieces > _ROOM:
                 self._put_together()
             found = kernel_api.kernels().measure(
-                run, self._sums, self._tops, self._figures[self._used :]
+                coded.part(start, stop), *self._work, self._figures[self._used :]
             )
             self._used += found
-            done += min(found * kernel_api.PIECE, run.size)
+            done += min(found * PIECE, stop - start)
             if found < pieces:
                 break
         return done

@@ -124,10 +124,10 @@ class GrowingStatistics:
 
     def _gather(self, span: Span, check: Check) -> RunningMoments:
         moments = RunningMoments()
-        for chunk in span.chunks(check):
-            moments.add(chunk.values)
+        for batch in span.batches(check):
+            moments.add_batch(batch)
             if self._keys is not None:
-                self._keys.add(chunk.values)
+                self._keys.add(batch.coded)
         return moments
 
     def _count(self) -> Generator[int, None, None]:
@@ -141,10 +141,13 @@ class GrowingStatistics:
 
         def count(span: Span, check: Check) -> RunningScales:
             scales = RunningScales()
-            for chunk in span.chunks(check):
-                counts.add([chunk.values] * len(binnings))
+            for batch in span.batches(check):
+                counts.add_coded([batch.coded] * len(binnings))
                 if own is not None:
-                    scales.add(own.unpacker.scales(chunk.stored).scales)
+                    found = own.unpacker.scales(batch.stored).scales.reshape(-1)
+                    step = batch.chunk // own.unpacker.weights_per_scale
+                    for first in range(0, found.size, step):
+                        scales.add(found[first : first + step])
             return scales
 
         spans = spans_of(tensor)

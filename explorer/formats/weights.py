@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,12 +27,15 @@ from explorer.quantization.huggingface.layout import (
     line_reader,
 )
 from explorer.quantization.registry import (
+    PIECE,
     WITHOUT_DECODER,
     Blocks,
     QuantizationError,
     decoder,
+    decoder_address,
     gather_rows,
     has_decoder,
+    read_only,
 )
 
 if TYPE_CHECKING:
@@ -112,6 +115,7 @@ class _BlockRuns:
     Attributes:
         unit: Weights of a block.
         stride: Weights that are best read together: a multiple of `unit`.
+        address: See `registry.decoder_address`.
     """
 
     def __init__(self, tensor: Tensor) -> None:
@@ -119,7 +123,7 @@ class _BlockRuns:
         self._name = tensor.type.name
         self._blocks = _Items(tensor.extents[0], tensor.type.block_bytes)
         self._swapped = tensor.byte_order == "big"
-        self._decode = decoder(self._name)
+        self._decode, self.address = decoder(self._name), decoder_address(self._name)
 
     def read(self, first: int, count: int) -> Blocks:
         """Return `count` blocks from block `first` on, overwritten by the next call."""
@@ -158,7 +162,7 @@ class _RowRuns:
         extent.source.expect(extent.offset, extent.nbytes)
         self._trailer = np.empty(kind.trailer, np.uint8)
         self._read_into(extent.nbytes - kind.trailer, self._trailer)
-        self._decode = decoder(kind.name)
+        self._decode, self.address = decoder(kind.name), decoder_address(kind.name)
         self._swapped = tensor.byte_order == "big"
         self._raw = self._out = np.empty(0, np.uint8)
 
@@ -234,6 +238,8 @@ class _GroupRuns:
 
     Methods as of `_BlockRuns`.
     """
+
+    address = None
 
     def __init__(self, grouped: GroupedWeights) -> None:
         layout = grouped.layout
@@ -311,6 +317,8 @@ def reader_of_lines(companions: CompanionWeights) -> LineReader:
 class _LineRuns:
     """Reads and decodes lines of a weight with companions. Methods as of `_BlockRuns`."""
 
+    address = None
+
     def __init__(self, companions: CompanionWeights) -> None:
         self._layout = companions.layout
         self._reader = reader_of_lines(companions)
@@ -354,11 +362,11 @@ class _LineRuns:
 
 
 CHUNK_WEIGHTS: Final = 1 << 18
-"""Most weights of a chunk: 1 MiB, which stays in a core's second-level cache.
+"""Most weights of a chunk: 1 MiB, which stays in a core's second-level cache."""
 
-A chunk costs some 25 µs of Python, during which other threads wait. With twice of it one thread is
-5 % slower; with half of it two threads are.
-"""
+_BATCH_BYTES: Final = 1 << 20
+"""Most bytes of a batch, some chunks together. It costs some 40 µs of Python, during which other
+threads wait, and has to leave the second-level cache with what is counted there."""
 
 RUN_WEIGHTS: Final = 1 << 21
 """Most weights of a run of undecoded blocks: some 4 ms of work."""
@@ -377,6 +385,58 @@ class Chunk:
     start: int
     values: Values
     stored: Stored
+
+
+class Coded(NamedTuple):
+    """A run of weights that kernels decode themselves, by `jit.decode_piece`.
+
+    Attributes:
+        decode: See `registry.decoder_address`.
+        unit: Weights of a block.
+        blocks: uint8 [n, bytes of a block], read-only.
+    """
+
+    decode: int
+    unit: int
+    blocks: Blocks
+
+    @classmethod
+    def of_values(cls, values: Values) -> Coded:
+        """Return weights that need no decoding."""
+        return cls(0, 1, read_only(values.view(np.uint8).reshape(-1, 4)))
+
+    @property
+    def size(self) -> int:
+        """Number of weights."""
+        return len(self.blocks) * self.unit
+
+    def part(self, start: int, stop: int) -> Coded:
+        """Return a run within this one, of whole blocks."""
+        return self._replace(blocks=self.blocks[start // self.unit : stop // self.unit])
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A run of weights that are still to be decoded. Its arrays are overwritten by the next one.
+
+    Attributes:
+        coded: The weights.
+        stored: The blocks that hold them.
+        chunk: Weights that are added up together; the last may be fewer.
+        decode: Returns some of them, from one number to another: float32 [n].
+    """
+
+    coded: Coded
+    stored: Stored
+    chunk: int
+    decode: Callable[[int, int], Values]
+
+    @classmethod
+    def of_values(cls, values: Values, stored: Stored | None = None) -> Batch:
+        """Return a batch of weights that are decoded."""
+        coded = Coded.of_values(values)
+        stored = coded.blocks if stored is None else stored
+        return cls(coded, stored, max(1, values.size), lambda *run: values[slice(*run)])
 
 
 def _runs_of(tensor: Tensor) -> _BlockRuns | _RowRuns | _GroupRuns | _LineRuns:
@@ -462,6 +522,32 @@ class WeightReader:
             yield Chunk(position, values[skipped : skipped + end - position], stored)
             position = end
 
+    def batches(self, start: int, stop: int, check: Check = never) -> Iterator[Batch]:
+        """Yield weights in order, for kernels that decode them: some chunks at a time."""
+        runs = self._runs
+        address = runs.address
+        if address is None or start % self.unit or stop % self.unit:
+            for chunk in self.chunks(start, stop, check):
+                yield Batch.of_values(chunk.values, chunk.stored)
+            return
+        self._check_run(start, stop)
+        step, weights = self._chunk_units, self._chunk_units * self.unit
+        if weights % PIECE == 0:  # a batch is cut into pieces where each of its chunks would be
+            chunk_bytes = step * self.tensor.type.whole_bytes
+            step *= max(1, min(_BATCH_BYTES // chunk_bytes, SPAN_WEIGHTS // weights))
+        for first in range(start // self.unit, stop // self.unit, step):
+            check()
+            stored = runs.read(first, min(step, stop // self.unit - first))
+            assert isinstance(stored, np.ndarray)
+
+            def decode(start: int, stop: int, blocks: Blocks = stored) -> Values:
+                out = np.empty(stop - start, np.float32)
+                runs.decode(blocks[start // self.unit : stop // self.unit], out)
+                return out
+
+            coded = Coded(address, self.unit, read_only(stored))
+            yield Batch(coded, stored, weights, decode)
+
     def runs(self, start: int, stop: int, check: Check = never) -> Iterator[Stored]:
         """Yield blocks in order, not decoded; the weights must begin and end at blocks."""
         self._check_run(start, stop)
@@ -523,6 +609,10 @@ class Span:
     def chunks(self, check: Check) -> Iterator[Chunk]:
         """Yield its weights; see `WeightReader.chunks`."""
         return self._own.reader.chunks(self.start, self.stop, check)
+
+    def batches(self, check: Check) -> Iterator[Batch]:
+        """Yield its weights for kernels that decode them; see `WeightReader.batches`."""
+        return self._own.reader.batches(self.start, self.stop, check)
 
     def runs(self, check: Check) -> Iterator[Stored]:
         """Yield its blocks, not decoded; see `WeightReader.runs`."""

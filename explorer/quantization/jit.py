@@ -30,6 +30,7 @@ from numba.core.caching import FunctionCache
 from numba.core.compiler import Compiler, CompileResult
 from numba.core.serialize import dumps
 from numba.extending import intrinsic
+from numba.np.arrayobj import populate_array
 
 from explorer.private_folder import PrivateFolder
 from explorer.quantization.kernel_cache import (
@@ -140,6 +141,21 @@ class _KernelCache(FunctionCache):  # type: ignore[misc]
         function = self._py_func
         name = f"{function.__module__}.{function.__qualname__}".translate(_NOT_IN_NAMES)
         return f"{name}-{digest}{SUFFIX}"
+
+
+# Of all decoders, whatever the arrays are made of that the program gives them.
+_BLOCKS: Final = types.Array(types.uint8, 2, "C", readonly=True)
+_WEIGHTS: Final = types.Array(types.float32, 2, "C")
+
+
+def address_of(decoder: Any) -> int | None:
+    """Return where a decoder's machine code lies, for `decode_piece`; None if it is no kernel."""
+    if not hasattr(decoder, "get_compile_result"):
+        return None
+    decoder.compile((_BLOCKS, _WEIGHTS))
+    compiled = decoder.overloads[_BLOCKS, _WEIGHTS]
+    address: int = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
+    return address
 
 
 _NOT_IN_NAMES: Final = str.maketrans("", "", "<>")  # of files on Windows
@@ -259,6 +275,54 @@ u32_at = _little_endian(32)
 def half_at(blocks: Any, b: Any, offset: Any) -> Any:
     """Return the half float at a byte offset of block `b`, widened to float32."""
     return float32_of_half(u16_at(blocks, b, offset))
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def decode_piece(_context: Any, coded: Any, _start: Any, _count: Any, piece: Any) -> Any:
+    """Decode weights into `piece`, a float32 array of any shape; they are whole blocks.
+
+    The decoder is called by its address, so that one kernel serves the blocks of all types and
+    they are decoded where they are looked at, in the first-level cache.
+
+    Args:
+        coded: `formats.weights.Coded`.
+        start: The first weight.
+        count: Number of weights.
+        piece: What is filled from its beginning.
+    """
+
+    def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        run, start, count, out = arguments
+        decode, unit, stored = (builder.extract_value(run, i) for i in range(3))
+        source = context.make_array(coded.types[2])(context, builder, stored)
+        target = context.make_array(piece)(context, builder, out)
+        width = cgutils.unpack_tuple(builder, source.shape, 2)[1]
+        first, blocks = builder.udiv(start, unit), builder.udiv(count, unit)
+        at = builder.gep(source.data, [builder.mul(first, width)])
+        is_float = builder.icmp_unsigned("==", decode, decode.type(0))
+        with builder.if_else(is_float) as (copy, call):
+            with copy:
+                cgutils.raw_memcpy(builder, target.data, at, count, 4)
+            with call:
+                given = []
+                for kind, data, inner, size in (
+                    (_BLOCKS, at, width, 1),
+                    (_WEIGHTS, target.data, unit, 4),
+                ):
+                    array = context.make_array(kind)(context, builder)
+                    item = context.get_constant(types.intp, size)
+                    strides = (builder.mul(inner, item), item)
+                    populate_array(array, data, (blocks, inner), strides, item, None)
+                    given.append(array._getvalue())
+                convention = context.call_conv
+                kinds = (_BLOCKS, _WEIGHTS)
+                function = convention.get_function_type(types.none, kinds).as_pointer()
+                convention.call_function(
+                    builder, builder.inttoptr(decode, function), types.none, kinds, given
+                )
+        return context.get_dummy_value()
+
+    return types.none(coded, types.intp, types.intp, piece), generate
 
 
 @intrinsic  # type: ignore[untyped-decorator]

@@ -168,6 +168,24 @@ def decoder(type_name: str) -> Decoder:
     return decode
 
 
+PIECE: Final = 4096
+"""Weights that kernels decode at once: 16 KiB, which stay in the first-level cache."""
+
+
+@cache
+def decoder_address(type_name: str) -> int | None:
+    """Return where machine code of a decoder lies, which kernels call; see `jit.decode_piece`.
+
+    0 if there is nothing to decode; None where it is no kernel, or blocks do not divide a piece.
+    """
+    if type_name == "F32":
+        return 0
+    if PIECE % TENSOR_TYPES[type_name].block_weights:
+        return None
+    found: int | None = _module("jit").address_of(_module(family(type_name)).DECODERS[type_name])
+    return found
+
+
 def gather_rows(type_name: str, stored: NDArray[np.uint8], out: NDArray[np.uint8]) -> None:
     """Take apart the blocks of rows that are stored together, so that each is a whole one.
 
