@@ -37,6 +37,7 @@ _WARMED_UP: Final = {
 
 Any other takes pictures of its own size.
 """
+_QWEN: Final = "qwen3vl_merger"
 _MERGES: Final = {"gemma4v": 3, "pixtral": 1, "phi4": 1, "lightonocr": 1}  # if the file says none
 _MOST_PATCHES: Final = 1 << 24
 
@@ -119,8 +120,9 @@ def _factors(model: Model) -> Iterator[Factor]:
 def _projector_compute(model: Model) -> tuple[int, int]:
     """Return what a projector's buffer takes for the picture that llama.cpp reserves it for.
 
-    Its graph holds the hidden values of a network and two to six rows of each patch at once. One
-    published log is between: 248.10 MiB of 213 to 501.
+    Its graph holds the hidden values of a network and two to six rows of each patch at once.
+    Qwen's without features of middle layers holds the picture, the positions, the residual,
+    queries, keys and values, and the first two rotated: 248.10 MiB in a published log.
     """
     keys = HeaderKeys(model.metadata)
     kind = model.metadata.text("clip.vision.projector_type")
@@ -138,6 +140,10 @@ def _projector_compute(model: Model) -> tuple[int, int]:
     patches = min(patches, _MOST_PATCHES)
     if not patches or not width:
         return 0, model.nbytes  # of sound, or of another kind
+    if kind == _QWEN and hidden <= 4 * width and width <= 6 * patch**2:
+        picture, positions = 3 * 4 * patch**2, 4 * 4
+        if not any(name.startswith("v.deepstack.") for name in model.tensors.columns.names):
+            return (patches * (picture + positions + 4 * 6 * width),) * 2
     return 4 * patches * (hidden + 2 * width), 4 * patches * (2 * hidden + 6 * width)
 
 

@@ -7,6 +7,7 @@ import importlib.util
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -119,3 +120,19 @@ def _maker() -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def test_metal_copies_the_cache_in_16_bits_since_a_build() -> None:
+    header = Header.from_model(
+        _model(*(_FAMILIES["llama"][one] for one in ("metadata", "tensors")))
+    )
+    longest = Settings(context=1 << 17, library="Metal", build=11434)
+    new, old, cuda = (
+        allocate(header, one).buffers["GPU0"].compute or 0
+        for one in (longest, replace(longest, build=10000), replace(longest, library="CUDA"))
+    )
+    heads, length = header.kv_heads[0], header.key_length
+    copies = 2 * 2 * heads * length * (1 << 17)
+    assert new - old == pytest.approx(copies, rel=0.1)
+    assert old < cuda + copies
+    assert allocate(header, longest).accuracy == "band"

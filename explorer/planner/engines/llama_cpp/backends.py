@@ -22,7 +22,7 @@ class Backend(NamedTuple):
     scratch: Literal["copies", "metal", "none"] = "copies"
     piece: int = 0  # a compute buffer is made of pieces that are no larger; 0: of one
     broadcasts: bool = True  # multiplies a matrix with several sequences at a time
-    reorders: bool = False  # what can be computed at the same time (`reordering`)
+    order: Literal["graph", "vulkan", "metal"] = "graph"  # of computation (`reordering`)
     was_compared: bool = False  # whether its compute buffers are those of a real run
     scans: bool = True  # whether there is a kernel for Mamba 1, and for any state of Mamba 2
 
@@ -46,11 +46,11 @@ _BACKENDS: Final[Mapping[str, Backend]] = MappingProxyType(
             scratch="none",
             piece=1 << 30,
             broadcasts=False,
-            reorders=True,
+            order="vulkan",
             was_compared=True,
             scans=False,
         ),
-        "Metal": Backend(alignment=32, fills_rows=False, scratch="metal"),
+        "Metal": Backend(alignment=32, fills_rows=False, scratch="metal", order="metal"),
     }
 )
 

@@ -23,11 +23,12 @@ from explorer.planner.engines.llama_cpp.graph import (
 )
 from explorer.planner.engines.llama_cpp.header import Header
 from explorer.planner.engines.llama_cpp.kernels import lacks_kernel
-from explorer.planner.engines.llama_cpp.reordering import reordered, with_parts
+from explorer.planner.engines.llama_cpp.reordering import concurrent, reordered, with_parts
 
 _REMEMBERED: Final = 256  # results of a model
 _LIMITS: Final = {"exact": (99, 101), "band": (90, 110), "unknown architecture": (70, 145)}
 """Per cent of the figure, as measured (docs/planner.md)."""
+_SCALES: Final = 8 + 4 * 256  # bytes of what Metal scales chosen experts by
 _OFFLOADED_ROWS: Final = 32  # from which on a GPU computes with weights of the host
 _COPIES: Final = 4  # of what crosses, where devices work in a pipeline
 _REPEATED: Final = 4  # after so many like blocks memory is as after any number
@@ -207,8 +208,10 @@ def _sizes(header: Header, batch: Batch, placement: Placement, blocks: Sequence[
     copies = _COPIES if placement.pipelined else 1
     nodes = block.graph.nodes
     order: _Order = _unchanged
-    if batch.backend.reorders:
-        nodes, order = with_parts(nodes), _reordered(placement.gpus)
+    if batch.backend.scratch == "metal":
+        _add_scratch(nodes)
+    if batch.backend.order != "graph":
+        nodes, order = with_parts(nodes), _reordered(placement.gpus, batch.backend.order)
     nodes, crossing = _split(nodes, order, pipelined=copies > 1)
     backend = batch.backend
     host_alignment = backend.host_alignment if placement.gpus else HOST_ALIGNMENT
@@ -224,6 +227,16 @@ def _sizes(header: Header, batch: Batch, placement: Placement, blocks: Sequence[
             allocator.take(tensor)
     allocator.run(nodes)
     return [heap.peak for heap in allocator.heaps]
+
+
+def _add_scratch(nodes: Sequence[Tensor]) -> None:
+    """Add what Metal's operations but attention take beside results (`ggml-metal.cpp`)."""
+    for tensor in nodes:
+        if tensor.op == "argsort":
+            tensor.scratch = tensor.nbytes
+        elif tensor.op == "mul_mat_id":
+            experts, tokens = tensor.sources[0].extent[2], tensor.sources[2].extent[1]
+            tensor.scratch = 4 * experts * (1 + tokens) + _SCALES
 
 
 def _assign(graph: Graph, host: int) -> None:
@@ -282,11 +295,13 @@ def _unchanged(split: list[Tensor], _device: int) -> list[Tensor]:
     return split
 
 
-def _reordered(host: int) -> _Order:
+def _reordered(host: int, library: str) -> _Order:
     """Return what puts the nodes of a split on a GPU into another order."""
 
     def order(split: list[Tensor], device: int) -> list[Tensor]:
-        return split if device == host else reordered(split, _dependency)
+        if device == host:
+            return split
+        return concurrent(split) if library == "metal" else reordered(split, _dependency)
 
     return order
 
