@@ -1,5 +1,5 @@
-"""Files that belong to a model and are none: whether a header is that of an adapter or an
-importance matrix. Their names alone tell.
+"""Files that belong to a model and are none: whether a header is that of an adapter, an importance
+matrix or another component. Their names alone tell.
 
 `analysis/adapters.py` and `analysis/importance.py` read what they hold.
 """
@@ -31,6 +31,11 @@ _MOST_NAME: Final = 512
 
 def is_importance_matrix(model: Model) -> bool:
     return any(name.endswith(SUMS) for name in model.tensors.columns.names)
+
+
+def is_component(model: Model) -> bool:
+    """Return whether a model is a projector or a control vector, or has no weights."""
+    return model.architecture in ("clip", "controlvector") or not len(model.tensors)
 
 
 def is_adapter(model: Model) -> bool:

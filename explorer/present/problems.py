@@ -21,5 +21,5 @@ def problems_of(model: Model, check: Check = never) -> tuple[Problem, ...]:
 
     problems = *model.problems, *llama_cpp_problems(model, check)
     if not problems and (refused := refusal_of(model)):
-        problems = (Problem(Severity.WARNING, WHERE, refused),)
+        problems = (Problem(Severity.WARNING, WHERE, refused.removeprefix(f"{WHERE} ")),)
     return problems

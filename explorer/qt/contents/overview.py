@@ -26,6 +26,7 @@ from PySide6.QtGui import (
 
 from explorer.errors import ExplorerError
 from explorer.formats import Problem
+from explorer.formats.attachments import is_component
 from explorer.present.colours import LAYER_COLOURS, OTHERS_COLOUR
 from explorer.present.explanations import picture_text
 from explorer.present.model import model_sentence, problem_line
@@ -164,7 +165,7 @@ class OverviewView(QtWidgets.QScrollArea):
         self.setAccessibleName("Overview")
         self.app = app
         self._machine, self._recent = machine, recent
-        self._jobs = JobSlot(app.runner, self)
+        self._jobs, self._looking = JobSlot(app.runner, self), JobSlot(app.runner, self)
         self._document: Document | None = None
         self._fit: tuple[ModelFit, str] | None = None
         self._belonging: Belonging | None = None
@@ -177,6 +178,7 @@ class OverviewView(QtWidgets.QScrollArea):
         if document is not self._document or document is None:
             self._document, self._fit, self._belonging = document, None, None
             self._build()
+            self._look_what_it_belongs_to()
         self._look_whether_it_fits()
 
     def _look_whether_it_fits(self) -> None:
@@ -184,36 +186,50 @@ class OverviewView(QtWidgets.QScrollArea):
         if machine is None:
             return
         self._jobs.cancel()
-        if document is None or not machine.known:
+        if document is None or document.kind or not machine.known:
             return
         asked, target = machine.inputs(document.path), machine.target()
 
-        def work(job: Job) -> tuple[ModelFit, str, Belonging | None]:
-            from explorer.present.belonging import belonging_of  # noqa: PLC0415 - loads planner
-            from explorer.present.fits import fit_of, fit_statement  # noqa: PLC0415 - as above
+        def work(job: Job) -> tuple[ModelFit, str]:
+            from explorer.present.fits import fit_of, fit_statement  # noqa: PLC0415 - loads planner
 
             fit = fit_of(document.model, target, job.check, asked)
-            return fit, fit_statement(fit, target), belonging_of(document.model, job.check)
+            return fit, fit_statement(fit, target)
 
         def fail(error: ExplorerError) -> None:
             from explorer.present.fits import not_fitted  # noqa: PLC0415 - as above
 
             fit = not_fitted(error)
-            self._show_fit((fit, fit.sentence, None))
+            self._show_fit((fit, fit.sentence))
 
         title = f"Looking whether {plain_text(document.title)} fits"
         self._jobs.run(title, work, self._show_fit, fail)
 
-    def _show_fit(self, found: tuple[ModelFit, str, Belonging | None]) -> None:
-        """Say whether the model fits the machine that plans are for: a sentence, and the tile.
-
-        Of what is no whole model, say what it belongs to.
-        """
-        fit, words, belonging = found
-        shown = (fit, words), belonging
-        if self._document is not None and (self._fit, self._belonging) != shown:
-            self._fit, self._belonging = shown
+    def _show_fit(self, fit: tuple[ModelFit, str]) -> None:
+        """Say whether the model fits the machine that plans are for: a sentence, and the tile."""
+        if self._document is not None and self._fit != fit:
+            self._fit = fit
             self._build()
+
+    def _look_what_it_belongs_to(self) -> None:
+        """Say of a file that is no whole model what it is, and offer to use it with its model."""
+        self._looking.cancel()
+        document = self._document
+        if document is None or not (document.kind or is_component(document.model)):
+            return
+
+        def work(job: Job) -> Belonging | None:
+            from explorer.present.belonging import belonging_of  # noqa: PLC0415 - loads planner
+
+            return belonging_of(document.model, job.check)
+
+        def show(found: Belonging | None) -> None:
+            if found is not None and document is self._document:
+                self._belonging = found
+                self._build()
+
+        title = f"Looking what {plain_text(document.title)} belongs to"
+        self._looking.run(title, work, show, self.app.report)
 
     def _build(self) -> None:
         self._stale = False
