@@ -36,7 +36,7 @@ CHANGES: Final = (
     Change(9415, "narrow_masks", "keeps masks of flash attention in 16 bits"),
     Change(9464, "few_logits", "the server reserves logits of few tokens"),  # PR 23861
     Change(9489, "kernel_copies", "reserves the 16-bit copies of a quantized cache"),
-    Change(10816, "metal_copies", "reserves 16-bit copies of the cache on Metal"),  # PR 27390
+    Change(10739, "metal_copies", "reserves 16-bit copies of the cache on Metal"),  # PR 27390
     Change(11401, "mixed", "reserves room for tokens and embeddings in one batch"),
 )
 """The changes, from the oldest to the newest."""
