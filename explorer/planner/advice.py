@@ -21,7 +21,6 @@ from explorer.planner.searching import MOST_TRIALS, Found, largest, largest_held
 from explorer.planner.settings import AUTOMATIC
 from explorer.text import bytes_text, counted, integer_text
 
-_CACHE_TYPES: Final = ("f16", "q8_0", "q4_0")  # the best first
 _MOST_TOKENS: Final = 1 << 30  # where neither the model nor the memory sets a limit
 _SHOWN_NAMES: Final = 3
 _NO_GPU: Final = "there is no GPU"
@@ -39,6 +38,7 @@ class Advice:
     limited_by: str  # what keeps it from being more (or, of the fewest, less): a clause
     exact: bool = True  # whether no larger value can fit, see `Found`
     also: Mapping[str, Any] = field(default_factory=dict)  # settings that the answer needs besides
+    sets: Mapping[str, Any] = field(default_factory=dict)  # settings that take the answer
 
     def record(self) -> dict[str, Any]:
         """Return what JSON shows of it."""
@@ -55,13 +55,16 @@ def solve(what: str, request: PlanRequest, engine: Engine, check: Check = never)
     """
     if what not in QUESTIONS:
         raise PlanError(f"{quoted(what)!r} cannot be solved for. Use one of {', '.join(QUESTIONS)}")
-    if engine.unknown:
-        return Advice(what, None, f"the {engine.unknown} of {engine.short_title} are not known")
+    if unknown := engine.unknown(request.h):
+        return Advice(what, None, f"what {engine.short_title} takes for {unknown} is not known")
     if not request.devices and what not in ("context", "fewest-gpu-layers"):
         return Advice(what, None, _NO_GPU)
-    if _ABOUT[what] not in {setting.name for setting in engine.settings}:
-        return Advice(what, None, f"{engine.short_title} has no such setting")
-    return QUESTIONS[what](_Search(request, engine, check))
+    setting = engine.curves[0].setting if what == "kv-cache-type" else _ABOUT[what]
+    if setting not in {setting.name for setting in engine.settings}:
+        reason = engine.ignored.get(_ABOUT[what], f"{engine.short_title} has no such setting")
+        return Advice(what, None, reason)
+    found = QUESTIONS[what](_Search(request, engine, check))
+    return found if found.sets else replace(found, sets={setting: found.value})
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +174,8 @@ class _Search:
         `plan` leaves the context open; it is None where the program refuses that.
         """
         engine, step = self.engine, self.engine.context_step
+        if engine.unknown(self.request.h):
+            return Found(None), False
         whole = plan is not None and plan.fully_offloaded
         placed = None
         if plan is not None and _keeps_its_layers(plan):
@@ -248,11 +253,21 @@ def _held_requests(ends: tuple[int, int]) -> Advice:
     return Advice("parallel", ends[0] or None, limit)
 
 
+def cache_types(engine: Engine) -> dict[str, dict[str, Any]]:
+    """Return the types of the cache that a program has, the best first, with what asks for each.
+
+    One that is larger than what the program takes by itself is none of them.
+    """
+    kind, both = engine.curves[0], dict.fromkeys(("cache_type_k", "cache_type_v"))
+    return {
+        one.name: {kind.setting: one.value, **both} for one in kind.values if not one.is_what_if
+    }
+
+
 def best_cache_type(search: _Search) -> Advice:
     """Return the KV cache type with the smallest error at which all layers are on GPUs."""
     what, limit = "kv-cache-type", "there is no better one"
-    for name in _CACHE_TYPES:
-        asked = {"kv_cache_type": name, "cache_type_k": None, "cache_type_v": None}
+    for name, asked in cache_types(search.engine).items():
         try:
             held = search.without_host().plan(**asked).effective["kv_cache_type"]
         except PlanError as error:
@@ -262,10 +277,9 @@ def best_cache_type(search: _Search) -> Advice:
             return Advice(what, None, f"{limit}, and {name} cannot be used: {held.reason}")
         obstacle = search.obstacle(name, **asked)
         if not obstacle:
-            also = dict.fromkeys(("cache_type_k", "cache_type_v")) | search.needed(**asked)
-            return Advice(what, name, limit, also=also)
+            return Advice(what, name, limit, also=search.needed(**asked), sets=asked)
         limit = obstacle
-    return Advice(what, None, f"even {limit}")
+    return Advice(what, None, limit if limit.startswith("whether") else f"even {limit}")
 
 
 def most_gpu_layers(search: _Search) -> Advice:

@@ -7,7 +7,7 @@ would be after conversion to GGUF is in `explorer.planner.hyperparameters`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -16,6 +16,7 @@ from explorer.formats.tensors import Shape, Spec
 from explorer.planner.devices import MAX_BLOCKS, MAX_COUNT, quoted, whole
 
 Row = TypeVar("Row")
+_HEADS: Final = ("num_attention_heads", "n_head")
 _LAYERS: Final = "layers"
 _EXPERTS: Final = "experts"
 _ANY: Final = "*"
@@ -62,6 +63,44 @@ class Folder:
             StoredKind(*_placed(name), spec.shape, spec.type.name, spec.nbytes)
             for name, spec in zip(self._names, self._specs, strict=True)
         )
+
+    def loaded(self, *, drafting: bool = False) -> Iterator[tuple[StoredKind, int]]:
+        """Yield the kinds of tensors that programs load, and how many there are of each.
+
+        They leave out frequencies of rotary positions, an output that is the embedding, and, but
+        for those that draft tokens with them, the layers beyond the model's own.
+        """
+        for kind, times in self.kinds.items():
+            is_output = kind.role.startswith("lm_head")
+            if kind.role.endswith("inv_freq") or (is_output and self.ties_output):
+                continue
+            if drafting or not self.drafts(kind):
+                yield kind, times
+
+    def drafts(self, kind: StoredKind) -> bool:
+        """Return whether a tensor is of a layer that only drafts tokens (MTP)."""
+        beyond = kind.layer is not None and kind.layer >= self.layers
+        return beyond or kind.role.startswith("mtp.")
+
+    def layer_bytes(
+        self, size_of: Callable[[StoredKind], int] | None = None, *, drafting: bool = False
+    ) -> list[int]:
+        """Return the bytes of each layer, and last of all that is in none; see `loaded`.
+
+        `size_of` gives the bytes of a tensor; None leaves them as they are stored.
+        """
+        held = [0] * (self.layers + 1)
+        for kind, times in self.loaded(drafting=drafting):
+            inside = kind.layer is not None and kind.layer < self.layers
+            nbytes = kind.nbytes if size_of is None else size_of(kind)
+            held[kind.layer if inside and kind.layer is not None else -1] += nbytes * times
+        return held
+
+    @property
+    def ties_output(self) -> bool:
+        """Whether the output is the embedding."""
+        ties = self.text.get("tie_word_embeddings", self.config.get("tie_word_embeddings"))
+        return ties is True
 
     @property
     def model_type(self) -> str:
@@ -158,10 +197,15 @@ class Folder:
             raise PlanError(f"config.json {key} has more than {MAX_BLOCKS} entries; it is damaged")
         return tuple(found)
 
+    @property
+    def has_heads(self) -> bool:
+        """Whether the config states how many attention heads there are."""
+        return any(self.text.get(key) for key in _HEADS)
+
     @cached_property
     def heads(self) -> int:
         """Attention heads."""
-        return self.number("num_attention_heads", "n_head", least=1)
+        return self.number(*_HEADS, least=1)
 
     @cached_property
     def kv_heads(self) -> int:

@@ -18,14 +18,13 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from explorer.errors import PlanError
-from explorer.formats.facts import range_text
 from explorer.formats.model import Metadata, MetadataEntry, Model, loaded_entry
 from explorer.planner.devices import MAX_BLOCKS, MAX_COUNT, MAX_MEMORY, whole, whole_or_none
 from explorer.planner.engines.llama_cpp.header import Header
 from explorer.planner.engines.llama_cpp.refusals import foreign_type
 from explorer.planner.folder import Folder
 from explorer.planner.header_keys import TOKENS, HeaderKeys
-from explorer.planner.tensor_groups import TensorGroups, group_config, group_list, group_table
+from explorer.planner.tensor_groups import TensorGroups, group_list, group_table
 from explorer.quantization import TensorType
 
 _NO_MODELS: Final = {"adapter": "an adapter", "imatrix": "an importance matrix"}  # general.type
@@ -63,8 +62,6 @@ class Hyperparameters:
     tensors: TensorGroups = field(default_factory=TensorGroups)  # sizes of its tensors by group
     file_bytes: int = 0  # bytes of its files; of parts without a file, of the tensors
     name: str = ""
-    after_conversion: bool = False  # whether it is what the model would be after conversion to GGUF
-    methods: tuple[str, ...] = ()  # quantization methods of its weights that no conversion keeps
     origins: Mapping[str, str] = field(default_factory=dict)  # symbol → where its value came from
     warnings: tuple[str, ...] = ()  # what is odd about the header
     damage: str = ""  # what is lost or wrong in its files, so that they cannot be loaded
@@ -100,8 +97,7 @@ class Hyperparameters:
     def from_model(cls, model: Model) -> Hyperparameters:
         """Read an opened model's header.
 
-        Of a GGUF file that is its metadata; of safetensors its config.json, and the result says
-        that it is what the model would need after conversion.
+        Of a GGUF file that is its metadata; of safetensors its config.json.
 
         Raises:
             PlanError: A value has the wrong type, is negative or absurdly large; it is not a model.
@@ -112,23 +108,23 @@ class Hyperparameters:
             raise PlanError(
                 f"it is {_NO_MODELS[kind]}, not a whole model. Plan the model that it belongs to"
             )
+        folder = blobs = None
         if model.format == "gguf":
             file_bytes = sum(file.source.size for file in model.files)
             tensors = group_table(model.tensors)
             h = read_metadata(model.metadata, tensors, file_bytes, str(model.path))
         else:
-            h = read_config(model)
-        kept = _is_in_ollama_store(model)
-        folder = Folder(model.config, *model.stored) if model.stored and model.config else None
-        is_folder = model.format == "safetensors"
+            read = _folder(model)
+            h = read_config(model, read)
+            folder, blobs = (read, None) if model.format == "safetensors" else (None, read)
         llama_cpp, ik_llama_cpp = llama_cpp_headers(model)
         return replace(
             h,
-            in_ollama_store=kept,
+            in_ollama_store=_is_in_ollama_store(model),
             llama_cpp=llama_cpp,
             ik_llama_cpp=ik_llama_cpp,
-            folder=folder if is_folder else None,
-            blobs=None if is_folder else folder,
+            folder=folder,
+            blobs=blobs,
             layer_bytes=model.layer_bytes,
         )
 
@@ -205,6 +201,11 @@ class Hyperparameters:
         embedding = nbytes.get("token_embd", 0)  # tied: it is the output too
         output = nbytes.get("output_norm", 0) + nbytes.get("output", embedding)
         return (*blocks, output)
+
+    @property
+    def is_safetensors(self) -> bool:
+        """Whether its weights are safetensors, of a folder or of Ollama's store."""
+        return self.folder is not None or self.blobs is not None
 
     @property
     def total_layers(self) -> int:
@@ -318,34 +319,9 @@ def plain_metadata(values: Mapping[str, Any]) -> Metadata:
     return Metadata(entries)
 
 
-# A model that is no GGUF file, from its config.json (docs/planner.md, section 10): the figures are
-# what it would need after conversion, with its tensors at their present size. No golden data stands
-# behind them. Values that other files leave out are filled in as the conversion scripts do.
+# A model that is no GGUF file, from its config.json: what its programs work out of it is in
+# `explorer.planner.folder`.
 
-
-_ARCHITECTURES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "mistral": "llama",
-        "mixtral": "llama",
-        "gemma3_text": "gemma3",
-        "gemma3n_text": "gemma3n",
-        "cohere": "command-r",
-        "phi": "phi2",
-        "deepseek_v2": "deepseek2",
-        "deepseek_v3": "deepseek2",
-        "gpt_oss": "gptoss",
-        "qwen2_moe": "qwen2moe",
-        "qwen2_vl": "qwen2vl",
-        "qwen2_5_vl": "qwen25vl",
-        "qwen3_moe": "qwen3moe",
-        "qwen3_vl": "qwen3vl",
-        "qwen3_vl_moe": "qwen3vlmoe",
-        "llama4_text": "llama4",
-        "nomic_bert": "nomic-bert",
-        "stablelm_epoch": "stablelm",
-    }
-)
-"""`model_type` → architecture after conversion, where the two are spelled differently."""
 
 _ALTERNATIVES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
@@ -358,37 +334,35 @@ _ALTERNATIVES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "FF": ("intermediate_size", "ffn_hidden_size", "n_inner"),
         "window": ("sliding_window",),
         "trained context": ("max_position_embeddings", "seq_length", "n_positions", "n_ctx"),
-        "conv": ("mamba_d_conv", "conv_kernel"),
-        "state": ("mamba_d_state", "ssm_state_size", "state_size"),
-        "groups": ("mamba_n_groups", "n_groups"),
     }
 )
 """Symbol → keys of config.json, the usual one first."""
 
-_MXFP4: Final = "mxfp4"
-"""The quantization method whose weights GGUF has a type for."""
 
-
-def read_config(model: Model) -> Hyperparameters:
-    """Return what a model's config.json says.
-
-    Raises:
-        PlanError: There is none, or a value is of the wrong type or absurd.
-    """
+def _folder(model: Model) -> Folder:
+    """Return a model's headers; raise `PlanError` if there is no config.json among them."""
     if not model.config:
         raise PlanError(
             "the model has no config.json, so its sizes cannot be worked out. "
             "Open the folder that holds both"
         )
+    return Folder(model.config, *(model.stored or ((), ())))
+
+
+def read_config(model: Model, folder: Folder) -> Hyperparameters:
+    """Return what a model's config.json says.
+
+    Raises:
+        PlanError: A value is of the wrong type or absurd.
+    """
     config = _Config(model.config)
     blocks, heads = config.number("L", most=MAX_BLOCKS), config.counts("heads") or (1,)
     kv_heads = config.counts("kv heads") or heads
     if kv_heads is heads:
         config.origins["kv heads"] = f"{config.origins['heads']}, one for each head"
     key_length, value_length = _lengths(config)
-    tensors = group_config(model.tensors)
     return Hyperparameters(
-        architecture=_ARCHITECTURES.get(config.model_type, config.model_type),
+        architecture=config.model_type,
         block_count=blocks,
         embedding_length=config.number("E"),
         head_counts=heads,
@@ -399,31 +373,14 @@ def read_config(model: Model) -> Hyperparameters:
         feed_forward_length=config.number("FF"),
         sliding_window=config.number("window"),
         trained_context=config.number("trained context"),
-        cross_attention_layers=frozenset(config.listed("cross_attention_layers")),
-        ssm_conv_kernel=config.number("conv"),
-        ssm_state_size=config.number("state"),
-        ssm_inner_size=_inner_size(config),
-        ssm_group_count=config.number("groups"),
         embedding_model=_is_embedding(model.config),
         vision="vision_config" in model.config,
-        tensors=tensors,
         file_bytes=sum(file.source.size for file in model.files),
         name=str(model.path),
-        after_conversion=True,
-        methods=_methods(model),
         origins=config.origins,
-        warnings=tuple(_warnings(blocks, heads, tensors)),
+        warnings=tuple(_warnings(blocks, folder)),
         own_context=_own_context(model.metadata),
     )
-
-
-def _methods(model: Model) -> tuple[str, ...]:
-    """Return the quantization methods of weights that GGUF has no type for."""
-    types = model.tensors.columns.types
-    rows = {kind: row for row, kind in enumerate(types) if kind.quantized}  # one of each type
-    weights = (model.tensors.rows[row].companions for row in rows.values())
-    found = {one.layout.scheme for one in weights if one is not None}
-    return tuple(sorted(found - {_MXFP4}))
 
 
 class _Config:
@@ -464,11 +421,6 @@ class _Config:
             return _integers(value, key)
         return () if value is None else (whole(value, key),)
 
-    def listed(self, key: str) -> tuple[int, ...]:
-        """Return a list; empty if it is absent."""
-        value, origin = self.get(key)
-        return _integers(value, origin) if isinstance(value, list) else ()
-
     def optional(self, *keys: str) -> int | None:
         """Return a number, or None if it is absent."""
         return whole_or_none(*self.get(*keys))
@@ -492,22 +444,6 @@ def _lengths(config: _Config) -> tuple[int | None, int | None]:
     return (None, None) if head is None else (whole(head, key), whole(head, key))
 
 
-def _inner_size(config: _Config) -> int:
-    """Return the inner width of recurrent blocks: stated, or heads × their length, or expanded."""
-    stated, key = config.get("mamba_d_inner", "intermediate_size_mamba")
-    if stated is not None:
-        config.origins["inner"] = key
-        return whole(stated, key)
-    heads = config.optional("mamba_n_heads", "mamba_num_heads")
-    length = config.optional("mamba_d_head", "mamba_head_dim")
-    if heads is not None and length is not None:
-        config.origins["inner"] = "config.json mamba_n_heads × mamba_d_head"
-        return whole(heads * length, "mamba_n_heads × mamba_d_head")
-    factor, width = config.optional("mamba_expand"), config.optional("hidden_size")
-    config.origins["inner"] = "config.json mamba_expand × hidden_size"
-    return whole((factor or 0) * (width or 0), "mamba_expand × hidden_size")
-
-
 def _is_embedding(config: Mapping[str, Any]) -> bool:
     """Return whether it makes embeddings: an encoder by its class, without a head for text."""
     classes = config.get("architectures")
@@ -515,11 +451,7 @@ def _is_embedding(config: Mapping[str, Any]) -> bool:
     return any("Bert" in name and "LMHead" not in name for name in names)
 
 
-def _warnings(blocks: int, heads: Sequence[int], tensors: TensorGroups) -> Iterator[str]:
-    found = sum(name.startswith("blk.") for name in tensors.nbytes)
-    if not blocks:
-        yield "config.json states no number of blocks. The figures are not those of a model"
-    elif found != blocks:
-        yield f"config.json states {blocks} blocks, the tensors make {found}"
-    if len(set(heads)) > 1:
-        yield f"blocks differ in their heads ({range_text(heads)})"
+def _warnings(blocks: int, folder: Folder) -> Iterator[str]:
+    found = len({kind.layer for kind in folder.kinds if kind.layer is not None})
+    if found < blocks:
+        yield f"config.json states {blocks} layers, and the files have tensors of {found}"

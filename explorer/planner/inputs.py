@@ -25,9 +25,9 @@ from explorer.planner.hyperparameters import Hyperparameters, llama_cpp_headers
 from explorer.planner.plan import Engine, Holding, Plan, Term
 from explorer.planner.request import PlanRequest
 from explorer.planner.settings import Settings
-from explorer.planner.tensor_groups import group_config, group_table
+from explorer.planner.tensor_groups import group_table
 from explorer.quantization import TensorType
-from explorer.text import plain_text, shorten
+from explorer.text import AtLeast, plain_text, shorten
 
 _LONGEST_TEXT: Final = 200
 
@@ -232,6 +232,11 @@ def memory_plans(
         return {}, error.what
     if not h.block_count:
         return {}, "the model says nothing of its layers"
+    if h.is_safetensors:
+        return (
+            {},
+            "the model is no GGUF file, and what llama.cpp takes of one made of it is unknown",
+        )
     environment, on_gpus = used(os.environ), bool(inputs.devices)
     found: dict[str, PlannedMemory] = {}
     for name, changed in types.items():
@@ -254,7 +259,6 @@ def with_types(
     Weights enter a plan by the bytes of each group of tensors, and by those of block 0's stacked
     gate experts (docs/planner.md, sections 2 and 6).
     """
-    group = group_table if model.format == "gguf" else group_config
     columns = model.tensors.columns
     more = sum(
         (kind.nbytes_of(columns.shapes[row]) or 0) - columns.nbytes[row]
@@ -263,7 +267,7 @@ def with_types(
     llama_cpp, ik_llama_cpp = llama_cpp_headers(model, types)
     return replace(
         h,
-        tensors=group(model.tensors, types),
+        tensors=group_table(model.tensors, types),
         file_bytes=max(0, h.file_bytes + more),
         llama_cpp=llama_cpp,
         ik_llama_cpp=ik_llama_cpp,
@@ -343,6 +347,9 @@ def plan_record(plan: Plan, solved: Advice | None = None) -> dict[str, Any]:
     """
     h, details = plan.request.h, plan.details.record()
     effective = ("context", "parallel", "batch", "kv_cache_type", "flash_attention")
+    cache: dict[str, Any] = {"total": None, "per_layer": None}
+    if not isinstance(plan.cache, AtLeast):
+        cache = {"total": plan.cache, "per_layer": list(plan.details.layer_caches())}
     return {
         "model": h.name,
         "architecture": h.architecture,
@@ -350,7 +357,7 @@ def plan_record(plan: Plan, solved: Advice | None = None) -> dict[str, Any]:
         "requested": plan.request.settings.record(),
         "effective": {name: plan.used(name) for name in effective},
         "weights": plan.weights,
-        "kv_cache": {"total": plan.cache, "per_layer": list(plan.details.layer_caches())},
+        "kv_cache": cache,
         "graph": details.pop("graph"),
         "layers": [
             asdict(layer) | {"device": "cpu" if layer.device is None else layer.device}

@@ -459,6 +459,7 @@ class CurveValue(NamedTuple):
     value: Any
     name: str
     like: str = ""  # the tensor type whose colour it has; empty: that of the cache that holds
+    is_what_if: bool = False  # whether it is larger than what the program takes by itself
 
 
 class CurveKind(NamedTuple):
@@ -467,7 +468,7 @@ class CurveKind(NamedTuple):
     Attributes:
         title: What they are called.
         setting: The setting of which each value has a curve.
-        values: These values.
+        values: These values; of memory the types of the cache, the best first.
         figure: ``"total"`` for bytes in all, or a name of `Details.counts`.
         along: The setting that changes along them.
     """
@@ -482,7 +483,9 @@ class CurveKind(NamedTuple):
 MEMORY_TITLE: Final = "Memory by context"
 
 MEMORY: Final = CurveKind(
-    MEMORY_TITLE, "kv_cache_type", tuple(CurveValue(one, one) for one in CACHE_TYPES)
+    MEMORY_TITLE,
+    "kv_cache_type",
+    tuple(CurveValue(one, one, is_what_if=one == "f32") for one in CACHE_TYPES),
 )
 
 
@@ -524,7 +527,6 @@ class Engine(ABC):
         serve: The words that start its server, before model and arguments; empty without one.
         curves: What curves there are of its plans, the first being shown first.
         library: The library of GPUs without which it runs nothing; empty where any machine will do.
-        unknown: What of a plan it does not know, so that no question about the most is answered.
     """
 
     name: str
@@ -541,7 +543,6 @@ class Engine(ABC):
     serve: Sequence[str] = ("llama-server",)
     curves: Sequence[CurveKind] = (MEMORY,)
     library: str = ""
-    unknown: str = ""
 
     @abstractmethod
     def plan(self, request: PlanRequest) -> Plan:
@@ -556,6 +557,14 @@ class Engine(ABC):
         """Return why the program cannot load a model's files; None if it can."""
         del h
         return None
+
+    def unknown(self, h: Hyperparameters) -> str:
+        """Return what of a model's plan is not known: "its KV cache"; empty where all is.
+
+        Then no question about the most is answered.
+        """
+        del h
+        return ""
 
     def runs_on(self, devices: Sequence[Device]) -> bool:
         """Return whether a machine with these GPUs runs it."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
-from explorer.formats.tensors import TensorTable, parse_name
+from explorer.formats.tensors import TensorTable
 from explorer.planner.devices import quoted
 from explorer.quantization.types import (
     OF_IK_LLAMA_CPP,
@@ -30,11 +30,6 @@ _UPSTREAM: Final = frozenset((
     "IQ3_XXS", "IQ1_S", "IQ4_NL", "IQ3_S", "IQ2_S", "IQ4_XS", "IQ1_M", "MXFP4",
 ))  # fmt: skip
 _NO_OTHERS: Final[Mapping[int, TensorType]] = MappingProxyType({})
-_OTHER_STACKS: Final = ("vision", "visual", "audio", "image", "encoder.", "draft", "mtp")
-_OUTPUTS: Final = ("lm_head", "output_layer", "embed_out")
-_EMBEDDINGS: Final = ("embed_tokens", "wte", "word_embeddings", "tok_embeddings", "embed_in")
-_LAST_NORMS: Final = ("norm", "ln_f", "final_layernorm", "final_norm")
-_GATES: Final = ("gate_proj", "w1")
 
 _STACKED_EXPERTS: Final = ("blk.0", "ffn_gate_exps.weight")
 _SPLIT_EXPERT: Final = ("blk.0", "ffn_gate.0.weight")
@@ -156,38 +151,3 @@ def _type_warnings(types: Sequence[TensorType]) -> Iterable[str]:
                 f"Ollama's estimator counts tensors of type {quoted(name)} as 0 bytes. "
                 "Here they have their true size"
             )
-
-
-def group_config(table: TensorTable, others: Mapping[int, TensorType] = _NO_OTHERS) -> TensorGroups:
-    """Group tensors as they would be after conversion; `others` are types to use, by row."""
-    columns, rows = table.columns, table.main_rows
-    sizes = list(columns.nbytes[:rows])
-    for row, kind in others.items():
-        if row < rows:
-            sizes[row] = kind.nbytes_of(columns.shapes[row]) or 0
-    nbytes: dict[str, int] = {}
-    gates: list[int] = []
-    for name, size in zip(columns.names[:rows], sizes, strict=True):
-        group = _group_name(name)
-        nbytes[group] = nbytes.get(group, 0) + size
-        if group == "blk.0" and ".experts" in name and any(gate in name for gate in _GATES):
-            gates.append(size)
-    # conversion stacks the gates of a layer's experts into one tensor
-    return TensorGroups(
-        nbytes=MappingProxyType(nbytes), gate_experts_bytes=sum(gates) if gates else None
-    )
-
-
-def _group_name(name: str) -> str:
-    """Return ``blk.3`` for a tensor of the language model's block 3, else what it would be in."""
-    parsed = parse_name(name)
-    if any(word in parsed.stack or name.startswith(word) for word in _OTHER_STACKS):
-        return f"other.{quoted(parsed.stack or name)}"
-    if parsed.layer is not None:
-        return f"blk.{parsed.layer}"
-    last = parsed.role.rpartition(".")[2]
-    if last in _OUTPUTS:
-        return "output"
-    if last in _EMBEDDINGS:
-        return "token_embd"
-    return "output_norm" if last in _LAST_NORMS else quoted(parsed.role)

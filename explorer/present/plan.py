@@ -12,19 +12,10 @@ from typing import Any, Final, NamedTuple
 
 from explorer.errors import PlanError
 from explorer.planner import Device, Host
-from explorer.planner.advice import Advice, automatic_placement, solve
+from explorer.planner.advice import Advice, automatic_placement, cache_types, solve
 from explorer.planner.plan import Engine, Holding, Level, Plan, Verdict
 from explorer.planner.request import PlanRequest
-from explorer.planner.settings import (
-    CACHE_TYPES,
-    SETTINGS,
-    Bytes,
-    OneOf,
-    Ratio,
-    Setting,
-    Shares,
-    Switch,
-)
+from explorer.planner.settings import SETTINGS, Bytes, OneOf, Ratio, Setting, Shares, Switch
 from explorer.present import Figure
 from explorer.text import (
     byte_unit,
@@ -242,9 +233,9 @@ def answer(plan: Plan | None, refusal: str = "") -> Answer:
 def _open_sentence(plan: Plan) -> str:
     """Say what decides whether a model fits."""
     words = f"{SHOULD_FIT}: it depends on {plan.verdict.depends_on}"
-    if plan.engine.unknown:
-        left = f", and {bytes_text(plan.room)} are left for them" if plan.room > 0 else ""
-        return f"{words}. They are not known{left}."
+    if plan.engine.unknown(plan.request.h):
+        left = f" {bytes_text(plan.room)} are left for it." if plan.room > 0 else ""
+        return f"{words}, of unknown size.{left}"
     ranges = ((held.compute, held.reserve) for held in plan.holdings)
     needed = bytes_text(max(sum(one.high - one.low for one in both) for both in ranges))
     return f"{words}, known to within {needed}."
@@ -401,8 +392,8 @@ class _Suggesting:
         plan = self.plan(**changes)
         if plan is None or not plan.fully_offloaded or plan.verdict.short:
             return False
-        wanted = changes.get("kv_cache_type")
-        return wanted is None or plan.used("kv_cache_type") == wanted
+        wanted = changes.get(setting := self.engine.curves[0].setting)
+        return wanted is None or plan.used(setting) == wanted
 
     def needs_attention(self) -> bool:
         """Return whether there is a plan only with flash attention, which is turned off."""
@@ -436,17 +427,16 @@ class _Suggesting:
             changes = {"flash_attention": True, **placed}
             yield Suggestion("with flash attention", "Turn flash attention on", changes)
         kept, words = dict[str, Any](), ""
-        for kind in self._smaller_caches():  # the best cache type that fits
-            changes = {"kv_cache_type": kind, "cache_type_k": None, "cache_type_v": None}
-            title = f"with a {kind} cache"
+        for kind, types in self._smaller_caches():  # the best cache type that fits
+            changes, title = dict(types), f"with {kind} cache"
             if settings.flash_attention is not True and not fits(**changes):
                 changes["flash_attention"], title = True, f"{title} and flash attention"
             if fits(**changes):
-                yield Suggestion(title, f"Use a {kind} cache", changes | placed)
+                yield Suggestion(title, f"Use {kind} cache", changes | placed)
                 break
             if settings.flash_attention is not False:
                 changes.pop("flash_attention", None)
-                kept, words = changes, f" with a {kind} cache"
+                kept, words = changes, f" with {kind} cache"
         yield from self._shorter(placed, ({}, ""), (kept, words))
         if (settings.parallel or 1) > 1:
             count = solve("parallel", request, engine, self.check).value
@@ -468,11 +458,17 @@ class _Suggesting:
                     yield Suggestion(f"at {text}", f"Use {text}", changes)
                 return
 
-    def _smaller_caches(self) -> Sequence[str]:
-        """Return the types that take less than what holds now, the best first."""
-        plan = self.plan()
-        held = self.request.settings.kv_cache_type if plan is None else plan.used("kv_cache_type")
-        return CACHE_TYPES[CACHE_TYPES.index(held if held in CACHE_TYPES else "f16") + 1 :]
+    def _smaller_caches(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Yield the types that take less than what holds now: "a q8_0", and what asks for it."""
+        plan, types, kind = self.plan(), cache_types(self.engine), self.engine.curves[0]
+        held = getattr(self.request.settings, kind.setting)
+        held = held if plan is None else plan.used(kind.setting)
+        values = [one.value for one in kind.values]
+        own = next(one.value for one in kind.values if not one.is_what_if)
+        place = values.index(held if held in values else own)
+        for one in kind.values[place + 1 :]:
+            if one.name in types:
+                yield f"{'an' if one.name[0] in '8f' else 'a'} {one.name}", types[one.name]
 
 
 def remarks(plan: Plan) -> list[str]:
@@ -521,7 +517,7 @@ def advice_changes(advice: Advice) -> dict[str, Any]:
     """Return the settings that apply an answer; nothing where there is none."""
     if advice.value is None:
         return {}
-    return {QUESTIONS[advice.what].setting: advice.value, **advice.also}
+    return {**advice.sets, **advice.also}
 
 
 # A plan as bars and layers

@@ -12,6 +12,7 @@ from explorer.errors import PlanError
 from explorer.formats.model import Model
 from explorer.planner import Device, Host, Hyperparameters, Settings, plan
 from explorer.planner.engines.registry import ENGINES, default_engine
+from explorer.planner.folder import Folder
 from explorer.planner.inputs import PlanInputs, plan_record, plan_result
 from explorer.planner.plan import Level, Plan
 from explorer.planner.settings import SETTINGS
@@ -221,10 +222,14 @@ def test_engines_are_found_by_name() -> None:
 
 
 def test_what_is_no_gguf_file_is_refused_and_planned_otherwise() -> None:
-    converted = Hyperparameters(after_conversion=True)
-    assert default_engine(converted).name == "ollama-graphsize"
-    with pytest.raises(PlanError, match=r"llama\.cpp"):
-        plan(converted, profile="llama.cpp")
+    other = Hyperparameters(folder=Folder({"model_type": "new", "num_hidden_layers": 2}, (), ()))
+    assert default_engine(other).name == "transformers"
+    for name in ("llama.cpp", "ollama", "ollama-graphsize"):
+        refusal = ENGINES[name].accepts(other)
+        assert refusal is not None
+        assert refusal.why.endswith("GGUF files")
+        with pytest.raises(PlanError):
+            plan(other, profile=name)
 
 
 def test_the_default_is_what_runs_a_model_where_it_was_found(h: Hyperparameters) -> None:

@@ -91,16 +91,16 @@ def test_compute_is_unknown_and_so_is_whether_it_fits(h: Hyperparameters) -> Non
     made = planned(h)
     assert bytes_text(made.total).startswith("at least ")
     assert bytes_text(made.gpus[0].compute.high) == "unknown"
-    assert answer(made).sentence.startswith("Should fit: it depends on its compute buffers.")
+    assert answer(made).sentence.startswith("Should fit: it depends on its compute buffers, of")
     on_cpu = plan(h, Settings(), (), host=Host(GIB), profile="ik_llama.cpp")
-    assert answer(on_cpu).sentence.endswith("are left for them.")
+    assert answer(on_cpu).sentence.endswith("are left for it.")
     assert planned(h, free=GIB // 64).verdict.level is Level.NOT
     assert plan_record(made)["graph"]["full"] is None
     request = PlanRequest(h, Settings(), (Device("0", "CUDA", GIB),))
     found = solve("context", request, IK_LLAMA_CPP)
     assert (found.value, found.limited_by) == (
         None,
-        "the compute buffers of ik_llama.cpp are not known",
+        "what ik_llama.cpp takes for its compute buffers is not known",
     )
 
 

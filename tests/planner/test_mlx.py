@@ -66,7 +66,7 @@ def mac(memory: int = 64 * GIB) -> Device:
 
 def planned(key: str = "llama-3.1-8b|none", *devices: Device, **settings: Any) -> Plan:
     folder = folder_of(key)
-    h = Hyperparameters(after_conversion=True, folder=folder, block_count=folder.layers)
+    h = Hyperparameters(folder=folder, block_count=folder.layers)
     return plan(h, Settings(**settings), devices or (mac(),), profile="mlx")
 
 
@@ -120,7 +120,7 @@ def test_a_limit_that_was_set_is_the_working_set() -> None:
 
 def test_memory_alone_stands_for_a_mac() -> None:
     folder = folder_of("llama-3.1-8b|none")
-    h = Hyperparameters(after_conversion=True, folder=folder, block_count=folder.layers)
+    h = Hyperparameters(folder=folder, block_count=folder.layers)
     made = plan(h, Settings(context=2048), (), host=Host(64 * GIB), profile="mlx")
     assert record(made)["working_set"] == [48 * GIB, 48 * GIB]
     with pytest.raises(PlanError, match="say how much memory"):
@@ -146,9 +146,9 @@ def test_quantized_caches_that_fail_are_refused(
 def test_folders_made_for_mlx_are_planned_by_it() -> None:
     base = folder_of("llama-3.1-8b|none")
     made_for = Folder({**base.config, "quantization": {"bits": 4, "group_size": 64}}, (), ())
-    assert default_engine(Hyperparameters(after_conversion=True, folder=made_for)).name == "mlx"
+    assert default_engine(Hyperparameters(folder=made_for)).name == "mlx"
     gptq = folder_of("llama-3.1-8b|gptq4-g128")
-    refusal = ENGINES["mlx"].accepts(Hyperparameters(after_conversion=True, folder=gptq))
+    refusal = ENGINES["mlx"].accepts(Hyperparameters(folder=gptq))
     assert refusal is not None
     assert "not quantized for MLX" in refusal.why
 

@@ -10,11 +10,14 @@ import pytest
 
 from explorer.errors import PlanError
 from explorer.formats import open_model
+from explorer.formats.tensors import Spec
 from explorer.planner import Device, Hyperparameters, Settings, plan
 from explorer.planner.engines.registry import ENGINES, default_engine
+from explorer.planner.folder import Folder
 from explorer.planner.inputs import plan_record
 from explorer.planner.plan import Accuracy, Level, Plan
 from explorer.present.plan_export import server_command
+from explorer.quantization import TENSOR_TYPES
 from tests.planner.test_result import evaluate
 from tests.planner.vllm_cases import folder_of
 
@@ -27,9 +30,7 @@ def planned(
     free: int, library: str = "CUDA", files: int = FILES, total: int | None = None, **settings: Any
 ) -> Plan:
     folder = folder_of("llama-3.1-8b|none")
-    h = Hyperparameters(
-        after_conversion=True, blobs=folder, block_count=folder.layers, layer_bytes=files
-    )
+    h = Hyperparameters(blobs=folder, block_count=folder.layers, layer_bytes=files)
     device = Device("0", library, free, total=total)
     return plan(h, Settings(**settings), (device,), profile="ollama-mlx")
 
@@ -83,11 +84,35 @@ def test_every_formula_gives_its_figure() -> None:
 def test_what_it_does_not_load_is_refused() -> None:
     engine = ENGINES["ollama-mlx"]
     folder = folder_of("llama-3.1-8b|none")
-    assert engine.accepts(Hyperparameters(after_conversion=True, folder=folder)) is not None
-    other = Hyperparameters(after_conversion=True, blobs=folder_of("phi-4|none"))
+    assert engine.accepts(Hyperparameters(folder=folder)) is not None
+    other = Hyperparameters(blobs=folder_of("phi-4|none"))
     assert engine.accepts(other) is not None
     with pytest.raises(PlanError, match="name one"):
-        plan(Hyperparameters(after_conversion=True, blobs=folder), profile="ollama-mlx")
+        plan(Hyperparameters(blobs=folder), profile="ollama-mlx")
+
+
+def test_the_check_is_exact_of_architectures_whose_caches_are_not_known() -> None:
+    own = folder_of("llama-3.1-8b|none")
+    folder = Folder({**own.config, "model_type": "gemma4_text"}, own._names, own._specs)
+    h = Hyperparameters(blobs=folder, block_count=folder.layers, layer_bytes=16 << 30)
+    for free, level in ((24, Level.PARTLY), (16, Level.NOT)):
+        made = plan(h, devices=(Device("0", "Metal", free << 30),), profile="ollama-mlx")
+        assert made.verdict.level is level
+        found = plan_record(made)["ollama_mlx"]
+        assert (found["loads"], found["cache_bytes"]) == (free == 24, None)
+
+
+def test_layers_that_draft_tokens_have_weights_and_a_cache_here_alone() -> None:
+    own, size = folder_of("llama-3.1-8b|none"), 2 << 20
+    spec = Spec(TENSOR_TYPES["BF16"], (1024, 1024), 0, size)
+    folder = Folder(own.config, (*own._names, "mtp.layers.0.fc.weight"), (*own._specs, spec))
+    device, asked = Device("0", "Metal", 96 << 30, total=96 << 30), Settings(context=4096)
+    ollama, mlx = (
+        plan(Hyperparameters(block_count=32, **{part: folder}), asked, (device,), profile=name)
+        for name, part in (("ollama-mlx", "blobs"), ("mlx", "folder"))
+    )
+    assert ollama.weights == mlx.weights + size
+    assert 32 * ollama.cache == 33 * mlx.cache
 
 
 def test_a_model_of_ollama_s_store_has_the_bytes_of_its_layers(shared_data: Path) -> None:
@@ -100,6 +125,4 @@ def test_a_model_of_ollama_s_store_has_the_bytes_of_its_layers(shared_data: Path
     refusal = ENGINES["ollama-mlx"].accepts(h)
     assert refusal is not None
     assert "kv_lora_rank" in refusal.why  # the tiny model has no latent
-    assert default_engine(h).name == "ollama-graphsize"
-    known = Hyperparameters(after_conversion=True, blobs=folder_of("llama-3.1-8b|none"))
-    assert default_engine(known).name == "ollama-mlx"
+    assert default_engine(h).name == "ollama-mlx"  # which says so

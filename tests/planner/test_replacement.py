@@ -10,7 +10,7 @@ import pytest
 from explorer.analysis.rounding import rounded_type
 from explorer.formats import open_model
 from explorer.planner import Hyperparameters, Settings, plan
-from explorer.planner.inputs import with_types
+from explorer.planner.inputs import PlanInputs, memory_plans, with_types
 from tests.helpers.model_pairs import write_gguf, write_safetensors
 
 SHAPES = {
@@ -52,24 +52,12 @@ def test_bytes_enter_the_plan_as_those_of_a_file_with_the_types(tmp_path: Path, 
         )
 
 
-def test_of_safetensors_too(tmp_path: Path) -> None:
-    arrays = {
-        "model.embed_tokens.weight": ARRAYS["token_embd.weight"],
-        "model.layers.0.self_attn.q_proj.weight": ARRAYS["blk.0.attn_q.weight"],
-    }
+def test_what_a_folder_takes_after_conversion_is_not_told(tmp_path: Path) -> None:
+    arrays = {"model.embed_tokens.weight": ARRAYS["token_embd.weight"]}
     folder = write_safetensors(
-        tmp_path / "hf",
-        arrays,
-        model_type="llama",
-        num_hidden_layers=1,
-        hidden_size=256,
-        num_attention_heads=4,
+        tmp_path / "hf", arrays, model_type="llama", num_hidden_layers=1, num_attention_heads=4
     )
     with open_model(folder) as model:
-        h = Hyperparameters.from_model(model)
-        row = model.tensors.row_of("model.layers.0.self_attn.q_proj.weight")
-        assert row is not None
-        then = with_types(model, h, {row: rounded_type("Q8_0")})
-        assert then.tensors.nbytes["blk.0"] == 256 * 256 // 32 * 34
-        assert then.tensors.nbytes["token_embd"] == h.tensors.nbytes["token_embd"]
-        assert h.file_bytes - then.file_bytes == 256 * 256 * 4 - 256 * 256 // 32 * 34
+        plans, why = memory_plans(model, PlanInputs(), {"Q8_0": {}}, lambda: None)
+    assert not plans
+    assert "no GGUF file" in why

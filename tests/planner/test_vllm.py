@@ -12,6 +12,7 @@ import pytest
 
 from explorer.errors import PlanError
 from explorer.formats import open_model
+from explorer.formats.tensors import Spec
 from explorer.hardware.catalogue import load_catalogue
 from explorer.planner import Device, Hyperparameters, Settings, plan
 from explorer.planner.advice import solve
@@ -24,6 +25,7 @@ from explorer.planner.plan import Accuracy, Level, Plan
 from explorer.planner.request import PlanRequest
 from explorer.present.plan import answer, fit_state, memory_bars
 from explorer.present.plan_export import server_command
+from explorer.quantization import TENSOR_TYPES
 from tests.planner.test_result import evaluate
 from tests.planner.vllm_cases import cases, folder_of, golden, name_of, run_of
 
@@ -44,7 +46,7 @@ def header(key: str = LLAMA, **changes: Any) -> Hyperparameters:
     folder = folder_of(key)
     if changes:
         folder = Folder({**folder.config, **changes}, (), ())
-    return Hyperparameters(after_conversion=True, folder=folder, block_count=folder.layers)
+    return Hyperparameters(folder=folder, block_count=folder.layers)
 
 
 def planned(key: str = LLAMA, *devices: Device, **settings: Any) -> Plan:
@@ -197,18 +199,36 @@ def test_what_is_not_known_is_refused_and_left_to_another_engine() -> None:
         ({"model_type": "unheard-of"}, "unheard-of is not known"),
         ({"quantization_config": {"quant_method": "hqq"}}, "quantized by hqq"),
         ({"quantization": {"bits": 4, "group_size": 64}}, "quantized for MLX"),
-        ({"vision_config": {}}, "vision or audio encoder"),
     ):
         refused = header(**changes)
         refusal = engine.accepts(refused)
         assert refusal is not None
         assert why in refusal.why
-        other = "mlx" if "MLX" in why else "ollama-graphsize"
-        assert default_engine(refused).name == other
+        other = {"MLX": "mlx", "hqq": "vllm"}.get(why.split()[-1], "transformers")
+        assert default_engine(refused, (gpu(),)).name == other
     assert engine.accepts(Hyperparameters()) is not None
     old = Device("0", "CUDA", 16 * GIB, name="T4", compute=(7, 5))
     with pytest.raises(PlanError, match="--dtype half"):
         planned(LLAMA, old)
+
+
+def test_a_model_that_sees_has_exact_weights_and_upper_ends_alone() -> None:
+    own = folder_of(LLAMA)
+    tower = Spec(TENSOR_TYPES["BF16"], (1024, 1024), 0, 2 << 20)
+    config = {**own.config, "vision_config": {}}
+    names, specs = (*own._names, "vision_tower.q_proj.weight"), (*own._specs, tower)
+    h = replace(header(), folder=Folder(config, names, specs))
+    plain, seeing = planned(), plan(h, Settings(), (gpu(),), profile="vllm")
+    assert seeing.weights == plain.weights + (2 << 20)
+    found, known = record(seeing), record(plain)
+    assert found["starts"] == "depends"
+    for name in ("tokens", "largest_context"):
+        assert found["kv"][name][0] == 0
+        assert known["kv"][name][0] < found["kv"][name][1] <= known["kv"][name][1]
+    assert any("at most" in note for note in seeing.notes)
+    two = gpu(), gpu(number=1)
+    shared = plan(h, Settings(tensor_parallel=2), two, profile="vllm").gpus[0].weights
+    assert shared == planned(LLAMA, *two, tensor_parallel=2).gpus[0].weights + (2 << 20)
 
 
 def test_every_formula_gives_its_figure() -> None:

@@ -44,7 +44,7 @@ def header(
         names.append(name)
         specs.append(Spec(TENSOR_TYPES[kind], tuple(shape), 0, _BYTES[kind] * prod(shape)))
     folder = Folder(config, names, specs)
-    return Hyperparameters(after_conversion=True, folder=folder, block_count=folder.layers)
+    return Hyperparameters(folder=folder, block_count=folder.layers)
 
 
 def linear(name: str, out: int, into: int, method: str) -> Iterator[tuple[str, list[int], str]]:
@@ -112,7 +112,7 @@ def transformer(
 def golden(key: str, **changes: Any) -> Hyperparameters:
     folder = folder_of(key)
     changed = Folder({**folder.config, **changes}, folder._names, folder._specs)
-    return Hyperparameters(after_conversion=True, folder=changed, block_count=folder.layers)
+    return Hyperparameters(folder=changed, block_count=folder.layers)
 
 
 def llama_3_8b() -> Hyperparameters:

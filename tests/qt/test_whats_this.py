@@ -60,7 +60,6 @@ def test_every_figure_of_a_plan_of_a_folder_says_what_it_is() -> None:
     for profile, library in programs.items():
         where = "blobs" if profile == "ollama-mlx" else "folder"
         h = Hyperparameters(
-            after_conversion=True,
             block_count=folder.layers,
             layer_bytes=16 << 30,
             **{where: folder},  # type: ignore[arg-type]

@@ -49,7 +49,11 @@ class IkLlamaCpp(Engine):
         *(known.NUM_GPU, known.TENSOR_SPLIT, known.CPU_MOE_LAYERS, known.RESERVE),
     )
     ignored = MappingProxyType({})
-    unknown = _COMPUTE
+
+    def unknown(self, h: Hyperparameters) -> str:
+        """Return its compute buffers, of every model."""
+        del h
+        return f"its {_COMPUTE}"
 
     def accepts(self, h: Hyperparameters) -> Refusal | None:
         """Refuse what it does not load, and architectures whose cache follows rules of its own."""

@@ -72,15 +72,17 @@ def default_engine(h: Hyperparameters, devices: Sequence[Device] = ()) -> Engine
     llama.cpp reads GGUF alone, ik_llama.cpp what llama.cpp refuses of it, Ollama's own engine the
     safetensors of its store, others folders of safetensors: vLLM with NVIDIA's GPUs, mlx-lm on a
     Mac, transformers everywhere. What none of them runs there is planned by the first that loads
-    it, which says what is missing. Of other formats, and where no rules are known, Ollama's
-    estimate says what they would need after conversion.
+    it, or that would run there, which says why it does not.
     """
-    if h.blobs is not None and ENGINES[_OLLAMA_MLX].accepts(h) is None:
+    if h.blobs is not None:
         return ENGINES[_OLLAMA_MLX]
-    if h.after_conversion:
-        able = [one for one in map(ENGINES.__getitem__, _OF_FOLDERS) if one.accepts(h) is None]
+    if h.folder is not None:
+        if h.folder.is_mlx:
+            return ENGINES[_MLX]
+        each = [ENGINES[name] for name in _OF_FOLDERS]
+        able = [engine for engine in each if engine.accepts(h) is None]
         here = [engine for engine in able if engine.runs_on(devices)]
-        return (here or able or [ENGINES[OLLAMA_013]])[0]
+        return (here or able or [engine for engine in each if engine.runs_on(devices)])[0]
     if isinstance(h.llama_cpp, str) and ENGINES[_IK].accepts(h) is None:
         return ENGINES[_IK]
     return ENGINES[_OLLAMA if h.in_ollama_store else _LLAMA_CPP]
@@ -89,8 +91,7 @@ def default_engine(h: Hyperparameters, devices: Sequence[Device] = ()) -> Engine
 def engines_for(h: Hyperparameters, devices: Sequence[Device] = ()) -> list[Engine]:
     """Return the engines that can load a model's files on a machine.
 
-    One that does not know all of its plan is left out where llama.cpp loads the same file, and
-    Ollama's estimate of what a file would be after conversion where another loads it as it is.
+    One that does not know all of its plan is left out where llama.cpp loads the same file.
     """
     default = default_engine(h, devices)
     is_known = not isinstance(h.llama_cpp, str)
@@ -101,7 +102,6 @@ def engines_for(h: Hyperparameters, devices: Sequence[Device] = ()) -> list[Engi
         or (
             engine.accepts(h) is None
             and engine.runs_on(devices)
-            and not (engine.unknown and is_known)
-            and not (engine.name == OLLAMA_013 and h.after_conversion)
+            and not (engine.unknown(h) and is_known)
         )
     ]

@@ -6,47 +6,42 @@ What a prompt takes is a range. It runs one sequence on the first GPU, or on the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import prod
 from types import MappingProxyType
 from typing import Any, Final
 
+from explorer.errors import PlanError
 from explorer.parallel import Check
 from explorer.planner import settings as known
 from explorer.planner.devices import quoted
 from explorer.planner.engines.folders import (
     TERM_NAMES,
+    TOWERS,
     FolderDetails,
-    accepted,
-    graph_record,
-    host_terms,
-    total_term,
+    FolderEngine,
+    Formula,
+    not_used,
+    stated,
 )
-from explorer.planner.folder import Folder
-from explorer.planner.hyperparameters import Hyperparameters
+from explorer.planner.folder import Folder, StoredKind
 from explorer.planner.layers import inner_width, layer_kinds
 from explorer.planner.plan import (
     MEMORY_TITLE,
     CurveKind,
     CurveValue,
     Effective,
-    Engine,
     Holding,
-    Layer,
     Level,
-    NamedBuffer,
     Plan,
     Range,
-    Refusal,
-    Term,
     Verdict,
-    sum_term,
-    term,
 )
 from explorer.planner.request import PlanRequest
 from explorer.planner.searching import largest_held
-from explorer.text import bytes_text, integer_text
+from explorer.text import AtLeast, bytes_text, integer_text
 
 ARCHITECTURES: Final = frozenset((
     "llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "phi3", "granite",
@@ -63,11 +58,18 @@ _DEFAULT: Final = 4096  # tokens where nothing is asked for
 _COUNTER: Final = 8  # bytes of the counter that some layers have
 _INNER, _HIDDEN = 3, 6
 _FLOATS: Final = frozenset({"F64", "F32", "F16", "BF16"})
-_MXFP4: Final = "mxfp4"
+_MXFP4, _BITSANDBYTES = "mxfp4", "bitsandbytes"
+_SCALES: Final = ("absmax", "quant_map", "SCB")  # of bitsandbytes: their type never changes
+_STATES: Final = (".quant_state.bitsandbytes__nf4", ".quant_state.bitsandbytes__fp4")
 _PEAK: Final = "what reading the prompt takes"
+_OTHER_CACHES: Final = (
+    *("mamba", "ssm_", "state_size", "linear_", "conv_", "kv_lora", "num_kv_shared", "hybrid"),
+    *("attn_layer", "full_attention_interval", "layers_block_type", "rwkv", "global_head"),
+)
+"""How keys of a config begin that stand for more than keys and values in each layer."""
 
 
-class Transformers(Engine):
+class Transformers(FolderEngine):
     """`AutoModelForCausalLM` and its `generate`."""
 
     name = "transformers"
@@ -75,39 +77,40 @@ class Transformers(Engine):
     short_title = "transformers"
     rule = "transformers keeps the whole prompt at once, and grows its cache token by token"
     settings = (known.CONTEXT, *known.TRANSFORMERS_SETTINGS)
-    ignored = MappingProxyType({})
     serve = ("transformers", "serve")
     curves = (
         CurveKind(
             MEMORY_TITLE,
             "dtype",
-            (CurveValue("auto", "auto", "BF16"), CurveValue("float32", "float32", "F32")),
+            (
+                CurveValue("float32", "float32", "F32", is_what_if=True),
+                CurveValue("auto", "auto", "BF16"),
+            ),
         ),
     )
-    most_parallel = 1
 
-    def accepts(self, h: Hyperparameters) -> Refusal | None:
-        """Refuse what is no folder, and what transformers makes of is not known."""
-        folder = h.folder
-        if folder is None:
-            return Refusal("transformers loads folders of safetensors with their config.json")
+    def check(self, folder: Folder) -> None:
+        """Refuse what is quantized in a way of which it is not known what transformers makes."""
         if folder.is_mlx:
-            return Refusal("it is quantized for MLX, which transformers does not load")
-        if folder.has_towers:
-            return Refusal("what transformers takes for a vision or audio encoder is not known")
+            raise PlanError("it is quantized for MLX, which transformers does not load")
         method = folder.quantization.get("quant_method")
-        if method is not None and method != _MXFP4:
+        if method not in (None, _MXFP4, _BITSANDBYTES):
             name = quoted(str(method))
-            return Refusal(f"what transformers makes of weights quantized by {name} is not known")
-        if folder.model_type not in ARCHITECTURES:
-            name = quoted(folder.model_type) or "without a name"
-            return Refusal(f"what transformers caches of the architecture {name} is not known here")
-        return None
+            raise PlanError(f"what transformers makes of weights quantized by {name} is not known")
 
-    def plan(self, request: PlanRequest) -> Plan:
+    def unknown_of(self, folder: Folder) -> str:
+        """Return what is not known of a model that sees, or whose layers cache in another way."""
+        parts = [TOWERS] if folder.has_towers else []
+        if folder.model_type not in ARCHITECTURES:
+            if "state" in layer_kinds(folder, has_state=True):
+                parts.append("the states of its layers without attention")
+            elif not _is_usual(folder):
+                parts.append("its KV cache")
+        return " and ".join(parts)
+
+    def outcome(self, request: PlanRequest, folder: Folder) -> _Outcome:
         """Add up the weights in their type, the cache, and the range of a prompt."""
-        outcome = _Outcome(request, accepted(self, request.h, request.h.folder))
-        return outcome.plan(self, outcome.cache, outcome.context)
+        return _Outcome(request, folder)
 
     def context_as_placed(self, plan: Plan, check: Check) -> int | None:
         """Return the largest context that fits at the high end."""
@@ -118,9 +121,17 @@ class Transformers(Engine):
 
         def room(context: int) -> int | None:
             check()
-            return _Outcome(request.asking(context=context), folder).holdings[0].room
+            return _Outcome(request.asking(context=context), folder).used[0].room
 
         return largest_held(room, most) or None
+
+
+def _is_usual(folder: Folder) -> bool:
+    """Return whether a config has the keys of keys and values in each layer, and no others."""
+    keys = [key for key, value in folder.text.items() if value not in (None, False, 0)]
+    has_head = "head_dim" in keys or "hidden_size" in keys
+    usual = has_head and "num_attention_heads" in keys
+    return usual and not any(key.startswith(_OTHER_CACHES) for key in keys)
 
 
 TRANSFORMERS: Final = Transformers()
@@ -134,12 +145,16 @@ def cache_bytes(
     Without `windows`, the cache is one that was made without the model's config.
     """
     total = 0
+    if not folder.has_heads:
+        return 0
     heads, lengths = folder.kv_heads, 2 * folder.head
     if nope := folder.number("qk_nope_head_dim", default=0):  # the latent is never cached
         heads = folder.heads
         lengths = nope + folder.number("qk_rope_head_dim") + folder.number("v_head_dim")
     window = _window(folder) if windows else 0
     for kind in _kinds(folder, window):
+        if kind not in ("full", "local"):
+            continue
         local = kind == "local" and window
         held = min(tokens, window if static else window - 1) if local else tokens
         total += held * heads * lengths * element + (_COUNTER if local or static else 0)
@@ -154,8 +169,8 @@ def _window(folder: Folder) -> int:
 
 def _kinds(folder: Folder, window: int) -> list[str]:
     """Return which layers have a window: those that the config lists, else all or none."""
-    kinds = layer_kinds(folder)
-    if len(set(kinds)) == 1:
+    kinds = layer_kinds(folder, has_state=True)
+    if set(kinds) in ({"full"}, {"local"}):
         return ["local" if window else "full"] * len(kinds)
     return kinds
 
@@ -163,6 +178,8 @@ def _kinds(folder: Folder, window: int) -> list[str]:
 @dataclass(frozen=True)
 class _Outcome(FolderDetails):
     """What transformers holds after a prompt of the context."""
+
+    key = "transformers"
 
     @cached_property
     def context(self) -> int:
@@ -179,29 +196,27 @@ class _Outcome(FolderDetails):
         return own if isinstance(own, str) and own in DTYPES else "float32"
 
     @cached_property
+    def unknown(self) -> str:
+        return TRANSFORMERS.unknown_of(self.folder)
+
+    @cached_property
     def layer_weights(self) -> list[int]:
-        """Bytes of the weights of each layer, and last of all others."""
-        count, element = self.folder.layers, DTYPES[self.dtype]
-        tied = self.folder.text.get("tie_word_embeddings")
-        held = [0] * (count + 1)
-        for kind, times in self.folder.kinds.items():
-            if kind.role.startswith("mtp.") or (tied and kind.role.startswith("lm_head")):
-                continue
-            if kind.layer is not None and kind.layer >= count:
-                continue
-            size = kind.nbytes
-            if kind.type in _FLOATS and self.request.settings.dtype not in (None, _AUTO):
-                size = element
-                for length in kind.shape:
-                    size *= length
-            held[count if kind.layer is None else kind.layer] += size * times
-        return held
+        return self.folder.layer_bytes(self._bytes)
+
+    def _bytes(self, kind: StoredKind) -> int:
+        """Return the bytes of a tensor, as it is stored or in the type that is asked for."""
+        if kind.role.endswith(_STATES):  # read, and thrown away
+            return 0
+        is_kept = self.request.settings.dtype in (None, _AUTO) or kind.role.endswith(_SCALES)
+        if is_kept or kind.type not in _FLOATS:
+            return kind.nbytes
+        return prod(kind.shape) * DTYPES[self.dtype]
 
     @cached_property
     def cache(self) -> int:
-        """Bytes of the cache."""
         static = self.request.settings.static_cache is True
-        return cache_bytes(self.folder, self.context, DTYPES[self.dtype], static=static)
+        size = cache_bytes(self.folder, self.context, DTYPES[self.dtype], static=static)
+        return size if self.unknown in ("", TOWERS) else AtLeast(size)
 
     @cached_property
     def peak(self) -> Range:
@@ -210,47 +225,27 @@ class _Outcome(FolderDetails):
         wide, inner = folder.number("hidden_size", default=0), inner_width(folder)
         low = self.context * element * (_INNER * inner + _HIDDEN * wide)
         high = 2 * low + 2 * self.cache // folder.layers
-        return Range(low, high + 4 * folder.number("vocab_size", default=0))
+        high += 4 * folder.number("vocab_size", default=0)
+        return Range(low, AtLeast(high) if self.unknown else high)
 
     @cached_property
     def holdings(self) -> tuple[Holding, ...]:
         """What the first GPU holds, or main memory where there is none."""
         weights, layers = sum(self.layer_weights), tuple(range(self.folder.layers + 1))
         devices, host = self.request.devices, self.request.host
-        free = None if host is None else host.free
-        found = [
-            *(
-                Holding(one, f"devices[{i}]", one.free, is_used=not i, terms=TERM_NAMES)
-                for i, one in enumerate(devices)
-            ),
-            Holding(None, "cpu", free, terms=TERM_NAMES),
-        ]
-        found[0] = replace(
-            found[0], weights=weights, cache=self.cache, compute=self.peak, layers=layers
-        )
-        return tuple(found)
-
-    @property
-    def _used(self) -> Holding:
-        return self.holdings[0]
+        gpus = [Holding(one, "devices[0]", one.free, terms=TERM_NAMES) for one in devices[:1]]
+        gpus += not_used(devices, 1)
+        main = Holding(None, "cpu", None if host is None else host.free, terms=TERM_NAMES)
+        first, *others = *gpus, main
+        held = replace(first, weights=weights, cache=self.cache, compute=self.peak, layers=layers)
+        return held, *others
 
     @cached_property
     def verdict(self) -> Verdict:
-        used, total, on_gpu = self._used, self.folder.layers + 1, bool(self.request.devices)
-        spread = self.peak.high - self.peak.low
-        is_open = 0 < used.short <= spread
-        level = Level.FITS if not used.short else Level.PARTLY if is_open else Level.NOT
-        return Verdict(
-            level=level,
-            gpu_layers=total if on_gpu else 0,
-            total_layers=total,
-            on_cpu=not on_gpu,
-            all_on_gpus=on_gpu,
-            short={0: used.short} if level is Level.NOT else {},
-            free=max(0, used.room or 0) if on_gpu else 0,
-            is_exact=False,
-            depends_on=_PEAK if is_open else "",
-        )
+        used = self.used[0]
+        is_open = self.unknown or used.short
+        level = Level.NOT if used.missing else Level.PARTLY if is_open else Level.FITS
+        return self.judged(level, {0: used.short}, self.unknown or _PEAK)
 
     @cached_property
     def effective(self) -> dict[str, Effective]:
@@ -263,76 +258,55 @@ class _Outcome(FolderDetails):
             "static_cache": Effective(asked.static_cache is True),
         }
 
-    # Details
-
-    def layers(self) -> Iterator[Layer]:
-        """Yield every layer with its weights, the output last, with all that is in no layer."""
-        device, caches = 0 if self.request.devices else None, self.layer_caches()
-        for i, size in enumerate(self.layer_weights[:-1]):
-            yield Layer(i, f"blk.{i}", size, caches[i], device)
-        yield Layer(self.folder.layers, "output", self.layer_weights[-1], 0, device)
-
-    def layer_caches(self) -> Sequence[int]:
-        """Return an equal part of the cache for each layer."""
-        return self.equal_shares(self.cache)
-
-    def buffers(self) -> list[NamedBuffer]:
-        """Return what the GPU or the CPU holds."""
-        used = self._used
-        name = "GPU0" if self.request.devices else "CPU"
-        return [NamedBuffer(name, used.weights, used.cache, used.compute, None)]
-
     def arguments(self) -> list[str]:
         """Return the argument of `transformers serve` that loads it alike."""
         return ["--dtype", self.dtype]
 
-    def record(self) -> dict[str, Any]:
+    def figures(self) -> dict[str, Any]:
         """Return the object `transformers` of docs/interface.md."""
-        found = {
+        return {
             "dtype": self.dtype,
             "weights": sum(self.layer_weights),
-            "cache_bytes": self.cache,
+            "cache_bytes": None if isinstance(self.cache, AtLeast) else self.cache,
             "prompt_peak": list(self.peak),
+            "unknown": self.unknown or None,
         }
-        return {"graph": graph_record(self.peak.high), "transformers": found}
 
-    def terms(self) -> Iterator[Term]:
-        """Yield the figures with their formulas."""
-        used = self._used
+    def formulas(self, held: Holding) -> dict[str, Formula]:
+        """Return how its figures are worked out."""
         tokens = integer_text(self.context)
-        yield sum_term(f"{used.place}.weights", self.layer_weights, f"tensors as {self.dtype}")
-        parts = {
-            "kv_cache": (used.cache, f"keys and values of {tokens} tokens in all layers"),
-            "graph": (used.compute.high, "upper end of what reading the prompt takes"),
-            "reserved": (0, "nothing is held back"),
+        return {
+            "weights": stated(held.weights, f"tensors as {self.dtype}, or as they are stored"),
+            "kv_cache": stated(held.cache, f"keys and values of {tokens} tokens in all layers"),
+            "graph": stated(held.compute.high, "upper end of what reading the prompt takes"),
         }
-        for name, given in parts.items():
-            yield term(f"{used.place}.{name}", given[0], "size", size=given)
-        if used.device is not None:
-            yield from host_terms()
-        yield total_term(used)
-        on_gpu = used.total if used.device is not None else 0
-        yield sum_term("vram_total", [on_gpu], "devices[0].total")
-        yield sum_term("total", [used.total], f"{used.place}.total")
 
     def notes(self) -> Iterator[str]:
         """Yield what a reader should know."""
         yield from self.folder.doubts()
+        if self.unknown:
+            yield f"what transformers takes for {self.unknown} is not known, and in no total"
+        elif self.folder.model_type not in ARCHITECTURES:
+            yield "the cache follows from the usual keys of config.json: its own code may differ"
         if self.request.settings.static_cache:
             yield "generate makes a static cache with cache_implementation='static', the server not"
-        heads, tokens = self.folder.heads, self.context
-        yield (
-            "eager attention, where it is asked for, takes "
-            f"{bytes_text(4 * heads * tokens * tokens)} more while the prompt is read"
-        )
+        if self.folder.has_heads:
+            eager = 4 * self.folder.heads * self.context * self.context
+            yield (
+                f"eager attention, where it is asked for, takes {bytes_text(eager)} more while "
+                "the prompt is read"
+            )
         if len(self.request.devices) > 1:
             yield "planned for the first GPU: how device_map shares layers is not known here"
 
     def warnings(self) -> Iterator[str]:
         """Yield what makes the figures doubtful."""
         yield from self.beyond_training(self.context)
-        if self.folder.quantization.get("quant_method") == _MXFP4:
+        method = self.folder.quantization.get("quant_method")
+        if method == _MXFP4:
             yield (
                 "without the kernels for MXFP4, transformers makes bfloat16 of the experts, four "
                 "times as large"
             )
+        elif method == _BITSANDBYTES:
+            yield "it needs the package bitsandbytes. Weights are counted as the files have them"

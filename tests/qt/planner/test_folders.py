@@ -186,7 +186,7 @@ def test_curves_have_the_types_of_the_cache_that_the_program_knows(
     panel.state.replace_inputs(devices=(MAC,), profile="mlx")
     qtbot.waitUntil(lambda: panel.body.curves.curves is not found)
     found = _curves(panel, qtbot)
-    assert [curve.cache_type for curve in found.curves] == ["bf16", "8 bits", "4 bits"]
+    assert [curve.cache_type for curve in found.curves] == ["bf16", "8-bit", "4-bit"]
     assert not panel.body.curves.kind.isVisible()
 
 

@@ -64,7 +64,7 @@ class ServerEngine(Engine):
 
     def accepts(self, h: Hyperparameters) -> Refusal | None:
         """Refuse everything but GGUF files."""
-        return Refusal("llama.cpp reads GGUF files") if h.after_conversion else None
+        return Refusal("llama.cpp reads GGUF files") if h.is_safetensors else None
 
     def is_slow(self, h: Hyperparameters) -> bool:
         """Say that experts may be left on the CPU, which takes many trials."""

@@ -139,8 +139,8 @@ class Header:
         """
         if model.format != "gguf":
             raise PlanError(
-                "llama.cpp reads GGUF files. Convert the model first, or take the profile "
-                "ollama-graphsize, which says what it would need after conversion"
+                "llama.cpp reads GGUF files. Convert the model first, or plan it by a program "
+                "that loads it: vllm, mlx or transformers"
             )
         keys = HeaderKeys(model.metadata)
         blocks = keys.integer("block_count", most=MAX_BLOCKS)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from types import MappingProxyType
 from typing import Any, Final
 
 from explorer.errors import PlanError
@@ -19,10 +18,9 @@ from explorer.planner.devices import GIB, Device
 from explorer.planner.engines.folders import (
     TERM_NAMES,
     FolderDetails,
-    accepted,
-    graph_record,
-    host_terms,
-    total_term,
+    FolderEngine,
+    Formula,
+    stated,
 )
 from explorer.planner.engines.mlx.cache import (
     BITS,
@@ -35,7 +33,6 @@ from explorer.planner.engines.mlx.cache import (
     run_caches,
 )
 from explorer.planner.folder import Folder
-from explorer.planner.hyperparameters import Hyperparameters
 from explorer.planner.layers import inner_width
 from explorer.planner.plan import (
     MEMORY_TITLE,
@@ -43,18 +40,11 @@ from explorer.planner.plan import (
     CurveKind,
     CurveValue,
     Effective,
-    Engine,
     Holding,
-    Layer,
     Level,
-    NamedBuffer,
     Plan,
     Range,
-    Refusal,
-    Term,
     Verdict,
-    sum_term,
-    term,
 )
 from explorer.planner.request import PlanRequest
 from explorer.planner.searching import largest_held
@@ -81,7 +71,7 @@ def working_set(memory: int) -> Range:
     return Range(older, newer)
 
 
-class Mlx(Engine):
+class Mlx(FolderEngine):
     """`mlx_lm.generate` and `mlx_lm.server`."""
 
     name = "mlx"
@@ -89,7 +79,6 @@ class Mlx(Engine):
     short_title = "mlx-lm"
     rule = "mlx-lm lets caches grow as tokens come, within what macOS lets the GPU have"
     settings = (known.CONTEXT, *known.MLX_SETTINGS)
-    ignored = MappingProxyType({})
     chooses = ("context",)
     serve = ("mlx_lm.server", "--model")
     library = "Metal"
@@ -99,35 +88,28 @@ class Mlx(Engine):
             "kv_bits",
             (
                 CurveValue(None, "bf16", "BF16"),
-                CurveValue(8, "8 bits", "Q8_0"),
-                CurveValue(4, "4 bits", "Q4_0"),
+                CurveValue(8, "8-bit", "Q8_0"),
+                CurveValue(4, "4-bit", "Q4_0"),
             ),
         ),
     )
-    most_parallel = 1
 
-    def accepts(self, h: Hyperparameters) -> Refusal | None:
-        """Refuse what is no folder, and what mlx-lm makes of is not known."""
-        folder = h.folder
-        if folder is None:
-            return Refusal("mlx-lm loads folders of safetensors with their config.json")
+    def check(self, folder: Folder) -> None:
+        """Refuse what mlx-lm does not load, and what it makes of is not known."""
         if folder.has_towers:
-            return Refusal("models that see or hear are loaded by mlx-vlm, which is not known here")
+            raise PlanError(
+                "models that see or hear are loaded by mlx-vlm, which is not known here"
+            )
         method = folder.quantization.get("quant_method")
         if method is not None and not folder.is_mlx and method not in _METHODS:
-            return Refusal(
+            raise PlanError(
                 "what mlx-lm makes of weights that are not quantized for MLX is not known"
             )
-        try:
-            architecture_of(folder)
-        except PlanError as error:
-            return Refusal(error.what)
-        return None
+        architecture_of(folder)
 
-    def plan(self, request: PlanRequest) -> Plan:
+    def outcome(self, request: PlanRequest, folder: Folder) -> Outcome:
         """Run the caches through a prompt, and compare with the Mac's working set."""
-        outcome = _outcome(request)
-        return outcome.plan(self, outcome.moments.held, outcome.context)
+        return _at(request, folder, request.settings.context or _largest(request) or _FEW)
 
     def command(self, plan: Plan) -> Sequence[str]:
         """Return the words of the server, or of `generate`, which alone has other caches."""
@@ -160,11 +142,6 @@ def _largest(request: PlanRequest) -> int:
     return largest_held(room, most)
 
 
-def _outcome(request: PlanRequest) -> Outcome:
-    folder, context = accepted(MLX, request.h, request.h.folder), request.settings.context
-    return _at(request, folder, context or _largest(request) or _FEW)
-
-
 def _at(request: PlanRequest, folder: Folder, context: int) -> Outcome:
     """Return what happens at a context."""
     asked = request.settings
@@ -181,7 +158,7 @@ def _at(request: PlanRequest, folder: Folder, context: int) -> Outcome:
     return Outcome(
         request=request,
         folder=folder,
-        context=context,
+        prompt=context,
         caches=caches,
         moments=moments,
         quantized=quantized,
@@ -206,22 +183,30 @@ def _mac(request: PlanRequest) -> tuple[Device, int]:
 class Outcome(FolderDetails):
     """What mlx-lm holds with one prompt of the context."""
 
-    context: int
+    key = "mlx"
+    prompt: int  # tokens
     caches: Mapping[LayerCache, int]
     moments: Moments
     quantized: Quantized | None
     device: Device
     memory: int
 
+    @property
+    def context(self) -> int:
+        return self.prompt
+
+    @cached_property
+    def layer_weights(self) -> list[int]:
+        return self.folder.layer_bytes()
+
     @cached_property
     def weights(self) -> int:
         """Bytes of the weights as the files have them, without what is dropped on load."""
-        tied = self.folder.text.get("tie_word_embeddings")
-        return sum(
-            kind.nbytes * count
-            for kind, count in self.folder.kinds.items()
-            if not kind.role.startswith("mtp.") and not (tied and kind.role.startswith("lm_head"))
-        )
+        return sum(self.layer_weights)
+
+    @property
+    def cache(self) -> int:
+        return self.moments.held
 
     @cached_property
     def limits(self) -> Range:
@@ -271,19 +256,10 @@ class Outcome(FolderDetails):
 
     @cached_property
     def verdict(self) -> Verdict:
-        total, gpu = self.folder.layers + 1, self.holdings[0]
         levels = {"good": Level.FITS, "tight": Level.PARTLY, "does not fit": Level.NOT}
-        return Verdict(
-            level=levels[self.level],
-            gpu_layers=total,
-            total_layers=total,
-            all_on_gpus=True,
-            short={0: gpu.short} if self.level == "does not fit" else {},
-            free=max(0, gpu.room or 0),
-            is_exact=False,
-            depends_on="what macOS lets the GPU have and the prompt takes"
-            if self.level == "tight"
-            else "",
+        short = {0: self.holdings[0].short}
+        return self.judged(
+            levels[self.level], short, "what macOS lets the GPU have and the prompt takes"
         )
 
     @cached_property
@@ -302,7 +278,7 @@ class Outcome(FolderDetails):
 
     @property
     def _cache_name(self) -> str:
-        return "" if self.quantized is None else f"{self.quantized.bits} bits"
+        return "" if self.quantized is None else f"{self.quantized.bits}-bit"
 
     # Details
 
@@ -310,27 +286,6 @@ class Outcome(FolderDetails):
     def choice(self) -> Choice | None:
         """The context is the largest that is good where none is given."""
         return Choice("the planner", not self.request.settings.context, placement=False)
-
-    def layers(self) -> Iterator[Layer]:
-        """Yield every layer with its weights, the output last."""
-        count = self.folder.layers
-        held = [0] * (count + 1)
-        for kind, times in self.folder.kinds.items():
-            inside = kind.layer is not None and kind.layer < count
-            held[kind.layer if inside and kind.layer is not None else count] += kind.nbytes * times
-        caches = self.layer_caches()
-        for i in range(count):
-            yield Layer(i, f"blk.{i}", held[i], caches[i], 0)
-        yield Layer(count, "output", held[count], 0, 0)
-
-    def layer_caches(self) -> Sequence[int]:
-        """Return an equal part of the cache for each layer: mlx-lm numbers them by kinds."""
-        return self.equal_shares(self.moments.held)
-
-    def buffers(self) -> list[NamedBuffer]:
-        """Return what the GPU holds at the largest moment."""
-        gpu = self.holdings[0]
-        return [NamedBuffer("GPU0", gpu.weights, gpu.cache, gpu.compute, gpu.reserve.high)]
 
     def arguments(self) -> list[str]:
         """Return what loads it alike: one request at a time, and the cache as it is planned."""
@@ -343,9 +298,9 @@ class Outcome(FolderDetails):
             words += ["--max-kv-size", str(asked.max_kv_size)]
         return words or ["--decode-concurrency", "1", "--prompt-concurrency", "1"]
 
-    def record(self) -> dict[str, Any]:
+    def figures(self) -> dict[str, Any]:
         """Return the object `mlx` of docs/interface.md."""
-        found = {
+        return {
             "weights": self.weights,
             "cache_bytes": self.moments.held,
             "cache_largest_bytes": self.moments.largest,
@@ -353,46 +308,19 @@ class Outcome(FolderDetails):
             "working_set": list(self.limits),
             "verdict": self.level,
         }
-        return {"graph": graph_record(self.peak.high), "mlx": found}
 
-    def terms(self) -> Iterator[Term]:
-        """Yield the figures with their formulas."""
-        gpu = self.holdings[0]
-        yield term(
-            "devices[0].weights",
-            gpu.weights,
-            "tensors",
-            tensors=(
-                gpu.weights,
-                "tensors of the files, without drafting layers and a tied output",
-            ),
-        )
+    def formulas(self, held: Holding) -> dict[str, Formula]:
+        """Return how its figures are worked out."""
         tokens = integer_text(self.context)
-        yield term(
-            "devices[0].kv_cache",
-            gpu.cache,
-            "largest",
-            largest=(gpu.cache, f"most that all caches have while a prompt of {tokens} is read"),
-        )
-        yield term(
-            "devices[0].graph",
-            gpu.compute.high,
-            "peak",
-            peak=(gpu.compute.high, "upper end of what a piece of the prompt takes"),
-        )
-        yield self.reserve_term()
-        yield from host_terms()
-        yield total_term(gpu)
-        yield sum_term("vram_total", [gpu.total], "devices[0].total")
-        yield sum_term("total", [gpu.total], "devices[0].total")
-
-    def reserve_term(self) -> Term:
-        """Return what is held back on the GPU."""
-        origin = "lower end of the working set that macOS recommends"
-        reserve = self.holdings[0].reserve.high
-        return term(
-            "devices[0].reserved", reserve, f"limit // {_GOOD}", limit=(self.limits.low, origin)
-        )
+        weights = "tensors of the files, without drafting layers and a tied output"
+        cache = f"most that all caches have while a prompt of {tokens} is read"
+        limit = self.limits.low, "lower end of the working set that macOS recommends"
+        return {
+            "weights": stated(held.weights, weights),
+            "kv_cache": stated(held.cache, cache),
+            "graph": stated(held.compute.high, "upper end of what a piece of the prompt takes"),
+            "reserved": Formula(f"limit // {_GOOD}", {"limit": limit}),
+        }
 
     def notes(self) -> Iterator[str]:
         """Yield what a reader should know."""

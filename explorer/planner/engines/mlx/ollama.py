@@ -15,10 +15,18 @@ from typing import Any, Final
 from explorer.errors import PlanError
 from explorer.planner import environment as env
 from explorer.planner import settings as known
-from explorer.planner.devices import GIB, Device
-from explorer.planner.engines.folders import TERM_NAMES, accepted, graph_record
-from explorer.planner.engines.mlx.cache import ARCHITECTURES, Architecture, layer_caches, run_caches
+from explorer.planner.devices import GIB
+from explorer.planner.engines.folders import TERM_NAMES, FolderEngine, Formula, not_used, stated
+from explorer.planner.engines.mlx.cache import (
+    ARCHITECTURES,
+    Architecture,
+    LayerCache,
+    Moments,
+    layer_caches,
+    run_caches,
+)
 from explorer.planner.engines.mlx.engine import Outcome, working_set
+from explorer.planner.folder import Folder
 from explorer.planner.hyperparameters import Hyperparameters
 from explorer.planner.plan import (
     MEMORY_TITLE,
@@ -26,18 +34,14 @@ from explorer.planner.plan import (
     CurveKind,
     CurveValue,
     Effective,
-    Engine,
     Holding,
     Level,
-    Plan,
     Range,
     Refusal,
-    Term,
     Verdict,
-    term,
 )
 from explorer.planner.request import PlanRequest
-from explorer.text import bytes_text
+from explorer.text import AtLeast, bytes_text
 
 _CONTEXTS: Final = ((47 * GIB, 262_144), (23 * GIB, 32_768), (0, 4_096))
 _PREFIXES: Final = 8 * GIB  # of other conversations and snapshots, at most
@@ -48,6 +52,9 @@ _ARCHITECTURES: Final = MappingProxyType(
 )
 """`model_type` → its caches, which follow the laws of mlx-lm's."""
 
+_UNKNOWN_CACHES: Final = frozenset({"gemma4", "gemma4_text", "cohere2_moe", "laguna", "glimmer"})
+"""`model_type`s that it runs, and of whose caches only parts are known."""
+
 _NOT_READ: Final = MappingProxyType(
     {
         "kv_cache_type": "this engine of Ollama does not read OLLAMA_KV_CACHE_TYPE",
@@ -56,7 +63,7 @@ _NOT_READ: Final = MappingProxyType(
 )
 
 
-class OllamaMlx(Engine):
+class OllamaMlx(FolderEngine):
     """Ollama with models whose layers are safetensors."""
 
     name = "ollama-mlx"
@@ -67,23 +74,28 @@ class OllamaMlx(Engine):
     ignored = _NOT_READ
     serve = ()
     curves = (CurveKind(MEMORY_TITLE, "kv_bits", (CurveValue(None, "bf16", "BF16"),)),)
-    most_parallel = 1
+
+    def model_of(self, h: Hyperparameters) -> Folder | None:
+        """Return the tensor layers of its store."""
+        return h.blobs
 
     def accepts(self, h: Hyperparameters) -> Refusal | None:
         """Refuse what has no tensor layers, and architectures that this engine does not run."""
         if h.blobs is None:
             return Refusal("Ollama's MLX engine loads models of its store in safetensors")
-        if h.blobs.model_type not in _ARCHITECTURES:
-            return Refusal("what Ollama's MLX engine caches of this architecture is not known here")
-        try:
-            layer_caches(h.blobs, architecture=_ARCHITECTURES[h.blobs.model_type])
-        except PlanError as error:
-            return Refusal(error.what)
-        return None
+        return super().accepts(h)
 
-    def plan(self, request: PlanRequest) -> Plan:
+    def check(self, folder: Folder) -> None:
+        """Refuse architectures that this engine does not run."""
+        if folder.model_type not in _UNKNOWN_CACHES:
+            _caches(folder)
+
+    def unknown_of(self, folder: Folder) -> str:
+        """Return the cache, of architectures that it runs by laws that are not known here."""
+        return "its KV cache" if folder.model_type in _UNKNOWN_CACHES else ""
+
+    def outcome(self, request: PlanRequest, folder: Folder) -> _Check:
         """Apply the check, and run the caches through a prompt of the context."""
-        folder = accepted(self, request.h, request.h.blobs)
         if not request.devices:
             raise PlanError("Ollama's MLX engine is planned for a GPU; name one to plan for")
         device = request.devices[0]
@@ -91,19 +103,32 @@ class OllamaMlx(Engine):
         own = request.settings.context or env.integer(request.environment, env.CONTEXT_LENGTH)
         most = folder.number("max_position_embeddings", default=1 << 20, least=1)
         tokens = own or next(value for least, value in _CONTEXTS if vram >= least)
-        context = min(tokens, most)
-        caches = layer_caches(folder, architecture=_ARCHITECTURES[folder.model_type])
-        outcome = _Check(
+        context, caches = min(tokens, most), dict[LayerCache, int]()
+        moments = Moments(AtLeast(0), AtLeast(0))
+        if not self.unknown_of(folder):
+            caches = _caches(folder)
+            moments = run_caches(caches, context)
+        return _Check(
             request=request,
             folder=folder,
-            context=context,
+            prompt=context,
             caches=caches,
-            moments=run_caches(caches, context),
+            moments=moments,
             quantized=None,
             device=device,
             memory=device.capacity_bytes,
         )
-        return outcome.plan(self, outcome.moments.held, context)
+
+
+def _caches(folder: Folder) -> dict[LayerCache, int]:
+    """Return the caches of all layers, those that only draft tokens among them."""
+    architecture = folder.built_by("Ollama's MLX engine", _ARCHITECTURES)
+    caches = dict(layer_caches(folder, architecture=architecture))
+    drafting = {kind.layer for kind in folder.kinds if folder.drafts(kind)}
+    plain = next((one for one in caches if one.heads and not one.window), None)
+    if plain is not None:
+        caches[plain] += len(drafting)
+    return caches
 
 
 OLLAMA_MLX: Final = OllamaMlx()
@@ -112,6 +137,8 @@ OLLAMA_MLX: Final = OllamaMlx()
 @dataclass(frozen=True)
 class _Check(Outcome):
     """What Ollama checks before it loads, and what its engine then comes to hold."""
+
+    key = "ollama_mlx"
 
     @cached_property
     def kept_free(self) -> int:
@@ -139,6 +166,10 @@ class _Check(Outcome):
         return Range.exactly(self.device.free)
 
     @cached_property
+    def layer_weights(self) -> list[int]:
+        return self.folder.layer_bytes(drafting=True)
+
+    @cached_property
     def holdings(self) -> tuple[Holding, ...]:
         """What the first GPU comes to hold; others are not used."""
         first = Holding(
@@ -152,28 +183,18 @@ class _Check(Outcome):
             layers=tuple(range(self.folder.layers + 1)),
             terms=TERM_NAMES,
         )
-        rest: list[Device] = list(self.request.devices[1:])
-        others = [
-            Holding(one, f"devices[{i}]", one.free, is_used=False, terms=TERM_NAMES)
-            for i, one in enumerate(rest, 1)
-        ]
-        return (first, *others, Holding(None, "cpu", None, terms=TERM_NAMES))
+        main = Holding(None, "cpu", None, terms=TERM_NAMES)
+        return first, *not_used(self.request.devices, 1), main
 
     @cached_property
     def verdict(self) -> Verdict:
-        total, first = self.folder.layers + 1, self.holdings[0]
         missing = self.request.h.layer_bytes + self.kept_free - self.device.free
         later = self.loads and self.needed > self.limits.high
-        return Verdict(
-            level=Level.NOT if not self.loads else Level.PARTLY if later else Level.FITS,
-            gpu_layers=total,
-            total_layers=total,
-            all_on_gpus=True,
-            short={} if self.loads else {0: max(1, missing)},
-            free=max(0, first.room or 0),
-            is_exact=False,
-            depends_on="how much of the context is used, since it loads" if later else "",
-        )
+        unknown = OLLAMA_MLX.unknown_of(self.folder)
+        level = Level.PARTLY if later or unknown else Level.FITS
+        depends_on = unknown or "how much of the context is used, since it loads"
+        short = {0: max(1, missing)}
+        return self.judged(level if self.loads else Level.NOT, short, depends_on)
 
     @cached_property
     def effective(self) -> dict[str, Effective]:
@@ -198,25 +219,24 @@ class _Check(Outcome):
         """Return nothing: Ollama loads it by its name."""
         return []
 
-    def record(self) -> dict[str, Any]:
+    def figures(self) -> dict[str, Any]:
         """Return the object `ollama_mlx` of docs/interface.md."""
-        found = {
+        return {
             "file_bytes": self.request.h.layer_bytes,
             "available": max(0, self.device.free - self.kept_free),
             "loads": self.loads,
             "weights": self.weights,
-            "cache_bytes": self.moments.held,
-            "cache_largest_bytes": self.moments.largest,
+            "cache_bytes": self.moments.held if self.caches else None,
+            "cache_largest_bytes": self.moments.largest if self.caches else None,
             "prompt_peak": list(self.peak),
             "prefix_cache": [0, _PREFIXES],
             "working_set": list(self.limits),
         }
-        return {"graph": graph_record(self.peak.high), "ollama_mlx": found}
 
-    def reserve_term(self) -> Term:
-        """Return what Ollama leaves free on the GPU."""
-        given = self.kept_free, "what Ollama leaves free on a GPU, with the overhead"
-        return term("devices[0].reserved", self.kept_free, "kept", kept=given)
+    def formulas(self, held: Holding) -> dict[str, Formula]:
+        """Return how its figures are worked out."""
+        reserved = stated(self.kept_free, "what Ollama leaves free on a GPU, with the overhead")
+        return super().formulas(held) | {"reserved": reserved}
 
     def notes(self) -> Iterator[str]:
         """Yield what a reader should know."""
@@ -226,6 +246,8 @@ class _Check(Outcome):
             f"Ollama {word} it by its files alone: {bytes_text(size)} against {bytes_text(room)} "
             "of the first GPU, whatever the context"
         )
+        if not self.caches:
+            yield "what it caches of this architecture is not known, and in no total"
         yield "an estimate: no run of this engine was compared. Its check before loading is exact"
         yield (
             f"other conversations and snapshots may keep up to {bytes_text(_PREFIXES)} more, on "

@@ -55,7 +55,9 @@ class Ollama013(Engine):
     grows = False  # a graph is charged to GPUs that a longer context may leave out
 
     def accepts(self, h: Hyperparameters) -> Refusal | None:
-        """Refuse types of tensors that Ollama never loaded."""
+        """Refuse what is no GGUF file, and types of tensors that Ollama never loaded."""
+        if h.is_safetensors:
+            return Refusal("Ollama up to 0.13 loads GGUF files")
         kind = quoted(h.tensors.foreign)
         return Refusal(f"Ollama does not load tensors of type {kind}") if kind else None
 
@@ -265,17 +267,6 @@ _MLP_BLOCKS: Final = ("nemotron_h",)
 def _notes(request: PlanRequest, effective: EffectiveSettings, layout: Layout) -> Iterator[str]:
     """Yield notes on a plan of the estimator."""
     h = request.h
-    if h.methods:
-        yield (
-            f"the model is not a GGUF file, and its weights ({', '.join(h.methods)}) cannot be "
-            "converted as they are: weights and KV cache are those of vLLM or transformers, which "
-            "load them, compute and reserves are those of Ollama"
-        )
-    elif h.after_conversion:
-        yield (
-            "the model is not a GGUF file: the figures are what it would need after conversion, "
-            "with its tensors at their present size"
-        )
     if h.architecture in MEASURED:
         yield (
             "this model is measured at load time. The figures are an estimate "

@@ -6,10 +6,9 @@ that is cache. So a plan shows the least cache that lets it start, and says what
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from types import MappingProxyType
 from typing import Any, Final
 
 from explorer.errors import PlanError
@@ -18,11 +17,12 @@ from explorer.planner import settings as known
 from explorer.planner.devices import Device
 from explorer.planner.engines.folders import (
     TERM_NAMES,
+    TOWERS,
     FolderDetails,
-    accepted,
-    graph_record,
-    host_terms,
-    total_term,
+    FolderEngine,
+    Formula,
+    not_used,
+    stated,
 )
 from explorer.planner.engines.vllm import budget
 from explorer.planner.engines.vllm.cache import (
@@ -34,33 +34,24 @@ from explorer.planner.engines.vllm.cache import (
     stages,
 )
 from explorer.planner.engines.vllm.weights import WeightsPlan, format_of, plan_weights
-from explorer.planner.hyperparameters import Hyperparameters
+from explorer.planner.folder import Folder
 from explorer.planner.plan import (
     MEMORY_TITLE,
     Choice,
     CurveKind,
     CurveValue,
     Effective,
-    Engine,
     Holding,
-    Layer,
     Level,
-    NamedBuffer,
     Plan,
     Range,
-    Refusal,
-    Term,
     Verdict,
-    sum_term,
-    term,
 )
 from explorer.planner.request import PlanRequest
-from explorer.text import bytes_text, integer_text
+from explorer.text import AtLeast, bytes_text, integer_text
 
-_NONE: Final = "vLLM has no such setting"
 _FEW: Final = 4096  # tokens of a plan where no context starts
 _PEAK: Final = "the peak that vLLM measures before it starts"
-
 
 _TYPES: Final = (CurveValue("auto", "auto", "BF16"), CurveValue("fp8", "fp8", "Q8_0"))
 _ALONG: Final = {
@@ -81,7 +72,7 @@ def _curves() -> tuple[CurveKind, ...]:
     )
 
 
-class Vllm(Engine):
+class Vllm(FolderEngine):
     """`vllm serve`."""
 
     name = "vllm"
@@ -89,46 +80,38 @@ class Vllm(Engine):
     short_title = "vLLM"
     rule = "vLLM takes a share of each GPU and makes cache of what its weights leave"
     settings = (known.CONTEXT, known.PARALLEL, known.CACHE_TYPE_K, *known.VLLM_SETTINGS)
-    ignored = MappingProxyType({})
     chooses = ("context",)
     serve = ("vllm", "serve")
     curves = _curves()
     library = "CUDA"
+    most_parallel = known.MAX_PARALLEL
 
-    def accepts(self, h: Hyperparameters) -> Refusal | None:
-        """Refuse what is no folder, and what vLLM makes of is not known."""
-        if h.folder is None:
-            return Refusal("vLLM loads folders of safetensors with their config.json")
-        if h.folder.has_towers:
-            return Refusal(
-                "vLLM also measures the model's vision or audio encoder, which is not known here"
-            )
-        try:
-            architecture_of(h.folder)
-            format_of(h.folder)
-        except PlanError as error:
-            return Refusal(error.what)
-        return None
+    def check(self, folder: Folder) -> None:
+        """Refuse what vLLM refuses, and architectures and formats of which nothing is known."""
+        architecture_of(folder)
+        format_of(folder)
 
-    def plan(self, request: PlanRequest) -> Plan:
+    def unknown_of(self, folder: Folder) -> str:
+        """Return what vLLM measures of a model that sees or hears."""
+        return TOWERS if folder.has_towers else ""
+
+    def outcome(self, request: PlanRequest, folder: Folder) -> _Outcome:
         """Divide weights and cache as vLLM does, and compare both ends of the rest."""
-        outcome = _outcome(request)
-        cache = sum(held.cache for held in outcome.holdings)
-        return outcome.plan(self, cache, outcome.context)
+        return _outcome(request, folder)
 
     def context_as_placed(self, plan: Plan, check: Check) -> int | None:
         """Return the largest context that starts for certain."""
         check()
-        asked = plan.request.asking(context=None)
-        return _outcome(asked).largest.low or None
+        made = plan.details
+        return made.largest.low or None if isinstance(made, _Outcome) else None
 
 
 VLLM: Final = Vllm()
 
 
-def _outcome(request: PlanRequest) -> _Outcome:
+def _outcome(request: PlanRequest, folder: Folder) -> _Outcome:
     """Return what vLLM does with a request; raise `PlanError` where it refuses."""
-    asked, folder = request.settings, accepted(VLLM, request.h, request.h.folder)
+    asked = request.settings
     tp, pp = asked.tensor_parallel or 1, asked.pipeline_parallel or 1
     devices = _devices(request.devices, tp, pp)
     for device in devices:
@@ -146,6 +129,9 @@ def _outcome(request: PlanRequest) -> _Outcome:
         hybrid=asked.hybrid_cache is not False,
     )
     sequences = asked.parallel or tier.sequences
+    activation = budget.activation(folder, sequences, run.batched_tokens, tp)
+    if folder.has_towers:
+        activation = Range(activation.low, AtLeast(activation.high))
     return _Outcome(
         request=request,
         folder=folder,
@@ -154,7 +140,7 @@ def _outcome(request: PlanRequest) -> _Outcome:
         weights=_weights(folder, run),
         division=_division(folder, run),
         sequences=sequences,
-        activation=budget.activation(folder, sequences, run.batched_tokens, tp),
+        activation=activation,
         other=budget.other(tp * pp, eager=bool(asked.enforce_eager)),
         utilization=asked.utilization or budget.DEFAULT_UTILIZATION,
     )
@@ -179,6 +165,7 @@ def _devices(devices: Sequence[Device], tp: int, pp: int) -> tuple[Device, ...]:
 class _Outcome(FolderDetails):
     """What vLLM allocates, and whether that lets it start."""
 
+    key = "vllm"
     run: Run
     devices: tuple[Device, ...]  # stage after stage
     weights: WeightsPlan
@@ -195,9 +182,24 @@ class _Outcome(FolderDetails):
         if given is not None:
             return (given,) * len(self.stages), (given,) * len(self.stages)
         sizes = [self._requested(stage) - held for stage, held in enumerate(self.weights.stages)]
-        least = self.activation.low + self.other.low
-        most = self.activation.high + self.other.high
+        least, most = self.compute
         return tuple(size - most for size in sizes), tuple(size - least for size in sizes)
+
+    @cached_property
+    def ends(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The same, at the low end nothing where nobody knows what else is taken of it."""
+        low, high = self.available
+        return (0,) * len(low) if self.folder.has_towers else low, high
+
+    @property
+    def compute(self) -> Range:
+        """What is neither weights nor cache on each GPU."""
+        both = self.activation, self.other
+        return Range(sum(one.low for one in both), sum(one.high for one in both))
+
+    @property
+    def cache(self) -> int:
+        return sum(held.cache for held in self.holdings)
 
     @cached_property
     def stages(self) -> list[range]:
@@ -232,7 +234,7 @@ class _Outcome(FolderDetails):
     @cached_property
     def starts(self) -> tuple[bool, bool]:
         """Whether it starts, at the low and the high end."""
-        low, high = (self.division.starts(self.context, size) for size in self.available)
+        low, high = (self.division.starts(self.context, size) for size in self.ends)
         fits = self._has_budget
         return low and fits, high and fits
 
@@ -280,9 +282,7 @@ class _Outcome(FolderDetails):
             layers = tuple(self.stages[stage])
             if stage == len(self.stages) - 1:
                 layers += (self.folder.layers,)
-            compute = Range(
-                self.activation.low + self.other.low, self.activation.high + self.other.high
-            )
+            compute = self.compute
             cache = least[stage] if given is None else given
             taken = self.weights.stages[stage] + cache + compute.high
             beyond = device.free - budget.requested(device, self.utilization)
@@ -304,31 +304,16 @@ class _Outcome(FolderDetails):
                 )
             )
         unused = [one for one in self.request.devices if one not in self.devices]
-        found += [
-            Holding(
-                device, f"devices[{len(found) + i}]", device.free, is_used=False, terms=TERM_NAMES
-            )
-            for i, device in enumerate(unused)
-        ]
         host = self.request.host
-        return (*found, Holding(None, "cpu", None if host is None else host.free, terms=TERM_NAMES))
+        main = Holding(None, "cpu", None if host is None else host.free, terms=TERM_NAMES)
+        return *found, *not_used([*self.devices, *unused], len(found)), main
 
     @cached_property
     def verdict(self) -> Verdict:
         low, high = self.starts
-        total = self.folder.layers + 1
-        used = self.holdings[: len(self.devices)]
-        short = {} if high else {i: held.short for i, held in enumerate(used) if held.short}
-        return Verdict(
-            level=Level.FITS if low else Level.PARTLY if high else Level.NOT,
-            gpu_layers=total,
-            total_layers=total,
-            all_on_gpus=True,
-            short=short,
-            free=sum(max(0, held.room or 0) for held in used),
-            is_exact=False,
-            depends_on="" if low or not high else _PEAK,
-        )
+        level = Level.FITS if low else Level.PARTLY if high else Level.NOT
+        short = {i: held.short for i, held in enumerate(self.used) if held.short}
+        return self.judged(level, short, TOWERS if self.folder.has_towers else _PEAK)
 
     # Details
 
@@ -337,16 +322,17 @@ class _Outcome(FolderDetails):
         """It takes the largest context that starts where none is given."""
         return Choice("vLLM", not self.request.settings.context, placement=False)
 
-    def layers(self) -> Iterator[Layer]:
-        """Yield every layer with what all GPUs of its stage hold of it, the output last."""
-        copies, caches = self.run.tensor_parallel, self.layer_caches()
-        for stage, layers in enumerate(self.stages):
-            device = stage * copies
-            for i in layers:
-                weights = self.weights.layers[i] * copies
-                yield Layer(i, f"blk.{i}", weights, caches[i], device)
-        last = len(self.devices) - copies
-        yield Layer(self.folder.layers, "output", self.weights.last * copies, 0, last)
+    @cached_property
+    def layer_weights(self) -> list[int]:
+        """Bytes of each layer on all GPUs of its stage, and last of the output."""
+        return [
+            size * self.run.tensor_parallel for size in (*self.weights.layers, self.weights.last)
+        ]
+
+    def device_of(self, layer: int) -> int:
+        """Return the first GPU of the layer's stage."""
+        stage = next((i for i, part in enumerate(self.stages) if layer in part), -1)
+        return (stage % len(self.stages)) * self.run.tensor_parallel
 
     def layer_caches(self) -> Sequence[int]:
         """Return the bytes of the least cache in each layer, of all GPUs that share it."""
@@ -357,16 +343,9 @@ class _Outcome(FolderDetails):
                 found[layer] += count * page * self.run.tensor_parallel
         return found
 
-    def buffers(self) -> list[NamedBuffer]:
-        """Return what each GPU holds."""
-        return [
-            NamedBuffer(f"GPU{i}", held.weights, held.cache, held.compute, held.reserve.high)
-            for i, held in enumerate(self.holdings[: len(self.devices)])
-        ]
-
     def counts(self) -> Mapping[str, tuple[int, int]]:
         """Return the tokens of the cache, and the requests of the context that it holds."""
-        low, high = self.available
+        low, high = self.ends
         made, context = self.division, self.context
         return {
             "tokens": (made.tokens(context, low), made.tokens(context, high)),
@@ -400,18 +379,18 @@ class _Outcome(FolderDetails):
             words.append("--disable-hybrid-kv-cache-manager")
         return words
 
-    def record(self) -> dict[str, Any]:
+    def figures(self) -> dict[str, Any]:
         """Return the object `vllm` of docs/interface.md."""
         low, high = self.starts
-        compute = max((held.compute.high for held in self.holdings), default=0)
         division, context = self.division, self.context
         copies = self.run.tensor_parallel
+        most = budget.longest_context(self.folder)
         figures: dict[str, Any] = {
-            "available": [min(size) for size in self.available],
-            "blocks": [division.blocks(size) for size in self.available],
-            "tokens": [division.tokens(context, size) for size in self.available],
-            "concurrency": [division.concurrency(context, size) for size in self.available],
-            "largest_context": list(self.largest),
+            "available": [min(size) for size in self.ends],
+            "blocks": [division.blocks(size) for size in self.ends],
+            "tokens": [division.tokens(context, size) for size in self.ends],
+            "concurrency": [division.concurrency(context, size) for size in self.ends],
+            "largest_context": [division.largest_context(most, size) for size in self.ends],
         }
         if self.request.settings.kv_cache_memory is not None:
             figures |= {name: both[0] for name, both in figures.items() if name != "available"}
@@ -421,7 +400,7 @@ class _Outcome(FolderDetails):
             "bytes_per_block": [size for size in division.bytes_per_block for _ in range(copies)],
             "least_bytes_for_one": max(division.least(context)),
         }
-        found = {
+        return {
             "weights_per_gpu": [size for size in self.weights.stages for _ in range(copies)],
             "activation": list(self.activation),
             "other": list(self.other),
@@ -429,76 +408,70 @@ class _Outcome(FolderDetails):
             "starts": "yes" if low else "depends" if high else "no",
             "arguments": self.arguments(),
         }
-        return {"graph": graph_record(compute), "vllm": found}
 
-    def terms(self) -> Iterator[Term]:
-        """Yield the figures of each GPU with their formulas, and the sums."""
-        for number, held in enumerate(self.holdings[:-1]):
-            if number < len(self.devices):
-                yield from self._gpu_terms(number, held)
-        yield from host_terms()
-        totals = [held.total for held in self.holdings[:-1]]
-        yield sum_term("vram_total", totals, "devices[*].total")
-        yield sum_term("total", totals, "devices[*].total")
-
-    def _gpu_terms(self, number: int, held: Holding) -> Iterator[Term]:
-        stage, place, plan = self._stage(number), held.place, self.weights
-        layers = [plan.layers[i] for i in self.stages[stage]]
-        rest = held.weights - sum(layers) - plan.tables[stage]
-        yield term(
-            f"{place}.weights",
-            held.weights,
-            "layers + outside + tables",
-            layers=(sum(layers), "tensors of the layers, as this GPU has them"),
-            outside=(rest, "embedding, output and its norm, as this GPU has them"),
-            tables=(plan.tables[stage], "rotary tables, scales and constants"),
+    def formulas(self, held: Holding) -> dict[str, Formula]:
+        """Return how the figures of a GPU are worked out."""
+        stage, plan = self._stage(self.holdings.index(held)), self.weights
+        layers = sum(plan.layers[i] for i in self.stages[stage])
+        rest, beyond = held.weights - layers - plan.tables[stage], held.reserve.high
+        weights = {
+            "layers": (layers, "tensors of the layers, as this GPU has them"),
+            "outside": (rest, "embedding, output and its norm, as this GPU has them"),
+            "tables": (plan.tables[stage], "rotary tables, scales and constants"),
+        }
+        tokens, blocks = integer_text(self.context), self.division.blocks_needed(self.context)
+        size = self.division.bytes_per_block[stage]
+        cache = Formula(
+            "(blocks + 1) * bytes_per_block",
+            {
+                "blocks": (blocks, f"blocks of one request of {tokens} tokens"),
+                "bytes_per_block": (size, "a block of all layers of the largest group"),
+            },
         )
         if self.request.settings.kv_cache_memory is not None:
-            yield term(
-                f"{place}.kv_cache",
-                held.cache,
-                "given",
-                given=(held.cache, "setting kv_cache_memory"),
-            )
-        else:
-            blocks = self.division.blocks_needed(self.context)
-            size = self.division.bytes_per_block[stage]
-            yield term(
-                f"{place}.kv_cache",
-                held.cache,
-                "(blocks + 1) * bytes_per_block",
-                blocks=(blocks, f"blocks of one request of {integer_text(self.context)} tokens"),
-                bytes_per_block=(size, "a block of all layers of the largest group"),
-            )
-        yield term(
-            f"{place}.graph",
-            held.compute.high,
-            "activation + other",
-            activation=(self.activation.high, "upper end of the peak that vLLM measures"),
-            other=(self.other.high, "upper end of CUDA's context, NCCL and captured graphs"),
-        )
-        beyond = held.reserve.high
-        yield term(f"{place}.reserved", beyond, "beyond", beyond=(beyond, "free, but not vLLM's"))
-        yield total_term(held)
+            cache = stated(held.cache, "setting kv_cache_memory")
+        compute = {
+            "activation": (self.activation.high, "upper end of the peak that vLLM measures"),
+            "other": (self.other.high, "upper end of CUDA's context, NCCL and captured graphs"),
+        }
+        return {
+            "weights": Formula(" + ".join(weights), weights),
+            "kv_cache": cache,
+            "graph": Formula(" + ".join(compute), compute),
+            "reserved": stated(beyond, "free, but not vLLM's"),
+        }
 
     def notes(self) -> Iterator[str]:
         """Yield what a reader should know."""
         yield from self.folder.doubts()
+        if self.folder.has_towers:
+            yield f"what vLLM takes for {TOWERS} is not known, but its weights, whole on each GPU"
         if all(device.compute is None for device in self.devices):
             shown = ".".join(map(str, budget.ASSUMED_COMPUTE))
             yield f"the GPU's compute capability is not known: planned as {shown}"
         if any(self.starts):
-            low, high = (self.division.tokens(self.context, size) for size in self.available)
-            times = [self.division.concurrency(self.context, size) for size in self.available]
-            low, high = max(0, low), max(0, high)
-            yield (
-                f"all that is left of the budget becomes cache: {integer_text(low)} to "
-                f"{integer_text(high)} tokens, {times[0]:.1f} to {times[1]:.1f} requests of "
-                f"{integer_text(self.context)} tokens at once"
+            most, division = budget.longest_context(self.folder), self.division
+            tokens = self._ends_text(
+                integer_text(division.tokens(self.context, size)) for size in self.ends
             )
-            ends = " to ".join(dict.fromkeys(map(integer_text, self.largest)))
-            by = "" if self.largest.low == self.largest.high else ", by the peak that vLLM measures"
-            yield f"the largest context that starts is {ends} tokens{by}"
+            times = self._ends_text(
+                f"{division.concurrency(self.context, size):.1f}" for size in self.ends
+            )
+            yield (
+                f"all that is left of the budget becomes cache: {tokens} tokens, {times} requests "
+                f"of {integer_text(self.context)} tokens at once"
+            )
+            longest = self._ends_text(
+                integer_text(division.largest_context(most, size)) for size in self.ends
+            )
+            yield f"the largest context that starts is {longest} tokens, by what vLLM measures"
+
+    def _ends_text(self, ends: Iterable[str]) -> str:
+        """Return "1 to 2"; of what has no lower end "at most 2"."""
+        low, high = ends
+        if self.folder.has_towers:
+            return f"at most {high}"
+        return high if low == high else f"{low} to {high}"
 
     def warnings(self) -> Iterator[str]:
         """Yield why it would not start, in vLLM's own sense."""

@@ -85,7 +85,7 @@ _AXES: Final[Mapping[str, Axes]] = MappingProxyType(
 )
 """Last part of a name → its axes."""
 
-_LEFT_OUT: Final = ("inv_freq", "weight_shape", "g_idx")
+_LEFT_OUT: Final = ("weight_shape", "g_idx")
 _UNQUANTIZED: Final = frozenset({"weight", "bias", ""})
 _FLOATS: Final = frozenset({"F32", "F16", "BF16", "F64"})
 _WIDE: Final = 2  # bytes of a weight in BF16 or F16
@@ -188,7 +188,6 @@ class _Division:
         self.folder, self.run, self.tp = folder, run, run.tensor_parallel
         self.architecture: Architecture = architecture_of(folder)
         self.format = format_of(folder)
-        self.tied = folder.text.get("tie_word_embeddings", folder.config.get("tie_word_embeddings"))
         self._check_heads()
 
     def _check_heads(self) -> None:
@@ -206,7 +205,7 @@ class _Division:
     def plan(self) -> WeightsPlan:
         count = self.folder.layers
         layers, first, last = [0] * count, 0, 0
-        for kind, times in self.folder.kinds.items():
+        for kind, times in self.folder.loaded():
             if self._is_left_out(kind):
                 continue
             nbytes = self._bytes(kind) * times
@@ -226,7 +225,7 @@ class _Division:
         ]
         for number in range(len(parts)):
             is_last = number == len(parts) - 1
-            if not number or self.architecture.everywhere or (is_last and self.tied):
+            if not number or self.architecture.everywhere or (is_last and self.folder.ties_output):
                 totals[number] += first
             if is_last or self.architecture.everywhere:
                 totals[number] += last
@@ -234,11 +233,7 @@ class _Division:
 
     def _is_left_out(self, kind: StoredKind) -> bool:
         role = kind.role
-        if role.startswith("mtp.") or role.endswith(_LEFT_OUT):
-            return True
-        if kind.layer is not None and kind.layer >= self.folder.layers:
-            return True  # layers that draft tokens
-        if role.startswith("lm_head") and self.tied:
+        if role.endswith(_LEFT_OUT):
             return True
         is_fp8 = self.format is Format.FP8 and _EXPERTS in role
         if is_fp8 and role.endswith("up_proj.input_scale"):
@@ -248,6 +243,8 @@ class _Division:
 
     def _bytes(self, kind: StoredKind) -> int:
         """Return the bytes of a tensor on one GPU."""
+        if kind.layer is None and kind.role.startswith(_TOWERS):
+            return kind.nbytes
         module, suffix = _named(kind.role)
         if self.format is Format.MXFP4 and _EXPERTS in kind.role:
             return self._mxfp4(kind)
@@ -394,6 +391,7 @@ class _Division:
 
 _EMBEDDINGS: Final = ("embed_tokens", "embeddings", "wte")
 _EXPERTS: Final = "experts"
+_TOWERS: Final = ("vision", "visual", "audio", "multi_modal", "mm_", "image", "connector")
 _HOPPER: Final = 9
 _MARLIN_BLOCKS: Final = (8, 10)  # generations where vLLM chooses Marlin for FP8 blocks
 _SCALARS: Final = frozenset(
