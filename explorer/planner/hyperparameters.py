@@ -454,4 +454,7 @@ def _is_embedding(config: Mapping[str, Any]) -> bool:
 def _warnings(blocks: int, folder: Folder) -> Iterator[str]:
     found = len({kind.layer for kind in folder.kinds if kind.layer is not None})
     if found < blocks:
-        yield f"config.json states {blocks} layers, and the files have tensors of {found}"
+        yield (
+            f"config.json states {blocks} layers, and the files have tensors of {found}: what is "
+            "missing is not counted"
+        )

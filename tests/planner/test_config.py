@@ -72,9 +72,8 @@ def test_latent_attention() -> None:
 
 
 def test_layers_without_tensors_are_warned_of() -> None:
-    assert read(CONFIG).warnings == (
-        "config.json states 2 layers, and the files have tensors of 0",
-    )
+    (warning,) = read(CONFIG).warnings
+    assert warning.startswith("config.json states 2 layers, and the files have tensors of 0")
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,16 @@ def test_every_formula_gives_its_figure() -> None:
     assert server_command(Path("manifest"), made) == ""
 
 
+def test_the_context_of_the_model_s_own_parameters_holds_where_none_is_asked_for() -> None:
+    h = Hyperparameters(
+        blobs=folder_of("llama-3.1-8b|none"), block_count=32, layer_bytes=FILES, own_context=2048
+    )
+    device = Device("0", "Metal", 96 * GIB)
+    for asked, used in ((None, 2048), (1024, 1024)):
+        made = plan(h, Settings(context=asked), (device,), profile="ollama-mlx")
+        assert made.used("context") == used
+
+
 def test_what_it_does_not_load_is_refused() -> None:
     engine = ENGINES["ollama-mlx"]
     folder = folder_of("llama-3.1-8b|none")

@@ -70,6 +70,14 @@ def test_weights_have_the_type_that_is_asked_for() -> None:
     assert static == record(own)["cache_bytes"] + 8 * 32
 
 
+def test_layers_with_a_window_hold_the_whole_prompt_until_the_next_token() -> None:
+    made, static = (planned("gemma-3-27b-text|none", context=8192, static_cache=s) for s in (0, 1))
+    layers, token = 52, 16 * 2 * 128 * 2  # with a window of 1,024, of 62
+    assert made.gpus[0].compute.low - static.gpus[0].compute.low == layers * (
+        token * (8192 - 1023) - 8
+    )
+
+
 def test_the_verdict_on_a_gpu_and_on_the_cpu() -> None:
     made = planned(context=2048)
     assert made.verdict.level is Level.FITS

@@ -134,6 +134,13 @@ def test_the_cache_is_exact_where_its_bytes_are_given() -> None:
             ]
 
 
+def test_a_cache_of_given_bytes_does_not_start_where_the_gpu_is_too_small() -> None:
+    for given, starts in ((2 * GIB, "yes"), (7 * GIB, "depends"), (9 * GIB, "no")):
+        made = planned(context=8192, kv_cache_memory=given)
+        assert record(made)["starts"] == starts
+        assert bool(made.verdict.short) is (starts == "no")
+
+
 def test_several_gpus_share_layers_or_have_stages_of_them() -> None:
     two = gpu(), gpu(number=1)
     shared = planned(LLAMA, *two, tensor_parallel=2, context=8192)

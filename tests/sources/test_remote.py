@@ -26,7 +26,8 @@ from explorer.formats import open_model
 from explorer.formats.facts import describe
 from explorer.formats.open import several_at
 from explorer.parallel import LruCache, cancelled_by
-from explorer.present.fits import Target, fit_of
+from explorer.planner import Device
+from explorer.present.fits import Target, fit_of, version_at
 from explorer.present.stores import download_of
 from explorer.sources import Address, is_address, parse_address
 from explorer.sources.remote import http, source
@@ -450,6 +451,42 @@ def test_folders_of_a_repository_are_listed_and_opened(web: Web, demo: bytes) ->
         for choice in (own[0], "Q8/m.gguf"):
             with open_model(places[choice]) as model:
                 assert model.tensors
+
+
+def test_each_folder_of_a_repository_says_how_it_fits_by_headers_of_its_shards(web: Web) -> None:
+    config = {"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 512}
+    config |= {"num_attention_heads": 8, "num_key_value_heads": 2, "vocab_size": 512}
+    config |= {"intermediate_size": 1024, "max_position_embeddings": 2048, "dtype": "float32"}
+    names = [f"model.layers.{layer}.mlp.up_proj.weight" for layer in range(2)]
+    files, shards = {}, ["a-00001-of-00002.safetensors", "a-00002-of-00002.safetensors"]
+    for folder, changes in (
+        ("bf16", {}),
+        ("hqq", {"quantization_config": {"quant_method": "hqq"}}),
+        ("new", {"model_type": "nebula"}),
+    ):
+        for name, shard in zip(names, shards, strict=True):
+            files[f"{folder}/{shard}"] = tensors_bytes([(name, "F32", [1024, 512])])
+        places = dict(zip(names, shards, strict=True))
+        index = json.dumps({"weight_map": places}).encode()
+        files[f"{folder}/model.safetensors.index.json"] = index
+        files[f"{folder}/config.json"] = json.dumps(config | changes).encode()
+    add_hub(web, "owner/many", files)
+    with pytest.raises(SeveralModelsError) as caught:
+        open_model("hf://owner/many")
+    assert len(web.ended()) == 1
+    target = Target((Device("0", "CUDA", 24 << 30, compute=(8, 9)),), None)
+    found = {}
+    for choice in caught.value.choices:
+        web.asked.clear()
+        fit = version_at(choice.path, target).fit
+        found[choice.name] = fit.engine, fit.brief
+        assert len(web.ended()) == 2 * 2 + len(shards)  # two for each text, one for a shard
+        assert web.sent < 300_000 < choice.nbytes / 10
+    assert found == {
+        "bf16": ("vllm", "Fits"),
+        "hqq": ("vllm", "No plan"),
+        "new": ("transformers", "Fits"),
+    }
 
 
 def test_tags_of_a_registry_that_lists_nonsense(web: Web) -> None:

@@ -220,12 +220,19 @@ class _Outcome(FolderDetails):
 
     @cached_property
     def peak(self) -> Range:
-        """What reading the whole prompt at once takes beside weights and cache."""
+        """What reading the whole prompt at once takes beside weights and cache.
+
+        Layers with a window keep what the prompt stored until the next token comes.
+        """
         folder, element = self.folder, DTYPES[self.dtype]
         wide, inner = folder.number("hidden_size", default=0), inner_width(folder)
+        stored = 0
+        if not self.request.settings.static_cache:
+            stored = cache_bytes(folder, self.context, element, windows=False) - self.cache
         low = self.context * element * (_INNER * inner + _HIDDEN * wide)
         high = 2 * low + 2 * self.cache // folder.layers
         high += 4 * folder.number("vocab_size", default=0)
+        low, high = low + max(0, stored), high + max(0, stored)
         return Range(low, AtLeast(high) if self.unknown else high)
 
     @cached_property

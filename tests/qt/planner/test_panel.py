@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -24,7 +23,6 @@ from explorer.qt.planner.panel import PlannerView
 from explorer.qt.theme import Scheme, apply_scheme, warning_colour
 from tests.helpers.gguf_writer import STRING, GgufFile, TensorSpec
 from tests.helpers.ollama_store import OllamaStore
-from tests.helpers.safetensors_writer import tensors_bytes
 from tests.helpers.services import RecordingServices
 from tests.helpers.window import unsafe_characters
 from tests.qt.planner.plan_models import GIB, MemoryNotes, Panel, write_model
@@ -106,32 +104,6 @@ def test_an_ollama_entry_is_planned_with_its_projector(
     assert panel.state.current.result.plan.gpus[0].projector == 1 << 20
     assert panel.body.picture.bars.bars[0].nbytes(Kind.PROJECTOR) == 1 << 20
     assert "--mmproj" in panel.body.export.text("server")
-
-
-def test_a_hugging_face_folder_is_planned_as_if_converted(
-    panel: Panel, load: Callable[[Path], Document], tmp_path: Path
-) -> None:
-    folder = tmp_path / "folder"  # the other models have theirs
-    folder.mkdir()
-    config = {
-        "model_type": "llama",
-        "architectures": ["LlamaForCausalLM"],
-        "num_hidden_layers": 2,
-        "hidden_size": 64,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "vocab_size": 100,
-        "intermediate_size": 128,
-        "max_position_embeddings": 8192,
-    }
-    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    names = [f"model.layers.{i}.mlp.up_proj.weight" for i in range(2)]
-    tensors = [(name, "F16", [128, 64]) for name in names]
-    (folder / "model.safetensors").write_bytes(tensors_bytes(tensors))
-    panel.show(load(folder))
-    panel.qtbot.waitUntil(lambda: panel.state.model.h.after_conversion)
-    plan = panel.assert_shown()
-    assert [layer.weights for layer in plan.layers[:2]] == [16_384, 16_384]
 
 
 def test_a_model_without_hyperparameters_says_why(panel: Panel, hostile: Document) -> None:

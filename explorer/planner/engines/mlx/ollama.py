@@ -16,7 +16,14 @@ from explorer.errors import PlanError
 from explorer.planner import environment as env
 from explorer.planner import settings as known
 from explorer.planner.devices import GIB
-from explorer.planner.engines.folders import TERM_NAMES, FolderEngine, Formula, not_used, stated
+from explorer.planner.engines.folders import (
+    TERM_NAMES,
+    TOWERS,
+    FolderEngine,
+    Formula,
+    not_used,
+    stated,
+)
 from explorer.planner.engines.mlx.cache import (
     ARCHITECTURES,
     Architecture,
@@ -91,8 +98,10 @@ class OllamaMlx(FolderEngine):
             _caches(folder)
 
     def unknown_of(self, folder: Folder) -> str:
-        """Return the cache, of architectures that it runs by laws that are not known here."""
-        return "its KV cache" if folder.model_type in _UNKNOWN_CACHES else ""
+        """Return what is not known of a model that sees, or that caches by laws not known here."""
+        parts = [TOWERS] if folder.has_towers else []
+        parts += ["its KV cache"] if folder.model_type in _UNKNOWN_CACHES else []
+        return " and ".join(parts)
 
     def outcome(self, request: PlanRequest, folder: Folder) -> _Check:
         """Apply the check, and run the caches through a prompt of the context."""
@@ -100,12 +109,13 @@ class OllamaMlx(FolderEngine):
             raise PlanError("Ollama's MLX engine is planned for a GPU; name one to plan for")
         device = request.devices[0]
         vram = sum(one.capacity_bytes for one in request.devices)
-        own = request.settings.context or env.integer(request.environment, env.CONTEXT_LENGTH)
+        own = request.settings.context or request.h.own_context
+        own = own or env.integer(request.environment, env.CONTEXT_LENGTH)
         most = folder.number("max_position_embeddings", default=1 << 20, least=1)
         tokens = own or next(value for least, value in _CONTEXTS if vram >= least)
         context, caches = min(tokens, most), dict[LayerCache, int]()
         moments = Moments(AtLeast(0), AtLeast(0))
-        if not self.unknown_of(folder):
+        if folder.model_type not in _UNKNOWN_CACHES:
             caches = _caches(folder)
             moments = run_caches(caches, context)
         return _Check(
@@ -246,8 +256,8 @@ class _Check(Outcome):
             f"Ollama {word} it by its files alone: {bytes_text(size)} against {bytes_text(room)} "
             "of the first GPU, whatever the context"
         )
-        if not self.caches:
-            yield "what it caches of this architecture is not known, and in no total"
+        if unknown := OLLAMA_MLX.unknown_of(self.folder):
+            yield f"what it takes for {unknown} is not known, and in no total"
         yield "an estimate: no run of this engine was compared. Its check before loading is exact"
         yield (
             f"other conversations and snapshots may keep up to {bytes_text(_PREFIXES)} more, on "

@@ -157,7 +157,8 @@ def _devices(devices: Sequence[Device], tp: int, pp: int) -> tuple[Device, ...]:
         raise PlanError("vLLM is planned for NVIDIA GPUs, and there is none; name one to plan for")
     if tp * pp > len(found):
         wanted = f"{tp} × {pp}" if tp > 1 < pp else f"{tp * pp}"
-        raise PlanError(f"vLLM needs {wanted} GPUs for this, and there are {len(found)}")
+        there = "there is one" if len(found) == 1 else f"there are {len(found)}"
+        raise PlanError(f"vLLM needs {wanted} GPUs for this, and {there}")
     return tuple(found[: tp * pp])
 
 
@@ -235,17 +236,18 @@ class _Outcome(FolderDetails):
     def starts(self) -> tuple[bool, bool]:
         """Whether it starts, at the low and the high end."""
         low, high = (self.division.starts(self.context, size) for size in self.ends)
-        fits = self._has_budget
-        return low and fits, high and fits
+        return low and self._has_room(self.compute.high), high and self._has_room(self.compute.low)
 
-    @property
-    def _has_budget(self) -> bool:
-        """Whether each GPU has free what vLLM takes of it."""
-        if self.request.settings.kv_cache_memory is not None:
-            return True
-        return all(
-            device.free >= budget.requested(device, self.utilization) for device in self.devices
+    def _has_room(self, compute: int) -> bool:
+        """Return whether each GPU has free what vLLM takes of it."""
+        given = self.request.settings.kv_cache_memory
+        wanted = (
+            budget.requested(device, self.utilization)
+            if given is None
+            else self.weights.stages[self._stage(number)] + given + compute
+            for number, device in enumerate(self.devices)
         )
+        return all(device.free >= size for device, size in zip(self.devices, wanted, strict=True))
 
     # The shape of all plans
 
@@ -484,7 +486,7 @@ class _Outcome(FolderDetails):
                 )
         if not any(min(size) > 0 for size in self.available):
             yield "it does not start: no available memory for the cache blocks"
-        elif not self.starts[1] and self._has_budget:
+        elif not self.starts[1] and self._has_room(self.compute.low):
             needed = bytes_text(max(self.division.least(self.context)))
             yield (
                 "it does not start: to serve at least one request with the model's max seq len "
