@@ -59,12 +59,17 @@ def solve(what: str, request: PlanRequest, engine: Engine, check: Check = never)
         return Advice(what, None, f"what {engine.short_title} takes for {unknown} is not known")
     if not request.devices and what not in ("context", "fewest-gpu-layers"):
         return Advice(what, None, _NO_GPU)
-    setting = engine.curves[0].setting if what == "kv-cache-type" else _ABOUT[what]
-    if setting not in {setting.name for setting in engine.settings}:
-        reason = engine.ignored.get(_ABOUT[what], f"{engine.short_title} has no such setting")
-        return Advice(what, None, reason)
+    setting = setting_of(what, engine)
+    if not setting:
+        return Advice(what, None, f"{engine.short_title} has no such setting")
     found = QUESTIONS[what](_Search(request, engine, check))
     return found if found.sets else replace(found, sets={setting: found.value})
+
+
+def setting_of(what: str, engine: Engine) -> str:
+    """Return the setting of an engine that a question is about; empty where it has none."""
+    setting = engine.curves[0].setting if what == "kv-cache-type" else _ABOUT[what]
+    return setting if setting in {one.name for one in engine.settings} else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,7 @@ class Count:
         zero: Whether 0 is taken too, which leaves the choice open.
         auto: The number that stands for "as the engine likes"; None where there is none.
         layers: Whether layers are counted, of which one may ask for all.
+        choices: The only numbers that an engine takes; empty where it takes all between.
     """
 
     least: int
@@ -56,6 +57,7 @@ class Count:
     zero: bool = False
     auto: int | None = None
     layers: bool = False
+    choices: tuple[int, ...] = ()
 
     def check(self, value: Any, noun: str) -> None:
         """Raise `PlanError` if a value is none, or out of its limits."""
@@ -495,7 +497,7 @@ HYBRID_CACHE: Final = Setting(
 KV_BITS: Final = Setting(
     "kv_bits",
     "KV &bits",
-    Count(0, 1024, auto=0),
+    Count(0, 1024, auto=0, choices=(2, 3, 4, 5, 6, 8)),
     ("--kv-bits",),
     "Bits of mlx-lm's quantized cache: 2, 3, 4, 5, 6 or 8. Default: not quantized.",
     tip="Bits of a quantized cache: 2, 3, 4, 5, 6 or 8; auto is not quantized",

@@ -660,6 +660,15 @@ def _main_bar(held: Holding, host: Host | None) -> Bar:
     return Bar("CPU", None, capacity, parts, layers_text(held.layers), mark)
 
 
+def places(plan: Plan) -> tuple[str, ...]:
+    """Return the names of where the layers of each GPU are: of several that share them, of all."""
+    titles, found = device_titles(plan), []
+    for held in plan.gpus:
+        shared = [titles[i] for i, one in enumerate(plan.gpus) if one.layers == held.layers]
+        found.append(" and ".join(shared) if len(shared) <= _SHOWN_NAMES else f"{len(shared)} GPUs")
+    return tuple(found)
+
+
 def boundary_of(plan: Plan) -> int:
     """Return the number of layers left of the GPUs: they take the last ones."""
     layers = plan.layers

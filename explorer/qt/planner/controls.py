@@ -467,12 +467,15 @@ class SettingsControls(SettingRows):
                 edit = CalmSpinBox(self, kind.least, min(kind.most, _MOST_NUMBER))
                 edit.setSingleStep(kind.step)
                 return self._number(setting, edit)
-            case Count() as kind:
+            case Count(choices=()) as kind:
                 return self._number_or_auto(setting, kind)
+            case Count() as kind:
+                numbers = ((str(one), one) for one in kind.choices)
+                return self._one_or_auto(setting, [("auto", None), *numbers])
             case OneOf() as kind:
                 return self._one_of(setting, kind)
             case Switch(only_on=""):
-                return self._switch(setting)
+                return self._one_or_auto(setting, [("auto", None), ("on", True), ("off", False)])
             case Switch() as kind:
                 return self._box(setting, kind)
             case Bytes():
@@ -532,10 +535,10 @@ class SettingsControls(SettingRows):
 
         return self._made(setting, edit, show)
 
-    def _switch(self, setting: Setting) -> SettingField:
-        edit = self._choice([("auto", None), ("on", True), ("off", False)], setting.name)
+    def _one_or_auto(self, setting: Setting, choices: Sequence[tuple[str, object]]) -> SettingField:
+        edit = self._choice(choices, setting.name)
 
-        def show(asked: bool | None, _current: CurrentPlan) -> None:
+        def show(asked: object, _current: CurrentPlan) -> None:
             edit.show_value(asked)
 
         return self._made(setting, edit, show)

@@ -16,7 +16,7 @@ from PySide6 import QtGui, QtWidgets
 from PySide6.QtCore import QEvent, QSize, Qt, Signal
 
 from explorer.errors import ExplorerError, PlanError
-from explorer.planner.advice import Advice, solve
+from explorer.planner.advice import Advice, setting_of, solve
 from explorer.planner.plan import Engine, Level
 from explorer.planner.request import PlanRequest
 from explorer.present import plan as plan_texts
@@ -413,6 +413,9 @@ class AnswerBar(QtWidgets.QWidget):
             self._asking.cancel()
             self._advice = None
             self.apply.setEnabled(False)
+        if current.engine is not None and current.engine is not before.engine:
+            for what, action in self.questions.items():
+                action.setVisible(bool(setting_of(what, current.engine)))
         if current.result is None:
             return
         self._answer = plan_texts.answer(current.result.plan, current.result.refusal)

@@ -300,15 +300,20 @@ class LayerStrip(Chart[int]):
         self.layers: tuple[Layer, ...] = ()
         self._devices: tuple[str, ...] = ()
         self._boundary = 0
+        self._is_fixed = False
         self._ends: list[int] = [0]
         self._dragging = False
         self.setMinimumHeight(self.sizeHint().height())
 
     def show_layers(
-        self, layers: tuple[Layer, ...], devices: tuple[str, ...], boundary: int
+        self, layers: tuple[Layer, ...], devices: tuple[str, ...], boundary: int | None
     ) -> None:
-        """Show layers on devices of these names; `boundary` is the first layer on a GPU."""
-        self.layers, self._devices, self._boundary = layers, devices, boundary
+        """Show layers on devices of these names.
+
+        `boundary` is the first layer on a GPU; None where the engine lets nobody move it.
+        """
+        self.layers, self._devices = layers, devices
+        self._boundary, self._is_fixed = boundary or 0, boundary is None
         # a layer without bytes is as wide as the smallest that one can see
         least = max(1, sum(layer.nbytes for layer in layers) // 1000)
         self._ends = [0, *accumulate(max(layer.nbytes, least) for layer in layers)]
@@ -411,13 +416,13 @@ class LayerStrip(Chart[int]):
         )
 
     def _move_boundary(self, layer: int) -> None:
-        if layer != self._boundary:
+        if layer != self._boundary and not self._is_fixed:
             self._boundary = layer
             self.boundary_moved.emit(layer)
             self.update()
 
     def _on_boundary(self, x: float) -> bool:
-        return bool(self.layers) and abs(x - self.boundary_x()) <= _GRIP
+        return bool(self.layers) and not self._is_fixed and abs(x - self.boundary_x()) <= _GRIP
 
     def after(self, key: Qt.Key) -> int | None:
         step = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}.get(key)
@@ -433,7 +438,7 @@ class LayerStrip(Chart[int]):
         return QSize(420, height + 2 * _PAD + _GRIP)
 
     def paint_marks(self, painter: QtGui.QPainter, colours: PlotColours) -> None:
-        if self.layers:
+        if self.layers and not self._is_fixed:
             area = self.layer_area(0)
             x = min(max(self.boundary_x(), _GRIP), self.width() - _GRIP)
             painter.setPen(QtGui.QPen(colours.text, 3 if self.hasFocus() else 2))
@@ -528,8 +533,9 @@ class PlannerPicture(QWidget):
         if plan is None:
             self.strip.show_layers((), (), 0)
         else:
-            names = tuple(bar.title for bar in bars if bar.device is not None)
-            self.strip.show_layers(plan.layers, names, plan_texts.boundary_of(plan))
+            can_move = any(one.name == "num_gpu" for one in plan.engine.settings)
+            boundary = plan_texts.boundary_of(plan) if can_move else None
+            self.strip.show_layers(plan.layers, plan_texts.places(plan), boundary)
 
     def _ask_layers(self, boundary: int) -> None:
         plan = self._current.plan

@@ -102,6 +102,15 @@ def test_only_programs_that_load_folders_are_offered_with_their_own_settings(
         panel.settle()
         assert panel.plan().engine.name == name
         assert _shown(panel) == {"context", "profile"} | settings
+        questions = panel.body.answer.questions.items()
+        asked = {what for what, action in questions if action.isVisible()}
+        assert asked == {"context", "kv-cache-type"}
+    bits = panel.body.controls.rows["kv_bits"].editor
+    assert isinstance(bits, QComboBox)
+    assert [bits.itemText(row) for row in range(bits.count())] == ["auto", *"234568"]
+    bits.setCurrentIndex(6)
+    panel.settle()
+    assert panel.plan().used("kv_bits") == 8
     panel.body.controls.advanced.click()
     assert "profile" not in _shown(panel)
 
@@ -119,6 +128,10 @@ def test_layers_are_shared_by_typing_and_the_command_says_so(qtbot: QtBot, panel
     both = panel.plan().gpus
     assert [held.is_used for held in both] == [True, True]
     assert both[0].weights == both[1].weights < alone
+    strip = panel.body.picture.strip
+    assert "on 1 · L4 and 2 · L4" in strip.describe(0)
+    qtbot.keyClick(strip, Qt.Key.Key_Right, Qt.KeyboardModifier.ControlModifier)
+    assert panel.state.inputs.settings.num_gpu is None  # vLLM leaves no layer to the CPU
     share = panel.body.controls.rows["utilization"].editor
     assert isinstance(share, QSpinBox)
     share.setFocus()
@@ -258,7 +271,8 @@ def test_a_model_of_ollama_in_safetensors_is_planned_by_its_engine_with_the_chec
     assert panel.plan().used("context") == 16_384
     assert plan.used("context") == 32_768  # Ollama's, by the memory
     assert panel.plan().cache < before
-    assert _shown(panel) == {"context", "kv_cache_type"}  # the latter with why it changes nothing
+    assert _shown(panel) == {"context"}
+    assert any("OLLAMA_KV_CACHE_TYPE" in note for note in panel.plan().notes)
     panel.state.replace_inputs(devices=(replace(MAC, free=GIB // 2),))
     panel.settle()
     assert panel.plan().verdict.level is Level.NOT

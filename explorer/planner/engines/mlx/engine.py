@@ -329,9 +329,10 @@ class Outcome(FolderDetails):
             yield f"planned for a Mac with {bytes_text(self.memory)} of memory"
         low, high = self.limits
         if self.request.settings.wired_limit is None:
+            ends = " to ".join(dict.fromkeys(map(bytes_text, (low, high))))
             yield (
-                f"the GPU may have {' to '.join(dict.fromkeys(map(bytes_text, (low, high))))} of "
-                "it, by macOS's version; sudo sysctl iogpu.wired_limit_mb=N changes that"
+                f"macOS lets the GPU have {ends} of the memory, by its version. "
+                "sudo sysctl iogpu.wired_limit_mb=N changes that"
             )
         yield (
             f"after the prompt the caches hold {bytes_text(self.moments.held)}, while it is read "

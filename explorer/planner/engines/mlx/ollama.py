@@ -62,13 +62,6 @@ _ARCHITECTURES: Final = MappingProxyType(
 _UNKNOWN_CACHES: Final = frozenset({"gemma4", "gemma4_text", "cohere2_moe", "laguna", "glimmer"})
 """`model_type`s that it runs, and of whose caches only parts are known."""
 
-_NOT_READ: Final = MappingProxyType(
-    {
-        "kv_cache_type": "this engine of Ollama does not read OLLAMA_KV_CACHE_TYPE",
-        "parallel": "this engine of Ollama answers one request at a time",
-    }
-)
-
 
 class OllamaMlx(FolderEngine):
     """Ollama with models whose layers are safetensors."""
@@ -78,7 +71,6 @@ class OllamaMlx(FolderEngine):
     short_title = "Ollama (MLX)"
     rule = "Ollama's MLX engine compares the files with the free memory of the first GPU"
     settings = (known.CONTEXT, known.OVERHEAD)
-    ignored = _NOT_READ
     serve = ()
     curves = (CurveKind(MEMORY_TITLE, "kv_bits", (CurveValue(None, "bf16", "BF16"),)),)
 
@@ -259,6 +251,10 @@ class _Check(Outcome):
         if unknown := OLLAMA_MLX.unknown_of(self.folder):
             yield f"what it takes for {unknown} is not known, and in no total"
         yield "an estimate: no run of this engine was compared. Its check before loading is exact"
+        yield (
+            "OLLAMA_KV_CACHE_TYPE and OLLAMA_NUM_PARALLEL change nothing here: the cache is BF16, "
+            "and requests run one by one"
+        )
         yield (
             f"other conversations and snapshots may keep up to {bytes_text(_PREFIXES)} more, on "
             "every machine"
