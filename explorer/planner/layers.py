@@ -38,13 +38,10 @@ _KINDS: Final = {
 }
 
 
-def layer_kinds(folder: Folder, *, has_state: bool = False, by_pattern: bool = False) -> list[str]:
+def layer_kinds(folder: Folder, *, by_pattern: bool = False) -> list[str]:
     """Return what each layer is: "full", "local", "state", or "" without any cache.
 
-    Args:
-        folder: The model.
-        has_state: Whether layers without attention keep a state.
-        by_pattern: Whether `layer_types` of the config is not looked at.
+    With `by_pattern`, `layer_types` of the config is not looked at.
     """
     count = folder.layers
     pattern = folder.text.get("hybrid_override_pattern")
@@ -55,13 +52,43 @@ def layer_kinds(folder: Folder, *, has_state: bool = False, by_pattern: bool = F
     if listed and len(listed) == count and not by_pattern:
         return [_KINDS.get(one, "full") for one in listed]
     every = folder.number("full_attention_interval", default=0)
-    if has_state and every:
+    if every:
         return ["full" if (i + 1) % every == 0 else "state" for i in range(count)]
     full_every = FULL_EVERY.get(folder.model_type, 0)
     every = folder.number("sliding_window_pattern", default=full_every)
     if full_every and every:
         return ["full" if (i + 1) % every == 0 else "local" for i in range(count)]
     return ["full"] * count
+
+
+def windowed_kinds(folder: Folder, key: str = "sliding_window") -> tuple[list[str], int]:
+    """Return what each layer is, and the tokens that one with a window sees; 0 without windows.
+
+    Where a config tells no layers apart, all that attend have the window that it states, or none.
+    `key` is where it states the window.
+    """
+    is_off = folder.text.get("use_sliding_window") is False
+    window, kinds = 0 if is_off else folder.number(key, default=0), layer_kinds(folder)
+    if len(_ATTENTION.intersection(kinds)) == 1:
+        alike = "local" if window else "full"
+        kinds = [alike if kind in _ATTENTION else kind for kind in kinds]
+    return kinds, window
+
+
+_ATTENTION: Final = frozenset({"full", "local"})
+
+
+def kv_sizes(folder: Folder, *, latent: bool = False) -> tuple[int, tuple[int, int]]:
+    """Return the key and value heads, and the elements of a token in the keys and values of each.
+
+    `latent` is whether the latent is cached, not the keys and values that are made of it.
+    """
+    if latent:
+        return 1, (folder.number("kv_lora_rank"), folder.number("qk_rope_head_dim"))
+    if nope := folder.number("qk_nope_head_dim", default=0):
+        length = nope + folder.number("qk_rope_head_dim")
+        return folder.heads, (length, folder.number("v_head_dim"))
+    return folder.kv_heads, (folder.head, folder.head)
 
 
 def state_elements(folder: Folder, state: State, gpus: int = 1) -> tuple[int, int]:

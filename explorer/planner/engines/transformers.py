@@ -27,7 +27,7 @@ from explorer.planner.engines.folders import (
     stated,
 )
 from explorer.planner.folder import Folder, StoredKind
-from explorer.planner.layers import inner_width, layer_kinds
+from explorer.planner.layers import inner_width, kv_sizes, layer_kinds, windowed_kinds
 from explorer.planner.plan import (
     MEMORY_TITLE,
     CurveKind,
@@ -102,7 +102,7 @@ class Transformers(FolderEngine):
         """Return what is not known of a model that sees, or whose layers cache in another way."""
         parts = [TOWERS] if folder.has_towers else []
         if folder.model_type not in ARCHITECTURES:
-            if "state" in layer_kinds(folder, has_state=True):
+            if "state" in layer_kinds(folder):
                 parts.append("the states of its layers without attention")
             elif not _is_usual(folder):
                 parts.append("its KV cache")
@@ -144,35 +144,16 @@ def cache_bytes(
 
     Without `windows`, the cache is one that was made without the model's config.
     """
-    total = 0
     if not folder.has_heads:
         return 0
-    heads, lengths = folder.kv_heads, 2 * folder.head
-    if nope := folder.number("qk_nope_head_dim", default=0):  # the latent is never cached
-        heads = folder.heads
-        lengths = nope + folder.number("qk_rope_head_dim") + folder.number("v_head_dim")
-    window = _window(folder) if windows else 0
-    for kind in _kinds(folder, window):
-        if kind not in ("full", "local"):
-            continue
-        local = kind == "local" and window
-        held = min(tokens, window if static else window - 1) if local else tokens
-        total += held * heads * lengths * element + (_COUNTER if local or static else 0)
+    heads, lengths = kv_sizes(folder)
+    (kinds, window), total = windowed_kinds(folder), 0
+    for kind in kinds:
+        if kind in {"full", "local"}:
+            local = kind == "local" and windows and window > 0
+            held = min(tokens, window if static else window - 1) if local else tokens
+            total += held * heads * sum(lengths) * element + _COUNTER * (local or static)
     return total
-
-
-def _window(folder: Folder) -> int:
-    if folder.text.get("use_sliding_window") is False:
-        return 0
-    return folder.number("sliding_window", default=0)
-
-
-def _kinds(folder: Folder, window: int) -> list[str]:
-    """Return which layers have a window: those that the config lists, else all or none."""
-    kinds = layer_kinds(folder, has_state=True)
-    if set(kinds) in ({"full"}, {"local"}):
-        return ["local" if window else "full"] * len(kinds)
-    return kinds
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from explorer.errors import PlanError
 from explorer.planner.folder import Folder
-from explorer.planner.layers import State, layer_kinds, state_elements
+from explorer.planner.layers import State, kv_sizes, layer_kinds, state_elements
 from explorer.text import integer_text
 
 PIECE: Final = 2048
@@ -125,9 +125,8 @@ def layer_caches(
     `architecture` is how they are made, None as mlx-lm makes them.
     """
     architecture, found = architecture or architecture_of(folder), dict[LayerCache, int]()
-    has_state = architecture.state is not None
-    kinds = layer_kinds(folder, has_state=has_state, by_pattern=architecture.by_pattern)
-    heads, lengths = _sizes(folder, architecture)
+    kinds = layer_kinds(folder, by_pattern=architecture.by_pattern)
+    heads, lengths = kv_sizes(folder, latent=architecture.latent)
     window = folder.number("sliding_window", default=0) if architecture.windows else 0
     for kind in kinds:
         if kind == "state" and architecture.state is not None:
@@ -142,17 +141,6 @@ def layer_caches(
             continue
         found[cache] = found.get(cache, 0) + 1
     return found
-
-
-def _sizes(folder: Folder, architecture: Architecture) -> tuple[int, tuple[int, int]]:
-    """Return the key and value heads, and the elements of a token in each."""
-    if architecture.latent:
-        return 1, (folder.number("kv_lora_rank"), folder.number("qk_rope_head_dim"))
-    nope = folder.number("qk_nope_head_dim", default=0)
-    if nope:  # each head has its own keys and values, made of the latent
-        length = nope + folder.number("qk_rope_head_dim")
-        return folder.heads, (length, folder.number("v_head_dim"))
-    return folder.kv_heads, (folder.head, folder.head)
 
 
 @dataclass

@@ -18,7 +18,7 @@ from explorer.errors import PlanError
 from explorer.planner.devices import quoted
 from explorer.planner.engines.vllm.architectures import ARCHITECTURES, Architecture
 from explorer.planner.folder import Folder
-from explorer.planner.layers import State, delta_key, layer_kinds, state_elements
+from explorer.planner.layers import State, delta_key, kv_sizes, state_elements, windowed_kinds
 
 _BLOCK: Final = 16
 _LATENT_FP8_BLOCK: Final = 64  # FlashMLA on Hopper
@@ -164,12 +164,6 @@ def cache_type_of(folder: Folder, asked: str) -> str:
     return asked
 
 
-def kinds_of(folder: Folder, architecture: Architecture) -> list[str]:
-    """Return what each layer is, see `layer_kinds`."""
-    has_state = architecture.state is not None
-    return layer_kinds(folder, has_state=has_state)
-
-
 def layer_caches(folder: Folder, run: Run) -> list[LayerCache | None]:
     """Return the cache of each layer; None of layers that keep nothing.
 
@@ -177,12 +171,10 @@ def layer_caches(folder: Folder, run: Run) -> list[LayerCache | None]:
         PlanError: The architecture is not known, or the config lacks a size.
     """
     architecture = architecture_of(folder)
-    kinds, stored = kinds_of(folder, architecture), CACHE_TYPES[run.cache_type]
-    window = 0
-    if folder.text.get("use_sliding_window") is not False:
-        window = folder.number(architecture.window, default=0)
-    if len({kind for kind in kinds if kind != "state"} - {""}) == 1:
-        kinds = [("local" if window else "full") if kind in _ATTENTION else kind for kind in kinds]
+    (kinds, window), stored = (
+        windowed_kinds(folder, architecture.window),
+        CACHE_TYPES[run.cache_type],
+    )
     state = None
     if "state" in kinds:
         state = _state(folder, architecture, run)
@@ -201,16 +193,12 @@ def layer_caches(folder: Folder, run: Run) -> list[LayerCache | None]:
     return found
 
 
-_ATTENTION: Final = frozenset({"full", "local"})
-
-
 def token_bytes(folder: Folder, architecture: Architecture, stored: CacheType, run: Run) -> int:
     """Return the bytes of a token in one layer with attention."""
     if architecture.latent:
         if stored.scale_bytes:
             raise PlanError(f"what vLLM stores as {run.cache_type} of a latent is not known here")
-        latent = folder.number("kv_lora_rank") + folder.number("qk_rope_head_dim")
-        return latent * stored.value_bytes
+        return sum(kv_sizes(folder, latent=True)[1]) * stored.value_bytes
     heads = max(1, folder.kv_heads // run.tensor_parallel)
     head = folder.head * stored.packed_bits // 8 if stored.packed_bits else folder.head
     size = head if stored.packed_bits else head * stored.value_bytes

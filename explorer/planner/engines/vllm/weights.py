@@ -19,9 +19,9 @@ from typing import Final, NamedTuple
 from explorer.errors import PlanError
 from explorer.planner.devices import quoted
 from explorer.planner.engines.vllm.architectures import Architecture, Rope
-from explorer.planner.engines.vllm.cache import Run, architecture_of, kinds_of, stages
+from explorer.planner.engines.vllm.cache import Run, architecture_of, stages
 from explorer.planner.folder import Folder, StoredKind
-from explorer.planner.layers import State, mamba_groups, mamba_sizes
+from explorer.planner.layers import State, layer_kinds, mamba_groups, mamba_sizes
 
 
 class Split(Enum):
@@ -376,7 +376,7 @@ class _Division:
     def _tables(self, part: range) -> int:
         """Return the bytes of buffers on a stage."""
         folder, architecture = self.folder, self.architecture
-        kinds = kinds_of(folder, architecture)
+        kinds = layer_kinds(folder)
         attention = sum(kinds[layer] in {"full", "local"} for layer in part)
         nbytes = attention * _SCALES + rotary_bytes(folder, architecture)
         if architecture.normalizer:
@@ -437,12 +437,12 @@ def rotary_bytes(folder: Folder, architecture: Architecture) -> int:
         length = folder.number("qk_rope_head_dim")
     rotary = int(length * folder.share("partial_rotary_factor"))
     if architecture.rope is Rope.FREQUENCIES:
-        local = "local" in kinds_of(folder, architecture)
+        local = "local" in layer_kinds(folder)
         return (1 + local) * 2 * (rotary // 2) * _FREQUENCY_BYTES
     size = 2 * _WIDE if architecture.rope is Rope.FLOAT32 else _WIDE
     positions = folder.number("max_position_embeddings")
     rows = _positions(folder, positions)
-    if _has_local_rope(folder, architecture):
+    if _has_local_rope(folder):
         rows += positions
     return rows * rotary * size
 
@@ -461,9 +461,9 @@ def _positions(folder: Folder, positions: int) -> int:
     return original + positions if kind in {"longrope", "su"} else positions
 
 
-def _has_local_rope(folder: Folder, architecture: Architecture) -> bool:
+def _has_local_rope(folder: Folder) -> bool:
     """Return whether layers with a window turn positions in another way (Gemma 3)."""
     parameters = folder.text.get("rope_parameters")
     nested = isinstance(parameters, Mapping) and "sliding_attention" in parameters
     differs = folder.text.get("rope_local_base_freq") is not None or nested
-    return differs and "local" in kinds_of(folder, architecture)
+    return differs and "local" in layer_kinds(folder)
