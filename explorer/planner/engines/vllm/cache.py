@@ -171,10 +171,8 @@ def layer_caches(folder: Folder, run: Run) -> list[LayerCache | None]:
         PlanError: The architecture is not known, or the config lacks a size.
     """
     architecture = architecture_of(folder)
-    (kinds, window), stored = (
-        windowed_kinds(folder, architecture.window),
-        CACHE_TYPES[run.cache_type],
-    )
+    kinds, window = windowed_kinds(folder, architecture.window)
+    stored = CACHE_TYPES[run.cache_type]
     state = None
     if "state" in kinds:
         state = _state(folder, architecture, run)
